@@ -1,0 +1,220 @@
+//! Core's compressed forms of amounts and scripts (compressor.h).
+
+use crate::coin::SCRIPT_SIZE_MAX;
+use crate::reader::{DecodeError, Reader, write_varint};
+use secp256k1::PublicKey;
+
+const OP_DUP: u8 = 0x76;
+const OP_HASH160: u8 = 0xa9;
+const OP_EQUAL: u8 = 0x87;
+const OP_EQUALVERIFY: u8 = 0x88;
+const OP_CHECKSIG: u8 = 0xac;
+const OP_RETURN: u8 = 0x6a;
+
+/// Number of script forms with a code of their own: key hash, script hash, and the four of public keys.
+const SPECIAL_SCRIPTS: u64 = 6;
+
+/// Compresses an amount: trailing decimal zeros become an exponent.
+pub fn compress_amount(amount: u64) -> u64 {
+    if amount == 0 {
+        return 0;
+    }
+    let mut mantissa = amount;
+    let mut exponent = 0;
+    while mantissa.is_multiple_of(10) && exponent < 9 {
+        mantissa /= 10;
+        exponent += 1;
+    }
+    if exponent == 9 {
+        return 1 + (mantissa - 1) * 10 + 9;
+    }
+    // The last digit is not zero, so it is stored as one of nine. Amounts beyond all money may wrap, as in Core.
+    let digit = mantissa % 10;
+    (mantissa / 10)
+        .wrapping_mul(9)
+        .wrapping_add(digit - 1)
+        .wrapping_mul(10)
+        .wrapping_add(exponent + 1)
+}
+
+/// The amount that [`compress_amount`] made this number of. Numbers that it never makes may wrap, as in Core.
+pub fn decompress_amount(compressed: u64) -> u64 {
+    let Some(rest) = compressed.checked_sub(1) else {
+        return 0;
+    };
+    let exponent = (rest % 10) as u32;
+    let rest = rest / 10;
+    let mantissa = if exponent < 9 {
+        let digit = rest % 9 + 1;
+        (rest / 9).wrapping_mul(10).wrapping_add(digit)
+    } else {
+        rest + 1
+    };
+    mantissa.wrapping_mul(10u64.pow(exponent))
+}
+
+/// Appends an output: amount, then script, both compressed. The amount must not be negative.
+pub fn write_output(value: i64, script: &[u8], into: &mut Vec<u8>) {
+    write_varint(compress_amount(value.cast_unsigned()), into);
+    write_script(script, into);
+}
+
+/// Reads what [`write_output`] wrote: amount in satoshi (not checked for its range) and script.
+///
+/// # Errors
+/// Any [`DecodeError`].
+pub fn read_output(reader: &mut Reader<'_>) -> Result<(i64, Box<[u8]>), DecodeError> {
+    let value = decompress_amount(reader.varint(u64::MAX)?).cast_signed();
+    Ok((value, read_script(reader)?))
+}
+
+/// Appends a compressed script.
+fn write_script(script: &[u8], into: &mut Vec<u8>) {
+    match script {
+        [OP_DUP, OP_HASH160, 20, hash @ .., OP_EQUALVERIFY, OP_CHECKSIG] if hash.len() == 20 => {
+            into.push(0);
+            into.extend_from_slice(hash);
+        }
+        [OP_HASH160, 20, hash @ .., OP_EQUAL] if hash.len() == 20 => {
+            into.push(1);
+            into.extend_from_slice(hash);
+        }
+        [33, parity @ (2 | 3), x @ .., OP_CHECKSIG] if x.len() == 32 => {
+            into.push(*parity);
+            into.extend_from_slice(x);
+        }
+        [65, key @ .., OP_CHECKSIG] if key.len() == 65 && key[0] == 4 && PublicKey::from_slice(key).is_ok() => {
+            into.push(4 | key[64] & 1);
+            into.extend_from_slice(&key[1..33]);
+        }
+        _ => {
+            write_varint(script.len() as u64 + SPECIAL_SCRIPTS, into);
+            into.extend_from_slice(script);
+        }
+    }
+}
+
+/// Reads a compressed script.
+fn read_script(reader: &mut Reader<'_>) -> Result<Box<[u8]>, DecodeError> {
+    let offset = reader.offset();
+    let script: Vec<u8> = match reader.varint(u64::from(u32::MAX))? {
+        0 => [
+            &[OP_DUP, OP_HASH160, 20],
+            reader.take(20)?,
+            &[OP_EQUALVERIFY, OP_CHECKSIG],
+        ]
+        .concat(),
+        1 => [&[OP_HASH160, 20], reader.take(20)?, &[OP_EQUAL]].concat(),
+        code @ (2 | 3) => [&[33, code as u8], reader.take(32)?, &[OP_CHECKSIG]].concat(),
+        code @ (4 | 5) => {
+            let compressed = [&[code as u8 - 2], reader.take(32)?].concat();
+            let key = PublicKey::from_slice(&compressed).map_err(|_| DecodeError::InvalidPoint { offset })?;
+            [&[65], &key.serialize_uncompressed()[..], &[OP_CHECKSIG]].concat()
+        }
+        code => {
+            let length = (code - SPECIAL_SCRIPTS) as usize;
+            let script = reader.take(length)?;
+            if length > SCRIPT_SIZE_MAX {
+                // Never spendable; Core puts a short script in its place.
+                vec![OP_RETURN]
+            } else {
+                script.to_vec()
+            }
+        }
+    };
+    Ok(script.into_boxed_slice())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hex;
+    use proptest::prelude::*;
+
+    #[test]
+    fn amounts_of_core() {
+        // compress_tests.cpp
+        const COIN: u64 = 100_000_000;
+        for (amount, compressed) in [
+            (0, 0x0),
+            (1, 0x1),
+            (COIN / 100, 0x7),
+            (COIN, 0x9),
+            (50 * COIN, 0x32),
+            (21_000_000 * COIN, 0x1406f40),
+        ] {
+            assert_eq!(compress_amount(amount), compressed);
+            assert_eq!(decompress_amount(compressed), amount);
+        }
+    }
+
+    fn script_round_trip(script: &str, compressed_length: usize) {
+        let script = hex::decode(script).unwrap();
+        let mut written = Vec::new();
+        write_script(&script, &mut written);
+        assert_eq!(written.len(), compressed_length, "{}", hex::encode(&script));
+        let mut reader = Reader::new(&written);
+        assert_eq!(&read_script(&mut reader).unwrap()[..], &script[..]);
+        assert!(reader.finish().is_ok());
+    }
+
+    #[test]
+    fn script_forms() {
+        let x = "79be667ef9dcbbac55a06295ce870b07029bfcdb2dce28d959f2815b16f81798";
+        let y = "483ada7726a3c4655da4fbfc0e1108a8fd17b448a68554199c47d08ffb10d4b8";
+        let hash = "816115944e077fe7c803cfa57f29b36bf87c1d35";
+        script_round_trip(&format!("76a914{hash}88ac"), 21);
+        script_round_trip(&format!("a914{hash}87"), 21);
+        script_round_trip(&format!("2102{x}ac"), 33);
+        script_round_trip(&format!("2103{x}ac"), 33);
+        script_round_trip(&format!("4104{x}{y}ac"), 33);
+        // Not on the curve: kept as it is.
+        script_round_trip(&format!("4104{x}{x}ac"), 68);
+        // The hybrid form of the key, and one byte off in each of the others.
+        script_round_trip(&format!("4106{x}{y}ac"), 68);
+        script_round_trip(&format!("76a914{hash}88ad"), 26);
+        script_round_trip(&format!("a914{hash}88"), 24);
+        script_round_trip(&format!("2104{x}ac"), 36);
+        script_round_trip("", 1);
+    }
+
+    #[test]
+    fn an_odd_key_comes_back_odd() {
+        // Twice the generator has an odd y.
+        let key = PublicKey::from_slice(
+            &hex::decode("02c6047f9441ed7d6d3045406e95c07cd85c778e4b8cef3ca7abac09b95c709ee5").unwrap(),
+        )
+        .unwrap();
+        for key in [key, key.negate(&secp256k1::Secp256k1::new())] {
+            let full = hex::encode(&key.serialize_uncompressed());
+            script_round_trip(&format!("41{full}ac"), 33);
+        }
+    }
+
+    #[test]
+    fn bad_points_and_long_scripts() {
+        // An x without a point of the curve.
+        let mut bytes = vec![4];
+        bytes.extend([0; 31]);
+        bytes.push(5);
+        assert_eq!(
+            read_script(&mut Reader::new(&bytes)),
+            Err(DecodeError::InvalidPoint { offset: 0 })
+        );
+        let mut written = Vec::new();
+        write_script(&vec![1; SCRIPT_SIZE_MAX + 1], &mut written);
+        assert_eq!(&read_script(&mut Reader::new(&written)).unwrap()[..], [OP_RETURN]);
+    }
+
+    proptest! {
+        #[test]
+        fn amounts_round_trip(amount in 0..=2_100_000_000_000_000u64) {
+            prop_assert_eq!(decompress_amount(compress_amount(amount)), amount);
+        }
+
+        #[test]
+        fn any_bytes_are_survived(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
+            let _ = read_output(&mut Reader::new(&bytes));
+        }
+    }
+}

@@ -1,0 +1,325 @@
+//! Finding the records of a block file: 88 bytes a block are looked at, and the blocks are skipped.
+//!
+//! A record is believed when another record or the end of the file follows it. Where padding or something
+//! else follows, the block is decoded and its merkle root computed: that tells whether the record's length is wrong or what
+//! comes after it. Whatever is damaged is reported, and the search goes on at the next magic.
+
+use super::{BLOCK_SIZE_MAX, BlockFiles, FileError, Position, RECORD_HEAD, Record, XorKey};
+use crate::block::Block;
+use crate::hash::BlockHash;
+use crate::header::Header;
+use crate::network::Magic;
+use memchr::memmem;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Bytes read at a time while records are short, and while they are long.
+const WINDOW_SHORT: usize = 64 << 10;
+const WINDOW_LONG: usize = 4 << 10;
+
+/// Records from this length on count as long.
+const LONG_RECORD: u32 = 32 << 10;
+
+/// Bytes read at a time when searching for a magic.
+const SEARCH_WINDOW: usize = 1 << 20;
+
+/// What is wrong at a place in a block file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DamageKind {
+    /// Neither a record's magic nor padding.
+    NoMagic,
+    /// A record whose length is impossible or does not fit its block.
+    BadLength(u32),
+    /// The file ends inside the record: the last write may not have been finished.
+    Truncated,
+}
+
+/// A damaged place in a block file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Damage {
+    /// The file.
+    pub path: PathBuf,
+    /// The place in bytes.
+    pub offset: u64,
+    /// What is wrong.
+    pub kind: DamageKind,
+    /// Hash of the header that stands where the record's header would be, where the file is long enough.
+    pub hash: Option<BlockHash>,
+}
+
+impl Damage {
+    /// Whether this may be no more than a write that is not finished.
+    pub fn is_unfinished_write(&self) -> bool {
+        self.kind == DamageKind::Truncated
+    }
+}
+
+impl std::fmt::Display for Damage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: offset {}: ", self.path.display(), self.offset)?;
+        match self.kind {
+            DamageKind::NoMagic => f.write_str("no block record begins here")?,
+            DamageKind::BadLength(length) => write!(f, "record with a wrong length ({length})")?,
+            DamageKind::Truncated => f.write_str("the file ends inside this record")?,
+        }
+        match self.hash {
+            Some(hash) => write!(f, " (block {hash})"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What the scan of a file found.
+#[derive(Debug, Clone, Default)]
+pub struct Scan {
+    /// The records, in the order of the file.
+    pub records: Vec<Record>,
+    /// Damaged places, in the order of the file.
+    pub damages: Vec<Damage>,
+    /// Length of the file in bytes.
+    pub bytes: u64,
+}
+
+impl BlockFiles {
+    /// Finds the records of file number `file`.
+    ///
+    /// # Errors
+    /// [`FileError::Io`] or [`FileError::Read`]. Damage is no error: it is reported in the result.
+    pub fn scan(&self, file: u32, magic: Magic) -> Result<Scan, FileError> {
+        let source = self.source(file);
+        let handle = self.open(file)?;
+        let size = handle.metadata().map_err(FileError::io(&source.path))?.len();
+        let mut scanner = Scanner {
+            file,
+            path: source.path.clone(),
+            magic,
+            window: Window {
+                handle,
+                key: source.key,
+                size,
+                start: 0,
+                bytes: Vec::new(),
+                length: WINDOW_SHORT,
+            },
+            scan: Scan {
+                bytes: size,
+                ..Scan::default()
+            },
+        };
+        let mut at = 0;
+        while at < size {
+            at = scanner.step(at).map_err(|(offset, error)| FileError::Read {
+                path: source.path.clone(),
+                offset,
+                error,
+            })?;
+        }
+        Ok(scanner.scan)
+    }
+}
+
+type ReadResult<T> = Result<T, (u64, io::Error)>;
+
+/// A part of the file in memory, cleared of the key.
+struct Window {
+    handle: Arc<File>,
+    key: XorKey,
+    size: u64,
+    start: u64,
+    bytes: Vec<u8>,
+    length: usize,
+}
+
+impl Window {
+    /// The bytes from `at` on: `count`, or fewer at the end of the file.
+    fn get(&mut self, at: u64, count: usize) -> ReadResult<&[u8]> {
+        let count = count.min((self.size - at) as usize);
+        let end = at + count as u64;
+        if at < self.start || end > self.start + self.bytes.len() as u64 {
+            let length = self.length.max(count).min((self.size - at) as usize);
+            self.bytes.resize(length, 0);
+            self.start = at;
+            self.handle
+                .read_exact_at(&mut self.bytes, at)
+                .map_err(|error| (at, error))?;
+            self.key.apply(&mut self.bytes, at);
+        }
+        let from = (at - self.start) as usize;
+        Ok(&self.bytes[from..from + count])
+    }
+}
+
+/// What the bytes at a place are.
+enum Boundary {
+    End,
+    Magic,
+    Padding,
+    Other,
+}
+
+struct Scanner {
+    file: u32,
+    path: PathBuf,
+    magic: Magic,
+    window: Window,
+    scan: Scan,
+}
+
+impl Scanner {
+    /// Deals with what stands at `at`, and returns the place to go on from, which is further on.
+    fn step(&mut self, at: u64) -> ReadResult<u64> {
+        match self.boundary(at)? {
+            Boundary::End => Ok(self.window.size),
+            Boundary::Padding => self.skip_padding(at),
+            Boundary::Other => {
+                self.report(at, DamageKind::NoMagic)?;
+                Ok(self.find_magic(at + 1)?.unwrap_or(self.window.size))
+            }
+            Boundary::Magic => self.record(at),
+        }
+    }
+
+    fn boundary(&mut self, at: u64) -> ReadResult<Boundary> {
+        let magic = self.magic;
+        let key = self.window.key;
+        let bytes = self.window.get(at, RECORD_HEAD as usize)?;
+        Ok(if bytes.is_empty() {
+            Boundary::End
+        } else if key.is_padding(&bytes[..1], at) {
+            Boundary::Padding
+        } else if bytes.starts_with(&magic.0) {
+            Boundary::Magic
+        } else {
+            Boundary::Other
+        })
+    }
+
+    /// A record's magic stands at `at`.
+    fn record(&mut self, at: u64) -> ReadResult<u64> {
+        let head = self.window.get(at, RECORD_HEAD as usize + Header::LENGTH)?;
+        let Some(length) = head
+            .get(4..8)
+            .map(|bytes| u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
+        else {
+            self.report(at, DamageKind::Truncated)?;
+            return Ok(self.window.size);
+        };
+        let header = head[8..].try_into().ok().map(Header::from_bytes);
+        if length < Header::LENGTH as u32 || length > BLOCK_SIZE_MAX {
+            return self.damaged(at, DamageKind::BadLength(length));
+        }
+        let end = at + RECORD_HEAD + u64::from(length);
+        let (Some(header), true) = (header, end <= self.window.size) else {
+            return self.cut_off(at, length);
+        };
+        self.window.length = if length < LONG_RECORD {
+            WINDOW_SHORT
+        } else {
+            WINDOW_LONG
+        };
+        let believed = matches!(self.boundary(end)?, Boundary::End | Boundary::Magic);
+        if !believed && !self.decodes(at, length, true)? {
+            return self.damaged(at, DamageKind::BadLength(length));
+        }
+        self.scan.records.push(Record {
+            position: Position {
+                file: self.file,
+                length,
+                offset: at + RECORD_HEAD,
+            },
+            header,
+            hash: header.hash(),
+        });
+        Ok(end)
+    }
+
+    /// A record runs past the end of the file: cut off, or its length is wrong.
+    fn cut_off(&mut self, at: u64, length: u32) -> ReadResult<u64> {
+        let next = self.find_magic(at + 4)?;
+        if next.is_some() || self.decodes(at, length, false)? {
+            self.report(at, DamageKind::BadLength(length))?;
+        } else {
+            self.report(at, DamageKind::Truncated)?;
+        }
+        Ok(next.unwrap_or(self.window.size))
+    }
+
+    fn damaged(&mut self, at: u64, kind: DamageKind) -> ReadResult<u64> {
+        self.report(at, kind)?;
+        Ok(self.find_magic(at + 4)?.unwrap_or(self.window.size))
+    }
+
+    /// Whether a block with a correct merkle root begins in the record at `at`, taking up all of `length` if `exact`.
+    fn decodes(&mut self, at: u64, length: u32, exact: bool) -> ReadResult<bool> {
+        let start = at + RECORD_HEAD;
+        let bytes = self.window.get(start.min(self.window.size), length as usize)?;
+        Ok(Block::decode(bytes).is_ok_and(|block| {
+            (!exact || block.bytes().len() == length as usize)
+                && block.transaction_count() > 0
+                && block.merkle_root().hash == block.header().merkle_root.0
+        }))
+    }
+
+    fn report(&mut self, at: u64, kind: DamageKind) -> ReadResult<()> {
+        let head = self.window.get(at, RECORD_HEAD as usize + Header::LENGTH)?;
+        let header = head
+            .get(8..)
+            .and_then(|bytes| bytes.try_into().ok())
+            .map(Header::from_bytes);
+        self.scan.damages.push(Damage {
+            path: self.path.clone(),
+            offset: at,
+            kind,
+            hash: header.map(|header| header.hash()),
+        });
+        Ok(())
+    }
+
+    /// Padding begins at `at`: the next magic, if nothing but padding stands before it.
+    fn skip_padding(&mut self, at: u64) -> ReadResult<u64> {
+        let key = self.window.key;
+        let mut place = at;
+        while place < self.window.size {
+            let bytes = self.window.get(place, SEARCH_WINDOW)?;
+            let length = bytes.len() as u64;
+            if !key.is_padding(bytes, place) {
+                break;
+            }
+            place += length;
+        }
+        if place >= self.window.size {
+            return Ok(self.window.size);
+        }
+        // Padding may end anywhere in the window: go on eight bytes at a time, then byte by byte.
+        for step in [RECORD_HEAD, 1] {
+            while place < self.window.size {
+                let bytes = self.window.get(place, step as usize)?;
+                if !key.is_padding(bytes, place) {
+                    break;
+                }
+                place += bytes.len() as u64;
+            }
+        }
+        Ok(place)
+    }
+
+    /// The next place from `at` on where the magic stands.
+    fn find_magic(&mut self, at: u64) -> ReadResult<Option<u64>> {
+        let finder = memmem::Finder::new(&self.magic.0);
+        let mut place = at;
+        while place < self.window.size {
+            let bytes = self.window.get(place, SEARCH_WINDOW)?;
+            if let Some(found) = finder.find(bytes) {
+                return Ok(Some(place + found as u64));
+            }
+            if bytes.len() < SEARCH_WINDOW {
+                break;
+            }
+            place += (SEARCH_WINDOW - 3) as u64;
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,139 @@
+//! Appending blocks to block files, as Bitcoin Core lays them out.
+
+use super::{BlockFiles, FileError, Position, RECORD_HEAD};
+use crate::network::Magic;
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// A file is followed by a new one before it grows beyond this many bytes (Core's `MAX_BLOCKFILE_SIZE`).
+const FILE_SIZE_MAX: u64 = 128 << 20;
+
+/// Appends records to the `blk*.dat` files of a directory.
+#[derive(Debug)]
+pub struct BlockFileWriter {
+    directory: PathBuf,
+    magic: Magic,
+    number: u32,
+    file: Option<(File, u64)>,
+}
+
+fn file_path(directory: &Path, number: u32) -> PathBuf {
+    directory.join(format!("blk{number:05}.dat"))
+}
+
+impl BlockFileWriter {
+    /// Goes on behind the last file of `directory`, which is made if it is missing.
+    /// `end` gives the place behind the last whole record of that file, so that the remains of a cut off write are replaced.
+    ///
+    /// # Errors
+    /// [`FileError::Io`].
+    pub fn open(directory: &Path, magic: Magic, end: Option<(u32, u64)>) -> Result<Self, FileError> {
+        std::fs::create_dir_all(directory).map_err(FileError::io(directory))?;
+        let mut writer = Self {
+            directory: directory.to_owned(),
+            magic,
+            number: 0,
+            file: None,
+        };
+        if let Some((number, length)) = end {
+            let path = file_path(directory, number);
+            let file = File::options().append(true).open(&path).map_err(FileError::io(&path))?;
+            file.set_len(length).map_err(FileError::io(&path))?;
+            writer.number = number;
+            writer.file = Some((file, length));
+        }
+        Ok(writer)
+    }
+
+    /// Appends a block, and registers the file with `files` if it is new there. The block is not synced.
+    ///
+    /// # Errors
+    /// [`FileError::Io`]. What was written before stays whole: a later call writes behind it.
+    pub fn append(&mut self, block: &[u8], files: &mut BlockFiles) -> Result<Position, FileError> {
+        let record_length = RECORD_HEAD + block.len() as u64;
+        if self
+            .file
+            .as_ref()
+            .is_some_and(|(_, length)| length + record_length > FILE_SIZE_MAX)
+        {
+            self.sync()?;
+            self.file = None;
+            self.number += 1;
+        }
+        let path = file_path(&self.directory, self.number);
+        if self.file.is_none() {
+            let file = File::options()
+                .append(true)
+                .create_new(true)
+                .open(&path)
+                .map_err(FileError::io(&path))?;
+            self.file = Some((file, 0));
+        }
+        let Some((file, length)) = &mut self.file else {
+            unreachable!("a file was opened above");
+        };
+        let mut record = Vec::with_capacity(record_length as usize);
+        record.extend_from_slice(&self.magic.0);
+        record.extend_from_slice(&(block.len() as u32).to_le_bytes());
+        record.extend_from_slice(block);
+        if let Err(error) = file.write_all(&record) {
+            // Take back what may have been written of it.
+            file.set_len(*length).map_err(FileError::io(&path))?;
+            return Err(FileError::Io { path, error });
+        }
+        let offset = *length + RECORD_HEAD;
+        *length += record_length;
+        files.add(&path)?;
+        Ok(Position {
+            file: files.number_of(&path)?,
+            length: block.len() as u32,
+            offset,
+        })
+    }
+
+    /// Makes everything appended so far durable.
+    ///
+    /// # Errors
+    /// [`FileError::Io`].
+    pub fn sync(&mut self) -> Result<(), FileError> {
+        if let Some((file, _)) = &mut self.file {
+            file.sync_data()
+                .map_err(FileError::io(file_path(&self.directory, self.number)))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn appends_and_goes_on() {
+        let directory = tempfile::tempdir().unwrap();
+        let magic = Magic([1, 2, 3, 4]);
+        let mut files = BlockFiles::new();
+        let mut writer = BlockFileWriter::open(directory.path(), magic, None).unwrap();
+        let first = writer.append(&[7; 100], &mut files).unwrap();
+        let second = writer.append(&[8; 90], &mut files).unwrap();
+        assert_eq!((first.offset, second.offset), (8, 116));
+        assert_eq!(files.read(&first).unwrap(), [7; 100]);
+        assert_eq!(files.read(&second).unwrap(), [8; 90]);
+        writer.sync().unwrap();
+        drop(writer);
+        // Remains behind the last whole record go.
+        let path = directory.path().join("blk00000.dat");
+        File::options()
+            .append(true)
+            .open(&path)
+            .unwrap()
+            .write_all(&[1, 2])
+            .unwrap();
+        let mut writer = BlockFileWriter::open(directory.path(), magic, Some((0, 206))).unwrap();
+        let third = writer.append(&[9; 80], &mut files).unwrap();
+        assert_eq!(third.offset, 214);
+        assert_eq!(files.len(), 1);
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), 294);
+    }
+}

@@ -1,0 +1,422 @@
+//! Transactions as views of borrowed bytes.
+//!
+//! A transaction is decoded to offsets (the `*Layout` types, kept in flat tables for a whole block) and read through
+//! the views [`Transaction`], [`Input`], [`Output`] and [`Witness`], which borrow the bytes. Nothing is copied.
+
+use crate::coin::OutPoint;
+use crate::hash::{Sha256d, Txid, Wtxid, sha256d};
+use crate::reader::{DecodeError, Reader, compact_size_length};
+
+/// Where one input stands. Offsets count from the start of the bytes that were decoded.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct InputLayout {
+    outpoint_at: u32,
+    script_at: u32,
+    script_length: u32,
+    witness_at: u32,
+    witness_end: u32,
+    witness_items: u32,
+}
+
+/// Where one output stands.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct OutputLayout {
+    value: i64,
+    script_at: u32,
+    script_length: u32,
+}
+
+/// Where one transaction stands, and its ids.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TransactionLayout {
+    start: u32,
+    end: u32,
+    first_input: u32,
+    input_count: u32,
+    first_output: u32,
+    output_count: u32,
+    /// Length of the witnesses with the two bytes of marker and flag; 0 where there are none.
+    witness_length: u32,
+    version: u32,
+    lock_time: u32,
+    txid: Txid,
+    wtxid: Wtxid,
+}
+
+/// The tables that decoding fills.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Tables {
+    pub(crate) transactions: Vec<TransactionLayout>,
+    inputs: Vec<InputLayout>,
+    outputs: Vec<OutputLayout>,
+}
+
+fn offset32(offset: usize) -> u32 {
+    // Decoding refuses more bytes than 32 bits count, see `check_length`.
+    offset as u32
+}
+
+/// Refuses bytes whose offsets do not fit 32 bits.
+pub(crate) fn check_length(bytes: &[u8]) -> Result<(), DecodeError> {
+    if u32::try_from(bytes.len()).is_err() {
+        return Err(DecodeError::TooLong { length: bytes.len() });
+    }
+    Ok(())
+}
+
+impl Tables {
+    /// Decodes one transaction, as Core's `UnserializeTransaction` with witnesses allowed, and appends it.
+    pub(crate) fn read_transaction(&mut self, bytes: &[u8], reader: &mut Reader<'_>) -> Result<(), DecodeError> {
+        let start = reader.offset();
+        let first_input = self.inputs.len();
+        let first_output = self.outputs.len();
+        let version = reader.u32()?;
+        let mut flags = 0;
+        let mut input_count = self.read_inputs(reader)?;
+        if input_count == 0 {
+            // The marker of the extended form, or a transaction without inputs, whose outputs are then none.
+            flags = reader.u8()?;
+            if flags != 0 {
+                input_count = self.read_inputs(reader)?;
+                self.read_outputs(reader)?;
+            }
+        } else {
+            self.read_outputs(reader)?;
+        }
+        let body_end = reader.offset();
+        let mut witness_length = 0;
+        if flags & 1 != 0 {
+            flags ^= 1;
+            if !self.read_witnesses(first_input, reader)? {
+                return Err(DecodeError::SuperfluousWitness { offset: start });
+            }
+            witness_length = reader.offset() - body_end + 2;
+        }
+        if flags != 0 {
+            return Err(DecodeError::UnknownFlags {
+                offset: start + 5,
+                flags,
+            });
+        }
+        let lock_time = reader.u32()?;
+        let end = reader.offset();
+        let (txid, wtxid) = ids(&bytes[start..end], witness_length);
+        self.transactions.push(TransactionLayout {
+            start: offset32(start),
+            end: offset32(end),
+            first_input: offset32(first_input),
+            input_count: offset32(input_count),
+            first_output: offset32(first_output),
+            output_count: offset32(self.outputs.len() - first_output),
+            witness_length: offset32(witness_length),
+            version,
+            lock_time,
+            txid,
+            wtxid,
+        });
+        Ok(())
+    }
+
+    fn read_inputs(&mut self, reader: &mut Reader<'_>) -> Result<usize, DecodeError> {
+        let count = reader.compact_size()?;
+        for _ in 0..count {
+            let outpoint_at = reader.offset();
+            reader.take(OutPoint::LENGTH)?;
+            let script = reader.sized_bytes()?;
+            let script_at = reader.offset() - script.len();
+            reader.take(4)?;
+            self.inputs.push(InputLayout {
+                outpoint_at: offset32(outpoint_at),
+                script_at: offset32(script_at),
+                script_length: offset32(script.len()),
+                witness_at: 0,
+                witness_end: 0,
+                witness_items: 0,
+            });
+        }
+        Ok(count)
+    }
+
+    fn read_outputs(&mut self, reader: &mut Reader<'_>) -> Result<(), DecodeError> {
+        for _ in 0..reader.compact_size()? {
+            let value = reader.i64()?;
+            let script = reader.sized_bytes()?;
+            self.outputs.push(OutputLayout {
+                value,
+                script_at: offset32(reader.offset() - script.len()),
+                script_length: offset32(script.len()),
+            });
+        }
+        Ok(())
+    }
+
+    /// Reads one witness per input; whether any has an item.
+    fn read_witnesses(&mut self, first_input: usize, reader: &mut Reader<'_>) -> Result<bool, DecodeError> {
+        let mut any = false;
+        for input in &mut self.inputs[first_input..] {
+            let items = reader.compact_size()?;
+            let at = reader.offset();
+            for _ in 0..items {
+                reader.sized_bytes()?;
+            }
+            input.witness_at = offset32(at);
+            input.witness_end = offset32(reader.offset());
+            input.witness_items = offset32(items);
+            any |= items > 0;
+        }
+        Ok(any)
+    }
+
+    /// The transaction at `index`, over the bytes it was decoded from.
+    pub(crate) fn transaction<'a>(&'a self, bytes: &'a [u8], index: usize) -> Transaction<'a> {
+        let layout = &self.transactions[index];
+        let inputs = layout.first_input as usize..(layout.first_input + layout.input_count) as usize;
+        let outputs = layout.first_output as usize..(layout.first_output + layout.output_count) as usize;
+        Transaction {
+            bytes,
+            layout,
+            inputs: &self.inputs[inputs],
+            outputs: &self.outputs[outputs],
+        }
+    }
+
+    pub(crate) fn input_count(&self) -> usize {
+        self.inputs.len()
+    }
+
+    pub(crate) fn output_count(&self) -> usize {
+        self.outputs.len()
+    }
+}
+
+/// Both ids of a serialized transaction whose witness part has the given length (with marker and flag).
+fn ids(raw: &[u8], witness_length: usize) -> (Txid, Wtxid) {
+    let whole = sha256d(raw);
+    if witness_length == 0 {
+        return (Txid(whole), Wtxid(whole));
+    }
+    // version, marker, flag, inputs and outputs, witnesses, lock time
+    let body_end = raw.len() - 4 - (witness_length - 2);
+    let mut stripped = Sha256d::new();
+    stripped.update(&raw[..4]);
+    stripped.update(&raw[6..body_end]);
+    stripped.update(&raw[raw.len() - 4..]);
+    (Txid(stripped.finalize()), Wtxid(whole))
+}
+
+/// A transaction over borrowed bytes.
+#[derive(Debug, Clone, Copy)]
+pub struct Transaction<'a> {
+    bytes: &'a [u8],
+    layout: &'a TransactionLayout,
+    inputs: &'a [InputLayout],
+    outputs: &'a [OutputLayout],
+}
+
+impl<'a> Transaction<'a> {
+    /// Hash without witnesses.
+    pub fn txid(&self) -> Txid {
+        self.layout.txid
+    }
+
+    /// Hash with witnesses.
+    pub fn wtxid(&self) -> Wtxid {
+        self.layout.wtxid
+    }
+
+    /// Version, unsigned as in Core since 28.
+    pub fn version(&self) -> u32 {
+        self.layout.version
+    }
+
+    /// Lock time: a height below 500,000,000, else seconds since 1970.
+    pub fn lock_time(&self) -> u32 {
+        self.layout.lock_time
+    }
+
+    /// Whether any input has a witness.
+    pub fn has_witness(&self) -> bool {
+        self.layout.witness_length != 0
+    }
+
+    /// Whether this has the form of a coinbase: one input, which spends the null outpoint.
+    pub fn is_coinbase(&self) -> bool {
+        self.inputs.len() == 1 && self.input(0).previous_output().is_null()
+    }
+
+    /// The serialized transaction, with witnesses where it has them.
+    pub fn raw(&self) -> &'a [u8] {
+        &self.bytes[self.layout.start as usize..self.layout.end as usize]
+    }
+
+    /// Length in bytes with witnesses.
+    pub fn total_size(&self) -> usize {
+        (self.layout.end - self.layout.start) as usize
+    }
+
+    /// Length in bytes without witnesses.
+    pub fn base_size(&self) -> usize {
+        self.total_size() - self.layout.witness_length as usize
+    }
+
+    /// Number of inputs.
+    pub fn input_count(&self) -> usize {
+        self.inputs.len()
+    }
+
+    /// Number of outputs.
+    pub fn output_count(&self) -> usize {
+        self.outputs.len()
+    }
+
+    /// The input at `index`; panics where there is none.
+    pub fn input(&self, index: usize) -> Input<'a> {
+        Input {
+            bytes: self.bytes,
+            layout: &self.inputs[index],
+        }
+    }
+
+    /// The output at `index`; panics where there is none.
+    pub fn output(&self, index: usize) -> Output<'a> {
+        Output {
+            bytes: self.bytes,
+            layout: &self.outputs[index],
+        }
+    }
+
+    /// The inputs, in order.
+    pub fn inputs(&self) -> impl ExactSizeIterator<Item = Input<'a>> + Clone + use<'a> {
+        let bytes = self.bytes;
+        self.inputs.iter().map(move |layout| Input { bytes, layout })
+    }
+
+    /// The outputs, in order.
+    pub fn outputs(&self) -> impl ExactSizeIterator<Item = Output<'a>> + Clone + use<'a> {
+        let bytes = self.bytes;
+        self.outputs.iter().map(move |layout| Output { bytes, layout })
+    }
+}
+
+/// An input over borrowed bytes.
+#[derive(Debug, Clone, Copy)]
+pub struct Input<'a> {
+    bytes: &'a [u8],
+    layout: &'a InputLayout,
+}
+
+impl<'a> Input<'a> {
+    /// What is spent.
+    pub fn previous_output(&self) -> OutPoint {
+        let at = self.layout.outpoint_at as usize;
+        let mut bytes = [0; OutPoint::LENGTH];
+        bytes.copy_from_slice(&self.bytes[at..at + OutPoint::LENGTH]);
+        OutPoint::from_bytes(&bytes)
+    }
+
+    /// Unlocking script.
+    pub fn script_sig(&self) -> &'a [u8] {
+        let at = self.layout.script_at as usize;
+        &self.bytes[at..at + self.layout.script_length as usize]
+    }
+
+    /// Sequence number.
+    pub fn sequence(&self) -> u32 {
+        let at = (self.layout.script_at + self.layout.script_length) as usize;
+        let mut bytes = [0; 4];
+        bytes.copy_from_slice(&self.bytes[at..at + 4]);
+        u32::from_le_bytes(bytes)
+    }
+
+    /// Witness; empty where there is none.
+    pub fn witness(&self) -> Witness<'a> {
+        Witness {
+            items: &self.bytes[self.layout.witness_at as usize..self.layout.witness_end as usize],
+            count: self.layout.witness_items as usize,
+        }
+    }
+}
+
+/// An output over borrowed bytes.
+#[derive(Debug, Clone, Copy)]
+pub struct Output<'a> {
+    bytes: &'a [u8],
+    layout: &'a OutputLayout,
+}
+
+impl<'a> Output<'a> {
+    /// Amount in satoshi, as it stands: it may be out of range.
+    pub fn value(&self) -> i64 {
+        self.layout.value
+    }
+
+    /// Locking script.
+    pub fn script_pubkey(&self) -> &'a [u8] {
+        let at = self.layout.script_at as usize;
+        &self.bytes[at..at + self.layout.script_length as usize]
+    }
+
+    /// Length of the serialized output in bytes.
+    pub fn size(&self) -> usize {
+        let script = self.layout.script_length as usize;
+        8 + compact_size_length(script as u64) + script
+    }
+}
+
+/// The stack of one input's witness, over borrowed bytes.
+#[derive(Debug, Clone, Copy)]
+pub struct Witness<'a> {
+    items: &'a [u8],
+    count: usize,
+}
+
+impl<'a> Witness<'a> {
+    /// Number of items.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Whether there are no items.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The items, bottom of the stack first.
+    pub fn iter(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let mut reader = Reader::new(self.items);
+        // The lengths were checked when the transaction was decoded.
+        (0..self.count).map_while(move |_| reader.sized_bytes().ok())
+    }
+
+    /// The item on top of the stack.
+    pub fn last(&self) -> Option<&'a [u8]> {
+        self.iter().last()
+    }
+}
+
+/// One transaction decoded by itself.
+#[derive(Debug, Clone)]
+pub struct OwnedTransaction {
+    bytes: Vec<u8>,
+    tables: Tables,
+}
+
+impl OwnedTransaction {
+    /// Decodes a transaction that takes up all of `bytes`.
+    ///
+    /// # Errors
+    /// Any [`DecodeError`].
+    pub fn decode(bytes: Vec<u8>) -> Result<Self, DecodeError> {
+        check_length(&bytes)?;
+        let mut tables = Tables::default();
+        let mut reader = Reader::new(&bytes);
+        tables.read_transaction(&bytes, &mut reader)?;
+        reader.finish()?;
+        Ok(Self { bytes, tables })
+    }
+
+    /// The transaction.
+    pub fn view(&self) -> Transaction<'_> {
+        self.tables.transaction(&self.bytes, 0)
+    }
+}

@@ -1,0 +1,205 @@
+//! Undo data: the coins that a block spent, in Core's form (`CBlockUndo`).
+
+use crate::coin::Coin;
+use crate::hash::{BlockHash, Sha256d};
+use crate::network::Magic;
+use crate::reader::{DecodeError, Reader, write_compact_size};
+use std::ops::Range;
+use thiserror::Error;
+
+/// The coins that a block spent: for every transaction but the coinbase, a coin per input.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct BlockUndo {
+    coins: Vec<Coin>,
+    /// Number of coins up to the end of each transaction.
+    ends: Vec<usize>,
+}
+
+impl BlockUndo {
+    /// Nothing spent yet, with room for `coins` coins.
+    pub fn with_capacity(coins: usize) -> Self {
+        Self {
+            coins: Vec::with_capacity(coins),
+            ends: Vec::new(),
+        }
+    }
+
+    /// Appends a coin to the transaction that is being written.
+    pub fn push_coin(&mut self, coin: Coin) {
+        self.coins.push(coin);
+    }
+
+    /// Ends the transaction that is being written.
+    pub fn end_transaction(&mut self) {
+        self.ends.push(self.coins.len());
+    }
+
+    /// All coins: of each transaction in block order, of each input in order.
+    pub fn coins(&self) -> &[Coin] {
+        &self.coins
+    }
+
+    /// Number of transactions, the coinbase not counted.
+    pub fn transaction_count(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Which of the [`coins`](Self::coins) belong to transaction `index`, counted without the coinbase.
+    pub fn range(&self, index: usize) -> Range<usize> {
+        let start = if index == 0 { 0 } else { self.ends[index - 1] };
+        start..self.ends[index]
+    }
+
+    /// The coins of transaction `index`, counted without the coinbase.
+    pub fn transaction(&self, index: usize) -> &[Coin] {
+        &self.coins[self.range(index)]
+    }
+
+    /// Appends Core's serialization.
+    pub fn write(&self, into: &mut Vec<u8>) {
+        write_compact_size(self.ends.len() as u64, into);
+        for index in 0..self.ends.len() {
+            let coins = self.transaction(index);
+            write_compact_size(coins.len() as u64, into);
+            for coin in coins {
+                coin.write_undo(into);
+            }
+        }
+    }
+
+    /// Reads undo data that takes up all of `bytes`.
+    ///
+    /// # Errors
+    /// Any [`DecodeError`].
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let mut reader = Reader::new(bytes);
+        let mut undo = Self::default();
+        for _ in 0..reader.compact_size()? {
+            for _ in 0..reader.compact_size()? {
+                undo.push_coin(Coin::read_undo(&mut reader)?);
+            }
+            undo.end_transaction();
+        }
+        reader.finish()?;
+        Ok(undo)
+    }
+}
+
+/// Bytes of a record before the undo data: magic and length.
+pub const RECORD_HEAD: usize = 8;
+
+/// Bytes of a record after the undo data: the checksum.
+pub const RECORD_TAIL: usize = 32;
+
+/// Why a record of undo data is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum UndoRecordError {
+    /// The record does not begin with the network's magic and its own length.
+    #[error("no undo record begins here")]
+    Head,
+    /// The checksum does not fit the data and the block.
+    #[error("undo checksum mismatch")]
+    Checksum,
+    /// The data does not decode.
+    #[error("undo data: {0}")]
+    Decode(#[from] DecodeError),
+}
+
+fn checksum(previous: &BlockHash, undo: &[u8]) -> [u8; 32] {
+    let mut hash = Sha256d::new();
+    hash.update(&previous.0);
+    hash.update(undo);
+    hash.finalize()
+}
+
+/// Appends a record as in Core's `rev*.dat`: magic, length, undo data, and the double SHA-256 of the
+/// hash of the block's parent and the undo data.
+pub fn write_record(magic: Magic, previous: &BlockHash, undo: &BlockUndo, into: &mut Vec<u8>) {
+    into.extend_from_slice(&magic.0);
+    let length_at = into.len();
+    into.extend_from_slice(&[0; 4]);
+    let start = into.len();
+    undo.write(into);
+    // Undo data is bounded by its block: 2^32 bytes are out of reach.
+    let length = (into.len() - start) as u32;
+    into[length_at..start].copy_from_slice(&length.to_le_bytes());
+    let sum = checksum(previous, &into[start..]);
+    into.extend_from_slice(&sum);
+}
+
+/// Reads one whole record of [`write_record`].
+///
+/// # Errors
+/// Any [`UndoRecordError`].
+pub fn read_record(magic: Magic, previous: &BlockHash, record: &[u8]) -> Result<BlockUndo, UndoRecordError> {
+    let body = record
+        .len()
+        .checked_sub(RECORD_HEAD + RECORD_TAIL)
+        .ok_or(UndoRecordError::Head)?;
+    let length = u32::try_from(body).map_err(|_| UndoRecordError::Head)?;
+    if record[..4] != magic.0 || record[4..8] != length.to_le_bytes() {
+        return Err(UndoRecordError::Head);
+    }
+    let (undo, sum) = record[RECORD_HEAD..].split_at(body);
+    if checksum(previous, undo) != sum {
+        return Err(UndoRecordError::Checksum);
+    }
+    Ok(BlockUndo::decode(undo)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> BlockUndo {
+        let mut undo = BlockUndo::default();
+        for (coins, height) in [(2, 0), (0, 1), (1, 700_000)] {
+            for index in 0..coins {
+                undo.push_coin(Coin {
+                    value: 1000 + index,
+                    height,
+                    is_coinbase: height == 700_000,
+                    script_pubkey: vec![0x51; index as usize + 1].into(),
+                });
+            }
+            undo.end_transaction();
+        }
+        undo
+    }
+
+    #[test]
+    fn round_trip() {
+        let undo = sample();
+        let mut written = Vec::new();
+        undo.write(&mut written);
+        assert_eq!(BlockUndo::decode(&written).unwrap(), undo);
+        assert_eq!(undo.transaction(0).len(), 2);
+        assert_eq!(undo.transaction(1).len(), 0);
+        assert_eq!(undo.transaction(2)[0].height, 700_000);
+        assert!(BlockUndo::decode(&written[..written.len() - 1]).is_err());
+        written.push(0);
+        assert!(matches!(
+            BlockUndo::decode(&written),
+            Err(DecodeError::TrailingBytes { extra: 1, .. })
+        ));
+    }
+
+    #[test]
+    fn any_flipped_bit_of_a_record_is_seen() {
+        let magic = Magic([1, 2, 3, 4]);
+        let parent = BlockHash([7; 32]);
+        let mut record = Vec::new();
+        write_record(magic, &parent, &sample(), &mut record);
+        assert_eq!(read_record(magic, &parent, &record), Ok(sample()));
+        assert_eq!(
+            read_record(magic, &BlockHash([8; 32]), &record),
+            Err(UndoRecordError::Checksum)
+        );
+        for bit in 0..record.len() * 8 {
+            let mut damaged = record.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert!(read_record(magic, &parent, &damaged).is_err(), "bit {bit}");
+        }
+        assert_eq!(read_record(magic, &parent, &[]), Err(UndoRecordError::Head));
+    }
+}

@@ -1,0 +1,190 @@
+//! Scanning of block files: what real directories hold, and damage of every kind.
+
+use blockmill_block::files::{BlockFiles, DamageKind, Scan};
+use blockmill_block::hash::sha256d;
+use blockmill_block::{BlockHash, Magic};
+use std::path::Path;
+
+const MAGIC: Magic = Magic([0xfa, 0xbf, 0xb5, 0xda]);
+
+/// A block that decodes and has a correct merkle root: one transaction with one input and a script of `length` bytes.
+fn block(number: u8, length: u8) -> Vec<u8> {
+    let mut transaction = vec![1, 0, 0, 0, 1];
+    transaction.extend([0; 32]);
+    transaction.extend([0xff; 4]);
+    transaction.push(length);
+    transaction.extend(vec![number; usize::from(length)]);
+    transaction.extend([0xff; 4]);
+    transaction.extend([1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0x51, 0, 0, 0, 0]);
+    let mut bytes = vec![number; 36];
+    bytes.extend(sha256d(&transaction));
+    bytes.extend([number; 12]);
+    bytes.push(1);
+    bytes.extend(transaction);
+    bytes
+}
+
+fn record(block: &[u8]) -> Vec<u8> {
+    let mut bytes = MAGIC.0.to_vec();
+    bytes.extend((block.len() as u32).to_le_bytes());
+    bytes.extend(block);
+    bytes
+}
+
+fn hash(block: &[u8]) -> BlockHash {
+    BlockHash(sha256d(&block[..80]))
+}
+
+fn scan_bytes(bytes: &[u8], key: Option<[u8; 8]>) -> (Scan, Vec<Vec<u8>>) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("blk00000.dat");
+    std::fs::write(&path, bytes).unwrap();
+    if let Some(key) = key {
+        std::fs::write(directory.path().join("xor.dat"), key).unwrap();
+    }
+    let mut files = BlockFiles::new();
+    files.add(directory.path()).unwrap();
+    let scan = files.scan(0, MAGIC).unwrap();
+    let blocks = scan
+        .records
+        .iter()
+        .map(|record| files.read(&record.position).unwrap())
+        .collect();
+    (scan, blocks)
+}
+
+fn check(bytes: &[u8], expected: &[&[u8]], damages: &[(u64, DamageKind)]) -> Scan {
+    let (scan, blocks) = scan_bytes(bytes, None);
+    assert_eq!(blocks, expected);
+    let found: Vec<_> = scan.damages.iter().map(|damage| (damage.offset, damage.kind)).collect();
+    assert_eq!(found, damages);
+    for (record, block) in scan.records.iter().zip(expected) {
+        assert_eq!(record.hash, hash(block));
+    }
+    scan
+}
+
+#[test]
+fn records_padding_and_tails() {
+    let (a, b) = (block(1, 10), block(2, 20));
+    let two = [record(&a), record(&b)].concat();
+    check(&[], &[], &[]);
+    check(&[0; 5000], &[], &[]);
+    check(&two, &[&a, &b], &[]);
+    for zeros in [1, 3, 7, 8, 9, 100, 5_000_000] {
+        check(&[&two[..], &vec![0; zeros]].concat(), &[&a, &b], &[]);
+        check(&[record(&a), vec![0; zeros], record(&b)].concat(), &[&a, &b], &[]);
+    }
+}
+
+#[test]
+fn a_tail_cut_anywhere_is_an_unfinished_write() {
+    let (a, b) = (block(1, 10), block(2, 20));
+    let start = record(&a).len();
+    let whole = [record(&a), record(&b)].concat();
+    for length in start + 4..whole.len() {
+        let scan = check(&whole[..length], &[&a], &[(start as u64, DamageKind::Truncated)]);
+        assert!(scan.damages[0].is_unfinished_write());
+        assert_eq!(scan.damages[0].hash.is_some(), length >= start + 88);
+    }
+}
+
+#[test]
+fn obfuscated_files() {
+    let key = [3, 1, 4, 1, 5, 9, 2, 6];
+    let (a, b) = (block(1, 10), block(2, 21));
+    let mut bytes = [record(&a), record(&b)].concat();
+    for (index, byte) in bytes.iter_mut().enumerate() {
+        *byte ^= key[index % 8];
+    }
+    // Zeros that were allocated and never written, which become the key when they are cleared.
+    bytes.extend([0; 999]);
+    let (scan, blocks) = scan_bytes(&bytes, Some(key));
+    assert_eq!(blocks, [a.clone(), b.clone()]);
+    assert_eq!(scan.damages, []);
+    // Zeros before a record, and a key of zeros.
+    let (scan, blocks) = scan_bytes(&[vec![0; 13], record(&a)].concat(), Some([0; 8]));
+    assert_eq!(blocks, [a]);
+    assert_eq!(scan.damages, []);
+}
+
+#[test]
+fn every_flipped_bit_of_a_record_is_seen_or_changes_the_block() {
+    let (a, b, c) = (block(1, 10), block(2, 20), block(3, 30));
+    let whole = [record(&a), record(&b), record(&c)].concat();
+    let second = record(&a).len();
+    let third = second + record(&b).len();
+    for bit in 0..whole.len() * 8 {
+        let mut bytes = whole.clone();
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        let (scan, blocks) = scan_bytes(&bytes, None);
+        let place = bit / 8;
+        let start = [0, second, third]
+            .into_iter()
+            .rev()
+            .find(|&start| place >= start)
+            .unwrap();
+        if place < start + 8 {
+            // Magic or length: the record is gone, and named by its place and its block.
+            assert_eq!(scan.damages.len(), 1, "bit {bit}");
+            assert_eq!(scan.damages[0].offset, start as u64, "bit {bit}");
+            assert!(!scan.damages[0].is_unfinished_write(), "bit {bit}");
+            let name = hash(if start == 0 {
+                &a
+            } else if start == second {
+                &b
+            } else {
+                &c
+            });
+            assert_eq!(scan.damages[0].hash, Some(name), "bit {bit}");
+            assert_eq!(blocks.len(), 2, "bit {bit}");
+        } else {
+            assert_eq!(blocks.concat().len(), a.len() + b.len() + c.len(), "bit {bit}");
+            assert_ne!(blocks, [a.clone(), b.clone(), c.clone()], "bit {bit}");
+        }
+    }
+}
+
+#[test]
+fn remains_between_records_are_reported_and_skipped() {
+    let (a, b) = (block(1, 10), block(2, 20));
+    let bytes = [record(&a), b"remains of something".to_vec(), record(&b)].concat();
+    check(&bytes, &[&a, &b], &[(record(&a).len() as u64, DamageKind::NoMagic)]);
+    let long = [record(&a), vec![0x55; 3 << 20], record(&b)].concat();
+    check(&long, &[&a, &b], &[(record(&a).len() as u64, DamageKind::NoMagic)]);
+    // A magic that runs over the edge of a search window is found.
+    for shift in 0..5 {
+        let long = [record(&a), vec![0x55; (1 << 20) - shift], record(&b)].concat();
+        check(&long, &[&a, &b], &[(record(&a).len() as u64, DamageKind::NoMagic)]);
+    }
+}
+
+#[test]
+fn impossible_lengths() {
+    let a = block(1, 10);
+    for length in [0u32, 79, 4_000_001, u32::MAX] {
+        let mut bytes = record(&a);
+        bytes[4..8].copy_from_slice(&length.to_le_bytes());
+        bytes.extend(record(&a));
+        check(&bytes, &[&a], &[(0, DamageKind::BadLength(length))]);
+    }
+}
+
+#[test]
+fn real_chains_scan_without_damage() {
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/chains");
+    if !data.is_dir() {
+        eprintln!("skipped: {} is absent", data.display());
+        return;
+    }
+    for (name, magic, blocks) in [
+        ("mainnet_0_14131.dat", blockmill_block::Network::Bitcoin.magic(), 14_132),
+        ("testnet3_0_4000.dat", blockmill_block::Network::Testnet3.magic(), 4_001),
+    ] {
+        let mut files = BlockFiles::new();
+        files.add(&data.join(name)).unwrap();
+        let scan = files.scan(0, magic).unwrap();
+        assert_eq!(scan.records.len(), blocks);
+        assert_eq!(scan.damages, []);
+    }
+}

@@ -1,0 +1,21 @@
+//! The set of unspent outputs: a cache over a store, and the hashes of the whole set.
+//!
+//! In reading order:
+//! - [`store`]: the trait of stores, the tip and the batch;
+//! - [`memory`], [`embedded`]: a store in memory, and the default store on disk;
+//! - [`cache`]: the coins cache, with Core's meaning of fresh and dirty;
+//! - [`muhash`], [`stats`]: MuHash, `hash_serialized_3` and the figures of `gettxoutsetinfo`.
+
+pub mod cache;
+pub mod embedded;
+pub mod memory;
+pub mod muhash;
+pub mod stats;
+pub mod store;
+
+pub use cache::{CacheCounters, CoinsCache, Overwrite};
+pub use embedded::EmbeddedStore;
+pub use memory::MemoryStore;
+pub use muhash::MuHash;
+pub use stats::{StatsBuilder, UtxoStats};
+pub use store::{Change, CoinIterator, CoinStore, StoreError, Tip};

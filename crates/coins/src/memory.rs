@@ -1,0 +1,58 @@
+//! A store in memory, for tests and for sets that need not be kept.
+
+use crate::store::{Change, CoinIterator, CoinStore, StoreError, Tip};
+use blockmill_block::{Coin, OutPoint};
+use std::collections::BTreeMap;
+use std::sync::{PoisonError, RwLock};
+
+/// Coins in an ordered map.
+#[derive(Debug, Default)]
+pub struct MemoryStore {
+    state: RwLock<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    coins: BTreeMap<OutPoint, Coin>,
+    tip: Option<Tip>,
+}
+
+impl MemoryStore {
+    /// An empty store.
+    pub fn new() -> Self {
+        Self::default()
+    }
+}
+
+impl CoinStore for MemoryStore {
+    fn get(&self, outpoint: &OutPoint) -> Result<Option<Coin>, StoreError> {
+        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        Ok(state.coins.get(outpoint).cloned())
+    }
+
+    fn tip(&self) -> Result<Option<Tip>, StoreError> {
+        Ok(self.state.read().unwrap_or_else(PoisonError::into_inner).tip)
+    }
+
+    fn commit(&self, changes: &[Change<'_>], tip: &Tip) -> Result<(), StoreError> {
+        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        for (outpoint, coin) in changes {
+            match coin {
+                Some(coin) => state.coins.insert(*outpoint, (*coin).clone()),
+                None => state.coins.remove(outpoint),
+            };
+        }
+        state.tip = Some(*tip);
+        Ok(())
+    }
+
+    fn coins(&self) -> Result<CoinIterator, StoreError> {
+        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        // The order of outpoints is that of keys: bytes of the id, then the index.
+        Ok(Box::new(state.coins.clone().into_iter().map(Ok)))
+    }
+
+    fn disk_size(&self) -> Result<u64, StoreError> {
+        Ok(0)
+    }
+}

@@ -1,0 +1,169 @@
+//! Counting signature operations, and what they cost a block.
+
+use crate::WITNESS_SCALE_FACTOR;
+use crate::flags::ScriptFlags;
+use crate::script::{OP_1, OP_16, elements, is_p2sh, last_push, witness_program};
+use blockmill_block::{Coin, Input, Transaction, Witness};
+
+const OP_CHECKSIG: u8 = 0xac;
+const OP_CHECKSIGVERIFY: u8 = 0xad;
+const OP_CHECKMULTISIG: u8 = 0xae;
+const OP_CHECKMULTISIGVERIFY: u8 = 0xaf;
+
+/// What a CHECKMULTISIG counts where its number of keys is not read from the script.
+const MULTISIG_KEYS_MAX: u64 = 20;
+
+/// Signature operations in a script, up to a broken push. `accurate`: a CHECKMULTISIG right behind OP_1 to OP_16 counts
+/// as that many, else as twenty (Core's `CScript::GetSigOpCount`).
+pub fn count(script: &[u8], accurate: bool) -> u64 {
+    let mut operations = 0;
+    let mut previous = u8::MAX;
+    for element in elements(script).map_while(Result::ok) {
+        operations += match element.opcode {
+            OP_CHECKSIG | OP_CHECKSIGVERIFY => 1,
+            OP_CHECKMULTISIG | OP_CHECKMULTISIGVERIFY if accurate && (OP_1..=OP_16).contains(&previous) => {
+                u64::from(previous - OP_1) + 1
+            }
+            OP_CHECKMULTISIG | OP_CHECKMULTISIGVERIFY => MULTISIG_KEYS_MAX,
+            _ => 0,
+        };
+        previous = element.opcode;
+    }
+    operations
+}
+
+/// Signature operations in the input and output scripts of a transaction, counted as before BIP 16
+/// (Core's `GetLegacySigOpCount`).
+pub fn legacy_count(transaction: &Transaction<'_>) -> u64 {
+    let inputs: u64 = transaction.inputs().map(|input| count(input.script_sig(), false)).sum();
+    let outputs: u64 = transaction
+        .outputs()
+        .map(|output| count(output.script_pubkey(), false))
+        .sum();
+    inputs + outputs
+}
+
+/// Signature operations of a witness program.
+fn witness_program_count(version: u8, program: &[u8], witness: &Witness<'_>) -> u64 {
+    match (version, program.len()) {
+        (0, 20) => 1,
+        (0, 32) => witness.last().map_or(0, |script| count(script, true)),
+        _ => 0,
+    }
+}
+
+/// Cost of what an input runs beyond its own script: the script behind a script hash, and the witness
+/// (Core's `GetP2SHSigOpCount` and `CountWitnessSigOps`).
+fn input_cost(input: &Input<'_>, script_pubkey: &[u8], flags: ScriptFlags) -> u64 {
+    let mut cost = 0;
+    let redeem_script = if is_p2sh(script_pubkey) {
+        last_push(input.script_sig())
+    } else {
+        None
+    };
+    if flags.contains(ScriptFlags::P2SH)
+        && let Some(script) = redeem_script
+    {
+        cost += count(script, true) * WITNESS_SCALE_FACTOR as u64;
+    }
+    if flags.contains(ScriptFlags::WITNESS) {
+        let program = witness_program(script_pubkey).or_else(|| redeem_script.and_then(witness_program));
+        if let Some((version, program)) = program {
+            cost += witness_program_count(version, program, &input.witness());
+        }
+    }
+    cost
+}
+
+/// Cost of a transaction's signature operations. `coins` are the coins that it spends, one per input, and none for a
+/// coinbase; `legacy` is its [`legacy_count`] (Core's `GetTransactionSigOpCost`).
+pub fn transaction_cost(transaction: &Transaction<'_>, coins: &[Coin], legacy: u64, flags: ScriptFlags) -> u64 {
+    let inputs: u64 = transaction
+        .inputs()
+        .zip(coins)
+        .map(|(input, coin)| input_cost(&input, &coin.script_pubkey, flags))
+        .sum();
+    legacy * WITNESS_SCALE_FACTOR as u64 + inputs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use blockmill_block::transaction::OwnedTransaction;
+
+    #[test]
+    fn counting() {
+        assert_eq!(count(&[OP_CHECKSIG, OP_CHECKSIGVERIFY], false), 2);
+        assert_eq!(count(&[0x53, OP_CHECKMULTISIG], false), 20);
+        assert_eq!(count(&[0x53, OP_CHECKMULTISIG], true), 3);
+        assert_eq!(count(&[0x60, OP_CHECKMULTISIGVERIFY], true), 16);
+        assert_eq!(count(&[0x00, OP_CHECKMULTISIG], true), 20);
+        assert_eq!(count(&[OP_CHECKMULTISIG], true), 20);
+        // Data does not count, and nothing counts behind a broken push.
+        assert_eq!(count(&[1, OP_CHECKSIG, OP_CHECKSIG], false), 1);
+        assert_eq!(count(&[OP_CHECKSIG, 2, OP_CHECKSIG], false), 1);
+        // The last element counts as the number before a multisig, whatever it is.
+        assert_eq!(count(&[0x53, 0x75, OP_CHECKMULTISIG], true), 20);
+    }
+
+    /// A transaction with one input of this script and witness, and one empty output.
+    fn spending(script_sig: &[u8], witness: &[&[u8]]) -> OwnedTransaction {
+        let mut bytes = vec![2, 0, 0, 0];
+        if !witness.is_empty() {
+            bytes.extend([0, 1]);
+        }
+        bytes.push(1);
+        bytes.extend([7; 36]);
+        bytes.push(script_sig.len() as u8);
+        bytes.extend(script_sig);
+        bytes.extend([0xff; 4]);
+        bytes.extend([1, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        if !witness.is_empty() {
+            bytes.push(witness.len() as u8);
+            for item in witness {
+                bytes.push(item.len() as u8);
+                bytes.extend(*item);
+            }
+        }
+        bytes.extend([0; 4]);
+        OwnedTransaction::decode(bytes).unwrap()
+    }
+
+    fn check(script_sig: &[u8], witness: &[&[u8]], script_pubkey: &[u8], flags: ScriptFlags, cost: u64) {
+        let transaction = spending(script_sig, witness);
+        let coin = Coin {
+            value: 1,
+            height: 1,
+            is_coinbase: false,
+            script_pubkey: script_pubkey.into(),
+        };
+        let legacy = legacy_count(&transaction.view());
+        assert_eq!(transaction_cost(&transaction.view(), &[coin], legacy, flags), cost);
+    }
+
+    fn p2sh() -> Vec<u8> {
+        [&[0xa9, 20][..], &[5; 20], &[0x87]].concat()
+    }
+
+    #[test]
+    fn cost_by_form() {
+        let all = ScriptFlags::P2SH | ScriptFlags::WITNESS;
+        let multisig = [0x53, OP_CHECKMULTISIG];
+        let push_multisig = [2, 0x53, OP_CHECKMULTISIG];
+        check(&push_multisig, &[], &p2sh(), all, 12);
+        check(&push_multisig, &[], &p2sh(), ScriptFlags::NONE, 0);
+        // A script that does more than push has no script behind its hash.
+        check(&[2, 0x53, OP_CHECKMULTISIG, 0x75], &[], &p2sh(), all, 0);
+        check(&[OP_CHECKSIG], &[], &[0x51], all, 4);
+        let key_hash = [&[0, 20][..], &[5; 20]].concat();
+        let script_hash = [&[0, 32][..], &[5; 32]].concat();
+        let taproot = [&[0x51, 32][..], &[5; 32]].concat();
+        check(&[], &[&[1]], &key_hash, all, 1);
+        check(&[], &[&[1]], &key_hash, ScriptFlags::P2SH, 0);
+        check(&[], &[&[1], &multisig], &script_hash, all, 3);
+        check(&[], &[], &script_hash, all, 0);
+        check(&[], &[&multisig], &taproot, all, 0);
+        let nested = [&[22][..], &key_hash].concat();
+        check(&nested, &[&[1]], &p2sh(), all, 1);
+    }
+}
