@@ -16,6 +16,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry as MapEntry;
 use std::iter::Peekable;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// An outpoint's state. Dropping to `None` in the map means: ask the store.
 #[derive(Debug, Clone)]
@@ -61,6 +62,7 @@ pub struct CoinsCache {
     script_bytes: usize,
     dirty: usize,
     counters: CacheCounters,
+    store_time: Duration,
 }
 
 impl CoinsCache {
@@ -72,6 +74,7 @@ impl CoinsCache {
             script_bytes: 0,
             dirty: 0,
             counters: CacheCounters::default(),
+            store_time: Duration::ZERO,
         }
     }
 
@@ -106,6 +109,11 @@ impl CoinsCache {
         self.counters
     }
 
+    /// Time spent on reads from the store so far.
+    pub fn store_time(&self) -> Duration {
+        self.store_time
+    }
+
     /// Reads an outpoint's coin into the cache if it is not there.
     fn load(&mut self, outpoint: &OutPoint) -> Result<Option<&mut Entry>, StoreError> {
         match self.map.entry(*outpoint) {
@@ -115,7 +123,10 @@ impl CoinsCache {
             }
             MapEntry::Vacant(vacant) => {
                 self.counters.misses += 1;
-                let Some(coin) = self.store.get(outpoint)? else {
+                let start = Instant::now();
+                let found = self.store.get(outpoint);
+                self.store_time += start.elapsed();
+                let Some(coin) = found? else {
                     return Ok(None);
                 };
                 self.script_bytes += script_bytes(&coin);

@@ -77,8 +77,10 @@ pub struct Params {
     pub no_retargeting: bool,
     /// Work that the best chain must have before scripts may be skipped.
     pub minimum_chain_work: U256,
-    /// Whether two blocks of the main network may repeat an earlier coinbase (BIP 30).
+    /// Blocks that may repeat an earlier coinbase (BIP 30).
     pub bip30_exceptions: &'static [(u32, BlockHash)],
+    /// The blocks whose coinbase those repeat: its outputs are gone when they are disconnected.
+    pub bip30_overwritten: &'static [(u32, BlockHash)],
 }
 
 const GENESIS_ROOT: MerkleRoot =
@@ -119,6 +121,18 @@ const BIP30_EXCEPTIONS: &[(u32, BlockHash)] = &[
     (
         91_880,
         BlockHash::from_text("00000000000743f190a18c5577a3c2d2a1f610ae9601ac046a38084ccb7cd721"),
+    ),
+];
+
+/// Blocks whose coinbase was repeated.
+const BIP30_OVERWRITTEN: &[(u32, BlockHash)] = &[
+    (
+        91_722,
+        BlockHash::from_text("00000000000271a2dc26e7667f8419f2e15416dc6955e5a6c6cdf3f2574dd08e"),
+    ),
+    (
+        91_812,
+        BlockHash::from_text("00000000000af0aed4792b1acee3d966af36cf5def14935db8de83d6f9306f2f"),
     ),
 ];
 
@@ -190,6 +204,7 @@ impl Params {
             no_retargeting: false,
             minimum_chain_work: U256::from_words(0, 0x0000_0001_1287_50f8_2f4c_3661_53a3_a030),
             bip30_exceptions: BIP30_EXCEPTIONS,
+            bip30_overwritten: BIP30_OVERWRITTEN,
         }
     }
 

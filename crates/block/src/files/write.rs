@@ -46,6 +46,27 @@ impl BlockFileWriter {
         Ok(writer)
     }
 
+    /// Goes on behind the last whole record that the last file of `directory` has; `files` says which files are known.
+    ///
+    /// # Errors
+    /// [`FileError`].
+    pub fn resume(directory: &Path, magic: Magic, files: &BlockFiles) -> Result<Self, FileError> {
+        let mut number = 0;
+        while file_path(directory, number + 1).is_file() {
+            number += 1;
+        }
+        let path = file_path(directory, number);
+        if !path.is_file() {
+            return Self::open(directory, magic, None);
+        }
+        let scan = files.scan(files.number_of(&path)?, magic)?;
+        let end = scan
+            .records
+            .last()
+            .map_or(0, |record| record.position.offset + u64::from(record.position.length));
+        Self::open(directory, magic, Some((number, end)))
+    }
+
     /// Appends a block, and registers the file with `files` if it is new there. The block is not synced.
     ///
     /// # Errors

@@ -1,0 +1,152 @@
+//! Script kinds, what it costs to spend each, and how often each is paid to.
+
+use crate::dice::Dice;
+use crate::recipe::Profile;
+
+/// How many addresses of each kind a chain has: its keys, for the signed kinds.
+pub(crate) const ADDRESSES_PER_KIND: u16 = 512;
+
+/// What an output's script is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    /// A compressed key and OP_CHECKSIG.
+    P2pk,
+    /// An uncompressed key and OP_CHECKSIG.
+    P2pkUncompressed,
+    /// Pay to public key hash.
+    P2pkh,
+    /// Two of three keys, in P2SH.
+    P2shMultisig,
+    /// P2WPKH in P2SH.
+    P2shP2wpkh,
+    /// Pay to witness public key hash.
+    P2wpkh,
+    /// Two of three keys, in P2WSH.
+    P2wshMultisig,
+    /// Taproot, spent with the key.
+    P2trKey,
+    /// Taproot, spent with one of two leaves: a key and OP_CHECKSIG.
+    P2trScript,
+    /// OP_TRUE.
+    True,
+    /// Pay to anchor: a witness program of version 1 and two bytes.
+    Anchor,
+    /// A push of two bytes, OP_DROP, OP_TRUE.
+    ShortDrop,
+    /// A push of 32 bytes, OP_DROP, OP_TRUE.
+    LongDrop,
+    /// OP_TRUE behind a short push and OP_DROP, in P2SH.
+    P2shTrue,
+    /// The same in P2WSH.
+    P2wshTrue,
+}
+
+/// The kinds of [`Profile::Mixed`] and how often each is paid to, of 100.
+const MIXED: [(Kind, u64); 9] = [
+    (Kind::P2pk, 3),
+    (Kind::P2pkUncompressed, 2),
+    (Kind::P2pkh, 17),
+    (Kind::P2shMultisig, 7),
+    (Kind::P2shP2wpkh, 10),
+    (Kind::P2wpkh, 30),
+    (Kind::P2wshMultisig, 8),
+    (Kind::P2trKey, 17),
+    (Kind::P2trScript, 6),
+];
+
+/// The kinds of [`Profile::Utxo`] and how often each is paid to, of 100.
+const UTXO: [(Kind, u64); 6] = [
+    (Kind::True, 30),
+    (Kind::Anchor, 10),
+    (Kind::ShortDrop, 25),
+    (Kind::LongDrop, 10),
+    (Kind::P2shTrue, 10),
+    (Kind::P2wshTrue, 15),
+];
+
+/// The most that it can take to spend an output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SpendCost {
+    /// Bytes of the script sig, its length not counted.
+    pub(crate) script_sig: u64,
+    /// Bytes of the witness, its element count included.
+    pub(crate) witness: u64,
+    /// Sigop cost (BIP141) of the input.
+    pub(crate) sigops: u64,
+}
+
+impl Kind {
+    /// The kinds that a profile's chains pay to, with their weights.
+    pub(crate) fn of(profile: Profile) -> &'static [(Kind, u64)] {
+        match profile {
+            Profile::Mixed => &MIXED,
+            Profile::Utxo => &UTXO,
+        }
+    }
+
+    /// What it takes to spend: signatures count with their largest size, 72 bytes (65 for taproot).
+    pub(crate) fn spend_cost(self) -> SpendCost {
+        let (script_sig, witness, sigops) = match self {
+            Kind::P2pk | Kind::P2pkUncompressed => (73, 1, 0),
+            Kind::P2pkh => (107, 1, 0),
+            Kind::P2shMultisig => (254, 1, 12),
+            Kind::P2shP2wpkh => (23, 108, 1),
+            Kind::P2wpkh => (0, 108, 1),
+            Kind::P2wshMultisig => (0, 254, 3),
+            Kind::P2trKey => (0, 67, 0),
+            Kind::P2trScript => (0, 168, 0),
+            Kind::True | Kind::Anchor | Kind::ShortDrop | Kind::LongDrop => (0, 1, 0),
+            Kind::P2shTrue => (6, 1, 0),
+            Kind::P2wshTrue => (0, 7, 0),
+        };
+        SpendCost {
+            script_sig,
+            witness,
+            sigops,
+        }
+    }
+
+    /// Bytes of the output's script.
+    pub(crate) fn script_len(self) -> u64 {
+        match self {
+            Kind::P2pk => 35,
+            Kind::P2pkUncompressed => 67,
+            Kind::P2pkh => 25,
+            Kind::P2shMultisig | Kind::P2shP2wpkh | Kind::P2shTrue => 23,
+            Kind::P2wpkh => 22,
+            Kind::P2wshMultisig | Kind::P2trKey | Kind::P2trScript | Kind::P2wshTrue => 34,
+            Kind::True => 1,
+            Kind::Anchor => 4,
+            Kind::ShortDrop => 5,
+            Kind::LongDrop => 35,
+        }
+    }
+
+    /// Sigop cost of the output itself.
+    pub(crate) fn output_sigops(self) -> u64 {
+        match self {
+            Kind::P2pk | Kind::P2pkUncompressed | Kind::P2pkh => 4,
+            _ => 0,
+        }
+    }
+}
+
+/// One of the chain's own scripts: three bytes instead of the script, so that millions of coins fit in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Address {
+    /// Its kind.
+    pub(crate) kind: Kind,
+    /// Which of the kind, below [`ADDRESSES_PER_KIND`].
+    pub(crate) number: u16,
+}
+
+impl Address {
+    /// A random address of the profile.
+    pub(crate) fn random(profile: Profile, dice: &mut Dice) -> Address {
+        Address {
+            kind: dice.weighted(Kind::of(profile)),
+            number: dice.below(ADDRESSES_PER_KIND.into()) as u16,
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Generates a chain: plan a block, sign it, put it together, hand it over; at the end the hash of the UTXO set.
+
+use std::io;
+use std::thread;
+
+use bitcoin::VarInt;
+use bitcoin::consensus::Encodable;
+use bitcoin::hashes::{Hash, HashEngine, sha256d};
+
+use crate::assemble::{assemble, genesis};
+use crate::plan::Planner;
+use crate::purse::Coin;
+use crate::recipe::{GenerateError, Progress, Recipe, Summary};
+use crate::wallet::Wallet;
+use crate::work::sign_groups;
+
+/// Generates the chain of a recipe. `sink` is called with each block's height and serialization, genesis first, in order;
+/// `progress` after each block and at each new phase.
+///
+/// # Errors
+///
+/// [`GenerateError::BlockWeight`] and [`GenerateError::TooManyBlocks`] for a recipe out of range, before anything is generated;
+/// [`GenerateError::Sink`] when `sink` fails.
+pub fn generate(
+    recipe: &Recipe,
+    sink: &mut dyn FnMut(u32, &[u8]) -> io::Result<()>,
+    progress: &mut dyn FnMut(&Progress),
+) -> Result<Summary, GenerateError> {
+    recipe.check()?;
+    let wallet = Wallet::new(recipe.profile, recipe.seed);
+    let threads = match recipe.threads {
+        0 => thread::available_parallelism().map_or(1, usize::from),
+        threads => threads,
+    };
+    let mut planner = Planner::new(recipe);
+    let (mut tip, bytes) = genesis();
+    let mut summary = summary_of_genesis(recipe, bytes.len() as u64);
+    let mut hand_over =
+        |height, bytes: &[u8]| sink(height, bytes).map_err(|source| GenerateError::Sink { height, source });
+    hand_over(0, &bytes)?;
+    for height in 1..=recipe.blocks {
+        let plan = planner.plan(height);
+        let signed = sign_groups(&wallet, &plan.groups, threads);
+        let block = assemble(tip, &plan, &signed, &wallet, recipe.seed);
+        hand_over(height, &block.bytes)?;
+        planner.absorb(&plan, &signed, block.coinbase);
+        tip = block.hash;
+        summary.height = height;
+        summary.blocks += 1;
+        summary.transactions += 1 + plan.order.len() as u64;
+        summary.inputs += plan.inputs;
+        summary.outputs += block.coinbase_outputs
+            + plan
+                .groups
+                .iter()
+                .flatten()
+                .map(|transaction| transaction.outputs.len() as u64)
+                .sum::<u64>();
+        summary.bytes += block.bytes.len() as u64;
+        progress(&at_phase(recipe, &summary, "blocks"));
+    }
+    progress(&at_phase(recipe, &summary, "hash"));
+    let coins = planner.purse.into_sorted();
+    summary.tip = tip.to_string();
+    summary.coins = coins.len() as u64;
+    summary.total_amount = coins.iter().map(|coin| coin.value).sum();
+    summary.hash_serialized_3 = hash_serialized(&coins, &wallet).to_string();
+    progress(&at_phase(recipe, &summary, "done"));
+    Ok(summary)
+}
+
+fn summary_of_genesis(recipe: &Recipe, bytes: u64) -> Summary {
+    Summary {
+        profile: recipe.profile.to_string(),
+        seed: recipe.seed,
+        network: "regtest".to_owned(),
+        height: 0,
+        tip: String::new(),
+        blocks: 1,
+        transactions: 1,
+        inputs: 0,
+        outputs: 1,
+        bytes,
+        coins: 0,
+        total_amount: 0,
+        hash_serialized_3: String::new(),
+        files: Vec::new(),
+    }
+}
+
+fn at_phase(recipe: &Recipe, summary: &Summary, phase: &'static str) -> Progress {
+    Progress {
+        blocks_done: summary.height,
+        blocks: recipe.blocks,
+        inputs: summary.inputs,
+        bytes: summary.bytes,
+        phase,
+    }
+}
+
+/// Bitcoin Core's `hash_serialized_3` of coins in the set's order: one double SHA256 over outpoint, height and coinbase flag,
+/// amount and script of each.
+fn hash_serialized(coins: &[Coin], wallet: &Wallet) -> sha256d::Hash {
+    let mut engine = sha256d::Hash::engine();
+    let mut record = Vec::new();
+    for coin in coins {
+        let script = wallet.script(coin.address);
+        record.clear();
+        record.extend_from_slice(coin.txid.as_byte_array());
+        record.extend_from_slice(&coin.vout.to_le_bytes());
+        record.extend_from_slice(&coin.height_code.to_le_bytes());
+        record.extend_from_slice(&coin.value.to_le_bytes());
+        VarInt::from(script.len())
+            .consensus_encode(&mut record)
+            .expect("a vector takes all bytes");
+        record.extend_from_slice(script.as_bytes());
+        engine.input(&record);
+    }
+    sha256d::Hash::from_engine(engine)
+}

@@ -1,0 +1,89 @@
+//! The one source of chance: ChaCha8, seeded, with the few draws that the generator needs.
+
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+
+/// Draws that follow from a seed and a stream number alone.
+pub(crate) struct Dice(ChaCha8Rng);
+
+impl Dice {
+    /// The draws of `stream` under `seed`: streams of one seed are independent.
+    pub(crate) fn new(seed: u64, stream: u64) -> Self {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        rng.set_stream(stream);
+        Dice(rng)
+    }
+
+    /// 0 to `end` - 1; 0 when `end` is 0.
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        ((u128::from(self.0.next_u64()) * u128::from(end)) >> 64) as u64
+    }
+
+    /// `least` to `most`, both included.
+    pub(crate) fn range(&mut self, least: u64, most: u64) -> u64 {
+        least + self.below(most.saturating_sub(least) + 1)
+    }
+
+    /// An index into something of `len` elements.
+    pub(crate) fn index(&mut self, len: usize) -> usize {
+        self.below(len as u64) as usize
+    }
+
+    /// True once in `n` draws on average.
+    pub(crate) fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+
+    /// One of the choices, each as likely as its weight says. There is at least one, and not all weights are 0.
+    pub(crate) fn weighted<T: Copy>(&mut self, choices: &[(T, u64)]) -> T {
+        let mut draw = self.below(choices.iter().map(|(_, weight)| weight).sum());
+        for &(choice, weight) in choices {
+            if draw < weight {
+                return choice;
+            }
+            draw -= weight;
+        }
+        choices[0].0
+    }
+
+    /// Fills `bytes`.
+    pub(crate) fn fill(&mut self, bytes: &mut [u8]) {
+        self.0.fill_bytes(bytes);
+    }
+
+    /// Puts `items` into a random order.
+    pub(crate) fn shuffle<T>(&mut self, items: &mut [T]) {
+        for end in (2..=items.len()).rev() {
+            items.swap(end - 1, self.index(end));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn draws_follow_from_seed_and_stream() {
+        let draws = |seed, stream| {
+            let mut dice = Dice::new(seed, stream);
+            [dice.below(1 << 40), dice.below(1 << 40)]
+        };
+        assert_eq!(draws(1, 0), draws(1, 0));
+        assert_ne!(draws(1, 0), draws(2, 0));
+        assert_ne!(draws(1, 0), draws(1, 1));
+    }
+
+    #[test]
+    fn draws_stay_in_range() {
+        let mut dice = Dice::new(3, 0);
+        assert!((0..1_000).all(|_| (5..=7).contains(&dice.range(5, 7))));
+        assert!((0..1_000).all(|_| dice.weighted(&[('a', 1), ('b', 0), ('c', 2)]) != 'b'));
+        assert_eq!(dice.below(0), 0);
+        let mut items: Vec<u32> = (0..100).collect();
+        dice.shuffle(&mut items);
+        assert_ne!(items, (0..100).collect::<Vec<_>>());
+        items.sort_unstable();
+        assert_eq!(items, (0..100).collect::<Vec<_>>());
+    }
+}

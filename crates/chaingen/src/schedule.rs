@@ -1,0 +1,177 @@
+//! How much each block is to do: the inputs and live coins that a recipe wants, spread over the blocks that can spend.
+
+use bitcoin::constants::COINBASE_MATURITY;
+
+use crate::dice::Dice;
+use crate::recipe::{Profile, Recipe};
+
+/// What one block aims at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Target {
+    /// Inputs, the coinbase's not counted.
+    pub(crate) inputs: u64,
+    /// Live coins after the block.
+    pub(crate) live: u64,
+    /// Coins beyond `live` are to be gathered up, even with more inputs than wanted.
+    pub(crate) may_shrink: bool,
+    /// The blocks have hardly the room for all inputs: those shapes come first that take least of it.
+    pub(crate) is_tight: bool,
+}
+
+/// The plan for the whole chain. It is followed adaptively: what one block misses, the others share.
+pub(crate) struct Schedule {
+    blocks: u64,
+    /// Blocks that can spend.
+    spending_blocks: u64,
+    inputs: u64,
+    /// Coins that the payments of a few blocks draw from.
+    working_coins: u64,
+    /// Coins at the end.
+    final_coins: u64,
+    final_coins_given: bool,
+    block_weight_max: u64,
+    /// Weight of an input with its share of a transaction.
+    input_weight: u64,
+    /// Weight of an output of a fan-out.
+    output_weight: u64,
+}
+
+/// Blocks whose inputs the working set of coins lasts for.
+const WORKING_BLOCKS: u64 = 4;
+/// The part of the spending blocks (one in so many) in which the working set is built up.
+const RAMP_ONE_IN: u64 = 20;
+/// Room for inputs and coins, in percent of what they need, below which blocks vary no more in size.
+const TIGHT_PERCENT: u64 = 150;
+
+impl Schedule {
+    /// The schedule of a recipe.
+    pub(crate) fn new(recipe: &Recipe) -> Schedule {
+        let blocks = u64::from(recipe.blocks);
+        let spending_blocks = blocks.saturating_sub(COINBASE_MATURITY.into());
+        let per_block = recipe.inputs / spending_blocks.max(1);
+        let working_coins = WORKING_BLOCKS * per_block + 100;
+        let (input_weight, output_weight, inputs_per_final_coin) = match recipe.profile {
+            Profile::Mixed => (650, 145, 3),
+            Profile::Utxo => (330, 90, 2),
+        };
+        let final_coins = match recipe.coins {
+            0 => working_coins + recipe.inputs / inputs_per_final_coin,
+            given => given,
+        };
+        Schedule {
+            blocks,
+            spending_blocks,
+            inputs: recipe.inputs,
+            working_coins,
+            final_coins,
+            final_coins_given: recipe.coins != 0,
+            block_weight_max: recipe.block_weight_max.into(),
+            input_weight,
+            output_weight,
+        }
+    }
+
+    /// Coins that count as young: about the outputs of three blocks.
+    pub(crate) fn young_coins(&self) -> usize {
+        (self.inputs / self.spending_blocks.max(1) * 3).clamp(64, 1 << 32) as usize
+    }
+
+    /// What the block at `height` aims at, after `inputs_made` and with `live` coins; `None` while no coinbase is mature.
+    pub(crate) fn target(&self, height: u32, inputs_made: u64, live: u64, dice: &mut Dice) -> Option<Target> {
+        let spending_block = u64::from(height)
+            .checked_sub(COINBASE_MATURITY.into())
+            .filter(|&n| n > 0)?;
+        let blocks_left = self.blocks - u64::from(height) + 1;
+        let inputs_even = self.inputs.saturating_sub(inputs_made).div_ceil(blocks_left);
+        let coins_even = self.final_coins.saturating_sub(live) / blocks_left;
+        let weight_needed = inputs_even * self.input_weight + coins_even * self.output_weight;
+        let room_percent = self.block_weight_max * 100 / weight_needed.max(1);
+        let percent = match room_percent {
+            _ if blocks_left == 1 => 100,
+            300.. => match dice.below(8) {
+                0 => 5,
+                1 => 250,
+                _ => dice.range(60, 140),
+            },
+            TIGHT_PERCENT..300 => dice.range(70, 130),
+            _ => 100,
+        };
+        let path = self.path(spending_block);
+        let growth = match path.saturating_sub(live) {
+            _ if blocks_left == 1 && !self.final_coins_given => 0,
+            missing => missing * percent.min(100) / 100,
+        };
+        Some(Target {
+            inputs: inputs_even * percent / 100,
+            live: if path > live { live + growth } else { path },
+            may_shrink: self.final_coins_given && spending_block * 5 > self.spending_blocks * 4,
+            is_tight: room_percent < TIGHT_PERCENT,
+        })
+    }
+
+    /// Live coins wanted after the `spending_block`th block that can spend, counted from 1.
+    fn path(&self, spending_block: u64) -> u64 {
+        let ramp = (self.spending_blocks / RAMP_ONE_IN).max(1);
+        let ramped = self.working_coins * spending_block.min(ramp) / ramp;
+        let late = (5 * spending_block).saturating_sub(4 * self.spending_blocks);
+        match self.final_coins.checked_sub(self.working_coins) {
+            Some(more) => ramped + more * spending_block / self.spending_blocks,
+            None if late == 0 => ramped,
+            None => {
+                let less = self.working_coins - self.final_coins;
+                self.working_coins - less * late / self.spending_blocks
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn schedule(coins: u64) -> Schedule {
+        Schedule::new(&Recipe {
+            inputs: 20_000,
+            coins,
+            ..Recipe::new(Profile::Mixed, 300, 1)
+        })
+    }
+
+    #[test]
+    fn paths_end_at_the_coins_asked_for() {
+        for coins in [50, 500, 5_000, 5_000_000] {
+            assert_eq!(schedule(coins).path(200), coins);
+        }
+        assert_eq!(schedule(5_000).path(10), 500 + 4_500 / 20);
+        assert_eq!(schedule(50).path(160), 500);
+        assert_eq!(schedule(50).path(180), 275);
+    }
+
+    #[test]
+    fn no_block_is_asked_for_what_cannot_be() {
+        let mut dice = Dice::new(0, 0);
+        assert_eq!(schedule(0).target(100, 0, 100, &mut dice), None);
+        let last = schedule(5_000).target(300, 19_000, 4_000, &mut dice).unwrap();
+        assert_eq!(
+            last,
+            Target {
+                inputs: 1_000,
+                live: 5_000,
+                may_shrink: true,
+                is_tight: false
+            }
+        );
+        let unasked = schedule(0).target(300, 19_000, 4_000, &mut dice).unwrap();
+        assert_eq!((unasked.live, unasked.may_shrink), (4_000, false));
+    }
+
+    #[test]
+    fn targets_reach_the_total() {
+        let mut dice = Dice::new(0, 0);
+        let mut made = 0;
+        for height in 101..=300 {
+            made += schedule(0).target(height, made, 1_000, &mut dice).unwrap().inputs;
+        }
+        assert_eq!(made, 20_000);
+    }
+}

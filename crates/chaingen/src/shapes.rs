@@ -1,0 +1,218 @@
+//! The shapes of transactions: payments, chains within the block, consolidations, fan-outs; and which comes next.
+
+use crate::address::Address;
+use crate::draft::{Draft, Group, OUTPUT_LEAST, Payee, PlannedTransaction, Source, Split};
+use crate::plan::{BlockUnderway, Planner};
+use crate::recipe::Profile;
+
+/// The shape of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shape {
+    /// One to three inputs and outputs.
+    Payment,
+    /// Transactions that spend each other's outputs.
+    Chain,
+    /// Many inputs, one or two outputs.
+    Consolidation,
+    /// One or two inputs, many outputs.
+    FanOut,
+}
+
+/// With fewer spendable coins than this, making coins comes first.
+const SPENDABLE_SCARCE: u64 = 50;
+/// Coins missing or in excess from which on a block without further inputs to make still adds or gathers some.
+const DIFFERENCE_WORTH: i64 = 8;
+/// Fan-outs of coins too poor, or consolidations of coins too few, after which a block gives up on them.
+const FAILURES_MOST: u32 = 30;
+/// The most outputs of one transaction.
+const OUTPUTS_MOST: u64 = 20_000;
+/// A payment or chain member in so many carries data.
+const DATA_ONE_IN: u64 = 12;
+
+impl Planner {
+    /// The block's next transactions, or `None` when it has what it aims at, or can take no more.
+    pub(crate) fn next_group(&mut self, block: &mut BlockUnderway) -> Option<Group> {
+        let shape = self.choose(block)?;
+        match shape {
+            Shape::Payment => self.payment(block).map(|payment| vec![payment]),
+            Shape::Chain => self.chain(block),
+            Shape::Consolidation => self.consolidation(block).map(|gathering| vec![gathering]),
+            Shape::FanOut => self.fan_out(block).map(|fan| vec![fan]),
+        }
+    }
+
+    /// Coins missing for the block's target; negative when there are too many.
+    fn missing(&self, block: &BlockUnderway) -> i64 {
+        block.target.live as i64 - (self.purse.len() + block.created) as i64
+    }
+
+    fn choose(&mut self, block: &BlockUnderway) -> Option<Shape> {
+        let missing = self.missing(block);
+        if self.purse.spendable() == 0 {
+            return None;
+        }
+        if block.inputs >= block.target.inputs {
+            return match missing {
+                _ if block.came_to_nothing > FAILURES_MOST => None,
+                DIFFERENCE_WORTH.. => Some(Shape::FanOut),
+                i64::MIN..=0 if block.target.may_shrink && missing <= -DIFFERENCE_WORTH => Some(Shape::Consolidation),
+                _ => None,
+            };
+        }
+        if missing > 0 && self.purse.spendable() < SPENDABLE_SCARCE && block.came_to_nothing <= FAILURES_MOST {
+            return Some(Shape::FanOut);
+        }
+        let fan_out = if missing > 100 { 250 } else { 15 };
+        let consolidation = if missing < -60 || block.target.is_tight { 80 } else { 12 };
+        Some(self.dice.weighted(&[
+            (Shape::Payment, 660),
+            (Shape::Chain, 60),
+            (Shape::Consolidation, consolidation),
+            (Shape::FanOut, fan_out),
+        ]))
+    }
+
+    fn payment(&mut self, block: &mut BlockUnderway) -> Option<PlannedTransaction> {
+        let mut draft = Draft::new(block.room)?;
+        let inputs = self.dice.weighted(&[(1, 55), (2, 35), (3, 10)]);
+        self.add_coins(&mut draft, inputs);
+        self.add_payees(&mut draft);
+        self.finish(draft, Split::Uneven, block)
+    }
+
+    /// Two to 25 transactions: each spends an output of one before it, some also a coin from outside.
+    fn chain(&mut self, block: &mut BlockUnderway) -> Option<Group> {
+        let length = if self.dice.one_in(16) {
+            self.dice.range(8, 25)
+        } else {
+            self.dice.range(2, 6)
+        };
+        let mut group: Group = vec![self.payment(block)?];
+        while (group.len() as u64) < length {
+            let Some(mut draft) = Draft::new(block.room) else { break };
+            let open = open_outputs(&group);
+            // Mostly the newest output, for depth; now and then any, for breadth.
+            let pick = if self.dice.one_in(3) {
+                self.dice.index(open.len())
+            } else {
+                open.len() - 1
+            };
+            let Some(&(member, vout)) = open.get(pick) else { break };
+            let output = &mut group[member as usize].outputs[vout as usize];
+            let Payee::Address(address) = output.payee else { break };
+            let source = Source::Member { member, vout };
+            if !draft.add_input(source, (address, output.value, block.height), &mut self.dice) {
+                break;
+            }
+            output.spent_in_block = true;
+            if self.dice.one_in(4) {
+                self.add_coins(&mut draft, 1);
+            }
+            self.add_payees(&mut draft);
+            group.extend(self.finish(draft, Split::Uneven, block));
+        }
+        Some(group)
+    }
+
+    fn consolidation(&mut self, block: &mut BlockUnderway) -> Option<PlannedTransaction> {
+        let mut draft = Draft::new(block.room)?;
+        let size = if self.dice.one_in(6) {
+            self.dice.range(100, 400)
+        } else {
+            self.dice.range(5, 60)
+        };
+        let excess = (-self.missing(block)).max(0) as u64;
+        let wanted = block.target.inputs.saturating_sub(block.inputs).max(excess) + 2;
+        self.add_coins(&mut draft, size.min(wanted).min(self.purse.spendable() / 3).max(1));
+        block.came_to_nothing += u32::from(draft.inputs() < 3);
+        draft.add_output(Address::random(self.profile, &mut self.dice));
+        if self.dice.one_in(2) && draft.value() > 2 * OUTPUT_LEAST && excess == 0 {
+            draft.add_output(Address::random(self.profile, &mut self.dice));
+        }
+        self.finish(draft, Split::Uneven, block)
+    }
+
+    fn fan_out(&mut self, block: &mut BlockUnderway) -> Option<PlannedTransaction> {
+        let mut draft = Draft::new(block.room)?;
+        let missing = self.missing(block).max(0) as u64;
+        let size = self.fan_out_size(missing);
+        let coin = self.purse.take_rich(&mut self.dice)?;
+        if !draft.add_coin(coin, &mut self.dice) {
+            self.purse.give_back(coin);
+            return None;
+        }
+        if self.dice.one_in(6) {
+            self.add_coins(&mut draft, 1);
+        }
+        let size = size.min(draft.value() / OUTPUT_LEAST).max(1);
+        let made = (0..size)
+            .take_while(|_| draft.add_output(Address::random(self.profile, &mut self.dice)))
+            .count();
+        block.came_to_nothing += u32::from(made < 4);
+        self.finish(draft, Split::Even, block)
+    }
+
+    fn fan_out_size(&mut self, missing: u64) -> u64 {
+        if self.purse.spendable() < SPENDABLE_SCARCE {
+            return (missing + 2).min(OUTPUTS_MOST);
+        }
+        if missing < DIFFERENCE_WORTH as u64 {
+            return self.dice.range(8, 40);
+        }
+        let large = self.dice.one_in(8);
+        let size = match self.profile {
+            Profile::Mixed if large => self.dice.range(120, 1_500),
+            Profile::Mixed => self.dice.range(8, 120),
+            Profile::Utxo if large => self.dice.range(500, 3_000),
+            Profile::Utxo => self.dice.range(16, 500),
+        };
+        size.min(missing + 1)
+    }
+
+    /// Adds up to `count` coins.
+    fn add_coins(&mut self, draft: &mut Draft, count: u64) {
+        for _ in 0..count {
+            let Some(coin) = self.purse.take(&mut self.dice) else {
+                break;
+            };
+            if !draft.add_coin(coin, &mut self.dice) {
+                self.purse.give_back(coin);
+                break;
+            }
+        }
+    }
+
+    /// Adds the outputs of a payment.
+    fn add_payees(&mut self, draft: &mut Draft) {
+        let outputs = self.dice.weighted(&[(1, 10), (2, 75), (3, 15)]);
+        for _ in 0..outputs.min(draft.value() / OUTPUT_LEAST).max(1) {
+            draft.add_output(Address::random(self.profile, &mut self.dice));
+        }
+        if self.dice.one_in(DATA_ONE_IN) {
+            draft.add_data(&mut self.dice);
+        }
+    }
+
+    /// The draft's transaction, if it has an input; its room is taken from the block's.
+    fn finish(&mut self, draft: Draft, split: Split, block: &mut BlockUnderway) -> Option<PlannedTransaction> {
+        if draft.inputs() == 0 {
+            return None;
+        }
+        let (planned, room) = draft.finish(split, block.height, &mut self.dice);
+        block.room = room;
+        Some(planned)
+    }
+}
+
+/// The outputs of a group that nothing spends: member and output index.
+fn open_outputs(group: &Group) -> Vec<(u32, u32)> {
+    (0..)
+        .zip(group)
+        .flat_map(|(member, transaction)| {
+            (0..)
+                .zip(&transaction.outputs)
+                .filter(|(_, output)| !output.spent_in_block && matches!(output.payee, Payee::Address(_)))
+                .map(move |(vout, _)| (member, vout))
+        })
+        .collect()
+}

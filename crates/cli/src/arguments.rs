@@ -1,0 +1,261 @@
+//! The command line.
+
+use blockmill_block::{BlockHash, Network, hex};
+use blockmill_chaingen::Profile;
+use blockmill_engine::Marks;
+use clap::{Args, Parser, Subcommand};
+use std::path::PathBuf;
+
+/// Turns Bitcoin block files into a fully validated UTXO set.
+#[derive(Debug, Parser)]
+#[command(version, about)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Make a small signed chain, connect it, and print what was done
+    Demo(DemoArguments),
+    /// Connect the blocks of block files: index headers, validate everything new, resume where it stopped
+    Connect(ConnectArguments),
+    /// Judge blocks from standard input, one in hex per line; one JSON object per line answers
+    Submit(SubmitArguments),
+    /// Verify one block against the coins that it spends
+    Verify(VerifyArguments),
+    /// Print figures and hashes of the UTXO set
+    Stats(StatsArguments),
+    /// Write a deterministic signed regtest chain as block files
+    Generate(GenerateArguments),
+    /// Run a benchmark
+    Bench(BenchArguments),
+}
+
+/// Where validation happens.
+#[derive(Debug, Args)]
+pub(crate) struct DataArguments {
+    /// Data directory
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: PathBuf,
+    /// Network; needed only to make a data directory (bitcoin, testnet3, testnet4, signet, regtest)
+    #[arg(long, value_name = "NAME")]
+    pub(crate) network: Option<Network>,
+    /// Challenge of a signet of one's own, in hex
+    #[arg(long, value_name = "HEX", value_parser = parse_hex)]
+    pub(crate) signet_challenge: Option<HexBytes>,
+}
+
+impl DataArguments {
+    /// What the data directory shall belong to, if that is said.
+    pub(crate) fn marks(&self) -> Option<Marks> {
+        self.network.map(|network| Marks {
+            network,
+            signet_challenge: self.signet_challenge.as_ref().map(|challenge| challenge.0.clone()),
+        })
+    }
+}
+
+/// How validation works.
+#[derive(Debug, Args)]
+pub(crate) struct EngineArguments {
+    /// Threads that validate [default: all cores]
+    #[arg(long, value_name = "N", value_parser = parse_threads)]
+    pub(crate) par: Option<usize>,
+    /// Memory for coins in MiB
+    #[arg(long, value_name = "MIB", default_value_t = 450, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) dbcache: u32,
+    /// Seconds of work between flushes to the data directory
+    #[arg(long, value_name = "SECONDS", default_value_t = 60.0, value_parser = parse_seconds)]
+    pub(crate) flush_seconds: f64,
+    /// Where coins are kept: embedded
+    #[arg(long, value_name = "URL", default_value = "embedded", value_parser = parse_store)]
+    pub(crate) store: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ConnectArguments {
+    /// Directories of blk*.dat files, or single block files
+    #[arg(long, value_name = "PATH", required = true, num_args = 1..)]
+    pub(crate) blocks: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) data: DataArguments,
+    #[command(flatten)]
+    pub(crate) engine: EngineArguments,
+    /// Leave out the scripts of blocks before this one, under Core's conditions; 0 checks all
+    #[arg(long, value_name = "HASH", default_value = "0", value_parser = parse_assume_valid)]
+    pub(crate) assume_valid: AssumeValid,
+    /// Connect no block above this height
+    #[arg(long, value_name = "N")]
+    pub(crate) stop_at_height: Option<u32>,
+    /// Serve figures for Prometheus at this address
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) metrics: Option<std::net::SocketAddr>,
+    /// Write a timeline for chrome://tracing or Perfetto
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trace: Option<PathBuf>,
+    /// End with a line of JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SubmitArguments {
+    #[command(flatten)]
+    pub(crate) data: DataArguments,
+    #[command(flatten)]
+    pub(crate) engine: EngineArguments,
+    /// Add the number of coins and the hash of the UTXO set to every answer
+    #[arg(long)]
+    pub(crate) utxo: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct VerifyArguments {
+    /// The block, as on the wire
+    #[arg(long, value_name = "FILE")]
+    pub(crate) block: PathBuf,
+    /// The coins that it spends, in Core's undo format
+    #[arg(long, value_name = "FILE")]
+    pub(crate) undo: PathBuf,
+    /// Height of the block
+    #[arg(long, value_name = "N")]
+    pub(crate) height: u32,
+    /// Network of the block
+    #[arg(long, value_name = "NAME")]
+    pub(crate) network: Network,
+    /// Challenge of a signet of one's own, in hex
+    #[arg(long, value_name = "HEX", value_parser = parse_hex)]
+    pub(crate) signet_challenge: Option<HexBytes>,
+    /// Threads that validate [default: all cores]
+    #[arg(long, value_name = "N", value_parser = parse_threads)]
+    pub(crate) par: Option<usize>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StatsArguments {
+    /// Data directory
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct GenerateArguments {
+    /// Directory for the block files
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: PathBuf,
+    /// Blocks after the first
+    #[arg(long, value_name = "N")]
+    pub(crate) blocks: u32,
+    /// What is in them: mixed (signed, all script kinds) or utxo (cheap scripts, many coins)
+    #[arg(long, value_name = "NAME")]
+    pub(crate) profile: Profile,
+    /// Seed from which everything follows
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) seed: u64,
+    /// Inputs wanted in all [default: 340 a block for mixed, 1000 for utxo]
+    #[arg(long, value_name = "N")]
+    pub(crate) inputs: Option<u64>,
+    /// Coins aimed at, at the end
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) coins: u64,
+    /// Largest weight of a block
+    #[arg(long, value_name = "WEIGHT", default_value_t = 4_000_000)]
+    pub(crate) block_weight: u32,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DemoArguments {
+    /// Keep the chain and the data in this directory
+    #[arg(long, value_name = "DIR")]
+    pub(crate) keep: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BenchArguments {
+    /// Name of the benchmark
+    pub(crate) name: String,
+    /// Take well under a minute
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Write the rows as JSON
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+    /// Write a page with tables and curves
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
+}
+
+/// Bytes given in hex. A type of its own, since clap takes vectors for repeated options.
+#[derive(Debug, Clone)]
+pub(crate) struct HexBytes(pub(crate) Vec<u8>);
+
+/// A block hash, or 0 for none.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AssumeValid(pub(crate) Option<BlockHash>);
+
+fn parse_hex(text: &str) -> Result<HexBytes, String> {
+    hex::decode(text).map(HexBytes).map_err(|error| error.to_string())
+}
+
+fn parse_threads(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(threads @ 1..=1024) => Ok(threads),
+        _ => Err("a number of threads from 1 to 1024 is wanted".to_owned()),
+    }
+}
+
+fn parse_seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.0..=60.0).contains(&seconds) => Ok(seconds),
+        _ => Err("a number of seconds from 0 to 60 is wanted".to_owned()),
+    }
+}
+
+fn parse_store(text: &str) -> Result<String, String> {
+    match text {
+        "embedded" => Ok(text.to_owned()),
+        _ => Err("this build has only the store 'embedded'".to_owned()),
+    }
+}
+
+fn parse_assume_valid(text: &str) -> Result<AssumeValid, String> {
+    if text == "0" {
+        return Ok(AssumeValid(None));
+    }
+    let hash = text.parse().map_err(|error| format!("{error}"))?;
+    Ok(AssumeValid(Some(hash)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    fn parses(line: &str) -> bool {
+        Arguments::try_parse_from(line.split_whitespace()).is_ok()
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn values_are_judged() {
+        assert!(parses(
+            "blockmill connect --blocks a b --data d --network regtest --par 3"
+        ));
+        assert!(!parses("blockmill connect --data d"));
+        assert!(!parses("blockmill connect --blocks a --data d --par 0"));
+        assert!(!parses("blockmill connect --blocks a --data d --dbcache 0"));
+        assert!(!parses("blockmill connect --blocks a --data d --network mainnet"));
+        assert!(!parses("blockmill connect --blocks a --data d --store tikv://x"));
+        assert!(!parses("blockmill connect --blocks a --data d --assume-valid 12"));
+        assert!(!parses("blockmill generate --out o --blocks 5 --profile huge"));
+        assert!(!parses("blockmill connect --blocks a --data d --signet-challenge 5"));
+    }
+}

@@ -1,0 +1,24 @@
+//! `blockmill bench`.
+
+use crate::arguments::BenchArguments;
+use crate::failure::Failure;
+use blockmill_bench::{BenchOptions, NAMES};
+
+pub(crate) fn run(arguments: &BenchArguments) -> Result<u8, Failure> {
+    if !NAMES.contains(&arguments.name.as_str()) {
+        return Err(Failure::Usage(format!(
+            "there is no benchmark '{}' (there are: {})",
+            arguments.name,
+            NAMES.join(", ")
+        )));
+    }
+    let options = BenchOptions {
+        quick: arguments.quick,
+        json: arguments.json.clone(),
+        html: arguments.html.clone(),
+        command: std::env::args().collect::<Vec<_>>().join(" "),
+    };
+    let mut out = std::io::stdout().lock();
+    blockmill_bench::run(&arguments.name, &options, &mut out, &mut |line| eprintln!("{line}"))?;
+    Ok(0)
+}

@@ -1,0 +1,64 @@
+//! `blockmill connect`.
+
+use crate::arguments::{ConnectArguments, EngineArguments};
+use crate::failure::Failure;
+use crate::output;
+use crate::progress::{EngineMeter, Meter};
+use crate::signals;
+use blockmill_engine::{ConnectReport, Engine, Options};
+use blockmill_script::KernelVerifier;
+use std::io::Write;
+use std::time::Duration;
+
+/// The engine's options that several commands share.
+pub(crate) fn options(arguments: &EngineArguments) -> Result<Options, Failure> {
+    let defaults = Options::default();
+    Ok(Options {
+        threads: arguments.par.unwrap_or(defaults.threads),
+        cache_bytes_max: (arguments.dbcache as usize) << 20,
+        flush_interval: Duration::from_secs_f64(arguments.flush_seconds),
+        stop: signals::stop_flag()?,
+        ..defaults
+    })
+}
+
+/// Says what is left over; the blocks that were rejected have been named when they were met.
+pub(crate) fn say_leftovers(report: &ConnectReport) {
+    if let Some(first) = &report.first_leftover {
+        eprintln!(
+            "blockmill: {} blocks are left over, since their parent is in none of the files; the first: {}: offset {}: \
+             block {}, whose parent is {}",
+            report.leftovers,
+            first.path.display(),
+            first.offset,
+            first.hash,
+            first.parent
+        );
+    }
+}
+
+pub(crate) fn run(arguments: &ConnectArguments) -> Result<u8, Failure> {
+    let options = Options {
+        assume_valid: arguments.assume_valid.0,
+        stop_at_height: arguments.stop_at_height,
+        ..options(&arguments.engine)?
+    };
+    let marks = arguments.data.marks();
+    let mut engine = Engine::open(&arguments.data.data, marks.as_ref(), KernelVerifier, options)?;
+    if engine.height() > 0 {
+        eprintln!("blockmill: going on from height {}", engine.height());
+    }
+    let mut meter = EngineMeter(Meter::new());
+    let report = engine.connect(&arguments.blocks, &mut meter)?;
+    drop(meter);
+    say_leftovers(&report);
+    let mut out = std::io::stdout().lock();
+    let cpu_seconds = output::cpu_seconds();
+    if arguments.json {
+        output::json_line(&mut out, &output::connect_json(&report, cpu_seconds))?;
+    } else {
+        output::connect_table(&mut out, &report, cpu_seconds)?;
+    }
+    out.flush()?;
+    Ok(report.exit_status())
+}

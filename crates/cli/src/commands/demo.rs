@@ -1,0 +1,93 @@
+//! `blockmill demo`.
+
+use crate::arguments::DemoArguments;
+use crate::commands::{generate, stats};
+use crate::failure::Failure;
+use crate::output;
+use crate::progress::{EngineMeter, Meter};
+use crate::signals;
+use blockmill_block::Network;
+use blockmill_chaingen::{Profile, Recipe};
+use blockmill_engine::{Engine, Marks, Options};
+use blockmill_script::KernelVerifier;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// The demo's chain.
+const BLOCKS: u32 = 200;
+const INPUTS: u64 = 30_000;
+const SEED: u64 = 1;
+
+pub(crate) fn run(arguments: &DemoArguments) -> Result<u8, Failure> {
+    let temporary;
+    let directory: PathBuf = match &arguments.keep {
+        Some(keep) => {
+            if keep.join("blocks").exists() || keep.join("data").exists() {
+                return Err(Failure::Usage(format!(
+                    "{}: an earlier demo is kept here; remove it or name another directory",
+                    keep.display()
+                )));
+            }
+            keep.clone()
+        }
+        None => {
+            temporary = tempfile::tempdir()?;
+            temporary.path().to_owned()
+        }
+    };
+    demo_in(&directory)?;
+    if arguments.keep.is_some() {
+        eprintln!("blockmill: kept in {}", directory.display());
+    }
+    Ok(0)
+}
+
+fn demo_in(directory: &Path) -> Result<(), Failure> {
+    let blocks = directory.join("blocks");
+    let data = directory.join("data");
+    eprintln!("blockmill: making a signed regtest chain of {BLOCKS} blocks");
+    let recipe = Recipe {
+        inputs: INPUTS,
+        ..Recipe::new(Profile::Mixed, BLOCKS, SEED)
+    };
+    let summary = generate::write_with_progress(&blocks, &recipe)?;
+    eprintln!("blockmill: connecting it, all scripts checked");
+    let marks = Marks {
+        network: Network::Regtest,
+        signet_challenge: None,
+    };
+    let options = Options {
+        stop: signals::stop_flag()?,
+        ..Options::default()
+    };
+    let cpu_before = output::cpu_seconds();
+    let mut engine = Engine::open(&data, Some(&marks), KernelVerifier, options)?;
+    let mut meter = EngineMeter(Meter::new());
+    let report = engine.connect(&[blocks], &mut meter)?;
+    drop(meter);
+    let cpu_seconds = output::cpu_seconds() - cpu_before;
+    drop(engine);
+    let figures = stats::compute(&blockmill_engine::DataDir::open(&data, None)?)?;
+    let mut out = std::io::stdout().lock();
+    output::connect_table(&mut out, &report, cpu_seconds)?;
+    let agrees = figures.hash() == summary.hash_serialized_3 && report.tip.to_string() == summary.tip;
+    let rows = [
+        ("coins", figures.coins().to_string()),
+        ("UTXO hash", figures.hash().to_owned()),
+        ("generator's", summary.hash_serialized_3.clone()),
+        ("verdict", if agrees { "the same" } else { "DIFFERENT" }.to_owned()),
+    ];
+    output::table(&mut out, &rows)?;
+    out.flush()?;
+    if agrees {
+        Ok(())
+    } else {
+        Err(Failure::Mismatch(format!(
+            "the chain ended at {} with UTXO hash {}, its generator has {} and {}",
+            report.tip,
+            figures.hash(),
+            summary.tip,
+            summary.hash_serialized_3
+        )))
+    }
+}

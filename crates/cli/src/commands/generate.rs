@@ -1,0 +1,58 @@
+//! `blockmill generate`.
+
+use crate::arguments::GenerateArguments;
+use crate::failure::Failure;
+use crate::output;
+use crate::progress::Meter;
+use blockmill_chaingen::{Progress, Recipe, Summary, write_chain};
+use std::io::Write;
+use std::path::Path;
+use std::time::Instant;
+
+/// Writes a chain and shows how far it is.
+pub(crate) fn write_with_progress(out: &Path, recipe: &Recipe) -> Result<Summary, Failure> {
+    let mut meter = Meter::new();
+    let mut show = |progress: &Progress| {
+        if meter.is_due() {
+            let text = format!(
+                "{}: block {} of {}, {} inputs, {:.1} MiB",
+                progress.phase,
+                progress.blocks_done,
+                progress.blocks,
+                progress.inputs,
+                progress.bytes as f64 / f64::from(1 << 20)
+            );
+            meter.show(u64::from(progress.blocks_done), u64::from(progress.blocks), text);
+        }
+    };
+    Ok(write_chain(out, recipe, &mut show)?)
+}
+
+pub(crate) fn run(arguments: &GenerateArguments) -> Result<u8, Failure> {
+    let defaults = Recipe::new(arguments.profile, arguments.blocks, arguments.seed);
+    let recipe = Recipe {
+        inputs: arguments.inputs.unwrap_or(defaults.inputs),
+        coins: arguments.coins,
+        block_weight_max: arguments.block_weight,
+        ..defaults
+    };
+    let start = Instant::now();
+    let summary = write_with_progress(&arguments.out, &recipe)?;
+    let rows = [
+        ("profile", summary.profile.clone()),
+        ("network", summary.network.clone()),
+        ("tip", summary.tip.clone()),
+        ("height", summary.height.to_string()),
+        ("transactions", summary.transactions.to_string()),
+        ("inputs", summary.inputs.to_string()),
+        ("outputs", summary.outputs.to_string()),
+        ("coins", summary.coins.to_string()),
+        ("bytes", summary.bytes.to_string()),
+        ("hash_serialized_3", summary.hash_serialized_3.clone()),
+        ("seconds", format!("{:.3}", start.elapsed().as_secs_f64())),
+    ];
+    let mut out = std::io::stdout().lock();
+    output::table(&mut out, &rows)?;
+    out.flush()?;
+    Ok(0)
+}

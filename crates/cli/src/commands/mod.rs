@@ -1,0 +1,9 @@
+//! One module per subcommand. Each returns the exit status, or what ended it early.
+
+pub(crate) mod bench;
+pub(crate) mod connect;
+pub(crate) mod demo;
+pub(crate) mod generate;
+pub(crate) mod stats;
+pub(crate) mod submit;
+pub(crate) mod verify;

@@ -1,0 +1,56 @@
+//! `blockmill stats`.
+
+use crate::arguments::StatsArguments;
+use crate::failure::Failure;
+use crate::output::{self, StatsJson};
+use crate::progress::Meter;
+use blockmill_coins::stats::Hashes;
+use blockmill_coins::{StatsBuilder, Tip};
+use blockmill_engine::{DataDir, open};
+use std::io::Write;
+use std::path::Path;
+
+/// Memory for pages of the store while all coins are read once, in bytes.
+const STORE_CACHE: usize = 16 << 20;
+
+/// Coins between looks at the clock.
+const COINS_PER_LOOK: u64 = 10_000;
+
+/// Figures of the set in a data directory.
+pub(crate) fn compute(directory: &DataDir) -> Result<StatsJson, Failure> {
+    let store = open::open_store(directory, STORE_CACHE)?;
+    let tip = store.tip()?.unwrap_or_else(|| Tip {
+        hash: directory.marks().params().genesis.hash(),
+        height: 0,
+    });
+    let mut meter = Meter::new();
+    let mut builder = StatsBuilder::new(Hashes::Both);
+    for (number, entry) in (1u64..).zip(store.coins()?) {
+        let (outpoint, coin) = entry?;
+        builder.add(&outpoint, &coin);
+        if number.is_multiple_of(COINS_PER_LOOK) && meter.is_due() {
+            // Ids are spread evenly, so the first bytes say how far this is.
+            let share = u64::from(u16::from_be_bytes([outpoint.txid.0[0], outpoint.txid.0[1]]));
+            let text = format!("{number} coins, {:.1}%", share as f64 / 655.36);
+            meter.show(share, 65_536, text);
+        }
+    }
+    Ok(StatsJson::new(&builder.finish(&tip), store.disk_size()?))
+}
+
+fn open_directory(path: &Path) -> Result<DataDir, Failure> {
+    Ok(DataDir::open(path, None)?)
+}
+
+pub(crate) fn run(arguments: &StatsArguments) -> Result<u8, Failure> {
+    let directory = open_directory(&arguments.data)?;
+    let stats = compute(&directory)?;
+    let mut out = std::io::stdout().lock();
+    if arguments.json {
+        output::json_line(&mut out, &stats)?;
+    } else {
+        output::table(&mut out, &stats.rows())?;
+    }
+    out.flush()?;
+    Ok(0)
+}

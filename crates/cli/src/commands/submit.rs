@@ -1,0 +1,153 @@
+//! `blockmill submit`.
+
+use crate::arguments::SubmitArguments;
+use crate::commands::connect::options;
+use crate::failure::Failure;
+use crate::output;
+use crate::progress::{EngineMeter, Meter};
+use blockmill_block::hash::sha256d;
+use blockmill_block::{BlockHash, hex};
+use blockmill_coins::StatsBuilder;
+use blockmill_coins::stats::Hashes;
+use blockmill_engine::{Engine, Submission};
+use blockmill_script::KernelVerifier;
+use serde::Serialize;
+use std::io::{self, BufRead, Write};
+use std::sync::atomic::Ordering;
+
+/// Longest line that is read, in bytes; a block of the largest size has eight million hex digits.
+const LINE_MAX: usize = 64 << 20;
+
+#[derive(Serialize)]
+struct Answer {
+    hash: Option<String>,
+    verdict: &'static str,
+    reason: Option<String>,
+    tip: String,
+    height: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failed: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    txouts: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hash_serialized_3: Option<String>,
+}
+
+/// A line of input.
+enum Line {
+    Text(Vec<u8>),
+    TooLong,
+}
+
+/// Reads a line; one that is too long is read over and not kept. None at the end of the input.
+fn read_line(input: &mut impl BufRead) -> io::Result<Option<Line>> {
+    let mut line = Vec::new();
+    let mut too_long = false;
+    loop {
+        let available = match input.fill_buf() {
+            Ok(available) => available,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        if available.is_empty() {
+            let nothing = line.is_empty() && !too_long;
+            return Ok((!nothing).then_some(if too_long { Line::TooLong } else { Line::Text(line) }));
+        }
+        let end = available.iter().position(|&byte| byte == b'\n');
+        let part = &available[..end.unwrap_or(available.len())];
+        if line.len() + part.len() > LINE_MAX {
+            too_long = true;
+            line = Vec::new();
+        } else if !too_long {
+            line.extend_from_slice(part);
+        }
+        let used = end.map_or(available.len(), |end| end + 1);
+        input.consume(used);
+        if end.is_some() {
+            return Ok(Some(if too_long { Line::TooLong } else { Line::Text(line) }));
+        }
+    }
+}
+
+/// The bytes that a line stands for.
+fn decode_line(line: Line) -> Result<Vec<u8>, String> {
+    let Line::Text(line) = line else {
+        return Err(format!("the line is longer than {LINE_MAX} bytes"));
+    };
+    let text = std::str::from_utf8(&line).map_err(|error| error.to_string())?;
+    hex::decode(text.trim()).map_err(|error| error.to_string())
+}
+
+pub(crate) fn run(arguments: &SubmitArguments) -> Result<u8, Failure> {
+    let options = options(&arguments.engine)?;
+    let stop = options.stop.clone();
+    let marks = arguments.data.marks();
+    let mut engine = Engine::open(&arguments.data.data, marks.as_ref(), KernelVerifier, options)?;
+    let mut meter = EngineMeter(Meter::new());
+    // Blocks that were kept and not flushed when an earlier run was killed.
+    engine.connect(&[], &mut meter)?;
+    let mut input = std::io::stdin().lock();
+    let mut out = std::io::stdout().lock();
+    while !stop.load(Ordering::Relaxed) {
+        let Some(line) = read_line(&mut input)? else {
+            break;
+        };
+        let submission = match decode_line(line) {
+            Ok(bytes) => {
+                let hash = bytes.get(..80).map(|header| BlockHash(sha256d(header)));
+                let submission = engine.submit(bytes, &mut blockmill_engine::Quiet)?;
+                Submission {
+                    hash: submission.hash.or(hash),
+                    ..submission
+                }
+            }
+            Err(reason) => Submission::malformed(None, reason),
+        };
+        let answer = answer(&engine, submission, arguments.utxo)?;
+        output::json_line(&mut out, &answer)?;
+    }
+    engine.flush()?;
+    Ok(0)
+}
+
+fn answer(engine: &Engine<KernelVerifier>, submission: Submission, utxo: bool) -> Result<Answer, Failure> {
+    let stats = if utxo {
+        let builder = StatsBuilder::new(Hashes::Serialized).add_all(engine.coins().coins()?)?;
+        Some(builder.finish(&engine.stored_tip()))
+    } else {
+        None
+    };
+    Ok(Answer {
+        hash: submission.hash.map(|hash| hash.to_string()),
+        verdict: submission.verdict.word(),
+        reason: submission.reason,
+        tip: engine.tip_hash().to_string(),
+        height: engine.height(),
+        failed: submission.failed.map(|hash| hash.to_string()),
+        txouts: stats.as_ref().map(|stats| stats.txouts),
+        hash_serialized_3: stats.map(|stats| stats.hash_serialized_3.to_string()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_every_kind() {
+        let mut input = io::BufReader::with_capacity(3, &b"ab\n\n0g\r\ncdef"[..]);
+        let mut lines = Vec::new();
+        while let Some(line) = read_line(&mut input).unwrap() {
+            lines.push(decode_line(line).ok());
+        }
+        assert_eq!(lines, [Some(vec![0xab]), Some(vec![]), None, Some(vec![0xcd, 0xef])]);
+    }
+
+    #[test]
+    fn a_line_without_end_is_not_kept() {
+        let long = vec![b'a'; LINE_MAX + 10];
+        let mut input = io::BufReader::new(&long[..]);
+        assert!(matches!(read_line(&mut input).unwrap(), Some(Line::TooLong)));
+        assert!(read_line(&mut input).unwrap().is_none());
+    }
+}

@@ -1,0 +1,74 @@
+//! What ends a command early.
+
+use blockmill_bench::BenchError;
+use blockmill_chaingen::GenerateError;
+use blockmill_coins::StoreError;
+use blockmill_engine::EngineError;
+use std::io;
+use std::path::PathBuf;
+use thiserror::Error;
+
+/// Why a command ended early.
+#[derive(Debug, Error)]
+pub(crate) enum Failure {
+    /// The engine could not go on.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// The generator could not go on.
+    #[error(transparent)]
+    Generate(#[from] GenerateError),
+    /// A benchmark failed.
+    #[error(transparent)]
+    Bench(#[from] BenchError),
+    /// A file could not be read or written.
+    #[error("{}: {error}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the operating system said.
+        error: io::Error,
+    },
+    /// Standard input or output failed.
+    #[error("standard streams: {0}")]
+    Stream(#[from] io::Error),
+    /// Input that is not what it should be.
+    #[error("{0}")]
+    Corrupt(String),
+    /// The command cannot be used so.
+    #[error("{0}")]
+    Usage(String),
+    /// A result is not the expected one.
+    #[error("{0}")]
+    Mismatch(String),
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        Self::Engine(EngineError::Store(error))
+    }
+}
+
+impl Failure {
+    pub(crate) fn file(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |error| Self::File { path, error }
+    }
+
+    /// What to say; nothing where the reader of standard output has gone away.
+    pub(crate) fn message(&self) -> Option<String> {
+        match self {
+            Self::Stream(error) if error.kind() == io::ErrorKind::BrokenPipe => None,
+            failure => Some(failure.to_string()),
+        }
+    }
+
+    /// The exit status.
+    pub(crate) fn status(&self) -> u8 {
+        match self {
+            Self::Engine(error) => error.exit_status(),
+            Self::Mismatch(_) => 1,
+            Self::Usage(_) => 2,
+            Self::Generate(_) | Self::Bench(_) | Self::File { .. } | Self::Stream(_) | Self::Corrupt(_) => 3,
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! The command `blockmill`: Bitcoin block files in, a validated UTXO set out.
+//!
+//! Results go to standard output, progress and messages to standard error. Exit status: 0 done; 1 a block of the best
+//! chain was rejected; 2 wrong usage; 3 unreadable or corrupt input or data; 4 the store failed.
+
+mod arguments;
+mod commands;
+mod failure;
+mod output;
+mod progress;
+mod signals;
+
+use arguments::{Arguments, Command};
+use clap::Parser;
+use failure::Failure;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let outcome = match arguments.command {
+        Command::Demo(arguments) => commands::demo::run(&arguments),
+        Command::Connect(arguments) => commands::connect::run(&arguments),
+        Command::Submit(arguments) => commands::submit::run(&arguments),
+        Command::Verify(arguments) => commands::verify::run(&arguments),
+        Command::Stats(arguments) => commands::stats::run(&arguments),
+        Command::Generate(arguments) => commands::generate::run(&arguments),
+        Command::Bench(arguments) => commands::bench::run(&arguments),
+    };
+    match outcome {
+        Ok(status) => ExitCode::from(status),
+        Err(failure) => {
+            if let Some(message) = failure.message() {
+                eprintln!("blockmill: {message}");
+            }
+            ExitCode::from(failure.status())
+        }
+    }
+}

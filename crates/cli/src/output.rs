@@ -1,0 +1,213 @@
+//! Results as tables and as JSON.
+
+use blockmill_coins::UtxoStats;
+use blockmill_engine::ConnectReport;
+use rustix::time::{ClockId, clock_gettime};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use std::io::{self, Write};
+
+/// CPU time of this process so far, in seconds.
+pub(crate) fn cpu_seconds() -> f64 {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
+/// Writes a value as one line of JSON.
+pub(crate) fn json_line(out: &mut dyn Write, value: &impl Serialize) -> io::Result<()> {
+    serde_json::to_writer(&mut *out, value)?;
+    out.write_all(b"\n")?;
+    out.flush()
+}
+
+#[derive(Serialize)]
+struct ConnectJson<'a> {
+    network: &'a str,
+    tip: String,
+    height: u32,
+    blocks: u64,
+    transactions: u64,
+    inputs: u64,
+    bytes: u64,
+    seconds: f64,
+    cpu_seconds: f64,
+    stages: Value,
+    cache: Value,
+    rejected: Vec<Value>,
+    unreadable: Vec<Value>,
+    damages: Vec<String>,
+    leftovers: u64,
+    start_height: u32,
+    scripts_skipped: u64,
+    flushes: u64,
+}
+
+/// The report of `connect` as JSON.
+pub(crate) fn connect_json(report: &ConnectReport, cpu_seconds: f64) -> impl Serialize + '_ {
+    let totals = &report.totals;
+    let stages: Map<String, Value> = totals
+        .stages
+        .named()
+        .into_iter()
+        .map(|(name, time)| {
+            let value = json!({"busy_s": time.busy_seconds, "wait_s": time.wait_seconds});
+            (name.to_owned(), value)
+        })
+        .collect();
+    ConnectJson {
+        network: report.network,
+        tip: report.tip.to_string(),
+        height: report.height,
+        blocks: totals.blocks,
+        transactions: totals.transactions,
+        inputs: totals.inputs,
+        bytes: totals.bytes,
+        seconds: report.seconds,
+        cpu_seconds,
+        stages: Value::Object(stages),
+        cache: json!({
+            "hits": report.cache.hits,
+            "misses": report.cache.misses,
+            "coins": report.cache_coins_max,
+            "bytes": report.cache_bytes_max,
+        }),
+        rejected: report
+            .rejected
+            .iter()
+            .map(|block| {
+                json!({
+                    "hash": block.hash.to_string(),
+                    "height": block.height,
+                    "reason": block.reject.reason,
+                    "transaction": block.reject.transaction,
+                    "input": block.reject.input,
+                    "file": block.path,
+                    "offset": block.offset,
+                })
+            })
+            .collect(),
+        unreadable: report
+            .unreadable
+            .iter()
+            .map(|block| {
+                json!({
+                    "hash": block.hash.to_string(),
+                    "height": block.height,
+                    "detail": block.detail,
+                    "file": block.path,
+                    "offset": block.offset,
+                })
+            })
+            .collect(),
+        damages: report.damages.iter().map(ToString::to_string).collect(),
+        leftovers: report.leftovers,
+        start_height: report.start_height,
+        scripts_skipped: totals.scripts_skipped,
+        flushes: totals.flushes,
+    }
+}
+
+/// Rows of two columns.
+pub(crate) fn table(out: &mut dyn Write, rows: &[(&str, String)]) -> io::Result<()> {
+    let width = rows.iter().map(|row| row.0.len()).max().unwrap_or(0);
+    for (name, value) in rows {
+        writeln!(out, "{name:width$}  {value}")?;
+    }
+    Ok(())
+}
+
+/// The report of `connect` for a person.
+pub(crate) fn connect_table(out: &mut dyn Write, report: &ConnectReport, cpu_seconds: f64) -> io::Result<()> {
+    let totals = &report.totals;
+    let seconds = report.seconds.max(1e-9);
+    let rows = [
+        ("network", report.network.to_owned()),
+        ("tip", report.tip.to_string()),
+        ("height", format!("{} (from {})", report.height, report.start_height)),
+        (
+            "blocks",
+            format!("{} ({:.0} per second)", totals.blocks, totals.blocks as f64 / seconds),
+        ),
+        ("transactions", totals.transactions.to_string()),
+        (
+            "inputs",
+            format!("{} ({:.0} per second)", totals.inputs, totals.inputs as f64 / seconds),
+        ),
+        ("bytes", totals.bytes.to_string()),
+        ("seconds", format!("{:.3} (CPU {cpu_seconds:.3})", report.seconds)),
+        (
+            "cache",
+            format!(
+                "{} hits, {} misses, at most {} coins in {:.1} MiB",
+                report.cache.hits,
+                report.cache.misses,
+                report.cache_coins_max,
+                report.cache_bytes_max as f64 / f64::from(1 << 20)
+            ),
+        ),
+    ];
+    table(out, &rows)?;
+    writeln!(out, "{:12}  {:>10}  {:>10}", "stage", "busy s", "wait s")?;
+    for (name, time) in totals.stages.named() {
+        writeln!(
+            out,
+            "{name:12}  {:>10.3}  {:>10.3}",
+            time.busy_seconds, time.wait_seconds
+        )?;
+    }
+    Ok(())
+}
+
+/// The figures of the UTXO set, with the keys of Core's `gettxoutsetinfo`.
+#[derive(Serialize)]
+pub(crate) struct StatsJson {
+    height: u32,
+    bestblock: String,
+    txouts: u64,
+    bogosize: u64,
+    transactions: u64,
+    /// In BTC.
+    total_amount: f64,
+    hash_serialized_3: String,
+    muhash: Option<String>,
+    disk_size: u64,
+}
+
+impl StatsJson {
+    pub(crate) fn new(stats: &UtxoStats, disk_size: u64) -> Self {
+        Self {
+            height: stats.height,
+            bestblock: stats.best_block.to_string(),
+            txouts: stats.txouts,
+            bogosize: stats.bogosize,
+            transactions: stats.transactions,
+            // Every amount of satoshi up to all money is exact in a double, and prints as such.
+            total_amount: stats.total_amount as f64 / 1e8,
+            hash_serialized_3: stats.hash_serialized_3.to_string(),
+            muhash: stats.muhash.map(|hash| hash.to_string()),
+            disk_size,
+        }
+    }
+
+    pub(crate) fn hash(&self) -> &str {
+        &self.hash_serialized_3
+    }
+
+    pub(crate) fn coins(&self) -> u64 {
+        self.txouts
+    }
+
+    pub(crate) fn rows(&self) -> Vec<(&'static str, String)> {
+        vec![
+            ("height", self.height.to_string()),
+            ("bestblock", self.bestblock.clone()),
+            ("txouts", self.txouts.to_string()),
+            ("bogosize", self.bogosize.to_string()),
+            ("transactions", self.transactions.to_string()),
+            ("total_amount", format!("{:.8}", self.total_amount)),
+            ("hash_serialized_3", self.hash_serialized_3.clone()),
+            ("muhash", self.muhash.clone().unwrap_or_default()),
+            ("disk_size", self.disk_size.to_string()),
+        ]
+    }
+}

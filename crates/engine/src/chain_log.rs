@@ -1,0 +1,283 @@
+//! The log of connected blocks: their undo data in `undo.dat`, their headers and the places of that data in `headers.dat`.
+//!
+//! Both files are only appended to. When a block is connected its undo data is appended; before a flush the undo data is
+//! synced, then the headers of the blocks connected since the last flush are appended and synced, and only then the coin
+//! store moves on to their tip. So whatever tip the store has, the log knows the chain up to it. What a kill leaves
+//! behind that (records of blocks that were not flushed, a record cut off) does no harm: places are absolute, and the
+//! end of `headers.dat` is cut back to its last whole record.
+
+use crate::data_dir::{DataDir, file_error};
+use crate::error::EngineError;
+use crate::index::{HeaderIndex, UndoPosition};
+use blockmill_block::hash::sha256d;
+use blockmill_block::undo::{UndoRecordError, read_record, write_record};
+use blockmill_block::{BlockUndo, Header, Magic};
+use std::fs::File;
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+
+/// Bytes of a record of `headers.dat`: header, place and length of the undo data, checksum.
+const RECORD: usize = Header::LENGTH + 8 + 4 + 4;
+
+/// The open log.
+#[derive(Debug)]
+pub struct ChainLog {
+    magic: Magic,
+    undo_path: PathBuf,
+    undo: File,
+    undo_length: u64,
+    headers_path: PathBuf,
+    headers: File,
+    headers_length: u64,
+    /// Records of blocks connected since the last flush.
+    pending: Vec<u8>,
+}
+
+fn open(path: &PathBuf) -> Result<(File, u64), EngineError> {
+    let file = File::options()
+        .read(true)
+        .append(true)
+        .create(true)
+        .open(path)
+        .map_err(file_error(path))?;
+    let length = file.metadata().map_err(file_error(path))?.len();
+    Ok((file, length))
+}
+
+fn encode(header: &Header, undo: &UndoPosition) -> [u8; RECORD] {
+    let mut record = [0; RECORD];
+    record[..80].copy_from_slice(&header.to_bytes());
+    record[80..88].copy_from_slice(&undo.offset.to_le_bytes());
+    record[88..92].copy_from_slice(&undo.length.to_le_bytes());
+    let checksum = sha256d(&record[..92]);
+    record[92..].copy_from_slice(&checksum[..4]);
+    record
+}
+
+fn decode(record: &[u8]) -> Option<(Header, UndoPosition)> {
+    let record: &[u8; RECORD] = record.try_into().ok()?;
+    let checksum = sha256d(&record[..92]);
+    if record[92..] != checksum[..4] {
+        return None;
+    }
+    let header = Header::from_bytes(record[..80].try_into().ok()?);
+    let offset = u64::from_le_bytes(record[80..88].try_into().ok()?);
+    let length = u32::from_le_bytes(record[88..92].try_into().ok()?);
+    Some((header, UndoPosition { offset, length }))
+}
+
+impl ChainLog {
+    /// Opens the log of a data directory, and takes the headers that it knows into `index`.
+    ///
+    /// # Errors
+    /// [`EngineError::File`], or [`EngineError::Damaged`] where a header has no parent.
+    pub fn open(directory: &DataDir, magic: Magic, index: &mut HeaderIndex) -> Result<Self, EngineError> {
+        let undo_path = directory.file("undo.dat");
+        let headers_path = directory.file("headers.dat");
+        let (undo, undo_length) = open(&undo_path)?;
+        let (headers, length) = open(&headers_path)?;
+        let mut bytes = vec![0; length as usize];
+        headers
+            .read_exact_at(&mut bytes, 0)
+            .map_err(file_error(&headers_path))?;
+        let mut headers_length = 0;
+        for record in bytes.chunks(RECORD) {
+            let Some((header, position)) = decode(record) else {
+                break;
+            };
+            let Some(id) = index.insert_trusted(&header, header.hash()) else {
+                return Err(EngineError::Damaged {
+                    path: headers_path,
+                    detail: format!("the parent of block {} is missing", header.hash()),
+                });
+            };
+            index.set_undo(id, position);
+            headers_length += RECORD as u64;
+        }
+        if headers_length < length {
+            headers.set_len(headers_length).map_err(file_error(&headers_path))?;
+        }
+        Ok(Self {
+            magic,
+            undo_path,
+            undo,
+            undo_length,
+            headers_path,
+            headers,
+            headers_length,
+            pending: Vec::new(),
+        })
+    }
+
+    /// Appends the undo data of a block that was connected.
+    ///
+    /// # Errors
+    /// [`EngineError::File`].
+    pub fn append(&mut self, header: &Header, undo: &BlockUndo) -> Result<UndoPosition, EngineError> {
+        let mut record = Vec::new();
+        write_record(self.magic, &header.prev_block_hash, undo, &mut record);
+        self.undo.write_all(&record).map_err(file_error(&self.undo_path))?;
+        let position = UndoPosition {
+            offset: self.undo_length,
+            length: record.len() as u32,
+        };
+        self.undo_length += record.len() as u64;
+        self.pending.extend(encode(header, &position));
+        Ok(position)
+    }
+
+    /// The undo data of a block.
+    ///
+    /// # Errors
+    /// [`EngineError::Undo`].
+    pub fn read(&self, header: &Header, position: &UndoPosition) -> Result<BlockUndo, EngineError> {
+        let undo_error = |error| EngineError::Undo {
+            hash: header.hash(),
+            error,
+        };
+        if position.offset + u64::from(position.length) > self.undo_length {
+            return Err(undo_error(UndoRecordError::Head));
+        }
+        let mut record = vec![0; position.length as usize];
+        self.undo
+            .read_exact_at(&mut record, position.offset)
+            .map_err(file_error(&self.undo_path))?;
+        read_record(self.magic, &header.prev_block_hash, &record).map_err(undo_error)
+    }
+
+    /// Makes everything appended durable; to be called before the store moves on.
+    ///
+    /// # Errors
+    /// [`EngineError::File`].
+    pub fn sync(&mut self) -> Result<(), EngineError> {
+        if self.pending.is_empty() {
+            return Ok(());
+        }
+        self.undo.sync_data().map_err(file_error(&self.undo_path))?;
+        let written = self.headers.write_all(&self.pending);
+        if written.is_err() {
+            // Take back what may have been written, so that records stay aligned.
+            self.headers
+                .set_len(self.headers_length)
+                .map_err(file_error(&self.headers_path))?;
+        }
+        written.map_err(file_error(&self.headers_path))?;
+        self.headers.sync_data().map_err(file_error(&self.headers_path))?;
+        self.headers_length += self.pending.len() as u64;
+        self.pending.clear();
+        Ok(())
+    }
+
+    /// Bytes of the log.
+    pub fn bytes(&self) -> u64 {
+        self.undo_length + self.headers_length
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data_dir::Marks;
+    use blockmill_block::{BlockHash, Coin, MerkleRoot, Network};
+    use blockmill_rules::Params;
+
+    fn params() -> Params {
+        Params::new(Network::Regtest, None)
+    }
+
+    fn directory(path: &std::path::Path) -> DataDir {
+        let marks = Marks {
+            network: Network::Regtest,
+            signet_challenge: None,
+        };
+        DataDir::open(path, Some(&marks)).unwrap()
+    }
+
+    fn header(previous: BlockHash, nonce: u32) -> Header {
+        Header {
+            version: 4,
+            prev_block_hash: previous,
+            merkle_root: MerkleRoot::ZERO,
+            time: 1_300_000_000,
+            bits: 0x207f_ffff,
+            nonce,
+        }
+    }
+
+    fn undo(value: i64) -> BlockUndo {
+        let mut undo = BlockUndo::default();
+        undo.push_coin(Coin {
+            value,
+            height: 5,
+            is_coinbase: false,
+            script_pubkey: [0x51].into(),
+        });
+        undo.end_transaction();
+        undo
+    }
+
+    #[test]
+    fn what_is_synced_comes_back() {
+        let parent = tempfile::tempdir().unwrap();
+        let directory = directory(parent.path());
+        let magic = params().magic();
+        let mut index = HeaderIndex::new(params());
+        let mut log = ChainLog::open(&directory, magic, &mut index).unwrap();
+        let first = header(params().genesis.hash(), 1);
+        let second = header(first.hash(), 2);
+        let position = log.append(&first, &undo(7)).unwrap();
+        assert_eq!(log.read(&first, &position).unwrap(), undo(7));
+        log.sync().unwrap();
+        log.append(&second, &undo(8)).unwrap();
+        drop(log);
+
+        let mut index = HeaderIndex::new(params());
+        let mut log = ChainLog::open(&directory, magic, &mut index).unwrap();
+        assert_eq!(index.len(), 2);
+        let id = index.find(&first.hash()).unwrap();
+        assert_eq!(log.read(&first, &index.entry(id).undo.unwrap()).unwrap(), undo(7));
+        // The second block's undo data was written but never synced with a header: it is written again behind it.
+        let position = log.append(&second, &undo(9)).unwrap();
+        assert_eq!(log.read(&second, &position).unwrap(), undo(9));
+    }
+
+    #[test]
+    fn a_cut_off_or_damaged_end_is_cut_back() {
+        let parent = tempfile::tempdir().unwrap();
+        let directory = directory(parent.path());
+        let magic = params().magic();
+        let mut log = ChainLog::open(&directory, magic, &mut HeaderIndex::new(params())).unwrap();
+        let first = header(params().genesis.hash(), 1);
+        let second = header(first.hash(), 2);
+        log.append(&first, &undo(7)).unwrap();
+        log.append(&second, &undo(8)).unwrap();
+        log.sync().unwrap();
+        drop(log);
+        let path = directory.file("headers.dat");
+        let whole = std::fs::read(&path).unwrap();
+        for damaged in [
+            whole[..whole.len() - 1].to_vec(),
+            [&whole[..RECORD + 3], &[0xff], &whole[RECORD + 4..]].concat(),
+        ] {
+            std::fs::write(&path, damaged).unwrap();
+            let mut index = HeaderIndex::new(params());
+            ChainLog::open(&directory, magic, &mut index).unwrap();
+            assert_eq!(index.len(), 2);
+            assert_eq!(std::fs::metadata(&path).unwrap().len(), RECORD as u64);
+        }
+    }
+
+    #[test]
+    fn undo_data_that_is_gone_is_an_error() {
+        let parent = tempfile::tempdir().unwrap();
+        let directory = directory(parent.path());
+        let mut index = HeaderIndex::new(params());
+        let log = ChainLog::open(&directory, params().magic(), &mut index).unwrap();
+        let position = UndoPosition { offset: 0, length: 50 };
+        assert!(matches!(
+            log.read(&header(BlockHash::ZERO, 1), &position),
+            Err(EngineError::Undo { .. })
+        ));
+    }
+}

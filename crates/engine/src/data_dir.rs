@@ -1,0 +1,253 @@
+//! The data directory: one lock, one mark of what it belongs to, and the places of everything in it.
+//!
+//! | file | what |
+//! |---|---|
+//! | `meta.json` | format, network, signet challenge |
+//! | `lock` | held by the process that has the directory open |
+//! | `coins.redb` | the coin store |
+//! | `undo.dat` | undo data, in the records of Core's `rev*.dat` |
+//! | `headers.dat` | headers of connected blocks, and where their undo data lies |
+//! | `blocks/` | blocks that came through `submit`, in blk form |
+
+use crate::error::EngineError;
+use blockmill_block::files::FileError;
+use blockmill_block::{Network, hex};
+use blockmill_rules::Params;
+use serde::{Deserialize, Serialize};
+use std::fs::{File, TryLockError};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// Version of the layout of a data directory.
+const FORMAT: u32 = 1;
+
+/// What a data directory belongs to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Marks {
+    /// The network.
+    pub network: Network,
+    /// On signet a challenge other than the default.
+    pub signet_challenge: Option<Vec<u8>>,
+}
+
+impl Marks {
+    /// The network's parameters.
+    pub fn params(&self) -> Params {
+        Params::new(self.network, self.signet_challenge.clone())
+    }
+
+    /// The marks as one text: the network's name, and the challenge where there is one.
+    pub fn text(&self) -> String {
+        match &self.signet_challenge {
+            Some(challenge) => format!("{}:{}", self.network, hex::encode(challenge)),
+            None => self.network.to_string(),
+        }
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct Meta {
+    format: u32,
+    network: String,
+    signet_challenge: Option<String>,
+}
+
+/// An open data directory. No other process can open it meanwhile.
+#[derive(Debug)]
+pub struct DataDir {
+    path: PathBuf,
+    marks: Marks,
+    _lock: File,
+}
+
+impl DataDir {
+    /// Opens a data directory, or makes one if `wanted` says for what. An existing one must be for `wanted`, if that is
+    /// given; a challenge is compared only if one is given.
+    ///
+    /// # Errors
+    /// [`EngineError::Locked`], [`EngineError::WrongNetwork`], [`EngineError::NoDataDirectory`], or the files' errors.
+    pub fn open(path: &Path, wanted: Option<&Marks>) -> Result<Self, EngineError> {
+        let meta_path = path.join("meta.json");
+        if !meta_path.is_file() {
+            if wanted.is_none() {
+                return Err(EngineError::NoDataDirectory { path: path.to_owned() });
+            }
+            std::fs::create_dir_all(path).map_err(file_error(path))?;
+        }
+        let lock = lock(path)?;
+        let marks = match (read_meta(&meta_path)?, wanted) {
+            (Some(found), Some(wanted)) => {
+                let same_challenge =
+                    wanted.signet_challenge.is_none() || wanted.signet_challenge == found.signet_challenge;
+                if found.network != wanted.network || !same_challenge {
+                    return Err(EngineError::WrongNetwork {
+                        path: path.to_owned(),
+                        found: found.text(),
+                        wanted: wanted.text(),
+                    });
+                }
+                found
+            }
+            (Some(found), None) => found,
+            (None, Some(wanted)) => {
+                write_meta(path, wanted)?;
+                wanted.clone()
+            }
+            (None, None) => return Err(EngineError::NoDataDirectory { path: path.to_owned() }),
+        };
+        Ok(Self {
+            path: path.to_owned(),
+            marks,
+            _lock: lock,
+        })
+    }
+
+    /// What the directory belongs to.
+    pub fn marks(&self) -> &Marks {
+        &self.marks
+    }
+
+    /// Where a file of the directory lies.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+}
+
+pub(crate) fn file_error(path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> EngineError {
+    let path = path.into();
+    move |error| EngineError::File(FileError::Io { path, error })
+}
+
+fn lock(path: &Path) -> Result<File, EngineError> {
+    let lock_path = path.join("lock");
+    let file = File::create(&lock_path).map_err(file_error(&lock_path))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(EngineError::Locked { path: path.to_owned() }),
+        Err(TryLockError::Error(error)) => Err(file_error(lock_path)(error)),
+    }
+}
+
+fn read_meta(path: &Path) -> Result<Option<Marks>, EngineError> {
+    let text = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(file_error(path)(error)),
+    };
+    let damaged = |detail: String| EngineError::Damaged {
+        path: path.to_owned(),
+        detail,
+    };
+    let meta: Meta = serde_json::from_str(&text).map_err(|error| damaged(error.to_string()))?;
+    if meta.format != FORMAT {
+        return Err(damaged(format!(
+            "format {}, this program reads format {FORMAT}",
+            meta.format
+        )));
+    }
+    let network = meta
+        .network
+        .parse::<Network>()
+        .map_err(|error| damaged(error.to_string()))?;
+    let signet_challenge = match &meta.signet_challenge {
+        Some(text) => Some(hex::decode(text).map_err(|error| damaged(error.to_string()))?),
+        None => None,
+    };
+    Ok(Some(Marks {
+        network,
+        signet_challenge,
+    }))
+}
+
+/// Writes the marks so that they are there whole or not at all.
+fn write_meta(directory: &Path, marks: &Marks) -> Result<(), EngineError> {
+    let meta = Meta {
+        format: FORMAT,
+        network: marks.network.to_string(),
+        signet_challenge: marks.signet_challenge.as_deref().map(hex::encode),
+    };
+    let path = directory.join("meta.json");
+    let temporary = directory.join("meta.json.new");
+    let text = serde_json::to_string_pretty(&meta).map_err(|error| EngineError::Damaged {
+        path: path.clone(),
+        detail: error.to_string(),
+    })?;
+    let write = || -> std::io::Result<()> {
+        let mut file = File::create(&temporary)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        std::fs::rename(&temporary, &path)?;
+        File::open(directory)?.sync_all()
+    };
+    write().map_err(file_error(&path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn marks(network: Network) -> Marks {
+        Marks {
+            network,
+            signet_challenge: None,
+        }
+    }
+
+    #[test]
+    fn the_network_is_kept() {
+        let parent = tempfile::tempdir().unwrap();
+        let path = parent.path().join("data");
+        assert!(matches!(
+            DataDir::open(&path, None),
+            Err(EngineError::NoDataDirectory { .. })
+        ));
+        let made = DataDir::open(&path, Some(&marks(Network::Regtest))).unwrap();
+        drop(made);
+        let opened = DataDir::open(&path, None).unwrap();
+        assert_eq!(opened.marks().network, Network::Regtest);
+        drop(opened);
+        let error = DataDir::open(&path, Some(&marks(Network::Bitcoin))).unwrap_err();
+        assert!(matches!(&error, EngineError::WrongNetwork { found, .. } if found == "regtest"));
+        assert_eq!(error.exit_status(), 2);
+    }
+
+    #[test]
+    fn a_challenge_is_kept_and_compared() {
+        let parent = tempfile::tempdir().unwrap();
+        let with = |challenge: Option<Vec<u8>>| Marks {
+            network: Network::Signet,
+            signet_challenge: challenge,
+        };
+        drop(DataDir::open(parent.path(), Some(&with(Some(vec![0x51])))).unwrap());
+        let opened = DataDir::open(parent.path(), Some(&with(None))).unwrap();
+        assert_eq!(opened.marks().signet_challenge, Some(vec![0x51]));
+        drop(opened);
+        assert!(DataDir::open(parent.path(), Some(&with(Some(vec![0x52])))).is_err());
+    }
+
+    #[test]
+    fn one_at_a_time() {
+        let parent = tempfile::tempdir().unwrap();
+        let _first = DataDir::open(parent.path(), Some(&marks(Network::Regtest))).unwrap();
+        assert!(matches!(
+            DataDir::open(parent.path(), None),
+            Err(EngineError::Locked { .. })
+        ));
+    }
+
+    #[test]
+    fn damaged_marks_are_refused() {
+        let parent = tempfile::tempdir().unwrap();
+        for text in [
+            "",
+            "{}",
+            "{\"format\":9,\"network\":\"regtest\",\"signet_challenge\":null}",
+        ] {
+            std::fs::write(parent.path().join("meta.json"), text).unwrap();
+            assert!(matches!(
+                DataDir::open(parent.path(), None),
+                Err(EngineError::Damaged { .. })
+            ));
+        }
+    }
+}

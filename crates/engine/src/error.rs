@@ -1,0 +1,94 @@
+//! What can go wrong besides invalid blocks.
+
+use blockmill_block::BlockHash;
+use blockmill_block::files::FileError;
+use blockmill_block::undo::UndoRecordError;
+use blockmill_coins::StoreError;
+use std::path::PathBuf;
+use thiserror::Error;
+
+/// Why the engine stopped. Blocks that break a rule are no errors: they are reported in the results.
+#[derive(Debug, Error)]
+pub enum EngineError {
+    /// A block file or a file of the data directory cannot be read or written.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// The coin store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Another process has the data directory.
+    #[error("{}: in use by another process", path.display())]
+    Locked {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// The data directory was made for another network, or is asked for under the wrong name.
+    #[error("{}: this data directory is for {found}, not for {wanted}", path.display())]
+    WrongNetwork {
+        /// The directory.
+        path: PathBuf,
+        /// The network it was made for.
+        found: String,
+        /// The network asked for.
+        wanted: String,
+    },
+    /// There is no data directory, and none may be made without knowing the network.
+    #[error("{}: no data directory; --network is needed to make one", path.display())]
+    NoDataDirectory {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// A file of the data directory is not what it should be.
+    #[error("{}: {detail}", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        detail: String,
+    },
+    /// Undo data that a reorganisation needs is damaged or missing.
+    #[error("undo data of block {hash}: {error}")]
+    Undo {
+        /// The block.
+        hash: BlockHash,
+        /// What is wrong.
+        error: UndoRecordError,
+    },
+    /// A block that a reorganisation must take back cannot be read.
+    #[error("block {hash} (height {height}) must be disconnected and is not readable: {detail}")]
+    BlockMissing {
+        /// The block.
+        hash: BlockHash,
+        /// Its height.
+        height: u32,
+        /// Why not.
+        detail: String,
+    },
+    /// The script verifier failed; this says nothing about the block.
+    #[error("block {hash}: {detail}")]
+    Verifier {
+        /// The block.
+        hash: BlockHash,
+        /// What it said.
+        detail: String,
+    },
+}
+
+impl EngineError {
+    /// Exit status of a command that ends with this error: 2 wrong usage, 3 unreadable or corrupt input or data,
+    /// 4 the store failed.
+    pub fn exit_status(&self) -> u8 {
+        match self {
+            Self::WrongNetwork { .. } | Self::NoDataDirectory { .. } => 2,
+            Self::Store(StoreError::Network { .. }) => 2,
+            Self::Store(error) if !error.is_corruption() => 4,
+            Self::Locked { .. } => 4,
+            Self::File(_)
+            | Self::Store(_)
+            | Self::Damaged { .. }
+            | Self::Undo { .. }
+            | Self::BlockMissing { .. }
+            | Self::Verifier { .. } => 3,
+        }
+    }
+}

@@ -1,0 +1,637 @@
+//! The header index: every valid header that is known, its place in the tree, and where its block lies.
+//!
+//! A block is *linked* when its content and that of all its ancestors is known and none of them has failed: then it may be
+//! connected. The best chain ends in the linked block of most work; of several with as much work, the one seen first.
+//! Only linked blocks without linked children are candidates, since every other one has less work than one of these.
+
+use blockmill_block::files::Position;
+use blockmill_block::{BlockHash, Header};
+use blockmill_rules::header::{self, Ancestor, Ancestry, HeaderContext, MEDIAN_TIME_SPAN};
+use blockmill_rules::target::block_work;
+use blockmill_rules::{Params, Reject, Work};
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, HashMap};
+
+/// A header's number in the index; parents have lower numbers than their children.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BlockId(u32);
+
+/// Where a block's undo data lies in the undo log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UndoPosition {
+    /// Place of the record in bytes.
+    pub offset: u64,
+    /// Length of the record in bytes.
+    pub length: u32,
+}
+
+/// What is known of a block.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    /// The header.
+    pub header: Header,
+    /// Its hash.
+    pub hash: BlockHash,
+    /// The parent; none for the first block.
+    pub parent: Option<BlockId>,
+    /// Height.
+    pub height: u32,
+    /// Work of the chain up to here.
+    pub work: Work,
+    /// Median time past of this block.
+    pub median_time_past: u32,
+    /// Where the block lies; several places where it was found several times.
+    pub positions: Vec<Position>,
+    /// Undo data, once the block has been connected.
+    pub undo: Option<UndoPosition>,
+    /// When the content was first seen: lower is earlier.
+    pub sequence: u64,
+    /// Whether the block or an ancestor is known to be invalid.
+    pub failed: bool,
+    linked: bool,
+    linked_children: u32,
+    first_child: Option<BlockId>,
+    next_sibling: Option<BlockId>,
+    /// An ancestor further back, so that ancestors are found in few steps.
+    skip: BlockId,
+}
+
+/// Why a header is not taken into the index.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HeaderRefusal {
+    /// Its parent is not known.
+    MissingParent,
+    /// It breaks a rule, or descends from a block that does.
+    Invalid(Reject),
+}
+
+type Candidate = (Work, Reverse<u64>, BlockId);
+
+/// The tree of headers.
+pub struct HeaderIndex {
+    params: Params,
+    entries: Vec<Entry>,
+    by_hash: HashMap<BlockHash, BlockId>,
+    candidates: BTreeSet<Candidate>,
+    best_header: BlockId,
+    sequence: u64,
+}
+
+impl HeaderIndex {
+    /// An index of the network's first block.
+    pub fn new(params: Params) -> Self {
+        let header = params.genesis;
+        let hash = header.hash();
+        let genesis = BlockId(0);
+        let work = block_work(header.bits);
+        let entry = Entry {
+            header,
+            hash,
+            parent: None,
+            height: 0,
+            work,
+            median_time_past: header.time,
+            positions: Vec::new(),
+            undo: None,
+            sequence: 0,
+            failed: false,
+            linked: true,
+            linked_children: 0,
+            first_child: None,
+            next_sibling: None,
+            skip: genesis,
+        };
+        Self {
+            params,
+            entries: vec![entry],
+            by_hash: HashMap::from([(hash, genesis)]),
+            candidates: BTreeSet::from([(work, Reverse(0), genesis)]),
+            best_header: genesis,
+            sequence: 0,
+        }
+    }
+
+    /// The network's parameters.
+    pub fn params(&self) -> &Params {
+        &self.params
+    }
+
+    /// The first block.
+    pub fn genesis(&self) -> BlockId {
+        BlockId(0)
+    }
+
+    /// Number of headers.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Never: the first block is always there.
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// The block with this hash.
+    pub fn find(&self, hash: &BlockHash) -> Option<BlockId> {
+        self.by_hash.get(hash).copied()
+    }
+
+    /// What is known of a block.
+    pub fn entry(&self, id: BlockId) -> &Entry {
+        &self.entries[id.0 as usize]
+    }
+
+    fn entry_mut(&mut self, id: BlockId) -> &mut Entry {
+        &mut self.entries[id.0 as usize]
+    }
+
+    /// The valid header with the most work; of several the first seen.
+    pub fn best_header(&self) -> BlockId {
+        self.best_header
+    }
+
+    /// The block in which the best chain that can be connected ends.
+    pub fn best_candidate(&self) -> BlockId {
+        self.candidates.last().map_or(self.genesis(), |candidate| candidate.2)
+    }
+
+    /// The ancestor of a block at `height`, itself included; none above it.
+    pub fn ancestor(&self, id: BlockId, height: u32) -> Option<BlockId> {
+        let mut id = id;
+        let mut entry = self.entry(id);
+        if height > entry.height {
+            return None;
+        }
+        while entry.height > height {
+            id = match entry.parent {
+                Some(parent) if self.entry(entry.skip).height < height => parent,
+                _ => entry.skip,
+            };
+            entry = self.entry(id);
+        }
+        Some(id)
+    }
+
+    /// The last common ancestor of two blocks.
+    pub fn fork(&self, left: BlockId, right: BlockId) -> BlockId {
+        let height = self.entry(left).height.min(self.entry(right).height);
+        let mut pair = (self.ancestor(left, height), self.ancestor(right, height));
+        while let (Some(left), Some(right)) = pair {
+            if left == right {
+                return left;
+            }
+            pair = (self.entry(left).parent, self.entry(right).parent);
+        }
+        self.genesis()
+    }
+
+    /// Takes a header in, if its parent is known and it breaks no rule. `now` is the clock, in seconds since 1970.
+    /// A header that is known already is returned as it is, unless it has failed.
+    ///
+    /// # Errors
+    /// [`HeaderRefusal`], with Core's word.
+    pub fn accept_header(&mut self, header: &Header, hash: BlockHash, now: i64) -> Result<BlockId, HeaderRefusal> {
+        if let Some(id) = self.find(&hash) {
+            return if self.entry(id).failed {
+                Err(HeaderRefusal::Invalid(Reject::consensus("duplicate-invalid")))
+            } else {
+                Ok(id)
+            };
+        }
+        header::check_proof_of_work(&hash, header.bits, &self.params).map_err(HeaderRefusal::Invalid)?;
+        let parent = self.find(&header.prev_block_hash).ok_or(HeaderRefusal::MissingParent)?;
+        if self.entry(parent).failed {
+            return Err(HeaderRefusal::Invalid(Reject::header("bad-prevblk")));
+        }
+        let context = HeaderContext {
+            params: &self.params,
+            header,
+            hash,
+            ancestry: &ChainUpTo {
+                index: self,
+                id: parent,
+            },
+            now,
+        };
+        header::check_header(&context).map_err(HeaderRefusal::Invalid)?;
+        Ok(self.insert(header, hash, parent))
+    }
+
+    /// Takes in a header that was judged in an earlier run. Its parent must be known.
+    pub(crate) fn insert_trusted(&mut self, header: &Header, hash: BlockHash) -> Option<BlockId> {
+        if let Some(id) = self.find(&hash) {
+            return Some(id);
+        }
+        let parent = self.find(&header.prev_block_hash)?;
+        Some(self.insert(header, hash, parent))
+    }
+
+    fn insert(&mut self, header: &Header, hash: BlockHash, parent: BlockId) -> BlockId {
+        let id = BlockId(self.entries.len() as u32);
+        let height = self.entry(parent).height + 1;
+        let work = self.entry(parent).work + block_work(header.bits);
+        // Skips go to the height with the lowest set bit cleared.
+        let skip = self.ancestor(parent, height & (height - 1)).unwrap_or(parent);
+        let sibling = self.entry_mut(parent).first_child.replace(id);
+        self.entries.push(Entry {
+            header: *header,
+            hash,
+            parent: Some(parent),
+            height,
+            work,
+            median_time_past: 0,
+            positions: Vec::new(),
+            undo: None,
+            sequence: u64::MAX,
+            failed: false,
+            linked: false,
+            linked_children: 0,
+            first_child: None,
+            next_sibling: sibling,
+            skip,
+        });
+        self.entry_mut(id).median_time_past = self.compute_median_time(id);
+        self.by_hash.insert(hash, id);
+        if work > self.entry(self.best_header).work {
+            self.best_header = id;
+        }
+        id
+    }
+
+    fn compute_median_time(&self, id: BlockId) -> u32 {
+        let mut times = [0; MEDIAN_TIME_SPAN];
+        let mut count = 0;
+        let mut next = Some(id);
+        while let (Some(id), true) = (next, count < MEDIAN_TIME_SPAN) {
+            times[count] = self.entry(id).header.time;
+            next = self.entry(id).parent;
+            count += 1;
+        }
+        header::median_time(&mut times[..count])
+    }
+
+    /// Notes where a block lies. The first place makes it, and all that waited for it, candidates.
+    pub fn add_position(&mut self, id: BlockId, position: Position) {
+        let sequence = self.sequence + 1;
+        let entry = self.entry_mut(id);
+        if entry.positions.contains(&position) {
+            return;
+        }
+        entry.positions.push(position);
+        if entry.sequence == u64::MAX {
+            entry.sequence = sequence;
+            self.sequence = sequence;
+        }
+        self.link_from(id);
+    }
+
+    /// Notes that a block and its ancestors were connected in an earlier run and not since: they come before all others.
+    pub(crate) fn set_connected(&mut self, tip: BlockId) {
+        let mut chain = Vec::new();
+        let mut next = Some(tip);
+        while let Some(id) = next {
+            if self.entry(id).linked {
+                break;
+            }
+            chain.push(id);
+            next = self.entry(id).parent;
+        }
+        for id in chain.into_iter().rev() {
+            self.entry_mut(id).sequence = 0;
+            self.link(id);
+        }
+    }
+
+    /// Notes where a block's undo data lies.
+    pub(crate) fn set_undo(&mut self, id: BlockId, undo: UndoPosition) {
+        self.entry_mut(id).undo = Some(undo);
+    }
+
+    fn candidate(&self, id: BlockId) -> Candidate {
+        let entry = self.entry(id);
+        (entry.work, Reverse(entry.sequence), id)
+    }
+
+    fn link(&mut self, id: BlockId) {
+        self.entry_mut(id).linked = true;
+        let candidate = self.candidate(id);
+        self.candidates.insert(candidate);
+        if let Some(parent) = self.entry(id).parent {
+            let candidate = self.candidate(parent);
+            self.candidates.remove(&candidate);
+            self.entry_mut(parent).linked_children += 1;
+        }
+    }
+
+    /// Links a block and its descendants as far as their content is known.
+    fn link_from(&mut self, id: BlockId) {
+        let mut waiting = vec![id];
+        while let Some(id) = waiting.pop() {
+            let entry = self.entry(id);
+            let parent_linked = entry.parent.is_none_or(|parent| self.entry(parent).linked);
+            if entry.linked || entry.failed || entry.positions.is_empty() || !parent_linked {
+                continue;
+            }
+            self.link(id);
+            waiting.extend(self.children(id));
+        }
+    }
+
+    fn children(&self, id: BlockId) -> impl Iterator<Item = BlockId> {
+        std::iter::successors(self.entry(id).first_child, |&child| self.entry(child).next_sibling)
+    }
+
+    /// Takes a block and its descendants out of the candidates; with `failed` they are known to be invalid.
+    fn unlink(&mut self, id: BlockId, failed: bool) {
+        let was_linked = self.entry(id).linked;
+        let mut waiting = vec![id];
+        while let Some(id) = waiting.pop() {
+            let candidate = self.candidate(id);
+            self.candidates.remove(&candidate);
+            let entry = self.entry_mut(id);
+            entry.linked = false;
+            entry.linked_children = 0;
+            entry.failed |= failed;
+            waiting.extend(self.children(id));
+        }
+        if let (Some(parent), true) = (self.entry(id).parent, was_linked) {
+            self.entry_mut(parent).linked_children -= 1;
+            if self.entry(parent).linked && self.entry(parent).linked_children == 0 {
+                let candidate = self.candidate(parent);
+                self.candidates.insert(candidate);
+            }
+        }
+    }
+
+    /// Notes that a block is invalid, and with it all its descendants.
+    pub fn mark_failed(&mut self, id: BlockId) {
+        self.unlink(id, true);
+        if self.entry(self.best_header).failed {
+            let valid = self.entries.iter().enumerate().filter(|(_, entry)| !entry.failed);
+            let best = valid.max_by_key(|(number, entry)| (entry.work, Reverse(*number)));
+            self.best_header = best.map_or(self.genesis(), |(number, _)| BlockId(number as u32));
+        }
+    }
+
+    /// Forgets where a block lies, since what lies there is not its content.
+    pub fn forget_content(&mut self, id: BlockId) {
+        self.entry_mut(id).positions.clear();
+        self.unlink(id, false);
+    }
+}
+
+/// The chain that ends in a block.
+struct ChainUpTo<'a> {
+    index: &'a HeaderIndex,
+    id: BlockId,
+}
+
+impl ChainUpTo<'_> {
+    fn at(&self, id: BlockId) -> Ancestor {
+        let entry = self.index.entry(id);
+        Ancestor {
+            height: entry.height,
+            time: entry.header.time,
+            bits: entry.header.bits,
+        }
+    }
+}
+
+impl Ancestry for ChainUpTo<'_> {
+    fn parent(&self) -> Ancestor {
+        self.at(self.id)
+    }
+
+    fn median_time_past(&self) -> u32 {
+        self.index.entry(self.id).median_time_past
+    }
+
+    fn at_height(&self, height: u32) -> Ancestor {
+        self.at(self.index.ancestor(self.id, height).unwrap_or(self.id))
+    }
+
+    fn find_back(&self, wanted: &mut dyn FnMut(&Ancestor) -> bool) -> Ancestor {
+        let mut id = self.id;
+        loop {
+            let ancestor = self.at(id);
+            match self.index.entry(id).parent {
+                Some(parent) if !wanted(&ancestor) => id = parent,
+                _ => return ancestor,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use blockmill_block::{MerkleRoot, Network};
+
+    fn index() -> HeaderIndex {
+        HeaderIndex::new(Params::new(Network::Regtest, None))
+    }
+
+    const POSITION: Position = Position {
+        file: 0,
+        length: 100,
+        offset: 8,
+    };
+
+    /// A child of `parent`, told apart by `mark`; put in without judging it.
+    fn child(index: &mut HeaderIndex, parent: BlockId, mark: u32) -> BlockId {
+        let header = Header {
+            version: 4,
+            prev_block_hash: index.entry(parent).hash,
+            merkle_root: MerkleRoot::ZERO,
+            time: index.entry(parent).header.time + 600,
+            bits: 0x207f_ffff,
+            nonce: mark,
+        };
+        index.insert_trusted(&header, header.hash()).unwrap()
+    }
+
+    fn chain(index: &mut HeaderIndex, parent: BlockId, length: u32, mark: u32) -> Vec<BlockId> {
+        let mut last = parent;
+        (0..length)
+            .map(|_| {
+                last = child(index, last, mark);
+                last
+            })
+            .collect()
+    }
+
+    #[test]
+    fn ancestors_and_forks() {
+        let mut index = index();
+        let genesis = index.genesis();
+        let main = chain(&mut index, genesis, 300, 0);
+        let side = chain(&mut index, main[99], 50, 1);
+        for height in 0..=300 {
+            let expected = if height == 0 {
+                genesis
+            } else {
+                main[height as usize - 1]
+            };
+            assert_eq!(index.ancestor(main[299], height), Some(expected));
+        }
+        assert_eq!(index.ancestor(main[9], 11), None);
+        assert_eq!(index.ancestor(side[49], 100), Some(main[99]));
+        assert_eq!(index.fork(main[299], side[49]), main[99]);
+        assert_eq!(index.fork(main[5], main[50]), main[5]);
+        assert_eq!(index.fork(genesis, side[0]), genesis);
+    }
+
+    #[test]
+    fn content_may_come_in_any_order() {
+        let mut index = index();
+        let genesis = index.genesis();
+        let main = chain(&mut index, genesis, 4, 0);
+        index.add_position(main[3], POSITION);
+        index.add_position(main[1], POSITION);
+        assert_eq!(index.best_candidate(), genesis);
+        index.add_position(main[0], POSITION);
+        assert_eq!(index.best_candidate(), main[1]);
+        index.add_position(main[2], POSITION);
+        assert_eq!(index.best_candidate(), main[3]);
+        assert_eq!(index.candidates.len(), 1);
+    }
+
+    #[test]
+    fn the_first_seen_wins_among_equals() {
+        let mut index = index();
+        let genesis = index.genesis();
+        let left = child(&mut index, genesis, 0);
+        let right = child(&mut index, genesis, 1);
+        index.add_position(right, POSITION);
+        index.add_position(left, POSITION);
+        assert_eq!(index.best_candidate(), right);
+        let longer = child(&mut index, left, 0);
+        index.add_position(longer, POSITION);
+        assert_eq!(index.best_candidate(), longer);
+    }
+
+    #[test]
+    fn a_failed_block_takes_its_descendants_with_it() {
+        let mut index = index();
+        let genesis = index.genesis();
+        let main = chain(&mut index, genesis, 5, 0);
+        let side = chain(&mut index, main[0], 2, 1);
+        for &id in main.iter().chain(&side) {
+            index.add_position(id, POSITION);
+        }
+        assert_eq!(index.best_candidate(), main[4]);
+        assert_eq!(index.best_header(), main[4]);
+        index.mark_failed(main[2]);
+        assert_eq!(index.best_candidate(), main[1].max(side[1]));
+        assert_eq!(index.best_candidate(), side[1]);
+        assert!(index.entry(main[4]).failed && !index.entry(main[1]).failed);
+        assert_eq!(index.entry(index.best_header()).height, 3);
+        index.mark_failed(side[0]);
+        assert_eq!(index.best_candidate(), main[1]);
+        index.mark_failed(main[0]);
+        assert_eq!(index.best_candidate(), genesis);
+        assert_eq!(index.candidates.len(), 1);
+    }
+
+    #[test]
+    fn content_that_proved_wrong_may_come_again() {
+        let mut index = index();
+        let genesis = index.genesis();
+        let main = chain(&mut index, genesis, 3, 0);
+        for &id in &main {
+            index.add_position(id, POSITION);
+        }
+        index.forget_content(main[1]);
+        assert_eq!(index.best_candidate(), main[0]);
+        assert!(!index.entry(main[2]).failed);
+        index.add_position(main[1], POSITION);
+        assert_eq!(index.best_candidate(), main[2]);
+    }
+
+    #[test]
+    fn what_was_connected_before_comes_first() {
+        let mut index = index();
+        let genesis = index.genesis();
+        let main = chain(&mut index, genesis, 2, 0);
+        let side = chain(&mut index, genesis, 2, 1);
+        index.set_connected(main[1]);
+        for &id in side.iter().chain(&main) {
+            index.add_position(id, POSITION);
+        }
+        assert_eq!(index.best_candidate(), main[1]);
+    }
+
+    #[test]
+    fn headers_are_judged() {
+        let mut index = index();
+        let mut header = Header {
+            version: 4,
+            prev_block_hash: BlockHash([1; 32]),
+            merkle_root: MerkleRoot::ZERO,
+            time: 1_300_000_000,
+            bits: 0x207f_ffff,
+            nonce: 0,
+        };
+        let accept = |index: &mut HeaderIndex, header: &Header| {
+            // A hash of zero has all the work there is.
+            index.accept_header(
+                header,
+                BlockHash([
+                    header.nonce as u8,
+                    0,
+                    0,
+                    0,
+                    0,
+                    0,
+                    0,
+                    0,
+                    0,
+                    0,
+                    0,
+                    0,
+                    0,
+                    0,
+                    0,
+                    0,
+                    0,
+                    0,
+                    0,
+                    0,
+                    0,
+                    0,
+                    0,
+                    0,
+                    0,
+                    0,
+                    0,
+                    0,
+                    0,
+                    0,
+                    0,
+                    0,
+                ]),
+                1_400_000_000,
+            )
+        };
+        header.nonce = 1;
+        assert_eq!(accept(&mut index, &header), Err(HeaderRefusal::MissingParent));
+        header.prev_block_hash = index.entry(index.genesis()).hash;
+        let id = accept(&mut index, &header).unwrap();
+        assert_eq!(accept(&mut index, &header), Ok(id));
+        header.nonce = 2;
+        header.bits = 0x1d00_ffff;
+        assert!(
+            matches!(accept(&mut index, &header), Err(HeaderRefusal::Invalid(reject)) if reject.reason == "bad-diffbits")
+        );
+        index.mark_failed(id);
+        header.nonce = 1;
+        assert!(
+            matches!(accept(&mut index, &header), Err(HeaderRefusal::Invalid(reject)) if reject.reason == "duplicate-invalid")
+        );
+        header.nonce = 3;
+        header.prev_block_hash = index.entry(id).hash;
+        assert!(
+            matches!(accept(&mut index, &header), Err(HeaderRefusal::Invalid(reject)) if reject.reason == "bad-prevblk")
+        );
+    }
+}

@@ -1,0 +1,36 @@
+//! The engine: block files in, a validated UTXO set out, kept in a data directory.
+//!
+//! In reading order:
+//! - [`connect`]: the main job, all of its control flow in one place;
+//! - [`index`]: the header index and the choice of the best chain;
+//! - [`assume_valid`]: when scripts need not run;
+//! - [`resolve`]: applying a block to the coins cache, and taking it back;
+//! - [`checks`]: script checks on several threads;
+//! - [`data_dir`], [`chain_log`]: what a data directory holds besides coins;
+//! - [`submit`]: blocks one by one, with a verdict each;
+//! - [`verify`]: one block against its undo data;
+//! - [`report`]: what happened, stage by stage;
+//! - [`error`]: what can go wrong besides invalid blocks.
+
+pub mod assume_valid;
+pub mod chain_log;
+pub mod checks;
+pub mod connect;
+pub mod data_dir;
+pub mod error;
+pub mod index;
+pub mod open;
+pub mod report;
+pub mod resolve;
+pub mod submit;
+pub mod verify;
+
+mod body;
+mod reorganise;
+
+pub use connect::Engine;
+pub use data_dir::{DataDir, Marks};
+pub use error::EngineError;
+pub use open::Options;
+pub use report::{ConnectReport, Observer, Progress, Quiet, Rejected};
+pub use submit::{Submission, Verdict};

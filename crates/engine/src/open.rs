@@ -1,0 +1,137 @@
+//! Opening the engine on a data directory.
+
+use crate::chain_log::ChainLog;
+use crate::checks::CheckPool;
+use crate::connect::Engine;
+use crate::data_dir::{DataDir, Marks, file_error};
+use crate::error::EngineError;
+use crate::index::HeaderIndex;
+use crate::report::Totals;
+use blockmill_block::BlockHash;
+use blockmill_block::files::BlockFiles;
+use blockmill_coins::{CoinStore, CoinsCache, EmbeddedStore};
+use blockmill_rules::ScriptVerifier;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+/// The store's share of the memory for coins is this fraction.
+const STORE_CACHE_SHARE: usize = 8;
+
+/// How the engine is to work.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Threads that validate, the caller's included.
+    pub threads: usize,
+    /// Memory for coins in bytes: the coins cache and the store's own cache.
+    pub cache_bytes_max: usize,
+    /// Time of work after which changes are flushed.
+    pub flush_interval: Duration,
+    /// A block whose chain is assumed to have valid scripts.
+    pub assume_valid: Option<BlockHash>,
+    /// The height above which nothing is connected.
+    pub stop_at_height: Option<u32>,
+    /// Set by anyone to make the engine stop after the block it is at.
+    pub stop: Arc<AtomicBool>,
+}
+
+impl Default for Options {
+    /// All cores, 450 MiB, a flush a minute, every script checked, no end.
+    fn default() -> Self {
+        Self {
+            threads: std::thread::available_parallelism().map_or(1, usize::from),
+            cache_bytes_max: 450 << 20,
+            flush_interval: Duration::from_secs(60),
+            assume_valid: None,
+            stop_at_height: None,
+            stop: Arc::new(AtomicBool::new(false)),
+        }
+    }
+}
+
+/// Opens the embedded store of a data directory, with `cache_bytes` of memory for its pages.
+///
+/// # Errors
+/// Any [`StoreError`](blockmill_coins::StoreError).
+pub fn open_store(directory: &DataDir, cache_bytes: usize) -> Result<Arc<dyn CoinStore>, EngineError> {
+    let path = directory.file("coins.redb");
+    let store = EmbeddedStore::open(&path, &directory.marks().text(), cache_bytes)?;
+    Ok(Arc::new(store))
+}
+
+impl<V: ScriptVerifier + 'static> Engine<V> {
+    /// Opens the data directory at `path`, or makes it if `marks` says for what.
+    ///
+    /// # Errors
+    /// Any [`EngineError`].
+    pub fn open(path: &Path, marks: Option<&Marks>, verifier: V, options: Options) -> Result<Self, EngineError> {
+        let directory = DataDir::open(path, marks)?;
+        let store = open_store(&directory, options.cache_bytes_max / STORE_CACHE_SHARE)?;
+        Self::with_store(directory, store, verifier, options)
+    }
+
+    /// As [`Engine::open`], with a store of the caller's.
+    ///
+    /// # Errors
+    /// Any [`EngineError`].
+    pub fn with_store(
+        directory: DataDir,
+        store: Arc<dyn CoinStore>,
+        verifier: V,
+        options: Options,
+    ) -> Result<Self, EngineError> {
+        let params = directory.marks().params();
+        let magic = params.magic();
+        let mut index = HeaderIndex::new(params);
+        let log = ChainLog::open(&directory, magic, &mut index)?;
+        let mut active = vec![index.genesis()];
+        if let Some(tip) = store.tip()? {
+            let Some(id) = index.find(&tip.hash) else {
+                return Err(EngineError::Damaged {
+                    path: directory.file("headers.dat"),
+                    detail: format!("the header of the tip {} (height {}) is missing", tip.hash, tip.height),
+                });
+            };
+            index.set_connected(id);
+            active = (0..=index.entry(id).height)
+                .filter_map(|height| index.ancestor(id, height))
+                .collect();
+        }
+        let verifier = Arc::new(verifier);
+        let pool = CheckPool::new(Arc::clone(&verifier), options.threads).map_err(file_error("worker threads"))?;
+        let cache_limit = options.cache_bytes_max - options.cache_bytes_max / STORE_CACHE_SHARE;
+        let mut engine = Self {
+            directory,
+            options,
+            index,
+            files: BlockFiles::new(),
+            writer: None,
+            cache: CoinsCache::new(store),
+            cache_limit,
+            log,
+            verifier,
+            pool,
+            active,
+            last_flush: Instant::now(),
+            changed: false,
+            totals: Totals::default(),
+            cache_coins_max: 0,
+            cache_bytes_max: 0,
+            rejected: Vec::new(),
+            unreadable: Vec::new(),
+            script_note: None,
+        };
+        engine.index_own_blocks()?;
+        Ok(engine)
+    }
+
+    /// Indexes the blocks that came through `submit`.
+    fn index_own_blocks(&mut self) -> Result<(), EngineError> {
+        let own = self.directory.file("blocks");
+        if own.join("blk00000.dat").is_file() {
+            self.index_sources(&[own], &mut crate::report::Quiet)?;
+        }
+        Ok(())
+    }
+}

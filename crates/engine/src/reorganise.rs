@@ -1,0 +1,43 @@
+//! Taking back blocks of the active chain.
+
+use crate::body::Body;
+use crate::connect::Engine;
+use crate::error::EngineError;
+use crate::resolve::{take_back, undo_fits};
+use blockmill_rules::ScriptVerifier;
+
+impl<V: ScriptVerifier + 'static> Engine<V> {
+    /// Disconnects the tip, with its undo data.
+    pub(crate) fn disconnect_tip(&mut self) -> Result<(), EngineError> {
+        let id = self.tip();
+        let entry = self.index.entry(id).clone();
+        let missing = |detail: String| EngineError::BlockMissing {
+            hash: entry.hash,
+            height: entry.height,
+            detail,
+        };
+        let block = match self.load_body(id)? {
+            Body::Sound(block, _) => block,
+            Body::Rejected(reject, _) => return Err(missing(reject.to_string())),
+            Body::Unreadable(unreadable) => return Err(missing(unreadable.detail)),
+        };
+        let position = entry.undo.ok_or_else(|| missing("it has no undo data".to_owned()))?;
+        let undo = self.log.read(&entry.header, &position)?;
+        if !undo_fits(&block, &undo) {
+            return Err(missing("its undo data is another block's".to_owned()));
+        }
+        let clean = take_back(&block, &undo, block.transaction_count(), &mut self.cache)?;
+        let overwritten = self
+            .index
+            .params()
+            .bip30_overwritten
+            .contains(&(entry.height, entry.hash));
+        if !clean && !overwritten {
+            return Err(missing("the UTXO set does not have its outputs".to_owned()));
+        }
+        self.active.pop();
+        self.changed = true;
+        self.totals.disconnected += 1;
+        Ok(())
+    }
+}

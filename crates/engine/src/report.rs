@@ -1,0 +1,232 @@
+//! What happened: figures per stage, rejected blocks, damaged files.
+
+use blockmill_block::BlockHash;
+use blockmill_block::files::Damage;
+use blockmill_coins::CacheCounters;
+use blockmill_rules::Reject;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// Time of a stage in seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct StageTime {
+    /// Time that threads worked in it, added up.
+    pub busy_seconds: f64,
+    /// Time that the main thread waited for it.
+    pub wait_seconds: f64,
+}
+
+impl StageTime {
+    pub(crate) fn add_busy(&mut self, since: Instant) {
+        self.busy_seconds += since.elapsed().as_secs_f64();
+    }
+}
+
+/// Times of all stages of a block's way.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Stages {
+    /// Reading blocks from their files.
+    pub read: StageTime,
+    /// Parsing, hashing, and rules that need no other block.
+    pub decode: StageTime,
+    /// Reading coins from the store.
+    pub fetch: StageTime,
+    /// Spending and creating coins, and the rules about them.
+    pub resolve: StageTime,
+    /// Script checks.
+    pub check: StageTime,
+    /// Undo data and the move of the tip.
+    pub commit: StageTime,
+    /// Writing the cache's changes to the store.
+    pub flush: StageTime,
+}
+
+impl Stages {
+    /// The stages with their names, in the order of a block's way.
+    pub fn named(&self) -> [(&'static str, StageTime); 7] {
+        [
+            ("read", self.read),
+            ("decode", self.decode),
+            ("fetch", self.fetch),
+            ("resolve", self.resolve),
+            ("check", self.check),
+            ("commit", self.commit),
+            ("flush", self.flush),
+        ]
+    }
+}
+
+/// A block that was rejected.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rejected {
+    /// Its hash.
+    pub hash: BlockHash,
+    /// Its height.
+    pub height: u32,
+    /// Why.
+    pub reject: Reject,
+    /// The file in which it lies.
+    pub path: PathBuf,
+    /// Its place in the file in bytes.
+    pub offset: u64,
+}
+
+/// A block whose content cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unreadable {
+    /// Its hash.
+    pub hash: BlockHash,
+    /// Its height.
+    pub height: u32,
+    /// The file in which it lies.
+    pub path: PathBuf,
+    /// Its place in the file in bytes.
+    pub offset: u64,
+    /// What is wrong.
+    pub detail: String,
+}
+
+/// A block whose parent is nowhere.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Leftover {
+    /// Its hash.
+    pub hash: BlockHash,
+    /// Hash of the parent.
+    pub parent: BlockHash,
+    /// The file in which it lies.
+    pub path: PathBuf,
+    /// Its place in the file in bytes.
+    pub offset: u64,
+}
+
+/// Why the engine went no further.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Halt {
+    /// The best chain is connected.
+    #[default]
+    Finished,
+    /// It was asked to stop.
+    Stopped,
+    /// The height at which it was to stop is reached.
+    HeightReached,
+}
+
+/// What the engine did, in all calls since it was opened.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Totals {
+    /// Blocks connected.
+    pub blocks: u64,
+    /// Their transactions.
+    pub transactions: u64,
+    /// Their inputs, coinbases not counted.
+    pub inputs: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Blocks disconnected.
+    pub disconnected: u64,
+    /// Blocks connected without running their scripts.
+    pub scripts_skipped: u64,
+    /// Flushes.
+    pub flushes: u64,
+    /// Times of the stages.
+    pub stages: Stages,
+}
+
+/// What a run of [`connect`](crate::Engine::connect) came to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ConnectReport {
+    /// Name of the network.
+    pub network: &'static str,
+    /// Hash of the tip.
+    pub tip: BlockHash,
+    /// Its height.
+    pub height: u32,
+    /// Height from which the run went on.
+    pub start_height: u32,
+    /// What was done.
+    pub totals: Totals,
+    /// How long it took in seconds.
+    pub seconds: f64,
+    /// Look-ups in the coins cache.
+    pub cache: CacheCounters,
+    /// Entries in the coins cache at the most.
+    pub cache_coins_max: u64,
+    /// Its memory in bytes at the most.
+    pub cache_bytes_max: u64,
+    /// Blocks that break a rule.
+    pub rejected: Vec<Rejected>,
+    /// Blocks whose content cannot be used.
+    pub unreadable: Vec<Unreadable>,
+    /// Damaged places in the block files.
+    pub damages: Vec<Damage>,
+    /// Number of blocks whose parent is nowhere.
+    pub leftovers: u64,
+    /// The first of them in the order of files and places.
+    pub first_leftover: Option<Leftover>,
+    /// Why the run ended.
+    pub halt: Halt,
+}
+
+impl ConnectReport {
+    /// Exit status of a command that ends with this report: 1 if a block was rejected, 3 if input is corrupt or
+    /// incomplete, else 0.
+    pub fn exit_status(&self) -> u8 {
+        let damaged = self.damages.iter().any(|damage| !damage.is_unfinished_write());
+        if !self.rejected.is_empty() {
+            1
+        } else if !self.unreadable.is_empty() || damaged || self.leftovers > 0 {
+            3
+        } else {
+            0
+        }
+    }
+}
+
+/// How far a run is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Progress {
+    /// Height of the tip.
+    pub height: u32,
+    /// Height of the best chain known.
+    pub best_height: u32,
+    /// Blocks connected in this run.
+    pub blocks: u64,
+    /// Transactions in them.
+    pub transactions: u64,
+    /// Inputs in them, coinbases not counted.
+    pub inputs: u64,
+    /// Bytes of blocks connected in this run.
+    pub bytes: u64,
+    /// Bytes of blocks that remain.
+    pub bytes_remaining: u64,
+    /// Entries in the coins cache.
+    pub cache_coins: u64,
+    /// Memory of the coins cache in bytes.
+    pub cache_bytes: u64,
+    /// Time since the run began.
+    pub elapsed: Duration,
+}
+
+/// Something that is told what happens, on the main thread.
+pub trait Observer {
+    /// A block file was searched for headers: its number from 1, how many there are, and the headers found so far.
+    fn indexed(&mut self, file: usize, files: usize, headers: usize) {
+        let _ = (file, files, headers);
+    }
+
+    /// A block was connected.
+    fn progress(&mut self, progress: &Progress) {
+        let _ = progress;
+    }
+
+    /// Something worth a line in the log.
+    fn message(&mut self, text: &str) {
+        let _ = text;
+    }
+}
+
+/// An observer that does nothing.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Quiet;
+
+impl Observer for Quiet {}
