@@ -4,6 +4,7 @@ use blockmill_block::{BlockHash, Network, hex};
 use blockmill_chaingen::Profile;
 use blockmill_engine::Marks;
 use clap::{Args, Parser, Subcommand};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// Turns Bitcoin block files into a fully validated UTXO set.
@@ -88,9 +89,9 @@ pub(crate) struct ConnectArguments {
     /// Connect no block above this height
     #[arg(long, value_name = "N")]
     pub(crate) stop_at_height: Option<u32>,
-    /// Serve figures for Prometheus at this address
-    #[arg(long, value_name = "ADDR")]
-    pub(crate) metrics: Option<std::net::SocketAddr>,
+    /// Serve figures for Prometheus at this address; a port alone means this machine only
+    #[arg(long, value_name = "ADDR", value_parser = parse_address)]
+    pub(crate) metrics: Option<SocketAddr>,
     /// Write a timeline for chrome://tracing or Perfetto
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
@@ -222,6 +223,15 @@ fn parse_store(text: &str) -> Result<String, String> {
     }
 }
 
+fn parse_address(text: &str) -> Result<SocketAddr, String> {
+    match text.parse::<u16>() {
+        Ok(port) => Ok(SocketAddr::from(([127, 0, 0, 1], port))),
+        Err(_) => text
+            .parse()
+            .map_err(|_| "an address such as 127.0.0.1:9332, or a port, is wanted".to_owned()),
+    }
+}
+
 fn parse_assume_valid(text: &str) -> Result<AssumeValid, String> {
     if text == "0" {
         return Ok(AssumeValid(None));
@@ -249,6 +259,8 @@ mod tests {
         assert!(parses(
             "blockmill connect --blocks a b --data d --network regtest --par 3"
         ));
+        assert!(parses("blockmill connect --blocks a --data d --metrics 9332"));
+        assert!(!parses("blockmill connect --blocks a --data d --metrics localhost"));
         assert!(!parses("blockmill connect --data d"));
         assert!(!parses("blockmill connect --blocks a --data d --par 0"));
         assert!(!parses("blockmill connect --blocks a --data d --dbcache 0"));

@@ -6,9 +6,11 @@
 mod arguments;
 mod commands;
 mod failure;
+mod metrics;
 mod output;
 mod progress;
 mod signals;
+mod trace;
 
 use arguments::{Arguments, Command};
 use clap::Parser;

@@ -13,6 +13,8 @@ pub mod muhash;
 pub mod stats;
 pub mod store;
 
+mod merged;
+
 pub use cache::{CacheCounters, CoinsCache, Overwrite};
 pub use embedded::EmbeddedStore;
 pub use memory::MemoryStore;

@@ -3,7 +3,7 @@
 use crate::connect::Engine;
 use crate::error::EngineError;
 use crate::index::BlockId;
-use crate::report::Unreadable;
+use crate::report::{Stage, Unreadable};
 use blockmill_block::Block;
 use blockmill_block::files::Position;
 use blockmill_rules::block::{BlockFacts, BlockOptions, BlockPlace, check_block, check_block_context};
@@ -63,7 +63,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         };
         let reading = Instant::now();
         let bytes = self.files.read(&position);
-        self.totals.stages.read.add_busy(reading);
+        self.stage_done(Stage::Read, height, reading);
         let path = self.files.path(position.file).to_owned();
         let decoding = Instant::now();
         let body = match bytes.map(Block::decode) {
@@ -75,7 +75,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
                 Err(reject) => Body::Rejected(reject, Some(position)),
             },
         };
-        self.totals.stages.decode.add_busy(decoding);
+        self.stage_done(Stage::Decode, height, decoding);
         Ok(body)
     }
 

@@ -13,7 +13,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Checks that are claimed at a time.
 const CLAIM: usize = 8;
@@ -129,14 +129,14 @@ fn wait<'a, T>(condition: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, 
 }
 
 /// What a round came to.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RoundResult {
     /// The failure of the lowest input, if any failed.
     pub failure: Option<CheckFailure>,
-    /// Seconds that threads spent on checks, added up.
-    pub busy_seconds: f64,
-    /// Seconds that the master waited for the workers' last checks.
-    pub wait_seconds: f64,
+    /// Time that threads spent on checks, added up.
+    pub busy: Duration,
+    /// Time that the master waited for the workers' last checks.
+    pub wait: Duration,
 }
 
 /// The threads that run script checks: the caller, and workers beside it.
@@ -213,8 +213,8 @@ impl<V: ScriptVerifier + 'static> CheckPool<V> {
         }
         RoundResult {
             failure: round.failure(),
-            busy_seconds: round.busy_nanoseconds.load(Ordering::Relaxed) as f64 / 1e9,
-            wait_seconds: waiting.elapsed().as_secs_f64(),
+            busy: Duration::from_nanos(round.busy_nanoseconds.load(Ordering::Relaxed)),
+            wait: waiting.elapsed(),
         }
     }
 }

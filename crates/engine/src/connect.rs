@@ -7,24 +7,23 @@
 use crate::body::Body;
 use crate::chain_log::ChainLog;
 use crate::checks::CheckPool;
-use crate::data_dir::{DataDir, file_error};
+use crate::data_dir::DataDir;
 use crate::error::EngineError;
-use crate::index::{BlockId, HeaderIndex, HeaderRefusal};
-use crate::report::{ConnectReport, Halt, Leftover, Observer, Progress, Rejected, Totals, Unreadable};
+use crate::index::{BlockId, HeaderIndex};
+use crate::report::{ConnectReport, Halt, Observer, Progress, Rejected, Span, Stage, Totals, Unreadable};
 use crate::resolve::{self, ResolveContext, ResolveError};
 use crate::{Options, assume_valid};
-use blockmill_block::files::{BlockFileWriter, BlockFiles, Damage, Position, Record};
+use blockmill_block::files::{BlockFileWriter, BlockFiles, Position};
 use blockmill_block::{Block, BlockHash, BlockUndo};
 use blockmill_coins::{CoinsCache, Tip};
 use blockmill_rules::block::BlockFacts;
 use blockmill_rules::flags::block_script_flags;
 use blockmill_rules::spend::{SCRIPT_FAILED, enforces_bip30};
 use blockmill_rules::{Reject, RejectKind, ScriptFlags, ScriptVerifier, VerifyError};
-use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 /// A data directory with everything that connects blocks to it.
 pub struct Engine<V: ScriptVerifier> {
@@ -51,6 +50,8 @@ pub struct Engine<V: ScriptVerifier> {
     pub(crate) unreadable: Vec<Unreadable>,
     /// What was last said about running scripts.
     pub(crate) script_note: Option<&'static str>,
+    /// What was done since the observer was last told.
+    pub(crate) spans: Vec<Span>,
 }
 
 /// What became of a block.
@@ -58,14 +59,6 @@ enum Outcome {
     Connected,
     Rejected(Reject, Option<Position>),
     Unreadable(Unreadable),
-}
-
-/// What the search of block files found besides blocks of the tree.
-#[derive(Default)]
-pub(crate) struct Indexed {
-    damages: Vec<Damage>,
-    leftovers: u64,
-    first_leftover: Option<Leftover>,
 }
 
 impl<V: ScriptVerifier + 'static> Engine<V> {
@@ -150,6 +143,9 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
                 }
                 bytes_remaining = bytes_remaining.saturating_sub(self.totals.bytes - bytes_before);
                 self.flush_if_due()?;
+                for span in self.spans.drain(..) {
+                    observer.span(&span);
+                }
                 observer.progress(&self.progress(start, target, bytes_remaining));
             }
         }
@@ -205,9 +201,9 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             legacy_sigops: &facts.legacy_sigops,
         };
         let outcome = resolve::apply(block, &context, &mut self.cache);
-        let fetching = (self.cache.store_time() - fetched_before).as_secs_f64();
-        self.totals.stages.fetch.busy_seconds += fetching;
-        self.totals.stages.resolve.busy_seconds += start.elapsed().as_secs_f64() - fetching;
+        let fetching = self.cache.store_time() - fetched_before;
+        self.stage_done(Stage::Resolve, height, start + fetching);
+        self.totals.stages.add(Stage::Fetch, fetching, Duration::ZERO);
         outcome
     }
 
@@ -233,9 +229,10 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             self.totals.scripts_skipped += 1;
             return Ok(None);
         }
+        let start = Instant::now();
         let result = self.pool.run(block, undo, flags);
-        self.totals.stages.check.busy_seconds += result.busy_seconds;
-        self.totals.stages.check.wait_seconds += result.wait_seconds;
+        self.span(Stage::Check, self.index.entry(id).height, start);
+        self.totals.stages.add(Stage::Check, result.busy, result.wait);
         match result.failure {
             None => Ok(None),
             Some(failure) if failure.error == VerifyError::Invalid => {
@@ -262,7 +259,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         self.totals.bytes += block.bytes().len() as u64;
         self.cache_coins_max = self.cache_coins_max.max(self.cache.len() as u64);
         self.cache_bytes_max = self.cache_bytes_max.max(self.cache.bytes() as u64);
-        self.totals.stages.commit.add_busy(start);
+        self.stage_done(Stage::Commit, self.height(), start);
         Ok(())
     }
 
@@ -291,8 +288,26 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             self.totals.flushes += 1;
         }
         self.last_flush = Instant::now();
-        self.totals.stages.flush.add_busy(start);
+        self.stage_done(Stage::Flush, self.height(), start);
         Ok(())
+    }
+
+    /// Counts the time since `start` for a stage.
+    pub(crate) fn stage_done(&mut self, stage: Stage, height: u32, start: Instant) {
+        self.totals.stages.add(stage, start.elapsed(), Duration::ZERO);
+        self.span(stage, height, start);
+    }
+
+    fn span(&mut self, stage: Stage, height: u32, start: Instant) {
+        if self.options.trace {
+            let end = Instant::now();
+            self.spans.push(Span {
+                stage,
+                height,
+                start,
+                end,
+            });
+        }
     }
 
     fn reject(&mut self, id: BlockId, reject: Reject, position: Option<Position>, observer: &mut dyn Observer) {
@@ -314,7 +329,13 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         self.rejected.push(rejected);
     }
 
-    fn rejected_block(&self, hash: BlockHash, height: u32, reject: Reject, position: Option<Position>) -> Rejected {
+    pub(crate) fn rejected_block(
+        &self,
+        hash: BlockHash,
+        height: u32,
+        reject: Reject,
+        position: Option<Position>,
+    ) -> Rejected {
         Rejected {
             hash,
             height,
@@ -322,81 +343,6 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             path: position.map_or_else(PathBuf::new, |position| self.files.path(position.file).to_owned()),
             offset: position.map_or(0, |position| position.offset),
         }
-    }
-
-    /// Finds the blocks in `sources` and takes their headers into the index, in whatever order they come.
-    pub(crate) fn index_sources(
-        &mut self,
-        sources: &[PathBuf],
-        observer: &mut dyn Observer,
-    ) -> Result<Indexed, EngineError> {
-        let first = self.files.len() as u32;
-        for source in sources {
-            self.files.add(source)?;
-        }
-        let last = self.files.len() as u32;
-        let magic = self.index.params().magic();
-        let mut indexed = Indexed::default();
-        let mut records = Vec::new();
-        for file in first..last {
-            let scan = self.files.scan(file, magic)?;
-            records.extend(scan.records);
-            for damage in &scan.damages {
-                observer.message(&damage.to_string());
-            }
-            indexed.damages.extend(scan.damages);
-            observer.indexed((file - first + 1) as usize, (last - first) as usize, records.len());
-        }
-        self.index_records(&records, &mut indexed, observer);
-        Ok(indexed)
-    }
-
-    /// Takes records into the index: each as soon as its parent is there, ties by the order of the records.
-    fn index_records(&mut self, records: &[Record], indexed: &mut Indexed, observer: &mut dyn Observer) {
-        let now = clock();
-        let mut waiting: HashMap<BlockHash, Vec<usize>> = HashMap::new();
-        for number in 0..records.len() {
-            let mut ready = vec![number];
-            while let Some(number) = ready.pop() {
-                let record = &records[number];
-                match self.index.accept_header(&record.header, record.hash, now) {
-                    Ok(_) => ready.extend(waiting.remove(&record.hash).unwrap_or_default()),
-                    Err(HeaderRefusal::MissingParent) => {
-                        waiting.entry(record.header.prev_block_hash).or_default().push(number);
-                    }
-                    Err(HeaderRefusal::Invalid(reject)) => self.refuse_header(record, reject, observer),
-                }
-            }
-        }
-        for record in records {
-            if let Some(id) = self.index.find(&record.hash) {
-                self.index.add_position(id, record.position);
-            }
-        }
-        indexed.leftovers = waiting.values().map(|numbers| numbers.len() as u64).sum();
-        if let Some(&number) = waiting.values().flatten().min() {
-            let record = &records[number];
-            indexed.first_leftover = Some(Leftover {
-                hash: record.hash,
-                parent: record.header.prev_block_hash,
-                path: self.files.path(record.position.file).to_owned(),
-                offset: record.position.offset,
-            });
-        }
-    }
-
-    fn refuse_header(&mut self, record: &Record, reject: Reject, observer: &mut dyn Observer) {
-        let parent = self.index.find(&record.header.prev_block_hash);
-        let height = parent.map_or(0, |parent| self.index.entry(parent).height + 1);
-        let rejected = self.rejected_block(record.hash, height, reject, Some(record.position));
-        observer.message(&format!(
-            "{}: offset {}: header of block {} is rejected: {}",
-            rejected.path.display(),
-            rejected.offset,
-            rejected.hash,
-            rejected.reject
-        ));
-        self.rejected.push(rejected);
     }
 
     /// Bytes of the blocks above `fork` up to `target`.
@@ -463,25 +409,4 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
     pub fn directory(&self) -> &DataDir {
         &self.directory
     }
-
-    /// Opens the writer of submitted blocks, behind the last whole record.
-    pub(crate) fn writer(&mut self) -> Result<&mut BlockFileWriter, EngineError> {
-        if self.writer.is_none() {
-            let directory = self.directory.file("blocks");
-            std::fs::create_dir_all(&directory).map_err(file_error(&directory))?;
-            let writer = BlockFileWriter::resume(&directory, self.index.params().magic(), &self.files)?;
-            self.writer = Some(writer);
-        }
-        match &mut self.writer {
-            Some(writer) => Ok(writer),
-            None => unreachable!("the writer was opened above"),
-        }
-    }
-}
-
-/// Seconds since 1970.
-pub(crate) fn clock() -> i64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |elapsed| i64::try_from(elapsed.as_secs()).unwrap_or(i64::MAX))
 }

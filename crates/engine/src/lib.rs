@@ -27,6 +27,7 @@ pub mod verify;
 
 mod body;
 mod reorganise;
+mod sources;
 
 pub use connect::Engine;
 pub use data_dir::{DataDir, Marks};

@@ -32,6 +32,8 @@ pub struct Options {
     pub assume_valid: Option<BlockHash>,
     /// The height above which nothing is connected.
     pub stop_at_height: Option<u32>,
+    /// Whether the observer is told of every stage of every block.
+    pub trace: bool,
     /// Set by anyone to make the engine stop after the block it is at.
     pub stop: Arc<AtomicBool>,
 }
@@ -45,6 +47,7 @@ impl Default for Options {
             flush_interval: Duration::from_secs(60),
             assume_valid: None,
             stop_at_height: None,
+            trace: false,
             stop: Arc::new(AtomicBool::new(false)),
         }
     }
@@ -121,6 +124,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             rejected: Vec::new(),
             unreadable: Vec::new(),
             script_note: None,
+            spans: Vec::new(),
         };
         engine.index_own_blocks()?;
         Ok(engine)

@@ -16,44 +16,84 @@ pub struct StageTime {
     pub wait_seconds: f64,
 }
 
-impl StageTime {
-    pub(crate) fn add_busy(&mut self, since: Instant) {
-        self.busy_seconds += since.elapsed().as_secs_f64();
+/// A stage of a block's way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// Reading blocks from their files.
+    Read,
+    /// Parsing, hashing, and rules that need no other block.
+    Decode,
+    /// Reading coins from the store.
+    Fetch,
+    /// Spending and creating coins, and the rules about them.
+    Resolve,
+    /// Script checks.
+    Check,
+    /// Undo data and the move of the tip.
+    Commit,
+    /// Writing the cache's changes to the store.
+    Flush,
+}
+
+impl Stage {
+    /// All stages, in the order of a block's way.
+    pub const ALL: [Self; 7] = [
+        Self::Read,
+        Self::Decode,
+        Self::Fetch,
+        Self::Resolve,
+        Self::Check,
+        Self::Commit,
+        Self::Flush,
+    ];
+
+    /// The stage's name in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Decode => "decode",
+            Self::Fetch => "fetch",
+            Self::Resolve => "resolve",
+            Self::Check => "check",
+            Self::Commit => "commit",
+            Self::Flush => "flush",
+        }
     }
 }
 
-/// Times of all stages of a block's way.
+/// Times of all stages.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Stages {
-    /// Reading blocks from their files.
-    pub read: StageTime,
-    /// Parsing, hashing, and rules that need no other block.
-    pub decode: StageTime,
-    /// Reading coins from the store.
-    pub fetch: StageTime,
-    /// Spending and creating coins, and the rules about them.
-    pub resolve: StageTime,
-    /// Script checks.
-    pub check: StageTime,
-    /// Undo data and the move of the tip.
-    pub commit: StageTime,
-    /// Writing the cache's changes to the store.
-    pub flush: StageTime,
-}
+pub struct Stages([StageTime; Stage::ALL.len()]);
 
 impl Stages {
-    /// The stages with their names, in the order of a block's way.
-    pub fn named(&self) -> [(&'static str, StageTime); 7] {
-        [
-            ("read", self.read),
-            ("decode", self.decode),
-            ("fetch", self.fetch),
-            ("resolve", self.resolve),
-            ("check", self.check),
-            ("commit", self.commit),
-            ("flush", self.flush),
-        ]
+    /// Time of a stage.
+    pub fn get(&self, stage: Stage) -> StageTime {
+        self.0[stage as usize]
     }
+
+    pub(crate) fn add(&mut self, stage: Stage, busy: Duration, wait: Duration) {
+        let time = &mut self.0[stage as usize];
+        time.busy_seconds += busy.as_secs_f64();
+        time.wait_seconds += wait.as_secs_f64();
+    }
+
+    /// The stages with their names, in the order of a block's way.
+    pub fn named(&self) -> impl Iterator<Item = (&'static str, StageTime)> {
+        Stage::ALL.into_iter().map(|stage| (stage.name(), self.get(stage)))
+    }
+}
+
+/// What the main thread did for a while.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Span {
+    /// The stage.
+    pub stage: Stage,
+    /// Height of the block that it was done for.
+    pub height: u32,
+    /// When it began.
+    pub start: Instant,
+    /// When it ended.
+    pub end: Instant,
 }
 
 /// A block that was rejected.
@@ -217,6 +257,11 @@ pub trait Observer {
     /// A block was connected.
     fn progress(&mut self, progress: &Progress) {
         let _ = progress;
+    }
+
+    /// Something was done for a block; only with [`Options::trace`](crate::Options).
+    fn span(&mut self, span: &Span) {
+        let _ = span;
     }
 
     /// Something worth a line in the log.

@@ -66,7 +66,7 @@ fn no_overwriting<B: AsRef<[u8]>>(block: &Block<B>, cache: &mut CoinsCache) -> R
     for (index, transaction) in block.transactions().enumerate() {
         for vout in 0..transaction.output_count() as u32 {
             let txid = transaction.txid();
-            if cache.get(&OutPoint { txid, vout })?.is_some() {
+            if cache.contains(&OutPoint { txid, vout })? {
                 return Err(spend::BIP30.in_transaction(index).into());
             }
         }

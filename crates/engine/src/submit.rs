@@ -1,9 +1,11 @@
 //! Blocks one by one, each with a verdict (Core's `ProcessNewBlock`).
 
-use crate::connect::{Engine, clock};
+use crate::connect::Engine;
 use crate::error::EngineError;
 use crate::index::{BlockId, HeaderRefusal};
 use crate::report::Observer;
+use crate::sources::clock;
+use blockmill_block::files::BlockFileWriter;
 use blockmill_block::{Block, BlockHash};
 use blockmill_rules::{Reject, RejectKind, ScriptVerifier};
 
@@ -124,13 +126,18 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         self.active.get(self.index.entry(id).height as usize) == Some(&id)
     }
 
-    /// Writes the block to the data directory.
+    /// Writes the block to the data directory, behind the last whole record.
     fn keep(&mut self, id: BlockId, block: &Block) -> Result<(), EngineError> {
-        self.writer()?;
-        if let Some(writer) = &mut self.writer {
-            let position = writer.append(block.bytes(), &mut self.files)?;
-            self.index.add_position(id, position);
-        }
+        let writer = match &mut self.writer {
+            Some(writer) => writer,
+            none => none.insert(BlockFileWriter::resume(
+                &self.directory.file("blocks"),
+                self.index.params().magic(),
+                &self.files,
+            )?),
+        };
+        let position = writer.append(block.bytes(), &mut self.files)?;
+        self.index.add_position(id, position);
         Ok(())
     }
 

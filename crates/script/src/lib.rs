@@ -61,3 +61,95 @@ impl ScriptVerifier for KernelVerifier {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bitcoin::hashes::Hash;
+    use bitcoin::key::Secp256k1;
+    use bitcoin::secp256k1::{Message, SecretKey};
+    use bitcoin::sighash::{EcdsaSighashType, SighashCache};
+    use bitcoin::{
+        Amount, CompressedPublicKey, OutPoint, ScriptBuf, Sequence, TxIn, TxOut as BitcoinTxOut, Txid, Witness,
+        absolute, transaction,
+    };
+
+    const VALUE: i64 = 50_000;
+    const ALL: ScriptFlags = ScriptFlags::P2SH.with(ScriptFlags::WITNESS).with(ScriptFlags::TAPROOT);
+
+    /// A transaction that spends a P2WPKH output of [`VALUE`] and one that anyone can spend, and their scripts.
+    fn signed() -> (bitcoin::Transaction, [ScriptBuf; 2]) {
+        let secp = Secp256k1::new();
+        let key = SecretKey::from_slice(&[7; 32]).unwrap();
+        let public = CompressedPublicKey(key.public_key(&secp));
+        let script = ScriptBuf::new_p2wpkh(&public.wpubkey_hash());
+        let input = |number: u8| TxIn {
+            previous_output: OutPoint::new(Txid::from_byte_array([number; 32]), 0),
+            script_sig: ScriptBuf::new(),
+            sequence: Sequence::MAX,
+            witness: Witness::new(),
+        };
+        let mut transaction = bitcoin::Transaction {
+            version: transaction::Version::TWO,
+            lock_time: absolute::LockTime::ZERO,
+            input: vec![input(1), input(2)],
+            output: vec![BitcoinTxOut {
+                value: Amount::from_sat(1000),
+                script_pubkey: script.clone(),
+            }],
+        };
+        let hash = SighashCache::new(&transaction)
+            .p2wpkh_signature_hash(0, &script, Amount::from_sat(VALUE as u64), EcdsaSighashType::All)
+            .unwrap();
+        let signature = secp.sign_ecdsa(&Message::from_digest(hash.to_byte_array()), &key);
+        let signature = bitcoin::ecdsa::Signature::sighash_all(signature);
+        transaction.input[0].witness = Witness::p2wpkh(&signature, &public.0);
+        (transaction, [script, ScriptBuf::from_bytes(vec![0x51])])
+    }
+
+    fn check(value: i64, second_script: &[u8], input: usize, flags: ScriptFlags) -> Result<(), VerifyError> {
+        let (transaction, [script, _]) = signed();
+        let spent = [
+            SpentOutput {
+                value,
+                script_pubkey: script.as_bytes(),
+            },
+            SpentOutput {
+                value: 1,
+                script_pubkey: second_script,
+            },
+        ];
+        let prepared = KernelVerifier.prepare(&bitcoin::consensus::serialize(&transaction), &spent)?;
+        KernelVerifier.verify(&prepared, input, flags)
+    }
+
+    #[test]
+    fn scripts_are_run() {
+        let (_, [_, anyone]) = signed();
+        assert_eq!(check(VALUE, anyone.as_bytes(), 0, ALL), Ok(()));
+        assert_eq!(check(VALUE, anyone.as_bytes(), 1, ALL), Ok(()));
+        // The amount is signed, and the flags count.
+        assert_eq!(check(VALUE + 1, anyone.as_bytes(), 0, ALL), Err(VerifyError::Invalid));
+        assert_eq!(check(VALUE + 1, anyone.as_bytes(), 0, ScriptFlags::NONE), Ok(()));
+        assert_eq!(check(VALUE, &[0x00], 1, ALL), Err(VerifyError::Invalid));
+        assert_eq!(check(VALUE, &[0x6a], 1, ALL), Err(VerifyError::Invalid));
+    }
+
+    #[test]
+    fn what_is_not_the_scripts_fault_is_no_verdict() {
+        assert!(matches!(check(VALUE, &[0x51], 2, ALL), Err(VerifyError::Verifier(_))));
+        assert!(matches!(
+            KernelVerifier.prepare(&[1, 2, 3], &[]),
+            Err(VerifyError::Verifier(_))
+        ));
+        let (transaction, [script, _]) = signed();
+        let one = SpentOutput {
+            value: VALUE,
+            script_pubkey: script.as_bytes(),
+        };
+        assert!(matches!(
+            KernelVerifier.prepare(&bitcoin::consensus::serialize(&transaction), &[one]),
+            Err(VerifyError::Verifier(_))
+        ));
+    }
+}

@@ -2,10 +2,13 @@
 
 use crate::arguments::{ConnectArguments, EngineArguments};
 use crate::failure::Failure;
+use crate::metrics::Metrics;
 use crate::output;
 use crate::progress::{EngineMeter, Meter};
 use crate::signals;
-use blockmill_engine::{ConnectReport, Engine, Options};
+use crate::trace::Trace;
+use blockmill_engine::report::Span;
+use blockmill_engine::{ConnectReport, Engine, Observer, Options, Progress};
 use blockmill_script::KernelVerifier;
 use std::io::Write;
 use std::time::Duration;
@@ -37,10 +40,41 @@ pub(crate) fn say_leftovers(report: &ConnectReport) {
     }
 }
 
+/// Passes what happens on to everyone who wants to know.
+struct Watcher {
+    meter: EngineMeter,
+    trace: Option<Trace>,
+    metrics: Option<Metrics>,
+}
+
+impl Observer for Watcher {
+    fn indexed(&mut self, file: usize, files: usize, headers: usize) {
+        self.meter.indexed(file, files, headers);
+    }
+
+    fn progress(&mut self, progress: &Progress) {
+        self.meter.progress(progress);
+        if let Some(metrics) = &self.metrics {
+            metrics.update(progress);
+        }
+    }
+
+    fn span(&mut self, span: &Span) {
+        if let Some(trace) = &mut self.trace {
+            trace.add(span);
+        }
+    }
+
+    fn message(&mut self, text: &str) {
+        self.meter.message(text);
+    }
+}
+
 pub(crate) fn run(arguments: &ConnectArguments) -> Result<u8, Failure> {
     let options = Options {
         assume_valid: arguments.assume_valid.0,
         stop_at_height: arguments.stop_at_height,
+        trace: arguments.trace.is_some(),
         ..options(&arguments.engine)?
     };
     let marks = arguments.data.marks();
@@ -48,9 +82,16 @@ pub(crate) fn run(arguments: &ConnectArguments) -> Result<u8, Failure> {
     if engine.height() > 0 {
         eprintln!("blockmill: going on from height {}", engine.height());
     }
-    let mut meter = EngineMeter(Meter::new());
-    let report = engine.connect(&arguments.blocks, &mut meter)?;
-    drop(meter);
+    let mut watcher = Watcher {
+        meter: EngineMeter(Meter::new()),
+        trace: arguments.trace.as_deref().map(Trace::create).transpose()?,
+        metrics: arguments.metrics.map(Metrics::serve).transpose()?,
+    };
+    let report = engine.connect(&arguments.blocks, &mut watcher)?;
+    if let Some(trace) = watcher.trace.take() {
+        trace.finish()?;
+    }
+    drop(watcher);
     say_leftovers(&report);
     let mut out = std::io::stdout().lock();
     let cpu_seconds = output::cpu_seconds();

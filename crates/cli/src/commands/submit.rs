@@ -86,8 +86,8 @@ pub(crate) fn run(arguments: &SubmitArguments) -> Result<u8, Failure> {
     let mut meter = EngineMeter(Meter::new());
     // Blocks that were kept and not flushed when an earlier run was killed.
     engine.connect(&[], &mut meter)?;
-    let mut input = std::io::stdin().lock();
-    let mut out = std::io::stdout().lock();
+    let mut input = io::stdin().lock();
+    let mut out = io::stdout().lock();
     while !stop.load(Ordering::Relaxed) {
         let Some(line) = read_line(&mut input)? else {
             break;

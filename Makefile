@@ -1,0 +1,51 @@
+# Two commands do everything on a fresh machine: `make run` and `make test`.
+# One cargo profile (release) serves runs and tests: the kernel's C++ is built once.
+
+CARGO ?= cargo
+CARGO_FLAGS ?= --locked
+
+.PHONY: help run test build deps lint doc bench clean
+
+help:
+	@echo "make run    install what is missing, build, run 'blockmill demo'"
+	@echo "make test   the same, then all tests"
+	@echo "make lint   formatting, clippy with warnings denied, documentation"
+	@echo "make bench  the benchmark tables (minutes)"
+
+run: build
+	./target/release/blockmill demo
+
+test: run
+	$(CARGO) test --release --workspace $(CARGO_FLAGS)
+
+build: deps
+	$(CARGO) build --release --workspace $(CARGO_FLAGS)
+
+# What the kernel crate's C++ needs. Installed only when missing.
+deps:
+	@command -v $(CARGO) >/dev/null || { echo "cargo is missing: install Rust 1.95 or later from https://rustup.rs"; exit 1; }
+	@missing=""; \
+	command -v cmake >/dev/null || missing="$$missing cmake"; \
+	command -v g++ >/dev/null || missing="$$missing g++"; \
+	printf '#include <boost/version.hpp>\n' | g++ -E -x c++ - >/dev/null 2>&1 || missing="$$missing libboost-dev"; \
+	if [ -z "$$missing" ]; then exit 0; fi; \
+	echo "missing:$$missing"; \
+	if ! command -v apt-get >/dev/null; then echo "install$$missing with your package manager, then run make again"; exit 1; fi; \
+	if [ "$$(id -u)" = 0 ]; then sudo=""; \
+	elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then sudo="sudo"; \
+	else echo "run as root: apt-get install$$missing"; exit 1; fi; \
+	$$sudo apt-get update -qq && DEBIAN_FRONTEND=noninteractive $$sudo apt-get install -y -qq --no-install-recommends $$missing
+
+lint:
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --release --workspace --all-targets $(CARGO_FLAGS) -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --release --workspace --no-deps $(CARGO_FLAGS)
+
+doc:
+	$(CARGO) doc --release --workspace --no-deps $(CARGO_FLAGS)
+
+bench: build
+	./target/release/blockmill bench connect --json bench-connect.json --html bench-connect.html
+
+clean:
+	$(CARGO) clean

@@ -1,0 +1,50 @@
+//! The coins of a store with the changes of a cache laid over them.
+
+use crate::store::StoreError;
+use blockmill_block::{Coin, OutPoint};
+use std::iter::Peekable;
+
+/// Stored coins with changes laid over them; both come in the order of their keys.
+pub(crate) struct Merged<C: Iterator, S: Iterator> {
+    changes: Peekable<C>,
+    stored: Peekable<S>,
+}
+
+impl<C: Iterator, S: Iterator> Merged<C, S> {
+    pub(crate) fn new(changes: C, stored: S) -> Self {
+        Self {
+            changes: changes.peekable(),
+            stored: stored.peekable(),
+        }
+    }
+}
+
+impl<C, S> Iterator for Merged<C, S>
+where
+    C: Iterator<Item = (OutPoint, Option<Coin>)>,
+    S: Iterator<Item = Result<(OutPoint, Coin), StoreError>>,
+{
+    type Item = Result<(OutPoint, Coin), StoreError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let stored = match self.stored.peek() {
+                Some(Ok((outpoint, _))) => Some(*outpoint),
+                Some(Err(_)) => return self.stored.next(),
+                None => None,
+            };
+            let Some(changed) = self.changes.peek().map(|change| change.0) else {
+                return self.stored.next();
+            };
+            if stored.is_some_and(|stored| stored < changed) {
+                return self.stored.next();
+            }
+            if stored == Some(changed) {
+                self.stored.next();
+            }
+            if let Some((outpoint, Some(coin))) = self.changes.next() {
+                return Some(Ok((outpoint, coin)));
+            }
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! Trees of headers, their candidates, and failures in them.
+
+use super::*;
+use blockmill_block::{MerkleRoot, Network};
+
+fn index() -> HeaderIndex {
+    HeaderIndex::new(Params::new(Network::Regtest, None))
+}
+
+const POSITION: Position = Position {
+    file: 0,
+    length: 100,
+    offset: 8,
+};
+
+/// A child of `parent`, told apart by `mark`; put in without judging it.
+fn child(index: &mut HeaderIndex, parent: BlockId, mark: u32) -> BlockId {
+    let header = Header {
+        version: 4,
+        prev_block_hash: index.entry(parent).hash,
+        merkle_root: MerkleRoot::ZERO,
+        time: index.entry(parent).header.time + 600,
+        bits: 0x207f_ffff,
+        nonce: mark,
+    };
+    index.insert_trusted(&header, header.hash()).unwrap()
+}
+
+fn chain(index: &mut HeaderIndex, parent: BlockId, length: u32, mark: u32) -> Vec<BlockId> {
+    let mut last = parent;
+    (0..length)
+        .map(|_| {
+            last = child(index, last, mark);
+            last
+        })
+        .collect()
+}
+
+#[test]
+fn ancestors_and_forks() {
+    let mut index = index();
+    let genesis = index.genesis();
+    let main = chain(&mut index, genesis, 300, 0);
+    let side = chain(&mut index, main[99], 50, 1);
+    for height in 0..=300 {
+        let expected = if height == 0 {
+            genesis
+        } else {
+            main[height as usize - 1]
+        };
+        assert_eq!(index.ancestor(main[299], height), Some(expected));
+    }
+    assert_eq!(index.ancestor(main[9], 11), None);
+    assert_eq!(index.ancestor(side[49], 100), Some(main[99]));
+    assert_eq!(index.fork(main[299], side[49]), main[99]);
+    assert_eq!(index.fork(main[5], main[50]), main[5]);
+    assert_eq!(index.fork(genesis, side[0]), genesis);
+}
+
+#[test]
+fn content_may_come_in_any_order() {
+    let mut index = index();
+    let genesis = index.genesis();
+    let main = chain(&mut index, genesis, 4, 0);
+    index.add_position(main[3], POSITION);
+    index.add_position(main[1], POSITION);
+    assert_eq!(index.best_candidate(), genesis);
+    index.add_position(main[0], POSITION);
+    assert_eq!(index.best_candidate(), main[1]);
+    index.add_position(main[2], POSITION);
+    assert_eq!(index.best_candidate(), main[3]);
+    assert_eq!(index.candidates.len(), 1);
+}
+
+#[test]
+fn the_first_seen_wins_among_equals() {
+    let mut index = index();
+    let genesis = index.genesis();
+    let left = child(&mut index, genesis, 0);
+    let right = child(&mut index, genesis, 1);
+    index.add_position(right, POSITION);
+    index.add_position(left, POSITION);
+    assert_eq!(index.best_candidate(), right);
+    let longer = child(&mut index, left, 0);
+    index.add_position(longer, POSITION);
+    assert_eq!(index.best_candidate(), longer);
+}
+
+#[test]
+fn a_failed_block_takes_its_descendants_with_it() {
+    let mut index = index();
+    let genesis = index.genesis();
+    let main = chain(&mut index, genesis, 5, 0);
+    let side = chain(&mut index, main[0], 2, 1);
+    for &id in main.iter().chain(&side) {
+        index.add_position(id, POSITION);
+    }
+    assert_eq!(index.best_candidate(), main[4]);
+    assert_eq!(index.best_header(), main[4]);
+    index.mark_failed(main[2]);
+    assert_eq!(index.best_candidate(), main[1].max(side[1]));
+    assert_eq!(index.best_candidate(), side[1]);
+    assert!(index.entry(main[4]).failed && !index.entry(main[1]).failed);
+    assert_eq!(index.entry(index.best_header()).height, 3);
+    index.mark_failed(side[0]);
+    assert_eq!(index.best_candidate(), main[1]);
+    index.mark_failed(main[0]);
+    assert_eq!(index.best_candidate(), genesis);
+    assert_eq!(index.candidates.len(), 1);
+}
+
+#[test]
+fn content_that_proved_wrong_may_come_again() {
+    let mut index = index();
+    let genesis = index.genesis();
+    let main = chain(&mut index, genesis, 3, 0);
+    for &id in &main {
+        index.add_position(id, POSITION);
+    }
+    index.forget_content(main[1]);
+    assert_eq!(index.best_candidate(), main[0]);
+    assert!(!index.entry(main[2]).failed);
+    index.add_position(main[1], POSITION);
+    assert_eq!(index.best_candidate(), main[2]);
+}
+
+#[test]
+fn what_was_connected_before_comes_first() {
+    let mut index = index();
+    let genesis = index.genesis();
+    let main = chain(&mut index, genesis, 2, 0);
+    let side = chain(&mut index, genesis, 2, 1);
+    index.set_connected(main[1]);
+    for &id in side.iter().chain(&main) {
+        index.add_position(id, POSITION);
+    }
+    assert_eq!(index.best_candidate(), main[1]);
+}
+
+#[test]
+fn headers_are_judged() {
+    let mut index = index();
+    let mut header = Header {
+        version: 4,
+        prev_block_hash: BlockHash([1; 32]),
+        merkle_root: MerkleRoot::ZERO,
+        time: 1_300_000_000,
+        bits: 0x207f_ffff,
+        nonce: 0,
+    };
+    let accept = |index: &mut HeaderIndex, header: &Header| {
+        // A hash of zero has all the work there is.
+        index.accept_header(
+            header,
+            BlockHash([
+                header.nonce as u8,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+            ]),
+            1_400_000_000,
+        )
+    };
+    header.nonce = 1;
+    assert_eq!(accept(&mut index, &header), Err(HeaderRefusal::MissingParent));
+    header.prev_block_hash = index.entry(index.genesis()).hash;
+    let id = accept(&mut index, &header).unwrap();
+    assert_eq!(accept(&mut index, &header), Ok(id));
+    header.nonce = 2;
+    header.bits = 0x1d00_ffff;
+    assert!(
+        matches!(accept(&mut index, &header), Err(HeaderRefusal::Invalid(reject)) if reject.reason == "bad-diffbits")
+    );
+    index.mark_failed(id);
+    header.nonce = 1;
+    assert!(
+        matches!(accept(&mut index, &header), Err(HeaderRefusal::Invalid(reject)) if reject.reason == "duplicate-invalid")
+    );
+    header.nonce = 3;
+    header.prev_block_hash = index.entry(id).hash;
+    assert!(
+        matches!(accept(&mut index, &header), Err(HeaderRefusal::Invalid(reject)) if reject.reason == "bad-prevblk")
+    );
+}

@@ -1,0 +1,104 @@
+//! Finding blocks in block files, and taking their headers into the index.
+
+use crate::connect::Engine;
+use crate::error::EngineError;
+use crate::index::HeaderRefusal;
+use crate::report::{Leftover, Observer};
+use blockmill_block::BlockHash;
+use blockmill_block::files::{Damage, Record};
+use blockmill_rules::{Reject, ScriptVerifier};
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// What the search of block files found besides blocks of the tree.
+#[derive(Default)]
+pub(crate) struct Indexed {
+    pub(crate) damages: Vec<Damage>,
+    pub(crate) leftovers: u64,
+    pub(crate) first_leftover: Option<Leftover>,
+}
+
+impl<V: ScriptVerifier + 'static> Engine<V> {
+    /// Finds the blocks in `sources` and takes their headers into the index, in whatever order they come.
+    pub(crate) fn index_sources(
+        &mut self,
+        sources: &[PathBuf],
+        observer: &mut dyn Observer,
+    ) -> Result<Indexed, EngineError> {
+        let first = self.files.len() as u32;
+        for source in sources {
+            self.files.add(source)?;
+        }
+        let last = self.files.len() as u32;
+        let magic = self.index.params().magic();
+        let mut indexed = Indexed::default();
+        let mut records = Vec::new();
+        for file in first..last {
+            let scan = self.files.scan(file, magic)?;
+            records.extend(scan.records);
+            for damage in &scan.damages {
+                observer.message(&damage.to_string());
+            }
+            indexed.damages.extend(scan.damages);
+            observer.indexed((file - first + 1) as usize, (last - first) as usize, records.len());
+        }
+        self.index_records(&records, &mut indexed, observer);
+        Ok(indexed)
+    }
+
+    /// Takes records into the index: each as soon as its parent is there, ties by the order of the records.
+    fn index_records(&mut self, records: &[Record], indexed: &mut Indexed, observer: &mut dyn Observer) {
+        let now = clock();
+        let mut waiting: HashMap<BlockHash, Vec<usize>> = HashMap::new();
+        for number in 0..records.len() {
+            let mut ready = vec![number];
+            while let Some(number) = ready.pop() {
+                let record = &records[number];
+                match self.index.accept_header(&record.header, record.hash, now) {
+                    Ok(_) => ready.extend(waiting.remove(&record.hash).unwrap_or_default()),
+                    Err(HeaderRefusal::MissingParent) => {
+                        waiting.entry(record.header.prev_block_hash).or_default().push(number);
+                    }
+                    Err(HeaderRefusal::Invalid(reject)) => self.refuse_header(record, reject, observer),
+                }
+            }
+        }
+        for record in records {
+            if let Some(id) = self.index.find(&record.hash) {
+                self.index.add_position(id, record.position);
+            }
+        }
+        indexed.leftovers = waiting.values().map(|numbers| numbers.len() as u64).sum();
+        if let Some(&number) = waiting.values().flatten().min() {
+            let record = &records[number];
+            indexed.first_leftover = Some(Leftover {
+                hash: record.hash,
+                parent: record.header.prev_block_hash,
+                path: self.files.path(record.position.file).to_owned(),
+                offset: record.position.offset,
+            });
+        }
+    }
+
+    fn refuse_header(&mut self, record: &Record, reject: Reject, observer: &mut dyn Observer) {
+        let parent = self.index.find(&record.header.prev_block_hash);
+        let height = parent.map_or(0, |parent| self.index.entry(parent).height + 1);
+        let rejected = self.rejected_block(record.hash, height, reject, Some(record.position));
+        observer.message(&format!(
+            "{}: offset {}: header of block {} is rejected: {}",
+            rejected.path.display(),
+            rejected.offset,
+            rejected.hash,
+            rejected.reject
+        ));
+        self.rejected.push(rejected);
+    }
+}
+
+/// Seconds since 1970.
+pub(crate) fn clock() -> i64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |elapsed| i64::try_from(elapsed.as_secs()).unwrap_or(i64::MAX))
+}
