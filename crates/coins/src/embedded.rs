@@ -38,6 +38,22 @@ impl EmbeddedStore {
     /// # Errors
     /// [`StoreError::Format`] or [`StoreError::Network`] for a store of another kind, else [`StoreError::Backend`].
     pub fn open(path: &Path, network: &str, cache_bytes: usize) -> Result<Self, StoreError> {
+        if !path.exists() {
+            // A kill in the middle of making the file must not leave half of one under its name.
+            let unfinished = path.with_extension("new");
+            let renamed = match std::fs::remove_file(&unfinished) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+                _ => {
+                    drop(Self::open_file(&unfinished, network, cache_bytes)?);
+                    std::fs::rename(&unfinished, path)
+                }
+            };
+            renamed.map_err(|error| StoreError::Backend(format!("{}: {error}", path.display())))?;
+        }
+        Self::open_file(path, network, cache_bytes)
+    }
+
+    fn open_file(path: &Path, network: &str, cache_bytes: usize) -> Result<Self, StoreError> {
         let database = Database::builder()
             .set_cache_size(cache_bytes)
             .create(path)

@@ -35,3 +35,8 @@ pub use error::EngineError;
 pub use open::Options;
 pub use report::{ConnectReport, Observer, Progress, Quiet, Rejected};
 pub use submit::{Submission, Verdict};
+
+/// The library code in the README compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

@@ -9,6 +9,7 @@ use blockmill_block::files::{Damage, Record};
 use blockmill_rules::{Reject, ScriptVerifier};
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// What the search of block files found besides blocks of the tree.
@@ -35,6 +36,10 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         let mut indexed = Indexed::default();
         let mut records = Vec::new();
         for file in first..last {
+            if self.options.stop.load(Ordering::Relaxed) {
+                // Nothing is known of what lies in the files that remain, so nothing is said about leftovers.
+                return Ok(indexed);
+            }
             let scan = self.files.scan(file, magic)?;
             records.extend(scan.records);
             for damage in &scan.damages {

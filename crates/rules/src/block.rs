@@ -226,3 +226,6 @@ fn weight_in_bounds(block: &dyn BlockView, _place: &BlockPlace<'_>) -> Verdict {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;
