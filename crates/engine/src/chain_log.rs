@@ -117,7 +117,14 @@ impl ChainLog {
     pub fn append(&mut self, header: &Header, undo: &BlockUndo) -> Result<UndoPosition, EngineError> {
         let mut record = Vec::new();
         write_record(self.magic, &header.prev_block_hash, undo, &mut record);
-        self.undo.write_all(&record).map_err(file_error(&self.undo_path))?;
+        let written = self.undo.write_all(&record);
+        if written.is_err() {
+            // Take back what may have been written, so that places stay true.
+            self.undo
+                .set_len(self.undo_length)
+                .map_err(file_error(&self.undo_path))?;
+        }
+        written.map_err(file_error(&self.undo_path))?;
         let position = UndoPosition {
             offset: self.undo_length,
             length: record.len() as u32,

@@ -12,10 +12,11 @@ use crate::error::EngineError;
 use crate::index::{BlockId, HeaderIndex};
 use crate::report::{ConnectReport, Halt, Observer, Progress, Rejected, Span, Stage, Totals, Unreadable};
 use crate::resolve::{self, ResolveContext, ResolveError};
+use crate::sources::Indexed;
 use crate::{Options, assume_valid};
 use blockmill_block::files::{BlockFileWriter, BlockFiles, Position};
 use blockmill_block::{Block, BlockHash, BlockUndo};
-use blockmill_coins::{CoinsCache, Tip};
+use blockmill_coins::{CoinsCache, StoreError, Tip};
 use blockmill_rules::block::BlockFacts;
 use blockmill_rules::flags::block_script_flags;
 use blockmill_rules::spend::{SCRIPT_FAILED, enforces_bip30};
@@ -31,6 +32,8 @@ pub struct Engine<V: ScriptVerifier> {
     pub(crate) options: Options,
     pub(crate) index: HeaderIndex,
     pub(crate) files: BlockFiles,
+    /// What was found amiss among the submitted blocks when the engine was opened, until it is reported.
+    pub(crate) own_blocks: Indexed,
     /// Writer of submitted blocks, once there was one.
     pub(crate) writer: Option<BlockFileWriter>,
     pub(crate) cache: CoinsCache,
@@ -43,6 +46,8 @@ pub struct Engine<V: ScriptVerifier> {
     pub(crate) last_flush: Instant,
     /// Whether the tip has moved since the last flush.
     pub(crate) changed: bool,
+    /// Whether an error has left the cache in between two blocks.
+    pub(crate) broken: bool,
     pub(crate) totals: Totals,
     pub(crate) cache_coins_max: u64,
     pub(crate) cache_bytes_max: u64,
@@ -70,7 +75,8 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
     pub fn connect(&mut self, sources: &[PathBuf], observer: &mut dyn Observer) -> Result<ConnectReport, EngineError> {
         let start = Instant::now();
         let start_height = self.height();
-        let indexed = self.index_sources(sources, observer)?;
+        let mut indexed = self.index_sources(sources, observer)?;
+        indexed.merge(std::mem::take(&mut self.own_blocks));
         self.last_flush = Instant::now();
         let halt = self.activate_best_chain(observer)?;
         self.flush()?;
@@ -163,14 +169,30 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         let undo = match self.resolve(id, &block, &facts, flags) {
             Ok(undo) => Arc::new(undo),
             Err(ResolveError::Reject(reject)) => return Ok(Outcome::Rejected(reject, position)),
-            Err(ResolveError::Store(error)) => return Err(error.into()),
+            Err(ResolveError::Store(error)) => {
+                self.broken = true;
+                return Err(error.into());
+            }
         };
-        if let Some(reject) = self.check_scripts(id, &block, &undo, flags, observer)? {
-            resolve::take_back(&block, &undo, block.transaction_count(), &mut self.cache)?;
-            return Ok(Outcome::Rejected(reject, position));
+        let checked = match self.check_scripts(id, &block, &undo, flags, observer) {
+            Ok(None) => self.commit(id, &block, &undo).map(|()| None),
+            other => other,
+        };
+        if !matches!(checked, Ok(None)) {
+            self.take_back(&block, &undo)?;
         }
-        self.commit(id, &block, &undo)?;
-        Ok(Outcome::Connected)
+        Ok(match checked? {
+            None => Outcome::Connected,
+            Some(reject) => Outcome::Rejected(reject, position),
+        })
+    }
+
+    /// Takes a block out of the cache again. If that fails, nothing can be flushed any more.
+    pub(crate) fn take_back(&mut self, block: &Block, undo: &BlockUndo) -> Result<bool, EngineError> {
+        self.broken = true;
+        let clean = resolve::take_back(block, undo, block.transaction_count(), &mut self.cache)?;
+        self.broken = false;
+        Ok(clean)
     }
 
     /// Spends and creates the block's coins in the cache.
@@ -275,6 +297,10 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
     /// # Errors
     /// Any [`EngineError`]; what was flushed before is kept.
     pub fn flush(&mut self) -> Result<(), EngineError> {
+        if self.broken {
+            let detail = "an earlier error has left the coins cache unusable; nothing after the last flush is kept";
+            return Err(StoreError::Backend(detail.to_owned()).into());
+        }
         let start = Instant::now();
         if self.changed {
             if let Some(writer) = &mut self.writer {

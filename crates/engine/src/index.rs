@@ -2,15 +2,18 @@
 //!
 //! A block is *linked* when its content and that of all its ancestors is known and none of them has failed: then it may be
 //! connected. The best chain ends in the linked block of most work; of several with as much work, the one seen first.
-//! Only linked blocks without linked children are candidates, since every other one has less work than one of these.
+//! Only linked blocks without linked children are candidates, see [`leaves`].
+
+mod leaves;
 
 use blockmill_block::files::Position;
 use blockmill_block::{BlockHash, Header};
 use blockmill_rules::header::{self, Ancestor, Ancestry, HeaderContext, MEDIAN_TIME_SPAN};
 use blockmill_rules::target::block_work;
 use blockmill_rules::{Params, Reject, Work};
+use leaves::{Leaves, Rank};
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 
 /// A header's number in the index; parents have lower numbers than their children.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -49,7 +52,6 @@ pub struct Entry {
     /// Whether the block or an ancestor is known to be invalid.
     pub failed: bool,
     linked: bool,
-    linked_children: u32,
     first_child: Option<BlockId>,
     next_sibling: Option<BlockId>,
     /// An ancestor further back, so that ancestors are found in few steps.
@@ -65,15 +67,15 @@ pub enum HeaderRefusal {
     Invalid(Reject),
 }
 
-type Candidate = (Work, Reverse<u64>, BlockId);
-
 /// The tree of headers.
 pub struct HeaderIndex {
     params: Params,
     entries: Vec<Entry>,
     by_hash: HashMap<BlockHash, BlockId>,
-    candidates: BTreeSet<Candidate>,
-    best_header: BlockId,
+    /// Ends of the branches that can be connected.
+    candidates: Leaves,
+    /// Ends of the branches of valid headers.
+    headers: Leaves,
     sequence: u64,
 }
 
@@ -96,19 +98,21 @@ impl HeaderIndex {
             sequence: 0,
             failed: false,
             linked: true,
-            linked_children: 0,
             first_child: None,
             next_sibling: None,
             skip: genesis,
         };
-        Self {
+        let mut index = Self {
             params,
             entries: vec![entry],
             by_hash: HashMap::from([(hash, genesis)]),
-            candidates: BTreeSet::from([(work, Reverse(0), genesis)]),
-            best_header: genesis,
+            candidates: Leaves::default(),
+            headers: Leaves::default(),
             sequence: 0,
-        }
+        };
+        index.candidates.grow(index.rank(genesis), None);
+        index.headers.grow(index.header_rank(genesis), None);
+        index
     }
 
     /// The network's parameters.
@@ -147,12 +151,12 @@ impl HeaderIndex {
 
     /// The valid header with the most work; of several the first seen.
     pub fn best_header(&self) -> BlockId {
-        self.best_header
+        self.headers.best().unwrap_or(self.genesis())
     }
 
     /// The block in which the best chain that can be connected ends.
     pub fn best_candidate(&self) -> BlockId {
-        self.candidates.last().map_or(self.genesis(), |candidate| candidate.2)
+        self.candidates.best().unwrap_or(self.genesis())
     }
 
     /// The ancestor of a block at `height`, itself included; none above it.
@@ -245,16 +249,14 @@ impl HeaderIndex {
             sequence: u64::MAX,
             failed: false,
             linked: false,
-            linked_children: 0,
             first_child: None,
             next_sibling: sibling,
             skip,
         });
         self.entry_mut(id).median_time_past = self.compute_median_time(id);
         self.by_hash.insert(hash, id);
-        if work > self.entry(self.best_header).work {
-            self.best_header = id;
-        }
+        let parent_rank = (!self.entry(parent).failed).then(|| self.header_rank(parent));
+        self.headers.grow(self.header_rank(id), parent_rank);
         id
     }
 
@@ -307,20 +309,20 @@ impl HeaderIndex {
         self.entry_mut(id).undo = Some(undo);
     }
 
-    fn candidate(&self, id: BlockId) -> Candidate {
+    fn rank(&self, id: BlockId) -> Rank {
         let entry = self.entry(id);
         (entry.work, Reverse(entry.sequence), id)
     }
 
+    /// Headers came in the order of their numbers.
+    fn header_rank(&self, id: BlockId) -> Rank {
+        (self.entry(id).work, Reverse(u64::from(id.0)), id)
+    }
+
     fn link(&mut self, id: BlockId) {
         self.entry_mut(id).linked = true;
-        let candidate = self.candidate(id);
-        self.candidates.insert(candidate);
-        if let Some(parent) = self.entry(id).parent {
-            let candidate = self.candidate(parent);
-            self.candidates.remove(&candidate);
-            self.entry_mut(parent).linked_children += 1;
-        }
+        let parent = self.entry(id).parent.map(|parent| self.rank(parent));
+        self.candidates.grow(self.rank(id), parent);
     }
 
     /// Links a block and its descendants as far as their content is known.
@@ -343,34 +345,32 @@ impl HeaderIndex {
 
     /// Takes a block and its descendants out of the candidates; with `failed` they are known to be invalid.
     fn unlink(&mut self, id: BlockId, failed: bool) {
-        let was_linked = self.entry(id).linked;
+        let (was_linked, was_failed) = (self.entry(id).linked, self.entry(id).failed);
         let mut waiting = vec![id];
         while let Some(id) = waiting.pop() {
-            let candidate = self.candidate(id);
-            self.candidates.remove(&candidate);
+            self.candidates.wither(&self.rank(id));
+            if failed {
+                self.headers.wither(&self.header_rank(id));
+            }
             let entry = self.entry_mut(id);
             entry.linked = false;
-            entry.linked_children = 0;
             entry.failed |= failed;
             waiting.extend(self.children(id));
         }
-        if let (Some(parent), true) = (self.entry(id).parent, was_linked) {
-            self.entry_mut(parent).linked_children -= 1;
-            if self.entry(parent).linked && self.entry(parent).linked_children == 0 {
-                let candidate = self.candidate(parent);
-                self.candidates.insert(candidate);
-            }
+        let Some(parent) = self.entry(id).parent else {
+            return;
+        };
+        if was_linked {
+            self.candidates.cut(self.rank(parent));
+        }
+        if failed && !was_failed {
+            self.headers.cut(self.header_rank(parent));
         }
     }
 
     /// Notes that a block is invalid, and with it all its descendants.
     pub fn mark_failed(&mut self, id: BlockId) {
         self.unlink(id, true);
-        if self.entry(self.best_header).failed {
-            let valid = self.entries.iter().enumerate().filter(|(_, entry)| !entry.failed);
-            let best = valid.max_by_key(|(number, entry)| (entry.work, Reverse(*number)));
-            self.best_header = best.map_or(self.genesis(), |(number, _)| BlockId(number as u32));
-        }
     }
 
     /// Forgets where a block lies, since what lies there is not its content.

@@ -6,7 +6,8 @@ use crate::connect::Engine;
 use crate::data_dir::{DataDir, Marks, file_error};
 use crate::error::EngineError;
 use crate::index::HeaderIndex;
-use crate::report::Totals;
+use crate::report::{Quiet, Totals};
+use crate::sources::Indexed;
 use blockmill_block::BlockHash;
 use blockmill_block::files::BlockFiles;
 use blockmill_coins::{CoinStore, CoinsCache, EmbeddedStore};
@@ -109,6 +110,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             options,
             index,
             files: BlockFiles::new(),
+            own_blocks: Indexed::default(),
             writer: None,
             cache: CoinsCache::new(store),
             cache_limit,
@@ -118,6 +120,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             active,
             last_flush: Instant::now(),
             changed: false,
+            broken: false,
             totals: Totals::default(),
             cache_coins_max: 0,
             cache_bytes_max: 0,
@@ -134,7 +137,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
     fn index_own_blocks(&mut self) -> Result<(), EngineError> {
         let own = self.directory.file("blocks");
         if own.join("blk00000.dat").is_file() {
-            self.index_sources(&[own], &mut crate::report::Quiet)?;
+            self.own_blocks = self.index_sources(&[own], &mut Quiet)?;
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 use crate::body::Body;
 use crate::connect::Engine;
 use crate::error::EngineError;
-use crate::resolve::{take_back, undo_fits};
+use crate::resolve::undo_fits;
 use blockmill_rules::ScriptVerifier;
 
 impl<V: ScriptVerifier + 'static> Engine<V> {
@@ -26,13 +26,14 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         if !undo_fits(&block, &undo) {
             return Err(missing("its undo data is another block's".to_owned()));
         }
-        let clean = take_back(&block, &undo, block.transaction_count(), &mut self.cache)?;
+        let clean = self.take_back(&block, &undo)?;
         let overwritten = self
             .index
             .params()
             .bip30_overwritten
             .contains(&(entry.height, entry.hash));
         if !clean && !overwritten {
+            self.broken = true;
             return Err(missing("the UTXO set does not have its outputs".to_owned()));
         }
         self.active.pop();

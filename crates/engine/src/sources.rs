@@ -20,6 +20,15 @@ pub(crate) struct Indexed {
     pub(crate) first_leftover: Option<Leftover>,
 }
 
+impl Indexed {
+    /// Adds what another search found.
+    pub(crate) fn merge(&mut self, other: Self) {
+        self.damages.extend(other.damages);
+        self.leftovers += other.leftovers;
+        self.first_leftover = self.first_leftover.take().or(other.first_leftover);
+    }
+}
+
 impl<V: ScriptVerifier + 'static> Engine<V> {
     /// Finds the blocks in `sources` and takes their headers into the index, in whatever order they come.
     pub(crate) fn index_sources(

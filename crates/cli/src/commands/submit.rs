@@ -1,7 +1,7 @@
 //! `blockmill submit`.
 
 use crate::arguments::SubmitArguments;
-use crate::commands::connect::options;
+use crate::commands::connect::{options, say_leftovers};
 use crate::failure::Failure;
 use crate::output;
 use crate::progress::{EngineMeter, Meter};
@@ -9,11 +9,13 @@ use blockmill_block::hash::sha256d;
 use blockmill_block::{BlockHash, hex};
 use blockmill_coins::StatsBuilder;
 use blockmill_coins::stats::Hashes;
-use blockmill_engine::{Engine, Submission};
+use blockmill_engine::{Engine, Quiet, Submission};
 use blockmill_script::KernelVerifier;
 use serde::Serialize;
 use std::io::{self, BufRead, Write};
 use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::time::Duration;
 
 /// Longest line that is read, in bytes; a block of the largest size has eight million hex digits.
 const LINE_MAX: usize = 64 << 20;
@@ -78,6 +80,26 @@ fn decode_line(line: Line) -> Result<Vec<u8>, String> {
     hex::decode(text.trim()).map_err(|error| error.to_string())
 }
 
+/// Lines that wait to be judged.
+const LINES_AHEAD: usize = 2;
+
+/// Time between looks at the stop flag while no line comes.
+const STOP_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Reads lines on a thread of its own, so that a stop is seen while standard input is silent.
+fn read_lines() -> Result<Receiver<io::Result<Line>>, Failure> {
+    let (sender, receiver) = sync_channel(LINES_AHEAD);
+    std::thread::Builder::new().name("read".to_owned()).spawn(move || {
+        let mut input = io::stdin().lock();
+        while let Some(line) = read_line(&mut input).transpose() {
+            if sender.send(line).is_err() {
+                break;
+            }
+        }
+    })?;
+    Ok(receiver)
+}
+
 pub(crate) fn run(arguments: &SubmitArguments) -> Result<u8, Failure> {
     let options = options(&arguments.engine)?;
     let stop = options.stop.clone();
@@ -85,29 +107,38 @@ pub(crate) fn run(arguments: &SubmitArguments) -> Result<u8, Failure> {
     let mut engine = Engine::open(&arguments.data.data, marks.as_ref(), KernelVerifier, options)?;
     let mut meter = EngineMeter(Meter::new());
     // Blocks that were kept and not flushed when an earlier run was killed.
-    engine.connect(&[], &mut meter)?;
-    let mut input = io::stdin().lock();
+    let report = engine.connect(&[], &mut meter)?;
+    for damage in &report.damages {
+        eprintln!("blockmill: {damage}");
+    }
+    say_leftovers(&report);
+    let lines = read_lines()?;
     let mut out = io::stdout().lock();
     while !stop.load(Ordering::Relaxed) {
-        let Some(line) = read_line(&mut input)? else {
-            break;
+        let line = match lines.recv_timeout(STOP_INTERVAL) {
+            Ok(line) => line?,
+            Err(RecvTimeoutError::Timeout) => continue,
+            Err(RecvTimeoutError::Disconnected) => break,
         };
-        let submission = match decode_line(line) {
-            Ok(bytes) => {
-                let hash = bytes.get(..80).map(|header| BlockHash(sha256d(header)));
-                let submission = engine.submit(bytes, &mut blockmill_engine::Quiet)?;
-                Submission {
-                    hash: submission.hash.or(hash),
-                    ..submission
-                }
-            }
-            Err(reason) => Submission::malformed(None, reason),
-        };
+        let submission = judge(&mut engine, line)?;
         let answer = answer(&engine, submission, arguments.utxo)?;
         output::json_line(&mut out, &answer)?;
     }
     engine.flush()?;
     Ok(0)
+}
+
+fn judge(engine: &mut Engine<KernelVerifier>, line: Line) -> Result<Submission, Failure> {
+    let bytes = match decode_line(line) {
+        Ok(bytes) => bytes,
+        Err(reason) => return Ok(Submission::malformed(None, reason)),
+    };
+    let hash = bytes.get(..80).map(|header| BlockHash(sha256d(header)));
+    let submission = engine.submit(bytes, &mut Quiet)?;
+    Ok(Submission {
+        hash: submission.hash.or(hash),
+        ..submission
+    })
 }
 
 fn answer(engine: &Engine<KernelVerifier>, submission: Submission, utxo: bool) -> Result<Answer, Failure> {

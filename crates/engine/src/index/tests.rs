@@ -210,3 +210,28 @@ fn headers_are_judged() {
         matches!(accept(&mut index, &header), Err(HeaderRefusal::Invalid(reject)) if reject.reason == "bad-prevblk")
     );
 }
+
+proptest::proptest! {
+    /// Whatever happens, both best blocks are those that a look at all entries finds.
+    #[test]
+    fn the_best_are_the_best_of_all(steps in proptest::collection::vec((0u8..8, 0usize..64), 1..80)) {
+        let mut index = index();
+        let mut all = vec![index.genesis()];
+        for (number, (kind, pick)) in steps.into_iter().enumerate() {
+            let id = all[pick % all.len()];
+            match kind {
+                0..4 if !index.entry(id).failed => all.push(child(&mut index, id, number as u32)),
+                4..6 if id != all[0] => index.add_position(id, POSITION),
+                6 if id != all[0] => index.mark_failed(id),
+                7 if id != all[0] => index.forget_content(id),
+                _ => {}
+            }
+            let linked = all.iter().filter(|&&id| index.entry(id).linked);
+            let best = linked.max_by_key(|&&id| (index.entry(id).work, Reverse(index.entry(id).sequence)));
+            proptest::prop_assert_eq!(Some(&index.best_candidate()), best);
+            let valid = all.iter().filter(|&&id| !index.entry(id).failed);
+            let best = valid.max_by_key(|&&id| (index.entry(id).work, Reverse(id)));
+            proptest::prop_assert_eq!(Some(&index.best_header()), best);
+        }
+    }
+}

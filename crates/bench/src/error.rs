@@ -1,0 +1,76 @@
+//! What can go wrong.
+
+use crate::NAMES;
+use bitcoinkernel::KernelError;
+use blockmill_block::files::FileError;
+use blockmill_chaingen::GenerateError;
+use blockmill_coins::StoreError;
+use blockmill_engine::EngineError;
+use std::io;
+use std::path::PathBuf;
+use thiserror::Error;
+
+/// Why a benchmark did not come to its end.
+#[derive(Debug, Error)]
+pub enum BenchError {
+    /// There is no such benchmark.
+    #[error("there is no benchmark '{name}' (there are: {})", NAMES.join(", "))]
+    UnknownName {
+        /// The name asked for.
+        name: String,
+    },
+    /// A run came to another result than the expected one.
+    #[error("{run}: {what} is {found}, expected {wanted}")]
+    Mismatch {
+        /// Which run.
+        run: String,
+        /// Which part of its result.
+        what: &'static str,
+        /// What it is.
+        found: String,
+        /// What it should be.
+        wanted: String,
+    },
+    /// The engine could not go on.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// The kernel's ChainstateManager could not go on.
+    #[error("bitcoinkernel: {0}")]
+    Kernel(#[from] KernelError),
+    /// The kernel rejected a block that is valid.
+    #[error("bitcoinkernel: block {hash} was rejected")]
+    KernelRejected {
+        /// The block.
+        hash: String,
+    },
+    /// The chain could not be made.
+    #[error(transparent)]
+    Generate(#[from] GenerateError),
+    /// A block file could not be read.
+    #[error(transparent)]
+    BlockFile(#[from] FileError),
+    /// A file or directory could not be made, written or named.
+    #[error("{}: {error}", path.display())]
+    File {
+        /// The file or directory.
+        path: PathBuf,
+        /// What the operating system said.
+        error: io::Error,
+    },
+    /// The table could not be printed.
+    #[error("the table could not be printed: {0}")]
+    Output(io::Error),
+}
+
+impl From<StoreError> for BenchError {
+    fn from(error: StoreError) -> Self {
+        Self::Engine(EngineError::Store(error))
+    }
+}
+
+impl BenchError {
+    pub(crate) fn file(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |error| Self::File { path, error }
+    }
+}

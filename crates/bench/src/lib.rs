@@ -1,0 +1,107 @@
+//! The tables behind `blockmill bench`: ours beside the peers that are linked anyway.
+//!
+//! A benchmark makes its own input, runs everything on it in turns, checks each result, and returns a report of rows; the
+//! rest is the same for all of them. In reading order:
+//! - `report`: rows, columns, targets and charts, as a text table and as JSON;
+//! - `connect`: block files to a validated UTXO set, ours and the kernel's;
+//! - `kernel`: the kernel's ChainstateManager as a peer;
+//! - `clock`: wall and CPU time, and the spread of several runs;
+//! - `machine`: what the benchmark ran on;
+//! - `html`, `svg`: a report as one page, with its charts;
+//! - `error`: what can go wrong.
+//!
+//! ```no_run
+//! let options = blockmill_bench::BenchOptions {
+//!     quick: true,
+//!     ..Default::default()
+//! };
+//! blockmill_bench::run("connect", &options, &mut std::io::stdout(), &mut |line| eprintln!("{line}"))?;
+//! # Ok::<(), blockmill_bench::BenchError>(())
+//! ```
+
+mod report;
+
+mod connect;
+mod kernel;
+
+mod clock;
+mod machine;
+
+mod html;
+mod svg;
+
+mod error;
+
+pub use error::BenchError;
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// The benchmarks.
+pub const NAMES: &[&str] = &["connect"];
+
+/// How to run a benchmark, and where its result goes besides the table.
+#[derive(Debug, Clone, Default)]
+pub struct BenchOptions {
+    /// Smaller inputs and fewer runs: well under a minute on 2 cores.
+    pub quick: bool,
+    /// The file to which the report is written as JSON.
+    pub json: Option<PathBuf>,
+    /// The file to which the report is written as a page.
+    pub html: Option<PathBuf>,
+    /// The command line that asked for the benchmark, for the report.
+    pub command: String,
+}
+
+/// Runs the benchmark `name`: prints its table to `out`, says a line per run to `progress`, and writes the files asked for.
+/// The table is printed before the files are written.
+///
+/// # Errors
+/// [`BenchError::UnknownName`]; [`BenchError::Mismatch`] when a run's result is not the expected one; anything else that
+/// keeps a run from its end.
+pub fn run(
+    name: &str,
+    options: &BenchOptions,
+    out: &mut dyn Write,
+    progress: &mut dyn FnMut(&str),
+) -> Result<(), BenchError> {
+    let report = match name {
+        "connect" => connect::report(options, progress)?,
+        _ => return Err(BenchError::UnknownName { name: name.to_owned() }),
+    };
+    report.write_table(out).map_err(BenchError::Output)?;
+    out.flush().map_err(BenchError::Output)?;
+    if let Some(path) = &options.json {
+        write_file(path, &format!("{:#}\n", report.json()))?;
+    }
+    if let Some(path) = &options.html {
+        write_file(path, &html::page(&report))?;
+    }
+    Ok(())
+}
+
+fn write_file(path: &Path, text: &str) -> Result<(), BenchError> {
+    std::fs::write(path, text).map_err(BenchError::file(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_name_lists_the_names() {
+        let mut out = Vec::new();
+        let error = run("conect", &BenchOptions::default(), &mut out, &mut |_| ()).unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains("'conect'") && text.contains("connect"), "{text}");
+        assert!(out.is_empty());
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_written_is_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("missing").join("report.json");
+        let error = write_file(&path, "").unwrap_err();
+        assert!(error.to_string().starts_with(path.to_str().unwrap()), "{error}");
+    }
+}

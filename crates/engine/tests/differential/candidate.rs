@@ -1,0 +1,302 @@
+//! Valid blocks, made to be mutated.
+
+use crate::random::Random;
+use crate::world::{Spendable, World, coinbase_block};
+use blockmill_chaingen::bitcoin::hashes::Hash;
+use blockmill_chaingen::bitcoin::key::{Secp256k1, TweakedPublicKey};
+use blockmill_chaingen::bitcoin::opcodes::all::{OP_CLTV, OP_CSV, OP_DROP, OP_PUSHNUM_1};
+use blockmill_chaingen::bitcoin::script::Builder;
+use blockmill_chaingen::bitcoin::secp256k1::{All, Keypair, Message, SecretKey};
+use blockmill_chaingen::bitcoin::sighash::{EcdsaSighashType, Prevouts, SighashCache, TapSighashType};
+use blockmill_chaingen::bitcoin::{
+    Amount, Block, CompressedPublicKey, OutPoint, ScriptBuf, Sequence, Transaction, TxIn, TxOut, Witness, absolute,
+    consensus, ecdsa, transaction,
+};
+use blockmill_chaingen::builder::{any_script, repair, spend_any};
+use std::sync::OnceLock;
+
+/// Blocks that a coin behind CHECKSEQUENCEVERIFY must wait.
+const CSV_BLOCKS: i64 = 3;
+
+/// Height before which a coin behind CHECKLOCKTIMEVERIFY is locked.
+const CLTV_HEIGHT: i64 = 5;
+
+/// What locks a coin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Any,
+    ScriptHash,
+    WitnessScriptHash,
+    WitnessKeyHash,
+    Taproot,
+    Csv,
+    Cltv,
+}
+
+struct Keys {
+    secp: Secp256k1<All>,
+    secret: SecretKey,
+    public: CompressedPublicKey,
+    pair: Keypair,
+}
+
+fn keys() -> &'static Keys {
+    static KEYS: OnceLock<Keys> = OnceLock::new();
+    KEYS.get_or_init(|| {
+        let secp = Secp256k1::new();
+        let secret = SecretKey::from_slice(&[0x42; 32]).unwrap();
+        let pair = Keypair::from_secret_key(&secp, &secret);
+        Keys {
+            public: CompressedPublicKey(secret.public_key(&secp)),
+            secp,
+            secret,
+            pair,
+        }
+    })
+}
+
+impl Kind {
+    pub(crate) const ALL: [Self; 7] = [
+        Self::Any,
+        Self::ScriptHash,
+        Self::WitnessScriptHash,
+        Self::WitnessKeyHash,
+        Self::Taproot,
+        Self::Csv,
+        Self::Cltv,
+    ];
+
+    pub(crate) fn script_pubkey(self) -> ScriptBuf {
+        let lock = |number: i64, opcode| {
+            Builder::new()
+                .push_int(number)
+                .push_opcode(opcode)
+                .push_opcode(OP_DROP)
+                .push_opcode(OP_PUSHNUM_1)
+                .into_script()
+        };
+        match self {
+            Self::Any => any_script(),
+            Self::ScriptHash => ScriptBuf::new_p2sh(&any_script().script_hash()),
+            Self::WitnessScriptHash => ScriptBuf::new_p2wsh(&any_script().wscript_hash()),
+            Self::WitnessKeyHash => ScriptBuf::new_p2wpkh(&keys().public.wpubkey_hash()),
+            Self::Taproot => {
+                let (key, _) = keys().pair.x_only_public_key();
+                // The output key is the key itself: nothing is committed to.
+                ScriptBuf::new_p2tr_tweaked(TweakedPublicKey::dangerous_assume_tweaked(key))
+            }
+            Self::Csv => lock(CSV_BLOCKS, OP_CSV),
+            Self::Cltv => lock(CLTV_HEIGHT, OP_CLTV),
+        }
+    }
+
+    /// The kind that has this script.
+    pub(crate) fn of(script: &ScriptBuf) -> Option<Self> {
+        static SCRIPTS: OnceLock<Vec<(Kind, ScriptBuf)>> = OnceLock::new();
+        let scripts = SCRIPTS.get_or_init(|| Self::ALL.map(|kind| (kind, kind.script_pubkey())).to_vec());
+        scripts.iter().find(|entry| entry.1 == *script).map(|entry| entry.0)
+    }
+}
+
+/// A block that may be mutated before it is signed and repaired.
+pub(crate) struct Candidate {
+    /// Node of the parent.
+    pub(crate) parent: usize,
+    pub(crate) height: u32,
+    pub(crate) block: Block,
+    /// The coins that the transactions behind the coinbase spend, where they are known.
+    pub(crate) spends: Vec<Vec<Spendable>>,
+    /// Whether inputs are signed after the mutations.
+    pub(crate) sign: bool,
+    /// Whether outpoints follow the transaction of the block that they mean when it changes.
+    pub(crate) relink: bool,
+    /// Whether commitment, merkle root and nonce are repaired.
+    pub(crate) repair: bool,
+    /// Pairs of transactions where the first spends an output of the second.
+    links: Vec<(usize, usize)>,
+    /// A change of the serialized block.
+    pub(crate) raw: Option<fn(&mut Vec<u8>)>,
+}
+
+impl Candidate {
+    pub(crate) fn new(world: &World, random: &mut Random) -> Self {
+        let parent = choose_parent(world, random);
+        let node = world.nodes[parent];
+        let height = node.height + 1;
+        let mut block = coinbase_block(&node, height).build();
+        block.header.time = world.next_time(parent);
+        let mut candidate = Self {
+            parent,
+            height,
+            block,
+            spends: Vec::new(),
+            sign: !random.one_in(10),
+            relink: !random.one_in(10),
+            repair: !random.one_in(10),
+            links: Vec::new(),
+            raw: None,
+        };
+        let mut coins = world.coins.clone();
+        let mut fees = 0;
+        for _ in 0..random.below(5) {
+            fees += candidate.add_payment(&mut coins, random);
+        }
+        if !candidate.spends.is_empty() && random.one_in(2) {
+            candidate.add_child(random);
+        }
+        candidate.block.txdata[0].output[0].value += Amount::from_sat(fees);
+        candidate.commit();
+        candidate
+    }
+
+    /// Adds a payment out of one or two coins, and returns its fee.
+    fn add_payment(&mut self, coins: &mut Vec<Spendable>, random: &mut Random) -> u64 {
+        let count = (1 + random.below(2)).min(coins.len() as u64);
+        let spends: Vec<Spendable> = (0..count)
+            .map(|_| coins.swap_remove(random.below(coins.len() as u64) as usize))
+            .collect();
+        if spends.is_empty() {
+            return 0;
+        }
+        let total: u64 = spends.iter().map(|spend| spend.value).sum();
+        let fee = random.below(total / 10 + 1);
+        let half = (total - fee) / 2;
+        let output = |value| TxOut {
+            value: Amount::from_sat(value),
+            script_pubkey: any_script(),
+        };
+        self.block.txdata.push(Transaction {
+            version: transaction::Version::TWO,
+            lock_time: absolute::LockTime::from_consensus(CLTV_HEIGHT as u32),
+            input: spends.iter().map(|spend| input(spend.outpoint)).collect(),
+            output: vec![output(half), output(total - fee - half)],
+        });
+        self.spends.push(spends);
+        fee
+    }
+
+    /// Adds a transaction that spends an output made in the block.
+    fn add_child(&mut self, random: &mut Random) {
+        let maker = 1 + random.below(self.spends.len() as u64) as usize;
+        let transaction = &self.block.txdata[maker];
+        let value = transaction.output[0].value.to_sat();
+        let outpoint = OutPoint::new(transaction.compute_txid(), 0);
+        self.block.txdata.push(spend_any(outpoint, value));
+        self.spends.push(vec![Spendable {
+            outpoint,
+            value,
+            kind: Kind::Any,
+        }]);
+        self.links.push((self.block.txdata.len() - 1, maker));
+    }
+
+    /// Puts a witness commitment in, as every block of this test has one at first.
+    fn commit(&mut self) {
+        let coinbase = &mut self.block.txdata[0];
+        coinbase.input[0].witness = Witness::from_slice(&[[0; 32]]);
+        coinbase.output.push(TxOut {
+            value: Amount::ZERO,
+            script_pubkey: ScriptBuf::from_bytes([&[0x6a, 0x24, 0xaa, 0x21, 0xa9, 0xed][..], &[0; 32]].concat()),
+        });
+    }
+
+    /// The block's bytes, signed and repaired if that is wanted.
+    pub(crate) fn finish(mut self, random: &mut Random) -> Vec<u8> {
+        if self.relink {
+            for &(child, maker) in &self.links {
+                if let (Some(txid), true) = (
+                    self.block.txdata.get(maker).map(Transaction::compute_txid),
+                    child < self.block.txdata.len() && !self.block.txdata[child].input.is_empty(),
+                ) {
+                    self.block.txdata[child].input[0].previous_output.txid = txid;
+                }
+            }
+        }
+        if self.sign {
+            for (transaction, spends) in self.block.txdata.iter_mut().skip(1).zip(&self.spends) {
+                sign(transaction, spends);
+            }
+        }
+        if self.repair {
+            repair(&mut self.block);
+        } else {
+            self.block.header.nonce = random.next() as u32;
+        }
+        let mut bytes = consensus::serialize(&self.block);
+        if let Some(change) = self.raw {
+            change(&mut bytes);
+        }
+        bytes
+    }
+}
+
+fn choose_parent(world: &World, random: &mut Random) -> usize {
+    if random.one_in(30) && !world.failed.is_empty() {
+        return world.failed[random.below(world.failed.len() as u64) as usize];
+    }
+    if random.one_in(40) {
+        // Any of the last blocks, whatever became of it.
+        let last = world.nodes.len() - 1;
+        return last - random.below(8.min(last as u64)) as usize;
+    }
+    let mut parent = world.tip;
+    if random.one_in(6) {
+        for _ in 0..1 + random.below(2) {
+            parent = world.nodes[parent].parent;
+        }
+    }
+    parent
+}
+
+fn input(outpoint: OutPoint) -> TxIn {
+    TxIn {
+        previous_output: outpoint,
+        script_sig: ScriptBuf::new(),
+        sequence: Sequence::from_consensus(CSV_BLOCKS as u32),
+        witness: Witness::new(),
+    }
+}
+
+/// Signs the inputs whose coins are known; a transaction that was changed too much is left alone.
+fn sign(transaction: &mut Transaction, spends: &[Spendable]) {
+    let known = transaction.input.len() == spends.len();
+    if !known || transaction.output.is_empty() {
+        return;
+    }
+    let keys = keys();
+    let prevouts: Vec<TxOut> = spends
+        .iter()
+        .map(|spend| TxOut {
+            value: Amount::from_sat(spend.value),
+            script_pubkey: spend.kind.script_pubkey(),
+        })
+        .collect();
+    let unsigned = transaction.clone();
+    let mut cache = SighashCache::new(&unsigned);
+    for (place, spend) in spends.iter().enumerate() {
+        let input = &mut transaction.input[place];
+        match spend.kind {
+            Kind::Any | Kind::Csv | Kind::Cltv => {}
+            Kind::ScriptHash => input.script_sig = ScriptBuf::from_bytes(vec![1, 0x51]),
+            Kind::WitnessScriptHash => input.witness = Witness::from_slice(&[any_script().as_bytes()]),
+            Kind::WitnessKeyHash => {
+                let script = &prevouts[place].script_pubkey;
+                let hash = cache
+                    .p2wpkh_signature_hash(place, script, prevouts[place].value, EcdsaSighashType::All)
+                    .unwrap();
+                let message = Message::from_digest(hash.to_byte_array());
+                let signature = keys.secp.sign_ecdsa(&message, &keys.secret);
+                let signature = ecdsa::Signature::sighash_all(signature);
+                input.witness = Witness::p2wpkh(&signature, &keys.public.0);
+            }
+            Kind::Taproot => {
+                let hash = cache
+                    .taproot_key_spend_signature_hash(place, &Prevouts::All(&prevouts), TapSighashType::Default)
+                    .unwrap();
+                let message = Message::from_digest(hash.to_byte_array());
+                let signature = keys.secp.sign_schnorr_no_aux_rand(&message, &keys.pair);
+                input.witness = Witness::from_slice(&[&signature.serialize()[..]]);
+            }
+        }
+    }
+}
