@@ -14,7 +14,6 @@ mod trace;
 
 use arguments::{Arguments, Command};
 use clap::Parser;
-use failure::Failure;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {

@@ -48,7 +48,6 @@ pub(crate) fn connect_json(report: &ConnectReport, cpu_seconds: f64) -> impl Ser
     let stages: Map<String, Value> = totals
         .stages
         .named()
-        .into_iter()
         .map(|(name, time)| {
             let value = json!({"busy_s": time.busy_seconds, "wait_s": time.wait_seconds});
             (name.to_owned(), value)

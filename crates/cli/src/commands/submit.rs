@@ -12,7 +12,7 @@ use blockmill_coins::stats::Hashes;
 use blockmill_engine::{Engine, Quiet, Submission};
 use blockmill_script::KernelVerifier;
 use serde::Serialize;
-use std::io::{self, BufRead, Write};
+use std::io::{self, BufRead};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
