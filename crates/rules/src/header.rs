@@ -353,6 +353,43 @@ mod tests {
     }
 
     #[test]
+    fn retarget_of_mainnet_at_32_256() {
+        // The first period that was quick enough for a change; times of its first and its last block as in the chain.
+        let mut blocks = vec![(1_262_152_739, 0x1d00_ffff); 2016];
+        blocks[0].0 = 1_261_130_161;
+        let chain = Chain::new(30_240, blocks);
+        let at = |bits| check(Network::Bitcoin, &chain, header(1, 1_262_153_464, bits));
+        assert_eq!(chain.parent().height, 32_255);
+        assert_eq!(at(0x1d00_d86a), Ok(()));
+        assert_eq!(at(0x1d00_d86b), refused("bad-diffbits"));
+        assert_eq!(at(0x1d00_ffff), refused("bad-diffbits"));
+        // One block before, nothing changes.
+        let earlier = Chain::new(30_240, vec![(1_261_130_161, 0x1d00_ffff); 2015]);
+        let next = header(1, 1_262_152_739, 0x1d00_ffff);
+        assert_eq!(check(Network::Bitcoin, &earlier, next), Ok(()));
+    }
+
+    #[test]
+    fn both_clamps_of_the_retarget() {
+        let params = Params::new(Network::Bitcoin, None);
+        let after = |seconds: u32| {
+            let mut blocks = vec![(1_300_000_000, 0x1b04_04cb); 2016];
+            blocks[2015].0 += seconds;
+            next_bits(&params, &Chain::new(2016, blocks), 0)
+        };
+        let fortnight = 1_209_600;
+        assert_eq!(after(fortnight), 0x1b04_04cb);
+        assert_eq!(after(fortnight / 4), after(0));
+        assert_ne!(after(fortnight / 4 + 600), after(0));
+        assert_eq!(after(fortnight * 4), after(fortnight * 5));
+        assert_ne!(after(fortnight * 4 - 600), after(fortnight * 5));
+        // A time that runs backwards counts as the shortest.
+        let mut blocks = vec![(1_300_000_000, 0x1b04_04cb); 2016];
+        blocks[2015].0 -= 1000;
+        assert_eq!(next_bits(&params, &Chain::new(2016, blocks), 0), after(0));
+    }
+
+    #[test]
     fn retarget_and_time_warp_of_testnet4() {
         let bits = 0x1d00_ffff;
         let chain = Chain::new(0, (0..2016).map(|height| (height * 601, bits)).collect());

@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use world::World;
 
 /// Blocks judged in an ordinary run of the tests.
-const MUTATIONS: u64 = 36_000;
+const MUTATIONS: u64 = 40_000;
 
 /// Blocks after which both sides begin anew, so that subsidies do not run out.
 const EPISODE: u64 = 1_500;
@@ -40,6 +40,7 @@ const REASONS: &[&str] = &[
     "bad-diffbits",
     "bad-prevblk",
     "bad-txnmrklroot",
+    "bad-txns-BIP30",
     "bad-txns-duplicate",
     "bad-txns-in-belowout",
     "bad-txns-inputs-duplicate",

@@ -23,7 +23,7 @@ pub(crate) fn apply(candidate: &mut Candidate, world: &World, random: &mut Rando
 }
 
 #[rustfmt::skip]
-const MUTATIONS: [Mutation; 49] = [
+const MUTATIONS: [Mutation; 50] = [
     ("version", |c, _, r| c.block.header.version = Version::from_consensus(r.pick(&[-1, 0, 1, 2, 3, 4, 5]))),
     ("parent unknown", |c, _, r| c.block.header.prev_blockhash = World::unknown_hash(r)),
     ("merkle root", |c, _, r| { c.block.header.merkle_root = TxMerkleNode::from_byte_array([r.below(9) as u8; 32]); c.repair = false; mine(c); }),
@@ -39,6 +39,7 @@ const MUTATIONS: [Mutation; 49] = [
     ("order", |c, _, r| { let last = c.block.txdata.len() as u64; let (a, b) = (r.below(last), r.below(last)); c.block.txdata.swap(a as usize, b as usize); }),
     ("transaction dropped", |c, _, r| { let last = c.block.txdata.len() as u64; if last > 1 { c.block.txdata.remove(1 + r.below(last - 1) as usize); } }),
     ("transaction repeated", |c, _, r| { let last = c.block.txdata.len() as u64; let copy = c.block.txdata[r.below(last) as usize].clone(); c.block.txdata.push(copy); }),
+    ("transaction confirmed before", |c, w, r| { if !w.confirmed.is_empty() { let place = r.below(w.confirmed.len() as u64) as usize; c.block.txdata.push(w.confirmed[place].clone()); } }),
     ("height", |c, _, r| coinbase_script(c, &height_script(c.height + r.below(3) as u32 - 1))),
     ("height in more bytes", |c, _, _| { let mut script = height_script(c.height); script[0] += 1; script.push(0); coinbase_script(c, &script) }),
     ("coinbase script length", |c, _, r| { let mut script = height_script(c.height); script.resize(r.pick(&[1, 2, 3, 99, 100, 101, 200]), 0); coinbase_script(c, &script) }),

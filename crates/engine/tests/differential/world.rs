@@ -5,7 +5,7 @@ use crate::random::Random;
 use blockmill_block::Network;
 use blockmill_chaingen::bitcoin::consensus::deserialize;
 use blockmill_chaingen::bitcoin::hashes::Hash;
-use blockmill_chaingen::bitcoin::{self, Amount, BlockHash, OutPoint, TxOut};
+use blockmill_chaingen::bitcoin::{self, Amount, BlockHash, OutPoint, Transaction, TxOut};
 use blockmill_chaingen::builder::BlockBuilder;
 use blockmill_engine::{Engine, Marks, Options, Quiet, Submission, Verdict};
 use blockmill_script::KernelVerifier;
@@ -50,6 +50,8 @@ pub(crate) struct World {
     /// Coins by the height of the coinbase that made them.
     young: Vec<Vec<Spendable>>,
     recent: Vec<Vec<u8>>,
+    /// Transactions of blocks that were connected lately.
+    pub(crate) confirmed: Vec<Transaction>,
     /// What became of each block, for the message when something differs.
     history: Vec<String>,
     _directory: tempfile::TempDir,
@@ -83,6 +85,7 @@ impl World {
             coins: Vec::new(),
             young: vec![Vec::new()],
             recent: Vec::new(),
+            confirmed: Vec::new(),
             history: Vec::new(),
             _directory: directory,
         };
@@ -160,6 +163,8 @@ impl World {
     fn move_tip(&mut self, id: usize, block: &bitcoin::Block) {
         self.tip = id;
         let height = self.nodes[id].height as usize;
+        self.confirmed.extend_from_slice(&block.txdata[1..]);
+        self.confirmed.drain(..self.confirmed.len().saturating_sub(30));
         for transaction in &block.txdata[1..] {
             for input in &transaction.input {
                 self.coins.retain(|coin| coin.outpoint != input.previous_output);
