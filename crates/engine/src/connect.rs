@@ -12,7 +12,7 @@ use crate::error::EngineError;
 use crate::index::{BlockId, HeaderIndex};
 use crate::report::{ConnectReport, Halt, Observer, Progress, Rejected, Span, Stage, Totals, Unreadable};
 use crate::resolve::{self, ResolveContext, ResolveError};
-use crate::sources::Indexed;
+use crate::sources::{FirstSeen, Indexed};
 use crate::{Options, assume_valid};
 use blockmill_block::files::{BlockFileWriter, BlockFiles, Position};
 use blockmill_block::{Block, BlockHash, BlockUndo};
@@ -75,7 +75,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
     pub fn connect(&mut self, sources: &[PathBuf], observer: &mut dyn Observer) -> Result<ConnectReport, EngineError> {
         let start = Instant::now();
         let start_height = self.height();
-        let mut indexed = self.index_sources(sources, observer)?;
+        let mut indexed = self.index_sources(sources, FirstSeen::ByPlace, observer)?;
         indexed.merge(std::mem::take(&mut self.own_blocks));
         self.last_flush = Instant::now();
         let halt = self.activate_best_chain(observer)?;

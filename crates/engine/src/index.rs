@@ -272,19 +272,28 @@ impl HeaderIndex {
         header::median_time(&mut times[..count])
     }
 
-    /// Notes where a block lies. The first place makes it, and all that waited for it, candidates.
+    /// Notes where a block lies. The first place makes it, and all that waited for it, candidates. Among blocks of equal
+    /// work those come first whose places were noted first.
     pub fn add_position(&mut self, id: BlockId, position: Position) {
-        let sequence = self.sequence + 1;
-        let entry = self.entry_mut(id);
-        if entry.positions.contains(&position) {
-            return;
+        if self.entry(id).sequence == u64::MAX {
+            self.entry_mut(id).sequence = self.next_sequence();
         }
-        entry.positions.push(position);
-        if entry.sequence == u64::MAX {
-            entry.sequence = sequence;
-            self.sequence = sequence;
+        self.receive(id, position);
+    }
+
+    /// As [`add_position`](Self::add_position), but as Core counts blocks that come one by one: among blocks of equal work
+    /// those come first that could be connected first.
+    pub fn receive(&mut self, id: BlockId, position: Position) {
+        let positions = &mut self.entry_mut(id).positions;
+        if !positions.contains(&position) {
+            positions.push(position);
+            self.link_from(id);
         }
-        self.link_from(id);
+    }
+
+    fn next_sequence(&mut self) -> u64 {
+        self.sequence += 1;
+        self.sequence
     }
 
     /// Notes that a block and its ancestors were connected in an earlier run and not since: they come before all others.
@@ -320,6 +329,9 @@ impl HeaderIndex {
     }
 
     fn link(&mut self, id: BlockId) {
+        if self.entry(id).sequence == u64::MAX {
+            self.entry_mut(id).sequence = self.next_sequence();
+        }
         self.entry_mut(id).linked = true;
         let parent = self.entry(id).parent.map(|parent| self.rank(parent));
         self.candidates.grow(self.rank(id), parent);

@@ -7,7 +7,7 @@ use crate::data_dir::{DataDir, Marks, file_error};
 use crate::error::EngineError;
 use crate::index::HeaderIndex;
 use crate::report::{Quiet, Totals};
-use crate::sources::Indexed;
+use crate::sources::{FirstSeen, Indexed};
 use blockmill_block::BlockHash;
 use blockmill_block::files::BlockFiles;
 use blockmill_coins::{CoinStore, CoinsCache, EmbeddedStore};
@@ -137,7 +137,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
     fn index_own_blocks(&mut self) -> Result<(), EngineError> {
         let own = self.directory.file("blocks");
         if own.join("blk00000.dat").is_file() {
-            self.own_blocks = self.index_sources(&[own], &mut Quiet)?;
+            self.own_blocks = self.index_sources(&[own], FirstSeen::ByArrival, &mut Quiet)?;
         }
         Ok(())
     }

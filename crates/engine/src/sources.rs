@@ -12,6 +12,15 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+/// What counts as first seen among blocks of equal work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FirstSeen {
+    /// The order of files and of places in them.
+    ByPlace,
+    /// The order in which blocks could be connected, as when they came one by one.
+    ByArrival,
+}
+
 /// What the search of block files found besides blocks of the tree.
 #[derive(Default)]
 pub(crate) struct Indexed {
@@ -34,6 +43,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
     pub(crate) fn index_sources(
         &mut self,
         sources: &[PathBuf],
+        first_seen: FirstSeen,
         observer: &mut dyn Observer,
     ) -> Result<Indexed, EngineError> {
         let first = self.files.len() as u32;
@@ -57,12 +67,18 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             indexed.damages.extend(scan.damages);
             observer.indexed((file - first + 1) as usize, (last - first) as usize, records.len());
         }
-        self.index_records(&records, &mut indexed, observer);
+        self.index_records(&records, first_seen, &mut indexed, observer);
         Ok(indexed)
     }
 
-    /// Takes records into the index: each as soon as its parent is there, ties by the order of the records.
-    fn index_records(&mut self, records: &[Record], indexed: &mut Indexed, observer: &mut dyn Observer) {
+    /// Takes records into the index: each as soon as its parent is there.
+    fn index_records(
+        &mut self,
+        records: &[Record],
+        first_seen: FirstSeen,
+        indexed: &mut Indexed,
+        observer: &mut dyn Observer,
+    ) {
         let now = clock();
         let mut waiting: HashMap<BlockHash, Vec<usize>> = HashMap::new();
         for number in 0..records.len() {
@@ -80,7 +96,10 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         }
         for record in records {
             if let Some(id) = self.index.find(&record.hash) {
-                self.index.add_position(id, record.position);
+                match first_seen {
+                    FirstSeen::ByPlace => self.index.add_position(id, record.position),
+                    FirstSeen::ByArrival => self.index.receive(id, record.position),
+                }
             }
         }
         indexed.leftovers = waiting.values().map(|numbers| numbers.len() as u64).sum();

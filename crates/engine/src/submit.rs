@@ -137,7 +137,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             )?),
         };
         let position = writer.append(block.bytes(), &mut self.files)?;
-        self.index.add_position(id, position);
+        self.index.receive(id, position);
         Ok(())
     }
 

@@ -87,6 +87,19 @@ fn the_first_seen_wins_among_equals() {
 }
 
 #[test]
+fn blocks_that_come_one_by_one_count_from_when_they_can_be_connected() {
+    let mut index = index();
+    let genesis = index.genesis();
+    let left = chain(&mut index, genesis, 2, 0);
+    let right = chain(&mut index, genesis, 2, 1);
+    // The left end comes first, but its parent comes last.
+    for id in [left[1], right[0], right[1], left[0]] {
+        index.receive(id, POSITION);
+    }
+    assert_eq!(index.best_candidate(), right[1]);
+}
+
+#[test]
 fn a_failed_block_takes_its_descendants_with_it() {
     let mut index = index();
     let genesis = index.genesis();

@@ -200,6 +200,17 @@ impl Candidate {
         });
     }
 
+    /// The block with a witness that it does not commit to, and as it should be.
+    pub(crate) fn finish_mutated(mut self, random: &mut Random) -> (Vec<u8>, Vec<u8>) {
+        self.sign = true;
+        self.relink = true;
+        self.repair = true;
+        let whole = self.finish(random);
+        let mut block: Block = consensus::deserialize(&whole).unwrap();
+        block.txdata[0].input[0].witness = Witness::from_slice(&[[1; 32]]);
+        (consensus::serialize(&block), whole)
+    }
+
     /// The block's bytes, signed and repaired if that is wanted.
     pub(crate) fn finish(mut self, random: &mut Random) -> Vec<u8> {
         if self.relink {

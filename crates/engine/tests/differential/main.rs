@@ -115,7 +115,16 @@ fn next_block(world: &mut World, random: &mut Random) -> (Vec<u8>, Vec<&'static 
     {
         return (bytes, vec!["sent again"]);
     }
+    if random.one_in(20) && !world.owed.is_empty() {
+        let place = random.below(world.owed.len() as u64) as usize;
+        return (world.owed.swap_remove(place), vec!["body sent late"]);
+    }
     let mut candidate = Candidate::new(world, random);
+    if random.one_in(40) {
+        let (mutated, whole) = candidate.finish_mutated(random);
+        world.owed.push(whole);
+        return (mutated, vec!["mutated body"]);
+    }
     let mut names = Vec::new();
     for _ in 0..[0, 1, 1, 1, 1, 2][random.below(6) as usize] {
         let whole = |transaction: &Transaction| !transaction.input.is_empty() && !transaction.output.is_empty();

@@ -50,6 +50,8 @@ pub(crate) struct World {
     /// Coins by the height of the coinbase that made them.
     young: Vec<Vec<Spendable>>,
     recent: Vec<Vec<u8>>,
+    /// Blocks whose mutated body was sent, to be sent as they should be.
+    pub(crate) owed: Vec<Vec<u8>>,
     /// Transactions of blocks that were connected lately.
     pub(crate) confirmed: Vec<Transaction>,
     /// What became of each block, for the message when something differs.
@@ -85,6 +87,7 @@ impl World {
             coins: Vec::new(),
             young: vec![Vec::new()],
             recent: Vec::new(),
+            owed: Vec::new(),
             confirmed: Vec::new(),
             history: Vec::new(),
             _directory: directory,
@@ -137,6 +140,10 @@ impl World {
         let Some(&parent) = self.by_hash.get(&block.header.prev_blockhash) else {
             return;
         };
+        if let (Some(&known), Verdict::Connected) = (self.by_hash.get(&hash), verdict) {
+            // Its body came late, or it has become part of the best chain with a later block.
+            return self.move_tip(known, &block);
+        }
         if verdict == Verdict::Orphan || self.by_hash.contains_key(&hash) {
             return;
         }
@@ -161,7 +168,13 @@ impl World {
     }
 
     fn move_tip(&mut self, id: usize, block: &bitcoin::Block) {
-        self.tip = id;
+        // Blocks that waited for this one may be connected with it.
+        let tip = self.engine.tip_hash().to_string();
+        self.tip = self
+            .nodes
+            .iter()
+            .rposition(|node| node.hash.to_string() == tip)
+            .unwrap_or(id);
         let height = self.nodes[id].height as usize;
         self.confirmed.extend_from_slice(&block.txdata[1..]);
         self.confirmed.drain(..self.confirmed.len().saturating_sub(30));
