@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 /// Turns Bitcoin block files into a fully validated UTXO set.
 #[derive(Debug, Parser)]
-#[command(version, about)]
+#[command(name = "blockmill", version, about)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) command: Command,

@@ -95,9 +95,6 @@ impl ChainLog {
             index.set_undo(id, position);
             headers_length += RECORD as u64;
         }
-        if headers_length < length {
-            headers.set_len(headers_length).map_err(file_error(&headers_path))?;
-        }
         Ok(Self {
             magic,
             undo_path,
@@ -108,6 +105,16 @@ impl ChainLog {
             headers_length,
             pending: Vec::new(),
         })
+    }
+
+    /// Cuts `headers.dat` back to its last whole record; to be called once it is known that nothing that counts is behind.
+    ///
+    /// # Errors
+    /// [`EngineError::File`].
+    pub fn cut_back(&mut self) -> Result<(), EngineError> {
+        self.headers
+            .set_len(self.headers_length)
+            .map_err(file_error(&self.headers_path))
     }
 
     /// Appends the undo data of a block that was connected.
@@ -269,8 +276,9 @@ mod tests {
         ] {
             std::fs::write(&path, damaged).unwrap();
             let mut index = HeaderIndex::new(params());
-            ChainLog::open(&directory, magic, &mut index).unwrap();
+            let mut log = ChainLog::open(&directory, magic, &mut index).unwrap();
             assert_eq!(index.len(), 2);
+            log.cut_back().unwrap();
             assert_eq!(std::fs::metadata(&path).unwrap().len(), RECORD as u64);
         }
     }

@@ -77,6 +77,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         let start_height = self.height();
         let mut indexed = self.index_sources(sources, FirstSeen::ByPlace, observer)?;
         indexed.merge(std::mem::take(&mut self.own_blocks));
+        self.check_genesis(observer)?;
         self.last_flush = Instant::now();
         let halt = self.activate_best_chain(observer)?;
         self.flush()?;
@@ -134,14 +135,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
                         continue 'choose;
                     }
                     Outcome::Unreadable(unreadable) => {
-                        observer.message(&format!(
-                            "{}: offset {}: block {} (height {}): {}",
-                            unreadable.path.display(),
-                            unreadable.offset,
-                            unreadable.hash,
-                            unreadable.height,
-                            unreadable.detail
-                        ));
+                        observer.message(&unreadable.to_string());
                         self.unreadable.push(unreadable);
                         self.index.forget_content(next);
                         continue 'choose;
@@ -169,7 +163,8 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         let undo = match self.resolve(id, &block, &facts, flags) {
             Ok(undo) => Arc::new(undo),
             Err(ResolveError::Reject(reject)) => return Ok(Outcome::Rejected(reject, position)),
-            Err(ResolveError::Store(error)) => {
+            Err(ResolveError::Store(error)) => return Err(error.into()),
+            Err(ResolveError::Broken(error)) => {
                 self.broken = true;
                 return Err(error.into());
             }
@@ -189,10 +184,9 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
 
     /// Takes a block out of the cache again. If that fails, nothing can be flushed any more.
     pub(crate) fn take_back(&mut self, block: &Block, undo: &BlockUndo) -> Result<bool, EngineError> {
-        self.broken = true;
-        let clean = resolve::take_back(block, undo, block.transaction_count(), &mut self.cache)?;
-        self.broken = false;
-        Ok(clean)
+        let taken_back = resolve::take_back(block, undo, block.transaction_count(), &mut self.cache);
+        self.broken |= taken_back.is_err();
+        Ok(taken_back?)
     }
 
     /// Spends and creates the block's coins in the cache.
@@ -339,14 +333,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
     fn reject(&mut self, id: BlockId, reject: Reject, position: Option<Position>, observer: &mut dyn Observer) {
         let entry = self.index.entry(id);
         let rejected = self.rejected_block(entry.hash, entry.height, reject, position);
-        observer.message(&format!(
-            "{}: offset {}: block {} (height {}) is rejected: {}",
-            rejected.path.display(),
-            rejected.offset,
-            rejected.hash,
-            rejected.height,
-            rejected.reject
-        ));
+        observer.message(&rejected.to_string());
         if rejected.reject.kind == RejectKind::Mutated {
             self.index.forget_content(id);
         } else {

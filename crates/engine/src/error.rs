@@ -55,7 +55,10 @@ pub enum EngineError {
         error: UndoRecordError,
     },
     /// A block that a reorganisation must take back cannot be read.
-    #[error("block {hash} (height {height}) must be disconnected and is not readable: {detail}")]
+    #[error(
+        "block {hash} (height {height}) must be disconnected and is not readable: {detail}; \
+         name the block files that hold it, or connect into a new data directory"
+    )]
     BlockMissing {
         /// The block.
         hash: BlockHash,

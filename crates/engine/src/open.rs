@@ -88,7 +88,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         let params = directory.marks().params();
         let magic = params.magic();
         let mut index = HeaderIndex::new(params);
-        let log = ChainLog::open(&directory, magic, &mut index)?;
+        let mut log = ChainLog::open(&directory, magic, &mut index)?;
         let mut active = vec![index.genesis()];
         if let Some(tip) = store.tip()? {
             let Some(id) = index.find(&tip.hash) else {
@@ -102,6 +102,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
                 .filter_map(|height| index.ancestor(id, height))
                 .collect();
         }
+        log.cut_back()?;
         let verifier = Arc::new(verifier);
         let pool = CheckPool::new(Arc::clone(&verifier), options.threads).map_err(file_error("worker threads"))?;
         let cache_limit = options.cache_bytes_max - options.cache_bytes_max / STORE_CACHE_SHARE;

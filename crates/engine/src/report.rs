@@ -4,6 +4,7 @@ use blockmill_block::BlockHash;
 use blockmill_block::files::Damage;
 use blockmill_coins::CacheCounters;
 use blockmill_rules::Reject;
+use std::fmt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -111,6 +112,20 @@ pub struct Rejected {
     pub offset: u64,
 }
 
+impl fmt::Display for Rejected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}: offset {}: block {} (height {}) is rejected: {}",
+            self.path.display(),
+            self.offset,
+            self.hash,
+            self.height,
+            self.reject
+        )
+    }
+}
+
 /// A block whose content cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unreadable {
@@ -124,6 +139,20 @@ pub struct Unreadable {
     pub offset: u64,
     /// What is wrong.
     pub detail: String,
+}
+
+impl fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}: offset {}: block {} (height {}): {}",
+            self.path.display(),
+            self.offset,
+            self.hash,
+            self.height,
+            self.detail
+        )
+    }
 }
 
 /// A block whose parent is nowhere.

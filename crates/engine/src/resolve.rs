@@ -34,10 +34,13 @@ pub enum ResolveError {
     /// The store failed.
     #[error("{0}")]
     Store(#[from] StoreError),
+    /// The store failed, and the cache could not be put right.
+    #[error("{0}")]
+    Broken(StoreError),
 }
 
 /// Spends what the block spends, creates what it creates, and judges it by all rules but its scripts. Returns the coins
-/// spent. When it fails the cache has the coins that it had before.
+/// spent. When it fails the cache has the coins that it had before, unless the error is [`ResolveError::Broken`].
 ///
 /// # Errors
 /// [`ResolveError`]; a rule that is broken is the first one in Core's order.
@@ -55,7 +58,7 @@ pub fn apply<B: AsRef<[u8]>>(
     match outcome {
         Ok(()) => Ok(undo),
         Err(error) => {
-            take_back(block, &undo, created, cache)?;
+            take_back(block, &undo, created, cache).map_err(ResolveError::Broken)?;
             Err(error)
         }
     }

@@ -118,13 +118,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         let parent = self.index.find(&record.header.prev_block_hash);
         let height = parent.map_or(0, |parent| self.index.entry(parent).height + 1);
         let rejected = self.rejected_block(record.hash, height, reject, Some(record.position));
-        observer.message(&format!(
-            "{}: offset {}: header of block {} is rejected: {}",
-            rejected.path.display(),
-            rejected.offset,
-            rejected.hash,
-            rejected.reject
-        ));
+        observer.message(&rejected.to_string());
         self.rejected.push(rejected);
     }
 }

@@ -190,7 +190,8 @@ impl Scanner {
             Boundary::End
         } else if key.is_padding(&bytes[..1], at) {
             Boundary::Padding
-        } else if bytes.starts_with(&magic.0) {
+        } else if magic.0.starts_with(&bytes[..bytes.len().min(magic.0.len())]) {
+            // At the end of the file a part of it will do: the rest was not written.
             Boundary::Magic
         } else {
             Boundary::Other

@@ -4,6 +4,7 @@ use bitcoinkernel::{
     Block, ChainType, ChainstateManager, ChainstateManagerBuilder, Context, ContextBuilder, Log, Logger,
     ProcessBlockResult,
 };
+use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 
 /// A reason that Core gave, up to its first comma or parenthesis, and the block it was for: none for the one just sent.
@@ -13,7 +14,7 @@ pub(crate) type CoreReason = (Option<String>, String);
 #[derive(Clone)]
 pub(crate) struct CoreLog {
     reasons: Arc<Mutex<Vec<CoreReason>>>,
-    _logger: Arc<Logger>,
+    _logger: Rc<Logger>,
 }
 
 struct Sink(Arc<Mutex<Vec<CoreReason>>>);
@@ -44,7 +45,7 @@ impl CoreLog {
         let logger = Logger::new(Sink(Arc::clone(&reasons))).unwrap();
         Self {
             reasons,
-            _logger: Arc::new(logger),
+            _logger: Rc::new(logger),
         }
     }
 }

@@ -9,6 +9,7 @@
 mod candidate;
 mod core_node;
 mod mutations;
+mod payments;
 mod random;
 mod world;
 
@@ -75,7 +76,7 @@ fn number(name: &str, default: u64) -> u64 {
 fn verdicts_reasons_and_tips_are_those_of_core() {
     let count = number("BLOCKMILL_MUTATIONS", MUTATIONS);
     let seed = number("BLOCKMILL_SEED", 1);
-    println!("{count} blocks, seed {seed}");
+    eprintln!("{count} blocks, seed {seed}");
     let log = core_node::CoreLog::connect();
     let mut histogram: BTreeMap<String, u64> = BTreeMap::new();
     let mut done = 0;
@@ -98,7 +99,7 @@ fn verdicts_reasons_and_tips_are_those_of_core() {
         }
     }
     for (outcome, count) in &histogram {
-        println!("{count:>8}  {outcome}");
+        eprintln!("{count:>8}  {outcome}");
     }
     if count >= MUTATIONS {
         for reason in REASONS {

@@ -1,0 +1,127 @@
+//! Single real blocks with the coins that they spend, and changes to them.
+
+use blockmill_block::{Block, BlockUndo, Coin, Network};
+use std::path::{Path, PathBuf};
+
+/// A real block.
+pub(crate) struct RealBlock {
+    pub(crate) name: String,
+    pub(crate) network: Network,
+    pub(crate) height: u32,
+    /// As on the wire.
+    pub(crate) path: PathBuf,
+    pub(crate) block: Block,
+    /// The coins that each transaction but the coinbase spends.
+    pub(crate) coins: Vec<Vec<Coin>>,
+}
+
+/// The blocks of a folder, by name.
+pub(crate) fn read_all(folder: &Path) -> Vec<RealBlock> {
+    let entries = std::fs::read_dir(folder).expect("a folder of blocks");
+    let mut paths: Vec<_> = entries.map(|entry| entry.expect("an entry").path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "raw"));
+    paths.sort();
+    assert!(!paths.is_empty(), "{}: no blocks", folder.display());
+    paths.into_iter().map(read).collect()
+}
+
+fn read(path: PathBuf) -> RealBlock {
+    let name = path
+        .file_stem()
+        .and_then(|name| name.to_str())
+        .expect("a name")
+        .to_owned();
+    let (network, height) = name.split_once('_').expect("network and height");
+    let undo = std::fs::read(path.with_extension("undo")).expect("undo data");
+    RealBlock {
+        network: match network {
+            "mainnet" => Network::Bitcoin,
+            other => other.parse().expect("a network"),
+        },
+        height: height.parse().expect("a height"),
+        block: Block::decode(std::fs::read(&path).expect("a block")).expect("a block that decodes"),
+        coins: grouped(&BlockUndo::decode(&undo).expect("undo data that decodes")),
+        name,
+        path,
+    }
+}
+
+fn grouped(undo: &BlockUndo) -> Vec<Vec<Coin>> {
+    (0..undo.transaction_count())
+        .map(|index| undo.transaction(index).to_vec())
+        .collect()
+}
+
+/// The coins in the form in which they are verified.
+pub(crate) fn undo_of(coins: &[Vec<Coin>]) -> BlockUndo {
+    let mut undo = BlockUndo::default();
+    for transaction in coins {
+        for coin in transaction {
+            undo.push_coin(coin.clone());
+        }
+        undo.end_transaction();
+    }
+    undo
+}
+
+/// The coins in Core's form.
+pub(crate) fn undo_bytes(coins: &[Vec<Coin>]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    undo_of(coins).write(&mut bytes);
+    bytes
+}
+
+/// Kinds of scripts that commit to one key or script.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A key.
+    P2pk,
+    /// Hash of a key.
+    P2pkh,
+    /// Hash of a script.
+    P2sh,
+    /// Hash of a key, signed in the witness.
+    P2wpkh,
+    /// A Taproot output key.
+    P2tr,
+}
+
+/// What a script is, if it is one of these kinds.
+pub(crate) fn kind_of(script: &[u8]) -> Option<Kind> {
+    match script {
+        [0x21, .., 0xac] if script.len() == 35 => Some(Kind::P2pk),
+        [0x41, .., 0xac] if script.len() == 67 => Some(Kind::P2pk),
+        [0x76, 0xa9, 0x14, .., 0x88, 0xac] if script.len() == 25 => Some(Kind::P2pkh),
+        [0xa9, 0x14, .., 0x87] if script.len() == 23 => Some(Kind::P2sh),
+        [0x00, 0x14, ..] if script.len() == 22 => Some(Kind::P2wpkh),
+        [0x51, 0x20, ..] if script.len() == 34 => Some(Kind::P2tr),
+        _ => None,
+    }
+}
+
+/// A spent coin's place: its transaction, the coinbase not counted, and its input.
+pub(crate) type Place = (usize, usize);
+
+impl RealBlock {
+    /// Places of the coins of which something holds.
+    pub(crate) fn places(&self, holds: impl Fn(Place, &Coin) -> bool) -> Vec<Place> {
+        let mut places = Vec::new();
+        for (index, coins) in self.coins.iter().enumerate() {
+            for (input, coin) in coins.iter().enumerate() {
+                if holds((index, input), coin) {
+                    places.push((index, input));
+                }
+            }
+        }
+        places
+    }
+
+    /// The whole of all outputs of a transaction, the coinbase not counted, in satoshi.
+    pub(crate) fn value_out(&self, index: usize) -> i64 {
+        self.block
+            .transaction(index + 1)
+            .outputs()
+            .map(|output| output.value())
+            .sum()
+    }
+}

@@ -1,0 +1,87 @@
+//! Faults: a store whose calls fail when a test says so, and an observer that ends a run as a kill would.
+
+use blockmill_block::{Coin, OutPoint};
+use blockmill_coins::{Change, CoinIterator, CoinStore, MemoryStore, StoreError, Tip};
+use blockmill_engine::{Observer, Progress};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A store in memory that counts its calls, and fails in one of them.
+#[derive(Default)]
+pub(crate) struct FaultyStore {
+    inner: MemoryStore,
+    commits: AtomicU64,
+    gets: AtomicU64,
+    /// The number of the commit that fails, and of the get; 0 for none.
+    failing_commit: AtomicU64,
+    failing_get: AtomicU64,
+}
+
+impl FaultyStore {
+    /// A store with the coins and the tip of another.
+    pub(crate) fn copy_of(other: &Self) -> Self {
+        let copy = Self::default();
+        if let Some(tip) = other.tip().unwrap() {
+            let coins: Vec<_> = other.coins().unwrap().map(Result::unwrap).collect();
+            let changes: Vec<Change<'_>> = coins.iter().map(|(outpoint, coin)| (*outpoint, Some(coin))).collect();
+            copy.inner.commit(&changes, &tip).unwrap();
+        }
+        copy
+    }
+
+    /// Commits and gets so far, those that failed included.
+    pub(crate) fn counts(&self) -> (u64, u64) {
+        (self.commits.load(Ordering::Relaxed), self.gets.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn fail_at_commit(&self, number: u64) {
+        self.failing_commit.store(number, Ordering::Relaxed);
+    }
+
+    pub(crate) fn fail_at_get(&self, number: u64) {
+        self.failing_get.store(number, Ordering::Relaxed);
+    }
+}
+
+/// Counts a call, and fails if it is the one that is to fail.
+fn count(calls: &AtomicU64, failing: &AtomicU64) -> Result<(), StoreError> {
+    if calls.fetch_add(1, Ordering::Relaxed) + 1 == failing.load(Ordering::Relaxed) {
+        return Err(StoreError::Backend("a fault of the test".to_owned()));
+    }
+    Ok(())
+}
+
+impl CoinStore for FaultyStore {
+    fn get(&self, outpoint: &OutPoint) -> Result<Option<Coin>, StoreError> {
+        count(&self.gets, &self.failing_get)?;
+        self.inner.get(outpoint)
+    }
+
+    fn tip(&self) -> Result<Option<Tip>, StoreError> {
+        self.inner.tip()
+    }
+
+    fn commit(&self, changes: &[Change<'_>], tip: &Tip) -> Result<(), StoreError> {
+        count(&self.commits, &self.failing_commit)?;
+        self.inner.commit(changes, tip)
+    }
+
+    fn coins(&self) -> Result<CoinIterator, StoreError> {
+        self.inner.coins()
+    }
+
+    fn disk_size(&self) -> Result<u64, StoreError> {
+        self.inner.disk_size()
+    }
+}
+
+/// Unwinds out of the engine once a block at this height is connected. What is caught and dropped then has not been flushed.
+pub(crate) struct KillAt(pub(crate) u32);
+
+impl Observer for KillAt {
+    fn progress(&mut self, progress: &Progress) {
+        if progress.height == self.0 {
+            // No panic, so that nothing is printed.
+            std::panic::resume_unwind(Box::new("killed"));
+        }
+    }
+}

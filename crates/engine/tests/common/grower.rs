@@ -1,0 +1,127 @@
+//! Chains whose blocks do what makes a reorganisation hard to take back: chains of spends inside a block, coins made before a
+//! fork and spent behind it, outputs that never enter the set, sequence locks that open at the block that spends, and (at every
+//! third height) the same transactions and coinbase as in any other branch.
+
+use super::{Chain, outpoint, output, output_to, spend_into, spend_locked};
+use bitcoin::{Block, OutPoint, ScriptBuf};
+use blockmill_chaingen::builder::{BlockBuilder, spend_any};
+use std::collections::VecDeque;
+
+/// Blocks that a coin must be buried under for the lock of [`Grower`]'s spends.
+const LOCK_BLOCKS: u32 = 3;
+
+/// Satoshi that a transaction leaves to the coinbase.
+const FEE: u64 = 10;
+
+/// Confirmations after which a coinbase may be spent.
+const MATURITY: u32 = 100;
+
+/// A height whose coinbase is never spent here: left to the tests.
+pub(crate) const SPARE_COINBASE: u32 = 1;
+
+/// A coin to be spent in a later block.
+#[derive(Clone)]
+struct Waiting {
+    coin: OutPoint,
+    value: u64,
+    height: u32,
+}
+
+/// A chain that grows, and the coins that its next blocks spend.
+#[derive(Clone)]
+pub(crate) struct Grower {
+    pub(crate) chain: Chain,
+    /// Stands in the transactions, so that they differ between branches.
+    tag: u8,
+    next_coinbase: u32,
+    waiting: VecDeque<Waiting>,
+}
+
+impl Grower {
+    /// A chain of `blocks` blocks; coins are spent from height 102 on.
+    pub(crate) fn of(blocks: u32) -> Self {
+        let mut grower = Self {
+            chain: Chain::new(),
+            tag: 0,
+            next_coinbase: SPARE_COINBASE + 1,
+            waiting: VecDeque::new(),
+        };
+        grower.grow(blocks);
+        grower
+    }
+
+    /// The same chain, whose blocks from here on are another branch's.
+    pub(crate) fn fork(&self, tag: u8) -> Self {
+        Self { tag, ..self.clone() }
+    }
+
+    pub(crate) fn grow(&mut self, blocks: u32) {
+        for _ in 0..blocks {
+            let block = self.next().build();
+            self.chain.push(block);
+        }
+    }
+
+    /// The blocks above `height`.
+    pub(crate) fn above(&self, height: u32) -> &[Block] {
+        &self.chain.blocks[height as usize + 1..]
+    }
+
+    /// The next block, still to be built; its spends are noted as done.
+    pub(crate) fn next(&mut self) -> BlockBuilder {
+        let height = self.chain.height() + 1;
+        let tag = if height.is_multiple_of(3) { 0 } else { self.tag };
+        let mut block = self.chain.next();
+        if self.next_coinbase + MATURITY <= height {
+            block = self.spend_coinbase(block, height, tag);
+        }
+        if self
+            .waiting
+            .front()
+            .is_some_and(|waiting| waiting.height + LOCK_BLOCKS <= height)
+            && let Some(Waiting { coin, value, .. }) = self.waiting.pop_front()
+        {
+            block = block
+                .transaction(spend_locked(coin, value - FEE, LOCK_BLOCKS))
+                .fees(FEE);
+        }
+        if tag == 0 {
+            return block;
+        }
+        block.coinbase(|coinbase| coinbase.output.push(output_to(0, unspendable(tag))))
+    }
+
+    /// Splits the oldest coinbase, and spends one of its parts twice more in the same block.
+    fn spend_coinbase(&mut self, block: BlockBuilder, height: u32, tag: u8) -> BlockBuilder {
+        let coinbase = self.chain.coinbase(self.next_coinbase);
+        let value = self.chain.blocks[self.next_coinbase as usize].txdata[0].output[0]
+            .value
+            .to_sat();
+        self.next_coinbase += 1;
+        let part = value / 4;
+        let outputs = vec![
+            output(part),
+            output(part),
+            output_to(5, unspendable(tag)),
+            output(value - 2 * part - 5),
+        ];
+        let split = spend_into(coinbase, outputs);
+        let second = spend_any(outpoint(&split, 0), part - FEE);
+        let third = spend_any(outpoint(&second, 0), part - 2 * FEE);
+        self.waiting.push_back(Waiting {
+            coin: outpoint(&split, 1),
+            value: part,
+            height,
+        });
+        block
+            .transaction(split)
+            .transaction(second)
+            .transaction(third)
+            .fees(2 * FEE)
+    }
+}
+
+/// OP_RETURN and a byte.
+fn unspendable(tag: u8) -> ScriptBuf {
+    ScriptBuf::from_bytes(vec![0x6a, 1, tag])
+}

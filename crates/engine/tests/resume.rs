@@ -1,0 +1,331 @@
+//! Stopped, killed, or with the end of a file cut off: the next start goes on from the last flush and ends at the same set.
+
+mod common;
+
+use bitcoin::Block;
+use blockmill_block::BlockHash;
+use blockmill_chaingen::Profile;
+use blockmill_engine::report::Halt;
+use blockmill_engine::{EngineError, Marks, Observer, Options, Progress, Quiet, Verdict};
+use blockmill_script::KernelVerifier;
+use common::faults::{FaultyStore, KillAt};
+use common::generated::{FORK, Generated, HEIGHT, copy_directory, cut, length};
+use common::{Chain, KernelEngine, LARGE, connect, figures, figures_of, open, open_with, options, submit, submit_good};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// Bytes of a record of `headers.dat`.
+const HEADER_RECORD: u64 = 96;
+
+static CHAIN: LazyLock<Generated> = LazyLock::new(|| Generated::new(Profile::Mixed));
+
+/// No flush before the end.
+fn at_the_end(stop_at_height: Option<u32>) -> Options {
+    Options {
+        stop_at_height,
+        ..options(2, LARGE)
+    }
+}
+
+/// A flush after every block.
+fn every_block(stop_at_height: Option<u32>) -> Options {
+    Options {
+        flush_interval: Duration::ZERO,
+        ..at_the_end(stop_at_height)
+    }
+}
+
+#[test]
+fn stopped_at_heights() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut before = 0;
+    for height in [0, 1, 50, 100, 101, 101, 115, HEIGHT - 1, HEIGHT, HEIGHT + 1] {
+        let mut engine = open(directory.path(), every_block(Some(height)));
+        assert_eq!(engine.height(), before);
+        let report = connect(&mut engine, &[&CHAIN.blocks()]);
+        let height = height.min(HEIGHT);
+        let halt = if before < HEIGHT && height < HEIGHT {
+            Halt::HeightReached
+        } else {
+            Halt::Finished
+        };
+        assert_eq!(
+            (report.start_height, report.height, report.halt),
+            (before, height, halt)
+        );
+        assert_eq!(report.totals.blocks, u64::from(height - before));
+        assert_eq!(report.exit_status(), 0);
+        before = height;
+    }
+    CHAIN.assert_tip(&figures(&open(directory.path(), every_block(None))));
+}
+
+/// Asks the engine to stop once a height is reached.
+struct StopAt(u32, Arc<AtomicBool>);
+
+impl Observer for StopAt {
+    fn progress(&mut self, progress: &Progress) {
+        if progress.height >= self.0 {
+            self.1.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+#[test]
+fn stopped_by_the_flag() {
+    let directory = tempfile::tempdir().unwrap();
+    for height in [1, 2, 99, 107, 120] {
+        let options = at_the_end(None);
+        let mut observer = StopAt(height, options.stop.clone());
+        let mut engine = open(directory.path(), options);
+        let report = engine.connect(&[CHAIN.blocks()], &mut observer).unwrap();
+        assert_eq!((report.height, report.halt), (height, Halt::Stopped));
+    }
+    let mut engine = open(directory.path(), at_the_end(None));
+    let report = connect(&mut engine, &[&CHAIN.blocks()]);
+    assert_eq!((report.start_height, report.halt), (120, Halt::Finished));
+    CHAIN.assert_tip(&figures(&engine));
+}
+
+/// Stopped inside of a reorganisation, where the tip has less work than the one before.
+#[test]
+fn stopped_inside_of_a_reorganisation() {
+    let both = [CHAIN.blocks(), CHAIN.branch.clone()];
+    let both: Vec<&Path> = both.iter().map(PathBuf::as_path).collect();
+    for height in [FORK, FORK + 1, HEIGHT - 1, HEIGHT] {
+        let directory = tempfile::tempdir().unwrap();
+        connect(&mut open(directory.path(), at_the_end(None)), &both[..1]);
+        let mut engine = open(directory.path(), at_the_end(Some(height)));
+        let report = connect(&mut engine, &both);
+        assert_eq!((report.height, report.halt), (height, Halt::HeightReached));
+        drop(engine);
+        let mut engine = open(directory.path(), at_the_end(None));
+        assert_eq!(connect(&mut engine, &both).exit_status(), 0);
+        assert_eq!(figures(&engine), CHAIN.branch_figures);
+    }
+}
+
+/// Connects, and is killed when a block at `height` is connected.
+fn killed_at(directory: &Path, options: Options, height: u32) {
+    let mut engine = open(directory, options);
+    let run = AssertUnwindSafe(|| engine.connect(&[CHAIN.blocks()], &mut KillAt(height)));
+    assert!(catch_unwind(run).is_err());
+    assert_eq!(engine.height(), height);
+}
+
+/// Goes on to the tip, and from there to the other branch, which needs the undo data of the blocks above the fork.
+fn check_the_rest(directory: &Path, start_height: u32) {
+    let mut engine = open(directory, at_the_end(None));
+    let report = connect(&mut engine, &[&CHAIN.blocks()]);
+    assert_eq!((report.start_height, report.exit_status()), (start_height, 0));
+    CHAIN.assert_tip(&figures(&engine));
+    drop(engine);
+    let mut engine = open(directory, at_the_end(None));
+    let report = connect(&mut engine, &[&CHAIN.blocks(), &CHAIN.branch]);
+    assert_eq!(report.totals.disconnected, u64::from(HEIGHT - FORK));
+    assert_eq!(figures(&engine), CHAIN.branch_figures);
+}
+
+#[test]
+fn killed_between_flushes() {
+    // Killed again and again: flushed after every block, nothing is lost; flushed at the end, everything is.
+    let directory = tempfile::tempdir().unwrap();
+    for height in [1, 100, 104, 105, 117, HEIGHT - 1] {
+        killed_at(directory.path(), every_block(None), height);
+        assert_eq!(open(directory.path(), at_the_end(None)).height(), height);
+    }
+    check_the_rest(directory.path(), HEIGHT - 1);
+    let directory = tempfile::tempdir().unwrap();
+    for height in [100, 120, HEIGHT] {
+        killed_at(directory.path(), at_the_end(None), height);
+        assert_eq!(open(directory.path(), at_the_end(None)).height(), 0);
+    }
+    check_the_rest(directory.path(), 0);
+}
+
+/// A data directory that is flushed at height 105, and was killed with fifteen more blocks connected.
+struct Killed {
+    directory: TempDir,
+    /// Bytes of `undo.dat` at the flush.
+    flushed_undo: u64,
+}
+
+impl Killed {
+    const FLUSHED: u32 = 105;
+
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        connect(
+            &mut open(directory.path(), at_the_end(Some(Self::FLUSHED))),
+            &[&CHAIN.blocks()],
+        );
+        let flushed_undo = length(&directory.path().join("undo.dat"));
+        killed_at(directory.path(), at_the_end(None), Self::FLUSHED + 15);
+        Self {
+            directory,
+            flushed_undo,
+        }
+    }
+
+    fn copy(&self) -> TempDir {
+        let copy = tempfile::tempdir().unwrap();
+        copy_directory(self.directory.path(), copy.path());
+        copy
+    }
+}
+
+#[test]
+fn undo_data_behind_the_flush_is_cut_off() {
+    let killed = Killed::new();
+    let loose = length(&killed.directory.path().join("undo.dat")) - killed.flushed_undo;
+    assert!(loose > 1_000);
+    for bytes in [0, 1, 31, 32, 33, 500, loose / 2, loose - 1, loose] {
+        let copy = killed.copy();
+        cut(&copy.path().join("undo.dat"), bytes);
+        check_the_rest(copy.path(), Killed::FLUSHED);
+    }
+}
+
+/// What a kill cannot do: undo data is gone that was flushed. The engine goes on, until it has to take that block back.
+#[test]
+fn undo_data_before_the_flush_is_cut_off() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path();
+    connect(&mut open(path, every_block(Some(120))), &[&CHAIN.blocks()]);
+    cut(&path.join("undo.dat"), 1);
+    let mut engine = open(path, every_block(None));
+    assert_eq!(connect(&mut engine, &[&CHAIN.blocks()]).exit_status(), 0);
+    CHAIN.assert_tip(&figures(&engine));
+    let lost = hash_at(120);
+    drop(engine);
+    for _ in 0..2 {
+        let mut engine = open(path, every_block(None));
+        let error = engine
+            .connect(&[CHAIN.blocks(), CHAIN.branch.clone()], &mut Quiet)
+            .unwrap_err();
+        assert!(
+            matches!(&error, EngineError::Undo { hash, .. } if *hash == lost),
+            "{error}"
+        );
+        assert_eq!(error.exit_status(), 3);
+        drop(engine);
+        CHAIN.assert_tip(&figures(&open(path, every_block(None))));
+    }
+}
+
+/// Hash of the generated chain's block at a height.
+fn hash_at(height: u32) -> BlockHash {
+    let directory = tempfile::tempdir().unwrap();
+    let mut engine = open(directory.path(), at_the_end(Some(height)));
+    connect(&mut engine, &[&CHAIN.blocks()]);
+    engine.tip_hash()
+}
+
+#[test]
+fn headers_behind_the_tip_are_cut_off() {
+    // The commit fails after the header of its block was written: what a kill between the two leaves.
+    const TIP: u32 = 112;
+    let directory = tempfile::tempdir().unwrap();
+    let store = Arc::new(FaultyStore::default());
+    store.fail_at_commit(u64::from(TIP) + 1);
+    let mut engine = open_with(directory.path(), store.clone(), every_block(None)).unwrap();
+    let error = engine.connect(&[CHAIN.blocks()], &mut Quiet).unwrap_err();
+    assert_eq!(error.exit_status(), 4);
+    drop(engine);
+    let headers = length(&directory.path().join("headers.dat"));
+    assert_eq!(headers, u64::from(TIP + 1) * HEADER_RECORD);
+    for bytes in [0, 1, 4, 50, HEADER_RECORD - 1, HEADER_RECORD] {
+        let copy = tempfile::tempdir().unwrap();
+        copy_directory(directory.path(), copy.path());
+        cut(&copy.path().join("headers.dat"), bytes);
+        let store = Arc::new(FaultyStore::copy_of(&store));
+        let mut engine = open_with(copy.path(), store, every_block(None)).unwrap();
+        let report = connect(&mut engine, &[&CHAIN.blocks(), &CHAIN.branch]);
+        assert_eq!((report.start_height, report.exit_status()), (TIP, 0));
+        assert_eq!(figures(&engine), CHAIN.branch_figures);
+    }
+}
+
+/// Opens a directory whose `headers.dat` does not reach to the tip.
+fn check_headers_damaged(directory: &Path) {
+    let Err(error) = KernelEngine::open(directory, None::<&Marks>, KernelVerifier, at_the_end(None)) else {
+        panic!("it opens");
+    };
+    let headers = directory.join("headers.dat");
+    assert!(
+        matches!(&error, EngineError::Damaged { path, .. } if *path == headers),
+        "{error}"
+    );
+    assert!(error.to_string().contains("headers.dat"), "{error}");
+    assert_eq!(error.exit_status(), 3);
+}
+
+#[test]
+fn headers_up_to_the_tip_are_missed() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path();
+    connect(&mut open(path, every_block(Some(110))), &[&CHAIN.blocks()]);
+    let whole = std::fs::read(path.join("headers.dat")).unwrap();
+    assert_eq!(whole.len() as u64, 110 * HEADER_RECORD);
+    let last = 109 * HEADER_RECORD as usize;
+    let mut flipped = whole.clone();
+    flipped[last / 2] ^= 1;
+    let cases = [
+        &whole[..0],
+        &whole[..1],
+        &whole[..last],
+        &whole[..whole.len() - 1],
+        &flipped,
+    ];
+    for bytes in cases {
+        std::fs::write(path.join("headers.dat"), bytes).unwrap();
+        check_headers_damaged(path);
+    }
+    std::fs::remove_file(path.join("headers.dat")).unwrap();
+    check_headers_damaged(path);
+    // With a record less than the first, the rest has no parent.
+    std::fs::write(path.join("headers.dat"), &whole[HEADER_RECORD as usize..]).unwrap();
+    check_headers_damaged(path);
+    // Nothing else was touched.
+    std::fs::write(path.join("headers.dat"), &whole).unwrap();
+    check_the_rest(path, 110);
+}
+
+#[test]
+fn a_store_that_is_gone_is_built_anew() {
+    let directory = tempfile::tempdir().unwrap();
+    connect(&mut open(directory.path(), every_block(Some(115))), &[&CHAIN.blocks()]);
+    std::fs::remove_file(directory.path().join("coins.redb")).unwrap();
+    check_the_rest(directory.path(), 0);
+}
+
+/// Blocks that came by `submit`, with the end of their file cut off before it was flushed.
+#[test]
+fn submitted_blocks_are_cut_off() {
+    let chain = Chain::of(6);
+    for bytes in [1, 8, 9, 80, 120] {
+        let directory = tempfile::tempdir().unwrap();
+        let mut engine = open(directory.path(), at_the_end(None));
+        for block in &chain.blocks[1..4] {
+            submit_good(&mut engine, block);
+        }
+        engine.flush().unwrap();
+        submit_good(&mut engine, &chain.blocks[4]);
+        submit_good(&mut engine, &chain.blocks[5]);
+        drop(engine);
+        cut(&directory.path().join("blocks/blk00000.dat"), bytes);
+        let mut engine = open(directory.path(), at_the_end(None));
+        assert_eq!(engine.connect(&[], &mut Quiet).unwrap().height, 4, "{bytes}");
+        let again: &[Block] = &chain.blocks[4..];
+        let verdicts: Vec<_> = again.iter().map(|block| submit(&mut engine, block).verdict).collect();
+        assert_eq!(verdicts, [Verdict::Duplicate, Verdict::Connected, Verdict::Connected]);
+        assert_eq!(figures(&engine), figures_of(&chain));
+        drop(engine);
+        let mut engine = open(directory.path(), at_the_end(None));
+        assert_eq!(connect(&mut engine, &[]).tip, chain.hash());
+    }
+}
