@@ -103,6 +103,7 @@ fn check(options: &[&str]) {
 #[test]
 fn with_one_thread() {
     check(&["--par", "1"]);
+    check(&["--par", "2"]);
 }
 
 #[test]

@@ -12,6 +12,8 @@ use blockmill_engine::{Engine, Marks, Options};
 use blockmill_script::KernelVerifier;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// The demo's chain.
 const BLOCKS: u32 = 200;
@@ -45,6 +47,7 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<u8, Failure> {
 fn demo_in(directory: &Path) -> Result<(), Failure> {
     let blocks = directory.join("blocks");
     let data = directory.join("data");
+    let stop = signals::stop_flag()?;
     eprintln!("blockmill: making a signed regtest chain of {BLOCKS} blocks");
     let recipe = Recipe {
         inputs: INPUTS,
@@ -57,7 +60,7 @@ fn demo_in(directory: &Path) -> Result<(), Failure> {
         signet_challenge: None,
     };
     let options = Options {
-        stop: signals::stop_flag()?,
+        stop: Arc::clone(&stop),
         ..Options::default()
     };
     let cpu_before = output::cpu_seconds();
@@ -67,6 +70,10 @@ fn demo_in(directory: &Path) -> Result<(), Failure> {
     drop(meter);
     let cpu_seconds = output::cpu_seconds() - cpu_before;
     drop(engine);
+    if stop.load(Ordering::Relaxed) {
+        eprintln!("blockmill: stopped at height {}", report.height);
+        return Ok(());
+    }
     let figures = stats::compute(&blockmill_engine::DataDir::open(&data, None)?)?;
     let mut out = std::io::stdout().lock();
     output::connect_table(&mut out, &report, cpu_seconds)?;

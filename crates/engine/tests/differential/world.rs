@@ -198,6 +198,8 @@ impl World {
                 })
                 .collect(),
         );
+        // What blocks that waited for this one have made is not used.
+        self.young.resize(self.nodes[self.tip].height as usize + 1, Vec::new());
         // Mature with room to spare, so that a short reorganisation changes nothing about it.
         if let Some(matured) = height.checked_sub(105) {
             let matured = std::mem::take(&mut self.young[matured]);
