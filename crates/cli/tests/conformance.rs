@@ -101,7 +101,7 @@ fn check(options: &[&str]) {
 }
 
 #[test]
-fn with_one_thread() {
+fn with_one_and_with_two_threads() {
     check(&["--par", "1"]);
     check(&["--par", "2"]);
 }

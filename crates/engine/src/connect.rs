@@ -109,20 +109,16 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             if target == self.tip() || self.index.entry(target).work < self.index.entry(self.tip()).work {
                 return Ok(Halt::Finished);
             }
+            if let Some(halt) = self.must_halt() {
+                return Ok(halt);
+            }
             while self.tip() != fork {
                 self.disconnect_tip()?;
             }
             let mut bytes_remaining = self.bytes_between(fork, target);
             while self.tip() != target {
-                if self.options.stop.load(Ordering::Relaxed) {
-                    return Ok(Halt::Stopped);
-                }
-                if self
-                    .options
-                    .stop_at_height
-                    .is_some_and(|height| self.height() >= height)
-                {
-                    return Ok(Halt::HeightReached);
+                if let Some(halt) = self.must_halt() {
+                    return Ok(halt);
                 }
                 let Some(next) = self.index.ancestor(target, self.height() + 1) else {
                     break;
@@ -149,6 +145,14 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
                 observer.progress(&self.progress(start, target, bytes_remaining));
             }
         }
+    }
+
+    fn must_halt(&self) -> Option<Halt> {
+        if self.options.stop.load(Ordering::Relaxed) {
+            return Some(Halt::Stopped);
+        }
+        let limit = self.options.stop_at_height?;
+        (self.height() >= limit).then_some(Halt::HeightReached)
     }
 
     /// Connects a child of the tip.

@@ -2,7 +2,7 @@
 //!
 //! A block is *linked* when its content and that of all its ancestors is known and none of them has failed: then it may be
 //! connected. The best chain ends in the linked block of most work; of several with as much work, the one seen first.
-//! Only linked blocks without linked children are candidates, see [`leaves`].
+//! Only linked blocks without linked children are candidates, see `leaves`.
 
 mod leaves;
 
