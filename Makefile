@@ -4,11 +4,12 @@
 CARGO ?= cargo
 CARGO_FLAGS ?= --locked
 
-.PHONY: help run test build deps lint doc bench clean
+.PHONY: help run test build deps models lint doc bench clean
 
 help:
 	@echo "make run    install what is missing, build, run 'blockmill demo'"
 	@echo "make test   the same, then all tests"
+	@echo "make models the lock-free parts under loom, and over the portable twin of futexes"
 	@echo "make lint   formatting, clippy with warnings denied, documentation"
 	@echo "make bench  the benchmark tables (minutes)"
 
@@ -35,6 +36,11 @@ deps:
 	elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then sudo="sudo"; \
 	else echo "run as root: apt-get install$$missing"; exit 1; fi; \
 	$$sudo apt-get update -qq && DEBIAN_FRONTEND=noninteractive $$sudo apt-get install -y -qq --no-install-recommends $$missing
+
+# Crates that do not need the kernel, in target directories of their own.
+models:
+	RUSTFLAGS="--cfg blockmill_loom" $(CARGO) test --release -p blockmill-sync --lib --target-dir target-loom $(CARGO_FLAGS)
+	RUSTFLAGS="--cfg blockmill_portable_wait" $(CARGO) test --release -p blockmill-sync --target-dir target-portable $(CARGO_FLAGS)
 
 lint:
 	$(CARGO) fmt --all --check

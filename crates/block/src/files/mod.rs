@@ -6,7 +6,7 @@
 //!
 //! - [`source`]: which files there are, and reading from them;
 //! - [`scan`]: finding the records without reading the blocks;
-//! - [`write`]: appending records.
+//! - [`mod@write`]: appending records.
 
 pub mod scan;
 pub mod source;

@@ -1,0 +1,416 @@
+//! A semaphore of 8 bytes in which newcomers cannot starve a waiter.
+//!
+//! # The state
+//!
+//! | bits | what |
+//! |---|---|
+//! | 0 to 29 | permits that anyone may take now |
+//! | 30 | `WAKING`: a waiter is on its way to look, so nobody needs to wake another |
+//! | 31 | `STARVING`: a waiter has waited too long, so only waiters may take permits |
+//! | 32 to 63 | threads that wait: registered, asleep or on their way to or from sleep |
+//!
+//! All of it changes together, by compare and exchange. Threads sleep on the low half (see [`wait`](crate::wait)): a permit that
+//! is released, and each of the two bits, changes it; the number of waiters does not, and no sleeper has to know of it.
+//!
+//! # The protocol
+//!
+//! - *Newcomers* take a permit if there is one and `STARVING` is not set; else they spin for a bounded time and then become waiters.
+//! - *Release* adds permits. If there are waiters and `WAKING` is not set, it sets it and wakes one.
+//! - *A waiter* that looks does one of three things in one step, and clears `WAKING` with it, since it is here now: it takes a permit
+//!   and is no waiter any more; it gives up, past its deadline, if there is no permit; or it goes to sleep, if there is none. When it has taken
+//!   one and leaves permits to other waiters, it sets `WAKING` again and wakes the next.
+//! - `STARVING` is set by a waiter that finds no permit after it has waited for [`STARVING_AFTER`], and cleared by that waiter when it takes
+//!   one, or by the last waiter to leave.
+//!
+//! # Why no wake is lost
+//!
+//! Let there be a permit and a waiter. The step that brought this about was a release (or a waiter that left permits behind), and it
+//! left `WAKING` set: it set the bit and woke a sleeper, or it found it set. Since then no waiter has looked, or it would have taken the
+//! permit or found it gone. So either a woken waiter is on its way to look, or nobody slept when the wake came: then every waiter was
+//! between its step and its sleep, and will not fall asleep, because the low half is not what its step left.
+//!
+//! # How long a waiter can be robbed
+//!
+//! A newcomer can take a permit in front of a waiter only while `STARVING` is clear. A waiter looks after every wake; once it has waited for
+//! [`STARVING_AFTER`] and finds no permit, it sets the bit, and clears it when it has taken one. So newcomers can rob a waiter for
+//! [`STARVING_AFTER`], and after that once more for each other starving waiter that takes a permit and clears the bit before it: at its next
+//! look it sets the bit again, and that look comes with the next release. While the bit is set permits go to waiters alone, whoever
+//! of them looks first: Linux promises no order among them, and neither does this.
+//!
+//! # Orderings
+//!
+//! The step that takes a permit is Acquire and pairs with the Release of the step in [`Semaphore::release`] that added it (and of all steps
+//! between, which are read-modify-writes of the same word and so continue its release sequence). All other steps order nothing: Relaxed.
+//!
+//! Not guaranteed: fairness among newcomers, and order among waiters.
+
+use crate::atomic::Ordering;
+use crate::backoff::Backoff;
+use crate::wait::{Deadline, WaitResult, WaitState, low};
+use std::time::Duration;
+use thiserror::Error;
+
+/// Time after which a waiter is starving.
+pub const STARVING_AFTER: Duration = Duration::from_millis(1);
+
+/// Most permits that a semaphore holds.
+pub const PERMITS_MAX: u32 = (1 << 30) - 1;
+
+const PERMITS: u64 = PERMITS_MAX as u64;
+const WAKING: u64 = 1 << 30;
+const STARVING: u64 = 1 << 31;
+const WAITER: u64 = 1 << 32;
+
+/// A release that would make more than [`PERMITS_MAX`] permits; nothing was released.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("a semaphore holds at most {PERMITS_MAX} permits")]
+pub struct PermitOverflow;
+
+const fn permits(state: u64) -> u64 {
+    state & PERMITS
+}
+
+const fn waiters(state: u64) -> u64 {
+    state >> 32
+}
+
+/// Ordering of the step that takes a permit.
+#[inline]
+fn taking() -> Ordering {
+    #[cfg(all(test, blockmill_loom))]
+    if crate::tests::WEAKENED.get() {
+        return Ordering::Relaxed;
+    }
+    Ordering::Acquire
+}
+
+/// A counting semaphore of 8 bytes.
+///
+/// ```
+/// use blockmill_sync::Semaphore;
+/// use std::time::Duration;
+///
+/// let semaphore = Semaphore::new(1);
+/// let permit = semaphore.permit();
+/// assert!(!semaphore.try_acquire());
+/// assert!(!semaphore.acquire_timeout(Duration::from_millis(1)));
+/// drop(permit);
+/// assert!(semaphore.try_acquire());
+/// assert_eq!(semaphore.permits(), 0);
+/// semaphore.release(3).unwrap();
+/// assert_eq!(semaphore.permits(), 3);
+/// ```
+#[derive(Debug)]
+pub struct Semaphore {
+    state: WaitState,
+}
+
+#[cfg(not(blockmill_loom))]
+const _: () = assert!(size_of::<Semaphore>() == 8);
+
+/// What a waiter finds when it looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+enum Look {
+    /// It has a permit.
+    Taken,
+    /// It has given up.
+    GivenUp,
+    /// It is to sleep while the low half is this.
+    Sleep(u32),
+}
+
+/// What a waiter knows of itself.
+struct Waiter {
+    since: Since,
+    starving: bool,
+    timed_out: bool,
+}
+
+impl Semaphore {
+    /// A semaphore with so many permits, at most [`PERMITS_MAX`]; panics for more.
+    #[cfg(not(blockmill_loom))]
+    pub const fn new(permits: u32) -> Self {
+        assert!(permits <= PERMITS_MAX, "too many permits");
+        Self {
+            state: WaitState::new(permits as u64),
+        }
+    }
+
+    /// A semaphore with so many permits.
+    #[cfg(blockmill_loom)]
+    pub fn new(permits: u32) -> Self {
+        assert!(permits <= PERMITS_MAX, "too many permits");
+        Self {
+            state: WaitState::new(permits.into()),
+        }
+    }
+
+    /// Permits that could be taken at this moment; for diagnosis.
+    pub fn permits(&self) -> u32 {
+        permits(self.state.peek()) as u32
+    }
+
+    /// Threads that wait at this moment; for diagnosis.
+    pub fn waiters(&self) -> u32 {
+        waiters(self.state.peek()) as u32
+    }
+
+    /// Whether only waiters get permits at this moment; for diagnosis.
+    pub fn is_starving(&self) -> bool {
+        self.state.peek() & STARVING != 0
+    }
+
+    /// Takes a permit if there is one for newcomers. Returns whether it did.
+    #[inline]
+    pub fn try_acquire(&self) -> bool {
+        let mut state = self.state.peek();
+        while permits(state) > 0 && state & STARVING == 0 {
+            match self.replace(state, state - 1, taking()) {
+                Ok(()) => return true,
+                Err(found) => state = found,
+            }
+        }
+        false
+    }
+
+    /// Takes a permit, and waits for one if there is none.
+    #[inline]
+    pub fn acquire(&self) {
+        if !self.try_acquire() {
+            let taken = self.acquire_slow(None);
+            debug_assert!(taken, "without a deadline nobody gives up");
+        }
+    }
+
+    /// Takes a permit, and waits for one for at most `time`. Returns whether it did.
+    #[cfg(not(blockmill_loom))]
+    pub fn acquire_timeout(&self, time: Duration) -> bool {
+        self.try_acquire() || self.acquire_slow(Some(&Deadline::after(time)))
+    }
+
+    /// As [`acquire_timeout`](Self::acquire_timeout), until a deadline.
+    pub fn acquire_until(&self, deadline: &Deadline) -> bool {
+        self.try_acquire() || self.acquire_slow(Some(deadline))
+    }
+
+    /// Takes a permit that is given back when it is dropped.
+    pub fn permit(&self) -> Permit<'_> {
+        self.acquire();
+        Permit { semaphore: self }
+    }
+
+    /// As [`permit`](Self::permit), if there is one for newcomers.
+    pub fn try_permit(&self) -> Option<Permit<'_>> {
+        self.try_acquire().then(|| Permit { semaphore: self })
+    }
+
+    /// Adds permits, and wakes a waiter if there are any.
+    ///
+    /// # Errors
+    /// [`PermitOverflow`]; nothing is added then.
+    #[inline]
+    pub fn release(&self, count: u32) -> Result<(), PermitOverflow> {
+        let address = self.state.address();
+        let mut state = self.state.peek();
+        loop {
+            if u64::from(count) > PERMITS - permits(state) {
+                return Err(PermitOverflow);
+            }
+            let wake = waiters(state) > 0 && state & WAKING == 0 && count > 0;
+            let next = (state + u64::from(count)) | if wake { WAKING } else { 0 };
+            match self.replace(state, next, Ordering::Release) {
+                Ok(()) => {
+                    // The semaphore may be gone by now.
+                    if wake {
+                        address.wake_one();
+                    }
+                    return Ok(());
+                }
+                Err(found) => state = found,
+            }
+        }
+    }
+
+    /// Adds as many permits as threads wait, and wakes them; does nothing when no one waits. Returns how many that were.
+    ///
+    /// # Errors
+    /// [`PermitOverflow`]; nothing is added then.
+    pub fn release_all_waiters(&self) -> Result<u32, PermitOverflow> {
+        let address = self.state.address();
+        let mut state = self.state.peek();
+        loop {
+            let count = waiters(state);
+            if count == 0 {
+                return Ok(0);
+            }
+            if count > PERMITS - permits(state) {
+                return Err(PermitOverflow);
+            }
+            match self.replace(state, (state + count) | WAKING, Ordering::Release) {
+                Ok(()) => {
+                    address.wake_all();
+                    return Ok(count as u32);
+                }
+                Err(found) => state = found,
+            }
+        }
+    }
+
+    /// Wakes all sleepers although nothing has happened.
+    #[cfg(all(test, blockmill_loom))]
+    pub(crate) fn wake_for_no_reason(&self) {
+        self.state.address().wake_all();
+    }
+
+    #[inline]
+    fn replace(&self, state: u64, next: u64, ordering: Ordering) -> Result<(), u64> {
+        let outcome = self
+            .state
+            .atomic()
+            .compare_exchange_weak(state, next, ordering, Ordering::Relaxed);
+        outcome.map(|_| ())
+    }
+
+    /// Spins, then waits. Returns whether a permit was taken.
+    #[cold]
+    fn acquire_slow(&self, deadline: Option<&Deadline>) -> bool {
+        let mut backoff = Backoff::new();
+        while waiters(self.state.peek()) == 0 && backoff.spin() {
+            if self.try_acquire() {
+                return true;
+            }
+        }
+        if !self.register() {
+            return true;
+        }
+        let mut waiter = Waiter {
+            since: Since::now(),
+            starving: false,
+            timed_out: false,
+        };
+        loop {
+            match self.look(&mut waiter) {
+                Look::Taken => return true,
+                Look::GivenUp => return false,
+                Look::Sleep(expected) => {
+                    waiter.timed_out = self.state.wait(expected, deadline) == WaitResult::TimedOut;
+                    waiter.since.woke();
+                }
+            }
+        }
+    }
+
+    /// Becomes a waiter; or takes a permit as a newcomer, if there is one now, and returns false.
+    fn register(&self) -> bool {
+        let mut state = self.state.peek();
+        loop {
+            let free = permits(state) > 0 && state & STARVING == 0;
+            let next = if free { state - 1 } else { state + WAITER };
+            match self.replace(state, next, taking()) {
+                Ok(()) => return !free,
+                Err(found) => state = found,
+            }
+        }
+    }
+
+    /// What a waiter does when it has come to look, all in one step.
+    fn look(&self, waiter: &mut Waiter) -> Look {
+        let mut state = self.state.peek();
+        loop {
+            let (next, look) = waiter.step(state);
+            let pass_on = look == Look::Taken && next & WAKING != 0;
+            if next == state {
+                return look;
+            }
+            match self.replace(state, next, taking()) {
+                Ok(()) => {
+                    waiter.starving = next & STARVING != 0 && (waiter.starving || state & STARVING == 0);
+                    if pass_on {
+                        self.state.address().wake_one();
+                    }
+                    return look;
+                }
+                Err(found) => state = found,
+            }
+        }
+    }
+}
+
+impl Waiter {
+    /// The state that a waiter leaves when it finds `state`, and what that means.
+    fn step(&self, state: u64) -> (u64, Look) {
+        let awake = state & !WAKING;
+        if permits(state) > 0 {
+            let left = awake - 1 - WAITER;
+            let ends_starving = self.starving || waiters(left) == 0;
+            let calm = if ends_starving { left & !STARVING } else { left };
+            let others = permits(calm) > 0 && waiters(calm) > 0;
+            return (if others { calm | WAKING } else { calm }, Look::Taken);
+        }
+        if self.timed_out {
+            let left = awake - WAITER;
+            let ends_starving = self.starving || waiters(left) == 0;
+            return (if ends_starving { left & !STARVING } else { left }, Look::GivenUp);
+        }
+        let next = if self.since.is_long() { awake | STARVING } else { awake };
+        (next, Look::Sleep(low(next)))
+    }
+}
+
+/// Since when a thread waits.
+#[cfg(not(blockmill_loom))]
+struct Since(std::time::Instant);
+
+#[cfg(not(blockmill_loom))]
+impl Since {
+    fn now() -> Self {
+        Self(std::time::Instant::now())
+    }
+
+    fn woke(&mut self) {}
+
+    fn is_long(&self) -> bool {
+        self.0.elapsed() >= STARVING_AFTER
+    }
+}
+
+/// Under loom a wait is long once it has ended in vain.
+#[cfg(blockmill_loom)]
+struct Since(bool);
+
+#[cfg(blockmill_loom)]
+impl Since {
+    fn now() -> Self {
+        Self(false)
+    }
+
+    fn woke(&mut self) {
+        self.0 = true;
+    }
+
+    fn is_long(&self) -> bool {
+        self.0
+    }
+}
+
+/// A permit that is given back when it is dropped.
+#[derive(Debug)]
+#[must_use = "the permit is given back when it is dropped"]
+pub struct Permit<'a> {
+    semaphore: &'a Semaphore,
+}
+
+impl Permit<'_> {
+    /// Keeps the permit: it is not given back.
+    pub fn forget(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Permit<'_> {
+    fn drop(&mut self) {
+        // There is room for a permit that was taken, unless more were released than taken: then one less does no harm.
+        let _ = self.semaphore.release(1);
+    }
+}

@@ -1,0 +1,224 @@
+//! Models of the semaphore and the critical section.
+
+use super::{WEAKENED, model};
+use crate::wait::Deadline;
+use crate::{CriticalSection, Semaphore};
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::thread;
+
+/// A counter that only exclusion protects; loom fails where two threads may be in it at once.
+struct Guarded {
+    section: CriticalSection,
+    count: UnsafeCell<u32>,
+}
+
+impl Guarded {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            section: CriticalSection::new(),
+            count: UnsafeCell::new(0),
+        })
+    }
+
+    fn add(&self) {
+        let _guard = self.section.enter();
+        self.count.with_mut(|count| {
+            #[expect(unsafe_code, reason = "the model is about this access")]
+            // SAFETY: the guard is held; loom checks that nobody else is here.
+            unsafe {
+                *count += 1;
+            }
+        });
+    }
+}
+
+#[expect(unsafe_code, reason = "the model is about this access")]
+// SAFETY: `count` is only touched under the section; loom checks that.
+unsafe impl Sync for Guarded {}
+#[expect(unsafe_code, reason = "the model is about this access")]
+// SAFETY: as for Sync.
+unsafe impl Send for Guarded {}
+
+fn exclusion(threads: usize, preemptions: usize) {
+    model(preemptions, move || {
+        let guarded = Guarded::new();
+        let others: Vec<_> = (1..threads)
+            .map(|_| {
+                let guarded = Arc::clone(&guarded);
+                thread::spawn(move || guarded.add())
+            })
+            .collect();
+        guarded.add();
+        for other in others {
+            other.join().unwrap();
+        }
+        // Everybody was let in once, so no wake was lost, and the permit is there again.
+        guarded.count.with(|count| {
+            #[expect(unsafe_code, reason = "the model is about this access")]
+            // SAFETY: all other threads have been joined.
+            let count = unsafe { *count };
+            assert_eq!(count as usize, threads);
+        });
+        assert_eq!(guarded.section.waiters(), 0);
+        assert!(guarded.section.try_enter().is_some());
+    });
+}
+
+#[test]
+fn two_threads_exclude_each_other() {
+    exclusion(2, 4);
+}
+
+#[test]
+fn three_threads_exclude_each_other() {
+    exclusion(3, 2);
+}
+
+/// The planted weakening: without Acquire a thread may not see what the one before it did.
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn a_relaxed_take_is_caught() {
+    WEAKENED.set(true);
+    exclusion(2, 4);
+}
+
+#[test]
+fn no_permit_is_lost_or_made() {
+    model(2, || {
+        let semaphore = Arc::new(Semaphore::new(2));
+        let others: Vec<_> = (0..2)
+            .map(|_| {
+                let semaphore = Arc::clone(&semaphore);
+                thread::spawn(move || {
+                    semaphore.acquire();
+                    semaphore.release(1).unwrap();
+                })
+            })
+            .collect();
+        semaphore.acquire();
+        semaphore.release(1).unwrap();
+        for other in others {
+            other.join().unwrap();
+        }
+        assert_eq!((semaphore.permits(), semaphore.waiters()), (2, 0));
+        assert!(!semaphore.is_starving());
+    });
+}
+
+#[test]
+fn two_permits_released_at_once_reach_two_waiters() {
+    model(2, || {
+        let semaphore = Arc::new(Semaphore::new(0));
+        let waiters: Vec<_> = (0..2)
+            .map(|_| {
+                let semaphore = Arc::clone(&semaphore);
+                thread::spawn(move || semaphore.acquire())
+            })
+            .collect();
+        semaphore.release(2).unwrap();
+        for waiter in waiters {
+            waiter.join().unwrap();
+        }
+        assert_eq!((semaphore.permits(), semaphore.waiters()), (0, 0));
+        assert!(!semaphore.is_starving());
+    });
+}
+
+/// A deadline passes at any moment, and wakes come for no reason with it.
+#[test]
+fn a_timeout_against_a_release() {
+    model(3, || {
+        let semaphore = Arc::new(Semaphore::new(0));
+        let deadline = Deadline::in_the_future();
+        let waiter = {
+            let (semaphore, deadline) = (Arc::clone(&semaphore), deadline.clone());
+            thread::spawn(move || semaphore.acquire_until(&deadline))
+        };
+        let clock = {
+            let (semaphore, deadline) = (Arc::clone(&semaphore), deadline);
+            thread::spawn(move || {
+                deadline.pass();
+                semaphore.wake_for_no_reason();
+            })
+        };
+        semaphore.release(1).unwrap();
+        let taken = waiter.join().unwrap();
+        clock.join().unwrap();
+        assert_eq!(semaphore.permits(), u32::from(!taken));
+        assert_eq!(semaphore.waiters(), 0);
+        assert!(!semaphore.is_starving());
+    });
+}
+
+/// A waiter that gives up must not take a wake with it that another needs.
+#[test]
+fn a_wake_is_not_lost_with_a_waiter_that_gives_up() {
+    model(2, || {
+        let semaphore = Arc::new(Semaphore::new(0));
+        let deadline = Deadline::in_the_future();
+        let patient = {
+            let semaphore = Arc::clone(&semaphore);
+            thread::spawn(move || semaphore.acquire())
+        };
+        let hasty = {
+            let (semaphore, deadline) = (Arc::clone(&semaphore), deadline.clone());
+            thread::spawn(move || semaphore.acquire_until(&deadline))
+        };
+        semaphore.release(1).unwrap();
+        deadline.pass();
+        semaphore.wake_for_no_reason();
+        if hasty.join().unwrap() {
+            semaphore.release(1).unwrap();
+        }
+        patient.join().unwrap();
+        assert_eq!((semaphore.permits(), semaphore.waiters()), (0, 0));
+    });
+}
+
+#[test]
+fn releasing_all_waiters_against_acquire() {
+    model(2, || {
+        let semaphore = Arc::new(Semaphore::new(0));
+        let waiters: Vec<_> = (0..2)
+            .map(|_| {
+                let semaphore = Arc::clone(&semaphore);
+                thread::spawn(move || semaphore.acquire())
+            })
+            .collect();
+        let released = semaphore.release_all_waiters().unwrap();
+        assert!(released <= 2);
+        // Who came later is let in now.
+        semaphore.release(2 - released).unwrap();
+        for waiter in waiters {
+            waiter.join().unwrap();
+        }
+        assert_eq!((semaphore.permits(), semaphore.waiters()), (0, 0));
+        assert_eq!(semaphore.release_all_waiters(), Ok(0));
+    });
+}
+
+/// Once a waiter is starving, a newcomer does not get the permit in front of it.
+#[test]
+fn nobody_barges_in_front_of_a_starving_waiter() {
+    model(3, || {
+        let semaphore = Arc::new(Semaphore::new(0));
+        let waiter = {
+            let semaphore = Arc::clone(&semaphore);
+            // It keeps its permit, so that a newcomer can only get another one.
+            thread::spawn(move || semaphore.acquire())
+        };
+        semaphore.release(1).unwrap();
+        if semaphore.try_acquire() {
+            // The waiter has been robbed, or has not come yet.
+            let starving = semaphore.is_starving();
+            semaphore.release(1).unwrap();
+            if starving {
+                assert!(!semaphore.try_acquire());
+            }
+        }
+        waiter.join().unwrap();
+        assert_eq!((semaphore.permits(), semaphore.waiters()), (0, 0));
+        assert!(!semaphore.is_starving());
+    });
+}

@@ -1,0 +1,357 @@
+//! Waiting on one half of a 64-bit state.
+//!
+//! [`WaitState`] is an `AtomicU64` on whose low half threads can wait: [`WaitState::wait`] sleeps if the low half is as expected,
+//! and [`wake_one`](Address::wake_one) and [`wake_all`](Address::wake_all) end such sleeps. The comparison and the falling
+//! asleep are one step for all who wake. Programs only ever touch the whole; only the kernel sees the half.
+//!
+//! | where | how |
+//! |---|---|
+//! | Linux | futex on the address of the half |
+//! | elsewhere, or with the cfg `blockmill_portable_wait` | `parking_lot_core`, keyed by that address |
+//! | under the cfg `blockmill_loom` | a mutex and a condition variable of loom, and a clock that a model sets |
+//!
+//! Why a change of the high half cannot lose a wake: a thread decides to sleep by one atomic operation on the whole state, and
+//! says what low half it left. If the low half has changed since, by anyone for any reason, it does not fall asleep. A
+//! change of the high half alone is no reason for a sleeper to look again, so nobody needs to be woken for it.
+//!
+//! Not guaranteed: any order among those who wait (Linux promises none), and that a sleep ends only for a reason.
+
+use crate::atomic::{AtomicU64, Ordering};
+
+/// How a sleep ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use = "a sleep that ended says nothing about the state: look again"]
+pub enum WaitResult {
+    /// Woken, or for no reason, or not begun since the low half was not as expected.
+    LookAgain,
+    /// The deadline has passed.
+    TimedOut,
+}
+
+/// A 64-bit state on whose low half threads can wait.
+#[derive(Debug)]
+pub struct WaitState {
+    state: AtomicU64,
+    #[cfg(blockmill_loom)]
+    sleepers: model::Sleepers,
+}
+
+/// The low half of a state.
+pub const fn low(state: u64) -> u32 {
+    state as u32
+}
+
+impl WaitState {
+    /// A state with this value.
+    #[cfg(not(blockmill_loom))]
+    pub const fn new(value: u64) -> Self {
+        Self {
+            state: AtomicU64::new(value),
+        }
+    }
+
+    /// A state with this value.
+    #[cfg(blockmill_loom)]
+    pub fn new(value: u64) -> Self {
+        Self {
+            state: AtomicU64::new(value),
+            sleepers: model::Sleepers::default(),
+        }
+    }
+
+    /// The state, for everything but waiting.
+    #[inline]
+    pub fn atomic(&self) -> &AtomicU64 {
+        &self.state
+    }
+
+    /// Where sleepers are found. A thread that wakes others takes it before its last change of the state: from that change on the
+    /// state may be gone, since a thread that was let in may free it.
+    #[inline]
+    pub fn address(&self) -> Address<'_> {
+        #[cfg(not(blockmill_loom))]
+        return Address(half(&self.state), std::marker::PhantomData);
+        #[cfg(blockmill_loom)]
+        return Address(&self.sleepers);
+    }
+
+    /// Sleeps while the low half is `expected`, until woken or until `deadline`.
+    #[inline]
+    pub fn wait(&self, expected: u32, deadline: Option<&Deadline>) -> WaitResult {
+        #[cfg(not(blockmill_loom))]
+        return platform::wait(self.address().0, expected, deadline);
+        #[cfg(blockmill_loom)]
+        return self
+            .sleepers
+            .wait(|| low(self.state.load(Ordering::Relaxed)) == expected, deadline);
+    }
+
+    /// The state as it is now; orders nothing.
+    pub fn peek(&self) -> u64 {
+        self.state.load(Ordering::Relaxed)
+    }
+}
+
+/// Where the sleepers of a [`WaitState`] are found. It may outlive the state's content: waking at an address where nobody sleeps
+/// does nothing, and where others have come to sleep it wakes them for no reason.
+#[cfg(not(blockmill_loom))]
+#[derive(Debug, Clone, Copy)]
+pub struct Address<'a>(*const u32, std::marker::PhantomData<&'a WaitState>);
+
+/// Where the sleepers of a [`WaitState`] are found.
+#[cfg(blockmill_loom)]
+#[derive(Debug, Clone, Copy)]
+pub struct Address<'a>(&'a model::Sleepers);
+
+impl Address<'_> {
+    /// Wakes one of those who sleep, if any do.
+    #[inline]
+    pub fn wake_one(self) {
+        #[cfg(not(blockmill_loom))]
+        platform::wake(self.0, false);
+        #[cfg(blockmill_loom)]
+        self.0.wake(false);
+    }
+
+    /// Wakes all who sleep.
+    #[inline]
+    pub fn wake_all(self) {
+        #[cfg(not(blockmill_loom))]
+        platform::wake(self.0, true);
+        #[cfg(blockmill_loom)]
+        self.0.wake(true);
+    }
+}
+
+#[cfg(not(blockmill_loom))]
+pub use clock::Deadline;
+#[cfg(blockmill_loom)]
+pub use model::Deadline;
+
+/// Address of the low half.
+#[cfg(not(blockmill_loom))]
+fn half(state: &AtomicU64) -> *const u32 {
+    let first = state.as_ptr().cast_const().cast::<u32>();
+    if cfg!(target_endian = "little") {
+        first
+    } else {
+        first.wrapping_add(1)
+    }
+}
+
+#[cfg(not(blockmill_loom))]
+mod clock {
+    use std::time::{Duration, Instant};
+
+    /// A moment at which waiting ends.
+    #[derive(Debug, Clone, Copy)]
+    pub struct Deadline(Option<Instant>);
+
+    impl Deadline {
+        /// So long from now; a time that the clock cannot reach never comes.
+        pub fn after(time: Duration) -> Self {
+            Self(Instant::now().checked_add(time))
+        }
+
+        /// Time that remains: none once the moment has passed.
+        pub fn remaining(&self) -> Option<Duration> {
+            match self.0 {
+                Some(moment) => moment
+                    .checked_duration_since(Instant::now())
+                    .filter(|time| !time.is_zero()),
+                None => Some(Duration::MAX),
+            }
+        }
+    }
+}
+
+/// Futexes.
+#[cfg(all(not(blockmill_loom), target_os = "linux", not(blockmill_portable_wait)))]
+mod platform {
+    use super::{Deadline, WaitResult};
+
+    pub(super) fn wait(address: *const u32, expected: u32, deadline: Option<&Deadline>) -> WaitResult {
+        let timeout = match deadline.map(Deadline::remaining) {
+            Some(None) => return WaitResult::TimedOut,
+            // A timeout that does not fit is as good as none.
+            Some(Some(time)) => libc::time_t::try_from(time.as_secs())
+                .ok()
+                .map(|seconds| libc::timespec {
+                    tv_sec: seconds,
+                    tv_nsec: time.subsec_nanos().into(),
+                }),
+            None => None,
+        };
+        let timeout = timeout.as_ref().map_or(std::ptr::null(), |timeout| &raw const *timeout);
+        #[expect(
+            unsafe_code,
+            reason = "the futex system call has no safe wrapper for one half of a word"
+        )]
+        // SAFETY: the kernel reads four bytes at `address`, which is inside the state that the caller borrows, and aligned
+        // to four bytes; it writes nothing. `timeout` is null or points to a local that outlives the call.
+        let outcome = unsafe {
+            libc::syscall(
+                libc::SYS_futex,
+                address,
+                libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG,
+                expected,
+                timeout,
+            )
+        };
+        let timed_out = outcome == -1 && std::io::Error::last_os_error().raw_os_error() == Some(libc::ETIMEDOUT);
+        if timed_out {
+            WaitResult::TimedOut
+        } else {
+            WaitResult::LookAgain
+        }
+    }
+
+    pub(super) fn wake(address: *const u32, all: bool) {
+        let count = if all { i32::MAX } else { 1 };
+        #[expect(
+            unsafe_code,
+            reason = "the futex system call has no safe wrapper for one half of a word"
+        )]
+        // SAFETY: for a wake the kernel uses the address as a key and reads nothing there, so it need not be valid any more.
+        unsafe {
+            libc::syscall(
+                libc::SYS_futex,
+                address,
+                libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG,
+                count,
+            );
+        }
+    }
+}
+
+/// `parking_lot_core`'s table of sleepers.
+#[cfg(all(not(blockmill_loom), any(not(target_os = "linux"), blockmill_portable_wait)))]
+mod platform {
+    use super::{Deadline, WaitResult};
+    use parking_lot_core::{DEFAULT_PARK_TOKEN, DEFAULT_UNPARK_TOKEN, ParkResult, park, unpark_all, unpark_one};
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::time::Instant;
+
+    pub(super) fn wait(address: *const u32, expected: u32, deadline: Option<&Deadline>) -> WaitResult {
+        let moment = match deadline.map(Deadline::remaining) {
+            Some(None) => return WaitResult::TimedOut,
+            Some(Some(time)) => Instant::now().checked_add(time),
+            None => None,
+        };
+        let whole = if cfg!(target_endian = "little") {
+            address
+        } else {
+            address.wrapping_sub(1)
+        };
+        let as_expected = || {
+            #[expect(unsafe_code, reason = "the half is known by its address, the state is read whole")]
+            // SAFETY: `address` is the low half of the state that the caller of `wait` borrows, so `whole` is that state,
+            // valid and aligned for as long as this call lasts.
+            let state = unsafe { &*whole.cast::<AtomicU64>() };
+            state.load(Ordering::Relaxed) as u32 == expected
+        };
+        #[expect(unsafe_code, reason = "parking is unsafe since keys are shared by the whole process")]
+        // SAFETY: the key is an address inside an object of ours, so nobody else parks on it; the closures do not panic and
+        // do not call into `parking_lot_core`.
+        let outcome = unsafe {
+            park(
+                address as usize,
+                as_expected,
+                || {},
+                |_, _| {},
+                DEFAULT_PARK_TOKEN,
+                moment,
+            )
+        };
+        match outcome {
+            ParkResult::TimedOut => WaitResult::TimedOut,
+            ParkResult::Unparked(_) | ParkResult::Invalid => WaitResult::LookAgain,
+        }
+    }
+
+    pub(super) fn wake(address: *const u32, all: bool) {
+        let key = address as usize;
+        #[expect(unsafe_code, reason = "parking is unsafe since keys are shared by the whole process")]
+        // SAFETY: the key is used as in `wait`, as a number; the closure does not panic and does not call back.
+        unsafe {
+            if all {
+                unpark_all(key, DEFAULT_UNPARK_TOKEN);
+            } else {
+                unpark_one(key, |_| DEFAULT_UNPARK_TOKEN);
+            }
+        }
+    }
+}
+
+/// A model of sleeping for loom. The mutex stands for the kernel's lock of a queue of sleepers: whoever wakes takes it after its
+/// change of the state, whoever sleeps compares under it.
+#[cfg(blockmill_loom)]
+mod model {
+    use super::WaitResult;
+    use crate::atomic::{AtomicBool, Ordering};
+    use loom::sync::{Arc, Condvar, Mutex};
+
+    #[derive(Debug)]
+    pub(super) struct Sleepers {
+        queue: Mutex<()>,
+        woken: Condvar,
+    }
+
+    impl Default for Sleepers {
+        fn default() -> Self {
+            Self {
+                queue: Mutex::new(()),
+                woken: Condvar::new(),
+            }
+        }
+    }
+
+    impl Sleepers {
+        pub(super) fn wait(&self, as_expected: impl Fn() -> bool, deadline: Option<&Deadline>) -> WaitResult {
+            let queue = self.queue.lock().unwrap();
+            let passed = || deadline.is_some_and(Deadline::has_passed);
+            if passed() {
+                return WaitResult::TimedOut;
+            }
+            if !as_expected() {
+                return WaitResult::LookAgain;
+            }
+            drop(self.woken.wait(queue).unwrap());
+            if passed() {
+                WaitResult::TimedOut
+            } else {
+                WaitResult::LookAgain
+            }
+        }
+
+        pub(super) fn wake(&self, all: bool) {
+            let _queue = self.queue.lock().unwrap();
+            if all {
+                self.woken.notify_all();
+            } else {
+                self.woken.notify_one();
+            }
+        }
+    }
+
+    /// A deadline that passes when a model says so, at any point of an execution. Sleepers must then be woken by the model, which
+    /// at the same time models sleeps that end for no reason.
+    #[derive(Debug, Clone)]
+    pub struct Deadline(Arc<AtomicBool>);
+
+    impl Deadline {
+        /// A deadline that has not passed.
+        pub fn in_the_future() -> Self {
+            Self(Arc::new(AtomicBool::new(false)))
+        }
+
+        /// Lets the deadline pass.
+        pub fn pass(&self) {
+            self.0.store(true, Ordering::Release);
+        }
+
+        pub(super) fn has_passed(&self) -> bool {
+            self.0.load(Ordering::Acquire)
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! The semaphore natively: against a model, under stress with more threads than cores, and with a thread that robs.
+
+use blockmill_sync::semaphore::{PERMITS_MAX, STARVING_AFTER};
+use blockmill_sync::{CachePadded, CriticalSection, Mutex, PermitOverflow, Semaphore};
+use proptest::prelude::*;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+#[test]
+fn timeouts_wait_for_their_time_and_leave_nothing_behind() {
+    let semaphore = Semaphore::new(0);
+    let start = Instant::now();
+    assert!(!semaphore.acquire_timeout(Duration::from_millis(30)));
+    assert!(start.elapsed() >= Duration::from_millis(30));
+    assert!(!semaphore.acquire_timeout(Duration::ZERO));
+    assert_eq!((semaphore.permits(), semaphore.waiters()), (0, 0));
+    assert!(!semaphore.is_starving());
+    semaphore.release(1).unwrap();
+    assert!(semaphore.acquire_timeout(Duration::MAX));
+}
+
+#[test]
+fn more_permits_than_fit_are_refused() {
+    let semaphore = Semaphore::new(PERMITS_MAX - 1);
+    assert_eq!(semaphore.release(2), Err(PermitOverflow));
+    assert_eq!(semaphore.release(1), Ok(()));
+    assert_eq!(semaphore.release(1), Err(PermitOverflow));
+    assert_eq!(semaphore.release(u32::MAX), Err(PermitOverflow));
+    assert_eq!(semaphore.release(0), Ok(()));
+    assert_eq!(semaphore.permits(), PERMITS_MAX);
+    assert!(semaphore.try_acquire());
+}
+
+#[test]
+fn a_permit_comes_back_unless_it_is_forgotten() {
+    let semaphore = Semaphore::new(2);
+    let first = semaphore.permit();
+    let second = semaphore.try_permit().unwrap();
+    assert!(semaphore.try_permit().is_none());
+    drop(first);
+    assert_eq!(semaphore.permits(), 1);
+    second.forget();
+    assert_eq!(semaphore.permits(), 1);
+}
+
+#[test]
+fn a_section_stays_taken_when_others_try() {
+    let section = CriticalSection::new();
+    let guard = section.enter();
+    for _ in 0..3 {
+        assert!(section.try_enter().is_none());
+    }
+    drop(guard);
+    assert!(section.try_enter().is_some());
+}
+
+#[test]
+fn all_waiters_are_released_and_nothing_happens_without_any() {
+    let semaphore = Semaphore::new(0);
+    assert_eq!(semaphore.release_all_waiters(), Ok(0));
+    assert_eq!(semaphore.permits(), 0);
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| semaphore.acquire());
+        }
+        while semaphore.waiters() < 8 {
+            std::thread::yield_now();
+        }
+        assert_eq!(semaphore.release_all_waiters(), Ok(8));
+    });
+    assert_eq!((semaphore.permits(), semaphore.waiters()), (0, 0));
+}
+
+/// Threads that take, hold and give back; never more inside than there are permits, and all permits there at the end.
+fn stress(threads: u32, permits: u32, rounds: u32, with_timeouts: bool) {
+    let semaphore = Semaphore::new(permits);
+    let inside = CachePadded::new(AtomicU32::new(0));
+    let entered = CachePadded::new(AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        for number in 0..threads {
+            let (semaphore, inside, entered) = (&semaphore, &inside, &entered);
+            scope.spawn(move || {
+                for round in 0..rounds {
+                    if with_timeouts && (round + number) % 3 == 0 {
+                        if !semaphore.acquire_timeout(Duration::from_micros(u64::from(round % 50))) {
+                            continue;
+                        }
+                    } else {
+                        semaphore.acquire();
+                    }
+                    assert!(inside.fetch_add(1, Ordering::SeqCst) < permits);
+                    entered.fetch_add(1, Ordering::Relaxed);
+                    if round % 64 == 0 {
+                        std::thread::yield_now();
+                    }
+                    inside.fetch_sub(1, Ordering::SeqCst);
+                    semaphore.release(1).unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!((semaphore.permits(), semaphore.waiters()), (permits, 0));
+    assert!(!semaphore.is_starving());
+    let entered = entered.load(Ordering::Relaxed);
+    let all = u64::from(threads) * u64::from(rounds);
+    assert!(
+        entered == all || (with_timeouts && entered > all / 2),
+        "{entered} of {all}"
+    );
+}
+
+#[test]
+fn stress_with_more_threads_than_cores() {
+    for (threads, permits) in [(2, 1), (4, 1), (16, 1), (16, 3), (64, 1), (64, 8)] {
+        stress(threads, permits, 200_000 / threads, false);
+        stress(threads, permits, 50_000 / threads, true);
+    }
+}
+
+/// A thread that takes the permit again as soon as it has given it back cannot keep it from others.
+#[test]
+fn a_robber_starves_nobody() {
+    let section = CriticalSection::new();
+    let stop = AtomicBool::new(false);
+    let mut longest = Duration::ZERO;
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    let guard = section.enter();
+                    for _ in 0..200 {
+                        std::hint::spin_loop();
+                    }
+                    drop(guard);
+                }
+            });
+        }
+        for _ in 0..300 {
+            let start = Instant::now();
+            drop(section.enter());
+            longest = longest.max(start.elapsed());
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    // A thread may also have to wait for a core, which on a busy machine takes far longer than the lock.
+    assert!(longest < STARVING_AFTER + Duration::from_secs(2), "{longest:?}");
+}
+
+#[test]
+fn a_mutex_counts_right() {
+    let total = Mutex::new(0u64);
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                for _ in 0..20_000 {
+                    *total.lock() += 1;
+                }
+            });
+        }
+    });
+    assert_eq!(total.into_inner(), 160_000);
+    let held = Mutex::new(());
+    let guard = held.lock();
+    assert!(held.is_locked());
+    assert!(held.try_lock_for(Duration::from_millis(2)).is_none());
+    assert!(held.try_lock_until(Instant::now()).is_none());
+    drop(guard);
+    assert!(held.try_lock().is_some());
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    TryAcquire,
+    AcquireTimeout,
+    Release(u32),
+    ReleaseAllWaiters,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => Just(Step::TryAcquire),
+        1 => Just(Step::AcquireTimeout),
+        4 => prop_oneof![0u32..4, Just(PERMITS_MAX - 2)].prop_map(Step::Release),
+        1 => Just(Step::ReleaseAllWaiters),
+    ]
+}
+
+proptest! {
+    /// With one thread a semaphore is a number.
+    #[test]
+    fn it_counts_as_a_number_does(start in 0u32..4, steps in proptest::collection::vec(step(), 0..60)) {
+        let semaphore = Semaphore::new(start);
+        let mut model = start;
+        for step in steps {
+            match step {
+                Step::TryAcquire => {
+                    prop_assert_eq!(semaphore.try_acquire(), model > 0);
+                    model = model.saturating_sub(1);
+                }
+                Step::AcquireTimeout => {
+                    prop_assert_eq!(semaphore.acquire_timeout(Duration::from_micros(1)), model > 0);
+                    model = model.saturating_sub(1);
+                }
+                Step::Release(count) => {
+                    let fits = count <= PERMITS_MAX - model;
+                    prop_assert_eq!(semaphore.release(count).is_ok(), fits);
+                    model += if fits { count } else { 0 };
+                }
+                Step::ReleaseAllWaiters => prop_assert_eq!(semaphore.release_all_waiters(), Ok(0)),
+            }
+            prop_assert_eq!((semaphore.permits(), semaphore.waiters()), (model, 0));
+        }
+    }
+}
