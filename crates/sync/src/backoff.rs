@@ -1,22 +1,26 @@
-//! Bounded spinning.
+//! Bounded spinning and yielding.
 
-use crate::atomic::spin_loop;
+use crate::atomic::{spin_loop, yield_now};
 use std::sync::OnceLock;
 
-/// Rounds of spinning before [`Backoff::spin`] says that it is enough. Each round is twice as long as the one before.
-const ROUNDS: u32 = 6;
+/// Rounds of spinning; each is twice as long as the one before.
+const SPIN_ROUNDS: u32 = 4;
 
-/// Spins for a while, longer each time, and says when to stop. On a machine with one core it never spins.
+/// Rounds after those in which the core is offered to another thread: it may be the one that is waited for.
+const YIELD_ROUNDS: u32 = 6;
+
+/// Spins for a while, longer each time, then yields, and then says that it is enough: the caller should sleep. On a machine with one
+/// core it does neither.
 ///
 /// ```
 /// use blockmill_sync::Backoff;
 ///
 /// let mut backoff = Backoff::new();
 /// let mut rounds = 0;
-/// while backoff.spin() {
+/// while backoff.snooze() {
 ///     rounds += 1;
 /// }
-/// assert!(rounds <= 6);
+/// assert!(rounds <= 10);
 /// ```
 #[derive(Debug, Clone)]
 pub struct Backoff {
@@ -35,18 +39,26 @@ impl Backoff {
     pub fn new() -> Self {
         Self {
             round: 0,
-            rounds: if spinning_helps() { ROUNDS } else { 0 },
+            rounds: if spinning_helps() {
+                SPIN_ROUNDS + YIELD_ROUNDS
+            } else {
+                0
+            },
         }
     }
 
-    /// Spins for one round. Returns whether it did: once it has not, the caller should wait in another way.
+    /// Spins or yields for one round. Returns whether it did.
     #[inline]
-    pub fn spin(&mut self) -> bool {
+    pub fn snooze(&mut self) -> bool {
         if self.round == self.rounds {
             return false;
         }
-        for _ in 0..1 << self.round {
-            spin_loop();
+        if self.round < SPIN_ROUNDS {
+            for _ in 0..1 << self.round {
+                spin_loop();
+            }
+        } else {
+            yield_now();
         }
         self.round += 1;
         true

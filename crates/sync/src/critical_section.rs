@@ -57,14 +57,14 @@ impl CriticalSection {
     /// Enters, and waits until nobody else is in it.
     #[inline]
     pub fn enter(&self) -> CriticalGuard<'_> {
-        self.semaphore.acquire();
+        self.semaphore.lock();
         CriticalGuard { section: self }
     }
 
     /// Enters if nobody is in it, and nobody starves for it.
     #[inline]
     pub fn try_enter(&self) -> Option<CriticalGuard<'_>> {
-        self.semaphore.try_acquire().then(|| CriticalGuard { section: self })
+        self.semaphore.try_lock().then(|| CriticalGuard { section: self })
     }
 
     /// Threads that wait to enter at this moment; for diagnosis.
@@ -83,8 +83,7 @@ pub struct CriticalGuard<'a> {
 impl Drop for CriticalGuard<'_> {
     #[inline]
     fn drop(&mut self) {
-        // The one permit was taken by this guard, so there is room for it.
-        let _ = self.section.semaphore.release(1);
+        self.section.semaphore.unlock();
     }
 }
 
@@ -103,17 +102,17 @@ unsafe impl lock_api::RawMutex for RawCriticalSection {
 
     #[inline]
     fn lock(&self) {
-        self.0.acquire();
+        self.0.lock();
     }
 
     #[inline]
     fn try_lock(&self) -> bool {
-        self.0.try_acquire()
+        self.0.try_lock()
     }
 
     #[inline]
     unsafe fn unlock(&self) {
-        let _ = self.0.release(1);
+        self.0.unlock();
     }
 
     fn is_locked(&self) -> bool {

@@ -7,7 +7,7 @@
 //! - [`semaphore`]: the semaphore, its states, and the argument for them;
 //! - [`critical_section`]: a lock over a semaphore of one permit, also through `lock_api`;
 //! - [`event`]: events that reset by themselves or by hand;
-//! - [`padding`], [`backoff`]: cache lines of one's own, and bounded spinning.
+//! - [`padding`], [`backoff`]: cache lines of one's own, and bounded spinning and yielding.
 //!
 //! ```
 //! use blockmill_sync::{Mutex, Semaphore};

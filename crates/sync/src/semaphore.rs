@@ -14,7 +14,8 @@
 //!
 //! # The protocol
 //!
-//! - *Newcomers* take a permit if there is one and `STARVING` is not set; else they spin for a bounded time and then become waiters.
+//! - *Newcomers* take a permit if there is one and `STARVING` is not set; else they spin and yield for
+//!   a bounded time and then become waiters; while somebody starves, at once.
 //! - *Release* adds permits. If there are waiters and `WAKING` is not set, it sets it and wakes one.
 //! - *A waiter* that looks does one of three things in one step, and clears `WAKING` with it, since it is here now: it takes a permit
 //!   and is no waiter any more; it gives up, past its deadline, if there is no permit; or it goes to sleep, if there is none. When it has taken
@@ -164,7 +165,12 @@ impl Semaphore {
     /// Takes a permit if there is one for newcomers. Returns whether it did.
     #[inline]
     pub fn try_acquire(&self) -> bool {
-        let mut state = self.state.peek();
+        self.try_acquire_from(self.state.peek())
+    }
+
+    /// As [`try_acquire`](Self::try_acquire), where `state` is a guess: a right one saves the fetch of a shared cache line.
+    #[inline]
+    fn try_acquire_from(&self, mut state: u64) -> bool {
         while permits(state) > 0 && state & STARVING == 0 {
             match self.replace(state, state - 1, taking()) {
                 Ok(()) => return true,
@@ -181,6 +187,28 @@ impl Semaphore {
             let taken = self.acquire_slow(None);
             debug_assert!(taken, "without a deadline nobody gives up");
         }
+    }
+
+    /// Takes the only permit of a semaphore that is used as a lock, if it is there.
+    #[inline]
+    pub(crate) fn try_lock(&self) -> bool {
+        self.try_acquire_from(1)
+    }
+
+    /// Takes the only permit of a semaphore that is used as a lock, and waits for it if it is not there.
+    #[inline]
+    pub(crate) fn lock(&self) {
+        if !self.try_lock() {
+            self.acquire_slow(None);
+        }
+    }
+
+    /// Gives back the only permit of a semaphore that is used as a lock, to whom it was given.
+    #[inline]
+    pub(crate) fn unlock(&self) {
+        // There was no permit, so there is room for one.
+        let released = self.release_from(0, 1);
+        debug_assert!(released.is_ok(), "a lock was unlocked that was not locked");
     }
 
     /// Takes a permit, and waits for one for at most `time`. Returns whether it did.
@@ -211,8 +239,13 @@ impl Semaphore {
     /// [`PermitOverflow`]; nothing is added then.
     #[inline]
     pub fn release(&self, count: u32) -> Result<(), PermitOverflow> {
+        self.release_from(self.state.peek(), count)
+    }
+
+    /// As [`release`](Self::release), where `state` is a guess.
+    #[inline]
+    fn release_from(&self, mut state: u64, count: u32) -> Result<(), PermitOverflow> {
         let address = self.state.address();
-        let mut state = self.state.peek();
         loop {
             if u64::from(count) > PERMITS - permits(state) {
                 return Err(PermitOverflow);
@@ -272,11 +305,11 @@ impl Semaphore {
         outcome.map(|_| ())
     }
 
-    /// Spins, then waits. Returns whether a permit was taken.
+    /// Spins and yields for a bounded time, then waits. Returns whether a permit was taken.
     #[cold]
     fn acquire_slow(&self, deadline: Option<&Deadline>) -> bool {
         let mut backoff = Backoff::new();
-        while waiters(self.state.peek()) == 0 && backoff.spin() {
+        while !self.is_starving() && backoff.snooze() {
             if self.try_acquire() {
                 return true;
             }
