@@ -108,6 +108,64 @@ fn obfuscated_files() {
     assert_eq!(scan.damages, []);
 }
 
+/// A byte of the key that is the magic's at that place makes a zero of it in the file, which is no padding.
+#[test]
+fn keys_that_share_bytes_with_the_magic() {
+    let blocks: Vec<_> = (1..40).map(|number| block(number, number)).collect();
+    let whole = blocks.iter().map(|block| record(block)).collect::<Vec<_>>().concat();
+    let keys: Vec<[u8; 8]> = (0..8)
+        .flat_map(|place| {
+            MAGIC.0.map(|byte| {
+                let mut key = [2, 3, 4, 5, 6, 7, 8, 9];
+                key[place] = byte;
+                key
+            })
+        })
+        .collect();
+    for key in keys {
+        for zeros in [0, 5, 100] {
+            let mut bytes = [vec![0; zeros], whole.clone()].concat();
+            for (index, byte) in bytes.iter_mut().enumerate() {
+                // Zeros before the records were allocated and never written.
+                *byte ^= if index < zeros { 0 } else { key[index % 8] };
+            }
+            bytes.extend([0; 50]);
+            let (scan, found) = scan_bytes(&bytes, Some(key));
+            assert_eq!(scan.damages, [], "{key:?}");
+            assert_eq!(found, blocks, "{key:?}");
+        }
+    }
+}
+
+#[test]
+fn a_magic_that_begins_with_zero() {
+    let magic = Magic([0, 0x3d, 0x56, 0xe7]);
+    let (a, b) = (block(1, 10), block(2, 20));
+    let record = |block: &[u8]| [&magic.0[..], &(block.len() as u32).to_le_bytes(), block].concat();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("blk00000.dat");
+    std::fs::write(&path, [record(&a), vec![0; 9], record(&b), vec![0; 7]].concat()).unwrap();
+    let mut files = BlockFiles::new();
+    files.add(&path).unwrap();
+    let scan = files.scan(0, magic).unwrap();
+    assert_eq!(scan.damages, []);
+    let hashes: Vec<_> = scan.records.iter().map(|record| record.hash).collect();
+    assert_eq!(hashes, [hash(&a), hash(&b)]);
+}
+
+/// Files made to waste memory or time: reports are bounded, and so is what is decoded to settle doubts.
+#[test]
+fn hostile_files_are_bounded() {
+    let (scan, _) = scan_bytes(&MAGIC.0.repeat(200_000), None);
+    assert_eq!(scan.damages.len(), 100);
+    assert!(scan.more_damages > 1000);
+    let believable = [&MAGIC.0[..], &3_999_999u32.to_le_bytes(), &[7; 5]].concat();
+    let start = std::time::Instant::now();
+    let (scan, _) = scan_bytes(&believable.repeat(600_000), None);
+    assert!(!scan.damages.is_empty());
+    assert!(start.elapsed().as_secs() < 20);
+}
+
 #[test]
 fn every_flipped_bit_of_a_record_is_seen_or_changes_the_block() {
     let (a, b, c) = (block(1, 10), block(2, 20), block(3, 30));

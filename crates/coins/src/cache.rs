@@ -215,7 +215,7 @@ impl CoinsCache {
     /// then what the store has), or is empty and gives its memory back.
     ///
     /// # Errors
-    /// [`StoreError::Backend`]; the cache is then unchanged.
+    /// [`StoreError::Backend`]; the cache then has the same coins, and takes none for fresh: who knows what the store has got.
     pub fn flush(&mut self, tip: &Tip, keep: bool) -> Result<(), StoreError> {
         let mut changes: Vec<Change<'_>> = self
             .map
@@ -224,7 +224,11 @@ impl CoinsCache {
             .map(|(outpoint, entry)| (*outpoint, entry.coin.as_ref()))
             .collect();
         changes.sort_unstable_by_key(|change| change.0);
-        self.store.commit(&changes, tip)?;
+        if let Err(error) = self.store.commit(&changes, tip) {
+            drop(changes);
+            self.map.values_mut().for_each(|entry| entry.fresh = false);
+            return Err(error);
+        }
         if keep {
             self.map.retain(|_, entry| {
                 entry.dirty = false;
@@ -355,6 +359,46 @@ mod tests {
         assert_eq!(cache.script_bytes, 0);
         cache.flush(&TIP, false).unwrap();
         assert_eq!(cache.bytes(), 0);
+    }
+
+    /// A store that keeps what it is given and says that it failed.
+    struct SaysItFailed(MemoryStore);
+
+    impl CoinStore for SaysItFailed {
+        fn get(&self, outpoint: &OutPoint) -> Result<Option<Coin>, StoreError> {
+            self.0.get(outpoint)
+        }
+
+        fn tip(&self) -> Result<Option<Tip>, StoreError> {
+            self.0.tip()
+        }
+
+        fn commit(&self, changes: &[Change<'_>], tip: &Tip) -> Result<(), StoreError> {
+            let first = self.0.tip()?.is_none();
+            self.0.commit(changes, tip)?;
+            if first {
+                return Err(StoreError::Backend("said to have failed".to_owned()));
+            }
+            Ok(())
+        }
+
+        fn coins(&self) -> Result<CoinIterator, StoreError> {
+            self.0.coins()
+        }
+
+        fn disk_size(&self) -> Result<u64, StoreError> {
+            Ok(0)
+        }
+    }
+
+    #[test]
+    fn after_a_failed_flush_no_coin_rises_from_the_dead() {
+        let mut cache = CoinsCache::new(Arc::new(SaysItFailed(MemoryStore::new())));
+        cache.add(outpoint(1), coin(5), Overwrite::Impossible);
+        assert!(cache.flush(&TIP, true).is_err());
+        assert_eq!(cache.spend(&outpoint(1)).unwrap(), Some(coin(5)));
+        cache.flush(&TIP, true).unwrap();
+        assert!(!stored(&cache, 1));
     }
 
     #[derive(Debug, Clone)]

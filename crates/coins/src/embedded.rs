@@ -31,6 +31,14 @@ fn backend(error: impl Into<redb::Error>) -> StoreError {
     StoreError::Backend(error.into().to_string())
 }
 
+/// Makes the name of a file durable.
+fn sync_parent(path: &Path) -> std::io::Result<()> {
+    match path.parent() {
+        Some(parent) => std::fs::File::open(parent)?.sync_all(),
+        None => Ok(()),
+    }
+}
+
 impl EmbeddedStore {
     /// Opens the store in the file at `path`, or makes it. `network` names what the coins belong to (the network, and on
     /// signet its challenge). `cache_bytes` bounds the memory for pages of the file.
@@ -45,7 +53,7 @@ impl EmbeddedStore {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
                 _ => {
                     drop(Self::open_file(&unfinished, network, cache_bytes)?);
-                    std::fs::rename(&unfinished, path)
+                    std::fs::rename(&unfinished, path).and_then(|()| sync_parent(path))
                 }
             };
             renamed.map_err(|error| StoreError::Backend(format!("{}: {error}", path.display())))?;

@@ -93,6 +93,15 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             Ok(Ok(block)) if block.hash() != hash => unreadable("another block lies here now".to_owned(), path),
             Ok(Ok(block)) => match self.judge_body(id, &block) {
                 Ok(facts) => Body::Sound(Box::new(block), facts),
+                // On signet the block's signature is judged before its merkle root: what does not fit the header says
+                // nothing about the header, whatever else is wrong with it.
+                Err(reject) if block.merkle_root().hash != block.header().merkle_root.0 => Body::Rejected(
+                    Reject {
+                        kind: RejectKind::Mutated,
+                        ..reject
+                    },
+                    Some(position),
+                ),
                 Err(reject) => Body::Rejected(reject, Some(position)),
             },
         };

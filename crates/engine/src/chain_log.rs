@@ -150,7 +150,8 @@ impl ChainLog {
             hash: header.hash(),
             error,
         };
-        if position.offset + u64::from(position.length) > self.undo_length {
+        let end = position.offset.checked_add(position.length.into());
+        if end.is_none_or(|end| end > self.undo_length) {
             return Err(undo_error(UndoRecordError::Head));
         }
         let mut record = vec![0; position.length as usize];
@@ -289,10 +290,12 @@ mod tests {
         let directory = directory(parent.path());
         let mut index = HeaderIndex::new(params());
         let log = ChainLog::open(&directory, params().magic(), &mut index).unwrap();
-        let position = UndoPosition { offset: 0, length: 50 };
-        assert!(matches!(
-            log.read(&header(BlockHash::ZERO, 1), &position),
-            Err(EngineError::Undo { .. })
-        ));
+        for offset in [0, u64::MAX] {
+            let position = UndoPosition { offset, length: 50 };
+            assert!(matches!(
+                log.read(&header(BlockHash::ZERO, 1), &position),
+                Err(EngineError::Undo { .. })
+            ));
+        }
     }
 }

@@ -300,10 +300,10 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             return Err(StoreError::Backend(detail.to_owned()).into());
         }
         let start = Instant::now();
+        if let Some(writer) = &mut self.writer {
+            writer.sync()?;
+        }
         if self.changed {
-            if let Some(writer) = &mut self.writer {
-                writer.sync()?;
-            }
             self.log.sync()?;
             let tip = self.stored_tip();
             let keep = self.cache.bytes() <= self.cache_limit;

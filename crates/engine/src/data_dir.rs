@@ -72,6 +72,9 @@ impl DataDir {
             if wanted.is_none() {
                 return Err(EngineError::NoDataDirectory { path: path.to_owned() });
             }
+            if path.join("blocks").exists() {
+                return Err(EngineError::Foreign { path: path.to_owned() });
+            }
             std::fs::create_dir_all(path).map_err(file_error(path))?;
         }
         let lock = lock(path)?;
@@ -223,6 +226,16 @@ mod tests {
         assert_eq!(opened.marks().signet_challenge, Some(vec![0x51]));
         drop(opened);
         assert!(DataDir::open(parent.path(), Some(&with(Some(vec![0x52])))).is_err());
+    }
+
+    #[test]
+    fn the_directory_of_another_program_is_left_alone() {
+        let parent = tempfile::tempdir().unwrap();
+        std::fs::create_dir(parent.path().join("blocks")).unwrap();
+        let error = DataDir::open(parent.path(), Some(&marks(Network::Regtest))).unwrap_err();
+        assert!(matches!(error, EngineError::Foreign { .. }));
+        assert_eq!(error.exit_status(), 2);
+        assert_eq!(std::fs::read_dir(parent.path()).unwrap().count(), 1);
     }
 
     #[test]

@@ -32,6 +32,12 @@ pub enum EngineError {
         /// The network asked for.
         wanted: String,
     },
+    /// A directory that is to become a data directory holds something else.
+    #[error("{}: this directory has blocks/ and is no data directory; name another for --data", path.display())]
+    Foreign {
+        /// The directory.
+        path: PathBuf,
+    },
     /// There is no data directory, and none may be made without knowing the network.
     #[error("{}: no data directory; --network is needed to make one", path.display())]
     NoDataDirectory {
@@ -82,7 +88,7 @@ impl EngineError {
     /// 4 the store failed.
     pub fn exit_status(&self) -> u8 {
         match self {
-            Self::WrongNetwork { .. } | Self::NoDataDirectory { .. } => 2,
+            Self::WrongNetwork { .. } | Self::NoDataDirectory { .. } | Self::Foreign { .. } => 2,
             Self::Store(StoreError::Network { .. }) => 2,
             Self::Store(error) if !error.is_corruption() => 4,
             Self::Locked { .. } => 4,

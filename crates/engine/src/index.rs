@@ -13,11 +13,14 @@ use blockmill_rules::target::block_work;
 use blockmill_rules::{Params, Reject, Work};
 use leaves::{Leaves, Rank};
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 /// A header's number in the index; parents have lower numbers than their children.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlockId(u32);
+
+/// Places that are kept of a block; more copies are of no use.
+const POSITIONS_MAX: usize = 8;
 
 /// Where a block's undo data lies in the undo log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,6 +52,8 @@ pub struct Entry {
     pub undo: Option<UndoPosition>,
     /// When the content was first seen: lower is earlier.
     pub sequence: u64,
+    /// When the content came, as against when it could be connected.
+    arrival: u64,
     /// Whether the block or an ancestor is known to be invalid.
     pub failed: bool,
     linked: bool,
@@ -77,6 +82,7 @@ pub struct HeaderIndex {
     /// Ends of the branches of valid headers.
     headers: Leaves,
     sequence: u64,
+    arrivals: u64,
 }
 
 impl HeaderIndex {
@@ -96,6 +102,7 @@ impl HeaderIndex {
             positions: Vec::new(),
             undo: None,
             sequence: 0,
+            arrival: 0,
             failed: false,
             linked: true,
             first_child: None,
@@ -109,6 +116,7 @@ impl HeaderIndex {
             candidates: Leaves::default(),
             headers: Leaves::default(),
             sequence: 0,
+            arrivals: 0,
         };
         index.candidates.grow(index.rank(genesis), None);
         index.headers.grow(index.header_rank(genesis), None);
@@ -247,6 +255,7 @@ impl HeaderIndex {
             positions: Vec::new(),
             undo: None,
             sequence: u64::MAX,
+            arrival: 0,
             failed: false,
             linked: false,
             first_child: None,
@@ -284,8 +293,12 @@ impl HeaderIndex {
     /// As [`add_position`](Self::add_position), but as Core counts blocks that come one by one: among blocks of equal work
     /// those come first that could be connected first.
     pub fn receive(&mut self, id: BlockId, position: Position) {
+        if self.entry(id).positions.is_empty() {
+            self.entry_mut(id).arrival = self.arrivals;
+            self.arrivals += 1;
+        }
         let positions = &mut self.entry_mut(id).positions;
-        if !positions.contains(&position) {
+        if positions.len() < POSITIONS_MAX && !positions.contains(&position) {
             positions.push(position);
             self.link_from(id);
         }
@@ -337,17 +350,20 @@ impl HeaderIndex {
         self.candidates.grow(self.rank(id), parent);
     }
 
-    /// Links a block and its descendants as far as their content is known.
+    /// Links a block and its descendants as far as their content is known: those next to it first, and of those the one whose content
+    /// came first.
     fn link_from(&mut self, id: BlockId) {
-        let mut waiting = vec![id];
-        while let Some(id) = waiting.pop() {
+        let mut waiting = VecDeque::from([id]);
+        while let Some(id) = waiting.pop_front() {
             let entry = self.entry(id);
             let parent_linked = entry.parent.is_none_or(|parent| self.entry(parent).linked);
             if entry.linked || entry.failed || entry.positions.is_empty() || !parent_linked {
                 continue;
             }
             self.link(id);
-            waiting.extend(self.children(id));
+            let mut children: Vec<_> = self.children(id).collect();
+            children.sort_unstable_by_key(|&child| self.entry(child).arrival);
+            waiting.extend(children);
         }
     }
 

@@ -3,11 +3,11 @@
 use crate::connect::Engine;
 use crate::error::EngineError;
 use crate::index::HeaderRefusal;
-use crate::report::{Leftover, Observer};
+use crate::report::{Leftover, Observer, Unreadable};
 use blockmill_block::BlockHash;
 use blockmill_block::files::{Damage, Record};
 use blockmill_rules::{Reject, ScriptVerifier};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -64,6 +64,10 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             for damage in &scan.damages {
                 observer.message(&damage.to_string());
             }
+            if scan.more_damages > 0 {
+                let path = self.files.path(file).display();
+                observer.message(&format!("{path}: {} more damaged places", scan.more_damages));
+            }
             indexed.damages.extend(scan.damages);
             observer.indexed((file - first + 1) as usize, (last - first) as usize, records.len());
         }
@@ -82,8 +86,8 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         let now = clock();
         let mut waiting: HashMap<BlockHash, Vec<usize>> = HashMap::new();
         for number in 0..records.len() {
-            let mut ready = vec![number];
-            while let Some(number) = ready.pop() {
+            let mut ready = VecDeque::from([number]);
+            while let Some(number) = ready.pop_front() {
                 let record = &records[number];
                 match self.index.accept_header(&record.header, record.hash, now) {
                     Ok(_) => ready.extend(waiting.remove(&record.hash).unwrap_or_default()),
@@ -119,7 +123,18 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         let height = parent.map_or(0, |parent| self.index.entry(parent).height + 1);
         let rejected = self.rejected_block(record.hash, height, reject, Some(record.position));
         observer.message(&rejected.to_string());
-        self.rejected.push(rejected);
+        if &*rejected.reject.reason == "high-hash" {
+            // No miner has made this header: it is damage, not a block.
+            self.unreadable.push(Unreadable {
+                hash: rejected.hash,
+                height,
+                path: rejected.path,
+                offset: rejected.offset,
+                detail: "its header is not the work of a miner (high-hash)".to_owned(),
+            });
+        } else {
+            self.rejected.push(rejected);
+        }
     }
 }
 

@@ -96,12 +96,19 @@ fn stopped_by_the_flag() {
 fn stopped_inside_of_a_reorganisation() {
     let both = [CHAIN.blocks(), CHAIN.branch.clone()];
     let both: Vec<&Path> = both.iter().map(PathBuf::as_path).collect();
-    for height in [FORK, FORK + 1, HEIGHT - 1, HEIGHT] {
+    for height in [FORK + 1, HEIGHT - 1, HEIGHT] {
         let directory = tempfile::tempdir().unwrap();
         connect(&mut open(directory.path(), at_the_end(None)), &both[..1]);
-        let mut engine = open(directory.path(), at_the_end(Some(height)));
-        let report = connect(&mut engine, &both);
-        assert_eq!((report.height, report.halt), (height, Halt::HeightReached));
+        let options = at_the_end(None);
+        let mut observer = StopAt(height, options.stop.clone());
+        let mut engine = open(directory.path(), options);
+        let paths: Vec<PathBuf> = both.iter().map(|path| path.to_path_buf()).collect();
+        let report = engine.connect(&paths, &mut observer).unwrap();
+        assert_eq!((report.height, report.halt), (height, Halt::Stopped));
+        drop(engine);
+        // A limit that is passed already takes nothing back, though there is a better branch.
+        let mut engine = open(directory.path(), at_the_end(Some(FORK)));
+        assert_eq!(connect(&mut engine, &both).height, height);
         drop(engine);
         let mut engine = open(directory.path(), at_the_end(None));
         assert_eq!(connect(&mut engine, &both).exit_status(), 0);

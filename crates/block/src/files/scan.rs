@@ -23,7 +23,8 @@ const WINDOW_LONG: usize = 4 << 10;
 /// Records from this length on count as long.
 const LONG_RECORD: u32 = 32 << 10;
 
-/// Bytes read at a time when searching for a magic.
+/// Bytes looked at at a time when searching for a magic, at first and at the most.
+const SEARCH_WINDOW_FIRST: usize = 256;
 const SEARCH_WINDOW: usize = 1 << 20;
 
 /// What is wrong at a place in a block file.
@@ -77,8 +78,10 @@ impl std::fmt::Display for Damage {
 pub struct Scan {
     /// The records, in the order of the file.
     pub records: Vec<Record>,
-    /// Damaged places, in the order of the file.
+    /// The first damaged places, in the order of the file.
     pub damages: Vec<Damage>,
+    /// Number of damaged places besides those.
+    pub more_damages: u64,
     /// Length of the file in bytes.
     pub bytes: u64,
 }
@@ -93,6 +96,7 @@ impl BlockFiles {
         let handle = self.open(file)?;
         let size = handle.metadata().map_err(FileError::io(&source.path))?.len();
         let mut scanner = Scanner {
+            doubt_budget: DOUBT_BUDGET * size + DOUBT_BUDGET_BASE,
             file,
             path: source.path.clone(),
             magic,
@@ -160,7 +164,16 @@ enum Boundary {
     Other,
 }
 
+/// A file's blocks are decoded to settle doubts until so many times its length has been read for that, and this many bytes more.
+const DOUBT_BUDGET: u64 = 8;
+const DOUBT_BUDGET_BASE: u64 = 64 << 20;
+
+/// Damaged places of a file that are described; more are only counted.
+const DAMAGES_MAX: usize = 100;
+
 struct Scanner {
+    /// Bytes that may still be decoded to settle doubts.
+    doubt_budget: u64,
     file: u32,
     path: PathBuf,
     magic: Magic,
@@ -186,13 +199,14 @@ impl Scanner {
         let magic = self.magic;
         let key = self.window.key;
         let bytes = self.window.get(at, RECORD_HEAD as usize)?;
+        let length = bytes.len().min(magic.0.len());
         Ok(if bytes.is_empty() {
             Boundary::End
-        } else if key.is_padding(&bytes[..1], at) {
-            Boundary::Padding
-        } else if magic.0.starts_with(&bytes[..bytes.len().min(magic.0.len())]) {
+        } else if bytes[..length] == magic.0[..length] && (length == magic.0.len() || !key.is_padding(bytes, at)) {
             // At the end of the file a part of it will do: the rest was not written.
             Boundary::Magic
+        } else if key.is_padding(&bytes[..1], at) {
+            Boundary::Padding
         } else {
             Boundary::Other
         })
@@ -255,6 +269,10 @@ impl Scanner {
 
     /// Whether a block with a correct merkle root begins in the record at `at`, taking up all of `length` if `exact`.
     fn decodes(&mut self, at: u64, length: u32, exact: bool) -> ReadResult<bool> {
+        let Some(budget) = self.doubt_budget.checked_sub(length.into()) else {
+            return Ok(false);
+        };
+        self.doubt_budget = budget;
         let start = at + RECORD_HEAD;
         let bytes = self.window.get(start.min(self.window.size), length as usize)?;
         Ok(Block::decode(bytes).is_ok_and(|block| {
@@ -265,6 +283,10 @@ impl Scanner {
     }
 
     fn report(&mut self, at: u64, kind: DamageKind) -> ReadResult<()> {
+        if self.scan.damages.len() >= DAMAGES_MAX {
+            self.scan.more_damages += 1;
+            return Ok(());
+        }
         let head = self.window.get(at, RECORD_HEAD as usize + Header::LENGTH)?;
         let header = head
             .get(8..)
@@ -279,29 +301,29 @@ impl Scanner {
         Ok(())
     }
 
-    /// Padding begins at `at`: the next magic, if nothing but padding stands before it.
+    /// Padding begins at `at`, and no magic stands there: the next magic, or where something else begins.
+    ///
+    /// The first bytes of a magic may look like padding: those whose byte of the key is the same are stored as zero.
     fn skip_padding(&mut self, at: u64) -> ReadResult<u64> {
         let key = self.window.key;
         let mut place = at;
-        while place < self.window.size {
-            let bytes = self.window.get(place, SEARCH_WINDOW)?;
-            let length = bytes.len() as u64;
-            if !key.is_padding(bytes, place) {
-                break;
-            }
-            place += length;
-        }
-        if place >= self.window.size {
-            return Ok(self.window.size);
-        }
-        // Padding may end anywhere in the window: go on eight bytes at a time, then byte by byte.
-        for step in [RECORD_HEAD, 1] {
+        // Large steps, then small ones: padding may end anywhere.
+        for step in [SEARCH_WINDOW, RECORD_HEAD as usize, 1] {
             while place < self.window.size {
-                let bytes = self.window.get(place, step as usize)?;
+                let bytes = self.window.get(place, step)?;
                 if !key.is_padding(bytes, place) {
                     break;
                 }
                 place += bytes.len() as u64;
+            }
+        }
+        if place >= self.window.size {
+            return Ok(self.window.size);
+        }
+        let earliest = place.saturating_sub(3).max(at + 1);
+        for start in earliest..place {
+            if self.window.get(start, self.magic.0.len())? == self.magic.0 {
+                return Ok(start);
             }
         }
         Ok(place)
@@ -311,15 +333,18 @@ impl Scanner {
     fn find_magic(&mut self, at: u64) -> ReadResult<Option<u64>> {
         let finder = memmem::Finder::new(&self.magic.0);
         let mut place = at;
+        // Small steps first, since the next record is often near and its surroundings are in the window.
+        let mut step = SEARCH_WINDOW_FIRST;
         while place < self.window.size {
-            let bytes = self.window.get(place, SEARCH_WINDOW)?;
+            let bytes = self.window.get(place, step)?;
             if let Some(found) = finder.find(bytes) {
                 return Ok(Some(place + found as u64));
             }
-            if bytes.len() < SEARCH_WINDOW {
+            if bytes.len() < step {
                 break;
             }
-            place += (SEARCH_WINDOW - 3) as u64;
+            place += (step - 3) as u64;
+            step = (step * 4).min(SEARCH_WINDOW);
         }
         Ok(None)
     }

@@ -16,6 +16,8 @@ pub struct BlockFileWriter {
     magic: Magic,
     number: u32,
     file: Option<(File, u64)>,
+    /// Whether something was appended since the last sync.
+    unsynced: bool,
 }
 
 fn file_path(directory: &Path, number: u32) -> PathBuf {
@@ -35,6 +37,7 @@ impl BlockFileWriter {
             magic,
             number: 0,
             file: None,
+            unsynced: false,
         };
         if let Some((number, length)) = end {
             let path = file_path(directory, number);
@@ -105,6 +108,7 @@ impl BlockFileWriter {
         }
         let offset = *length + RECORD_HEAD;
         *length += record_length;
+        self.unsynced = true;
         files.add(&path)?;
         Ok(Position {
             file: files.number_of(&path)?,
@@ -118,9 +122,10 @@ impl BlockFileWriter {
     /// # Errors
     /// [`FileError::Io`].
     pub fn sync(&mut self) -> Result<(), FileError> {
-        if let Some((file, _)) = &mut self.file {
+        if let (Some((file, _)), true) = (&mut self.file, self.unsynced) {
             file.sync_data()
                 .map_err(FileError::io(file_path(&self.directory, self.number)))?;
+            self.unsynced = false;
         }
         Ok(())
     }

@@ -9,10 +9,11 @@ use blockmill_block::hash::sha256d;
 use blockmill_block::{BlockHash, hex};
 use blockmill_coins::StatsBuilder;
 use blockmill_coins::stats::Hashes;
-use blockmill_engine::{Engine, Quiet, Submission};
+use blockmill_engine::{Engine, Options, Quiet, Submission};
 use blockmill_script::KernelVerifier;
 use serde::Serialize;
 use std::io::{self, BufRead};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
@@ -102,7 +103,12 @@ fn read_lines() -> Result<Receiver<io::Result<Line>>, Failure> {
 
 pub(crate) fn run(arguments: &SubmitArguments) -> Result<u8, Failure> {
     let options = options(&arguments.engine)?;
-    let stop = options.stop.clone();
+    // A stop is looked for between lines only, so that every answer that is given is whole.
+    let stop = options.stop;
+    let options = Options {
+        stop: Arc::default(),
+        ..options
+    };
     let marks = arguments.data.marks();
     let mut engine = Engine::open(&arguments.data.data, marks.as_ref(), KernelVerifier, options)?;
     let mut meter = EngineMeter(Meter::new());

@@ -100,6 +100,33 @@ fn blocks_that_come_one_by_one_count_from_when_they_can_be_connected() {
 }
 
 #[test]
+fn among_children_that_waited_the_first_to_come_is_first() {
+    for order in [[0, 1], [1, 0]] {
+        let mut index = index();
+        let genesis = index.genesis();
+        let parent = child(&mut index, genesis, 0);
+        // The headers are known in one order, the content comes in either.
+        let children = [child(&mut index, parent, 1), child(&mut index, parent, 2)];
+        for number in order {
+            index.receive(children[number], POSITION);
+        }
+        index.receive(parent, POSITION);
+        assert_eq!(index.best_candidate(), children[order[0]]);
+    }
+}
+
+#[test]
+fn copies_without_end_take_no_room() {
+    let mut index = index();
+    let genesis = index.genesis();
+    let block = child(&mut index, genesis, 0);
+    for offset in 0..100_000 {
+        index.add_position(block, Position { offset, ..POSITION });
+    }
+    assert_eq!(index.entry(block).positions.len(), POSITIONS_MAX);
+}
+
+#[test]
 fn a_failed_block_takes_its_descendants_with_it() {
     let mut index = index();
     let genesis = index.genesis();
