@@ -87,7 +87,7 @@ fn package(name: &str, used: &str, kind: Option<&str>) -> Value {
     let folder = name.strip_prefix("blockmill-").unwrap_or(name);
     json!({
         "name": name,
-        "manifest_path": format!("/work/crates/{folder}/Cargo.toml"),
+        "manifest_path": format!("/project/crates/{folder}/Cargo.toml"),
         "dependencies": [{"name": used, "kind": kind, "path": used.starts_with("blockmill").then_some("/work")}],
     })
 }
@@ -105,6 +105,6 @@ fn faults_are_seen() {
     check(package("blockmill-other", "thiserror", None), 1);
     check(package("other", "thiserror", None), 1);
     let mut moved = package("blockmill-coins", "thiserror", None);
-    moved["manifest_path"] = json!("/work/crates/coin/Cargo.toml");
+    moved["manifest_path"] = json!("/project/crates/coin/Cargo.toml");
     check(moved, 1);
 }
