@@ -1,13 +1,20 @@
 //! Bounded spinning and yielding.
+//!
+//! How long a thread spins before it looks again decides how much it disturbs the one that it waits for: each look takes the cache line
+//! away from it. So there are few looks, far apart. Their distance is a time, not a number of pauses: a pause takes 40 cycles on
+//! some processors and 140 on others.
 
 use crate::atomic::{spin_loop, yield_now};
 use std::sync::OnceLock;
 
-/// Rounds of spinning; each is twice as long as the one before.
-const SPIN_ROUNDS: u32 = 4;
+/// Rounds of spinning, in nanoseconds.
+const SPINS_NS: [u32; 2] = [750, 3_000];
 
 /// Rounds after those in which the core is offered to another thread: it may be the one that is waited for.
-const YIELD_ROUNDS: u32 = 6;
+const YIELDS: usize = 1;
+
+/// Most pauses in a microsecond.
+const PAUSES_PER_US_MAX: u32 = 1_000;
 
 /// Spins for a while, longer each time, then yields, and then says that it is enough: the caller should sleep. On a machine with one
 /// core it does neither.
@@ -20,12 +27,12 @@ const YIELD_ROUNDS: u32 = 6;
 /// while backoff.snooze() {
 ///     rounds += 1;
 /// }
-/// assert!(rounds <= 10);
+/// assert!(rounds <= 3);
 /// ```
 #[derive(Debug, Clone)]
 pub struct Backoff {
-    round: u32,
-    rounds: u32,
+    round: usize,
+    end: usize,
 }
 
 impl Default for Backoff {
@@ -35,39 +42,106 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// A fresh start.
+    /// All rounds.
     pub fn new() -> Self {
         Self {
             round: 0,
-            rounds: if spinning_helps() {
-                SPIN_ROUNDS + YIELD_ROUNDS
+            end: if pauses_per_us() > 0 {
+                SPINS_NS.len() + YIELDS
             } else {
                 0
             },
         }
     }
 
+    /// The longest round of spinning alone, for a thread that has just been woken.
+    pub fn after_wake() -> Self {
+        let spins = if pauses_per_us() > 0 { SPINS_NS.len() } else { 0 };
+        Self {
+            round: spins.saturating_sub(1),
+            end: spins,
+        }
+    }
+
     /// Spins or yields for one round. Returns whether it did.
     #[inline]
     pub fn snooze(&mut self) -> bool {
-        if self.round == self.rounds {
+        if self.round == self.end {
             return false;
         }
-        if self.round < SPIN_ROUNDS {
-            for _ in 0..1 << self.round {
-                spin_loop();
+        match SPINS_NS.get(self.round) {
+            Some(spin_ns) => {
+                for _ in 0..(spin_ns * pauses_per_us()).div_ceil(1_000) {
+                    spin_loop();
+                }
             }
-        } else {
-            yield_now();
+            None => yield_now(),
         }
         self.round += 1;
         true
     }
 }
 
-/// Whether another thread can run while this one spins. Under loom spinning only makes more of the same executions.
-fn spinning_helps() -> bool {
-    static HELPS: OnceLock<bool> = OnceLock::new();
-    !cfg!(blockmill_loom)
-        && *HELPS.get_or_init(|| std::thread::available_parallelism().is_ok_and(|cores| cores.get() > 1))
+/// Pauses that take a microsecond, measured once; 0 if no other thread can run meanwhile. Under loom spinning only makes more of the
+/// same executions.
+fn pauses_per_us() -> u32 {
+    static PAUSES: OnceLock<u32> = OnceLock::new();
+    if cfg!(blockmill_loom) {
+        return 0;
+    }
+    *PAUSES.get_or_init(|| {
+        if std::thread::available_parallelism().is_ok_and(|cores| cores.get() > 1) {
+            measure_pauses_per_us()
+        } else {
+            0
+        }
+    })
+}
+
+/// The fastest of several tries counts: in the others something else had the core.
+fn measure_pauses_per_us() -> u32 {
+    const PAUSES: u32 = 64;
+    const TRIES: u32 = 4;
+    let tries = (0..TRIES).map(|_| {
+        let start = std::time::Instant::now();
+        for _ in 0..PAUSES {
+            spin_loop();
+        }
+        start.elapsed().as_nanos()
+    });
+    let fastest_ns = tries.min().unwrap_or(0).max(1);
+    let pauses = u128::from(PAUSES) * 1_000 / fastest_ns;
+    u32::try_from(pauses).unwrap_or(u32::MAX).clamp(1, PAUSES_PER_US_MAX)
+}
+
+#[cfg(all(test, not(blockmill_loom)))]
+mod tests {
+    use super::*;
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn pauses_are_measured_within_bounds() {
+        for _ in 0..10 {
+            assert!((1..=PAUSES_PER_US_MAX).contains(&measure_pauses_per_us()));
+        }
+    }
+
+    /// The shortest of many is not much longer than asked for, and a thread that was woken spins for one round.
+    #[test]
+    fn spinning_ends() {
+        let rounds = |mut backoff: Backoff| {
+            let start = Instant::now();
+            let mut rounds = 0;
+            while backoff.snooze() {
+                rounds += 1;
+            }
+            (rounds, start.elapsed())
+        };
+        let (all, _) = rounds(Backoff::new());
+        assert!(all == 0 || all == SPINS_NS.len() + YIELDS);
+        let after_wake = (0..100).map(|_| rounds(Backoff::after_wake())).min_by_key(|run| run.1);
+        let (count, time) = after_wake.unwrap();
+        assert_eq!(count, usize::from(all > 0));
+        assert!(time < Duration::from_millis(1), "{time:?}");
+    }
 }

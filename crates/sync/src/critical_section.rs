@@ -57,20 +57,28 @@ impl CriticalSection {
     /// Enters, and waits until nobody else is in it.
     #[inline]
     pub fn enter(&self) -> CriticalGuard<'_> {
-        self.semaphore.lock();
+        self.semaphore.acquire();
         CriticalGuard { section: self }
     }
 
     /// Enters if nobody is in it, and nobody starves for it.
     #[inline]
     pub fn try_enter(&self) -> Option<CriticalGuard<'_>> {
-        self.semaphore.try_lock().then(|| CriticalGuard { section: self })
+        self.semaphore.try_acquire().then(|| CriticalGuard { section: self })
     }
 
     /// Threads that wait to enter at this moment; for diagnosis.
     pub fn waiters(&self) -> u32 {
         self.semaphore.waiters()
     }
+}
+
+/// Gives back the only permit, to whom it was given.
+#[inline]
+fn unlock(semaphore: &Semaphore) {
+    // The permit was taken, so there is room for it.
+    let released = semaphore.release(1);
+    debug_assert!(released.is_ok(), "a lock was unlocked that was not locked");
 }
 
 /// Leaves the section when it is dropped.
@@ -83,7 +91,7 @@ pub struct CriticalGuard<'a> {
 impl Drop for CriticalGuard<'_> {
     #[inline]
     fn drop(&mut self) {
-        self.section.semaphore.unlock();
+        unlock(&self.section.semaphore);
     }
 }
 
@@ -102,17 +110,17 @@ unsafe impl lock_api::RawMutex for RawCriticalSection {
 
     #[inline]
     fn lock(&self) {
-        self.0.lock();
+        self.0.acquire();
     }
 
     #[inline]
     fn try_lock(&self) -> bool {
-        self.0.try_lock()
+        self.0.try_acquire()
     }
 
     #[inline]
     unsafe fn unlock(&self) {
-        self.0.unlock();
+        unlock(&self.0);
     }
 
     fn is_locked(&self) -> bool {

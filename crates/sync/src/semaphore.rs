@@ -18,25 +18,38 @@
 //!   a bounded time and then become waiters; while somebody starves, at once.
 //! - *Release* adds permits. If there are waiters and `WAKING` is not set, it sets it and wakes one.
 //! - *A waiter* that looks does one of three things in one step, and clears `WAKING` with it, since it is here now: it takes a permit
-//!   and is no waiter any more; it gives up, past its deadline, if there is no permit; or it goes to sleep, if there is none. When it has taken
-//!   one and leaves permits to other waiters, it sets `WAKING` again and wakes the next.
-//! - `STARVING` is set by a waiter that finds no permit after it has waited for [`STARVING_AFTER`], and cleared by that waiter when it takes
-//!   one, or by the last waiter to leave.
+//!   and is no waiter any more; it gives up, past its deadline; or it goes to sleep. It takes a permit if there is one, unless
+//!   `STARVING` is set and it has not been woken yet: who has only just come may not take what a starving waiter was woken for. When it
+//!   leaves and leaves permits to other waiters, it sets `WAKING` again and wakes the next.
+//! - A waiter that was woken and finds no permit spins once more before it looks and sleeps again. `WAKING` is set
+//!   meanwhile, so that nobody is troubled to wake it or another.
+//! - `STARVING` is set by a waiter that finds no permit after it has waited for [`STARVING_AFTER`], and cleared by that waiter when it
+//!   leaves, or by the last waiter to leave.
 //!
 //! # Why no wake is lost
 //!
 //! Let there be a permit and a waiter. The step that brought this about was a release (or a waiter that left permits behind), and it
-//! left `WAKING` set: it set the bit and woke a sleeper, or it found it set. Since then no waiter has looked, or it would have taken the
-//! permit or found it gone. So either a woken waiter is on its way to look, or nobody slept when the wake came: then every waiter was
-//! between its step and its sleep, and will not fall asleep, because the low half is not what its step left.
+//! left `WAKING` set: it set the bit and woke a sleeper, or it found it set. Since then no waiter that may take the permit has
+//! looked, or it would have taken it or found it gone. So either a woken waiter is on its way to look, or nobody slept when the wake
+//! came: then every waiter was between its step and its sleep, and will not fall asleep, because the low half is not what its step
+//! left. (Its step left no permit and `WAKING` clear; a later state with no permit and `WAKING` clear comes from a waiter that looked
+//! since, so that the wake has done its work.) Waiters that may not take a permit, since they have only just come, exist beside the
+//! one that set `STARVING`, which may.
 //!
 //! # How long a waiter can be robbed
 //!
 //! A newcomer can take a permit in front of a waiter only while `STARVING` is clear. A waiter looks after every wake; once it has waited for
-//! [`STARVING_AFTER`] and finds no permit, it sets the bit, and clears it when it has taken one. So newcomers can rob a waiter for
-//! [`STARVING_AFTER`], and after that once more for each other starving waiter that takes a permit and clears the bit before it: at its next
-//! look it sets the bit again, and that look comes with the next release. While the bit is set permits go to waiters alone, whoever
-//! of them looks first: Linux promises no order among them, and neither does this.
+//! [`STARVING_AFTER`] and finds no permit, it sets the bit, and goes to sleep behind those that sleep already. From then on permits go
+//! to waiters that were woken, until its own turn. So newcomers can rob a waiter for [`STARVING_AFTER`], for the time until
+//! its next look (it is woken again at the latest when all other waiters have been), and after it set the bit
+//! no more; while it is set, each of the waiters before it has one turn. A waiter that did not set the bit itself can be robbed again when
+//! the one that did has gone: it then sets the bit at its own next look.
+//!
+//! Measured in turns: once the bit is set, a waiter waits for at most one hold and one hand-over of each thread that waits before it.
+//! That is where Linux keeps the order in which they fell asleep, which it does for threads of ordinary priority and does not
+//! promise; without that order the turns are those of any waiters, but still not of newcomers.
+//!
+//! Time in which a thread could run but has no core is not the semaphore's, and not bounded by it.
 //!
 //! # Orderings
 //!
@@ -61,6 +74,11 @@ const PERMITS: u64 = PERMITS_MAX as u64;
 const WAKING: u64 = 1 << 30;
 const STARVING: u64 = 1 << 31;
 const WAITER: u64 = 1 << 32;
+
+/// What a thread guesses that it will find: a permit to take, and none where it gives one back. Right for a semaphore of one permit for
+/// which nobody waits, where every nanosecond shows; elsewhere a wrong guess costs a failed exchange.
+const LAST_PERMIT: u64 = 1;
+const NO_PERMIT: u64 = 0;
 
 /// A release that would make more than [`PERMITS_MAX`] permits; nothing was released.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -124,6 +142,9 @@ enum Look {
 /// What a waiter knows of itself.
 struct Waiter {
     since: Since,
+    /// Whether it has been woken at least once.
+    woken: bool,
+    /// Whether it has set `STARVING`.
     starving: bool,
     timed_out: bool,
 }
@@ -165,10 +186,10 @@ impl Semaphore {
     /// Takes a permit if there is one for newcomers. Returns whether it did.
     #[inline]
     pub fn try_acquire(&self) -> bool {
-        self.try_acquire_from(self.state.peek())
+        self.try_acquire_from(LAST_PERMIT)
     }
 
-    /// As [`try_acquire`](Self::try_acquire), where `state` is a guess: a right one saves the fetch of a shared cache line.
+    /// As [`try_acquire`](Self::try_acquire), where `state` is a guess: a right one saves a look.
     #[inline]
     fn try_acquire_from(&self, mut state: u64) -> bool {
         while permits(state) > 0 && state & STARVING == 0 {
@@ -187,28 +208,6 @@ impl Semaphore {
             let taken = self.acquire_slow(None);
             debug_assert!(taken, "without a deadline nobody gives up");
         }
-    }
-
-    /// Takes the only permit of a semaphore that is used as a lock, if it is there.
-    #[inline]
-    pub(crate) fn try_lock(&self) -> bool {
-        self.try_acquire_from(1)
-    }
-
-    /// Takes the only permit of a semaphore that is used as a lock, and waits for it if it is not there.
-    #[inline]
-    pub(crate) fn lock(&self) {
-        if !self.try_lock() {
-            self.acquire_slow(None);
-        }
-    }
-
-    /// Gives back the only permit of a semaphore that is used as a lock, to whom it was given.
-    #[inline]
-    pub(crate) fn unlock(&self) {
-        // There was no permit, so there is room for one.
-        let released = self.release_from(0, 1);
-        debug_assert!(released.is_ok(), "a lock was unlocked that was not locked");
     }
 
     /// Takes a permit, and waits for one for at most `time`. Returns whether it did.
@@ -239,13 +238,8 @@ impl Semaphore {
     /// [`PermitOverflow`]; nothing is added then.
     #[inline]
     pub fn release(&self, count: u32) -> Result<(), PermitOverflow> {
-        self.release_from(self.state.peek(), count)
-    }
-
-    /// As [`release`](Self::release), where `state` is a guess.
-    #[inline]
-    fn release_from(&self, mut state: u64, count: u32) -> Result<(), PermitOverflow> {
         let address = self.state.address();
+        let mut state = NO_PERMIT;
         loop {
             if u64::from(count) > PERMITS - permits(state) {
                 return Err(PermitOverflow);
@@ -309,9 +303,14 @@ impl Semaphore {
     #[cold]
     fn acquire_slow(&self, deadline: Option<&Deadline>) -> bool {
         let mut backoff = Backoff::new();
-        while !self.is_starving() && backoff.snooze() {
-            if self.try_acquire() {
+        loop {
+            // Looks before it tries: a failed try would take the cache line from the one who is inside.
+            let state = self.state.peek();
+            if permits(state) > 0 && self.try_acquire_from(state) {
                 return true;
+            }
+            if state & STARVING != 0 || !backoff.snooze() {
+                break;
             }
         }
         if !self.register() {
@@ -319,6 +318,7 @@ impl Semaphore {
         }
         let mut waiter = Waiter {
             since: Since::now(),
+            woken: false,
             starving: false,
             timed_out: false,
         };
@@ -326,10 +326,15 @@ impl Semaphore {
             match self.look(&mut waiter) {
                 Look::Taken => return true,
                 Look::GivenUp => return false,
-                Look::Sleep(expected) => {
-                    waiter.timed_out = self.state.wait(expected, deadline) == WaitResult::TimedOut;
-                    waiter.since.woke();
-                }
+                Look::Sleep(expected) => match self.state.wait(expected, deadline) {
+                    WaitResult::TimedOut => waiter.timed_out = true,
+                    WaitResult::LookAgain => {
+                        waiter.woken = true;
+                        waiter.since.woke();
+                        let mut backoff = Backoff::after_wake();
+                        while permits(self.state.peek()) == 0 && backoff.snooze() {}
+                    }
+                },
             }
         }
     }
@@ -352,7 +357,7 @@ impl Semaphore {
         let mut state = self.state.peek();
         loop {
             let (next, look) = waiter.step(state);
-            let pass_on = look == Look::Taken && next & WAKING != 0;
+            let pass_on = next & WAKING != 0;
             if next == state {
                 return look;
             }
@@ -371,23 +376,38 @@ impl Semaphore {
 }
 
 impl Waiter {
-    /// The state that a waiter leaves when it finds `state`, and what that means.
+    /// The state that a waiter leaves when it finds `state`, and what that means. `WAKING` is set in it if the next is to be woken.
     fn step(&self, state: u64) -> (u64, Look) {
         let awake = state & !WAKING;
-        if permits(state) > 0 {
-            let left = awake - 1 - WAITER;
-            let ends_starving = self.starving || waiters(left) == 0;
-            let calm = if ends_starving { left & !STARVING } else { left };
-            let others = permits(calm) > 0 && waiters(calm) > 0;
-            return (if others { calm | WAKING } else { calm }, Look::Taken);
+        let may_take = self.woken || state & STARVING == 0;
+        if permits(state) > 0 && may_take {
+            return (self.leave(awake - 1), Look::Taken);
         }
         if self.timed_out {
-            let left = awake - WAITER;
-            let ends_starving = self.starving || waiters(left) == 0;
-            return (if ends_starving { left & !STARVING } else { left }, Look::GivenUp);
+            return (self.leave(awake), Look::GivenUp);
         }
-        let next = if self.since.is_long() { awake | STARVING } else { awake };
+        let next = if permits(state) == 0 && self.since.is_long() {
+            awake | STARVING
+        } else {
+            awake
+        };
         (next, Look::Sleep(low(next)))
+    }
+
+    /// `state` without this waiter.
+    fn leave(&self, state: u64) -> u64 {
+        let left = state - WAITER;
+        let others = waiters(left) > 0;
+        let calm = if self.starving || !others {
+            left & !STARVING
+        } else {
+            left
+        };
+        if permits(calm) > 0 && others {
+            calm | WAKING
+        } else {
+            calm
+        }
     }
 }
 

@@ -222,3 +222,64 @@ fn nobody_barges_in_front_of_a_starving_waiter() {
         assert!(!semaphore.is_starving());
     });
 }
+
+/// Lets a waiter that is asleep, if the execution has it so, wake in vain, and so become a starving one. Returns whether it has.
+fn starve(semaphore: &Semaphore) -> bool {
+    // Loom switches threads at a read only where it is told to.
+    thread::yield_now();
+    semaphore.wake_for_no_reason();
+    thread::yield_now();
+    semaphore.is_starving()
+}
+
+/// Nor does one that becomes a waiter for it: who has not been woken yet leaves the permit to the one that starves.
+#[test]
+fn a_fresh_waiter_does_not_take_from_a_starving_one() {
+    model(3, || {
+        let semaphore = Arc::new(Semaphore::new(0));
+        let waiter = {
+            let semaphore = Arc::clone(&semaphore);
+            thread::spawn(move || semaphore.acquire())
+        };
+        let starving = starve(&semaphore);
+        semaphore.release(1).unwrap();
+        if starving {
+            let passed = Deadline::in_the_future();
+            passed.pass();
+            assert!(!semaphore.acquire_until(&passed), "robbed");
+        }
+        waiter.join().unwrap();
+        assert_eq!((semaphore.permits(), semaphore.waiters()), (0, 0));
+        assert!(!semaphore.is_starving());
+    });
+}
+
+/// A waiter that may not take a permit, and gives up with a wake that reached it, passes that on.
+#[test]
+fn a_wake_is_passed_on_by_a_waiter_that_may_not_take() {
+    model(3, || {
+        let semaphore = Arc::new(Semaphore::new(0));
+        let deadline = Deadline::in_the_future();
+        let patient = {
+            let semaphore = Arc::clone(&semaphore);
+            thread::spawn(move || semaphore.acquire())
+        };
+        starve(&semaphore);
+        let hasty = {
+            let (semaphore, deadline) = (Arc::clone(&semaphore), deadline.clone());
+            thread::spawn(move || {
+                if semaphore.acquire_until(&deadline) {
+                    semaphore.release(1).unwrap();
+                }
+            })
+        };
+        thread::yield_now();
+        deadline.pass();
+        semaphore.release(1).unwrap();
+        patient.join().unwrap();
+        semaphore.wake_for_no_reason();
+        hasty.join().unwrap();
+        assert_eq!((semaphore.permits(), semaphore.waiters()), (0, 0));
+        assert!(!semaphore.is_starving());
+    });
+}
