@@ -32,8 +32,9 @@ fn backend(error: impl Into<redb::Error>) -> StoreError {
 }
 
 /// Makes the name of a file durable.
-fn sync_parent(path: &Path) -> std::io::Result<()> {
+pub(crate) fn sync_parent(path: &Path) -> std::io::Result<()> {
     match path.parent() {
+        Some(parent) if parent.as_os_str().is_empty() => std::fs::File::open(".")?.sync_all(),
         Some(parent) => std::fs::File::open(parent)?.sync_all(),
         None => Ok(()),
     }

@@ -1,9 +1,10 @@
-//! The set of unspent outputs: a cache over a store, and the hashes of the whole set.
+//! The set of unspent outputs: a cache over a store, the log of what blocks spent, and the hashes of the whole set.
 //!
 //! In reading order:
 //! - [`store`]: the trait of stores, the tip and the batch;
 //! - [`memory`], [`embedded`]: a store in memory, and the default store on disk;
 //! - [`cache`]: the coins cache, with Core's meaning of fresh and dirty;
+//! - [`undo_log`]: the log of undo data, which many threads append to;
 //! - [`muhash`], [`stats`]: MuHash, `hash_serialized_3` and the figures of `gettxoutsetinfo`.
 
 pub mod cache;
@@ -12,6 +13,7 @@ pub mod memory;
 pub mod muhash;
 pub mod stats;
 pub mod store;
+pub mod undo_log;
 
 mod merged;
 
@@ -21,3 +23,4 @@ pub use memory::MemoryStore;
 pub use muhash::MuHash;
 pub use stats::{StatsBuilder, UtxoStats};
 pub use store::{Change, CoinIterator, CoinStore, StoreError, Tip};
+pub use undo_log::{UndoLog, UndoLogError, UndoPosition};

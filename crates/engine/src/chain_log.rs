@@ -1,17 +1,20 @@
-//! The log of connected blocks: their undo data in `undo.dat`, their headers and the places of that data in `headers.dat`.
+//! The log of connected blocks: their undo data in `undo.dat`, their headers and the places of that data in
+//! `headers.dat`.
 //!
-//! Both files are only appended to. When a block is connected its undo data is appended; before a flush the undo data is
-//! synced, then the headers of the blocks connected since the last flush are appended and synced, and only then the coin
-//! store moves on to their tip. So whatever tip the store has, the log knows the chain up to it. What a kill leaves
-//! behind that (records of blocks that were not flushed, a record cut off) does no harm: places are absolute, and the
-//! end of `headers.dat` is cut back to its last whole record.
+//! Both files are only appended to. When a block is connected its undo data is appended to the [`UndoLog`]; before a
+//! flush the undo data is synced, then the headers of the blocks connected since the last flush are appended and
+//! synced, and only then the coin store moves on to their tip. So whatever tip the store has, the log knows the chain
+//! up to it. What a kill leaves behind that (records of blocks that were not flushed, in parts and with gaps, a record
+//! cut off) does no harm: places are absolute, `headers.dat` is cut back to its last whole record, and `undo.dat` to
+//! the last record that a header names.
 
 use crate::data_dir::{DataDir, file_error};
 use crate::error::EngineError;
-use crate::index::{HeaderIndex, UndoPosition};
+use crate::index::HeaderIndex;
 use blockmill_block::hash::sha256d;
-use blockmill_block::undo::{UndoRecordError, read_record, write_record};
+use blockmill_block::undo::UndoRecordError;
 use blockmill_block::{BlockUndo, Header, Magic};
+use blockmill_coins::{UndoLog, UndoLogError, UndoPosition};
 use std::fs::File;
 use std::io::Write;
 use std::os::unix::fs::FileExt;
@@ -24,9 +27,9 @@ const RECORD: usize = Header::LENGTH + 8 + 4 + 4;
 #[derive(Debug)]
 pub struct ChainLog {
     magic: Magic,
-    undo_path: PathBuf,
-    undo: File,
-    undo_length: u64,
+    undo: UndoLog,
+    /// Largest end of the undo data of a block that has a header here or is pending.
+    undo_end: u64,
     headers_path: PathBuf,
     headers: File,
     headers_length: u64,
@@ -73,15 +76,14 @@ impl ChainLog {
     /// # Errors
     /// [`EngineError::File`], or [`EngineError::Damaged`] where a header has no parent.
     pub fn open(directory: &DataDir, magic: Magic, index: &mut HeaderIndex) -> Result<Self, EngineError> {
-        let undo_path = directory.file("undo.dat");
         let headers_path = directory.file("headers.dat");
-        let (undo, undo_length) = open(&undo_path)?;
         let (headers, length) = open(&headers_path)?;
         let mut bytes = vec![0; length as usize];
         headers
             .read_exact_at(&mut bytes, 0)
             .map_err(file_error(&headers_path))?;
         let mut headers_length = 0;
+        let mut undo_end = 0;
         for record in bytes.chunks(RECORD) {
             let Some((header, position)) = decode(record) else {
                 break;
@@ -94,12 +96,12 @@ impl ChainLog {
             };
             index.set_undo(id, position);
             headers_length += RECORD as u64;
+            undo_end = position.end().unwrap_or(u64::MAX).max(undo_end);
         }
         Ok(Self {
             magic,
-            undo_path,
-            undo,
-            undo_length,
+            undo: UndoLog::open(&directory.file("undo.dat"), undo_end)?,
+            undo_end,
             headers_path,
             headers,
             headers_length,
@@ -107,36 +109,25 @@ impl ChainLog {
         })
     }
 
-    /// Cuts `headers.dat` back to its last whole record; to be called once it is known that nothing that counts is behind.
+    /// Cuts `headers.dat` back to its last whole record, and `undo.dat` to the last record that a header names; to be
+    /// called once it is known that nothing that counts is behind.
     ///
     /// # Errors
     /// [`EngineError::File`].
     pub fn cut_back(&mut self) -> Result<(), EngineError> {
         self.headers
             .set_len(self.headers_length)
-            .map_err(file_error(&self.headers_path))
+            .map_err(file_error(&self.headers_path))?;
+        Ok(self.undo.cut_back(self.undo_end)?)
     }
 
     /// Appends the undo data of a block that was connected.
     ///
     /// # Errors
-    /// [`EngineError::File`].
+    /// [`EngineError::File`]; nothing can be appended any more then.
     pub fn append(&mut self, header: &Header, undo: &BlockUndo) -> Result<UndoPosition, EngineError> {
-        let mut record = Vec::new();
-        write_record(self.magic, &header.prev_block_hash, undo, &mut record);
-        let written = self.undo.write_all(&record);
-        if written.is_err() {
-            // Take back what may have been written, so that places stay true.
-            self.undo
-                .set_len(self.undo_length)
-                .map_err(file_error(&self.undo_path))?;
-        }
-        written.map_err(file_error(&self.undo_path))?;
-        let position = UndoPosition {
-            offset: self.undo_length,
-            length: record.len() as u32,
-        };
-        self.undo_length += record.len() as u64;
+        let position = self.undo.append(self.magic, &header.prev_block_hash, undo)?;
+        self.undo_end = self.undo.bytes();
         self.pending.extend(encode(header, &position));
         Ok(position)
     }
@@ -144,21 +135,18 @@ impl ChainLog {
     /// The undo data of a block.
     ///
     /// # Errors
-    /// [`EngineError::Undo`].
+    /// [`EngineError::Undo`], [`EngineError::File`].
     pub fn read(&self, header: &Header, position: &UndoPosition) -> Result<BlockUndo, EngineError> {
         let undo_error = |error| EngineError::Undo {
             hash: header.hash(),
             error,
         };
-        let end = position.offset.checked_add(position.length.into());
-        if end.is_none_or(|end| end > self.undo_length) {
-            return Err(undo_error(UndoRecordError::Head));
-        }
-        let mut record = vec![0; position.length as usize];
-        self.undo
-            .read_exact_at(&mut record, position.offset)
-            .map_err(file_error(&self.undo_path))?;
-        read_record(self.magic, &header.prev_block_hash, &record).map_err(undo_error)
+        let read = self.undo.read(self.magic, &header.prev_block_hash, position);
+        read.map_err(|error| match error {
+            UndoLogError::Record(error) => undo_error(error),
+            UndoLogError::OutOfRange(_) => undo_error(UndoRecordError::Head),
+            other => other.into(),
+        })
     }
 
     /// Makes everything appended durable; to be called before the store moves on.
@@ -169,16 +157,18 @@ impl ChainLog {
         if self.pending.is_empty() {
             return Ok(());
         }
-        self.undo.sync_data().map_err(file_error(&self.undo_path))?;
-        let written = self.headers.write_all(&self.pending);
-        if written.is_err() {
-            // Take back what may have been written, so that records stay aligned.
+        self.undo.sync()?;
+        let synced = self
+            .headers
+            .write_all(&self.pending)
+            .and_then(|()| self.headers.sync_data());
+        if synced.is_err() {
+            // Take back what may have been written, so that records stay aligned, and none stays that was not synced.
             self.headers
                 .set_len(self.headers_length)
                 .map_err(file_error(&self.headers_path))?;
         }
-        written.map_err(file_error(&self.headers_path))?;
-        self.headers.sync_data().map_err(file_error(&self.headers_path))?;
+        synced.map_err(file_error(&self.headers_path))?;
         self.headers_length += self.pending.len() as u64;
         self.pending.clear();
         Ok(())
@@ -186,7 +176,7 @@ impl ChainLog {
 
     /// Bytes of the log.
     pub fn bytes(&self) -> u64 {
-        self.undo_length + self.headers_length
+        self.undo.bytes() + self.headers_length
     }
 }
 
@@ -252,7 +242,7 @@ mod tests {
         assert_eq!(index.len(), 2);
         let id = index.find(&first.hash()).unwrap();
         assert_eq!(log.read(&first, &index.entry(id).undo.unwrap()).unwrap(), undo(7));
-        // The second block's undo data was written but never synced with a header: it is written again behind it.
+        // The second block's undo data was appended but never synced with a header: it is appended again.
         let position = log.append(&second, &undo(9)).unwrap();
         assert_eq!(log.read(&second, &position).unwrap(), undo(9));
     }
@@ -281,6 +271,43 @@ mod tests {
             assert_eq!(index.len(), 2);
             log.cut_back().unwrap();
             assert_eq!(std::fs::metadata(&path).unwrap().len(), RECORD as u64);
+        }
+    }
+
+    #[test]
+    fn undo_data_that_no_header_names_is_cut_back() {
+        let parent = tempfile::tempdir().unwrap();
+        let directory = directory(parent.path());
+        let magic = params().magic();
+        let open = |index: &mut HeaderIndex| ChainLog::open(&directory, magic, index).unwrap();
+        let first = header(params().genesis.hash(), 1);
+        let second = header(first.hash(), 2);
+        let mut log = open(&mut HeaderIndex::new(params()));
+        let named = log.append(&first, &undo(7)).unwrap();
+        log.sync().unwrap();
+        let loose = log.append(&second, &undo(8)).unwrap();
+        // Reading writes the record to the file; no header names it yet.
+        assert_eq!(log.read(&second, &loose).unwrap(), undo(8));
+        drop(log);
+        let path = directory.file("undo.dat");
+        let length = || std::fs::metadata(&path).unwrap().len();
+        assert_eq!(length(), loose.end().unwrap());
+
+        let mut log = open(&mut HeaderIndex::new(params()));
+        assert_eq!(length(), loose.end().unwrap());
+        log.cut_back().unwrap();
+        assert_eq!(length(), named.end().unwrap());
+        assert_eq!(log.append(&second, &undo(9)).unwrap().offset, loose.offset);
+        // What is pending is not cut back.
+        log.cut_back().unwrap();
+        log.sync().unwrap();
+        drop(log);
+        let mut index = HeaderIndex::new(params());
+        let mut log = open(&mut index);
+        log.cut_back().unwrap();
+        for (header, value) in [(first, 7), (second, 9)] {
+            let id = index.find(&header.hash()).unwrap();
+            assert_eq!(log.read(&header, &index.entry(id).undo.unwrap()).unwrap(), undo(value));
         }
     }
 

@@ -3,7 +3,7 @@
 use blockmill_block::BlockHash;
 use blockmill_block::files::FileError;
 use blockmill_block::undo::UndoRecordError;
-use blockmill_coins::StoreError;
+use blockmill_coins::{StoreError, UndoLogError};
 use std::path::PathBuf;
 use thiserror::Error;
 
@@ -60,6 +60,9 @@ pub enum EngineError {
         /// What is wrong.
         error: UndoRecordError,
     },
+    /// The undo log refused something else.
+    #[error(transparent)]
+    UndoLog(UndoLogError),
     /// A block that a reorganisation must take back cannot be read.
     #[error(
         "block {hash} (height {height}) must be disconnected and is not readable: {detail}; \
@@ -83,6 +86,15 @@ pub enum EngineError {
     },
 }
 
+impl From<UndoLogError> for EngineError {
+    fn from(error: UndoLogError) -> Self {
+        match error {
+            UndoLogError::Io(error) | UndoLogError::Failed(error) => Self::File(error),
+            other => Self::UndoLog(other),
+        }
+    }
+}
+
 impl EngineError {
     /// Exit status of a command that ends with this error: 2 wrong usage, 3 unreadable or corrupt input or data,
     /// 4 the store failed.
@@ -96,6 +108,7 @@ impl EngineError {
             | Self::Store(_)
             | Self::Damaged { .. }
             | Self::Undo { .. }
+            | Self::UndoLog(_)
             | Self::BlockMissing { .. }
             | Self::Verifier { .. } => 3,
         }

@@ -8,6 +8,7 @@ mod leaves;
 
 use blockmill_block::files::Position;
 use blockmill_block::{BlockHash, Header};
+use blockmill_coins::UndoPosition;
 use blockmill_rules::header::{self, Ancestor, Ancestry, HeaderContext, MEDIAN_TIME_SPAN};
 use blockmill_rules::target::block_work;
 use blockmill_rules::{Params, Reject, Work};
@@ -21,15 +22,6 @@ pub struct BlockId(u32);
 
 /// Places that are kept of a block; more copies are of no use.
 const POSITIONS_MAX: usize = 8;
-
-/// Where a block's undo data lies in the undo log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct UndoPosition {
-    /// Place of the record in bytes.
-    pub offset: u64,
-    /// Length of the record in bytes.
-    pub length: u32,
-}
 
 /// What is known of a block.
 #[derive(Debug, Clone)]

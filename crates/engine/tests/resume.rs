@@ -11,6 +11,8 @@ use blockmill_script::KernelVerifier;
 use common::faults::{FaultyStore, KillAt};
 use common::generated::{FORK, Generated, HEIGHT, copy_directory, cut, length};
 use common::{Chain, KernelEngine, LARGE, connect, figures, figures_of, open, open_with, options, submit, submit_good};
+use std::fs::File;
+use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -157,30 +159,39 @@ fn killed_between_flushes() {
 /// A data directory that is flushed at height 105, and was killed with fifteen more blocks connected.
 struct Killed {
     directory: TempDir,
-    /// Bytes of `undo.dat` at the flush.
-    flushed_undo: u64,
+    /// The undo data of those blocks, of which a kill may leave any part.
+    loose: Vec<u8>,
 }
 
 impl Killed {
     const FLUSHED: u32 = 105;
+    const CONNECTED: u32 = Self::FLUSHED + 15;
 
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
-        connect(
-            &mut open(directory.path(), at_the_end(Some(Self::FLUSHED))),
-            &[&CHAIN.blocks()],
-        );
-        let flushed_undo = length(&directory.path().join("undo.dat"));
-        killed_at(directory.path(), at_the_end(None), Self::FLUSHED + 15);
+        let path = directory.path();
+        connect(&mut open(path, at_the_end(Some(Self::FLUSHED))), &[&CHAIN.blocks()]);
+        let flushed_undo = length(&path.join("undo.dat"));
+        let unhurt = tempfile::tempdir().unwrap();
+        copy_directory(path, unhurt.path());
+        let options = at_the_end(Some(Self::CONNECTED));
+        connect(&mut open(unhurt.path(), options), &[&CHAIN.blocks()]);
+        let undo = std::fs::read(unhurt.path().join("undo.dat")).unwrap();
+        killed_at(path, at_the_end(None), Self::CONNECTED);
+        // All of it was in the log's buffer.
+        assert_eq!(length(&path.join("undo.dat")), flushed_undo);
         Self {
             directory,
-            flushed_undo,
+            loose: undo[flushed_undo as usize..].to_vec(),
         }
     }
 
-    fn copy(&self) -> TempDir {
+    /// A copy in which this much was left behind the flush.
+    fn copy_with(&self, left: &[u8]) -> TempDir {
         let copy = tempfile::tempdir().unwrap();
         copy_directory(self.directory.path(), copy.path());
+        let undo = File::options().append(true).open(copy.path().join("undo.dat"));
+        undo.unwrap().write_all(left).unwrap();
         copy
     }
 }
@@ -188,13 +199,16 @@ impl Killed {
 #[test]
 fn undo_data_behind_the_flush_is_cut_off() {
     let killed = Killed::new();
-    let loose = length(&killed.directory.path().join("undo.dat")) - killed.flushed_undo;
-    assert!(loose > 1_000);
-    for bytes in [0, 1, 31, 32, 33, 500, loose / 2, loose - 1, loose] {
-        let copy = killed.copy();
-        cut(&copy.path().join("undo.dat"), bytes);
+    let length = killed.loose.len();
+    assert!(length > 1_000);
+    for bytes in [0, 1, 31, 32, 33, 500, length / 2, length - 1, length] {
+        let copy = killed.copy_with(&killed.loose[..length - bytes]);
         check_the_rest(copy.path(), Killed::FLUSHED);
     }
+    // Later parts may be there without earlier ones.
+    let mut gap = killed.loose.clone();
+    gap[..length / 2].fill(0);
+    check_the_rest(killed.copy_with(&gap).path(), Killed::FLUSHED);
 }
 
 /// What a kill cannot do: undo data is gone that was flushed. The engine goes on, until it has to take that block back.

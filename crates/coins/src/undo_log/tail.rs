@@ -1,0 +1,216 @@
+//! What the lock of the undo log guards: the buffer that is being filled, which full ones are on their way to the file,
+//! and how much of the log is durable.
+//!
+//! ```text
+//! 0        durable       written_end    start         end
+//! | synced | in the file | in flight    | buffer      |
+//! ```
+//! Some of what is in flight may be in the file already. Nothing here calls the file.
+
+use super::{BUFFER_BYTES, FULL_BUFFERS_MAX, UndoPosition};
+use blockmill_sync::ManualResetEvent;
+use std::io;
+use std::sync::Arc;
+
+/// A write that was begun. Who waits for it has a part in it, so the event outlives the thread that sets it.
+#[derive(Debug)]
+pub(super) struct Write {
+    /// Its place in bytes. All writes in flight that begin later lie behind it.
+    pub(super) start: u64,
+    /// Set when it has ended, well or not; never reset.
+    pub(super) ended: ManualResetEvent,
+}
+
+/// A full buffer, for its thread to write.
+#[derive(Debug)]
+#[must_use = "what is taken out of the tail must be written"]
+pub(super) struct FullBuffer<'a> {
+    pub(super) write: Arc<Write>,
+    pub(super) bytes: Vec<u8>,
+    /// A record too large for a buffer, right behind the bytes; else empty.
+    pub(super) large_record: &'a [u8],
+}
+
+/// What failed first.
+#[derive(Debug, Clone)]
+pub(super) struct Failure {
+    operation: &'static str,
+    kind: io::ErrorKind,
+    cause: String,
+}
+
+impl Failure {
+    /// The failure of a write or a sync.
+    pub(super) fn new(operation: &'static str, error: &io::Error) -> Self {
+        Self {
+            operation,
+            kind: error.kind(),
+            cause: error.to_string(),
+        }
+    }
+
+    /// The error of a later call.
+    pub(super) fn into_error(self) -> io::Error {
+        let text = format!("an earlier {} failed: {}", self.operation, self.cause);
+        io::Error::new(self.kind, text)
+    }
+}
+
+/// What who calls for a sync is to do. The events are set when the sync has ended, well or not, and never reset.
+#[derive(Debug)]
+#[must_use]
+pub(super) enum SyncTurn {
+    /// Nothing: what it wants is durable.
+    Durable,
+    /// Wait for the sync in progress, and look again.
+    Wait(Arc<ManualResetEvent>),
+    /// Sync for all, and then set the event.
+    Lead(Arc<ManualResetEvent>),
+}
+
+/// The end of the log.
+#[derive(Debug)]
+pub(super) struct Tail {
+    /// Place of the buffer's first byte in the file.
+    start: u64,
+    /// The last records, one behind the other.
+    buffer: Vec<u8>,
+    /// Empty buffers. There is one for each permit that is not taken.
+    spare: Vec<Vec<u8>>,
+    /// Writes that have not ended, and those that failed.
+    in_flight: Vec<Arc<Write>>,
+    /// All records that were appended before this place are durable. At first it is where appending begins.
+    durable: u64,
+    /// The sync in progress.
+    sync: Option<Arc<ManualResetEvent>>,
+    failure: Option<Failure>,
+}
+
+impl Tail {
+    /// The end of a log that has nothing behind `end`.
+    pub(super) fn new(end: u64) -> Self {
+        let empty = || Vec::with_capacity(BUFFER_BYTES);
+        Self {
+            start: end,
+            buffer: empty(),
+            spare: (0..FULL_BUFFERS_MAX).map(|_| empty()).collect(),
+            in_flight: Vec::with_capacity(FULL_BUFFERS_MAX as usize),
+            durable: end,
+            sync: None,
+            failure: None,
+        }
+    }
+
+    /// The place behind the last record.
+    pub(super) fn end(&self) -> u64 {
+        self.start + self.buffer.len() as u64
+    }
+
+    /// Everything before this place is in the file.
+    pub(super) fn written_end(&self) -> u64 {
+        let in_flight = self.in_flight.iter().map(|write| write.start);
+        in_flight.min().unwrap_or(self.start)
+    }
+
+    pub(super) fn failure(&self) -> Option<&Failure> {
+        self.failure.as_ref()
+    }
+
+    /// Notes that something failed; only what failed first counts.
+    pub(super) fn fail(&mut self, failure: Failure) {
+        self.failure.get_or_insert(failure);
+    }
+
+    /// Copies a record into the buffer, if there is room.
+    #[inline]
+    pub(super) fn place(&mut self, record: &[u8]) -> Option<UndoPosition> {
+        if record.len() > BUFFER_BYTES - self.buffer.len() {
+            return None;
+        }
+        let position = UndoPosition {
+            offset: self.end(),
+            length: record.len() as u32,
+        };
+        self.buffer.extend_from_slice(record);
+        Some(position)
+    }
+
+    /// Takes the buffer out, and gives a record of this length its place in the empty one; or right behind the full
+    /// one, if it is larger than a buffer.
+    pub(super) fn place_behind_full<'a>(&mut self, record: &'a [u8], length: u32) -> (UndoPosition, FullBuffer<'a>) {
+        let full = self.swap();
+        if let Some(position) = self.place(record) {
+            return (position, full);
+        }
+        let offset = self.start;
+        self.start += u64::from(length);
+        let full = FullBuffer {
+            large_record: record,
+            ..full
+        };
+        (UndoPosition { offset, length }, full)
+    }
+
+    /// Takes the buffer out as it is, if there is anything in it.
+    pub(super) fn take_buffer(&mut self) -> Option<FullBuffer<'static>> {
+        (!self.buffer.is_empty()).then(|| self.swap())
+    }
+
+    /// By who holds a permit.
+    fn swap(&mut self) -> FullBuffer<'static> {
+        let empty = self.spare.pop().unwrap_or_default();
+        let bytes = std::mem::replace(&mut self.buffer, empty);
+        let write = Arc::new(Write {
+            start: self.start,
+            ended: ManualResetEvent::new(),
+        });
+        self.start += bytes.len() as u64;
+        self.in_flight.push(Arc::clone(&write));
+        FullBuffer {
+            write,
+            bytes,
+            large_record: &[],
+        }
+    }
+
+    /// Takes back the buffer of a write that has ended. One that failed stays in flight, so that nothing behind it
+    /// counts as written.
+    pub(super) fn end_write(&mut self, ended: &Arc<Write>, mut buffer: Vec<u8>, failure: Option<Failure>) {
+        match failure {
+            None => self.in_flight.retain(|write| !Arc::ptr_eq(write, ended)),
+            Some(failure) => self.fail(failure),
+        }
+        buffer.clear();
+        self.spare.push(buffer);
+    }
+
+    /// A write in flight that begins before a place.
+    pub(super) fn write_before(&self, end: u64) -> Option<Arc<Write>> {
+        self.in_flight.iter().find(|write| write.start < end).cloned()
+    }
+
+    /// What who wants everything before a place to be durable is to do.
+    pub(super) fn sync_turn(&mut self, wanted: u64) -> SyncTurn {
+        if self.durable >= wanted {
+            return SyncTurn::Durable;
+        }
+        match &self.sync {
+            Some(ended) => SyncTurn::Wait(Arc::clone(ended)),
+            None => SyncTurn::Lead(Arc::clone(self.sync.insert(Arc::default()))),
+        }
+    }
+
+    /// Ends the sync in progress; if it went well, with the place before which everything is durable.
+    pub(super) fn end_sync(&mut self, durable: Option<u64>) {
+        self.sync = None;
+        self.durable = durable.unwrap_or(self.durable);
+    }
+
+    /// Forgets what lies behind `end`; when nothing is in flight.
+    pub(super) fn cut_back(&mut self, end: u64) {
+        let kept = end.saturating_sub(self.start).min(self.buffer.len() as u64);
+        self.buffer.truncate(kept as usize);
+        self.start = self.start.min(end);
+        self.durable = self.durable.min(end);
+    }
+}

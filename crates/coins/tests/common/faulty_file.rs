@@ -1,0 +1,121 @@
+//! A file in memory that counts, waits and fails as it is told to.
+
+use blockmill_coins::undo_log::LogFile;
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread;
+use std::time::Duration;
+
+/// What the file says when it fails.
+pub(crate) const FAULT: &str = "a fault of the test";
+
+/// The file; clones are the same file.
+#[derive(Clone, Default)]
+pub(crate) struct FaultyFile(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+pub(crate) struct State {
+    /// All that was written.
+    pub(crate) written: Vec<u8>,
+    /// What was written when the last sync that succeeded began.
+    pub(crate) synced: Vec<u8>,
+    pub(crate) writes: u32,
+    pub(crate) syncs: u32,
+    /// Writes at this moment, and the most there were.
+    pub(crate) writes_now: u32,
+    pub(crate) writes_now_max: u32,
+    /// The write and the sync, counted from 1, that fail.
+    pub(crate) failing_write: Option<u32>,
+    pub(crate) failing_sync: Option<u32>,
+    /// The write and the sync, counted from 1, that wait until these are taken back.
+    pub(crate) held_write: Option<u32>,
+    pub(crate) held_sync: Option<u32>,
+    pub(crate) write_time: Duration,
+    pub(crate) sync_time: Duration,
+}
+
+impl FaultyFile {
+    /// The state, to look at.
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap()
+    }
+
+    /// Changes what it is told, and wakes who waits for that.
+    pub(crate) fn tell(&self, change: impl FnOnce(&mut State)) {
+        change(&mut self.state());
+        self.0.changed.notify_all();
+    }
+
+    /// Waits until something holds.
+    pub(crate) fn wait_until(&self, holds: impl Fn(&State) -> bool) -> MutexGuard<'_, State> {
+        let unwanted = |state: &mut State| !holds(state);
+        self.0.changed.wait_while(self.state(), unwanted).unwrap()
+    }
+}
+
+impl LogFile for FaultyFile {
+    fn length(&self) -> io::Result<u64> {
+        Ok(self.state().written.len() as u64)
+    }
+
+    fn set_length(&self, length: u64) -> io::Result<()> {
+        self.state().written.resize(length as usize, 0);
+        Ok(())
+    }
+
+    fn read_exact_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<()> {
+        let state = self.state();
+        let range = offset as usize..offset as usize + bytes.len();
+        let found = state.written.get(range).ok_or(io::ErrorKind::UnexpectedEof)?;
+        bytes.copy_from_slice(found);
+        Ok(())
+    }
+
+    fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        if bytes.is_empty() {
+            // As with a real file, nothing happens.
+            return Ok(());
+        }
+        let mut state = self.state();
+        state.writes += 1;
+        state.writes_now += 1;
+        state.writes_now_max = state.writes_now_max.max(state.writes_now);
+        let (number, time) = (state.writes, state.write_time);
+        drop(state);
+        self.0.changed.notify_all();
+        thread::sleep(time);
+        let mut state = self.wait_until(|state| state.held_write != Some(number));
+        state.writes_now -= 1;
+        if state.failing_write == Some(number) {
+            return Err(io::Error::other(FAULT));
+        }
+        let end = offset as usize + bytes.len();
+        if state.written.len() < end {
+            state.written.resize(end, 0);
+        }
+        state.written[offset as usize..end].copy_from_slice(bytes);
+        Ok(())
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        let mut state = self.state();
+        state.syncs += 1;
+        let (number, time) = (state.syncs, state.sync_time);
+        let written = state.written.clone();
+        drop(state);
+        self.0.changed.notify_all();
+        thread::sleep(time);
+        let mut state = self.wait_until(|state| state.held_sync != Some(number));
+        if state.failing_sync == Some(number) {
+            return Err(io::Error::other(FAULT));
+        }
+        state.synced = written;
+        Ok(())
+    }
+}
