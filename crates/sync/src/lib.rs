@@ -3,7 +3,7 @@
 //!
 //! In reading order:
 //! - [`atomic`]: the one doorway to atomics: those of `std`, or loom's under the cfg `blockmill_loom`;
-//! - [`wait`]: wait on one half of a 64-bit state, wake those who wait;
+//! - [`wait`]: wait on one half of a 64-bit state or on a word, wake those who wait;
 //! - [`semaphore`]: the semaphore, its states, and the argument for them;
 //! - [`critical_section`]: a lock over a semaphore of one permit, also through `lock_api`;
 //! - [`event`]: events that reset by themselves or by hand;

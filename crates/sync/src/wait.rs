@@ -1,8 +1,26 @@
-//! Waiting on one half of a 64-bit state.
+//! Waiting on one half of a 64-bit state, or on a word of 32 bits.
 //!
 //! [`WaitState`] is an `AtomicU64` on whose low half threads can wait: [`WaitState::wait`] sleeps if the low half is as expected,
 //! and [`wake_one`](Address::wake_one) and [`wake_all`](Address::wake_all) end such sleeps. The comparison and the falling
-//! asleep are one step for all who wake. Programs only ever touch the whole; only the kernel sees the half.
+//! asleep are one step for all who wake. Programs only ever touch the whole; only the kernel sees the half. [`WaitWord`] is the
+//! same over an `AtomicU32`.
+//!
+//! ```
+//! use blockmill_sync::atomic::Ordering;
+//! use blockmill_sync::wait::WaitWord;
+//!
+//! let word = WaitWord::new(0);
+//! std::thread::scope(|scope| {
+//!     scope.spawn(|| {
+//!         word.atomic().store(1, Ordering::Release);
+//!         word.address().wake_all();
+//!     });
+//!     while word.atomic().load(Ordering::Acquire) == 0 {
+//!         // Sleeps only while the word is 0; may end for no reason.
+//!         let _ = word.wait(0, None);
+//!     }
+//! });
+//! ```
 //!
 //! | where | how |
 //! |---|---|
@@ -16,7 +34,7 @@
 //!
 //! Not guaranteed: any order among those who wait (Linux promises none), and that a sleep ends only for a reason.
 
-use crate::atomic::{AtomicU64, Ordering};
+use crate::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// How a sleep ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,77 +46,97 @@ pub enum WaitResult {
     TimedOut,
 }
 
-/// A 64-bit state on whose low half threads can wait.
-#[derive(Debug)]
-pub struct WaitState {
-    state: AtomicU64,
-    #[cfg(blockmill_loom)]
-    sleepers: model::Sleepers,
-}
-
 /// The low half of a state.
 pub const fn low(state: u64) -> u32 {
     state as u32
 }
 
-impl WaitState {
-    /// A state with this value.
-    #[cfg(not(blockmill_loom))]
-    pub const fn new(value: u64) -> Self {
-        Self {
-            state: AtomicU64::new(value),
+macro_rules! wait_on {
+    ($(#[$doc:meta])* $name:ident, $value:ty, $atomic:ty, $address:expr) => {
+        $(#[$doc])*
+        #[derive(Debug)]
+        pub struct $name {
+            state: $atomic,
+            #[cfg(blockmill_loom)]
+            sleepers: model::Sleepers,
         }
-    }
 
-    /// A state with this value.
-    #[cfg(blockmill_loom)]
-    pub fn new(value: u64) -> Self {
-        Self {
-            state: AtomicU64::new(value),
-            sleepers: model::Sleepers::default(),
+        impl $name {
+            /// A state with this value.
+            #[cfg(not(blockmill_loom))]
+            pub const fn new(value: $value) -> Self {
+                Self {
+                    state: <$atomic>::new(value),
+                }
+            }
+
+            /// A state with this value.
+            #[cfg(blockmill_loom)]
+            pub fn new(value: $value) -> Self {
+                Self {
+                    state: <$atomic>::new(value),
+                    sleepers: model::Sleepers::default(),
+                }
+            }
+
+            /// The state, for everything but waiting.
+            #[inline]
+            pub fn atomic(&self) -> &$atomic {
+                &self.state
+            }
+
+            /// Where sleepers are found. A thread that wakes others takes it before its last change of the state: from that change
+            /// on the state may be gone, since a thread that was let in may free it.
+            #[inline]
+            pub fn address(&self) -> Address<'_> {
+                #[cfg(not(blockmill_loom))]
+                return Address($address(&self.state), std::marker::PhantomData);
+                #[cfg(blockmill_loom)]
+                return Address(&self.sleepers);
+            }
+
+            /// Sleeps while the low 32 bits are `expected`, until woken or until `deadline`.
+            #[inline]
+            pub fn wait(&self, expected: u32, deadline: Option<&Deadline>) -> WaitResult {
+                let as_expected = || self.peek() as u32 == expected;
+                #[cfg(not(blockmill_loom))]
+                return platform::wait(self.address().0, expected, as_expected, deadline);
+                #[cfg(blockmill_loom)]
+                return self.sleepers.wait(as_expected, deadline);
+            }
+
+            /// The state as it is now; orders nothing.
+            #[inline]
+            pub fn peek(&self) -> $value {
+                self.state.load(Ordering::Relaxed)
+            }
         }
-    }
-
-    /// The state, for everything but waiting.
-    #[inline]
-    pub fn atomic(&self) -> &AtomicU64 {
-        &self.state
-    }
-
-    /// Where sleepers are found. A thread that wakes others takes it before its last change of the state: from that change on the
-    /// state may be gone, since a thread that was let in may free it.
-    #[inline]
-    pub fn address(&self) -> Address<'_> {
-        #[cfg(not(blockmill_loom))]
-        return Address(half(&self.state), std::marker::PhantomData);
-        #[cfg(blockmill_loom)]
-        return Address(&self.sleepers);
-    }
-
-    /// Sleeps while the low half is `expected`, until woken or until `deadline`.
-    #[inline]
-    pub fn wait(&self, expected: u32, deadline: Option<&Deadline>) -> WaitResult {
-        #[cfg(not(blockmill_loom))]
-        return platform::wait(self.address().0, expected, deadline);
-        #[cfg(blockmill_loom)]
-        return self
-            .sleepers
-            .wait(|| low(self.state.load(Ordering::Relaxed)) == expected, deadline);
-    }
-
-    /// The state as it is now; orders nothing.
-    pub fn peek(&self) -> u64 {
-        self.state.load(Ordering::Relaxed)
-    }
+    };
 }
 
-/// Where the sleepers of a [`WaitState`] are found. It may outlive the state's content: waking at an address where nobody sleeps
+wait_on!(
+    /// A 64-bit state on whose low half threads can wait.
+    WaitState,
+    u64,
+    AtomicU64,
+    half
+);
+
+wait_on!(
+    /// A word of 32 bits on which threads can wait.
+    WaitWord,
+    u32,
+    AtomicU32,
+    |state: &AtomicU32| state.as_ptr().cast_const()
+);
+
+/// Where the sleepers of a [`WaitState`] or [`WaitWord`] are found. It may outlive the state's content: waking at an address where nobody sleeps
 /// does nothing, and where others have come to sleep it wakes them for no reason.
 #[cfg(not(blockmill_loom))]
 #[derive(Debug, Clone, Copy)]
-pub struct Address<'a>(*const u32, std::marker::PhantomData<&'a WaitState>);
+pub struct Address<'a>(*const u32, std::marker::PhantomData<&'a ()>);
 
-/// Where the sleepers of a [`WaitState`] are found.
+/// Where the sleepers of a [`WaitState`] or [`WaitWord`] are found.
 #[cfg(blockmill_loom)]
 #[derive(Debug, Clone, Copy)]
 pub struct Address<'a>(&'a model::Sleepers);
@@ -170,7 +208,13 @@ mod clock {
 mod platform {
     use super::{Deadline, WaitResult};
 
-    pub(super) fn wait(address: *const u32, expected: u32, deadline: Option<&Deadline>) -> WaitResult {
+    /// The kernel compares by itself, so `as_expected` is not called.
+    pub(super) fn wait(
+        address: *const u32,
+        expected: u32,
+        _as_expected: impl Fn() -> bool,
+        deadline: Option<&Deadline>,
+    ) -> WaitResult {
         let timeout = match deadline.map(Deadline::remaining) {
             Some(None) => return WaitResult::TimedOut,
             // A timeout that does not fit is as good as none.
@@ -229,26 +273,18 @@ mod platform {
 mod platform {
     use super::{Deadline, WaitResult};
     use parking_lot_core::{DEFAULT_PARK_TOKEN, DEFAULT_UNPARK_TOKEN, ParkResult, park, unpark_all, unpark_one};
-    use std::sync::atomic::{AtomicU64, Ordering};
     use std::time::Instant;
 
-    pub(super) fn wait(address: *const u32, expected: u32, deadline: Option<&Deadline>) -> WaitResult {
+    pub(super) fn wait(
+        address: *const u32,
+        _expected: u32,
+        as_expected: impl Fn() -> bool,
+        deadline: Option<&Deadline>,
+    ) -> WaitResult {
         let moment = match deadline.map(Deadline::remaining) {
             Some(None) => return WaitResult::TimedOut,
             Some(Some(time)) => Instant::now().checked_add(time),
             None => None,
-        };
-        let whole = if cfg!(target_endian = "little") {
-            address
-        } else {
-            address.wrapping_sub(1)
-        };
-        let as_expected = || {
-            #[expect(unsafe_code, reason = "the half is known by its address, the state is read whole")]
-            // SAFETY: `address` is the low half of the state that the caller of `wait` borrows, so `whole` is that state,
-            // valid and aligned for as long as this call lasts.
-            let state = unsafe { &*whole.cast::<AtomicU64>() };
-            state.load(Ordering::Relaxed) as u32 == expected
         };
         #[expect(unsafe_code, reason = "parking is unsafe since keys are shared by the whole process")]
         // SAFETY: the key is an address inside an object of ours, so nobody else parks on it; the closures do not panic and

@@ -117,6 +117,47 @@ fn stress_with_more_threads_than_cores() {
     }
 }
 
+/// For as many seconds as `BLOCKMILL_STRESS_SECONDS` says, an hour unless told: threads and permits at random, a watchdog for
+/// lost wakes.
+#[test]
+#[ignore = "takes an hour"]
+fn stress_for_long() {
+    let seconds = std::env::var("BLOCKMILL_STRESS_SECONDS").map_or(3_600, |text| text.parse().unwrap());
+    let end = Instant::now() + Duration::from_secs(seconds);
+    let beat = AtomicU64::new(0);
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut last = (0, Instant::now());
+            while !done.load(Ordering::Relaxed) {
+                std::thread::sleep(Duration::from_millis(500));
+                let now = beat.load(Ordering::Relaxed);
+                if now != last.0 {
+                    last = (now, Instant::now());
+                }
+                if last.1.elapsed() > Duration::from_secs(120) {
+                    eprintln!("a round has not ended for two minutes: {now} rounds were done");
+                    std::process::abort();
+                }
+            }
+        });
+        let mut random: u64 = 0x9e37_79b9_7f4a_7c15;
+        while Instant::now() < end {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            let threads = 2 + (random % 63) as u32;
+            let permits = 1 + ((random >> 8) % 4) as u32;
+            stress(threads, permits, 100_000 / threads, random & (1 << 20) == 0);
+            beat.fetch_add(1, Ordering::Relaxed);
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    let rounds = beat.into_inner();
+    println!("{rounds} rounds of 100,000 passes in {seconds} s");
+    assert!(rounds > 0);
+}
+
 /// A thread that takes the permit again as soon as it has given it back cannot keep it from others.
 #[test]
 fn a_robber_starves_nobody() {
