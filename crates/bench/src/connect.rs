@@ -43,6 +43,7 @@ const COLUMNS: &[Column] = &[
 
 const CHART: Chart = Chart {
     title: "Inputs connected per second, all scripts checked",
+    within: None,
     series: "engine",
     x: "threads",
     x_label: "threads that validate, the master included",
@@ -168,7 +169,7 @@ fn run_plan(plan: &Plan, progress: &mut dyn FnMut(&str)) -> Result<(Summary, Vec
     Ok((summary, rows))
 }
 
-fn temporary_directory() -> Result<TempDir, BenchError> {
+pub(crate) fn temporary_directory() -> Result<TempDir, BenchError> {
     tempfile::tempdir().map_err(BenchError::file(std::env::temp_dir()))
 }
 
@@ -248,14 +249,14 @@ impl Contender {
 }
 
 /// What a data directory holds after a run.
-struct Stored {
+pub(crate) struct Stored {
     tip: String,
     /// None where there is no way to ask for it.
     hash_serialized_3: Option<String>,
 }
 
 /// Connects the blocks with our engine. Timed is all of it: opening, reading, connecting, flushing, closing.
-fn connect_ours(blocks: &Path, data: &Path, threads: usize) -> Result<(Stored, Elapsed), BenchError> {
+pub(crate) fn connect_ours(blocks: &Path, data: &Path, threads: usize) -> Result<(Stored, Elapsed), BenchError> {
     let marks = Marks {
         network: Network::Regtest,
         signet_challenge: None,

@@ -4,7 +4,7 @@ use crate::NAMES;
 use bitcoinkernel::KernelError;
 use blockmill_block::files::FileError;
 use blockmill_chaingen::GenerateError;
-use blockmill_coins::StoreError;
+use blockmill_coins::{StoreError, UndoLogError};
 use blockmill_engine::EngineError;
 use std::io;
 use std::path::PathBuf;
@@ -65,6 +65,12 @@ pub enum BenchError {
 impl From<StoreError> for BenchError {
     fn from(error: StoreError) -> Self {
         Self::Engine(EngineError::Store(error))
+    }
+}
+
+impl From<UndoLogError> for BenchError {
+    fn from(error: UndoLogError) -> Self {
+        Self::Engine(EngineError::from(error))
     }
 }
 

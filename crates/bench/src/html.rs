@@ -77,7 +77,17 @@ fn table(report: &Report) -> String {
     };
     let headings = report.columns.iter().map(|column| column.heading.to_owned()).collect();
     let mut text = format!("<table>\n<thead>\n{}</thead>\n<tbody>\n", line("th", headings));
+    let mut group = None;
     for row in &report.rows {
+        let found = report.group.and_then(|key| row[key].as_str());
+        if let Some(name) = found.filter(|_| found != group) {
+            text.push_str(&format!(
+                "<tr><th colspan=\"{}\">{}</th></tr>\n",
+                report.columns.len(),
+                escape(name)
+            ));
+            group = found;
+        }
         let cells = report.columns.iter().map(|column| column.cell(row)).collect();
         text.push_str(&line("td", cells));
     }
@@ -118,6 +128,16 @@ mod tests {
         let page = page(&report);
         assert!(!page.contains("<i>") && !page.contains("<b>"));
         assert_eq!(page.matches("&lt;i&gt;").count(), 6);
+    }
+
+    #[test]
+    fn groups_have_headings() {
+        let mut report = example();
+        report.group = Some("engine");
+        report.rows.swap(1, 2);
+        let page = page(&report);
+        assert_eq!(page.matches("<th colspan=\"4\">").count(), 2);
+        assert!(page.contains("<th colspan=\"4\">ours</th>"));
     }
 
     #[test]

@@ -5,6 +5,8 @@
 //! - `report`: rows, columns, targets and charts, as a text table and as JSON;
 //! - `connect`: block files to a validated UTXO set, ours and the kernel's;
 //! - `kernel`: the kernel's ChainstateManager as a peer;
+//! - `locks`: the semaphore and the critical section, and the locks of others;
+//! - `writers`: the undo log with concurrent writers, under several locks;
 //! - `clock`: wall and CPU time, and the spread of several runs;
 //! - `machine`: what the benchmark ran on;
 //! - `html`, `svg`: a report as one page, with its charts;
@@ -23,6 +25,8 @@ mod report;
 
 mod connect;
 mod kernel;
+mod locks;
+mod writers;
 
 mod clock;
 mod machine;
@@ -38,7 +42,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// The benchmarks.
-pub const NAMES: &[&str] = &["connect"];
+pub const NAMES: &[&str] = &["connect", "semaphore", "writers"];
 
 /// How to run a benchmark, and where its result goes besides the table.
 #[derive(Debug, Clone, Default)]
@@ -67,6 +71,8 @@ pub fn run(
 ) -> Result<(), BenchError> {
     let report = match name {
         "connect" => connect::report(options, progress)?,
+        "semaphore" => locks::report(options, progress)?,
+        "writers" => writers::report(options, progress)?,
         _ => return Err(BenchError::UnknownName { name: name.to_owned() }),
     };
     report.write_table(out).map_err(BenchError::Output)?;

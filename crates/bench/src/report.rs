@@ -21,6 +21,8 @@ pub(crate) struct Report {
     pub(crate) command: String,
     /// What the rows have in common, a line each.
     pub(crate) notes: Vec<String>,
+    /// The key by whose values the rows fall into tables; they stand together. None: one table.
+    pub(crate) group: Option<&'static str>,
     /// What the tables show of the rows, from left to right.
     pub(crate) columns: Vec<Column>,
     /// One object per printed row; they may hold more than the columns show.
@@ -72,6 +74,8 @@ pub(crate) struct Target {
 pub(crate) struct Chart {
     /// What stands above it.
     pub(crate) title: &'static str,
+    /// A key and its value in the rows that are drawn; None: all rows.
+    pub(crate) within: Option<(&'static str, &'static str)>,
     /// The key whose values tell the curves apart.
     pub(crate) series: &'static str,
     /// The key of the numbers to the right.
@@ -95,10 +99,29 @@ impl Target {
         }
     }
 
+    /// The claim that a figure is at least as large as wanted.
+    pub(crate) fn at_least(name: &str, value: f64, wanted: f64) -> Self {
+        Self {
+            name: name.to_owned(),
+            value,
+            wanted,
+            met: value >= wanted,
+        }
+    }
+
+    /// The claim that a figure is no larger than wanted.
+    pub(crate) fn at_most(name: &str, value: f64, wanted: f64) -> Self {
+        Self {
+            met: value <= wanted,
+            ..Self::at_least(name, value, wanted)
+        }
+    }
+
     /// The claim and whether it holds, in words.
     pub(crate) fn words(&self) -> String {
         let verdict = if self.met { "met" } else { "NOT MET" };
-        format!("{}: {} (wanted {}): {verdict}", self.name, self.value, self.wanted)
+        let value = (self.value * 1e4).round() / 1e4;
+        format!("{}: {value} (wanted {}): {verdict}", self.name, self.wanted)
     }
 }
 
@@ -155,6 +178,7 @@ impl Report {
             machine: Machine::this(),
             command: command.to_owned(),
             notes: Vec::new(),
+            group: None,
             columns: Vec::new(),
             rows: Vec::new(),
             targets: Vec::new(),
@@ -193,7 +217,7 @@ impl Report {
         );
         let width = |place: usize| lines.iter().map(|line| line[place].chars().count()).max().unwrap_or(0);
         let widths: Vec<usize> = (0..self.columns.len()).map(width).collect();
-        for line in &lines {
+        let padded = |line: &[String]| {
             let cells = line.iter().zip(&self.columns).zip(&widths);
             let padded: Vec<String> = cells
                 .map(|((cell, column), &width)| match column.form {
@@ -201,7 +225,21 @@ impl Report {
                     Form::Number { .. } => format!("{cell:>width$}"),
                 })
                 .collect();
-            writeln!(out, "{}", padded.join("  ").trim_end())?;
+            padded.join("  ").trim_end().to_owned()
+        };
+        let headings = padded(&lines[0]);
+        let mut table = None;
+        for (row, line) in self.rows.iter().zip(&lines[1..]) {
+            let found = self.group.map(|key| row[key].as_str().unwrap_or_default());
+            if table != Some(found) {
+                if let Some(name) = found {
+                    let space = if table.is_some() { "\n" } else { "" };
+                    writeln!(out, "{space}{name}")?;
+                }
+                writeln!(out, "{headings}")?;
+                table = Some(found);
+            }
+            writeln!(out, "{}", padded(line))?;
         }
         writeln!(out)?;
         for target in &self.targets {
@@ -237,6 +275,7 @@ pub(crate) fn example() -> Report {
         targets: vec![Target::holds("same tip", true), Target::holds("faster", false)],
         charts: vec![Chart {
             title: "Speed",
+            within: None,
             series: "engine",
             x: "threads",
             x_label: "threads",
@@ -288,6 +327,33 @@ target: faster: 0 (wanted 1): NOT MET
         assert_eq!(
             value["targets"][1],
             json!({"name": "faster", "value": 0.0, "wanted": 1.0, "met": false})
+        );
+    }
+
+    #[test]
+    fn rows_fall_into_tables() {
+        let mut report = example();
+        report.group = Some("engine");
+        report.rows.swap(1, 2);
+        let mut out = Vec::new();
+        report.write_table(&mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        let tables: Vec<&str> = text.split("\n\n").collect();
+        assert_eq!(tables.len(), 4, "{text}");
+        assert!(tables[1].starts_with("ours\nengine "), "{text}");
+        assert!(tables[2].starts_with("<b>&\"their's\"\nengine "), "{text}");
+        assert_eq!((tables[1].lines().count(), tables[2].lines().count()), (4, 4));
+    }
+
+    #[test]
+    fn figures_meet_what_is_wanted() {
+        for (value, at_least, at_most) in [(0.89, false, true), (0.9, true, true), (0.91, true, false)] {
+            assert_eq!(Target::at_least("figure", value, 0.9).met, at_least);
+            assert_eq!(Target::at_most("figure", value, 0.9).met, at_most);
+        }
+        assert_eq!(
+            Target::at_least("figure", 0.123_456, 0.5).words(),
+            "figure: 0.1235 (wanted 0.5): NOT MET"
         );
     }
 

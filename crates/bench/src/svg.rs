@@ -79,7 +79,8 @@ pub(crate) fn draw(chart: &Chart, rows: &[Value]) -> String {
 
 fn series(chart: &Chart, rows: &[Value]) -> Vec<Series> {
     let mut curves: Vec<Series> = Vec::new();
-    for row in rows {
+    let drawn = |row: &&Value| chart.within.is_none_or(|(key, value)| row[key] == value);
+    for row in rows.iter().filter(drawn) {
         let (Some(x), Some(y)) = (row[chart.x].as_f64(), row[chart.y].as_f64()) else {
             continue;
         };
@@ -239,6 +240,18 @@ mod tests {
         assert!(svg.contains(">inputs per second</text>") && svg.contains(">threads</text>"));
         // The most threads stand at the right end.
         assert!(svg.contains("cx=\"580.0\""), "{svg}");
+    }
+
+    #[test]
+    fn a_chart_can_be_within_a_table() {
+        let report = example();
+        let within = Chart {
+            within: Some(("engine", "ours")),
+            ..chart()
+        };
+        let svg = draw(&within, &report.rows);
+        assert_eq!(svg.matches("<polyline").count(), 1);
+        assert!(svg.contains(">ours</text>"), "{svg}");
     }
 
     #[test]
