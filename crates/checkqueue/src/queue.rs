@@ -1,0 +1,335 @@
+//! The queue: rounds in slots, served oldest first by a crew.
+
+use crate::check::{Check, Failure};
+use crate::round::{Inside, Slot, nobody_inside};
+use blockmill_crew::{Attendance, Crew, CrewOptions, Panic, Station, StationHandle};
+use blockmill_sync::CachePadded;
+use blockmill_sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use thiserror::Error;
+
+/// Most rounds that can be open at once.
+pub const ROUNDS_MAX: usize = 64;
+
+/// Checks that a worker runs before it looks for older rounds and stations of higher priority.
+const CHECKS_IN_A_ROW: u32 = 16;
+
+/// There are [`ROUNDS_MAX`] open rounds; what the round was to share comes back.
+#[derive(Error)]
+#[error("{ROUNDS_MAX} rounds are open already")]
+pub struct TooManyRounds<S>(pub S);
+
+impl<S> fmt::Debug for TooManyRounds<S> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("TooManyRounds").finish_non_exhaustive()
+    }
+}
+
+/// A queue of checks. See the [crate](crate) for how it is used.
+pub struct CheckQueue<C: Check> {
+    inner: Arc<Inner<C>>,
+    handle: Arc<StationHandle>,
+    /// Dropped after the handle.
+    _own_crew: Option<Crew>,
+}
+
+/// What the masters and the workers share.
+struct Inner<C: Check> {
+    slots: Box<[Slot<C>]>,
+    inside: Box<Inside>,
+    /// A bit for each slot with a round.
+    open: CachePadded<AtomicU64>,
+    /// The slot behind that of the youngest round. Slots are taken in this direction, so from here on the rounds come by age.
+    next: CachePadded<AtomicU32>,
+}
+
+impl<C: Check> CheckQueue<C> {
+    /// A queue that is served by a crew.
+    pub fn new(crew: &Crew, priority: u32) -> Self {
+        let inner = Arc::new(Inner {
+            slots: (0..ROUNDS_MAX).map(|_| Slot::default()).collect(),
+            inside: nobody_inside(crew.workers()),
+            open: CachePadded::new(AtomicU64::new(0)),
+            next: CachePadded::new(AtomicU32::new(0)),
+        });
+        let handle = crew.register(priority, Arc::<Inner<C>>::clone(&inner));
+        Self {
+            inner,
+            handle: Arc::new(handle),
+            _own_crew: None,
+        }
+    }
+
+    /// A queue with so many workers of its own; with none, masters run all checks when they wait.
+    ///
+    /// # Errors
+    /// That of the system when a thread cannot be started.
+    pub fn alone(workers: usize) -> io::Result<Self> {
+        let crew = Crew::new(&CrewOptions {
+            name: "check".to_owned(),
+            ..CrewOptions::workers(workers)
+        })?;
+        let mut queue = Self::new(&crew, 0);
+        queue._own_crew = Some(crew);
+        Ok(queue)
+    }
+
+    /// Begins a round with places for `capacity` checks, which all read `shared`. Checks beyond that are run by who adds them.
+    ///
+    /// # Errors
+    /// [`TooManyRounds`].
+    pub fn begin(&self, capacity: usize, shared: C::Shared) -> Result<Round<C>, TooManyRounds<C::Shared>> {
+        let Some(slot) = self.inner.take_slot() else {
+            return Err(TooManyRounds(shared));
+        };
+        let capacity = u32::try_from(capacity).unwrap_or(u32::MAX);
+        self.inner.slots[slot as usize].begin(capacity, shared);
+        Ok(Round {
+            _attendance: self.handle.attend(),
+            added: 0,
+            with_place: 0,
+            closed: ClosedRound {
+                inner: Arc::clone(&self.inner),
+                handle: Arc::clone(&self.handle),
+                number: slot,
+                ended: false,
+            },
+        })
+    }
+
+    /// Rounds that are open at this moment; for diagnosis.
+    pub fn open_rounds(&self) -> usize {
+        self.inner.open.load(Ordering::Relaxed).count_ones() as usize
+    }
+
+    /// Workers that serve the queue.
+    pub fn workers(&self) -> usize {
+        self.handle.workers()
+    }
+}
+
+impl<C: Check> fmt::Debug for CheckQueue<C> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("CheckQueue")
+            .field("open_rounds", &self.open_rounds())
+            .field("workers", &self.workers())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<C: Check> Inner<C> {
+    /// Takes a slot for a new round.
+    fn take_slot(&self) -> Option<u32> {
+        // Acquire: pairs with the Release in `give_slot_back`.
+        let mut open = self.open.load(Ordering::Acquire);
+        loop {
+            let next = self.next.load(Ordering::Relaxed);
+            let free = (!open).rotate_right(next);
+            if free == 0 {
+                return None;
+            }
+            let slot = (free.trailing_zeros() + next) % ROUNDS_MAX as u32;
+            match self
+                .open
+                .compare_exchange(open, open | 1 << slot, Ordering::Acquire, Ordering::Acquire)
+            {
+                Ok(_) => {
+                    self.next.store((slot + 1) % ROUNDS_MAX as u32, Ordering::Relaxed);
+                    return Some(slot);
+                }
+                Err(found) => open = found,
+            }
+        }
+    }
+
+    fn give_slot_back(&self, slot: u32) {
+        self.open.fetch_and(!(1 << slot), Ordering::Release);
+    }
+
+    /// The slot of the oldest round that has checks to claim, and how many.
+    #[inline]
+    fn oldest_pending(&self) -> Option<(u32, u32)> {
+        let open = self.open.load(Ordering::Acquire);
+        if open == 0 {
+            return None;
+        }
+        let next = self.next.load(Ordering::Relaxed);
+        let mut by_age = open.rotate_right(next);
+        while by_age != 0 {
+            let slot = (by_age.trailing_zeros() + next) % ROUNDS_MAX as u32;
+            let pending = self.slots[slot as usize].pending();
+            if pending > 0 {
+                return Some((slot, pending));
+            }
+            by_age &= by_age - 1;
+        }
+        None
+    }
+}
+
+impl<C: Check> Station for Inner<C> {
+    #[inline]
+    fn pending(&self) -> usize {
+        self.oldest_pending().map_or(0, |(_, pending)| pending as usize)
+    }
+
+    #[inline]
+    fn serve(&self, worker: usize) {
+        if let Some((slot, _)) = self.oldest_pending() {
+            self.slots[slot as usize].serve(slot, &self.inside[worker], CHECKS_IN_A_ROW);
+        }
+    }
+
+    fn panicked(&self, panic: Panic) {
+        // Checks are contained one by one, so this is a bug of this crate; it must not pass for a good round.
+        eprintln!("check queue: {panic}");
+        std::process::abort();
+    }
+}
+
+/// A round that is open: checks can be added.
+///
+/// Dropping it abandons it: checks that have not been run are destroyed, and what runs is waited for. If it is forgotten, its
+/// checks are run or destroyed in the end, and its slot is not used again.
+pub struct Round<C: Check> {
+    _attendance: Attendance,
+    /// Checks added.
+    added: u32,
+    /// Those of them that were published.
+    with_place: u32,
+    closed: ClosedRound<C>,
+}
+
+impl<C: Check> Round<C> {
+    /// Adds checks; workers begin with them at once. The order in which checks are added is that of their indexes.
+    #[inline]
+    pub fn add(&mut self, checks: impl IntoIterator<Item = C>) {
+        let before = self.with_place;
+        let mut adding = Adding(self);
+        for check in checks {
+            adding.add(check);
+        }
+        drop(adding);
+        if self.with_place > before {
+            self.closed.handle.notify();
+        }
+    }
+
+    /// Checks added so far.
+    pub fn len(&self) -> usize {
+        self.added as usize
+    }
+
+    /// Whether no check was added so far.
+    pub fn is_empty(&self) -> bool {
+        self.added == 0
+    }
+
+    /// Says that no more checks come. The verdict is asked for later.
+    pub fn close(self) -> ClosedRound<C> {
+        self.closed
+    }
+
+    /// Runs checks until there are none left, waits for those that others run, and gives the verdict.
+    ///
+    /// # Errors
+    /// The [`Failure`] of the lowest index.
+    pub fn complete(self) -> Result<(), Failure<C::Error>> {
+        self.close().wait()
+    }
+}
+
+/// Publishes what was constructed, also when the iterator panics.
+struct Adding<'a, C: Check>(&'a mut Round<C>);
+
+impl<C: Check> Adding<'_, C> {
+    #[inline]
+    fn add(&mut self, check: C) {
+        let round = &mut *self.0;
+        let index = round.added;
+        round.added = index.checked_add(1).expect("a round has less than 2^32 checks");
+        match round.closed.slot().construct(index, check) {
+            Ok(()) => round.with_place = round.added,
+            Err(check) => round.closed.slot().run_now(index, check),
+        }
+    }
+}
+
+impl<C: Check> Drop for Adding<'_, C> {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.closed.slot().publish(self.0.with_place);
+    }
+}
+
+impl<C: Check> fmt::Debug for Round<C> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Round")
+            .field("added", &self.added)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A round to which no more checks are added. Dropping it abandons it, as for [`Round`].
+pub struct ClosedRound<C: Check> {
+    inner: Arc<Inner<C>>,
+    handle: Arc<StationHandle>,
+    /// Its slot.
+    number: u32,
+    ended: bool,
+}
+
+impl<C: Check> ClosedRound<C> {
+    fn slot(&self) -> &Slot<C> {
+        &self.inner.slots[self.number as usize]
+    }
+
+    /// Whether [`wait`](Self::wait) would neither run a check nor wait.
+    pub fn is_done(&self) -> bool {
+        self.slot().is_done(self.number, &self.inner.inside)
+    }
+
+    /// Runs checks until there are none left, waits for those that others run, and gives the verdict. All checks of the round are
+    /// destroyed then, its memory is freed, and what it shared is dropped.
+    ///
+    /// # Errors
+    /// The [`Failure`] of the lowest index.
+    pub fn wait(mut self) -> Result<(), Failure<C::Error>> {
+        let attendance = self.handle.attend();
+        let failure = self.end();
+        drop(attendance);
+        failure.map_or(Ok(()), Err)
+    }
+
+    /// Runs what is left of the round, waits for the rest, and ends it.
+    fn end(&mut self) -> Option<Failure<C::Error>> {
+        self.slot().run_claimed(u32::MAX);
+        self.slot().wait_until_done(self.number, &self.inner.inside);
+        let failure = self.slot().end();
+        self.ended = true;
+        self.inner.give_slot_back(self.number);
+        failure
+    }
+}
+
+impl<C: Check> Drop for ClosedRound<C> {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.slot().abandon();
+            self.end();
+        }
+    }
+}
+
+impl<C: Check> fmt::Debug for ClosedRound<C> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("ClosedRound")
+            .field("is_done", &self.is_done())
+            .finish_non_exhaustive()
+    }
+}

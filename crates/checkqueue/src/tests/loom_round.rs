@@ -1,0 +1,172 @@
+//! Models of a round. Loom reports every access to a check, to what checks share, or to freed places that is not ordered.
+
+use super::{WEAKENED, Weakened, model};
+use crate::check::{Check, Fault};
+use crate::round::{Inside, Slot, nobody_inside};
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicUsize, Ordering};
+use loom::thread;
+
+/// What a round shares: a cell that checks read, and that the master writes when the round has ended.
+struct Board {
+    cell: Arc<UnsafeCell<u32>>,
+    run: Arc<AtomicUsize>,
+}
+
+#[expect(unsafe_code, reason = "the model is about this access")]
+// SAFETY: loom checks the accesses to the cell.
+unsafe impl Sync for Board {}
+#[expect(unsafe_code, reason = "the model is about this access")]
+// SAFETY: as for Sync.
+unsafe impl Send for Board {}
+
+/// A check that fails if it is told to.
+struct Probe {
+    fails: bool,
+    destroyed: Arc<AtomicUsize>,
+}
+
+impl Check for Probe {
+    type Shared = Board;
+    type Error = u32;
+
+    fn run(&mut self, board: &Board) -> Result<(), u32> {
+        board.run.fetch_add(1, Ordering::Relaxed);
+        let value = board.cell.with(|cell| {
+            #[expect(unsafe_code, reason = "the model is about this access")]
+            // SAFETY: loom checks it.
+            unsafe {
+                *cell
+            }
+        });
+        if self.fails { Err(value) } else { Ok(()) }
+    }
+}
+
+impl Drop for Probe {
+    fn drop(&mut self) {
+        self.destroyed.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// A slot, and where its workers are. Leaked: where loom reports a fault, dropping it would panic once more.
+struct Yard {
+    slot: Slot<Probe>,
+    inside: Box<Inside>,
+}
+
+impl Yard {
+    fn new(workers: usize) -> &'static Self {
+        Box::leak(Box::new(Self {
+            slot: Slot::default(),
+            inside: nobody_inside(workers),
+        }))
+    }
+
+    /// Serves as a worker does, so often.
+    fn serve(&self, worker: usize, times: usize) {
+        for _ in 0..times {
+            if self.slot.pending() > 0 {
+                self.slot.serve(0, &self.inside[worker], 2);
+            }
+        }
+    }
+
+    /// A round of checks of which some fail; each is published by itself. Returns the lowest failure.
+    fn round(&self, fails: &[bool], capacity: u32) -> Option<usize> {
+        let cell = Arc::new(UnsafeCell::new(5));
+        let run = Arc::new(AtomicUsize::new(0));
+        let destroyed = Arc::new(AtomicUsize::new(0));
+        let board = Board {
+            cell: Arc::clone(&cell),
+            run: Arc::clone(&run),
+        };
+        self.slot.begin(capacity, board);
+        for (index, &fails) in (0..).zip(fails) {
+            let probe = Probe {
+                fails,
+                destroyed: Arc::clone(&destroyed),
+            };
+            match self.slot.construct(index, probe) {
+                Ok(()) => self.slot.publish(index + 1),
+                Err(probe) => self.slot.run_now(index, probe),
+            }
+        }
+        self.slot.run_claimed(u32::MAX);
+        self.slot.wait_until_done(0, &self.inside);
+        let failure = self.slot.end();
+        // All checks are destroyed, and nobody reads what they shared.
+        assert_eq!(destroyed.load(Ordering::Relaxed), fails.len());
+        if failure.is_none() {
+            assert_eq!(run.load(Ordering::Relaxed), fails.len());
+        }
+        cell.with_mut(|cell| {
+            #[expect(unsafe_code, reason = "the model is about this access")]
+            // SAFETY: loom checks it.
+            unsafe {
+                *cell = 6;
+            }
+        });
+        failure.map(|failure| {
+            assert!(matches!(failure.fault, Fault::Failed(5)));
+            failure.index
+        })
+    }
+}
+
+fn rounds(workers: usize, preemptions: usize, fails: &'static [&'static [bool]], capacity: u32) {
+    model(preemptions, move || {
+        let yard = Yard::new(workers);
+        let threads: Vec<_> = (0..workers)
+            .map(|worker| thread::spawn(move || yard.serve(worker, 3 - workers)))
+            .collect();
+        for fails in fails {
+            let expected = fails.iter().position(|&fails| fails);
+            assert_eq!(yard.round(fails, capacity), expected);
+        }
+        for thread in threads {
+            thread.join().unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_worker_and_the_master_share_a_round() {
+    rounds(1, 3, &[&[false, false]], 2);
+}
+
+#[test]
+fn two_workers_and_the_master_share_a_round() {
+    rounds(2, 2, &[&[false, false]], 2);
+}
+
+#[test]
+fn a_slot_is_used_again() {
+    rounds(1, 3, &[&[false], &[false]], 1);
+}
+
+#[test]
+fn the_lowest_failure_is_found() {
+    rounds(1, 2, &[&[false, true, true]], 3);
+    rounds(2, 1, &[&[true, true]], 2);
+}
+
+#[test]
+fn checks_without_a_place_count_too() {
+    rounds(1, 3, &[&[false, true, true]], 1);
+}
+
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn a_relaxed_publication_is_caught() {
+    WEAKENED.set(Weakened::Publish);
+    rounds(1, 3, &[&[false, false]], 2);
+}
+
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn a_relaxed_leave_is_caught() {
+    WEAKENED.set(Weakened::Leave);
+    rounds(1, 3, &[&[false, false]], 2);
+}

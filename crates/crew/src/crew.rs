@@ -1,0 +1,335 @@
+//! The threads of a crew.
+
+use crate::contain::contain;
+use crate::scope::Jobs;
+use crate::sleep::{Found, Sleep};
+use crate::station::{Station, StationHandle};
+use blockmill_sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use blockmill_sync::{Backoff, CachePadded, Mutex};
+use std::io;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Time for which an idle worker stays awake while a station is attended.
+pub const AWAKE_FOR: Duration = Duration::from_micros(200);
+
+/// How a crew is to be.
+#[derive(Debug, Clone)]
+pub struct CrewOptions {
+    /// Threads to start.
+    pub workers: usize,
+    /// Threads that have cores to run on, those that attend included.
+    pub cores: usize,
+    /// What the threads are called, with their numbers behind it; the system may cut it to 15 bytes.
+    pub name: String,
+    /// Whether worker `i` is bound to core `i` modulo the cores of the machine. Only on Linux; elsewhere nothing happens.
+    pub pin: bool,
+}
+
+impl Default for CrewOptions {
+    /// A worker for every core but one, which is the caller's.
+    fn default() -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Self {
+            workers: cores - 1,
+            cores,
+            name: "crew".to_owned(),
+            pin: false,
+        }
+    }
+}
+
+impl CrewOptions {
+    /// So many workers, on the cores that there are.
+    pub fn workers(workers: usize) -> Self {
+        Self {
+            workers,
+            ..Self::default()
+        }
+    }
+}
+
+/// A pool of worker threads. Dropping it ends them, after the units of work that they have begun.
+#[derive(Debug)]
+pub struct Crew {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+    jobs: Arc<Jobs>,
+    jobs_handle: StationHandle,
+}
+
+/// What the threads of a crew and the handles of its stations share.
+pub(crate) struct Shared {
+    sleep: Sleep,
+    cores: u32,
+    /// Threads that attend.
+    attending: CachePadded<AtomicU32>,
+    /// Counts the changes of the list of stations; its highest bit says that the crew ends.
+    version: CachePadded<AtomicU64>,
+    stations: Mutex<Vec<Registered>>,
+}
+
+const ENDS: u64 = 1 << 63;
+
+/// A station in the list, which is in the order of service.
+#[derive(Clone)]
+struct Registered {
+    priority: u32,
+    id: u64,
+    station: Arc<dyn Station>,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Shared")
+            .field("sleep", &self.sleep)
+            .field("attending", &self.attending)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Crew {
+    /// Starts the threads.
+    ///
+    /// # Errors
+    /// That of the system when a thread cannot be started.
+    pub fn new(options: &CrewOptions) -> io::Result<Self> {
+        let shared = Arc::new(Shared {
+            sleep: Sleep::new(options.workers),
+            cores: u32::try_from(options.cores).unwrap_or(u32::MAX),
+            attending: CachePadded::new(AtomicU32::new(0)),
+            version: CachePadded::new(AtomicU64::new(0)),
+            stations: Mutex::new(Vec::new()),
+        });
+        let jobs = Arc::new(Jobs::default());
+        let jobs_handle = shared.register(u32::MAX, Arc::<Jobs>::clone(&jobs));
+        let mut crew = Self {
+            shared,
+            threads: Vec::with_capacity(options.workers),
+            jobs,
+            jobs_handle,
+        };
+        for worker in 0..options.workers {
+            let shared = Arc::clone(&crew.shared);
+            let pin = options.pin;
+            let thread = std::thread::Builder::new()
+                .name(format!("{}-{worker}", options.name))
+                .spawn(move || {
+                    if pin {
+                        pin_to_core(worker);
+                    }
+                    Worker::new(&shared, worker).work();
+                })?;
+            crew.threads.push(thread);
+        }
+        Ok(crew)
+    }
+
+    /// Workers of the crew.
+    pub fn workers(&self) -> usize {
+        self.threads.len()
+    }
+
+    /// Workers that are awake at this moment; for diagnosis.
+    pub fn awake(&self) -> usize {
+        self.shared.sleep.awake() as usize
+    }
+
+    /// Takes a station in. Stations of a lower number are served first; of several with the same the one that came first.
+    /// Jobs of [`scope`](Self::scope) come last.
+    pub fn register(&self, priority: u32, station: Arc<dyn Station>) -> StationHandle {
+        self.shared.register(priority, station)
+    }
+
+    pub(crate) fn jobs(&self) -> (&Arc<Jobs>, &StationHandle) {
+        (&self.jobs, &self.jobs_handle)
+    }
+}
+
+impl Drop for Crew {
+    fn drop(&mut self) {
+        self.shared.version.fetch_or(ENDS, Ordering::Release);
+        self.shared.sleep.wake_all();
+        for thread in self.threads.drain(..) {
+            // A worker catches the panics of its units, so it does not panic.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn register(self: &Arc<Self>, priority: u32, station: Arc<dyn Station>) -> StationHandle {
+        let mut stations = self.stations.lock();
+        // Release: pairs with the Acquire in `Worker::refresh`.
+        let id = self.version.fetch_add(1, Ordering::Release);
+        let place = stations.partition_point(|other| other.priority <= priority);
+        stations.insert(place, Registered { priority, id, station });
+        drop(stations);
+        // The station may have work already.
+        self.sleep.wake_all();
+        StationHandle::new(Arc::clone(self), id)
+    }
+
+    pub(crate) fn unregister(&self, id: u64) {
+        let mut stations = self.stations.lock();
+        stations.retain(|other| other.id != id);
+        self.version.fetch_add(1, Ordering::Release);
+        drop(stations);
+        // So that parked workers let go of it too.
+        self.sleep.wake_all();
+    }
+
+    #[inline]
+    pub(crate) fn notify(&self) {
+        self.sleep.notify(|| self.awake_max());
+    }
+
+    /// Most workers for which there are cores.
+    fn awake_max(&self) -> u32 {
+        self.cores.saturating_sub(self.attending.load(Ordering::Relaxed)).max(1)
+    }
+
+    pub(crate) fn attend(&self) {
+        self.attending.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn leave(&self) {
+        self.attending.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn workers(&self) -> usize {
+        self.sleep.workers()
+    }
+}
+
+/// A worker's own view.
+struct Worker<'a> {
+    shared: &'a Shared,
+    number: usize,
+    stations: Vec<Registered>,
+    version: u64,
+}
+
+impl<'a> Worker<'a> {
+    fn new(shared: &'a Shared, number: usize) -> Self {
+        Self {
+            shared,
+            number,
+            stations: Vec::new(),
+            version: u64::MAX,
+        }
+    }
+
+    /// Serves until the crew ends. Between the units of work it counts as looking.
+    fn work(mut self) {
+        let mut idle = Idle::default();
+        while self.refresh() {
+            if let Some(station) = self.with_work() {
+                idle = Idle::default();
+                self.serve_while_there_is_work(station);
+            } else if !idle.stay_awake(self.shared) {
+                let (shared, version) = (self.shared, self.version);
+                let _ = shared.sleep.park(self.number, || {
+                    shared.version.load(Ordering::Relaxed) != version || self.with_work().is_some()
+                });
+                idle = Idle::default();
+            }
+        }
+    }
+
+    /// Takes over changes of the list of stations. Returns whether the crew goes on.
+    #[inline]
+    fn refresh(&mut self) -> bool {
+        let version = self.shared.version.load(Ordering::Acquire);
+        if version != self.version {
+            if version & ENDS != 0 {
+                return false;
+            }
+            let stations = self.shared.stations.lock();
+            self.version = self.shared.version.load(Ordering::Relaxed) & !ENDS;
+            self.stations.clone_from(&stations);
+        }
+        true
+    }
+
+    /// The first station that has work.
+    #[inline]
+    fn with_work(&self) -> Option<usize> {
+        self.stations
+            .iter()
+            .position(|registered| registered.station.pending() > 0)
+    }
+
+    /// Serves the stations, beginning with this one, until none has work.
+    fn serve_while_there_is_work(&mut self, first: usize) {
+        let found = self.shared.sleep.found_work();
+        if found == Found::NobodyLooks && self.more_than_one_unit(first) {
+            self.shared.notify();
+        }
+        let mut next = Some(first);
+        while let Some(station) = next {
+            let station = &self.stations[station].station;
+            if let Err(panic) = contain(|| station.serve(self.number)) {
+                station.panicked(panic);
+            }
+            if self.shared.version.load(Ordering::Relaxed) != self.version {
+                break;
+            }
+            next = self.with_work();
+        }
+        self.shared.sleep.look();
+    }
+
+    fn more_than_one_unit(&self, first: usize) -> bool {
+        let mut pending = self.stations[first..]
+            .iter()
+            .map(|registered| registered.station.pending());
+        pending.next().is_some_and(|units| units > 1) || pending.any(|units| units > 0)
+    }
+}
+
+/// How long a worker has been idle.
+#[derive(Default)]
+struct Idle {
+    backoff: Option<Backoff>,
+    since: Option<Instant>,
+}
+
+impl Idle {
+    /// Spins or yields for a while. Returns whether it did; else it is time to park.
+    fn stay_awake(&mut self, shared: &Shared) -> bool {
+        if self.backoff.get_or_insert_default().snooze() {
+            return true;
+        }
+        let attended = shared.attending.load(Ordering::Relaxed) > 0;
+        if !attended || shared.sleep.awake() > shared.awake_max() {
+            return false;
+        }
+        if self.since.get_or_insert_with(Instant::now).elapsed() > AWAKE_FOR {
+            return false;
+        }
+        self.backoff = Some(Backoff::after_wake());
+        true
+    }
+}
+
+/// Binds this thread to a core; where that is not possible it stays free.
+fn pin_to_core(worker: usize) {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+        let Ok(allowed) = sched_getaffinity(None) else {
+            return;
+        };
+        let cores: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&core| allowed.is_set(core)).collect();
+        if let Some(&core) = cores.get(worker % cores.len().max(1)) {
+            let mut one = CpuSet::new();
+            one.set(core);
+            let _ = sched_setaffinity(None, &one);
+        }
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = worker;
+}

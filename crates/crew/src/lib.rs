@@ -1,0 +1,55 @@
+//! One pool of worker threads for everything that has work to hand out.
+//!
+//! A [`Station`] hands out units of work; a [`Crew`] is a number of threads that serve its stations, the one of highest priority
+//! first. Waking, spinning, parking and catching panics are done here, in one way for all stations:
+//!
+//! - While somebody attends a station (a master that adds work), idle workers stay awake for [`AWAKE_FOR`] before they park; else they
+//!   park after a brief spin.
+//! - No more workers are awake than there are cores for, less those that attend. So more threads than cores cost nothing.
+//! - Waking takes no lock, and wakes the worker that parked last.
+//! - A panic in a unit of work is caught and given to its station. Dropping the crew ends and joins its threads.
+//!
+//! In reading order:
+//! - `station`: what hands out work, and its place in a crew;
+//! - `crew`: the threads;
+//! - `sleep`: which of them are awake;
+//! - `scope`: jobs that borrow;
+//! - `contain`: panics.
+//!
+//! ```
+//! use blockmill_crew::{Crew, CrewOptions};
+//!
+//! let crew = Crew::new(&CrewOptions::default())?;
+//! let mut halves = [0; 2];
+//! let (first, second) = halves.split_at_mut(1);
+//! crew.scope(|scope| {
+//!     scope.spawn(|| first[0] = (0..500).sum());
+//!     scope.spawn(|| second[0] = (500..1_000).sum());
+//! });
+//! assert_eq!(halves, [124_750, 374_750]);
+//! # Ok::<(), std::io::Error>(())
+//! ```
+
+#[cfg(not(blockmill_loom))]
+mod station;
+
+#[cfg(not(blockmill_loom))]
+mod crew;
+#[cfg_attr(blockmill_loom, expect(dead_code, reason = "models use a part of it"))]
+mod sleep;
+
+#[cfg(not(blockmill_loom))]
+mod scope;
+
+mod contain;
+
+pub use contain::{Panic, contain};
+#[cfg(not(blockmill_loom))]
+pub use crew::{AWAKE_FOR, Crew, CrewOptions};
+#[cfg(not(blockmill_loom))]
+pub use scope::Scope;
+#[cfg(not(blockmill_loom))]
+pub use station::{Attendance, Station, StationHandle};
+
+#[cfg(all(test, blockmill_loom))]
+mod tests;

@@ -1,0 +1,153 @@
+//! Jobs that borrow.
+//!
+//! A scope lends what its jobs borrow until all of them are done. [`Crew::scope`] does not return before, also when its closure panics; a
+//! handle that could be forgotten is never given out, so no soundness rests on a guard's drop.
+
+use crate::contain::{Panic, contain};
+use crate::crew::Crew;
+use crate::station::Station;
+use blockmill_sync::atomic::{AtomicU64, Ordering};
+use blockmill_sync::{ManualResetEvent, Mutex};
+use std::collections::VecDeque;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+/// A job whose borrows are kept alive by its scope.
+type Job = Box<dyn FnOnce() + Send>;
+
+/// The queue of all scopes' jobs.
+#[derive(Default)]
+pub(crate) struct Jobs {
+    waiting: AtomicU64,
+    queue: Mutex<VecDeque<Job>>,
+}
+
+impl std::fmt::Debug for Jobs {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Jobs").field("waiting", &self.waiting).finish()
+    }
+}
+
+impl Jobs {
+    fn push(&self, job: Job) {
+        self.queue.lock().push_back(job);
+        // Release: pairs with the Acquire in `pending`.
+        self.waiting.fetch_add(1, Ordering::Release);
+    }
+
+    fn pop(&self) -> Option<Job> {
+        if self.pending() == 0 {
+            return None;
+        }
+        let job = self.queue.lock().pop_front()?;
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        Some(job)
+    }
+}
+
+impl Station for Jobs {
+    fn pending(&self) -> usize {
+        self.waiting.load(Ordering::Acquire) as usize
+    }
+
+    fn serve(&self, _worker: usize) {
+        if let Some(job) = self.pop() {
+            job();
+        }
+    }
+
+    fn panicked(&self, _panic: Panic) {
+        // Jobs catch their own panics, for their scope.
+    }
+}
+
+/// What the jobs of a scope leave behind.
+#[derive(Default)]
+struct Outcome {
+    /// Jobs that are not done, and 1 for the scope itself.
+    undone: AtomicU64,
+    panic: Mutex<Option<Panic>>,
+    all_done: ManualResetEvent,
+}
+
+impl Outcome {
+    fn one_done(&self) {
+        // AcqRel: the last one sees what all before it did, and passes it on with the event.
+        if self.undone.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.all_done.set();
+        }
+    }
+}
+
+/// Where jobs are started that borrow for `'scope` from `'env`.
+pub struct Scope<'scope, 'env: 'scope> {
+    crew: &'scope Crew,
+    outcome: Arc<Outcome>,
+    scope: PhantomData<&'scope mut &'scope ()>,
+    env: PhantomData<&'env mut &'env ()>,
+}
+
+impl<'scope> Scope<'scope, '_> {
+    /// Gives a job to the crew. It runs at any time before the scope ends, on a worker or on the thread of the scope.
+    pub fn spawn(&'scope self, job: impl FnOnce() + Send + 'scope) {
+        let outcome = Arc::clone(&self.outcome);
+        // There is at least the scope's own 1, so this does not begin at 0.
+        self.outcome.undone.fetch_add(1, Ordering::Relaxed);
+        let job = move || {
+            if let Err(panic) = contain(job) {
+                outcome.panic.lock().get_or_insert(panic);
+            }
+            outcome.one_done();
+        };
+        let job: Box<dyn FnOnce() + Send + 'scope> = Box::new(job);
+        #[expect(unsafe_code, reason = "workers outlive the scope, jobs do not")]
+        // SAFETY: only the lifetime changes. `Crew::scope` returns, and so ends `'scope`, only when `undone` is 0, which each job
+        // counts down as its last act, after it has consumed what it borrowed. A job is never dropped without being run: the
+        // queue lives as long as the crew, which the scope borrows, and the scope empties it.
+        let job: Job = unsafe { std::mem::transmute(job) };
+        let (jobs, handle) = self.crew.jobs();
+        jobs.push(job);
+        handle.notify();
+    }
+}
+
+impl Crew {
+    /// Runs `work`, which may start jobs that borrow, and waits for them, doing jobs meanwhile. A panic of `work` or of a job (of several,
+    /// the first that was noticed) goes on in the caller when all have ended.
+    ///
+    /// Jobs may be started from jobs. What they borrow must outlive the scope:
+    ///
+    /// ```compile_fail
+    /// let crew = blockmill_crew::Crew::new(&Default::default()).unwrap();
+    /// crew.scope(|scope| {
+    ///     let local = 5;
+    ///     scope.spawn(|| println!("{local}"));
+    /// });
+    /// ```
+    pub fn scope<'env, R>(&'env self, work: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> R) -> R {
+        let outcome = Arc::new(Outcome::default());
+        outcome.undone.store(1, Ordering::Relaxed);
+        let scope = Scope {
+            crew: self,
+            outcome: Arc::clone(&outcome),
+            scope: PhantomData,
+            env: PhantomData,
+        };
+        let (jobs, handle) = self.jobs();
+        let attendance = handle.attend();
+        let result = contain(|| work(&scope));
+        outcome.one_done();
+        while outcome.undone.load(Ordering::Relaxed) > 0
+            && let Some(job) = jobs.pop()
+        {
+            job();
+        }
+        drop(attendance);
+        outcome.all_done.wait();
+        let panic = outcome.panic.lock().take();
+        match (result, panic) {
+            (Ok(result), None) => result,
+            (Err(panic), _) | (Ok(_), Some(panic)) => panic.resume(),
+        }
+    }
+}

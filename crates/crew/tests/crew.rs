@@ -1,0 +1,281 @@
+//! A crew from outside.
+
+use blockmill_crew::{Crew, CrewOptions, Panic, Station};
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// A number of units of work; every panic comes after a certain number of them.
+#[derive(Default)]
+struct Units {
+    waiting: AtomicUsize,
+    done: AtomicUsize,
+    panics_every: usize,
+    panics: Mutex<Vec<String>>,
+    order: Arc<Mutex<Vec<&'static str>>>,
+    name: &'static str,
+    threads: Mutex<HashSet<String>>,
+}
+
+impl Units {
+    fn add(&self, units: usize) {
+        self.waiting.fetch_add(units, Ordering::Release);
+    }
+
+    fn wait_for(&self, done: usize) {
+        let start = Instant::now();
+        while self.done.load(Ordering::Acquire) < done {
+            assert!(start.elapsed() < Duration::from_secs(60), "a wake was lost");
+            std::thread::yield_now();
+        }
+    }
+}
+
+impl Station for Units {
+    fn pending(&self) -> usize {
+        self.waiting.load(Ordering::Acquire)
+    }
+
+    fn serve(&self, worker: usize) {
+        let take = |units: usize| units.checked_sub(1);
+        if self
+            .waiting
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, take)
+            .is_err()
+        {
+            return;
+        }
+        assert!(worker < 64);
+        self.threads
+            .lock()
+            .unwrap()
+            .insert(std::thread::current().name().unwrap().to_owned());
+        self.order.lock().unwrap().push(self.name);
+        let done = self.done.fetch_add(1, Ordering::AcqRel) + 1;
+        if self.panics_every > 0 && done.is_multiple_of(self.panics_every) {
+            panic!("unit {done}");
+        }
+    }
+
+    fn panicked(&self, panic: Panic) {
+        self.panics.lock().unwrap().push(panic.message().to_owned());
+    }
+}
+
+fn crew(workers: usize) -> Crew {
+    Crew::new(&CrewOptions {
+        name: "test".to_owned(),
+        ..CrewOptions::workers(workers)
+    })
+    .unwrap()
+}
+
+#[test]
+fn every_unit_is_done_with_pauses_between() {
+    for workers in [1, 2, 7, 32] {
+        let crew = crew(workers);
+        let units = Arc::new(Units::default());
+        let handle = crew.register(0, Arc::<Units>::clone(&units));
+        let mut all = 0;
+        for round in 0..300 {
+            all += round % 4;
+            units.add(round % 4);
+            handle.notify();
+            units.wait_for(all);
+            if round % 50 == 0 {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+        }
+        assert_eq!(units.done.load(Ordering::Relaxed), all);
+        let threads = units.threads.lock().unwrap();
+        assert!(threads.iter().all(|name| name.starts_with("test-")), "{threads:?}");
+    }
+}
+
+#[test]
+fn idle_workers_park_and_no_more_wake_than_there_are_cores() {
+    let crew = crew(32);
+    let units = Arc::new(Units::default());
+    let handle = crew.register(0, Arc::<Units>::clone(&units));
+    let wait_until_parked = || {
+        let start = Instant::now();
+        while crew.awake() > 0 {
+            assert!(start.elapsed() < Duration::from_secs(60), "{} are awake", crew.awake());
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    };
+    wait_until_parked();
+    let attendance = handle.attend();
+    let cores = CrewOptions::default().cores;
+    for _ in 0..200 {
+        units.add(50);
+        handle.notify();
+        assert!(crew.awake() <= cores, "{}", crew.awake());
+    }
+    units.wait_for(200 * 50);
+    drop(attendance);
+    wait_until_parked();
+}
+
+#[test]
+fn panics_go_to_their_station_and_the_workers_go_on() {
+    let crew = crew(2);
+    let bad = Arc::new(Units {
+        panics_every: 10,
+        ..Units::default()
+    });
+    let good = Arc::new(Units::default());
+    let bad_handle = crew.register(0, Arc::<Units>::clone(&bad));
+    let good_handle = crew.register(1, Arc::<Units>::clone(&good));
+    bad.add(100);
+    bad_handle.notify();
+    good.add(100);
+    good_handle.notify();
+    bad.wait_for(100);
+    good.wait_for(100);
+    drop(crew);
+    let mut panics = bad.panics.lock().unwrap().clone();
+    panics.sort();
+    let mut expected: Vec<String> = (1..=10).map(|ten| format!("unit {}", ten * 10)).collect();
+    expected.sort();
+    assert_eq!(panics, expected);
+    assert!(good.panics.lock().unwrap().is_empty());
+}
+
+#[test]
+fn the_station_of_higher_priority_comes_first() {
+    let crew = crew(1);
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let station = |name| {
+        Arc::new(Units {
+            name,
+            order: Arc::clone(&order),
+            ..Units::default()
+        })
+    };
+    let (low, high, middle) = (station("low"), station("high"), station("middle"));
+    // The worker is held up while all get their work.
+    let hold = Arc::new(AtomicBool::new(true));
+    let held = Arc::new(AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let crew = &crew;
+        let (hold_job, held_job) = (Arc::clone(&hold), Arc::clone(&held));
+        scope.spawn(move || {
+            crew.scope(|scope| {
+                for _ in 0..2 {
+                    let (hold, held) = (Arc::clone(&hold_job), Arc::clone(&held_job));
+                    // One of the two runs on the thread of the scope.
+                    scope.spawn(move || {
+                        if std::thread::current().name() == Some("test-0") {
+                            held.store(true, Ordering::Release);
+                        }
+                        while hold.load(Ordering::Acquire) {
+                            std::thread::yield_now();
+                        }
+                    });
+                }
+            });
+        });
+        while !held.load(Ordering::Acquire) {
+            std::thread::yield_now();
+        }
+        let handles = [
+            crew.register(9, Arc::<Units>::clone(&low)),
+            crew.register(1, Arc::<Units>::clone(&high)),
+            crew.register(5, Arc::<Units>::clone(&middle)),
+        ];
+        for (handle, station) in handles.iter().zip([&low, &high, &middle]) {
+            station.add(3);
+            handle.notify();
+        }
+        hold.store(false, Ordering::Release);
+        for station in [&low, &high, &middle] {
+            station.wait_for(3);
+        }
+    });
+    let order = order.lock().unwrap();
+    assert_eq!(
+        order.chunks(3).collect::<Vec<_>>(),
+        [["high"; 3], ["middle"; 3], ["low"; 3]]
+    );
+}
+
+#[test]
+fn a_station_that_left_is_let_go() {
+    let crew = crew(3);
+    let units = Arc::new(Units::default());
+    let handle = crew.register(0, Arc::<Units>::clone(&units));
+    units.add(10);
+    handle.notify();
+    units.wait_for(10);
+    drop(handle);
+    let start = Instant::now();
+    while Arc::strong_count(&units) > 1 {
+        assert!(start.elapsed() < Duration::from_secs(60));
+        std::thread::yield_now();
+    }
+    units.add(1);
+    std::thread::sleep(Duration::from_millis(5));
+    assert_eq!(units.done.load(Ordering::Relaxed), 10);
+}
+
+#[test]
+fn jobs_borrow_and_nest() {
+    for workers in [0, 1, 4, 16] {
+        let crew = crew(workers);
+        for _ in 0..50 {
+            let sums: Vec<AtomicUsize> = (0..10).map(|_| AtomicUsize::new(0)).collect();
+            let result = crew.scope(|scope| {
+                for (number, sum) in sums.iter().enumerate() {
+                    scope.spawn(move || {
+                        sum.fetch_add(number, Ordering::Relaxed);
+                        scope.spawn(move || {
+                            sum.fetch_add(100, Ordering::Relaxed);
+                        });
+                    });
+                }
+                "done"
+            });
+            assert_eq!(result, "done");
+            let found: Vec<usize> = sums.into_iter().map(AtomicUsize::into_inner).collect();
+            assert_eq!(found, (100..110).collect::<Vec<_>>());
+        }
+    }
+}
+
+#[test]
+fn a_panic_of_a_job_goes_on_in_the_scope_when_all_have_ended() {
+    let crew = crew(2);
+    let done = AtomicUsize::new(0);
+    let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        crew.scope(|scope| {
+            for number in 0..20 {
+                let done = &done;
+                scope.spawn(move || {
+                    std::thread::yield_now();
+                    done.fetch_add(1, Ordering::Relaxed);
+                    assert_ne!(number, 7, "job 7");
+                });
+            }
+        });
+    }));
+    let message = *caught.unwrap_err().downcast::<String>().unwrap();
+    assert!(message.contains("job 7"), "{message}");
+    assert_eq!(done.load(Ordering::Relaxed), 20);
+    assert_eq!(crew.scope(|_| 5), 5);
+}
+
+#[test]
+fn workers_can_be_pinned() {
+    let crew = Crew::new(&CrewOptions {
+        pin: true,
+        ..CrewOptions::workers(3)
+    })
+    .unwrap();
+    let units = Arc::new(Units::default());
+    let handle = crew.register(0, Arc::<Units>::clone(&units));
+    units.add(100);
+    handle.notify();
+    units.wait_for(100);
+}
