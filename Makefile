@@ -39,7 +39,7 @@ deps:
 
 # Crates that do not need the kernel, in target directories of their own.
 models:
-	RUSTFLAGS="--cfg blockmill_loom" $(CARGO) test --release -p blockmill-sync -p blockmill-crew --lib --target-dir target-loom $(CARGO_FLAGS)
+	RUSTFLAGS="--cfg blockmill_loom" $(CARGO) test --release -p blockmill-sync -p blockmill-crew -p blockmill-checkqueue -p blockmill-workqueue --lib --target-dir target-loom $(CARGO_FLAGS)
 	RUSTFLAGS="--cfg blockmill_portable_wait" $(CARGO) test --release -p blockmill-sync --target-dir target-portable $(CARGO_FLAGS)
 
 lint:

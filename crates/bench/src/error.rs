@@ -57,6 +57,9 @@ pub enum BenchError {
         /// What the operating system said.
         error: io::Error,
     },
+    /// Threads could not be started.
+    #[error("threads could not be started: {0}")]
+    Threads(io::Error),
     /// The table could not be printed.
     #[error("the table could not be printed: {0}")]
     Output(io::Error),

@@ -6,7 +6,9 @@
 //! - `connect`: block files to a validated UTXO set, ours and the kernel's;
 //! - `kernel`: the kernel's ChainstateManager as a peer;
 //! - `locks`: the semaphore and the critical section, and the locks of others;
+//! - `workqueue`: the work queue, its shape before, and channels and pools of others;
 //! - `writers`: the undo log with concurrent writers, under several locks;
+//! - `checks`: the check queue, and the queues of others;
 //! - `clock`: wall and CPU time, and the spread of several runs;
 //! - `machine`: what the benchmark ran on;
 //! - `html`, `svg`: a report as one page, with its charts;
@@ -23,9 +25,11 @@
 
 mod report;
 
+mod checks;
 mod connect;
 mod kernel;
 mod locks;
+mod workqueue;
 mod writers;
 
 mod clock;
@@ -42,7 +46,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// The benchmarks.
-pub const NAMES: &[&str] = &["connect", "semaphore", "writers"];
+pub const NAMES: &[&str] = &["connect", "semaphore", "writers", "checkqueue", "workqueue"];
 
 /// How to run a benchmark, and where its result goes besides the table.
 #[derive(Debug, Clone, Default)]
@@ -72,7 +76,9 @@ pub fn run(
     let report = match name {
         "connect" => connect::report(options, progress)?,
         "semaphore" => locks::report(options, progress)?,
+        "workqueue" => workqueue::report(options, progress)?,
         "writers" => writers::report(options, progress)?,
+        "checkqueue" => checks::report(options, progress)?,
         _ => return Err(BenchError::UnknownName { name: name.to_owned() }),
     };
     report.write_table(out).map_err(BenchError::Output)?;

@@ -20,13 +20,15 @@ const TICK_DISTANCE_MIN: f64 = 24.0;
 const STEPS_MAX: f64 = 6.0;
 
 /// Colour and dashes of the curves in their order; more curves begin again.
-const STROKES: [(&str, &str); 6] = [
+const STROKES: [(&str, &str); 8] = [
     ("#0072b2", "none"),
     ("#d55e00", "8 4"),
     ("#009e73", "2 3"),
     ("#cc79a7", "12 4 2 4"),
     ("#e69f00", "4 4"),
     ("#56b4e9", "16 6"),
+    ("#8c8c8c", "6 2 2 2"),
+    ("#a05a2c", "10 3 2 3 2 3"),
 ];
 
 /// A curve's points in the order of x.

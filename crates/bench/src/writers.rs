@@ -175,7 +175,7 @@ impl Plan {
         let (writers, runs, time_ms) = if quick {
             (vec![1, 2, 4, 10, 32], 3, 100)
         } else {
-            (vec![1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 32], 5, 500)
+            (vec![1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 32], 5, 300)
         };
         Self {
             recipe: Recipe {

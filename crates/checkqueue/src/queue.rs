@@ -62,7 +62,7 @@ impl<C: Check> CheckQueue<C> {
         }
     }
 
-    /// A queue with so many workers of its own; with none, masters run all checks when they wait.
+    /// A queue with so many workers of its own; with none, masters run checks when they add them.
     ///
     /// # Errors
     /// That of the system when a thread cannot be started.
@@ -76,7 +76,8 @@ impl<C: Check> CheckQueue<C> {
         Ok(queue)
     }
 
-    /// Begins a round with places for `capacity` checks, which all read `shared`. Checks beyond that are run by who adds them.
+    /// Begins a round with places for `capacity` checks, which all read `shared`. Checks beyond that are run by who adds them; so
+    /// are all, if the queue has no workers.
     ///
     /// # Errors
     /// [`TooManyRounds`].
@@ -84,6 +85,7 @@ impl<C: Check> CheckQueue<C> {
         let Some(slot) = self.inner.take_slot() else {
             return Err(TooManyRounds(shared));
         };
+        let capacity = if self.workers() > 0 { capacity } else { 0 };
         let capacity = u32::try_from(capacity).unwrap_or(u32::MAX);
         self.inner.slots[slot as usize].begin(capacity, shared);
         Ok(Round {
@@ -293,6 +295,11 @@ impl<C: Check> ClosedRound<C> {
         self.slot().is_done(self.number, &self.inner.inside)
     }
 
+    /// Runs checks until there are none left; others may still run some.
+    pub fn help(&self) {
+        self.slot().run_claimed(u32::MAX);
+    }
+
     /// Runs checks until there are none left, waits for those that others run, and gives the verdict. All checks of the round are
     /// destroyed then, its memory is freed, and what it shared is dropped.
     ///
@@ -307,7 +314,7 @@ impl<C: Check> ClosedRound<C> {
 
     /// Runs what is left of the round, waits for the rest, and ends it.
     fn end(&mut self) -> Option<Failure<C::Error>> {
-        self.slot().run_claimed(u32::MAX);
+        self.help();
         self.slot().wait_until_done(self.number, &self.inner.inside);
         let failure = self.slot().end();
         self.ended = true;

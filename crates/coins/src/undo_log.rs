@@ -66,6 +66,7 @@ use blockmill_block::files::FileError;
 use blockmill_block::undo::{read_record, write_record};
 use blockmill_block::{BlockHash, BlockUndo, Magic};
 use blockmill_sync::Semaphore;
+use std::cell::Cell;
 use std::fmt;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -77,6 +78,12 @@ pub const BUFFER_BYTES: usize = 1 << 20;
 /// Full buffers that may be on their way to the file at once. With the one that is being filled they are all the memory
 /// that the log takes.
 pub const FULL_BUFFERS_MAX: u32 = 4;
+
+thread_local! {
+    /// Where a thread encodes records. It keeps the memory, at most that of a buffer: with many writers, taking it and giving it back
+    /// for each record takes longer than the lock.
+    static RECORD: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
 
 /// Where a block's undo data lies in the undo log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -189,9 +196,14 @@ impl<K: LockKind> UndoLog<K> {
     /// # Errors
     /// As for [`append_record`](Self::append_record).
     pub fn append(&self, magic: Magic, previous: &BlockHash, undo: &BlockUndo) -> Result<UndoPosition, UndoLogError> {
-        let mut record = Vec::new();
+        let mut record = RECORD.take();
+        record.clear();
         write_record(magic, previous, undo, &mut record);
-        self.append_record(&record)
+        let position = self.append_record(&record);
+        if record.capacity() <= BUFFER_BYTES {
+            RECORD.set(record);
+        }
+        position
     }
 
     /// Appends a record that is encoded already.

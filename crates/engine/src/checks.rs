@@ -1,22 +1,18 @@
 //! Script checks on several threads.
 //!
-//! A *round* is the checks of one block: one per input, numbered through the block. Threads claim them in order, a few at a
-//! time; the first thread that comes to a transaction makes it ready for all. The lowest number that fails is the round's
-//! answer: every lower one has been claimed before and is run to its end, so the answer does not depend on timing. What the
-//! checks read belongs to the round, which lives until its last check has let go of it.
-//!
-//! This is the simple queue: one round at a time, behind a mutex and condition variables. The lock-free one replaces it.
+//! A round of the check queue is the checks of one block: one per input, in their order through the block. The first thread that comes
+//! to a transaction makes it ready for all. The lowest input that fails is the round's answer, whatever the timing. What the checks
+//! read belongs to the round, which lives until its last check is gone.
 
 use blockmill_block::{Block, BlockUndo};
+use blockmill_checkqueue::{Check, CheckQueue, Fault, TooManyRounds};
 use blockmill_rules::{ScriptFlags, ScriptVerifier, SpentOutput, VerifyError};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::thread::JoinHandle;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-/// Checks that are claimed at a time.
-const CLAIM: usize = 8;
+/// Of so many checks one is timed: looking at the clock takes as long as a cheap script.
+const TIMED_ONE_OF: usize = 8;
 
 /// A check that did not pass.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,26 +23,20 @@ pub struct CheckFailure {
     pub error: VerifyError,
 }
 
-struct Round<V: ScriptVerifier> {
+/// What the script checks of a block read.
+struct BlockChecks<V: ScriptVerifier> {
     verifier: Arc<V>,
     block: Arc<Block>,
     undo: Arc<BlockUndo>,
     flags: ScriptFlags,
     /// One per transaction, the coinbase left out; made by the first thread that needs it.
     prepared: Vec<OnceLock<Result<V::Prepared, VerifyError>>>,
-    first: usize,
-    end: usize,
-    /// Next number to claim. Relaxed: a claim orders nothing but itself.
-    next: AtomicUsize,
-    /// Lowest number that failed so far. Relaxed: read early only to skip work, and for the answer after `finished`.
-    lowest_failure: AtomicUsize,
-    failures: Mutex<Vec<CheckFailure>>,
-    /// Checks that are done with. The Release increments pair with the Acquire load in `is_finished`.
-    finished: AtomicUsize,
-    busy_nanoseconds: AtomicU64,
+    /// Inputs whose number has this rest are timed, where there are several threads.
+    timed: Option<usize>,
+    busy_ns: Arc<AtomicU64>,
 }
 
-impl<V: ScriptVerifier> Round<V> {
+impl<V: ScriptVerifier> BlockChecks<V> {
     fn check(&self, input: usize) -> Result<(), VerifyError> {
         let (transaction, place) = self.block.locate_input(input);
         let prepared = self.prepared[transaction - 1].get_or_init(|| {
@@ -66,66 +56,29 @@ impl<V: ScriptVerifier> Round<V> {
             Err(error) => Err(error.clone()),
         }
     }
+}
 
-    /// Runs checks until none is left to claim. Returns whether this thread did the last one.
-    fn work(&self) -> bool {
-        let start = Instant::now();
-        let mut last = false;
-        loop {
-            let claimed = self.next.fetch_add(CLAIM, Ordering::Relaxed);
-            if claimed >= self.end {
-                break;
-            }
-            let claimed_end = (claimed + CLAIM).min(self.end);
-            for input in claimed..claimed_end {
-                if input > self.lowest_failure.load(Ordering::Relaxed) {
-                    break;
-                }
-                let outcome = catch_unwind(AssertUnwindSafe(|| self.check(input)))
-                    .unwrap_or_else(|_| Err(VerifyError::Verifier("a script check panicked".to_owned())));
-                if let Err(error) = outcome {
-                    self.lowest_failure.fetch_min(input, Ordering::Relaxed);
-                    lock(&self.failures).push(CheckFailure { input, error });
-                }
-            }
-            let count = claimed_end - claimed;
-            last = self.finished.fetch_add(count, Ordering::AcqRel) + count == self.end - self.first;
+/// The script check of an input.
+struct InputCheck<V> {
+    /// The input's number, counted through the block.
+    input: usize,
+    verifier: std::marker::PhantomData<fn(V)>,
+}
+
+impl<V: ScriptVerifier + 'static> Check for InputCheck<V> {
+    type Shared = BlockChecks<V>;
+    type Error = VerifyError;
+
+    fn run(&mut self, checks: &BlockChecks<V>) -> Result<(), VerifyError> {
+        if checks.timed != Some(self.input % TIMED_ONE_OF) {
+            return checks.check(self.input);
         }
-        let busy = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        self.busy_nanoseconds.fetch_add(busy, Ordering::Relaxed);
-        last
+        let start = Instant::now();
+        let outcome = checks.check(self.input);
+        let busy_ns = start.elapsed().as_nanos() as u64 * TIMED_ONE_OF as u64;
+        checks.busy_ns.fetch_add(busy_ns, Ordering::Relaxed);
+        outcome
     }
-
-    fn is_finished(&self) -> bool {
-        self.finished.load(Ordering::Acquire) == self.end - self.first
-    }
-
-    fn failure(&self) -> Option<CheckFailure> {
-        let failures = lock(&self.failures);
-        failures.iter().min_by_key(|failure| failure.input).cloned()
-    }
-}
-
-struct State<V: ScriptVerifier> {
-    round: Option<Arc<Round<V>>>,
-    /// Counts rounds, so that a worker joins each at most once.
-    number: u64,
-    stop: bool,
-}
-
-struct Shared<V: ScriptVerifier> {
-    state: Mutex<State<V>>,
-    begin: Condvar,
-    done: Condvar,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // No thread panics while it holds one of these locks.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn wait<'a, T>(condition: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
-    condition.wait(guard).unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What a round came to.
@@ -133,17 +86,18 @@ fn wait<'a, T>(condition: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, 
 pub struct RoundResult {
     /// The failure of the lowest input, if any failed.
     pub failure: Option<CheckFailure>,
-    /// Time that threads spent on checks, added up.
+    /// Time that threads spent on checks, added up; of several threads estimated from a part of the checks.
     pub busy: Duration,
     /// Time that the master waited for the workers' last checks.
     pub wait: Duration,
 }
 
 /// The threads that run script checks: the caller, and workers beside it.
-pub struct CheckPool<V: ScriptVerifier> {
+pub struct CheckPool<V: ScriptVerifier + 'static> {
     verifier: Arc<V>,
-    shared: Arc<Shared<V>>,
-    workers: Vec<JoinHandle<()>>,
+    queue: CheckQueue<InputCheck<V>>,
+    /// Rounds so far.
+    rounds: AtomicUsize,
 }
 
 impl<V: ScriptVerifier + 'static> CheckPool<V> {
@@ -152,105 +106,60 @@ impl<V: ScriptVerifier + 'static> CheckPool<V> {
     /// # Errors
     /// What the operating system says when it makes no more threads.
     pub fn new(verifier: Arc<V>, threads: usize) -> std::io::Result<Self> {
-        let shared = Arc::new(Shared {
-            state: Mutex::new(State {
-                round: None,
-                number: 0,
-                stop: false,
-            }),
-            begin: Condvar::new(),
-            done: Condvar::new(),
-        });
-        let mut pool = Self {
+        Ok(Self {
             verifier,
-            shared,
-            workers: Vec::new(),
-        };
-        for number in 1..threads {
-            let shared = Arc::clone(&pool.shared);
-            let worker = std::thread::Builder::new()
-                .name(format!("check-{number}"))
-                .spawn(move || serve(&shared))?;
-            pool.workers.push(worker);
-        }
-        Ok(pool)
+            queue: CheckQueue::alone(threads.saturating_sub(1))?,
+            rounds: AtomicUsize::new(0),
+        })
     }
 
     /// Runs the scripts of a block. `undo` has a coin for every input but the coinbase's.
     pub fn run(&self, block: &Arc<Block>, undo: &Arc<BlockUndo>, flags: ScriptFlags) -> RoundResult {
+        let start = Instant::now();
         // The coinbase runs no script.
-        let first = block.input_range(0).end;
-        let round = Arc::new(Round {
+        let inputs = block.input_range(0).end..block.input_count();
+        let first = inputs.start;
+        let alone = self.queue.workers() == 0;
+        let round = self.rounds.fetch_add(1, Ordering::Relaxed);
+        let busy_ns = Arc::new(AtomicU64::new(0));
+        let mut checks = BlockChecks {
             verifier: Arc::clone(&self.verifier),
             block: Arc::clone(block),
             undo: Arc::clone(undo),
             flags,
             prepared: (1..block.transaction_count()).map(|_| OnceLock::new()).collect(),
-            first,
-            end: block.input_count(),
-            next: AtomicUsize::new(first),
-            lowest_failure: AtomicUsize::new(usize::MAX),
-            failures: Mutex::new(Vec::new()),
-            finished: AtomicUsize::new(0),
-            busy_nanoseconds: AtomicU64::new(0),
-        });
-        let shared_out = !self.workers.is_empty() && round.end - first > CLAIM;
-        if shared_out {
-            let mut state = lock(&self.shared.state);
-            state.round = Some(Arc::clone(&round));
-            state.number += 1;
-            drop(state);
-            self.shared.begin.notify_all();
-        }
-        round.work();
-        let waiting = Instant::now();
-        if shared_out {
-            let mut state = lock(&self.shared.state);
-            while !round.is_finished() {
-                state = wait(&self.shared.done, state);
-            }
-            state.round = None;
-        }
-        RoundResult {
-            failure: round.failure(),
-            busy: Duration::from_nanos(round.busy_nanoseconds.load(Ordering::Relaxed)),
-            wait: waiting.elapsed(),
-        }
-    }
-}
-
-/// What a worker does until the pool stops.
-fn serve<V: ScriptVerifier>(shared: &Shared<V>) {
-    let mut joined = 0;
-    loop {
-        let mut state = lock(&shared.state);
-        let round = loop {
-            if state.stop {
-                return;
-            }
-            match &state.round {
-                Some(round) if state.number != joined => break Arc::clone(round),
-                _ => state = wait(&shared.begin, state),
-            }
+            timed: (!alone).then_some(round % TIMED_ONE_OF),
+            busy_ns: Arc::clone(&busy_ns),
         };
-        joined = state.number;
-        drop(state);
-        if round.work() {
-            // Under the lock, so that the master cannot look and then sleep in between.
-            let _state = lock(&shared.state);
-            shared.done.notify_all();
-        }
-    }
-}
-
-impl<V: ScriptVerifier> Drop for CheckPool<V> {
-    fn drop(&mut self) {
-        lock(&self.shared.state).stop = true;
-        self.shared.begin.notify_all();
-        for worker in self.workers.drain(..) {
-            // A worker catches the panics of checks; there is nothing to say about any other.
-            let _ = worker.join();
-        }
+        let mut round = loop {
+            match self.queue.begin(inputs.len(), checks) {
+                Ok(round) => break round,
+                // Others have rounds too; one of them ends.
+                Err(TooManyRounds(back)) => checks = back,
+            }
+            std::thread::yield_now();
+        };
+        round.add(inputs.map(|input| InputCheck {
+            input,
+            verifier: std::marker::PhantomData,
+        }));
+        let round = round.close();
+        round.help();
+        let waiting = Instant::now();
+        let failure = round.wait().err().map(|failure| CheckFailure {
+            input: first + failure.index,
+            error: match failure.fault {
+                Fault::Failed(error) => error,
+                Fault::Panicked(panic) => VerifyError::Verifier(panic.to_string()),
+            },
+        });
+        let wait = waiting.elapsed();
+        let busy = if alone {
+            start.elapsed() - wait
+        } else {
+            Duration::from_nanos(busy_ns.load(Ordering::Relaxed))
+        };
+        RoundResult { failure, busy, wait }
     }
 }
 
@@ -259,6 +168,11 @@ mod tests {
     use super::*;
     use blockmill_block::Coin;
     use std::collections::HashMap;
+    use std::sync::{Mutex, MutexGuard, PoisonError};
+
+    fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+        mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 
     /// Answers by the value of the spent coin, and counts.
     #[derive(Default)]

@@ -27,7 +27,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// A data directory with everything that connects blocks to it.
-pub struct Engine<V: ScriptVerifier> {
+pub struct Engine<V: ScriptVerifier + 'static> {
     pub(crate) directory: DataDir,
     pub(crate) options: Options,
     pub(crate) index: HeaderIndex,

@@ -154,7 +154,7 @@ fn stress_for_long() {
         done.store(true, Ordering::Relaxed);
     });
     let rounds = beat.into_inner();
-    println!("{rounds} rounds of 100,000 passes in {seconds} s");
+    eprintln!("{rounds} rounds of 100,000 passes in {seconds} s");
     assert!(rounds > 0);
 }
 

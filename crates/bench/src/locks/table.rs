@@ -88,9 +88,9 @@ impl Plan {
         Self {
             threads: vec![1, 2, 3, 4, 8, 16, 32, 64],
             runs: 5,
-            time: Duration::from_millis(500),
+            time: Duration::from_millis(300),
             sweep: vec![0, 10, 100, 1_000, 10_000],
-            sweep_time: Duration::from_millis(300),
+            sweep_time: Duration::from_millis(200),
         }
     }
 }

@@ -1,0 +1,230 @@
+//! What a queue has to do here, and the queues of others.
+
+use super::job::{Check, Job};
+use blockmill_sync::AutoResetEvent;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+
+/// A queue with its threads.
+pub(super) trait Contender {
+    /// Adds the checks of a round in their groups, and waits for the verdict: the lowest index of a check that failed.
+    fn round(&self, job: &Arc<Job>) -> Option<u32>;
+}
+
+/// The lowest index of a check that failed; checks above it need not be run.
+pub(super) struct Lowest(AtomicU32);
+
+impl Default for Lowest {
+    fn default() -> Self {
+        Self(AtomicU32::new(u32::MAX))
+    }
+}
+
+impl Lowest {
+    #[inline]
+    pub(super) fn judge(&self, job: &Job, check: &Check) {
+        if check.index < self.0.load(Ordering::Relaxed) && !job.run(check) {
+            self.0.fetch_min(check.index, Ordering::Relaxed);
+        }
+    }
+
+    /// The index, for the end of a round.
+    pub(super) fn take(&self) -> Option<u32> {
+        Some(self.0.swap(u32::MAX, Ordering::Relaxed)).filter(|&index| index < u32::MAX)
+    }
+}
+
+/// rayon: a job per group, spawned as it comes. The master is one of the pool's threads, so it helps while it waits.
+pub(super) struct Rayon(rayon::ThreadPool);
+
+impl Rayon {
+    pub(super) fn new(threads: usize) -> Result<Self, rayon::ThreadPoolBuildError> {
+        Ok(Self(rayon::ThreadPoolBuilder::new().num_threads(threads).build()?))
+    }
+}
+
+impl Contender for Rayon {
+    fn round(&self, job: &Arc<Job>) -> Option<u32> {
+        let lowest = Lowest::default();
+        self.0.scope(|scope| {
+            let mut next = 0;
+            for count in job.groups() {
+                let group = Group::new(job, next, count);
+                let lowest = &lowest;
+                scope.spawn(move |_| group.run(lowest));
+                next += count;
+            }
+        });
+        lowest.take()
+    }
+}
+
+/// rayon over a slice that is ready: what it is made for, and not the job of the others.
+pub(super) struct RayonSlice(rayon::ThreadPool);
+
+impl RayonSlice {
+    pub(super) fn new(threads: usize) -> Result<Self, rayon::ThreadPoolBuildError> {
+        Ok(Self(rayon::ThreadPoolBuilder::new().num_threads(threads).build()?))
+    }
+}
+
+impl Contender for RayonSlice {
+    fn round(&self, job: &Arc<Job>) -> Option<u32> {
+        use rayon::iter::{IndexedParallelIterator, IntoParallelRefIterator};
+        let checks: Vec<Check> = (0..job.checks).map(Check::new).collect();
+        self.0
+            .install(|| checks.par_iter().position_first(|check| !job.run(check)))
+            .map(|index| index as u32)
+    }
+}
+
+/// Groups of checks through a channel of crossbeam; the master receives too when it has sent all.
+pub(super) struct Channel {
+    sender: Option<crossbeam_channel::Sender<Group>>,
+    receiver: crossbeam_channel::Receiver<Group>,
+    shared: Arc<ChannelShared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// Checks that are added together.
+struct Group {
+    job: Arc<Job>,
+    checks: [Check; 10],
+    count: usize,
+}
+
+impl Group {
+    #[inline]
+    fn new(job: &Arc<Job>, first: u32, count: u32) -> Self {
+        Self {
+            job: Arc::clone(job),
+            checks: std::array::from_fn(|place| Check::new(first + place as u32)),
+            count: count as usize,
+        }
+    }
+
+    #[inline]
+    fn run(&self, lowest: &Lowest) {
+        for check in &self.checks[..self.count] {
+            lowest.judge(&self.job, check);
+        }
+    }
+}
+
+#[derive(Default)]
+struct ChannelShared {
+    lowest: Lowest,
+    todo: AtomicUsize,
+    done: AutoResetEvent,
+}
+
+impl ChannelShared {
+    fn run(&self, group: &Group) {
+        group.run(&self.lowest);
+        if self.todo.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.done.set();
+        }
+    }
+}
+
+impl Channel {
+    pub(super) fn new(threads: usize) -> std::io::Result<Self> {
+        let (sender, receiver) = crossbeam_channel::unbounded::<Group>();
+        let mut this = Self {
+            sender: Some(sender),
+            receiver,
+            shared: Arc::default(),
+            threads: Vec::new(),
+        };
+        for _ in 1..threads {
+            let (receiver, shared) = (this.receiver.clone(), Arc::clone(&this.shared));
+            this.threads.push(std::thread::Builder::new().spawn(move || {
+                for group in receiver {
+                    shared.run(&group);
+                }
+            })?);
+        }
+        Ok(this)
+    }
+}
+
+impl Drop for Channel {
+    fn drop(&mut self) {
+        self.sender = None;
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Contender for Channel {
+    fn round(&self, job: &Arc<Job>) -> Option<u32> {
+        // One for the master itself, so that the count does not reach 0 before all was sent.
+        self.shared.todo.store(1, Ordering::Relaxed);
+        let mut next = 0;
+        for count in job.groups() {
+            self.shared.todo.fetch_add(1, Ordering::Relaxed);
+            let group = Group::new(job, next, count);
+            next += count;
+            let sent = self.sender.as_ref().is_some_and(|sender| sender.send(group).is_ok());
+            assert!(sent, "the receiver is here");
+        }
+        while let Ok(group) = self.receiver.try_recv() {
+            self.shared.run(&group);
+        }
+        // If the count reaches 0 here, nobody sets the event.
+        if self.shared.todo.fetch_sub(1, Ordering::AcqRel) > 1 {
+            self.shared.done.wait();
+        }
+        self.shared.lowest.take()
+    }
+}
+
+/// chili: halves of the round, down to groups. It begins when the master has made all checks, since its jobs cannot be added to;
+/// it has one worker at least.
+pub(super) struct Chili(chili::ThreadPool);
+
+impl Chili {
+    pub(super) fn new(threads: usize) -> Self {
+        Self(chili::ThreadPool::with_config(chili::Config {
+            thread_count: std::num::NonZero::new((threads - 1).max(1)),
+            ..chili::Config::default()
+        }))
+    }
+}
+
+impl Contender for Chili {
+    fn round(&self, job: &Arc<Job>) -> Option<u32> {
+        let lowest = Lowest::default();
+        let mut checks = Vec::with_capacity(job.checks as usize);
+        let mut groups = Vec::new();
+        for count in job.groups() {
+            let first = checks.len() as u32;
+            checks.extend((first..first + count).map(Check::new));
+            groups.push(first as usize..checks.len());
+        }
+        halves(&mut self.0.scope(), &groups, &checks, job, &lowest);
+        lowest.take()
+    }
+}
+
+/// Runs groups of the checks.
+fn halves(scope: &mut chili::Scope<'_>, groups: &[Range<usize>], checks: &[Check], job: &Arc<Job>, lowest: &Lowest) {
+    match groups {
+        [] => {}
+        [group] => {
+            for check in &checks[group.clone()] {
+                lowest.judge(job, check);
+            }
+        }
+        _ => {
+            let (left, right) = groups.split_at(groups.len() / 2);
+            scope.join(
+                |scope| halves(scope, left, checks, job, lowest),
+                |scope| halves(scope, right, checks, job, lowest),
+            );
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! The one doorway to cells that threads share: those of `std`, or loom's, which checks the accesses.
+
+#[cfg(blockmill_loom)]
+pub(crate) use loom::cell::UnsafeCell;
+
+/// A cell whose content is reached through a pointer, as loom's is.
+#[cfg(not(blockmill_loom))]
+#[derive(Debug)]
+#[repr(transparent)]
+pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
+
+#[cfg(not(blockmill_loom))]
+impl<T> UnsafeCell<T> {
+    pub(crate) const fn new(value: T) -> Self {
+        Self(std::cell::UnsafeCell::new(value))
+    }
+
+    /// Gives a pointer for reading and writing. Who follows it answers for that.
+    #[inline]
+    pub(crate) fn with_mut<R>(&self, reach: impl FnOnce(*mut T) -> R) -> R {
+        reach(self.0.get())
+    }
+}

@@ -1,0 +1,194 @@
+//! Models of a lane: slots that go to a server and come back. Loom checks every access to a slot's cell.
+
+use super::{WEAKENED, Weakened, model};
+use crate::lane::Lane;
+use loom::sync::Arc;
+use loom::thread;
+
+type Jobs = Lane<u32>;
+
+/// The requester of a lane.
+struct Requester {
+    lane: Arc<Jobs>,
+    fill: u64,
+}
+
+impl Requester {
+    fn new(slots: usize) -> Self {
+        Self {
+            lane: Arc::new(Lane::new(slots)),
+            fill: 0,
+        }
+    }
+
+    /// Puts jobs into slots of its own, and hands them over together.
+    fn submit(&mut self, jobs: &[(u32, u32)]) {
+        for &(slot, job) in jobs {
+            self.fill ^= 1 << slot;
+            #[expect(unsafe_code, reason = "the model is about this access")]
+            // SAFETY: this is the only requester; models submit only to slots that they have collected or never used.
+            unsafe {
+                self.lane.put(slot, job);
+            }
+        }
+        #[expect(unsafe_code, reason = "the model is about this access")]
+        // SAFETY: as above; the slots hold jobs.
+        unsafe {
+            self.lane.hand_over(self.fill);
+        }
+    }
+
+    /// Waits for the job of a slot, and takes it.
+    fn collect(&self, slot: u32) -> u32 {
+        while (self.lane.done() ^ self.fill) >> slot & 1 == 1 {
+            thread::yield_now();
+        }
+        #[expect(unsafe_code, reason = "the model is about this access")]
+        // SAFETY: this is the only requester; the bits of the slot are equal, and it was handed over with a job.
+        unsafe {
+            self.lane.take(slot)
+        }
+    }
+
+    /// A thread that serves until it has handled so many jobs: it adds 100 to each.
+    fn server(&self, jobs: u32) -> thread::JoinHandle<()> {
+        let lane = Arc::clone(&self.lane);
+        thread::spawn(move || {
+            let mut handled = 0;
+            while handled < jobs {
+                handled += serve(&lane);
+                if handled < jobs {
+                    thread::yield_now();
+                }
+            }
+        })
+    }
+}
+
+fn serve(lane: &Jobs) -> u32 {
+    let Some(mut claim) = lane.try_claim() else {
+        return 0;
+    };
+    let handle = |job: &mut u32| {
+        *job += 100;
+        Ok(())
+    };
+    claim.serve(u32::MAX, handle, |_| (), |_, _| ()).count_ones()
+}
+
+fn one_job_there_and_back() {
+    model(3, || {
+        let mut requester = Requester::new(1);
+        let server = requester.server(1);
+        requester.submit(&[(0, 1)]);
+        assert_eq!(requester.collect(0), 101);
+        server.join().unwrap();
+    });
+}
+
+#[test]
+fn a_job_goes_to_the_server_and_its_result_comes_back() {
+    one_job_there_and_back();
+}
+
+/// The planted weakening: without Release the server may not see the job.
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn a_weaker_hand_over_is_caught() {
+    WEAKENED.set(Weakened::Fill);
+    one_job_there_and_back();
+}
+
+/// The planted weakening: without Release the requester may not see the result.
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn a_weaker_return_is_caught() {
+    WEAKENED.set(Weakened::Done);
+    one_job_there_and_back();
+}
+
+#[test]
+fn a_slot_is_used_again() {
+    model(3, || {
+        let mut requester = Requester::new(1);
+        let server = requester.server(2);
+        for job in 1..=2 {
+            requester.submit(&[(0, job)]);
+            assert_eq!(requester.collect(0), job + 100);
+        }
+        server.join().unwrap();
+    });
+}
+
+#[test]
+fn one_slot_is_filled_while_another_is_served() {
+    model(2, || {
+        let mut requester = Requester::new(2);
+        let server = requester.server(3);
+        requester.submit(&[(0, 1)]);
+        requester.submit(&[(1, 2)]);
+        assert_eq!(requester.collect(0), 101);
+        requester.submit(&[(0, 3)]);
+        assert_eq!((requester.collect(1), requester.collect(0)), (102, 103));
+        server.join().unwrap();
+    });
+}
+
+/// A slot goes from one server to another, by way of the requester.
+fn two_servers(preemptions: usize) {
+    model(preemptions, || {
+        let mut requester = Requester::new(2);
+        requester.submit(&[(0, 1), (1, 2)]);
+        let servers: Vec<_> = (0..2)
+            .map(|_| {
+                let lane = Arc::clone(&requester.lane);
+                thread::spawn(move || {
+                    // A unit of one job each; if both come at once only one is let in.
+                    lane.try_claim().map_or(0, |mut claim| {
+                        let handle = |job: &mut u32| {
+                            *job += 100;
+                            Ok(())
+                        };
+                        claim.serve(1, handle, |_| (), |_, _| ()).count_ones()
+                    })
+                })
+            })
+            .collect();
+        let handled: u32 = servers.into_iter().map(|server| server.join().unwrap()).sum();
+        assert!((1..=2).contains(&handled));
+        // The requester serves the rest itself.
+        assert_eq!(serve(&requester.lane), 2 - handled);
+        assert_eq!((requester.collect(0), requester.collect(1)), (101, 102));
+        assert!(!requester.lane.has_work());
+    });
+}
+
+#[test]
+fn one_at_a_time_serves() {
+    two_servers(4);
+}
+
+/// The planted weakening: without Release the next server may not see how far the one before it has come, and handles a job twice.
+#[test]
+#[should_panic]
+fn a_weaker_leave_is_caught() {
+    WEAKENED.set(Weakened::Serving);
+    two_servers(4);
+}
+
+#[test]
+fn a_requester_that_waits_serves_too() {
+    model(3, || {
+        let mut requester = Requester::new(2);
+        let lane = Arc::clone(&requester.lane);
+        let server = thread::spawn(move || serve(&lane));
+        requester.submit(&[(0, 1), (1, 2)]);
+        let mut helped = 0;
+        while requester.lane.done() != requester.fill {
+            helped += serve(&requester.lane);
+            thread::yield_now();
+        }
+        assert_eq!((requester.collect(0), requester.collect(1)), (101, 102));
+        assert_eq!(helped + server.join().unwrap(), 2);
+    });
+}
