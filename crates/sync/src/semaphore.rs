@@ -448,6 +448,18 @@ impl Since {
 }
 
 /// A permit that is given back when it is dropped.
+///
+/// ```
+/// use blockmill_sync::Semaphore;
+///
+/// let semaphore = Semaphore::new(2);
+/// let first = semaphore.permit();
+/// let second = semaphore.permit();
+/// assert!(semaphore.try_permit().is_none());
+/// drop(first);
+/// second.forget();
+/// assert_eq!(semaphore.permits(), 1);
+/// ```
 #[derive(Debug)]
 #[must_use = "the permit is given back when it is dropped"]
 pub struct Permit<'a> {

@@ -116,6 +116,19 @@ macro_rules! wait_on {
 
 wait_on!(
     /// A 64-bit state on whose low half threads can wait.
+    ///
+    /// ```
+    /// use blockmill_sync::wait::{Deadline, WaitResult, WaitState};
+    /// use std::time::Duration;
+    ///
+    /// let state = WaitState::new(7 | 1 << 32);
+    /// // The low half is not 8, so this does not sleep.
+    /// assert_eq!(state.wait(8, None), WaitResult::LookAgain);
+    /// // It is 7, and nobody wakes: this sleeps until the deadline.
+    /// let deadline = Deadline::after(Duration::from_millis(1));
+    /// while state.wait(7, Some(&deadline)) == WaitResult::LookAgain {}
+    /// assert_eq!(deadline.remaining(), None);
+    /// ```
     WaitState,
     u64,
     AtomicU64,
