@@ -1,4 +1,6 @@
-//! The coins cache: what has changed since the last flush, and what was read lately.
+//! The coins cache: what has changed since the last flush, what is being written at the moment, and what was read lately.
+//!
+//! # Entries
 //!
 //! | entry | dirty | fresh | the store |
 //! |---|---|---|---|
@@ -7,24 +9,58 @@
 //! | coin | yes | no | may have anything: an older coin, or nothing |
 //! | spent | yes | no | has the coin, or may have it |
 //!
-//! A fresh coin that is spent is dropped, and the store never hears of it. The cache has one writer and changes nothing in the
-//! store but by [`CoinsCache::flush`].
+//! A fresh coin that is spent is dropped, and the store never hears of it.
+//!
+//! # The flush point
+//!
+//! A flush freezes the entries as they are: they become a map of their own, which nobody writes, and an empty one takes their
+//! place. A thread writes what is dirty among the frozen ones, in one batch, in the order of the keys, while the cache goes on above them.
+//! An outpoint is looked up above, then among the frozen, then in the store.
+//!
+//! | state of a flush | the frozen entries | the store | ends by |
+//! |---|---|---|---|
+//! | writing | as they were frozen | before or after the batch, for them only | the commit |
+//! | thawing | move up, or go | has the batch | the last one gone |
+//! | failed | as they were frozen | not known | [`CoinsCache::finish_flush`], which takes them back |
+//!
+//! # Rules
+//!
+//! - *Resurrection.* A coin that was read from the store is offered with the number of flushes at the time before it was read. If one has ended
+//!   since, it is refused: the coin may have been spent, and its marker written and gone. Both are looked up in this order: frozen
+//!   entries, number of flushes. The thread counts the flush before the first marker goes, so who sees no marker sees the count.
+//! - *Fresh across the flush point.* What is spent above although it was made below leaves a marker, fresh or not: the batch may bring it into
+//!   the store.
+//! - *Stale fetch.* An offered coin never takes the place of an entry, frozen or not, and neither does one that thaws.
+//!
+//! The cache has one writer, its owner; beside it only thawing coins come in, each only where nothing stands.
 
+mod flush;
+#[cfg(test)]
+mod tests;
+
+pub use flush::FlushError;
+
+use crate::map::{CoinMap, CoinRef, Marks, Update};
 use crate::merged::Merged;
 use crate::store::{Change, CoinIterator, CoinStore, StoreError, Tip};
 use blockmill_block::{Coin, OutPoint, coin};
-use std::collections::HashMap;
-use std::collections::hash_map::Entry as MapEntry;
+use flush::{Flush, Job};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// An outpoint's state. Dropping to `None` in the map means: ask the store.
-#[derive(Debug, Clone)]
-struct Entry {
-    coin: Option<Coin>,
-    dirty: bool,
-    fresh: bool,
-}
+/// The store does not know what the entry says.
+const DIRTY: Marks = Marks::bit(0);
+/// The store has nothing under the outpoint.
+const FRESH: Marks = Marks::bit(1);
+/// Somebody has asked for the coin.
+const USED: Marks = Marks::bit(2);
+
+/// Sixteenths of the limit at which a flush should begin, so that there is room while it goes on.
+const FLUSH_AT_16: usize = 11;
+
+/// Sixteenths of the limit up to which coins stay after a flush.
+const KEEP_16: usize = 7;
 
 /// What may already stand under an outpoint that gets a coin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,37 +80,66 @@ pub struct CacheCounters {
     pub misses: u64,
 }
 
-/// Bytes that an entry takes in the map: key, value and a byte of its own; a map keeps an eighth of its room free at least.
-const ENTRY_BYTES: usize = size_of::<(OutPoint, Entry)>() + 1;
+/// What flushes have done so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct FlushCounters {
+    /// Flushes that ended well.
+    pub flushes: u64,
+    /// Coins written and coins removed.
+    pub changes: u64,
+    /// Coins that stayed in memory afterwards.
+    pub kept: u64,
+    /// Time that their threads took.
+    pub time: Duration,
+}
 
-/// Bytes that the allocator takes for a script: sixteen of bookkeeping and rounding at most.
-fn script_bytes(coin: &Coin) -> usize {
-    match coin.script_pubkey.len() {
-        0 => 0,
-        length => length.next_multiple_of(16) + 16,
-    }
+/// A rule that a test takes out, to show that another test would see it.
+#[cfg(test)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rule {
+    Resurrection,
+    FreshAcrossFlushPoint,
+    StaleFetch,
 }
 
 /// A cache over a store.
 pub struct CoinsCache {
     store: Arc<dyn CoinStore>,
-    map: HashMap<OutPoint, Entry>,
-    script_bytes: usize,
+    map: Arc<CoinMap>,
+    flush: Option<Flush>,
+    /// Flushes that have reached the store.
+    flush_number: Arc<AtomicU64>,
+    limit: usize,
     dirty: usize,
     counters: CacheCounters,
+    flush_counters: FlushCounters,
     store_time: Duration,
+    #[cfg(test)]
+    without: Option<Rule>,
+}
+
+/// What the entries above the flush point know of an outpoint.
+enum Above {
+    Unspent(Coin),
+    Spent,
+    Nothing,
 }
 
 impl CoinsCache {
-    /// An empty cache over `store`.
-    pub fn new(store: Arc<dyn CoinStore>) -> Self {
+    /// An empty cache over `store` that is to take no more than `limit` bytes.
+    pub fn new(store: Arc<dyn CoinStore>, limit: usize) -> Self {
         Self {
             store,
-            map: HashMap::new(),
-            script_bytes: 0,
+            map: Arc::new(CoinMap::new()),
+            flush: None,
+            flush_number: Arc::new(AtomicU64::new(0)),
+            limit,
             dirty: 0,
             counters: CacheCounters::default(),
+            flush_counters: FlushCounters::default(),
             store_time: Duration::ZERO,
+            #[cfg(test)]
+            without: None,
         }
     }
 
@@ -83,25 +148,39 @@ impl CoinsCache {
         &self.store
     }
 
-    /// Entries, spent ones included.
+    /// Entries, spent and frozen ones included.
     pub fn len(&self) -> usize {
-        self.map.len()
+        self.map.len() + self.flush.as_ref().map_or(0, |flush| flush.frozen().len())
     }
 
     /// Whether there are no entries.
     pub fn is_empty(&self) -> bool {
-        self.map.is_empty()
+        self.len() == 0
     }
 
-    /// Entries that the next flush writes.
+    /// Entries above the flush point that the next flush writes.
     pub fn dirty_len(&self) -> usize {
         self.dirty
     }
 
-    /// Memory in bytes, the map's spare room included.
+    /// Memory in bytes: all entries, their index, the room that is kept free, and what a flush takes to sort its changes.
     pub fn bytes(&self) -> usize {
-        // hashbrown holds a power of two of buckets, of which seven eighths are its capacity.
-        self.map.capacity() / 7 * 8 * ENTRY_BYTES + self.script_bytes
+        self.map.bytes() + self.flush.as_ref().map_or(0, Flush::bytes)
+    }
+
+    /// The limit in bytes.
+    pub fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// Whether it is time for a flush, so that the cache need not wait for it when it is full.
+    pub fn wants_flush(&self) -> bool {
+        self.flush.is_none() && self.map.bytes() > self.limit / 16 * FLUSH_AT_16
+    }
+
+    /// Whether nothing should be added before a flush has ended.
+    pub fn is_full(&self) -> bool {
+        self.bytes() > self.limit
     }
 
     /// Hits and misses so far.
@@ -109,42 +188,64 @@ impl CoinsCache {
         self.counters
     }
 
+    /// What flushes have done so far.
+    pub fn flush_counters(&self) -> FlushCounters {
+        self.flush_counters
+    }
+
     /// Time spent on reads from the store so far.
     pub fn store_time(&self) -> Duration {
         self.store_time
     }
 
-    /// Reads an outpoint's coin into the cache if it is not there.
-    fn load(&mut self, outpoint: &OutPoint) -> Result<Option<&mut Entry>, StoreError> {
-        match self.map.entry(*outpoint) {
-            MapEntry::Occupied(occupied) => {
-                self.counters.hits += 1;
-                Ok(Some(occupied.into_mut()))
-            }
-            MapEntry::Vacant(vacant) => {
-                self.counters.misses += 1;
-                let start = Instant::now();
-                let found = self.store.get(outpoint);
-                self.store_time += start.elapsed();
-                let Some(coin) = found? else {
-                    return Ok(None);
-                };
-                self.script_bytes += script_bytes(&coin);
-                Ok(Some(vacant.insert(Entry {
-                    coin: Some(coin),
-                    dirty: false,
-                    fresh: false,
-                })))
-            }
-        }
+    /// What the frozen entries know of an outpoint: nothing, that it is spent, or its coin.
+    fn frozen(&self, outpoint: &OutPoint) -> Option<Option<Coin>> {
+        let flush = self.flush.as_ref()?;
+        flush.frozen().with(outpoint, |entry| entry.map(|entry| entry.coin()))
+    }
+
+    fn read_store(&mut self, outpoint: &OutPoint) -> Result<Option<Coin>, StoreError> {
+        let start = Instant::now();
+        let found = self.store.get(outpoint);
+        self.store_time += start.elapsed();
+        found
     }
 
     /// The coin of an outpoint, if it is unspent.
     ///
     /// # Errors
     /// Any [`StoreError`].
-    pub fn get(&mut self, outpoint: &OutPoint) -> Result<Option<&Coin>, StoreError> {
-        Ok(self.load(outpoint)?.and_then(|entry| entry.coin.as_ref()))
+    pub fn get(&mut self, outpoint: &OutPoint) -> Result<Option<Coin>, StoreError> {
+        let above = self.map.update(outpoint, |entry| match entry {
+            None => (Update::Keep, Above::Nothing),
+            Some(entry) => match entry.coin() {
+                None => (Update::Keep, Above::Spent),
+                Some(coin) => (Update::Mark(entry.marks().with(USED)), Above::Unspent(coin)),
+            },
+        });
+        self.counters.hits += 1;
+        match above {
+            Above::Unspent(coin) => return Ok(Some(coin)),
+            Above::Spent => return Ok(None),
+            Above::Nothing => {}
+        }
+        if let Some(known) = self.frozen(outpoint) {
+            return Ok(known);
+        }
+        self.counters.hits -= 1;
+        self.counters.misses += 1;
+        let found = self.read_store(outpoint)?;
+        if let Some(coin) = &found {
+            self.insert_if_absent(outpoint, coin);
+        }
+        Ok(found)
+    }
+
+    fn insert_if_absent(&self, outpoint: &OutPoint, coin: &Coin) -> bool {
+        self.map.update(outpoint, |entry| match entry {
+            None => (Update::Put(USED, Some(CoinRef::from(coin))), true),
+            Some(_) => (Update::Keep, false),
+        })
     }
 
     /// Whether an outpoint has an unspent coin. This is for outpoints that hardly ever have one: it does not count as a
@@ -153,13 +254,13 @@ impl CoinsCache {
     /// # Errors
     /// Any [`StoreError`].
     pub fn contains(&mut self, outpoint: &OutPoint) -> Result<bool, StoreError> {
-        if let Some(entry) = self.map.get(outpoint) {
-            return Ok(entry.coin.is_some());
+        if let Some(unspent) = self.map.with(outpoint, |entry| entry.map(|entry| !entry.is_spent())) {
+            return Ok(unspent);
         }
-        let start = Instant::now();
-        let found = self.store.get(outpoint);
-        self.store_time += start.elapsed();
-        Ok(found?.is_some())
+        if let Some(known) = self.frozen(outpoint) {
+            return Ok(known.is_some());
+        }
+        Ok(self.read_store(outpoint)?.is_some())
     }
 
     /// Takes the coin of an outpoint, if it is unspent.
@@ -167,80 +268,105 @@ impl CoinsCache {
     /// # Errors
     /// Any [`StoreError`].
     pub fn spend(&mut self, outpoint: &OutPoint) -> Result<Option<Coin>, StoreError> {
-        let Some(entry) = self.load(outpoint)? else {
-            return Ok(None);
-        };
-        let Some(coin) = entry.coin.take() else {
-            return Ok(None);
-        };
-        let (was_dirty, fresh) = (entry.dirty, entry.fresh);
-        entry.dirty = true;
-        if fresh {
-            self.map.remove(outpoint);
+        let mut change = 0;
+        let above = self.map.update(outpoint, |entry| {
+            let Some(entry) = entry else {
+                return (Update::Keep, Above::Nothing);
+            };
+            let Some(coin) = entry.coin() else {
+                return (Update::Keep, Above::Spent);
+            };
+            let was_dirty = isize::from(entry.marks().has(DIRTY));
+            if entry.marks().has(FRESH) {
+                change = -was_dirty;
+                (Update::Remove, Above::Unspent(coin))
+            } else {
+                change = 1 - was_dirty;
+                (Update::Put(DIRTY, None), Above::Unspent(coin))
+            }
+        });
+        self.dirty = self.dirty.wrapping_add_signed(change);
+        self.counters.hits += 1;
+        match above {
+            Above::Unspent(coin) => return Ok(Some(coin)),
+            Above::Spent => return Ok(None),
+            Above::Nothing => {}
         }
-        self.script_bytes -= script_bytes(&coin);
-        self.dirty += usize::from(!was_dirty && !fresh);
-        self.dirty -= usize::from(was_dirty && fresh);
-        Ok(Some(coin))
+        let known = match self.frozen(outpoint) {
+            Some(known) => known,
+            None => {
+                self.counters.hits -= 1;
+                self.counters.misses += 1;
+                self.read_store(outpoint)?
+            }
+        };
+        if known.is_some() && !self.needs_no_marker(outpoint) {
+            // A coin may have thawed in between: it is the same one, and not dirty.
+            self.map.insert(outpoint, DIRTY, None);
+            self.dirty += 1;
+        }
+        Ok(known)
+    }
+
+    /// False: every coin from below the flush point leaves a marker.
+    #[cfg_attr(not(test), expect(clippy::unused_self, reason = "tests take the rule out here"))]
+    fn needs_no_marker(&self, _outpoint: &OutPoint) -> bool {
+        #[cfg(test)]
+        if self.without == Some(Rule::FreshAcrossFlushPoint) {
+            let fresh = |flush: &Flush| {
+                let is_fresh =
+                    |entry: Option<crate::map::EntryRef<'_>>| entry.is_some_and(|entry| entry.marks().has(FRESH));
+                flush.frozen().with(_outpoint, is_fresh)
+            };
+            return self.flush.as_ref().is_some_and(fresh);
+        }
+        false
     }
 
     /// Puts a coin in. An output that can never be spent is left out.
-    pub fn add(&mut self, outpoint: OutPoint, coin: Coin, overwrite: Overwrite) {
-        if coin::is_unspendable(&coin.script_pubkey) {
+    pub fn add(&mut self, outpoint: &OutPoint, coin: CoinRef<'_>, overwrite: Overwrite) {
+        if coin::is_unspendable(coin.script_pubkey) {
             return;
         }
-        self.script_bytes += script_bytes(&coin);
-        match self.map.entry(outpoint) {
-            MapEntry::Occupied(mut occupied) => {
-                let entry = occupied.get_mut();
-                if let Some(old) = entry.coin.replace(coin) {
-                    self.script_bytes -= script_bytes(&old);
-                }
+        let was_dirty = self.map.update(outpoint, |entry| {
+            let (was_dirty, fresh) = match entry {
+                None => (false, overwrite == Overwrite::Impossible),
                 // What is spent here may still stand in the store, so this coin is not fresh unless it was.
-                self.dirty += usize::from(!entry.dirty);
-                entry.dirty = true;
-            }
-            MapEntry::Vacant(vacant) => {
-                vacant.insert(Entry {
-                    coin: Some(coin),
-                    dirty: true,
-                    fresh: overwrite == Overwrite::Impossible,
-                });
-                self.dirty += 1;
-            }
-        }
+                Some(entry) => (entry.marks().has(DIRTY), entry.marks().has(FRESH)),
+            };
+            let marks = if fresh { DIRTY.with(FRESH) } else { DIRTY };
+            (Update::Put(marks, Some(coin)), was_dirty)
+        });
+        self.dirty += usize::from(!was_dirty);
     }
 
-    /// Writes all changes with the tip that they lead to. Afterwards the cache keeps its coins if `keep` says so (they are
-    /// then what the store has), or is empty and gives its memory back.
-    ///
-    /// # Errors
-    /// [`StoreError::Backend`]; the cache then has the same coins, and takes none for fresh: who knows what the store has got.
-    pub fn flush(&mut self, tip: &Tip, keep: bool) -> Result<(), StoreError> {
-        let mut changes: Vec<Change<'_>> = self
-            .map
-            .iter()
-            .filter(|(_, entry)| entry.dirty)
-            .map(|(outpoint, entry)| (*outpoint, entry.coin.as_ref()))
-            .collect();
-        changes.sort_unstable_by_key(|change| change.0);
-        if let Err(error) = self.store.commit(&changes, tip) {
-            drop(changes);
-            self.map.values_mut().for_each(|entry| entry.fresh = false);
-            return Err(error);
+    /// Flushes that have reached the store. Who reads from it to [`offer`](Self::offer) what it finds asks for this before.
+    pub fn flush_number(&self) -> u64 {
+        // Acquire: pairs with the Release in the thread of a flush; who sees the number reads the store as that flush left it.
+        self.flush_number.load(Ordering::Acquire)
+    }
+
+    /// A counter that other threads can ask for [`flush_number`](Self::flush_number), with Acquire.
+    pub fn flush_number_handle(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.flush_number)
+    }
+
+    /// Takes a coin in that somebody has read from the store, when the number of flushes was `read_at`. Returns whether it was taken:
+    /// not if a flush has ended since, or if anything is known of the outpoint already.
+    pub fn offer(&mut self, outpoint: &OutPoint, coin: &Coin, read_at: u64) -> bool {
+        #[cfg(test)]
+        if self.without == Some(Rule::StaleFetch) {
+            self.map.insert(outpoint, USED, Some(CoinRef::from(coin)));
+            return true;
         }
-        if keep {
-            self.map.retain(|_, entry| {
-                entry.dirty = false;
-                entry.fresh = false;
-                entry.coin.is_some()
-            });
-        } else {
-            self.map = HashMap::new();
-            self.script_bytes = 0;
+        // First the frozen entries, then the number: see the rule of resurrection.
+        if self.frozen(outpoint).is_some() {
+            return false;
         }
-        self.dirty = 0;
-        Ok(())
+        let flushed_since = self.flush_number() != read_at;
+        #[cfg(test)]
+        let flushed_since = flushed_since && self.without != Some(Rule::Resurrection);
+        !flushed_since && self.insert_if_absent(outpoint, coin)
     }
 
     /// All unspent coins, of cache and store together, in the order of their keys.
@@ -248,216 +374,140 @@ impl CoinsCache {
     /// # Errors
     /// Any [`StoreError`].
     pub fn coins(&self) -> Result<CoinIterator, StoreError> {
-        let mut changes: Vec<(OutPoint, Option<Coin>)> = self
-            .map
-            .iter()
-            .filter(|(_, entry)| entry.dirty)
-            .map(|(outpoint, entry)| (*outpoint, entry.coin.clone()))
-            .collect();
-        changes.sort_unstable_by_key(|change| change.0);
-        Ok(Box::new(Merged::new(changes.into_iter(), self.store.coins()?)))
+        // From above to below, so that what moves meanwhile is seen twice and not missed.
+        let above = changes_in_order(&self.map);
+        let frozen = self
+            .flush
+            .as_ref()
+            .map_or_else(Vec::new, |flush| changes_in_order(flush.frozen()));
+        let stored = self.store.coins()?;
+        Ok(Box::new(Merged::new(
+            above.into_iter(),
+            Merged::new(frozen.into_iter(), stored),
+        )))
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::MemoryStore;
-    use blockmill_block::{BlockHash, Txid};
-    use proptest::prelude::*;
-    use std::collections::BTreeMap;
-
-    const TIP: Tip = Tip {
-        hash: BlockHash([3; 32]),
-        height: 3,
-    };
-
-    fn outpoint(number: u8) -> OutPoint {
-        OutPoint {
-            txid: Txid([number / 4; 32]),
-            vout: u32::from(number % 4),
+fn changes_in_order(map: &CoinMap) -> Vec<Change> {
+    let mut changes = Vec::new();
+    map.for_each(|entry| {
+        if entry.marks().has(DIRTY) {
+            changes.push((entry.outpoint(), entry.coin()));
         }
+    });
+    changes.sort_unstable_by_key(|change| change.0);
+    changes
+}
+
+/// Flushing.
+impl CoinsCache {
+    /// Begins to write all changes with the tip that they lead to, on a thread of its own. `before` runs on it first: what
+    /// must be durable before the store moves on. Nothing happens if a flush is going on.
+    ///
+    /// # Errors
+    /// [`FlushError::Thread`]; the cache is as it was.
+    pub fn begin_flush(
+        &mut self,
+        tip: &Tip,
+        before: impl FnOnce() -> Result<(), Box<dyn std::error::Error + Send + Sync>> + Send + 'static,
+    ) -> Result<(), FlushError> {
+        self.begin(tip, before, false)
     }
 
-    fn coin(value: i64) -> Coin {
-        Coin {
-            value,
-            height: 1,
-            is_coinbase: false,
-            script_pubkey: vec![0x51; value as usize % 40].into(),
+    fn begin(
+        &mut self,
+        tip: &Tip,
+        before: impl FnOnce() -> Result<(), Box<dyn std::error::Error + Send + Sync>> + Send + 'static,
+        in_place: bool,
+    ) -> Result<(), FlushError> {
+        if self.flush.is_some() {
+            return Ok(());
         }
-    }
-
-    fn cache() -> CoinsCache {
-        CoinsCache::new(Arc::new(MemoryStore::new()))
-    }
-
-    fn stored(cache: &CoinsCache, number: u8) -> bool {
-        cache.store().get(&outpoint(number)).unwrap().is_some()
-    }
-
-    #[test]
-    fn a_fresh_coin_that_is_spent_is_never_written() {
-        let mut cache = cache();
-        cache.add(outpoint(1), coin(5), Overwrite::Impossible);
-        assert_eq!(cache.dirty_len(), 1);
-        assert_eq!(cache.spend(&outpoint(1)).unwrap(), Some(coin(5)));
-        assert_eq!((cache.len(), cache.dirty_len()), (0, 0));
-        assert_eq!(cache.spend(&outpoint(1)).unwrap(), None);
-    }
-
-    #[test]
-    fn a_coin_that_may_overwrite_leaves_a_marker() {
-        let mut cache = cache();
-        cache.add(outpoint(1), coin(5), Overwrite::Possible);
-        cache.flush(&TIP, false).unwrap();
-        assert!(stored(&cache, 1));
-        // Made again under the same outpoint, and spent: the older coin in the store must go too.
-        cache.add(outpoint(1), coin(6), Overwrite::Possible);
-        assert_eq!(cache.spend(&outpoint(1)).unwrap(), Some(coin(6)));
-        assert_eq!((cache.len(), cache.dirty_len()), (1, 1));
-        assert_eq!(cache.get(&outpoint(1)).unwrap(), None);
-        cache.flush(&TIP, true).unwrap();
-        assert!(!stored(&cache, 1));
-        assert_eq!(cache.len(), 0);
-    }
-
-    #[test]
-    fn a_coin_restored_over_its_marker_is_not_fresh() {
-        let mut cache = cache();
-        cache.add(outpoint(1), coin(5), Overwrite::Impossible);
-        cache.flush(&TIP, true).unwrap();
-        cache.spend(&outpoint(1)).unwrap();
-        cache.add(outpoint(1), coin(5), Overwrite::Impossible);
-        cache.spend(&outpoint(1)).unwrap();
-        cache.flush(&TIP, true).unwrap();
-        assert!(!stored(&cache, 1));
-    }
-
-    #[test]
-    fn unspendable_outputs_stay_out() {
-        let mut cache = cache();
-        let unspendable = Coin {
-            script_pubkey: [0x6a].into(),
-            ..coin(5)
+        let above = Arc::new(CoinMap::new());
+        let job = Job {
+            in_place,
+            store: Arc::clone(&self.store),
+            frozen: Arc::clone(&self.map),
+            above: Arc::clone(&above),
+            number: Arc::clone(&self.flush_number),
+            tip: *tip,
+            keep_bytes: self.limit / 16 * KEEP_16,
         };
-        cache.add(outpoint(1), unspendable, Overwrite::Impossible);
-        assert!(cache.is_empty());
+        self.flush = Some(Flush::begin(job, before)?);
+        self.map = above;
+        self.dirty = 0;
+        Ok(())
     }
 
-    #[test]
-    fn memory_is_counted_and_given_back() {
-        let mut cache = cache();
-        for number in 0..200 {
-            cache.add(outpoint(number), coin(i64::from(number)), Overwrite::Impossible);
-        }
-        let full = cache.bytes();
-        assert!(full > 200 * ENTRY_BYTES);
-        for number in 0..200 {
-            cache.spend(&outpoint(number)).unwrap();
-        }
-        assert_eq!(cache.script_bytes, 0);
-        cache.flush(&TIP, false).unwrap();
-        assert_eq!(cache.bytes(), 0);
+    /// Whether a flush is going on, or has ended and was not finished.
+    pub fn is_flushing(&self) -> bool {
+        self.flush.is_some()
     }
 
-    /// A store that keeps what it is given and says that it failed.
-    struct SaysItFailed(MemoryStore);
-
-    impl CoinStore for SaysItFailed {
-        fn get(&self, outpoint: &OutPoint) -> Result<Option<Coin>, StoreError> {
-            self.0.get(outpoint)
-        }
-
-        fn tip(&self) -> Result<Option<Tip>, StoreError> {
-            self.0.tip()
-        }
-
-        fn commit(&self, changes: &[Change<'_>], tip: &Tip) -> Result<(), StoreError> {
-            let first = self.0.tip()?.is_none();
-            self.0.commit(changes, tip)?;
-            if first {
-                return Err(StoreError::Backend("said to have failed".to_owned()));
-            }
-            Ok(())
-        }
-
-        fn coins(&self) -> Result<CoinIterator, StoreError> {
-            self.0.coins()
-        }
-
-        fn disk_size(&self) -> Result<u64, StoreError> {
-            Ok(0)
-        }
+    /// Whether there is a flush that can be finished without waiting.
+    pub fn is_flush_done(&self) -> bool {
+        self.flush.as_ref().is_some_and(Flush::is_done)
     }
 
-    #[test]
-    fn after_a_failed_flush_no_coin_rises_from_the_dead() {
-        let mut cache = CoinsCache::new(Arc::new(SaysItFailed(MemoryStore::new())));
-        cache.add(outpoint(1), coin(5), Overwrite::Impossible);
-        assert!(cache.flush(&TIP, true).is_err());
-        assert_eq!(cache.spend(&outpoint(1)).unwrap(), Some(coin(5)));
-        cache.flush(&TIP, true).unwrap();
-        assert!(!stored(&cache, 1));
-    }
-
-    #[derive(Debug, Clone)]
-    enum Step {
-        Add(u8, i64, bool),
-        Spend(u8),
-        Get(u8),
-        Contains(u8),
-        Flush(bool),
-    }
-
-    fn step() -> impl Strategy<Value = Step> {
-        prop_oneof![
-            4 => (0u8..24, 0i64..1000, any::<bool>()).prop_map(|(n, value, over)| Step::Add(n, value, over)),
-            4 => (0u8..24).prop_map(Step::Spend),
-            2 => (0u8..24).prop_map(Step::Get),
-            1 => (0u8..24).prop_map(Step::Contains),
-            1 => any::<bool>().prop_map(Step::Flush),
-        ]
-    }
-
-    proptest! {
-        /// Whatever happens, cache and store together are a plain map.
-        #[test]
-        fn behaves_as_a_map(steps in proptest::collection::vec(step(), 0..120)) {
-            let mut cache = cache();
-            let mut model: BTreeMap<OutPoint, Coin> = BTreeMap::new();
-            for step in steps {
-                match step {
-                    Step::Add(number, value, over) => {
-                        let outpoint = outpoint(number);
-                        let overwrite = if over || model.contains_key(&outpoint) {
-                            Overwrite::Possible
-                        } else {
-                            Overwrite::Impossible
-                        };
-                        cache.add(outpoint, coin(value), overwrite);
-                        model.insert(outpoint, coin(value));
-                    }
-                    Step::Spend(number) => {
-                        prop_assert_eq!(cache.spend(&outpoint(number)).unwrap(), model.remove(&outpoint(number)));
-                    }
-                    Step::Get(number) => {
-                        prop_assert_eq!(cache.get(&outpoint(number)).unwrap(), model.get(&outpoint(number)));
-                    }
-                    Step::Contains(number) => {
-                        let outpoint = outpoint(number);
-                        prop_assert_eq!(cache.contains(&outpoint).unwrap(), model.contains_key(&outpoint));
-                    }
-                    Step::Flush(keep) => {
-                        cache.flush(&TIP, keep).unwrap();
-                        let stored: Vec<_> = cache.store().coins().unwrap().map(Result::unwrap).collect();
-                        prop_assert_eq!(stored, model.clone().into_iter().collect::<Vec<_>>());
-                    }
+    /// Waits for the end of the flush, if there is one. When it has failed the cache has all the coins that it had, and takes none for fresh:
+    /// who knows what the store has got.
+    ///
+    /// # Errors
+    /// [`FlushError`]: that of the store, or of what had to be done before.
+    pub fn finish_flush(&mut self) -> Result<(), FlushError> {
+        let Some(flush) = self.flush.take() else {
+            return Ok(());
+        };
+        let (frozen, outcome) = flush.end();
+        match outcome {
+            Ok(done) => {
+                if done.in_place {
+                    self.map = frozen;
                 }
-                prop_assert_eq!(cache.dirty, cache.map.values().filter(|entry| entry.dirty).count());
-                let merged: Vec<_> = cache.coins().unwrap().map(Result::unwrap).collect();
-                prop_assert_eq!(merged, model.clone().into_iter().collect::<Vec<_>>());
+                self.flush_counters.flushes += 1;
+                self.flush_counters.changes += done.changes;
+                self.flush_counters.kept += done.kept;
+                self.flush_counters.time += done.time;
+                Ok(())
+            }
+            Err(error) => {
+                self.take_back(&frozen);
+                Err(error)
             }
         }
+    }
+
+    /// Puts frozen entries back where nothing stands above them.
+    fn take_back(&mut self, frozen: &CoinMap) {
+        for shard in 0..crate::map::SHARDS {
+            frozen.drain_shard(shard, |old| {
+                let coin = old.coin();
+                let back = Update::Put(old.marks(), coin.as_ref().map(CoinRef::from));
+                self.map.update(&old.outpoint(), |entry| match entry {
+                    None => (back, ()),
+                    Some(_) => (Update::Keep, ()),
+                });
+            });
+        }
+        self.map.settle(|entry| Some(entry.marks().without(FRESH)));
+        self.dirty = 0;
+        self.map
+            .for_each(|entry| self.dirty += usize::from(entry.marks().has(DIRTY)));
+    }
+
+    /// Writes all changes with the tip that they lead to, and waits for it: for that of an earlier flush too. While there is room coins stay
+    /// where they are.
+    ///
+    /// # Errors
+    /// [`FlushError`], as [`finish_flush`](Self::finish_flush).
+    pub fn flush(
+        &mut self,
+        tip: &Tip,
+        before: impl FnOnce() -> Result<(), Box<dyn std::error::Error + Send + Sync>> + Send + 'static,
+    ) -> Result<(), FlushError> {
+        self.finish_flush()?;
+        let in_place = !self.wants_flush();
+        self.begin(tip, before, in_place)?;
+        self.finish_flush()
     }
 }

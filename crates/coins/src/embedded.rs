@@ -23,7 +23,7 @@ type CoinTable = ReadOnlyTable<&'static [u8; KEY_LENGTH], &'static [u8]>;
 pub struct EmbeddedStore {
     path: PathBuf,
     database: Database,
-    /// The coins at the last commit; taken away while a commit runs, so that it may reuse the pages.
+    /// The coins at the last commit; they can be read while the next one runs.
     table: RwLock<Option<CoinTable>>,
 }
 
@@ -120,7 +120,7 @@ impl EmbeddedStore {
         Ok(())
     }
 
-    fn write(&self, changes: &[Change<'_>], tip: &Tip) -> Result<(), StoreError> {
+    fn write(&self, changes: &mut dyn Iterator<Item = Change>, tip: &Tip) -> Result<(), StoreError> {
         let mut write = self.database.begin_write().map_err(backend)?;
         write.set_quick_repair(true);
         {
@@ -131,10 +131,10 @@ impl EmbeddedStore {
                     Some(coin) => {
                         value.clear();
                         coin.write_compressed(&mut value);
-                        coins.insert(&key(outpoint), &value[..]).map_err(backend)?;
+                        coins.insert(&key(&outpoint), &value[..]).map_err(backend)?;
                     }
                     None => {
-                        coins.remove(&key(outpoint)).map_err(backend)?;
+                        coins.remove(&key(&outpoint)).map_err(backend)?;
                     }
                 }
             }
@@ -177,11 +177,9 @@ impl CoinStore for EmbeddedStore {
         }))
     }
 
-    fn commit(&self, changes: &[Change<'_>], tip: &Tip) -> Result<(), StoreError> {
-        *self.table.write().unwrap_or_else(PoisonError::into_inner) = None;
-        let written = self.write(changes, tip);
-        self.refresh()?;
-        written
+    fn commit(&self, changes: &mut dyn Iterator<Item = Change>, tip: &Tip) -> Result<(), StoreError> {
+        self.write(changes, tip)?;
+        self.refresh()
     }
 
     fn coins(&self) -> Result<CoinIterator, StoreError> {
@@ -218,7 +216,7 @@ mod tests {
         };
         let store = open("regtest").unwrap();
         assert_eq!(store.tip().unwrap(), None);
-        store.commit(&[], &tip).unwrap();
+        store.commit(&mut std::iter::empty(), &tip).unwrap();
         drop(store);
         assert_eq!(open("regtest").unwrap().tip().unwrap(), Some(tip));
         assert!(matches!(open("bitcoin"), Err(StoreError::Network { found, .. }) if found == "regtest"));

@@ -3,12 +3,14 @@
 //! In reading order:
 //! - [`store`]: the trait of stores, the tip and the batch;
 //! - [`memory`], [`embedded`]: a store in memory, and the default store on disk;
-//! - [`cache`]: the coins cache, with Core's meaning of fresh and dirty;
+//! - [`map`]: the coin map;
+//! - [`cache`]: the coins cache, with Core's meaning of fresh and dirty, flushed in the background;
 //! - [`undo_log`]: the log of undo data, which many threads append to;
 //! - [`muhash`], [`stats`]: MuHash, `hash_serialized_3` and the figures of `gettxoutsetinfo`.
 
 pub mod cache;
 pub mod embedded;
+pub mod map;
 pub mod memory;
 pub mod muhash;
 pub mod stats;
@@ -17,8 +19,9 @@ pub mod undo_log;
 
 mod merged;
 
-pub use cache::{CacheCounters, CoinsCache, Overwrite};
+pub use cache::{CacheCounters, CoinsCache, FlushCounters, FlushError, Overwrite};
 pub use embedded::EmbeddedStore;
+pub use map::{CoinMap, CoinRef};
 pub use memory::MemoryStore;
 pub use muhash::MuHash;
 pub use stats::{StatsBuilder, UtxoStats};

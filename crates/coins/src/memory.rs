@@ -34,12 +34,13 @@ impl CoinStore for MemoryStore {
         Ok(self.state.read().unwrap_or_else(PoisonError::into_inner).tip)
     }
 
-    fn commit(&self, changes: &[Change<'_>], tip: &Tip) -> Result<(), StoreError> {
+    fn commit(&self, changes: &mut dyn Iterator<Item = Change>, tip: &Tip) -> Result<(), StoreError> {
+        let changes: Vec<Change> = changes.collect();
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
         for (outpoint, coin) in changes {
             match coin {
-                Some(coin) => state.coins.insert(*outpoint, (*coin).clone()),
-                None => state.coins.remove(outpoint),
+                Some(coin) => state.coins.insert(outpoint, coin),
+                None => state.coins.remove(&outpoint),
             };
         }
         state.tip = Some(*tip);

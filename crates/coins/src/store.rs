@@ -53,7 +53,7 @@ impl StoreError {
 }
 
 /// A change of a coin: its value from now on, or none once it is spent.
-pub type Change<'a> = (OutPoint, Option<&'a Coin>);
+pub type Change = (OutPoint, Option<Coin>);
 
 /// The coins of a snapshot in the order of their keys: by transaction id (in wire order), then by output index.
 pub type CoinIterator = Box<dyn Iterator<Item = Result<(OutPoint, Coin), StoreError>>>;
@@ -83,11 +83,12 @@ pub trait CoinStore: Send + Sync {
     /// Any [`StoreError`].
     fn tip(&self) -> Result<Option<Tip>, StoreError>;
 
-    /// Writes changes, in the order of their keys, and the tip that they lead to: all of it durably, or nothing.
+    /// Writes changes, which come in the order of their keys, and the tip that they lead to: all of it durably, or nothing.
+    /// Until it returns, reads see what was there before, or what is written.
     ///
     /// # Errors
     /// [`StoreError::Backend`]; the store is then as it was before.
-    fn commit(&self, changes: &[Change<'_>], tip: &Tip) -> Result<(), StoreError>;
+    fn commit(&self, changes: &mut dyn Iterator<Item = Change>, tip: &Tip) -> Result<(), StoreError>;
 
     /// All coins as they are now, in the order of their keys; later commits do not show.
     ///

@@ -19,6 +19,7 @@ use std::fs::File;
 use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Bytes of a record of `headers.dat`: header, place and length of the undo data, checksum.
 const RECORD: usize = Header::LENGTH + 8 + 4 + 4;
@@ -27,14 +28,41 @@ const RECORD: usize = Header::LENGTH + 8 + 4 + 4;
 #[derive(Debug)]
 pub struct ChainLog {
     magic: Magic,
-    undo: UndoLog,
+    undo: Arc<UndoLog>,
     /// Largest end of the undo data of a block that has a header here or is pending.
     undo_end: u64,
-    headers_path: PathBuf,
-    headers: File,
-    headers_length: u64,
-    /// Records of blocks connected since the last flush.
+    headers: Arc<Mutex<Headers>>,
+    /// Records of blocks connected since the last flush began.
     pending: Vec<u8>,
+}
+
+/// The file of headers.
+#[derive(Debug)]
+struct Headers {
+    path: PathBuf,
+    file: File,
+    /// Bytes that are durable.
+    length: u64,
+    /// Records that a flush is to append; they stay here if it cannot.
+    unwritten: Vec<u8>,
+}
+
+impl Headers {
+    /// Appends what is unwritten, durably.
+    fn write(&mut self) -> Result<(), EngineError> {
+        let written = self
+            .file
+            .write_all(&self.unwritten)
+            .and_then(|()| self.file.sync_data());
+        if written.is_err() {
+            // Take back what may have been written, so that records stay aligned, and none stays that was not synced.
+            self.file.set_len(self.length).map_err(file_error(&self.path))?;
+        }
+        written.map_err(file_error(&self.path))?;
+        self.length += self.unwritten.len() as u64;
+        self.unwritten.clear();
+        Ok(())
+    }
 }
 
 fn open(path: &PathBuf) -> Result<(File, u64), EngineError> {
@@ -100,25 +128,33 @@ impl ChainLog {
         }
         Ok(Self {
             magic,
-            undo: UndoLog::open(&directory.file("undo.dat"), undo_end)?,
+            undo: Arc::new(UndoLog::open(&directory.file("undo.dat"), undo_end)?),
             undo_end,
-            headers_path,
-            headers,
-            headers_length,
+            headers: Arc::new(Mutex::new(Headers {
+                path: headers_path,
+                file: headers,
+                length: headers_length,
+                unwritten: Vec::new(),
+            })),
             pending: Vec::new(),
         })
     }
 
     /// Cuts `headers.dat` back to its last whole record, and `undo.dat` to the last record that a header names; to be
-    /// called once it is known that nothing that counts is behind.
+    /// called once it is known that nothing that counts is behind, and while no job of [`sync_job`](Self::sync_job) runs.
     ///
     /// # Errors
     /// [`EngineError::File`].
     pub fn cut_back(&mut self) -> Result<(), EngineError> {
-        self.headers
-            .set_len(self.headers_length)
-            .map_err(file_error(&self.headers_path))?;
-        Ok(self.undo.cut_back(self.undo_end)?)
+        let headers = lock(&self.headers);
+        headers
+            .file
+            .set_len(headers.length)
+            .map_err(file_error(&headers.path))?;
+        match Arc::get_mut(&mut self.undo) {
+            Some(undo) => Ok(undo.cut_back(self.undo_end)?),
+            None => Ok(()),
+        }
     }
 
     /// Appends the undo data of a block that was connected.
@@ -149,35 +185,34 @@ impl ChainLog {
         })
     }
 
-    /// Makes everything appended durable; to be called before the store moves on.
+    /// What makes everything appended so far durable; it must have run before the store moves on. It may run on another thread while
+    /// more is appended.
+    pub fn sync_job(&mut self) -> impl FnOnce() -> Result<(), EngineError> + Send + 'static {
+        let undo = Arc::clone(&self.undo);
+        let headers = Arc::clone(&self.headers);
+        lock(&headers).unwritten.append(&mut self.pending);
+        move || {
+            let mut headers = lock(&headers);
+            if headers.unwritten.is_empty() {
+                return Ok(());
+            }
+            undo.sync()?;
+            headers.write()
+        }
+    }
+
+    /// Makes everything appended durable.
     ///
     /// # Errors
     /// [`EngineError::File`].
     pub fn sync(&mut self) -> Result<(), EngineError> {
-        if self.pending.is_empty() {
-            return Ok(());
-        }
-        self.undo.sync()?;
-        let synced = self
-            .headers
-            .write_all(&self.pending)
-            .and_then(|()| self.headers.sync_data());
-        if synced.is_err() {
-            // Take back what may have been written, so that records stay aligned, and none stays that was not synced.
-            self.headers
-                .set_len(self.headers_length)
-                .map_err(file_error(&self.headers_path))?;
-        }
-        synced.map_err(file_error(&self.headers_path))?;
-        self.headers_length += self.pending.len() as u64;
-        self.pending.clear();
-        Ok(())
+        self.sync_job()()
     }
+}
 
-    /// Bytes of the log.
-    pub fn bytes(&self) -> u64 {
-        self.undo.bytes() + self.headers_length
-    }
+/// A thread that panics has not changed what the lock guards but by whole steps.
+fn lock(headers: &Mutex<Headers>) -> MutexGuard<'_, Headers> {
+    headers.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use crate::sources::{FirstSeen, Indexed};
 use crate::{Options, assume_valid};
 use blockmill_block::files::{BlockFileWriter, BlockFiles, Position};
 use blockmill_block::{Block, BlockHash, BlockUndo};
-use blockmill_coins::{CoinsCache, StoreError, Tip};
+use blockmill_coins::{CoinsCache, FlushError, StoreError, Tip};
 use blockmill_rules::block::BlockFacts;
 use blockmill_rules::flags::block_script_flags;
 use blockmill_rules::spend::{SCRIPT_FAILED, enforces_bip30};
@@ -37,7 +37,6 @@ pub struct Engine<V: ScriptVerifier + 'static> {
     /// Writer of submitted blocks, once there was one.
     pub(crate) writer: Option<BlockFileWriter>,
     pub(crate) cache: CoinsCache,
-    pub(crate) cache_limit: usize,
     pub(crate) log: ChainLog,
     pub(crate) verifier: Arc<V>,
     pub(crate) pool: CheckPool<V>,
@@ -283,11 +282,72 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         Ok(())
     }
 
+    /// Begins a flush in the background if it is time for one. Waits for it only if the cache is full, or if every block is to be flushed.
     pub(crate) fn flush_if_due(&mut self) -> Result<(), EngineError> {
-        if self.cache.bytes() > self.cache_limit || self.last_flush.elapsed() >= self.options.flush_interval {
-            self.flush()?;
+        let start = Instant::now();
+        if self.cache.is_flush_done() {
+            self.finish_flush()?;
+        }
+        let due = self.cache.wants_flush() || self.last_flush.elapsed() >= self.options.flush_interval;
+        if self.options.flush_interval.is_zero() {
+            return self.flush();
+        }
+        if due && !self.cache.is_flushing() {
+            self.begin_flush()?;
+        }
+        if self.cache.is_flushing() && self.cache.is_full() {
+            self.finish_flush()?;
+            self.totals.flush_waits += 1;
+        }
+        self.totals.flush_pause_max = self.totals.flush_pause_max.max(start.elapsed());
+        Ok(())
+    }
+
+    /// Freezes everything up to the tip and lets it be written.
+    fn begin_flush(&mut self) -> Result<(), EngineError> {
+        self.prepare_flush()?;
+        if self.changed || self.cache.wants_flush() {
+            let sync = self.log.sync_job();
+            let tip = self.stored_tip();
+            self.cache.begin_flush(&tip, move || sync().map_err(Into::into))?;
+            self.changed = false;
         }
         Ok(())
+    }
+
+    /// Does what comes before a flush, on this thread.
+    fn prepare_flush(&mut self) -> Result<(), EngineError> {
+        if self.broken {
+            let detail = "an earlier error has left the coins cache unusable; nothing after the last flush is kept";
+            return Err(StoreError::Backend(detail.to_owned()).into());
+        }
+        if let Some(writer) = &mut self.writer {
+            writer.sync()?;
+        }
+        self.last_flush = Instant::now();
+        Ok(())
+    }
+
+    /// Waits for the flush that goes on, if there is one.
+    fn finish_flush(&mut self) -> Result<(), EngineError> {
+        self.wait_for_flush(CoinsCache::finish_flush)
+    }
+
+    fn wait_for_flush(
+        &mut self,
+        wait: impl FnOnce(&mut CoinsCache) -> Result<(), FlushError>,
+    ) -> Result<(), EngineError> {
+        let start = Instant::now();
+        let before = self.cache.flush_counters();
+        let outcome = wait(&mut self.cache);
+        self.changed |= outcome.is_err();
+        let after = self.cache.flush_counters();
+        self.totals.flushes += after.flushes - before.flushes;
+        self.span(Stage::Flush, self.height(), start);
+        self.totals
+            .stages
+            .add(Stage::Flush, after.time - before.time, start.elapsed());
+        Ok(outcome?)
     }
 
     /// Writes everything up to the tip to the data directory, durably. The coins stay in the cache while there is room.
@@ -295,24 +355,14 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
     /// # Errors
     /// Any [`EngineError`]; what was flushed before is kept.
     pub fn flush(&mut self) -> Result<(), EngineError> {
-        if self.broken {
-            let detail = "an earlier error has left the coins cache unusable; nothing after the last flush is kept";
-            return Err(StoreError::Backend(detail.to_owned()).into());
-        }
-        let start = Instant::now();
-        if let Some(writer) = &mut self.writer {
-            writer.sync()?;
-        }
+        self.finish_flush()?;
+        self.prepare_flush()?;
         if self.changed {
-            self.log.sync()?;
+            let sync = self.log.sync_job();
             let tip = self.stored_tip();
-            let keep = self.cache.bytes() <= self.cache_limit;
-            self.cache.flush(&tip, keep)?;
             self.changed = false;
-            self.totals.flushes += 1;
+            self.wait_for_flush(|cache| cache.flush(&tip, move || sync().map_err(Into::into)))?;
         }
-        self.last_flush = Instant::now();
-        self.stage_done(Stage::Flush, self.height(), start);
         Ok(())
     }
 

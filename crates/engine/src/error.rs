@@ -3,7 +3,7 @@
 use blockmill_block::BlockHash;
 use blockmill_block::files::FileError;
 use blockmill_block::undo::UndoRecordError;
-use blockmill_coins::{StoreError, UndoLogError};
+use blockmill_coins::{FlushError, StoreError, UndoLogError};
 use std::path::PathBuf;
 use thiserror::Error;
 
@@ -91,6 +91,19 @@ impl From<UndoLogError> for EngineError {
         match error {
             UndoLogError::Io(error) | UndoLogError::Failed(error) => Self::File(error),
             other => Self::UndoLog(other),
+        }
+    }
+}
+
+impl From<FlushError> for EngineError {
+    fn from(error: FlushError) -> Self {
+        match error {
+            FlushError::Store(error) => Self::Store(error),
+            FlushError::Before(error) => match error.downcast() {
+                Ok(error) => *error,
+                Err(other) => Self::Store(StoreError::Backend(other.to_string())),
+            },
+            FlushError::Thread(_) => Self::Store(StoreError::Backend(error.to_string())),
         }
     }
 }

@@ -197,6 +197,10 @@ pub struct Totals {
     pub scripts_skipped: u64,
     /// Flushes.
     pub flushes: u64,
+    /// How often connecting had to wait for one, as the cache was full.
+    pub flush_waits: u64,
+    /// Longest time that a flush has taken of the connecting thread, waiting included; the last one, which is waited for, is left out.
+    pub flush_pause_max: Duration,
     /// Times of the stages.
     pub stages: Stages,
 }

@@ -1,8 +1,8 @@
 //! Applying a block to the coins cache, and taking it back.
 
 use blockmill_block::coin::is_unspendable;
-use blockmill_block::{Block, BlockUndo, Coin, OutPoint, Transaction};
-use blockmill_coins::{CoinsCache, Overwrite, StoreError};
+use blockmill_block::{Block, BlockUndo, OutPoint, Transaction};
+use blockmill_coins::{CoinRef, CoinsCache, Overwrite, StoreError};
 use blockmill_rules::spend::{self, SpendContext};
 use blockmill_rules::{Params, Reject, ScriptFlags, sigops};
 use thiserror::Error;
@@ -135,14 +135,14 @@ fn create_outputs(transaction: &Transaction<'_>, height: u32, is_coinbase: bool,
         if is_unspendable(output.script_pubkey()) {
             continue;
         }
-        let coin = Coin {
+        let coin = CoinRef {
             value: output.value(),
             height,
             is_coinbase,
-            script_pubkey: output.script_pubkey().into(),
+            script_pubkey: output.script_pubkey(),
         };
         let vout = vout as u32;
-        cache.add(OutPoint { txid, vout }, coin, overwrite);
+        cache.add(&OutPoint { txid, vout }, coin, overwrite);
     }
 }
 
@@ -175,7 +175,7 @@ pub fn take_back<B: AsRef<[u8]>>(
         };
         let (rest, own) = coins.split_at(start);
         for (input, coin) in transaction.inputs().zip(own) {
-            cache.add(input.previous_output(), coin.clone(), Overwrite::Possible);
+            cache.add(&input.previous_output(), CoinRef::from(coin), Overwrite::Possible);
         }
         coins = rest;
     }

@@ -21,9 +21,9 @@ impl FaultyStore {
     pub(crate) fn copy_of(other: &Self) -> Self {
         let copy = Self::default();
         if let Some(tip) = other.tip().unwrap() {
-            let coins: Vec<_> = other.coins().unwrap().map(Result::unwrap).collect();
-            let changes: Vec<Change<'_>> = coins.iter().map(|(outpoint, coin)| (*outpoint, Some(coin))).collect();
-            copy.inner.commit(&changes, &tip).unwrap();
+            let coins = other.coins().unwrap().map(Result::unwrap);
+            let mut changes = coins.map(|(outpoint, coin)| (outpoint, Some(coin)));
+            copy.inner.commit(&mut changes, &tip).unwrap();
         }
         copy
     }
@@ -60,7 +60,7 @@ impl CoinStore for FaultyStore {
         self.inner.tip()
     }
 
-    fn commit(&self, changes: &[Change<'_>], tip: &Tip) -> Result<(), StoreError> {
+    fn commit(&self, changes: &mut dyn Iterator<Item = Change>, tip: &Tip) -> Result<(), StoreError> {
         count(&self.commits, &self.failing_commit)?;
         self.inner.commit(changes, tip)
     }

@@ -1,0 +1,558 @@
+//! The cache against a model: with a store whose commits wait until a test lets them go on, fail, or fail only in words.
+
+use super::*;
+use crate::MemoryStore;
+use crate::store::Change;
+use blockmill_block::{BlockHash, Txid};
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use std::collections::BTreeMap;
+use std::sync::{Condvar, Mutex};
+
+const TIP: Tip = Tip {
+    hash: BlockHash([3; 32]),
+    height: 3,
+};
+
+const LIMIT: usize = 8 << 20;
+
+fn outpoint(number: u8) -> OutPoint {
+    OutPoint {
+        txid: Txid([number / 4; 32]),
+        vout: u32::from(number % 4),
+    }
+}
+
+fn coin(value: i64) -> Coin {
+    Coin {
+        value,
+        height: value as u32 % 50,
+        is_coinbase: false,
+        script_pubkey: vec![0x51; value as usize % 40].into(),
+    }
+}
+
+/// How commits end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ending {
+    Well,
+    /// Nothing is written.
+    Failing,
+    /// All is written, and the store says that it failed.
+    Lying,
+}
+
+#[derive(Debug)]
+struct Gate {
+    open: bool,
+    ending: Ending,
+}
+
+/// A store whose commits stop at a gate.
+#[derive(Debug)]
+struct GatedStore {
+    inner: MemoryStore,
+    gate: Mutex<Gate>,
+    changed: Condvar,
+}
+
+impl GatedStore {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            inner: MemoryStore::new(),
+            gate: Mutex::new(Gate {
+                open: true,
+                ending: Ending::Well,
+            }),
+            changed: Condvar::new(),
+        })
+    }
+
+    fn set(&self, open: bool, ending: Ending) {
+        *self.gate.lock().unwrap() = Gate { open, ending };
+        self.changed.notify_all();
+    }
+}
+
+impl CoinStore for GatedStore {
+    fn get(&self, outpoint: &OutPoint) -> Result<Option<Coin>, StoreError> {
+        self.inner.get(outpoint)
+    }
+
+    fn tip(&self) -> Result<Option<Tip>, StoreError> {
+        self.inner.tip()
+    }
+
+    fn commit(&self, changes: &mut dyn Iterator<Item = Change>, tip: &Tip) -> Result<(), StoreError> {
+        let changes: Vec<Change> = changes.collect();
+        assert!(changes.is_sorted_by_key(|change| change.0));
+        let gate = self.gate.lock().unwrap();
+        let gate = self.changed.wait_while(gate, |gate| !gate.open).unwrap();
+        if gate.ending != Ending::Failing {
+            self.inner.commit(&mut changes.into_iter(), tip)?;
+        }
+        if gate.ending != Ending::Well {
+            return Err(StoreError::Backend("a fault of the test".to_owned()));
+        }
+        Ok(())
+    }
+
+    fn coins(&self) -> Result<CoinIterator, StoreError> {
+        self.inner.coins()
+    }
+
+    fn disk_size(&self) -> Result<u64, StoreError> {
+        Ok(0)
+    }
+}
+
+fn gated() -> (Arc<GatedStore>, CoinsCache) {
+    let store = GatedStore::new();
+    let cache = CoinsCache::new(Arc::<GatedStore>::clone(&store), LIMIT);
+    (store, cache)
+}
+
+fn add(cache: &mut CoinsCache, number: u8, value: i64, overwrite: Overwrite) {
+    cache.add(&outpoint(number), CoinRef::from(&coin(value)), overwrite);
+}
+
+fn begin(cache: &mut CoinsCache) {
+    cache.begin_flush(&TIP, || Ok(())).unwrap();
+}
+
+fn stored(cache: &CoinsCache, number: u8) -> bool {
+    cache.store().get(&outpoint(number)).unwrap().is_some()
+}
+
+#[test]
+fn a_fresh_coin_that_is_spent_is_never_written() {
+    let (_, mut cache) = gated();
+    add(&mut cache, 1, 5, Overwrite::Impossible);
+    assert_eq!(cache.dirty_len(), 1);
+    assert_eq!(cache.spend(&outpoint(1)).unwrap(), Some(coin(5)));
+    assert_eq!((cache.len(), cache.dirty_len()), (0, 0));
+    assert_eq!(cache.spend(&outpoint(1)).unwrap(), None);
+}
+
+#[test]
+fn a_coin_that_may_overwrite_leaves_a_marker() {
+    let (_, mut cache) = gated();
+    add(&mut cache, 1, 5, Overwrite::Possible);
+    cache.flush(&TIP, || Ok(())).unwrap();
+    assert!(stored(&cache, 1));
+    // Made again under the same outpoint, and spent: the older coin in the store must go too.
+    add(&mut cache, 1, 6, Overwrite::Possible);
+    assert_eq!(cache.spend(&outpoint(1)).unwrap(), Some(coin(6)));
+    assert_eq!((cache.len(), cache.dirty_len()), (1, 1));
+    assert_eq!(cache.get(&outpoint(1)).unwrap(), None);
+    cache.flush(&TIP, || Ok(())).unwrap();
+    assert!(!stored(&cache, 1));
+    assert_eq!(cache.len(), 0);
+}
+
+#[test]
+fn a_coin_restored_over_its_marker_is_not_fresh() {
+    let (_, mut cache) = gated();
+    add(&mut cache, 1, 5, Overwrite::Impossible);
+    cache.flush(&TIP, || Ok(())).unwrap();
+    cache.spend(&outpoint(1)).unwrap();
+    add(&mut cache, 1, 5, Overwrite::Impossible);
+    cache.spend(&outpoint(1)).unwrap();
+    cache.flush(&TIP, || Ok(())).unwrap();
+    assert!(!stored(&cache, 1));
+}
+
+#[test]
+fn unspendable_outputs_stay_out() {
+    let (_, mut cache) = gated();
+    let unspendable = Coin {
+        script_pubkey: [0x6a].into(),
+        ..coin(5)
+    };
+    cache.add(&outpoint(1), CoinRef::from(&unspendable), Overwrite::Impossible);
+    assert!(cache.is_empty());
+}
+
+/// Spends a coin that the batch under way brings into the store. Returns whether it is there after the next flush.
+fn spent_across_the_flush_point(without: Option<Rule>) -> bool {
+    let (store, mut cache) = gated();
+    cache.without = without;
+    store.set(false, Ending::Well);
+    add(&mut cache, 1, 5, Overwrite::Impossible);
+    begin(&mut cache);
+    assert_eq!(cache.spend(&outpoint(1)).unwrap(), Some(coin(5)));
+    store.set(true, Ending::Well);
+    cache.finish_flush().unwrap();
+    cache.flush(&TIP, || Ok(())).unwrap();
+    stored(&cache, 1)
+}
+
+#[test]
+fn fresh_does_not_reach_across_the_flush_point() {
+    assert!(!spent_across_the_flush_point(None));
+    assert!(spent_across_the_flush_point(Some(Rule::FreshAcrossFlushPoint)));
+}
+
+/// A coin is read from the store, then spent, then the marker is flushed, and then it is offered. Returns whether it is there again.
+fn offered_after_it_was_spent_and_flushed(without: Option<Rule>) -> bool {
+    let (_, mut cache) = gated();
+    cache.without = without;
+    add(&mut cache, 1, 5, Overwrite::Impossible);
+    cache.flush(&TIP, || Ok(())).unwrap();
+    let read_at = cache.flush_number();
+    let read = cache.store().get(&outpoint(1)).unwrap().unwrap();
+    assert_eq!(cache.spend(&outpoint(1)).unwrap(), Some(coin(5)));
+    cache.flush(&TIP, || Ok(())).unwrap();
+    cache.offer(&outpoint(1), &read, read_at);
+    cache.get(&outpoint(1)).unwrap().is_some()
+}
+
+#[test]
+fn no_coin_rises_from_the_dead() {
+    assert!(!offered_after_it_was_spent_and_flushed(None));
+    assert!(offered_after_it_was_spent_and_flushed(Some(Rule::Resurrection)));
+}
+
+/// A coin is read from the store, then spent, and then it is offered, with the marker above or below the flush point.
+fn offered_after_it_was_spent(without: Option<Rule>, frozen: bool) -> bool {
+    let (store, mut cache) = gated();
+    cache.without = without;
+    add(&mut cache, 1, 5, Overwrite::Impossible);
+    cache.flush(&TIP, || Ok(())).unwrap();
+    let read_at = cache.flush_number();
+    let read = cache.store().get(&outpoint(1)).unwrap().unwrap();
+    assert_eq!(cache.spend(&outpoint(1)).unwrap(), Some(coin(5)));
+    if frozen {
+        store.set(false, Ending::Well);
+        begin(&mut cache);
+    }
+    let taken = cache.offer(&outpoint(1), &read, read_at);
+    let unspent = cache.get(&outpoint(1)).unwrap().is_some();
+    assert_eq!(taken, unspent);
+    store.set(true, Ending::Well);
+    cache.finish_flush().unwrap();
+    unspent
+}
+
+#[test]
+fn a_stale_fetch_replaces_nothing() {
+    for frozen in [false, true] {
+        assert!(!offered_after_it_was_spent(None, frozen));
+        assert!(offered_after_it_was_spent(Some(Rule::StaleFetch), frozen));
+    }
+}
+
+#[test]
+fn an_offered_coin_is_a_hit() {
+    let (_, mut cache) = gated();
+    let store = Arc::clone(cache.store());
+    store
+        .commit(&mut [(outpoint(1), Some(coin(5)))].into_iter(), &TIP)
+        .unwrap();
+    let read_at = cache.flush_number();
+    assert!(cache.offer(&outpoint(1), &coin(5), read_at));
+    assert!(!cache.offer(&outpoint(1), &coin(5), read_at));
+    assert_eq!(cache.spend(&outpoint(1)).unwrap(), Some(coin(5)));
+    assert_eq!(cache.counters(), CacheCounters { hits: 1, misses: 0 });
+    cache.flush(&TIP, || Ok(())).unwrap();
+    assert!(!stored(&cache, 1));
+}
+
+#[test]
+fn after_a_failed_flush_no_coin_rises_from_the_dead() {
+    for ending in [Ending::Failing, Ending::Lying] {
+        let (store, mut cache) = gated();
+        store.set(false, ending);
+        add(&mut cache, 1, 5, Overwrite::Impossible);
+        add(&mut cache, 2, 6, Overwrite::Impossible);
+        begin(&mut cache);
+        assert_eq!(cache.spend(&outpoint(2)).unwrap(), Some(coin(6)));
+        add(&mut cache, 3, 7, Overwrite::Impossible);
+        store.set(true, ending);
+        assert!(matches!(cache.finish_flush(), Err(FlushError::Store(_))));
+        assert_eq!((cache.len(), cache.dirty_len(), cache.flush_number()), (3, 3, 0));
+        store.set(true, Ending::Well);
+        assert_eq!(cache.spend(&outpoint(1)).unwrap(), Some(coin(5)));
+        cache.flush(&TIP, || Ok(())).unwrap();
+        assert_eq!([1, 2, 3].map(|number| stored(&cache, number)), [false, false, true]);
+    }
+}
+
+#[test]
+fn what_comes_before_a_flush_may_refuse_it() {
+    let (_, mut cache) = gated();
+    add(&mut cache, 1, 5, Overwrite::Impossible);
+    cache.begin_flush(&TIP, || Err("no".into())).unwrap();
+    assert!(matches!(cache.finish_flush(), Err(FlushError::Before(error)) if error.to_string() == "no"));
+    assert!(!stored(&cache, 1));
+    cache.flush(&TIP, || Ok(())).unwrap();
+    assert!(stored(&cache, 1));
+    assert_eq!(cache.flush_counters().flushes, 1);
+    assert_eq!(cache.flush_counters().changes, 1);
+}
+
+fn numbered(number: u32) -> OutPoint {
+    let mut txid = [0; 32];
+    txid[..4].copy_from_slice(&number.to_be_bytes());
+    OutPoint {
+        txid: Txid(txid),
+        vout: 0,
+    }
+}
+
+#[test]
+fn the_youngest_and_those_asked_for_stay() {
+    let limit = 16 << 20;
+    let mut cache = CoinsCache::new(Arc::new(MemoryStore::new()), limit);
+    let of_height = |height| Coin {
+        height,
+        script_pubkey: vec![0x51; 25].into(),
+        ..coin(7)
+    };
+    let mut count = 0;
+    while !cache.wants_flush() {
+        count += 1;
+        cache.add(
+            &numbered(count),
+            CoinRef::from(&of_height(count)),
+            Overwrite::Impossible,
+        );
+    }
+    // Early coins that somebody has asked for.
+    for number in 1..=100 {
+        assert!(cache.get(&numbered(number)).unwrap().is_some());
+    }
+    cache.flush(&TIP, || Ok(())).unwrap();
+    let kept = cache.len() as u32;
+    assert!(cache.bytes() <= limit / 16 * (KEEP_16 + 1), "{}", cache.bytes());
+    assert!(cache.bytes() >= limit / 16 * (KEEP_16 - 2), "{}", cache.bytes());
+    assert_eq!(cache.flush_counters().kept, u64::from(kept));
+    let misses = cache.counters().misses;
+    for number in (1..=100).chain(count - kept + 101..=count) {
+        assert!(cache.get(&numbered(number)).unwrap().is_some());
+    }
+    assert_eq!(cache.counters().misses, misses);
+    for number in 101..200 {
+        assert!(cache.get(&numbered(number)).unwrap().is_some());
+    }
+    assert_eq!(cache.counters().misses, misses + 99);
+}
+
+#[test]
+fn memory_is_counted_and_given_back() {
+    let mut cache = CoinsCache::new(Arc::new(MemoryStore::new()), 1 << 20);
+    let empty = cache.bytes();
+    let mut count = 0;
+    while !cache.is_full() {
+        count += 1;
+        cache.add(&numbered(count), CoinRef::from(&coin(30)), Overwrite::Impossible);
+    }
+    assert!(cache.wants_flush());
+    for number in 1..=count {
+        assert!(cache.spend(&numbered(number)).unwrap().is_some());
+    }
+    cache.flush(&TIP, || Ok(())).unwrap();
+    assert_eq!(cache.bytes(), empty);
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Add(u8, i64, bool),
+    Spend(u8),
+    Get(u8),
+    Contains(u8),
+    /// Reads from the store, to be offered later.
+    Read(u8),
+    Offer,
+    /// Begins a flush that stays at the gate.
+    Freeze(Ending),
+    Finish,
+    /// Back to what was when the last flush began.
+    Rollback,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let ending = prop_oneof![4 => Just(Ending::Well), 1 => Just(Ending::Failing), 1 => Just(Ending::Lying)];
+    prop_oneof![
+        6 => (0u8..24, 0i64..1000, any::<bool>()).prop_map(|(n, value, over)| Step::Add(n, value, over)),
+        6 => (0u8..24).prop_map(Step::Spend),
+        3 => (0u8..24).prop_map(Step::Get),
+        2 => (0u8..24).prop_map(Step::Contains),
+        3 => (0u8..24).prop_map(Step::Read),
+        3 => Just(Step::Offer),
+        2 => ending.prop_map(Step::Freeze),
+        2 => Just(Step::Finish),
+        1 => Just(Step::Rollback),
+    ]
+}
+
+type Coins = BTreeMap<OutPoint, Coin>;
+
+/// The cache beside a model of what it should hold.
+struct World {
+    store: Arc<GatedStore>,
+    cache: CoinsCache,
+    model: Coins,
+    /// How flushes under way will end, and the coins at their flush point.
+    frozen: Option<(Ending, Coins)>,
+    /// What the store should hold.
+    stored: Coins,
+    /// Older and newer coins, to be undone from the last.
+    undo: Vec<(OutPoint, Option<Coin>)>,
+    /// Coins read from the store, with the number of flushes before.
+    reads: Vec<(OutPoint, Coin, u64)>,
+}
+
+impl World {
+    fn new() -> Self {
+        let (store, cache) = gated();
+        Self {
+            store,
+            cache,
+            model: Coins::new(),
+            frozen: None,
+            stored: Coins::new(),
+            undo: Vec::new(),
+            reads: Vec::new(),
+        }
+    }
+
+    fn take(&mut self, step: &Step) {
+        match step {
+            Step::Add(number, value, over) => {
+                let outpoint = outpoint(*number);
+                // Who says that nothing can be there must be right.
+                let overwrite = if *over || self.model.contains_key(&outpoint) {
+                    Overwrite::Possible
+                } else {
+                    Overwrite::Impossible
+                };
+                self.cache.add(&outpoint, CoinRef::from(&coin(*value)), overwrite);
+                let old = self.model.insert(outpoint, coin(*value));
+                self.undo.push((outpoint, old));
+            }
+            Step::Spend(number) => {
+                let outpoint = outpoint(*number);
+                let coin = self.cache.spend(&outpoint).unwrap();
+                assert_eq!(coin, self.model.remove(&outpoint));
+                if coin.is_some() {
+                    self.undo.push((outpoint, coin));
+                }
+            }
+            Step::Get(number) => {
+                let outpoint = outpoint(*number);
+                assert_eq!(self.cache.get(&outpoint).unwrap(), self.model.get(&outpoint).cloned());
+            }
+            Step::Contains(number) => {
+                let outpoint = outpoint(*number);
+                assert_eq!(
+                    self.cache.contains(&outpoint).unwrap(),
+                    self.model.contains_key(&outpoint)
+                );
+            }
+            Step::Read(number) => {
+                let read_at = self.cache.flush_number();
+                if let Some(coin) = self.cache.store().get(&outpoint(*number)).unwrap() {
+                    self.reads.push((outpoint(*number), coin, read_at));
+                }
+            }
+            Step::Offer => {
+                for (outpoint, coin, read_at) in self.reads.drain(..) {
+                    self.cache.offer(&outpoint, &coin, read_at);
+                }
+            }
+            Step::Freeze(ending) => {
+                self.finish();
+                self.store.set(false, *ending);
+                begin(&mut self.cache);
+                self.frozen = Some((*ending, self.model.clone()));
+                self.undo.clear();
+            }
+            Step::Finish => self.finish(),
+            Step::Rollback => {
+                for (outpoint, old) in self.undo.drain(..).rev() {
+                    match &old {
+                        Some(coin) => self.cache.add(&outpoint, CoinRef::from(coin), Overwrite::Possible),
+                        None => drop(self.cache.spend(&outpoint).unwrap()),
+                    }
+                    match old {
+                        Some(coin) => self.model.insert(outpoint, coin),
+                        None => self.model.remove(&outpoint),
+                    };
+                }
+            }
+        }
+    }
+
+    /// Lets the flush go on to its end, and looks what the store has got.
+    fn finish(&mut self) {
+        let Some((ending, coins)) = self.frozen.take() else {
+            return;
+        };
+        self.store.set(true, ending);
+        assert_eq!(self.cache.finish_flush().is_ok(), ending == Ending::Well);
+        if ending != Ending::Failing {
+            self.stored = coins;
+        }
+        let found: Coins = self.store.coins().unwrap().map(Result::unwrap).collect();
+        assert_eq!(found, self.stored);
+    }
+
+    fn check(&self) {
+        let found: Coins = self.cache.coins().unwrap().map(Result::unwrap).collect();
+        assert_eq!(found, self.model);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #[test]
+    fn behaves_as_a_map(steps in proptest::collection::vec(step(), 0..120)) {
+        let mut world = World::new();
+        for step in &steps {
+            world.take(step);
+        }
+        world.check();
+        world.finish();
+        world.check();
+        // And once more: what is left of earlier flushes must not come back.
+        world.take(&Step::Freeze(Ending::Well));
+        world.finish();
+        world.check();
+    }
+}
+
+/// Flushes that go on freely beside the steps, so that coins thaw at any moment.
+#[test]
+fn flushes_beside_the_work() {
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    let mut world = World::new();
+    let mut flushes = 0;
+    for number in 0..300_000 {
+        let step = step().new_tree(&mut runner).unwrap().current();
+        match step {
+            Step::Freeze(_) | Step::Finish if number % 5 != 0 => {}
+            Step::Freeze(_) => {
+                if !world.cache.is_flushing() {
+                    begin(&mut world.cache);
+                    flushes += 1;
+                }
+                world.undo.clear();
+            }
+            Step::Finish => {
+                if world.cache.is_flush_done() {
+                    world.cache.finish_flush().unwrap();
+                }
+            }
+            step => world.take(&step),
+        }
+        if number % 10_000 == 0 {
+            world.check();
+        }
+    }
+    world.cache.finish_flush().unwrap();
+    world.check();
+    world.cache.flush(&TIP, || Ok(())).unwrap();
+    world.check();
+    assert!(flushes > 100, "{flushes}");
+}

@@ -1,0 +1,134 @@
+//! The keyed hash of outpoints: SipHash-1-3, with a key that nobody outside can know.
+//!
+//! Who makes transactions chooses their ids, if at a cost, so the hash must be one whose collisions cannot be found without
+//! its key. SipHash-1-3 is what Core takes for its maps in memory.
+
+use blockmill_block::OutPoint;
+use std::hash::{BuildHasher, RandomState};
+
+/// The key of a map's hash.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct HashKey {
+    first: u64,
+    second: u64,
+    /// The bits of a hash that are kept; to make outpoints collide as those would that somebody chose who knows the key.
+    #[cfg(test)]
+    kept: u64,
+}
+
+impl std::fmt::Debug for HashKey {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("HashKey(secret)")
+    }
+}
+
+impl HashKey {
+    /// A key from the system's source of randomness, another one each time.
+    pub fn random() -> Self {
+        let state = RandomState::new();
+        Self::known(state.hash_one(1u64), state.hash_one(2u64))
+    }
+
+    /// A key that is known, for tests and measurements. A map with such a key still answers right whatever its outpoints are,
+    /// but who knows the key can make it slow.
+    pub fn known(first: u64, second: u64) -> Self {
+        Self {
+            first,
+            second,
+            #[cfg(test)]
+            kept: u64::MAX,
+        }
+    }
+
+    /// A key under which all hashes are alike but for these bits.
+    #[cfg(test)]
+    pub(crate) fn colliding(kept: u64) -> Self {
+        Self {
+            kept,
+            ..Self::known(1, 2)
+        }
+    }
+
+    /// SipHash-1-3 of the 36 bytes of an outpoint: the id, then the index in little endian.
+    #[inline]
+    pub(crate) fn hash(&self, outpoint: &OutPoint) -> u64 {
+        let mut sip = Sip {
+            a: self.first ^ 0x736f_6d65_7073_6575,
+            b: self.second ^ 0x646f_7261_6e64_6f6d,
+            c: self.first ^ 0x6c79_6765_6e65_7261,
+            d: self.second ^ 0x7465_6462_7974_6573,
+        };
+        let (words, _) = outpoint.txid.0.as_chunks::<8>();
+        for word in words {
+            sip.take_in(u64::from_le_bytes(*word));
+        }
+        // The last word has the four bytes that are left, and the length in its highest byte.
+        sip.take_in(u64::from(outpoint.vout) | (OutPoint::LENGTH as u64) << 56);
+        sip.c ^= 0xff;
+        for _ in 0..3 {
+            sip.round();
+        }
+        let hash = sip.a ^ sip.b ^ sip.c ^ sip.d;
+        #[cfg(test)]
+        let hash = hash & self.kept;
+        hash
+    }
+}
+
+/// The four words of SipHash's state.
+struct Sip {
+    a: u64,
+    b: u64,
+    c: u64,
+    d: u64,
+}
+
+impl Sip {
+    #[inline]
+    fn take_in(&mut self, word: u64) {
+        self.d ^= word;
+        self.round();
+        self.a ^= word;
+    }
+
+    #[inline]
+    fn round(&mut self) {
+        self.a = self.a.wrapping_add(self.b);
+        self.c = self.c.wrapping_add(self.d);
+        self.b = self.b.rotate_left(13) ^ self.a;
+        self.d = self.d.rotate_left(16) ^ self.c;
+        self.a = self.a.rotate_left(32);
+        self.c = self.c.wrapping_add(self.b);
+        self.a = self.a.wrapping_add(self.d);
+        self.b = self.b.rotate_left(17) ^ self.c;
+        self.d = self.d.rotate_left(21) ^ self.a;
+        self.c = self.c.rotate_left(32);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use blockmill_block::Txid;
+    use std::hash::Hasher;
+
+    /// The default hasher of `std` is SipHash-1-3, and its default key is zero.
+    #[test]
+    fn it_is_siphash_1_3() {
+        let mut reference = std::collections::hash_map::DefaultHasher::default();
+        let outpoint = OutPoint {
+            txid: Txid(std::array::from_fn(|place| place as u8 * 7)),
+            vout: 0x0102_0304,
+        };
+        let mut bytes = outpoint.txid.0.to_vec();
+        bytes.extend(outpoint.vout.to_le_bytes());
+        reference.write(&bytes);
+        assert_eq!(HashKey::known(0, 0).hash(&outpoint), reference.finish());
+    }
+
+    #[test]
+    fn each_key_is_another() {
+        assert!(HashKey::random() != HashKey::random());
+        assert_eq!(format!("{:?}", HashKey::known(1, 2)), "HashKey(secret)");
+    }
+}

@@ -1,0 +1,470 @@
+//! How an entry lies in memory.
+//!
+//! | bytes | what |
+//! |---|---|
+//! | 0..36 | key: the transaction id, then the index in big endian, so that keys compare as outpoints do |
+//! | 36 | form in the low half, marks in the high half |
+//! | 37..41 | twice the height plus the coinbase flag |
+//! | 41..48 | amount |
+//! | 48.. | script, without what the form says |
+//!
+//! A spent entry ends after the form. A coin whose height or amount does not fit (none that a block may have) takes the wide form,
+//! with all of its fields behind the form in full.
+
+use crate::store::{KEY_LENGTH, key, outpoint_of};
+use blockmill_block::{Coin, OutPoint};
+
+/// Marks of an entry, of which the map only keeps what its user gives: four bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Marks(u8);
+
+impl Marks {
+    /// No marks.
+    pub const NONE: Self = Self(0);
+    /// All marks that there are.
+    pub const ALL: Self = Self(0b1111);
+
+    /// The mark of a number below four.
+    pub const fn bit(number: u8) -> Self {
+        assert!(number < 4, "there are four marks");
+        Self(1 << number)
+    }
+
+    /// Whether all of these are set.
+    pub const fn has(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// These and the others.
+    #[must_use]
+    pub const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// These without the others.
+    #[must_use]
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+}
+
+/// A coin whose script lies elsewhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CoinRef<'a> {
+    /// Amount in satoshi.
+    pub value: i64,
+    /// Height of the block that made it.
+    pub height: u32,
+    /// Whether a coinbase made it.
+    pub is_coinbase: bool,
+    /// Locking script.
+    pub script_pubkey: &'a [u8],
+}
+
+impl<'a> From<&'a Coin> for CoinRef<'a> {
+    fn from(coin: &'a Coin) -> Self {
+        Self {
+            value: coin.value,
+            height: coin.height,
+            is_coinbase: coin.is_coinbase,
+            script_pubkey: &coin.script_pubkey,
+        }
+    }
+}
+
+/// An entry as it lies in the map: a coin, or the marker that its outpoint is spent.
+#[derive(Debug, Clone, Copy)]
+pub struct EntryRef<'a> {
+    /// The record; may be followed by bytes that mean nothing.
+    record: &'a [u8],
+}
+
+const FORM_AT: usize = KEY_LENGTH;
+const CODE_AT: usize = FORM_AT + 1;
+const AMOUNT_AT: usize = CODE_AT + 4;
+const AMOUNT_BYTES: usize = 7;
+const SCRIPT_AT: usize = AMOUNT_AT + AMOUNT_BYTES;
+
+/// Bytes of the fields of the wide form: amount, height, coinbase flag, length of the script.
+const WIDE_BYTES: usize = 8 + 4 + 1 + 4;
+
+/// Bytes of the length before a script without a template.
+const LENGTH_BYTES: usize = 2;
+
+const SPENT: u8 = 0;
+const WIDE: u8 = 1;
+const PLAIN: u8 = 2;
+
+/// A script that has a form: what stands before and behind its payload.
+struct Template {
+    form: u8,
+    before: &'static [u8],
+    payload: usize,
+    behind: &'static [u8],
+}
+
+/// The usual locking scripts.
+const TEMPLATES: [Template; 6] = [
+    template(3, &[0x76, 0xa9, 20], 20, &[0x88, 0xac]),
+    template(4, &[0xa9, 20], 20, &[0x87]),
+    template(5, &[0, 20], 20, &[]),
+    template(6, &[0, 32], 32, &[]),
+    template(7, &[0x51, 32], 32, &[]),
+    template(8, &[33], 33, &[0xac]),
+];
+
+const fn template(form: u8, before: &'static [u8], payload: usize, behind: &'static [u8]) -> Template {
+    Template {
+        form,
+        before,
+        payload,
+        behind,
+    }
+}
+
+impl Template {
+    fn length(&self) -> usize {
+        self.before.len() + self.payload + self.behind.len()
+    }
+
+    /// The payload of a script that has this form.
+    #[inline]
+    fn payload<'a>(&self, script: &'a [u8]) -> Option<&'a [u8]> {
+        if script.len() != self.length() {
+            return None;
+        }
+        script.strip_prefix(self.before)?.strip_suffix(self.behind)
+    }
+}
+
+/// The shape that a coin's record gets.
+enum Shape<'a> {
+    Spent,
+    Wide(CoinRef<'a>),
+    Plain(CoinRef<'a>),
+    Template(CoinRef<'a>, u8, &'a [u8]),
+}
+
+/// A record that is to be written.
+pub(crate) struct Draft<'a> {
+    shape: Shape<'a>,
+    length: usize,
+}
+
+impl<'a> Draft<'a> {
+    /// The record of a coin, or of a spent marker.
+    #[inline]
+    pub(crate) fn new(coin: Option<CoinRef<'a>>) -> Self {
+        let Some(coin) = coin else {
+            return Self {
+                shape: Shape::Spent,
+                length: CODE_AT,
+            };
+        };
+        let script = coin.script_pubkey;
+        if coin.value < 0 || coin.value >> (8 * AMOUNT_BYTES) != 0 || coin.height >> 31 != 0 || script.len() > 0xffff {
+            return Self {
+                length: CODE_AT + WIDE_BYTES + script.len(),
+                shape: Shape::Wide(coin),
+            };
+        }
+        for template in &TEMPLATES {
+            if let Some(payload) = template.payload(script) {
+                return Self {
+                    shape: Shape::Template(coin, template.form, payload),
+                    length: SCRIPT_AT + payload.len(),
+                };
+            }
+        }
+        Self {
+            shape: Shape::Plain(coin),
+            length: SCRIPT_AT + LENGTH_BYTES + script.len(),
+        }
+    }
+
+    /// Bytes that the record takes.
+    #[inline]
+    pub(crate) fn length(&self) -> usize {
+        self.length
+    }
+
+    /// Writes the record at the beginning of `record`, which must be long enough.
+    #[inline]
+    pub(crate) fn write(&self, outpoint: &OutPoint, marks: Marks, record: &mut [u8]) {
+        record[..KEY_LENGTH].copy_from_slice(&key(outpoint));
+        record[FORM_AT] = marks.0 << 4
+            | match &self.shape {
+                Shape::Spent => SPENT,
+                Shape::Wide(_) => WIDE,
+                Shape::Plain(_) => PLAIN,
+                Shape::Template(_, form, _) => *form,
+            };
+        match &self.shape {
+            Shape::Spent => {}
+            Shape::Wide(coin) => {
+                let mut rest = &mut record[CODE_AT..self.length];
+                put(&mut rest, &coin.value.to_le_bytes());
+                put(&mut rest, &coin.height.to_le_bytes());
+                put(&mut rest, &[u8::from(coin.is_coinbase)]);
+                // A script of 4 GiB cannot come from a block or a store.
+                put(&mut rest, &(coin.script_pubkey.len() as u32).to_le_bytes());
+                put(&mut rest, coin.script_pubkey);
+            }
+            Shape::Plain(coin) => {
+                write_numbers(coin, record);
+                let mut rest = &mut record[SCRIPT_AT..self.length];
+                put(&mut rest, &(coin.script_pubkey.len() as u16).to_le_bytes());
+                put(&mut rest, coin.script_pubkey);
+            }
+            Shape::Template(coin, _, payload) => {
+                write_numbers(coin, record);
+                record[SCRIPT_AT..self.length].copy_from_slice(payload);
+            }
+        }
+    }
+}
+
+fn put(rest: &mut &mut [u8], bytes: &[u8]) {
+    let (place, behind) = std::mem::take(rest).split_at_mut(bytes.len());
+    place.copy_from_slice(bytes);
+    *rest = behind;
+}
+
+#[inline]
+fn write_numbers(coin: &CoinRef<'_>, record: &mut [u8]) {
+    let code = coin.height << 1 | u32::from(coin.is_coinbase);
+    record[CODE_AT..AMOUNT_AT].copy_from_slice(&code.to_le_bytes());
+    record[AMOUNT_AT..SCRIPT_AT].copy_from_slice(&coin.value.to_le_bytes()[..AMOUNT_BYTES]);
+}
+
+/// Sets the marks of a record.
+#[inline]
+pub(crate) fn set_marks(record: &mut [u8], marks: Marks) {
+    record[FORM_AT] = record[FORM_AT] & 0xf | marks.0 << 4;
+}
+
+/// The key of a record.
+#[inline]
+pub(crate) fn key_of(record: &[u8]) -> &[u8; KEY_LENGTH] {
+    match record.first_chunk() {
+        Some(key) => key,
+        None => unreachable!("a record begins with its key"),
+    }
+}
+
+fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    let mut array = [0; N];
+    array.copy_from_slice(&bytes[at..at + N]);
+    array
+}
+
+/// Where the fields of a record stand.
+struct Fields<'a> {
+    value: i64,
+    height: u32,
+    is_coinbase: bool,
+    before: &'static [u8],
+    payload: &'a [u8],
+    behind: &'static [u8],
+}
+
+impl<'a> EntryRef<'a> {
+    /// The entry that begins with these bytes.
+    #[inline]
+    pub(crate) fn new(record: &'a [u8]) -> Self {
+        Self { record }
+    }
+
+    pub(crate) fn key(&self) -> &'a [u8; KEY_LENGTH] {
+        key_of(self.record)
+    }
+
+    /// The outpoint.
+    pub fn outpoint(&self) -> OutPoint {
+        outpoint_of(self.key())
+    }
+
+    /// The marks.
+    #[inline]
+    pub fn marks(&self) -> Marks {
+        Marks(self.record[FORM_AT] >> 4)
+    }
+
+    /// Whether this is the marker of a spent outpoint.
+    #[inline]
+    pub fn is_spent(&self) -> bool {
+        self.record[FORM_AT] & 0xf == SPENT
+    }
+
+    /// Height of the block that made the coin; 0 for a spent one.
+    pub fn height(&self) -> u32 {
+        self.fields().map_or(0, |fields| fields.height)
+    }
+
+    /// The coin, unless it is spent.
+    pub fn coin(&self) -> Option<Coin> {
+        self.fields().map(|fields| {
+            let mut script = Vec::with_capacity(fields.before.len() + fields.payload.len() + fields.behind.len());
+            script.extend_from_slice(fields.before);
+            script.extend_from_slice(fields.payload);
+            script.extend_from_slice(fields.behind);
+            Coin {
+                value: fields.value,
+                height: fields.height,
+                is_coinbase: fields.is_coinbase,
+                script_pubkey: script.into_boxed_slice(),
+            }
+        })
+    }
+
+    /// Bytes of the record.
+    pub(crate) fn length(&self) -> usize {
+        match self.record[FORM_AT] & 0xf {
+            SPENT => CODE_AT,
+            WIDE => CODE_AT + WIDE_BYTES + self.wide_script_length(),
+            PLAIN => SCRIPT_AT + LENGTH_BYTES + self.plain_script_length(),
+            form => SCRIPT_AT + template_of(form).payload,
+        }
+    }
+
+    fn wide_script_length(&self) -> usize {
+        u32::from_le_bytes(array(self.record, CODE_AT + WIDE_BYTES - 4)) as usize
+    }
+
+    fn plain_script_length(&self) -> usize {
+        usize::from(u16::from_le_bytes(array(self.record, SCRIPT_AT)))
+    }
+
+    fn fields(&self) -> Option<Fields<'a>> {
+        let record = self.record;
+        let (before, script, behind): (&'static [u8], _, &'static [u8]) = match record[FORM_AT] & 0xf {
+            SPENT => return None,
+            WIDE => {
+                let start = CODE_AT + WIDE_BYTES;
+                return Some(Fields {
+                    value: i64::from_le_bytes(array(record, CODE_AT)),
+                    height: u32::from_le_bytes(array(record, CODE_AT + 8)),
+                    is_coinbase: record[CODE_AT + 12] != 0,
+                    before: &[],
+                    payload: &record[start..start + self.wide_script_length()],
+                    behind: &[],
+                });
+            }
+            PLAIN => {
+                let start = SCRIPT_AT + LENGTH_BYTES;
+                (&[], start..start + self.plain_script_length(), &[])
+            }
+            form => {
+                let template = template_of(form);
+                (
+                    template.before,
+                    SCRIPT_AT..SCRIPT_AT + template.payload,
+                    template.behind,
+                )
+            }
+        };
+        let code = u32::from_le_bytes(array(record, CODE_AT));
+        let mut amount = [0; 8];
+        amount[..AMOUNT_BYTES].copy_from_slice(&record[AMOUNT_AT..SCRIPT_AT]);
+        Some(Fields {
+            value: i64::from_le_bytes(amount),
+            height: code >> 1,
+            is_coinbase: code & 1 == 1,
+            before,
+            payload: &record[script],
+            behind,
+        })
+    }
+}
+
+fn template_of(form: u8) -> &'static Template {
+    &TEMPLATES[usize::from(form - TEMPLATES[0].form)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use blockmill_block::Txid;
+    use proptest::prelude::*;
+
+    fn check(coin: Option<&Coin>, marks: Marks, longest: usize) {
+        let outpoint = OutPoint {
+            txid: Txid([9; 32]),
+            vout: 70_000,
+        };
+        let draft = Draft::new(coin.map(CoinRef::from));
+        let mut record = vec![0xee; draft.length() + 5];
+        draft.write(&outpoint, marks, &mut record);
+        assert_eq!(record[draft.length()..], [0xee; 5]);
+        let entry = EntryRef::new(&record);
+        assert_eq!(entry.coin().as_ref(), coin);
+        assert_eq!((entry.outpoint(), entry.marks()), (outpoint, marks));
+        assert_eq!((entry.is_spent(), entry.length()), (coin.is_none(), draft.length()));
+        assert_eq!(entry.height(), coin.map_or(0, |coin| coin.height));
+        assert!(draft.length() <= longest, "{} bytes", draft.length());
+        let other = Marks::ALL.without(marks);
+        set_marks(&mut record, other);
+        let entry = EntryRef::new(&record);
+        assert_eq!((entry.coin().as_ref(), entry.marks()), (coin, other));
+    }
+
+    fn coin(script: &[u8]) -> Coin {
+        Coin {
+            value: 2_100_000_000_000_000,
+            height: 900_000,
+            is_coinbase: true,
+            script_pubkey: script.into(),
+        }
+    }
+
+    #[test]
+    fn usual_scripts_are_short() {
+        check(None, Marks::bit(1), 40);
+        let hash = [0xab; 20];
+        let longer = [0xab; 32];
+        for (script, longest) in [
+            ([&[0x76, 0xa9, 20], &hash[..], &[0x88, 0xac]].concat(), 72),
+            ([&[0xa9, 20], &hash[..], &[0x87]].concat(), 72),
+            ([&[0, 20], &hash[..]].concat(), 72),
+            ([&[0, 32], &longer[..]].concat(), 80),
+            ([&[0x51, 32], &longer[..]].concat(), 80),
+            ([&[33, 2], &longer[..], &[0xac]].concat(), 88),
+        ] {
+            check(Some(&coin(&script)), Marks::bit(3), longest);
+            // Nearly the same script is another one.
+            let mut other = script.clone();
+            other[0] ^= 1;
+            check(Some(&coin(&other)), Marks::NONE, longest + 8);
+        }
+    }
+
+    #[test]
+    fn extremes_are_kept_too() {
+        for value in [i64::MIN, -1, 0, (1 << 56) - 1, 1 << 56, i64::MAX] {
+            for height in [0, u32::MAX >> 1, u32::MAX] {
+                for length in [0, 25, 10_000, 0xffff, 0x1_0000] {
+                    let coin = Coin {
+                        value,
+                        height,
+                        ..coin(&vec![0; length])
+                    };
+                    check(Some(&coin), Marks::ALL, length + 60);
+                }
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_coin_comes_back(
+            value: i64,
+            height: u32,
+            is_coinbase: bool,
+            script in proptest::collection::vec(any::<u8>(), 0..100),
+            mark in 0u8..4,
+        ) {
+            let coin = Coin { value, height, is_coinbase, script_pubkey: script.into() };
+            check(Some(&coin), Marks::bit(mark), 160);
+        }
+    }
+}
