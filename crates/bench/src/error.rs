@@ -57,6 +57,14 @@ pub enum BenchError {
         /// What the operating system said.
         error: io::Error,
     },
+    /// A run in a process of its own has failed.
+    #[error("{run}: {detail}")]
+    Process {
+        /// Which run.
+        run: String,
+        /// What it said.
+        detail: String,
+    },
     /// Threads could not be started.
     #[error("threads could not be started: {0}")]
     Threads(io::Error),

@@ -9,6 +9,7 @@
 //! - `workqueue`: the work queue, its shape before, and channels and pools of others;
 //! - `writers`: the undo log with concurrent writers, under several locks;
 //! - `checks`: the check queue, and the queues of others;
+//! - `cache`: the coins cache under different limits of memory;
 //! - `clock`: wall and CPU time, and the spread of several runs;
 //! - `machine`: what the benchmark ran on;
 //! - `html`, `svg`: a report as one page, with its charts;
@@ -25,6 +26,7 @@
 
 mod report;
 
+mod cache;
 mod checks;
 mod connect;
 mod kernel;
@@ -46,7 +48,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// The benchmarks.
-pub const NAMES: &[&str] = &["connect", "semaphore", "writers", "checkqueue", "workqueue"];
+pub const NAMES: &[&str] = &["connect", "semaphore", "writers", "checkqueue", "workqueue", "cache"];
 
 /// How to run a benchmark, and where its result goes besides the table.
 #[derive(Debug, Clone, Default)]
@@ -59,6 +61,8 @@ pub struct BenchOptions {
     pub html: Option<PathBuf>,
     /// The command line that asked for the benchmark, for the report.
     pub command: String,
+    /// The `blockmill` command, for benchmarks whose runs have processes of their own.
+    pub executable: Option<PathBuf>,
 }
 
 /// Runs the benchmark `name`: prints its table to `out`, says a line per run to `progress`, and writes the files asked for.
@@ -79,6 +83,7 @@ pub fn run(
         "workqueue" => workqueue::report(options, progress)?,
         "writers" => writers::report(options, progress)?,
         "checkqueue" => checks::report(options, progress)?,
+        "cache" => cache::report(options, progress)?,
         _ => return Err(BenchError::UnknownName { name: name.to_owned() }),
     };
     report.write_table(out).map_err(BenchError::Output)?;

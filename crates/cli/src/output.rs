@@ -40,6 +40,7 @@ struct ConnectJson<'a> {
     start_height: u32,
     scripts_skipped: u64,
     flushes: u64,
+    flush: Value,
 }
 
 /// The report of `connect` as JSON.
@@ -103,6 +104,11 @@ pub(crate) fn connect_json(report: &ConnectReport, cpu_seconds: f64) -> impl Ser
         start_height: report.start_height,
         scripts_skipped: totals.scripts_skipped,
         flushes: totals.flushes,
+        flush: json!({
+            "changes": totals.flush_changes,
+            "waits": totals.flush_waits,
+            "pause_max_s": totals.flush_pause_max.as_secs_f64(),
+        }),
     }
 }
 

@@ -343,6 +343,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         self.changed |= outcome.is_err();
         let after = self.cache.flush_counters();
         self.totals.flushes += after.flushes - before.flushes;
+        self.totals.flush_changes += after.changes - before.changes;
         self.span(Stage::Flush, self.height(), start);
         self.totals
             .stages

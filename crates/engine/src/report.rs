@@ -197,6 +197,8 @@ pub struct Totals {
     pub scripts_skipped: u64,
     /// Flushes.
     pub flushes: u64,
+    /// Coins that flushes have written or removed.
+    pub flush_changes: u64,
     /// How often connecting had to wait for one, as the cache was full.
     pub flush_waits: u64,
     /// Longest time that a flush has taken of the connecting thread, waiting included; the last one, which is waited for, is left out.

@@ -17,6 +17,7 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<u8, Failure> {
         json: arguments.json.clone(),
         html: arguments.html.clone(),
         command: std::env::args().collect::<Vec<_>>().join(" "),
+        executable: std::env::current_exe().ok(),
     };
     let mut out = std::io::stdout().lock();
     blockmill_bench::run(&arguments.name, &options, &mut out, &mut |line| eprintln!("{line}"))?;
