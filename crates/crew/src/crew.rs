@@ -117,10 +117,14 @@ impl Crew {
             let thread = std::thread::Builder::new()
                 .name(format!("{}-{worker}", options.name))
                 .spawn(move || {
+                    let home = shared.sleep.home(worker);
                     if pin {
                         pin_to_core(worker);
+                    } else {
+                        home.enter();
                     }
                     Worker::new(&shared, worker).work();
+                    home.leave();
                 })?;
             crew.threads.push(thread);
         }
@@ -303,8 +307,9 @@ impl Idle {
         if self.backoff.get_or_insert_default().snooze() {
             return true;
         }
-        let attended = shared.attending.load(Ordering::Relaxed) > 0;
-        if !attended || shared.sleep.awake() > shared.awake_max() {
+        let attending = shared.attending.load(Ordering::Relaxed);
+        if attending == 0 || attending >= shared.cores || shared.sleep.awake() > shared.awake_max() {
+            // Nobody makes work, or those who do need the core.
             return false;
         }
         if self.since.get_or_insert_with(Instant::now).elapsed() > AWAKE_FOR {

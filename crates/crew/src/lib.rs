@@ -3,16 +3,17 @@
 //! A [`Station`] hands out units of work; a [`Crew`] is a number of threads that serve its stations, the one of highest priority
 //! first. Waking, spinning, parking and catching panics are done here, in one way for all stations:
 //!
-//! - While somebody attends a station (a master that adds work), idle workers stay awake for [`AWAKE_FOR`] before they park; else they
-//!   park after a brief spin.
+//! - While somebody attends a station (a master that adds work), idle workers stay awake for [`AWAKE_FOR`] before they park, if there are
+//!   more cores than threads that attend; else they park after a brief spin.
 //! - No more workers are awake than there are cores for, less those that attend. So more threads than cores cost nothing.
-//! - Waking takes no lock, and wakes the worker that parked last.
+//! - Waking waits for no lock, and wakes the worker that parked last, on another core than that of who wakes it.
 //! - A panic in a unit of work is caught and given to its station. Dropping the crew ends and joins its threads.
 //!
 //! In reading order:
 //! - `station`: what hands out work, and its place in a crew;
 //! - `crew`: the threads;
 //! - `sleep`: which of them are awake;
+//! - `cores`: on which cores a woken one runs first;
 //! - `scope`: jobs that borrow;
 //! - `contain`: panics.
 //!
@@ -35,6 +36,9 @@ mod station;
 
 #[cfg(not(blockmill_loom))]
 mod crew;
+
+mod cores;
+
 #[cfg_attr(blockmill_loom, expect(dead_code, reason = "models use a part of it"))]
 mod sleep;
 

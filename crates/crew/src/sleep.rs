@@ -9,6 +9,7 @@
 //! | `top` | the stack of parked workers: number of the uppermost + 1, and a tag against reuse | who pushes or pops |
 //! | `place.below` | number of the worker below in the stack + 1 | its worker, before it pushes |
 //! | `place.word` | `OUT` of the stack, `PARKED` in it, or `AWAKE` although in it | its worker; `OUT` by who popped it |
+//! | `place.home` | on which cores its worker may run | see `cores` |
 //!
 //! # Protocol
 //!
@@ -19,7 +20,7 @@
 //! - *A worker that finds none* pushes itself, leaves `counts`, and looks once more before it sleeps. If there is work after all, it stays
 //!   in the stack as `AWAKE`, and who pops it goes on to the next.
 //! - *Who wakes* first counts the worker as awake and looking, then pops. So of several notifications at once only as many wake
-//!   as are wanted.
+//!   as are wanted. One that has work to tell of keeps the worker off its own core for the first moment.
 //!
 //! # Why no wake is lost
 //!
@@ -29,6 +30,7 @@
 //!
 //! Not guaranteed: that a certain worker is woken, or that all are when there is work for all; and any order among works.
 
+use crate::cores::Home;
 use blockmill_sync::CachePadded;
 use blockmill_sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use blockmill_sync::wait::WaitWord;
@@ -58,6 +60,13 @@ const fn looking(counts: u64) -> u32 {
 struct Place {
     word: WaitWord,
     below: AtomicU32,
+    home: Home,
+}
+
+impl Place {
+    fn keep_off_this_core(&self) {
+        self.home.keep_off_this_core();
+    }
 }
 
 /// Whether a worker that found work should call others.
@@ -95,6 +104,7 @@ impl Sleep {
             CachePadded::new(Place {
                 word: WaitWord::new(OUT),
                 below: AtomicU32::new(EMPTY),
+                home: Home::default(),
             })
         };
         Self {
@@ -153,17 +163,19 @@ impl Sleep {
                 .counts
                 .compare_exchange(counts, next, Ordering::AcqRel, Ordering::Relaxed)
             {
-                Ok(_) => return self.wake_counted(),
+                Ok(_) => return self.wake_counted(Place::keep_off_this_core),
                 Err(found) => counts = found,
             }
         }
     }
 
-    /// Wakes a worker that is counted as awake and looking already.
-    fn wake_counted(&self) {
+    /// Wakes a worker that is counted as awake and looking already; `prepare` is called for it before.
+    fn wake_counted(&self, prepare: impl Fn(&Place)) {
         loop {
             while let Some(worker) = self.pop() {
-                let word = &self.places[worker].word;
+                let place = &self.places[worker];
+                prepare(place);
+                let word = &place.word;
                 // AcqRel: pairs with the same in `park`.
                 if word.atomic().swap(OUT, Ordering::AcqRel) == PARKED {
                     word.address().wake_one();
@@ -186,13 +198,25 @@ impl Sleep {
         fence(Ordering::SeqCst);
         for _ in 0..self.places.len() {
             self.counts.fetch_add(AWAKE_ONE + LOOKING_ONE, Ordering::AcqRel);
-            self.wake_counted();
+            self.wake_counted(|_| {});
         }
+    }
+
+    /// Where a worker may run.
+    #[cfg(not(blockmill_loom))]
+    pub(crate) fn home(&self, worker: usize) -> &Home {
+        &self.places[worker].home
     }
 
     /// Parks a worker that looks for work, unless `has_work`; returns when it has been woken, and looks for work again.
     #[cold]
     pub(crate) fn park(&self, worker: usize, has_work: impl Fn() -> bool) -> Parked {
+        let parked = self.park_here(worker, has_work);
+        self.places[worker].home.take_back();
+        parked
+    }
+
+    fn park_here(&self, worker: usize, has_work: impl Fn() -> bool) -> Parked {
         let word = &self.places[worker].word;
         if word.atomic().swap(PARKED, Ordering::AcqRel) == OUT {
             self.push(worker);
