@@ -5,16 +5,18 @@
 //! end in any order; the oldest is served first.
 //!
 //! - A check is constructed in its place and destroyed there; nothing moves, nothing is locked.
-//! - A check that passes leads to a single write that other threads see: its claim.
+//! - A check that passes leads to a single write that other threads see: its claim, which may be for several.
 //! - What the checks of a round read belongs to the round. It is dropped after the last check is destroyed, which is before
 //!   the round's end. No soundness rests on a guard's drop: a forgotten round leaks at most its slot.
 //! - After a failure the checks behind it are destroyed without being run; all before it are run, so the verdict does not depend on
 //!   timing.
 //! - A panic in a check is its failure.
+//! - Checks so cheap that handing one over takes longer are run by the master. Whether they are is measured, now and then.
 //!
 //! In reading order:
 //! - `check`: what a check is, and how it fails;
 //! - `round`: the protocol of one round;
+//! - `worth`: which checks a master keeps;
 //! - `queue`: rounds, their masters, and the crew that serves them.
 //!
 //! ```
@@ -48,6 +50,9 @@ mod cell;
 mod check;
 
 mod round;
+
+#[cfg(not(blockmill_loom))]
+mod worth;
 
 #[cfg(not(blockmill_loom))]
 mod queue;

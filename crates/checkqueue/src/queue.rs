@@ -2,6 +2,7 @@
 
 use crate::check::{Check, Failure};
 use crate::round::{Inside, Slot, nobody_inside};
+use crate::worth::{Group, LastWorth, Next, Worth};
 use blockmill_crew::{Attendance, Crew, CrewOptions, Panic, Station, StationHandle};
 use blockmill_sync::CachePadded;
 use blockmill_sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -43,16 +44,19 @@ struct Inner<C: Check> {
     open: CachePadded<AtomicU64>,
     /// The slot behind that of the youngest round. Slots are taken in this direction, so from here on the rounds come by age.
     next: CachePadded<AtomicU32>,
+    /// What masters have found out about the checks.
+    worth: CachePadded<LastWorth>,
 }
 
 impl<C: Check> CheckQueue<C> {
     /// A queue that is served by a crew.
     pub fn new(crew: &Crew, priority: u32) -> Self {
         let inner = Arc::new(Inner {
-            slots: (0..ROUNDS_MAX).map(|_| Slot::default()).collect(),
+            slots: (0..ROUNDS_MAX).map(|_| Slot::new(crew.workers() + 1)).collect(),
             inside: nobody_inside(crew.workers()),
             open: CachePadded::new(AtomicU64::new(0)),
             next: CachePadded::new(AtomicU32::new(0)),
+            worth: CachePadded::new(LastWorth::default()),
         });
         let handle = crew.register(priority, Arc::<Inner<C>>::clone(&inner));
         Self {
@@ -85,13 +89,20 @@ impl<C: Check> CheckQueue<C> {
         let Some(slot) = self.inner.take_slot() else {
             return Err(TooManyRounds(shared));
         };
-        let capacity = if self.workers() > 0 { capacity } else { 0 };
-        let capacity = u32::try_from(capacity).unwrap_or(u32::MAX);
-        self.inner.slots[slot as usize].begin(capacity, shared);
+        self.inner.slots[slot as usize].begin(shared);
+        let worth = if self.workers() > 0 {
+            self.inner.worth.get()
+        } else {
+            Worth::without_workers()
+        };
         Ok(Round {
             _attendance: self.handle.attend(),
             added: 0,
-            with_place: 0,
+            places: 0,
+            published: 0,
+            capacity: u32::try_from(capacity).unwrap_or(u32::MAX),
+            worth,
+            group: Group::default(),
             closed: ClosedRound {
                 inner: Arc::clone(&self.inner),
                 handle: Arc::clone(&self.handle),
@@ -200,23 +211,28 @@ pub struct Round<C: Check> {
     _attendance: Attendance,
     /// Checks added.
     added: u32,
-    /// Those of them that were published.
-    with_place: u32,
+    /// Those of them that are in places.
+    places: u32,
+    /// Those of them that workers know of.
+    published: u32,
+    /// Places that are still to be made.
+    capacity: u32,
+    worth: Worth,
+    /// The checks that are being measured.
+    group: Group,
     closed: ClosedRound<C>,
 }
 
 impl<C: Check> Round<C> {
     /// Adds checks; workers begin with them at once. The order in which checks are added is that of their indexes.
+    ///
+    /// Some are run before this returns: those for which there is no place, those that are so cheap that handing them over takes
+    /// longer, and now and then one to find that out. So a check must not wait for what the caller does later.
     #[inline]
     pub fn add(&mut self, checks: impl IntoIterator<Item = C>) {
-        let before = self.with_place;
         let mut adding = Adding(self);
         for check in checks {
             adding.add(check);
-        }
-        drop(adding);
-        if self.with_place > before {
-            self.closed.handle.notify();
         }
     }
 
@@ -232,6 +248,9 @@ impl<C: Check> Round<C> {
 
     /// Says that no more checks come. The verdict is asked for later.
     pub fn close(self) -> ClosedRound<C> {
+        if self.closed.handle.workers() > 0 {
+            self.closed.inner.worth.set(self.worth);
+        }
         self.closed
     }
 
@@ -253,9 +272,51 @@ impl<C: Check> Adding<'_, C> {
         let round = &mut *self.0;
         let index = round.added;
         round.added = index.checked_add(1).expect("a round has less than 2^32 checks");
-        match round.closed.slot().construct(index, check) {
-            Ok(()) => round.with_place = round.added,
-            Err(check) => round.closed.slot().run_now(index, check),
+        match round.worth.next() {
+            Next::Share => match round.closed.slot().construct(round.places, index, check) {
+                Ok(()) => round.places += 1,
+                Err(check) => self.without_place(index, check),
+            },
+            Next::Keep => round.closed.slot().run_now(index, check),
+            Next::Measure => self.measure(index, check),
+        }
+    }
+
+    /// Makes the places, if that has not been done. Without a place the master runs a check itself.
+    #[cold]
+    fn without_place(&mut self, index: u32, mut check: C) {
+        let round = &mut *self.0;
+        let capacity = std::mem::take(&mut round.capacity);
+        if capacity > 0 {
+            round.closed.slot().make_places(capacity);
+            match round.closed.slot().construct(round.places, index, check) {
+                Ok(()) => return round.places += 1,
+                Err(back) => check = back,
+            }
+        }
+        round.closed.slot().run_now(index, check);
+    }
+
+    /// Runs a check of a group that is measured.
+    #[cold]
+    fn measure(&mut self, index: u32, check: C) {
+        // Workers are not to wait for it.
+        self.publish();
+        let round = &mut *self.0;
+        round.group.resume();
+        round.closed.slot().run_now(index, check);
+        if round.group.ran_one() {
+            round.worth.measured(&std::mem::take(&mut round.group));
+        }
+    }
+
+    #[inline]
+    fn publish(&mut self) {
+        let round = &mut *self.0;
+        if round.places > round.published {
+            round.published = round.places;
+            round.closed.slot().publish(round.places);
+            round.closed.handle.notify();
         }
     }
 }
@@ -263,7 +324,8 @@ impl<C: Check> Adding<'_, C> {
 impl<C: Check> Drop for Adding<'_, C> {
     #[inline]
     fn drop(&mut self) {
-        self.0.closed.slot().publish(self.0.with_place);
+        self.publish();
+        self.0.group.pause();
     }
 }
 

@@ -6,10 +6,10 @@
 //!
 //! | field | what | written by |
 //! |---|---|---|
-//! | `published` | generation; checks that are in their places | the master |
-//! | `claimed` | generation; checks that someone has taken | who claims; the master when a round begins |
+//! | `published` | generation; places that have checks | the master |
+//! | `claimed` | generation; places that someone has taken | who claims; the master when a round begins |
 //! | `lowest_failed` | index of the lowest failed check | who finds a failure; the master when a round begins |
-//! | `checks` | the places | the master when a round begins and ends; a place, after it is published, by who claimed it |
+//! | `checks` | the places, each for a check and its index | the master before it publishes, and when a round ends; a place, after it is published, by who claimed it |
 //! | `shared` | what the checks read | the master when a round begins and ends |
 //! | `failure` | the lowest failure itself | who finds one, in `failing`; the master when the round ends |
 //! | `inside[w]` | the slot in which worker `w` is | that worker |
@@ -19,12 +19,14 @@
 //!
 //! # Protocol
 //!
-//! - *The master* constructs checks in the places behind `published`, and then moves it. Checks for which there is no place it runs
-//!   by itself.
-//! - *A worker* says that it is inside, claims an index below `published`, runs the check there and destroys it, and claims the next; it
-//!   leaves when there is none.
-//! - *A failure* of index `i` keeps checks above `i` from being run; they are destroyed as soon as they are claimed. Indexes are claimed in
-//!   order, so all below `i` have been claimed and are run: the lowest failure is always found.
+//! - *The master* constructs checks in the places behind `published`, and then moves it. Checks for which there is no place, or that are
+//!   not worth one (see `worth`), it runs by itself. So the indexes in the places are in order, but may have gaps.
+//! - *A worker* says that it is inside, claims places below `published`, runs the checks there one after the other and destroys
+//!   them, and claims the next; it leaves when there are none.
+//! - *A claim* takes one place, or, while very many are pending, up to [`CLAIM_MAX`]: two threads that claim in turn take the line of `claimed`
+//!   from each other, which costs each about as much as a check of 0.1 us.
+//! - *A failure* of index `i` keeps checks above `i` from being run; they are destroyed as soon as they are claimed. No check below `i` is
+//!   left out, whoever claimed it: the lowest failure is always found.
 //! - *The master ends the round* when all checks are claimed and no worker is inside. Then nobody touches the places, or what they
 //!   share, and it frees both.
 //!
@@ -46,6 +48,7 @@ use blockmill_crew::contain;
 use blockmill_sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use blockmill_sync::{AutoResetEvent, Backoff, CachePadded, CriticalSection};
 use std::mem::MaybeUninit;
+use std::ops::Range;
 
 /// No check has failed.
 const NONE: u32 = u32::MAX;
@@ -74,7 +77,19 @@ pub(crate) fn nobody_inside(workers: usize) -> Box<Inside> {
         .collect()
 }
 
-type Places<C> = Box<[Cell<MaybeUninit<C>>]>;
+/// A check with its index, in its place.
+pub(crate) struct Placed<C> {
+    index: u32,
+    check: C,
+}
+
+type Places<C> = Box<[Cell<MaybeUninit<Placed<C>>>]>;
+
+/// Most checks that are claimed at once.
+const CLAIM_MAX: u32 = if cfg!(blockmill_loom) { 2 } else { 8 };
+
+/// Claims for each thread that are to be left: a claim takes no more than that part of what is pending.
+const CLAIMS_LEFT: u32 = 8;
 
 /// A place for one round after the other.
 pub(crate) struct Slot<C: Check> {
@@ -87,6 +102,8 @@ pub(crate) struct Slot<C: Check> {
     failure: Cell<Option<Failure<C::Error>>>,
     master_waits: CachePadded<AtomicBool>,
     left: AutoResetEvent,
+    /// Of so many pending checks, as a power of two, one claim takes one.
+    claim_shift: u32,
 }
 
 #[expect(unsafe_code, reason = "the cells are guarded by the protocol above")]
@@ -98,8 +115,16 @@ unsafe impl<C: Check> Sync for Slot<C> {}
 // SAFETY: everything in it is Send.
 unsafe impl<C: Check> Send for Slot<C> {}
 
-impl<C: Check> Default for Slot<C> {
-    fn default() -> Self {
+impl<C: Check> Slot<C> {
+    /// A slot for so many threads, the master included.
+    pub(crate) fn new(threads: usize) -> Self {
+        let threads = u32::try_from(threads).unwrap_or(u32::MAX);
+        // Models have few checks: there half of what is pending, and no more than two, may be claimed at once.
+        let claims = if cfg!(blockmill_loom) {
+            2
+        } else {
+            u64::from(threads) * u64::from(CLAIMS_LEFT)
+        };
         Self {
             published: CachePadded::new(AtomicU64::new(0)),
             claimed: CachePadded::new(AtomicU64::new(0)),
@@ -110,6 +135,7 @@ impl<C: Check> Default for Slot<C> {
             failure: Cell::new(None),
             master_waits: CachePadded::new(AtomicBool::new(false)),
             left: AutoResetEvent::new(),
+            claim_shift: claims.next_power_of_two().trailing_zeros().min(u32::BITS - 1),
         }
     }
 }
@@ -117,37 +143,47 @@ impl<C: Check> Default for Slot<C> {
 /// The duties of a master: of all that is called for one use of a slot, `begin` comes first and `end` last, and they and
 /// `publish` are called by one thread at a time.
 impl<C: Check> Slot<C> {
-    /// Begins a round with places for so many checks.
-    pub(crate) fn begin(&self, capacity: u32, shared: C::Shared) {
+    /// Begins a round without places.
+    pub(crate) fn begin(&self, shared: C::Shared) {
         let next = generation(self.published.load(Ordering::Relaxed)).wrapping_add(1);
-        let places: Places<C> = (0..capacity).map(|_| Cell::new(MaybeUninit::uninit())).collect();
         // From here to the end of the function no claim succeeds: the generations differ.
         self.claimed.store(word(next, 0), Ordering::Relaxed);
         self.lowest_failed.store(NONE, Ordering::Relaxed);
         #[expect(unsafe_code, reason = "the cells are guarded by the protocol")]
         // SAFETY: the last round has ended, so no worker is inside with a claim, and without one none touches the cells.
         unsafe {
-            self.checks.with_mut(|checks| *checks = places);
             self.shared.with_mut(|place| *place = Some(shared));
         }
         // Pairs with the Acquire in `claim`.
         self.published.store(word(next, 0), Ordering::Release);
     }
 
-    /// Constructs a check in the place behind all others, if there is one. It can be claimed when it is published.
+    /// Makes places for so many checks. Not to be called after something was published in the round.
+    #[cold]
+    pub(crate) fn make_places(&self, capacity: u32) {
+        debug_assert_eq!(count(self.published.load(Ordering::Relaxed)), 0);
+        let places: Places<C> = (0..capacity).map(|_| Cell::new(MaybeUninit::uninit())).collect();
+        #[expect(unsafe_code, reason = "the cells are guarded by the protocol")]
+        // SAFETY: nothing is published in this round, so nobody has a claim in it, and without one none but the master touches the cells.
+        unsafe {
+            self.checks.with_mut(|checks| *checks = places);
+        }
+    }
+
+    /// Constructs a check in the place behind all others, if there is one. It can be claimed when the place is published.
     #[inline]
-    pub(crate) fn construct(&self, index: u32, check: C) -> Result<(), C> {
+    pub(crate) fn construct(&self, place: u32, index: u32, check: C) -> Result<(), C> {
         #[expect(unsafe_code, reason = "the cells are guarded by the protocol")]
         // SAFETY: the master alone changes `checks`, and it is here.
         let checks = unsafe { self.checks.with(|checks| &*checks) };
-        match checks.get(index as usize) {
+        match checks.get(place as usize) {
             None => Err(check),
             Some(place) => {
                 place.with_mut(|place| {
                     #[expect(unsafe_code, reason = "the cells are guarded by the protocol")]
                     // SAFETY: the place is not published, so only the master touches it.
                     unsafe {
-                        (*place).write(check);
+                        (*place).write(Placed { index, check });
                     }
                 });
                 Ok(())
@@ -155,7 +191,7 @@ impl<C: Check> Slot<C> {
         }
     }
 
-    /// Lets checks be claimed up to this index.
+    /// Lets checks be claimed up to this place.
     #[inline]
     pub(crate) fn publish(&self, end: u32) {
         let generation = generation(self.published.load(Ordering::Relaxed));
@@ -164,11 +200,14 @@ impl<C: Check> Slot<C> {
     }
 
     /// Runs a check that has no place, and destroys it, by the master.
+    #[inline]
     pub(crate) fn run_now(&self, index: u32, mut check: C) {
         if index < self.lowest_failed.load(Ordering::Relaxed) {
             self.with_shared(|shared| self.judge(index, &mut check, shared));
         }
-        self.drop_contained(index, || drop(check));
+        if std::mem::needs_drop::<C>() {
+            self.drop_contained(index, || drop(check));
+        }
     }
 
     /// Keeps all checks that are not claimed yet from being run.
@@ -183,7 +222,8 @@ impl<C: Check> Slot<C> {
         let claimed = self.claimed.load(Ordering::Acquire);
         // Acquire: pairs with the Release of a worker that goes elsewhere.
         let elsewhere = |worker: &CachePadded<AtomicU32>| worker.load(Ordering::Acquire) != number + 1;
-        count(claimed) == count(published) && inside.iter().all(elsewhere)
+        // If nothing was published nobody has had a claim.
+        count(claimed) == count(published) && (count(published) == 0 || inside.iter().all(elsewhere))
     }
 
     /// Waits until the last worker has left, when there is nothing more to claim.
@@ -254,44 +294,53 @@ impl<C: Check> Slot<C> {
     /// Claims and runs checks, at most so many; by who is inside, or by the master of the round.
     #[inline]
     pub(crate) fn run_claimed(&self, checks_max: u32) {
-        for _ in 0..checks_max {
-            match self.claim() {
-                Some(index) => self.run(index),
-                None => return,
+        let mut left = checks_max;
+        while left > 0
+            && let Some(places) = self.claim(left)
+        {
+            left -= places.end - places.start;
+            for place in places {
+                self.run(place);
             }
         }
     }
 
+    /// Claims the next places, at most so many: a part of what is pending, so that none is left without work towards the end.
     #[inline]
-    fn claim(&self) -> Option<u32> {
+    fn claim(&self, most: u32) -> Option<Range<u32>> {
         // Acquire: pairs with the Release in `publish`.
         let published = self.published.load(Ordering::Acquire);
         let mut claimed = self.claimed.load(Ordering::Relaxed);
         while generation(claimed) == generation(published) && count(claimed) < count(published) {
-            // AcqRel: see the head of the file.
+            let pending = count(published) - count(claimed);
+            let taken = (pending >> self.claim_shift).clamp(1, CLAIM_MAX.min(most));
             match self
                 .claimed
-                .compare_exchange_weak(claimed, claimed + 1, Ordering::AcqRel, Ordering::Relaxed)
+                .compare_exchange_weak(claimed, claimed + u64::from(taken), claiming(), Ordering::Relaxed)
             {
-                Ok(_) => return Some(count(claimed)),
+                Ok(_) => return Some(count(claimed)..count(claimed) + taken),
                 Err(found) => claimed = found,
             }
         }
         None
     }
 
-    /// Runs a claimed check in its place, and destroys it there.
+    /// Runs the check in a claimed place, and destroys it there.
     #[inline]
-    fn run(&self, index: u32) {
+    fn run(&self, place: u32) {
         #[expect(unsafe_code, reason = "the cells are guarded by the protocol")]
         // SAFETY: this thread has a claim and is inside or the master, so the round does not end and `checks` does not change.
         let checks = unsafe { self.checks.with(|checks| &*checks) };
-        checks[index as usize].with_mut(|place| {
+        checks[place as usize].with_mut(|place| {
             #[expect(unsafe_code, reason = "the cells are guarded by the protocol")]
-            // SAFETY: the check was constructed before it was published, and this thread alone has claimed it.
-            let check = unsafe { (*place).assume_init_mut() };
+            // SAFETY: the check was constructed before its place was published, and this thread alone has claimed it.
+            let Placed { index, check } = unsafe { (*place).assume_init_mut() };
+            let index = *index;
             if index < self.lowest_failed.load(Ordering::Relaxed) {
                 self.with_shared(|shared| self.judge(index, check, shared));
+            }
+            if !std::mem::needs_drop::<C>() {
+                return;
             }
             self.drop_contained(index, || {
                 #[expect(unsafe_code, reason = "checks are destroyed in their places")]
@@ -303,6 +352,7 @@ impl<C: Check> Slot<C> {
         });
     }
 
+    #[inline]
     fn with_shared(&self, work: impl FnOnce(&C::Shared)) {
         self.shared.with(|shared| {
             #[expect(unsafe_code, reason = "the cells are guarded by the protocol")]
@@ -362,6 +412,16 @@ fn publishing() -> Ordering {
         return Ordering::Relaxed;
     }
     Ordering::Release
+}
+
+/// Ordering of the step that claims; see the head of the file for its AcqRel.
+#[inline]
+fn claiming() -> Ordering {
+    #[cfg(all(test, blockmill_loom))]
+    if crate::tests::WEAKENED.get() == crate::tests::Weakened::Claim {
+        return Ordering::Relaxed;
+    }
+    Ordering::AcqRel
 }
 
 /// Ordering of the step by which a worker leaves.

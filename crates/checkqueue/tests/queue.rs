@@ -466,3 +466,55 @@ proptest! {
         prop_assert_eq!(board.destroyed.load(Ordering::Relaxed), acts.len());
     }
 }
+
+/// A check that does next to nothing, but for some that take a while. It fails where it is told to.
+struct Cheap(u32);
+
+impl Check for Cheap {
+    /// The lowest index that takes a while, and the indexes that fail.
+    type Shared = (u32, [u32; 3]);
+    type Error = u32;
+
+    fn run(&mut self, (slow_from, failing): &(u32, [u32; 3])) -> Result<(), u32> {
+        if self.0 >= *slow_from {
+            for _ in 0..200 {
+                std::hint::spin_loop();
+            }
+        }
+        if failing.contains(&self.0) { Err(self.0) } else { Ok(()) }
+    }
+}
+
+/// Whether the master keeps checks because they are cheap, and when it finds out that they no longer are, is not seen from outside.
+#[test]
+fn verdicts_do_not_depend_on_what_checks_cost() {
+    const CHECKS: u32 = 3_000;
+    for workers in [1, 2, 8] {
+        let queue = CheckQueue::<Cheap>::alone(workers).unwrap();
+        let mut dice = Dice(5 + workers as u64);
+        for number in 0..200 {
+            let mut failing = [0; 3].map(|_| dice.below(4 * CHECKS as usize) as u32);
+            if number % 3 == 0 {
+                failing = [CHECKS; 3];
+            }
+            let slow_from = if number % 2 == 0 {
+                CHECKS
+            } else {
+                dice.below(CHECKS as usize) as u32
+            };
+            let mut round = queue.begin(CHECKS as usize, (slow_from, failing)).unwrap();
+            let mut added = 0;
+            while added < CHECKS {
+                let group = (1 + dice.below(400) as u32).min(CHECKS - added);
+                round.add((added..added + group).map(Cheap));
+                added += group;
+            }
+            let expected = failing.into_iter().min().filter(|&lowest| lowest < CHECKS);
+            let found = round.complete().err().map(|failure| {
+                assert!(matches!(failure.fault, Fault::Failed(index) if index as usize == failure.index));
+                failure.index as u32
+            });
+            assert_eq!(found, expected);
+        }
+    }
+}

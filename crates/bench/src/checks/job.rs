@@ -102,8 +102,8 @@ impl Job {
     }
 }
 
-/// Steps that depend on each other.
-#[inline]
+/// Steps that depend on each other. Not inlined, so that all queues run the same code.
+#[inline(never)]
 fn arithmetic(steps: u32, seed: u32) -> u64 {
     let mut value = u64::from(seed) | 1 << 40;
     for _ in 0..steps {

@@ -59,7 +59,7 @@ struct Yard {
 impl Yard {
     fn new(workers: usize) -> &'static Self {
         Box::leak(Box::new(Self {
-            slot: Slot::default(),
+            slot: Slot::new(workers + 1),
             inside: nobody_inside(workers),
         }))
     }
@@ -73,8 +73,8 @@ impl Yard {
         }
     }
 
-    /// A round of checks of which some fail; each is published by itself. Returns the lowest failure.
-    fn round(&self, fails: &[bool], capacity: u32) -> Option<usize> {
+    /// A round of checks of which some fail; so many are published together. Returns the lowest failure.
+    fn round(&self, fails: &[bool], capacity: u32, together: u32) -> Option<usize> {
         let cell = Arc::new(UnsafeCell::new(5));
         let run = Arc::new(AtomicUsize::new(0));
         let destroyed = Arc::new(AtomicUsize::new(0));
@@ -82,14 +82,16 @@ impl Yard {
             cell: Arc::clone(&cell),
             run: Arc::clone(&run),
         };
-        self.slot.begin(capacity, board);
+        self.slot.begin(board);
+        self.slot.make_places(capacity);
         for (index, &fails) in (0..).zip(fails) {
             let probe = Probe {
                 fails,
                 destroyed: Arc::clone(&destroyed),
             };
-            match self.slot.construct(index, probe) {
-                Ok(()) => self.slot.publish(index + 1),
+            match self.slot.construct(index, index, probe) {
+                Ok(()) if (index + 1).is_multiple_of(together) => self.slot.publish(index + 1),
+                Ok(()) => {}
                 Err(probe) => self.slot.run_now(index, probe),
             }
         }
@@ -116,6 +118,17 @@ impl Yard {
 }
 
 fn rounds(workers: usize, preemptions: usize, fails: &'static [&'static [bool]], capacity: u32) {
+    rounds_in_groups(workers, preemptions, fails, capacity, 1);
+}
+
+/// With 4 checks published together, a claim takes 2 of them.
+fn rounds_in_groups(
+    workers: usize,
+    preemptions: usize,
+    fails: &'static [&'static [bool]],
+    capacity: u32,
+    together: u32,
+) {
     model(preemptions, move || {
         let yard = Yard::new(workers);
         let threads: Vec<_> = (0..workers)
@@ -123,7 +136,7 @@ fn rounds(workers: usize, preemptions: usize, fails: &'static [&'static [bool]],
             .collect();
         for fails in fails {
             let expected = fails.iter().position(|&fails| fails);
-            assert_eq!(yard.round(fails, capacity), expected);
+            assert_eq!(yard.round(fails, capacity, together), expected);
         }
         for thread in threads {
             thread.join().unwrap();
@@ -169,4 +182,58 @@ fn a_relaxed_publication_is_caught() {
 fn a_relaxed_leave_is_caught() {
     WEAKENED.set(Weakened::Leave);
     rounds(1, 3, &[&[false, false]], 2);
+}
+
+#[test]
+fn several_are_claimed_at_once() {
+    rounds_in_groups(1, 2, &[&[false; 4]], 4, 4);
+    rounds_in_groups(2, 1, &[&[false; 4]], 4, 4);
+}
+
+#[test]
+fn a_slot_is_used_again_after_claims_of_several() {
+    rounds_in_groups(1, 2, &[&[false; 4], &[false; 2]], 4, 2);
+}
+
+#[test]
+fn the_lowest_failure_is_found_among_claims_of_several() {
+    rounds_in_groups(1, 2, &[&[false, true, false, true]], 4, 4);
+    rounds_in_groups(1, 2, &[&[false, false, true, true]], 4, 4);
+    rounds_in_groups(2, 1, &[&[true, true, false, true]], 4, 4);
+}
+
+/// Places may have gaps between their indexes, where the master ran a check itself.
+#[test]
+fn indexes_may_have_gaps() {
+    model(2, || {
+        let yard = Yard::new(1);
+        let worker = thread::spawn(move || yard.serve(0, 2));
+        let cell = Arc::new(UnsafeCell::new(5));
+        let run = Arc::new(AtomicUsize::new(0));
+        let destroyed = Arc::new(AtomicUsize::new(0));
+        let probe = |fails| Probe {
+            fails,
+            destroyed: Arc::clone(&destroyed),
+        };
+        yard.slot.begin(Board { cell, run });
+        yard.slot.make_places(2);
+        assert!(yard.slot.construct(0, 0, probe(false)).is_ok());
+        yard.slot.publish(1);
+        yard.slot.run_now(1, probe(true));
+        assert!(yard.slot.construct(1, 2, probe(true)).is_ok());
+        yard.slot.publish(2);
+        yard.slot.run_claimed(u32::MAX);
+        yard.slot.wait_until_done(0, &yard.inside);
+        assert_eq!(yard.slot.end().map(|failure| failure.index), Some(1));
+        assert_eq!(destroyed.load(Ordering::Relaxed), 3);
+        worker.join().unwrap();
+    });
+}
+
+/// The master sees the last claim, and ends the round while a worker runs what it claimed.
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn a_relaxed_claim_of_several_is_caught() {
+    WEAKENED.set(Weakened::Claim);
+    rounds_in_groups(1, 3, &[&[false; 4]], 4, 4);
 }

@@ -11,6 +11,8 @@ pub(crate) enum Weakened {
     Nothing,
     /// Checks are published with Relaxed.
     Publish,
+    /// Checks are claimed with Relaxed.
+    Claim,
     /// Workers leave with Relaxed.
     Leave,
 }
