@@ -20,7 +20,7 @@
 //! - *A worker that finds none* pushes itself, leaves `counts`, and looks once more before it sleeps. If there is work after all, it stays
 //!   in the stack as `AWAKE`, and who pops it goes on to the next.
 //! - *Who wakes* first counts the worker as awake and looking, then pops. So of several notifications at once only as many wake
-//!   as are wanted. One that has work to tell of keeps the worker off its own core for the first moment.
+//!   as are wanted. Who wakes all takes the whole stack first. One that has work to tell of keeps the worker off its own core for the first moment.
 //!
 //! # Why no wake is lost
 //!
@@ -193,12 +193,23 @@ impl Sleep {
         }
     }
 
-    /// Wakes all workers that are parked.
+    /// Wakes all workers that are parked. One that is woken and parks again at once is not taken for another: the whole stack is taken
+    /// first.
     pub(crate) fn wake_all(&self) {
         fence(Ordering::SeqCst);
-        for _ in 0..self.places.len() {
+        let mut next = self.pop_all();
+        while let Some(worker) = next {
+            let place = &self.places[worker];
+            // Who was in the stack does not push itself before its word is `OUT`, so `below` is still that of the stack.
+            next = number(place.below.load(Ordering::Relaxed));
             self.counts.fetch_add(AWAKE_ONE + LOOKING_ONE, Ordering::AcqRel);
-            self.wake_counted(|_| {});
+            // AcqRel: pairs with the same in `park`.
+            if place.word.atomic().swap(OUT, Ordering::AcqRel) == PARKED {
+                place.word.address().wake_one();
+            } else {
+                // It is awake by itself. Its count goes to one that has parked since, or is taken back.
+                self.wake_counted(|_| {});
+            }
         }
     }
 
@@ -259,10 +270,27 @@ impl Sleep {
         }
     }
 
+    /// Takes all workers out of the stack. Returns the uppermost.
+    fn pop_all(&self) -> Option<usize> {
+        let mut top = self.top.load(Ordering::Acquire);
+        loop {
+            let worker = number(top as u32)?;
+            let next = (tag(top) << 32) | u64::from(EMPTY);
+            // Acquire: pairs with the Release in `push`, of all that are in the stack.
+            match self
+                .top
+                .compare_exchange(top, next, Ordering::AcqRel, Ordering::Acquire)
+            {
+                Ok(_) => return Some(worker),
+                Err(found) => top = found,
+            }
+        }
+    }
+
     fn pop(&self) -> Option<usize> {
         let mut top = self.top.load(Ordering::Acquire);
         loop {
-            let worker = (top as u32).checked_sub(1)? as usize;
+            let worker = number(top as u32)?;
             let below = self.places[worker].below.load(Ordering::Relaxed);
             // `below` may be another's by now; then the tag has changed too.
             let next = (tag(top) << 32) | u64::from(below);
@@ -285,6 +313,11 @@ fn store_then_load_fence() {
         return fence(Ordering::AcqRel);
     }
     fence(Ordering::SeqCst);
+}
+
+/// The worker that is meant by a number + 1.
+fn number(plus_one: u32) -> Option<usize> {
+    plus_one.checked_sub(1).map(|worker| worker as usize)
 }
 
 /// The tag of the next state of the stack.

@@ -2,6 +2,7 @@
 
 use super::{WEAKENED, model};
 use crate::sleep::{Found, Sleep};
+use blockmill_sync::AutoResetEvent;
 use blockmill_sync::atomic::{AtomicU32, Ordering};
 use loom::thread;
 
@@ -141,6 +142,38 @@ fn all_are_woken() {
             .collect();
         yard.units.store(1, Ordering::Release);
         yard.sleep.wake_all();
+        for worker in workers {
+            worker.join().unwrap();
+        }
+    });
+}
+
+/// Two workers that each take note of two changes, one after the other, and park between them: all are woken by each change, also
+/// those that are below one that parks again at once.
+#[test]
+fn all_are_woken_by_each_change() {
+    model(2, || {
+        let yard = Yard::new(2, 2);
+        let noticed: &'static _ = Box::leak(Box::new((AtomicU32::new(0), AutoResetEvent::new())));
+        let workers: Vec<_> = (0..2)
+            .map(|worker| {
+                thread::spawn(move || {
+                    for change in 1..=2 {
+                        while yard.pending() < change {
+                            let _ = yard.sleep.park(worker, || yard.pending() >= change);
+                        }
+                        if noticed.0.fetch_add(1, Ordering::AcqRel) + 1 == 2 * change {
+                            noticed.1.set();
+                        }
+                    }
+                })
+            })
+            .collect();
+        for change in 1..=2 {
+            yard.units.store(change, Ordering::Release);
+            yard.sleep.wake_all();
+            noticed.1.wait();
+        }
         for worker in workers {
             worker.join().unwrap();
         }
