@@ -81,7 +81,8 @@ impl Check for Probe {
 
 impl Drop for Probe {
     fn drop(&mut self) {
-        self.board.destroyed.fetch_add(1, Ordering::Relaxed);
+        // Release: who sees it sees the check's failure too.
+        self.board.destroyed.fetch_add(1, Ordering::Release);
         if self.act == Act::PanicAtTheEnd {
             panic!("end of check {}", self.index);
         }
@@ -223,7 +224,7 @@ fn what_comes_behind_a_failure_is_not_run() {
     let probe = Probe::passing(&board);
     round.add([probe(0).with(Act::Fail)]);
     let start = Instant::now();
-    while board.destroyed.load(Ordering::Relaxed) == 0 {
+    while board.destroyed.load(Ordering::Acquire) == 0 {
         assert!(
             start.elapsed() < Duration::from_secs(60),
             "workers do not begin with the first check"

@@ -15,6 +15,8 @@ struct Units {
     panics: Mutex<Vec<String>>,
     order: Arc<Mutex<Vec<&'static str>>>,
     name: &'static str,
+    /// While it is set, units that were taken are not done.
+    held: AtomicBool,
     threads: Mutex<HashSet<String>>,
 }
 
@@ -47,6 +49,9 @@ impl Station for Units {
             return;
         }
         assert!(worker < 64);
+        while self.held.load(Ordering::Acquire) {
+            std::thread::yield_now();
+        }
         self.threads
             .lock()
             .unwrap()
@@ -105,15 +110,25 @@ fn idle_workers_park_and_no_more_wake_than_there_are_cores() {
             std::thread::sleep(Duration::from_millis(1));
         }
     };
-    wait_until_parked();
     let attendance = handle.attend();
-    let cores = CrewOptions::default().cores;
-    for _ in 0..200 {
+    let cores = CrewOptions::default().cores.saturating_sub(1).max(1);
+    // A worker that parks at the very moment of a notification may find the work by itself, and be one more. So of several
+    // attempts one must keep to the cores; without the rule all workers wake in each.
+    let keeps_to_the_cores = |attempt: usize| {
+        wait_until_parked();
+        units.held.store(true, Ordering::Release);
         units.add(50);
-        handle.notify();
-        assert!(crew.awake() <= cores, "{}", crew.awake());
-    }
-    units.wait_for(200 * 50);
+        let mut awake = 0;
+        for _ in 0..200 {
+            handle.notify();
+            std::thread::yield_now();
+            awake = awake.max(crew.awake());
+        }
+        units.held.store(false, Ordering::Release);
+        units.wait_for((attempt + 1) * 50);
+        awake <= cores
+    };
+    assert!((0..100).any(keeps_to_the_cores));
     drop(attendance);
     wait_until_parked();
 }

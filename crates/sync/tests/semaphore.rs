@@ -183,8 +183,9 @@ fn a_robber_starves_nobody() {
         }
         stop.store(true, Ordering::Relaxed);
     });
-    // A thread may also have to wait for a core, which on a busy machine takes far longer than the lock.
-    assert!(longest < STARVING_AFTER + Duration::from_secs(2), "{longest:?}");
+    // A thread may also have to wait for a core, which on a busy machine takes far longer than the lock. A waiter that starves does
+    // so for ever.
+    assert!(longest < STARVING_AFTER + Duration::from_secs(60), "{longest:?}");
 }
 
 #[test]

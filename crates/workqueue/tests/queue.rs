@@ -57,6 +57,7 @@ struct Triple {
     spin_ns: u64,
     panics_every: u64,
     handled: AtomicUsize,
+    begun: AtomicUsize,
     hold: AtomicBool,
 }
 
@@ -64,6 +65,7 @@ impl Handler for Triple {
     type Job = Job;
 
     fn handle(&self, job: &mut Job) {
+        self.begun.fetch_add(1, Ordering::Release);
         let start = std::time::Instant::now();
         while self.spin_ns > 0 && start.elapsed() < Duration::from_nanos(self.spin_ns) {
             std::hint::spin_loop();
@@ -239,7 +241,10 @@ fn dropping_waits_for_the_job_in_hand() {
     requester.submit(job).unwrap();
     std::thread::scope(|scope| {
         // Only the worker can be in it.
-        std::thread::sleep(Duration::from_millis(20));
+        requester.flush();
+        while queue.handler().begun.load(Ordering::Acquire) == 0 {
+            std::thread::yield_now();
+        }
         unhandled.submit(rest).unwrap();
         let dropping = scope.spawn(move || drop(requester));
         std::thread::sleep(Duration::from_millis(20));
