@@ -192,7 +192,7 @@ fn several_are_claimed_at_once() {
 
 #[test]
 fn a_slot_is_used_again_after_claims_of_several() {
-    rounds_in_groups(1, 2, &[&[false; 4], &[false; 2]], 4, 2);
+    rounds_in_groups(1, 1, &[&[false; 4], &[false; 4]], 4, 4);
 }
 
 #[test]
