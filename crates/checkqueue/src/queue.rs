@@ -268,7 +268,7 @@ struct Adding<'a, C: Check>(&'a mut Round<C>);
 
 impl<C: Check> Adding<'_, C> {
     #[inline]
-    fn add(&mut self, check: C) {
+    fn add(&mut self, mut check: C) {
         let round = &mut *self.0;
         let index = round.added;
         round.added = index.checked_add(1).expect("a round has less than 2^32 checks");
@@ -277,7 +277,11 @@ impl<C: Check> Adding<'_, C> {
                 Ok(()) => round.places += 1,
                 Err(check) => self.without_place(index, check),
             },
-            Next::Keep => round.closed.slot().run_now(index, check),
+            Next::Keep => {
+                // It is run where it lies: a copy of what was written just before has to wait for that.
+                round.closed.slot().judge_now(index, &mut check);
+                round.closed.slot().drop_now(index, check);
+            }
             Next::Measure => self.measure(index, check),
         }
     }

@@ -202,9 +202,21 @@ impl<C: Check> Slot<C> {
     /// Runs a check that has no place, and destroys it, by the master.
     #[inline]
     pub(crate) fn run_now(&self, index: u32, mut check: C) {
+        self.judge_now(index, &mut check);
+        self.drop_now(index, check);
+    }
+
+    /// The first half of [`run_now`](Self::run_now): all but the end of the check.
+    #[inline]
+    pub(crate) fn judge_now(&self, index: u32, check: &mut C) {
         if index < self.lowest_failed.load(Ordering::Relaxed) {
-            self.with_shared(|shared| self.judge(index, &mut check, shared));
+            self.with_shared(|shared| self.judge(index, check, shared));
         }
+    }
+
+    /// The second half: the end of the check.
+    #[inline]
+    pub(crate) fn drop_now(&self, index: u32, check: C) {
         if std::mem::needs_drop::<C>() {
             self.drop_contained(index, || drop(check));
         }
