@@ -361,6 +361,11 @@ impl<C: Check> ClosedRound<C> {
         self.slot().is_done(self.number, &self.inner.inside)
     }
 
+    /// Runs checks, at most so many, and returns how many there were.
+    pub fn help_some(&self, checks_max: u32) -> u32 {
+        self.slot().run_claimed(checks_max)
+    }
+
     /// Runs checks until there are none left; others may still run some.
     pub fn help(&self) {
         self.slot().run_claimed(u32::MAX);

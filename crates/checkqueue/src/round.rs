@@ -303,9 +303,9 @@ impl<C: Check> Slot<C> {
         }
     }
 
-    /// Claims and runs checks, at most so many; by who is inside, or by the master of the round.
+    /// Claims and runs checks, at most so many; by who is inside, or by the master of the round. Returns how many it ran.
     #[inline]
-    pub(crate) fn run_claimed(&self, checks_max: u32) {
+    pub(crate) fn run_claimed(&self, checks_max: u32) -> u32 {
         let mut left = checks_max;
         while left > 0
             && let Some(places) = self.claim(left)
@@ -315,6 +315,7 @@ impl<C: Check> Slot<C> {
                 self.run(place);
             }
         }
+        checks_max - left
     }
 
     /// Claims the next places, at most so many: a part of what is pending, so that none is left without work towards the end.

@@ -5,7 +5,8 @@
 //! read belongs to the round, which lives until its last check is gone.
 
 use blockmill_block::{Block, BlockUndo};
-use blockmill_checkqueue::{Check, CheckQueue, Fault, TooManyRounds};
+use blockmill_checkqueue::{Check, CheckQueue, ClosedRound, Fault, TooManyRounds};
+use blockmill_crew::Crew;
 use blockmill_rules::{ScriptFlags, ScriptVerifier, SpentOutput, VerifyError};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -92,6 +93,48 @@ pub struct RoundResult {
     pub wait: Duration,
 }
 
+/// The checks of a block, under way. Dropping it abandons those that have not begun.
+pub struct PendingChecks<V: ScriptVerifier + 'static> {
+    round: ClosedRound<InputCheck<V>>,
+    /// The block's number of the first input that is checked.
+    first: usize,
+    /// Time that the master spent in adding them, which is all of it when there are no workers.
+    adding: Option<Duration>,
+    busy_ns: Arc<AtomicU64>,
+}
+
+impl<V: ScriptVerifier + 'static> PendingChecks<V> {
+    /// Whether [`finish`](Self::finish) would neither run a check nor wait.
+    pub fn is_done(&self) -> bool {
+        self.round.is_done()
+    }
+
+    /// Runs checks, at most so many; returns how many there were.
+    pub fn help(&self, checks_max: u32) -> u32 {
+        self.round.help_some(checks_max)
+    }
+
+    /// Runs what nobody has begun, waits for the rest, and says what came of it.
+    pub fn finish(self) -> RoundResult {
+        self.round.help();
+        let waiting = Instant::now();
+        let failure = self.round.wait().err().map(|failure| CheckFailure {
+            input: self.first + failure.index,
+            error: match failure.fault {
+                Fault::Failed(error) => error,
+                Fault::Panicked(panic) => VerifyError::Verifier(panic.to_string()),
+            },
+        });
+        RoundResult {
+            failure,
+            busy: self
+                .adding
+                .unwrap_or(Duration::from_nanos(self.busy_ns.load(Ordering::Relaxed))),
+            wait: waiting.elapsed(),
+        }
+    }
+}
+
 /// The threads that run script checks: the caller, and workers beside it.
 pub struct CheckPool<V: ScriptVerifier + 'static> {
     verifier: Arc<V>,
@@ -106,15 +149,33 @@ impl<V: ScriptVerifier + 'static> CheckPool<V> {
     /// # Errors
     /// What the operating system says when it makes no more threads.
     pub fn new(verifier: Arc<V>, threads: usize) -> std::io::Result<Self> {
-        Ok(Self {
+        Ok(Self::with_queue(
             verifier,
-            queue: CheckQueue::alone(threads.saturating_sub(1))?,
+            CheckQueue::alone(threads.saturating_sub(1))?,
+        ))
+    }
+
+    /// A pool of the caller and the workers of a crew, which serve it before stations of a higher number.
+    pub fn in_crew(verifier: Arc<V>, crew: &Crew, priority: u32) -> Self {
+        Self::with_queue(verifier, CheckQueue::new(crew, priority))
+    }
+
+    fn with_queue(verifier: Arc<V>, queue: CheckQueue<InputCheck<V>>) -> Self {
+        Self {
+            verifier,
+            queue,
             rounds: AtomicUsize::new(0),
-        })
+        }
     }
 
     /// Runs the scripts of a block. `undo` has a coin for every input but the coinbase's.
     pub fn run(&self, block: &Arc<Block>, undo: &Arc<BlockUndo>, flags: ScriptFlags) -> RoundResult {
+        self.begin(block, undo, flags).finish()
+    }
+
+    /// Begins to run the scripts of a block; without workers all are run before this returns. No more than [`ROUNDS_MAX`](blockmill_checkqueue::ROUNDS_MAX) blocks can be
+    /// under way: of a master that has as many it would wait forever.
+    pub fn begin(&self, block: &Arc<Block>, undo: &Arc<BlockUndo>, flags: ScriptFlags) -> PendingChecks<V> {
         let start = Instant::now();
         // The coinbase runs no script.
         let inputs = block.input_range(0).end..block.input_count();
@@ -143,23 +204,12 @@ impl<V: ScriptVerifier + 'static> CheckPool<V> {
             input,
             verifier: std::marker::PhantomData,
         }));
-        let round = round.close();
-        round.help();
-        let waiting = Instant::now();
-        let failure = round.wait().err().map(|failure| CheckFailure {
-            input: first + failure.index,
-            error: match failure.fault {
-                Fault::Failed(error) => error,
-                Fault::Panicked(panic) => VerifyError::Verifier(panic.to_string()),
-            },
-        });
-        let wait = waiting.elapsed();
-        let busy = if alone {
-            start.elapsed() - wait
-        } else {
-            Duration::from_nanos(busy_ns.load(Ordering::Relaxed))
-        };
-        RoundResult { failure, busy, wait }
+        PendingChecks {
+            round: round.close(),
+            first,
+            adding: alone.then(|| start.elapsed()),
+            busy_ns,
+        }
     }
 }
 

@@ -1,47 +1,66 @@
 //! The main job: index headers, connect the best chain, resume where it stopped.
 //!
-//! The way of a block, one after the other: read, decode, resolve, check, commit; and now and then a flush.
-//! Resolve writes the coins cache before the block's scripts have run; when they fail, it is taken back with the undo data,
-//! so that a flush only ever writes what is fully validated.
+//! The way of a block: it is read and decoded ahead by all threads (`ahead`), resolved by this one, in order, and its scripts are
+//! checked by all, while this thread resolves the next. So there are two tips: the tip of the active chain, up to which everything is
+//! verified, and behind it blocks *in flight*, which are resolved. A block is committed when its checks have passed and all before it
+//! are committed. If one fails, or if the run stops, the blocks in flight are taken back with their undo data, the last one first.
+//!
+//! A flush freezes the cache when no block is in flight, so it only ever writes what is fully validated.
 
-use crate::body::Body;
+use crate::ahead::{Ahead, Loading};
+use crate::body::{Body, BodyLoader};
 use crate::chain_log::ChainLog;
 use crate::checks::CheckPool;
 use crate::data_dir::DataDir;
 use crate::error::EngineError;
+use crate::in_flight::InFlight;
 use crate::index::{BlockId, HeaderIndex};
 use crate::report::{ConnectReport, Halt, Observer, Progress, Rejected, Span, Stage, Totals, Unreadable};
 use crate::resolve::{self, ResolveContext, ResolveError};
 use crate::sources::{FirstSeen, Indexed};
 use crate::{Options, assume_valid};
-use blockmill_block::files::{BlockFileWriter, BlockFiles, Position};
+use blockmill_block::files::{BlockFileWriter, Position};
 use blockmill_block::{Block, BlockHash, BlockUndo};
 use blockmill_coins::{CoinsCache, FlushError, StoreError, Tip};
+use blockmill_crew::Crew;
 use blockmill_rules::block::BlockFacts;
 use blockmill_rules::flags::block_script_flags;
 use blockmill_rules::spend::{SCRIPT_FAILED, enforces_bip30};
 use blockmill_rules::{Reject, RejectKind, ScriptFlags, ScriptVerifier, VerifyError};
+use blockmill_workqueue::WorkQueue;
+use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
+
+/// Most blocks in flight.
+const IN_FLIGHT_MAX: usize = blockmill_checkqueue::ROUNDS_MAX / 2;
+
+/// Bytes of blocks in flight; one more begins below that.
+const IN_FLIGHT_BYTES: usize = 24 << 20;
+
+/// Checks that the master runs before it looks whether a block is ready for it.
+const HELP_CHECKS: u32 = 8;
 
 /// A data directory with everything that connects blocks to it.
 pub struct Engine<V: ScriptVerifier + 'static> {
     pub(crate) directory: DataDir,
     pub(crate) options: Options,
     pub(crate) index: HeaderIndex,
-    pub(crate) files: BlockFiles,
+    pub(crate) loader: Arc<BodyLoader<V>>,
+    pub(crate) loading: WorkQueue<Loading<V>>,
     /// What was found amiss among the submitted blocks when the engine was opened, until it is reported.
     pub(crate) own_blocks: Indexed,
     /// Writer of submitted blocks, once there was one.
     pub(crate) writer: Option<BlockFileWriter>,
     pub(crate) cache: CoinsCache,
     pub(crate) log: ChainLog,
-    pub(crate) verifier: Arc<V>,
     pub(crate) pool: CheckPool<V>,
     /// The active chain by height.
     pub(crate) active: Vec<BlockId>,
+    /// Blocks behind the tip that are resolved, in order.
+    pub(crate) in_flight: VecDeque<InFlight<V>>,
     pub(crate) last_flush: Instant,
     /// Whether the tip has moved since the last flush.
     pub(crate) changed: bool,
@@ -56,13 +75,24 @@ pub struct Engine<V: ScriptVerifier + 'static> {
     pub(crate) script_note: Option<&'static str>,
     /// What was done since the observer was last told.
     pub(crate) spans: Vec<Span>,
+    /// The threads beside the caller's. They end when all that they serve is gone.
+    pub(crate) _crew: Crew,
 }
 
-/// What became of a block.
-enum Outcome {
-    Connected,
-    Rejected(Reject, Option<Position>),
-    Unreadable(Unreadable),
+/// A branch that is being connected.
+struct Course<'a> {
+    target: BlockId,
+    start: Instant,
+    bytes_remaining: u64,
+    observer: &'a mut dyn Observer,
+}
+
+/// What became of the blocks in flight.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Checked {
+    Passed,
+    /// One was rejected, and none is in flight any more.
+    Rejected,
 }
 
 impl<V: ScriptVerifier + 'static> Engine<V> {
@@ -76,7 +106,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         let start_height = self.height();
         let mut indexed = self.index_sources(sources, FirstSeen::ByPlace, observer)?;
         indexed.merge(std::mem::take(&mut self.own_blocks));
-        self.check_genesis(observer)?;
+        self.check_genesis(observer);
         self.last_flush = Instant::now();
         let halt = self.activate_best_chain(observer)?;
         self.flush()?;
@@ -102,7 +132,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
     /// Makes the chain with the most work the active one, as far as it is valid.
     pub(crate) fn activate_best_chain(&mut self, observer: &mut dyn Observer) -> Result<Halt, EngineError> {
         let start = Instant::now();
-        'choose: loop {
+        loop {
             let target = self.index.best_candidate();
             let fork = self.index.fork(self.tip(), target);
             if target == self.tip() || self.index.entry(target).work < self.index.entry(self.tip()).work {
@@ -114,34 +144,70 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             while self.tip() != fork {
                 self.disconnect_tip()?;
             }
-            let mut bytes_remaining = self.bytes_between(fork, target);
-            while self.tip() != target {
-                if let Some(halt) = self.must_halt() {
-                    return Ok(halt);
+            let path = self.path_to(target);
+            let mut course = Course {
+                target,
+                start,
+                bytes_remaining: path.iter().map(|block| block.1).sum(),
+                observer,
+            };
+            let mut ahead = Ahead::new(&self.loading, path);
+            let followed = self.follow(&mut ahead, &mut course);
+            // Whatever happened: what is in flight is not verified.
+            self.take_back_in_flight()?;
+            if let Some(halt) = followed? {
+                return Ok(halt);
+            }
+        }
+    }
+
+    /// The blocks from the tip to one behind it, with their sizes; the next one last.
+    fn path_to(&self, target: BlockId) -> Vec<(BlockId, u64)> {
+        let mut path = Vec::new();
+        let mut next = Some(target);
+        while let Some(id) = next.filter(|&id| id != self.tip()) {
+            let entry = self.index.entry(id);
+            path.push((
+                id,
+                entry.positions.first().map_or(0, |position| u64::from(position.length)),
+            ));
+            next = entry.parent;
+        }
+        path
+    }
+
+    /// Connects the blocks of a branch one after the other, until its end, or a reason to halt, or a block that is not what it
+    /// should be: then none of them is left for this branch, and the best chain is to be chosen again.
+    fn follow(&mut self, ahead: &mut Ahead<V>, course: &mut Course<'_>) -> Result<Option<Halt>, EngineError> {
+        loop {
+            if self.in_flight.is_empty() && ahead.is_at_end() {
+                return Ok(None);
+            }
+            if let Some(halt) = self.must_halt() {
+                return Ok(Some(halt));
+            }
+            if self.cache.is_flush_done() {
+                self.finish_flush()?;
+            }
+            if self.in_flight.front().is_some_and(InFlight::is_done) {
+                if self.commit_first(course)? == Checked::Rejected {
+                    return Ok(None);
                 }
-                let Some(next) = self.index.ancestor(target, self.height() + 1) else {
-                    break;
-                };
-                let bytes_before = self.totals.bytes;
-                match self.connect_block(next, observer)? {
-                    Outcome::Connected => {}
-                    Outcome::Rejected(reject, position) => {
-                        self.reject(next, reject, position, observer);
-                        continue 'choose;
+                continue;
+            }
+            if self.may_resolve(ahead) {
+                ahead.ask(|id| self.body_task(id));
+                // Rather than wait for a block this thread checks scripts.
+                if let Some((task, loaded)) = ahead.next(self.in_flight.is_empty()) {
+                    self.loaded(task.height, &loaded.stages);
+                    if !self.take_in(task.id, loaded.body, course)? {
+                        return Ok(None);
                     }
-                    Outcome::Unreadable(unreadable) => {
-                        observer.message(&unreadable.to_string());
-                        self.unreadable.push(unreadable);
-                        self.index.forget_content(next);
-                        continue 'choose;
-                    }
+                    continue;
                 }
-                bytes_remaining = bytes_remaining.saturating_sub(self.totals.bytes - bytes_before);
-                self.flush_if_due()?;
-                for span in self.spans.drain(..) {
-                    observer.span(&span);
-                }
-                observer.progress(&self.progress(start, target, bytes_remaining));
+            }
+            if !self.help_with_checks() && self.commit_first(course)? == Checked::Rejected {
+                return Ok(None);
             }
         }
     }
@@ -154,35 +220,123 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         (self.height() >= limit).then_some(Halt::HeightReached)
     }
 
-    /// Connects a child of the tip.
-    fn connect_block(&mut self, id: BlockId, observer: &mut dyn Observer) -> Result<Outcome, EngineError> {
-        let (block, facts) = match self.load_body(id)? {
-            Body::Sound(block, facts) => (Arc::new(*block), facts),
-            Body::Rejected(reject, position) => return Ok(Outcome::Rejected(reject, position)),
-            Body::Unreadable(unreadable) => return Ok(Outcome::Unreadable(unreadable)),
-        };
-        let position = self.index.entry(id).positions.first().copied();
-        let flags = block_script_flags(self.index.params(), self.index.entry(id).height, &block.hash());
-        let undo = match self.resolve(id, &block, &facts, flags) {
-            Ok(undo) => Arc::new(undo),
-            Err(ResolveError::Reject(reject)) => return Ok(Outcome::Rejected(reject, position)),
-            Err(ResolveError::Store(error)) => return Err(error.into()),
-            Err(ResolveError::Broken(error)) => {
-                self.broken = true;
-                return Err(error.into());
+    /// Whether another block may be in flight.
+    fn may_resolve(&self, ahead: &Ahead<V>) -> bool {
+        let height = self.active.len() + self.in_flight.len();
+        if ahead.is_at_end() || self.options.stop_at_height.is_some_and(|limit| height > limit as usize) {
+            return false;
+        }
+        let bytes: usize = self.in_flight.iter().map(|block| block.block.bytes().len()).sum();
+        let room = self.in_flight.len() < IN_FLIGHT_MAX && bytes < IN_FLIGHT_BYTES;
+        self.in_flight.is_empty() || (room && !self.flush_is_due())
+    }
+
+    /// Takes the next block of the branch in: resolves it and lets its checks begin. Returns false if it cannot be connected.
+    fn take_in(&mut self, id: BlockId, body: Body, course: &mut Course<'_>) -> Result<bool, EngineError> {
+        let (reject, position) = match body {
+            Body::Sound(block, facts) => {
+                let position = self.index.entry(id).positions.first().copied();
+                let flags = block_script_flags(self.index.params(), self.index.entry(id).height, &block.hash());
+                match self.resolve(id, &block, &facts, flags) {
+                    Ok(undo) => {
+                        self.begin_checks(id, block, undo, flags, course.observer);
+                        return Ok(true);
+                    }
+                    Err(ResolveError::Reject(reject)) => (reject, position),
+                    Err(ResolveError::Store(error)) => return Err(error.into()),
+                    Err(ResolveError::Broken(error)) => {
+                        self.broken = true;
+                        return Err(error.into());
+                    }
+                }
+            }
+            Body::Rejected(reject, position) => (reject, position),
+            Body::Unreadable(unreadable) => {
+                if self.commit_all(course)? {
+                    course.observer.message(&unreadable.to_string());
+                    self.unreadable.push(unreadable);
+                    self.index.forget_content(id);
+                }
+                return Ok(false);
             }
         };
-        let checked = match self.check_scripts(id, &block, &undo, flags, observer) {
-            Ok(None) => self.commit(id, &block, &undo).map(|()| None),
-            other => other,
+        // One of the blocks before it may be rejected too, and then that is the one to be named.
+        if self.commit_all(course)? {
+            self.reject(id, reject, position, course.observer);
+        }
+        Ok(false)
+    }
+
+    /// Runs some checks of the oldest block that has any left. Returns false if none has.
+    fn help_with_checks(&self) -> bool {
+        self.in_flight.iter().any(|block| block.help(HELP_CHECKS) > 0)
+    }
+
+    /// Waits for the checks of all blocks in flight and commits them. Returns false if one was rejected, or if it is time to halt.
+    fn commit_all(&mut self, course: &mut Course<'_>) -> Result<bool, EngineError> {
+        while !self.in_flight.is_empty() {
+            if self.must_halt().is_some() || self.commit_first(course)? == Checked::Rejected {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Waits for the checks of the first block in flight, and commits it; if one has failed it and all behind it are taken back.
+    fn commit_first(&mut self, course: &mut Course<'_>) -> Result<Checked, EngineError> {
+        let start = Instant::now();
+        let Some(first) = self.in_flight.front_mut() else {
+            return Ok(Checked::Passed);
         };
-        if !matches!(checked, Ok(None)) {
+        let (id, height, block) = (first.id, first.height, Arc::clone(&first.block));
+        if let Some(result) = first.finish() {
+            self.span(Stage::Check, height, start, Instant::now());
+            self.totals.stages.add(Stage::Check, result.busy, result.wait);
+            if let Some(failure) = result.failure {
+                if failure.error != VerifyError::Invalid {
+                    return Err(EngineError::Verifier {
+                        hash: block.hash(),
+                        detail: failure.error.to_string(),
+                    });
+                }
+                self.take_back_in_flight()?;
+                let (transaction, input) = block.locate_input(failure.input);
+                let reject = SCRIPT_FAILED.in_transaction(transaction).at_input(input);
+                let position = self.index.entry(id).positions.first().copied();
+                self.reject(id, reject, position, course.observer);
+                return Ok(Checked::Rejected);
+            }
+        }
+        self.commit()?;
+        if self.in_flight.is_empty() {
+            self.flush_if_due()?;
+        }
+        course.bytes_remaining = course.bytes_remaining.saturating_sub(
+            self.index
+                .entry(id)
+                .positions
+                .first()
+                .map_or(0, |position| u64::from(position.length)),
+        );
+        for span in self.spans.drain(..) {
+            course.observer.span(&span);
+        }
+        course
+            .observer
+            .progress(&self.progress(course.start, course.target, course.bytes_remaining));
+        Ok(Checked::Passed)
+    }
+
+    /// Takes all blocks in flight out of the cache again, the last one first. Checks that have not begun are not run.
+    fn take_back_in_flight(&mut self) -> Result<(), EngineError> {
+        while let Some(block) = self.in_flight.pop_back() {
+            let InFlight {
+                block, undo, checks, ..
+            } = block;
+            drop(checks);
             self.take_back(&block, &undo)?;
         }
-        Ok(match checked? {
-            None => Outcome::Connected,
-            Some(reject) => Outcome::Rejected(reject, position),
-        })
+        Ok(())
     }
 
     /// Takes a block out of the cache again. If that fails, nothing can be flushed any more.
@@ -204,12 +358,16 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         let fetched_before = self.cache.store_time();
         let params = self.index.params();
         let height = self.index.entry(id).height;
-        let bip34_block = self.active.get(params.heights.height_in_coinbase as usize);
-        let bip34_hash = bip34_block.map(|&id| self.index.entry(id).hash);
-        let median_time_past = |height: u32| match self.active.get(height as usize) {
-            Some(&id) => self.index.entry(id).median_time_past,
-            None => 0,
+        // The chain of the block: the active one, and the blocks in flight.
+        let (active, in_flight) = (&self.active, &self.in_flight);
+        let ancestor = |height: usize| match height.checked_sub(active.len()) {
+            None => active.get(height).copied(),
+            Some(behind) => in_flight.get(behind).map(|block| block.id),
         };
+        let bip34_block = ancestor(params.heights.height_in_coinbase as usize);
+        let bip34_hash = bip34_block.map(|id| self.index.entry(id).hash);
+        let median_time_past =
+            |height: u32| ancestor(height as usize).map_or(0, |id| self.index.entry(id).median_time_past);
         let context = ResolveContext {
             params,
             height,
@@ -226,60 +384,62 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         outcome
     }
 
-    /// Runs the block's scripts, unless its chain is assumed valid. Returns a refusal if one fails.
-    fn check_scripts(
+    /// Lets the block's scripts be run, unless its chain is assumed valid.
+    fn begin_checks(
         &mut self,
         id: BlockId,
-        block: &Arc<Block>,
-        undo: &Arc<BlockUndo>,
+        block: Arc<Block>,
+        undo: BlockUndo,
         flags: ScriptFlags,
         observer: &mut dyn Observer,
-    ) -> Result<Option<Reject>, EngineError> {
+    ) {
+        let height = self.index.entry(id).height;
         let note = assume_valid::reason_to_check(&self.index, id, self.options.assume_valid.as_ref());
         if self.options.assume_valid.is_some() && self.script_note != Some(note.unwrap_or("")) {
             self.script_note = Some(note.unwrap_or(""));
-            let height = self.index.entry(id).height;
             observer.message(&match note {
                 Some(reason) => format!("scripts are checked from height {height} on: {reason}"),
                 None => format!("scripts are not checked from height {height} on: the chain is assumed valid"),
             });
         }
-        if note.is_none() {
-            self.totals.scripts_skipped += 1;
-            return Ok(None);
-        }
-        let start = Instant::now();
-        let result = self.pool.run(block, undo, flags);
-        self.span(Stage::Check, self.index.entry(id).height, start);
-        self.totals.stages.add(Stage::Check, result.busy, result.wait);
-        match result.failure {
-            None => Ok(None),
-            Some(failure) if failure.error == VerifyError::Invalid => {
-                let (transaction, input) = block.locate_input(failure.input);
-                Ok(Some(SCRIPT_FAILED.in_transaction(transaction).at_input(input)))
-            }
-            Some(failure) => Err(EngineError::Verifier {
-                hash: block.hash(),
-                detail: failure.error.to_string(),
-            }),
-        }
+        let undo = Arc::new(undo);
+        let checks = note.map(|_| self.pool.begin(&block, &undo, flags));
+        self.in_flight.push_back(InFlight {
+            id,
+            height,
+            block,
+            undo,
+            scripts_skipped: checks.is_none(),
+            checks,
+        });
     }
 
-    /// Keeps the undo data and moves the tip.
-    fn commit(&mut self, id: BlockId, block: &Block, undo: &BlockUndo) -> Result<(), EngineError> {
+    /// Keeps the undo data of the first block in flight and moves the tip to it.
+    fn commit(&mut self) -> Result<(), EngineError> {
         let start = Instant::now();
-        let position = self.log.append(block.header(), undo)?;
-        self.index.set_undo(id, position);
-        self.active.push(id);
+        let Some(first) = self.in_flight.front() else {
+            return Ok(());
+        };
+        let position = self.log.append(first.block.header(), &first.undo)?;
+        self.index.set_undo(first.id, position);
+        self.active.push(first.id);
         self.changed = true;
         self.totals.blocks += 1;
-        self.totals.transactions += block.transaction_count() as u64;
-        self.totals.inputs += undo.coins().len() as u64;
-        self.totals.bytes += block.bytes().len() as u64;
+        self.totals.transactions += first.block.transaction_count() as u64;
+        self.totals.inputs += first.undo.coins().len() as u64;
+        self.totals.bytes += first.block.bytes().len() as u64;
+        self.totals.scripts_skipped += u64::from(first.scripts_skipped);
+        self.in_flight.pop_front();
         self.cache_coins_max = self.cache_coins_max.max(self.cache.len() as u64);
         self.cache_bytes_max = self.cache_bytes_max.max(self.cache.bytes() as u64);
         self.stage_done(Stage::Commit, self.height(), start);
         Ok(())
+    }
+
+    /// Whether there is something to do about a flush for which no block may be in flight.
+    fn flush_is_due(&self) -> bool {
+        let begin = self.cache.wants_flush() || self.last_flush.elapsed() >= self.options.flush_interval;
+        (begin && !self.cache.is_flushing()) || self.cache.is_full()
     }
 
     /// Begins a flush in the background if it is time for one. Waits for it only if the cache is full, or if every block is to be flushed.
@@ -344,7 +504,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         let after = self.cache.flush_counters();
         self.totals.flushes += after.flushes - before.flushes;
         self.totals.flush_changes += after.changes - before.changes;
-        self.span(Stage::Flush, self.height(), start);
+        self.span(Stage::Flush, self.height(), start, Instant::now());
         self.totals
             .stages
             .add(Stage::Flush, after.time - before.time, start.elapsed());
@@ -369,13 +529,17 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
 
     /// Counts the time since `start` for a stage.
     pub(crate) fn stage_done(&mut self, stage: Stage, height: u32, start: Instant) {
-        self.totals.stages.add(stage, start.elapsed(), Duration::ZERO);
-        self.span(stage, height, start);
+        self.stage_done_at(stage, height, start, Instant::now());
     }
 
-    fn span(&mut self, stage: Stage, height: u32, start: Instant) {
+    /// Counts the time between two moments for a stage.
+    pub(crate) fn stage_done_at(&mut self, stage: Stage, height: u32, start: Instant, end: Instant) {
+        self.totals.stages.add(stage, end - start, Duration::ZERO);
+        self.span(stage, height, start, end);
+    }
+
+    fn span(&mut self, stage: Stage, height: u32, start: Instant, end: Instant) {
         if self.options.trace {
-            let end = Instant::now();
             self.spans.push(Span {
                 stage,
                 height,
@@ -408,21 +572,11 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             hash,
             height,
             reject,
-            path: position.map_or_else(PathBuf::new, |position| self.files.path(position.file).to_owned()),
+            path: position.map_or_else(PathBuf::new, |position| {
+                self.loader.files().path(position.file).to_owned()
+            }),
             offset: position.map_or(0, |position| position.offset),
         }
-    }
-
-    /// Bytes of the blocks above `fork` up to `target`.
-    fn bytes_between(&self, fork: BlockId, target: BlockId) -> u64 {
-        let mut bytes = 0;
-        let mut next = Some(target);
-        while let Some(id) = next.filter(|&id| id != fork) {
-            let entry = self.index.entry(id);
-            bytes += entry.positions.first().map_or(0, |position| u64::from(position.length));
-            next = entry.parent;
-        }
-        bytes
     }
 
     fn progress(&self, start: Instant, target: BlockId, bytes_remaining: u64) -> Progress {

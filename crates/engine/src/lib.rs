@@ -25,7 +25,9 @@ pub mod resolve;
 pub mod submit;
 pub mod verify;
 
+mod ahead;
 mod body;
+mod in_flight;
 mod reorganise;
 mod sources;
 

@@ -1,5 +1,7 @@
 //! Opening the engine on a data directory.
 
+use crate::ahead::{self, Loading};
+use crate::body::BodyLoader;
 use crate::chain_log::ChainLog;
 use crate::checks::CheckPool;
 use crate::connect::Engine;
@@ -9,13 +11,28 @@ use crate::index::HeaderIndex;
 use crate::report::{Quiet, Totals};
 use crate::sources::{FirstSeen, Indexed};
 use blockmill_block::BlockHash;
-use blockmill_block::files::BlockFiles;
 use blockmill_coins::{CoinStore, CoinsCache, EmbeddedStore};
+use blockmill_crew::{Crew, CrewOptions};
 use blockmill_rules::ScriptVerifier;
+use blockmill_workqueue::{Help, Options as WorkQueueOptions, WorkQueue};
+use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
+
+/// Among the stations of the crew: the oldest block's checks are what everything waits for in the end.
+const CHECKS_FIRST: u32 = 0;
+
+/// Blocks are loaded when there are no checks.
+const LOADING_THEN: u32 = 1;
+
+/// The master loads blocks only when it can do nothing else.
+const LOADING: WorkQueueOptions = WorkQueueOptions {
+    workers: None,
+    slots_per_worker: Some(ahead::BLOCKS_MAX),
+    help: Help::WhileWaiting,
+};
 
 /// The store's share of the memory for coins is this fraction.
 const STORE_CACHE_SHARE: usize = 8;
@@ -104,19 +121,29 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         }
         log.cut_back()?;
         let verifier = Arc::new(verifier);
-        let pool = CheckPool::new(Arc::clone(&verifier), options.threads).map_err(file_error("worker threads"))?;
+        let crew = Crew::new(&CrewOptions {
+            name: "worker".to_owned(),
+            ..CrewOptions::workers(options.threads.saturating_sub(1))
+        })
+        .map_err(file_error("worker threads"))?;
+        let pool = CheckPool::in_crew(Arc::clone(&verifier), &crew, CHECKS_FIRST);
+        let headers_path = directory.file("headers.dat");
+        let loader = Arc::new(BodyLoader::new(index.params().clone(), verifier, headers_path));
+        let loading = WorkQueue::with_options(&crew, LOADING_THEN, Loading(Arc::clone(&loader)), &LOADING);
         let cache_limit = options.cache_bytes_max - options.cache_bytes_max / STORE_CACHE_SHARE;
         let mut engine = Self {
             directory,
             options,
             index,
-            files: BlockFiles::new(),
+            loader,
+            loading,
             own_blocks: Indexed::default(),
             writer: None,
             cache: CoinsCache::new(store, cache_limit),
             log,
-            verifier,
             pool,
+            _crew: crew,
+            in_flight: VecDeque::new(),
             active,
             last_flush: Instant::now(),
             changed: false,

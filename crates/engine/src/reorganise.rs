@@ -16,7 +16,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             height: entry.height,
             detail,
         };
-        let block = match self.load_body(id)? {
+        let block = match self.load_body(id) {
             Body::Sound(block, _) => block,
             Body::Rejected(reject, _) => return Err(missing(reject.to_string())),
             Body::Unreadable(unreadable) => return Err(missing(unreadable.detail)),

@@ -9,6 +9,7 @@ use blockmill_block::files::{Damage, Record};
 use blockmill_rules::{Reject, ScriptVerifier};
 use std::collections::{HashMap, VecDeque};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -46,11 +47,12 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         first_seen: FirstSeen,
         observer: &mut dyn Observer,
     ) -> Result<Indexed, EngineError> {
-        let first = self.files.len() as u32;
+        let loader = Arc::clone(&self.loader);
+        let first = loader.files().len() as u32;
         for source in sources {
-            self.files.add(source)?;
+            loader.files_mut().add(source)?;
         }
-        let last = self.files.len() as u32;
+        let last = loader.files().len() as u32;
         let magic = self.index.params().magic();
         let mut indexed = Indexed::default();
         let mut records = Vec::new();
@@ -59,13 +61,14 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
                 // Nothing is known of what lies in the files that remain, so nothing is said about leftovers.
                 return Ok(indexed);
             }
-            let scan = self.files.scan(file, magic)?;
+            let scan = loader.files().scan(file, magic)?;
             records.extend(scan.records);
             for damage in &scan.damages {
                 observer.message(&damage.to_string());
             }
             if scan.more_damages > 0 {
-                let path = self.files.path(file).display();
+                let files = loader.files();
+                let path = files.path(file).display();
                 observer.message(&format!("{path}: {} more damaged places", scan.more_damages));
             }
             indexed.damages.extend(scan.damages);
@@ -112,7 +115,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             indexed.first_leftover = Some(Leftover {
                 hash: record.hash,
                 parent: record.header.prev_block_hash,
-                path: self.files.path(record.position.file).to_owned(),
+                path: self.loader.files().path(record.position.file).to_owned(),
                 offset: record.position.offset,
             });
         }

@@ -93,7 +93,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         };
         let hash = block.hash();
         // A block that fails by itself leaves no trace: what was sent may not be what belongs to its header.
-        if let Err(reject) = self.judge_alone(&block) {
+        if let Err(reject) = self.loader.judge_alone(&block) {
             return Ok(Submission::invalid(hash, &reject));
         }
         let id = match self.index.accept_header(block.header(), hash, clock()) {
@@ -111,7 +111,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             self.activate_best_chain(observer)?;
             return Ok(Submission::new(hash, Verdict::Duplicate));
         }
-        if let Err(reject) = self.judge_body(id, &block) {
+        if let Err(reject) = self.loader.judge(&self.body_task(id), &block) {
             if reject.kind != RejectKind::Mutated {
                 self.index.mark_failed(id);
             }
@@ -135,10 +135,10 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             none => none.insert(BlockFileWriter::resume(
                 &self.directory.file("blocks"),
                 self.index.params().magic(),
-                &self.files,
+                &self.loader.files(),
             )?),
         };
-        let position = writer.append(block.bytes(), &mut self.files)?;
+        let position = writer.append(block.bytes(), &mut self.loader.files_mut())?;
         self.index.receive(id, position);
         Ok(())
     }
