@@ -2,10 +2,9 @@
 //!
 //! Every script goes to the kernel: there are no short cuts for scripts that look easy.
 
-use bitcoinkernel::core::TxOutExt;
-use bitcoinkernel::{
-    KernelError, PrecomputedTransactionData, ScriptPubkey, ScriptVerifyError, Transaction, TxOut, verify,
-};
+use bitcoinkernel::core::{TransactionExt, TxOutExt};
+use bitcoinkernel::{KernelError, PrecomputedTransactionData, ScriptVerifyError, Transaction, verify};
+use blockmill_block::reader::write_compact_size;
 use blockmill_rules::{ScriptFlags, ScriptVerifier, SpentOutput, VerifyError};
 
 /// The script interpreter of Bitcoin Core.
@@ -16,8 +15,27 @@ pub struct KernelVerifier;
 /// inputs have in common.
 pub struct KernelTransaction {
     transaction: Transaction,
-    spent: Vec<TxOut>,
+    /// What is spent, as the outputs of one transaction: made in one call, where single outputs take two each.
+    spent: Transaction,
     precomputed: PrecomputedTransactionData,
+}
+
+/// The serialization of a transaction that has these outputs, and an input without meaning: one without inputs would be
+/// read as one with witnesses.
+fn with_outputs(outputs: &[SpentOutput<'_>]) -> Vec<u8> {
+    const INPUT: [u8; 41] = [0; 41];
+    let scripts: usize = outputs.iter().map(|output| output.script_pubkey.len()).sum();
+    let mut bytes = Vec::with_capacity(64 + scripts + outputs.len() * 11);
+    bytes.extend([1, 0, 0, 0, 1]);
+    bytes.extend(INPUT);
+    write_compact_size(outputs.len() as u64, &mut bytes);
+    for output in outputs {
+        bytes.extend(output.value.to_le_bytes());
+        write_compact_size(output.script_pubkey.len() as u64, &mut bytes);
+        bytes.extend(output.script_pubkey);
+    }
+    bytes.extend([0; 4]);
+    bytes
 }
 
 fn verifier_error(error: KernelError) -> VerifyError {
@@ -29,12 +47,10 @@ impl ScriptVerifier for KernelVerifier {
 
     fn prepare(&self, transaction: &[u8], spent: &[SpentOutput<'_>]) -> Result<KernelTransaction, VerifyError> {
         let transaction = Transaction::new(transaction).map_err(verifier_error)?;
-        let spent = spent
-            .iter()
-            .map(|output| Ok(TxOut::new(&ScriptPubkey::new(output.script_pubkey)?, output.value)))
-            .collect::<Result<Vec<_>, KernelError>>()
-            .map_err(verifier_error)?;
-        let precomputed = PrecomputedTransactionData::new(&transaction, &spent).map_err(verifier_error)?;
+        let spent = Transaction::new(&with_outputs(spent)).map_err(verifier_error)?;
+        let outputs: Vec<_> = spent.outputs().collect();
+        let precomputed = PrecomputedTransactionData::new(&transaction, &outputs).map_err(verifier_error)?;
+        drop(outputs);
         Ok(KernelTransaction {
             transaction,
             spent,
@@ -43,9 +59,7 @@ impl ScriptVerifier for KernelVerifier {
     }
 
     fn verify(&self, prepared: &KernelTransaction, input: usize, flags: ScriptFlags) -> Result<(), VerifyError> {
-        let Some(output) = prepared.spent.get(input) else {
-            return Err(VerifyError::Verifier(format!("input {input} has no spent output")));
-        };
+        let output = prepared.spent.output(input).map_err(verifier_error)?;
         let result = verify(
             &output.script_pubkey(),
             Some(output.value()),
