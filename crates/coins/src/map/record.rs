@@ -296,6 +296,12 @@ impl<'a> EntryRef<'a> {
         self.record[FORM_AT] & 0xf == SPENT
     }
 
+    /// Amount in satoshi; 0 for a spent coin.
+    #[inline]
+    pub fn value(&self) -> i64 {
+        self.fields().map_or(0, |fields| fields.value)
+    }
+
     /// Height of the block that made the coin; 0 for a spent one.
     pub fn height(&self) -> u32 {
         self.fields().map_or(0, |fields| fields.height)
@@ -335,6 +341,7 @@ impl<'a> EntryRef<'a> {
         usize::from(u16::from_le_bytes(array(self.record, SCRIPT_AT)))
     }
 
+    #[inline]
     fn fields(&self) -> Option<Fields<'a>> {
         let record = self.record;
         let (before, script, behind): (&'static [u8], _, &'static [u8]) = match record[FORM_AT] & 0xf {
@@ -401,6 +408,7 @@ mod tests {
         assert_eq!((entry.outpoint(), entry.marks()), (outpoint, marks));
         assert_eq!((entry.is_spent(), entry.length()), (coin.is_none(), draft.length()));
         assert_eq!(entry.height(), coin.map_or(0, |coin| coin.height));
+        assert_eq!(entry.value(), coin.map_or(0, |coin| coin.value));
         assert!(draft.length() <= longest, "{} bytes", draft.length());
         let other = Marks::ALL.without(marks);
         set_marks(&mut record, other);

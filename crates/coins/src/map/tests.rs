@@ -177,6 +177,31 @@ fn outpoints_that_collide_are_told_apart() {
     random_steps(HashKey::colliding(u64::MAX >> 10), 6, 20_000, 200_000);
 }
 
+/// A million outpoints that nothing but their keys tells apart: slower, but each is found, and removed.
+#[test]
+#[ignore = "takes seconds; run with --ignored"]
+fn a_million_outpoints_with_one_hash() {
+    const COUNT: u64 = 1_000_000;
+    let mut map = CoinMap::with_key(HashKey::colliding(0));
+    let mut alone = map.exclusive();
+    for number in 0..COUNT {
+        let coin = coin(number * 8);
+        assert!(!alone.insert(&outpoint(number), Marks::NONE, Some(CoinRef::from(&coin))));
+    }
+    for number in 0..COUNT {
+        let value = alone.get(&outpoint(number)).map(|entry| entry.value());
+        assert_eq!(value, Some(coin(number * 8).value));
+    }
+    assert!(alone.get(&outpoint(COUNT + 1)).is_none());
+    let statistics = map.index_statistics();
+    assert!(statistics.overflowed as u64 > COUNT - 100, "{statistics:?}");
+    let mut alone = map.exclusive();
+    for number in 0..COUNT {
+        assert!(alone.remove(&outpoint(number)));
+    }
+    assert!(map.is_empty());
+}
+
 /// With the key known, memory stays bounded too.
 #[test]
 fn colliding_outpoints_take_no_more_memory_than_others() {
