@@ -10,6 +10,7 @@
 //! - `writers`: the undo log with concurrent writers, under several locks;
 //! - `checks`: the check queue, and the queues of others;
 //! - `cache`: the coins cache under different limits of memory;
+//! - `coinmap`: the coin map, and the maps of others;
 //! - `clock`: wall and CPU time, and the spread of several runs;
 //! - `machine`: what the benchmark ran on;
 //! - `html`, `svg`: a report as one page, with its charts;
@@ -28,6 +29,7 @@ mod report;
 
 mod cache;
 mod checks;
+mod coinmap;
 mod connect;
 mod kernel;
 mod locks;
@@ -48,7 +50,15 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// The benchmarks.
-pub const NAMES: &[&str] = &["connect", "semaphore", "writers", "checkqueue", "workqueue", "cache"];
+pub const NAMES: &[&str] = &[
+    "connect",
+    "semaphore",
+    "writers",
+    "checkqueue",
+    "workqueue",
+    "cache",
+    "coinmap",
+];
 
 /// How to run a benchmark, and where its result goes besides the table.
 #[derive(Debug, Clone, Default)]
@@ -63,6 +73,9 @@ pub struct BenchOptions {
     pub command: String,
     /// The `blockmill` command, for benchmarks whose runs have processes of their own.
     pub executable: Option<PathBuf>,
+    /// The part that this process was started for: `coinmap` calls the command as `bench coinmap --part PART`, since each of its
+    /// maps gets a process of its own. The outcome is printed instead of a table.
+    pub part: Option<String>,
 }
 
 /// Runs the benchmark `name`: prints its table to `out`, says a line per run to `progress`, and writes the files asked for.
@@ -77,6 +90,10 @@ pub fn run(
     out: &mut dyn Write,
     progress: &mut dyn FnMut(&str),
 ) -> Result<(), BenchError> {
+    if let (Some(part), "coinmap") = (&options.part, name) {
+        let outcome = coinmap::run_part(part)?;
+        return writeln!(out, "{outcome}").map_err(BenchError::Output);
+    }
     let report = match name {
         "connect" => connect::report(options, progress)?,
         "semaphore" => locks::report(options, progress)?,
@@ -84,6 +101,7 @@ pub fn run(
         "writers" => writers::report(options, progress)?,
         "checkqueue" => checks::report(options, progress)?,
         "cache" => cache::report(options, progress)?,
+        "coinmap" => coinmap::report(options, progress)?,
         _ => return Err(BenchError::UnknownName { name: name.to_owned() }),
     };
     report.write_table(out).map_err(BenchError::Output)?;

@@ -208,42 +208,43 @@ impl Report {
             writeln!(out, "{note}")?;
         }
         writeln!(out)?;
-        let headings = self.columns.iter().map(|column| column.heading.to_owned()).collect();
+        let name = |row: &Value| self.group.map(|key| row[key].as_str().unwrap_or_default().to_owned());
+        let mut space = "";
+        for rows in self.rows.chunk_by(|one, other| name(one) == name(other)) {
+            if let Some(name) = name(&rows[0]) {
+                writeln!(out, "{space}{name}")?;
+                space = "\n";
+            }
+            self.write_rows(rows, out)?;
+        }
+        writeln!(out)?;
+        for target in &self.targets {
+            writeln!(out, "target: {}", target.words())?;
+        }
+        Ok(())
+    }
+
+    /// Prints rows under their headings, without the columns in which none has a value.
+    fn write_rows(&self, rows: &[Value], out: &mut dyn Write) -> io::Result<()> {
+        let has_value = |column: &&Column| rows.iter().any(|row| !row[column.key].is_null());
+        let columns: Vec<&Column> = self.columns.iter().filter(has_value).collect();
+        let headings = columns.iter().map(|column| column.heading.to_owned()).collect();
         let mut lines: Vec<Vec<String>> = vec![headings];
         lines.extend(
-            self.rows
-                .iter()
-                .map(|row| self.columns.iter().map(|column| column.cell(row)).collect()),
+            rows.iter()
+                .map(|row| columns.iter().map(|column| column.cell(row)).collect()),
         );
         let width = |place: usize| lines.iter().map(|line| line[place].chars().count()).max().unwrap_or(0);
-        let widths: Vec<usize> = (0..self.columns.len()).map(width).collect();
-        let padded = |line: &[String]| {
-            let cells = line.iter().zip(&self.columns).zip(&widths);
+        let widths: Vec<usize> = (0..columns.len()).map(width).collect();
+        for line in &lines {
+            let cells = line.iter().zip(&columns).zip(&widths);
             let padded: Vec<String> = cells
                 .map(|((cell, column), &width)| match column.form {
                     Form::Text => format!("{cell:<width$}"),
                     Form::Number { .. } => format!("{cell:>width$}"),
                 })
                 .collect();
-            padded.join("  ").trim_end().to_owned()
-        };
-        let headings = padded(&lines[0]);
-        let mut table = None;
-        for (row, line) in self.rows.iter().zip(&lines[1..]) {
-            let found = self.group.map(|key| row[key].as_str().unwrap_or_default());
-            if table != Some(found) {
-                if let Some(name) = found {
-                    let space = if table.is_some() { "\n" } else { "" };
-                    writeln!(out, "{space}{name}")?;
-                }
-                writeln!(out, "{headings}")?;
-                table = Some(found);
-            }
-            writeln!(out, "{}", padded(line))?;
-        }
-        writeln!(out)?;
-        for target in &self.targets {
-            writeln!(out, "target: {}", target.words())?;
+            writeln!(out, "{}", padded.join("  ").trim_end())?;
         }
         Ok(())
     }

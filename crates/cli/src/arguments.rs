@@ -188,6 +188,9 @@ pub(crate) struct BenchArguments {
     /// Write a page with tables and curves
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
+    /// The part that a benchmark runs in a process of its own, which it starts by itself
+    #[arg(long, hide = true)]
+    pub(crate) part: Option<String>,
 }
 
 /// Bytes given in hex. A type of its own, since clap takes vectors for repeated options.

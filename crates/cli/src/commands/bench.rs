@@ -18,6 +18,7 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<u8, Failure> {
         html: arguments.html.clone(),
         command: std::env::args().collect::<Vec<_>>().join(" "),
         executable: std::env::current_exe().ok(),
+        part: arguments.part.clone(),
     };
     let mut out = std::io::stdout().lock();
     blockmill_bench::run(&arguments.name, &options, &mut out, &mut |line| eprintln!("{line}"))?;
