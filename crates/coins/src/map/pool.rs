@@ -7,9 +7,10 @@
 pub(crate) const UNIT: usize = 8;
 
 /// Bits of a place for the unit in its chunk.
-const UNIT_BITS: u32 = 11;
+const UNIT_BITS: u32 = 13;
 
-/// Bytes of a chunk, once the pool has some of them. The first are smaller, so that a small map is small.
+/// Bytes of a chunk, once the pool is large. Before, chunks are an eighth of it at most, so that a small map is small. Large chunks keep
+/// the table of chunks short: it is on the way to every record.
 pub(crate) const CHUNK_BYTES: usize = UNIT << UNIT_BITS;
 
 /// Bytes of the first chunk: enough for any piece that is cut from one.
@@ -155,8 +156,8 @@ impl Pool {
         if left > 0 {
             self.put_in_list(place(self.open, self.open_unit), left);
         }
-        let quarter = (self.chunk_bytes / 4).next_power_of_two();
-        let bytes = quarter.clamp(FIRST_CHUNK_BYTES, CHUNK_BYTES);
+        let eighth = (self.chunk_bytes / 16 + 1).next_power_of_two();
+        let bytes = eighth.clamp(FIRST_CHUNK_BYTES, CHUNK_BYTES);
         self.open = self.add_chunk(bytes);
         self.open_unit = 0;
         self.open_end = bytes / UNIT;

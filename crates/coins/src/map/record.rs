@@ -252,6 +252,20 @@ pub(crate) fn key_of(record: &[u8]) -> &[u8; KEY_LENGTH] {
     }
 }
 
+/// Whether a record has this key.
+#[inline]
+pub(crate) fn has_key(record: &[u8], key: &[u8; KEY_LENGTH]) -> bool {
+    // Word by word: a call to compare 36 bytes takes longer than to compare them.
+    let (words, rest) = key_of(record).as_chunks::<8>();
+    let (key_words, key_rest) = key.as_chunks::<8>();
+    let different = |one: &[u8; 8], other: &[u8; 8]| u64::from_ne_bytes(*one) ^ u64::from_ne_bytes(*other);
+    let word_bits = words
+        .iter()
+        .zip(key_words)
+        .fold(0, |bits, (one, other)| bits | different(one, other));
+    word_bits == 0 && rest == key_rest
+}
+
 fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     let mut array = [0; N];
     array.copy_from_slice(&bytes[at..at + N]);

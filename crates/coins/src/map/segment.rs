@@ -14,7 +14,7 @@
 
 use super::overflow::Overflow;
 use super::pool::{ALLOCATION_BYTES, NOWHERE, Pool};
-use super::record::key_of;
+use super::record::has_key;
 use crate::store::KEY_LENGTH;
 
 /// Farthest from its home that a word may stand.
@@ -127,8 +127,8 @@ impl Segment {
                 if hash_of(word) > hash || word == GAP {
                     break;
                 }
-                if key_of(pool.at(place_of(word))) == key {
-                    let place = place_of(word);
+                let place = place_of(word);
+                if has_key(pool.at(place), key) {
                     return Found::InTable { at, place };
                 }
                 equal += 1;
