@@ -7,7 +7,7 @@
 use crate::store::{Change, CoinIterator, CoinStore, KEY_LENGTH, StoreError, Tip, decode_coin, key, outpoint_of};
 use blockmill_block::reader::DecodeError;
 use blockmill_block::{BlockHash, Coin, OutPoint};
-use redb::{Database, ReadOnlyTable, ReadableDatabase, ReadableTable, TableDefinition};
+use redb::{Database, ReadOnlyTable, ReadableDatabase, TableDefinition, TableError};
 use std::path::{Path, PathBuf};
 use std::sync::{PoisonError, RwLock};
 
@@ -77,38 +77,44 @@ impl EmbeddedStore {
         Ok(store)
     }
 
-    /// Writes format and network into a new store, compares them in an old one.
+    /// Compares format and network in an old store, writes them into a new one. An old store is not written to: its last
+    /// commit must stay one with the allocator's state, or an open after a kill walks the whole file.
     fn check_marks(&self, network: &str) -> Result<(), StoreError> {
-        let write = self.database.begin_write().map_err(backend)?;
+        let read = self.database.begin_read().map_err(backend)?;
+        let values = match read.open_table(VALUES) {
+            Ok(values) => values,
+            Err(TableError::TableDoesNotExist(_)) => return self.write_marks(network),
+            Err(error) => return Err(backend(error)),
+        };
+        let text = |name| -> Result<Vec<u8>, StoreError> {
+            let found = values.get(name).map_err(backend)?;
+            Ok(found.map_or_else(Vec::new, |value| value.value().to_vec()))
+        };
+        let format = text("format")?;
+        if format != FORMAT.to_le_bytes() {
+            return Err(StoreError::Format {
+                found: blockmill_block::hex::encode(&format),
+                wanted: FORMAT,
+            });
+        }
+        let found = text("network")?;
+        if found != network.as_bytes() {
+            return Err(StoreError::Network {
+                found: String::from_utf8_lossy(&found).into_owned(),
+                wanted: network.to_owned(),
+            });
+        }
+        Ok(())
+    }
+
+    fn write_marks(&self, network: &str) -> Result<(), StoreError> {
+        let mut write = self.database.begin_write().map_err(backend)?;
+        write.set_quick_repair(true);
         {
             let mut values = write.open_table(VALUES).map_err(backend)?;
             write.open_table(COINS).map_err(backend)?;
-            let found = values
-                .get("format")
-                .map_err(backend)?
-                .map(|value| value.value().to_vec());
-            match found {
-                None => {
-                    values.insert("format", &FORMAT.to_le_bytes()[..]).map_err(backend)?;
-                    values.insert("network", network.as_bytes()).map_err(backend)?;
-                }
-                Some(format) if format == FORMAT.to_le_bytes() => {
-                    let found = values.get("network").map_err(backend)?;
-                    let found = found.map_or_else(Vec::new, |value| value.value().to_vec());
-                    if found != network.as_bytes() {
-                        return Err(StoreError::Network {
-                            found: String::from_utf8_lossy(&found).into_owned(),
-                            wanted: network.to_owned(),
-                        });
-                    }
-                }
-                Some(format) => {
-                    return Err(StoreError::Format {
-                        found: blockmill_block::hex::encode(&format),
-                        wanted: FORMAT,
-                    });
-                }
-            }
+            values.insert("format", &FORMAT.to_le_bytes()[..]).map_err(backend)?;
+            values.insert("network", network.as_bytes()).map_err(backend)?;
         }
         write.commit().map_err(backend)
     }
@@ -244,5 +250,36 @@ mod tests {
             EmbeddedStore::open(&path, "regtest", 1 << 20),
             Err(StoreError::Backend(_))
         ));
+    }
+
+    #[test]
+    fn after_a_kill_the_file_is_not_walked() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("coins");
+        let tip = Tip {
+            hash: BlockHash([5; 32]),
+            height: 77,
+        };
+        let store = EmbeddedStore::open(&path, "regtest", 1 << 20).unwrap();
+        store.commit(&mut std::iter::empty(), &tip).unwrap();
+        drop(store);
+        // What a kill leaves after an open, and in the middle of the first commit after it.
+        let store = EmbeddedStore::open(&path, "regtest", 1 << 20).unwrap();
+        let check = |name: &str| {
+            let copy = directory.path().join(name);
+            std::fs::copy(&path, &copy).unwrap();
+            let mut builder = Database::builder();
+            builder.set_repair_callback(redb::RepairSession::abort);
+            builder.open(&copy).unwrap();
+            assert_eq!(
+                EmbeddedStore::open(&copy, "regtest", 1 << 20).unwrap().tip().unwrap(),
+                Some(tip)
+            );
+        };
+        check("opened");
+        let write = store.database.begin_write().unwrap();
+        let mut values = write.open_table(VALUES).unwrap();
+        values.insert("tip", &[0; 36][..]).unwrap();
+        check("writing");
     }
 }
