@@ -1,0 +1,341 @@
+//! What is measured, each in a process of its own. A store's tip says how many commits it has seen, and so what is in it.
+
+use crate::generator::Generator;
+use crate::process::{MemoryWatch, Stopwatch, Used, disk_size};
+use crate::stores::{Contestant, Kind, Purpose, Settings};
+use crate::{Arguments, Failure, Work};
+use blockmill_block::{BlockHash, Coin, OutPoint};
+use blockmill_coins::{Change, Tip};
+use clap::ValueEnum;
+use serde_json::{Value, json};
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::Barrier;
+use std::time::Instant;
+
+/// Outpoints asked for at once, about those of a block's transactions that one worker fetches.
+const BATCH: usize = 64;
+
+/// Coins of a round that tell whether it is there.
+const SAMPLE: usize = 2000;
+
+/// A part of the comparison.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Phase {
+    /// Coins in the order of their keys.
+    Load,
+    /// Rounds of changes with warm files.
+    Flush,
+    /// One round of changes with cold files.
+    FlushCold,
+    /// Reads of coins that are there, by 1, 2 and 8 threads, then of coins that are not, with warm files.
+    Read,
+    /// Reads with cold files.
+    ReadCold1,
+    /// The same by 2 threads.
+    ReadCold2,
+    /// The same by 8 threads.
+    ReadCold8,
+    /// Reads of absent coins with cold files.
+    AbsentCold,
+    /// A round of changes, which is cut short from outside.
+    Commit,
+    /// Opening what a kill left.
+    Reopen,
+    /// All coins in the order of their keys.
+    Scan,
+}
+
+/// Bytes of keys and values of changes, as every store writes them.
+fn change_bytes(changes: impl Iterator<Item = Change>) -> u64 {
+    let mut value = Vec::new();
+    let mut bytes = 0;
+    for (_, coin) in changes {
+        value.clear();
+        if let Some(coin) = coin {
+            coin.write_compressed(&mut value);
+        }
+        bytes += (OutPoint::LENGTH + value.len()) as u64;
+    }
+    bytes
+}
+
+fn tip(commits: u64) -> Tip {
+    Tip {
+        hash: BlockHash([commits as u8; 32]),
+        height: commits as u32,
+    }
+}
+
+fn figures(used: Used) -> Value {
+    json!({
+        "seconds": used.seconds,
+        "cpu_seconds": used.cpu_seconds,
+        "written_bytes": used.written_bytes,
+        "read_bytes": used.read_bytes,
+    })
+}
+
+/// A phase under way.
+struct Run<'a> {
+    work: &'a Work,
+    kind: Kind,
+    directory: PathBuf,
+    generator: Generator,
+}
+
+/// Runs a phase on the first of the named stores.
+pub(crate) fn run(phase: Phase, arguments: &Arguments) -> Result<Value, Failure> {
+    let kind = *arguments.stores.first().ok_or("no store is named")?;
+    let work = &arguments.work;
+    let run = Run {
+        work,
+        kind,
+        directory: directory(arguments, kind),
+        generator: Generator::new(work.coins, work.changes),
+    };
+    match phase {
+        Phase::Load => run.load(),
+        Phase::Flush => run.flush(work.rounds),
+        Phase::FlushCold => run.flush(1),
+        Phase::Read => run.read(work.reads, &[1, 2, 8], work.reads),
+        Phase::ReadCold1 => run.read(work.cold_reads, &[1], 0),
+        Phase::ReadCold2 => run.read(work.cold_reads, &[2], 0),
+        Phase::ReadCold8 => run.read(work.cold_reads, &[8], 0),
+        Phase::AbsentCold => run.read(0, &[], work.cold_reads),
+        Phase::Commit => run.commit(),
+        Phase::Reopen => run.reopen(),
+        Phase::Scan => run.scan(),
+    }
+}
+
+/// The directory of a store.
+pub(crate) fn directory(arguments: &Arguments, kind: Kind) -> PathBuf {
+    arguments.dir.join(kind.name())
+}
+
+impl Run<'_> {
+    fn open(&self, purpose: Purpose) -> Result<Box<dyn Contestant>, Failure> {
+        let settings = Settings {
+            purpose,
+            cache_bytes: self.work.cache_mib << 20,
+            coins_max: self.work.coins,
+        };
+        Ok(self.kind.open(&self.directory, settings)?)
+    }
+
+    fn load_commits(&self) -> u64 {
+        self.work.coins.div_ceil(self.work.changes)
+    }
+
+    /// Rounds that a store has seen, by its tip.
+    fn rounds(&self, store: &dyn Contestant) -> Result<u64, Failure> {
+        let tip = store.tip()?.ok_or("the store has no tip")?;
+        let rounds = u64::from(tip.height).checked_sub(self.load_commits());
+        Ok(rounds.ok_or("the load was not finished")?)
+    }
+
+    fn load(&self) -> Result<Value, Failure> {
+        let memory = MemoryWatch::start();
+        let store = self.open(Purpose::Load)?;
+        let watch = Stopwatch::start();
+        for commit in 0..self.load_commits() {
+            let start = commit * self.work.changes;
+            let end = (start + self.work.changes).min(self.work.coins);
+            store.commit(&mut self.generator.load(start, end), &tip(commit + 1))?;
+        }
+        let loaded = watch.used();
+        store.settle()?;
+        drop(store);
+        let all = watch.used();
+        let peaks = memory.finish();
+        let bytes = change_bytes(self.generator.load(0, self.work.coins));
+        Ok(json!({
+            "commits": figures(loaded),
+            "with_settling": figures(all),
+            "change_bytes": bytes,
+            "write_ratio": all.written_bytes as f64 / bytes as f64,
+            "anonymous_bytes": peaks.anonymous_bytes,
+            "file_bytes": peaks.file_bytes,
+            "resident_bytes": peaks.resident_bytes,
+            "disk_bytes": disk_size(&self.directory)?,
+        }))
+    }
+
+    fn flush(&self, rounds: u64) -> Result<Value, Failure> {
+        let first = self.rounds(self.open(Purpose::Use)?.as_ref())?;
+        if self.work.rounds < first + rounds && rounds > 1 {
+            return Err("the rounds were run before".into());
+        }
+        let all_changes: Vec<_> = (first..first + rounds)
+            .map(|round| self.generator.round(round))
+            .collect();
+        let bytes: u64 = all_changes.iter().map(|round| change_bytes(round.changes())).sum();
+        let memory = MemoryWatch::start();
+        let opening = Instant::now();
+        let store = self.open(Purpose::Use)?;
+        let open_seconds = opening.elapsed().as_secs_f64();
+        let watch = Stopwatch::start();
+        let mut commits = Vec::new();
+        for (round, changes) in (first..).zip(&all_changes) {
+            let watch = Stopwatch::start();
+            store.commit(&mut changes.changes(), &tip(self.load_commits() + round + 1))?;
+            commits.push(figures(watch.used()));
+        }
+        let committed = watch.used();
+        store.settle()?;
+        drop(store);
+        let all = watch.used();
+        let peaks = memory.finish();
+        Ok(json!({
+            "open_seconds": open_seconds,
+            "commits": commits,
+            "all_commits": figures(committed),
+            "with_settling": figures(all),
+            "cpu_seconds_per_commit": all.cpu_seconds / rounds as f64,
+            "change_bytes": bytes,
+            "write_ratio": all.written_bytes as f64 / bytes as f64,
+            "anonymous_bytes": peaks.anonymous_bytes,
+            "file_bytes": peaks.file_bytes,
+            "resident_bytes": peaks.resident_bytes,
+            "disk_bytes": disk_size(&self.directory)?,
+        }))
+    }
+
+    fn read(&self, reads: u64, threads: &[u64], absent: u64) -> Result<Value, Failure> {
+        // What the store holds is known without opening it: all warm rounds, and the cold one if it has run.
+        let mut rows = Vec::new();
+        let memory = MemoryWatch::start();
+        let opening = Instant::now();
+        let store = self.open(Purpose::Use)?;
+        let open_seconds = opening.elapsed().as_secs_f64();
+        let rounds = self.rounds(store.as_ref())?;
+        for &threads in threads {
+            let wanted: Vec<Vec<(OutPoint, Option<Coin>)>> = (0..threads)
+                .map(|thread| {
+                    let first = (threads * 64 + thread) << 32;
+                    let numbers = first..first + reads / threads;
+                    numbers
+                        .map(|number| {
+                            let (outpoint, coin) = self.generator.present(number, rounds);
+                            (outpoint, Some(coin))
+                        })
+                        .collect()
+                })
+                .collect();
+            rows.push(read_all(store.as_ref(), &wanted, "present")?);
+        }
+        if absent > 0 {
+            let wanted: Vec<_> = (0..absent)
+                .map(|number| (self.generator.absent(number), None))
+                .collect();
+            rows.push(read_all(store.as_ref(), &[wanted], "absent")?);
+        }
+        drop(store);
+        let peaks = memory.finish();
+        Ok(json!({
+            "open_seconds": open_seconds,
+            "rows": rows,
+            "anonymous_bytes": peaks.anonymous_bytes,
+            "file_bytes": peaks.file_bytes,
+        }))
+    }
+
+    fn commit(&self) -> Result<Value, Failure> {
+        let store = self.open(Purpose::Use)?;
+        let round = self.rounds(store.as_ref())?;
+        let changes = self.generator.round(round);
+        let mut out = std::io::stdout();
+        writeln!(out, "begin")?;
+        out.flush()?;
+        store.commit(&mut changes.changes(), &tip(self.load_commits() + round + 1))?;
+        Ok(json!({"committed": true}))
+    }
+
+    fn reopen(&self) -> Result<Value, Failure> {
+        let watch = Stopwatch::start();
+        let store = self.open(Purpose::Use)?;
+        let used = watch.used();
+        let rounds = self.rounds(store.as_ref())?;
+        // Of the last round all must be there, of the one after it nothing.
+        for (round, there) in [(rounds.wrapping_sub(1), true), (rounds, false)] {
+            if round == u64::MAX {
+                continue;
+            }
+            let changes = self.generator.round(round);
+            let step = (self.work.changes as usize / SAMPLE).max(1);
+            for (outpoint, coin) in changes.changes().step_by(step) {
+                let found = store.get(&outpoint)?;
+                if found.is_some() != (coin.is_some() == there) || (there && found != coin) {
+                    return Err(format!("round {round} is there in part: {outpoint}").into());
+                }
+            }
+        }
+        Ok(json!({"open": figures(used), "rounds": rounds}))
+    }
+
+    fn scan(&self) -> Result<Value, Failure> {
+        let store = self.open(Purpose::Use)?;
+        let watch = Stopwatch::start();
+        let (mut count, mut total, mut last) = (0, 0, None);
+        for entry in store.coins()? {
+            let (outpoint, coin) = entry?;
+            if last.replace(outpoint) >= Some(outpoint) {
+                return Err(format!("{outpoint} is out of order").into());
+            }
+            count += 1;
+            total += coin.value;
+        }
+        let used = watch.used();
+        let wanted = (
+            self.generator.count(),
+            self.generator.total(self.rounds(store.as_ref())?),
+        );
+        if (count, total) != wanted {
+            return Err(format!("{count} coins of {total} instead of {wanted:?}").into());
+        }
+        Ok(json!({"scan": figures(used), "coins": count}))
+    }
+}
+
+/// Reads what each thread wants, and compares it.
+fn read_all(store: &dyn Contestant, wanted: &[Vec<(OutPoint, Option<Coin>)>], name: &str) -> Result<Value, Failure> {
+    let barrier = Barrier::new(wanted.len() + 1);
+    let reads: usize = wanted.iter().map(Vec::len).sum();
+    let used = std::thread::scope(|scope| -> Result<Used, Failure> {
+        let threads: Vec<_> = wanted
+            .iter()
+            .map(|wanted| {
+                let barrier = &barrier;
+                scope.spawn(move || -> Result<(), Failure> {
+                    let (mut outpoints, mut coins) = (Vec::with_capacity(BATCH), Vec::with_capacity(BATCH));
+                    barrier.wait();
+                    for batch in wanted.chunks(BATCH) {
+                        outpoints.clear();
+                        outpoints.extend(batch.iter().map(|entry| entry.0));
+                        coins.clear();
+                        store.get_many(&outpoints, &mut coins)?;
+                        if !coins.iter().eq(batch.iter().map(|entry| &entry.1)) {
+                            return Err("a coin read is not what was written".into());
+                        }
+                    }
+                    Ok(())
+                })
+            })
+            .collect();
+        let watch = Stopwatch::start();
+        barrier.wait();
+        for thread in threads {
+            thread.join().map_err(|_| "a reader panicked")??;
+        }
+        Ok(watch.used())
+    })?;
+    Ok(json!({
+        "what": name,
+        "threads": wanted.len(),
+        "reads": reads,
+        "microseconds_per_read": used.seconds * 1e6 / reads as f64,
+        "cpu_microseconds_per_read": used.cpu_seconds * 1e6 / reads as f64,
+        "disk_bytes_per_read": used.read_bytes as f64 / reads as f64,
+    }))
+}

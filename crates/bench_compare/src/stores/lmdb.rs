@@ -1,0 +1,144 @@
+//! LMDB: a copy-on-write B-tree in one mapped file, through `heed`.
+//!
+//! As its makers advise: durable commits (neither `MDB_NOSYNC` nor `MDB_NOMETASYNC`), `MDB_APPEND` for the sorted load,
+//! `MDB_NORDAHEAD` since a full set is larger than memory, a map that is large enough beforehand, one read transaction
+//! for a batch of reads. It has no cache of its own.
+
+use super::{
+    Contestant, Purpose, Settings, backend, decode, decode_entry, decode_tip, iterate_in_thread, key, tip_bytes,
+};
+use blockmill_block::{Coin, OutPoint};
+use blockmill_coins::{Change, CoinIterator, CoinStore, StoreError, Tip};
+use heed::types::Bytes;
+use heed::{Database, Env, EnvFlags, EnvOpenOptions, PutFlags, WithoutTls};
+use std::path::Path;
+
+/// Address space set aside for each thousand of coins, free pages of a large commit included.
+const MAP_BYTES_PER_THOUSAND: u64 = 400 << 10;
+const MAP_BYTES_MIN: u64 = 1 << 30;
+
+type Table = Database<Bytes, Bytes>;
+
+pub(super) struct Lmdb {
+    environment: Env<WithoutTls>,
+    coins: Table,
+    values: Table,
+    append: bool,
+}
+
+impl Lmdb {
+    pub(super) fn open(directory: &Path, settings: Settings) -> Result<Self, StoreError> {
+        let map_bytes = MAP_BYTES_MIN + settings.coins_max.div_ceil(1000) * MAP_BYTES_PER_THOUSAND;
+        let mut options = EnvOpenOptions::new().read_txn_without_tls();
+        options.map_size(map_bytes as usize).max_dbs(2);
+        #[expect(unsafe_code, reason = "LMDB maps its file, and hands out references into the map")]
+        // SAFETY: NO_READ_AHEAD is not one of the flags that weaken locks or syncs. The directory is made by this program
+        // for this one store on a local disk; only processes of this program open it, one at a time, and nothing else
+        // writes the file while it is mapped.
+        let environment = unsafe {
+            options.flags(EnvFlags::NO_READ_AHEAD);
+            options.open(directory)
+        };
+        let environment = environment.map_err(backend)?;
+        let mut transaction = environment.write_txn().map_err(backend)?;
+        let mut table = |name| {
+            environment
+                .create_database(&mut transaction, Some(name))
+                .map_err(backend)
+        };
+        let (coins, values) = (table("coins")?, table("values")?);
+        transaction.commit().map_err(backend)?;
+        Ok(Self {
+            environment,
+            coins,
+            values,
+            append: settings.purpose == Purpose::Load,
+        })
+    }
+}
+
+impl CoinStore for Lmdb {
+    fn get(&self, outpoint: &OutPoint) -> Result<Option<Coin>, StoreError> {
+        let mut coins = Vec::with_capacity(1);
+        self.get_many(&[*outpoint], &mut coins)?;
+        Ok(coins.pop().flatten())
+    }
+
+    fn get_many(&self, outpoints: &[OutPoint], coins: &mut Vec<Option<Coin>>) -> Result<(), StoreError> {
+        let transaction = self.environment.read_txn().map_err(backend)?;
+        for outpoint in outpoints {
+            let value = self.coins.get(&transaction, &key(outpoint)).map_err(backend)?;
+            coins.push(value.map(|value| decode(outpoint, value)).transpose()?);
+        }
+        Ok(())
+    }
+
+    fn tip(&self) -> Result<Option<Tip>, StoreError> {
+        let transaction = self.environment.read_txn().map_err(backend)?;
+        let value = self.values.get(&transaction, b"tip").map_err(backend)?;
+        value.map(decode_tip).transpose()
+    }
+
+    fn commit(&self, changes: &mut dyn Iterator<Item = Change>, tip: &Tip) -> Result<(), StoreError> {
+        let mut transaction = self.environment.write_txn().map_err(backend)?;
+        let flags = if self.append {
+            PutFlags::APPEND
+        } else {
+            PutFlags::empty()
+        };
+        let mut value = Vec::new();
+        for (outpoint, coin) in changes {
+            match coin {
+                Some(coin) => {
+                    value.clear();
+                    coin.write_compressed(&mut value);
+                    self.coins
+                        .put_with_flags(&mut transaction, flags, &key(&outpoint), &value)
+                        .map_err(backend)?;
+                }
+                None => {
+                    self.coins.delete(&mut transaction, &key(&outpoint)).map_err(backend)?;
+                }
+            }
+        }
+        self.values
+            .put(&mut transaction, b"tip", &tip_bytes(tip))
+            .map_err(backend)?;
+        transaction.commit().map_err(backend)
+    }
+
+    fn coins(&self) -> Result<CoinIterator, StoreError> {
+        let (environment, coins) = (self.environment.clone(), self.coins);
+        iterate_in_thread(move |ready, give| {
+            let transaction = match environment.read_txn() {
+                Ok(transaction) => transaction,
+                Err(error) => {
+                    ready();
+                    give(Err(backend(error)));
+                    return;
+                }
+            };
+            let entries = coins.iter(&transaction);
+            ready();
+            match entries {
+                Ok(entries) => {
+                    for entry in entries {
+                        let entry = entry.map_err(backend);
+                        if !give(entry.and_then(|(key, value)| decode_entry(key, value))) {
+                            return;
+                        }
+                    }
+                }
+                Err(error) => {
+                    give(Err(backend(error)));
+                }
+            }
+        })
+    }
+
+    fn disk_size(&self) -> Result<u64, StoreError> {
+        self.environment.real_disk_size().map_err(backend)
+    }
+}
+
+impl Contestant for Lmdb {}

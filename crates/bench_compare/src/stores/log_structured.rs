@@ -1,0 +1,126 @@
+//! fjall: a log-structured merge tree with a journal, in Rust.
+//!
+//! As its makers advise: bulk ingestion for sorted data, bloom filters on all levels (ten bits a key; absent outpoints are
+//! asked for), a block cache of the given size, batches persisted with `SyncAll`. Values are hashes, so no compression.
+
+use super::{
+    Contestant, KEY_LENGTH, Purpose, Settings, TIP_KEY, backend, decode, decode_entry, decode_tip, key, tip_bytes,
+    wait_for_rest,
+};
+use blockmill_block::{Coin, OutPoint};
+use blockmill_coins::{Change, CoinIterator, CoinStore, StoreError, Tip};
+use fjall::config::CompressionPolicy;
+use fjall::{CompressionType, Database, Keyspace, KeyspaceCreateOptions, PersistMode, Readable};
+use std::path::Path;
+
+/// Large enough for a flush of a million changes.
+const MEMTABLE_BYTES: u64 = 64 << 20;
+
+pub(super) struct Fjall {
+    database: Database,
+    coins: Keyspace,
+    purpose: Purpose,
+    /// Whether a commit becomes a sorted table at once instead of going through the journal.
+    ingest: bool,
+}
+
+impl Fjall {
+    pub(super) fn open(directory: &Path, settings: Settings, ingest: bool) -> Result<Self, StoreError> {
+        let database = Database::builder(directory)
+            .cache_size(settings.cache_bytes as u64)
+            .open()
+            .map_err(backend)?;
+        let options = || {
+            KeyspaceCreateOptions::default()
+                .max_memtable_size(MEMTABLE_BYTES)
+                .data_block_compression_policy(CompressionPolicy::all(CompressionType::None))
+        };
+        let coins = database.keyspace("coins", options).map_err(backend)?;
+        Ok(Self {
+            database,
+            coins,
+            purpose: settings.purpose,
+            ingest,
+        })
+    }
+
+    fn write_batch(&self, changes: &mut dyn Iterator<Item = Change>, tip: &Tip) -> Result<(), StoreError> {
+        let mut batch = self.database.batch().durability(Some(PersistMode::SyncAll));
+        let mut value = Vec::new();
+        for (outpoint, coin) in changes {
+            match coin {
+                Some(coin) => {
+                    value.clear();
+                    coin.write_compressed(&mut value);
+                    batch.insert(&self.coins, key(&outpoint), &value[..]);
+                }
+                None => batch.remove(&self.coins, key(&outpoint)),
+            }
+        }
+        batch.insert(&self.coins, TIP_KEY, tip_bytes(tip));
+        batch.commit().map_err(backend)
+    }
+
+    /// Writes a sorted table, with the tip at its end where it must come together with the coins.
+    fn write_table(&self, changes: &mut dyn Iterator<Item = Change>, tip: Option<&Tip>) -> Result<(), StoreError> {
+        let mut table = self.coins.start_ingestion().map_err(backend)?;
+        let mut value = Vec::new();
+        for (outpoint, coin) in changes {
+            match coin {
+                Some(coin) => {
+                    value.clear();
+                    coin.write_compressed(&mut value);
+                    table.write(key(&outpoint), &value[..]).map_err(backend)?;
+                }
+                None => table.write_tombstone(key(&outpoint)).map_err(backend)?,
+            }
+        }
+        if let Some(tip) = tip {
+            table.write(TIP_KEY, tip_bytes(tip)).map_err(backend)?;
+        }
+        table.finish().map_err(backend)
+    }
+}
+
+impl CoinStore for Fjall {
+    fn get(&self, outpoint: &OutPoint) -> Result<Option<Coin>, StoreError> {
+        let value = self.coins.get(key(outpoint)).map_err(backend)?;
+        value.map(|value| decode(outpoint, &value)).transpose()
+    }
+
+    fn tip(&self) -> Result<Option<Tip>, StoreError> {
+        let value = self.coins.get(TIP_KEY).map_err(backend)?;
+        value.map(|value| decode_tip(&value)).transpose()
+    }
+
+    fn commit(&self, changes: &mut dyn Iterator<Item = Change>, tip: &Tip) -> Result<(), StoreError> {
+        if self.purpose == Purpose::Load {
+            // Tables of a load must not overlap, so the tip follows; a load that is cut short begins again.
+            self.write_table(changes, None)?;
+            return self.write_batch(&mut std::iter::empty(), tip);
+        }
+        if self.ingest {
+            return self.write_table(changes, Some(tip));
+        }
+        self.write_batch(changes, tip)
+    }
+
+    fn coins(&self) -> Result<CoinIterator, StoreError> {
+        let snapshot = self.database.snapshot();
+        let entries = snapshot.iter(&self.coins).filter_map(|entry| match entry.into_inner() {
+            Ok((key, value)) => (key.len() == KEY_LENGTH).then(|| decode_entry(&key, &value)),
+            Err(error) => Some(Err(backend(error))),
+        });
+        Ok(Box::new(entries))
+    }
+
+    fn disk_size(&self) -> Result<u64, StoreError> {
+        self.database.disk_space().map_err(backend)
+    }
+}
+
+impl Contestant for Fjall {
+    fn settle(&self) -> Result<(), StoreError> {
+        wait_for_rest(|| Ok(self.database.active_compactions() > 0 || self.database.outstanding_flushes() > 0))
+    }
+}

@@ -1,0 +1,301 @@
+//! The stores that are compared, each behind [`CoinStore`] and tuned as its makers advise.
+
+mod lmdb;
+mod log_structured;
+#[cfg(feature = "rocksdb")]
+mod rocks;
+
+use blockmill_block::reader::{DecodeError, Reader};
+use blockmill_block::{BlockHash, Coin, OutPoint, Txid};
+use blockmill_coins::{CoinIterator, CoinStore, EmbeddedStore, StoreError, Tip};
+use clap::ValueEnum;
+use std::path::Path;
+use std::sync::mpsc::sync_channel;
+use std::time::Duration;
+
+/// Name of the network that our own store writes into its file.
+const NETWORK: &str = "compare";
+
+/// A store that takes part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Kind {
+    /// Our `EmbeddedStore`.
+    Redb,
+    /// LMDB through `heed`.
+    Lmdb,
+    /// fjall; a flush is a batch of its journal.
+    Fjall,
+    /// fjall; a flush is a sorted table, without the journal.
+    FjallIngest,
+    /// RocksDB; a flush is a batch of its log.
+    #[cfg(feature = "rocksdb")]
+    Rocksdb,
+    /// RocksDB; a flush is a sorted table, without the log.
+    #[cfg(feature = "rocksdb")]
+    RocksdbIngest,
+}
+
+/// What a store is opened for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// The bulk load: commits come in the order of keys, each above the one before.
+    Load,
+    /// Everything else.
+    Use,
+}
+
+/// How a store is opened.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Settings {
+    pub(crate) purpose: Purpose,
+    /// Memory for the store's own cache of pages or blocks.
+    pub(crate) cache_bytes: usize,
+    /// Largest number of coins, for a store that must know its size beforehand.
+    pub(crate) coins_max: u64,
+}
+
+/// A store with the one thing that the trait has no word for.
+pub(crate) trait Contestant: CoinStore {
+    /// Waits until work in the background has come to rest.
+    ///
+    /// # Errors
+    /// [`StoreError::Backend`].
+    fn settle(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
+
+impl Contestant for EmbeddedStore {}
+
+impl Kind {
+    /// The name on the command line.
+    pub(crate) fn name(self) -> String {
+        self.to_possible_value()
+            .map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+
+    /// Opens the store in a directory of its own, or makes it.
+    pub(crate) fn open(self, directory: &Path, settings: Settings) -> Result<Box<dyn Contestant>, StoreError> {
+        std::fs::create_dir_all(directory).map_err(backend)?;
+        Ok(match self {
+            Self::Redb => Box::new(EmbeddedStore::open(
+                &directory.join("coins.redb"),
+                NETWORK,
+                settings.cache_bytes,
+            )?),
+            Self::Lmdb => Box::new(lmdb::Lmdb::open(directory, settings)?),
+            Self::Fjall => Box::new(log_structured::Fjall::open(directory, settings, false)?),
+            Self::FjallIngest => Box::new(log_structured::Fjall::open(directory, settings, true)?),
+            #[cfg(feature = "rocksdb")]
+            Self::Rocksdb => Box::new(rocks::Rocks::open(directory, settings, false)?),
+            #[cfg(feature = "rocksdb")]
+            Self::RocksdbIngest => Box::new(rocks::Rocks::open(directory, settings, true)?),
+        })
+    }
+}
+
+fn backend(error: impl std::fmt::Display) -> StoreError {
+    StoreError::Backend(error.to_string())
+}
+
+/// How long nothing must go on in the background before it counts as at rest.
+const REST: Duration = Duration::from_millis(500);
+const REST_CHECKS: u32 = 10;
+
+const KEY_LENGTH: usize = OutPoint::LENGTH;
+
+/// The key of the tip where coins and tip share a table: above all keys of coins.
+const TIP_KEY: [u8; KEY_LENGTH + 1] = [0xff; KEY_LENGTH + 1];
+
+/// The key of a coin, as in our own store: the id, then the index in big endian.
+fn key(outpoint: &OutPoint) -> [u8; KEY_LENGTH] {
+    let mut key = [0; KEY_LENGTH];
+    key[..32].copy_from_slice(&outpoint.txid.0);
+    key[32..].copy_from_slice(&outpoint.vout.to_be_bytes());
+    key
+}
+
+fn decode(outpoint: &OutPoint, value: &[u8]) -> Result<Coin, StoreError> {
+    let mut reader = Reader::new(value);
+    Coin::read_compressed(&mut reader)
+        .and_then(|coin| reader.finish().map(|()| coin))
+        .map_err(|error| StoreError::Damaged {
+            what: outpoint.to_string(),
+            error,
+        })
+}
+
+fn damaged(what: &str, wanted: usize) -> StoreError {
+    StoreError::Damaged {
+        what: what.to_owned(),
+        error: DecodeError::UnexpectedEnd { offset: 0, wanted },
+    }
+}
+
+fn decode_entry(key: &[u8], value: &[u8]) -> Result<(OutPoint, Coin), StoreError> {
+    let key: &[u8; KEY_LENGTH] = key.try_into().map_err(|_| damaged("a key", KEY_LENGTH))?;
+    let mut txid = [0; 32];
+    txid.copy_from_slice(&key[..32]);
+    let outpoint = OutPoint {
+        txid: Txid(txid),
+        vout: u32::from_be_bytes([key[32], key[33], key[34], key[35]]),
+    };
+    Ok((outpoint, decode(&outpoint, value)?))
+}
+
+fn tip_bytes(tip: &Tip) -> Vec<u8> {
+    let mut bytes = tip.hash.0.to_vec();
+    bytes.extend(tip.height.to_le_bytes());
+    bytes
+}
+
+fn decode_tip(bytes: &[u8]) -> Result<Tip, StoreError> {
+    let bytes: &[u8; 36] = bytes.try_into().map_err(|_| damaged("the tip", 36))?;
+    let mut hash = [0; 32];
+    hash.copy_from_slice(&bytes[..32]);
+    Ok(Tip {
+        hash: BlockHash(hash),
+        height: u32::from_le_bytes([bytes[32], bytes[33], bytes[34], bytes[35]]),
+    })
+}
+
+/// Waits until nothing has gone on in the background for a while.
+fn wait_for_rest(is_busy: impl Fn() -> Result<bool, StoreError>) -> Result<(), StoreError> {
+    let mut quiet = 0;
+    while quiet < REST_CHECKS {
+        quiet = if is_busy()? { 0 } else { quiet + 1 };
+        std::thread::sleep(REST / REST_CHECKS);
+    }
+    Ok(())
+}
+
+type Entry = Result<(OutPoint, Coin), StoreError>;
+
+/// Entries come through a channel in parts of this many.
+const PART_ENTRIES: usize = 1024;
+
+/// Iterates in a thread, for stores whose iterators borrow from them. `iterate` says once that its snapshot stands, then
+/// hands over entries until it is told to stop.
+fn iterate_in_thread<F>(iterate: F) -> Result<CoinIterator, StoreError>
+where
+    F: FnOnce(&mut dyn FnMut(), &mut dyn FnMut(Entry) -> bool) + Send + 'static,
+{
+    let (ready, stands) = sync_channel(1);
+    let (sender, receiver) = sync_channel::<Vec<Entry>>(4);
+    std::thread::spawn(move || {
+        let mut part = Vec::with_capacity(PART_ENTRIES);
+        iterate(&mut || ready.send(()).unwrap_or(()), &mut |entry| {
+            part.push(entry);
+            part.len() < PART_ENTRIES || sender.send(std::mem::take(&mut part)).is_ok()
+        });
+        sender.send(part).unwrap_or(());
+    });
+    stands.recv().map_err(backend)?;
+    Ok(Box::new(receiver.into_iter().flatten()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use blockmill_coins::Change;
+
+    fn outpoint(number: u32) -> OutPoint {
+        OutPoint {
+            txid: Txid([(number % 7) as u8; 32]),
+            vout: number,
+        }
+    }
+
+    fn coin(number: u32) -> Coin {
+        Coin {
+            value: i64::from(number) * 1000,
+            height: number,
+            is_coinbase: number.is_multiple_of(2),
+            script_pubkey: vec![0x51; number as usize % 50].into(),
+        }
+    }
+
+    fn outpoints(store: &dyn Contestant) -> Vec<OutPoint> {
+        store.coins().unwrap().map(|entry| entry.unwrap().0).collect()
+    }
+
+    /// The contract of our own stores, after a load and after a restart.
+    fn check(kind: Kind) {
+        let directory = tempfile::tempdir().unwrap();
+        let open = |purpose| {
+            let settings = Settings {
+                purpose,
+                cache_bytes: 1 << 20,
+                coins_max: 1000,
+            };
+            kind.open(directory.path(), settings).unwrap()
+        };
+        let tip = |height| Tip {
+            hash: BlockHash([height as u8; 32]),
+            height,
+        };
+        let mut changes: Vec<Change> = [0, 1, 255, 256, 16_512, 70_000]
+            .map(|number| (outpoint(number), Some(coin(number))))
+            .into();
+        changes.sort_by_key(|change| change.0);
+        let store = open(Purpose::Load);
+        assert_eq!(store.tip().unwrap(), None);
+        let (lower, upper) = changes.split_at(3);
+        store.commit(&mut lower.iter().cloned(), &tip(1)).unwrap();
+        store.commit(&mut upper.iter().cloned(), &tip(2)).unwrap();
+        assert_eq!(store.tip().unwrap(), Some(tip(2)));
+        drop(store);
+
+        let store = open(Purpose::Use);
+        assert_eq!(store.tip().unwrap(), Some(tip(2)));
+        let mut found = Vec::new();
+        store
+            .get_many(&[outpoint(256), outpoint(2), outpoint(0)], &mut found)
+            .unwrap();
+        assert_eq!(found, [Some(coin(256)), None, Some(coin(0))]);
+        let snapshot = store.coins().unwrap();
+        let mut later = [
+            (outpoint(256), None),
+            (outpoint(4), Some(coin(4))),
+            (outpoint(999), None),
+        ];
+        later.sort_by_key(|change: &Change| change.0);
+        store.commit(&mut later.into_iter(), &tip(3)).unwrap();
+        let seen: Vec<_> = snapshot.map(|entry| entry.unwrap().0).collect();
+        assert_eq!(seen, changes.iter().map(|change| change.0).collect::<Vec<_>>());
+        store.settle().unwrap();
+        assert!(store.disk_size().unwrap() > 0);
+        drop(store);
+
+        let store = open(Purpose::Use);
+        assert_eq!(store.tip().unwrap(), Some(tip(3)));
+        assert_eq!(store.get(&outpoint(256)).unwrap(), None);
+        assert_eq!(store.get(&outpoint(4)).unwrap(), Some(coin(4)));
+        let found = outpoints(store.as_ref());
+        assert_eq!(found.len(), changes.len());
+        assert!(found.is_sorted());
+    }
+
+    #[test]
+    fn redb() {
+        check(Kind::Redb);
+    }
+
+    #[test]
+    fn lmdb() {
+        check(Kind::Lmdb);
+    }
+
+    #[test]
+    fn fjall() {
+        check(Kind::Fjall);
+        check(Kind::FjallIngest);
+    }
+
+    #[cfg(feature = "rocksdb")]
+    #[test]
+    fn rocksdb() {
+        check(Kind::Rocksdb);
+        check(Kind::RocksdbIngest);
+    }
+}
