@@ -272,14 +272,11 @@ fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     array
 }
 
-/// Where the fields of a record stand.
-struct Fields<'a> {
+/// The numbers of a coin.
+struct Numbers {
     value: i64,
     height: u32,
     is_coinbase: bool,
-    before: &'static [u8],
-    payload: &'a [u8],
-    behind: &'static [u8],
 }
 
 impl<'a> EntryRef<'a> {
@@ -313,27 +310,27 @@ impl<'a> EntryRef<'a> {
     /// Amount in satoshi; 0 for a spent coin.
     #[inline]
     pub fn value(&self) -> i64 {
-        self.fields().map_or(0, |fields| fields.value)
+        self.numbers().map_or(0, |numbers| numbers.value)
     }
 
     /// Height of the block that made the coin; 0 for a spent one.
     pub fn height(&self) -> u32 {
-        self.fields().map_or(0, |fields| fields.height)
+        self.numbers().map_or(0, |numbers| numbers.height)
     }
 
     /// The coin, unless it is spent.
     pub fn coin(&self) -> Option<Coin> {
-        self.fields().map(|fields| {
-            let mut script = Vec::with_capacity(fields.before.len() + fields.payload.len() + fields.behind.len());
-            script.extend_from_slice(fields.before);
-            script.extend_from_slice(fields.payload);
-            script.extend_from_slice(fields.behind);
-            Coin {
-                value: fields.value,
-                height: fields.height,
-                is_coinbase: fields.is_coinbase,
-                script_pubkey: script.into_boxed_slice(),
-            }
+        let numbers = self.numbers()?;
+        let [before, payload, behind] = self.script();
+        let mut script = Vec::with_capacity(before.len() + payload.len() + behind.len());
+        script.extend_from_slice(before);
+        script.extend_from_slice(payload);
+        script.extend_from_slice(behind);
+        Some(Coin {
+            value: numbers.value,
+            height: numbers.height,
+            is_coinbase: numbers.is_coinbase,
+            script_pubkey: script.into_boxed_slice(),
         })
     }
 
@@ -356,45 +353,49 @@ impl<'a> EntryRef<'a> {
     }
 
     #[inline]
-    fn fields(&self) -> Option<Fields<'a>> {
+    /// The numbers of a coin. The forms of scripts do not come into it, which nobody can foresee.
+    #[inline]
+    fn numbers(&self) -> Option<Numbers> {
         let record = self.record;
-        let (before, script, behind): (&'static [u8], _, &'static [u8]) = match record[FORM_AT] & 0xf {
-            SPENT => return None,
+        match record[FORM_AT] & 0xf {
+            SPENT => None,
+            WIDE => Some(Numbers {
+                value: i64::from_le_bytes(array(record, CODE_AT)),
+                height: u32::from_le_bytes(array(record, CODE_AT + 8)),
+                is_coinbase: record[CODE_AT + 12] != 0,
+            }),
+            _ => {
+                let code = u32::from_le_bytes(array(record, CODE_AT));
+                let mut amount = [0; 8];
+                amount[..AMOUNT_BYTES].copy_from_slice(&record[AMOUNT_AT..SCRIPT_AT]);
+                Some(Numbers {
+                    value: i64::from_le_bytes(amount),
+                    height: code >> 1,
+                    is_coinbase: code & 1 == 1,
+                })
+            }
+        }
+    }
+
+    /// The script of a coin in three parts.
+    fn script(&self) -> [&'a [u8]; 3] {
+        let record = self.record;
+        match record[FORM_AT] & 0xf {
+            SPENT => [&[], &[], &[]],
             WIDE => {
                 let start = CODE_AT + WIDE_BYTES;
-                return Some(Fields {
-                    value: i64::from_le_bytes(array(record, CODE_AT)),
-                    height: u32::from_le_bytes(array(record, CODE_AT + 8)),
-                    is_coinbase: record[CODE_AT + 12] != 0,
-                    before: &[],
-                    payload: &record[start..start + self.wide_script_length()],
-                    behind: &[],
-                });
+                [&[], &record[start..start + self.wide_script_length()], &[]]
             }
             PLAIN => {
                 let start = SCRIPT_AT + LENGTH_BYTES;
-                (&[], start..start + self.plain_script_length(), &[])
+                [&[], &record[start..start + self.plain_script_length()], &[]]
             }
             form => {
                 let template = template_of(form);
-                (
-                    template.before,
-                    SCRIPT_AT..SCRIPT_AT + template.payload,
-                    template.behind,
-                )
+                let payload = &record[SCRIPT_AT..SCRIPT_AT + template.payload];
+                [template.before, payload, template.behind]
             }
-        };
-        let code = u32::from_le_bytes(array(record, CODE_AT));
-        let mut amount = [0; 8];
-        amount[..AMOUNT_BYTES].copy_from_slice(&record[AMOUNT_AT..SCRIPT_AT]);
-        Some(Fields {
-            value: i64::from_le_bytes(amount),
-            height: code >> 1,
-            is_coinbase: code & 1 == 1,
-            before,
-            payload: &record[script],
-            behind,
-        })
+        }
     }
 }
 

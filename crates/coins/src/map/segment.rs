@@ -26,6 +26,9 @@ const EQUAL_MAX: usize = 16;
 /// Sixteenths of the homes that may be taken before the table grows.
 const FULL_OF_16: usize = 14;
 
+/// Words that a search compares at once: a line of the cache has as many.
+const WORDS_AT_ONCE: usize = 8;
+
 /// A gap. It is larger than each word, as no record lies at the last place.
 const GAP: u64 = word(u32::MAX, NOWHERE);
 
@@ -108,31 +111,47 @@ impl Segment {
         self.words.get(self.home(hash))
     }
 
+    /// Where the words with this hash begin, or would begin. Of several words none is looked at by a branch of its own: how many are
+    /// smaller cannot be foreseen, and a wrong guess would keep the processor from the searches behind this one.
+    #[inline]
+    fn lower_bound(&self, hash: u32) -> usize {
+        let mut at = self.home(hash);
+        // A gap is larger than all hashes, and behind one stand only words of later homes: so those that are smaller come first.
+        while let Some(several) = self.words.get(at..at + WORDS_AT_ONCE) {
+            let smaller: usize = several.iter().map(|&word| usize::from(hash_of(word) < hash)).sum();
+            at += smaller;
+            if smaller < WORDS_AT_ONCE {
+                return at;
+            }
+        }
+        while self.words.get(at).is_some_and(|&word| hash_of(word) < hash) {
+            at += 1;
+        }
+        at
+    }
+
     /// The place of the first record with this hash, without a look at its key.
     #[inline]
     pub(crate) fn candidate(&self, hash: u32) -> Option<u32> {
-        let words = self.words.get(self.home(hash)..)?;
-        let found = *words.iter().find(|&&word| hash_of(word) >= hash)?;
+        let found = *self.words.get(self.lower_bound(hash))?;
         (hash_of(found) == hash && found != GAP).then(|| place_of(found))
     }
 
     /// Searches a key.
     #[inline]
     pub(crate) fn find(&self, hash: u32, key: &[u8; KEY_LENGTH], pool: &Pool) -> Found {
-        let mut at = self.home(hash);
+        let mut at = self.lower_bound(hash);
         let mut equal = 0;
         // The last word is a gap, so this ends inside of the table.
-        while let Some(&word) = self.words.get(at) {
-            if hash_of(word) >= hash {
-                if hash_of(word) > hash || word == GAP {
-                    break;
-                }
-                let place = place_of(word);
-                if has_key(pool.at(place), key) {
-                    return Found::InTable { at, place };
-                }
-                equal += 1;
+        while let Some(&word) = self.words.get(at)
+            && hash_of(word) == hash
+            && word != GAP
+        {
+            let place = place_of(word);
+            if has_key(pool.at(place), key) {
+                return Found::InTable { at, place };
             }
+            equal += 1;
             at += 1;
         }
         if !self.overflow.is_empty()
