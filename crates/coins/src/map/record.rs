@@ -352,7 +352,6 @@ impl<'a> EntryRef<'a> {
         usize::from(u16::from_le_bytes(array(self.record, SCRIPT_AT)))
     }
 
-    #[inline]
     /// The numbers of a coin. The forms of scripts do not come into it, which nobody can foresee.
     #[inline]
     fn numbers(&self) -> Option<Numbers> {
