@@ -5,10 +5,12 @@
 //! what Bitcoin Core's is, that is made by the master and destroyed by who has run it.
 
 mod contenders;
+mod divided;
 mod job;
 mod locked;
 mod ours;
 mod script;
 mod table;
+mod targets;
 
 pub(crate) use table::report;

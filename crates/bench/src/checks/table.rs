@@ -1,33 +1,37 @@
 //! Who runs what with how many threads, and the rows and targets of that.
 
 use super::contenders::{Channel, Chili, Contender, Rayon, RayonSlice};
+use super::divided::Divided;
 use super::job::{Job, Work, steps_that_take};
 use super::locked::Locked;
 use super::ours::Ours;
 use super::script::ScriptChecks;
+use super::targets::targets;
 use crate::BenchOptions;
 use crate::clock::{Elapsed, Spread, Stopwatch};
 use crate::error::BenchError;
-use crate::report::{Chart, Column, Report, Target};
+use crate::machine::Machine;
+use crate::report::{Chart, Column, Report};
 use serde::Serialize;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-const EMPTY: &str = "empty checks";
-const SMALL: &str = "small checks of 1 us";
-const SCRIPT: &str = "script checks of mainnet block 413567";
+pub(super) const EMPTY: &str = "empty checks";
+pub(super) const SMALL: &str = "small checks of 1 us";
+pub(super) const SCRIPT: &str = "script checks of mainnet block 413567";
 
-const OURS: &str = "blockmill";
-const LOCKED: &str = "locked, batches of 128";
-const LOCKED_SINGLE: &str = "locked, one by one";
-const SLICE: &str = "rayon, ready slice";
+pub(super) const OURS: &str = "blockmill";
+pub(super) const LOCKED: &str = "locked, batches of 128";
+pub(super) const LOCKED_SINGLE: &str = "locked, one by one";
+pub(super) const SLICE: &str = "rayon, ready slice";
+pub(super) const DIVIDED: &str = "no queue, dealt out";
 
 /// Checks that the locked queue takes at a time.
 const BATCH: usize = 128;
 
 /// How long a small check takes.
-const SMALL_TIME: Duration = Duration::from_micros(1);
+pub(super) const SMALL_TIME: Duration = Duration::from_micros(1);
 
 const COLUMNS: &[Column] = &[
     Column::text("queue", "queue"),
@@ -39,7 +43,8 @@ const COLUMNS: &[Column] = &[
     Column::number("seconds_max", "max", 5),
     Column::number("cpu_seconds_median", "CPU s", 5),
     Column::number("checks_per_second", "checks/s", 0),
-    Column::number("ours_over_this", "ours/this", 2),
+    Column::number("ours_over_this", "ours/this", 3),
+    Column::number("ours_slower", "slower", 0),
     Column::number("times_one_thread", "over 1 thread", 2),
 ];
 
@@ -101,7 +106,7 @@ impl Plan {
             } else {
                 vec![1, 2, 3, 4, 8, 16, 32, 64]
             },
-            runs: if quick { 3 } else { 5 },
+            runs: if quick { 3 } else { 11 },
         }
     }
 }
@@ -111,27 +116,30 @@ struct Series {
     kind: usize,
     queue: &'static str,
     threads: usize,
+    rounds: u32,
     elapsed: Vec<Elapsed>,
 }
 
 /// A printed row.
 #[derive(Debug, Clone, Serialize)]
-struct Row {
-    table: &'static str,
-    queue: &'static str,
-    threads: usize,
-    runs: usize,
+pub(super) struct Row {
+    pub(super) table: &'static str,
+    pub(super) queue: &'static str,
+    pub(super) threads: usize,
+    pub(super) runs: usize,
     /// Checks of a run.
-    checks: u64,
-    seconds_median: f64,
-    seconds_min: f64,
-    seconds_max: f64,
-    cpu_seconds_median: f64,
-    checks_per_second: f64,
-    /// Our checks per second over this queue's.
-    ours_over_this: Option<f64>,
+    pub(super) checks: u64,
+    pub(super) seconds_median: f64,
+    pub(super) seconds_min: f64,
+    pub(super) seconds_max: f64,
+    pub(super) cpu_seconds_median: f64,
+    pub(super) checks_per_second: f64,
+    /// Our checks per second over this queue's: the median of the runs, each beside ours just before it.
+    pub(super) ours_over_this: Option<f64>,
+    /// Runs in which ours was the slower one.
+    pub(super) ours_slower: Option<usize>,
     /// Checks per second over our own with one thread.
-    times_one_thread: f64,
+    pub(super) times_one_thread: f64,
 }
 
 /// Runs the benchmark.
@@ -179,12 +187,13 @@ fn contender(queue: &'static str, threads: usize) -> Result<Box<dyn Contender>, 
         LOCKED_SINGLE => Box::new(Locked::new(threads, 1).map_err(threads_error)?),
         "rayon" => Box::new(Rayon::new(threads).map_err(pool_error)?),
         SLICE => Box::new(RayonSlice::new(threads).map_err(pool_error)?),
+        DIVIDED => Box::new(Divided::new(threads, Machine::this().cores).map_err(threads_error)?),
         "crossbeam-channel" => Box::new(Channel::new(threads).map_err(threads_error)?),
         _ => Box::new(Chili::new(threads)),
     })
 }
 
-const QUEUES: [&str; 7] = [
+const QUEUES: [&str; 8] = [
     OURS,
     LOCKED,
     LOCKED_SINGLE,
@@ -192,23 +201,31 @@ const QUEUES: [&str; 7] = [
     "crossbeam-channel",
     "chili",
     SLICE,
+    DIVIDED,
 ];
 
 fn run_plan(plan: &Plan, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, BenchError> {
     let mut all = Vec::new();
     for (number, kind) in plan.kinds.iter().enumerate() {
         for &threads in &plan.threads {
+            // With very many threads a round of a locked queue takes long.
+            let rounds = if threads < 32 {
+                kind.rounds
+            } else {
+                kind.rounds.div_ceil(4)
+            };
             let mut series: Vec<Series> = QUEUES
                 .map(|queue| Series {
                     kind: number,
                     queue,
                     threads,
+                    rounds,
                     elapsed: Vec::new(),
                 })
                 .into();
             for _ in 0..plan.runs {
                 for series in &mut series {
-                    let elapsed = run(kind, series.queue, threads)?;
+                    let elapsed = run(kind, series.queue, threads, rounds)?;
                     series.elapsed.push(elapsed);
                 }
             }
@@ -220,7 +237,7 @@ fn run_plan(plan: &Plan, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, Ben
 }
 
 /// Makes a queue, and runs rounds in it; the queue's threads are started and ended outside of the time.
-fn run(kind: &Kind, queue: &'static str, threads: usize) -> Result<Elapsed, BenchError> {
+fn run(kind: &Kind, queue: &'static str, threads: usize, rounds: u32) -> Result<Elapsed, BenchError> {
     let contender = contender(queue, threads)?;
     let job = Arc::new(Job::new(kind.work.clone(), kind.checks));
     let failing = Arc::new(job.failing());
@@ -240,7 +257,7 @@ fn run(kind: &Kind, queue: &'static str, threads: usize) -> Result<Elapsed, Benc
     std::thread::sleep(Duration::from_millis(5));
     check(&job)?;
     let clock = Stopwatch::start();
-    for _ in 0..kind.rounds {
+    for _ in 0..rounds {
         check(&job)?;
     }
     let elapsed = clock.elapsed();
@@ -250,89 +267,37 @@ fn run(kind: &Kind, queue: &'static str, threads: usize) -> Result<Elapsed, Benc
 }
 
 fn row(series: &Series, all: &[Series], plan: &Plan) -> Row {
-    let seconds = |series: &Series| Spread::of(series.elapsed.iter().map(|elapsed| elapsed.seconds));
-    let ours = |threads: usize| {
-        let is_ours = |other: &&Series| (other.kind, other.queue, other.threads) == (series.kind, OURS, threads);
-        all.iter().find(is_ours).map(|ours| seconds(ours).median)
-    };
-    let spread = seconds(series);
     let kind = &plan.kinds[series.kind];
-    let checks = u64::from(kind.checks) * u64::from(kind.rounds);
+    let checks = |series: &Series| u64::from(kind.checks) * u64::from(series.rounds);
+    let seconds = Spread::of(series.elapsed.iter().map(|elapsed| elapsed.seconds));
+    let ours = |threads: usize| {
+        all.iter()
+            .find(|other| (other.kind, other.queue, other.threads) == (series.kind, OURS, threads))
+    };
+    let pairs: Option<Vec<f64>> = ours(series.threads).filter(|_| series.queue != OURS).map(|ours| {
+        let pairs = series.elapsed.iter().zip(&ours.elapsed);
+        pairs.map(|(this, ours)| this.seconds / ours.seconds).collect()
+    });
+    let checks_per_second = checks(series) as f64 / seconds.median;
+    let alone = ours(1).map(|one| {
+        let seconds = Spread::of(one.elapsed.iter().map(|elapsed| elapsed.seconds)).median;
+        checks(one) as f64 / seconds
+    });
     Row {
         table: kind.table,
         queue: series.queue,
         threads: series.threads,
         runs: series.elapsed.len(),
-        checks,
-        seconds_median: spread.median,
-        seconds_min: spread.min,
-        seconds_max: spread.max,
+        checks: checks(series),
+        seconds_median: seconds.median,
+        seconds_min: seconds.min,
+        seconds_max: seconds.max,
         cpu_seconds_median: Spread::of(series.elapsed.iter().map(|elapsed| elapsed.cpu_seconds)).median,
-        checks_per_second: checks as f64 / spread.median,
-        ours_over_this: ours(series.threads)
-            .filter(|_| series.queue != OURS)
-            .map(|ours| spread.median / ours),
-        times_one_thread: ours(1).map_or(f64::NAN, |one| one / spread.median),
+        checks_per_second,
+        ours_over_this: pairs.as_ref().map(|pairs| Spread::of(pairs.iter().copied()).median),
+        ours_slower: pairs.map(|pairs| pairs.iter().filter(|&&pair| pair < 1.0).count()),
+        times_one_thread: alone.map_or(f64::NAN, |alone| checks_per_second / alone),
     }
-}
-
-/// The claims, computed from the rows.
-fn targets(rows: &[Row], cores: usize) -> Vec<Target> {
-    let least = |ratios: &mut dyn Iterator<Item = f64>| ratios.fold(f64::INFINITY, f64::min);
-    let over = |table: &[&str], queues: &[&str], threads_min: usize| {
-        let chosen = rows
-            .iter()
-            .filter(|row| table.contains(&row.table) && queues.contains(&row.queue) && row.threads >= threads_min);
-        least(&mut chosen.filter_map(|row| row.ours_over_this))
-    };
-    // Of what a small check allows: 2.9 times the locked queue, or 95% of what the cores can do.
-    let small = rows
-        .iter()
-        .filter(|row| row.table == SMALL && row.queue == LOCKED)
-        .filter_map(|row| {
-            let ours = row.ours_over_this? * row.checks_per_second;
-            let most = 0.95 * row.threads.min(cores) as f64 / SMALL_TIME.as_secs_f64();
-            Some(ours / most.min(2.9 * row.checks_per_second))
-        });
-    let script = rows
-        .iter()
-        .filter(|row| row.table == SCRIPT && row.queue == OURS && row.threads <= cores);
-    let mut targets = vec![
-        Target::at_least(
-            "empty: over the locked queue, worst of 8 and more threads",
-            over(&[EMPTY], &[LOCKED], 8),
-            5.7,
-        ),
-        Target::at_least(
-            "empty: over the locked queue, worst row",
-            over(&[EMPTY], &[LOCKED], 1),
-            1.0,
-        ),
-        Target::at_least(
-            "small: of the smaller of 2.9 times the locked queue and 95% of the cores, worst row",
-            least(&mut { small }),
-            1.0,
-        ),
-        Target::at_least(
-            "over both locked queues, worst row of all",
-            over(&[EMPTY, SMALL, SCRIPT], &[LOCKED, LOCKED_SINGLE], 1),
-            1.0,
-        ),
-        Target::at_least(
-            "empty and small: over rayon, crossbeam-channel and chili, worst row",
-            over(&[EMPTY, SMALL], &["rayon", "crossbeam-channel", "chili"], 1),
-            1.0,
-        ),
-    ];
-    let parallel = least(&mut script.map(|row| row.times_one_thread / row.threads as f64));
-    if parallel.is_finite() {
-        targets.push(Target::at_least(
-            "script checks: of N times one thread, worst N up to the cores",
-            parallel,
-            0.97,
-        ));
-    }
-    targets
 }
 
 #[cfg(test)]
@@ -364,6 +329,7 @@ mod tests {
         assert_eq!((rows.len(), lines.len()), (2 * 3 * QUEUES.len(), 6));
         for row in &rows {
             assert_eq!(row.ours_over_this.is_some(), row.queue != OURS);
+            assert!(row.ours_slower.is_none_or(|slower| slower <= row.runs));
             assert!(row.seconds_min > 0.0 && row.times_one_thread > 0.0, "{row:?}");
             let value = serde_json::json!(row);
             let keys = COLUMNS.iter().map(|column| column.key);
@@ -374,57 +340,5 @@ mod tests {
         let targets = targets(&rows, 2);
         assert_eq!(targets.len(), 5);
         assert!(targets.iter().all(|target| target.value.is_finite()), "{targets:?}");
-    }
-
-    fn row(table: &'static str, queue: &'static str, threads: usize, ratio: Option<f64>, speed: f64) -> Row {
-        Row {
-            table,
-            queue,
-            threads,
-            runs: 1,
-            checks: 1,
-            seconds_median: 1.0,
-            seconds_min: 1.0,
-            seconds_max: 1.0,
-            cpu_seconds_median: 1.0,
-            checks_per_second: speed,
-            ours_over_this: ratio,
-            times_one_thread: 1.9,
-        }
-    }
-
-    #[test]
-    fn targets_take_the_worst_row() {
-        let rows = [
-            row(EMPTY, OURS, 2, None, 1.0),
-            row(EMPTY, LOCKED, 2, Some(1.5), 1.0),
-            row(EMPTY, LOCKED, 8, Some(6.0), 1.0),
-            row(EMPTY, "chili", 8, Some(0.9), 1.0),
-            // Ours does 1.8 million a second, of 1.9 million that two cores can at 95%.
-            row(SMALL, LOCKED, 8, Some(2.0), 900_000.0),
-            // Ours does 3 times the locked queue.
-            row(SMALL, LOCKED, 16, Some(3.0), 100_000.0),
-            row(SCRIPT, OURS, 2, None, 1.0),
-            row(SCRIPT, LOCKED_SINGLE, 2, Some(0.99), 1.0),
-        ];
-        let found: Vec<(f64, bool)> = targets(&rows, 2)
-            .iter()
-            .map(|target| (target.value, target.met))
-            .collect();
-        let expected = [
-            (6.0, true),
-            (1.5, true),
-            (1.8 / 1.9, false),
-            (0.99, false),
-            (0.9, false),
-            (0.95, false),
-        ];
-        for (found, expected) in found.iter().zip(expected) {
-            assert!(
-                (found.0 - expected.0).abs() < 1e-9 && found.1 == expected.1,
-                "{found:?} {expected:?}"
-            );
-        }
-        assert_eq!(found.len(), expected.len());
     }
 }
