@@ -4,12 +4,13 @@
 CARGO ?= cargo
 CARGO_FLAGS ?= --locked
 
-.PHONY: help run test build deps models lint doc bench clean
+.PHONY: help run test build deps models memcheck one-core lint doc bench clean
 
 help:
 	@echo "make run    install what is missing, build, run 'blockmill demo'"
 	@echo "make test   the same, then all tests"
 	@echo "make models the lock-free parts under loom, and over the portable twin of futexes"
+	@echo "make memcheck  those parts and the coin map under valgrind; make one-core  the same on one core"
 	@echo "make lint   formatting, clippy with warnings denied, documentation"
 	@echo "make bench  the benchmark tables (minutes)"
 
@@ -41,6 +42,20 @@ deps:
 models:
 	RUSTFLAGS="--cfg blockmill_loom" $(CARGO) test --release -p blockmill-sync -p blockmill-crew -p blockmill-checkqueue -p blockmill-workqueue --lib --target-dir target-loom $(CARGO_FLAGS)
 	RUSTFLAGS="--cfg blockmill_portable_wait" $(CARGO) test --release -p blockmill-sync --target-dir target-portable $(CARGO_FLAGS)
+
+# Parts whose threads share memory, in the tests' own binaries. Tests that forget what they own leak by intent, and go without the search for leaks.
+LOCK_FREE := -p blockmill-sync -p blockmill-crew -p blockmill-checkqueue -p blockmill-workqueue
+HOST_RUNNER = CARGO_TARGET_$(shell rustc -vV | sed -n 's/^host: //p' | tr 'a-z-' 'A-Z_')_RUNNER
+MEMCHECK := valgrind -q --error-exitcode=9 --fair-sched=try
+
+memcheck:
+	@command -v valgrind >/dev/null || { echo "valgrind is missing: install it, then run make again"; exit 1; }
+	$(HOST_RUNNER)="$(MEMCHECK) --leak-check=full --show-leak-kinds=definite --errors-for-leak-kinds=definite" $(CARGO) test --release $(LOCK_FREE) --lib --tests $(CARGO_FLAGS) -- --test-threads=1 --skip forg
+	$(HOST_RUNNER)="$(MEMCHECK)" $(CARGO) test --release $(LOCK_FREE) --lib --tests $(CARGO_FLAGS) -- --test-threads=1 forg
+	$(HOST_RUNNER)="$(MEMCHECK) --leak-check=full --show-leak-kinds=definite --errors-for-leak-kinds=definite" PROPTEST_CASES=4 $(CARGO) test --release -p blockmill-coins --lib $(CARGO_FLAGS) -- --test-threads=1 map::
+
+one-core:
+	$(HOST_RUNNER)="taskset -c 0" $(CARGO) test --release $(LOCK_FREE) $(CARGO_FLAGS)
 
 lint:
 	$(CARGO) fmt --all --check

@@ -57,6 +57,8 @@ pub(super) enum Part {
     Work { map: Map, coins: u64 },
     /// Growth, each insertion timed.
     Growth { map: Map, coins: u64 },
+    /// As much fresh memory as ours would take, each page timed, and no map.
+    Pages { coins: u64 },
     /// Outpoints that collide.
     Hostile(hostile::Attack),
 }
@@ -66,6 +68,7 @@ impl Part {
     pub(super) fn run(self) -> Result<Value, BenchError> {
         let map = match self {
             Self::Hostile(attack) => return Ok(serde_json::json!(hostile::run(attack)?)),
+            Self::Pages { coins } => return Ok(serde_json::json!(work::touch_pages(coins))),
             Self::Document { map, .. } | Self::Work { map, .. } | Self::Growth { map, .. } => map,
         };
         match map {
@@ -91,7 +94,7 @@ impl Part {
             }
             Self::Work { coins, .. } => serde_json::json!(work::run::<C>(coins)?),
             Self::Growth { coins, .. } => serde_json::json!(work::grow::<C>(coins)?),
-            Self::Hostile(_) => unreachable!("it has a map of its own"),
+            Self::Pages { .. } | Self::Hostile(_) => unreachable!("it is not for a map of choice"),
         })
     }
 }

@@ -195,7 +195,7 @@ fn growth_table(plan: &Plan) -> String {
 }
 
 pub(super) fn grown(measured: &Measured, plan: &Plan) -> Vec<Row> {
-    let row = |(map, growth): &(Map, Vec<super::work::Growth>)| {
+    let row = |name: &str, growth: &[super::work::Growth]| {
         let longest = Spread::of(growth.iter().map(|growth| growth.longest_ns as f64 / 1e3));
         Row {
             runs: Some(growth.len()),
@@ -205,10 +205,11 @@ pub(super) fn grown(measured: &Measured, plan: &Plan) -> Vec<Row> {
             longest_us_max: Some(longest.max),
             over_1_ms_each: median(growth.iter().map(|growth| Some(growth.over_1_ms as f64))),
             clock_us: median(growth.iter().map(|growth| Some(growth.shortest_ns as f64 / 1e3))),
-            ..Row::new(growth_table(plan), map.name())
+            ..Row::new(growth_table(plan), name)
         }
     };
-    measured.growth.iter().map(row).collect()
+    let maps = measured.growth.iter().map(|(map, growth)| row(map.name(), growth));
+    maps.chain([row("fresh pages, no map", &measured.pages)]).collect()
 }
 
 const HOSTILE: &str = "outpoints whose hashes begin alike, in our map";

@@ -54,6 +54,8 @@ pub(super) struct Measured {
     pub(super) document: Vec<Documented>,
     pub(super) work: Vec<(Map, Vec<work::Outcome>)>,
     pub(super) growth: Vec<(Map, Vec<work::Growth>)>,
+    /// Pages without a map.
+    pub(super) pages: Vec<work::Growth>,
     pub(super) hostile: Vec<(Attack, Vec<hostile::Outcome>)>,
 }
 
@@ -88,7 +90,7 @@ pub(crate) fn report(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> 
         "peers have `Coin` values, the script in a box; those with SipHash-1-3 hash the 36 bytes in one call, with a key from the system".to_owned(),
         "document: its own figures, of another machine; what its entries held is not said there, its rows are beside both kinds of ours".to_owned(),
         "bytes: the peak of the process beyond that of one without a map, by coins; accounted: what the map says; allocator: what mallinfo2 says".to_owned(),
-        "longest: the CPU time of the thread for one insertion, with what it takes to look at that clock".to_owned(),
+        "longest: the CPU time of the thread for one insertion, with what it takes to look at that clock; pages: one write to each fresh page of as much memory, and no map".to_owned(),
     ];
     report.group = Some("table");
     report.columns = COLUMNS.to_vec();
@@ -154,7 +156,11 @@ pub(super) fn measure(
     let coins = plan.coins;
     let work = in_turns(runner, plan.runs, &Map::ALL.map(|map| (map, Part::Work { map, coins })))?;
     progress("all operations");
-    let growth = in_turns(runner, plan.runs, &GROWTH.map(|map| (map, Part::Growth { map, coins })))?;
+    let mut parts = vec![(None, Part::Pages { coins })];
+    parts.extend(GROWTH.map(|map| (Some(map), Part::Growth { map, coins })));
+    let mut outcomes = in_turns(runner, plan.runs, &parts)?.into_iter();
+    let pages = outcomes.next().map(|(_, outcomes)| outcomes).unwrap_or_default();
+    let growth = outcomes.filter_map(|(map, outcomes)| Some((map?, outcomes))).collect();
     progress("growth");
     let attacks: Vec<(Attack, Part)> = plan
         .attacks
@@ -167,6 +173,7 @@ pub(super) fn measure(
         document,
         work,
         growth,
+        pages,
         hostile,
     })
 }

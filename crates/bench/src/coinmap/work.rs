@@ -8,6 +8,7 @@ use crate::clock::Stopwatch;
 use crate::error::BenchError;
 use blockmill_block::OutPoint;
 use serde::{Deserialize, Serialize};
+use std::hint::black_box;
 
 /// Coins of a block: as many are inserted, looked for or erased between two looks at the clock.
 pub(super) const BLOCK: u64 = 5000;
@@ -222,7 +223,7 @@ fn mix<C: Contender>(map: &mut C, live: &mut Vec<u32>, coins: u64, numbers: &mut
         let found = phase.time(SPENT + MADE, || {
             let mut tally = Tally::default();
             for outpoint in &outpoints {
-                let coin = std::hint::black_box(map.take(outpoint));
+                let coin = black_box(map.take(outpoint));
                 tally.add(coin.map(|coin| coin.value));
             }
             batch.coins().for_each(|(outpoint, coin)| map.insert(outpoint, coin));
@@ -273,6 +274,36 @@ pub(super) struct Growth {
     pub(super) shortest_ns: u64,
 }
 
+impl Growth {
+    fn take_in(&mut self, took_ns: u64) {
+        self.longest_ns = self.longest_ns.max(took_ns);
+        self.shortest_ns = self.shortest_ns.min(took_ns);
+        self.over_1_ms += u64::from(took_ns > 1_000_000);
+    }
+}
+
+/// What a page of memory has.
+const PAGE_BYTES: usize = 4096;
+
+/// Bytes of our map for each coin, rounded.
+const BYTES_EACH: u64 = 90;
+
+/// Writes to as many fresh pages as a map of so many coins has, one after the other, and times each as an insertion: what memory alone takes here.
+pub(super) fn touch_pages(coins: u64) -> Growth {
+    let mut memory = vec![0u8; (coins * BYTES_EACH) as usize];
+    let mut growth = Growth {
+        shortest_ns: u64::MAX,
+        ..Growth::default()
+    };
+    for page in memory.chunks_mut(PAGE_BYTES) {
+        let before = thread_cpu_ns();
+        page[0] = black_box(1);
+        growth.take_in(thread_cpu_ns() - before);
+    }
+    black_box(memory);
+    growth
+}
+
 /// Inserts so many coins, and looks at the thread's clock before and after each.
 pub(super) fn grow<C: Contender>(coins: u64) -> Result<Growth, BenchError> {
     let mut map = C::default();
@@ -289,9 +320,7 @@ pub(super) fn grow<C: Contender>(coins: u64) -> Result<Growth, BenchError> {
             let before = thread_cpu_ns();
             map.insert(outpoint, coin);
             let took = thread_cpu_ns() - before;
-            growth.longest_ns = growth.longest_ns.max(took);
-            growth.shortest_ns = growth.shortest_ns.min(took);
-            growth.over_1_ms += u64::from(took > 1_000_000);
+            growth.take_in(took);
         }
         start = end;
     }
