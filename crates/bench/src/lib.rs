@@ -60,6 +60,9 @@ pub const NAMES: &[&str] = &[
     "coinmap",
 ];
 
+/// What `connect` can leave out.
+pub const WITHOUT: [&str; 4] = connect::PARTS;
+
 /// How to run a benchmark, and where its result goes besides the table.
 #[derive(Debug, Clone, Default)]
 pub struct BenchOptions {
@@ -69,6 +72,8 @@ pub struct BenchOptions {
     pub json: Option<PathBuf>,
     /// The file to which the report is written as a page.
     pub html: Option<PathBuf>,
+    /// Parts of the engine that `connect` leaves out in further rows; see [`WITHOUT`].
+    pub without: Vec<&'static str>,
     /// The command line that asked for the benchmark, for the report.
     pub command: String,
     /// The `blockmill` command, for benchmarks whose runs have processes of their own.

@@ -188,6 +188,9 @@ pub(crate) struct BenchArguments {
     /// Write a page with tables and curves
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
+    /// With connect: more rows of ours, each without a part of the pipeline
+    #[arg(long, value_name = "PART", value_parser = clap::builder::PossibleValuesParser::new(blockmill_bench::WITHOUT))]
+    pub(crate) without: Vec<String>,
     /// The part that a benchmark runs in a process of its own, which it starts by itself
     #[arg(long, hide = true)]
     pub(crate) part: Option<String>,

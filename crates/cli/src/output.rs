@@ -41,6 +41,7 @@ struct ConnectJson<'a> {
     scripts_skipped: u64,
     flushes: u64,
     flush: Value,
+    fetch: Value,
 }
 
 /// The report of `connect` as JSON.
@@ -109,6 +110,15 @@ pub(crate) fn connect_json(report: &ConnectReport, cpu_seconds: f64) -> impl Ser
             "waits": totals.flush_waits,
             "pause_max_s": totals.flush_pause_max.as_secs_f64(),
         }),
+        fetch: json!({
+            "keys": totals.fetch.reads.keys,
+            "found": totals.fetch.reads.found,
+            "taken": totals.fetch.taken,
+            "batches": totals.fetch.reads.batches,
+            "batches_by_readers": totals.fetch.reads.by_readers,
+            "batches_failed": totals.fetch.reads.failed,
+            "in_flight_max": totals.fetch.reads.in_flight_max,
+        }),
     }
 }
 
@@ -148,6 +158,13 @@ pub(crate) fn connect_table(out: &mut dyn Write, report: &ConnectReport, cpu_sec
                 report.cache.misses,
                 report.cache_coins_max,
                 report.cache_bytes_max as f64 / f64::from(1 << 20)
+            ),
+        ),
+        (
+            "ahead",
+            format!(
+                "{} of {} coins found before they were asked for, {} used, at most {} batches in flight",
+                totals.fetch.reads.found, totals.fetch.reads.keys, totals.fetch.taken, totals.fetch.reads.in_flight_max
             ),
         ),
     ];

@@ -27,7 +27,8 @@
 //!
 //! - *Resurrection.* A coin that was read from the store is offered with the number of flushes at the time before it was read. If one has ended
 //!   since, it is refused: the coin may have been spent, and its marker written and gone. Both are looked up in this order: frozen
-//!   entries, number of flushes. The thread counts the flush before the first marker goes, so who sees no marker sees the count.
+//!   entries, number of flushes. The thread counts the flush before the first marker goes, so who sees no marker sees the count. Of the last flush
+//!   that was finished it is known what it has changed; what was read before it and is not among that is taken.
 //! - *Fresh across the flush point.* What is spent above although it was made below leaves a marker, fresh or not: the batch may bring it into
 //!   the store.
 //! - *Stale fetch.* An offered coin never takes the place of an entry, frozen or not, and neither does one that thaws.
@@ -44,7 +45,7 @@ use crate::map::{CoinMap, CoinRef, Marks, Update};
 use crate::merged::Merged;
 use crate::store::{Change, CoinIterator, CoinStore, StoreError, Tip};
 use blockmill_block::{Coin, OutPoint, coin};
-use flush::{Flush, Job};
+use flush::{Changed, Flush, Job};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -109,13 +110,40 @@ pub struct CoinsCache {
     flush: Option<Flush>,
     /// Flushes that have reached the store.
     flush_number: Arc<AtomicU64>,
+    /// What the last one that was finished has changed, and its number.
+    changed: Option<(u64, Changed)>,
     limit: usize,
     dirty: usize,
+    /// Whether the store has nothing that is not here: it was empty, and no coin has left the cache since.
+    complete: bool,
     counters: CacheCounters,
     flush_counters: FlushCounters,
     store_time: Duration,
     #[cfg(test)]
     without: Option<Rule>,
+}
+
+/// The entries of a cache, for threads that want to know whether a read from the store is worth it. What it says is a hint: it sees what
+/// the owner does, until entries leave the maps that it knows.
+#[derive(Debug, Clone)]
+pub struct CacheView {
+    above: Arc<CoinMap>,
+    frozen: Option<Arc<CoinMap>>,
+}
+
+impl CacheView {
+    /// Leaves those outpoints of which the cache knows nothing, in any order.
+    pub fn retain_unknown(&self, outpoints: &mut Vec<OutPoint>) {
+        for map in std::iter::once(&self.above).chain(&self.frozen) {
+            let mut known = vec![false; outpoints.len()];
+            map.get_many(outpoints, |place, entry| known[place] = entry.is_some());
+            let mut place = 0;
+            outpoints.retain(|_| {
+                place += 1;
+                !known[place - 1]
+            });
+        }
+    }
 }
 
 /// What the entries above the flush point know of an outpoint.
@@ -128,11 +156,15 @@ enum Above {
 impl CoinsCache {
     /// An empty cache over `store` that is to take no more than `limit` bytes.
     pub fn new(store: Arc<dyn CoinStore>, limit: usize) -> Self {
+        // If it does not say, reads will.
+        let complete = matches!(store.tip(), Ok(None));
         Self {
             store,
+            complete,
             map: Arc::new(CoinMap::new()),
             flush: None,
             flush_number: Arc::new(AtomicU64::new(0)),
+            changed: None,
             limit,
             dirty: 0,
             counters: CacheCounters::default(),
@@ -165,7 +197,9 @@ impl CoinsCache {
 
     /// Memory in bytes: all entries, their index, the room that is kept free, and what a flush takes to sort its changes.
     pub fn bytes(&self) -> usize {
-        self.map.bytes() + self.flush.as_ref().map_or(0, Flush::bytes)
+        self.map.bytes()
+            + self.flush.as_ref().map_or(0, Flush::bytes)
+            + self.changed.as_ref().map_or(0, |(_, changed)| changed.bytes())
     }
 
     /// The limit in bytes.
@@ -205,6 +239,9 @@ impl CoinsCache {
     }
 
     fn read_store(&mut self, outpoint: &OutPoint) -> Result<Option<Coin>, StoreError> {
+        if self.complete {
+            return Ok(None);
+        }
         let start = Instant::now();
         let found = self.store.get(outpoint);
         self.store_time += start.elapsed();
@@ -241,6 +278,11 @@ impl CoinsCache {
         Ok(found)
     }
 
+    /// Begins to bring the entries of these outpoints into the processor's caches: for a few dozen that are asked for soon after.
+    pub fn prefetch(&self, outpoints: &[OutPoint]) {
+        self.map.prefetch(outpoints);
+    }
+
     fn insert_if_absent(&self, outpoint: &OutPoint, coin: &Coin) -> bool {
         self.map.update(outpoint, |entry| match entry {
             None => (Update::Put(USED, Some(CoinRef::from(coin))), true),
@@ -249,16 +291,21 @@ impl CoinsCache {
     }
 
     /// Whether an outpoint has an unspent coin. This is for outpoints that hardly ever have one: it does not count as a
-    /// hit or a miss, and nothing is kept of what the store says.
+    /// hit or a miss, and nothing is kept of what the store says. `absent_at` says that the store had none when so many flushes had reached
+    /// it; if there has been none since it is not asked again.
     ///
     /// # Errors
     /// Any [`StoreError`].
-    pub fn contains(&mut self, outpoint: &OutPoint) -> Result<bool, StoreError> {
+    pub fn contains(&mut self, outpoint: &OutPoint, absent_at: Option<u64>) -> Result<bool, StoreError> {
         if let Some(unspent) = self.map.with(outpoint, |entry| entry.map(|entry| !entry.is_spent())) {
             return Ok(unspent);
         }
         if let Some(known) = self.frozen(outpoint) {
             return Ok(known.is_some());
+        }
+        // Looked up after the frozen entries: see the rule of resurrection.
+        if absent_at == Some(self.flush_number()) {
+            return Ok(false);
         }
         Ok(self.read_store(outpoint)?.is_some())
     }
@@ -351,8 +398,21 @@ impl CoinsCache {
         Arc::clone(&self.flush_number)
     }
 
+    /// Whether the store may have coins that the cache has not. If not it is never read.
+    pub fn may_miss(&self) -> bool {
+        !self.complete
+    }
+
+    /// What other threads may ask of the cache while it goes on.
+    pub fn view(&self) -> CacheView {
+        CacheView {
+            above: Arc::clone(&self.map),
+            frozen: self.flush.as_ref().map(|flush| Arc::clone(flush.frozen())),
+        }
+    }
+
     /// Takes a coin in that somebody has read from the store, when the number of flushes was `read_at`. Returns whether it was taken:
-    /// not if a flush has ended since, or if anything is known of the outpoint already.
+    /// not if a flush since may have changed it, or if anything is known of the outpoint already.
     pub fn offer(&mut self, outpoint: &OutPoint, coin: &Coin, read_at: u64) -> bool {
         #[cfg(test)]
         if self.without == Some(Rule::StaleFetch) {
@@ -363,10 +423,24 @@ impl CoinsCache {
         if self.frozen(outpoint).is_some() {
             return false;
         }
-        let flushed_since = self.flush_number() != read_at;
+        let may_be_stale = self.may_have_changed_since(outpoint, read_at);
         #[cfg(test)]
-        let flushed_since = flushed_since && self.without != Some(Rule::Resurrection);
-        !flushed_since && self.insert_if_absent(outpoint, coin)
+        let may_be_stale = may_be_stale && self.without != Some(Rule::Resurrection);
+        !may_be_stale && self.insert_if_absent(outpoint, coin)
+    }
+
+    /// Whether the store may say something else of an outpoint than it did when the number of flushes was `read_at`.
+    fn may_have_changed_since(&self, outpoint: &OutPoint, read_at: u64) -> bool {
+        let number = self.flush_number();
+        if number == read_at {
+            return false;
+        }
+        // One flush has ended since, and it is known what it has changed.
+        let changed = self
+            .changed
+            .as_ref()
+            .filter(|&&(last, _)| last == number && number == read_at + 1);
+        changed.is_none_or(|(_, changed)| changed.may_have(outpoint))
     }
 
     /// All unspent coins, of cache and store together, in the order of their keys.
@@ -434,6 +508,7 @@ impl CoinsCache {
             keep_bytes: self.limit / 16 * KEEP_16,
         };
         self.flush = Some(Flush::begin(job, before)?);
+        self.complete &= in_place;
         self.map = above;
         self.dirty = 0;
         Ok(())
@@ -468,6 +543,7 @@ impl CoinsCache {
                 self.flush_counters.changes += done.changes;
                 self.flush_counters.kept += done.kept;
                 self.flush_counters.time += done.time;
+                self.changed = Some((self.flush_number(), done.changed));
                 Ok(())
             }
             Err(error) => {

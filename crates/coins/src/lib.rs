@@ -19,7 +19,7 @@ pub mod undo_log;
 
 mod merged;
 
-pub use cache::{CacheCounters, CoinsCache, FlushCounters, FlushError, Overwrite};
+pub use cache::{CacheCounters, CacheView, CoinsCache, FlushCounters, FlushError, Overwrite};
 pub use embedded::EmbeddedStore;
 pub use map::{CoinMap, CoinRef};
 pub use memory::MemoryStore;

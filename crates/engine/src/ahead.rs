@@ -1,9 +1,10 @@
-//! Blocks read and decoded ahead of the one that is being resolved, on all threads.
+//! Blocks read and decoded ahead of the one that is being resolved, on all threads, and their coins fetched.
 
 use crate::body::{BodyLoader, BodyTask, Loaded};
+use crate::fetching::Fetches;
 use crate::index::BlockId;
 use blockmill_rules::ScriptVerifier;
-use blockmill_workqueue::{Done, Handler, Requester, WorkQueue};
+use blockmill_workqueue::{Done, Handler, Panicked, Requester, WorkQueue};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -30,27 +31,36 @@ impl<V: ScriptVerifier> Handler for Loading<V> {
     }
 }
 
+/// A block that is loaded, and what is read for it.
+pub(crate) struct Coming {
+    pub(crate) task: BodyTask,
+    pub(crate) loaded: Loaded,
+    pub(crate) fetches: Fetches,
+}
+
 /// The blocks of a branch, in order.
 pub(crate) struct Ahead<V: ScriptVerifier + 'static> {
     requester: Requester<Loading<V>>,
     /// Blocks that nobody was asked for, with their sizes; the next one last.
     path: Vec<(BlockId, u64)>,
-    /// Sizes of the blocks that were asked for.
+    /// Sizes of the blocks that were asked for and not handed out.
     asked: VecDeque<u64>,
+    /// The first of them, which are loaded.
+    coming: VecDeque<Coming>,
     bytes: u64,
     blocks_max: usize,
 }
 
 impl<V: ScriptVerifier + 'static> Ahead<V> {
     /// Nothing asked for yet. `path` has blocks and their sizes in bytes, the next one last.
-    pub(crate) fn new(queue: &WorkQueue<Loading<V>>, path: Vec<(BlockId, u64)>) -> Self {
+    pub(crate) fn new(queue: &WorkQueue<Loading<V>>, path: Vec<(BlockId, u64)>, blocks_max: usize) -> Self {
         Self {
             requester: queue.requester(),
             path,
             asked: VecDeque::new(),
+            coming: VecDeque::new(),
             bytes: 0,
-            // Without workers a block that is loaded early only goes cold.
-            blocks_max: if queue.workers() == 0 { 1 } else { BLOCKS_MAX },
+            blocks_max,
         }
     }
 
@@ -78,20 +88,37 @@ impl<V: ScriptVerifier + 'static> Ahead<V> {
         }
     }
 
-    /// The next block, if it is loaded, or if `wait` says to wait for it.
-    pub(crate) fn next(&mut self, wait: bool) -> Option<(BodyTask, Loaded)> {
-        let done = if wait {
-            self.requester.collect_next()?
-        } else {
-            self.requester.try_collect_next()?
-        };
+    /// The next block, if it is loaded and its coins are fetched, or if `wait` says to wait for that. `fetch` begins to fetch the coins of
+    /// one that has just been loaded.
+    pub(crate) fn next(&mut self, wait: bool, mut fetch: impl FnMut(&BodyTask, &Loaded) -> Fetches) -> Option<Coming> {
+        while let Some(done) = self.requester.try_collect_next() {
+            self.coming.push_back(Self::came(done, &mut fetch));
+        }
+        if self.coming.is_empty() && wait {
+            let done = self.requester.collect_next()?;
+            self.coming.push_back(Self::came(done, &mut fetch));
+        }
+        let first = self.coming.front()?;
+        if !wait && !first.fetches.are_done() {
+            return None;
+        }
         let size = self.asked.pop_front().unwrap_or(0);
         self.bytes -= size;
+        self.coming.pop_front()
+    }
+
+    fn came(
+        done: Result<Done<'_, Loading<V>>, Panicked>,
+        fetch: &mut impl FnMut(&BodyTask, &Loaded) -> Fetches,
+    ) -> Coming {
         match done.map(Done::take) {
             Ok(LoadJob {
                 task,
                 loaded: Some(loaded),
-            }) => Some((task, loaded)),
+            }) => {
+                let fetches = fetch(&task, &loaded);
+                Coming { task, loaded, fetches }
+            }
             Ok(LoadJob { loaded: None, .. }) => unreachable!("a job that is done was handled"),
             Err(panicked) => panic!("loading a block: {}", panicked.panic),
         }

@@ -2,6 +2,7 @@
 
 use crate::connect::Engine;
 use crate::index::BlockId;
+use crate::made_ahead::MadeAhead;
 use crate::report::{Observer, Stage, Unreadable};
 use blockmill_block::files::{BlockFiles, Position};
 use blockmill_block::{Block, BlockHash};
@@ -46,6 +47,8 @@ pub(crate) struct BodyLoader<V> {
     files: RwLock<BlockFiles>,
     params: Params,
     verifier: Arc<V>,
+    /// What blocks ahead make.
+    pub(crate) made: Arc<MadeAhead>,
     /// The file that knows of blocks whose content is nowhere.
     headers_path: PathBuf,
 }
@@ -56,6 +59,7 @@ impl<V: ScriptVerifier> BodyLoader<V> {
             files: RwLock::new(BlockFiles::new()),
             params,
             verifier,
+            made: Arc::new(MadeAhead::default()),
             headers_path,
         }
     }
@@ -77,7 +81,12 @@ impl<V: ScriptVerifier> BodyLoader<V> {
         for &position in &task.positions {
             let body = self.load_at(task, position, &mut stages);
             match body {
-                Body::Sound(..) => return Loaded { body, stages },
+                Body::Sound(ref block, _) => {
+                    for transaction in block.transactions() {
+                        self.made.note(&transaction.txid(), task.height);
+                    }
+                    return Loaded { body, stages };
+                }
                 Body::Rejected(ref reject, _) if reject.kind != RejectKind::Mutated => return Loaded { body, stages },
                 // Another copy may be better.
                 problem => first_problem = first_problem.or(Some(problem)),

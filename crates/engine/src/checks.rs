@@ -160,6 +160,11 @@ impl<V: ScriptVerifier + 'static> CheckPool<V> {
         Self::with_queue(verifier, CheckQueue::new(crew, priority))
     }
 
+    /// Workers beside the caller.
+    pub fn workers(&self) -> usize {
+        self.queue.workers()
+    }
+
     fn with_queue(verifier: Arc<V>, queue: CheckQueue<InputCheck<V>>) -> Self {
         Self {
             verifier,

@@ -7,7 +7,7 @@
 //!
 //! A flush freezes the cache when no block is in flight, so it only ever writes what is fully validated.
 
-use crate::ahead::{Ahead, Loading};
+use crate::ahead::{self, Ahead, Coming, Loading};
 use crate::body::{Body, BodyLoader};
 use crate::chain_log::ChainLog;
 use crate::checks::CheckPool;
@@ -23,6 +23,7 @@ use blockmill_block::files::{BlockFileWriter, Position};
 use blockmill_block::{Block, BlockHash, BlockUndo};
 use blockmill_coins::{CoinsCache, FlushError, StoreError, Tip};
 use blockmill_crew::Crew;
+use blockmill_fetch::Fetcher;
 use blockmill_rules::block::BlockFacts;
 use blockmill_rules::flags::block_script_flags;
 use blockmill_rules::spend::{SCRIPT_FAILED, enforces_bip30};
@@ -57,6 +58,7 @@ pub struct Engine<V: ScriptVerifier + 'static> {
     pub(crate) cache: CoinsCache,
     pub(crate) log: ChainLog,
     pub(crate) pool: CheckPool<V>,
+    pub(crate) fetcher: Fetcher,
     /// The active chain by height.
     pub(crate) active: Vec<BlockId>,
     /// Blocks behind the tip that are resolved, in order.
@@ -151,7 +153,10 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
                 bytes_remaining: path.iter().map(|block| block.1).sum(),
                 observer,
             };
-            let mut ahead = Ahead::new(&self.loading, path);
+            // Without workers a block that is loaded early only goes cold; but reads of its coins may be under way meanwhile.
+            let one_by_one = self.options.without.decode || (self.pool.workers() == 0 && !self.fetches());
+            let blocks_max = if one_by_one { 1 } else { ahead::BLOCKS_MAX };
+            let mut ahead = Ahead::new(&self.loading, path, blocks_max);
             let followed = self.follow(&mut ahead, &mut course);
             // Whatever happened: what is in flight is not verified.
             self.take_back_in_flight()?;
@@ -198,9 +203,12 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             if self.may_resolve(ahead) {
                 ahead.ask(|id| self.body_task(id));
                 // Rather than wait for a block this thread checks scripts.
-                if let Some((task, loaded)) = ahead.next(self.in_flight.is_empty()) {
+                let wait = self.in_flight.is_empty();
+                if let Some(coming) = ahead.next(wait, |task, loaded| self.begin_fetches(task, loaded)) {
+                    let Coming { task, loaded, fetches } = coming;
                     self.loaded(task.height, &loaded.stages);
-                    if !self.take_in(task.id, loaded.body, course)? {
+                    let absent_at = self.finish_fetches(task.height, fetches);
+                    if !self.take_in(task.id, loaded.body, absent_at, course)? {
                         return Ok(None);
                     }
                     continue;
@@ -227,17 +235,23 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             return false;
         }
         let bytes: usize = self.in_flight.iter().map(|block| block.block.bytes().len()).sum();
-        let room = self.in_flight.len() < IN_FLIGHT_MAX && bytes < IN_FLIGHT_BYTES;
+        let room = self.in_flight.len() < IN_FLIGHT_MAX && bytes < IN_FLIGHT_BYTES && !self.options.without.overlap;
         self.in_flight.is_empty() || (room && !self.flush_is_due())
     }
 
     /// Takes the next block of the branch in: resolves it and lets its checks begin. Returns false if it cannot be connected.
-    fn take_in(&mut self, id: BlockId, body: Body, course: &mut Course<'_>) -> Result<bool, EngineError> {
+    fn take_in(
+        &mut self,
+        id: BlockId,
+        body: Body,
+        absent_at: Option<u64>,
+        course: &mut Course<'_>,
+    ) -> Result<bool, EngineError> {
         let (reject, position) = match body {
             Body::Sound(block, facts) => {
                 let position = self.index.entry(id).positions.first().copied();
                 let flags = block_script_flags(self.index.params(), self.index.entry(id).height, &block.hash());
-                match self.resolve(id, &block, &facts, flags) {
+                match self.resolve(id, &block, &facts, flags, absent_at) {
                     Ok(undo) => {
                         self.begin_checks(id, block, undo, flags, course.observer);
                         return Ok(true);
@@ -353,6 +367,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         block: &Block,
         facts: &BlockFacts,
         flags: ScriptFlags,
+        absent_at: Option<u64>,
     ) -> Result<BlockUndo, ResolveError> {
         let start = Instant::now();
         let fetched_before = self.cache.store_time();
@@ -364,15 +379,14 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             None => active.get(height).copied(),
             Some(behind) => in_flight.get(behind).map(|block| block.id),
         };
-        let bip34_block = ancestor(params.heights.height_in_coinbase as usize);
-        let bip34_hash = bip34_block.map(|id| self.index.entry(id).hash);
         let median_time_past =
             |height: u32| ancestor(height as usize).map_or(0, |id| self.index.entry(id).median_time_past);
         let context = ResolveContext {
             params,
             height,
             flags,
-            enforce_bip30: enforces_bip30(params, height, &block.hash(), bip34_hash.as_ref()),
+            enforce_bip30: self.enforces_bip30(id),
+            absent_at,
             parent_median_time_past: median_time_past(height - 1),
             median_time_past: &median_time_past,
             legacy_sigops: &facts.legacy_sigops,
@@ -382,6 +396,14 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         self.stage_done(Stage::Resolve, height, start + fetching);
         self.totals.stages.add(Stage::Fetch, fetching, Duration::ZERO);
         outcome
+    }
+
+    /// Whether a block may not make coins that are there already.
+    pub(crate) fn enforces_bip30(&self, id: BlockId) -> bool {
+        let (params, entry) = (self.index.params(), self.index.entry(id));
+        let bip34_block = self.index.ancestor(id, params.heights.height_in_coinbase);
+        let bip34_hash = bip34_block.map(|id| self.index.entry(id).hash);
+        enforces_bip30(params, entry.height, &entry.hash, bip34_hash.as_ref())
     }
 
     /// Lets the block's scripts be run, unless its chain is assumed valid.
@@ -449,7 +471,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             self.finish_flush()?;
         }
         let due = self.cache.wants_flush() || self.last_flush.elapsed() >= self.options.flush_interval;
-        if self.options.flush_interval.is_zero() {
+        if self.options.flush_interval.is_zero() || (due && self.options.without.background_flush) {
             return self.flush();
         }
         if due && !self.cache.is_flushing() {
@@ -538,7 +560,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         self.span(stage, height, start, end);
     }
 
-    fn span(&mut self, stage: Stage, height: u32, start: Instant, end: Instant) {
+    pub(crate) fn span(&mut self, stage: Stage, height: u32, start: Instant, end: Instant) {
         if self.options.trace {
             self.spans.push(Span {
                 stage,

@@ -27,7 +27,10 @@ pub mod verify;
 
 mod ahead;
 mod body;
+mod fetching;
 mod in_flight;
+mod inputs;
+mod made_ahead;
 mod reorganise;
 mod sources;
 

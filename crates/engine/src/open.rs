@@ -13,6 +13,7 @@ use crate::sources::{FirstSeen, Indexed};
 use blockmill_block::BlockHash;
 use blockmill_coins::{CoinStore, CoinsCache, EmbeddedStore};
 use blockmill_crew::{Crew, CrewOptions};
+use blockmill_fetch::{Fetcher, Options as FetchOptions};
 use blockmill_rules::ScriptVerifier;
 use blockmill_workqueue::{Help, Options as WorkQueueOptions, WorkQueue};
 use std::collections::VecDeque;
@@ -21,11 +22,14 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-/// Among the stations of the crew: the oldest block's checks are what everything waits for in the end.
-const CHECKS_FIRST: u32 = 0;
+/// Among the stations of the crew: without its coins no block goes on, and there are few of them to read.
+const FETCHING_FIRST: u32 = 0;
+
+/// The oldest block's checks are what everything waits for in the end.
+const CHECKS_THEN: u32 = 1;
 
 /// Blocks are loaded when there are no checks.
-const LOADING_THEN: u32 = 1;
+const LOADING_LAST: u32 = 2;
 
 /// The master loads blocks only when it can do nothing else.
 const LOADING: WorkQueueOptions = WorkQueueOptions {
@@ -36,6 +40,20 @@ const LOADING: WorkQueueOptions = WorkQueueOptions {
 
 /// The store's share of the memory for coins is this fraction.
 const STORE_CACHE_SHARE: usize = 8;
+
+/// Parts of the pipeline that can be switched off. The outcome is the same without them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
+pub struct Without {
+    /// Fetching: resolve reads coins itself, one by one.
+    pub fetch: bool,
+    /// Overlap: a block is resolved when the one before it is committed.
+    pub overlap: bool,
+    /// Decoding ahead: a block is loaded when it is needed.
+    pub decode: bool,
+    /// Flushing in the background: connecting waits for every flush.
+    pub background_flush: bool,
+}
 
 /// How the engine is to work.
 #[derive(Debug, Clone)]
@@ -50,6 +68,10 @@ pub struct Options {
     pub assume_valid: Option<BlockHash>,
     /// The height above which nothing is connected.
     pub stop_at_height: Option<u32>,
+    /// Threads beside those that validate, which read coins from the store when its reads block. They are started when they are needed.
+    pub readers: usize,
+    /// What is to be left out, to show its share.
+    pub without: Without,
     /// Whether the observer is told of every stage of every block.
     pub trace: bool,
     /// Set by anyone to make the engine stop after the block it is at.
@@ -65,6 +87,8 @@ impl Default for Options {
             flush_interval: Duration::from_secs(60),
             assume_valid: None,
             stop_at_height: None,
+            readers: FetchOptions::default().readers,
+            without: Without::default(),
             trace: false,
             stop: Arc::new(AtomicBool::new(false)),
         }
@@ -126,11 +150,17 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             ..CrewOptions::workers(options.threads.saturating_sub(1))
         })
         .map_err(file_error("worker threads"))?;
-        let pool = CheckPool::in_crew(Arc::clone(&verifier), &crew, CHECKS_FIRST);
+        let pool = CheckPool::in_crew(Arc::clone(&verifier), &crew, CHECKS_THEN);
         let headers_path = directory.file("headers.dat");
         let loader = Arc::new(BodyLoader::new(index.params().clone(), verifier, headers_path));
-        let loading = WorkQueue::with_options(&crew, LOADING_THEN, Loading(Arc::clone(&loader)), &LOADING);
+        let loading = WorkQueue::with_options(&crew, LOADING_LAST, Loading(Arc::clone(&loader)), &LOADING);
         let cache_limit = options.cache_bytes_max - options.cache_bytes_max / STORE_CACHE_SHARE;
+        let cache = CoinsCache::new(Arc::clone(&store), cache_limit);
+        let flush_number = cache.flush_number_handle();
+        let readers = FetchOptions {
+            readers: options.readers,
+        };
+        let fetcher = Fetcher::new(&crew, FETCHING_FIRST, store, flush_number, &readers);
         let mut engine = Self {
             directory,
             options,
@@ -139,9 +169,10 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             loading,
             own_blocks: Indexed::default(),
             writer: None,
-            cache: CoinsCache::new(store, cache_limit),
+            cache,
             log,
             pool,
+            fetcher,
             _crew: crew,
             in_flight: VecDeque::new(),
             active,

@@ -3,6 +3,7 @@
 use blockmill_block::BlockHash;
 use blockmill_block::files::Damage;
 use blockmill_coins::CacheCounters;
+use blockmill_fetch::Statistics;
 use blockmill_rules::Reject;
 use std::fmt;
 use std::path::PathBuf;
@@ -180,6 +181,15 @@ pub enum Halt {
     HeightReached,
 }
 
+/// What was read ahead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct FetchTotals {
+    /// What the fetcher has done.
+    pub reads: Statistics,
+    /// Coins that the cache took of it.
+    pub taken: u64,
+}
+
 /// What the engine did, in all calls since it was opened.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Totals {
@@ -195,6 +205,8 @@ pub struct Totals {
     pub disconnected: u64,
     /// Blocks connected without running their scripts.
     pub scripts_skipped: u64,
+    /// Coins read ahead.
+    pub fetch: FetchTotals,
     /// Flushes.
     pub flushes: u64,
     /// Coins that flushes have written or removed.

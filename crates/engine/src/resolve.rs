@@ -17,6 +17,8 @@ pub struct ResolveContext<'a> {
     pub flags: ScriptFlags,
     /// Whether its transactions may not overwrite coins (BIP 30).
     pub enforce_bip30: bool,
+    /// After how many flushes the store was seen to have none of the block's outputs, if that was seen.
+    pub absent_at: Option<u64>,
     /// Median time past of its parent.
     pub parent_median_time_past: u32,
     /// Median time past of its ancestor at a height.
@@ -50,7 +52,7 @@ pub fn apply<B: AsRef<[u8]>>(
     cache: &mut CoinsCache,
 ) -> Result<BlockUndo, ResolveError> {
     if context.enforce_bip30 {
-        no_overwriting(block, cache)?;
+        no_overwriting(block, context.absent_at, cache)?;
     }
     let mut undo = BlockUndo::with_capacity(block.input_count());
     let mut created = 0;
@@ -65,11 +67,15 @@ pub fn apply<B: AsRef<[u8]>>(
 }
 
 /// A block MUST not make an outpoint anew whose coin is unspent (BIP 30).
-fn no_overwriting<B: AsRef<[u8]>>(block: &Block<B>, cache: &mut CoinsCache) -> Result<(), ResolveError> {
+fn no_overwriting<B: AsRef<[u8]>>(
+    block: &Block<B>,
+    absent_at: Option<u64>,
+    cache: &mut CoinsCache,
+) -> Result<(), ResolveError> {
     for (index, transaction) in block.transactions().enumerate() {
         for vout in 0..transaction.output_count() as u32 {
             let txid = transaction.txid();
-            if cache.contains(&OutPoint { txid, vout })? {
+            if cache.contains(&OutPoint { txid, vout }, absent_at)? {
                 return Err(spend::BIP30.in_transaction(index).into());
             }
         }
@@ -88,8 +94,10 @@ fn apply_transactions<B: AsRef<[u8]>>(
 ) -> Result<(), ResolveError> {
     let mut fees = 0;
     let mut sigops_cost = 0;
+    let mut upcoming = Upcoming::new(block);
     for (index, transaction) in block.transactions().enumerate() {
         let blame = |reject: Reject| reject.in_transaction(index);
+        upcoming.prefetch(index, cache);
         let coins_start = undo.coins().len();
         if index > 0 {
             for (place, input) in transaction.inputs().enumerate() {
@@ -121,6 +129,46 @@ fn apply_transactions<B: AsRef<[u8]>>(
     }
     spend::check_coinbase_amount(&block.transaction(0), context.params, context.height, fees)?;
     Ok(())
+}
+
+/// What is asked of the cache in the next moments, so that its entries are on their way before.
+struct Upcoming {
+    /// Of each transaction the outpoints that it spends, then those that it makes.
+    outpoints: Vec<OutPoint>,
+    /// Where those of each transaction end.
+    ends: Vec<usize>,
+    /// So many are on their way.
+    begun: usize,
+}
+
+impl Upcoming {
+    /// How far ahead of the transaction that is resolved.
+    const AHEAD: usize = 64;
+
+    fn new<B: AsRef<[u8]>>(block: &Block<B>) -> Self {
+        let mut outpoints = Vec::with_capacity(block.input_count() + block.output_count());
+        let ends = block.transactions().map(|transaction| {
+            let txid = transaction.txid();
+            outpoints.extend(transaction.inputs().map(|input| input.previous_output()));
+            outpoints.extend((0..transaction.output_count() as u32).map(|vout| OutPoint { txid, vout }));
+            outpoints.len()
+        });
+        Self {
+            ends: ends.collect(),
+            outpoints,
+            begun: 0,
+        }
+    }
+
+    /// To be called before a transaction is resolved.
+    fn prefetch(&mut self, index: usize, cache: &CoinsCache) {
+        let wanted = (self.ends[index] + Self::AHEAD / 2).min(self.outpoints.len());
+        if self.begun < wanted {
+            let end = (wanted + Self::AHEAD / 2).min(self.outpoints.len());
+            cache.prefetch(&self.outpoints[self.begun..end]);
+            self.begun = end;
+        }
+    }
 }
 
 fn create_outputs(transaction: &Transaction<'_>, height: u32, is_coinbase: bool, cache: &mut CoinsCache) {

@@ -57,7 +57,7 @@ pub(super) enum Part {
     Work { map: Map, coins: u64 },
     /// Growth, each insertion timed.
     Growth { map: Map, coins: u64 },
-    /// As much fresh memory as ours would take, each page timed, and no map.
+    /// As much fresh memory as ours would take, written in as many steps, each timed, and no map.
     Pages { coins: u64 },
     /// Outpoints that collide.
     Hostile(hostile::Attack),

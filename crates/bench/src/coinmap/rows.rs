@@ -209,7 +209,8 @@ pub(super) fn grown(measured: &Measured, plan: &Plan) -> Vec<Row> {
         }
     };
     let maps = measured.growth.iter().map(|(map, growth)| row(map.name(), growth));
-    maps.chain([row("fresh pages, no map", &measured.pages)]).collect()
+    maps.chain([row("no map, as much fresh memory", &measured.pages)])
+        .collect()
 }
 
 const HOSTILE: &str = "outpoints whose hashes begin alike, in our map";

@@ -90,7 +90,7 @@ pub(crate) fn report(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> 
         "peers have `Coin` values, the script in a box; those with SipHash-1-3 hash the 36 bytes in one call, with a key from the system".to_owned(),
         "document: its own figures, of another machine; what its entries held is not said there, its rows are beside both kinds of ours".to_owned(),
         "bytes: the peak of the process beyond that of one without a map, by coins; accounted: what the map says; allocator: what mallinfo2 says".to_owned(),
-        "longest: the CPU time of the thread for one insertion, with what it takes to look at that clock; pages: one write to each fresh page of as much memory, and no map".to_owned(),
+        "longest: the CPU time of the thread for one insertion, with what it takes to look at that clock; no map: as much fresh memory written in as many steps, each with some arithmetic".to_owned(),
     ];
     report.group = Some("table");
     report.columns = COLUMNS.to_vec();

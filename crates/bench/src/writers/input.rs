@@ -8,6 +8,7 @@ use blockmill_chaingen::{Recipe, Summary, write_chain};
 use blockmill_engine::DataDir;
 use blockmill_engine::chain_log::ChainLog;
 use blockmill_engine::index::HeaderIndex;
+use blockmill_engine::open::Without;
 use std::path::Path;
 
 /// The undo data of blocks that spend something, lowest block first.
@@ -32,7 +33,7 @@ impl Input {
         let blocks = directory.path().join("blocks");
         let data = directory.path().join("data");
         let summary = write_chain(&blocks, recipe, &mut |_| ())?;
-        connect_ours(&blocks, &data, 1)?;
+        connect_ours(&blocks, &data, 1, Without::default())?;
         Self::read(&data, &summary)
     }
 
@@ -117,7 +118,7 @@ mod tests {
             ..Recipe::new(Profile::Mixed, 110, 7)
         };
         let summary = write_chain(&blocks, &recipe, &mut |_| ()).unwrap();
-        connect_ours(&blocks, &data, 1).unwrap();
+        connect_ours(&blocks, &data, 1, Without::default()).unwrap();
         let input = Input::read(&data, &summary).unwrap();
         let coins: usize = input.records.iter().map(|record| record.undo.coins().len()).sum();
         assert_eq!(coins as u64, summary.inputs);

@@ -2,7 +2,7 @@
 
 use crate::arguments::BenchArguments;
 use crate::failure::Failure;
-use blockmill_bench::{BenchOptions, NAMES};
+use blockmill_bench::{BenchOptions, NAMES, WITHOUT};
 
 pub(crate) fn run(arguments: &BenchArguments) -> Result<u8, Failure> {
     if !NAMES.contains(&arguments.name.as_str()) {
@@ -18,6 +18,10 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<u8, Failure> {
         html: arguments.html.clone(),
         command: std::env::args().collect::<Vec<_>>().join(" "),
         executable: std::env::current_exe().ok(),
+        without: WITHOUT
+            .into_iter()
+            .filter(|part| arguments.without.iter().any(|name| name == part))
+            .collect(),
         part: arguments.part.clone(),
     };
     let mut out = std::io::stdout().lock();

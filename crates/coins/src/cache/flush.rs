@@ -1,8 +1,9 @@
 //! A flush: a thread that writes frozen changes, and then lets coins move up.
 
-use super::{DIRTY, USED};
-use crate::map::{CoinMap, CoinRef, EntryRef, Marks, Ordered, SHARDS, Update};
+use super::{DIRTY, FRESH, USED};
+use crate::map::{CoinMap, CoinRef, EntryRef, HashKey, Marks, Ordered, SHARDS, Update};
 use crate::store::{CoinStore, StoreError, Tip};
+use blockmill_block::OutPoint;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -40,6 +41,39 @@ pub(super) struct Job {
     pub(super) in_place: bool,
 }
 
+/// The outpoints of which the store knew something else before a flush. Who has read one of them before must not believe it.
+#[derive(Debug)]
+pub(super) struct Changed {
+    key: HashKey,
+    /// In order. That two outpoints have one hash does no harm: then both pass for changed.
+    hashes: Vec<u64>,
+}
+
+impl Changed {
+    fn of(frozen: &CoinMap) -> Self {
+        let key = *frozen.key();
+        let mut hashes = Vec::new();
+        frozen.for_each(|entry| {
+            // Of what is fresh the store had nothing, so nobody has read it.
+            if entry.marks().has(DIRTY) && !entry.marks().has(FRESH) {
+                hashes.push(key.hash(&entry.outpoint()));
+            }
+        });
+        hashes.shrink_to_fit();
+        hashes.sort_unstable();
+        Self { key, hashes }
+    }
+
+    pub(super) fn may_have(&self, outpoint: &OutPoint) -> bool {
+        self.hashes.binary_search(&self.key.hash(outpoint)).is_ok()
+    }
+
+    /// Bytes of memory.
+    pub(super) fn bytes(&self) -> usize {
+        self.hashes.capacity() * size_of::<u64>()
+    }
+}
+
 /// What a flush has done.
 #[derive(Debug)]
 pub(super) struct Done {
@@ -47,6 +81,7 @@ pub(super) struct Done {
     pub(super) kept: u64,
     pub(super) time: Duration,
     pub(super) in_place: bool,
+    pub(super) changed: Changed,
 }
 
 /// A flush that goes on.
@@ -70,12 +105,14 @@ impl Flush {
                 let start = Instant::now();
                 before().map_err(FlushError::Before)?;
                 let changes = job.write()?;
+                let changed = Changed::of(&job.frozen);
                 let kept = if job.in_place { job.settle() } else { job.thaw() };
                 Ok(Done {
                     changes,
                     kept,
                     time: start.elapsed(),
                     in_place: job.in_place,
+                    changed,
                 })
             })
             .map_err(FlushError::Thread)?;
@@ -86,7 +123,7 @@ impl Flush {
     }
 
     /// The frozen entries; fewer and fewer while they thaw.
-    pub(super) fn frozen(&self) -> &CoinMap {
+    pub(super) fn frozen(&self) -> &Arc<CoinMap> {
         &self.frozen
     }
 

@@ -243,6 +243,39 @@ fn a_stale_fetch_replaces_nothing() {
 }
 
 #[test]
+fn what_the_last_flush_left_alone_is_taken() {
+    let (_, mut cache) = gated();
+    for number in 1..=40 {
+        add(&mut cache, number, number.into(), Overwrite::Impossible);
+    }
+    cache.flush(&TIP, || Ok(())).unwrap();
+    let store = Arc::clone(cache.store());
+    let mut cache = CoinsCache::new(store, 1 << 20);
+    let read_at = cache.flush_number();
+    for number in 1..=20 {
+        assert_eq!(cache.spend(&outpoint(number)).unwrap(), Some(coin(number.into())));
+    }
+    // One is spent and made anew: what was read of it is old.
+    add(&mut cache, 20, 99, Overwrite::Possible);
+    begin(&mut cache);
+    cache.finish_flush().unwrap();
+    for number in 1..=20 {
+        assert!(!cache.offer(&outpoint(number), &coin(number.into()), read_at));
+    }
+    for number in 21..=30 {
+        assert!(cache.offer(&outpoint(number), &coin(number.into()), read_at));
+    }
+    add(&mut cache, 50, 5, Overwrite::Impossible);
+    begin(&mut cache);
+    cache.finish_flush().unwrap();
+    // Of the flush before the last nothing is known any more.
+    for number in 31..=40 {
+        assert!(!cache.offer(&outpoint(number), &coin(number.into()), read_at));
+        assert!(cache.offer(&outpoint(number), &coin(number.into()), read_at + 1));
+    }
+}
+
+#[test]
 fn an_offered_coin_is_a_hit() {
     let (_, mut cache) = gated();
     let store = Arc::clone(cache.store());
@@ -401,6 +434,8 @@ struct World {
     undo: Vec<(OutPoint, Option<Coin>)>,
     /// Coins read from the store, with the number of flushes before.
     reads: Vec<(OutPoint, Coin, u64)>,
+    /// Outpoints of which the store had nothing, with the number of flushes before that was seen.
+    absent: BTreeMap<OutPoint, u64>,
 }
 
 impl World {
@@ -414,6 +449,7 @@ impl World {
             stored: Coins::new(),
             undo: Vec::new(),
             reads: Vec::new(),
+            absent: BTreeMap::new(),
         }
     }
 
@@ -446,14 +482,19 @@ impl World {
             Step::Contains(number) => {
                 let outpoint = outpoint(*number);
                 assert_eq!(
-                    self.cache.contains(&outpoint).unwrap(),
+                    self.cache
+                        .contains(&outpoint, self.absent.get(&outpoint).copied())
+                        .unwrap(),
                     self.model.contains_key(&outpoint)
                 );
             }
             Step::Read(number) => {
                 let read_at = self.cache.flush_number();
-                if let Some(coin) = self.cache.store().get(&outpoint(*number)).unwrap() {
-                    self.reads.push((outpoint(*number), coin, read_at));
+                match self.cache.store().get(&outpoint(*number)).unwrap() {
+                    Some(coin) => self.reads.push((outpoint(*number), coin, read_at)),
+                    None => {
+                        self.absent.insert(outpoint(*number), read_at);
+                    }
                 }
             }
             Step::Offer => {

@@ -81,6 +81,26 @@ impl Shard {
         }
     }
 
+    /// Begins to bring the place in the index where a search begins into the caches.
+    #[inline]
+    pub(crate) fn prefetch_word(&self, hash: u64) {
+        if let Some(word) = self.segments[segment_of(hash)].first_word(short(hash)) {
+            prefetch(word);
+        }
+    }
+
+    /// Begins to bring the record that a search will probably find into the caches.
+    #[inline]
+    pub(crate) fn prefetch_record(&self, hash: u64) {
+        if let Some(place) = self.segments[segment_of(hash)].candidate(short(hash)) {
+            let record = self.pool.at(place);
+            prefetch(&record[0]);
+            if let Some(behind) = record.get(64) {
+                prefetch(behind);
+            }
+        }
+    }
+
     /// The entries of several outpoints: for each, the number that it was given with. All of one window are on their way through
     /// memory at the same time.
     pub(crate) fn get_many(
@@ -90,20 +110,8 @@ impl Shard {
         mut found: impl FnMut(usize, Option<EntryRef<'_>>),
     ) {
         for window in wanted.chunks(WINDOW) {
-            for &(hash, _) in window {
-                if let Some(word) = self.segments[segment_of(hash)].first_word(short(hash)) {
-                    prefetch(word);
-                }
-            }
-            for &(hash, _) in window {
-                if let Some(place) = self.segments[segment_of(hash)].candidate(short(hash)) {
-                    let record = self.pool.at(place);
-                    prefetch(&record[0]);
-                    if let Some(behind) = record.get(64) {
-                        prefetch(behind);
-                    }
-                }
-            }
+            window.iter().for_each(|&(hash, _)| self.prefetch_word(hash));
+            window.iter().for_each(|&(hash, _)| self.prefetch_record(hash));
             for &(hash, number) in window {
                 let number = number as usize;
                 found(number, self.get(hash, &outpoints[number]));

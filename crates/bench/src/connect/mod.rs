@@ -3,29 +3,25 @@
 //! Both read the same generated files, check every script, and end with everything flushed and closed. The runs take turns, each
 //! in a fresh directory, and the result of each is read back from that directory after the clock has stopped.
 
+mod contender;
+
+pub(crate) use contender::{PARTS, connect_ours};
+
 use crate::BenchOptions;
-use crate::clock::{Elapsed, Spread, Stopwatch};
+use crate::clock::{Elapsed, Spread};
 use crate::error::BenchError;
 use crate::kernel;
 use crate::report::{Chart, Column, Report, Target};
-use blockmill_block::Network;
 use blockmill_chaingen::{Profile, Recipe, Summary, write_chain};
-use blockmill_coins::StatsBuilder;
-use blockmill_coins::stats::Hashes;
-use blockmill_engine::{Engine, Marks, Options, Quiet};
-use blockmill_script::KernelVerifier;
+use contender::Contender;
 use serde::Serialize;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Instant;
 use tempfile::TempDir;
-
-/// Memory for coins in bytes; the kernel's default, which its library does not let anyone change.
-const CACHE_BYTES: usize = 450 << 20;
 
 const SEED: u64 = 1;
 
 const COLUMNS: &[Column] = &[
-    Column::text("chain", "chain"),
     Column::text("engine", "engine"),
     Column::number("threads", "threads", 0),
     Column::number("runs", "runs", 0),
@@ -39,33 +35,39 @@ const COLUMNS: &[Column] = &[
     Column::number("blocks_per_second", "blocks/s", 1),
     Column::number("inputs_per_second", "inputs/s", 0),
     Column::number("ratio", "ratio", 2),
+    Column::number("ratio_min", "min", 2),
+    Column::number("ratio_max", "max", 2),
 ];
 
-const CHART: Chart = Chart {
-    title: "Inputs connected per second, all scripts checked",
-    within: None,
-    series: "engine",
-    x: "threads",
-    x_label: "threads that validate, the master included",
-    y: "inputs_per_second",
-    y_label: "inputs per second (median run)",
-};
+const MIXED: &str = "mixed";
+const MIXED_SMALL: &str = "mixed, small blocks";
+const UTXO: &str = "utxo";
+const UTXO_SMALL: &str = "utxo, small blocks";
 
-/// Which chain to connect, how, and how often.
-#[derive(Debug, Clone)]
-struct Plan {
-    recipe: Recipe,
-    /// Numbers of threads, the smallest first.
-    threads: Vec<usize>,
-    /// Runs of each engine with each number of threads.
-    runs: usize,
+const CHARTS: &[Chart] = &[chart(MIXED), chart(MIXED_SMALL), chart(UTXO), chart(UTXO_SMALL)];
+
+const fn chart(chain: &'static str) -> Chart {
+    Chart {
+        title: chain,
+        within: Some(("chain", chain)),
+        series: "engine",
+        x: "threads",
+        x_label: "threads that validate, the master included",
+        y: "inputs_per_second",
+        y_label: "inputs per second (median run)",
+    }
 }
 
-/// Who connects.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Contender {
-    Blockmill,
-    Bitcoinkernel,
+/// Which chains to connect, how, and how often.
+#[derive(Debug, Clone)]
+struct Plan {
+    chains: Vec<(&'static str, Recipe)>,
+    /// Numbers of threads, the smallest first.
+    threads: Vec<usize>,
+    /// What is left out in further rows, with as many threads as there are cores.
+    without: Vec<&'static str>,
+    /// Runs of each engine with each number of threads.
+    runs: usize,
 }
 
 /// What one contender did with one number of threads.
@@ -80,7 +82,7 @@ struct Series {
 /// A printed row. Ratio: the kernel's median time over ours, with the same number of threads.
 #[derive(Debug, Clone, Serialize)]
 struct Row {
-    chain: String,
+    chain: &'static str,
     engine: &'static str,
     threads: usize,
     runs: usize,
@@ -97,6 +99,8 @@ struct Row {
     blocks_per_second: f64,
     inputs_per_second: f64,
     ratio: Option<f64>,
+    ratio_min: Option<f64>,
+    ratio_max: Option<f64>,
     tip: String,
 }
 
@@ -110,32 +114,55 @@ pub(crate) fn report(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> 
         "block files to a validated UTXO set on disk, every script checked",
         &options.command,
     );
-    let plan = Plan::new(options.quick, report.machine.cores);
-    let (summary, rows) = run_plan(&plan, progress)?;
+    let plan = Plan::new(options, report.machine.cores);
     report.notes = vec![
-        format!(
-            "chain {}: {} blocks, seed {}, {} transactions, {} coins at the end, tip {}",
-            summary.profile, summary.height, summary.seed, summary.transactions, summary.coins, summary.tip
-        ),
-        "seconds are of the median run; ratio is the kernel's seconds over ours with as many threads".to_owned(),
+        "seconds are of the median run; ratio is the kernel's seconds over ours with as many threads: the median, the least and the most of \
+         runs side by side"
+            .to_owned(),
     ];
+    let mut rows = Vec::new();
+    for (name, recipe) in &plan.chains {
+        let (summary, more) = run_chain(&plan, name, recipe, progress)?;
+        report.notes.push(format!(
+            "{name}: {} blocks, seed {}, {} transactions, {} inputs, {} coins at the end, tip {}",
+            summary.height, summary.seed, summary.transactions, summary.inputs, summary.coins, summary.tip
+        ));
+        rows.extend(more);
+    }
+    report.group = Some("chain");
     report.columns = COLUMNS.to_vec();
-    report.targets = vec![Target::holds("same tip as bitcoinkernel", same_tip(&rows))];
+    report.targets = targets(&rows);
     report.rows = rows.iter().map(|row| serde_json::json!(row)).collect();
-    report.charts = vec![CHART];
+    report.charts = CHARTS.to_vec();
     Ok(report)
 }
 
 impl Plan {
-    fn new(quick: bool, cores: usize) -> Self {
-        let (blocks, inputs, runs) = if quick { (130, 6_000, 3) } else { (300, 100_000, 3) };
+    fn new(options: &BenchOptions, cores: usize) -> Self {
+        let quick = options.quick;
+        let recipe = |profile, blocks, inputs, coins| Recipe {
+            inputs,
+            coins,
+            ..Recipe::new(profile, blocks, SEED)
+        };
+        let chains = if quick {
+            vec![
+                (MIXED, recipe(Profile::Mixed, 130, 6_000, 0)),
+                (UTXO, recipe(Profile::Utxo, 130, 60_000, 40_000)),
+            ]
+        } else {
+            vec![
+                (MIXED, recipe(Profile::Mixed, 300, 100_000, 0)),
+                (MIXED_SMALL, recipe(Profile::Mixed, 10_000, 100_000, 0)),
+                (UTXO, recipe(Profile::Utxo, 400, 3_000_000, 2_000_000)),
+                (UTXO_SMALL, recipe(Profile::Utxo, 20_000, 200_000, 100_000)),
+            ]
+        };
         Self {
-            recipe: Recipe {
-                inputs,
-                ..Recipe::new(Profile::Mixed, blocks, SEED)
-            },
+            chains,
             threads: threads(cores),
-            runs,
+            without: options.without.clone(),
+            runs: if quick { 3 } else { 5 },
         }
     }
 }
@@ -151,21 +178,24 @@ fn threads(cores: usize) -> Vec<usize> {
     threads
 }
 
-/// Makes the chain in a temporary directory, and measures.
-fn run_plan(plan: &Plan, progress: &mut dyn FnMut(&str)) -> Result<(Summary, Vec<Row>), BenchError> {
+/// Makes a chain in a temporary directory, and measures.
+fn run_chain(
+    plan: &Plan,
+    name: &'static str,
+    recipe: &Recipe,
+    progress: &mut dyn FnMut(&str),
+) -> Result<(Summary, Vec<Row>), BenchError> {
     let directory = temporary_directory()?;
     let blocks = directory.path().join("blocks");
-    let recipe = &plan.recipe;
     let start = Instant::now();
     let summary = write_chain(&blocks, recipe, &mut |_| ())?;
     progress(&format!(
-        "made a {} chain of {} blocks and {} inputs: {:.1} s",
-        summary.profile,
+        "{name}: made a chain of {} blocks and {} inputs: {:.1} s",
         summary.height,
         summary.inputs,
         start.elapsed().as_secs_f64()
     ));
-    let rows = measure(plan, &blocks, &summary, progress)?;
+    let rows = measure(plan, name, &blocks, &summary, progress)?;
     Ok((summary, rows))
 }
 
@@ -176,28 +206,33 @@ pub(crate) fn temporary_directory() -> Result<TempDir, BenchError> {
 /// Runs everything in turns on the files in `blocks`; each run must come to the result in `expected`.
 fn measure(
     plan: &Plan,
+    chain: &'static str,
     blocks: &Path,
     expected: &Summary,
     progress: &mut dyn FnMut(&str),
 ) -> Result<Vec<Row>, BenchError> {
     let mut series = Vec::new();
+    let mut add = |contender, threads| {
+        series.push(Series {
+            contender,
+            threads,
+            elapsed: Vec::new(),
+            tip: String::new(),
+        });
+    };
     for &threads in &plan.threads {
-        for contender in [Contender::Blockmill, Contender::Bitcoinkernel] {
-            if contender == Contender::Blockmill || threads <= kernel::THREADS_MAX {
-                series.push(Series {
-                    contender,
-                    threads,
-                    elapsed: Vec::new(),
-                    tip: String::new(),
-                });
-            }
+        add(Contender::Blockmill, threads);
+        if threads <= kernel::THREADS_MAX {
+            add(Contender::Bitcoinkernel, threads);
         }
     }
+    let most = plan.threads.last().copied().unwrap_or(1);
+    plan.without.iter().for_each(|part| add(Contender::Without(part), most));
     for run in 1..=plan.runs {
         for series in &mut series {
             let (tip, elapsed) = series.contender.connect(blocks, series.threads, expected)?;
             progress(&format!(
-                "run {run} of {}: {}: {:.3} s",
+                "{chain}, run {run} of {}: {}: {:.3} s",
                 plan.runs,
                 series.contender.words(series.threads),
                 elapsed.seconds
@@ -206,128 +241,80 @@ fn measure(
             series.tip = tip;
         }
     }
-    Ok(rows(&series, expected))
+    Ok(rows(chain, &series, expected))
 }
 
-impl Contender {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Blockmill => "blockmill",
-            Self::Bitcoinkernel => "bitcoinkernel",
-        }
-    }
-
-    fn words(self, threads: usize) -> String {
-        let plural = if threads == 1 { "" } else { "s" };
-        format!("{} with {threads} thread{plural}", self.name())
-    }
-
-    /// Connects the chain once into a fresh directory, checks the result, and returns the tip.
-    fn connect(self, blocks: &Path, threads: usize, expected: &Summary) -> Result<(String, Elapsed), BenchError> {
-        let check = |what: &'static str, found: &str, wanted: &str| {
-            if found == wanted {
-                return Ok(());
-            }
-            Err(BenchError::Mismatch {
-                run: self.words(threads),
-                what,
-                found: found.to_owned(),
-                wanted: wanted.to_owned(),
-            })
-        };
-        let data = temporary_directory()?;
-        let (stored, elapsed) = match self {
-            Self::Blockmill => connect_ours(blocks, data.path(), threads)?,
-            Self::Bitcoinkernel => connect_kernel(blocks, data.path(), threads)?,
-        };
-        check("tip", &stored.tip, &expected.tip)?;
-        if let Some(hash) = &stored.hash_serialized_3 {
-            check("hash_serialized_3", hash, &expected.hash_serialized_3)?;
-        }
-        Ok((stored.tip, elapsed))
-    }
-}
-
-/// What a data directory holds after a run.
-pub(crate) struct Stored {
-    tip: String,
-    /// None where there is no way to ask for it.
-    hash_serialized_3: Option<String>,
-}
-
-/// Connects the blocks with our engine. Timed is all of it: opening, reading, connecting, flushing, closing.
-pub(crate) fn connect_ours(blocks: &Path, data: &Path, threads: usize) -> Result<(Stored, Elapsed), BenchError> {
-    let marks = Marks {
-        network: Network::Regtest,
-        signet_challenge: None,
-    };
-    let options = Options {
-        threads,
-        cache_bytes_max: CACHE_BYTES,
-        ..Options::default()
-    };
-    let sources: [PathBuf; 1] = [blocks.to_owned()];
-    let clock = Stopwatch::start();
-    let mut engine = Engine::open(data, Some(&marks), KernelVerifier, options.clone())?;
-    engine.connect(&sources, &mut Quiet)?;
-    drop(engine);
-    let elapsed = clock.elapsed();
-    let engine = Engine::open(data, None, KernelVerifier, options)?;
-    let stats = StatsBuilder::new(Hashes::Serialized)
-        .add_all(engine.coins().coins()?)?
-        .finish(&engine.stored_tip());
-    let stored = Stored {
-        tip: stats.best_block.to_string(),
-        hash_serialized_3: Some(stats.hash_serialized_3.to_string()),
-    };
-    Ok((stored, elapsed))
-}
-
-fn connect_kernel(blocks: &Path, data: &Path, threads: usize) -> Result<(Stored, Elapsed), BenchError> {
-    let (tip, elapsed) = kernel::connect(blocks, data, threads)?;
-    let stored = Stored {
-        tip,
-        hash_serialized_3: None,
-    };
-    Ok((stored, elapsed))
-}
-
-fn rows(series: &[Series], expected: &Summary) -> Vec<Row> {
-    let seconds = |series: &Series| Spread::of(series.elapsed.iter().map(|elapsed| elapsed.seconds));
-    let kernel_median = |threads: usize| {
-        let peer = |other: &&Series| other.contender == Contender::Bitcoinkernel && other.threads == threads;
-        series.iter().find(peer).map(|peer| seconds(peer).median)
-    };
-    let row = |series: &Series| {
-        let spread = seconds(series);
+fn rows(chain: &'static str, series: &[Series], expected: &Summary) -> Vec<Row> {
+    let row = |series_here: &Series| {
+        let seconds = |elapsed: &Elapsed| elapsed.seconds;
+        let spread = Spread::of(series_here.elapsed.iter().map(seconds));
+        let peer = series.iter().find(|other| {
+            other.contender == Contender::Bitcoinkernel
+                && other.threads == series_here.threads
+                && series_here.contender != Contender::Bitcoinkernel
+        });
+        let ratio = peer.map(|peer| {
+            let pairs = series_here.elapsed.iter().zip(&peer.elapsed);
+            Spread::of(pairs.map(|(ours, peer)| peer.seconds / ours.seconds))
+        });
         Row {
-            chain: expected.profile.clone(),
-            engine: series.contender.name(),
-            threads: series.threads,
-            runs: series.elapsed.len(),
+            chain,
+            engine: series_here.contender.name(),
+            threads: series_here.threads,
+            runs: series_here.elapsed.len(),
             blocks: expected.height,
             inputs: expected.inputs,
             bytes: expected.bytes,
             seconds_median: spread.median,
             seconds_min: spread.min,
             seconds_max: spread.max,
-            cpu_seconds_median: Spread::of(series.elapsed.iter().map(|elapsed| elapsed.cpu_seconds)).median,
+            cpu_seconds_median: Spread::of(series_here.elapsed.iter().map(|elapsed| elapsed.cpu_seconds)).median,
             blocks_per_second: f64::from(expected.height) / spread.median,
             inputs_per_second: expected.inputs as f64 / spread.median,
-            ratio: match series.contender {
-                Contender::Blockmill => kernel_median(series.threads).map(|kernel| kernel / spread.median),
-                Contender::Bitcoinkernel => None,
-            },
-            tip: series.tip.clone(),
+            ratio: ratio.map(|ratio| ratio.median),
+            ratio_min: ratio.map(|ratio| ratio.min),
+            ratio_max: ratio.map(|ratio| ratio.max),
+            tip: series_here.tip.clone(),
         }
     };
     series.iter().map(row).collect()
 }
 
-/// Whether both engines have rows, and all rows end at one tip.
+/// The claims, computed from the rows.
+fn targets(rows: &[Row]) -> Vec<Target> {
+    let ratio = |chain: &str, threads: usize| {
+        let row = rows
+            .iter()
+            .find(|row| (row.chain, row.engine, row.threads) == (chain, Contender::Blockmill.name(), threads));
+        row.and_then(|row| row.ratio)
+    };
+    let mut targets = vec![Target::holds(
+        "same tip as bitcoinkernel on every chain",
+        same_tip(rows),
+    )];
+    for (chain, threads, wanted) in [(MIXED, 2, 1.2), (UTXO, 1, 2.0), (UTXO, 2, 4.0)] {
+        if let Some(ratio) = ratio(chain, threads) {
+            let name = format!("{chain}, {threads} threads: the kernel's seconds over ours");
+            targets.push(Target::at_least(&name, ratio, wanted));
+        }
+    }
+    for (small, big) in [(MIXED_SMALL, MIXED), (UTXO_SMALL, UTXO)] {
+        if let (Some(small_ratio), Some(big_ratio)) = (ratio(small, 2), ratio(big, 2)) {
+            let name = format!("{small}, 2 threads: as far ahead as with big blocks");
+            targets.push(Target::at_least(&name, small_ratio / big_ratio, 1.0));
+        }
+    }
+    targets
+}
+
+/// Whether both engines have rows, and all rows of a chain end at one tip.
 fn same_tip(rows: &[Row]) -> bool {
     let has = |contender: Contender| rows.iter().any(|row| row.engine == contender.name());
-    has(Contender::Blockmill) && has(Contender::Bitcoinkernel) && rows.windows(2).all(|pair| pair[0].tip == pair[1].tip)
+    has(Contender::Blockmill)
+        && has(Contender::Bitcoinkernel)
+        && rows
+            .windows(2)
+            .all(|pair| pair[0].chain != pair[1].chain || pair[0].tip == pair[1].tip)
 }
 
 #[cfg(test)]
@@ -336,11 +323,15 @@ mod tests {
 
     fn tiny() -> Plan {
         Plan {
-            recipe: Recipe {
-                inputs: 60,
-                ..Recipe::new(Profile::Mixed, 110, 7)
-            },
+            chains: vec![(
+                MIXED,
+                Recipe {
+                    inputs: 60,
+                    ..Recipe::new(Profile::Mixed, 110, 7)
+                },
+            )],
             threads: vec![1, 2],
+            without: PARTS.to_vec(),
             runs: 2,
         }
     }
@@ -348,12 +339,14 @@ mod tests {
     #[test]
     fn both_engines_end_at_the_generated_tip() {
         let mut lines = Vec::new();
-        let (summary, rows) = run_plan(&tiny(), &mut |line| lines.push(line.to_owned())).unwrap();
+        let plan = tiny();
+        let (name, recipe) = &plan.chains[0];
+        let (summary, rows) = run_chain(&plan, name, recipe, &mut |line| lines.push(line.to_owned())).unwrap();
         assert!(same_tip(&rows));
-        assert_eq!((summary.height, rows.len()), (110, 4));
-        assert_eq!(lines.len(), 1 + 2 * 4);
+        assert_eq!((summary.height, rows.len()), (110, 4 + PARTS.len()));
+        assert_eq!(lines.len(), 1 + 2 * (4 + PARTS.len()));
         assert!(
-            lines[2].starts_with("run 1 of 2: bitcoinkernel with 1 thread: "),
+            lines[2].starts_with("mixed, run 1 of 2: bitcoinkernel with 1 thread: "),
             "{}",
             lines[2]
         );
@@ -363,9 +356,15 @@ mod tests {
             assert!(row.seconds_min <= row.seconds_median && row.seconds_median <= row.seconds_max);
             assert!(row.seconds_min > 0.0 && row.cpu_seconds_median > 0.0);
             assert_eq!(row.ratio.is_some(), row.engine == "blockmill");
+            assert!(row.ratio_min <= row.ratio && row.ratio <= row.ratio_max);
         }
-        let ratio = rows[1].seconds_median / rows[0].seconds_median;
-        assert_eq!(rows[0].ratio, Some(ratio));
+        for (row, part) in rows[4..].iter().zip(PARTS) {
+            assert_eq!((row.threads, row.engine), (2, &*format!("blockmill without {part}")));
+            assert!(row.ratio.is_some());
+        }
+        let targets = targets(&rows);
+        assert_eq!(targets.len(), 2);
+        assert!(targets[0].met && targets[1].value == rows[2].ratio.unwrap());
     }
 
     #[test]
@@ -379,11 +378,11 @@ mod tests {
             }],
             tip: "00".to_owned(),
         }];
-        let rows = rows(&series, &summary_without_chain());
+        let rows = rows(MIXED, &series, &summary_without_chain());
         assert!(rows[0].ratio.is_none() && !same_tip(&rows));
         let row = serde_json::json!(rows[0]);
         let keys = COLUMNS.iter().map(|column| column.key);
-        for key in keys.chain([CHART.series, CHART.x, CHART.y]) {
+        for key in keys.chain(CHARTS.iter().flat_map(|chart| [chart.series, chart.x, chart.y])) {
             assert!(row.get(key).is_some(), "{key}");
         }
         assert_eq!(row["inputs_per_second"], 10.0);

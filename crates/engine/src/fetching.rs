@@ -1,0 +1,81 @@
+//! Fetching ahead: what the engine asks the fetcher for, and what it does with what comes.
+
+use crate::body::{Body, BodyTask, Loaded};
+use crate::connect::Engine;
+use crate::inputs::{BlockInputs, BlockOutputs};
+use crate::report::{FetchTotals, Stage};
+use blockmill_fetch::Fetch;
+use blockmill_rules::ScriptVerifier;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// What is read for a block.
+#[derive(Debug, Default)]
+pub(crate) struct Fetches {
+    /// The coins that it spends.
+    inputs: Option<Fetch>,
+    /// Those that it makes and that must not be there.
+    outputs: Option<Fetch>,
+}
+
+impl Fetches {
+    /// Whether all of it has come.
+    pub(crate) fn are_done(&self) -> bool {
+        [&self.inputs, &self.outputs]
+            .into_iter()
+            .all(|fetch| fetch.as_ref().is_none_or(Fetch::is_done))
+    }
+}
+
+impl<V: ScriptVerifier + 'static> Engine<V> {
+    /// Whether coins are to be read ahead: not while the cache has all there are.
+    pub(crate) fn fetches(&self) -> bool {
+        !self.options.without.fetch && self.cache.may_miss()
+    }
+
+    /// Begins to read what a block that was loaded needs of the store.
+    pub(crate) fn begin_fetches(&self, task: &BodyTask, loaded: &Loaded) -> Fetches {
+        let resolved = (self.active.len() + self.in_flight.len()) as u32 - 1;
+        let Body::Sound(block, _) = &loaded.body else {
+            return Fetches::default();
+        };
+        if !self.fetches() || task.height <= resolved {
+            return Fetches::default();
+        }
+        let inputs = BlockInputs {
+            block: Arc::clone(block),
+            resolved,
+            made: Arc::clone(&self.loader.made),
+            view: self.cache.view(),
+        };
+        let outputs = self.enforces_bip30(task.id).then(|| BlockOutputs(Arc::clone(block)));
+        Fetches {
+            inputs: Some(self.fetcher.begin(inputs)),
+            outputs: outputs.map(|outputs| self.fetcher.begin(outputs)),
+        }
+    }
+
+    /// Waits for what is read for a block, and offers the coins to the cache. Returns after how many flushes the store was seen to have
+    /// none of the block's outputs, if it was.
+    pub(crate) fn finish_fetches(&mut self, height: u32, fetches: Fetches) -> Option<u64> {
+        let inputs = fetches.inputs?;
+        let start = Instant::now();
+        let found = inputs.finish().coins;
+        let outputs = fetches.outputs.map(Fetch::finish);
+        let waited = start.elapsed();
+        for fetched in &found {
+            let taken = self.cache.offer(&fetched.outpoint, &fetched.coin, fetched.read_at);
+            self.totals.fetch.taken += u64::from(taken);
+        }
+        let statistics = self.fetcher.statistics();
+        let busy = statistics.time - self.totals.fetch.reads.time;
+        self.totals.fetch = FetchTotals {
+            reads: statistics,
+            taken: self.totals.fetch.taken,
+        };
+        self.totals.stages.add(Stage::Fetch, busy, waited);
+        self.span(Stage::Fetch, height, start, Instant::now());
+        let outputs = outputs.filter(|outputs| outputs.complete && outputs.coins.is_empty());
+        outputs.map(|outputs| outputs.begun_at)
+    }
+}

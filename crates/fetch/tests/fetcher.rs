@@ -1,0 +1,272 @@
+//! The fetcher by its behaviour: everything is read once and found, whoever reads, however slow, broken or fast the store is.
+
+use blockmill_block::{BlockHash, Coin, OutPoint, Txid};
+use blockmill_coins::{Change, CoinIterator, CoinStore, MemoryStore, StoreError, Tip};
+use blockmill_crew::{Crew, CrewOptions};
+use blockmill_fetch::{Fetcher, Found, Options, Wanted};
+use proptest::prelude::*;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+fn outpoint(number: u64) -> OutPoint {
+    let mut txid = [0; 32];
+    txid[..8].copy_from_slice(&number.to_le_bytes());
+    OutPoint {
+        txid: Txid(txid),
+        vout: (number % 3) as u32,
+    }
+}
+
+fn coin(number: u64) -> Coin {
+    Coin {
+        value: number as i64,
+        height: 7,
+        is_coinbase: false,
+        script_pubkey: vec![number as u8; 25].into(),
+    }
+}
+
+/// A store that takes its time for each key, on the calling thread, and can fail or panic.
+#[derive(Default)]
+struct TestStore {
+    coins: MemoryStore,
+    each: Duration,
+    fails: AtomicBool,
+    panics: AtomicBool,
+    in_flight: AtomicUsize,
+    in_flight_max: AtomicUsize,
+    threads: Mutex<Vec<String>>,
+}
+
+impl TestStore {
+    fn new(coins: Range<u64>, each: Duration) -> Arc<Self> {
+        let store = Self {
+            each,
+            ..Self::default()
+        };
+        let mut changes: Vec<Change> = coins.map(|number| (outpoint(number), Some(coin(number)))).collect();
+        changes.sort_by_key(|change| change.0);
+        let tip = Tip {
+            hash: BlockHash([1; 32]),
+            height: 1,
+        };
+        store.coins.commit(&mut changes.into_iter(), &tip).unwrap();
+        Arc::new(store)
+    }
+}
+
+impl CoinStore for TestStore {
+    fn get(&self, outpoint: &OutPoint) -> Result<Option<Coin>, StoreError> {
+        assert!(!self.panics.load(Ordering::Relaxed), "a store that panics");
+        if self.fails.load(Ordering::Relaxed) {
+            return Err(StoreError::Backend("a store that fails".to_owned()));
+        }
+        let in_flight = self.in_flight.fetch_add(1, Ordering::Relaxed) + 1;
+        self.in_flight_max.fetch_max(in_flight, Ordering::Relaxed);
+        if !self.each.is_zero() {
+            std::thread::sleep(self.each);
+        }
+        let name = std::thread::current().name().unwrap_or("").to_owned();
+        let mut threads = self.threads.lock().unwrap();
+        if !threads.contains(&name) {
+            threads.push(name);
+        }
+        drop(threads);
+        self.in_flight.fetch_sub(1, Ordering::Relaxed);
+        self.coins.get(outpoint)
+    }
+
+    fn tip(&self) -> Result<Option<Tip>, StoreError> {
+        self.coins.tip()
+    }
+
+    fn commit(&self, changes: &mut dyn Iterator<Item = Change>, tip: &Tip) -> Result<(), StoreError> {
+        self.coins.commit(changes, tip)
+    }
+
+    fn coins(&self) -> Result<CoinIterator, StoreError> {
+        self.coins.coins()
+    }
+
+    fn disk_size(&self) -> Result<u64, StoreError> {
+        self.coins.disk_size()
+    }
+}
+
+fn fetcher(workers: usize, readers: usize, store: &Arc<TestStore>) -> (Crew, Fetcher, Arc<AtomicU64>) {
+    let crew = Crew::new(&CrewOptions::workers(workers)).unwrap();
+    let flushes = Arc::new(AtomicU64::new(0));
+    let store: Arc<dyn CoinStore> = Arc::<TestStore>::clone(store);
+    let fetcher = Fetcher::new(&crew, 0, store, Arc::clone(&flushes), &Options { readers });
+    (crew, fetcher, flushes)
+}
+
+fn numbers(found: &Found) -> Vec<u64> {
+    assert!(found.complete);
+    found
+        .coins
+        .iter()
+        .map(|fetched| {
+            assert_eq!(fetched.coin, coin(fetched.coin.value as u64));
+            assert_eq!(fetched.outpoint, outpoint(fetched.coin.value as u64));
+            fetched.coin.value as u64
+        })
+        .collect()
+}
+
+#[test]
+fn what_is_there_is_found_in_order() {
+    for (workers, readers) in [(0, 0), (1, 0), (3, 0), (0, 4), (8, 8)] {
+        let store = TestStore::new(100..900, Duration::ZERO);
+        let (_crew, fetcher, flushes) = fetcher(workers, readers, &store);
+        for round in 0..50 {
+            flushes.store(round, Ordering::Release);
+            let wanted: Vec<OutPoint> = (0..1000).map(outpoint).collect();
+            let found = fetcher.begin(wanted).finish();
+            assert_eq!(numbers(&found), (100..900).collect::<Vec<_>>());
+            assert!(found.coins.iter().all(|fetched| fetched.read_at == round));
+            assert_eq!(found.begun_at, round);
+        }
+        let statistics = fetcher.statistics();
+        assert_eq!((statistics.keys, statistics.found), (50 * 1000, 50 * 800));
+        assert_eq!(statistics.failed, 0);
+    }
+}
+
+#[test]
+fn nothing_wanted_is_done_at_once() {
+    let store = TestStore::new(0..10, Duration::ZERO);
+    let (_crew, fetcher, _) = fetcher(1, 1, &store);
+    let fetch = fetcher.begin(Vec::new());
+    assert!(fetch.is_done());
+    assert_eq!(numbers(&fetch.finish()), []);
+}
+
+/// Of reads that take a while many are in flight, though there is one worker; the same reads one after the other take much longer.
+#[test]
+fn reads_that_block_are_done_by_readers() {
+    const EACH: Duration = Duration::from_micros(500);
+    let store = TestStore::new(0..2000, EACH);
+    let (_crew, fetcher, _) = fetcher(1, 16, &store);
+    let start = Instant::now();
+    // Several at once, small and large.
+    let ranges = [0..700, 700..710, 710..711, 711..1500, 1500..2000];
+    let fetches: Vec<_> = ranges
+        .iter()
+        .map(|range| fetcher.begin(range.clone().map(outpoint).collect::<Vec<_>>()))
+        .collect();
+    for (range, fetch) in ranges.into_iter().zip(fetches) {
+        assert_eq!(numbers(&fetch.finish()), range.collect::<Vec<_>>());
+    }
+    let elapsed = start.elapsed();
+    assert!(elapsed < EACH * 2000 / 4, "{elapsed:?}");
+    let in_flight = store.in_flight_max.load(Ordering::Relaxed);
+    assert!(in_flight >= 12, "{in_flight}");
+    assert!(fetcher.statistics().in_flight_max >= 12);
+    assert!(fetcher.statistics().by_readers > 100);
+    let threads = store.threads.lock().unwrap();
+    assert!(threads.iter().any(|name| name == "reader-15"), "{threads:?}");
+}
+
+/// While reads are fast no reader takes part.
+#[test]
+fn fast_reads_are_left_to_the_crew() {
+    let store = TestStore::new(0..5000, Duration::ZERO);
+    let (_crew, fetcher, _) = fetcher(1, 16, &store);
+    for _ in 0..20 {
+        let found = fetcher.begin((0..5000).map(outpoint).collect::<Vec<_>>()).finish();
+        assert_eq!(found.coins.len(), 5000);
+    }
+    let statistics = fetcher.statistics();
+    assert!(statistics.by_readers * 4 < statistics.batches, "{statistics:?}");
+}
+
+#[test]
+fn a_fetch_that_is_dropped_is_given_up() {
+    let store = TestStore::new(0..100_000, Duration::from_micros(50));
+    let (crew, fetcher, _) = fetcher(2, 2, &store);
+    for _ in 0..10 {
+        drop(fetcher.begin((0..100_000).map(outpoint).collect::<Vec<_>>()));
+    }
+    // What comes behind is served.
+    assert_eq!(
+        numbers(&fetcher.begin(vec![outpoint(5), outpoint(200_000)]).finish()),
+        [5]
+    );
+    assert!(fetcher.statistics().keys < 200_000);
+    // A fetch may outlive its fetcher and the crew.
+    let fetch = fetcher.begin((0..300).map(outpoint).collect::<Vec<_>>());
+    drop(fetcher);
+    drop(crew);
+    assert_eq!(numbers(&fetch.finish()).len(), 300);
+}
+
+#[test]
+fn a_store_that_fails_or_panics_finds_nothing() {
+    let store = TestStore::new(0..1000, Duration::ZERO);
+    let (_crew, fetcher, _) = fetcher(2, 2, &store);
+    let all = || (0..1000).map(outpoint).collect::<Vec<_>>();
+    store.fails.store(true, Ordering::Relaxed);
+    let nothing = Found::default();
+    assert_eq!(fetcher.begin(all()).finish(), nothing);
+    let failed = fetcher.statistics().failed;
+    assert!(failed > 0);
+    store.panics.store(true, Ordering::Relaxed);
+    assert_eq!(fetcher.begin(all()).finish(), nothing);
+    store.panics.store(false, Ordering::Relaxed);
+    store.fails.store(false, Ordering::Relaxed);
+    assert_eq!(numbers(&fetcher.begin(all()).finish()).len(), 1000);
+}
+
+/// Counts how often each place is asked for, and leaves some out.
+struct Picky {
+    asked: Arc<Vec<AtomicUsize>>,
+    first: u64,
+    leave_out: u64,
+}
+
+impl Wanted for Picky {
+    fn places(&self) -> usize {
+        self.asked.len()
+    }
+
+    fn outpoints(&self, places: Range<usize>, wanted: &mut Vec<OutPoint>) {
+        for place in places {
+            self.asked[place].fetch_add(1, Ordering::Relaxed);
+            let number = self.first + place as u64;
+            if self.leave_out == 0 || !number.is_multiple_of(self.leave_out) {
+                wanted.push(outpoint(number));
+            }
+        }
+    }
+}
+
+proptest! {
+    /// However many fetches there are at once and whoever serves them: every place is asked for once, and all that is there is found.
+    #[test]
+    fn every_place_is_asked_for_once(
+        sizes in proptest::collection::vec((0usize..400, 0u64..4), 1..12),
+        workers in 0usize..4,
+        readers in 0usize..4,
+        micros in prop_oneof![Just(0u64), Just(30)],
+    ) {
+        let store = TestStore::new(0..3000, Duration::from_micros(micros));
+        let (_crew, fetcher, _) = fetcher(workers, readers, &store);
+        let mut first = 0;
+        let fetches: Vec<_> = sizes.iter().map(|&(size, leave_out)| {
+            let asked: Arc<Vec<AtomicUsize>> = Arc::new((0..size).map(|_| AtomicUsize::new(0)).collect());
+            let wanted = Picky { asked: Arc::clone(&asked), first, leave_out };
+            let expected: Vec<u64> = (first..first + size as u64)
+                .filter(|number| (leave_out == 0 || !number.is_multiple_of(leave_out)) && *number < 3000)
+                .collect();
+            first += size as u64;
+            (fetcher.begin(wanted), asked, expected)
+        }).collect();
+        for (fetch, asked, expected) in fetches {
+            prop_assert_eq!(numbers(&fetch.finish()), expected);
+            prop_assert!(asked.iter().all(|count| count.load(Ordering::Relaxed) == 1));
+        }
+    }
+}
