@@ -88,14 +88,22 @@ impl<V: ScriptVerifier + 'static> Ahead<V> {
         }
     }
 
-    /// The next block, if it is loaded and its coins are fetched, or if `wait` says to wait for that. `fetch` begins to fetch the coins of
+    /// The next block, if it is loaded and its coins are fetched, or if `wait` says to wait for that and for `loaded_min` blocks to be loaded. `fetch` begins to fetch the coins of
     /// one that has just been loaded.
-    pub(crate) fn next(&mut self, wait: bool, mut fetch: impl FnMut(&BodyTask, &Loaded) -> Fetches) -> Option<Coming> {
+    pub(crate) fn next(
+        &mut self,
+        wait: bool,
+        loaded_min: usize,
+        mut fetch: impl FnMut(&BodyTask, &Loaded) -> Fetches,
+    ) -> Option<Coming> {
         while let Some(done) = self.requester.try_collect_next() {
             self.coming.push_back(Self::came(done, &mut fetch));
         }
-        if self.coming.is_empty() && wait {
-            let done = self.requester.collect_next()?;
+        // Without workers this thread loads them here.
+        while wait
+            && self.coming.len() < loaded_min.max(1)
+            && let Some(done) = self.requester.collect_next()
+        {
             self.coming.push_back(Self::came(done, &mut fetch));
         }
         let first = self.coming.front()?;

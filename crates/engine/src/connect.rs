@@ -204,7 +204,8 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
                 ahead.ask(|id| self.body_task(id));
                 // Rather than wait for a block this thread checks scripts.
                 let wait = self.in_flight.is_empty();
-                if let Some(coming) = ahead.next(wait, |task, loaded| self.begin_fetches(task, loaded)) {
+                let loaded_min = self.loaded_min();
+                if let Some(coming) = ahead.next(wait, loaded_min, |task, loaded| self.begin_fetches(task, loaded)) {
                     let Coming { task, loaded, fetches } = coming;
                     self.loaded(task.height, &loaded.stages);
                     let absent_at = self.finish_fetches(task.height, fetches);

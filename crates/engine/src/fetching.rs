@@ -1,5 +1,6 @@
 //! Fetching ahead: what the engine asks the fetcher for, and what it does with what comes.
 
+use crate::ahead;
 use crate::body::{Body, BodyTask, Loaded};
 use crate::connect::Engine;
 use crate::inputs::{BlockInputs, BlockOutputs};
@@ -31,6 +32,16 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
     /// Whether coins are to be read ahead: not while the cache has all there are.
     pub(crate) fn fetches(&self) -> bool {
         !self.options.without.fetch && self.cache.may_miss()
+    }
+
+    /// Blocks that are to be loaded before one is resolved: when reads block, and nobody but this thread loads blocks, as many as may be, so
+    /// that reads for all of them are under way.
+    pub(crate) fn loaded_min(&self) -> usize {
+        if self.pool.workers() == 0 && self.fetches() && self.fetcher.reads_block() {
+            ahead::BLOCKS_MAX
+        } else {
+            1
+        }
     }
 
     /// Begins to read what a block that was loaded needs of the store.

@@ -5,6 +5,7 @@ mod common;
 
 use blockmill_chaingen::Profile;
 use blockmill_coins::{CoinStore, StoreError};
+use blockmill_engine::open::Without;
 use blockmill_engine::{EngineError, Options, Quiet};
 use common::faults::FaultyStore;
 use common::generated::{FORK, Generated, HEIGHT, copy_directory};
@@ -31,9 +32,13 @@ struct Attempt {
     store: Arc<FaultyStore>,
 }
 
-/// A flush after every block, and no coin kept in memory.
+/// A flush after every block, and no coin kept in memory. Resolve reads all coins itself, so that each read is one that it cannot do without.
 fn every_block(stop_at_height: Option<u32>) -> Options {
     Options {
+        without: Without {
+            fetch: true,
+            ..Without::default()
+        },
         flush_interval: Duration::ZERO,
         stop_at_height,
         ..options(2, 0)
@@ -198,4 +203,35 @@ fn gets_here_and_there() {
             }
         }
     }
+}
+
+/// A read ahead that fails is done again by who needs the coin: the run goes on, unless that was the read that failed.
+#[test]
+fn reads_ahead_that_fail() {
+    let base = Base::at(BASE);
+    let sources = [CHAIN.blocks()];
+    let options = || Options {
+        without: Without::default(),
+        ..every_block(None)
+    };
+    let mut went_on = 0;
+    for number in (1..2_000).step_by(67) {
+        let attempt = base.attempt();
+        attempt.store.fail_at_get(number);
+        let mut engine = attempt.open(options());
+        match engine.connect(&sources, &mut Quiet) {
+            Ok(report) => {
+                assert_eq!(report.exit_status(), 0);
+                went_on += u32::from(report.totals.fetch.reads.failed > 0);
+            }
+            Err(error) => {
+                assert!(is_the_fault(&error), "{error}");
+                drop(engine);
+                engine = attempt.open(options());
+                assert_eq!(connect(&mut engine, &[&CHAIN.blocks()]).exit_status(), 0);
+            }
+        }
+        at_the_tip(&engine);
+    }
+    assert!(went_on > 0);
 }

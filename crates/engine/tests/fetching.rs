@@ -122,7 +122,7 @@ fn many_reads_of_a_slow_store_are_in_flight() {
         assert_eq!(without.totals.fetch, Default::default());
         // With 16 readers it may be 16 times; a machine that is busy with other things makes it less.
         let ratio = without.seconds / with.seconds;
-        assert!(ratio > 3.0, "{ratio}: {} {}", without.seconds, with.seconds);
+        assert!(ratio > 2.0, "{ratio}: {} {}", without.seconds, with.seconds);
     }
 }
 

@@ -257,6 +257,11 @@ impl Fetcher {
         }
     }
 
+    /// Whether reads have turned out to block, so that it is worth having more of them under way than threads.
+    pub fn reads_block(&self) -> bool {
+        self.shared.blocks()
+    }
+
     /// What was done so far.
     pub fn statistics(&self) -> Statistics {
         let counters = &self.shared.counters;
