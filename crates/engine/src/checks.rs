@@ -1,8 +1,9 @@
 //! Script checks on several threads.
 //!
-//! A round of the check queue is the checks of one block: one per input, in their order through the block. The first thread that comes
-//! to a transaction makes it ready for all. The lowest input that fails is the round's answer, whatever the timing. What the checks
-//! read belongs to the round, which lives until its last check is gone.
+//! A round of the check queue is the checks of one block, in the order of its inputs. A check is a transaction, which one thread makes ready,
+//! runs and frees: what the verifier makes for it stays in that thread's caches and its allocator's arena. Only the inputs of large
+//! transactions are checks of their own; the first thread that comes to such a transaction makes it ready for all. The lowest input that
+//! fails is the round's answer, whatever the timing. What the checks read belongs to the round, which lives until its last check is gone.
 
 use blockmill_block::{Block, BlockUndo};
 use blockmill_checkqueue::{Check, CheckQueue, ClosedRound, Fault, TooManyRounds};
@@ -24,58 +25,105 @@ pub struct CheckFailure {
     pub error: VerifyError,
 }
 
+/// Most inputs of a transaction that one thread runs. With more there is enough to share.
+const INPUTS_TOGETHER: usize = 8;
+
+/// Inputs of one transaction that are checked together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Unit {
+    transaction: usize,
+    /// Places of the inputs in the transaction.
+    first: usize,
+    count: usize,
+    /// Where the transaction is made ready for several units, by number among those for which that is so.
+    shared: Option<usize>,
+}
+
+/// The units of a block, in the order of their inputs.
+fn units(block: &Block) -> impl Iterator<Item = Unit> + '_ {
+    let mut large = 0;
+    (1..block.transaction_count()).flat_map(move |transaction| {
+        let inputs = block.input_range(transaction).len();
+        let shared = (inputs > INPUTS_TOGETHER).then_some(large);
+        large += usize::from(shared.is_some());
+        let count = if shared.is_some() { 1 } else { inputs };
+        (0..inputs).step_by(count.max(1)).map(move |first| Unit {
+            transaction,
+            first,
+            count,
+            shared,
+        })
+    })
+}
+
 /// What the script checks of a block read.
 struct BlockChecks<V: ScriptVerifier> {
     verifier: Arc<V>,
     block: Arc<Block>,
     undo: Arc<BlockUndo>,
     flags: ScriptFlags,
-    /// One per transaction, the coinbase left out; made by the first thread that needs it.
+    /// One per transaction whose inputs are units of their own; made by the first thread that needs it.
     prepared: Vec<OnceLock<Result<V::Prepared, VerifyError>>>,
-    /// Inputs whose number has this rest are timed, where there are several threads.
+    /// Transactions whose number has this rest are timed, where there are several threads.
     timed: Option<usize>,
     busy_ns: Arc<AtomicU64>,
 }
 
 impl<V: ScriptVerifier> BlockChecks<V> {
-    fn check(&self, input: usize) -> Result<(), VerifyError> {
-        let (transaction, place) = self.block.locate_input(input);
-        let prepared = self.prepared[transaction - 1].get_or_init(|| {
-            let spent: Vec<_> = self
-                .undo
-                .transaction(transaction - 1)
-                .iter()
-                .map(|coin| SpentOutput {
-                    value: coin.value,
-                    script_pubkey: &coin.script_pubkey,
-                })
-                .collect();
-            self.verifier.prepare(self.block.transaction(transaction).raw(), &spent)
-        });
-        match prepared {
-            Ok(prepared) => self.verifier.verify(prepared, place, self.flags),
-            Err(error) => Err(error.clone()),
+    fn prepare(&self, transaction: usize) -> Result<V::Prepared, VerifyError> {
+        let spent: Vec<_> = self
+            .undo
+            .transaction(transaction - 1)
+            .iter()
+            .map(|coin| SpentOutput {
+                value: coin.value,
+                script_pubkey: &coin.script_pubkey,
+            })
+            .collect();
+        self.verifier.prepare(self.block.transaction(transaction).raw(), &spent)
+    }
+
+    fn check(&self, unit: &Unit) -> Result<(), CheckFailure> {
+        match unit.shared {
+            None => self.verify(unit, &self.prepare(unit.transaction)),
+            Some(number) => self.verify(
+                unit,
+                self.prepared[number].get_or_init(|| self.prepare(unit.transaction)),
+            ),
         }
+    }
+
+    fn verify(&self, unit: &Unit, prepared: &Result<V::Prepared, VerifyError>) -> Result<(), CheckFailure> {
+        for place in unit.first..unit.first + unit.count {
+            let outcome = match prepared {
+                Ok(prepared) => self.verifier.verify(prepared, place, self.flags),
+                Err(error) => Err(error.clone()),
+            };
+            outcome.map_err(|error| CheckFailure {
+                input: self.block.input_range(unit.transaction).start + place,
+                error,
+            })?;
+        }
+        Ok(())
     }
 }
 
-/// The script check of an input.
-struct InputCheck<V> {
-    /// The input's number, counted through the block.
-    input: usize,
+/// The script check of a unit.
+struct UnitCheck<V> {
+    unit: Unit,
     verifier: std::marker::PhantomData<fn(V)>,
 }
 
-impl<V: ScriptVerifier + 'static> Check for InputCheck<V> {
+impl<V: ScriptVerifier + 'static> Check for UnitCheck<V> {
     type Shared = BlockChecks<V>;
-    type Error = VerifyError;
+    type Error = CheckFailure;
 
-    fn run(&mut self, checks: &BlockChecks<V>) -> Result<(), VerifyError> {
-        if checks.timed != Some(self.input % TIMED_ONE_OF) {
-            return checks.check(self.input);
+    fn run(&mut self, checks: &BlockChecks<V>) -> Result<(), CheckFailure> {
+        if checks.timed != Some((self.unit.transaction + self.unit.first) % TIMED_ONE_OF) {
+            return checks.check(&self.unit);
         }
         let start = Instant::now();
-        let outcome = checks.check(self.input);
+        let outcome = checks.check(&self.unit);
         let busy_ns = start.elapsed().as_nanos() as u64 * TIMED_ONE_OF as u64;
         checks.busy_ns.fetch_add(busy_ns, Ordering::Relaxed);
         outcome
@@ -95,9 +143,8 @@ pub struct RoundResult {
 
 /// The checks of a block, under way. Dropping it abandons those that have not begun.
 pub struct PendingChecks<V: ScriptVerifier + 'static> {
-    round: ClosedRound<InputCheck<V>>,
-    /// The block's number of the first input that is checked.
-    first: usize,
+    round: ClosedRound<UnitCheck<V>>,
+    block: Arc<Block>,
     /// Time that the master spent in adding them, which is all of it when there are no workers.
     adding: Option<Duration>,
     busy_ns: Arc<AtomicU64>,
@@ -118,12 +165,15 @@ impl<V: ScriptVerifier + 'static> PendingChecks<V> {
     pub fn finish(self) -> RoundResult {
         self.round.help();
         let waiting = Instant::now();
-        let failure = self.round.wait().err().map(|failure| CheckFailure {
-            input: self.first + failure.index,
-            error: match failure.fault {
-                Fault::Failed(error) => error,
-                Fault::Panicked(panic) => VerifyError::Verifier(panic.to_string()),
-            },
+        let failure = self.round.wait().err().map(|failure| match failure.fault {
+            Fault::Failed(failure) => failure,
+            Fault::Panicked(panic) => {
+                let unit = units(&self.block).nth(failure.index);
+                CheckFailure {
+                    input: unit.map_or(0, |unit| self.block.input_range(unit.transaction).start + unit.first),
+                    error: VerifyError::Verifier(panic.to_string()),
+                }
+            }
         });
         RoundResult {
             failure,
@@ -138,7 +188,7 @@ impl<V: ScriptVerifier + 'static> PendingChecks<V> {
 /// The threads that run script checks: the caller, and workers beside it.
 pub struct CheckPool<V: ScriptVerifier + 'static> {
     verifier: Arc<V>,
-    queue: CheckQueue<InputCheck<V>>,
+    queue: CheckQueue<UnitCheck<V>>,
     /// Rounds so far.
     rounds: AtomicUsize,
 }
@@ -165,7 +215,7 @@ impl<V: ScriptVerifier + 'static> CheckPool<V> {
         self.queue.workers()
     }
 
-    fn with_queue(verifier: Arc<V>, queue: CheckQueue<InputCheck<V>>) -> Self {
+    fn with_queue(verifier: Arc<V>, queue: CheckQueue<UnitCheck<V>>) -> Self {
         Self {
             verifier,
             queue,
@@ -182,9 +232,11 @@ impl<V: ScriptVerifier + 'static> CheckPool<V> {
     /// under way: of a master that has as many it would wait forever.
     pub fn begin(&self, block: &Arc<Block>, undo: &Arc<BlockUndo>, flags: ScriptFlags) -> PendingChecks<V> {
         let start = Instant::now();
-        // The coinbase runs no script.
-        let inputs = block.input_range(0).end..block.input_count();
-        let first = inputs.start;
+        let sizes = (1..block.transaction_count()).map(|transaction| block.input_range(transaction).len());
+        let large = sizes.clone().filter(|&inputs| inputs > INPUTS_TOGETHER).count();
+        let count = sizes
+            .map(|inputs| if inputs > INPUTS_TOGETHER { inputs } else { 1 })
+            .sum();
         let alone = self.queue.workers() == 0;
         let round = self.rounds.fetch_add(1, Ordering::Relaxed);
         let busy_ns = Arc::new(AtomicU64::new(0));
@@ -193,25 +245,25 @@ impl<V: ScriptVerifier + 'static> CheckPool<V> {
             block: Arc::clone(block),
             undo: Arc::clone(undo),
             flags,
-            prepared: (1..block.transaction_count()).map(|_| OnceLock::new()).collect(),
+            prepared: (0..large).map(|_| OnceLock::new()).collect(),
             timed: (!alone).then_some(round % TIMED_ONE_OF),
             busy_ns: Arc::clone(&busy_ns),
         };
         let mut round = loop {
-            match self.queue.begin(inputs.len(), checks) {
+            match self.queue.begin(count, checks) {
                 Ok(round) => break round,
                 // Others have rounds too; one of them ends.
                 Err(TooManyRounds(back)) => checks = back,
             }
             std::thread::yield_now();
         };
-        round.add(inputs.map(|input| InputCheck {
-            input,
+        round.add(units(block).map(|unit| UnitCheck {
+            unit,
             verifier: std::marker::PhantomData,
         }));
         PendingChecks {
             round: round.close(),
-            first,
+            block: Arc::clone(block),
             adding: alone.then(|| start.elapsed()),
             busy_ns,
         }
