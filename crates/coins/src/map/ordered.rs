@@ -12,6 +12,9 @@ use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
 use std::sync::Arc;
 
+/// How many entries of a shard before its turn one begins to come from memory.
+const PREFETCH_AHEAD: usize = 2;
+
 type Key = [u8; KEY_LENGTH];
 
 /// Entries that were chosen of a map that nobody changes meanwhile.
@@ -84,6 +87,10 @@ impl Iterator for Ordered {
         let shard = self.map.read(number);
         let entry = shard.at(place);
         let item = (entry.outpoint(), entry.coin());
+        // Neighbours in this order lie anywhere in memory.
+        if let Some(soon) = places.len().checked_sub(PREFETCH_AHEAD) {
+            shard.prefetch_at(places[soon]);
+        }
         match places.last() {
             Some(&place) => first.0.0 = *shard.at(place).key(),
             None => drop(PeekMut::pop(first)),

@@ -93,11 +93,17 @@ impl Shard {
     #[inline]
     pub(crate) fn prefetch_record(&self, hash: u64) {
         if let Some(place) = self.segments[segment_of(hash)].candidate(short(hash)) {
-            let record = self.pool.at(place);
-            prefetch(&record[0]);
-            if let Some(behind) = record.get(64) {
-                prefetch(behind);
-            }
+            self.prefetch_at(place);
+        }
+    }
+
+    /// Begins to bring the record at a place into the caches.
+    #[inline]
+    pub(crate) fn prefetch_at(&self, place: u32) {
+        let record = self.pool.at(place);
+        prefetch(&record[0]);
+        if let Some(behind) = record.get(64) {
+            prefetch(behind);
         }
     }
 
