@@ -2,8 +2,11 @@
 //!
 //! Every script goes to the kernel: there are no short cuts for scripts that look easy.
 
+use bitcoinkernel::core::TxOutRef;
 use bitcoinkernel::core::{TransactionExt, TxOutExt};
-use bitcoinkernel::{KernelError, PrecomputedTransactionData, ScriptVerifyError, Transaction, verify};
+use bitcoinkernel::{
+    KernelError, PrecomputedTransactionData, ScriptPubkey, ScriptVerifyError, Transaction, TxOut, verify,
+};
 use blockmill_block::reader::write_compact_size;
 use blockmill_rules::{ScriptFlags, ScriptVerifier, SpentOutput, VerifyError};
 
@@ -15,9 +18,48 @@ pub struct KernelVerifier;
 /// inputs have in common.
 pub struct KernelTransaction {
     transaction: Transaction,
-    /// What is spent, as the outputs of one transaction: made in one call, where single outputs take two each.
-    spent: Transaction,
+    spent: Spent,
     precomputed: PrecomputedTransactionData,
+}
+
+/// Most outputs that are made one by one.
+const ONE_BY_ONE: usize = 3;
+
+/// What a transaction spends.
+enum Spent {
+    /// Few outputs, made one by one.
+    Single(Vec<TxOut>),
+    /// Many, as the outputs of one transaction: made in one call, where single outputs take two each. But the kernel hashes a transaction.
+    Together(Transaction),
+}
+
+impl Spent {
+    fn new(outputs: &[SpentOutput<'_>]) -> Result<Self, KernelError> {
+        if outputs.len() > ONE_BY_ONE {
+            return Ok(Self::Together(Transaction::new(&with_outputs(outputs))?));
+        }
+        let single = |output: &SpentOutput<'_>| Ok(TxOut::new(&ScriptPubkey::new(output.script_pubkey)?, output.value));
+        Ok(Self::Single(
+            outputs.iter().map(single).collect::<Result<_, KernelError>>()?,
+        ))
+    }
+
+    fn output(&self, input: usize) -> Result<TxOutRef<'_>, KernelError> {
+        match self {
+            Self::Single(outputs) => outputs.get(input).map(TxOut::as_ref).ok_or(KernelError::OutOfBounds),
+            Self::Together(transaction) => transaction.output(input),
+        }
+    }
+
+    fn precompute(&self, transaction: &Transaction) -> Result<PrecomputedTransactionData, KernelError> {
+        match self {
+            Self::Single(outputs) => PrecomputedTransactionData::new(transaction, outputs),
+            Self::Together(together) => {
+                let outputs: Vec<_> = together.outputs().collect();
+                PrecomputedTransactionData::new(transaction, &outputs)
+            }
+        }
+    }
 }
 
 /// The serialization of a transaction that has these outputs, and an input without meaning: one without inputs would be
@@ -47,10 +89,8 @@ impl ScriptVerifier for KernelVerifier {
 
     fn prepare(&self, transaction: &[u8], spent: &[SpentOutput<'_>]) -> Result<KernelTransaction, VerifyError> {
         let transaction = Transaction::new(transaction).map_err(verifier_error)?;
-        let spent = Transaction::new(&with_outputs(spent)).map_err(verifier_error)?;
-        let outputs: Vec<_> = spent.outputs().collect();
-        let precomputed = PrecomputedTransactionData::new(&transaction, &outputs).map_err(verifier_error)?;
-        drop(outputs);
+        let spent = Spent::new(spent).map_err(verifier_error)?;
+        let precomputed = spent.precompute(&transaction).map_err(verifier_error)?;
         Ok(KernelTransaction {
             transaction,
             spent,
