@@ -2,6 +2,7 @@
 
 use crate::failure::Failure;
 use blockmill_engine::report::Span;
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -13,6 +14,8 @@ pub(crate) struct Trace {
     out: BufWriter<File>,
     origin: Instant,
     events: u64,
+    /// Threads that were named.
+    named: HashSet<u32>,
     failed: Option<std::io::Error>,
 }
 
@@ -24,23 +27,35 @@ impl Trace {
             out: BufWriter::new(file),
             origin: Instant::now(),
             events: 0,
+            named: HashSet::new(),
             failed: None,
         })
     }
 
-    pub(crate) fn add(&mut self, span: &Span) {
+    /// Adds what the thread of this name did.
+    pub(crate) fn add(&mut self, thread: &str, span: &Span) {
+        if self.named.insert(span.thread) {
+            let name = serde_json::json!(thread);
+            self.event(format_args!(
+                "{{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":1,\"tid\":{},\"args\":{{\"name\":{name}}}}}",
+                span.thread
+            ));
+        }
         let start = span.start.saturating_duration_since(self.origin).as_nanos() as f64 / 1e3;
         let length = span.end.saturating_duration_since(span.start).as_nanos() as f64 / 1e3;
+        self.event(format_args!(
+            "{{\"name\":\"{}\",\"cat\":\"stage\",\"ph\":\"X\",\"ts\":{start:.3},\"dur\":{length:.3},\"pid\":1,\
+             \"tid\":{},\"args\":{{\"height\":{}}}}}",
+            span.stage.name(),
+            span.thread,
+            span.height
+        ));
+    }
+
+    fn event(&mut self, event: std::fmt::Arguments<'_>) {
         let opening = if self.events == 0 { "[\n" } else { ",\n" };
         self.events += 1;
-        let written = write!(
-            self.out,
-            "{opening}{{\"name\":\"{}\",\"cat\":\"stage\",\"ph\":\"X\",\"ts\":{start:.3},\"dur\":{length:.3},\"pid\":1,\
-             \"tid\":1,\"args\":{{\"height\":{}}}}}",
-            span.stage.name(),
-            span.height
-        );
-        if let Err(error) = written {
+        if let Err(error) = write!(self.out, "{opening}{event}") {
             self.failed.get_or_insert(error);
         }
     }

@@ -4,13 +4,14 @@ use crate::connect::Engine;
 use crate::index::BlockId;
 use crate::made_ahead::MadeAhead;
 use crate::report::{Observer, Stage, Unreadable};
+use crate::timeline::Timeline;
 use blockmill_block::files::{BlockFiles, Position};
 use blockmill_block::{Block, BlockHash};
 use blockmill_rules::block::{BlockFacts, BlockOptions, BlockPlace, check_block, check_block_context};
 use blockmill_rules::{Params, Reject, RejectKind, ScriptVerifier};
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// What lies where a block should be.
 pub(crate) enum Body {
@@ -38,8 +39,8 @@ pub(crate) struct BodyTask {
 /// A body, and when it was read and decoded.
 pub(crate) struct Loaded {
     pub(crate) body: Body,
-    /// The stages that it went through, each from when to when.
-    pub(crate) stages: Vec<(Stage, Instant, Instant)>,
+    /// How long its stages took.
+    pub(crate) stages: Vec<(Stage, Duration)>,
 }
 
 /// What reads and decodes blocks.
@@ -47,6 +48,7 @@ pub(crate) struct BodyLoader<V> {
     files: RwLock<BlockFiles>,
     params: Params,
     verifier: Arc<V>,
+    pub(crate) timeline: Timeline,
     /// What blocks ahead make.
     pub(crate) made: Arc<MadeAhead>,
     /// The file that knows of blocks whose content is nowhere.
@@ -54,11 +56,12 @@ pub(crate) struct BodyLoader<V> {
 }
 
 impl<V: ScriptVerifier> BodyLoader<V> {
-    pub(crate) fn new(params: Params, verifier: Arc<V>, headers_path: PathBuf) -> Self {
+    pub(crate) fn new(params: Params, verifier: Arc<V>, headers_path: PathBuf, timeline: Timeline) -> Self {
         Self {
             files: RwLock::new(BlockFiles::new()),
             params,
             verifier,
+            timeline,
             made: Arc::new(MadeAhead::default()),
             headers_path,
         }
@@ -104,7 +107,7 @@ impl<V: ScriptVerifier> BodyLoader<V> {
         Loaded { body, stages }
     }
 
-    fn load_at(&self, task: &BodyTask, position: Position, stages: &mut Vec<(Stage, Instant, Instant)>) -> Body {
+    fn load_at(&self, task: &BodyTask, position: Position, stages: &mut Vec<(Stage, Duration)>) -> Body {
         let unreadable = |detail: String, path| {
             Body::Unreadable(Unreadable {
                 hash: task.hash,
@@ -118,7 +121,8 @@ impl<V: ScriptVerifier> BodyLoader<V> {
         let bytes = self.files().read(&position);
         let path = || self.files().path(position.file).to_owned();
         let decoding = Instant::now();
-        stages.push((Stage::Read, reading, decoding));
+        self.timeline.add(Stage::Read, task.height, reading, decoding);
+        stages.push((Stage::Read, decoding - reading));
         let body = match bytes.map(Block::decode) {
             Err(error) => unreadable(error.to_string(), path()),
             Ok(Err(error)) => unreadable(format!("the block does not decode: {error}"), path()),
@@ -137,7 +141,9 @@ impl<V: ScriptVerifier> BodyLoader<V> {
                 Err(reject) => Body::Rejected(reject, Some(position)),
             },
         };
-        stages.push((Stage::Decode, decoding, Instant::now()));
+        let end = Instant::now();
+        self.timeline.add(Stage::Decode, task.height, decoding, end);
+        stages.push((Stage::Decode, end - decoding));
         body
     }
 
@@ -179,14 +185,14 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
     pub(crate) fn load_body(&mut self, id: BlockId) -> Body {
         let task = self.body_task(id);
         let loaded = self.loader.load(&task);
-        self.loaded(task.height, &loaded.stages);
+        self.loaded(&loaded.stages);
         loaded.body
     }
 
     /// Counts the times of a block that was loaded.
-    pub(crate) fn loaded(&mut self, height: u32, stages: &[(Stage, Instant, Instant)]) {
-        for &(stage, start, end) in stages {
-            self.stage_done_at(stage, height, start, end);
+    pub(crate) fn loaded(&mut self, stages: &[(Stage, Duration)]) {
+        for &(stage, time) in stages {
+            self.totals.stages.add(stage, time, Duration::ZERO);
         }
     }
 

@@ -5,6 +5,8 @@
 //! transactions are checks of their own; the first thread that comes to such a transaction makes it ready for all. The lowest input that
 //! fails is the round's answer, whatever the timing. What the checks read belongs to the round, which lives until its last check is gone.
 
+use crate::report::Stage;
+use crate::timeline::Timeline;
 use blockmill_block::{Block, BlockUndo};
 use blockmill_checkqueue::{Check, CheckQueue, ClosedRound, Fault, TooManyRounds};
 use blockmill_crew::Crew;
@@ -61,6 +63,8 @@ struct BlockChecks<V: ScriptVerifier> {
     verifier: Arc<V>,
     block: Arc<Block>,
     undo: Arc<BlockUndo>,
+    height: u32,
+    timeline: Timeline,
     flags: ScriptFlags,
     /// One per transaction whose inputs are units of their own; made by the first thread that needs it.
     prepared: Vec<OnceLock<Result<V::Prepared, VerifyError>>>,
@@ -119,6 +123,14 @@ impl<V: ScriptVerifier + 'static> Check for UnitCheck<V> {
     type Error = CheckFailure;
 
     fn run(&mut self, checks: &BlockChecks<V>) -> Result<(), CheckFailure> {
+        if let Some(start) = checks.timeline.now() {
+            let outcome = checks.check(&self.unit);
+            checks.timeline.did(Stage::Check, checks.height, Some(start));
+            checks
+                .busy_ns
+                .fetch_add(start.elapsed().as_nanos() as u64, Ordering::Relaxed);
+            return outcome;
+        }
         if checks.timed != Some((self.unit.transaction + self.unit.first) % TIMED_ONE_OF) {
             return checks.check(&self.unit);
         }
@@ -189,6 +201,7 @@ impl<V: ScriptVerifier + 'static> PendingChecks<V> {
 pub struct CheckPool<V: ScriptVerifier + 'static> {
     verifier: Arc<V>,
     queue: CheckQueue<UnitCheck<V>>,
+    timeline: Timeline,
     /// Rounds so far.
     rounds: AtomicUsize,
 }
@@ -210,6 +223,11 @@ impl<V: ScriptVerifier + 'static> CheckPool<V> {
         Self::with_queue(verifier, CheckQueue::new(crew, priority))
     }
 
+    /// The same pool, that notes its checks in a timeline.
+    pub(crate) fn noting(self, timeline: Timeline) -> Self {
+        Self { timeline, ..self }
+    }
+
     /// Workers beside the caller.
     pub fn workers(&self) -> usize {
         self.queue.workers()
@@ -219,18 +237,25 @@ impl<V: ScriptVerifier + 'static> CheckPool<V> {
         Self {
             verifier,
             queue,
+            timeline: Timeline::default(),
             rounds: AtomicUsize::new(0),
         }
     }
 
     /// Runs the scripts of a block. `undo` has a coin for every input but the coinbase's.
     pub fn run(&self, block: &Arc<Block>, undo: &Arc<BlockUndo>, flags: ScriptFlags) -> RoundResult {
-        self.begin(block, undo, flags).finish()
+        self.begin(block, undo, flags, 0).finish()
     }
 
-    /// Begins to run the scripts of a block; without workers all are run before this returns. No more than [`ROUNDS_MAX`](blockmill_checkqueue::ROUNDS_MAX) blocks can be
+    /// Begins to run the scripts of a block; without workers all are run before this returns. `height` is for the timeline. No more than [`ROUNDS_MAX`](blockmill_checkqueue::ROUNDS_MAX) blocks can be
     /// under way: of a master that has as many it would wait forever.
-    pub fn begin(&self, block: &Arc<Block>, undo: &Arc<BlockUndo>, flags: ScriptFlags) -> PendingChecks<V> {
+    pub fn begin(
+        &self,
+        block: &Arc<Block>,
+        undo: &Arc<BlockUndo>,
+        flags: ScriptFlags,
+        height: u32,
+    ) -> PendingChecks<V> {
         let start = Instant::now();
         let sizes = (1..block.transaction_count()).map(|transaction| block.input_range(transaction).len());
         let large = sizes.clone().filter(|&inputs| inputs > INPUTS_TOGETHER).count();
@@ -244,6 +269,8 @@ impl<V: ScriptVerifier + 'static> CheckPool<V> {
             verifier: Arc::clone(&self.verifier),
             block: Arc::clone(block),
             undo: Arc::clone(undo),
+            height,
+            timeline: self.timeline.clone(),
             flags,
             prepared: (0..large).map(|_| OnceLock::new()).collect(),
             timed: (!alone).then_some(round % TIMED_ONE_OF),

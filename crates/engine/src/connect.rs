@@ -15,9 +15,10 @@ use crate::data_dir::DataDir;
 use crate::error::EngineError;
 use crate::in_flight::InFlight;
 use crate::index::{BlockId, HeaderIndex};
-use crate::report::{ConnectReport, Halt, Observer, Progress, Rejected, Span, Stage, Totals, Unreadable};
+use crate::report::{ConnectReport, Halt, Observer, Progress, Rejected, Stage, Totals, Unreadable};
 use crate::resolve::{self, ResolveContext, ResolveError};
 use crate::sources::{FirstSeen, Indexed};
+use crate::timeline::Timeline;
 use crate::{Options, assume_valid};
 use blockmill_block::files::{BlockFileWriter, Position};
 use blockmill_block::{Block, BlockHash, BlockUndo};
@@ -75,8 +76,7 @@ pub struct Engine<V: ScriptVerifier + 'static> {
     pub(crate) unreadable: Vec<Unreadable>,
     /// What was last said about running scripts.
     pub(crate) script_note: Option<&'static str>,
-    /// What was done since the observer was last told.
-    pub(crate) spans: Vec<Span>,
+    pub(crate) timeline: Timeline,
     /// The threads beside the caller's. They end when all that they serve is gone.
     pub(crate) _crew: Crew,
 }
@@ -112,6 +112,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         self.last_flush = Instant::now();
         let halt = self.activate_best_chain(observer)?;
         self.flush()?;
+        self.timeline.drain(|thread, span| observer.span(thread, span));
         Ok(ConnectReport {
             network: self.index.params().network.name(),
             tip: self.tip_hash(),
@@ -207,7 +208,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
                 let loaded_min = self.loaded_min();
                 if let Some(coming) = ahead.next(wait, loaded_min, |task, loaded| self.begin_fetches(task, loaded)) {
                     let Coming { task, loaded, fetches } = coming;
-                    self.loaded(task.height, &loaded.stages);
+                    self.loaded(&loaded.stages);
                     let absent_at = self.finish_fetches(task.height, fetches);
                     if !self.take_in(task.id, loaded.body, absent_at, course)? {
                         return Ok(None);
@@ -299,13 +300,11 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
 
     /// Waits for the checks of the first block in flight, and commits it; if one has failed it and all behind it are taken back.
     fn commit_first(&mut self, course: &mut Course<'_>) -> Result<Checked, EngineError> {
-        let start = Instant::now();
         let Some(first) = self.in_flight.front_mut() else {
             return Ok(Checked::Passed);
         };
-        let (id, height, block) = (first.id, first.height, Arc::clone(&first.block));
+        let (id, block) = (first.id, Arc::clone(&first.block));
         if let Some(result) = first.finish() {
-            self.span(Stage::Check, height, start, Instant::now());
             self.totals.stages.add(Stage::Check, result.busy, result.wait);
             if let Some(failure) = result.failure {
                 if failure.error != VerifyError::Invalid {
@@ -333,9 +332,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
                 .first()
                 .map_or(0, |position| u64::from(position.length)),
         );
-        for span in self.spans.drain(..) {
-            course.observer.span(&span);
-        }
+        self.timeline.drain(|thread, span| course.observer.span(thread, span));
         course
             .observer
             .progress(&self.progress(course.start, course.target, course.bytes_remaining));
@@ -426,10 +423,9 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             });
         }
         let undo = Arc::new(undo);
-        let checks = note.map(|_| self.pool.begin(&block, &undo, flags));
+        let checks = note.map(|_| self.pool.begin(&block, &undo, flags, height));
         self.in_flight.push_back(InFlight {
             id,
-            height,
             block,
             undo,
             scripts_skipped: checks.is_none(),
@@ -527,7 +523,6 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         let after = self.cache.flush_counters();
         self.totals.flushes += after.flushes - before.flushes;
         self.totals.flush_changes += after.changes - before.changes;
-        self.span(Stage::Flush, self.height(), start, Instant::now());
         self.totals
             .stages
             .add(Stage::Flush, after.time - before.time, start.elapsed());
@@ -550,26 +545,13 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         Ok(())
     }
 
-    /// Counts the time since `start` for a stage.
+    /// Counts the time since `start` for a stage of this thread.
     pub(crate) fn stage_done(&mut self, stage: Stage, height: u32, start: Instant) {
-        self.stage_done_at(stage, height, start, Instant::now());
-    }
-
-    /// Counts the time between two moments for a stage.
-    pub(crate) fn stage_done_at(&mut self, stage: Stage, height: u32, start: Instant, end: Instant) {
-        self.totals.stages.add(stage, end - start, Duration::ZERO);
-        self.span(stage, height, start, end);
-    }
-
-    pub(crate) fn span(&mut self, stage: Stage, height: u32, start: Instant, end: Instant) {
-        if self.options.trace {
-            self.spans.push(Span {
-                stage,
-                height,
-                start,
-                end,
-            });
-        }
+        let end = Instant::now();
+        self.totals
+            .stages
+            .add(stage, end.saturating_duration_since(start), Duration::ZERO);
+        self.timeline.add(stage, height, start, end);
     }
 
     fn reject(&mut self, id: BlockId, reject: Reject, position: Option<Position>, observer: &mut dyn Observer) {

@@ -85,7 +85,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             taken: self.totals.fetch.taken,
         };
         self.totals.stages.add(Stage::Fetch, busy, waited);
-        self.span(Stage::Fetch, height, start, Instant::now());
+        self.timeline.add(Stage::Fetch, height, start + waited, Instant::now());
         let outputs = outputs.filter(|outputs| outputs.complete && outputs.coins.is_empty());
         outputs.map(|outputs| outputs.begun_at)
     }

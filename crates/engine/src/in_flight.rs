@@ -9,7 +9,6 @@ use std::sync::Arc;
 /// A block that has changed the cache, and whose checks are under way.
 pub(crate) struct InFlight<V: ScriptVerifier + 'static> {
     pub(crate) id: BlockId,
-    pub(crate) height: u32,
     pub(crate) block: Arc<Block>,
     pub(crate) undo: Arc<BlockUndo>,
     pub(crate) scripts_skipped: bool,

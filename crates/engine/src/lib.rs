@@ -33,6 +33,7 @@ mod inputs;
 mod made_ahead;
 mod reorganise;
 mod sources;
+mod timeline;
 
 pub use connect::Engine;
 pub use data_dir::{DataDir, Marks};

@@ -10,6 +10,7 @@ use crate::error::EngineError;
 use crate::index::HeaderIndex;
 use crate::report::{Quiet, Totals};
 use crate::sources::{FirstSeen, Indexed};
+use crate::timeline::{TimedStore, Timeline};
 use blockmill_block::BlockHash;
 use blockmill_coins::{CoinStore, CoinsCache, EmbeddedStore};
 use blockmill_crew::{Crew, CrewOptions};
@@ -144,15 +145,27 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
                 .collect();
         }
         log.cut_back()?;
+        let timeline = Timeline::new(options.trace);
+        let store: Arc<dyn CoinStore> = if options.trace {
+            let timeline = timeline.clone();
+            Arc::new(TimedStore { store, timeline })
+        } else {
+            store
+        };
         let verifier = Arc::new(verifier);
         let crew = Crew::new(&CrewOptions {
             name: "worker".to_owned(),
             ..CrewOptions::workers(options.threads.saturating_sub(1))
         })
         .map_err(file_error("worker threads"))?;
-        let pool = CheckPool::in_crew(Arc::clone(&verifier), &crew, CHECKS_THEN);
+        let pool = CheckPool::in_crew(Arc::clone(&verifier), &crew, CHECKS_THEN).noting(timeline.clone());
         let headers_path = directory.file("headers.dat");
-        let loader = Arc::new(BodyLoader::new(index.params().clone(), verifier, headers_path));
+        let loader = Arc::new(BodyLoader::new(
+            index.params().clone(),
+            verifier,
+            headers_path,
+            timeline.clone(),
+        ));
         let loading = WorkQueue::with_options(&crew, LOADING_LAST, Loading(Arc::clone(&loader)), &LOADING);
         let cache_limit = options.cache_bytes_max - options.cache_bytes_max / STORE_CACHE_SHARE;
         let cache = CoinsCache::new(Arc::clone(&store), cache_limit);
@@ -185,7 +198,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             rejected: Vec::new(),
             unreadable: Vec::new(),
             script_note: None,
-            spans: Vec::new(),
+            timeline,
         };
         engine.index_own_blocks()?;
         Ok(engine)

@@ -85,12 +85,14 @@ impl Stages {
     }
 }
 
-/// What the main thread did for a while.
+/// What a thread did for a while.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
+    /// Number of the thread, from 1, in the order in which threads first had something to do.
+    pub thread: u32,
     /// The stage.
     pub stage: Stage,
-    /// Height of the block that it was done for.
+    /// Height of the block that it was done for; 0 where it is not for a certain one.
     pub height: u32,
     /// When it began.
     pub start: Instant,
@@ -306,9 +308,9 @@ pub trait Observer {
         let _ = progress;
     }
 
-    /// Something was done for a block; only with [`Options::trace`](crate::Options).
-    fn span(&mut self, span: &Span) {
-        let _ = span;
+    /// A thread of this name has done something; only with [`Options::trace`](crate::Options).
+    fn span(&mut self, thread: &str, span: &Span) {
+        let _ = (thread, span);
     }
 
     /// Something worth a line in the log.

@@ -1,5 +1,6 @@
 //! Who connects a chain, and how a run of each goes.
 
+use super::at_work::Timeline;
 use super::temporary_directory;
 use crate::clock::{Elapsed, Stopwatch};
 use crate::error::BenchError;
@@ -100,19 +101,10 @@ pub(crate) fn connect_ours(
     threads: usize,
     without: Without,
 ) -> Result<(Stored, Elapsed), BenchError> {
-    let marks = Marks {
-        network: Network::Regtest,
-        signet_challenge: None,
-    };
-    let options = Options {
-        threads,
-        cache_bytes_max: CACHE_BYTES,
-        without,
-        ..Options::default()
-    };
+    let options = options(threads, without);
     let sources: [PathBuf; 1] = [blocks.to_owned()];
     let clock = Stopwatch::start();
-    let mut engine = Engine::open(data, Some(&marks), KernelVerifier, options.clone())?;
+    let mut engine = Engine::open(data, Some(&regtest()), KernelVerifier, options.clone())?;
     engine.connect(&sources, &mut Quiet)?;
     drop(engine);
     let elapsed = clock.elapsed();
@@ -125,6 +117,36 @@ pub(crate) fn connect_ours(
         hash_serialized_3: Some(stats.hash_serialized_3.to_string()),
     };
     Ok((stored, elapsed))
+}
+
+/// Connects the blocks with our engine and notes who does what; returns the part of the time for which the thread that worked least was at
+/// work.
+pub(super) fn at_work(blocks: &Path, threads: usize) -> Result<Option<f64>, BenchError> {
+    let data = temporary_directory()?;
+    let options = Options {
+        trace: true,
+        ..options(threads, Without::default())
+    };
+    let mut timeline = Timeline::default();
+    let mut engine = Engine::open(data.path(), Some(&regtest()), KernelVerifier, options)?;
+    engine.connect(&[blocks.to_owned()], &mut timeline)?;
+    Ok(timeline.least_at_work(threads))
+}
+
+fn regtest() -> Marks {
+    Marks {
+        network: Network::Regtest,
+        signet_challenge: None,
+    }
+}
+
+fn options(threads: usize, without: Without) -> Options {
+    Options {
+        threads,
+        cache_bytes_max: CACHE_BYTES,
+        without,
+        ..Options::default()
+    }
 }
 
 fn connect_kernel(blocks: &Path, data: &Path, threads: usize) -> Result<(Stored, Elapsed), BenchError> {

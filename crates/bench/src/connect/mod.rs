@@ -3,6 +3,7 @@
 //! Both read the same generated files, check every script, and end with everything flushed and closed. The runs take turns, each
 //! in a fresh directory, and the result of each is read back from that directory after the clock has stopped.
 
+mod at_work;
 mod contender;
 
 pub(crate) use contender::{PARTS, connect_ours};
@@ -13,7 +14,7 @@ use crate::error::BenchError;
 use crate::kernel;
 use crate::report::{Chart, Column, Report, Target};
 use blockmill_chaingen::{Profile, Recipe, Summary, write_chain};
-use contender::Contender;
+use contender::{Contender, at_work};
 use serde::Serialize;
 use std::path::Path;
 use std::time::Instant;
@@ -37,6 +38,7 @@ const COLUMNS: &[Column] = &[
     Column::number("ratio", "ratio", 2),
     Column::number("ratio_min", "min", 2),
     Column::number("ratio_max", "max", 2),
+    Column::number("at_work_percent", "at work %", 1),
 ];
 
 const MIXED: &str = "mixed";
@@ -75,6 +77,8 @@ struct Series {
     contender: Contender,
     threads: usize,
     elapsed: Vec<Elapsed>,
+    /// Of one more run of ours, which is traced.
+    at_work: Option<f64>,
     /// Where the last run ended.
     tip: String,
 }
@@ -101,6 +105,8 @@ struct Row {
     ratio: Option<f64>,
     ratio_min: Option<f64>,
     ratio_max: Option<f64>,
+    /// Of a traced run, between the first block and the last: the time that the thread which worked least was at work.
+    at_work_percent: Option<f64>,
     tip: String,
 }
 
@@ -118,6 +124,8 @@ pub(crate) fn report(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> 
     report.notes = vec![
         "seconds are of the median run; ratio is the kernel's seconds over ours with as many threads: the median, the least and the most of \
          runs side by side"
+            .to_owned(),
+        "at work: in one more run, between the first block and the last, of the thread that worked least; looking for work is none"
             .to_owned(),
     ];
     let mut rows = Vec::new();
@@ -217,6 +225,7 @@ fn measure(
             contender,
             threads,
             elapsed: Vec::new(),
+            at_work: None,
             tip: String::new(),
         });
     };
@@ -240,6 +249,12 @@ fn measure(
             series.elapsed.push(elapsed);
             series.tip = tip;
         }
+    }
+    for series in series
+        .iter_mut()
+        .filter(|series| series.contender == Contender::Blockmill)
+    {
+        series.at_work = at_work(blocks, series.threads)?;
     }
     Ok(rows(chain, &series, expected))
 }
@@ -274,6 +289,7 @@ fn rows(chain: &'static str, series: &[Series], expected: &Summary) -> Vec<Row> 
             ratio: ratio.map(|ratio| ratio.median),
             ratio_min: ratio.map(|ratio| ratio.min),
             ratio_max: ratio.map(|ratio| ratio.max),
+            at_work_percent: series_here.at_work.map(|part| part * 100.0),
             tip: series_here.tip.clone(),
         }
     };
@@ -297,6 +313,16 @@ fn targets(rows: &[Row]) -> Vec<Target> {
             let name = format!("{chain}, {threads} threads: the kernel's seconds over ours");
             targets.push(Target::at_least(&name, ratio, wanted));
         }
+    }
+    let mixed = rows
+        .iter()
+        .find(|row| (row.chain, row.engine, row.threads) == (MIXED, Contender::Blockmill.name(), 2));
+    if let Some(percent) = mixed.and_then(|row| row.at_work_percent) {
+        targets.push(Target::at_least(
+            "mixed, 2 threads: each at work, percent",
+            percent,
+            97.0,
+        ));
     }
     for (small, big) in [(MIXED_SMALL, MIXED), (UTXO_SMALL, UTXO)] {
         if let (Some(small_ratio), Some(big_ratio)) = (ratio(small, 2), ratio(big, 2)) {
@@ -356,6 +382,7 @@ mod tests {
             assert!(row.seconds_min <= row.seconds_median && row.seconds_median <= row.seconds_max);
             assert!(row.seconds_min > 0.0 && row.cpu_seconds_median > 0.0);
             assert_eq!(row.ratio.is_some(), row.engine == "blockmill");
+            assert_eq!(row.at_work_percent.is_some(), row.engine == "blockmill");
             assert!(row.ratio_min <= row.ratio && row.ratio <= row.ratio_max);
         }
         for (row, part) in rows[4..].iter().zip(PARTS) {
@@ -363,7 +390,7 @@ mod tests {
             assert!(row.ratio.is_some());
         }
         let targets = targets(&rows);
-        assert_eq!(targets.len(), 2);
+        assert_eq!(targets.len(), 3);
         assert!(targets[0].met && targets[1].value == rows[2].ratio.unwrap());
     }
 
@@ -376,6 +403,7 @@ mod tests {
                 seconds: 2.0,
                 cpu_seconds: 1.0,
             }],
+            at_work: None,
             tip: "00".to_owned(),
         }];
         let rows = rows(MIXED, &series, &summary_without_chain());

@@ -59,9 +59,9 @@ impl Observer for Watcher {
         }
     }
 
-    fn span(&mut self, span: &Span) {
+    fn span(&mut self, thread: &str, span: &Span) {
         if let Some(trace) = &mut self.trace {
-            trace.add(span);
+            trace.add(thread, span);
         }
     }
 
