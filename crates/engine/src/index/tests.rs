@@ -275,3 +275,29 @@ proptest::proptest! {
         }
     }
 }
+
+/// Scripts may be left out only when the best header's chain has the network's minimum of work: with one unit less they run.
+#[test]
+fn the_minimum_of_work_of_an_assumed_chain() {
+    use crate::assume_valid::reason_to_check;
+    let length = 2 * 2016;
+    let work = {
+        let mut index = index();
+        let genesis = index.genesis();
+        let all = chain(&mut index, genesis, length, 0);
+        index.entry(all[length as usize - 1]).work
+    };
+    for (minimum, enough) in [(work, true), (work - 1u128, true), (work + 1u128, false)] {
+        let mut params = Params::new(Network::Regtest, None);
+        params.minimum_chain_work = minimum;
+        let mut index = HeaderIndex::new(params);
+        let genesis = index.genesis();
+        let all = chain(&mut index, genesis, length, 0);
+        let assumed = index.entry(all[length as usize - 1]).hash;
+        let reason = reason_to_check(&index, all[10], Some(&assumed));
+        assert_eq!(reason.is_none(), enough, "{reason:?}");
+        if !enough {
+            assert!(reason.is_some_and(|reason| reason.contains("minimum of work")));
+        }
+    }
+}
