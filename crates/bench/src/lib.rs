@@ -11,6 +11,7 @@
 //! - `checks`: the check queue, and the queues of others;
 //! - `cache`: the coins cache under different limits of memory;
 //! - `coinmap`: the coin map, and the maps of others;
+//! - `fetch`: a chain over slow stores, with and without fetching;
 //! - `clock`: wall and CPU time, and the spread of several runs;
 //! - `machine`: what the benchmark ran on;
 //! - `html`, `svg`: a report as one page, with its charts;
@@ -31,6 +32,7 @@ mod cache;
 mod checks;
 mod coinmap;
 mod connect;
+mod fetch;
 mod kernel;
 mod locks;
 mod workqueue;
@@ -58,6 +60,7 @@ pub const NAMES: &[&str] = &[
     "workqueue",
     "cache",
     "coinmap",
+    "fetch",
 ];
 
 /// What `connect` can leave out.
@@ -107,6 +110,7 @@ pub fn run(
         "checkqueue" => checks::report(options, progress)?,
         "cache" => cache::report(options, progress)?,
         "coinmap" => coinmap::report(options, progress)?,
+        "fetch" => fetch::report(options, progress)?,
         _ => return Err(BenchError::UnknownName { name: name.to_owned() }),
     };
     report.write_table(out).map_err(BenchError::Output)?;
