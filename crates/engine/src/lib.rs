@@ -28,6 +28,7 @@ pub mod verify;
 mod ahead;
 mod body;
 mod fetching;
+mod flushing;
 mod in_flight;
 mod inputs;
 mod made_ahead;
