@@ -35,7 +35,17 @@ impl<V: ScriptVerifier> Handler for Loading<V> {
 pub(crate) struct Coming {
     pub(crate) task: BodyTask,
     pub(crate) loaded: Loaded,
-    pub(crate) fetches: Fetches,
+    /// None before it has begun.
+    pub(crate) fetches: Option<Fetches>,
+}
+
+/// How far ahead blocks are loaded and their coins fetched.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Window {
+    /// Blocks that are to be loaded before one is handed out.
+    pub(crate) loaded_min: usize,
+    /// Most inputs of blocks whose coins are fetched at once; of one block all are.
+    pub(crate) inputs_max: usize,
 }
 
 /// The blocks of a branch, in order.
@@ -88,26 +98,27 @@ impl<V: ScriptVerifier + 'static> Ahead<V> {
         }
     }
 
-    /// The next block, if it is loaded and its coins are fetched, or if `wait` says to wait for that and for `loaded_min` blocks to be loaded. `fetch` begins to fetch the coins of
-    /// one that has just been loaded.
+    /// The next block, if it is loaded and its coins are fetched, or if `wait` says to wait for that. `fetch` begins to fetch the coins of
+    /// a block that is loaded.
     pub(crate) fn next(
         &mut self,
         wait: bool,
-        loaded_min: usize,
-        mut fetch: impl FnMut(&BodyTask, &Loaded) -> Fetches,
+        window: Window,
+        fetch: impl FnMut(&BodyTask, &Loaded) -> Fetches,
     ) -> Option<Coming> {
         while let Some(done) = self.requester.try_collect_next() {
-            self.coming.push_back(Self::came(done, &mut fetch));
+            self.coming.push_back(Self::came(done));
         }
         // Without workers this thread loads them here.
         while wait
-            && self.coming.len() < loaded_min.max(1)
+            && self.coming.len() < window.loaded_min.max(1)
             && let Some(done) = self.requester.collect_next()
         {
-            self.coming.push_back(Self::came(done, &mut fetch));
+            self.coming.push_back(Self::came(done));
         }
+        self.begin_fetches(window.inputs_max, fetch);
         let first = self.coming.front()?;
-        if !wait && !first.fetches.are_done() {
+        if !wait && first.fetches.as_ref().is_some_and(|fetches| !fetches.are_done()) {
             return None;
         }
         let size = self.asked.pop_front().unwrap_or(0);
@@ -115,18 +126,30 @@ impl<V: ScriptVerifier + 'static> Ahead<V> {
         self.coming.pop_front()
     }
 
-    fn came(
-        done: Result<Done<'_, Loading<V>>, Panicked>,
-        fetch: &mut impl FnMut(&BodyTask, &Loaded) -> Fetches,
-    ) -> Coming {
+    /// Begins to fetch the coins of blocks that are loaded: of the first, and of those behind it while all together have no more than so many
+    /// inputs.
+    fn begin_fetches(&mut self, inputs_max: usize, mut fetch: impl FnMut(&BodyTask, &Loaded) -> Fetches) {
+        let mut inputs = 0;
+        for (place, coming) in self.coming.iter_mut().enumerate() {
+            inputs += coming.loaded.body.input_count();
+            if place > 0 && inputs > inputs_max {
+                break;
+            }
+            let Coming { task, loaded, fetches } = coming;
+            fetches.get_or_insert_with(|| fetch(task, loaded));
+        }
+    }
+
+    fn came(done: Result<Done<'_, Loading<V>>, Panicked>) -> Coming {
         match done.map(Done::take) {
             Ok(LoadJob {
                 task,
                 loaded: Some(loaded),
-            }) => {
-                let fetches = fetch(&task, &loaded);
-                Coming { task, loaded, fetches }
-            }
+            }) => Coming {
+                task,
+                loaded,
+                fetches: None,
+            },
             Ok(LoadJob { loaded: None, .. }) => unreachable!("a job that is done was handled"),
             Err(panicked) => panic!("loading a block: {}", panicked.panic),
         }

@@ -23,6 +23,16 @@ pub(crate) enum Body {
     Unreadable(Unreadable),
 }
 
+impl Body {
+    /// Inputs of the block, if it is sound.
+    pub(crate) fn input_count(&self) -> usize {
+        match self {
+            Self::Sound(block, _) => block.input_count(),
+            Self::Rejected(..) | Self::Unreadable(_) => 0,
+        }
+    }
+}
+
 /// The full check of a block by itself.
 const ALL: BlockOptions = BlockOptions { proof_of_work: true };
 

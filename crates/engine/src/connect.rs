@@ -205,11 +205,11 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
                 ahead.ask(|id| self.body_task(id));
                 // Rather than wait for a block this thread checks scripts.
                 let wait = self.in_flight.is_empty();
-                let loaded_min = self.loaded_min();
-                if let Some(coming) = ahead.next(wait, loaded_min, |task, loaded| self.begin_fetches(task, loaded)) {
+                let window = self.window();
+                if let Some(coming) = ahead.next(wait, window, |task, loaded| self.begin_fetches(task, loaded)) {
                     let Coming { task, loaded, fetches } = coming;
                     self.loaded(&loaded.stages);
-                    let absent_at = self.finish_fetches(task.height, fetches);
+                    let absent_at = self.finish_fetches(task.height, fetches.unwrap_or_default());
                     if !self.take_in(task.id, loaded.body, absent_at, course)? {
                         return Ok(None);
                     }

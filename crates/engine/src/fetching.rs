@@ -1,6 +1,6 @@
 //! Fetching ahead: what the engine asks the fetcher for, and what it does with what comes.
 
-use crate::ahead;
+use crate::ahead::{self, Window};
 use crate::body::{Body, BodyTask, Loaded};
 use crate::connect::Engine;
 use crate::inputs::{BlockInputs, BlockOutputs};
@@ -9,6 +9,12 @@ use blockmill_fetch::Fetch;
 use blockmill_rules::ScriptVerifier;
 use std::sync::Arc;
 use std::time::Instant;
+
+/// Fetched coins that have not been offered take at most this fraction of the memory for coins, or what one block needs.
+const CACHE_SHARE: usize = 16;
+
+/// Bytes of a fetched coin, about.
+const FETCHED_BYTES: usize = 150;
 
 /// What is read for a block.
 #[derive(Debug, Default)]
@@ -34,13 +40,13 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         !self.options.without.fetch && self.cache.may_miss()
     }
 
-    /// Blocks that are to be loaded before one is resolved: when reads block, and nobody but this thread loads blocks, as many as may be, so
-    /// that reads for all of them are under way.
-    pub(crate) fn loaded_min(&self) -> usize {
-        if self.pool.workers() == 0 && self.fetches() && self.fetcher.reads_block() {
-            ahead::BLOCKS_MAX
-        } else {
-            1
+    /// How far ahead blocks are loaded and their coins fetched. When reads block, and nobody but this thread loads blocks, as many blocks as may
+    /// be are loaded first, so that reads for all of them are under way. What is fetched takes a small part of the memory for coins.
+    pub(crate) fn window(&self) -> Window {
+        let load_first = self.pool.workers() == 0 && self.fetches() && self.fetcher.reads_block();
+        Window {
+            loaded_min: if load_first { ahead::BLOCKS_MAX } else { 1 },
+            inputs_max: self.cache.limit() / CACHE_SHARE / FETCHED_BYTES,
         }
     }
 

@@ -328,6 +328,8 @@ impl Drop for Fetch {
     fn drop(&mut self) {
         let rest = self.job.cancel();
         self.shared.unclaimed.fetch_sub(rest, Ordering::Relaxed);
+        // Its owner may have done all of it, and then nobody else would come by.
+        self.shared.jobs.lock().retain(|job| job.unclaimed() > 0);
     }
 }
 

@@ -243,6 +243,32 @@ impl Wanted for Picky {
     }
 }
 
+/// What is wanted is given up with its fetch, though no worker or reader ever looks for work.
+#[test]
+fn nothing_of_a_fetch_stays() {
+    for workers in [0, 2] {
+        let store = TestStore::new(0..1000, Duration::ZERO);
+        let (_crew, fetcher, _) = fetcher(workers, 0, &store);
+        let asked: Arc<Vec<AtomicUsize>> = Arc::new((0..500).map(|_| AtomicUsize::new(0)).collect());
+        let wanted = || Picky {
+            asked: Arc::clone(&asked),
+            first: 0,
+            leave_out: 0,
+        };
+        for _ in 0..20 {
+            let (one, other) = (fetcher.begin(wanted()), fetcher.begin(wanted()));
+            one.finish();
+            drop(other);
+        }
+        // A worker may be about to let go of the last one.
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while Arc::strong_count(&asked) > 1 && Instant::now() < deadline {
+            std::thread::yield_now();
+        }
+        assert_eq!(Arc::strong_count(&asked), 1);
+    }
+}
+
 proptest! {
     /// However many fetches there are at once and whoever serves them: every place is asked for once, and all that is there is found.
     #[test]
