@@ -54,6 +54,11 @@ impl<B: AsRef<[u8]>> Block<B> {
         &self.bytes.as_ref()[..self.length]
     }
 
+    /// Memory in bytes that the block takes: its bytes and its tables, with the room that they keep free.
+    pub fn memory(&self) -> usize {
+        self.bytes.as_ref().len() + self.tables.memory() + self.input_starts.capacity() * size_of::<u32>()
+    }
+
     /// The header.
     pub fn header(&self) -> &Header {
         &self.header
@@ -229,6 +234,20 @@ mod tests {
             Block::decode(endless).unwrap_err(),
             DecodeError::UnexpectedEnd { .. }
         ));
+    }
+
+    #[test]
+    fn memory_is_counted() {
+        let bytes = with_witness();
+        let length = bytes.len();
+        let block = Block::decode(bytes).unwrap();
+        // Two inputs, an output and a transaction with two ids, and the numbers of the inputs.
+        assert!(
+            block.memory() >= length + 2 * 24 + 16 + 64 + 2 * 4,
+            "{}",
+            block.memory()
+        );
+        assert!(block.memory() <= length + 12 * 100, "{}", block.memory());
     }
 
     #[test]

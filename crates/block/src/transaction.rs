@@ -65,6 +65,13 @@ pub(crate) fn check_length(bytes: &[u8]) -> Result<(), DecodeError> {
 }
 
 impl Tables {
+    /// Memory in bytes, with the room that is kept free.
+    pub(crate) fn memory(&self) -> usize {
+        self.transactions.capacity() * size_of::<TransactionLayout>()
+            + self.inputs.capacity() * size_of::<InputLayout>()
+            + self.outputs.capacity() * size_of::<OutputLayout>()
+    }
+
     /// Decodes one transaction, as Core's `UnserializeTransaction` with witnesses allowed, and appends it.
     pub(crate) fn read_transaction(&mut self, bytes: &[u8], reader: &mut Reader<'_>) -> Result<(), DecodeError> {
         let start = reader.offset();

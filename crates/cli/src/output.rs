@@ -2,6 +2,7 @@
 
 use blockmill_coins::UtxoStats;
 use blockmill_engine::ConnectReport;
+use blockmill_engine::report::Depth;
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -42,6 +43,7 @@ struct ConnectJson<'a> {
     flushes: u64,
     flush: Value,
     fetch: Value,
+    queues: Value,
 }
 
 /// The report of `connect` as JSON.
@@ -119,7 +121,17 @@ pub(crate) fn connect_json(report: &ConnectReport, cpu_seconds: f64) -> impl Ser
             "batches_failed": totals.fetch.reads.failed,
             "in_flight_max": totals.fetch.reads.in_flight_max,
         }),
+        queues: json!({
+            "ahead": depth_json(totals.queues.ahead),
+            "loaded": depth_json(totals.queues.loaded),
+            "in_flight": depth_json(totals.queues.in_flight),
+            "memory_max": totals.queues.memory_max,
+        }),
     }
+}
+
+fn depth_json(depth: Depth) -> Value {
+    json!({"mean": depth.mean(), "max": depth.max()})
 }
 
 /// Rows of two columns.
@@ -161,7 +173,17 @@ pub(crate) fn connect_table(out: &mut dyn Write, report: &ConnectReport, cpu_sec
             ),
         ),
         (
-            "ahead",
+            "blocks ahead",
+            format!(
+                "{:.1} on average, {:.1} of them loaded; {:.1} in flight; at most {:.1} MiB",
+                totals.queues.ahead.mean(),
+                totals.queues.loaded.mean(),
+                totals.queues.in_flight.mean(),
+                totals.queues.memory_max as f64 / f64::from(1 << 20)
+            ),
+        ),
+        (
+            "coins ahead",
             format!(
                 "{} of {} coins found before they were asked for, {} used, at most {} batches in flight",
                 totals.fetch.reads.found, totals.fetch.reads.keys, totals.fetch.taken, totals.fetch.reads.in_flight_max

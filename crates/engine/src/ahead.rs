@@ -11,8 +11,8 @@ use std::sync::Arc;
 /// Most blocks that are asked for ahead.
 pub(crate) const BLOCKS_MAX: usize = 32;
 
-/// Bytes of blocks that may be asked for ahead; one more block begins below that.
-const BYTES_MAX: u64 = 24 << 20;
+/// What a block is taken to need in memory before it is decoded, as a multiple of its bytes.
+const MEMORY_PER_BYTE: usize = 4;
 
 /// A block to be loaded, and what came of it.
 pub(crate) struct LoadJob {
@@ -48,29 +48,38 @@ pub(crate) struct Window {
     pub(crate) inputs_max: usize,
 }
 
+/// How much may be ahead.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bounds {
+    pub(crate) blocks: usize,
+    /// Memory in bytes; one more block begins below that.
+    pub(crate) memory: usize,
+}
+
 /// The blocks of a branch, in order.
 pub(crate) struct Ahead<V: ScriptVerifier + 'static> {
     requester: Requester<Loading<V>>,
     /// Blocks that nobody was asked for, with their sizes; the next one last.
     path: Vec<(BlockId, u64)>,
-    /// Sizes of the blocks that were asked for and not handed out.
-    asked: VecDeque<u64>,
+    /// Memory of the blocks that were asked for and not handed out: what they take, or are expected to.
+    asked: VecDeque<usize>,
     /// The first of them, which are loaded.
     coming: VecDeque<Coming>,
-    bytes: u64,
-    blocks_max: usize,
+    /// The sum of `asked`.
+    memory: usize,
+    bounds: Bounds,
 }
 
 impl<V: ScriptVerifier + 'static> Ahead<V> {
     /// Nothing asked for yet. `path` has blocks and their sizes in bytes, the next one last.
-    pub(crate) fn new(queue: &WorkQueue<Loading<V>>, path: Vec<(BlockId, u64)>, blocks_max: usize) -> Self {
+    pub(crate) fn new(queue: &WorkQueue<Loading<V>>, path: Vec<(BlockId, u64)>, bounds: Bounds) -> Self {
         Self {
             requester: queue.requester(),
             path,
             asked: VecDeque::new(),
             coming: VecDeque::new(),
-            bytes: 0,
-            blocks_max,
+            memory: 0,
+            bounds,
         }
     }
 
@@ -79,10 +88,15 @@ impl<V: ScriptVerifier + 'static> Ahead<V> {
         self.path.is_empty() && self.asked.is_empty()
     }
 
+    /// Blocks that were asked for and not handed out, those of them that are loaded, and the memory of all in bytes.
+    pub(crate) fn depths(&self) -> (usize, usize, usize) {
+        (self.asked.len(), self.coming.len(), self.memory)
+    }
+
     /// Asks for more blocks, as many as may be in memory; `task` says what is needed for one.
     pub(crate) fn ask(&mut self, mut task: impl FnMut(BlockId) -> BodyTask) {
-        while self.asked.len() < self.blocks_max
-            && self.bytes < BYTES_MAX
+        while self.asked.len() < self.bounds.blocks
+            && self.memory < self.bounds.memory
             && let Some(&(id, size)) = self.path.last()
         {
             let job = LoadJob {
@@ -93,8 +107,9 @@ impl<V: ScriptVerifier + 'static> Ahead<V> {
                 break;
             }
             self.path.pop();
-            self.asked.push_back(size);
-            self.bytes += size;
+            let memory = usize::try_from(size).unwrap_or(0).saturating_mul(MEMORY_PER_BYTE);
+            self.asked.push_back(memory);
+            self.memory += memory;
         }
     }
 
@@ -106,24 +121,32 @@ impl<V: ScriptVerifier + 'static> Ahead<V> {
         window: Window,
         fetch: impl FnMut(&BodyTask, &Loaded) -> Fetches,
     ) -> Option<Coming> {
-        while let Some(done) = self.requester.try_collect_next() {
-            self.coming.push_back(Self::came(done));
+        while let Some(coming) = self.requester.try_collect_next().map(Self::came) {
+            self.take(coming);
         }
         // Without workers this thread loads them here.
         while wait
             && self.coming.len() < window.loaded_min.max(1)
-            && let Some(done) = self.requester.collect_next()
+            && let Some(coming) = self.requester.collect_next().map(Self::came)
         {
-            self.coming.push_back(Self::came(done));
+            self.take(coming);
         }
         self.begin_fetches(window.inputs_max, fetch);
         let first = self.coming.front()?;
         if !wait && first.fetches.as_ref().is_some_and(|fetches| !fetches.are_done()) {
             return None;
         }
-        let size = self.asked.pop_front().unwrap_or(0);
-        self.bytes -= size;
+        self.memory -= self.asked.pop_front().unwrap_or(0);
         self.coming.pop_front()
+    }
+
+    /// Takes the block that comes after those that are loaded.
+    fn take(&mut self, coming: Coming) {
+        let expected = &mut self.asked[self.coming.len()];
+        let memory = coming.loaded.body.memory();
+        self.memory = self.memory - *expected + memory;
+        *expected = memory;
+        self.coming.push_back(coming);
     }
 
     /// Begins to fetch the coins of blocks that are loaded: of the first, and of those behind it while all together have no more than so many

@@ -31,6 +31,14 @@ impl Body {
             Self::Rejected(..) | Self::Unreadable(_) => 0,
         }
     }
+
+    /// Memory in bytes of the block, if it is sound.
+    pub(crate) fn memory(&self) -> usize {
+        match self {
+            Self::Sound(block, facts) => block.memory() + facts.legacy_sigops.capacity() * size_of::<u64>(),
+            Self::Rejected(..) | Self::Unreadable(_) => 0,
+        }
+    }
 }
 
 /// The full check of a block by itself.

@@ -7,7 +7,7 @@
 //!
 //! A flush freezes the cache when no block is in flight, so it only ever writes what is fully validated.
 
-use crate::ahead::{self, Ahead, Coming, Loading};
+use crate::ahead::{self, Ahead, Bounds, Coming, Loading};
 use crate::body::{Body, BodyLoader};
 use crate::chain_log::ChainLog;
 use crate::checks::CheckPool;
@@ -31,6 +31,7 @@ use blockmill_rules::spend::{SCRIPT_FAILED, enforces_bip30};
 use blockmill_rules::{Reject, RejectKind, ScriptFlags, ScriptVerifier, VerifyError};
 use blockmill_workqueue::WorkQueue;
 use std::collections::VecDeque;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -39,8 +40,11 @@ use std::time::{Duration, Instant};
 /// Most blocks in flight.
 const IN_FLIGHT_MAX: usize = blockmill_checkqueue::ROUNDS_MAX / 2;
 
-/// Bytes of blocks in flight; one more begins below that.
-const IN_FLIGHT_BYTES: usize = 24 << 20;
+/// Blocks that are loaded ahead take at most this fraction of the memory for coins, and those in flight as much.
+const BLOCKS_SHARE: usize = 16;
+
+/// The least that this may come to in bytes, and the most.
+const BLOCKS_BYTES: RangeInclusive<usize> = 12 << 20..=48 << 20;
 
 /// Checks that the master runs before it looks whether a block is ready for it.
 const HELP_CHECKS: u32 = 8;
@@ -156,8 +160,11 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             };
             // Without workers a block that is loaded early only goes cold; but reads of its coins may be under way meanwhile.
             let one_by_one = self.options.without.decode || (self.pool.workers() == 0 && !self.fetches());
-            let blocks_max = if one_by_one { 1 } else { ahead::BLOCKS_MAX };
-            let mut ahead = Ahead::new(&self.loading, path, blocks_max);
+            let bounds = Bounds {
+                blocks: if one_by_one { 1 } else { ahead::BLOCKS_MAX },
+                memory: self.blocks_memory(),
+            };
+            let mut ahead = Ahead::new(&self.loading, path, bounds);
             let followed = self.follow(&mut ahead, &mut course);
             // Whatever happened: what is in flight is not verified.
             self.take_back_in_flight()?;
@@ -213,6 +220,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
                     if !self.take_in(task.id, loaded.body, absent_at, course)? {
                         return Ok(None);
                     }
+                    self.count_queues(ahead);
                     continue;
                 }
             }
@@ -236,9 +244,30 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         if ahead.is_at_end() || self.options.stop_at_height.is_some_and(|limit| height > limit as usize) {
             return false;
         }
-        let bytes: usize = self.in_flight.iter().map(|block| block.block.bytes().len()).sum();
-        let room = self.in_flight.len() < IN_FLIGHT_MAX && bytes < IN_FLIGHT_BYTES && !self.options.without.overlap;
+        let room = self.in_flight.len() < IN_FLIGHT_MAX && self.in_flight_memory() < self.blocks_memory();
+        let room = room && !self.options.without.overlap;
         self.in_flight.is_empty() || (room && !self.flush_is_due())
+    }
+
+    /// Memory in bytes that the blocks ahead may take, and those in flight as well; one more block begins below that.
+    fn blocks_memory(&self) -> usize {
+        (self.cache.limit() / BLOCKS_SHARE).clamp(*BLOCKS_BYTES.start(), *BLOCKS_BYTES.end())
+    }
+
+    /// Memory in bytes of the blocks in flight, about.
+    fn in_flight_memory(&self) -> usize {
+        self.in_flight.iter().map(|block| block.memory).sum()
+    }
+
+    /// Looks how many blocks are where.
+    fn count_queues(&mut self, ahead: &Ahead<V>) {
+        let (asked, loaded, memory) = ahead.depths();
+        let memory = memory + self.in_flight_memory();
+        let queues = &mut self.totals.queues;
+        queues.ahead.add(asked);
+        queues.loaded.add(loaded);
+        queues.in_flight.add(self.in_flight.len());
+        queues.memory_max = queues.memory_max.max(memory);
     }
 
     /// Takes the next block of the branch in: resolves it and lets its checks begin. Returns false if it cannot be connected.
@@ -426,6 +455,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         let checks = note.map(|_| self.pool.begin(&block, &undo, flags, height));
         self.in_flight.push_back(InFlight {
             id,
+            memory: InFlight::<V>::memory_of(&block, &undo),
             block,
             undo,
             scripts_skipped: checks.is_none(),

@@ -192,6 +192,45 @@ pub struct FetchTotals {
     pub taken: u64,
 }
 
+/// How many there were in a queue, each time that it was looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Depth {
+    looks: u64,
+    sum: u64,
+    max: u64,
+}
+
+impl Depth {
+    pub(crate) fn add(&mut self, depth: usize) {
+        self.looks += 1;
+        self.sum += depth as u64;
+        self.max = self.max.max(depth as u64);
+    }
+
+    /// How many there were on average; 0 if nobody has looked.
+    pub fn mean(&self) -> f64 {
+        self.sum as f64 / self.looks.max(1) as f64
+    }
+
+    /// The most that there were.
+    pub fn max(&self) -> u64 {
+        self.max
+    }
+}
+
+/// Blocks on their way, looked at whenever one has been resolved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct QueueTotals {
+    /// Blocks that were asked for and are not resolved.
+    pub ahead: Depth,
+    /// Those of them that are loaded.
+    pub loaded: Depth,
+    /// Blocks that are resolved and not committed.
+    pub in_flight: Depth,
+    /// Memory in bytes of all of them at the most, about.
+    pub memory_max: usize,
+}
+
 /// What the engine did, in all calls since it was opened.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Totals {
@@ -209,6 +248,8 @@ pub struct Totals {
     pub scripts_skipped: u64,
     /// Coins read ahead.
     pub fetch: FetchTotals,
+    /// Blocks on their way.
+    pub queues: QueueTotals,
     /// Flushes.
     pub flushes: u64,
     /// Coins that flushes have written or removed.

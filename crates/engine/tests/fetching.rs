@@ -160,3 +160,31 @@ fn switches_threads_caches_and_flushes_leave_the_outcome() {
         }
     }
 }
+
+#[test]
+fn blocks_on_their_way_are_counted_and_bounded() {
+    /// What the engine allows at least, for the blocks ahead and for those in flight.
+    const EACH_MAX: usize = 12 << 20;
+    // If only their number were bounded, nearly all of this chain would be loaded: 20 MB, and three times that decoded.
+    let made = Made::new(130, 250_000, 3_000);
+    let directory = tempfile::tempdir().unwrap();
+    let report = made.connect_fresh(&directory.path().join("data"), options(2, 16 << 20));
+    let queues = report.totals.queues;
+    let largest = 4 * report.totals.bytes as usize / (report.height as usize - 100);
+    assert!(queues.memory_max <= 2 * (EACH_MAX + largest), "{queues:?} {largest}");
+    assert!(queues.memory_max >= EACH_MAX / 2, "{queues:?}");
+    assert!(queues.ahead.max() >= 1 && queues.in_flight.max() >= 1, "{queues:?}");
+    assert!(queues.ahead.mean() >= queues.loaded.mean(), "{queues:?}");
+
+    let one_by_one = Options {
+        without: Without {
+            decode: true,
+            overlap: true,
+            ..Without::default()
+        },
+        ..options(2, 16 << 20)
+    };
+    let report = made.connect_fresh(&directory.path().join("other"), one_by_one);
+    assert_eq!(report.totals.queues.in_flight.max(), 1);
+    assert_eq!(report.totals.queues.ahead.max(), 0);
+}
