@@ -110,6 +110,7 @@ pub(crate) fn connect_json(report: &ConnectReport, cpu_seconds: f64) -> impl Ser
         flush: json!({
             "changes": totals.flush_changes,
             "waits": totals.flush_waits,
+            "pauses": totals.flush_pauses,
             "pause_max_s": totals.flush_pause_max.as_secs_f64(),
         }),
         fetch: json!({

@@ -57,11 +57,14 @@ const FRESH: Marks = Marks::bit(1);
 /// Somebody has asked for the coin.
 const USED: Marks = Marks::bit(2);
 
-/// Sixteenths of the limit at which a flush should begin, so that there is room while it goes on.
-const FLUSH_AT_16: usize = 11;
+/// Sixteenths of the limit that should be free when a flush begins, for what comes while it goes on.
+const ROOM_16: usize = 5;
 
-/// Sixteenths of the limit up to which coins stay after a flush.
-const KEEP_16: usize = 7;
+/// Bytes that should be free then if that is less than half of the limit: a few large blocks, and the first memory of the map for them.
+const ROOM_MIN: usize = 7 << 20;
+
+/// Sixteenths of the limit that should be free for what comes between two flushes.
+const BETWEEN_16: usize = 4;
 
 /// What may already stand under an outpoint that gets a coin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -207,9 +210,15 @@ impl CoinsCache {
         self.limit
     }
 
+    /// Bytes at which a flush should begin.
+    fn flush_at(&self) -> usize {
+        let room = (self.limit / 16 * ROOM_16).max(ROOM_MIN.min(self.limit / 2));
+        self.limit - room
+    }
+
     /// Whether it is time for a flush, so that the cache need not wait for it when it is full.
     pub fn wants_flush(&self) -> bool {
-        self.flush.is_none() && self.map.bytes() > self.limit / 16 * FLUSH_AT_16
+        self.flush.is_none() && self.map.bytes() > self.flush_at()
     }
 
     /// Whether nothing should be added before a flush has ended.
@@ -505,7 +514,7 @@ impl CoinsCache {
             above: Arc::clone(&above),
             number: Arc::clone(&self.flush_number),
             tip: *tip,
-            keep_bytes: self.limit / 16 * KEEP_16,
+            keep_bytes: self.flush_at() - self.limit / 16 * BETWEEN_16,
         };
         self.flush = Some(Flush::begin(job, before)?);
         self.complete &= in_place;

@@ -13,6 +13,7 @@ use crate::chain_log::ChainLog;
 use crate::checks::CheckPool;
 use crate::data_dir::DataDir;
 use crate::error::EngineError;
+use crate::flushing::FlushPace;
 use crate::in_flight::InFlight;
 use crate::index::{BlockId, HeaderIndex};
 use crate::report::{ConnectReport, Halt, Observer, Progress, Rejected, Stage, Totals, Unreadable};
@@ -69,6 +70,7 @@ pub struct Engine<V: ScriptVerifier + 'static> {
     /// Blocks behind the tip that are resolved, in order.
     pub(crate) in_flight: VecDeque<InFlight<V>>,
     pub(crate) last_flush: Instant,
+    pub(crate) flush_pace: FlushPace,
     /// Whether the tip has moved since the last flush.
     pub(crate) changed: bool,
     /// Whether an error has left the cache in between two blocks.
@@ -216,6 +218,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
                 if let Some(coming) = ahead.next(wait, window, |task, loaded| self.begin_fetches(task, loaded)) {
                     let Coming { task, loaded, fetches } = coming;
                     self.loaded(&loaded.stages);
+                    self.let_flush_catch_up();
                     let absent_at = self.finish_fetches(task.height, fetches.unwrap_or_default());
                     if !self.take_in(task.id, loaded.body, absent_at, course)? {
                         return Ok(None);
@@ -313,7 +316,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
     }
 
     /// Runs some checks of the oldest block that has any left. Returns false if none has.
-    fn help_with_checks(&self) -> bool {
+    pub(crate) fn help_with_checks(&self) -> bool {
         self.in_flight.iter().any(|block| block.help(HELP_CHECKS) > 0)
     }
 

@@ -7,6 +7,7 @@ use crate::checks::CheckPool;
 use crate::connect::Engine;
 use crate::data_dir::{DataDir, Marks, file_error};
 use crate::error::EngineError;
+use crate::flushing::FlushPace;
 use crate::index::HeaderIndex;
 use crate::report::{Quiet, Totals};
 use crate::sources::{FirstSeen, Indexed};
@@ -190,6 +191,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             in_flight: VecDeque::new(),
             active,
             last_flush: Instant::now(),
+            flush_pace: FlushPace::default(),
             changed: false,
             broken: false,
             totals: Totals::default(),

@@ -256,6 +256,8 @@ pub struct Totals {
     pub flush_changes: u64,
     /// How often connecting had to wait for one, as the cache was full.
     pub flush_waits: u64,
+    /// How often a block waited a little for a flush to catch up, so that the cache need not be full before its end.
+    pub flush_pauses: u64,
     /// Longest time that a flush has taken of the connecting thread, waiting included; the last one, which is waited for, is left out.
     pub flush_pause_max: Duration,
     /// Times of the stages.
