@@ -7,6 +7,7 @@ use crate::BenchOptions;
 use crate::connect::temporary_directory;
 use crate::error::BenchError;
 use crate::report::{Chart, Column, Report, Target};
+use crate::watched::{Watched, watch};
 use blockmill_chaingen::{Profile, Recipe, Summary, write_chain};
 use blockmill_coins::StatsBuilder;
 use blockmill_coins::stats::Hashes;
@@ -14,20 +15,14 @@ use blockmill_engine::{Engine, Options};
 use blockmill_script::KernelVerifier;
 use serde::Serialize;
 use serde_json::Value;
-use std::io::Read;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{self, RecvTimeoutError};
-use std::time::Duration;
+use std::process::{Command, Stdio};
 
 const SEED: u64 = 6;
 
 /// Anonymous memory that is not for coins, in MiB: the verifier's tables, the header index, the blocks at hand, stacks, and what the
 /// allocator keeps.
 const CONSTANT_MIB: f64 = 48.0;
-
-/// How often a run is looked at.
-const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 const COLUMNS: &[Column] = &[
     Column::number("dbcache_mib", "dbcache MiB", 0),
@@ -156,32 +151,6 @@ fn targets(row: &Row) -> Vec<Target> {
     ]
 }
 
-/// The largest figures that a process has shown.
-#[derive(Debug, Clone, Copy, Default)]
-struct Watched {
-    anonymous_bytes: u64,
-    file_bytes: u64,
-    written_bytes: u64,
-}
-
-impl Watched {
-    /// Looks at a process. One that has ended has no memory any more, but its counts until it is waited for.
-    fn look(&mut self, process: u32) {
-        let read = |file: &str| std::fs::read_to_string(format!("/proc/{process}/{file}")).unwrap_or_default();
-        let status = read("status");
-        self.anonymous_bytes = self.anonymous_bytes.max(1024 * number(&status, "RssAnon:"));
-        self.file_bytes = self.file_bytes.max(1024 * number(&status, "RssFile:"));
-        self.written_bytes = self.written_bytes.max(number(&read("io"), "write_bytes:"));
-    }
-}
-
-/// The number behind a name at the beginning of a line; 0 if it is not there.
-fn number(text: &str, name: &str) -> u64 {
-    let line = text.lines().find_map(|line| line.strip_prefix(name));
-    let word = line.and_then(|line| line.split_whitespace().next());
-    word.and_then(|word| word.parse().ok()).unwrap_or(0)
-}
-
 /// Connects the chain once with one limit.
 fn run(executable: &Path, blocks: &Path, dbcache_mib: u64, expected: &Summary) -> Result<Row, BenchError> {
     let name = format!("--dbcache {dbcache_mib}");
@@ -213,32 +182,6 @@ fn run(executable: &Path, blocks: &Path, dbcache_mib: u64, expected: &Summary) -
         })?;
     check(&name, data.path(), &report, expected)?;
     Ok(row(dbcache_mib, &report, watched, expected))
-}
-
-/// Reads what a process prints, and looks at it until it ends.
-fn watch(child: &mut Child) -> (String, Watched) {
-    let mut watched = Watched::default();
-    let process = child.id();
-    let (sender, ended) = mpsc::channel();
-    let mut out = child.stdout.take();
-    let text = std::thread::scope(|scope| {
-        let reader = scope.spawn(move || {
-            let mut text = String::new();
-            // A text that cannot be read is no report, which is an error later on.
-            let _ = out.as_mut().map(|out| out.read_to_string(&mut text));
-            drop(sender);
-            text
-        });
-        loop {
-            watched.look(process);
-            if ended.recv_timeout(LOOK_EVERY) == Err::<(), _>(RecvTimeoutError::Disconnected) {
-                break;
-            }
-        }
-        reader.join().unwrap_or_default()
-    });
-    watched.look(process);
-    (text, watched)
 }
 
 /// Whether the run has come to the generator's set.
@@ -293,15 +236,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_of_a_process_are_found() {
-        let mut watched = Watched::default();
-        watched.look(std::process::id());
-        assert!(watched.anonymous_bytes > 0 && watched.file_bytes > 0);
-        assert_eq!(number("a: 5 kB\nb:\t7\n", "b:"), 7);
-        assert_eq!(number("a: 5 kB\n", "c:"), 0);
-    }
-
-    #[test]
     fn a_run_that_fails_is_an_error() {
         let summary = write_summary();
         let error = run(Path::new("/bin/false"), Path::new("/nowhere"), 16, &summary).unwrap_err();
@@ -326,6 +260,7 @@ mod tests {
             anonymous_bytes: 60 << 20,
             file_bytes: 5 << 20,
             written_bytes: 7 << 20,
+            cpu_seconds: 0.0,
         };
         let summary = write_summary();
         let row = row(16, &report, watched, &summary);

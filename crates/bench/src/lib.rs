@@ -14,6 +14,7 @@
 //! - `fetch`: a chain over slow stores, with and without fetching;
 //! - `clock`: wall and CPU time, and the spread of several runs;
 //! - `machine`: what the benchmark ran on;
+//! - `watched`: what the system says of a process while it runs;
 //! - `html`, `svg`: a report as one page, with its charts;
 //! - `error`: what can go wrong.
 //!
@@ -40,6 +41,7 @@ mod writers;
 
 mod clock;
 mod machine;
+mod watched;
 
 mod html;
 mod svg;
@@ -81,8 +83,10 @@ pub struct BenchOptions {
     pub command: String,
     /// The `blockmill` command, for benchmarks whose runs have processes of their own.
     pub executable: Option<PathBuf>,
-    /// The part that this process was started for: `coinmap` calls the command as `bench coinmap --part PART`, since each of its
-    /// maps gets a process of its own. The outcome is printed instead of a table.
+    /// Bitcoin Core's daemon, for further rows of `connect`.
+    pub bitcoind: Option<PathBuf>,
+    /// The part that this process was started for: `coinmap` and `connect` call the command as `bench NAME --part PART`, since each of
+    /// their runs gets a process of its own. The outcome is printed instead of a table.
     pub part: Option<String>,
 }
 
@@ -98,9 +102,13 @@ pub fn run(
     out: &mut dyn Write,
     progress: &mut dyn FnMut(&str),
 ) -> Result<(), BenchError> {
-    if let (Some(part), "coinmap") = (&options.part, name) {
-        let outcome = coinmap::run_part(part)?;
-        return writeln!(out, "{outcome}").map_err(BenchError::Output);
+    match (&options.part, name) {
+        (Some(part), "coinmap") => {
+            let outcome = coinmap::run_part(part)?;
+            return writeln!(out, "{outcome}").map_err(BenchError::Output);
+        }
+        (Some(part), "connect") => return connect::run_part(part, out),
+        _ => {}
     }
     let report = match name {
         "connect" => connect::report(options, progress)?,

@@ -58,6 +58,8 @@ pub struct Recipe {
     pub seed: u64,
     /// Blocks after genesis. Nothing can be spent before block 101, so that a chain of fewer has only coinbases.
     pub blocks: u32,
+    /// How many of them, the last ones, have nothing but a coinbase.
+    pub empty_blocks: u32,
     /// Inputs wanted over the whole chain, coinbases not counted. At least so many are made when the blocks have room for them.
     pub inputs: u64,
     /// Live coins aimed at, at the end; 0 leaves it to the profile.
@@ -80,6 +82,7 @@ impl Recipe {
             profile,
             seed,
             blocks,
+            empty_blocks: 0,
             inputs: u64::from(blocks) * inputs_per_block,
             coins: 0,
             block_weight_max: BLOCK_WEIGHT_MOST,

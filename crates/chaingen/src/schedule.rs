@@ -20,6 +20,7 @@ pub(crate) struct Target {
 
 /// The plan for the whole chain. It is followed adaptively: what one block misses, the others share.
 pub(crate) struct Schedule {
+    /// Blocks before the empty ones at the end.
     blocks: u64,
     /// Blocks that can spend.
     spending_blocks: u64,
@@ -46,7 +47,7 @@ const TIGHT_PERCENT: u64 = 150;
 impl Schedule {
     /// The schedule of a recipe.
     pub(crate) fn new(recipe: &Recipe) -> Schedule {
-        let blocks = u64::from(recipe.blocks);
+        let blocks = u64::from(recipe.blocks.saturating_sub(recipe.empty_blocks));
         let spending_blocks = blocks.saturating_sub(COINBASE_MATURITY.into());
         let per_block = recipe.inputs / spending_blocks.max(1);
         let working_coins = WORKING_BLOCKS * per_block + 100;
@@ -76,12 +77,13 @@ impl Schedule {
         (self.inputs / self.spending_blocks.max(1) * 3).clamp(64, 1 << 32) as usize
     }
 
-    /// What the block at `height` aims at, after `inputs_made` and with `live` coins; `None` while no coinbase is mature.
+    /// What the block at `height` aims at, after `inputs_made` and with `live` coins; `None` while no coinbase is mature, and for the
+    /// empty blocks at the end.
     pub(crate) fn target(&self, height: u32, inputs_made: u64, live: u64, dice: &mut Dice) -> Option<Target> {
         let spending_block = u64::from(height)
             .checked_sub(COINBASE_MATURITY.into())
             .filter(|&n| n > 0)?;
-        let blocks_left = self.blocks - u64::from(height) + 1;
+        let blocks_left = (self.blocks + 1).checked_sub(height.into()).filter(|&n| n > 0)?;
         let inputs_even = self.inputs.saturating_sub(inputs_made).div_ceil(blocks_left);
         let coins_even = self.final_coins.saturating_sub(live) / blocks_left;
         let weight_needed = inputs_even * self.input_weight + coins_even * self.output_weight;
@@ -163,6 +165,24 @@ mod tests {
         );
         let unasked = schedule(0).target(300, 19_000, 4_000, &mut dice).unwrap();
         assert_eq!((unasked.live, unasked.may_shrink), (4_000, false));
+    }
+
+    #[test]
+    fn empty_blocks_have_no_target() {
+        let recipe = Recipe {
+            inputs: 20_000,
+            empty_blocks: 100,
+            ..Recipe::new(Profile::Mixed, 300, 1)
+        };
+        let schedule = Schedule::new(&recipe);
+        let mut dice = Dice::new(0, 0);
+        let mut made = 0;
+        for height in 101..=200 {
+            made += schedule.target(height, made, 1_000, &mut dice).unwrap().inputs;
+        }
+        assert_eq!(made, 20_000);
+        assert_eq!(schedule.target(201, made, 1_000, &mut dice), None);
+        assert_eq!(schedule.target(300, made, 1_000, &mut dice), None);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use blockmill_chaingen::Profile;
 use blockmill_engine::Marks;
 use clap::{Args, Parser, Subcommand};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Turns Bitcoin block files into a fully validated UTXO set.
 #[derive(Debug, Parser)]
@@ -27,6 +27,9 @@ pub(crate) enum Command {
     Verify(VerifyArguments),
     /// Print figures and hashes of the UTXO set
     Stats(StatsArguments),
+    /// Write the UTXO set to a file, or take it from one
+    #[command(subcommand)]
+    Snapshot(SnapshotCommand),
     /// Write a deterministic signed regtest chain as block files
     Generate(GenerateArguments),
     /// Run a benchmark
@@ -143,6 +146,61 @@ pub(crate) struct StatsArguments {
     pub(crate) json: bool,
 }
 
+#[derive(Debug, Subcommand)]
+pub(crate) enum SnapshotCommand {
+    /// Write the set in the format of Bitcoin Core's dumptxoutset
+    Dump(DumpArguments),
+    /// Take the set from a file of Bitcoin Core's dumptxoutset, and validate from its base block on
+    Load(LoadArguments),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DumpArguments {
+    /// Data directory
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The file to write
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LoadArguments {
+    #[command(flatten)]
+    pub(crate) data: DataArguments,
+    /// Block files or directories with the headers up to the base block of the snapshot
+    #[arg(long, value_name = "PATH", num_args = 1.., required = true)]
+    blocks: Vec<PathBuf>,
+    /// hash_serialized_3 that the coins must have [default: what Bitcoin Core has built in for the base block]
+    #[arg(long, value_name = "HASH")]
+    pub(crate) hash: Option<BlockHash>,
+    /// Memory for coins in MiB
+    #[arg(long, value_name = "MIB", default_value_t = 450, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) dbcache: u32,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The snapshot; it may come right behind the blocks
+    #[arg(value_name = "FILE")]
+    file: Option<PathBuf>,
+}
+
+impl LoadArguments {
+    /// The sources of the blocks, and the snapshot: the last path where the blocks have taken it for one of theirs.
+    pub(crate) fn paths(&self) -> Option<(&[PathBuf], &Path)> {
+        match &self.file {
+            Some(file) => Some((&self.blocks, file)),
+            None => match self.blocks.split_last() {
+                Some((file, blocks)) if !blocks.is_empty() => Some((blocks, file)),
+                _ => None,
+            },
+        }
+    }
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct GenerateArguments {
     /// Directory for the block files
@@ -151,6 +209,9 @@ pub(crate) struct GenerateArguments {
     /// Blocks after the first
     #[arg(long, value_name = "N")]
     pub(crate) blocks: u32,
+    /// How many of them, the last ones, have only a coinbase
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) empty_blocks: u32,
     /// What is in them: mixed (signed, all script kinds) or utxo (cheap scripts, many coins)
     #[arg(long, value_name = "NAME")]
     pub(crate) profile: Profile,
@@ -191,6 +252,9 @@ pub(crate) struct BenchArguments {
     /// With connect: more rows of ours, each without a part of the pipeline
     #[arg(long, value_name = "PART", value_parser = clap::builder::PossibleValuesParser::new(blockmill_bench::WITHOUT))]
     pub(crate) without: Vec<String>,
+    /// With connect: Bitcoin Core's daemon, which connects the same files with -reindex-chainstate
+    #[arg(long, value_name = "PATH")]
+    pub(crate) bitcoind: Option<PathBuf>,
     /// The part that a benchmark runs in a process of its own, which it starts by itself
     #[arg(long, hide = true)]
     pub(crate) part: Option<String>,

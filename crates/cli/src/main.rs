@@ -24,6 +24,7 @@ fn main() -> ExitCode {
         Command::Submit(arguments) => commands::submit::run(&arguments),
         Command::Verify(arguments) => commands::verify::run(&arguments),
         Command::Stats(arguments) => commands::stats::run(&arguments),
+        Command::Snapshot(arguments) => commands::snapshot::run(&arguments),
         Command::Generate(arguments) => commands::generate::run(&arguments),
         Command::Bench(arguments) => commands::bench::run(&arguments),
     };

@@ -216,10 +216,12 @@ pub(crate) struct StatsJson {
     hash_serialized_3: String,
     muhash: Option<String>,
     disk_size: u64,
+    /// The height up to which a snapshot has taken the place of validation, if one was loaded.
+    snapshot_height: Option<u32>,
 }
 
 impl StatsJson {
-    pub(crate) fn new(stats: &UtxoStats, disk_size: u64) -> Self {
+    pub(crate) fn new(stats: &UtxoStats, disk_size: u64, snapshot_height: Option<u32>) -> Self {
         Self {
             height: stats.height,
             bestblock: stats.best_block.to_string(),
@@ -231,6 +233,7 @@ impl StatsJson {
             hash_serialized_3: stats.hash_serialized_3.to_string(),
             muhash: stats.muhash.map(|hash| hash.to_string()),
             disk_size,
+            snapshot_height,
         }
     }
 
@@ -243,6 +246,10 @@ impl StatsJson {
     }
 
     pub(crate) fn rows(&self) -> Vec<(&'static str, String)> {
+        let validated = match self.snapshot_height {
+            Some(height) => format!("above height {height}; all below came with a snapshot and was not validated here"),
+            None => "from the first block on".to_owned(),
+        };
         vec![
             ("height", self.height.to_string()),
             ("bestblock", self.bestblock.clone()),
@@ -253,6 +260,7 @@ impl StatsJson {
             ("hash_serialized_3", self.hash_serialized_3.clone()),
             ("muhash", self.muhash.clone().unwrap_or_default()),
             ("disk_size", self.disk_size.to_string()),
+            ("validated", validated),
         ]
     }
 }

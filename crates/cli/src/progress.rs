@@ -107,6 +107,13 @@ fn connect_text(progress: &Progress) -> String {
 }
 
 impl Observer for EngineMeter {
+    fn coins(&mut self, coins: u64, share: f64) {
+        if self.0.is_due() {
+            let text = format!("{coins} coins, {:.1}%", share * 100.0);
+            self.0.show((share * 65_536.0) as u64, 65_536, text);
+        }
+    }
+
     fn indexed(&mut self, file: usize, files: usize, headers: usize) {
         if self.0.is_due() {
             let text = format!("reading headers: file {file} of {files}, {headers} headers");

@@ -6,13 +6,15 @@
 //! - [`map`]: the coin map;
 //! - [`cache`]: the coins cache, with Core's meaning of fresh and dirty, flushed in the background;
 //! - [`undo_log`]: the log of undo data, which many threads append to;
-//! - [`muhash`], [`stats`]: MuHash, `hash_serialized_3` and the figures of `gettxoutsetinfo`.
+//! - [`muhash`], [`stats`]: MuHash, `hash_serialized_3` and the figures of `gettxoutsetinfo`;
+//! - [`snapshot`]: the whole set in a file, as Core's `dumptxoutset` writes it.
 
 pub mod cache;
 pub mod embedded;
 pub mod map;
 pub mod memory;
 pub mod muhash;
+pub mod snapshot;
 pub mod stats;
 pub mod store;
 pub mod undo_log;
@@ -24,6 +26,7 @@ pub use embedded::EmbeddedStore;
 pub use map::{CoinMap, CoinRef};
 pub use memory::MemoryStore;
 pub use muhash::MuHash;
+pub use snapshot::{SnapshotError, SnapshotMetadata, SnapshotReader, write_snapshot};
 pub use stats::{StatsBuilder, UtxoStats};
 pub use store::{Change, CoinIterator, CoinStore, StoreError, Tip};
 pub use undo_log::{UndoLog, UndoLogError, UndoPosition};

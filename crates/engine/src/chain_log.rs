@@ -24,6 +24,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Bytes of a record of `headers.dat`: header, place and length of the undo data, checksum.
 const RECORD: usize = Header::LENGTH + 8 + 4 + 4;
 
+/// The place of undo data that there is not: of a block that came with a snapshot.
+const NO_UNDO: UndoPosition = UndoPosition { offset: 0, length: 0 };
+
 /// The open log.
 #[derive(Debug)]
 pub struct ChainLog {
@@ -122,7 +125,9 @@ impl ChainLog {
                     detail: format!("the parent of block {} is missing", header.hash()),
                 });
             };
-            index.set_undo(id, position);
+            if position != NO_UNDO {
+                index.set_undo(id, position);
+            }
             headers_length += RECORD as u64;
             undo_end = position.end().unwrap_or(u64::MAX).max(undo_end);
         }
@@ -166,6 +171,11 @@ impl ChainLog {
         self.undo_end = self.undo.bytes();
         self.pending.extend(encode(header, &position));
         Ok(position)
+    }
+
+    /// Appends the header of a block that a snapshot stands for, which has no undo data.
+    pub fn append_header(&mut self, header: &Header) {
+        self.pending.extend(encode(header, &NO_UNDO));
     }
 
     /// The undo data of a block.

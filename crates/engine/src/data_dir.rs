@@ -11,7 +11,7 @@
 
 use crate::error::EngineError;
 use blockmill_block::files::FileError;
-use blockmill_block::{Network, hex};
+use blockmill_block::{BlockHash, Network, hex};
 use blockmill_rules::Params;
 use serde::{Deserialize, Serialize};
 use std::fs::{File, TryLockError};
@@ -45,11 +45,28 @@ impl Marks {
     }
 }
 
+/// The block up to which a snapshot has taken the place of validation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SnapshotMark {
+    /// Its height.
+    pub height: u32,
+    /// Its hash.
+    pub hash: BlockHash,
+}
+
 #[derive(Serialize, Deserialize)]
 struct Meta {
     format: u32,
     network: String,
     signet_challenge: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    snapshot: Option<SnapshotMeta>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct SnapshotMeta {
+    height: u32,
+    hash: String,
 }
 
 /// An open data directory. No other process can open it meanwhile.
@@ -57,6 +74,7 @@ struct Meta {
 pub struct DataDir {
     path: PathBuf,
     marks: Marks,
+    snapshot: Option<SnapshotMark>,
     _lock: File,
 }
 
@@ -78,8 +96,8 @@ impl DataDir {
             std::fs::create_dir_all(path).map_err(file_error(path))?;
         }
         let lock = lock(path)?;
-        let marks = match (read_meta(&meta_path)?, wanted) {
-            (Some(found), Some(wanted)) => {
+        let (marks, snapshot) = match (read_meta(&meta_path)?, wanted) {
+            (Some((found, snapshot)), Some(wanted)) => {
                 let same_challenge =
                     wanted.signet_challenge.is_none() || wanted.signet_challenge == found.signet_challenge;
                 if found.network != wanted.network || !same_challenge {
@@ -89,18 +107,19 @@ impl DataDir {
                         wanted: wanted.text(),
                     });
                 }
-                found
+                (found, snapshot)
             }
             (Some(found), None) => found,
             (None, Some(wanted)) => {
-                write_meta(path, wanted)?;
-                wanted.clone()
+                write_meta(path, wanted, None)?;
+                (wanted.clone(), None)
             }
             (None, None) => return Err(EngineError::NoDataDirectory { path: path.to_owned() }),
         };
         Ok(Self {
             path: path.to_owned(),
             marks,
+            snapshot,
             _lock: lock,
         })
     }
@@ -108,6 +127,18 @@ impl DataDir {
     /// What the directory belongs to.
     pub fn marks(&self) -> &Marks {
         &self.marks
+    }
+
+    /// The block up to which a snapshot has taken the place of validation, if one was loaded.
+    pub fn snapshot(&self) -> Option<SnapshotMark> {
+        self.snapshot
+    }
+
+    /// Notes, durably, that a snapshot was loaded, or that none was.
+    pub(crate) fn set_snapshot(&mut self, snapshot: Option<SnapshotMark>) -> Result<(), EngineError> {
+        write_meta(&self.path, &self.marks, snapshot)?;
+        self.snapshot = snapshot;
+        Ok(())
     }
 
     /// Where a file of the directory lies.
@@ -131,7 +162,7 @@ fn lock(path: &Path) -> Result<File, EngineError> {
     }
 }
 
-fn read_meta(path: &Path) -> Result<Option<Marks>, EngineError> {
+fn read_meta(path: &Path) -> Result<Option<(Marks, Option<SnapshotMark>)>, EngineError> {
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
@@ -156,18 +187,30 @@ fn read_meta(path: &Path) -> Result<Option<Marks>, EngineError> {
         Some(text) => Some(hex::decode(text).map_err(|error| damaged(error.to_string()))?),
         None => None,
     };
-    Ok(Some(Marks {
+    let snapshot = match &meta.snapshot {
+        Some(SnapshotMeta { height, hash }) => Some(SnapshotMark {
+            height: *height,
+            hash: hash.parse().map_err(|_| damaged(format!("{hash} is no hash")))?,
+        }),
+        None => None,
+    };
+    let marks = Marks {
         network,
         signet_challenge,
-    }))
+    };
+    Ok(Some((marks, snapshot)))
 }
 
 /// Writes the marks so that they are there whole or not at all.
-fn write_meta(directory: &Path, marks: &Marks) -> Result<(), EngineError> {
+fn write_meta(directory: &Path, marks: &Marks, snapshot: Option<SnapshotMark>) -> Result<(), EngineError> {
     let meta = Meta {
         format: FORMAT,
         network: marks.network.to_string(),
         signet_challenge: marks.signet_challenge.as_deref().map(hex::encode),
+        snapshot: snapshot.map(|mark| SnapshotMeta {
+            height: mark.height,
+            hash: mark.hash.to_string(),
+        }),
     };
     let path = directory.join("meta.json");
     let temporary = directory.join("meta.json.new");
@@ -236,6 +279,24 @@ mod tests {
         assert!(matches!(error, EngineError::Foreign { .. }));
         assert_eq!(error.exit_status(), 2);
         assert_eq!(std::fs::read_dir(parent.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn the_mark_of_a_snapshot_is_kept() {
+        let parent = tempfile::tempdir().unwrap();
+        let mut made = DataDir::open(parent.path(), Some(&marks(Network::Regtest))).unwrap();
+        assert_eq!(made.snapshot(), None);
+        let mark = SnapshotMark {
+            height: 7,
+            hash: BlockHash([3; 32]),
+        };
+        made.set_snapshot(Some(mark)).unwrap();
+        drop(made);
+        let mut opened = DataDir::open(parent.path(), None).unwrap();
+        assert_eq!(opened.snapshot(), Some(mark));
+        opened.set_snapshot(None).unwrap();
+        drop(opened);
+        assert_eq!(DataDir::open(parent.path(), None).unwrap().snapshot(), None);
     }
 
     #[test]

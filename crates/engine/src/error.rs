@@ -3,7 +3,7 @@
 use blockmill_block::BlockHash;
 use blockmill_block::files::FileError;
 use blockmill_block::undo::UndoRecordError;
-use blockmill_coins::{FlushError, StoreError, UndoLogError};
+use blockmill_coins::{FlushError, SnapshotError, StoreError, UndoLogError};
 use std::path::PathBuf;
 use thiserror::Error;
 
@@ -76,6 +76,40 @@ pub enum EngineError {
         /// Why not.
         detail: String,
     },
+    /// A snapshot file is not what it should be, or cannot be written.
+    #[error("{}: {error}", path.display())]
+    Snapshot {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        error: SnapshotError,
+    },
+    /// A snapshot file, or the data directory, cannot be used so.
+    #[error("{}: {detail}", path.display())]
+    SnapshotFile {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        detail: String,
+    },
+    /// The coins of a snapshot are not those that they should be.
+    #[error("{}: the coins have the hash {found}, not {wanted}", path.display())]
+    SnapshotHash {
+        /// The file.
+        path: PathBuf,
+        /// `hash_serialized_3` of the coins in it.
+        found: BlockHash,
+        /// What it should be.
+        wanted: BlockHash,
+    },
+    /// The base block of a snapshot is not in the best chain of headers.
+    #[error("block {hash}, the base of the snapshot: {detail}")]
+    SnapshotBase {
+        /// The block.
+        hash: BlockHash,
+        /// What is wrong.
+        detail: String,
+    },
     /// The script verifier failed; this says nothing about the block.
     #[error("block {hash}: {detail}")]
     Verifier {
@@ -113,7 +147,10 @@ impl EngineError {
     /// 4 the store failed.
     pub fn exit_status(&self) -> u8 {
         match self {
-            Self::WrongNetwork { .. } | Self::NoDataDirectory { .. } | Self::Foreign { .. } => 2,
+            Self::WrongNetwork { .. }
+            | Self::NoDataDirectory { .. }
+            | Self::Foreign { .. }
+            | Self::SnapshotFile { .. } => 2,
             Self::Store(StoreError::Network { .. }) => 2,
             Self::Store(error) if !error.is_corruption() => 4,
             Self::Locked { .. } => 4,
@@ -123,6 +160,9 @@ impl EngineError {
             | Self::Undo { .. }
             | Self::UndoLog(_)
             | Self::BlockMissing { .. }
+            | Self::Snapshot { .. }
+            | Self::SnapshotHash { .. }
+            | Self::SnapshotBase { .. }
             | Self::Verifier { .. } => 3,
         }
     }

@@ -9,6 +9,7 @@
 //! - [`data_dir`], [`chain_log`]: what a data directory holds besides coins;
 //! - [`submit`]: blocks one by one, with a verdict each;
 //! - [`verify`]: one block against its undo data;
+//! - [`snapshot`]: the set to a file, and back;
 //! - [`report`]: what happened, stage by stage;
 //! - [`error`]: what can go wrong besides invalid blocks.
 
@@ -22,6 +23,7 @@ pub mod index;
 pub mod open;
 pub mod report;
 pub mod resolve;
+pub mod snapshot;
 pub mod submit;
 pub mod verify;
 
@@ -37,7 +39,7 @@ mod sources;
 mod timeline;
 
 pub use connect::Engine;
-pub use data_dir::{DataDir, Marks};
+pub use data_dir::{DataDir, Marks, SnapshotMark};
 pub use error::EngineError;
 pub use open::Options;
 pub use report::{ConnectReport, Observer, Progress, Quiet, Rejected};

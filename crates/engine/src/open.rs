@@ -97,12 +97,15 @@ impl Default for Options {
     }
 }
 
+/// Name of the file of the embedded store.
+pub(crate) const STORE_FILE: &str = "coins.redb";
+
 /// Opens the embedded store of a data directory, with `cache_bytes` of memory for its pages.
 ///
 /// # Errors
 /// Any [`StoreError`](blockmill_coins::StoreError).
 pub fn open_store(directory: &DataDir, cache_bytes: usize) -> Result<Arc<dyn CoinStore>, EngineError> {
-    let path = directory.file("coins.redb");
+    let path = directory.file(STORE_FILE);
     let store = EmbeddedStore::open(&path, &directory.marks().text(), cache_bytes)?;
     Ok(Arc::new(store))
 }
@@ -113,8 +116,12 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
     /// # Errors
     /// Any [`EngineError`].
     pub fn open(path: &Path, marks: Option<&Marks>, verifier: V, options: Options) -> Result<Self, EngineError> {
-        let directory = DataDir::open(path, marks)?;
+        let mut directory = DataDir::open(path, marks)?;
         let store = open_store(&directory, options.cache_bytes_max / STORE_CACHE_SHARE)?;
+        if directory.snapshot().is_some() && store.tip()?.is_none() {
+            // Loading a snapshot was cut off before its last step.
+            directory.set_snapshot(None)?;
+        }
         Self::with_store(directory, store, verifier, options)
     }
 

@@ -351,6 +351,11 @@ pub trait Observer {
         let _ = progress;
     }
 
+    /// So many coins of a snapshot are done, and this share of all.
+    fn coins(&mut self, coins: u64, share: f64) {
+        let _ = (coins, share);
+    }
+
     /// A thread of this name has done something; only with [`Options::trace`](crate::Options).
     fn span(&mut self, thread: &str, span: &Span) {
         let _ = (thread, span);

@@ -15,7 +15,8 @@
 //! - [`locks`]: lock times and sequence locks;
 //! - [`sigops`], [`script`]: counting signature operations, reading scripts;
 //! - [`flags`], [`verifier`]: script flags, and the trait behind which scripts are run;
-//! - [`signet`]: the signature of a signet block.
+//! - [`signet`]: the signature of a signet block;
+//! - [`snapshots`]: snapshots of the UTXO set that Core has built in.
 
 pub mod block;
 pub mod flags;
@@ -27,6 +28,7 @@ pub mod rule;
 pub mod script;
 pub mod signet;
 pub mod sigops;
+pub mod snapshots;
 pub mod spend;
 pub mod target;
 pub mod transaction;

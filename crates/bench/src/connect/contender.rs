@@ -1,16 +1,12 @@
-//! Who connects a chain, and how a run of each goes.
+//! Who connects a chain, and how ours does.
 
-use super::at_work::Timeline;
-use super::temporary_directory;
 use crate::clock::{Elapsed, Stopwatch};
 use crate::error::BenchError;
-use crate::kernel;
 use blockmill_block::Network;
-use blockmill_chaingen::Summary;
 use blockmill_coins::StatsBuilder;
 use blockmill_coins::stats::Hashes;
 use blockmill_engine::open::Without;
-use blockmill_engine::{Engine, Marks, Options, Quiet};
+use blockmill_engine::{Engine, Marks, Observer, Options, Quiet};
 use blockmill_script::KernelVerifier;
 use std::path::{Path, PathBuf};
 
@@ -26,7 +22,13 @@ pub(super) enum Contender {
     Blockmill,
     /// Ours, with one of [`PARTS`] left out.
     Without(&'static str),
+    /// Ours, with the scripts of the chain's tip assumed to be valid.
+    BlockmillAssuming,
     Bitcoinkernel,
+    /// Bitcoin Core's daemon, with every script checked.
+    Bitcoind,
+    /// Bitcoin Core's daemon, with the scripts of the chain's tip assumed to be valid.
+    BitcoindAssuming,
 }
 
 fn without(part: &str) -> Without {
@@ -46,7 +48,10 @@ impl Contender {
             Self::Without("overlap") => "blockmill without overlap",
             Self::Without("decode") => "blockmill without decode",
             Self::Without(_) => "blockmill without background-flush",
+            Self::BlockmillAssuming => "blockmill, assumed valid",
             Self::Bitcoinkernel => "bitcoinkernel",
+            Self::Bitcoind => "bitcoind",
+            Self::BitcoindAssuming => "bitcoind, assumed valid",
         }
     }
 
@@ -55,43 +60,52 @@ impl Contender {
         format!("{} with {threads} thread{plural}", self.name())
     }
 
-    /// Connects the chain once into a fresh directory, checks the result, and returns the tip.
-    pub(super) fn connect(
-        self,
-        blocks: &Path,
-        threads: usize,
-        expected: &Summary,
-    ) -> Result<(String, Elapsed), BenchError> {
-        let check = |what: &'static str, found: &str, wanted: &str| {
-            if found == wanted {
-                return Ok(());
-            }
-            Err(BenchError::Mismatch {
-                run: self.words(threads),
-                what,
-                found: found.to_owned(),
-                wanted: wanted.to_owned(),
-            })
-        };
-        let data = temporary_directory()?;
-        let (stored, elapsed) = match self {
-            Self::Blockmill => connect_ours(blocks, data.path(), threads, Without::default())?,
-            Self::Without(part) => connect_ours(blocks, data.path(), threads, without(part))?,
-            Self::Bitcoinkernel => connect_kernel(blocks, data.path(), threads)?,
-        };
-        check("tip", &stored.tip, &expected.tip)?;
-        if let Some(hash) = &stored.hash_serialized_3 {
-            check("hash_serialized_3", hash, &expected.hash_serialized_3)?;
+    /// Whether it is ours.
+    pub(super) fn is_ours(self) -> bool {
+        matches!(self, Self::Blockmill | Self::Without(_) | Self::BlockmillAssuming)
+    }
+
+    /// Whether scripts are assumed to be valid.
+    pub(super) fn assumes(self) -> bool {
+        matches!(self, Self::BlockmillAssuming | Self::BitcoindAssuming)
+    }
+
+    /// Whom ours is compared with.
+    pub(super) fn peer(self) -> Option<Self> {
+        match self {
+            Self::Blockmill | Self::Without(_) => Some(Self::Bitcoinkernel),
+            Self::BlockmillAssuming => Some(Self::BitcoindAssuming),
+            Self::Bitcoinkernel | Self::Bitcoind | Self::BitcoindAssuming => None,
         }
-        Ok((stored.tip, elapsed))
+    }
+
+    /// The one of this name.
+    pub(super) fn named(name: &str) -> Option<Self> {
+        let fixed = [
+            Self::Blockmill,
+            Self::BlockmillAssuming,
+            Self::Bitcoinkernel,
+            Self::Bitcoind,
+            Self::BitcoindAssuming,
+        ];
+        let mut all = fixed.into_iter().chain(PARTS.map(Self::Without));
+        all.find(|contender| contender.name() == name)
+    }
+}
+
+/// The part of the pipeline that a contender leaves out.
+pub(super) fn left_out(contender: Contender) -> Without {
+    match contender {
+        Contender::Without(part) => without(part),
+        _ => Without::default(),
     }
 }
 
 /// What a data directory holds after a run.
-pub(crate) struct Stored {
-    tip: String,
+pub(super) struct Stored {
+    pub(super) tip: String,
     /// None where there is no way to ask for it.
-    hash_serialized_3: Option<String>,
+    pub(super) hash_serialized_3: Option<String>,
 }
 
 /// Connects the blocks with our engine. Timed is all of it: opening, reading, connecting, flushing, closing.
@@ -100,37 +114,39 @@ pub(crate) fn connect_ours(
     data: &Path,
     threads: usize,
     without: Without,
-) -> Result<(Stored, Elapsed), BenchError> {
-    let options = options(threads, without);
+) -> Result<Elapsed, BenchError> {
+    let options = Options {
+        without,
+        ..options(threads)
+    };
+    connect_observed(blocks, data, options, &mut Quiet)
+}
+
+/// Connects the blocks with our engine.
+pub(super) fn connect_observed(
+    blocks: &Path,
+    data: &Path,
+    options: Options,
+    observer: &mut dyn Observer,
+) -> Result<Elapsed, BenchError> {
     let sources: [PathBuf; 1] = [blocks.to_owned()];
     let clock = Stopwatch::start();
-    let mut engine = Engine::open(data, Some(&regtest()), KernelVerifier, options.clone())?;
-    engine.connect(&sources, &mut Quiet)?;
+    let mut engine = Engine::open(data, Some(&regtest()), KernelVerifier, options)?;
+    engine.connect(&sources, observer)?;
     drop(engine);
-    let elapsed = clock.elapsed();
-    let engine = Engine::open(data, None, KernelVerifier, options)?;
+    Ok(clock.elapsed())
+}
+
+/// What our engine has left.
+pub(super) fn stored_by_ours(data: &Path) -> Result<Stored, BenchError> {
+    let engine = Engine::open(data, None, KernelVerifier, options(1))?;
     let stats = StatsBuilder::new(Hashes::Serialized)
         .add_all(engine.coins().coins()?)?
         .finish(&engine.stored_tip());
-    let stored = Stored {
+    Ok(Stored {
         tip: stats.best_block.to_string(),
         hash_serialized_3: Some(stats.hash_serialized_3.to_string()),
-    };
-    Ok((stored, elapsed))
-}
-
-/// Connects the blocks with our engine and notes who does what; returns the part of the time for which the thread that worked least was at
-/// work.
-pub(super) fn at_work(blocks: &Path, threads: usize) -> Result<Option<f64>, BenchError> {
-    let data = temporary_directory()?;
-    let options = Options {
-        trace: true,
-        ..options(threads, Without::default())
-    };
-    let mut timeline = Timeline::default();
-    let mut engine = Engine::open(data.path(), Some(&regtest()), KernelVerifier, options)?;
-    engine.connect(&[blocks.to_owned()], &mut timeline)?;
-    Ok(timeline.least_at_work(threads))
+    })
 }
 
 fn regtest() -> Marks {
@@ -140,20 +156,11 @@ fn regtest() -> Marks {
     }
 }
 
-fn options(threads: usize, without: Without) -> Options {
+/// Options for so many threads.
+pub(super) fn options(threads: usize) -> Options {
     Options {
         threads,
         cache_bytes_max: CACHE_BYTES,
-        without,
         ..Options::default()
     }
-}
-
-fn connect_kernel(blocks: &Path, data: &Path, threads: usize) -> Result<(Stored, Elapsed), BenchError> {
-    let (tip, elapsed) = kernel::connect(blocks, data, threads)?;
-    let stored = Stored {
-        tip,
-        hash_serialized_3: None,
-    };
-    Ok((stored, elapsed))
 }

@@ -1,64 +1,43 @@
 //! `bench connect`: block files to a validated UTXO set on disk, ours beside the kernel's ChainstateManager.
 //!
 //! Both read the same generated files, check every script, and end with everything flushed and closed. The runs take turns, each
-//! in a fresh directory, and the result of each is read back from that directory after the clock has stopped.
+//! in a process of its own and in a fresh directory, and the result of each is read back from that directory after the clock has stopped.
+//! With Bitcoin Core's daemon there are rows of it too, and a chain whose scripts are assumed to be valid.
+//!
+//! `contender` is who connects, `part` what happens in a process, `bitcoind` the daemon, `at_work` what a timeline says, `rows` what is printed.
 
 mod at_work;
+mod bitcoind;
 mod contender;
+mod part;
+mod rows;
 
 pub(crate) use contender::{PARTS, connect_ours};
+pub(crate) use part::run_part;
 
 use crate::BenchOptions;
-use crate::clock::{Elapsed, Spread};
 use crate::error::BenchError;
 use crate::kernel;
-use crate::report::{Chart, Column, Report, Target};
+use crate::report::Report;
+use bitcoind::Daemon;
 use blockmill_chaingen::{Profile, Recipe, Summary, write_chain};
-use contender::{Contender, at_work};
-use serde::Serialize;
-use std::path::Path;
+use contender::Contender;
+use part::{Part, Run, Runner};
+use rows::{CHARTS, COLUMNS, Row, rows, targets};
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 use tempfile::TempDir;
 
 const SEED: u64 = 1;
 
-const COLUMNS: &[Column] = &[
-    Column::text("engine", "engine"),
-    Column::number("threads", "threads", 0),
-    Column::number("runs", "runs", 0),
-    Column::number("blocks", "blocks", 0),
-    Column::number("inputs", "inputs", 0),
-    Column::number("bytes", "bytes", 0),
-    Column::number("seconds_median", "seconds", 3),
-    Column::number("seconds_min", "min", 3),
-    Column::number("seconds_max", "max", 3),
-    Column::number("cpu_seconds_median", "CPU s", 3),
-    Column::number("blocks_per_second", "blocks/s", 1),
-    Column::number("inputs_per_second", "inputs/s", 0),
-    Column::number("ratio", "ratio", 2),
-    Column::number("ratio_min", "min", 2),
-    Column::number("ratio_max", "max", 2),
-    Column::number("at_work_percent", "at work %", 1),
-];
-
 const MIXED: &str = "mixed";
 const MIXED_SMALL: &str = "mixed, small blocks";
 const UTXO: &str = "utxo";
 const UTXO_SMALL: &str = "utxo, small blocks";
+const UTXO_ASSUMED: &str = "utxo, assumed valid";
 
-const CHARTS: &[Chart] = &[chart(MIXED), chart(MIXED_SMALL), chart(UTXO), chart(UTXO_SMALL)];
-
-const fn chart(chain: &'static str) -> Chart {
-    Chart {
-        title: chain,
-        within: Some(("chain", chain)),
-        series: "engine",
-        x: "threads",
-        x_label: "threads that validate, the master included",
-        y: "inputs_per_second",
-        y_label: "inputs per second (median run)",
-    }
-}
+/// Empty blocks that bury the others under more than two weeks of work, without which nothing is assumed.
+const BURYING_BLOCKS: u32 = 2_100;
 
 /// Which chains to connect, how, and how often.
 #[derive(Debug, Clone)]
@@ -70,43 +49,20 @@ struct Plan {
     without: Vec<&'static str>,
     /// Runs of each engine with each number of threads.
     runs: usize,
+    bitcoind: Option<PathBuf>,
+    /// The command that runs of ours and of the kernel are processes of; without it they run in this process.
+    executable: Option<PathBuf>,
+    cores: usize,
 }
 
 /// What one contender did with one number of threads.
-struct Series {
+pub(super) struct Series {
     contender: Contender,
     threads: usize,
-    elapsed: Vec<Elapsed>,
+    runs: Vec<Run>,
     /// Of one more run of ours, which is traced.
     at_work: Option<f64>,
     /// Where the last run ended.
-    tip: String,
-}
-
-/// A printed row. Ratio: the kernel's median time over ours, with the same number of threads.
-#[derive(Debug, Clone, Serialize)]
-struct Row {
-    chain: &'static str,
-    engine: &'static str,
-    threads: usize,
-    runs: usize,
-    /// Blocks connected, genesis not counted.
-    blocks: u32,
-    /// Their inputs, coinbases not counted.
-    inputs: u64,
-    /// Bytes of the blocks, genesis included.
-    bytes: u64,
-    seconds_median: f64,
-    seconds_min: f64,
-    seconds_max: f64,
-    cpu_seconds_median: f64,
-    blocks_per_second: f64,
-    inputs_per_second: f64,
-    ratio: Option<f64>,
-    ratio_min: Option<f64>,
-    ratio_max: Option<f64>,
-    /// Of a traced run, between the first block and the last: the time that the thread which worked least was at work.
-    at_work_percent: Option<f64>,
     tip: String,
 }
 
@@ -128,6 +84,10 @@ pub(crate) fn report(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> 
         "on regtest the kernel looks through its whole block index after every block: with many small blocks part of its time is that"
             .to_owned(),
         "at work: in one more run, between the first block and the last, of the thread that worked least; looking for work is none"
+            .to_owned(),
+        "bound: CPU seconds of ours with one thread, where each stage runs alone, divided by the cores in use, of the seconds".to_owned(),
+        "bitcoind: -reindex-chainstate with -checkblockindex=0, from start to end of its process; -assumevalid=0 but where scripts are \
+         assumed"
             .to_owned(),
     ];
     let mut rows = Vec::new();
@@ -155,7 +115,7 @@ impl Plan {
             coins,
             ..Recipe::new(profile, blocks, SEED)
         };
-        let chains = if quick {
+        let mut chains = if quick {
             vec![
                 (MIXED, recipe(Profile::Mixed, 130, 6_000, 0)),
                 (UTXO, recipe(Profile::Utxo, 130, 60_000, 40_000)),
@@ -168,18 +128,36 @@ impl Plan {
                 (UTXO_SMALL, recipe(Profile::Utxo, 2_000, 20_000, 10_000)),
             ]
         };
+        if options.bitcoind.is_some() {
+            let (blocks, inputs, coins) = if quick {
+                (130, 60_000, 40_000)
+            } else {
+                (400, 3_000_000, 2_000_000)
+            };
+            let buried = recipe(Profile::Utxo, blocks + BURYING_BLOCKS, inputs, coins);
+            chains.push((
+                UTXO_ASSUMED,
+                Recipe {
+                    empty_blocks: BURYING_BLOCKS,
+                    ..buried
+                },
+            ));
+        }
         Self {
             chains,
-            threads: threads(cores),
+            threads: if quick { vec![1, 2] } else { threads(cores) },
             without: options.without.clone(),
             runs: if quick { 3 } else { 5 },
+            bitcoind: options.bitcoind.clone(),
+            executable: options.executable.clone(),
+            cores,
         }
     }
 }
 
-/// 1, 2, and further powers of two up to the cores.
+/// 1, 2, 4, 8, and further powers of two up to the cores.
 fn threads(cores: usize) -> Vec<usize> {
-    let mut threads = vec![1, 2];
+    let mut threads = vec![1, 2, 4, 8];
     while let Some(next) = threads.last().map(|last| last * 2)
         && next <= cores
     {
@@ -226,128 +204,72 @@ fn measure(
         series.push(Series {
             contender,
             threads,
-            elapsed: Vec::new(),
+            runs: Vec::new(),
             at_work: None,
             tip: String::new(),
         });
     };
+    let assumed = chain == UTXO_ASSUMED;
     for &threads in &plan.threads {
-        add(Contender::Blockmill, threads);
-        if threads <= kernel::THREADS_MAX {
-            add(Contender::Bitcoinkernel, threads);
+        if assumed {
+            add(Contender::BlockmillAssuming, threads);
+        } else {
+            add(Contender::Blockmill, threads);
+            if threads <= kernel::THREADS_MAX {
+                add(Contender::Bitcoinkernel, threads);
+            }
+        }
+        match plan.bitcoind {
+            Some(_) if assumed => add(Contender::BitcoindAssuming, threads),
+            Some(_) => add(Contender::Bitcoind, threads),
+            None => {}
         }
     }
-    let most = plan.threads.last().copied().unwrap_or(1);
-    plan.without.iter().for_each(|part| add(Contender::Without(part), most));
+    let most = plan.threads.last().copied().unwrap_or(1).min(plan.cores.max(2));
+    if !assumed {
+        plan.without.iter().for_each(|part| add(Contender::Without(part), most));
+    }
+    let daemon = match &plan.bitcoind {
+        Some(executable) => {
+            progress(&format!("{chain}: bitcoind indexes the blocks"));
+            Some(Daemon::prepare(executable, blocks, expected)?)
+        }
+        None => None,
+    };
+    let runner = Runner {
+        executable: plan.executable.as_deref(),
+        daemon: daemon.as_ref(),
+        expected,
+    };
     for run in 1..=plan.runs {
         for series in &mut series {
-            let (tip, elapsed) = series.contender.connect(blocks, series.threads, expected)?;
+            let part = Part::new(series.contender, blocks, series.threads, expected);
+            let outcome = runner.run(&part)?;
             progress(&format!(
                 "{chain}, run {run} of {}: {}: {:.3} s",
                 plan.runs,
                 series.contender.words(series.threads),
-                elapsed.seconds
+                outcome.elapsed.seconds
             ));
-            series.elapsed.push(elapsed);
-            series.tip = tip;
+            series.tip.clone_from(&outcome.tip);
+            series.runs.push(outcome);
         }
     }
     for series in series
         .iter_mut()
         .filter(|series| series.contender == Contender::Blockmill)
     {
-        series.at_work = at_work(blocks, series.threads)?;
+        let part = Part::new(series.contender, blocks, series.threads, expected);
+        series.at_work = runner.run(&part.traced())?.at_work;
     }
-    Ok(rows(chain, &series, expected))
-}
-
-fn rows(chain: &'static str, series: &[Series], expected: &Summary) -> Vec<Row> {
-    let row = |series_here: &Series| {
-        let seconds = |elapsed: &Elapsed| elapsed.seconds;
-        let spread = Spread::of(series_here.elapsed.iter().map(seconds));
-        let peer = series.iter().find(|other| {
-            other.contender == Contender::Bitcoinkernel
-                && other.threads == series_here.threads
-                && series_here.contender != Contender::Bitcoinkernel
-        });
-        let ratio = peer.map(|peer| {
-            let pairs = series_here.elapsed.iter().zip(&peer.elapsed);
-            Spread::of(pairs.map(|(ours, peer)| peer.seconds / ours.seconds))
-        });
-        Row {
-            chain,
-            engine: series_here.contender.name(),
-            threads: series_here.threads,
-            runs: series_here.elapsed.len(),
-            blocks: expected.height,
-            inputs: expected.inputs,
-            bytes: expected.bytes,
-            seconds_median: spread.median,
-            seconds_min: spread.min,
-            seconds_max: spread.max,
-            cpu_seconds_median: Spread::of(series_here.elapsed.iter().map(|elapsed| elapsed.cpu_seconds)).median,
-            blocks_per_second: f64::from(expected.height) / spread.median,
-            inputs_per_second: expected.inputs as f64 / spread.median,
-            ratio: ratio.map(|ratio| ratio.median),
-            ratio_min: ratio.map(|ratio| ratio.min),
-            ratio_max: ratio.map(|ratio| ratio.max),
-            at_work_percent: series_here.at_work.map(|part| part * 100.0),
-            tip: series_here.tip.clone(),
-        }
-    };
-    series.iter().map(row).collect()
-}
-
-/// The claims, computed from the rows.
-fn targets(rows: &[Row]) -> Vec<Target> {
-    let ratio = |chain: &str, threads: usize| {
-        let row = rows
-            .iter()
-            .find(|row| (row.chain, row.engine, row.threads) == (chain, Contender::Blockmill.name(), threads));
-        row.and_then(|row| row.ratio)
-    };
-    let mut targets = vec![Target::holds(
-        "same tip as bitcoinkernel on every chain",
-        same_tip(rows),
-    )];
-    for (chain, threads, wanted) in [(MIXED, 2, 1.2), (UTXO, 1, 2.0), (UTXO, 2, 4.0)] {
-        if let Some(ratio) = ratio(chain, threads) {
-            let name = format!("{chain}, {threads} threads: the kernel's seconds over ours");
-            targets.push(Target::at_least(&name, ratio, wanted));
-        }
-    }
-    let mixed = rows
-        .iter()
-        .find(|row| (row.chain, row.engine, row.threads) == (MIXED, Contender::Blockmill.name(), 2));
-    if let Some(percent) = mixed.and_then(|row| row.at_work_percent) {
-        targets.push(Target::at_least(
-            "mixed, 2 threads: each at work, percent",
-            percent,
-            97.0,
-        ));
-    }
-    for (small, big) in [(MIXED_SMALL, MIXED), (UTXO_SMALL, UTXO)] {
-        if let (Some(small_ratio), Some(big_ratio)) = (ratio(small, 2), ratio(big, 2)) {
-            let name = format!("{small}, 2 threads: as far ahead as with big blocks");
-            targets.push(Target::at_least(&name, small_ratio / big_ratio, 1.0));
-        }
-    }
-    targets
-}
-
-/// Whether both engines have rows, and all rows of a chain end at one tip.
-fn same_tip(rows: &[Row]) -> bool {
-    let has = |contender: Contender| rows.iter().any(|row| row.engine == contender.name());
-    has(Contender::Blockmill)
-        && has(Contender::Bitcoinkernel)
-        && rows
-            .windows(2)
-            .all(|pair| pair[0].chain != pair[1].chain || pair[0].tip == pair[1].tip)
+    Ok(rows(chain, &series, expected, plan.cores))
 }
 
 #[cfg(test)]
 mod tests {
+    use super::rows::same_tip;
     use super::*;
+    use crate::clock::Elapsed;
 
     fn tiny() -> Plan {
         Plan {
@@ -361,6 +283,9 @@ mod tests {
             threads: vec![1, 2],
             without: PARTS.to_vec(),
             runs: 2,
+            bitcoind: None,
+            executable: None,
+            cores: 2,
         }
     }
 
@@ -391,8 +316,12 @@ mod tests {
             assert_eq!((row.threads, row.engine), (2, &*format!("blockmill without {part}")));
             assert!(row.ratio.is_some());
         }
+        for row in &rows[..4] {
+            assert_eq!(row.bound_percent.is_some(), row.engine == "blockmill");
+        }
+        assert_eq!(rows[2].bound_seconds, Some(rows[0].cpu_seconds_median / 2.0));
         let targets = targets(&rows);
-        assert_eq!(targets.len(), 3);
+        assert_eq!(targets.len(), 4);
         assert!(targets[0].met && targets[1].value == rows[2].ratio.unwrap());
     }
 
@@ -401,15 +330,21 @@ mod tests {
         let series = [Series {
             contender: Contender::Blockmill,
             threads: 1,
-            elapsed: vec![Elapsed {
-                seconds: 2.0,
-                cpu_seconds: 1.0,
+            runs: vec![Run {
+                elapsed: Elapsed {
+                    seconds: 2.0,
+                    cpu_seconds: 1.0,
+                },
+                anonymous_bytes: Some(3 << 20),
+                at_work: None,
+                tip: "00".to_owned(),
             }],
             at_work: None,
             tip: "00".to_owned(),
         }];
-        let rows = rows(MIXED, &series, &summary_without_chain());
+        let rows = rows(MIXED, &series, &summary_without_chain(), 2);
         assert!(rows[0].ratio.is_none() && !same_tip(&rows));
+        assert_eq!((rows[0].anonymous_mib, rows[0].bound_percent), (Some(3.0), Some(50.0)));
         let row = serde_json::json!(rows[0]);
         let keys = COLUMNS.iter().map(|column| column.key);
         for key in keys.chain(CHARTS.iter().flat_map(|chart| [chart.series, chart.x, chart.y])) {
@@ -444,7 +379,12 @@ mod tests {
         let recipe = Recipe::new(Profile::Utxo, 3, 1);
         let summary = write_chain(&blocks, &recipe, &mut |_| ()).unwrap();
         let check = |contender: Contender, expected: &Summary, wrong: &str| {
-            let error = contender.connect(&blocks, 1, expected).unwrap_err();
+            let runner = Runner {
+                executable: None,
+                daemon: None,
+                expected,
+            };
+            let error = runner.run(&Part::new(contender, &blocks, 1, expected)).unwrap_err();
             assert!(
                 matches!(&error, BenchError::Mismatch { what, .. } if *what == wrong),
                 "{error}"
@@ -466,9 +406,8 @@ mod tests {
 
     #[test]
     fn threads_follow_the_cores() {
-        assert_eq!(threads(1), [1, 2]);
-        assert_eq!(threads(3), [1, 2]);
-        assert_eq!(threads(4), [1, 2, 4]);
+        assert_eq!(threads(1), [1, 2, 4, 8]);
+        assert_eq!(threads(8), [1, 2, 4, 8]);
         assert_eq!(threads(16), [1, 2, 4, 8, 16]);
         assert_eq!(threads(24), [1, 2, 4, 8, 16]);
     }

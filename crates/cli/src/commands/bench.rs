@@ -22,6 +22,7 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<u8, Failure> {
             .into_iter()
             .filter(|part| arguments.without.iter().any(|name| name == part))
             .collect(),
+        bitcoind: arguments.bitcoind.clone(),
         part: arguments.part.clone(),
     };
     let mut out = std::io::stdout().lock();

@@ -33,6 +33,7 @@ pub(crate) fn run(arguments: &GenerateArguments) -> Result<u8, Failure> {
     let recipe = Recipe {
         inputs: arguments.inputs.unwrap_or(defaults.inputs),
         coins: arguments.coins,
+        empty_blocks: arguments.empty_blocks,
         block_weight_max: arguments.block_weight,
         ..defaults
     };

@@ -35,7 +35,14 @@ pub(crate) fn compute(directory: &DataDir) -> Result<StatsJson, Failure> {
             meter.show(share, 65_536, text);
         }
     }
-    Ok(StatsJson::new(&builder.finish(&tip), store.disk_size()?))
+    // A mark without a set is left from a load that was cut off.
+    let snapshot = directory.snapshot().filter(|mark| mark.height <= tip.height);
+    let snapshot_height = snapshot.map(|mark| mark.height);
+    Ok(StatsJson::new(
+        &builder.finish(&tip),
+        store.disk_size()?,
+        snapshot_height,
+    ))
 }
 
 fn open_directory(path: &Path) -> Result<DataDir, Failure> {

@@ -1,0 +1,165 @@
+//! Bitcoin Core's daemon as a peer: a chainstate made anew from block files that it has indexed before.
+
+use super::part::Run;
+use super::temporary_directory;
+use crate::clock::Elapsed;
+use crate::error::BenchError;
+use crate::watched::{Watched, watch};
+use blockmill_chaingen::Summary;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+use tempfile::TempDir;
+
+/// Memory for coins in MiB, as that of the others.
+const CACHE_MIB: u32 = 450;
+
+/// A daemon with a directory of its own, which has the blocks.
+pub(super) struct Daemon {
+    executable: PathBuf,
+    data: TempDir,
+    height: u32,
+}
+
+impl Daemon {
+    /// Copies the blocks, and lets the daemon index them.
+    pub(super) fn prepare(executable: &Path, blocks: &Path, expected: &Summary) -> Result<Self, BenchError> {
+        let daemon = Self {
+            executable: executable.to_owned(),
+            data: temporary_directory()?,
+            height: expected.height,
+        };
+        let folder = daemon.folder().join("blocks");
+        std::fs::create_dir_all(&folder).map_err(BenchError::file(&folder))?;
+        for name in &expected.files {
+            let (from, to) = (blocks.join(name), folder.join(name));
+            std::fs::copy(&from, &to).map_err(BenchError::file(from))?;
+        }
+        daemon.run(&["-reindex", "-assumevalid=0"], 0)?;
+        Ok(daemon)
+    }
+
+    fn folder(&self) -> PathBuf {
+        self.data.path().join("regtest")
+    }
+
+    /// Makes the chainstate anew. Timed is the whole process. `assumed` is the block whose scripts, and those before it, are assumed to be valid.
+    pub(super) fn connect(&self, threads: usize, assumed: Option<&str>) -> Result<Run, BenchError> {
+        let assumed = format!("-assumevalid={}", assumed.unwrap_or("0"));
+        let start = Instant::now();
+        let watched = self.run(&["-reindex-chainstate", &assumed], threads)?;
+        let seconds = start.elapsed().as_secs_f64();
+        let path = self.log();
+        let log = std::fs::read_to_string(&path).map_err(BenchError::file(&path))?;
+        Ok(Run {
+            elapsed: Elapsed {
+                seconds,
+                cpu_seconds: watched.cpu_seconds,
+            },
+            anonymous_bytes: Some(watched.anonymous_bytes),
+            at_work: None,
+            tip: last_tip(&log).to_owned(),
+        })
+    }
+
+    fn log(&self) -> PathBuf {
+        self.folder().join("debug.log")
+    }
+
+    /// Runs the daemon until it has reached the height of the chain; with 0 threads it chooses how many check scripts.
+    fn run(&self, more: &[&str], threads: usize) -> Result<Watched, BenchError> {
+        // A log of an earlier run would be gone on with.
+        let _ = std::fs::remove_file(self.log());
+        let mut child = Command::new(&self.executable)
+            .args(["-regtest", "-server=0", "-listen=0", "-connect=0", "-dnsseed=0"])
+            .args(["-printtoconsole=0", "-persistmempool=0", "-checkblockindex=0"])
+            .arg(format!("-datadir={}", self.data.path().display()))
+            .arg(format!("-dbcache={CACHE_MIB}"))
+            .arg(format!("-par={threads}"))
+            .arg(format!("-stopatheight={}", self.height))
+            .args(more)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(BenchError::file(&self.executable))?;
+        let (text, watched) = watch(&mut child);
+        let status = child.wait().map_err(BenchError::file(&self.executable))?;
+        if status.success() {
+            return Ok(watched);
+        }
+        Err(BenchError::Process {
+            run: format!("bitcoind {}", more.join(" ")),
+            detail: format!("{status}: {}", text.trim()),
+        })
+    }
+}
+
+/// The last tip that a log names.
+fn last_tip(log: &str) -> &str {
+    let lines = log.lines().rev();
+    let mut tips = lines.filter_map(|line| line.split("UpdateTip: new best=").nth(1));
+    tips.next()
+        .and_then(|rest| rest.split_whitespace().next())
+        .unwrap_or("")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use blockmill_chaingen::{Profile, Recipe, write_chain};
+    use std::os::unix::fs::PermissionsExt;
+
+    /// A program that writes what it is called with into its directory, and a log such as the daemon's.
+    fn stand_in(directory: &Path, status: u8) -> PathBuf {
+        let path = directory.join("bitcoind");
+        let text = format!(
+            "#!/bin/sh\nfor word; do case $word in -datadir=*) data=${{word#-datadir=}};; esac; done\n\
+             echo \"$@\" >> $data/calls\necho '2026-01-01T00:00:00Z UpdateTip: new best=aa height=1 version=0x1' > $data/regtest/debug.log\n\
+             echo '2026-01-01T00:00:00Z UpdateTip: new best=bb height=2' >> $data/regtest/debug.log\necho said\nexit {status}\n"
+        );
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        path
+    }
+
+    #[test]
+    fn the_daemon_indexes_once_and_connects_as_it_is_told() {
+        let directory = tempfile::tempdir().unwrap();
+        let blocks = directory.path().join("blocks");
+        let summary = write_chain(&blocks, &Recipe::new(Profile::Utxo, 3, 1), &mut |_| ()).unwrap();
+        let daemon = Daemon::prepare(&stand_in(directory.path(), 0), &blocks, &summary).unwrap();
+        let copied = std::fs::read(daemon.folder().join("blocks").join(&summary.files[0])).unwrap();
+        assert_eq!(copied, std::fs::read(blocks.join(&summary.files[0])).unwrap());
+        let run = daemon.connect(3, Some("cc")).unwrap();
+        assert_eq!(run.tip, "bb");
+        daemon.connect(1, None).unwrap();
+        let calls = std::fs::read_to_string(daemon.data.path().join("calls")).unwrap();
+        let calls: Vec<_> = calls.lines().collect();
+        assert!(
+            calls[0].ends_with("-par=0 -stopatheight=3 -reindex -assumevalid=0"),
+            "{calls:?}"
+        );
+        assert!(
+            calls[1].ends_with("-par=3 -stopatheight=3 -reindex-chainstate -assumevalid=cc"),
+            "{calls:?}"
+        );
+        assert!(
+            calls[2].ends_with("-par=1 -stopatheight=3 -reindex-chainstate -assumevalid=0"),
+            "{calls:?}"
+        );
+
+        let error = Daemon::prepare(&stand_in(directory.path(), 3), &blocks, &summary)
+            .err()
+            .unwrap();
+        assert!(error.to_string().contains("said"), "{error}");
+    }
+
+    #[test]
+    fn the_last_tip_of_a_log_counts() {
+        assert_eq!(
+            last_tip("UpdateTip: new best=aa height=1\nUpdateTip: new best=bb\nDone"),
+            "bb"
+        );
+        assert_eq!(last_tip("nothing"), "");
+    }
+}

@@ -1,0 +1,236 @@
+//! One run: what is to be done, in a process of its own or in this one, and what came of it.
+
+use super::at_work::Timeline;
+use super::bitcoind::Daemon;
+use super::contender::{Contender, Stored, connect_observed, left_out, options, stored_by_ours};
+use super::temporary_directory;
+use crate::clock::Elapsed;
+use crate::error::BenchError;
+use crate::kernel;
+use crate::watched::watch;
+use blockmill_block::BlockHash;
+use blockmill_chaingen::Summary;
+use blockmill_engine::{Options, Quiet};
+use serde::{Deserialize, Serialize};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// What is to be done.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Part {
+    /// Name of the contender.
+    contender: String,
+    blocks: PathBuf,
+    threads: usize,
+    /// The block whose scripts, and those before it, are assumed to be valid.
+    assumed: Option<String>,
+    /// Whether ours notes who does what.
+    traced: bool,
+}
+
+/// What came of it.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Run {
+    pub(super) elapsed: Elapsed,
+    /// Anonymous memory of the process at the most, while the clock ran; none if it was this one.
+    pub(super) anonymous_bytes: Option<u64>,
+    /// Of a traced run: the part of the time for which the thread that worked least was at work.
+    pub(super) at_work: Option<f64>,
+    pub(super) tip: String,
+}
+
+/// What a process says first, when the clock has stopped.
+#[derive(Debug, Serialize, Deserialize)]
+struct Timed {
+    seconds: f64,
+    cpu_seconds: f64,
+    at_work: Option<f64>,
+}
+
+/// What it says then.
+#[derive(Debug, Serialize, Deserialize)]
+struct Left {
+    tip: String,
+    hash_serialized_3: Option<String>,
+}
+
+impl Part {
+    pub(super) fn new(contender: Contender, blocks: &Path, threads: usize, expected: &Summary) -> Self {
+        Self {
+            contender: contender.name().to_owned(),
+            blocks: blocks.to_owned(),
+            threads,
+            assumed: contender.assumes().then(|| expected.tip.clone()),
+            traced: false,
+        }
+    }
+
+    pub(super) fn traced(self) -> Self {
+        Self { traced: true, ..self }
+    }
+
+    fn contender(&self) -> Result<Contender, BenchError> {
+        Contender::named(&self.contender).ok_or_else(|| self.failed("there is no such contender".to_owned()))
+    }
+
+    fn failed(&self, detail: String) -> BenchError {
+        BenchError::Process {
+            run: format!("{} with {} threads", self.contender, self.threads),
+            detail,
+        }
+    }
+
+    /// Connects in this process. `timed` is called as soon as the clock has stopped.
+    fn run(&self, timed: &mut dyn FnMut(Timed) -> Result<(), BenchError>) -> Result<Left, BenchError> {
+        let data = temporary_directory()?;
+        let contender = self.contender()?;
+        let (elapsed, at_work, stored) = if contender.is_ours() {
+            let (elapsed, at_work) = self.connect_ours(contender, data.path())?;
+            (elapsed, at_work, None)
+        } else {
+            let (tip, elapsed) = kernel::connect(&self.blocks, data.path(), self.threads)?;
+            let stored = Stored {
+                tip,
+                hash_serialized_3: None,
+            };
+            (elapsed, None, Some(stored))
+        };
+        timed(Timed {
+            seconds: elapsed.seconds,
+            cpu_seconds: elapsed.cpu_seconds,
+            at_work,
+        })?;
+        let stored = match stored {
+            Some(stored) => stored,
+            None => stored_by_ours(data.path())?,
+        };
+        Ok(Left {
+            tip: stored.tip,
+            hash_serialized_3: stored.hash_serialized_3,
+        })
+    }
+
+    fn connect_ours(&self, contender: Contender, data: &Path) -> Result<(Elapsed, Option<f64>), BenchError> {
+        let assume_valid = match &self.assumed {
+            Some(hash) => Some(hash.parse::<BlockHash>().map_err(|_| self.failed(hash.clone()))?),
+            None => None,
+        };
+        let options = Options {
+            assume_valid,
+            without: left_out(contender),
+            trace: self.traced,
+            ..options(self.threads)
+        };
+        if !self.traced {
+            return Ok((connect_observed(&self.blocks, data, options, &mut Quiet)?, None));
+        }
+        let mut timeline = Timeline::default();
+        let elapsed = connect_observed(&self.blocks, data, options, &mut timeline)?;
+        Ok((elapsed, timeline.least_at_work(self.threads)))
+    }
+}
+
+/// Does a part, which is given as JSON, in this process, and prints what came of it: one line when the clock has stopped, and one at the end.
+///
+/// # Errors
+/// Any [`BenchError`] but those about names.
+pub(crate) fn run_part(part: &str, out: &mut dyn Write) -> Result<(), BenchError> {
+    let part: Part = serde_json::from_str(part).map_err(|error| BenchError::Process {
+        run: part.to_owned(),
+        detail: error.to_string(),
+    })?;
+    let mut print = |value: serde_json::Value| {
+        writeln!(out, "{value}")
+            .and_then(|()| out.flush())
+            .map_err(BenchError::Output)
+    };
+    let left = part.run(&mut |timed| print(serde_json::json!(timed)))?;
+    print(serde_json::json!(left))
+}
+
+/// Who runs the parts of a chain.
+pub(super) struct Runner<'a> {
+    /// The blockmill command, if runs are to be processes of their own.
+    pub(super) executable: Option<&'a Path>,
+    pub(super) daemon: Option<&'a Daemon>,
+    pub(super) expected: &'a Summary,
+}
+
+impl Runner<'_> {
+    /// Connects the chain once, and checks what is left.
+    pub(super) fn run(&self, part: &Part) -> Result<Run, BenchError> {
+        let contender = part.contender()?;
+        let (timed, left, anonymous_bytes) = match (contender, self.executable) {
+            (Contender::Bitcoind | Contender::BitcoindAssuming, _) => {
+                let daemon = self
+                    .daemon
+                    .ok_or_else(|| part.failed("there is no bitcoind".to_owned()))?;
+                let run = daemon.connect(part.threads, part.assumed.as_deref())?;
+                self.check(part, &run.tip, None)?;
+                return Ok(run);
+            }
+            (_, Some(executable)) => in_own_process(executable, part)?,
+            (_, None) => {
+                let mut kept = None;
+                let left = part.run(&mut |timed| {
+                    kept = Some(timed);
+                    Ok(())
+                })?;
+                let timed = kept.ok_or_else(|| part.failed("it was not timed".to_owned()))?;
+                (timed, left, None)
+            }
+        };
+        self.check(part, &left.tip, left.hash_serialized_3.as_deref())?;
+        Ok(Run {
+            elapsed: Elapsed {
+                seconds: timed.seconds,
+                cpu_seconds: timed.cpu_seconds,
+            },
+            anonymous_bytes,
+            at_work: timed.at_work,
+            tip: left.tip,
+        })
+    }
+
+    fn check(&self, part: &Part, tip: &str, hash_serialized_3: Option<&str>) -> Result<(), BenchError> {
+        let mismatch = |what: &'static str, found: &str, wanted: &str| BenchError::Mismatch {
+            run: format!("{} with {} threads", part.contender, part.threads),
+            what,
+            found: found.to_owned(),
+            wanted: wanted.to_owned(),
+        };
+        if tip != self.expected.tip {
+            return Err(mismatch("tip", tip, &self.expected.tip));
+        }
+        match hash_serialized_3 {
+            Some(hash) if hash != self.expected.hash_serialized_3 => {
+                Err(mismatch("hash_serialized_3", hash, &self.expected.hash_serialized_3))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Runs a part in a process of its own: the blockmill command, called anew. The last one is its anonymous memory in bytes.
+fn in_own_process(executable: &Path, part: &Part) -> Result<(Timed, Left, Option<u64>), BenchError> {
+    let mut child = Command::new(executable)
+        .args(["bench", "connect", "--part"])
+        .arg(serde_json::json!(part).to_string())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::inherit())
+        .spawn()
+        .map_err(BenchError::file(executable))?;
+    let (text, watched) = watch(&mut child);
+    let status = child.wait().map_err(BenchError::file(executable))?;
+    if !status.success() {
+        return Err(part.failed(status.to_string()));
+    }
+    let mut lines = text.lines();
+    let mut next = || lines.next().unwrap_or("");
+    let unread = |error: serde_json::Error| part.failed(error.to_string());
+    let timed: Timed = serde_json::from_str(next()).map_err(unread)?;
+    let left: Left = serde_json::from_str(next()).map_err(unread)?;
+    Ok((timed, left, Some(watched.anonymous_bytes)))
+}

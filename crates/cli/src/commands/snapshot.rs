@@ -1,0 +1,75 @@
+//! `blockmill snapshot`.
+
+use crate::arguments::{DumpArguments, LoadArguments, SnapshotCommand};
+use crate::failure::Failure;
+use crate::output;
+use crate::progress::{EngineMeter, Meter};
+use crate::signals;
+use blockmill_coins::UtxoStats;
+use blockmill_engine::{DataDir, Engine, Options, snapshot};
+use blockmill_script::KernelVerifier;
+use serde_json::json;
+use std::io::Write;
+use std::path::Path;
+
+pub(crate) fn run(command: &SnapshotCommand) -> Result<u8, Failure> {
+    match command {
+        SnapshotCommand::Dump(arguments) => dump(arguments),
+        SnapshotCommand::Load(arguments) => load(arguments),
+    }
+}
+
+fn dump(arguments: &DumpArguments) -> Result<u8, Failure> {
+    let directory = DataDir::open(&arguments.data, None)?;
+    let stop = signals::stop_flag()?;
+    let mut meter = EngineMeter(Meter::new());
+    let stats = snapshot::dump(&directory, &arguments.file, &stop, &mut meter)?;
+    drop(meter);
+    print(&stats, "coins_written", &arguments.file, arguments.json)
+}
+
+fn load(arguments: &LoadArguments) -> Result<u8, Failure> {
+    let Some((blocks, file)) = arguments.paths() else {
+        return Err(Failure::Usage(
+            "--blocks and the snapshot's file are both needed".to_owned(),
+        ));
+    };
+    let marks = arguments.data.marks();
+    let options = Options {
+        threads: 1,
+        cache_bytes_max: (arguments.dbcache as usize) << 20,
+        stop: signals::stop_flag()?,
+        ..Options::default()
+    };
+    let engine = Engine::open(&arguments.data.data, marks.as_ref(), KernelVerifier, options)?;
+    let mut meter = EngineMeter(Meter::new());
+    let stats = engine.load_snapshot(blocks, file, arguments.hash, &mut meter)?;
+    drop(meter);
+    print(&stats, "coins_loaded", file, arguments.json)
+}
+
+/// The names are those of Core's answers, as far as it has them.
+fn print(stats: &UtxoStats, coins: &str, path: &Path, as_json: bool) -> Result<u8, Failure> {
+    let mut out = std::io::stdout().lock();
+    if as_json {
+        let value = json!({
+            coins: stats.txouts,
+            "base_hash": stats.best_block.to_string(),
+            "base_height": stats.height,
+            "path": path,
+            "txoutset_hash": stats.hash_serialized_3.to_string(),
+        });
+        output::json_line(&mut out, &value)?;
+    } else {
+        let rows = [
+            (coins, stats.txouts.to_string()),
+            ("base_hash", stats.best_block.to_string()),
+            ("base_height", stats.height.to_string()),
+            ("path", path.display().to_string()),
+            ("txoutset_hash", stats.hash_serialized_3.to_string()),
+        ];
+        output::table(&mut out, &rows)?;
+    }
+    out.flush()?;
+    Ok(0)
+}

@@ -1,0 +1,534 @@
+//! Snapshots of the set in the format of Core's `dumptxoutset`, version 2 (node/utxo_snapshot.h, rpc/blockchain.cpp).
+//!
+//! | bytes | what |
+//! |---|---|
+//! | 5 | `utxo` and 0xff |
+//! | 2 | version, little endian |
+//! | 4 | magic of the network |
+//! | 32 | hash of the base block, at whose end the set is this |
+//! | 8 | number of coins, little endian |
+//!
+//! Then, for each transaction that has coins: its id (32), CompactSize of their number, and for each its output index as a CompactSize and the
+//! coin as in Core's database. Transactions come in the order of their ids in wire order. Coins of one come in the order of Core's database,
+//! where the index is a VARINT: 16,512 before 256.
+
+use crate::store::{StoreError, Tip};
+use blockmill_block::reader::{DecodeError, Reader, write_compact_size, write_varint};
+use blockmill_block::{BlockHash, Coin, Magic, OutPoint, Txid};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use thiserror::Error;
+
+const FILE_MAGIC: [u8; 5] = *b"utxo\xff";
+
+const VERSION: u16 = 2;
+
+const METADATA_LENGTH: usize = 5 + 2 + 4 + 32 + 8;
+
+/// Where the number of coins stands.
+const COUNT_AT: u64 = METADATA_LENGTH as u64 - 8;
+
+/// Bytes that are read at once.
+const CHUNK: usize = 1 << 20;
+
+/// Bytes of a coin that cannot be: far more than a script that is kept at all.
+const COIN_MAX: usize = 16 << 20;
+
+/// Outputs that a transaction can have: a block of 4 million weight has no room for more of 9 bytes.
+const OUTPUTS_MAX: usize = 4_000_000 / 4 / 9;
+
+const MAX_MONEY: i64 = 21_000_000 * 100_000_000;
+
+/// Why a snapshot cannot be read or written. Offsets are in bytes from the start of the file.
+#[derive(Debug, Error)]
+pub enum SnapshotError {
+    /// The file cannot be read or written.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// The set cannot be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// It is something else.
+    #[error("offset 0: this is no UTXO snapshot (it does not begin with 'utxo' and ff)")]
+    NoSnapshot,
+    /// It is of a version that this program does not read.
+    #[error("offset 5: snapshot version {found}; this program reads version {VERSION}")]
+    Version {
+        /// The version found.
+        found: u16,
+    },
+    /// It belongs to another network.
+    #[error("offset 7: the snapshot belongs to the network with magic {found}, not to that with {wanted}")]
+    Network {
+        /// The magic found.
+        found: String,
+        /// The magic wanted.
+        wanted: String,
+    },
+    /// Bytes that are not what they should be.
+    #[error("offset {offset}: {detail}")]
+    Damaged {
+        /// Where.
+        offset: u64,
+        /// What is wrong.
+        detail: String,
+    },
+}
+
+/// What stands at the beginning of a snapshot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SnapshotMetadata {
+    /// The block at whose end the set is this.
+    pub base: BlockHash,
+    /// Number of coins.
+    pub coins: u64,
+}
+
+/// Writes the coins of a set, which come in the order of the store's keys, and returns their number. `each` is called with every coin, in
+/// that order.
+///
+/// # Errors
+/// [`SnapshotError::Io`], [`SnapshotError::Store`].
+pub fn write_snapshot(
+    out: &mut (impl Write + Seek),
+    magic: Magic,
+    tip: &Tip,
+    coins: impl Iterator<Item = Result<(OutPoint, Coin), StoreError>>,
+    mut each: impl FnMut(&OutPoint, &Coin),
+) -> Result<u64, SnapshotError> {
+    let mut bytes = Vec::with_capacity(2 * CHUNK);
+    bytes.extend(FILE_MAGIC);
+    bytes.extend(VERSION.to_le_bytes());
+    bytes.extend(magic.0);
+    bytes.extend(tip.hash.0);
+    bytes.extend(0u64.to_le_bytes());
+    let mut count: u64 = 0;
+    let mut group: Vec<(OutPoint, Coin)> = Vec::new();
+    for entry in coins {
+        let (outpoint, coin) = entry?;
+        each(&outpoint, &coin);
+        count += 1;
+        if group.first().is_some_and(|first| first.0.txid != outpoint.txid) {
+            write_group(&mut group, &mut bytes);
+            if bytes.len() >= CHUNK {
+                out.write_all(&bytes)?;
+                bytes.clear();
+            }
+        }
+        group.push((outpoint, coin));
+    }
+    write_group(&mut group, &mut bytes);
+    out.write_all(&bytes)?;
+    out.seek(SeekFrom::Start(COUNT_AT))?;
+    out.write_all(&count.to_le_bytes())?;
+    Ok(count)
+}
+
+/// Appends the coins of one transaction.
+fn write_group(group: &mut Vec<(OutPoint, Coin)>, into: &mut Vec<u8>) {
+    let Some((first, _)) = group.first() else {
+        return;
+    };
+    into.extend(first.txid.0);
+    write_compact_size(group.len() as u64, into);
+    group.sort_unstable_by_key(|(outpoint, _)| database_order(outpoint.vout));
+    for (outpoint, coin) in group.drain(..) {
+        write_compact_size(outpoint.vout.into(), into);
+        coin.write_compressed(into);
+    }
+}
+
+/// The place of an output index in the order of Core's keys: its VARINT, filled up with zeros. No VARINT is the beginning of another.
+fn database_order(vout: u32) -> [u8; 5] {
+    let mut bytes = Vec::with_capacity(5);
+    write_varint(vout.into(), &mut bytes);
+    bytes.resize(5, 0);
+    std::array::from_fn(|place| bytes[place])
+}
+
+/// Reads a snapshot, coin by coin.
+#[derive(Debug)]
+pub struct SnapshotReader<R> {
+    input: R,
+    metadata: SnapshotMetadata,
+    /// What was read and not used, from `start` on.
+    buffer: Vec<u8>,
+    start: usize,
+    /// Place in the file of what stands at `start`.
+    offset: u64,
+    at_end: bool,
+}
+
+impl<R: Read> SnapshotReader<R> {
+    /// Reads the metadata of a snapshot of the network with this magic.
+    ///
+    /// # Errors
+    /// Any [`SnapshotError`].
+    pub fn new(input: R, magic: Magic) -> Result<Self, SnapshotError> {
+        let mut reader = Self {
+            input,
+            metadata: SnapshotMetadata {
+                base: BlockHash::ZERO,
+                coins: 0,
+            },
+            buffer: Vec::new(),
+            start: 0,
+            offset: 0,
+            at_end: false,
+        };
+        reader.fill(METADATA_LENGTH)?;
+        if !reader.buffer.starts_with(&FILE_MAGIC) {
+            return Err(SnapshotError::NoSnapshot);
+        }
+        let (version, found, base, coins) = reader.parse(|reader| {
+            reader.take(FILE_MAGIC.len())?;
+            let version = u16::from_le_bytes(reader.array()?);
+            Ok((version, reader.array()?, reader.array()?, reader.array()?))
+        })?;
+        if version != VERSION {
+            return Err(SnapshotError::Version { found: version });
+        }
+        if found != magic.0 {
+            return Err(SnapshotError::Network {
+                found: blockmill_block::hex::encode(&found),
+                wanted: blockmill_block::hex::encode(&magic.0),
+            });
+        }
+        reader.metadata = SnapshotMetadata {
+            base: BlockHash(base),
+            coins: u64::from_le_bytes(coins),
+        };
+        Ok(reader)
+    }
+
+    /// What stands at the beginning.
+    pub fn metadata(&self) -> &SnapshotMetadata {
+        &self.metadata
+    }
+
+    /// The coins, in the order of the store's keys. `base_height` is the height of the base block. After an error nothing more comes.
+    pub fn coins(self, base_height: u32) -> SnapshotCoins<R> {
+        SnapshotCoins {
+            left: self.metadata.coins,
+            reader: self,
+            base_height,
+            txid: None,
+            group: Vec::new(),
+            ended: false,
+        }
+    }
+
+    /// Reads until so many bytes are there, or the file ends.
+    fn fill(&mut self, wanted: usize) -> Result<(), SnapshotError> {
+        if self.start > 0 && self.buffer.len() - self.start < wanted {
+            self.buffer.drain(..self.start);
+            self.start = 0;
+        }
+        while !self.at_end && self.buffer.len() - self.start < wanted {
+            let more = self.input.by_ref().take(CHUNK as u64).read_to_end(&mut self.buffer)?;
+            self.at_end = more == 0;
+        }
+        Ok(())
+    }
+
+    /// Reads something that is no longer than a coin can be.
+    fn parse<T>(&mut self, read: impl Fn(&mut Reader<'_>) -> Result<T, DecodeError>) -> Result<T, SnapshotError> {
+        let mut wanted = 1;
+        loop {
+            self.fill(wanted)?;
+            let mut reader = Reader::new(&self.buffer[self.start..]);
+            match read(&mut reader) {
+                Ok(value) => {
+                    let length = reader.offset();
+                    self.start += length;
+                    self.offset += length as u64;
+                    return Ok(value);
+                }
+                Err(DecodeError::UnexpectedEnd { .. }) if !self.at_end && wanted < COIN_MAX => {
+                    wanted = self.buffer.len() - self.start + 1;
+                }
+                Err(DecodeError::UnexpectedEnd { .. }) if self.at_end => {
+                    return Err(self.damaged("the file ends too early".to_owned()));
+                }
+                Err(error) => return Err(self.damaged(error.to_string())),
+            }
+        }
+    }
+
+    fn damaged(&self, detail: String) -> SnapshotError {
+        SnapshotError::Damaged {
+            offset: self.offset,
+            detail,
+        }
+    }
+}
+
+/// The coins of a snapshot.
+#[derive(Debug)]
+pub struct SnapshotCoins<R> {
+    reader: SnapshotReader<R>,
+    base_height: u32,
+    /// Coins that are still to be read.
+    left: u64,
+    txid: Option<Txid>,
+    /// Coins of one transaction, the one with the least output index last.
+    group: Vec<(OutPoint, Coin)>,
+    ended: bool,
+}
+
+impl<R: Read> SnapshotCoins<R> {
+    /// Bytes read so far.
+    pub fn offset(&self) -> u64 {
+        self.reader.offset
+    }
+
+    fn read_next(&mut self) -> Result<Option<(OutPoint, Coin)>, SnapshotError> {
+        if self.group.is_empty() {
+            if self.left == 0 {
+                self.reader.fill(1)?;
+                return match self.reader.buffer.len() - self.reader.start {
+                    0 => Ok(None),
+                    _ => Err(self.reader.damaged("there is more behind the last coin".to_owned())),
+                };
+            }
+            self.read_group()?;
+        }
+        Ok(self.group.pop())
+    }
+
+    /// Reads the coins of the next transaction.
+    fn read_group(&mut self) -> Result<(), SnapshotError> {
+        let begin = self.reader.offset;
+        let damaged = |detail: String| SnapshotError::Damaged { offset: begin, detail };
+        let (txid, count) = self
+            .reader
+            .parse(|reader| Ok((Txid(reader.array()?), reader.compact_size()?)))?;
+        if self.txid.is_some_and(|last| last.0 >= txid.0) {
+            return Err(damaged(format!("transaction {txid} is out of order")));
+        }
+        if count == 0 || count > OUTPUTS_MAX || count as u64 > self.left {
+            return Err(damaged(format!(
+                "transaction {txid} has {count} coins, of {} that are left",
+                self.left
+            )));
+        }
+        self.txid = Some(txid);
+        for _ in 0..count {
+            let coin = self.read_coin(txid)?;
+            self.group.push(coin);
+        }
+        self.group
+            .sort_unstable_by_key(|(outpoint, _)| std::cmp::Reverse(outpoint.vout));
+        if let Some(pair) = self.group.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+            return Err(damaged(format!("coin {} is there twice", pair[0].0)));
+        }
+        self.left -= count as u64;
+        Ok(())
+    }
+
+    fn read_coin(&mut self, txid: Txid) -> Result<(OutPoint, Coin), SnapshotError> {
+        let begin = self.reader.offset;
+        let (vout, coin) = self
+            .reader
+            .parse(|reader| Ok((reader.compact_size()?, Coin::read_compressed(reader)?)))?;
+        let problem = if coin.height > self.base_height {
+            Some(format!("its height {} is above that of the base block", coin.height))
+        } else if !(0..=MAX_MONEY).contains(&coin.value) {
+            Some(format!("its amount {} cannot be", coin.value))
+        } else {
+            None
+        };
+        // A CompactSize of a length is below 2^25.
+        let outpoint = OutPoint {
+            txid,
+            vout: vout as u32,
+        };
+        match problem {
+            None => Ok((outpoint, coin)),
+            Some(problem) => Err(SnapshotError::Damaged {
+                offset: begin,
+                detail: format!("coin {outpoint}: {problem}"),
+            }),
+        }
+    }
+}
+
+impl<R: Read> Iterator for SnapshotCoins<R> {
+    type Item = Result<(OutPoint, Coin), SnapshotError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.ended {
+            return None;
+        }
+        let next = self.read_next().transpose();
+        self.ended = !matches!(next, Some(Ok(_)));
+        next
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Cursor;
+
+    const MAGIC: Magic = Magic([1, 2, 3, 4]);
+
+    const TIP: Tip = Tip {
+        hash: BlockHash([9; 32]),
+        height: 700,
+    };
+
+    fn coin(number: u32) -> Coin {
+        Coin {
+            value: i64::from(number) * 1_000,
+            height: number % 700,
+            is_coinbase: number.is_multiple_of(3),
+            script_pubkey: vec![0x51; (number % 50) as usize].into(),
+        }
+    }
+
+    /// Coins in the order of the store's keys.
+    fn coins(counts: &[u32]) -> Vec<(OutPoint, Coin)> {
+        let ids = (1u8..).map(|number| Txid([number; 32]));
+        let outpoints = ids
+            .zip(counts)
+            .flat_map(|(txid, &count)| (0..count).map(move |vout| OutPoint { txid, vout }));
+        outpoints.map(|outpoint| (outpoint, coin(outpoint.vout))).collect()
+    }
+
+    fn write(coins: &[(OutPoint, Coin)]) -> Vec<u8> {
+        let mut out = Cursor::new(Vec::new());
+        let mut seen = 0;
+        let entries = coins.iter().cloned().map(Ok);
+        let count = write_snapshot(&mut out, MAGIC, &TIP, entries, |_, _| seen += 1).unwrap();
+        assert_eq!((count, seen), (coins.len() as u64, coins.len()));
+        out.into_inner()
+    }
+
+    fn read(bytes: &[u8]) -> Result<Vec<(OutPoint, Coin)>, SnapshotError> {
+        SnapshotReader::new(bytes, MAGIC)?.coins(TIP.height).collect()
+    }
+
+    fn refused(bytes: &[u8]) -> String {
+        read(bytes).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_was_written_is_read() {
+        for counts in [&[][..], &[1], &[3, 1, 2], &[300, 1]] {
+            let coins = coins(counts);
+            let bytes = write(&coins);
+            let reader = SnapshotReader::new(&bytes[..], MAGIC).unwrap();
+            let metadata = SnapshotMetadata {
+                base: TIP.hash,
+                coins: coins.len() as u64,
+            };
+            assert_eq!(*reader.metadata(), metadata);
+            assert_eq!(read(&bytes).unwrap(), coins);
+        }
+    }
+
+    #[test]
+    fn outputs_come_in_the_order_of_their_varints() {
+        let coins = coins(&[17_000]);
+        let bytes = write(&coins);
+        // Sorting by the bytes of Core's keys, computed by itself.
+        let mut keys: Vec<(Vec<u8>, u32)> = (0..17_000)
+            .map(|vout: u32| {
+                let mut key = vec![0x43];
+                key.extend([1; 32]);
+                write_varint(vout.into(), &mut key);
+                (key, vout)
+            })
+            .collect();
+        keys.sort();
+        let mut reader = Reader::new(&bytes[METADATA_LENGTH..]);
+        reader.take(32).unwrap();
+        assert_eq!(reader.compact_size().unwrap(), 17_000);
+        let mut places = Vec::new();
+        for (_, vout) in keys {
+            assert_eq!(reader.compact_size().unwrap() as u32, vout);
+            assert_eq!(Coin::read_compressed(&mut reader).unwrap(), coin(vout));
+            places.push(vout);
+        }
+        reader.finish().unwrap();
+        let place = |vout| places.iter().position(|&other| other == vout).unwrap();
+        assert!(place(16_512) < place(256) && place(255) < place(16_512));
+        assert_eq!(read(&bytes).unwrap(), coins);
+    }
+
+    #[test]
+    fn other_files_are_refused() {
+        let bytes = write(&coins(&[2, 1]));
+        assert!(refused(b"utxo").contains("no UTXO snapshot"));
+        assert!(refused(&bytes[..40]).contains("the file ends"));
+        let changed = |place: usize, byte: u8| {
+            let mut bytes = bytes.clone();
+            bytes[place] = byte;
+            refused(&bytes)
+        };
+        assert!(changed(0, 7).contains("no UTXO snapshot"));
+        assert!(changed(5, 1).contains("version 1"));
+        assert!(changed(7, 7).contains("07020304"));
+        // One coin more, or less, than there are.
+        assert!(changed(43, 4).contains("ends too early"));
+        assert!(changed(43, 2).contains("more behind"));
+        assert!(changed(43, 0).contains("more behind"));
+        assert!(changed(43, 1).contains("has 2 coins, of 1"));
+    }
+
+    #[test]
+    fn coins_that_cannot_be_are_refused() {
+        let with = |coin: Coin, vouts: &[u32]| {
+            let mut bytes = write(&[]);
+            bytes[43] = vouts.len() as u8;
+            bytes.extend([5; 32]);
+            write_compact_size(vouts.len() as u64, &mut bytes);
+            for &vout in vouts {
+                write_compact_size(vout.into(), &mut bytes);
+                coin.write_compressed(&mut bytes);
+            }
+            bytes
+        };
+        let good = coin(700);
+        assert_eq!(read(&with(good.clone(), &[3, 1])).unwrap()[0].0.vout, 1);
+        let high = Coin {
+            height: 701,
+            ..good.clone()
+        };
+        assert!(refused(&with(high, &[0])).starts_with("offset 84: coin"));
+        let rich = Coin {
+            value: MAX_MONEY + 1,
+            ..good.clone()
+        };
+        assert!(refused(&with(rich, &[0])).contains("amount"));
+        assert!(refused(&with(good.clone(), &[4, 4])).contains("twice"));
+        let mut out_of_order = with(good.clone(), &[1]);
+        out_of_order[43] = 2;
+        let group = out_of_order[METADATA_LENGTH..].to_vec();
+        out_of_order.extend(group);
+        assert!(refused(&out_of_order).contains("out of order"));
+        let mut empty = with(good, &[1]);
+        empty[METADATA_LENGTH + 32] = 0;
+        assert!(refused(&empty).contains("has 0 coins"));
+    }
+
+    #[test]
+    fn a_length_that_the_file_has_not_takes_no_memory() {
+        let mut bytes = write(&[]);
+        bytes[43..51].copy_from_slice(&u64::MAX.to_le_bytes());
+        bytes.extend([5; 32]);
+        bytes.push(1);
+        bytes.push(0);
+        write_varint(2, &mut bytes);
+        write_varint(7, &mut bytes);
+        // A script of 4 GB.
+        write_varint(4_000_000_000, &mut bytes);
+        assert!(refused(&bytes).contains("ends too early"));
+        let mut reader = SnapshotReader::new(Cursor::new(bytes).chain(io::repeat(7)), MAGIC)
+            .unwrap()
+            .coins(700);
+        assert!(reader.next().unwrap().is_err());
+        assert!(reader.reader.buffer.capacity() < 4 * COIN_MAX);
+        assert!(reader.next().is_none());
+    }
+}
