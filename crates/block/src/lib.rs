@@ -12,11 +12,13 @@
 //! - [`merkle`]: merkle roots and the witness commitment;
 //! - [`coin`], [`compress`], [`undo`]: coins, Core's compressed form of them, and undo data;
 //! - [`network`]: networks and their magic bytes;
-//! - [`files`]: `blk*.dat` files, read and written.
+//! - [`files`]: `blk*.dat` files, read and written;
+//! - [`disk`]: the calls that change files, behind a trait.
 
 pub mod block;
 pub mod coin;
 pub mod compress;
+pub mod disk;
 pub mod files;
 pub mod hash;
 pub mod header;

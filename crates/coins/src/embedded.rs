@@ -5,9 +5,11 @@
 //! commit, and the next open need not walk the file (`quick repair`).
 
 use crate::store::{Change, CoinIterator, CoinStore, KEY_LENGTH, StoreError, Tip, decode_coin, key, outpoint_of};
+use blockmill_block::disk::{Disk, DiskFile, Open, SystemDisk};
 use blockmill_block::reader::DecodeError;
 use blockmill_block::{BlockHash, Coin, OutPoint};
-use redb::{Database, ReadOnlyTable, ReadableDatabase, TableDefinition, TableError};
+use redb::{Database, ReadOnlyTable, ReadableDatabase, StorageBackend, TableDefinition, TableError};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{PoisonError, RwLock};
 
@@ -31,12 +33,29 @@ fn backend(error: impl Into<redb::Error>) -> StoreError {
     StoreError::Backend(error.into().to_string())
 }
 
-/// Makes the name of a file durable.
-pub(crate) fn sync_parent(path: &Path) -> std::io::Result<()> {
-    match path.parent() {
-        Some(parent) if parent.as_os_str().is_empty() => std::fs::File::open(".")?.sync_all(),
-        Some(parent) => std::fs::File::open(parent)?.sync_all(),
-        None => Ok(()),
+/// A file of a disk that is not the system's.
+#[derive(Debug)]
+struct Backend(Box<dyn DiskFile>);
+
+impl StorageBackend for Backend {
+    fn len(&self) -> io::Result<u64> {
+        self.0.length()
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.0.read_exact_at(out, offset)
+    }
+
+    fn set_len(&self, length: u64) -> io::Result<()> {
+        self.0.set_length(length)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.0.write_all_at(data, offset)
     }
 }
 
@@ -47,26 +66,40 @@ impl EmbeddedStore {
     /// # Errors
     /// [`StoreError::Format`] or [`StoreError::Network`] for a store of another kind, else [`StoreError::Backend`].
     pub fn open(path: &Path, network: &str, cache_bytes: usize) -> Result<Self, StoreError> {
+        Self::open_on(&SystemDisk, path, network, cache_bytes)
+    }
+
+    /// As [`EmbeddedStore::open`], on a disk of the caller's. Only the system's can keep another process from opening the file.
+    ///
+    /// # Errors
+    /// As for [`EmbeddedStore::open`].
+    pub fn open_on(disk: &dyn Disk, path: &Path, network: &str, cache_bytes: usize) -> Result<Self, StoreError> {
         if !path.exists() {
             // A kill in the middle of making the file must not leave half of one under its name.
             let unfinished = path.with_extension("new");
-            let renamed = match std::fs::remove_file(&unfinished) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+            let renamed = match disk.remove(&unfinished) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
                 _ => {
-                    drop(Self::open_file(&unfinished, network, cache_bytes)?);
-                    std::fs::rename(&unfinished, path).and_then(|()| sync_parent(path))
+                    drop(Self::open_file(disk, &unfinished, network, cache_bytes)?);
+                    disk.rename(&unfinished, path).and_then(|()| disk.sync_name(path))
                 }
             };
             renamed.map_err(|error| StoreError::Backend(format!("{}: {error}", path.display())))?;
         }
-        Self::open_file(path, network, cache_bytes)
+        Self::open_file(disk, path, network, cache_bytes)
     }
 
-    fn open_file(path: &Path, network: &str, cache_bytes: usize) -> Result<Self, StoreError> {
-        let database = Database::builder()
-            .set_cache_size(cache_bytes)
-            .create(path)
-            .map_err(|error| StoreError::Backend(format!("{}: {error}", path.display())))?;
+    fn open_file(disk: &dyn Disk, path: &Path, network: &str, cache_bytes: usize) -> Result<Self, StoreError> {
+        let failed = |error: &dyn std::fmt::Display| StoreError::Backend(format!("{}: {error}", path.display()));
+        let mut builder = Database::builder();
+        builder.set_cache_size(cache_bytes);
+        let opened = if disk.is_system() {
+            builder.create(path)
+        } else {
+            let file = disk.open(path, Open::Keep).map_err(|error| failed(&error))?;
+            builder.create_with_backend(Backend(file))
+        };
+        let database = opened.map_err(|error| failed(&error))?;
         let store = Self {
             path: path.to_owned(),
             database,

@@ -53,15 +53,15 @@
 //! lies behind it.
 
 pub mod error;
-pub mod file;
+mod file;
 pub mod lock;
 
 mod tail;
 
 pub use error::UndoLogError;
-pub use file::LogFile;
 pub use lock::{Guarded, LockKind, SectionLock, StandardLock};
 
+use blockmill_block::disk::{Disk, DiskFile, SystemDisk};
 use blockmill_block::files::FileError;
 use blockmill_block::undo::{read_record, write_record};
 use blockmill_block::{BlockHash, BlockUndo, Magic};
@@ -121,7 +121,7 @@ impl UndoPosition {
 /// ```
 pub struct UndoLog<K: LockKind = SectionLock> {
     path: PathBuf,
-    file: Box<dyn LogFile>,
+    file: Box<dyn DiskFile>,
     tail: K::Lock<Tail>,
     /// A permit for each full buffer that may be on its way to the file.
     full_buffers: Semaphore,
@@ -154,7 +154,15 @@ impl<K: LockKind> UndoLog<K> {
     /// # Errors
     /// [`UndoLogError::Io`].
     pub fn open_with_lock(path: &Path, known_end: u64) -> Result<Self, UndoLogError> {
-        let file = file::open(path).map_err(io_error(path))?;
+        Self::open_on(&SystemDisk, path, known_end)
+    }
+
+    /// As [`UndoLog::open`], with locks of any kind, on a disk of the caller's.
+    ///
+    /// # Errors
+    /// [`UndoLogError::Io`].
+    pub fn open_on(disk: &dyn Disk, path: &Path, known_end: u64) -> Result<Self, UndoLogError> {
+        let file = file::open(disk, path).map_err(io_error(path))?;
         Self::with_file(path, file, known_end)
     }
 
@@ -162,7 +170,7 @@ impl<K: LockKind> UndoLog<K> {
     ///
     /// # Errors
     /// [`UndoLogError::Io`].
-    pub fn with_file(path: &Path, file: impl LogFile + 'static, known_end: u64) -> Result<Self, UndoLogError> {
+    pub fn with_file(path: &Path, file: Box<dyn DiskFile>, known_end: u64) -> Result<Self, UndoLogError> {
         let end = file.length().map_err(io_error(path))?.max(known_end);
         if i64::try_from(end).is_err() {
             // No file is that long. Below it, adding up lengths of records cannot overflow.
@@ -170,7 +178,7 @@ impl<K: LockKind> UndoLog<K> {
         }
         Ok(Self {
             path: path.to_owned(),
-            file: Box::new(file),
+            file,
             tail: Guarded::new(Tail::new(end)),
             full_buffers: Semaphore::new(FULL_BUFFERS_MAX),
         })

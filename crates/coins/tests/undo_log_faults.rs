@@ -20,7 +20,7 @@ const CHANCE: Duration = Duration::from_millis(30);
 const NAME: &str = "data/undo.dat";
 
 fn log_in(file: &FaultyFile) -> UndoLog {
-    UndoLog::with_file(Path::new(NAME), file.clone(), 0).unwrap()
+    UndoLog::with_file(Path::new(NAME), Box::new(file.clone()), 0).unwrap()
 }
 
 /// Whether a record is in the bytes of a file.

@@ -11,14 +11,12 @@
 use crate::data_dir::{DataDir, file_error};
 use crate::error::EngineError;
 use crate::index::HeaderIndex;
+use blockmill_block::disk::{DiskFile, Open};
 use blockmill_block::hash::sha256d;
 use blockmill_block::undo::UndoRecordError;
 use blockmill_block::{BlockUndo, Header, Magic};
 use blockmill_coins::{UndoLog, UndoLogError, UndoPosition};
-use std::fs::File;
-use std::io::Write;
-use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Bytes of a record of `headers.dat`: header, place and length of the undo data, checksum.
@@ -43,7 +41,7 @@ pub struct ChainLog {
 #[derive(Debug)]
 struct Headers {
     path: PathBuf,
-    file: File,
+    file: Box<dyn DiskFile>,
     /// Bytes that are durable.
     length: u64,
     /// Records that a flush is to append; they stay here if it cannot.
@@ -55,11 +53,11 @@ impl Headers {
     fn write(&mut self) -> Result<(), EngineError> {
         let written = self
             .file
-            .write_all(&self.unwritten)
+            .write_all_at(&self.unwritten, self.length)
             .and_then(|()| self.file.sync_data());
         if written.is_err() {
             // Take back what may have been written, so that records stay aligned, and none stays that was not synced.
-            self.file.set_len(self.length).map_err(file_error(&self.path))?;
+            self.file.set_length(self.length).map_err(file_error(&self.path))?;
         }
         written.map_err(file_error(&self.path))?;
         self.length += self.unwritten.len() as u64;
@@ -68,15 +66,18 @@ impl Headers {
     }
 }
 
-fn open(path: &PathBuf) -> Result<(File, u64), EngineError> {
-    let file = File::options()
-        .read(true)
-        .append(true)
-        .create(true)
-        .open(path)
-        .map_err(file_error(path))?;
-    let length = file.metadata().map_err(file_error(path))?.len();
-    Ok((file, length))
+/// Opens the file, or makes it, durably as far as its name goes.
+fn open(directory: &DataDir, path: &Path) -> Result<(Box<dyn DiskFile>, u64), EngineError> {
+    let disk = directory.disk();
+    let exists = path.exists();
+    let opened = disk.open(path, Open::Keep).and_then(|file| {
+        if !exists {
+            disk.sync_name(path)?;
+        }
+        let length = file.length()?;
+        Ok((file, length))
+    });
+    opened.map_err(file_error(path))
 }
 
 fn encode(header: &Header, undo: &UndoPosition) -> [u8; RECORD] {
@@ -108,7 +109,7 @@ impl ChainLog {
     /// [`EngineError::File`], or [`EngineError::Damaged`] where a header has no parent.
     pub fn open(directory: &DataDir, magic: Magic, index: &mut HeaderIndex) -> Result<Self, EngineError> {
         let headers_path = directory.file("headers.dat");
-        let (headers, length) = open(&headers_path)?;
+        let (headers, length) = open(directory, &headers_path)?;
         let mut bytes = vec![0; length as usize];
         headers
             .read_exact_at(&mut bytes, 0)
@@ -133,7 +134,11 @@ impl ChainLog {
         }
         Ok(Self {
             magic,
-            undo: Arc::new(UndoLog::open(&directory.file("undo.dat"), undo_end)?),
+            undo: Arc::new(UndoLog::open_on(
+                &**directory.disk(),
+                &directory.file("undo.dat"),
+                undo_end,
+            )?),
             undo_end,
             headers: Arc::new(Mutex::new(Headers {
                 path: headers_path,
@@ -154,7 +159,7 @@ impl ChainLog {
         let headers = lock(&self.headers);
         headers
             .file
-            .set_len(headers.length)
+            .set_length(headers.length)
             .map_err(file_error(&headers.path))?;
         match Arc::get_mut(&mut self.undo) {
             Some(undo) => Ok(undo.cut_back(self.undo_end)?),
@@ -236,7 +241,7 @@ mod tests {
         Params::new(Network::Regtest, None)
     }
 
-    fn directory(path: &std::path::Path) -> DataDir {
+    fn directory(path: &Path) -> DataDir {
         let marks = Marks {
             network: Network::Regtest,
             signet_challenge: None,

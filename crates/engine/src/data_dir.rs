@@ -10,13 +10,14 @@
 //! | `blocks/` | blocks that came through `submit`, in blk form |
 
 use crate::error::EngineError;
+use blockmill_block::disk::{Disk, Open, SystemDisk};
 use blockmill_block::files::FileError;
 use blockmill_block::{BlockHash, Network, hex};
 use blockmill_rules::Params;
 use serde::{Deserialize, Serialize};
 use std::fs::{File, TryLockError};
-use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Version of the layout of a data directory.
 const FORMAT: u32 = 1;
@@ -75,6 +76,7 @@ pub struct DataDir {
     path: PathBuf,
     marks: Marks,
     snapshot: Option<SnapshotMark>,
+    disk: Arc<dyn Disk>,
     _lock: File,
 }
 
@@ -85,6 +87,14 @@ impl DataDir {
     /// # Errors
     /// [`EngineError::Locked`], [`EngineError::WrongNetwork`], [`EngineError::NoDataDirectory`], or the files' errors.
     pub fn open(path: &Path, wanted: Option<&Marks>) -> Result<Self, EngineError> {
+        Self::open_on(Arc::new(SystemDisk), path, wanted)
+    }
+
+    /// As [`DataDir::open`], on a disk of the caller's, which everything in the directory is then written to.
+    ///
+    /// # Errors
+    /// As for [`DataDir::open`].
+    pub fn open_on(disk: Arc<dyn Disk>, path: &Path, wanted: Option<&Marks>) -> Result<Self, EngineError> {
         let meta_path = path.join("meta.json");
         if !meta_path.is_file() {
             if wanted.is_none() {
@@ -93,7 +103,9 @@ impl DataDir {
             if path.join("blocks").exists() {
                 return Err(EngineError::Foreign { path: path.to_owned() });
             }
-            std::fs::create_dir_all(path).map_err(file_error(path))?;
+            disk.create_directories(path)
+                .and_then(|()| disk.sync_name(path))
+                .map_err(file_error(path))?;
         }
         let lock = lock(path)?;
         let (marks, snapshot) = match (read_meta(&meta_path)?, wanted) {
@@ -111,7 +123,7 @@ impl DataDir {
             }
             (Some(found), None) => found,
             (None, Some(wanted)) => {
-                write_meta(path, wanted, None)?;
+                write_meta(&*disk, path, wanted, None)?;
                 (wanted.clone(), None)
             }
             (None, None) => return Err(EngineError::NoDataDirectory { path: path.to_owned() }),
@@ -120,6 +132,7 @@ impl DataDir {
             path: path.to_owned(),
             marks,
             snapshot,
+            disk,
             _lock: lock,
         })
     }
@@ -136,9 +149,14 @@ impl DataDir {
 
     /// Notes, durably, that a snapshot was loaded, or that none was.
     pub(crate) fn set_snapshot(&mut self, snapshot: Option<SnapshotMark>) -> Result<(), EngineError> {
-        write_meta(&self.path, &self.marks, snapshot)?;
+        write_meta(&*self.disk, &self.path, &self.marks, snapshot)?;
         self.snapshot = snapshot;
         Ok(())
+    }
+
+    /// What everything in the directory is written to.
+    pub fn disk(&self) -> &Arc<dyn Disk> {
+        &self.disk
     }
 
     /// Where a file of the directory lies.
@@ -202,7 +220,12 @@ fn read_meta(path: &Path) -> Result<Option<(Marks, Option<SnapshotMark>)>, Engin
 }
 
 /// Writes the marks so that they are there whole or not at all.
-fn write_meta(directory: &Path, marks: &Marks, snapshot: Option<SnapshotMark>) -> Result<(), EngineError> {
+fn write_meta(
+    disk: &dyn Disk,
+    directory: &Path,
+    marks: &Marks,
+    snapshot: Option<SnapshotMark>,
+) -> Result<(), EngineError> {
     let meta = Meta {
         format: FORMAT,
         network: marks.network.to_string(),
@@ -219,11 +242,11 @@ fn write_meta(directory: &Path, marks: &Marks, snapshot: Option<SnapshotMark>) -
         detail: error.to_string(),
     })?;
     let write = || -> std::io::Result<()> {
-        let mut file = File::create(&temporary)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        std::fs::rename(&temporary, &path)?;
-        File::open(directory)?.sync_all()
+        let file = disk.open(&temporary, Open::Empty)?;
+        file.write_all_at(text.as_bytes(), 0)?;
+        file.sync_data()?;
+        disk.rename(&temporary, &path)?;
+        disk.sync_directory(directory)
     };
     write().map_err(file_error(&path))
 }

@@ -106,7 +106,7 @@ pub(crate) const STORE_FILE: &str = "coins.redb";
 /// Any [`StoreError`](blockmill_coins::StoreError).
 pub fn open_store(directory: &DataDir, cache_bytes: usize) -> Result<Arc<dyn CoinStore>, EngineError> {
     let path = directory.file(STORE_FILE);
-    let store = EmbeddedStore::open(&path, &directory.marks().text(), cache_bytes)?;
+    let store = EmbeddedStore::open_on(&**directory.disk(), &path, &directory.marks().text(), cache_bytes)?;
     Ok(Arc::new(store))
 }
 

@@ -7,6 +7,7 @@ use crate::index::BlockId;
 use crate::open::{STORE_FILE, open_store};
 use crate::report::Observer;
 use crate::sources::FirstSeen;
+use blockmill_block::disk::Disk;
 use blockmill_block::{BlockHash, Coin, OutPoint};
 use blockmill_coins::stats::Hashes;
 use blockmill_coins::{
@@ -153,7 +154,9 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         let loading = self.directory.file("coins.redb.loading");
         let network = self.directory.marks().text();
         let stop = std::sync::Arc::clone(&self.options.stop);
+        let disk = std::sync::Arc::clone(self.directory.disk());
         let outcome = Loading {
+            disk: &*disk,
             path: &loading,
             network: &network,
             cache_bytes: self.options.cache_bytes_max,
@@ -176,7 +179,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             Ok(stats) => Ok(stats),
             Err(error) => {
                 // The next attempt begins by removing it.
-                let _ = std::fs::remove_file(&loading);
+                let _ = disk.remove(&loading);
                 Err(error)
             }
         }
@@ -219,14 +222,16 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             hash: tip.hash,
         }))?;
         let place = directory.file(STORE_FILE);
-        std::fs::rename(loading, &place)
-            .and_then(|()| sync_parent(&place))
+        let disk = directory.disk();
+        disk.rename(loading, &place)
+            .and_then(|()| disk.sync_name(&place))
             .map_err(file_error(&place))
     }
 }
 
 /// A store that a snapshot is loaded into.
 struct Loading<'a> {
+    disk: &'a dyn Disk,
     path: &'a Path,
     network: &'a str,
     cache_bytes: usize,
@@ -243,11 +248,11 @@ impl Loading<'_> {
         reader: SnapshotReader<impl Read>,
         observer: &mut dyn Observer,
     ) -> Result<Option<UtxoStats>, SnapshotError> {
-        match std::fs::remove_file(self.path) {
+        match self.disk.remove(self.path) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
             _ => {}
         }
-        let store = EmbeddedStore::open(self.path, self.network, self.cache_bytes / 2)?;
+        let store = EmbeddedStore::open_on(self.disk, self.path, self.network, self.cache_bytes / 2)?;
         let mut stats = StatsBuilder::new(Hashes::Serialized);
         let mut coins = reader.coins(self.tip.height);
         let mut batch: Vec<Change> = Vec::new();

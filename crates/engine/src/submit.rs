@@ -133,6 +133,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         let writer = match &mut self.writer {
             Some(writer) => writer,
             none => none.insert(BlockFileWriter::resume(
+                std::sync::Arc::clone(self.directory.disk()),
                 &self.directory.file("blocks"),
                 self.index.params().magic(),
                 &self.loader.files(),

@@ -6,8 +6,9 @@
 
 use crate::connect::temporary_directory;
 use crate::error::BenchError;
+use blockmill_block::disk::DiskFile;
 use blockmill_coins::UndoLog;
-use blockmill_coins::undo_log::{LockKind, LogFile};
+use blockmill_coins::undo_log::LockKind;
 use std::fs::File;
 use std::io;
 use std::path::PathBuf;
@@ -52,7 +53,7 @@ impl Room {
     pub(super) fn log<K: LockKind>(&mut self) -> Result<(UndoLog<K>, u64), BenchError> {
         self.begin += 1;
         let file = self.file.try_clone().map_err(BenchError::file(&self.path))?;
-        let log = UndoLog::with_file(&self.path, EmptyFile(file), self.begin)?;
+        let log = UndoLog::with_file(&self.path, Box::new(EmptyFile(file)), self.begin)?;
         Ok((log, self.begin))
     }
 }
@@ -70,7 +71,7 @@ fn fill(file: &File, bytes: u64) -> io::Result<()> {
 /// A file that says it has no bytes.
 struct EmptyFile(File);
 
-impl LogFile for EmptyFile {
+impl DiskFile for EmptyFile {
     fn length(&self) -> io::Result<u64> {
         Ok(0)
     }

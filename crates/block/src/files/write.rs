@@ -1,10 +1,10 @@
 //! Appending blocks to block files, as Bitcoin Core lays them out.
 
 use super::{BlockFiles, FileError, Position, RECORD_HEAD};
+use crate::disk::{Disk, DiskFile, Open, SystemDisk};
 use crate::network::Magic;
-use std::fs::File;
-use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// A file is followed by a new one before it grows beyond this many bytes (Core's `MAX_BLOCKFILE_SIZE`).
 const FILE_SIZE_MAX: u64 = 128 << 20;
@@ -15,9 +15,12 @@ pub struct BlockFileWriter {
     directory: PathBuf,
     magic: Magic,
     number: u32,
-    file: Option<(File, u64)>,
+    disk: Arc<dyn Disk>,
+    file: Option<(Box<dyn DiskFile>, u64)>,
     /// Whether something was appended since the last sync.
     unsynced: bool,
+    /// Whether a file was made since then.
+    unnamed: bool,
 }
 
 fn file_path(directory: &Path, number: u32) -> PathBuf {
@@ -31,18 +34,35 @@ impl BlockFileWriter {
     /// # Errors
     /// [`FileError::Io`].
     pub fn open(directory: &Path, magic: Magic, end: Option<(u32, u64)>) -> Result<Self, FileError> {
-        std::fs::create_dir_all(directory).map_err(FileError::io(directory))?;
+        Self::open_on(Arc::new(SystemDisk), directory, magic, end)
+    }
+
+    /// As [`BlockFileWriter::open`], on a disk of the caller's.
+    ///
+    /// # Errors
+    /// [`FileError::Io`].
+    pub fn open_on(
+        disk: Arc<dyn Disk>,
+        directory: &Path,
+        magic: Magic,
+        end: Option<(u32, u64)>,
+    ) -> Result<Self, FileError> {
+        disk.create_directories(directory)
+            .and_then(|()| disk.sync_name(directory))
+            .map_err(FileError::io(directory))?;
         let mut writer = Self {
             directory: directory.to_owned(),
             magic,
             number: 0,
+            disk,
             file: None,
             unsynced: false,
+            unnamed: false,
         };
         if let Some((number, length)) = end {
             let path = file_path(directory, number);
-            let file = File::options().append(true).open(&path).map_err(FileError::io(&path))?;
-            file.set_len(length).map_err(FileError::io(&path))?;
+            let file = writer.disk.open(&path, Open::Keep).map_err(FileError::io(&path))?;
+            file.set_length(length).map_err(FileError::io(&path))?;
             writer.number = number;
             writer.file = Some((file, length));
         }
@@ -53,21 +73,21 @@ impl BlockFileWriter {
     ///
     /// # Errors
     /// [`FileError`].
-    pub fn resume(directory: &Path, magic: Magic, files: &BlockFiles) -> Result<Self, FileError> {
+    pub fn resume(disk: Arc<dyn Disk>, directory: &Path, magic: Magic, files: &BlockFiles) -> Result<Self, FileError> {
         let mut number = 0;
         while file_path(directory, number + 1).is_file() {
             number += 1;
         }
         let path = file_path(directory, number);
         if !path.is_file() {
-            return Self::open(directory, magic, None);
+            return Self::open_on(disk, directory, magic, None);
         }
         let scan = files.scan(files.number_of(&path)?, magic)?;
         let end = scan
             .records
             .last()
             .map_or(0, |record| record.position.offset + u64::from(record.position.length));
-        Self::open(directory, magic, Some((number, end)))
+        Self::open_on(disk, directory, magic, Some((number, end)))
     }
 
     /// Appends a block, and registers the file with `files` if it is new there. The block is not synced.
@@ -87,12 +107,9 @@ impl BlockFileWriter {
         }
         let path = file_path(&self.directory, self.number);
         if self.file.is_none() {
-            let file = File::options()
-                .append(true)
-                .create_new(true)
-                .open(&path)
-                .map_err(FileError::io(&path))?;
+            let file = self.disk.open(&path, Open::New).map_err(FileError::io(&path))?;
             self.file = Some((file, 0));
+            self.unnamed = true;
         }
         let Some((file, length)) = &mut self.file else {
             unreachable!("a file was opened above");
@@ -101,9 +118,9 @@ impl BlockFileWriter {
         record.extend_from_slice(&self.magic.0);
         record.extend_from_slice(&(block.len() as u32).to_le_bytes());
         record.extend_from_slice(block);
-        if let Err(error) = file.write_all(&record) {
+        if let Err(error) = file.write_all_at(&record, *length) {
             // Take back what may have been written of it.
-            file.set_len(*length).map_err(FileError::io(&path))?;
+            file.set_length(*length).map_err(FileError::io(&path))?;
             return Err(FileError::Io { path, error });
         }
         let offset = *length + RECORD_HEAD;
@@ -122,10 +139,14 @@ impl BlockFileWriter {
     /// # Errors
     /// [`FileError::Io`].
     pub fn sync(&mut self) -> Result<(), FileError> {
+        let path = file_path(&self.directory, self.number);
         if let (Some((file, _)), true) = (&mut self.file, self.unsynced) {
-            file.sync_data()
-                .map_err(FileError::io(file_path(&self.directory, self.number)))?;
+            file.sync_data().map_err(FileError::io(&path))?;
             self.unsynced = false;
+        }
+        if self.unnamed {
+            self.disk.sync_name(&path).map_err(FileError::io(&path))?;
+            self.unnamed = false;
         }
         Ok(())
     }
@@ -134,6 +155,7 @@ impl BlockFileWriter {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write;
 
     #[test]
     fn appends_and_goes_on() {
@@ -150,7 +172,7 @@ mod tests {
         drop(writer);
         // Remains behind the last whole record go.
         let path = directory.path().join("blk00000.dat");
-        File::options()
+        std::fs::File::options()
             .append(true)
             .open(&path)
             .unwrap()

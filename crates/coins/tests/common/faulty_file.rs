@@ -1,6 +1,6 @@
 //! A file in memory that counts, waits and fails as it is told to.
 
-use blockmill_coins::undo_log::LogFile;
+use blockmill_block::disk::DiskFile;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
@@ -59,7 +59,7 @@ impl FaultyFile {
     }
 }
 
-impl LogFile for FaultyFile {
+impl DiskFile for FaultyFile {
     fn length(&self) -> io::Result<u64> {
         Ok(self.state().written.len() as u64)
     }

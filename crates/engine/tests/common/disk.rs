@@ -1,0 +1,376 @@
+//! A disk that keeps a journal of what was done to it, fails when it is told to, and can be set back to what a power cut leaves.
+//!
+//! What it does it does to real files, and notes it. From the journal a directory can be made as it would be if all had stopped behind any
+//! call: with everything that was done (a kill), with nothing but what was synced (a power cut), or with any part of the rest, writes torn.
+
+use blockmill_block::disk::{Disk, DiskFile, Open, SystemDisk};
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// Bytes that a disk writes whole or not at all.
+const SECTOR: usize = 512;
+
+/// A call that changed something, and how many calls had returned when it began.
+#[derive(Debug, Clone)]
+pub(crate) struct Step {
+    begun_at: usize,
+    pub(crate) call: Call,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum Call {
+    Make { path: PathBuf, file: usize },
+    Write { file: usize, offset: u64, bytes: Vec<u8> },
+    SetLength { file: usize, length: u64 },
+    Sync { file: usize },
+    Rename { from: PathBuf, to: PathBuf },
+    Remove { path: PathBuf },
+    SyncDirectory { path: PathBuf },
+}
+
+/// Which call fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Failing {
+    Nothing,
+    /// This one, counted from 0, and no other.
+    Once(usize, io::ErrorKind),
+    /// This one and all that come after it.
+    From(usize, io::ErrorKind),
+}
+
+#[derive(Debug)]
+struct State {
+    steps: Vec<Step>,
+    /// Calls so far, those that read included.
+    calls: usize,
+    failing: Failing,
+    files: usize,
+    names: BTreeMap<PathBuf, usize>,
+}
+
+/// The disk; clones are the same one.
+#[derive(Debug, Clone)]
+pub(crate) struct JournalDisk(Arc<Mutex<State>>);
+
+/// An open file of it.
+struct JournalFile {
+    disk: JournalDisk,
+    number: usize,
+    file: Box<dyn DiskFile>,
+}
+
+impl JournalDisk {
+    pub(crate) fn new(failing: Failing) -> Self {
+        Self(Arc::new(Mutex::new(State {
+            steps: Vec::new(),
+            calls: 0,
+            failing,
+            files: 0,
+            names: BTreeMap::new(),
+        })))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap()
+    }
+
+    /// Calls so far.
+    pub(crate) fn calls(&self) -> usize {
+        self.state().calls
+    }
+
+    pub(crate) fn steps(&self) -> Vec<Step> {
+        self.state().steps.clone()
+    }
+
+    /// Counts a call; an error if it is to fail. Returns how many calls that change something had returned before.
+    fn begin(&self) -> io::Result<usize> {
+        let mut state = self.state();
+        let number = state.calls;
+        state.calls += 1;
+        let error = |kind| Err(io::Error::new(kind, "a fault of the test"));
+        match state.failing {
+            Failing::Once(at, kind) if at == number => error(kind),
+            Failing::From(at, kind) if number >= at => error(kind),
+            _ => Ok(state.steps.len()),
+        }
+    }
+
+    fn done(&self, begun_at: usize, call: Call) {
+        self.state().steps.push(Step { begun_at, call });
+    }
+}
+
+impl Disk for JournalDisk {
+    fn open(&self, path: &Path, how: Open) -> io::Result<Box<dyn DiskFile>> {
+        let begun_at = self.begin()?;
+        let existed = path.exists();
+        let file = SystemDisk.open(path, how)?;
+        let mut state = self.state();
+        let known = state.names.get(path).copied().filter(|_| existed);
+        let number = known.unwrap_or(state.files);
+        if known.is_none() {
+            state.files += 1;
+            state.names.insert(path.to_owned(), number);
+            let call = Call::Make {
+                path: path.to_owned(),
+                file: number,
+            };
+            state.steps.push(Step { begun_at, call });
+        }
+        if how == Open::Empty {
+            let call = Call::SetLength {
+                file: number,
+                length: 0,
+            };
+            state.steps.push(Step { begun_at, call });
+        }
+        Ok(Box::new(JournalFile {
+            disk: self.clone(),
+            number,
+            file,
+        }))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let begun_at = self.begin()?;
+        SystemDisk.rename(from, to)?;
+        let mut state = self.state();
+        if let Some(file) = state.names.remove(from) {
+            state.names.insert(to.to_owned(), file);
+        }
+        let call = Call::Rename {
+            from: from.to_owned(),
+            to: to.to_owned(),
+        };
+        state.steps.push(Step { begun_at, call });
+        Ok(())
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        let begun_at = self.begin()?;
+        SystemDisk.remove(path)?;
+        self.state().names.remove(path);
+        self.done(begun_at, Call::Remove { path: path.to_owned() });
+        Ok(())
+    }
+
+    fn create_directories(&self, path: &Path) -> io::Result<()> {
+        self.begin()?;
+        SystemDisk.create_directories(path)
+    }
+
+    fn sync_directory(&self, path: &Path) -> io::Result<()> {
+        let begun_at = self.begin()?;
+        self.done(begun_at, Call::SyncDirectory { path: path.to_owned() });
+        Ok(())
+    }
+}
+
+impl DiskFile for JournalFile {
+    fn length(&self) -> io::Result<u64> {
+        self.disk.begin()?;
+        self.file.length()
+    }
+
+    fn set_length(&self, length: u64) -> io::Result<()> {
+        let begun_at = self.disk.begin()?;
+        self.file.set_length(length)?;
+        let file = self.number;
+        self.disk.done(begun_at, Call::SetLength { file, length });
+        Ok(())
+    }
+
+    fn read_exact_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<()> {
+        self.disk.begin()?;
+        self.file.read_exact_at(bytes, offset)
+    }
+
+    fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        let begun = self.disk.begin();
+        // A write that fails leaves its first half.
+        let written = if begun.is_ok() {
+            bytes
+        } else {
+            &bytes[..bytes.len() / 2]
+        };
+        self.file.write_all_at(written, offset)?;
+        let call = Call::Write {
+            file: self.number,
+            offset,
+            bytes: written.to_vec(),
+        };
+        let begun_at = *begun.as_ref().unwrap_or(&usize::MAX);
+        self.disk.done(begun_at, call);
+        begun.map(|_| ())
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        let begun_at = self.disk.begin()?;
+        self.disk.done(begun_at, Call::Sync { file: self.number });
+        Ok(())
+    }
+}
+
+/// What is left when everything stops.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cut {
+    /// The process: all that was done.
+    Kill,
+    /// The power: what was synced, and nothing else.
+    Power,
+    /// The power: what was synced, and a part of the rest that follows from a seed, in which writes are torn.
+    Torn(u64),
+}
+
+/// A file as it was synced, and what was done to it since.
+#[derive(Debug, Default, Clone)]
+struct Content {
+    durable: Vec<u8>,
+    pending: Vec<(usize, Call)>,
+}
+
+fn apply(content: &mut Vec<u8>, call: &Call) {
+    match call {
+        Call::Write { offset, bytes, .. } => {
+            let (from, to) = (*offset as usize, *offset as usize + bytes.len());
+            if content.len() < to {
+                content.resize(to, 0);
+            }
+            content[from..to].copy_from_slice(bytes);
+        }
+        Call::SetLength { length, .. } => content.resize(*length as usize, 0),
+        _ => unreachable!("it is not about a file's content"),
+    }
+}
+
+fn rename(names: &mut BTreeMap<PathBuf, usize>, call: &Call) {
+    match call {
+        Call::Make { path, file } => {
+            names.insert(path.clone(), *file);
+        }
+        Call::Rename { from, to } => {
+            if let Some(file) = names.remove(from) {
+                names.insert(to.clone(), file);
+            }
+        }
+        Call::Remove { path } => {
+            names.remove(path);
+        }
+        _ => unreachable!("it is not about names"),
+    }
+}
+
+/// Draws that follow from a seed (splitmix64).
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((mixed ^ (mixed >> 31)) % end as u64) as usize
+    }
+}
+
+/// The files, by their names, after the first `count` steps and a cut.
+pub(crate) fn files_after(steps: &[Step], count: usize, cut: Cut) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut contents: BTreeMap<usize, Content> = BTreeMap::new();
+    let mut names: BTreeMap<PathBuf, usize> = BTreeMap::new();
+    let mut pending_names: Vec<(usize, Call)> = Vec::new();
+    for (number, step) in steps[..count].iter().enumerate() {
+        match &step.call {
+            Call::Write { file, .. } | Call::SetLength { file, .. } => {
+                let content = contents.entry(*file).or_default();
+                content.pending.push((number, step.call.clone()));
+            }
+            Call::Sync { file } => {
+                let content = contents.entry(*file).or_default();
+                let (before, after): (Vec<_>, Vec<_>) = std::mem::take(&mut content.pending)
+                    .into_iter()
+                    .partition(|(number, _)| *number < step.begun_at);
+                before.iter().for_each(|(_, call)| apply(&mut content.durable, call));
+                content.pending = after;
+            }
+            Call::SyncDirectory { path } => {
+                let inside = |call: &Call| match call {
+                    Call::Make { path: made, .. } => made.parent() == Some(path),
+                    Call::Rename { to, .. } => to.parent() == Some(path),
+                    Call::Remove { path: removed } => removed.parent() == Some(path),
+                    _ => false,
+                };
+                pending_names.retain(|(number, call)| {
+                    let durable = *number < step.begun_at && inside(call);
+                    if durable {
+                        rename(&mut names, call);
+                    }
+                    !durable
+                });
+            }
+            Call::Make { .. } | Call::Rename { .. } | Call::Remove { .. } => {
+                pending_names.push((number, step.call.clone()));
+            }
+        }
+    }
+    let mut dice = match cut {
+        Cut::Torn(seed) => Dice(seed),
+        Cut::Kill | Cut::Power => Dice(0),
+    };
+    let kept_names = match cut {
+        Cut::Kill => pending_names.len(),
+        Cut::Power => 0,
+        // A journal of names keeps their order.
+        Cut::Torn(_) => dice.below(pending_names.len() + 1),
+    };
+    pending_names[..kept_names]
+        .iter()
+        .for_each(|(_, call)| rename(&mut names, call));
+    let mut files = BTreeMap::new();
+    for (path, file) in names {
+        let content = contents.remove(&file).unwrap_or_default();
+        let mut bytes = content.durable;
+        for (_, call) in &content.pending {
+            match cut {
+                Cut::Kill => apply(&mut bytes, call),
+                Cut::Power => {}
+                Cut::Torn(_) => match dice.below(4) {
+                    0 | 1 => apply(&mut bytes, call),
+                    2 => apply(&mut bytes, &torn(call, &mut dice)),
+                    _ => {}
+                },
+            }
+        }
+        files.insert(path, bytes);
+    }
+    files
+}
+
+/// A part of a write: some of its sectors.
+fn torn(call: &Call, dice: &mut Dice) -> Call {
+    let Call::Write { file, offset, bytes } = call else {
+        return call.clone();
+    };
+    let sectors = bytes.len().div_ceil(SECTOR);
+    let (from, to) = (dice.below(sectors + 1), dice.below(sectors + 1));
+    let (from, to) = (from.min(to) * SECTOR, (from.max(to) * SECTOR).min(bytes.len()));
+    let from = from.min(to);
+    Call::Write {
+        file: *file,
+        offset: offset + from as u64,
+        bytes: bytes[from..to].to_vec(),
+    }
+}
+
+/// Makes the directory `to` as `from` is in these files.
+pub(crate) fn write_files(files: &BTreeMap<PathBuf, Vec<u8>>, from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for (path, bytes) in files {
+        let Ok(name) = path.strip_prefix(from) else { continue };
+        let target = to.join(name);
+        std::fs::create_dir_all(target.parent().unwrap()).unwrap();
+        std::fs::write(target, bytes).unwrap();
+    }
+}
