@@ -327,7 +327,7 @@ fn cut_everywhere(scenario: &dyn Scenario, every: usize, seeds: u64) {
         }
         std::fs::remove_dir_all(&left).unwrap();
     });
-    println!(
+    eprintln!(
         "{}: {} steps, {points} points, {} cuts each: every one passed",
         scenario.name(),
         steps.len(),
@@ -368,7 +368,7 @@ fn fail_everywhere(scenario: &dyn Scenario, every: usize) {
     });
     let reported = reported.into_inner();
     assert!(reported * 2 > points, "{reported} of {points}");
-    println!(
+    eprintln!(
         "{}: {} calls, {points} points, 3 faults each ({reported} reported): every one passed",
         scenario.name(),
         whole.calls()
