@@ -30,6 +30,8 @@ pub(crate) enum Command {
     /// Write the UTXO set to a file, or take it from one
     #[command(subcommand)]
     Snapshot(SnapshotCommand),
+    /// Look a data directory over, and say what is damaged
+    Doctor(DoctorArguments),
     /// Write a deterministic signed regtest chain as block files
     Generate(GenerateArguments),
     /// Run a benchmark
@@ -199,6 +201,16 @@ impl LoadArguments {
             },
         }
     }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArguments {
+    /// Data directory
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]

@@ -25,6 +25,7 @@ fn main() -> ExitCode {
         Command::Verify(arguments) => commands::verify::run(&arguments),
         Command::Stats(arguments) => commands::stats::run(&arguments),
         Command::Snapshot(arguments) => commands::snapshot::run(&arguments),
+        Command::Doctor(arguments) => commands::doctor::run(&arguments),
         Command::Generate(arguments) => commands::generate::run(&arguments),
         Command::Bench(arguments) => commands::bench::run(&arguments),
     };

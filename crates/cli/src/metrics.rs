@@ -4,63 +4,90 @@
 //! sends too much is let go.
 
 use crate::failure::Failure;
+use blockmill_coins::CacheCounters;
 use blockmill_engine::Progress;
+use blockmill_engine::report::Totals;
 use std::fmt::Write as _;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Most bytes of a request that are read.
 const REQUEST_MAX: usize = 8 << 10;
 
-/// Longest time that a peer may take for one read or write.
+/// Longest time that a peer may take for its request, and for a write.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// What is known now.
+#[derive(Debug, Default)]
+struct Figures {
+    progress: Option<Progress>,
+    totals: Totals,
+    cache: CacheCounters,
+}
 
 /// The figures that are served now.
 pub(crate) struct Metrics {
-    text: Arc<Mutex<String>>,
+    figures: Arc<Mutex<Figures>>,
 }
 
 impl Metrics {
-    /// Begins to serve at `address`, until the process ends.
-    pub(crate) fn serve(address: SocketAddr) -> Result<Self, Failure> {
+    /// Begins to serve at `address`, until the process ends. `store` is the file of the coin store.
+    pub(crate) fn serve(address: SocketAddr, store: PathBuf) -> Result<Self, Failure> {
         let usage = |error: std::io::Error| Failure::Usage(format!("--metrics {address}: {error}"));
         let listener = TcpListener::bind(address).map_err(usage)?;
         let local = listener.local_addr().map_err(usage)?;
         eprintln!("blockmill: metrics at http://{local}/metrics");
-        let text = Arc::new(Mutex::new(String::new()));
-        let served = Arc::clone(&text);
+        let figures = Arc::new(Mutex::new(Figures::default()));
+        let served = Arc::clone(&figures);
         std::thread::Builder::new()
             .name("metrics".to_owned())
             .spawn(move || {
                 for stream in listener.incoming().flatten() {
-                    let body = served.lock().unwrap_or_else(PoisonError::into_inner).clone();
                     // A peer that goes away early is no concern of ours.
-                    let _ = answer(stream, &body);
+                    let _ = answer(stream, || render(&lock(&served), &store));
                 }
             })
             .map_err(usage)?;
-        Ok(Self { text })
+        Ok(Self { figures })
     }
 
-    pub(crate) fn update(&self, progress: &Progress) {
-        let text = render(progress);
-        *self.text.lock().unwrap_or_else(PoisonError::into_inner) = text;
+    pub(crate) fn set_progress(&self, progress: &Progress) {
+        lock(&self.figures).progress = Some(*progress);
+    }
+
+    pub(crate) fn set_totals(&self, totals: &Totals, cache: &CacheCounters) {
+        let mut figures = lock(&self.figures);
+        figures.totals = *totals;
+        figures.cache = *cache;
     }
 }
 
-fn answer(mut stream: TcpStream, body: &str) -> std::io::Result<()> {
-    stream.set_read_timeout(Some(PATIENCE))?;
+/// A thread that panics leaves whole figures.
+fn lock(figures: &Mutex<Figures>) -> MutexGuard<'_, Figures> {
+    figures.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Reads a request, and answers it whatever it asks for.
+fn answer(mut stream: TcpStream, body: impl FnOnce() -> String) -> std::io::Result<()> {
+    let deadline = Instant::now() + PATIENCE;
     stream.set_write_timeout(Some(PATIENCE))?;
     let mut request = Vec::new();
     let mut part = [0; 1024];
     while request.len() < REQUEST_MAX && !request.windows(4).any(|end| end == b"\r\n\r\n") {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(std::io::ErrorKind::TimedOut.into());
+        }
+        stream.set_read_timeout(Some(left))?;
         match stream.read(&mut part)? {
             0 => break,
             count => request.extend_from_slice(&part[..count]),
         }
     }
+    let body = body();
     write!(
         stream,
         "HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
@@ -68,59 +95,134 @@ fn answer(mut stream: TcpStream, body: &str) -> std::io::Result<()> {
     )
 }
 
-fn render(progress: &Progress) -> String {
-    let seconds = progress.elapsed.as_secs_f64();
-    let rows: [(&str, &str, &str, f64); 10] = [
-        ("height", "gauge", "height of the tip", f64::from(progress.height)),
-        (
-            "best_height",
-            "gauge",
-            "height of the best chain known",
-            f64::from(progress.best_height),
-        ),
-        ("blocks_total", "counter", "blocks connected", progress.blocks as f64),
-        (
-            "transactions_total",
-            "counter",
-            "transactions connected",
-            progress.transactions as f64,
-        ),
-        ("inputs_total", "counter", "inputs connected", progress.inputs as f64),
-        (
-            "bytes_total",
-            "counter",
-            "bytes of blocks connected",
-            progress.bytes as f64,
-        ),
-        (
-            "bytes_remaining",
-            "gauge",
-            "bytes of blocks that remain",
-            progress.bytes_remaining as f64,
-        ),
-        (
-            "cache_coins",
-            "gauge",
-            "entries in the coins cache",
-            progress.cache_coins as f64,
-        ),
-        (
-            "cache_bytes",
-            "gauge",
-            "memory of the coins cache in bytes",
-            progress.cache_bytes as f64,
-        ),
-        ("elapsed_seconds", "gauge", "seconds since connecting began", seconds),
-    ];
+/// One figure, with what Prometheus wants to know of it.
+fn add(text: &mut String, name: &str, kind: &str, help: &str, value: f64) {
+    // Writing to a string does not fail.
+    let _ = write!(
+        text,
+        "# HELP blockmill_{name} {help}\n# TYPE blockmill_{name} {kind}\nblockmill_{name} {value}\n"
+    );
+}
+
+fn render(figures: &Figures, store: &Path) -> String {
     let mut text = String::new();
-    for (name, kind, help, value) in rows {
-        // Writing to a string does not fail.
+    if let Some(progress) = &figures.progress {
+        add_progress(&mut text, progress);
+    }
+    add_totals(&mut text, &figures.totals, &figures.cache);
+    for (kind, help) in [("busy", "seconds of work"), ("wait", "seconds of waiting")] {
+        let name = format!("stage_{kind}_seconds_total");
         let _ = write!(
             text,
-            "# HELP blockmill_{name} {help}\n# TYPE blockmill_{name} {kind}\nblockmill_{name} {value}\n"
+            "# HELP blockmill_{name} {help} in a stage\n# TYPE blockmill_{name} counter\n"
         );
+        for (stage, time) in figures.totals.stages.named() {
+            let seconds = if kind == "busy" {
+                time.busy_seconds
+            } else {
+                time.wait_seconds
+            };
+            let _ = writeln!(text, "blockmill_{name}{{stage=\"{stage}\"}} {seconds}");
+        }
     }
+    let bytes = std::fs::metadata(store).map_or(0, |metadata| metadata.len());
+    add(
+        &mut text,
+        "store_bytes",
+        "gauge",
+        "size of the coin store in bytes",
+        bytes as f64,
+    );
     text
+}
+
+fn add_progress(text: &mut String, progress: &Progress) {
+    let seconds = progress.elapsed.as_secs_f64();
+    let mut gauge = |name: &str, help: &str, value: f64| add(text, name, "gauge", help, value);
+    gauge("height", "height of the tip", f64::from(progress.height));
+    gauge(
+        "best_height",
+        "height of the best chain known",
+        f64::from(progress.best_height),
+    );
+    gauge(
+        "bytes_remaining",
+        "bytes of blocks that remain",
+        progress.bytes_remaining as f64,
+    );
+    gauge("cache_coins", "entries in the coins cache", progress.cache_coins as f64);
+    gauge(
+        "cache_bytes",
+        "memory of the coins cache in bytes",
+        progress.cache_bytes as f64,
+    );
+    gauge("elapsed_seconds", "seconds since connecting began", seconds);
+    // Rates of the whole run; those of a while follow from the counters.
+    let rate = |count: u64| count as f64 / seconds.max(1e-9);
+    gauge(
+        "blocks_per_second",
+        "blocks connected in a second, over the whole run",
+        rate(progress.blocks),
+    );
+    gauge(
+        "inputs_per_second",
+        "inputs connected in a second, over the whole run",
+        rate(progress.inputs),
+    );
+}
+
+fn add_totals(text: &mut String, totals: &Totals, cache: &CacheCounters) {
+    let queues = &totals.queues;
+    let mut counter = |name: &str, help: &str, value: u64| add(text, name, "counter", help, value as f64);
+    counter("blocks_total", "blocks connected", totals.blocks);
+    counter("transactions_total", "transactions connected", totals.transactions);
+    counter("inputs_total", "inputs connected", totals.inputs);
+    counter("bytes_total", "bytes of blocks connected", totals.bytes);
+    counter("disconnected_total", "blocks disconnected", totals.disconnected);
+    counter(
+        "scripts_skipped_total",
+        "blocks whose scripts were assumed to be valid",
+        totals.scripts_skipped,
+    );
+    counter("cache_hits_total", "look-ups that the coins cache answered", cache.hits);
+    counter("cache_misses_total", "look-ups that went to the store", cache.misses);
+    counter(
+        "fetched_total",
+        "coins asked of the store ahead",
+        totals.fetch.reads.keys,
+    );
+    counter(
+        "fetched_taken_total",
+        "coins read ahead that the cache took",
+        totals.fetch.taken,
+    );
+    counter("flushes_total", "flushes", totals.flushes);
+    counter(
+        "flush_changes_total",
+        "coins written or removed by flushes",
+        totals.flush_changes,
+    );
+    counter(
+        "flush_waits_total",
+        "waits for a flush, as the cache was full",
+        totals.flush_waits,
+    );
+    let mut gauge = |name: &str, help: &str, value: f64| add(text, name, "gauge", help, value);
+    gauge(
+        "blocks_ahead",
+        "blocks that were asked for and not resolved, on average",
+        queues.ahead.mean(),
+    );
+    gauge(
+        "blocks_in_flight",
+        "blocks that are resolved and not committed, on average",
+        queues.in_flight.mean(),
+    );
+    gauge(
+        "blocks_bytes_max",
+        "memory of both at the most in bytes",
+        queues.memory_max as f64,
+    );
 }
 
 #[cfg(test)]
@@ -132,8 +234,10 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         drop(listener);
-        let metrics = Metrics::serve(address).unwrap();
-        metrics.update(&Progress {
+        let store = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(store.path(), [0; 77]).unwrap();
+        let metrics = Metrics::serve(address, store.path().to_owned()).unwrap();
+        metrics.set_progress(&Progress {
             height: 50,
             best_height: 200,
             blocks: 50,
@@ -145,6 +249,14 @@ mod tests {
             cache_bytes: 99,
             elapsed: Duration::from_millis(1500),
         });
+        let totals = Totals {
+            inputs: 1000,
+            flushes: 3,
+            ..Totals::default()
+        };
+        metrics.set_totals(&totals, &CacheCounters { hits: 5, misses: 4 });
+        // Somebody who sends nothing is not waited for longer than the patience.
+        let _silent = TcpStream::connect(address).unwrap();
         let mut stream = TcpStream::connect(address).unwrap();
         stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
         let mut answer = String::new();
@@ -152,6 +264,23 @@ mod tests {
         assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"));
         assert!(answer.contains("\nblockmill_height 50\n"));
         assert!(answer.contains("\nblockmill_elapsed_seconds 1.5\n"));
-        assert!(answer.contains("# TYPE blockmill_inputs_total counter\n"));
+        assert!(answer.contains("# TYPE blockmill_inputs_total counter\nblockmill_inputs_total 1000\n"));
+        assert!(
+            answer.contains("\nblockmill_cache_misses_total 4\n") && answer.contains("\nblockmill_flushes_total 3\n")
+        );
+        assert!(answer.contains("\nblockmill_store_bytes 77\n"));
+        for stage in ["read", "decode", "fetch", "resolve", "check", "commit", "flush"] {
+            assert!(
+                answer.contains(&format!("blockmill_stage_busy_seconds_total{{stage=\"{stage}\"}} 0")),
+                "{stage}"
+            );
+        }
+        // Every figure has its help and its type, once.
+        let mut names: Vec<_> = answer.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
+        let helps = answer.lines().filter(|line| line.starts_with("# HELP ")).count();
+        assert_eq!(names.len(), helps);
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), helps);
     }
 }

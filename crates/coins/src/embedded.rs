@@ -152,6 +152,18 @@ impl EmbeddedStore {
         write.commit().map_err(backend)
     }
 
+    /// Reads all pages of the file and compares their checksums. Returns whether all are sound; what can be mended then is.
+    ///
+    /// # Errors
+    /// [`StoreError::Backend`].
+    pub fn check_pages(&mut self) -> Result<bool, StoreError> {
+        // The database must have no reader meanwhile.
+        *self.table.write().unwrap_or_else(PoisonError::into_inner) = None;
+        let sound = self.database.check_integrity().map_err(backend)?;
+        self.refresh()?;
+        Ok(sound)
+    }
+
     fn refresh(&self) -> Result<(), StoreError> {
         let read = self.database.begin_read().map_err(backend)?;
         let table = read.open_table(COINS).map_err(backend)?;

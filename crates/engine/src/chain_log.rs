@@ -20,10 +20,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Bytes of a record of `headers.dat`: header, place and length of the undo data, checksum.
-const RECORD: usize = Header::LENGTH + 8 + 4 + 4;
+pub(crate) const RECORD: usize = Header::LENGTH + 8 + 4 + 4;
 
 /// The place of undo data that there is not: of a block that came with a snapshot.
-const NO_UNDO: UndoPosition = UndoPosition { offset: 0, length: 0 };
+pub(crate) const NO_UNDO: UndoPosition = UndoPosition { offset: 0, length: 0 };
 
 /// The open log.
 #[derive(Debug)]
@@ -90,7 +90,7 @@ fn encode(header: &Header, undo: &UndoPosition) -> [u8; RECORD] {
     record
 }
 
-fn decode(record: &[u8]) -> Option<(Header, UndoPosition)> {
+pub(crate) fn decode(record: &[u8]) -> Option<(Header, UndoPosition)> {
     let record: &[u8; RECORD] = record.try_into().ok()?;
     let checksum = sha256d(&record[..92]);
     if record[92..] != checksum[..4] {

@@ -124,7 +124,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             tip: self.tip_hash(),
             height: self.height(),
             start_height,
-            totals: self.totals.clone(),
+            totals: self.totals,
             seconds: start.elapsed().as_secs_f64(),
             cache: self.cache.counters(),
             cache_coins_max: self.cache_coins_max,
@@ -368,6 +368,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         course
             .observer
             .progress(&self.progress(course.start, course.target, course.bytes_remaining));
+        course.observer.totals(&self.totals, &self.cache.counters());
         Ok(Checked::Passed)
     }
 

@@ -10,6 +10,7 @@
 //! - [`submit`]: blocks one by one, with a verdict each;
 //! - [`verify`]: one block against its undo data;
 //! - [`snapshot`]: the set to a file, and back;
+//! - [`doctor`]: looking a data directory over;
 //! - [`report`]: what happened, stage by stage;
 //! - [`error`]: what can go wrong besides invalid blocks.
 
@@ -18,6 +19,7 @@ pub mod chain_log;
 pub mod checks;
 pub mod connect;
 pub mod data_dir;
+pub mod doctor;
 pub mod error;
 pub mod index;
 pub mod open;

@@ -232,7 +232,7 @@ pub struct QueueTotals {
 }
 
 /// What the engine did, in all calls since it was opened.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Totals {
     /// Blocks connected.
     pub blocks: u64,
@@ -349,6 +349,11 @@ pub trait Observer {
     /// A block was connected.
     fn progress(&mut self, progress: &Progress) {
         let _ = progress;
+    }
+
+    /// What was done so far, and how often the coins cache had what was asked for; with every [`progress`](Self::progress).
+    fn totals(&mut self, totals: &Totals, cache: &CacheCounters) {
+        let _ = (totals, cache);
     }
 
     /// So many coins of a snapshot are done, and this share of all.

@@ -7,7 +7,8 @@ use crate::output;
 use crate::progress::{EngineMeter, Meter};
 use crate::signals;
 use crate::trace::Trace;
-use blockmill_engine::report::Span;
+use blockmill_coins::CacheCounters;
+use blockmill_engine::report::{Span, Totals};
 use blockmill_engine::{ConnectReport, Engine, Observer, Options, Progress};
 use blockmill_script::KernelVerifier;
 use std::io::Write;
@@ -55,7 +56,13 @@ impl Observer for Watcher {
     fn progress(&mut self, progress: &Progress) {
         self.meter.progress(progress);
         if let Some(metrics) = &self.metrics {
-            metrics.update(progress);
+            metrics.set_progress(progress);
+        }
+    }
+
+    fn totals(&mut self, totals: &Totals, cache: &CacheCounters) {
+        if let Some(metrics) = &self.metrics {
+            metrics.set_totals(totals, cache);
         }
     }
 
@@ -85,7 +92,10 @@ pub(crate) fn run(arguments: &ConnectArguments) -> Result<u8, Failure> {
     let mut watcher = Watcher {
         meter: EngineMeter(Meter::new()),
         trace: arguments.trace.as_deref().map(Trace::create).transpose()?,
-        metrics: arguments.metrics.map(Metrics::serve).transpose()?,
+        metrics: arguments
+            .metrics
+            .map(|address| Metrics::serve(address, engine.directory().file("coins.redb")))
+            .transpose()?,
     };
     let report = engine.connect(&arguments.blocks, &mut watcher)?;
     if let Some(trace) = watcher.trace.take() {

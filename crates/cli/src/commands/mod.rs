@@ -3,6 +3,7 @@
 pub(crate) mod bench;
 pub(crate) mod connect;
 pub(crate) mod demo;
+pub(crate) mod doctor;
 pub(crate) mod generate;
 pub(crate) mod snapshot;
 pub(crate) mod stats;
