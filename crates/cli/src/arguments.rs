@@ -119,14 +119,20 @@ pub(crate) struct SubmitArguments {
 #[derive(Debug, Args)]
 pub(crate) struct VerifyArguments {
     /// The block, as on the wire
-    #[arg(long, value_name = "FILE")]
-    pub(crate) block: PathBuf,
+    #[arg(long, value_name = "FILE", required_unless_present = "blocks", requires = "undo")]
+    pub(crate) block: Option<PathBuf>,
     /// The coins that it spends, in Core's undo format
-    #[arg(long, value_name = "FILE")]
-    pub(crate) undo: PathBuf,
+    #[arg(long, value_name = "FILE", requires = "height")]
+    pub(crate) undo: Option<PathBuf>,
     /// Height of the block
-    #[arg(long, value_name = "N")]
-    pub(crate) height: u32,
+    #[arg(long, value_name = "N", requires = "block")]
+    pub(crate) height: Option<u32>,
+    /// In place of one block: those of Bitcoin Core's blk*.dat files, against the rev*.dat files beside them
+    #[arg(long, value_name = "PATH", num_args = 1.., conflicts_with_all = ["block", "undo", "height"])]
+    pub(crate) blocks: Vec<PathBuf>,
+    /// With --blocks: this block alone
+    #[arg(long, value_name = "HASH", requires = "blocks")]
+    pub(crate) hash: Option<BlockHash>,
     /// Network of the block
     #[arg(long, value_name = "NAME")]
     pub(crate) network: Network,

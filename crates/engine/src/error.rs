@@ -110,6 +110,12 @@ pub enum EngineError {
         /// What is wrong.
         detail: String,
     },
+    /// A block that was asked for is in none of the files.
+    #[error("block {hash} is in none of the block files, or a block before it is not")]
+    UnknownBlock {
+        /// The block.
+        hash: BlockHash,
+    },
     /// The script verifier failed; this says nothing about the block.
     #[error("block {hash}: {detail}")]
     Verifier {
@@ -163,6 +169,7 @@ impl EngineError {
             | Self::Snapshot { .. }
             | Self::SnapshotHash { .. }
             | Self::SnapshotBase { .. }
+            | Self::UnknownBlock { .. }
             | Self::Verifier { .. } => 3,
         }
     }

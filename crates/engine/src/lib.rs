@@ -8,7 +8,7 @@
 //! - [`checks`]: script checks on several threads;
 //! - [`data_dir`], [`chain_log`]: what a data directory holds besides coins;
 //! - [`submit`]: blocks one by one, with a verdict each;
-//! - [`verify`]: one block against its undo data;
+//! - [`verify`], [`verify_files`]: one block against its undo data, and those of block files against Core's;
 //! - [`snapshot`]: the set to a file, and back;
 //! - [`doctor`]: looking a data directory over;
 //! - [`report`]: what happened, stage by stage;
@@ -28,6 +28,7 @@ pub mod resolve;
 pub mod snapshot;
 pub mod submit;
 pub mod verify;
+pub mod verify_files;
 
 mod ahead;
 mod body;

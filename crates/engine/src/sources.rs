@@ -2,7 +2,7 @@
 
 use crate::connect::Engine;
 use crate::error::EngineError;
-use crate::index::HeaderRefusal;
+use crate::index::{HeaderIndex, HeaderRefusal};
 use crate::report::{Leftover, Observer, Unreadable};
 use blockmill_block::BlockHash;
 use blockmill_block::files::{Damage, Record};
@@ -86,20 +86,12 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         indexed: &mut Indexed,
         observer: &mut dyn Observer,
     ) {
-        let now = clock();
-        let mut waiting: HashMap<BlockHash, Vec<usize>> = HashMap::new();
-        for number in 0..records.len() {
-            let mut ready = VecDeque::from([number]);
-            while let Some(number) = ready.pop_front() {
-                let record = &records[number];
-                match self.index.accept_header(&record.header, record.hash, now) {
-                    Ok(_) => ready.extend(waiting.remove(&record.hash).unwrap_or_default()),
-                    Err(HeaderRefusal::MissingParent) => {
-                        waiting.entry(record.header.prev_block_hash).or_default().push(number);
-                    }
-                    Err(HeaderRefusal::Invalid(reject)) => self.refuse_header(record, reject, observer),
-                }
-            }
+        let mut refused = Vec::new();
+        let waiting = take_headers(&mut self.index, records, |record, reject| {
+            refused.push((record, reject))
+        });
+        for (record, reject) in refused {
+            self.refuse_header(record, reject, observer);
         }
         for record in records {
             if let Some(id) = self.index.find(&record.hash) {
@@ -139,6 +131,31 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             self.rejected.push(rejected);
         }
     }
+}
+
+/// Takes the headers of records into an index: each as soon as its parent is there. Returns the numbers of those whose parents are nowhere, by
+/// parent.
+pub(crate) fn take_headers<'r>(
+    index: &mut HeaderIndex,
+    records: &'r [Record],
+    mut refuse: impl FnMut(&'r Record, Reject),
+) -> HashMap<BlockHash, Vec<usize>> {
+    let now = clock();
+    let mut waiting: HashMap<BlockHash, Vec<usize>> = HashMap::new();
+    for number in 0..records.len() {
+        let mut ready = VecDeque::from([number]);
+        while let Some(number) = ready.pop_front() {
+            let record = &records[number];
+            match index.accept_header(&record.header, record.hash, now) {
+                Ok(_) => ready.extend(waiting.remove(&record.hash).unwrap_or_default()),
+                Err(HeaderRefusal::MissingParent) => {
+                    waiting.entry(record.header.prev_block_hash).or_default().push(number);
+                }
+                Err(HeaderRefusal::Invalid(reject)) => refuse(record, reject),
+            }
+        }
+    }
+    waiting
 }
 
 /// Seconds since 1970.

@@ -6,10 +6,12 @@
 //!
 //! - [`source`]: which files there are, and reading from them;
 //! - [`scan`]: finding the records without reading the blocks;
-//! - [`mod@write`]: appending records.
+//! - [`mod@write`]: appending records;
+//! - [`undo`]: the undo data that Core keeps beside them.
 
 pub mod scan;
 pub mod source;
+pub mod undo;
 pub mod write;
 
 use crate::hash::BlockHash;
@@ -19,6 +21,7 @@ use thiserror::Error;
 
 pub use scan::{Damage, DamageKind, Scan};
 pub use source::{BlockFiles, XorKey};
+pub use undo::UndoFile;
 pub use write::BlockFileWriter;
 
 /// Bytes of a record before the block: magic and length.

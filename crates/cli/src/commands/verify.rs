@@ -3,9 +3,13 @@
 use crate::arguments::VerifyArguments;
 use crate::failure::Failure;
 use crate::output;
+use crate::progress::{EngineMeter, Meter};
+use crate::signals;
 use blockmill_block::{Block, BlockUndo};
 use blockmill_engine::verify::{VerifyBlockError, VerifyOptions, verify_block};
+use blockmill_engine::verify_files::{Problem, Unverified, verify_files};
 use blockmill_engine::{Marks, Options};
+use blockmill_rules::Params;
 use blockmill_script::KernelVerifier;
 use std::io::Write;
 use std::path::Path;
@@ -17,19 +21,79 @@ fn read(path: &Path) -> Result<Vec<u8>, Failure> {
 }
 
 pub(crate) fn run(arguments: &VerifyArguments) -> Result<u8, Failure> {
-    let corrupt = |path: &Path, error: String| Failure::Corrupt(format!("{}: {error}", path.display()));
-    let block = Block::decode(read(&arguments.block)?)
-        .map_err(|error| corrupt(&arguments.block, format!("the block does not decode: {error}")))?;
-    let undo = BlockUndo::decode(&read(&arguments.undo)?)
-        .map_err(|error| corrupt(&arguments.undo, format!("the undo data does not decode: {error}")))?;
-    let params = Marks {
+    match (&arguments.block, &arguments.undo, arguments.height) {
+        (Some(block), Some(undo), Some(height)) => run_one(arguments, block, undo, height),
+        _ => run_files(arguments),
+    }
+}
+
+fn params(arguments: &VerifyArguments) -> Params {
+    Marks {
         network: arguments.network,
         signet_challenge: arguments.signet_challenge.as_ref().map(|challenge| challenge.0.clone()),
     }
-    .params();
+    .params()
+}
+
+fn threads(arguments: &VerifyArguments) -> usize {
+    arguments.par.unwrap_or(Options::default().threads)
+}
+
+/// The blocks of block files.
+fn run_files(arguments: &VerifyArguments) -> Result<u8, Failure> {
+    let stop = signals::stop_flag()?;
+    let mut meter = EngineMeter(Meter::new());
+    let start = Instant::now();
+    let report = verify_files(
+        &arguments.blocks,
+        &params(arguments),
+        arguments.hash,
+        threads(arguments),
+        &Arc::new(KernelVerifier),
+        &stop,
+        &mut meter,
+    )?;
+    drop(meter);
+    for unverified in &report.unverified {
+        let (path, offset) = &unverified.place;
+        let problem = match &unverified.problem {
+            Problem::Reject(reject) => reject.to_string(),
+            Problem::Unreadable(detail) => detail.clone(),
+        };
+        eprintln!(
+            "blockmill: {}: offset {offset}: block {} (height {}): {problem}",
+            path.display(),
+            unverified.hash,
+            unverified.height
+        );
+    }
+    let rejected = |unverified: &&Unverified| matches!(unverified.problem, Problem::Reject(_));
+    let invalid = report.unverified.iter().filter(rejected).count();
+    let rows = [
+        ("best height", report.best_height.to_string()),
+        ("valid", report.blocks.to_string()),
+        ("invalid", invalid.to_string()),
+        ("unreadable", (report.unverified.len() - invalid).to_string()),
+        ("transactions", report.transactions.to_string()),
+        ("inputs", report.inputs.to_string()),
+        ("seconds", format!("{:.3}", start.elapsed().as_secs_f64())),
+    ];
+    let mut out = std::io::stdout().lock();
+    output::table(&mut out, &rows)?;
+    out.flush()?;
+    Ok(report.exit_status())
+}
+
+/// One block.
+fn run_one(arguments: &VerifyArguments, block_path: &Path, undo_path: &Path, height: u32) -> Result<u8, Failure> {
+    let corrupt = |path: &Path, error: String| Failure::Corrupt(format!("{}: {error}", path.display()));
+    let block = Block::decode(read(block_path)?)
+        .map_err(|error| corrupt(block_path, format!("the block does not decode: {error}")))?;
+    let undo = BlockUndo::decode(&read(undo_path)?)
+        .map_err(|error| corrupt(undo_path, format!("the undo data does not decode: {error}")))?;
     let options = VerifyOptions {
-        height: arguments.height,
-        threads: arguments.par.unwrap_or(Options::default().threads),
+        height,
+        threads: threads(arguments),
         proof_of_work: true,
     };
     let hash = block.hash();
@@ -37,7 +101,7 @@ pub(crate) fn run(arguments: &VerifyArguments) -> Result<u8, Failure> {
     let outcome = verify_block(
         &Arc::new(block),
         &Arc::new(undo),
-        &params,
+        &params(arguments),
         &Arc::new(KernelVerifier),
         options,
     );
@@ -68,9 +132,9 @@ pub(crate) fn run(arguments: &VerifyArguments) -> Result<u8, Failure> {
             ];
             output::table(&mut out, &rows)?;
             out.flush()?;
-            eprintln!("blockmill: {}: block {hash}: {reject}", arguments.block.display());
+            eprintln!("blockmill: {}: block {hash}: {reject}", block_path.display());
             Ok(1)
         }
-        Err(VerifyBlockError::Verifier(detail)) => Err(corrupt(&arguments.block, detail)),
+        Err(VerifyBlockError::Verifier(detail)) => Err(corrupt(block_path, detail)),
     }
 }

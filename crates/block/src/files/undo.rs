@@ -1,0 +1,167 @@
+//! Undo data as Bitcoin Core keeps it beside its block files: `rev*.dat`.
+//!
+//! A record is magic, length, undo data and a checksum over it and the hash of the block's parent, see [`crate::undo`]. Nothing else says which
+//! block it belongs to. Records lie in the file with the number of the block's file, in the order in which the blocks were connected; behind them
+//! may be zeros, which were allocated and not written.
+
+use super::{BlockFiles, FileError};
+use crate::hash::BlockHash;
+use crate::network::Magic;
+use crate::reader::Reader;
+use crate::undo::{BlockUndo, RECORD_HEAD, RECORD_TAIL, UndoRecordError, read_record};
+use std::ops::Range;
+use std::path::PathBuf;
+
+/// A record.
+#[derive(Debug)]
+struct Place {
+    /// Where it stands, head and checksum included.
+    range: Range<usize>,
+    /// Transactions that it says it is for, the coinbase not counted.
+    transactions: usize,
+}
+
+/// One file of undo data, read whole: it is no larger than the block file with its number.
+#[derive(Debug)]
+pub struct UndoFile {
+    path: PathBuf,
+    magic: Magic,
+    bytes: Vec<u8>,
+    places: Vec<Place>,
+    /// The place behind the one that was found last: blocks mostly come in the order of the records.
+    next: usize,
+}
+
+impl BlockFiles {
+    /// The undo data that lies beside block file number `file`; none if there is no such file, or if it has another name than Core's.
+    ///
+    /// # Errors
+    /// [`FileError::Io`].
+    pub fn undo_file(&self, file: u32, magic: Magic) -> Result<Option<UndoFile>, FileError> {
+        let source = self.source(file);
+        let name = source.path.file_name().and_then(|name| name.to_str());
+        let Some(number) = name.and_then(|name| name.strip_prefix("blk")) else {
+            return Ok(None);
+        };
+        let path = source.path.with_file_name(format!("rev{number}"));
+        let mut bytes = match std::fs::read(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            read => read.map_err(FileError::io(&path))?,
+        };
+        source.key.apply(&mut bytes, 0);
+        let places = find_records(&bytes, magic);
+        Ok(Some(UndoFile {
+            path,
+            magic,
+            bytes,
+            places,
+            next: 0,
+        }))
+    }
+}
+
+fn find_records(bytes: &[u8], magic: Magic) -> Vec<Place> {
+    let mut places = Vec::new();
+    let mut at = 0;
+    while at + RECORD_HEAD + RECORD_TAIL <= bytes.len() {
+        let length = Reader::new(&bytes[at + 4..])
+            .u32()
+            .map_or(usize::MAX, |length| length as usize);
+        let end = length.saturating_add(at + RECORD_HEAD + RECORD_TAIL);
+        if bytes[at..at + 4] != magic.0 || end > bytes.len() {
+            // Padding, or damage: the next record may begin anywhere.
+            at += 1;
+            continue;
+        }
+        let undo = &bytes[at + RECORD_HEAD..end - RECORD_TAIL];
+        if let Ok(transactions) = Reader::new(undo).compact_size() {
+            places.push(Place {
+                range: at..end,
+                transactions,
+            });
+        }
+        at = end;
+    }
+    places
+}
+
+impl UndoFile {
+    /// The file's path.
+    pub fn path(&self) -> &std::path::Path {
+        &self.path
+    }
+
+    /// The undo data of a block with this parent and so many transactions, the coinbase not counted; none if it is not here.
+    pub fn find(&mut self, previous: &BlockHash, transactions: usize) -> Option<BlockUndo> {
+        let count = self.places.len();
+        for number in (self.next..count).chain(0..self.next.min(count)) {
+            let place = &self.places[number];
+            if place.transactions != transactions {
+                continue;
+            }
+            match read_record(self.magic, previous, &self.bytes[place.range.clone()]) {
+                Ok(undo) => {
+                    self.next = number + 1;
+                    return Some(undo);
+                }
+                // Another block's, or damaged: which of them, nobody can say.
+                Err(UndoRecordError::Head | UndoRecordError::Checksum | UndoRecordError::Decode(_)) => {}
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::files::XorKey;
+    use crate::undo::write_record;
+    use crate::{Coin, Network};
+
+    fn undo(transactions: usize, value: i64) -> BlockUndo {
+        let mut undo = BlockUndo::default();
+        for _ in 0..transactions {
+            undo.push_coin(Coin {
+                value,
+                height: 7,
+                is_coinbase: false,
+                script_pubkey: Box::new([0x51]),
+            });
+            undo.end_transaction();
+        }
+        undo
+    }
+
+    #[test]
+    fn records_are_found_by_their_checksums() {
+        let magic = Network::Regtest.magic();
+        let directory = tempfile::tempdir().unwrap();
+        let key = [9, 8, 7, 6, 5, 4, 3, 2];
+        let parent = |number: u8| BlockHash([number; 32]);
+        let mut bytes = Vec::new();
+        for number in 1..=4 {
+            write_record(magic, &parent(number), &undo(2, number.into()), &mut bytes);
+        }
+        // Damage between two records, a record of a block without transactions, and a tail that was never written.
+        bytes.extend([0xfa, 0xbf, 1, 2, 3]);
+        write_record(magic, &parent(5), &undo(0, 0), &mut bytes);
+        XorKey::new(key).apply(&mut bytes, 0);
+        bytes.resize(bytes.len() + 1000, 0);
+        std::fs::write(directory.path().join("xor.dat"), key).unwrap();
+        std::fs::write(directory.path().join("blk00007.dat"), []).unwrap();
+        std::fs::write(directory.path().join("other.dat"), []).unwrap();
+        let mut files = BlockFiles::new();
+        let file = files.add(directory.path()).unwrap().start;
+        assert!(files.undo_file(file, magic).unwrap().is_none());
+        std::fs::write(directory.path().join("rev00007.dat"), &bytes).unwrap();
+        let mut found = files.undo_file(file, magic).unwrap().unwrap();
+        for number in [3, 4, 1, 2] {
+            assert_eq!(found.find(&parent(number), 2).unwrap(), undo(2, number.into()));
+        }
+        assert_eq!(found.find(&parent(5), 0).unwrap(), undo(0, 0));
+        assert!(found.find(&parent(6), 2).is_none() && found.find(&parent(3), 1).is_none());
+        let other = files.add(&directory.path().join("other.dat")).unwrap().start;
+        assert!(files.undo_file(other, magic).unwrap().is_none());
+    }
+}

@@ -1,0 +1,246 @@
+//! The blocks of block files against the undo data that Bitcoin Core keeps beside them: every script and every rule that needs no set, of a whole
+//! directory, without a set. Nothing is written.
+
+use crate::error::EngineError;
+use crate::index::{BlockId, HeaderIndex};
+use crate::report::{Observer, Progress};
+use crate::sources::take_headers;
+use crate::verify::{VerifyBlockError, VerifyOptions, verify_block};
+use blockmill_block::files::{BlockFiles, UndoFile};
+use blockmill_block::{Block, BlockHash};
+use blockmill_rules::{Params, Reject, ScriptVerifier};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+/// Why a block of block files is not verified.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Problem {
+    /// It breaks a rule.
+    Reject(Reject),
+    /// It, or its undo data, cannot be read, or is not there.
+    Unreadable(String),
+}
+
+/// A block that is not verified.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unverified {
+    /// Its hash.
+    pub hash: BlockHash,
+    /// Its height.
+    pub height: u32,
+    /// Where it lies: the file, and the place in bytes.
+    pub place: (PathBuf, u64),
+    /// Why.
+    pub problem: Problem,
+}
+
+/// What came of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FilesReport {
+    /// Blocks that are verified.
+    pub blocks: u64,
+    /// Their transactions.
+    pub transactions: u64,
+    /// Their inputs, coinbases not counted.
+    pub inputs: u64,
+    /// Height of the best chain of headers.
+    pub best_height: u32,
+    /// Blocks that are not.
+    pub unverified: Vec<Unverified>,
+}
+
+impl FilesReport {
+    /// Exit status of a command that ends with this report: 1 if a block breaks a rule, 3 if something cannot be read, else 0.
+    pub fn exit_status(&self) -> u8 {
+        let rejected = |unverified: &Unverified| matches!(unverified.problem, Problem::Reject(_));
+        match &self.unverified[..] {
+            [] => 0,
+            some if some.iter().any(rejected) => 1,
+            _ => 3,
+        }
+    }
+}
+
+/// Verifies the blocks of the best chain of headers in `sources`, or the one with the hash `only`. Locks that depend on the times of earlier blocks
+/// are checked neither here nor in [`verify_block`].
+///
+/// # Errors
+/// [`EngineError::File`] where a source cannot be read, [`EngineError::UnknownBlock`] where `only` is nowhere.
+pub fn verify_files<V: ScriptVerifier + 'static>(
+    sources: &[PathBuf],
+    params: &Params,
+    only: Option<BlockHash>,
+    threads: usize,
+    verifier: &Arc<V>,
+    stop: &AtomicBool,
+    observer: &mut dyn Observer,
+) -> Result<FilesReport, EngineError> {
+    let start = Instant::now();
+    let mut files = BlockFiles::new();
+    for source in sources {
+        files.add(source)?;
+    }
+    let index = index(&files, params, stop, observer)?;
+    let best = index.best_header();
+    let best_height = index.entry(best).height;
+    let chain: Vec<BlockId> = match only {
+        Some(hash) => vec![index.find(&hash).ok_or(EngineError::UnknownBlock { hash })?],
+        None => (1..=best_height)
+            .filter_map(|height| index.ancestor(best, height))
+            .collect(),
+    };
+    let mut report = FilesReport {
+        best_height,
+        ..FilesReport::default()
+    };
+    let mut beside = Beside {
+        files: &files,
+        params,
+        open: None,
+    };
+    let remaining = |ids: &[BlockId]| ids.iter().map(|&id| length(&index, id)).sum::<u64>();
+    let mut progress = Progress {
+        height: 0,
+        best_height,
+        blocks: 0,
+        transactions: 0,
+        inputs: 0,
+        bytes: 0,
+        bytes_remaining: remaining(&chain),
+        cache_coins: 0,
+        cache_bytes: 0,
+        elapsed: start.elapsed(),
+    };
+    for id in chain {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        let entry = index.entry(id);
+        let options = VerifyOptions {
+            height: entry.height,
+            threads,
+            proof_of_work: true,
+        };
+        match beside.verify(&index, id, verifier, options) {
+            Ok(verified) => {
+                report.blocks += 1;
+                report.transactions += verified.transactions;
+                report.inputs += verified.inputs;
+            }
+            Err(problem) => {
+                let position = entry.positions.first();
+                report.unverified.push(Unverified {
+                    hash: entry.hash,
+                    height: entry.height,
+                    place: position.map_or_else(Default::default, |position| {
+                        (files.path(position.file).to_owned(), position.offset)
+                    }),
+                    problem,
+                });
+            }
+        }
+        let bytes = length(&index, id);
+        progress = Progress {
+            height: entry.height,
+            blocks: report.blocks,
+            transactions: report.transactions,
+            inputs: report.inputs,
+            bytes: progress.bytes + bytes,
+            bytes_remaining: progress.bytes_remaining - bytes,
+            elapsed: start.elapsed(),
+            ..progress
+        };
+        observer.progress(&progress);
+    }
+    Ok(report)
+}
+
+fn length(index: &HeaderIndex, id: BlockId) -> u64 {
+    let position = index.entry(id).positions.first();
+    position.map_or(0, |position| position.length.into())
+}
+
+/// All headers of the files, and where their blocks lie.
+fn index(
+    files: &BlockFiles,
+    params: &Params,
+    stop: &AtomicBool,
+    observer: &mut dyn Observer,
+) -> Result<HeaderIndex, EngineError> {
+    let mut index = HeaderIndex::new(params.clone());
+    let mut records = Vec::new();
+    for file in 0..files.len() as u32 {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        let scan = files.scan(file, params.magic())?;
+        scan.damages
+            .iter()
+            .for_each(|damage| observer.message(&damage.to_string()));
+        records.extend(scan.records);
+        observer.indexed(file as usize + 1, files.len(), records.len());
+    }
+    take_headers(&mut index, &records, |record, reject| {
+        observer.message(&format!("header {}: {reject}", record.hash));
+    });
+    for record in &records {
+        if let Some(id) = index.find(&record.hash) {
+            index.add_position(id, record.position);
+        }
+    }
+    Ok(index)
+}
+
+/// The files, and the undo data of that one of them which was asked for last.
+struct Beside<'a> {
+    files: &'a BlockFiles,
+    params: &'a Params,
+    open: Option<(u32, Option<UndoFile>)>,
+}
+
+impl Beside<'_> {
+    fn verify<V: ScriptVerifier + 'static>(
+        &mut self,
+        index: &HeaderIndex,
+        id: BlockId,
+        verifier: &Arc<V>,
+        options: VerifyOptions,
+    ) -> Result<crate::verify::Verified, Problem> {
+        let unreadable = |detail: String| Problem::Unreadable(detail);
+        let entry = index.entry(id);
+        let position = *entry
+            .positions
+            .first()
+            .ok_or_else(|| unreadable("its content is in none of the block files".to_owned()))?;
+        let bytes = self
+            .files
+            .read(&position)
+            .map_err(|error| unreadable(error.to_string()))?;
+        let block = Block::decode(bytes).map_err(|error| unreadable(format!("the block does not decode: {error}")))?;
+        let file = self
+            .undo_file(position.file)
+            .map_err(|error| unreadable(error.to_string()))?;
+        let Some(file) = file else {
+            return Err(unreadable("there is no file of undo data beside its file".to_owned()));
+        };
+        let transactions = block.transaction_count().saturating_sub(1);
+        let Some(undo) = file.find(&block.header().prev_block_hash, transactions) else {
+            let path = file.path().display();
+            return Err(unreadable(format!("{path}: no undo data there has its checksum")));
+        };
+        verify_block(&Arc::new(block), &Arc::new(undo), self.params, verifier, options).map_err(|error| match error {
+            VerifyBlockError::Reject(reject) => Problem::Reject(reject),
+            VerifyBlockError::Verifier(detail) => unreadable(detail),
+        })
+    }
+
+    fn undo_file(&mut self, file: u32) -> Result<Option<&mut UndoFile>, EngineError> {
+        if self.open.as_ref().is_none_or(|(open, _)| *open != file) {
+            let undo = self.files.undo_file(file, self.params.magic())?;
+            self.open = Some((file, undo));
+        }
+        Ok(self.open.as_mut().and_then(|(_, undo)| undo.as_mut()))
+    }
+}
