@@ -31,6 +31,11 @@ impl ScriptFlags {
         self.0 & other.0 == other.0
     }
 
+    /// This set without those of `other`.
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
     /// Both sets together.
     pub const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)

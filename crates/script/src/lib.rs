@@ -19,7 +19,23 @@ pub struct KernelVerifier;
 pub struct KernelTransaction {
     transaction: Transaction,
     spent: Spent,
+    /// For inputs that spend no Taproot output; none if all do.
+    plain: Option<PrecomputedTransactionData>,
+    /// For those that do; none if none does.
+    taproot: Option<Taproot>,
+}
+
+/// What inputs that spend Taproot outputs need: with all spent outputs, which the kernel copies for every input that it verifies.
+struct Taproot {
     precomputed: PrecomputedTransactionData,
+    /// Which inputs they are.
+    inputs: Vec<bool>,
+}
+
+/// Whether a locking script is a native witness program of version 1 and 32 bytes. With any other the kernel never looks at the flag for Taproot
+/// (`VerifyWitnessProgram` of script/interpreter.cpp is the one place where it does), nor at the outputs that other inputs spend.
+fn is_taproot(script_pubkey: &[u8]) -> bool {
+    matches!(script_pubkey, [0x51, 0x20, program @ ..] if program.len() == 32)
 }
 
 /// Most outputs that are made one by one.
@@ -89,24 +105,49 @@ impl ScriptVerifier for KernelVerifier {
 
     fn prepare(&self, transaction: &[u8], spent: &[SpentOutput<'_>]) -> Result<KernelTransaction, VerifyError> {
         let transaction = Transaction::new(transaction).map_err(verifier_error)?;
+        if transaction.input_count() != spent.len() {
+            return Err(verifier_error(KernelError::MismatchedOutputsSize));
+        }
+        let inputs: Vec<bool> = spent.iter().map(|output| is_taproot(output.script_pubkey)).collect();
         let spent = Spent::new(spent).map_err(verifier_error)?;
-        let precomputed = spent.precompute(&transaction).map_err(verifier_error)?;
+        let plain = if inputs.iter().all(|&taproot| taproot) {
+            None
+        } else {
+            let none: &[TxOut] = &[];
+            Some(PrecomputedTransactionData::new(&transaction, none).map_err(verifier_error)?)
+        };
+        let taproot = if inputs.iter().any(|&taproot| taproot) {
+            let precomputed = spent.precompute(&transaction).map_err(verifier_error)?;
+            Some(Taproot { precomputed, inputs })
+        } else {
+            None
+        };
         Ok(KernelTransaction {
             transaction,
             spent,
-            precomputed,
+            plain,
+            taproot,
         })
     }
 
     fn verify(&self, prepared: &KernelTransaction, input: usize, flags: ScriptFlags) -> Result<(), VerifyError> {
         let output = prepared.spent.output(input).map_err(verifier_error)?;
+        let taproot = prepared
+            .taproot
+            .as_ref()
+            .filter(|taproot| taproot.inputs.get(input) == Some(&true));
+        let (precomputed, flags) = match (taproot, &prepared.plain) {
+            (Some(taproot), _) => (&taproot.precomputed, flags),
+            (None, Some(plain)) => (plain, flags.without(ScriptFlags::TAPROOT)),
+            (None, None) => return Err(verifier_error(KernelError::OutOfBounds)),
+        };
         let result = verify(
             &output.script_pubkey(),
             Some(output.value()),
             &prepared.transaction,
             input,
             Some(flags.0),
-            &prepared.precomputed,
+            precomputed,
         );
         match result {
             Ok(()) => Ok(()),
@@ -187,6 +228,62 @@ mod tests {
         assert_eq!(check(VALUE + 1, anyone.as_bytes(), 0, ScriptFlags::NONE), Ok(()));
         assert_eq!(check(VALUE, &[0x00], 1, ALL), Err(VerifyError::Invalid));
         assert_eq!(check(VALUE, &[0x6a], 1, ALL), Err(VerifyError::Invalid));
+    }
+
+    /// What the kernel says with all spent outputs and all flags, for every input.
+    fn reference(transaction: &[u8], spent: &[SpentOutput<'_>], input: usize, flags: ScriptFlags) -> bool {
+        let transaction = Transaction::new(transaction).unwrap();
+        let all = Spent::new(spent).unwrap();
+        let precomputed = all.precompute(&transaction).unwrap();
+        let output = all.output(input).unwrap();
+        let (script, value) = (output.script_pubkey(), Some(output.value()));
+        verify(&script, value, &transaction, input, Some(flags.0), &precomputed).is_ok()
+    }
+
+    #[test]
+    fn the_flag_for_taproot_says_nothing_of_other_scripts() {
+        let program = |version: u8, length: usize| {
+            let mut script = vec![version, length as u8];
+            script.extend(vec![7; length]);
+            script
+        };
+        let mut nested = ScriptBuf::from_bytes(program(0x51, 32)).to_p2sh().into_bytes();
+        let redeem = program(0x51, 32);
+        let mut scripts = vec![vec![0x51], vec![], vec![0x00], program(0x51, 32)];
+        scripts.extend([2, 31, 33, 40].map(|length| program(0x51, length)));
+        scripts.extend([0x52, 0x60].map(|version| program(version, 32)));
+        scripts.push(std::mem::take(&mut nested));
+        // 34 bytes that begin like a Taproot output, and are none.
+        scripts.push([&[0x51, 0x1f][..], &[7; 32]].concat());
+        scripts.push([&[0x51, 0x61][..], &[0x61; 32]].concat());
+        let mut seen = [0, 0];
+        for script in &scripts {
+            for witness in [&[][..], &[vec![1]], &[vec![0x51], vec![0xc0; 33]]] {
+                for script_sig in [vec![], [&[34][..], &redeem].concat()] {
+                    let (mut transaction, [p2wpkh, anyone]) = signed();
+                    transaction.input[1].witness = Witness::from_slice(witness);
+                    transaction.input[1].script_sig = ScriptBuf::from_bytes(script_sig);
+                    let bytes = bitcoin::consensus::serialize(&transaction);
+                    for other in [p2wpkh.as_bytes(), anyone.as_bytes(), &program(0x51, 32)] {
+                        let spent = [other, script].map(|script_pubkey| SpentOutput {
+                            value: VALUE,
+                            script_pubkey,
+                        });
+                        let prepared = KernelVerifier.prepare(&bytes, &spent).unwrap();
+                        for flags in [ALL, ScriptFlags::P2SH | ScriptFlags::WITNESS, ScriptFlags::P2SH] {
+                            for input in [0, 1] {
+                                let expected = reference(&bytes, &spent, input, flags);
+                                let found = KernelVerifier.verify(&prepared, input, flags);
+                                assert_eq!(found.is_ok(), expected, "{script:x?} {witness:x?} {input} {flags:?}");
+                                assert!(found.is_ok() || found == Err(VerifyError::Invalid));
+                                seen[usize::from(expected)] += 1;
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        assert!(seen[0] > 100 && seen[1] > 100, "{seen:?}");
     }
 
     #[test]
