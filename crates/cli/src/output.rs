@@ -174,17 +174,17 @@ pub(crate) fn connect_table(out: &mut dyn Write, report: &ConnectReport, cpu_sec
             ),
         ),
         (
-            "blocks ahead",
+            "in flight",
             format!(
-                "{:.1} on average, {:.1} of them loaded; {:.1} in flight; at most {:.1} MiB",
+                "{:.1} blocks on average; {:.1} ahead of them, {:.1} loaded; at most {:.1} MiB",
+                totals.queues.in_flight.mean(),
                 totals.queues.ahead.mean(),
                 totals.queues.loaded.mean(),
-                totals.queues.in_flight.mean(),
                 totals.queues.memory_max as f64 / f64::from(1 << 20)
             ),
         ),
         (
-            "coins ahead",
+            "ahead",
             format!(
                 "{} of {} coins found before they were asked for, {} used, at most {} batches in flight",
                 totals.fetch.reads.found, totals.fetch.reads.keys, totals.fetch.taken, totals.fetch.reads.in_flight_max
@@ -216,7 +216,8 @@ pub(crate) struct StatsJson {
     hash_serialized_3: String,
     muhash: Option<String>,
     disk_size: u64,
-    /// The height up to which a snapshot has taken the place of validation, if one was loaded.
+    /// The height up to which a snapshot has taken the place of validation; only there if one was loaded.
+    #[serde(skip_serializing_if = "Option::is_none")]
     snapshot_height: Option<u32>,
 }
 
