@@ -137,7 +137,25 @@ fn flushed_height(data: &Path, scratch: &Scratch) -> u64 {
     height
 }
 
+/// Kills, if `BLOCKMILL_TEST_KILLS` does not say otherwise.
 const KILLS: usize = 20;
+
+/// Seconds since the coin store was last written: the work that is lost.
+fn lost_seconds(data: &Path) -> f64 {
+    let written = std::fs::metadata(data.join("coins.redb")).and_then(|metadata| metadata.modified());
+    let lost = written.ok().and_then(|written| written.elapsed().ok());
+    lost.map_or(0.0, |lost| lost.as_secs_f64())
+}
+
+/// The largest of some seconds, and their mean.
+fn largest_and_mean(seconds: &[f64]) -> String {
+    let sum: f64 = seconds.iter().sum();
+    let most = seconds.iter().copied().fold(0.0, f64::max);
+    format!(
+        "{most:.3} s at the most, {:.3} on average",
+        sum / seconds.len().max(1) as f64
+    )
+}
 
 #[test]
 fn killed_at_any_moment_it_goes_on() {
@@ -159,8 +177,10 @@ fn killed_at_any_moment_it_goes_on() {
     // Nothing is spent before height 101, so this is a quarter of the work: a chain is killed several times on its way.
     let quarter = run(command().args(["--stop-at-height", "150"])).ends_with(0);
     std::fs::remove_dir_all(&data).unwrap();
+    let kills_wanted = std::env::var("BLOCKMILL_TEST_KILLS").map_or(KILLS, |text| text.parse().expect("a number"));
     let (mut kills, mut resumed, mut flushed) = (0, 0, 0);
-    while kills < KILLS {
+    let (mut lost, mut resuming) = (Vec::new(), Vec::new());
+    while kills < kills_wanted {
         let started = Instant::now();
         let mut child = start(&mut command(), &scratch);
         sleep(Duration::from_secs_f64(dice.share() * quarter.seconds));
@@ -175,6 +195,7 @@ fn killed_at_any_moment_it_goes_on() {
             continue;
         }
         child.wait().unwrap();
+        lost.push(lost_seconds(&data));
         kills += 1;
         let said = height_at_start(&std::fs::read_to_string(scratch.join("stderr")).unwrap());
         assert!(
@@ -188,14 +209,22 @@ fn killed_at_any_moment_it_goes_on() {
         );
         flushed = height;
         resumed += usize::from(height > 0);
+        // What a start takes until it goes on: opening, and finding all headers.
+        if height > 0 {
+            let at_once = run(command().args(["--stop-at-height", &height.to_string()])).ends_with(0);
+            assert_eq!(at_once.json()["blocks"], 0);
+            resuming.push(at_once.seconds);
+        }
     }
     let last = run(&mut command()).ends_with(0);
     assert_eq!(height_at_start(&last.stderr), flushed);
     assert_eq!(last.json()["start_height"], flushed);
     chain.check_end(&data);
-    eprintln!("{resumed} of {KILLS} restarts went on above height 0");
+    eprintln!("{resumed} of {kills} restarts went on above height 0");
+    eprintln!("work lost: {}", largest_and_mean(&lost));
+    eprintln!("a start until it goes on: {}", largest_and_mean(&resuming));
     // Usually most of them; how many depends on what else the machine does.
-    assert!(resumed > 0, "no restart of {KILLS} went on above height 0");
+    assert!(resumed > 0, "no restart of {kills} went on above height 0");
 }
 
 /// It takes far less, on a machine that does nothing else.
