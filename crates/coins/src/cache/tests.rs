@@ -372,6 +372,37 @@ fn the_youngest_and_those_asked_for_stay() {
     assert_eq!(cache.counters().misses, misses + 99);
 }
 
+/// Many changes at once, after a flush of them that failed.
+#[test]
+fn large_flushes_write_every_change_once() {
+    const COINS: u32 = 60_000;
+    let (store, mut cache) = gated();
+    let of = |number: u32| coin(i64::from(number % 1000));
+    for number in 0..COINS {
+        cache.add(&numbered(number), CoinRef::from(&of(number)), Overwrite::Impossible);
+    }
+    // A flush that fails leaves all as it was.
+    store.set(true, Ending::Failing);
+    assert!(cache.flush(&TIP, || Ok(())).is_err());
+    assert_eq!(cache.dirty_len(), COINS as usize);
+    store.set(true, Ending::Well);
+    cache.flush(&TIP, || Ok(())).unwrap();
+    assert_eq!(store.coins().unwrap().count(), COINS as usize);
+    for number in (0..COINS).step_by(2) {
+        assert_eq!(cache.spend(&numbered(number)).unwrap(), Some(of(number)));
+    }
+    cache.flush(&TIP, || Ok(())).unwrap();
+    assert_eq!(cache.flush_counters().changes, u64::from(COINS + COINS / 2));
+    let mut left: Vec<_> = store.coins().unwrap().map(Result::unwrap).collect();
+    left.sort_unstable_by_key(|(outpoint, _)| *outpoint);
+    let mut expected: Vec<_> = (1..COINS)
+        .step_by(2)
+        .map(|number| (numbered(number), of(number)))
+        .collect();
+    expected.sort_unstable_by_key(|(outpoint, _)| *outpoint);
+    assert!(left == expected);
+}
+
 #[test]
 fn memory_is_counted_and_given_back() {
     let mut cache = CoinsCache::new(Arc::new(MemoryStore::new()), 1 << 20);
