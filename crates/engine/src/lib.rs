@@ -47,6 +47,7 @@ pub use error::EngineError;
 pub use open::Options;
 pub use report::{ConnectReport, Observer, Progress, Quiet, Rejected};
 pub use submit::{Submission, Verdict};
+pub use timeline::StageHook;
 
 /// The library code in the README compiles.
 #[cfg(doctest)]

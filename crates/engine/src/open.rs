@@ -11,7 +11,7 @@ use crate::flushing::FlushPace;
 use crate::index::HeaderIndex;
 use crate::report::{Quiet, Totals};
 use crate::sources::{FirstSeen, Indexed};
-use crate::timeline::{TimedStore, Timeline};
+use crate::timeline::{StageHook, TimedStore, Timeline};
 use blockmill_block::BlockHash;
 use blockmill_coins::{CoinStore, CoinsCache, EmbeddedStore};
 use blockmill_crew::{Crew, CrewOptions};
@@ -76,6 +76,8 @@ pub struct Options {
     pub without: Without,
     /// Whether the observer is told of every stage of every block.
     pub trace: bool,
+    /// Called between the stages of every block.
+    pub stage_hook: Option<StageHook>,
     /// Set by anyone to make the engine stop after the block it is at.
     pub stop: Arc<AtomicBool>,
 }
@@ -92,6 +94,7 @@ impl Default for Options {
             readers: FetchOptions::default().readers,
             without: Without::default(),
             trace: false,
+            stage_hook: None,
             stop: Arc::new(AtomicBool::new(false)),
         }
     }
@@ -153,7 +156,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
                 .collect();
         }
         log.cut_back()?;
-        let timeline = Timeline::new(options.trace);
+        let timeline = Timeline::new(options.trace, options.stage_hook.clone());
         let store: Arc<dyn CoinStore> = if options.trace {
             let timeline = timeline.clone();
             Arc::new(TimedStore { store, timeline })

@@ -30,16 +30,29 @@ thread_local! {
 #[derive(Debug, Default)]
 struct Lanes(Mutex<Vec<(String, Spans)>>);
 
+/// What is called whenever a thread has read, decoded, resolved or committed a block, or has offered what was fetched for it: on that thread, before it goes
+/// on. For tests that delay it.
+#[derive(Clone)]
+pub struct StageHook(pub Arc<dyn Fn(Stage) + Send + Sync>);
+
+impl std::fmt::Debug for StageHook {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("StageHook")
+    }
+}
+
 /// All lanes; nothing happens if it is not wanted.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Timeline {
     lanes: Option<Arc<Lanes>>,
+    hook: Option<StageHook>,
 }
 
 impl Timeline {
-    pub(crate) fn new(wanted: bool) -> Self {
+    pub(crate) fn new(wanted: bool, hook: Option<StageHook>) -> Self {
         Self {
             lanes: wanted.then(Arc::default),
+            hook,
         }
     }
 
@@ -59,6 +72,9 @@ impl Timeline {
 
     /// Notes what this thread has done between two moments.
     pub(crate) fn add(&self, stage: Stage, height: u32, start: Instant, end: Instant) {
+        if let Some(StageHook(hook)) = &self.hook {
+            hook(stage);
+        }
         let Some(lanes) = &self.lanes else {
             return;
         };
@@ -164,7 +180,7 @@ mod tests {
 
     #[test]
     fn each_thread_has_a_lane() {
-        let timeline = Timeline::new(true);
+        let timeline = Timeline::new(true, None);
         let start = timeline.now();
         timeline.did(Stage::Resolve, 1, start);
         std::thread::scope(|scope| {
@@ -187,7 +203,7 @@ mod tests {
 
     #[test]
     fn close_works_of_a_kind_are_one_span() {
-        let timeline = Timeline::new(true);
+        let timeline = Timeline::new(true, None);
         let start = Instant::now();
         let at = |nanoseconds| start + Duration::from_nanos(nanoseconds);
         timeline.add(Stage::Check, 5, at(0), at(1_000));
@@ -210,7 +226,7 @@ mod tests {
 
     #[test]
     fn nothing_is_kept_when_it_is_not_wanted() {
-        let timeline = Timeline::new(false);
+        let timeline = Timeline::new(false, None);
         assert_eq!(timeline.now(), None);
         timeline.add(Stage::Check, 5, Instant::now(), Instant::now());
         assert!(drained(&timeline).is_empty());

@@ -1,4 +1,4 @@
-//! Random delays in store, checks and commits, with random settings: verdict, tip and set are those of a run without any.
+//! Random delays in all stages, with random settings: verdict, tip and set are those of a run without any.
 
 mod common;
 
@@ -7,7 +7,7 @@ use blockmill_chaingen::builder::spend_any;
 use blockmill_coins::stats::Hashes;
 use blockmill_coins::{Change, CoinIterator, CoinStore, MemoryStore, StatsBuilder, StoreError, Tip};
 use blockmill_engine::open::Without;
-use blockmill_engine::{DataDir, Engine, Observer, Options, Progress};
+use blockmill_engine::{DataDir, Engine, Observer, Options, Progress, StageHook};
 use blockmill_rules::{ScriptFlags, ScriptVerifier, SpentOutput, VerifyError};
 use blockmill_script::KernelVerifier;
 use common::grower::{Grower, SPARE_COINBASE};
@@ -185,14 +185,19 @@ fn runs(seeds: std::ops::Range<u64>) {
             },
             ..Options::default()
         };
-        let found = run(&file, options.clone(), &dice);
+        let delaying = Arc::clone(&dice);
+        let delayed = Options {
+            stage_hook: Some(StageHook(Arc::new(move |_| delaying.delay(1_000)))),
+            ..options.clone()
+        };
+        let found = run(&file, delayed, &dice);
         assert_eq!(found, expected, "seed {seed}: {options:?}");
     }
 }
 
 #[test]
 fn delays_change_nothing() {
-    runs(0..60);
+    runs(0..40);
 }
 
 #[test]
