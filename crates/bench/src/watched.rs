@@ -5,8 +5,8 @@ use std::process::Child;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-/// How often a process is looked at.
-const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// How often a process is looked at: rarely enough that it takes hardly one percent of a core.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// Clock ticks in a second, in what Linux says of a process.
 const TICKS: f64 = 100.0;
@@ -27,7 +27,6 @@ impl Watched {
         let status = read(process, "status");
         self.anonymous_bytes = self.anonymous_bytes.max(1024 * number(&status, "RssAnon:"));
         self.file_bytes = self.file_bytes.max(1024 * number(&status, "RssFile:"));
-        self.count(process);
     }
 
     /// Looks at what is only ever added to. One that has ended has no memory any more, but its counts until it is waited for.
