@@ -4,13 +4,14 @@
 CARGO ?= cargo
 CARGO_FLAGS ?= --locked
 
-.PHONY: help run test build deps models memcheck one-core lint doc bench clean
+.PHONY: help run test build deps models memcheck one-core fuzz lint doc bench clean
 
 help:
 	@echo "make run    install what is missing, build, run 'blockmill demo'"
 	@echo "make test   the same, then all tests"
 	@echo "make models the lock-free parts under loom, and over the portable twin of futexes"
 	@echo "make memcheck  those parts and the coin map under valgrind; make one-core  the same on one core"
+	@echo "make fuzz   all fuzz targets, a short while each (two minutes)"
 	@echo "make lint   formatting, clippy with warnings denied, documentation"
 	@echo "make bench  the benchmark tables (minutes)"
 
@@ -56,6 +57,22 @@ memcheck:
 
 one-core:
 	$(HOST_RUNNER)="taskset -c 0" $(CARGO) test --release $(LOCK_FREE) $(CARGO_FLAGS)
+
+# Built for libFuzzer by the flags in fuzz/.cargo/config.toml. What a target finds beyond its seeds goes with the scratch folder; a finding
+# is left in fuzz/artifacts.
+FUZZ_TARGETS := block_file block undo snapshot store_value submit_line cache resolve
+FUZZ_RUN := -seed=1 -runs=100000 -max_total_time=15 -timeout=20 -rss_limit_mb=2048
+
+fuzz:
+	cd fuzz && $(CARGO) build --release $(CARGO_FLAGS)
+	@scratch=$$(mktemp -d /dev/shm/blockmill-fuzz.XXXXXX 2>/dev/null || mktemp -d); trap 'rm -rf "$$scratch"' EXIT; \
+	export TMPDIR="$$scratch"; cd fuzz; mkdir -p artifacts; \
+	for target in $(FUZZ_TARGETS); do \
+		mkdir "$$scratch/$$target"; \
+		$(CARGO) run -q --release $(CARGO_FLAGS) --bin $$target -- $(FUZZ_RUN) -artifact_prefix=artifacts/$$target- \
+			"$$scratch/$$target" seeds/$$target >"$$scratch/log" 2>&1 || { cat "$$scratch/log"; exit 1; }; \
+		echo "$$target: $$(tail -n 1 "$$scratch/log")"; \
+	done
 
 lint:
 	$(CARGO) fmt --all --check

@@ -1,0 +1,349 @@
+//! A chain resolved twice: with all that the engine does to have coins early, and with nothing of it.
+//!
+//! What happens beside a block is named by four bytes of the input (`Beside`): at the moment when its fetches begin, when they are
+//! finished, when it is resolved, and behind it. Blocks are loaded up to four ahead, as by the engine: each notes the transactions that it makes,
+//! and its fetches begin with a view of the cache at that moment.
+
+use crate::flushes::limit_for;
+use crate::gated_store::{Ending, GatedStore};
+use crate::input::Input;
+use crate::inputs::{BlockInputs, BlockOutputs};
+use crate::made_ahead::MadeAhead;
+use crate::resolve::{self, ResolveContext, ResolveError};
+use crate::world::{BLOCKS_MAX, PARAMS, Planned, SPACING, World, first_coins};
+use blockmill_block::{Block, BlockHash, BlockUndo, Coin, OutPoint};
+use blockmill_coins::{CoinStore, CoinsCache, MemoryStore, Tip};
+use blockmill_crew::{Crew, CrewOptions};
+use blockmill_fetch::{Fetch, Fetcher, Options};
+use blockmill_rules::Reject;
+use blockmill_rules::flags::block_script_flags;
+use std::collections::VecDeque;
+use std::sync::{Arc, LazyLock};
+
+/// Crews with one worker and with two, which go on from input to input.
+static CREWS: LazyLock<[Crew; 2]> =
+    LazyLock::new(|| [1, 2].map(|workers| Crew::new(&CrewOptions::workers(workers)).expect("threads can be started")));
+
+/// What blocks ahead make. It only ever says what to read, so that what is left from other inputs does no harm.
+static MADE: LazyLock<Arc<MadeAhead>> = LazyLock::new(Arc::default);
+
+/// Limits of the cache in bytes: after a flush nothing stays, or a few coins, or some, or all.
+const LIMITS: [usize; 4] = [0, limit_for(400), limit_for(1500), 64 << 20];
+
+/// Flushes of one input at most.
+const FLUSHES_MAX: usize = 3;
+
+const FETCHER: Options = Options { readers: 2 };
+
+const TIP: Tip = Tip {
+    hash: BlockHash([3; 32]),
+    height: 3,
+};
+
+/// What is said of a block.
+type Outcome = Result<BlockUndo, Reject>;
+
+/// A block of the chain, what is to happen beside it, and what the plain run says of it.
+struct Case {
+    planned: Planned,
+    beside: [Beside; 4],
+    /// Whether the store fails all reads while the block is resolved for the first time.
+    fails_reads: bool,
+    /// Whether its fetches are given up.
+    gives_up: bool,
+    /// Blocks that are taken back behind it.
+    taken_back: usize,
+    expected: Outcome,
+}
+
+/// What happens to the flush, or to reads.
+#[derive(Debug, Clone, Copy)]
+enum Beside {
+    Nothing,
+    /// It begins, and waits at the gate.
+    Freeze,
+    /// It begins, and goes on.
+    Begin,
+    /// It begins, and is waited for; coins stay where they are.
+    InPlace,
+    /// It goes on.
+    Open,
+    /// It goes on, and ends.
+    Finish,
+    /// What is read ahead is held back until the next fetches are finished.
+    HoldReads,
+    /// Reads fail until then.
+    FailReads,
+}
+
+impl Beside {
+    fn of(choice: u8) -> Self {
+        match choice % 8 {
+            1 => Self::Freeze,
+            2 => Self::Begin,
+            3 => Self::InPlace,
+            4 => Self::Open,
+            5 => Self::Finish,
+            6 => Self::HoldReads,
+            7 => Self::FailReads,
+            _ => Self::Nothing,
+        }
+    }
+}
+
+fn resolve(planned: &Planned, absent_at: Option<u64>, cache: &mut CoinsCache) -> Result<BlockUndo, ResolveError> {
+    let median_time_past = |height: u32| height * SPACING;
+    let context = ResolveContext {
+        params: &PARAMS,
+        height: planned.height,
+        flags: block_script_flags(&PARAMS, planned.height, &planned.block.hash()),
+        enforce_bip30: planned.enforce_bip30,
+        absent_at,
+        parent_median_time_past: median_time_past(planned.height - 1),
+        median_time_past: &median_time_past,
+        legacy_sigops: &planned.legacy_sigops,
+    };
+    resolve::apply(&planned.block, &context, cache)
+}
+
+fn take_back(block: &Block, undo: &BlockUndo, cache: &mut CoinsCache) -> bool {
+    resolve::take_back(block, undo, block.transaction_count(), cache).expect("the store can be read")
+}
+
+fn all_coins(cache: &CoinsCache) -> Vec<(OutPoint, Coin)> {
+    let coins: Result<_, _> = cache.coins().expect("a list").collect();
+    coins.expect("the store can be read")
+}
+
+/// A store with the coins before the first block, if there are any.
+fn fill(store: &dyn CoinStore, with_coins: bool) {
+    if with_coins {
+        let mut coins = first_coins().into_iter().map(|(outpoint, coin)| (outpoint, Some(coin)));
+        store.commit(&mut coins, &TIP).expect("memory can be written");
+    }
+}
+
+/// The plain run: makes the chain, with the outcome of each block, and returns the coins at its end.
+fn plan(input: &mut Input<'_>, flags: u8) -> (Vec<Case>, Vec<(OutPoint, Coin)>) {
+    let with_coins = flags & 2 == 0;
+    let store = Arc::new(MemoryStore::new());
+    fill(&*store, with_coins);
+    let mut cache = CoinsCache::new(store, LIMITS[3]);
+    let mut world = World::new(if flags & 4 == 0 { 1 } else { 60 }, with_coins);
+    let mut cases: Vec<Case> = Vec::new();
+    // Blocks that are connected, with what the world was before them.
+    let mut connected: Vec<(usize, World)> = Vec::new();
+    while cases.len() < BLOCKS_MAX && !input.is_empty() {
+        let beside = input.array::<4>().map(Beside::of);
+        let more = input.u8();
+        let before = world.clone();
+        let planned = world.next_block(input);
+        let expected = match resolve(&planned, None, &mut cache) {
+            Ok(undo) => {
+                connected.push((cases.len(), before));
+                Ok(undo)
+            }
+            Err(ResolveError::Reject(reject)) => {
+                // The height may come again.
+                world = before;
+                Err(reject)
+            }
+            Err(error) => panic!("a store in memory has failed: {error}"),
+        };
+        let taken_back = if more & 0x30 == 0x30 { usize::from(more >> 6) } else { 0 };
+        let taken_back = taken_back.min(connected.len());
+        cases.push(Case {
+            planned,
+            beside,
+            fails_reads: more & 3 == 3,
+            gives_up: more & 0xc == 0xc,
+            taken_back,
+            expected,
+        });
+        for (index, before) in connected.split_off(connected.len() - taken_back).into_iter().rev() {
+            let Case { planned, expected, .. } = &cases[index];
+            let undo = expected.as_ref().expect("a connected block has undo data");
+            take_back(&planned.block, undo, &mut cache);
+            world = before;
+        }
+    }
+    (cases, all_coins(&cache))
+}
+
+/// The fetches of a block.
+struct Fetches {
+    inputs: Option<Fetch>,
+    outputs: Option<Fetch>,
+}
+
+/// The run with fetches and flushes.
+struct Ahead {
+    store: Arc<GatedStore>,
+    cache: CoinsCache,
+    fetcher: Fetcher,
+    flushes: usize,
+}
+
+impl Ahead {
+    fn new(flags: u8) -> Self {
+        let store = Arc::new(GatedStore::default());
+        fill(&*store, flags & 2 == 0);
+        let limit = LIMITS[usize::from(flags >> 4 & 3)];
+        let cache = CoinsCache::new(Arc::<GatedStore>::clone(&store), limit);
+        let crew = &CREWS[usize::from(flags & 1)];
+        let below = Arc::<GatedStore>::clone(&store);
+        Self {
+            fetcher: Fetcher::new(crew, 0, below, cache.flush_number_handle(), &FETCHER),
+            cache,
+            store,
+            flushes: 0,
+        }
+    }
+
+    fn beside(&mut self, beside: Beside) {
+        let begins = matches!(beside, Beside::Freeze | Beside::Begin | Beside::InPlace);
+        if begins && (self.cache.is_flushing() || self.flushes == FLUSHES_MAX) {
+            return;
+        }
+        self.flushes += usize::from(begins);
+        match beside {
+            Beside::Nothing => {}
+            Beside::Freeze | Beside::Begin => {
+                if matches!(beside, Beside::Freeze) {
+                    self.store.close(Ending::Well);
+                }
+                self.cache
+                    .begin_flush(&TIP, || Ok(()))
+                    .expect("a thread can be started");
+            }
+            Beside::InPlace => self.cache.flush(&TIP, || Ok(())).expect("memory can be written"),
+            Beside::Open => self.store.open(),
+            Beside::Finish => self.finish_flush(),
+            Beside::HoldReads => self.store.hold_reads(),
+            Beside::FailReads => self.store.fail_reads(true),
+        }
+    }
+
+    fn finish_flush(&mut self) {
+        self.store.open();
+        self.cache.finish_flush().expect("memory can be written");
+    }
+
+    /// As the engine does when a block was loaded.
+    fn begin_fetches(&self, planned: &Planned, resolved: u32) -> Fetches {
+        for transaction in planned.block.transactions() {
+            MADE.note(&transaction.txid(), planned.height);
+        }
+        if !self.cache.may_miss() {
+            return Fetches {
+                inputs: None,
+                outputs: None,
+            };
+        }
+        let inputs = BlockInputs {
+            block: Arc::clone(&planned.block),
+            resolved,
+            made: Arc::clone(&MADE),
+            view: self.cache.view(),
+        };
+        let outputs = planned.enforce_bip30.then(|| BlockOutputs(Arc::clone(&planned.block)));
+        Fetches {
+            inputs: Some(self.fetcher.begin(inputs)),
+            outputs: outputs.map(|outputs| self.fetcher.begin(outputs)),
+        }
+    }
+
+    /// As the engine does before a block is resolved.
+    fn finish_fetches(&mut self, fetches: Fetches) -> Option<u64> {
+        let found = fetches.inputs?.finish().coins;
+        let outputs = fetches.outputs.map(Fetch::finish);
+        for fetched in &found {
+            self.cache.offer(&fetched.outpoint, &fetched.coin, fetched.read_at);
+        }
+        let outputs = outputs.filter(|outputs| outputs.complete && outputs.coins.is_empty());
+        outputs.map(|outputs| outputs.begun_at)
+    }
+
+    /// Resolves a block; if the store fails, once more.
+    fn resolve(&mut self, case: &Case, absent_at: Option<u64>) -> Outcome {
+        self.store.fail_reads(case.fails_reads);
+        let mut outcome = resolve(&case.planned, absent_at, &mut self.cache);
+        if matches!(outcome, Err(ResolveError::Store(_))) {
+            assert!(case.fails_reads, "the store fails by itself");
+            self.store.fail_reads(false);
+            outcome = resolve(&case.planned, absent_at, &mut self.cache);
+        }
+        self.store.fail_reads(false);
+        match outcome {
+            Ok(undo) => Ok(undo),
+            Err(ResolveError::Reject(reject)) => Err(reject),
+            Err(error) => panic!("a block that is half resolved: {error}"),
+        }
+    }
+
+    /// Runs the chain.
+    fn run(&mut self, cases: &[Case], window: usize) {
+        let mut coming = VecDeque::new();
+        let mut connected: Vec<&Case> = Vec::new();
+        for (index, case) in cases.iter().enumerate() {
+            while coming.len() < window && index + coming.len() < cases.len() {
+                let next = &cases[index + coming.len()];
+                self.beside(next.beside[0]);
+                let resolved = connected.last().map_or(0, |case| case.planned.height);
+                coming.push_back(self.begin_fetches(&next.planned, resolved));
+            }
+            self.beside(case.beside[1]);
+            self.store.release_reads();
+            let fetches = coming.pop_front().filter(|_| !case.gives_up);
+            let absent_at = fetches.and_then(|fetches| self.finish_fetches(fetches));
+            self.beside(case.beside[2]);
+            let outcome = self.resolve(case, absent_at);
+            assert_eq!(outcome, case.expected, "block {index}");
+            if outcome.is_ok() {
+                connected.push(case);
+            }
+            self.beside(case.beside[3]);
+            if case.taken_back > 0 {
+                self.store.fail_reads(false);
+            }
+            for case in connected.split_off(connected.len() - case.taken_back).into_iter().rev() {
+                let undo = case.expected.as_ref().expect("a connected block has undo data");
+                take_back(&case.planned.block, undo, &mut self.cache);
+            }
+        }
+        self.store.release_reads();
+        self.store.fail_reads(false);
+    }
+
+    /// Looks whether these coins are there, now, behind the flush under way, and in the store behind one more.
+    fn check(&mut self, expected: &[(OutPoint, Coin)]) {
+        if self.cache.is_flushing() {
+            assert_eq!(all_coins(&self.cache), expected);
+            self.finish_flush();
+        }
+        assert_eq!(all_coins(&self.cache), expected);
+        self.cache.flush(&TIP, || Ok(())).expect("memory can be written");
+        let stored: Result<Vec<_>, _> = self.store.coins().expect("a list").collect();
+        assert_eq!(stored.expect("memory can be read"), expected);
+    }
+}
+
+/// Makes a chain of what the bytes say, and resolves it twice.
+///
+/// # Panics
+/// If the outcome differs.
+pub fn run(data: &[u8]) {
+    let mut input = Input::new(data);
+    let flags = input.u8();
+    let window = usize::from(flags >> 6) + 1;
+    let (cases, expected) = plan(&mut input, flags);
+    let mut ahead = Ahead::new(flags);
+    ahead.run(&cases, window);
+    ahead.check(&expected);
+    for case in &cases {
+        for transaction in case.planned.block.transactions() {
+            // For the next input no block makes it.
+            MADE.note(&transaction.txid(), 0);
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! The input is a coin: in the form of the store, in that of undo data, and in parts.
+//!
+//! Checked: what decodes is written in both forms and read again to the same, if its amount can be (others may wrap, as in Core); so is any coin
+//! made of parts. Memory stays below a fixed multiple of the input.
+
+#![no_main]
+
+use blockmill_block::coin::is_unspendable;
+use blockmill_block::compress::{compress_amount, decompress_amount};
+use blockmill_block::reader::{DecodeError, Reader};
+use blockmill_block::{Coin, OutPoint, Txid};
+use blockmill_fuzz::input::Input;
+use blockmill_fuzz::memory::peak_of;
+use blockmill_rules::{MAX_MONEY, money_range};
+use libfuzzer_sys::fuzz_target;
+use peak_alloc::PeakAlloc;
+
+#[global_allocator]
+static ALLOCATOR: PeakAlloc = PeakAlloc;
+
+type Decode = fn(&mut Reader<'_>) -> Result<Coin, DecodeError>;
+
+type Encode = fn(&Coin, &mut Vec<u8>);
+
+const FORMS: [(Decode, Encode); 2] = [
+    (Coin::read_compressed, Coin::write_compressed),
+    (Coin::read_undo, Coin::write_undo),
+];
+
+/// Bytes that are allocated at once for a byte of a coin, and for any: a public key of 33 bytes becomes a script of 67.
+const PEAK_PER_BYTE: usize = 2;
+const PEAK_BASE: usize = 256;
+
+/// The coin, and the bytes that it took.
+fn decode(decode: Decode, bytes: &[u8]) -> Option<(Coin, usize)> {
+    let mut reader = Reader::new(bytes);
+    let (coin, peak) = peak_of(|| decode(&mut reader));
+    assert!(
+        peak <= PEAK_PER_BYTE * bytes.len() + PEAK_BASE,
+        "{peak} bytes for {}",
+        bytes.len()
+    );
+    Some((coin.ok()?, reader.offset()))
+}
+
+fn check_both_forms(coin: &Coin) {
+    for (read, write) in FORMS {
+        let mut written = Vec::new();
+        write(coin, &mut written);
+        assert_eq!(decode(read, &written), Some((coin.clone(), written.len())));
+    }
+    let mut preimage = Vec::new();
+    let outpoint = OutPoint {
+        txid: Txid([5; 32]),
+        vout: 7,
+    };
+    coin.write_hash_preimage(&outpoint, &mut preimage);
+    assert!(preimage.ends_with(&coin.script_pubkey));
+}
+
+fuzz_target!(|data: &[u8]| {
+    for (read, _) in FORMS {
+        if let Some((coin, length)) = decode(read, data) {
+            assert!(length <= data.len() && coin.height < 1 << 31);
+            if money_range(coin.value) {
+                check_both_forms(&coin);
+            }
+        }
+    }
+    let mut input = Input::new(data);
+    let code = input.u32();
+    let value = input.i64();
+    let amount = value.cast_unsigned();
+    // Any number is survived.
+    let _ = (compress_amount(amount), decompress_amount(amount));
+    let coin = Coin {
+        value: value.rem_euclid(MAX_MONEY + 1),
+        height: code >> 1,
+        is_coinbase: code & 1 == 1,
+        script_pubkey: input.rest().into(),
+    };
+    if !is_unspendable(&coin.script_pubkey) {
+        check_both_forms(&coin);
+    }
+});

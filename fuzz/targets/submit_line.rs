@@ -1,0 +1,115 @@
+//! The input is a line as `blockmill submit` takes it, or a block to make one of.
+//!
+//! Checked: a line becomes bytes, or is refused; a block's line becomes the block's bytes in either case of digits and with white space around
+//! it. The block is judged by all rules that need no coins, on any network and at any height, with and without its proof of work and its right
+//! merkle root, and nothing panics; what a signet verifier is given decodes.
+
+#![no_main]
+
+use blockmill_block::transaction::OwnedTransaction;
+use blockmill_block::{Block, hex};
+use blockmill_fuzz::input::Input;
+use blockmill_fuzz::parts::fix_merkle_root;
+use blockmill_rules::block::{BlockOptions, BlockPlace, check_block, check_block_context};
+use blockmill_rules::flags::block_script_flags;
+use blockmill_rules::{Params, ScriptFlags, ScriptVerifier, SpentOutput, VerifyError, header, signet, sigops};
+use libfuzzer_sys::fuzz_target;
+use std::sync::LazyLock;
+
+/// The parameters of all networks.
+static PARAMS: LazyLock<Vec<Params>> = LazyLock::new(|| {
+    blockmill_block::Network::ALL
+        .into_iter()
+        .map(|network| Params::new(network, None))
+        .collect()
+});
+
+/// Looks at what it is given, and accepts what the first byte of its hash says.
+struct Looking;
+
+impl ScriptVerifier for Looking {
+    type Prepared = OwnedTransaction;
+
+    fn prepare(&self, transaction: &[u8], spent: &[SpentOutput<'_>]) -> Result<OwnedTransaction, VerifyError> {
+        let decoded = OwnedTransaction::decode(transaction.to_vec()).expect("a made-up transaction decodes");
+        assert_eq!(decoded.view().input_count(), spent.len());
+        Ok(decoded)
+    }
+
+    fn verify(&self, prepared: &OwnedTransaction, input: usize, _flags: ScriptFlags) -> Result<(), VerifyError> {
+        let transaction = prepared.view();
+        let _ = transaction.input(input).script_sig();
+        if transaction.txid().0[0].is_multiple_of(2) {
+            Ok(())
+        } else {
+            Err(VerifyError::Invalid)
+        }
+    }
+}
+
+/// What `submit` makes of a line.
+fn decode_line(line: &[u8]) -> Option<Vec<u8>> {
+    hex::decode(std::str::from_utf8(line).ok()?.trim()).ok()
+}
+
+/// A line of these bytes, in the manner that the flags say.
+fn line_of(bytes: &[u8], flags: u8) -> Vec<u8> {
+    let mut text = hex::encode(bytes);
+    if flags & 0x10 != 0 {
+        text = text.to_uppercase();
+    }
+    if flags & 0x20 != 0 {
+        text = format!(" \t{text}\r");
+    }
+    text.into_bytes()
+}
+
+fn judge(block: &Block, params: &Params, height: u32, parent_median_time_past: u32) {
+    let place = BlockPlace {
+        params,
+        height,
+        parent_median_time_past,
+    };
+    let _ = block_script_flags(params, height, &block.hash());
+    let _ = header::check_proof_of_work(&block.hash(), block.header().bits, params);
+    let _ = signet::check_solution(block, params, &Looking);
+    let alone = check_block(block, params, &Looking, BlockOptions { proof_of_work: false });
+    let with_work = check_block(block, params, &Looking, BlockOptions { proof_of_work: true });
+    // Work is one rule more, before the others.
+    assert!(alone.is_ok() || with_work.is_err());
+    match alone {
+        Ok(facts) => {
+            let counts = block
+                .transactions()
+                .map(|transaction| sigops::legacy_count(&transaction));
+            assert!(counts.eq(facts.legacy_sigops.iter().copied()));
+            if let Err(reject) = check_block_context(block, &place) {
+                drop(reject.to_string());
+            }
+        }
+        Err(reject) => drop(reject.to_string()),
+    }
+}
+
+fuzz_target!(|data: &[u8]| {
+    let mut input = Input::new(data);
+    let flags = input.u8();
+    let params = &PARAMS[usize::from(flags & 7) % PARAMS.len()];
+    let (height, parent_median_time_past) = (input.u32() & i32::MAX.cast_unsigned(), input.u32());
+    let bytes = if flags & 0x40 == 0 {
+        let Some(bytes) = decode_line(input.rest()) else {
+            return;
+        };
+        bytes
+    } else {
+        let mut bytes = input.rest().to_vec();
+        if flags & 8 != 0 {
+            fix_merkle_root(&mut bytes);
+        }
+        assert_eq!(decode_line(&line_of(&bytes, flags)).as_ref(), Some(&bytes));
+        bytes
+    };
+    if let Ok(block) = Block::decode(bytes) {
+        judge(&block, params, height, parent_median_time_past);
+    }
+});
