@@ -23,7 +23,7 @@ impl<B: AsRef<[u8]>> Block<B> {
     /// Decodes a block from the start of `bytes`, ids and hashes included. What follows the block is left alone,
     /// as by Bitcoin Core; [`Block::bytes`] is the block without it.
     ///
-    /// Memory: at most about 12 bytes of tables per byte of block (a transaction of 10 bytes takes about 110).
+    /// Memory: at most about 22 bytes of tables per byte of block, and 33 while they grow (a transaction of 10 bytes takes 104, and tables may be half empty).
     ///
     /// # Errors
     /// Any [`DecodeError`]; offsets count from the start of the block.
