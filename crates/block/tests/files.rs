@@ -137,6 +137,31 @@ fn keys_that_share_bytes_with_the_magic() {
     }
 }
 
+/// A key that holds the magic where a record begins: the magic is stored as zeros, as what was allocated and not written.
+#[test]
+fn a_magic_that_is_stored_as_zeros() {
+    let (a, b, c) = (block(1, 10), block(2, 0), block(3, 20));
+    for shift in 0..8 {
+        for padding in [1, 7, 8, 9, 32, 100] {
+            let first = record(&a);
+            let begin = first.len() + padding;
+            let mut key = [0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88];
+            for (number, byte) in MAGIC.0.into_iter().enumerate() {
+                key[(begin + shift + number) % 8] = byte;
+            }
+            let bytes = [first, vec![0; padding], record(&b), record(&c)].concat();
+            let stored: Vec<u8> = bytes.iter().enumerate().map(|(at, byte)| byte ^ key[at % 8]).collect();
+            let (scan, blocks) = scan_bytes(&stored, Some(key));
+            assert!(
+                blocks == [a.clone(), b.clone(), c.clone()],
+                "{shift} {padding}: {}",
+                blocks.len()
+            );
+            assert!(scan.damages.is_empty(), "{shift} {padding}: {:?}", scan.damages);
+        }
+    }
+}
+
 #[test]
 fn a_magic_that_begins_with_zero() {
     let magic = Magic([0, 0x3d, 0x56, 0xe7]);

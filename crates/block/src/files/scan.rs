@@ -320,7 +320,8 @@ impl Scanner {
         if place >= self.window.size {
             return Ok(self.window.size);
         }
-        let earliest = place.saturating_sub(3).max(at + 1);
+        // Of magic and length: all of the magic, and what of the length is zero or stored so.
+        let earliest = place.saturating_sub(RECORD_HEAD - 1).max(at + 1);
         for start in earliest..place {
             if self.window.get(start, self.magic.0.len())? == self.magic.0 {
                 return Ok(start);
