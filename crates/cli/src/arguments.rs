@@ -1,5 +1,6 @@
 //! The command line.
 
+use crate::log::Format;
 use blockmill_block::{BlockHash, Network, hex};
 use blockmill_chaingen::Profile;
 use blockmill_engine::Marks;
@@ -11,6 +12,9 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Parser)]
 #[command(name = "blockmill", version, about)]
 pub(crate) struct Arguments {
+    /// How to write progress and messages
+    #[arg(long, global = true, value_name = "FORMAT", default_value = "text")]
+    pub(crate) log: Format,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -357,5 +361,8 @@ mod tests {
         assert!(!parses("blockmill connect --blocks a --data d --assume-valid 12"));
         assert!(!parses("blockmill generate --out o --blocks 5 --profile huge"));
         assert!(!parses("blockmill connect --blocks a --data d --signet-challenge 5"));
+        assert!(parses("blockmill connect --blocks a --data d --log json"));
+        assert!(parses("blockmill --log json snapshot dump --data d f"));
+        assert!(!parses("blockmill connect --blocks a --data d --log xml"));
     }
 }

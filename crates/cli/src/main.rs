@@ -6,6 +6,7 @@
 mod arguments;
 mod commands;
 mod failure;
+mod log;
 mod metrics;
 mod output;
 mod progress;
@@ -14,10 +15,12 @@ mod trace;
 
 use arguments::{Arguments, Command};
 use clap::Parser;
+use serde_json::json;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    log::set_format(arguments.log);
     let outcome = match arguments.command {
         Command::Demo(arguments) => commands::demo::run(&arguments),
         Command::Connect(arguments) => commands::connect::run(&arguments),
@@ -33,7 +36,7 @@ fn main() -> ExitCode {
         Ok(status) => ExitCode::from(status),
         Err(failure) => {
             if let Some(message) = failure.message() {
-                eprintln!("blockmill: {message}");
+                log::error("failed", &message, json!({"status": failure.status()}));
             }
             ExitCode::from(failure.status())
         }

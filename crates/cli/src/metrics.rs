@@ -4,9 +4,11 @@
 //! sends too much is let go.
 
 use crate::failure::Failure;
+use crate::log;
 use blockmill_coins::CacheCounters;
 use blockmill_engine::Progress;
 use blockmill_engine::report::Totals;
+use serde_json::json;
 use std::fmt::Write as _;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -39,7 +41,11 @@ impl Metrics {
         let usage = |error: std::io::Error| Failure::Usage(format!("--metrics {address}: {error}"));
         let listener = TcpListener::bind(address).map_err(usage)?;
         let local = listener.local_addr().map_err(usage)?;
-        eprintln!("blockmill: metrics at http://{local}/metrics");
+        log::info(
+            "metrics",
+            &format!("metrics at http://{local}/metrics"),
+            json!({"address": local.to_string()}),
+        );
         let figures = Arc::new(Mutex::new(Figures::default()));
         let served = Arc::clone(&figures);
         std::thread::Builder::new()

@@ -2,7 +2,7 @@
 
 use blockmill_coins::UtxoStats;
 use blockmill_engine::ConnectReport;
-use blockmill_engine::report::Depth;
+use blockmill_engine::report::{Depth, Rejected, Unreadable};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -74,34 +74,8 @@ pub(crate) fn connect_json(report: &ConnectReport, cpu_seconds: f64) -> impl Ser
             "coins": report.cache_coins_max,
             "bytes": report.cache_bytes_max,
         }),
-        rejected: report
-            .rejected
-            .iter()
-            .map(|block| {
-                json!({
-                    "hash": block.hash.to_string(),
-                    "height": block.height,
-                    "reason": block.reject.reason,
-                    "transaction": block.reject.transaction,
-                    "input": block.reject.input,
-                    "file": block.path,
-                    "offset": block.offset,
-                })
-            })
-            .collect(),
-        unreadable: report
-            .unreadable
-            .iter()
-            .map(|block| {
-                json!({
-                    "hash": block.hash.to_string(),
-                    "height": block.height,
-                    "detail": block.detail,
-                    "file": block.path,
-                    "offset": block.offset,
-                })
-            })
-            .collect(),
+        rejected: report.rejected.iter().map(rejected_json).collect(),
+        unreadable: report.unreadable.iter().map(unreadable_json).collect(),
         damages: report.damages.iter().map(ToString::to_string).collect(),
         leftovers: report.leftovers,
         start_height: report.start_height,
@@ -129,6 +103,30 @@ pub(crate) fn connect_json(report: &ConnectReport, cpu_seconds: f64) -> impl Ser
             "memory_max": totals.queues.memory_max,
         }),
     }
+}
+
+/// A block that was rejected.
+pub(crate) fn rejected_json(block: &Rejected) -> Value {
+    json!({
+        "hash": block.hash.to_string(),
+        "height": block.height,
+        "reason": block.reject.reason,
+        "transaction": block.reject.transaction,
+        "input": block.reject.input,
+        "file": block.path,
+        "offset": block.offset,
+    })
+}
+
+/// A block whose content cannot be used.
+pub(crate) fn unreadable_json(block: &Unreadable) -> Value {
+    json!({
+        "hash": block.hash.to_string(),
+        "height": block.height,
+        "detail": block.detail,
+        "file": block.path,
+        "offset": block.offset,
+    })
 }
 
 fn depth_json(depth: Depth) -> Value {

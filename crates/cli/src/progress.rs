@@ -1,7 +1,9 @@
 //! Progress and messages on standard error: a bar on a terminal, plain lines elsewhere.
 
-use blockmill_engine::{Observer, Progress};
+use crate::log::{self, Line};
+use blockmill_engine::{Event, Observer, Progress};
 use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::{Value, json};
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
@@ -19,7 +21,8 @@ pub(crate) struct Meter {
 
 impl Meter {
     pub(crate) fn new() -> Self {
-        let bar = std::io::stderr().is_terminal().then(|| {
+        let has_bar = std::io::stderr().is_terminal() && !log::is_json();
+        let bar = has_bar.then(|| {
             let bar = ProgressBar::new(0);
             if let Ok(style) = ProgressStyle::with_template("[{bar:30}] {msg}") {
                 bar.set_style(style.progress_chars("=> "));
@@ -42,7 +45,8 @@ impl Meter {
         self.last.elapsed() >= interval
     }
 
-    pub(crate) fn show(&mut self, done: u64, total: u64, text: String) {
+    /// Shows that `done` of `total` is done: `text` to a person, with the name and fields of the event to a machine.
+    pub(crate) fn show(&mut self, done: u64, total: u64, text: String, event: &str, fields: Value) {
         self.last = Instant::now();
         match &self.bar {
             Some(bar) => {
@@ -50,15 +54,15 @@ impl Meter {
                 bar.set_position(done);
                 bar.set_message(text);
             }
-            None => eprintln!("{text}"),
+            None => log::info(event, &text, fields),
         }
     }
 
     /// A line that stays.
-    pub(crate) fn say(&self, text: &str) {
+    pub(crate) fn say(&self, line: &Line<'_>) {
         match &self.bar {
-            Some(bar) => bar.suspend(|| eprintln!("{text}")),
-            None => eprintln!("{text}"),
+            Some(bar) => bar.suspend(|| line.write()),
+            None => line.write(),
         }
     }
 
@@ -106,30 +110,50 @@ fn connect_text(progress: &Progress) -> String {
     )
 }
 
+fn progress_json(progress: &Progress) -> Value {
+    json!({
+        "height": progress.height,
+        "best_height": progress.best_height,
+        "blocks": progress.blocks,
+        "transactions": progress.transactions,
+        "inputs": progress.inputs,
+        "bytes": progress.bytes,
+        "bytes_remaining": progress.bytes_remaining,
+        "cache_coins": progress.cache_coins,
+        "cache_bytes": progress.cache_bytes,
+        "seconds": progress.elapsed.as_secs_f64(),
+    })
+}
+
 impl Observer for EngineMeter {
     fn coins(&mut self, coins: u64, share: f64) {
         if self.0.is_due() {
             let text = format!("{coins} coins, {:.1}%", share * 100.0);
-            self.0.show((share * 65_536.0) as u64, 65_536, text);
+            let fields = json!({"coins": coins, "share": share});
+            self.0.show((share * 65_536.0) as u64, 65_536, text, "coins", fields);
         }
     }
 
     fn indexed(&mut self, file: usize, files: usize, headers: usize) {
         if self.0.is_due() {
             let text = format!("reading headers: file {file} of {files}, {headers} headers");
-            self.0.show(file as u64, files as u64, text);
+            let fields = json!({"file": file, "files": files, "headers": headers});
+            self.0.show(file as u64, files as u64, text, "indexed", fields);
         }
     }
 
     fn progress(&mut self, progress: &Progress) {
         if self.0.is_due() {
             let total = progress.bytes + progress.bytes_remaining;
-            self.0.show(progress.bytes, total, connect_text(progress));
+            let text = connect_text(progress);
+            self.0
+                .show(progress.bytes, total, text, "progress", progress_json(progress));
         }
     }
 
-    fn message(&mut self, text: &str) {
-        self.0.say(&format!("blockmill: {text}"));
+    fn event(&mut self, event: &Event<'_>) {
+        let (name, fields) = log::name_and_fields(event);
+        self.0.say(&Line::new(event.level(), name, &event.to_string(), fields));
     }
 }
 

@@ -1,6 +1,7 @@
 //! Getting at a block's content: read, decode, and all rules that need no coins. Any thread may do it.
 
 use crate::connect::Engine;
+use crate::events::Event;
 use crate::index::BlockId;
 use crate::made_ahead::MadeAhead;
 use crate::report::{Observer, Stage, Unreadable};
@@ -224,11 +225,11 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             Body::Sound(..) => {}
             Body::Rejected(reject, position) => {
                 let rejected = self.rejected_block(self.index.entry(genesis).hash, 0, reject, position);
-                observer.message(&rejected.to_string());
+                observer.event(&Event::Rejected(&rejected));
                 self.rejected.push(rejected);
             }
             Body::Unreadable(unreadable) => {
-                observer.message(&unreadable.to_string());
+                observer.event(&Event::Unreadable(&unreadable));
                 self.unreadable.push(unreadable);
             }
         }

@@ -13,6 +13,7 @@ use crate::chain_log::ChainLog;
 use crate::checks::CheckPool;
 use crate::data_dir::DataDir;
 use crate::error::EngineError;
+use crate::events::Event;
 use crate::flushing::FlushPace;
 use crate::in_flight::InFlight;
 use crate::index::{BlockId, HeaderIndex};
@@ -118,6 +119,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         self.last_flush = Instant::now();
         let halt = self.activate_best_chain(observer)?;
         self.flush()?;
+        self.tell_flushes(observer);
         self.timeline.drain(|thread, span| observer.span(thread, span));
         Ok(ConnectReport {
             network: self.index.params().network.name(),
@@ -151,7 +153,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
                 return Ok(halt);
             }
             while self.tip() != fork {
-                self.disconnect_tip()?;
+                self.disconnect_tip(observer)?;
             }
             let path = self.path_to(target);
             let mut course = Course {
@@ -301,7 +303,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             Body::Rejected(reject, position) => (reject, position),
             Body::Unreadable(unreadable) => {
                 if self.commit_all(course)? {
-                    course.observer.message(&unreadable.to_string());
+                    course.observer.event(&Event::Unreadable(&unreadable));
                     self.unreadable.push(unreadable);
                     self.index.forget_content(id);
                 }
@@ -364,6 +366,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
                 .first()
                 .map_or(0, |position| u64::from(position.length)),
         );
+        self.tell_flushes(course.observer);
         self.timeline.drain(|thread, span| course.observer.span(thread, span));
         course
             .observer
@@ -450,9 +453,9 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         let note = assume_valid::reason_to_check(&self.index, id, self.options.assume_valid.as_ref());
         if self.options.assume_valid.is_some() && self.script_note != Some(note.unwrap_or("")) {
             self.script_note = Some(note.unwrap_or(""));
-            observer.message(&match note {
-                Some(reason) => format!("scripts are checked from height {height} on: {reason}"),
-                None => format!("scripts are not checked from height {height} on: the chain is assumed valid"),
+            observer.event(&match note {
+                Some(reason) => Event::ScriptsChecked { height, reason },
+                None => Event::ScriptsSkipped { height },
             });
         }
         let undo = Arc::new(undo);
@@ -501,7 +504,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
     fn reject(&mut self, id: BlockId, reject: Reject, position: Option<Position>, observer: &mut dyn Observer) {
         let entry = self.index.entry(id);
         let rejected = self.rejected_block(entry.hash, entry.height, reject, position);
-        observer.message(&rejected.to_string());
+        observer.event(&Event::Rejected(&rejected));
         if rejected.reject.kind == RejectKind::Mutated {
             self.index.forget_content(id);
         } else {

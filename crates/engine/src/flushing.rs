@@ -2,8 +2,9 @@
 
 use crate::connect::Engine;
 use crate::error::EngineError;
-use crate::report::Stage;
-use blockmill_coins::{CoinsCache, FlushError, StoreError};
+use crate::events::{Event, Flushed};
+use crate::report::{Observer, Stage};
+use blockmill_coins::{CoinsCache, FlushError, StoreError, Tip};
 use blockmill_rules::ScriptVerifier;
 use std::time::{Duration, Instant};
 
@@ -28,6 +29,10 @@ pub(crate) struct FlushPace {
     expected: f64,
     /// Bytes of the cache when it began.
     bytes: usize,
+    /// The tip that it leads to.
+    tip: Option<Tip>,
+    /// Flushes that have ended and were not told of.
+    untold: Vec<Flushed>,
 }
 
 impl Default for FlushPace {
@@ -37,18 +42,17 @@ impl Default for FlushPace {
             begun: Instant::now(),
             expected: 0.0,
             bytes: 0,
+            tip: None,
+            untold: Vec::new(),
         }
     }
 }
 
 impl FlushPace {
     fn begin(&mut self, changes: usize, bytes: usize) {
-        *self = Self {
-            begun: Instant::now(),
-            expected: self.seconds_per_change * changes as f64 * SAFETY,
-            bytes,
-            ..*self
-        };
+        self.begun = Instant::now();
+        self.expected = self.seconds_per_change * changes as f64 * SAFETY;
+        self.bytes = bytes;
     }
 
     fn end(&mut self, changes: u64, time: Duration) {
@@ -123,6 +127,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             let changes = self.cache.dirty_len();
             self.cache.begin_flush(&tip, move || sync().map_err(Into::into))?;
             self.flush_pace.begin(changes, self.cache.bytes());
+            self.flush_pace.tip = Some(tip);
             self.changed = false;
         }
         Ok(())
@@ -155,14 +160,22 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         let outcome = wait(&mut self.cache);
         self.changed |= outcome.is_err();
         let after = self.cache.flush_counters();
-        self.flush_pace
-            .end(after.changes - before.changes, after.time - before.time);
+        let (changes, time) = (after.changes - before.changes, after.time - before.time);
+        self.flush_pace.end(changes, time);
+        if let Some(tip) = self.flush_pace.tip.take().filter(|_| outcome.is_ok()) {
+            self.flush_pace.untold.push(Flushed { tip, changes, time });
+        }
         self.totals.flushes += after.flushes - before.flushes;
-        self.totals.flush_changes += after.changes - before.changes;
-        self.totals
-            .stages
-            .add(Stage::Flush, after.time - before.time, start.elapsed());
+        self.totals.flush_changes += changes;
+        self.totals.stages.add(Stage::Flush, time, start.elapsed());
         Ok(outcome?)
+    }
+
+    /// Tells of the flushes that have ended and were not told of. [`connect`](Self::connect) and [`submit`](Self::submit) do so by themselves.
+    pub fn tell_flushes(&mut self, observer: &mut dyn Observer) {
+        for flushed in self.flush_pace.untold.drain(..) {
+            observer.event(&Event::Flushed(&flushed));
+        }
     }
 
     /// Writes everything up to the tip to the data directory, durably. The coins stay in the cache while there is room.
@@ -176,6 +189,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             let sync = self.log.sync_job();
             let tip = self.stored_tip();
             self.changed = false;
+            self.flush_pace.tip = Some(tip);
             self.wait_for_flush(|cache| cache.flush(&tip, move || sync().map_err(Into::into)))?;
         }
         Ok(())

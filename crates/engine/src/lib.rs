@@ -11,7 +11,7 @@
 //! - [`verify`], [`verify_files`]: one block against its undo data, and those of block files against Core's;
 //! - [`snapshot`]: the set to a file, and back;
 //! - [`doctor`]: looking a data directory over;
-//! - [`report`]: what happened, stage by stage;
+//! - [`report`], [`events`]: what happened, stage by stage, and what is worth a line in a log;
 //! - [`error`]: what can go wrong besides invalid blocks.
 
 pub mod assume_valid;
@@ -21,6 +21,7 @@ pub mod connect;
 pub mod data_dir;
 pub mod doctor;
 pub mod error;
+pub mod events;
 pub mod index;
 pub mod open;
 pub mod report;
@@ -44,6 +45,7 @@ mod timeline;
 pub use connect::Engine;
 pub use data_dir::{DataDir, Marks, SnapshotMark};
 pub use error::EngineError;
+pub use events::{Event, Level};
 pub use open::Options;
 pub use report::{ConnectReport, Observer, Progress, Quiet, Rejected};
 pub use submit::{Submission, Verdict};

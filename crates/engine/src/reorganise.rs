@@ -3,12 +3,14 @@
 use crate::body::Body;
 use crate::connect::Engine;
 use crate::error::EngineError;
+use crate::events::Event;
+use crate::report::Observer;
 use crate::resolve::undo_fits;
 use blockmill_rules::ScriptVerifier;
 
 impl<V: ScriptVerifier + 'static> Engine<V> {
     /// Disconnects the tip, with its undo data.
-    pub(crate) fn disconnect_tip(&mut self) -> Result<(), EngineError> {
+    pub(crate) fn disconnect_tip(&mut self, observer: &mut dyn Observer) -> Result<(), EngineError> {
         let id = self.tip();
         let entry = self.index.entry(id).clone();
         let missing = |detail: String| EngineError::BlockMissing {
@@ -41,6 +43,10 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         self.active.pop();
         self.changed = true;
         self.totals.disconnected += 1;
+        observer.event(&Event::Disconnected {
+            hash: entry.hash,
+            height: entry.height,
+        });
         Ok(())
     }
 }

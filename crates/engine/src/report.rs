@@ -1,5 +1,6 @@
 //! What happened: figures per stage, rejected blocks, damaged files.
 
+use crate::events::Event;
 use blockmill_block::BlockHash;
 use blockmill_block::files::Damage;
 use blockmill_coins::CacheCounters;
@@ -366,9 +367,9 @@ pub trait Observer {
         let _ = (thread, span);
     }
 
-    /// Something worth a line in the log.
-    fn message(&mut self, text: &str) {
-        let _ = text;
+    /// Something worth a line in a log.
+    fn event(&mut self, event: &Event<'_>) {
+        let _ = event;
     }
 }
 

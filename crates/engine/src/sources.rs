@@ -2,6 +2,7 @@
 
 use crate::connect::Engine;
 use crate::error::EngineError;
+use crate::events::Event;
 use crate::index::{HeaderIndex, HeaderRefusal};
 use crate::report::{Leftover, Observer, Unreadable};
 use blockmill_block::BlockHash;
@@ -64,12 +65,14 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             let scan = loader.files().scan(file, magic)?;
             records.extend(scan.records);
             for damage in &scan.damages {
-                observer.message(&damage.to_string());
+                observer.event(&Event::Damaged(damage));
             }
             if scan.more_damages > 0 {
                 let files = loader.files();
-                let path = files.path(file).display();
-                observer.message(&format!("{path}: {} more damaged places", scan.more_damages));
+                observer.event(&Event::MoreDamaged {
+                    path: files.path(file),
+                    places: scan.more_damages,
+                });
             }
             indexed.damages.extend(scan.damages);
             observer.indexed((file - first + 1) as usize, (last - first) as usize, records.len());
@@ -117,7 +120,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         let parent = self.index.find(&record.header.prev_block_hash);
         let height = parent.map_or(0, |parent| self.index.entry(parent).height + 1);
         let rejected = self.rejected_block(record.hash, height, reject, Some(record.position));
-        observer.message(&rejected.to_string());
+        observer.event(&Event::Rejected(&rejected));
         if &*rejected.reject.reason == "high-hash" {
             // No miner has made this header: it is damage, not a block.
             self.unreadable.push(Unreadable {

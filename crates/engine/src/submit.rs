@@ -121,6 +121,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         let rejected_before = self.rejected.len();
         self.activate_best_chain(observer)?;
         self.flush_if_due()?;
+        self.tell_flushes(observer);
         Ok(self.answer(id, hash, rejected_before))
     }
 

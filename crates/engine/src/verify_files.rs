@@ -2,6 +2,7 @@
 //! directory, without a set. Nothing is written.
 
 use crate::error::EngineError;
+use crate::events::Event;
 use crate::index::{BlockId, HeaderIndex};
 use crate::report::{Observer, Progress};
 use crate::sources::take_headers;
@@ -178,12 +179,13 @@ fn index(
         let scan = files.scan(file, params.magic())?;
         scan.damages
             .iter()
-            .for_each(|damage| observer.message(&damage.to_string()));
+            .for_each(|damage| observer.event(&Event::Damaged(damage)));
         records.extend(scan.records);
         observer.indexed(file as usize + 1, files.len(), records.len());
     }
     take_headers(&mut index, &records, |record, reject| {
-        observer.message(&format!("header {}: {reject}", record.hash));
+        let hash = record.hash;
+        observer.event(&Event::HeaderRejected { hash, reject: &reject });
     });
     for record in &records {
         if let Some(id) = index.find(&record.hash) {

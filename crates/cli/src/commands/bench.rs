@@ -2,7 +2,9 @@
 
 use crate::arguments::BenchArguments;
 use crate::failure::Failure;
+use crate::log;
 use blockmill_bench::{BenchOptions, NAMES, WITHOUT};
+use serde_json::json;
 
 pub(crate) fn run(arguments: &BenchArguments) -> Result<u8, Failure> {
     if !NAMES.contains(&arguments.name.as_str()) {
@@ -26,6 +28,8 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<u8, Failure> {
         part: arguments.part.clone(),
     };
     let mut out = std::io::stdout().lock();
-    blockmill_bench::run(&arguments.name, &options, &mut out, &mut |line| eprintln!("{line}"))?;
+    blockmill_bench::run(&arguments.name, &options, &mut out, &mut |line| {
+        log::info("bench", line, json!({}))
+    })?;
     Ok(0)
 }

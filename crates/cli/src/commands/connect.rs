@@ -2,15 +2,17 @@
 
 use crate::arguments::{ConnectArguments, EngineArguments};
 use crate::failure::Failure;
+use crate::log;
 use crate::metrics::Metrics;
 use crate::output;
 use crate::progress::{EngineMeter, Meter};
 use crate::signals;
 use crate::trace::Trace;
 use blockmill_coins::CacheCounters;
-use blockmill_engine::report::{Span, Totals};
-use blockmill_engine::{ConnectReport, Engine, Observer, Options, Progress};
+use blockmill_engine::report::{Halt, Span, Totals};
+use blockmill_engine::{ConnectReport, Engine, Event, Observer, Options, Progress};
 use blockmill_script::KernelVerifier;
+use serde_json::json;
 use std::io::Write;
 use std::time::Duration;
 
@@ -29,8 +31,8 @@ pub(crate) fn options(arguments: &EngineArguments) -> Result<Options, Failure> {
 /// Says what is left over; the blocks that were rejected have been named when they were met.
 pub(crate) fn say_leftovers(report: &ConnectReport) {
     if let Some(first) = &report.first_leftover {
-        eprintln!(
-            "blockmill: {} blocks are left over, since their parent is in none of the files; the first: {}: offset {}: \
+        let text = format!(
+            "{} blocks are left over, since their parent is in none of the files; the first: {}: offset {}: \
              block {}, whose parent is {}",
             report.leftovers,
             first.path.display(),
@@ -38,6 +40,22 @@ pub(crate) fn say_leftovers(report: &ConnectReport) {
             first.hash,
             first.parent
         );
+        let fields = json!({
+            "blocks": report.leftovers,
+            "file": first.path,
+            "offset": first.offset,
+            "hash": first.hash.to_string(),
+            "parent": first.parent.to_string(),
+        });
+        log::warning("left_over", &text, fields);
+    }
+}
+
+/// Says where a run was stopped by a signal, if it was.
+pub(crate) fn say_halt(report: &ConnectReport) {
+    if report.halt == Halt::Stopped {
+        let text = format!("stopped at height {}", report.height);
+        log::info("stopped", &text, json!({"height": report.height}));
     }
 }
 
@@ -72,8 +90,8 @@ impl Observer for Watcher {
         }
     }
 
-    fn message(&mut self, text: &str) {
-        self.meter.message(text);
+    fn event(&mut self, event: &Event<'_>) {
+        self.meter.event(event);
     }
 }
 
@@ -87,7 +105,8 @@ pub(crate) fn run(arguments: &ConnectArguments) -> Result<u8, Failure> {
     let marks = arguments.data.marks();
     let mut engine = Engine::open(&arguments.data.data, marks.as_ref(), KernelVerifier, options)?;
     if engine.height() > 0 {
-        eprintln!("blockmill: going on from height {}", engine.height());
+        let text = format!("going on from height {}", engine.height());
+        log::info("resumed", &text, json!({"height": engine.height()}));
     }
     let mut watcher = Watcher {
         meter: EngineMeter(Meter::new()),
@@ -103,6 +122,7 @@ pub(crate) fn run(arguments: &ConnectArguments) -> Result<u8, Failure> {
     }
     drop(watcher);
     say_leftovers(&report);
+    say_halt(&report);
     let mut out = std::io::stdout().lock();
     let cpu_seconds = output::cpu_seconds();
     if arguments.json {

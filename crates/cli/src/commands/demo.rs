@@ -1,8 +1,9 @@
 //! `blockmill demo`.
 
 use crate::arguments::DemoArguments;
-use crate::commands::{generate, stats};
+use crate::commands::{connect, generate, stats};
 use crate::failure::Failure;
+use crate::log;
 use crate::output;
 use crate::progress::{EngineMeter, Meter};
 use crate::signals;
@@ -10,6 +11,7 @@ use blockmill_block::Network;
 use blockmill_chaingen::{Profile, Recipe};
 use blockmill_engine::{Engine, Marks, Options};
 use blockmill_script::KernelVerifier;
+use serde_json::json;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -39,7 +41,11 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<u8, Failure> {
     };
     demo_in(&directory)?;
     if arguments.keep.is_some() {
-        eprintln!("blockmill: kept in {}", directory.display());
+        log::info(
+            "kept",
+            &format!("kept in {}", directory.display()),
+            json!({"directory": directory}),
+        );
     }
     Ok(0)
 }
@@ -48,13 +54,14 @@ fn demo_in(directory: &Path) -> Result<(), Failure> {
     let blocks = directory.join("blocks");
     let data = directory.join("data");
     let stop = signals::stop_flag()?;
-    eprintln!("blockmill: making a signed regtest chain of {BLOCKS} blocks");
+    let making = format!("making a signed regtest chain of {BLOCKS} blocks");
+    log::info("generating", &making, json!({"blocks": BLOCKS}));
     let recipe = Recipe {
         inputs: INPUTS,
         ..Recipe::new(Profile::Mixed, BLOCKS, SEED)
     };
     let summary = generate::write_with_progress(&blocks, &recipe)?;
-    eprintln!("blockmill: connecting it, all scripts checked");
+    log::info("connecting", "connecting it, all scripts checked", json!({}));
     let marks = Marks {
         network: Network::Regtest,
         signet_challenge: None,
@@ -71,7 +78,7 @@ fn demo_in(directory: &Path) -> Result<(), Failure> {
     let cpu_seconds = output::cpu_seconds() - cpu_before;
     drop(engine);
     if stop.load(Ordering::Relaxed) {
-        eprintln!("blockmill: stopped at height {}", report.height);
+        connect::say_halt(&report);
         return Ok(());
     }
     let figures = stats::compute(&blockmill_engine::DataDir::open(&data, None)?)?;

@@ -5,6 +5,7 @@ use crate::failure::Failure;
 use crate::output;
 use crate::progress::Meter;
 use blockmill_chaingen::{Progress, Recipe, Summary, write_chain};
+use serde_json::json;
 use std::io::Write;
 use std::path::Path;
 use std::time::Instant;
@@ -22,7 +23,9 @@ pub(crate) fn write_with_progress(out: &Path, recipe: &Recipe) -> Result<Summary
                 progress.inputs,
                 progress.bytes as f64 / f64::from(1 << 20)
             );
-            meter.show(u64::from(progress.blocks_done), u64::from(progress.blocks), text);
+            let (done, all) = (progress.blocks_done, progress.blocks);
+            let fields = json!({"done": done, "blocks": all, "inputs": progress.inputs, "bytes": progress.bytes});
+            meter.show(done.into(), all.into(), text, "generating", fields);
         }
     };
     Ok(write_chain(out, recipe, &mut show)?)

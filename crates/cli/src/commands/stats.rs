@@ -7,6 +7,7 @@ use crate::progress::Meter;
 use blockmill_coins::stats::Hashes;
 use blockmill_coins::{StatsBuilder, Tip};
 use blockmill_engine::{DataDir, open};
+use serde_json::json;
 use std::io::Write;
 use std::path::Path;
 
@@ -32,7 +33,8 @@ pub(crate) fn compute(directory: &DataDir) -> Result<StatsJson, Failure> {
             // Ids are spread evenly, so the first bytes say how far this is.
             let share = u64::from(u16::from_be_bytes([outpoint.txid.0[0], outpoint.txid.0[1]]));
             let text = format!("{number} coins, {:.1}%", share as f64 / 655.36);
-            meter.show(share, 65_536, text);
+            let fields = json!({"coins": number, "share": share as f64 / 65_536.0});
+            meter.show(share, 65_536, text, "coins", fields);
         }
     }
     // A mark without a set is left from a load that was cut off.

@@ -3,13 +3,14 @@
 use crate::arguments::SubmitArguments;
 use crate::commands::connect::{options, say_leftovers};
 use crate::failure::Failure;
+use crate::log;
 use crate::output;
 use crate::progress::{EngineMeter, Meter};
 use blockmill_block::hash::sha256d;
 use blockmill_block::{BlockHash, hex};
 use blockmill_coins::StatsBuilder;
 use blockmill_coins::stats::Hashes;
-use blockmill_engine::{Engine, Options, Quiet, Submission};
+use blockmill_engine::{Engine, Event, Observer, Options, Quiet, Submission};
 use blockmill_script::KernelVerifier;
 use serde::Serialize;
 use std::io::{self, BufRead};
@@ -115,10 +116,13 @@ pub(crate) fn run(arguments: &SubmitArguments) -> Result<u8, Failure> {
     // Blocks that were kept and not flushed when an earlier run was killed.
     let report = engine.connect(&[], &mut meter)?;
     for damage in &report.damages {
-        eprintln!("blockmill: {damage}");
+        meter.event(&Event::Damaged(damage));
     }
     say_leftovers(&report);
     let lines = read_lines()?;
+    // A person reads the answers; the log of a machine has everything.
+    let (mut quiet, observer): (_, &mut dyn Observer) = (Quiet, &mut meter);
+    let observer = if log::is_json() { observer } else { &mut quiet };
     let mut out = io::stdout().lock();
     while !stop.load(Ordering::Relaxed) {
         let line = match lines.recv_timeout(STOP_INTERVAL) {
@@ -126,21 +130,22 @@ pub(crate) fn run(arguments: &SubmitArguments) -> Result<u8, Failure> {
             Err(RecvTimeoutError::Timeout) => continue,
             Err(RecvTimeoutError::Disconnected) => break,
         };
-        let submission = judge(&mut engine, line)?;
+        let submission = judge(&mut engine, line, observer)?;
         let answer = answer(&engine, submission, arguments.utxo)?;
         output::json_line(&mut out, &answer)?;
     }
     engine.flush()?;
+    engine.tell_flushes(observer);
     Ok(0)
 }
 
-fn judge(engine: &mut Engine<KernelVerifier>, line: Line) -> Result<Submission, Failure> {
+fn judge(engine: &mut Engine<KernelVerifier>, line: Line, observer: &mut dyn Observer) -> Result<Submission, Failure> {
     let bytes = match decode_line(line) {
         Ok(bytes) => bytes,
         Err(reason) => return Ok(Submission::malformed(None, reason)),
     };
     let hash = bytes.get(..80).map(|header| BlockHash(sha256d(header)));
-    let submission = engine.submit(bytes, &mut Quiet)?;
+    let submission = engine.submit(bytes, observer)?;
     Ok(Submission {
         hash: submission.hash.or(hash),
         ..submission

@@ -2,6 +2,7 @@
 
 use crate::arguments::VerifyArguments;
 use crate::failure::Failure;
+use crate::log;
 use crate::output;
 use crate::progress::{EngineMeter, Meter};
 use crate::signals;
@@ -11,6 +12,7 @@ use blockmill_engine::verify_files::{Problem, Unverified, verify_files};
 use blockmill_engine::{Marks, Options};
 use blockmill_rules::Params;
 use blockmill_script::KernelVerifier;
+use serde_json::json;
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
@@ -60,12 +62,20 @@ fn run_files(arguments: &VerifyArguments) -> Result<u8, Failure> {
             Problem::Reject(reject) => reject.to_string(),
             Problem::Unreadable(detail) => detail.clone(),
         };
-        eprintln!(
-            "blockmill: {}: offset {offset}: block {} (height {}): {problem}",
+        let text = format!(
+            "{}: offset {offset}: block {} (height {}): {problem}",
             path.display(),
             unverified.hash,
             unverified.height
         );
+        let fields = json!({
+            "file": path,
+            "offset": offset,
+            "hash": unverified.hash.to_string(),
+            "height": unverified.height,
+            "detail": problem,
+        });
+        log::warning("unverified", &text, fields);
     }
     let rejected = |unverified: &&Unverified| matches!(unverified.problem, Problem::Reject(_));
     let invalid = report.unverified.iter().filter(rejected).count();
@@ -132,7 +142,9 @@ fn run_one(arguments: &VerifyArguments, block_path: &Path, undo_path: &Path, hei
             ];
             output::table(&mut out, &rows)?;
             out.flush()?;
-            eprintln!("blockmill: {}: block {hash}: {reject}", block_path.display());
+            let text = format!("{}: block {hash}: {reject}", block_path.display());
+            let fields = json!({"file": block_path, "hash": hash.to_string(), "detail": reject.to_string()});
+            log::warning("unverified", &text, fields);
             Ok(1)
         }
         Err(VerifyBlockError::Verifier(detail)) => Err(corrupt(block_path, detail)),

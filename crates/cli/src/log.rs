@@ -1,0 +1,177 @@
+//! Lines on standard error: plain ones for a person, or JSON, one object a line, for a machine.
+//!
+//! Which of the two is said once, with `--log`. In JSON every line has `time` (RFC 3339, UTC), `level`, `event` and `message`, and what the event
+//! has besides; and there are more lines: progress every few seconds, and what matters only to who looks closely.
+
+use blockmill_engine::{Event, Level};
+use clap::ValueEnum;
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use std::io::Write;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::SystemTime;
+
+/// How lines are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// For a person.
+    Text,
+    /// One object of JSON a line.
+    Json,
+}
+
+/// Whether lines are JSON; set before the first one.
+static JSON: AtomicBool = AtomicBool::new(false);
+
+pub(crate) fn set_format(format: Format) {
+    JSON.store(format == Format::Json, Ordering::Relaxed);
+}
+
+pub(crate) fn is_json() -> bool {
+    JSON.load(Ordering::Relaxed)
+}
+
+/// A line.
+#[derive(Debug, Serialize)]
+pub(crate) struct Line<'a> {
+    #[serde(serialize_with = "level_word")]
+    level: Level,
+    event: &'a str,
+    message: &'a str,
+    #[serde(flatten)]
+    fields: Map<String, Value>,
+}
+
+#[derive(Serialize)]
+struct TimedLine<'a> {
+    time: String,
+    #[serde(flatten)]
+    line: &'a Line<'a>,
+}
+
+fn level_word<S: serde::Serializer>(level: &Level, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(match level {
+        Level::Debug => "debug",
+        Level::Info => "info",
+        Level::Warning => "warning",
+        Level::Error => "error",
+    })
+}
+
+impl<'a> Line<'a> {
+    /// `fields` is an object.
+    pub(crate) fn new(level: Level, event: &'a str, message: &'a str, fields: Value) -> Self {
+        let Value::Object(fields) = fields else {
+            unreachable!("the fields of a line are an object");
+        };
+        Self {
+            level,
+            event,
+            message,
+            fields,
+        }
+    }
+
+    /// Whether it is shown at all.
+    pub(crate) fn is_shown(&self) -> bool {
+        is_json() || self.level > Level::Debug
+    }
+
+    /// Writes it. That nobody reads it is no reason to stop.
+    pub(crate) fn write(&self) {
+        if !self.is_shown() {
+            return;
+        }
+        let mut text = if is_json() {
+            self.json(SystemTime::now())
+        } else {
+            format!("blockmill: {}", self.message)
+        };
+        text.push('\n');
+        let _ = std::io::stderr().lock().write_all(text.as_bytes());
+    }
+
+    fn json(&self, time: SystemTime) -> String {
+        let time = humantime::format_rfc3339_millis(time).to_string();
+        serde_json::to_string(&TimedLine { time, line: self }).unwrap_or_default()
+    }
+}
+
+/// Writes a line about the ordinary course of things.
+pub(crate) fn info(event: &str, message: &str, fields: Value) {
+    Line::new(Level::Info, event, message, fields).write();
+}
+
+/// Writes a line about something that is not as it should be.
+pub(crate) fn warning(event: &str, message: &str, fields: Value) {
+    Line::new(Level::Warning, event, message, fields).write();
+}
+
+/// Writes a line about what has ended the command.
+pub(crate) fn error(event: &str, message: &str, fields: Value) {
+    Line::new(Level::Error, event, message, fields).write();
+}
+
+/// The word for an event of the engine, and its fields.
+pub(crate) fn name_and_fields(event: &Event<'_>) -> (&'static str, Value) {
+    match event {
+        Event::Damaged(damage) => (
+            "damaged",
+            json!({
+                "file": damage.path,
+                "offset": damage.offset,
+                "hash": damage.hash.map(|hash| hash.to_string()),
+            }),
+        ),
+        Event::MoreDamaged { path, places } => ("more_damaged", json!({"file": path, "places": places})),
+        Event::Rejected(rejected) => ("rejected", crate::output::rejected_json(rejected)),
+        Event::Unreadable(unreadable) => ("unreadable", crate::output::unreadable_json(unreadable)),
+        Event::HeaderRejected { hash, reject } => (
+            "header_rejected",
+            json!({"hash": hash.to_string(), "reason": reject.reason}),
+        ),
+        Event::ScriptsSkipped { height } => ("scripts_skipped", json!({"height": height})),
+        Event::ScriptsChecked { height, reason } => ("scripts_checked", json!({"height": height, "reason": reason})),
+        Event::Disconnected { hash, height } => ("disconnected", json!({"hash": hash.to_string(), "height": height})),
+        Event::Flushed(flushed) => (
+            "flushed",
+            json!({
+                "height": flushed.tip.height,
+                "hash": flushed.tip.hash.to_string(),
+                "changes": flushed.changes,
+                "seconds": flushed.time.as_secs_f64(),
+            }),
+        ),
+        _ => ("other", json!({})),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn a_line_of_json_has_its_time_and_its_fields() {
+        let line = Line::new(
+            Level::Warning,
+            "damaged",
+            "a \"place\"\nof a file",
+            json!({"file": "/tmp/blk00000.dat", "offset": 293}),
+        );
+        let text = line.json(SystemTime::UNIX_EPOCH + Duration::from_millis(1_763_772_000_123));
+        assert!(!text.contains('\n'), "{text}");
+        let value: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(
+            value,
+            json!({
+                "time": "2025-11-22T00:40:00.123Z",
+                "level": "warning",
+                "event": "damaged",
+                "message": "a \"place\"\nof a file",
+                "file": "/tmp/blk00000.dat",
+                "offset": 293,
+            })
+        );
+    }
+}
