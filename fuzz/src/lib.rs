@@ -6,6 +6,7 @@
 //! - [`parts`]: transactions and blocks put together, and taken apart again;
 //! - [`gated_store`]: a store whose commits wait, and which fails, as it is told;
 //! - [`pieces`]: block files put together;
+//! - [`submitted`]: lines as `submit` reads them;
 //! - [`flushes`]: the coins cache beside a model;
 //! - [`world`], [`chain`]: short chains, and their outcome with coins read ahead and without.
 //!
@@ -18,11 +19,14 @@ pub mod input;
 pub mod memory;
 pub mod parts;
 pub mod pieces;
+pub mod submitted;
 pub mod world;
 
-// The engine's own files, as they are: its crate depends on the kernel's.
+// The engine's and the command's own files, as they are: their crates depend on the kernel's.
 #[path = "../../crates/engine/src/inputs.rs"]
 mod inputs;
+#[path = "../../crates/cli/src/lines.rs"]
+mod lines;
 #[path = "../../crates/engine/src/made_ahead.rs"]
 mod made_ahead;
 #[path = "../../crates/engine/src/resolve.rs"]

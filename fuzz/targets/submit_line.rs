@@ -1,8 +1,9 @@
-//! The input is a line as `blockmill submit` takes it, or a block to make one of.
+//! The input is a stream of lines or a line as `blockmill submit` takes it, or a block to make one of.
 //!
-//! Checked: a line becomes bytes, or is refused; a block's line becomes the block's bytes in either case of digits and with white space around
-//! it. The block is judged by all rules that need no coins, on any network and at any height, with and without its proof of work and its right
-//! merkle root, and nothing panics; what a signet verifier is given decodes.
+//! Checked: a stream is cut into the lines that it has, of which no more is kept than may be; a line becomes bytes, or is refused; a block's
+//! line becomes the block's bytes in either case of digits and with white space around it. The block is judged by all rules that need no
+//! coins, on any network and at any height, with and without its proof of work and its right merkle root, and nothing panics; what a
+//! signet verifier is given decodes.
 
 #![no_main]
 
@@ -10,6 +11,7 @@ use blockmill_block::transaction::OwnedTransaction;
 use blockmill_block::{Block, hex};
 use blockmill_fuzz::input::Input;
 use blockmill_fuzz::parts::fix_merkle_root;
+use blockmill_fuzz::submitted::{check_stream, decode_one};
 use blockmill_rules::block::{BlockOptions, BlockPlace, check_block, check_block_context};
 use blockmill_rules::flags::block_script_flags;
 use blockmill_rules::{Params, ScriptFlags, ScriptVerifier, SpentOutput, VerifyError, header, signet, sigops};
@@ -45,11 +47,6 @@ impl ScriptVerifier for Looking {
             Err(VerifyError::Invalid)
         }
     }
-}
-
-/// What `submit` makes of a line.
-fn decode_line(line: &[u8]) -> Option<Vec<u8>> {
-    hex::decode(std::str::from_utf8(line).ok()?.trim()).ok()
 }
 
 /// A line of these bytes, in the manner that the flags say.
@@ -95,9 +92,13 @@ fuzz_target!(|data: &[u8]| {
     let mut input = Input::new(data);
     let flags = input.u8();
     let params = &PARAMS[usize::from(flags & 7) % PARAMS.len()];
+    if flags & 0x80 != 0 {
+        let (piece, length_max) = (1 + usize::from(input.u8()), usize::from(input.u8()));
+        return check_stream(input.rest(), piece, length_max);
+    }
     let (height, parent_median_time_past) = (input.u32() & i32::MAX.cast_unsigned(), input.u32());
     let bytes = if flags & 0x40 == 0 {
-        let Some(bytes) = decode_line(input.rest()) else {
+        let Some(bytes) = decode_one(input.rest()) else {
             return;
         };
         bytes
@@ -106,7 +107,7 @@ fuzz_target!(|data: &[u8]| {
         if flags & 8 != 0 {
             fix_merkle_root(&mut bytes);
         }
-        assert_eq!(decode_line(&line_of(&bytes, flags)).as_ref(), Some(&bytes));
+        assert_eq!(decode_one(&line_of(&bytes, flags)).as_ref(), Some(&bytes));
         bytes
     };
     if let Ok(block) = Block::decode(bytes) {

@@ -6,6 +6,7 @@
 mod arguments;
 mod commands;
 mod failure;
+mod lines;
 mod log;
 mod metrics;
 mod output;

@@ -3,27 +3,12 @@
 mod common;
 
 use blockmill_block::Network;
-use blockmill_chaingen::bitcoin::{self, Block, consensus::serialize, constants::genesis_block, hex::DisplayHex};
-use blockmill_chaingen::builder::BlockBuilder;
+use blockmill_chaingen::bitcoin::{Block, consensus::serialize, hex::DisplayHex};
+use common::branches::{branch, genesis};
 use common::{Run, Scratch, blockmill, connect, record, run};
 use serde_json::{Value, json};
 use std::fs::File;
 use std::process::Command;
-
-/// Blocks on a parent, the first at `height`; the one at `bad` pays too much to its miner.
-fn branch(parent: &Block, height: u32, count: u32, time_more: u32, bad: Option<u32>) -> Vec<Block> {
-    let mut blocks = vec![parent.clone()];
-    for height in height..height + count {
-        let parent = blocks.last().unwrap();
-        let builder = BlockBuilder::new(parent.block_hash(), height, parent.header.time + 600 + time_more);
-        blocks.push(builder.fees(u64::from(bad == Some(height))).build());
-    }
-    blocks.split_off(1)
-}
-
-fn genesis() -> Block {
-    genesis_block(bitcoin::Network::Regtest)
-}
 
 fn file_of<'a>(blocks: impl IntoIterator<Item = &'a Block>) -> Vec<u8> {
     let magic = Network::Regtest.magic();

@@ -5,8 +5,8 @@
 
 mod common;
 
-use blockmill_chaingen::bitcoin::{self, Block, consensus::serialize, constants::genesis_block, hex::DisplayHex};
-use blockmill_chaingen::builder::BlockBuilder;
+use blockmill_chaingen::bitcoin::{Block, consensus::serialize, hex::DisplayHex};
+use common::branches::{branch, genesis};
 use common::{Dice, Scratch, blockmill, connect, run, stats};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -21,6 +21,9 @@ const GROWTH_MAX: u64 = 16 << 20;
 
 /// And for each block that was submitted: its place in the header index and what the index of all files knows of it.
 const BYTES_PER_BLOCK: u64 = 1024;
+
+/// Threads of a process at the most beside one for each core: four of its own, and the fetcher's readers, which come when the store is slow.
+const THREADS_MAX: usize = 4 + 16;
 
 /// Time between lines of `submit`, so that half an hour is not millions of blocks.
 const PACE: Duration = Duration::from_millis(4);
@@ -78,12 +81,13 @@ fn check_growth(name: &str, samples: &[Sample]) {
         late <= allowed,
         "{name} grows: {early} bytes, then {late}, {allowed} allowed"
     );
-    for (what, of) in [
-        ("files", (|sample| sample.files) as fn(&Sample) -> u64),
-        ("threads", |sample| sample.threads),
-    ] {
-        assert!(most(last, of) <= most(first, of) + 2, "{name}: more and more {what}");
-    }
+    assert!(
+        most(last, |sample| sample.files) <= most(first, |sample| sample.files) + 2,
+        "{name}: more and more files"
+    );
+    let threads = most(samples, |sample| sample.threads) as usize;
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    assert!(threads <= THREADS_MAX + cores, "{name}: more and more threads");
 }
 
 /// Asks for the metrics until nobody answers any more; returns how often they came. The height never falls.
@@ -259,38 +263,25 @@ impl Submitter {
     }
 }
 
-/// The next block; `more` makes it another one than its siblings.
-fn child_of(parent: &Block, height: u32, more: u32, fees: u64) -> Block {
-    BlockBuilder::new(parent.block_hash(), height, parent.header.time + 600 + more)
-        .fees(fees)
-        .build()
-}
-
 /// Submits blocks that make reorganisations of up to six blocks, and junk, without end.
 fn submit_all_the_time(scratch: &Scratch, end: Instant) {
     let data = scratch.join("submitted");
     let mut submitter = Submitter::new(&data);
     let mut dice = Dice::new(11);
-    let mut tip = genesis_block(bitcoin::Network::Regtest);
+    let mut tip = genesis();
     let (mut height, mut reorganisations) = (0, 0);
     while Instant::now() < end || reorganisations < 2 {
         let (fork, depth) = (tip.clone(), 1 + dice.below(6) as u32);
-        let branch = |length: u32, more: u32| {
-            let mut blocks = vec![fork.clone()];
-            for above in 1..=length {
-                let next = child_of(&blocks[blocks.len() - 1], height + above, more, 0);
-                blocks.push(next);
-            }
-            blocks.split_off(1)
-        };
-        let (main, side) = (branch(depth, 0), branch(depth + 1, 1));
+        let main = branch(&fork, height + 1, depth, 0, None);
+        let side = branch(&fork, height + 1, depth + 1, 1, None);
         for block in &main {
             submitter.block(block, "connected");
         }
         submitter.line("no block", "malformed");
         submitter.block(&side[depth as usize], "orphan");
         submitter.block(&main[0], "duplicate");
-        let greedy = child_of(&main[depth as usize - 1], height + depth + 1, 2, 1);
+        let above = height + depth + 1;
+        let greedy = branch(&main[depth as usize - 1], above, 1, 2, Some(above)).remove(0);
         let answer = submitter.block(&greedy, "invalid");
         assert_eq!(answer["reason"], "bad-cb-amount");
         for (number, block) in side.iter().enumerate() {

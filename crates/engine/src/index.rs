@@ -130,6 +130,12 @@ impl HeaderIndex {
         self.entries.len()
     }
 
+    /// Makes room for so many more headers, and no more than that.
+    pub fn reserve(&mut self, headers: usize) {
+        self.entries.reserve_exact(headers);
+        self.by_hash.reserve(headers);
+    }
+
     /// Never: the first block is always there.
     pub fn is_empty(&self) -> bool {
         false
@@ -291,6 +297,8 @@ impl HeaderIndex {
         }
         let positions = &mut self.entry_mut(id).positions;
         if positions.len() < POSITIONS_MAX && !positions.contains(&position) {
+            // Nearly all have one: no room for more.
+            positions.reserve_exact(1);
             positions.push(position);
             self.link_from(id);
         }

@@ -144,6 +144,8 @@ pub(crate) fn take_headers<'r>(
     mut refuse: impl FnMut(&'r Record, Reject),
 ) -> HashMap<BlockHash, Vec<usize>> {
     let now = clock();
+    let unknown = records.iter().filter(|record| index.find(&record.hash).is_none());
+    index.reserve(unknown.count());
     let mut waiting: HashMap<BlockHash, Vec<usize>> = HashMap::new();
     for number in 0..records.len() {
         let mut ready = VecDeque::from([number]);

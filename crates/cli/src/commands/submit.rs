@@ -3,24 +3,22 @@
 use crate::arguments::SubmitArguments;
 use crate::commands::connect::{options, say_leftovers};
 use crate::failure::Failure;
+use crate::lines::{LINE_MAX, Line, decode_line, read_line};
 use crate::log;
 use crate::output;
 use crate::progress::{EngineMeter, Meter};
+use blockmill_block::BlockHash;
 use blockmill_block::hash::sha256d;
-use blockmill_block::{BlockHash, hex};
 use blockmill_coins::StatsBuilder;
 use blockmill_coins::stats::Hashes;
 use blockmill_engine::{Engine, Event, Observer, Options, Quiet, Submission};
 use blockmill_script::KernelVerifier;
 use serde::Serialize;
-use std::io::{self, BufRead};
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
-
-/// Longest line that is read, in bytes; a block of the largest size has eight million hex digits.
-const LINE_MAX: usize = 64 << 20;
 
 #[derive(Serialize)]
 struct Answer {
@@ -37,51 +35,6 @@ struct Answer {
     hash_serialized_3: Option<String>,
 }
 
-/// A line of input.
-enum Line {
-    Text(Vec<u8>),
-    TooLong,
-}
-
-/// Reads a line; one that is too long is read over and not kept. None at the end of the input.
-fn read_line(input: &mut impl BufRead) -> io::Result<Option<Line>> {
-    let mut line = Vec::new();
-    let mut too_long = false;
-    loop {
-        let available = match input.fill_buf() {
-            Ok(available) => available,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(error),
-        };
-        if available.is_empty() {
-            let nothing = line.is_empty() && !too_long;
-            return Ok((!nothing).then_some(if too_long { Line::TooLong } else { Line::Text(line) }));
-        }
-        let end = available.iter().position(|&byte| byte == b'\n');
-        let part = &available[..end.unwrap_or(available.len())];
-        if line.len() + part.len() > LINE_MAX {
-            too_long = true;
-            line = Vec::new();
-        } else if !too_long {
-            line.extend_from_slice(part);
-        }
-        let used = end.map_or(available.len(), |end| end + 1);
-        input.consume(used);
-        if end.is_some() {
-            return Ok(Some(if too_long { Line::TooLong } else { Line::Text(line) }));
-        }
-    }
-}
-
-/// The bytes that a line stands for.
-fn decode_line(line: Line) -> Result<Vec<u8>, String> {
-    let Line::Text(line) = line else {
-        return Err(format!("the line is longer than {LINE_MAX} bytes"));
-    };
-    let text = std::str::from_utf8(&line).map_err(|error| error.to_string())?;
-    hex::decode(text.trim()).map_err(|error| error.to_string())
-}
-
 /// Lines that wait to be judged.
 const LINES_AHEAD: usize = 2;
 
@@ -93,7 +46,7 @@ fn read_lines() -> Result<Receiver<io::Result<Line>>, Failure> {
     let (sender, receiver) = sync_channel(LINES_AHEAD);
     std::thread::Builder::new().name("read".to_owned()).spawn(move || {
         let mut input = io::stdin().lock();
-        while let Some(line) = read_line(&mut input).transpose() {
+        while let Some(line) = read_line(&mut input, LINE_MAX).transpose() {
             if sender.send(line).is_err() {
                 break;
             }
@@ -169,27 +122,4 @@ fn answer(engine: &Engine<KernelVerifier>, submission: Submission, utxo: bool) -
         txouts: stats.as_ref().map(|stats| stats.txouts),
         hash_serialized_3: stats.map(|stats| stats.hash_serialized_3.to_string()),
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lines_of_every_kind() {
-        let mut input = io::BufReader::with_capacity(3, &b"ab\n\n0g\r\ncdef"[..]);
-        let mut lines = Vec::new();
-        while let Some(line) = read_line(&mut input).unwrap() {
-            lines.push(decode_line(line).ok());
-        }
-        assert_eq!(lines, [Some(vec![0xab]), Some(vec![]), None, Some(vec![0xcd, 0xef])]);
-    }
-
-    #[test]
-    fn a_line_without_end_is_not_kept() {
-        let long = vec![b'a'; LINE_MAX + 10];
-        let mut input = io::BufReader::new(&long[..]);
-        assert!(matches!(read_line(&mut input).unwrap(), Some(Line::TooLong)));
-        assert!(read_line(&mut input).unwrap().is_none());
-    }
 }

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test file uses a part of this")]
 
 pub(crate) mod blocks;
+pub(crate) mod branches;
 
 use blockmill_block::{Block, BlockHash, Header, Magic};
 use serde_json::Value;
