@@ -162,6 +162,33 @@ fn a_magic_that_is_stored_as_zeros() {
     }
 }
 
+/// The same behind padding that was written through the key, with a block that begins with zeros: every byte of the record's head looks like
+/// padding of one kind or the other.
+#[test]
+fn a_head_of_both_kinds_of_zeros() {
+    let mut b = block(2, 0);
+    b[..36].fill(0);
+    let length = (b.len() as u32).to_le_bytes();
+    for shift in 0..8 {
+        for padding in [0, 1, 7, 8, 9, 247, 248, 249, 255, 256, 257, 1000, 5000] {
+            let first = record(&block(1, 10));
+            let begin = first.len() + padding;
+            let mut key = [0x11; 8];
+            for (number, byte) in MAGIC.0.into_iter().chain([length[0]]).enumerate() {
+                key[(begin + shift + number) % 8] = byte;
+            }
+            let mut bytes = [first, vec![0; padding], record(&b)].concat();
+            for (at, byte) in bytes.iter_mut().enumerate() {
+                *byte ^= key[at % 8];
+            }
+            let (scan, blocks) = scan_bytes(&bytes, Some(key));
+            assert_eq!(blocks.len(), 2, "{shift} {padding}");
+            assert!(blocks[1] == b, "{shift} {padding}");
+            assert_eq!(scan.damages, [], "{shift} {padding}");
+        }
+    }
+}
+
 #[test]
 fn a_magic_that_begins_with_zero() {
     let magic = Magic([0, 0x3d, 0x56, 0xe7]);
@@ -189,6 +216,12 @@ fn hostile_files_are_bounded() {
     let (scan, _) = scan_bytes(&believable.repeat(600_000), None);
     assert!(!scan.damages.is_empty());
     assert!(start.elapsed().as_secs() < 20);
+    // Padding behind every record.
+    let short = [record(&block(1, 0)), vec![0]].concat();
+    let start = std::time::Instant::now();
+    let (scan, _) = scan_bytes(&short.repeat(400_000), None);
+    assert_eq!((scan.records.len(), scan.damages.len()), (400_000, 0));
+    assert!(start.elapsed().as_secs() < 5, "{:?}", start.elapsed());
 }
 
 #[test]

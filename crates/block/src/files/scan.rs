@@ -303,28 +303,41 @@ impl Scanner {
 
     /// Padding begins at `at`, and no magic stands there: the next magic, or where something else begins.
     ///
-    /// The first bytes of a magic may look like padding: those whose byte of the key is the same are stored as zero.
+    /// The head of a record may look like padding: bytes that are the same in the key are stored as zero.
     fn skip_padding(&mut self, at: u64) -> ReadResult<u64> {
         let key = self.window.key;
-        let mut place = at;
-        // Large steps, then small ones: padding may end anywhere.
-        for step in [SEARCH_WINDOW, RECORD_HEAD as usize, 1] {
-            while place < self.window.size {
-                let bytes = self.window.get(place, step)?;
-                if !key.is_padding(bytes, place) {
-                    break;
-                }
-                place += bytes.len() as u64;
+        let mut place = self.skip_zeros(at)?.max(at + 1);
+        while place < self.window.size {
+            let bytes = self.window.get(place, RECORD_HEAD as usize)?;
+            let is_head = bytes.starts_with(&self.magic.0) && !key.is_padding(bytes, place);
+            if is_head || !key.is_padding(&bytes[..1], place) {
+                break;
             }
+            place += 1;
         }
-        if place >= self.window.size {
-            return Ok(self.window.size);
-        }
-        // Of magic and length: all of the magic, and what of the length is zero or stored so.
-        let earliest = place.saturating_sub(RECORD_HEAD - 1).max(at + 1);
-        for start in earliest..place {
-            if self.window.get(start, self.magic.0.len())? == self.magic.0 {
-                return Ok(start);
+        Ok(place)
+    }
+
+    /// Passes over zeros of one kind by steps that double and, where the zeros end, halve: a place before which no record begins, unless at
+    /// `at`. Steps overlap, so that every head of a record lies in one of them.
+    fn skip_zeros(&mut self, at: u64) -> ReadResult<u64> {
+        let key = self.window.key;
+        let mut place = at;
+        let mut step = SEARCH_WINDOW_FIRST;
+        let mut grows = true;
+        while step > 2 * RECORD_HEAD as usize {
+            let bytes = self.window.get(place, step)?;
+            if !key.is_padding(bytes, place) {
+                grows = false;
+                step /= 2;
+                continue;
+            }
+            if bytes.len() < step {
+                return Ok(self.window.size);
+            }
+            place += (step - (RECORD_HEAD as usize - 1)) as u64;
+            if grows {
+                step = (step * 2).min(SEARCH_WINDOW);
             }
         }
         Ok(place)
