@@ -32,6 +32,6 @@ pub fn reason_to_check(index: &HeaderIndex, id: BlockId, assumed: Option<&BlockH
     if best.work < index.params().minimum_chain_work {
         return Some("the best header's chain has less than the minimum of work");
     }
-    let buried = equivalent_time(best.work, index.entry(id).work, best.header.bits, index.params());
+    let buried = equivalent_time(best.work, index.entry(id).work, best.bits, index.params());
     (buried <= BURIED_SECONDS).then_some("the block is too close to the best header")
 }

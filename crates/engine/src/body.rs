@@ -195,7 +195,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             id,
             hash: entry.hash,
             height: entry.height,
-            positions: entry.positions.clone(),
+            positions: self.index.positions(id).collect(),
             parent_median_time_past: parent.median_time_past,
         }
     }
@@ -218,7 +218,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
     /// Looks at the first block where it lies in the files: it is never connected, so nothing else would.
     pub(crate) fn check_genesis(&mut self, observer: &mut dyn Observer) {
         let genesis = self.index.genesis();
-        if self.index.entry(genesis).positions.is_empty() {
+        if !self.index.entry(genesis).has_content() {
             return;
         }
         match self.load_body(genesis) {

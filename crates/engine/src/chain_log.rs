@@ -22,6 +22,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Bytes of a record of `headers.dat`: header, place and length of the undo data, checksum.
 pub(crate) const RECORD: usize = Header::LENGTH + 8 + 4 + 4;
 
+/// Bytes of `headers.dat` that are read at a time.
+const PIECE: u64 = 8192 * RECORD as u64;
+
 /// The place of undo data that there is not: of a block that came with a snapshot.
 pub(crate) const NO_UNDO: UndoPosition = UndoPosition { offset: 0, length: 0 };
 
@@ -110,14 +113,19 @@ impl ChainLog {
     pub fn open(directory: &DataDir, magic: Magic, index: &mut HeaderIndex) -> Result<Self, EngineError> {
         let headers_path = directory.file("headers.dat");
         let (headers, length) = open(directory, &headers_path)?;
-        let mut bytes = vec![0; length as usize];
-        headers
-            .read_exact_at(&mut bytes, 0)
-            .map_err(file_error(&headers_path))?;
+        let mut piece = vec![0; length.min(PIECE) as usize];
         let mut headers_length = 0;
         let mut undo_end = 0;
-        for record in bytes.chunks(RECORD) {
-            let Some((header, position)) = decode(record) else {
+        index.reserve(length as usize / RECORD);
+        while headers_length + RECORD as u64 <= length {
+            let in_piece = (headers_length % PIECE) as usize;
+            if in_piece == 0 {
+                piece.truncate((length - headers_length).min(PIECE) as usize);
+                headers
+                    .read_exact_at(&mut piece, headers_length)
+                    .map_err(file_error(&headers_path))?;
+            }
+            let Some((header, position)) = decode(&piece[in_piece..in_piece + RECORD]) else {
                 break;
             };
             let Some(id) = index.insert_trusted(&header, header.hash()) else {
@@ -291,7 +299,7 @@ mod tests {
         let mut log = ChainLog::open(&directory, magic, &mut index).unwrap();
         assert_eq!(index.len(), 2);
         let id = index.find(&first.hash()).unwrap();
-        assert_eq!(log.read(&first, &index.entry(id).undo.unwrap()).unwrap(), undo(7));
+        assert_eq!(log.read(&first, &index.entry(id).undo().unwrap()).unwrap(), undo(7));
         // The second block's undo data was appended but never synced with a header: it is appended again.
         let position = log.append(&second, &undo(9)).unwrap();
         assert_eq!(log.read(&second, &position).unwrap(), undo(9));
@@ -357,7 +365,10 @@ mod tests {
         log.cut_back().unwrap();
         for (header, value) in [(first, 7), (second, 9)] {
             let id = index.find(&header.hash()).unwrap();
-            assert_eq!(log.read(&header, &index.entry(id).undo.unwrap()).unwrap(), undo(value));
+            assert_eq!(
+                log.read(&header, &index.entry(id).undo().unwrap()).unwrap(),
+                undo(value)
+            );
         }
     }
 

@@ -184,10 +184,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         let mut next = Some(target);
         while let Some(id) = next.filter(|&id| id != self.tip()) {
             let entry = self.index.entry(id);
-            path.push((
-                id,
-                entry.positions.first().map_or(0, |position| u64::from(position.length)),
-            ));
+            path.push((id, entry.block_length()));
             next = entry.parent;
         }
         path
@@ -285,7 +282,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
     ) -> Result<bool, EngineError> {
         let (reject, position) = match body {
             Body::Sound(block, facts) => {
-                let position = self.index.entry(id).positions.first().copied();
+                let position = self.index.entry(id).position();
                 let flags = block_script_flags(self.index.params(), self.index.entry(id).height, &block.hash());
                 match self.resolve(id, &block, &facts, flags, absent_at) {
                     Ok(undo) => {
@@ -350,7 +347,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
                 self.take_back_in_flight()?;
                 let (transaction, input) = block.locate_input(failure.input);
                 let reject = SCRIPT_FAILED.in_transaction(transaction).at_input(input);
-                let position = self.index.entry(id).positions.first().copied();
+                let position = self.index.entry(id).position();
                 self.reject(id, reject, position, course.observer);
                 return Ok(Checked::Rejected);
             }
@@ -359,13 +356,9 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         if self.in_flight.is_empty() {
             self.flush_if_due()?;
         }
-        course.bytes_remaining = course.bytes_remaining.saturating_sub(
-            self.index
-                .entry(id)
-                .positions
-                .first()
-                .map_or(0, |position| u64::from(position.length)),
-        );
+        course.bytes_remaining = course
+            .bytes_remaining
+            .saturating_sub(self.index.entry(id).block_length());
         self.tell_flushes(course.observer);
         self.timeline.drain(|thread, span| course.observer.span(thread, span));
         course

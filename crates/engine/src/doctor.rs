@@ -12,7 +12,7 @@ use crate::report::Observer;
 use blockmill_block::files::BlockFiles;
 use blockmill_block::{Block, BlockHash};
 use blockmill_coins::stats::Hashes;
-use blockmill_coins::{CoinStore, EmbeddedStore, StatsBuilder, StoreError, Tip, UndoLog, UndoPosition};
+use blockmill_coins::{CoinStore, EmbeddedStore, StatsBuilder, StoreError, Tip, UndoLog};
 use std::fmt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -322,12 +322,12 @@ fn examine_undo(
                 return Ok(());
             }
             let entry = index.entry(id);
-            let problem = match entry.undo {
+            let problem = match entry.undo() {
                 None => Some("there is none".to_owned()),
-                Some(UndoPosition { offset, .. }) => log
-                    .read(magic, &entry.header.prev_block_hash, &entry.undo.unwrap_or(NO_UNDO))
+                Some(undo) => log
+                    .read(magic, &index.header(id).prev_block_hash, &undo)
                     .err()
-                    .map(|error| format!("offset {offset}: {error}")),
+                    .map(|error| format!("offset {}: {error}", undo.offset)),
             };
             if let Some(problem) = problem {
                 highest = highest.max(entry.height);

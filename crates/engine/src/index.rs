@@ -4,56 +4,39 @@
 //! connected. The best chain ends in the linked block of most work; of several with as much work, the one seen first.
 //! Only linked blocks without linked children are candidates, see `leaves`.
 
+mod entry;
 mod leaves;
+
+pub use entry::Entry;
 
 use blockmill_block::files::Position;
 use blockmill_block::{BlockHash, Header};
 use blockmill_coins::UndoPosition;
 use blockmill_rules::header::{self, Ancestor, Ancestry, HeaderContext, MEDIAN_TIME_SPAN};
 use blockmill_rules::target::block_work;
-use blockmill_rules::{Params, Reject, Work};
+use blockmill_rules::{Params, Reject};
+use hashbrown::HashTable;
 use leaves::{Leaves, Rank};
 use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasher, RandomState};
+use std::num::NonZeroU32;
 
-/// A header's number in the index; parents have lower numbers than their children.
+/// A header's number in the index, from one on; parents have lower numbers than their children.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct BlockId(u32);
+pub struct BlockId(NonZeroU32);
+
+impl BlockId {
+    const GENESIS: Self = Self(NonZeroU32::MIN);
+
+    /// The place of its entry.
+    fn place(self) -> usize {
+        self.0.get() as usize - 1
+    }
+}
 
 /// Places that are kept of a block; more copies are of no use.
 const POSITIONS_MAX: usize = 8;
-
-/// What is known of a block.
-#[derive(Debug, Clone)]
-pub struct Entry {
-    /// The header.
-    pub header: Header,
-    /// Its hash.
-    pub hash: BlockHash,
-    /// The parent; none for the first block.
-    pub parent: Option<BlockId>,
-    /// Height.
-    pub height: u32,
-    /// Work of the chain up to here.
-    pub work: Work,
-    /// Median time past of this block.
-    pub median_time_past: u32,
-    /// Where the block lies; several places where it was found several times.
-    pub positions: Vec<Position>,
-    /// Undo data, once the block has been connected.
-    pub undo: Option<UndoPosition>,
-    /// When the content was first seen: lower is earlier.
-    pub sequence: u64,
-    /// When the content came, as against when it could be connected.
-    arrival: u64,
-    /// Whether the block or an ancestor is known to be invalid.
-    pub failed: bool,
-    linked: bool,
-    first_child: Option<BlockId>,
-    next_sibling: Option<BlockId>,
-    /// An ancestor further back, so that ancestors are found in few steps.
-    skip: BlockId,
-}
 
 /// Why a header is not taken into the index.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,7 +51,11 @@ pub enum HeaderRefusal {
 pub struct HeaderIndex {
     params: Params,
     entries: Vec<Entry>,
-    by_hash: HashMap<BlockHash, BlockId>,
+    /// Found by the hashes in the entries, under a key from the system: who mines may choose among hashes.
+    by_hash: HashTable<BlockId>,
+    hasher: RandomState,
+    /// Places of the blocks that were found several times, behind the first one.
+    copies: HashMap<BlockId, Vec<Position>>,
     /// Ends of the branches that can be connected.
     candidates: Leaves,
     /// Ends of the branches of valid headers.
@@ -81,35 +68,23 @@ impl HeaderIndex {
     /// An index of the network's first block.
     pub fn new(params: Params) -> Self {
         let header = params.genesis;
-        let hash = header.hash();
-        let genesis = BlockId(0);
-        let work = block_work(header.bits);
-        let entry = Entry {
-            header,
-            hash,
-            parent: None,
-            height: 0,
-            work,
-            median_time_past: header.time,
-            positions: Vec::new(),
-            undo: None,
-            sequence: 0,
-            arrival: 0,
-            failed: false,
-            linked: true,
-            first_child: None,
-            next_sibling: None,
-            skip: genesis,
-        };
+        let genesis = BlockId::GENESIS;
+        let mut entry = Entry::new(&header, header.hash(), block_work(header.bits), genesis);
+        entry.median_time_past = header.time;
+        entry.sequence = 0;
+        entry.linked = true;
         let mut index = Self {
             params,
-            entries: vec![entry],
-            by_hash: HashMap::from([(hash, genesis)]),
+            entries: Vec::new(),
+            by_hash: HashTable::new(),
+            hasher: RandomState::new(),
+            copies: HashMap::new(),
             candidates: Leaves::default(),
             headers: Leaves::default(),
             sequence: 0,
             arrivals: 0,
         };
+        index.push(entry);
         index.candidates.grow(index.rank(genesis), None);
         index.headers.grow(index.header_rank(genesis), None);
         index
@@ -122,7 +97,7 @@ impl HeaderIndex {
 
     /// The first block.
     pub fn genesis(&self) -> BlockId {
-        BlockId(0)
+        BlockId::GENESIS
     }
 
     /// Number of headers.
@@ -133,7 +108,9 @@ impl HeaderIndex {
     /// Makes room for so many more headers, and no more than that.
     pub fn reserve(&mut self, headers: usize) {
         self.entries.reserve_exact(headers);
-        self.by_hash.reserve(headers);
+        let (entries, hasher) = (&self.entries, &self.hasher);
+        self.by_hash
+            .reserve(headers, |id| hasher.hash_one(entries[id.place()].hash));
     }
 
     /// Never: the first block is always there.
@@ -143,16 +120,30 @@ impl HeaderIndex {
 
     /// The block with this hash.
     pub fn find(&self, hash: &BlockHash) -> Option<BlockId> {
-        self.by_hash.get(hash).copied()
+        let is_it = |id: &BlockId| self.entry(*id).hash == *hash;
+        self.by_hash.find(self.hasher.hash_one(hash), is_it).copied()
     }
 
     /// What is known of a block.
     pub fn entry(&self, id: BlockId) -> &Entry {
-        &self.entries[id.0 as usize]
+        &self.entries[id.place()]
+    }
+
+    /// The header of a block.
+    pub fn header(&self, id: BlockId) -> Header {
+        let entry = self.entry(id);
+        let parent = entry.parent.map(|parent| self.entry(parent).hash);
+        entry.header(parent.unwrap_or(self.params.genesis.prev_block_hash))
+    }
+
+    /// Where a block lies; several places where it was found several times.
+    pub fn positions(&self, id: BlockId) -> impl Iterator<Item = Position> {
+        let copies = self.copies.get(&id).into_iter().flatten();
+        self.entry(id).position().into_iter().chain(copies.copied())
     }
 
     fn entry_mut(&mut self, id: BlockId) -> &mut Entry {
-        &mut self.entries[id.0 as usize]
+        &mut self.entries[id.place()]
     }
 
     /// The valid header with the most work; of several the first seen.
@@ -237,33 +228,28 @@ impl HeaderIndex {
     }
 
     fn insert(&mut self, header: &Header, hash: BlockHash, parent: BlockId) -> BlockId {
-        let id = BlockId(self.entries.len() as u32);
         let height = self.entry(parent).height + 1;
         let work = self.entry(parent).work + block_work(header.bits);
         // Skips go to the height with the lowest set bit cleared.
         let skip = self.ancestor(parent, height & (height - 1)).unwrap_or(parent);
-        let sibling = self.entry_mut(parent).first_child.replace(id);
-        self.entries.push(Entry {
-            header: *header,
-            hash,
-            parent: Some(parent),
-            height,
-            work,
-            median_time_past: 0,
-            positions: Vec::new(),
-            undo: None,
-            sequence: u64::MAX,
-            arrival: 0,
-            failed: false,
-            linked: false,
-            first_child: None,
-            next_sibling: sibling,
-            skip,
-        });
+        let mut entry = Entry::new(header, hash, work, skip);
+        entry.parent = Some(parent);
+        entry.height = height;
+        let id = self.push(entry);
+        self.entry_mut(id).next_sibling = self.entry_mut(parent).first_child.replace(id);
         self.entry_mut(id).median_time_past = self.compute_median_time(id);
-        self.by_hash.insert(hash, id);
         let parent_rank = (!self.entry(parent).failed).then(|| self.header_rank(parent));
         self.headers.grow(self.header_rank(id), parent_rank);
+        id
+    }
+
+    fn push(&mut self, entry: Entry) -> BlockId {
+        let id = BlockId(NonZeroU32::MIN.saturating_add(self.entries.len() as u32));
+        let hash = self.hasher.hash_one(entry.hash);
+        self.entries.push(entry);
+        let (entries, hasher) = (&self.entries, &self.hasher);
+        self.by_hash
+            .insert_unique(hash, id, |id| hasher.hash_one(entries[id.place()].hash));
         id
     }
 
@@ -272,7 +258,7 @@ impl HeaderIndex {
         let mut count = 0;
         let mut next = Some(id);
         while let (Some(id), true) = (next, count < MEDIAN_TIME_SPAN) {
-            times[count] = self.entry(id).header.time;
+            times[count] = self.entry(id).time;
             next = self.entry(id).parent;
             count += 1;
         }
@@ -291,16 +277,18 @@ impl HeaderIndex {
     /// As [`add_position`](Self::add_position), but as Core counts blocks that come one by one: among blocks of equal work
     /// those come first that could be connected first.
     pub fn receive(&mut self, id: BlockId, position: Position) {
-        if self.entry(id).positions.is_empty() {
+        let Some(first) = self.entry(id).position() else {
             self.entry_mut(id).arrival = self.arrivals;
             self.arrivals += 1;
-        }
-        let positions = &mut self.entry_mut(id).positions;
-        if positions.len() < POSITIONS_MAX && !positions.contains(&position) {
-            // Nearly all have one: no room for more.
-            positions.reserve_exact(1);
-            positions.push(position);
+            self.entry_mut(id).set_position(Some(position));
             self.link_from(id);
+            return;
+        };
+        if position != first {
+            let copies = self.copies.entry(id).or_default();
+            if copies.len() < POSITIONS_MAX - 1 && !copies.contains(&position) {
+                copies.push(position);
+            }
         }
     }
 
@@ -328,7 +316,7 @@ impl HeaderIndex {
 
     /// Notes where a block's undo data lies.
     pub(crate) fn set_undo(&mut self, id: BlockId, undo: UndoPosition) {
-        self.entry_mut(id).undo = Some(undo);
+        self.entry_mut(id).set_undo(undo);
     }
 
     fn rank(&self, id: BlockId) -> Rank {
@@ -338,7 +326,7 @@ impl HeaderIndex {
 
     /// Headers came in the order of their numbers.
     fn header_rank(&self, id: BlockId) -> Rank {
-        (self.entry(id).work, Reverse(u64::from(id.0)), id)
+        (self.entry(id).work, Reverse(u64::from(id.0.get())), id)
     }
 
     fn link(&mut self, id: BlockId) {
@@ -357,7 +345,7 @@ impl HeaderIndex {
         while let Some(id) = waiting.pop_front() {
             let entry = self.entry(id);
             let parent_linked = entry.parent.is_none_or(|parent| self.entry(parent).linked);
-            if entry.linked || entry.failed || entry.positions.is_empty() || !parent_linked {
+            if entry.linked || entry.failed || !entry.has_content() || !parent_linked {
                 continue;
             }
             self.link(id);
@@ -403,7 +391,8 @@ impl HeaderIndex {
 
     /// Forgets where a block lies, since what lies there is not its content.
     pub fn forget_content(&mut self, id: BlockId) {
-        self.entry_mut(id).positions.clear();
+        self.entry_mut(id).set_position(None);
+        self.copies.remove(&id);
         self.unlink(id, false);
     }
 }
@@ -419,8 +408,8 @@ impl ChainUpTo<'_> {
         let entry = self.index.entry(id);
         Ancestor {
             height: entry.height,
-            time: entry.header.time,
-            bits: entry.header.bits,
+            time: entry.time,
+            bits: entry.bits,
         }
     }
 }

@@ -19,14 +19,14 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             detail,
         };
         let position = entry
-            .undo
+            .undo()
             .ok_or_else(|| missing("it has no undo data, since it came with a snapshot".to_owned()))?;
         let block = match self.load_body(id) {
             Body::Sound(block, _) => block,
             Body::Rejected(reject, _) => return Err(missing(reject.to_string())),
             Body::Unreadable(unreadable) => return Err(missing(unreadable.detail)),
         };
-        let undo = self.log.read(&entry.header, &position)?;
+        let undo = self.log.read(&self.index.header(id), &position)?;
         if !undo_fits(&block, &undo) {
             return Err(missing("its undo data is another block's".to_owned()));
         }

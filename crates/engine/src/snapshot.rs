@@ -209,7 +209,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
     fn adopt(mut self, loading: &Path, tip: &Tip, base: BlockId) -> Result<(), EngineError> {
         for height in 1..=tip.height {
             if let Some(id) = self.index.ancestor(base, height) {
-                self.log.append_header(&self.index.entry(id).header);
+                self.log.append_header(&self.index.header(id));
             }
         }
         self.log.sync()?;

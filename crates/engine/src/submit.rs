@@ -106,7 +106,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             }
             Err(HeaderRefusal::Invalid(reject)) => return Ok(Submission::invalid(hash, &reject)),
         };
-        if id == self.index.genesis() || !self.index.entry(id).positions.is_empty() || self.is_active(id) {
+        if id == self.index.genesis() || self.index.entry(id).has_content() || self.is_active(id) {
             // It may have been known since the engine was opened, and not be connected yet.
             self.activate_best_chain(observer)?;
             return Ok(Submission::new(hash, Verdict::Duplicate));

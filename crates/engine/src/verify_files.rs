@@ -131,7 +131,7 @@ pub fn verify_files<V: ScriptVerifier + 'static>(
                 report.inputs += verified.inputs;
             }
             Err(problem) => {
-                let position = entry.positions.first();
+                let position = entry.position();
                 report.unverified.push(Unverified {
                     hash: entry.hash,
                     height: entry.height,
@@ -159,8 +159,7 @@ pub fn verify_files<V: ScriptVerifier + 'static>(
 }
 
 fn length(index: &HeaderIndex, id: BlockId) -> u64 {
-    let position = index.entry(id).positions.first();
-    position.map_or(0, |position| position.length.into())
+    index.entry(id).block_length()
 }
 
 /// All headers of the files, and where their blocks lie.
@@ -212,9 +211,8 @@ impl Beside<'_> {
     ) -> Result<crate::verify::Verified, Problem> {
         let unreadable = |detail: String| Problem::Unreadable(detail);
         let entry = index.entry(id);
-        let position = *entry
-            .positions
-            .first()
+        let position = entry
+            .position()
             .ok_or_else(|| unreadable("its content is in none of the block files".to_owned()))?;
         let bytes = self
             .files

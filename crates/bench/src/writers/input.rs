@@ -48,11 +48,11 @@ impl Input {
         check("tip", &index.entry(tip).hash.to_string(), &expected.tip)?;
         let mut records = Vec::new();
         for id in (1..=expected.height).filter_map(|height| index.ancestor(tip, height)) {
-            let entry = index.entry(id);
-            if let Some(position) = &entry.undo {
-                let undo = log.read(&entry.header, position)?;
+            if let Some(position) = index.entry(id).undo() {
+                let header = index.header(id);
+                let undo = log.read(&header, &position)?;
                 if !undo.coins().is_empty() {
-                    records.push(Record::new(magic, entry.header.prev_block_hash, undo)?);
+                    records.push(Record::new(magic, header.prev_block_hash, undo)?);
                 }
             }
         }

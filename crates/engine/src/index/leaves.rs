@@ -19,7 +19,7 @@ pub(super) struct Leaves {
 
 impl Leaves {
     fn children_of(&mut self, id: BlockId) -> &mut u32 {
-        let place = id.0 as usize;
+        let place = id.place();
         if place >= self.children.len() {
             self.children.resize(place + 1, 0);
         }

@@ -19,7 +19,7 @@ fn child(index: &mut HeaderIndex, parent: BlockId, mark: u32) -> BlockId {
         version: 4,
         prev_block_hash: index.entry(parent).hash,
         merkle_root: MerkleRoot::ZERO,
-        time: index.entry(parent).header.time + 600,
+        time: index.entry(parent).time + 600,
         bits: 0x207f_ffff,
         nonce: mark,
     };
@@ -123,7 +123,7 @@ fn copies_without_end_take_no_room() {
     for offset in 0..100_000 {
         index.add_position(block, Position { offset, ..POSITION });
     }
-    assert_eq!(index.entry(block).positions.len(), POSITIONS_MAX);
+    assert_eq!(index.positions(block).count(), POSITIONS_MAX);
 }
 
 #[test]
@@ -300,4 +300,49 @@ fn the_minimum_of_work_of_an_assumed_chain() {
             assert!(reason.is_some_and(|reason| reason.contains("minimum of work")));
         }
     }
+}
+
+/// A chain of the main network has a million headers.
+#[test]
+fn a_header_takes_little_room() {
+    assert!(size_of::<Entry>() <= 192);
+}
+
+#[test]
+fn headers_come_back_whole() {
+    let mut index = index();
+    let genesis = index.genesis();
+    assert_eq!(index.header(genesis), index.params().genesis);
+    let mut parent = genesis;
+    for number in 0..5000u32 {
+        let header = Header {
+            version: number.cast_signed().wrapping_mul(-77_777_777),
+            prev_block_hash: index.entry(parent).hash,
+            merkle_root: MerkleRoot([number as u8; 32]),
+            time: index.entry(parent).time + number,
+            bits: 0x207f_ffff,
+            nonce: number,
+        };
+        parent = index.insert_trusted(&header, header.hash()).unwrap();
+        assert_eq!(index.header(parent), header);
+        assert_eq!(index.find(&header.hash()), Some(parent));
+    }
+    assert_eq!(index.find(&BlockHash([7; 32])), None);
+    assert_eq!(index.len(), 5001);
+}
+
+#[test]
+fn every_place_of_a_block_is_kept_once() {
+    let mut index = index();
+    let genesis = index.genesis();
+    let block = child(&mut index, genesis, 0);
+    let places = [3, 1, 2].map(|file| Position { file, ..POSITION });
+    for place in places.iter().chain(&places) {
+        index.add_position(block, *place);
+    }
+    assert!(index.positions(block).eq(places));
+    index.forget_content(block);
+    assert_eq!(index.positions(block).count(), 0);
+    index.add_position(block, places[1]);
+    assert!(index.positions(block).eq([places[1]]));
 }
