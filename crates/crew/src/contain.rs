@@ -4,20 +4,51 @@ use std::any::Any;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-/// What a unit of work panicked with.
-pub struct Panic(Box<dyn Any + Send>);
+/// What a unit of work panicked with. Dropping it never panics, whatever the payload does.
+pub struct Panic(Option<Box<dyn Any + Send>>);
 
 impl Panic {
     /// The message, if the panic has one.
     pub fn message(&self) -> &str {
-        let text = self.0.downcast_ref::<&str>().copied();
-        text.or_else(|| self.0.downcast_ref::<String>().map(String::as_str))
+        let Some(payload) = &self.0 else {
+            return "no message";
+        };
+        let text = payload.downcast_ref::<&str>().copied();
+        text.or_else(|| payload.downcast_ref::<String>().map(String::as_str))
             .unwrap_or("no message")
     }
 
     /// Goes on with the panic in this thread.
-    pub fn resume(self) -> ! {
-        resume_unwind(self.0)
+    pub fn resume(mut self) -> ! {
+        let payload = self.0.take();
+        resume_unwind(payload.unwrap_or_else(|| Box::new("no payload")))
+    }
+}
+
+impl Drop for Panic {
+    fn drop(&mut self) {
+        let payload = self.0.take();
+        if let Err(another) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+            // It might panic in the same way, and so on without end.
+            std::mem::forget(another);
+        }
+    }
+}
+
+/// Ends the process when a panic passes by that nobody may see.
+pub(crate) struct AbortOnUnwind(pub(crate) &'static str);
+
+impl AbortOnUnwind {
+    /// The danger is over.
+    pub(crate) fn disarm(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for AbortOnUnwind {
+    fn drop(&mut self) {
+        eprintln!("{}", self.0);
+        std::process::abort();
     }
 }
 
@@ -47,7 +78,7 @@ pub fn contain<R>(work: impl FnOnce() -> R) -> Result<R, Panic> {
         // Loom reports what it finds by panics.
         return Ok(work());
     }
-    catch_unwind(AssertUnwindSafe(work)).map_err(Panic)
+    catch_unwind(AssertUnwindSafe(work)).map_err(|payload| Panic(Some(payload)))
 }
 
 #[cfg(all(test, not(blockmill_loom)))]
@@ -63,5 +94,20 @@ mod tests {
         assert_eq!(of(|| std::panic::panic_any(5)), "a unit of work panicked: no message");
         let again = contain(|| contain(|| panic!("text")).unwrap_err().resume());
         assert_eq!(again.map(|_: ()| ()).unwrap_err().message(), "text");
+    }
+
+    /// Panics when it is dropped, with another such.
+    struct Bomb(u32);
+
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            std::panic::panic_any(Self(self.0 + 1));
+        }
+    }
+
+    #[test]
+    fn a_panic_is_dropped_without_one() {
+        let panic = contain(|| std::panic::panic_any(Bomb(0))).unwrap_err();
+        assert!(contain(|| drop(panic)).is_ok());
     }
 }

@@ -1,6 +1,6 @@
 //! The threads of a crew.
 
-use crate::contain::contain;
+use crate::contain::{AbortOnUnwind, contain};
 use crate::scope::Jobs;
 use crate::sleep::{Found, Sleep};
 use crate::station::{Station, StationHandle};
@@ -50,7 +50,8 @@ impl CrewOptions {
     }
 }
 
-/// A pool of worker threads. Dropping it ends them, after the units of work that they have begun.
+/// A pool of worker threads. Dropping it ends them, after the units of work that they have begun; it waits for them, but for the one that it is
+/// dropped on.
 #[derive(Debug)]
 pub struct Crew {
     shared: Arc<Shared>,
@@ -95,6 +96,9 @@ impl Crew {
     ///
     /// # Errors
     /// That of the system when a thread cannot be started.
+    ///
+    /// # Panics
+    /// With 65,536 workers or more.
     pub fn new(options: &CrewOptions) -> io::Result<Self> {
         let shared = Arc::new(Shared {
             sleep: Sleep::new(options.workers),
@@ -117,6 +121,7 @@ impl Crew {
             let thread = std::thread::Builder::new()
                 .name(format!("{}-{worker}", options.name))
                 .spawn(move || {
+                    let guard = AbortOnUnwind("a station of the crew panicked outside of its units of work");
                     let home = shared.sleep.home(worker);
                     if pin {
                         pin_to_core(worker);
@@ -125,6 +130,7 @@ impl Crew {
                     }
                     Worker::new(&shared, worker).work();
                     home.leave();
+                    guard.disarm();
                 })?;
             crew.threads.push(thread);
         }
@@ -157,6 +163,10 @@ impl Drop for Crew {
         self.shared.version.fetch_or(ENDS, Ordering::Release);
         self.shared.sleep.wake_all();
         for thread in self.threads.drain(..) {
+            if thread.thread().id() == std::thread::current().id() {
+                // A unit of work has dropped its own crew: this worker ends after it.
+                continue;
+            }
             // A worker catches the panics of its units, so it does not panic.
             let _ = thread.join();
         }
@@ -178,11 +188,13 @@ impl Shared {
 
     pub(crate) fn unregister(&self, id: u64) {
         let mut stations = self.stations.lock();
-        stations.retain(|other| other.id != id);
+        let removed: Vec<_> = stations.extract_if(.., |other| other.id == id).collect();
         self.version.fetch_add(1, Ordering::Release);
         drop(stations);
         // So that parked workers let go of it too.
         self.sleep.wake_all();
+        // Not under the lock: the station may own another place in this crew.
+        drop(removed);
     }
 
     #[inline]
@@ -253,7 +265,10 @@ impl<'a> Worker<'a> {
             }
             let stations = self.shared.stations.lock();
             self.version = self.shared.version.load(Ordering::Relaxed) & !ENDS;
-            self.stations.clone_from(&stations);
+            let list = stations.clone();
+            drop(stations);
+            // Not under the lock: a station may go with the old list, and it may own another place in this crew.
+            self.stations = list;
         }
         true
     }
@@ -286,11 +301,11 @@ impl<'a> Worker<'a> {
         self.shared.sleep.look();
     }
 
+    /// Whether there is more work than the unit of station `first` that was found. At stations before that one too: it may have come since
+    /// they were looked at, and who made it may have relied on this worker.
     fn more_than_one_unit(&self, first: usize) -> bool {
-        let mut pending = self.stations[first..]
-            .iter()
-            .map(|registered| registered.station.pending());
-        pending.next().is_some_and(|units| units > 1) || pending.any(|units| units > 0)
+        let mut stations = self.stations.iter().enumerate();
+        stations.any(|(number, registered)| registered.station.pending() > usize::from(number == first))
     }
 }
 
@@ -337,4 +352,39 @@ fn pin_to_core(worker: usize) {
     }
     #[cfg(not(target_os = "linux"))]
     let _ = worker;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contain::Panic;
+
+    struct Pending(usize);
+
+    impl Station for Pending {
+        fn pending(&self) -> usize {
+            self.0
+        }
+        fn serve(&self, _worker: usize) {}
+        fn panicked(&self, _panic: Panic) {}
+    }
+
+    /// Work may come to a station of higher priority between the look at it and the unit that was found.
+    #[test]
+    fn work_is_told_of_at_whatever_station_it_is() {
+        let crew = Crew::new(&CrewOptions::workers(0)).unwrap();
+        for (pending, first, more) in [
+            ([0, 1, 0], 1, false),
+            ([0, 2, 0], 1, true),
+            ([0, 1, 1], 1, true),
+            ([1, 1, 0], 1, true),
+            ([1, 0, 0], 0, false),
+        ] {
+            let handles = pending.map(|units| crew.register(0, Arc::new(Pending(units))));
+            let mut worker = Worker::new(&crew.shared, 0);
+            assert!(worker.refresh());
+            assert_eq!(worker.more_than_one_unit(first), more, "{pending:?}");
+            drop(handles);
+        }
+    }
 }

@@ -3,11 +3,11 @@
 //! A scope lends what its jobs borrow until all of them are done. [`Crew::scope`] does not return before, also when its closure panics; a
 //! handle that could be forgotten is never given out, so no soundness rests on a guard's drop.
 
-use crate::contain::{Panic, contain};
+use crate::contain::{AbortOnUnwind, Panic, contain};
 use crate::crew::Crew;
 use crate::station::Station;
 use blockmill_sync::atomic::{AtomicU64, Ordering};
-use blockmill_sync::{ManualResetEvent, Mutex};
+use blockmill_sync::{AutoResetEvent, Mutex};
 use std::collections::VecDeque;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -15,11 +15,14 @@ use std::sync::Arc;
 /// A job whose borrows are kept alive by its scope.
 type Job = Box<dyn FnOnce() + Send>;
 
-/// The queue of all scopes' jobs.
+/// The jobs of all scopes that wait.
 #[derive(Default)]
 pub(crate) struct Jobs {
     waiting: AtomicU64,
-    queue: Mutex<VecDeque<Job>>,
+    /// Scopes that have jobs, with them. Each scope's thread runs its own only: else it might be in another's when its own wait.
+    scopes: Mutex<VecDeque<(u64, VecDeque<Job>)>>,
+    /// Scopes that were begun.
+    begun: AtomicU64,
 }
 
 impl std::fmt::Debug for Jobs {
@@ -29,17 +32,32 @@ impl std::fmt::Debug for Jobs {
 }
 
 impl Jobs {
-    fn push(&self, job: Job) {
-        self.queue.lock().push_back(job);
+    fn push(&self, scope: u64, job: Job) {
+        let mut scopes = self.scopes.lock();
+        match scopes.iter_mut().find(|(id, _)| *id == scope) {
+            Some((_, jobs)) => jobs.push_back(job),
+            None => scopes.push_back((scope, VecDeque::from([job]))),
+        }
+        drop(scopes);
         // Release: pairs with the Acquire in `pending`.
         self.waiting.fetch_add(1, Ordering::Release);
     }
 
-    fn pop(&self) -> Option<Job> {
+    /// Takes a job of this scope, or of the one that has had some for longest.
+    fn pop(&self, scope: Option<u64>) -> Option<Job> {
         if self.pending() == 0 {
             return None;
         }
-        let job = self.queue.lock().pop_front()?;
+        let mut scopes = self.scopes.lock();
+        let place = match scope {
+            None => 0,
+            Some(scope) => scopes.iter().position(|(id, _)| *id == scope)?,
+        };
+        let (_, jobs) = scopes.get_mut(place)?;
+        let job = jobs.pop_front()?;
+        let emptied = jobs.is_empty().then(|| scopes.remove(place));
+        drop(scopes);
+        drop(emptied);
         self.waiting.fetch_sub(1, Ordering::Relaxed);
         Some(job)
     }
@@ -51,7 +69,7 @@ impl Station for Jobs {
     }
 
     fn serve(&self, _worker: usize) {
-        if let Some(job) = self.pop() {
+        if let Some(job) = self.pop(None) {
             job();
         }
     }
@@ -67,21 +85,28 @@ struct Outcome {
     /// Jobs that are not done, and 1 for the scope itself.
     undone: AtomicU64,
     panic: Mutex<Option<Panic>>,
-    all_done: ManualResetEvent,
+    /// Set when all are done, and when there is a new one.
+    changed: AutoResetEvent,
 }
 
 impl Outcome {
     fn one_done(&self) {
-        // AcqRel: the last one sees what all before it did, and passes it on with the event.
+        // AcqRel: the last one passes on what all before it did. Pairs with the Acquire in `is_done`.
         if self.undone.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.all_done.set();
+            self.changed.set();
         }
+    }
+
+    fn is_done(&self) -> bool {
+        self.undone.load(Ordering::Acquire) == 0
     }
 }
 
 /// Where jobs are started that borrow for `'scope` from `'env`.
 pub struct Scope<'scope, 'env: 'scope> {
     crew: &'scope Crew,
+    /// Its number among the scopes of the crew.
+    id: u64,
     outcome: Arc<Outcome>,
     scope: PhantomData<&'scope mut &'scope ()>,
     env: PhantomData<&'env mut &'env ()>,
@@ -106,13 +131,15 @@ impl<'scope> Scope<'scope, '_> {
         // queue lives as long as the crew, which the scope borrows, and the scope empties it.
         let job: Job = unsafe { std::mem::transmute(job) };
         let (jobs, handle) = self.crew.jobs();
-        jobs.push(job);
+        jobs.push(self.id, job);
         handle.notify();
+        // The thread of the scope may wait already, and all workers be taken.
+        self.outcome.changed.set();
     }
 }
 
 impl Crew {
-    /// Runs `work`, which may start jobs that borrow, and waits for them, doing jobs meanwhile. A panic of `work` or of a job (of several,
+    /// Runs `work`, which may start jobs that borrow, and waits for them, doing them meanwhile. A panic of `work` or of a job (of several,
     /// the first that was noticed) goes on in the caller when all have ended.
     ///
     /// Jobs may be started from jobs. What they borrow must outlive the scope:
@@ -127,23 +154,32 @@ impl Crew {
     pub fn scope<'env, R>(&'env self, work: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> R) -> R {
         let outcome = Arc::new(Outcome::default());
         outcome.undone.store(1, Ordering::Relaxed);
+        let (jobs, handle) = self.jobs();
         let scope = Scope {
             crew: self,
+            id: jobs.begun.fetch_add(1, Ordering::Relaxed),
             outcome: Arc::clone(&outcome),
             scope: PhantomData,
             env: PhantomData,
         };
-        let (jobs, handle) = self.jobs();
         let attendance = handle.attend();
+        // Nothing here panics; but what jobs borrow rests on it.
+        let guard = AbortOnUnwind("a scope ended before its jobs");
         let result = contain(|| work(&scope));
         outcome.one_done();
-        while outcome.undone.load(Ordering::Relaxed) > 0
-            && let Some(job) = jobs.pop()
-        {
-            job();
-        }
         drop(attendance);
-        outcome.all_done.wait();
+        loop {
+            let attendance = handle.attend();
+            while let Some(job) = jobs.pop(Some(scope.id)) {
+                job();
+            }
+            drop(attendance);
+            if outcome.is_done() {
+                break;
+            }
+            outcome.changed.wait();
+        }
+        guard.disarm();
         let panic = outcome.panic.lock().take();
         match (result, panic) {
             (Ok(result), None) => result,

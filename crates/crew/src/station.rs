@@ -5,6 +5,9 @@ use crate::crew::Shared;
 use std::sync::Arc;
 
 /// Something that hands out units of work. Workers call it, several at once.
+///
+/// Units must not wait for one another: there may be one worker awake, or none. Only [`serve`](Self::serve) may panic; a panic elsewhere, or in the drop
+/// of a station on a worker, ends the process.
 pub trait Station: Send + Sync {
     /// Units of work that can be taken now, or more: a hint, but 0 only if there was a moment in this call without any.
     fn pending(&self) -> usize;

@@ -294,3 +294,170 @@ fn workers_can_be_pinned() {
     handle.notify();
     units.wait_for(100);
 }
+
+/// A panic whose payload panics when it is dropped.
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        panic!("a payload");
+    }
+}
+
+#[test]
+fn a_payload_that_panics_does_not_end_a_scope_early() {
+    for workers in [0, 1, 4] {
+        let crew = crew(workers);
+        let done = Arc::new(AtomicUsize::new(0));
+        let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            crew.scope(|scope| {
+                for number in 0..20 {
+                    let done = Arc::clone(&done);
+                    scope.spawn(move || {
+                        std::thread::sleep(Duration::from_millis(1));
+                        done.fetch_add(1, Ordering::Relaxed);
+                        if number < 10 {
+                            std::panic::panic_any(Bomb);
+                        }
+                    });
+                }
+            });
+        }));
+        // Before the payload of the first one is dropped, which panics.
+        assert_eq!(done.load(Ordering::Relaxed), 20);
+        std::mem::forget(caught.unwrap_err());
+        assert_eq!(crew.scope(|_| 5), 5);
+    }
+}
+
+/// A job that a worker runs makes another, and waits for it, while the thread of its scope waits already.
+#[test]
+fn a_scope_that_waits_runs_the_jobs_that_come_then() {
+    let (send, ended) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let crew = crew(1);
+        let (taken, last_done) = (AtomicBool::new(false), AtomicBool::new(false));
+        let until = |flag: &AtomicBool| {
+            while !flag.load(Ordering::Acquire) {
+                std::thread::yield_now();
+            }
+        };
+        crew.scope(|scope| {
+            scope.spawn(|| {
+                taken.store(true, Ordering::Release);
+                std::thread::sleep(Duration::from_millis(50));
+                scope.spawn(|| last_done.store(true, Ordering::Release));
+                until(&last_done);
+            });
+            until(&taken);
+        });
+        send.send(()).unwrap();
+    });
+    ended.recv_timeout(Duration::from_secs(30)).expect("the scope ends");
+}
+
+/// Two scopes without workers: neither is left with jobs that the other's thread made.
+#[test]
+fn scopes_end_beside_each_other_without_workers() {
+    let (send, ended) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let crew = crew(0);
+        let flag = || AtomicBool::new(false);
+        let (pushed, taken, other_done) = (flag(), flag(), flag());
+        let until = |flag: &AtomicBool| {
+            while !flag.load(Ordering::Acquire) {
+                std::thread::yield_now();
+            }
+        };
+        let last_done = AtomicBool::new(false);
+        std::thread::scope(|threads| {
+            threads.spawn(|| {
+                crew.scope(|scope| {
+                    scope.spawn(|| {
+                        taken.store(true, Ordering::Release);
+                        until(&other_done);
+                        std::thread::sleep(Duration::from_millis(50));
+                        scope.spawn(|| last_done.store(true, Ordering::Release));
+                    });
+                    pushed.store(true, Ordering::Release);
+                    let start = Instant::now();
+                    while !taken.load(Ordering::Acquire) && start.elapsed() < Duration::from_secs(1) {
+                        std::thread::yield_now();
+                    }
+                });
+            });
+            threads.spawn(|| {
+                until(&pushed);
+                crew.scope(|scope| scope.spawn(|| other_done.store(true, Ordering::Release)));
+            });
+        });
+        send.send(last_done.into_inner()).unwrap();
+    });
+    assert!(ended.recv_timeout(Duration::from_secs(30)).expect("the scopes end"));
+}
+
+/// A station that has a place of its own in the crew, for work that it makes.
+struct Owner(#[expect(dead_code, reason = "it is only dropped")] blockmill_crew::StationHandle);
+
+impl Station for Owner {
+    fn pending(&self) -> usize {
+        0
+    }
+    fn serve(&self, _worker: usize) {}
+    fn panicked(&self, _panic: Panic) {}
+}
+
+#[test]
+fn a_station_may_own_a_place_in_its_crew() {
+    let (send, ended) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        for workers in [0, 1, 3] {
+            for _ in 0..100 {
+                let crew = crew(workers);
+                let inner = crew.register(0, Arc::new(Units::default()));
+                let outer = crew.register(0, Arc::new(Owner(inner)));
+                // The workers take it into their lists.
+                std::thread::sleep(Duration::from_micros(100));
+                drop(outer);
+            }
+        }
+        send.send(()).unwrap();
+    });
+    ended
+        .recv_timeout(Duration::from_secs(60))
+        .expect("no lock waits for itself");
+}
+
+/// A unit of work that holds the last reference to its crew.
+struct Last(Mutex<Option<Arc<Crew>>>);
+
+impl Station for Last {
+    fn pending(&self) -> usize {
+        usize::from(self.0.lock().unwrap().is_some())
+    }
+    fn serve(&self, _worker: usize) {
+        let crew = self.0.lock().unwrap().take();
+        drop(crew);
+    }
+    fn panicked(&self, _panic: Panic) {
+        unreachable!("a crew that a worker drops does not wait for that worker");
+    }
+}
+
+#[test]
+fn a_worker_may_drop_its_crew() {
+    for workers in [1, 3] {
+        let crew = Arc::new(crew(workers));
+        let last = Arc::new(Last(Mutex::new(None)));
+        let handle = crew.register(0, Arc::<Last>::clone(&last));
+        *last.0.lock().unwrap() = Some(crew);
+        handle.notify();
+        let start = Instant::now();
+        // All workers end, and let go of the station; the crew's own list goes with the handle.
+        drop(handle);
+        while Arc::strong_count(&last) > 1 {
+            assert!(start.elapsed() < Duration::from_secs(60), "a worker goes on");
+            std::thread::yield_now();
+        }
+    }
+}
