@@ -215,6 +215,10 @@ impl Shared {
         self.attending.fetch_sub(1, Ordering::Relaxed);
     }
 
+    pub(crate) fn is_served(&self) -> bool {
+        self.workers() > 0 && self.version.load(Ordering::Relaxed) & ENDS == 0
+    }
+
     pub(crate) fn workers(&self) -> usize {
         self.sleep.workers()
     }

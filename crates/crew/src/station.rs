@@ -48,6 +48,11 @@ impl StationHandle {
         }
     }
 
+    /// Whether the crew has workers, and has not ended.
+    pub fn is_served(&self) -> bool {
+        self.shared.is_served()
+    }
+
     /// Workers of the crew.
     pub fn workers(&self) -> usize {
         self.shared.workers()

@@ -81,7 +81,8 @@ struct Slots<J> {
 
 #[expect(unsafe_code, reason = "the slots are shared through cells")]
 // SAFETY: a slot is touched by its owner alone, as the bits of `fill` and `done` say (see the head of this file), and ownership passes
-// with Release and Acquire. So jobs move between threads, but are never shared: Send is enough.
+// with Release and Acquire. So jobs move between threads, but are never shared through a lane: Send is enough. (`Done`, which shows a job, is
+// shared only if the job may be.)
 unsafe impl<J: Send> Sync for Lane<J> {}
 #[expect(unsafe_code, reason = "the slots are shared through cells")]
 // SAFETY: as for Sync; a lane that moves takes its jobs along, which are Send.

@@ -28,10 +28,11 @@ const OWN: usize = 0;
 /// Submits jobs and collects them. When it is dropped, so are its jobs, handled or not; it waits for those that are being handled.
 ///
 /// While jobs are handed over and not collected it counts as one that attends the crew, so that workers stay awake for it; but not while
-/// it sleeps. If it is forgotten its jobs are too, but nothing else breaks.
+/// it sleeps. If it is forgotten its jobs are too, and it counts for ever as one that attends, so the crew keeps a worker fewer awake; nothing else breaks.
 pub struct Requester<H: Handler> {
-    office: Arc<Office<H>>,
+    // Before the office, which drops its list of desks one by one if nobody else has one.
     desk: Arc<Desk<H::Job>>,
+    office: Arc<Office<H>>,
     lanes: Box<[OwnLane]>,
     order: Order,
     pace: Pace,

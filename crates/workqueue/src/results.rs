@@ -5,6 +5,7 @@ use crate::queue::Handler;
 use crate::requester::Requester;
 use blockmill_crew::Panic;
 use std::fmt;
+use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
 /// The number of a job: those of a requester count from 0 in the order of submission.
@@ -48,10 +49,32 @@ impl std::error::Error for Panicked {}
 
 /// A job that has been handled, in its slot. When this is dropped, so is the job, and the slot is free again.
 #[must_use = "the result is dropped with it"]
+///
+/// It is shared between threads only if the job may be; [`Handler::Job`] is sent between threads, which is less:
+///
+/// ```compile_fail
+/// # use blockmill_workqueue::{Handler, Options, WorkQueue};
+/// # use std::cell::Cell;
+/// struct Keep;
+/// impl Handler for Keep {
+///     type Job = Cell<u64>;
+///     fn handle(&self, _: &mut Cell<u64>) {}
+/// }
+/// let queue = WorkQueue::alone(Keep, &Options::default()).unwrap();
+/// let mut requester = queue.requester();
+/// requester.submit(Cell::new(0)).unwrap();
+/// let done = requester.collect_next().unwrap().unwrap();
+/// let done = &done;
+/// std::thread::scope(|scope| {
+///     scope.spawn(|| done.set(1));
+/// });
+/// ```
 pub struct Done<'a, H: Handler> {
     requester: &'a mut Requester<H>,
     place: Place,
     taken: bool,
+    /// It is a reference to the job: what the job may not do between threads, it may not.
+    job: PhantomData<&'a mut H::Job>,
 }
 
 impl<'a, H: Handler> Done<'a, H> {
@@ -62,6 +85,7 @@ impl<'a, H: Handler> Done<'a, H> {
             requester,
             place,
             taken: false,
+            job: PhantomData,
         }
     }
 

@@ -398,10 +398,6 @@ fn what_is_flushed_is_done() {
 #[test]
 fn who_only_asks_finds_all_jobs() {
     for options in all_options() {
-        if options.workers == Some(0) {
-            // Nobody else would do them.
-            continue;
-        }
         for spin_ns in [0, 1_000, 20_000] {
             let census = Census::default();
             let handler = Triple {
@@ -428,4 +424,22 @@ fn who_only_asks_finds_all_jobs() {
             }
         }
     }
+}
+
+/// The workers end with their crew; who only asks still finds its jobs.
+#[test]
+fn who_only_asks_finds_all_jobs_when_the_crew_has_ended() {
+    let census = Census::default();
+    let crew = Crew::new(&CrewOptions::workers(2)).unwrap();
+    let queue = WorkQueue::new(&crew, 0, Triple::default());
+    drop(crew);
+    let mut requester = queue.requester();
+    for request in 0..5 {
+        requester.submit(census.job(request)).unwrap();
+    }
+    let mut found = 0;
+    for _ in 0..1_000 {
+        found += u32::from(requester.try_collect_any().is_some());
+    }
+    assert_eq!(found, 5);
 }

@@ -194,10 +194,14 @@ impl<H: Handler> Requester<H> {
         }
     }
 
-    /// Who asks twice without submitting between does not wait, and must find the jobs done some day: so they are handed over.
+    /// Who asks twice without submitting between does not wait, and must find the jobs done some day: so they are handed over, and where there are
+    /// no workers a unit of work is done here.
     pub(super) fn asked_in_vain(&mut self) {
         if self.asked_in_vain {
             self.flush();
+            if !self.office.handle.is_served() {
+                self.help(OWN);
+            }
         }
         self.asked_in_vain = true;
     }
