@@ -2,7 +2,7 @@
 //!
 //! A master adds checks to a round as it meets them; workers run them from the first one on; at the end the master learns whether all
 //! passed, or which failed first in the order of adding, and why. Several rounds may be open at once, from one master or from several, and
-//! end in any order; the oldest is served first.
+//! end in any order; the oldest is served first (see [`Round`] for when it is not).
 //!
 //! - A check is constructed in its place and destroyed there; nothing moves, nothing is locked.
 //! - A check that passes leads to a single write that other threads see: its claim, which may be for several.

@@ -1,4 +1,5 @@
-//! The queue: rounds in slots, served oldest first by a crew.
+//! The queue: rounds in slots, served oldest first by a crew. A round that outlives 63 that were begun after it loses its rank: slots are numbered in
+//! a circle, so it may pass for a younger one.
 
 use crate::check::{Check, Failure};
 use crate::round::{Inside, Slot, nobody_inside};
@@ -205,8 +206,11 @@ impl<C: Check> Station for Inner<C> {
 
 /// A round that is open: checks can be added.
 ///
+/// Of several rounds with checks to run the one that was begun first is served first, if fewer than 64 were begun since.
+///
 /// Dropping it abandons it: checks that have not been run are destroyed, and what runs is waited for. If it is forgotten, its
-/// checks are run or destroyed in the end, and its slot is not used again.
+/// checks are run or destroyed in the end, its slot is not used again, and it counts for ever as one that attends the crew, which then keeps a worker
+/// fewer awake.
 pub struct Round<C: Check> {
     _attendance: Attendance,
     /// Checks added.
@@ -224,7 +228,8 @@ pub struct Round<C: Check> {
 }
 
 impl<C: Check> Round<C> {
-    /// Adds checks; workers begin with them at once. The order in which checks are added is that of their indexes.
+    /// Adds checks; workers begin with them at once: while the iterator goes on they know of half of its checks at least. The order in which checks are
+    /// added is that of their indexes.
     ///
     /// Some are run before this returns: those for which there is no place, those that are so cheap that handing them over takes
     /// longer, and now and then one to find that out. So a check must not wait for what the caller does later.
@@ -274,7 +279,13 @@ impl<C: Check> Adding<'_, C> {
         round.added = index.checked_add(1).expect("a round has less than 2^32 checks");
         match round.worth.next() {
             Next::Share => match round.closed.slot().construct(round.places, index, check) {
-                Ok(()) => round.places += 1,
+                Ok(()) => {
+                    round.places += 1;
+                    // So that workers know of half of the checks at least, however slow the iterator is.
+                    if round.places.is_power_of_two() {
+                        self.publish();
+                    }
+                }
                 Err(check) => self.without_place(index, check),
             },
             Next::Keep => {

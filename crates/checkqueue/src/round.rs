@@ -397,15 +397,21 @@ impl<C: Check> Slot<C> {
     fn fail(&self, index: u32, fault: Fault<C::Error>) {
         self.lowest_failed.fetch_min(index, Ordering::Relaxed);
         let index = index as usize;
-        let _failing = self.failing.enter();
-        self.failure.with_mut(|failure| {
+        let failing = self.failing.enter();
+        let other = self.failure.with_mut(|failure| {
             #[expect(unsafe_code, reason = "the cells are guarded by the protocol")]
             // SAFETY: under `failing`, and before the round ends, as this thread is inside or the master.
             let failure = unsafe { &mut *failure };
+            let new = Failure { index, fault };
             if failure.as_ref().is_none_or(|other| index < other.index) {
-                *failure = Some(Failure { index, fault });
+                failure.replace(new)
+            } else {
+                Some(new)
             }
         });
+        drop(failing);
+        // A check's own error: its drop may panic, which changes nothing about the verdict.
+        let _ = contain(|| drop(other));
     }
 }
 

@@ -237,6 +237,67 @@ fn what_comes_behind_a_failure_is_not_run() {
     assert_eq!(board.destroyed.load(Ordering::Relaxed), 10_000);
 }
 
+/// In one call too, by an iterator that is slow: here it waits until half of what it gave has been run.
+#[test]
+fn workers_begin_while_checks_are_added() {
+    let queue = queue(1);
+    let board = Board::new(600);
+    let mut round = begin(&queue, 600, &board);
+    let probe = Probe::passing(&board);
+    let start = Instant::now();
+    round.add((0..600).map(|index| {
+        while board.destroyed.load(Ordering::Acquire) < index / 2 {
+            assert!(
+                start.elapsed() < Duration::from_secs(20),
+                "of {index} checks less than half were begun"
+            );
+            std::thread::yield_now();
+        }
+        probe(index)
+    }));
+    round.complete().unwrap();
+}
+
+/// An error that panics when it is dropped.
+#[derive(Debug)]
+struct BadError;
+
+impl Drop for BadError {
+    fn drop(&mut self) {
+        panic!("an error's drop");
+    }
+}
+
+struct Fails;
+
+impl Check for Fails {
+    type Shared = Arc<std::sync::atomic::AtomicUsize>;
+    type Error = BadError;
+
+    fn run(&mut self, shared: &Self::Shared) -> Result<(), BadError> {
+        shared.fetch_add(1, Ordering::Relaxed);
+        std::thread::sleep(Duration::from_millis(1));
+        Err(BadError)
+    }
+}
+
+/// Failures that are not the lowest are dropped within the queue, and may panic there.
+#[test]
+fn errors_that_panic_when_they_are_dropped() {
+    for workers in [0, 1, 4] {
+        let queue = CheckQueue::alone(workers).unwrap();
+        for _ in 0..20 {
+            let run = Arc::default();
+            let mut round = queue.begin(8, Arc::clone(&run)).unwrap();
+            round.add((0..8).map(|_| Fails));
+            let failure = round.complete().unwrap_err();
+            assert_eq!(failure.index, 0);
+            assert!(run.load(Ordering::Relaxed) > 0);
+            std::mem::forget(failure);
+        }
+    }
+}
+
 /// A round does not end while one of its checks is still there, though all others have passed.
 #[test]
 fn a_round_waits_for_a_frozen_check() {
