@@ -22,8 +22,9 @@ use crate::resolve::{self, ResolveContext, ResolveError};
 use crate::sources::{FirstSeen, Indexed};
 use crate::timeline::Timeline;
 use crate::{Options, assume_valid};
+use blockmill_block::coin::Coin;
 use blockmill_block::files::{BlockFileWriter, Position};
-use blockmill_block::{Block, BlockHash, BlockUndo};
+use blockmill_block::{Block, BlockHash, BlockUndo, OutPoint};
 use blockmill_coins::{CoinsCache, Tip};
 use blockmill_crew::Crew;
 use blockmill_fetch::Fetcher;
@@ -285,8 +286,8 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
                 let position = self.index.entry(id).position();
                 let flags = block_script_flags(self.index.params(), self.index.entry(id).height, &block.hash());
                 match self.resolve(id, &block, &facts, flags, absent_at) {
-                    Ok(undo) => {
-                        self.begin_checks(id, block, undo, flags, course.observer);
+                    Ok((undo, replaced)) => {
+                        self.begin_checks(id, block, undo, replaced, flags, course.observer);
                         return Ok(true);
                     }
                     Err(ResolveError::Reject(reject)) => (reject, position),
@@ -372,10 +373,15 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
     fn take_back_in_flight(&mut self) -> Result<(), EngineError> {
         while let Some(block) = self.in_flight.pop_back() {
             let InFlight {
-                block, undo, checks, ..
+                block,
+                undo,
+                replaced,
+                checks,
+                ..
             } = block;
             drop(checks);
             self.take_back(&block, &undo)?;
+            resolve::put_back(&replaced, &mut self.cache);
         }
         Ok(())
     }
@@ -387,7 +393,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         Ok(taken_back?)
     }
 
-    /// Spends and creates the block's coins in the cache.
+    /// Spends and creates the block's coins in the cache. Returns the coins that it spends, and those that it replaces.
     fn resolve(
         &mut self,
         id: BlockId,
@@ -395,11 +401,16 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         facts: &BlockFacts,
         flags: ScriptFlags,
         absent_at: Option<u64>,
-    ) -> Result<BlockUndo, ResolveError> {
+    ) -> Result<(BlockUndo, Vec<(OutPoint, Coin)>), ResolveError> {
         let start = Instant::now();
         let fetched_before = self.cache.store_time();
         let params = self.index.params();
         let height = self.index.entry(id).height;
+        let replaced = if params.bip30_exceptions.contains(&(height, block.hash())) {
+            resolve::replaced_coins(block, &mut self.cache)?
+        } else {
+            Vec::new()
+        };
         // The chain of the block: the active one, and the blocks in flight.
         let (active, in_flight) = (&self.active, &self.in_flight);
         let ancestor = |height: usize| match height.checked_sub(active.len()) {
@@ -419,16 +430,21 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             legacy_sigops: &facts.legacy_sigops,
         };
         let outcome = resolve::apply(block, &context, &mut self.cache);
+        if outcome.is_err() {
+            resolve::put_back(&replaced, &mut self.cache);
+        }
         let fetching = self.cache.store_time() - fetched_before;
         self.stage_done(Stage::Resolve, height, start + fetching);
         self.totals.stages.add(Stage::Fetch, fetching, Duration::ZERO);
-        outcome
+        Ok((outcome?, replaced))
     }
 
     /// Whether a block may not make coins that are there already.
     pub(crate) fn enforces_bip30(&self, id: BlockId) -> bool {
         let (params, entry) = (self.index.params(), self.index.entry(id));
-        let bip34_block = self.index.ancestor(id, params.heights.height_in_coinbase);
+        // As Core asks, of the parent: the block at that height itself is looked at once more.
+        let parent = entry.parent.unwrap_or(id);
+        let bip34_block = self.index.ancestor(parent, params.heights.height_in_coinbase);
         let bip34_hash = bip34_block.map(|id| self.index.entry(id).hash);
         enforces_bip30(params, entry.height, &entry.hash, bip34_hash.as_ref())
     }
@@ -439,6 +455,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         id: BlockId,
         block: Arc<Block>,
         undo: BlockUndo,
+        replaced: Vec<(OutPoint, Coin)>,
         flags: ScriptFlags,
         observer: &mut dyn Observer,
     ) {
@@ -458,6 +475,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             memory: InFlight::<V>::memory_of(&block, &undo),
             block,
             undo,
+            replaced,
             scripts_skipped: checks.is_none(),
             checks,
         });

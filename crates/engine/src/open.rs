@@ -16,7 +16,7 @@ use blockmill_block::BlockHash;
 use blockmill_coins::{CoinStore, CoinsCache, EmbeddedStore};
 use blockmill_crew::{Crew, CrewOptions};
 use blockmill_fetch::{Fetcher, Options as FetchOptions};
-use blockmill_rules::ScriptVerifier;
+use blockmill_rules::{Params, ScriptVerifier};
 use blockmill_workqueue::{Help, Options as WorkQueueOptions, WorkQueue};
 use std::collections::VecDeque;
 use std::path::Path;
@@ -139,6 +139,17 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         options: Options,
     ) -> Result<Self, EngineError> {
         let params = directory.marks().params();
+        Self::with_params(directory, params, store, verifier, options)
+    }
+
+    /// As [`Engine::with_store`], by other rules than those of the directory's network.
+    pub(crate) fn with_params(
+        directory: DataDir,
+        params: Params,
+        store: Arc<dyn CoinStore>,
+        verifier: V,
+        options: Options,
+    ) -> Result<Self, EngineError> {
         let magic = params.magic();
         let mut index = HeaderIndex::new(params);
         let mut log = ChainLog::open(&directory, magic, &mut index)?;

@@ -1,6 +1,6 @@
 //! Applying a block to the coins cache, and taking it back.
 
-use blockmill_block::coin::is_unspendable;
+use blockmill_block::coin::{Coin, is_unspendable};
 use blockmill_block::{Block, BlockUndo, OutPoint, Transaction};
 use blockmill_coins::{CoinRef, CoinsCache, Overwrite, StoreError};
 use blockmill_rules::spend::{self, SpendContext};
@@ -242,6 +242,31 @@ fn remove_outputs(transaction: &Transaction<'_>, cache: &mut CoinsCache) -> Resu
         }
     }
     Ok(clean)
+}
+
+/// The coins that the outputs of a block's coinbase replace: of one that may repeat an older coinbase. Undo data has none of them.
+///
+/// # Errors
+/// [`StoreError`].
+pub fn replaced_coins<B: AsRef<[u8]>>(
+    block: &Block<B>,
+    cache: &mut CoinsCache,
+) -> Result<Vec<(OutPoint, Coin)>, StoreError> {
+    let coinbase = block.transaction(0);
+    let txid = coinbase.txid();
+    let mut replaced = Vec::new();
+    for vout in 0..coinbase.output_count() as u32 {
+        let outpoint = OutPoint { txid, vout };
+        replaced.extend(cache.get(&outpoint)?.map(|coin| (outpoint, coin)));
+    }
+    Ok(replaced)
+}
+
+/// Puts back what [`replaced_coins`] has found, when its block has been taken back.
+pub fn put_back(replaced: &[(OutPoint, Coin)], cache: &mut CoinsCache) {
+    for (outpoint, coin) in replaced {
+        cache.add(outpoint, CoinRef::from(coin), Overwrite::Possible);
+    }
 }
 
 /// Whether undo data has a coin for every input of a block but the coinbase's.
