@@ -19,8 +19,8 @@
 //! - *Release* adds permits. If there are waiters and `WAKING` is not set, it sets it and wakes one.
 //! - *A waiter* that looks does one of three things in one step, and clears `WAKING` with it, since it is here now: it takes a permit
 //!   and is no waiter any more; it gives up, past its deadline; or it goes to sleep. It takes a permit if there is one, unless
-//!   `STARVING` is set and it has not been woken yet: who has only just come may not take what a starving waiter was woken for. When it
-//!   leaves and leaves permits to other waiters, it sets `WAKING` again and wakes the next.
+//!   `STARVING` is set, by another, and it has not been woken yet: who has only just come may not take what a starving waiter was woken for. That
+//!   the state had changed before it slept is no wake. When it leaves and leaves permits to other waiters, it sets `WAKING` again and wakes the next.
 //! - A waiter that was woken and finds no permit spins once more before it looks and sleeps again. `WAKING` is set
 //!   meanwhile, so that nobody is troubled to wake it or another.
 //! - `STARVING` is set by a waiter that finds no permit after it has waited for [`STARVING_AFTER`], and cleared by that waiter when it
@@ -328,8 +328,9 @@ impl Semaphore {
                 Look::GivenUp => return false,
                 Look::Sleep(expected) => match self.state.wait(expected, deadline) {
                     WaitResult::TimedOut => waiter.timed_out = true,
-                    WaitResult::LookAgain => {
-                        waiter.woken = true;
+                    ended => {
+                        // If the state had changed before it slept, another may have been woken, and not this one.
+                        waiter.woken |= ended == WaitResult::LookAgain;
                         waiter.since.woke();
                         let mut backoff = Backoff::after_wake();
                         while permits(self.state.peek()) == 0 && backoff.snooze() {}
@@ -379,7 +380,7 @@ impl Waiter {
     /// The state that a waiter leaves when it finds `state`, and what that means. `WAKING` is set in it if the next is to be woken.
     fn step(&self, state: u64) -> (u64, Look) {
         let awake = state & !WAKING;
-        let may_take = self.woken || state & STARVING == 0;
+        let may_take = self.woken || self.starving || state & STARVING == 0;
         if permits(state) > 0 && may_take {
             return (self.leave(awake - 1), Look::Taken);
         }
@@ -477,5 +478,49 @@ impl Drop for Permit<'_> {
     fn drop(&mut self) {
         // There is room for a permit that was taken, unless more were released than taken: then one less does no harm.
         let _ = self.semaphore.release(1);
+    }
+}
+
+#[cfg(all(test, not(blockmill_loom)))]
+mod tests {
+    use super::*;
+
+    fn waiter(woken: bool, starving: bool) -> Waiter {
+        Waiter {
+            since: Since::now(),
+            woken,
+            starving,
+            timed_out: false,
+        }
+    }
+
+    /// While somebody starves a permit is for waiters that were woken, and for the one that starves; not for one that came just now.
+    #[test]
+    fn who_may_take_a_permit() {
+        let two_wait = 2 * WAITER + 1;
+        for (state, woken, starving, takes) in [
+            (two_wait, false, false, true),
+            (two_wait | STARVING, false, false, false),
+            (two_wait | STARVING | WAKING, false, false, false),
+            (two_wait | STARVING, true, false, true),
+            (two_wait | STARVING, false, true, true),
+        ] {
+            let (_, look) = waiter(woken, starving).step(state);
+            assert_eq!(look == Look::Taken, takes, "{state:#x} {woken} {starving}");
+        }
+    }
+
+    /// A waiter whose sleep was not begun, since a permit had come, leaves it to the one that starves.
+    #[test]
+    fn a_change_before_the_sleep_is_no_wake() {
+        let semaphore = Semaphore::new(1);
+        semaphore.state.atomic().fetch_or(STARVING, Ordering::Relaxed);
+        semaphore.state.atomic().fetch_add(WAITER, Ordering::Relaxed);
+        // It has looked when there was no permit; now there is one, so it does not sleep, and gives up at its deadline.
+        assert_eq!(semaphore.state.wait(low(STARVING), None), WaitResult::Changed);
+        let start = std::time::Instant::now();
+        assert!(!semaphore.acquire_timeout(Duration::from_millis(20)));
+        assert!(start.elapsed() >= Duration::from_millis(20));
+        assert_eq!((semaphore.permits(), semaphore.waiters()), (1, 1));
     }
 }

@@ -40,8 +40,10 @@ use crate::atomic::{AtomicU32, AtomicU64, Ordering};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "a sleep that ended says nothing about the state: look again"]
 pub enum WaitResult {
-    /// Woken, or for no reason, or not begun since the low half was not as expected.
+    /// Woken, or for no reason.
     LookAgain,
+    /// Not begun, since the low half was not as expected: nobody was woken by this.
+    Changed,
     /// The deadline has passed.
     TimedOut,
 }
@@ -123,7 +125,7 @@ wait_on!(
     ///
     /// let state = WaitState::new(7 | 1 << 32);
     /// // The low half is not 8, so this does not sleep.
-    /// assert_eq!(state.wait(8, None), WaitResult::LookAgain);
+    /// assert_eq!(state.wait(8, None), WaitResult::Changed);
     /// // It is 7, and nobody wakes: this sleeps until the deadline.
     /// let deadline = Deadline::after(Duration::from_millis(1));
     /// while state.wait(7, Some(&deadline)) == WaitResult::LookAgain {}
@@ -255,11 +257,13 @@ mod platform {
                 timeout,
             )
         };
-        let timed_out = outcome == -1 && std::io::Error::last_os_error().raw_os_error() == Some(libc::ETIMEDOUT);
-        if timed_out {
-            WaitResult::TimedOut
-        } else {
-            WaitResult::LookAgain
+        if outcome != -1 {
+            return WaitResult::LookAgain;
+        }
+        match std::io::Error::last_os_error().raw_os_error() {
+            Some(libc::ETIMEDOUT) => WaitResult::TimedOut,
+            Some(libc::EAGAIN) => WaitResult::Changed,
+            _ => WaitResult::LookAgain,
         }
     }
 
@@ -314,7 +318,8 @@ mod platform {
         };
         match outcome {
             ParkResult::TimedOut => WaitResult::TimedOut,
-            ParkResult::Unparked(_) | ParkResult::Invalid => WaitResult::LookAgain,
+            ParkResult::Unparked(_) => WaitResult::LookAgain,
+            ParkResult::Invalid => WaitResult::Changed,
         }
     }
 
@@ -363,7 +368,7 @@ mod model {
                 return WaitResult::TimedOut;
             }
             if !as_expected() {
-                return WaitResult::LookAgain;
+                return WaitResult::Changed;
             }
             drop(self.woken.wait(queue).unwrap());
             if passed() {

@@ -6,6 +6,7 @@ use crate::{CriticalSection, Semaphore};
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A counter that only exclusion protects; loom fails where two threads may be in it at once.
 struct Guarded {
@@ -201,6 +202,7 @@ fn releasing_all_waiters_against_acquire() {
 /// Once a waiter is starving, a newcomer does not get the permit in front of it.
 #[test]
 fn nobody_barges_in_front_of_a_starving_waiter() {
+    static SEEN: AtomicBool = AtomicBool::new(false);
     model(3, || {
         let semaphore = Arc::new(Semaphore::new(0));
         let waiter = {
@@ -210,10 +212,12 @@ fn nobody_barges_in_front_of_a_starving_waiter() {
         };
         semaphore.release(1).unwrap();
         if semaphore.try_acquire() {
-            // The waiter has been robbed, or has not come yet.
+            // The waiter has been robbed, or has not come yet. It may look now, and find that it starves.
+            thread::yield_now();
             let starving = semaphore.is_starving();
             semaphore.release(1).unwrap();
             if starving {
+                SEEN.store(true, Ordering::Relaxed);
                 assert!(!semaphore.try_acquire());
             }
         }
@@ -221,6 +225,7 @@ fn nobody_barges_in_front_of_a_starving_waiter() {
         assert_eq!((semaphore.permits(), semaphore.waiters()), (0, 0));
         assert!(!semaphore.is_starving());
     });
+    assert!(SEEN.load(Ordering::Relaxed), "no execution has a starving waiter");
 }
 
 /// Lets a waiter that is asleep, if the execution has it so, wake in vain, and so become a starving one. Returns whether it has.
@@ -235,6 +240,7 @@ fn starve(semaphore: &Semaphore) -> bool {
 /// Nor does one that becomes a waiter for it: who has not been woken yet leaves the permit to the one that starves.
 #[test]
 fn a_fresh_waiter_does_not_take_from_a_starving_one() {
+    static SEEN: AtomicBool = AtomicBool::new(false);
     model(3, || {
         let semaphore = Arc::new(Semaphore::new(0));
         let waiter = {
@@ -246,12 +252,14 @@ fn a_fresh_waiter_does_not_take_from_a_starving_one() {
         if starving {
             let passed = Deadline::in_the_future();
             passed.pass();
+            SEEN.store(true, Ordering::Relaxed);
             assert!(!semaphore.acquire_until(&passed), "robbed");
         }
         waiter.join().unwrap();
         assert_eq!((semaphore.permits(), semaphore.waiters()), (0, 0));
         assert!(!semaphore.is_starving());
     });
+    assert!(SEEN.load(Ordering::Relaxed), "no execution has a starving waiter");
 }
 
 /// A waiter that may not take a permit, and gives up with a wake that reached it, passes that on.
