@@ -17,7 +17,7 @@
 //! a thread that has not ended.
 //!
 //! `narrowed` is set before the step that wakes the worker (the exchange of its word in `sleep`, AcqRel), which the worker has seen
-//! when it looks here. If it was awake by itself, and misses it, it finds it when it parks the next time.
+//! when it looks here. If it was awake by itself, and misses it, it finds it when it finds work or parks the next time.
 
 pub(crate) use system::Home;
 
@@ -38,8 +38,8 @@ mod system {
     struct State {
         /// The worker, while it lives and may be moved.
         thread: Option<Pid>,
-        /// What it gets back.
-        all: Option<CpuSet>,
+        /// What it gets back, and what it has meanwhile.
+        moved: Option<(CpuSet, CpuSet)>,
     }
 
     impl Home {
@@ -58,7 +58,7 @@ mod system {
             let Some(mut state) = self.state.try_lock() else {
                 return;
             };
-            let (Some(thread), None) = (state.thread, &state.all) else {
+            let (Some(thread), None) = (state.thread, &state.moved) else {
                 return;
             };
             let Ok(all) = sched_getaffinity(Some(thread)) else {
@@ -67,7 +67,7 @@ mod system {
             if let Some(others) = without(&all, sched_getcpu())
                 && sched_setaffinity(Some(thread), &others).is_ok()
             {
-                state.all = Some(all);
+                state.moved = Some((all, others));
                 self.narrowed.store(true, Ordering::Relaxed);
             }
         }
@@ -84,8 +84,11 @@ mod system {
         fn widen(&self) {
             let mut state = self.state.lock();
             self.narrowed.store(false, Ordering::Relaxed);
-            if let Some(all) = state.all.take() {
-                // It fails only if the machine has lost these cores meanwhile; then the kernel has chosen others.
+            if let Some((all, others)) = state.moved.take()
+                && sched_getaffinity(None).is_ok_and(|now| now == others)
+            {
+                // Else somebody has set other limits meanwhile, and they hold. It fails only if the machine has lost these cores; then the kernel has
+                // chosen others.
                 let _ = sched_setaffinity(None, &all);
             }
         }
@@ -159,6 +162,33 @@ mod system {
                 assert_eq!(answered.recv().unwrap(), None);
                 home.keep_off_this_core();
                 drop(tell);
+            });
+        }
+
+        /// Limits that are set from outside between the two steps hold.
+        #[test]
+        fn other_limits_are_kept() {
+            let home = Home::default();
+            let (entered, has_entered) = channel();
+            let (go_on, goes_on) = channel::<()>();
+            std::thread::scope(|scope| {
+                let home = &home;
+                scope.spawn(move || {
+                    home.enter();
+                    entered.send(()).unwrap();
+                    goes_on.recv().unwrap();
+                    let all = sched_getaffinity(None).unwrap();
+                    let first = (0..CpuSet::MAX_CPU).find(|&core| all.is_set(core)).unwrap();
+                    sched_setaffinity(None, &set(&[first])).unwrap();
+                    home.take_back();
+                    let now = sched_getaffinity(None).unwrap();
+                    // With two cores it may be the set that it had been moved to.
+                    assert!(now == set(&[first]) || all == set(&[first]));
+                    home.leave();
+                });
+                has_entered.recv().unwrap();
+                home.keep_off_this_core();
+                go_on.send(()).unwrap();
             });
         }
     }

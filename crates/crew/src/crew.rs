@@ -287,6 +287,7 @@ impl<'a> Worker<'a> {
 
     /// Serves the stations, beginning with this one, until none has work.
     fn serve_while_there_is_work(&mut self, first: usize) {
+        self.shared.sleep.home(self.number).take_back();
         let found = self.shared.sleep.found_work();
         if found == Found::NobodyLooks && self.more_than_one_unit(first) {
             self.shared.notify();

@@ -5,7 +5,8 @@
 //!
 //! - While somebody attends a station (a master that adds work), idle workers stay awake for [`AWAKE_FOR`] before they park, if there are
 //!   more cores than threads that attend; else they park after a brief spin.
-//! - No more workers are awake than there are cores for, less those that attend. So more threads than cores cost nothing.
+//! - Nobody is woken for work when as many workers are awake as there are cores for, less those that attend. So more threads than cores cost nothing. (When
+//!   a station comes or goes all are woken once; one that parks at the very moment of a notification may find the work by itself.)
 //! - Waking waits for no lock, and wakes the worker that parked last, on another core than that of who wakes it.
 //! - A panic in a unit of work is caught and given to its station. Dropping the crew ends and joins its threads.
 //!
