@@ -9,7 +9,8 @@
 //! - `ordered`: entries in the order of their keys.
 //!
 //! A usual coin takes 72 bytes, and about 10 more in the index. Nothing doubles when the map grows: a thousandth of the index
-//! grows at a time, by a quarter. Whatever the keys are, nothing fails and every operation is bounded.
+//! grows at a time, by a quarter. Whatever the keys are, nothing fails (but for memory: a shard has room for 32 GiB of records, and for half a
+//! million with scripts of more than a kilobyte), and every operation is bounded by the size of a segment of the index.
 //!
 //! # Threads
 //!

@@ -89,7 +89,7 @@ impl Pool {
     /// A piece for so many bytes. What it holds is not defined.
     ///
     /// # Panics
-    /// When the pool has 32 GiB.
+    /// When all numbers of chunks are taken: at 32 GiB of short records, or at half a million long ones, which have a chunk each.
     #[inline]
     pub(crate) fn allocate(&mut self, length: usize) -> u32 {
         let units = units(length);
@@ -169,14 +169,15 @@ impl Pool {
     }
 
     fn add_chunk(&mut self, bytes: usize) -> u32 {
+        let number = self.chunks.len();
+        let has_number = !self.vacant.is_empty() || number + 1 < 1 << (32 - UNIT_BITS);
+        assert!(has_number, "a shard of the coin map has no number for another chunk");
         let chunk = vec![0; bytes].into_boxed_slice();
         self.chunk_bytes += bytes;
         if let Some(number) = self.vacant.pop() {
             self.chunks[number as usize] = chunk;
             return number;
         }
-        let number = self.chunks.len();
-        assert!(number + 1 < 1 << (32 - UNIT_BITS), "a shard of the coin map has 32 GiB");
         if number == self.chunks.capacity() {
             self.chunks.reserve_exact(number / 8 + 4);
         }
