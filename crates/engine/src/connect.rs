@@ -23,7 +23,7 @@ use crate::sources::{FirstSeen, Indexed};
 use crate::timeline::Timeline;
 use crate::{Options, assume_valid};
 use blockmill_block::coin::Coin;
-use blockmill_block::files::{BlockFileWriter, Position};
+use blockmill_block::files::{BlockFileWriter, Position, Record};
 use blockmill_block::{Block, BlockHash, BlockUndo, OutPoint};
 use blockmill_coins::{CoinsCache, Tip};
 use blockmill_crew::Crew;
@@ -33,7 +33,7 @@ use blockmill_rules::flags::block_script_flags;
 use blockmill_rules::spend::{SCRIPT_FAILED, enforces_bip30};
 use blockmill_rules::{Reject, RejectKind, ScriptFlags, ScriptVerifier, VerifyError};
 use blockmill_workqueue::WorkQueue;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -61,6 +61,8 @@ pub struct Engine<V: ScriptVerifier + 'static> {
     pub(crate) loading: WorkQueue<Loading<V>>,
     /// What was found amiss among the submitted blocks when the engine was opened, until it is reported.
     pub(crate) own_blocks: Indexed,
+    /// Blocks kept in the data directory whose parents are not known, by parent: a parent of which only a wrong body had come.
+    pub(crate) orphans: HashMap<BlockHash, Vec<Record>>,
     /// Writer of submitted blocks, once there was one.
     pub(crate) writer: Option<BlockFileWriter>,
     pub(crate) cache: CoinsCache,
@@ -115,7 +117,10 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         let start = Instant::now();
         let start_height = self.height();
         let mut indexed = self.index_sources(sources, FirstSeen::ByPlace, observer)?;
-        indexed.merge(std::mem::take(&mut self.own_blocks));
+        let mut own = std::mem::take(&mut self.own_blocks);
+        own.leftovers = self.adopt_known_orphans(observer);
+        own.first_leftover = own.first_leftover.filter(|_| own.leftovers > 0);
+        indexed.merge(own);
         self.check_genesis(observer);
         self.last_flush = Instant::now();
         let halt = self.activate_best_chain(observer)?;

@@ -18,7 +18,7 @@ use blockmill_crew::{Crew, CrewOptions};
 use blockmill_fetch::{Fetcher, Options as FetchOptions};
 use blockmill_rules::{Params, ScriptVerifier};
 use blockmill_workqueue::{Help, Options as WorkQueueOptions, WorkQueue};
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -203,6 +203,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             loader,
             loading,
             own_blocks: Indexed::default(),
+            orphans: HashMap::new(),
             writer: None,
             cache,
             log,

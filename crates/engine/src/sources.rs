@@ -104,6 +104,12 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
                 }
             }
         }
+        if first_seen == FirstSeen::ByArrival {
+            for (parent, numbers) in &waiting {
+                let kept = numbers.iter().map(|&number| records[number]);
+                self.orphans.entry(*parent).or_default().extend(kept);
+            }
+        }
         indexed.leftovers = waiting.values().map(|numbers| numbers.len() as u64).sum();
         if let Some(&number) = waiting.values().flatten().min() {
             let record = &records[number];
@@ -113,6 +119,35 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
                 path: self.loader.files().path(record.position.file).to_owned(),
                 offset: record.position.offset,
             });
+        }
+    }
+
+    /// Takes in the kept blocks whose parents are known by now. Returns how many are still left over.
+    pub(crate) fn adopt_known_orphans(&mut self, observer: &mut dyn Observer) -> u64 {
+        let known: Vec<_> = self.orphans.keys().copied().collect();
+        for parent in known {
+            if self.index.find(&parent).is_some() {
+                self.adopt_orphans(parent, observer);
+            }
+        }
+        self.orphans.values().map(|records| records.len() as u64).sum()
+    }
+
+    /// Takes in the kept blocks that waited for this one, and those that waited for them.
+    pub(crate) fn adopt_orphans(&mut self, parent: BlockHash, observer: &mut dyn Observer) {
+        let mut parents = VecDeque::from([parent]);
+        while let Some(parent) = parents.pop_front() {
+            for record in self.orphans.remove(&parent).unwrap_or_default() {
+                match self.index.accept_header(&record.header, record.hash, clock()) {
+                    Ok(id) => {
+                        self.index.receive(id, record.position);
+                        parents.push_back(record.hash);
+                    }
+                    Err(HeaderRefusal::Invalid(reject)) => self.refuse_header(&record, reject, observer),
+                    // Its parent is in the index now.
+                    Err(HeaderRefusal::MissingParent) => {}
+                }
+            }
         }
     }
 

@@ -118,6 +118,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             return Ok(Submission::invalid(hash, &reject));
         }
         self.keep(id, &block)?;
+        self.adopt_orphans(hash, observer);
         let rejected_before = self.rejected.len();
         self.activate_best_chain(observer)?;
         self.flush_if_due()?;

@@ -10,7 +10,10 @@ use blockmill_engine::{EngineError, Marks, Observer, Options, Progress, Quiet, V
 use blockmill_script::KernelVerifier;
 use common::faults::{FaultyStore, KillAt};
 use common::generated::{FORK, Generated, HEIGHT, copy_directory, cut, length};
-use common::{Chain, KernelEngine, LARGE, connect, figures, figures_of, open, open_with, options, submit, submit_good};
+use common::{
+    Chain, KernelEngine, LARGE, connect, figures, figures_of, open, open_with, options, submit, submit_good,
+    submit_side,
+};
 use std::fs::File;
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -348,5 +351,40 @@ fn submitted_blocks_are_cut_off() {
         drop(engine);
         let mut engine = open(directory.path(), at_the_end(None));
         assert_eq!(connect(&mut engine, &[]).tip, chain.hash());
+    }
+}
+
+/// A header that is known only through a wrong body is not kept over a restart; the blocks behind it are, and are connected when the right body
+/// comes, alone or in a file.
+#[test]
+fn kept_blocks_wait_for_their_parent_over_a_restart() {
+    for in_file in [false, true] {
+        let home = tempfile::tempdir().unwrap();
+        let data = home.path().join("data");
+        let chain = Chain::of(3);
+        let mut wrong = chain.blocks[1].clone();
+        wrong.txdata[0].input[0].witness = bitcoin::Witness::from_slice(&[[7; 32]]);
+        {
+            let mut engine = open(&data, Options::default());
+            let submission = submit(&mut engine, &wrong);
+            assert_eq!(submission.verdict, Verdict::Invalid, "{submission:?}");
+            for block in &chain.blocks[2..] {
+                submit_side(&mut engine, block);
+            }
+        }
+        let mut engine = open(&data, Options::default());
+        if in_file {
+            let file = home.path().join("blk00000.dat");
+            let file = common::write_blocks(&file, &chain.blocks[1..2]);
+            let report = connect(&mut engine, &[&file]);
+            assert_eq!((report.height, report.leftovers), (3, 0));
+        } else {
+            let submission = submit(&mut engine, &chain.blocks[1]);
+            assert_eq!(submission.verdict, Verdict::Connected, "{submission:?}");
+        }
+        assert_eq!(engine.tip_hash(), chain.hash());
+        let mut longer = chain.clone();
+        longer.mine(1);
+        submit_good(&mut engine, longer.tip());
     }
 }
