@@ -69,6 +69,7 @@ use blockmill_sync::Semaphore;
 use std::cell::Cell;
 use std::fmt;
 use std::io::{self, ErrorKind};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use tail::{Failure, FullBuffer, SyncTurn, Tail};
 
@@ -249,10 +250,10 @@ impl<K: LockKind> UndoLog<K> {
     /// Writes a full buffer to its place; by who holds a permit.
     fn write(&self, full: FullBuffer<'_>) -> Result<(), UndoLogError> {
         let behind = full.write.start + full.bytes.len() as u64;
-        let written = self
-            .file
-            .write_all_at(&full.bytes, full.write.start)
-            .and_then(|()| self.file.write_all_at(full.large_record, behind));
+        let written = without_panic(|| {
+            self.file.write_all_at(&full.bytes, full.write.start)?;
+            self.file.write_all_at(full.large_record, behind)
+        });
         let failure = written.as_ref().err().map(|error| Failure::new("write", error));
         self.tail.with(|tail| tail.end_write(&full.write, full.bytes, failure));
         full.write.ended.set();
@@ -282,7 +283,7 @@ impl<K: LockKind> UndoLog<K> {
     /// Syncs all that is in the log, by the leader. Returns the place before which everything is durable.
     fn sync_for_all(&self) -> Result<u64, UndoLogError> {
         let end = self.write_out()?;
-        let synced = self.file.sync_data();
+        let synced = without_panic(|| self.file.sync_data());
         synced.map_err(|error| self.fail("sync", error))?;
         Ok(end)
     }
@@ -356,6 +357,11 @@ impl<K: LockKind> UndoLog<K> {
         self.tail.with(|tail| tail.fail(failure));
         io_error(&self.path)(error)
     }
+}
+
+/// Makes an error of a panic of the file: others may wait for what it was to do.
+fn without_panic(work: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err(io::Error::other("the file panicked")))
 }
 
 fn file_error(path: &Path, error: io::Error) -> FileError {

@@ -305,3 +305,35 @@ fn what_was_written_before_the_failure_can_be_read() {
         assert_eq!(log.read_record(&synced).unwrap(), [1; 10]);
     });
 }
+
+/// Nobody waits for ever for what a file did not do because it panicked.
+#[test]
+fn a_file_that_panics_fails() {
+    without_hanging(|| {
+        for in_sync in [false, true] {
+            let file = FaultyFile::default();
+            file.tell(|state| {
+                state.panics = true;
+                state.write_time = Duration::from_millis(5);
+                state.sync_time = Duration::from_millis(5);
+                if in_sync {
+                    state.failing_sync = Some(1);
+                } else {
+                    state.failing_write = Some(1);
+                }
+            });
+            let log = log_in(&file);
+            thread::scope(|scope| {
+                for number in 0..THREADS {
+                    let log = &log;
+                    scope.spawn(move || {
+                        let mut dice = Dice::new(number);
+                        let synced = log.append_record(&dice.record(100)).and_then(|_| log.sync());
+                        let error = synced.unwrap_err();
+                        assert!(error.to_string().contains("the file panicked"), "{error}");
+                    });
+                }
+            });
+        }
+    });
+}

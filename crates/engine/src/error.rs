@@ -143,7 +143,7 @@ impl From<FlushError> for EngineError {
                 Ok(error) => *error,
                 Err(other) => Self::Store(StoreError::Backend(other.to_string())),
             },
-            FlushError::Thread(_) => Self::Store(StoreError::Backend(error.to_string())),
+            FlushError::Thread(_) | FlushError::Panicked(_) => Self::Store(StoreError::Backend(error.to_string())),
         }
     }
 }

@@ -23,6 +23,9 @@ pub enum FlushError {
     /// What had to be done before failed.
     #[error("{0}")]
     Before(Box<dyn std::error::Error + Send + Sync>),
+    /// The store, or what had to be done before, panicked.
+    #[error("the flush panicked: {0}")]
+    Panicked(String),
     /// The system starts no thread.
     #[error("thread of the flush: {0}")]
     Thread(std::io::Error),
@@ -141,7 +144,11 @@ impl Flush {
     pub(super) fn end(mut self) -> (Arc<CoinMap>, Result<Done, FlushError>) {
         let outcome = match self.thread.take().map(JoinHandle::join) {
             Some(Ok(outcome)) => outcome,
-            Some(Err(panic)) => std::panic::resume_unwind(panic),
+            Some(Err(panic)) => {
+                let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+                let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+                Err(FlushError::Panicked(text.unwrap_or_else(|| "no message".to_owned())))
+            }
             None => unreachable!("a flush is ended once"),
         };
         (Arc::clone(&self.frozen), outcome)

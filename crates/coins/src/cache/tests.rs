@@ -40,6 +40,8 @@ enum Ending {
     Failing,
     /// All is written, and the store says that it failed.
     Lying,
+    /// Nothing is written, and the store panics.
+    Panicking,
 }
 
 #[derive(Debug)]
@@ -88,6 +90,10 @@ impl CoinStore for GatedStore {
         assert!(changes.is_sorted_by_key(|change| change.0));
         let gate = self.gate.lock().unwrap();
         let gate = self.changed.wait_while(gate, |gate| !gate.open).unwrap();
+        if gate.ending == Ending::Panicking {
+            drop(gate);
+            panic!("a panic of the test");
+        }
         if gate.ending != Ending::Failing {
             self.inner.commit(&mut changes.into_iter(), tip)?;
         }
@@ -309,6 +315,27 @@ fn after_a_failed_flush_no_coin_rises_from_the_dead() {
         cache.flush(&TIP, || Ok(())).unwrap();
         assert_eq!([1, 2, 3].map(|number| stored(&cache, number)), [false, false, true]);
     }
+}
+
+/// A panic in the store is a flush that failed: who catches it elsewhere must not go on without the spent markers.
+#[test]
+fn a_flush_that_panics_loses_nothing() {
+    let (store, mut cache) = gated();
+    add(&mut cache, 1, 5, Overwrite::Impossible);
+    cache.flush(&TIP, || Ok(())).unwrap();
+    assert_eq!(cache.spend(&outpoint(1)).unwrap(), Some(coin(5)));
+    add(&mut cache, 2, 6, Overwrite::Impossible);
+    store.set(true, Ending::Panicking);
+    begin(&mut cache);
+    let error = cache.finish_flush().unwrap_err();
+    assert!(
+        matches!(&error, FlushError::Panicked(text) if text == "a panic of the test"),
+        "{error}"
+    );
+    assert_eq!(cache.get(&outpoint(1)).unwrap(), None);
+    store.set(true, Ending::Well);
+    cache.flush(&TIP, || Ok(())).unwrap();
+    assert_eq!([1, 2].map(|number| stored(&cache, number)), [false, true]);
 }
 
 #[test]

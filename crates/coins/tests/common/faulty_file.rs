@@ -33,6 +33,8 @@ pub(crate) struct State {
     /// The write and the sync, counted from 1, that fail.
     pub(crate) failing_write: Option<u32>,
     pub(crate) failing_sync: Option<u32>,
+    /// Whether they panic.
+    pub(crate) panics: bool,
     /// The write and the sync, counted from 1, that wait until these are taken back.
     pub(crate) held_write: Option<u32>,
     pub(crate) held_sync: Option<u32>,
@@ -93,7 +95,7 @@ impl DiskFile for FaultyFile {
         let mut state = self.wait_until(|state| state.held_write != Some(number));
         state.writes_now -= 1;
         if state.failing_write == Some(number) {
-            return Err(io::Error::other(FAULT));
+            return fail(state);
         }
         let end = offset as usize + bytes.len();
         if state.written.len() < end {
@@ -113,9 +115,16 @@ impl DiskFile for FaultyFile {
         thread::sleep(time);
         let mut state = self.wait_until(|state| state.held_sync != Some(number));
         if state.failing_sync == Some(number) {
-            return Err(io::Error::other(FAULT));
+            return fail(state);
         }
         state.synced = written;
         Ok(())
     }
+}
+
+fn fail(state: MutexGuard<'_, State>) -> io::Result<()> {
+    let panics = state.panics;
+    drop(state);
+    assert!(!panics, "{FAULT}");
+    Err(io::Error::other(FAULT))
 }
