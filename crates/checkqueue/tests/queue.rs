@@ -271,7 +271,7 @@ impl Drop for BadError {
 struct Fails;
 
 impl Check for Fails {
-    type Shared = Arc<std::sync::atomic::AtomicUsize>;
+    type Shared = Arc<AtomicUsize>;
     type Error = BadError;
 
     fn run(&mut self, shared: &Self::Shared) -> Result<(), BadError> {

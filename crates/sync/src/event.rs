@@ -12,6 +12,16 @@ use std::time::Duration;
 const CLEAR: u64 = 0;
 const SET: u64 = 1;
 
+/// Ordering of the step that finds the event set.
+#[inline]
+fn taking() -> Ordering {
+    #[cfg(all(test, blockmill_loom))]
+    if crate::tests::WEAKENED.get() {
+        return Ordering::Relaxed;
+    }
+    Ordering::Acquire
+}
+
 macro_rules! event {
     ($(#[$doc:meta])* $name:ident, $wakes:ident, $taken:expr) => {
         $(#[$doc])*
@@ -87,7 +97,7 @@ macro_rules! event {
             fn take(&self) -> bool {
                 self.state
                     .atomic()
-                    .compare_exchange(SET, $taken, Ordering::Acquire, Ordering::Relaxed)
+                    .compare_exchange(SET, $taken, taking(), Ordering::Relaxed)
                     .is_ok()
             }
         }

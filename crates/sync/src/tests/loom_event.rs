@@ -1,13 +1,13 @@
 //! Models of the events.
 
-use super::model;
+use super::{WEAKENED, model};
 use crate::atomic::{AtomicU32, Ordering};
 use crate::{AutoResetEvent, ManualResetEvent};
 use loom::sync::Arc;
 use loom::thread;
 
-#[test]
-fn a_manual_event_lets_all_go_on_and_shows_what_came_before() {
+/// What was done before `set` is seen after `wait`, by two who wait.
+fn two_wait() {
     model(3, || {
         let shared = Arc::new((ManualResetEvent::new(), AtomicU32::new(0)));
         let waiters: Vec<_> = (0..2)
@@ -25,6 +25,19 @@ fn a_manual_event_lets_all_go_on_and_shows_what_came_before() {
             waiter.join().unwrap();
         }
     });
+}
+
+#[test]
+fn a_manual_event_lets_all_go_on_and_shows_what_came_before() {
+    two_wait();
+}
+
+/// The planted weakening: without Acquire what came before is not seen.
+#[test]
+#[should_panic(expected = "assertion `left == right` failed")]
+fn a_weaker_wait_is_caught() {
+    WEAKENED.set(true);
+    two_wait();
 }
 
 #[test]

@@ -7,7 +7,7 @@ mod loom_semaphore;
 use std::cell::Cell;
 
 thread_local! {
-    /// Whether the step that takes a permit is Relaxed, which is wrong: a planted weakening that loom must catch. Loom runs
+    /// Whether the step that takes a permit, or finds an event set, is Relaxed, which is wrong: a planted weakening that loom must catch. Loom runs
     /// all threads of a model on one thread of the system, so this is seen by all of them.
     pub(crate) static WEAKENED: Cell<bool> = const { Cell::new(false) };
 }

@@ -170,7 +170,7 @@ fn one_at_a_time_serves() {
 
 /// The planted weakening: without Release the next server may not see how far the one before it has come, and handles a job twice.
 #[test]
-#[should_panic]
+#[should_panic(expected = "Causality violation")]
 fn a_weaker_leave_is_caught() {
     WEAKENED.set(Weakened::Serving);
     two_servers(4);
