@@ -3,6 +3,7 @@
 //! Which of the two is said once, with `--log`. In JSON every line has `time` (RFC 3339, UTC), `level`, `event` and `message`, and what the event
 //! has besides; and there are more lines: progress every few seconds, and what matters only to who looks closely.
 
+use crate::output::{path_text, rejected_json, unreadable_json};
 use blockmill_engine::{Event, Level};
 use clap::ValueEnum;
 use serde::Serialize;
@@ -118,14 +119,14 @@ pub(crate) fn name_and_fields(event: &Event<'_>) -> (&'static str, Value) {
         Event::Damaged(damage) => (
             "damaged",
             json!({
-                "file": damage.path,
+                "file": path_text(&damage.path),
                 "offset": damage.offset,
                 "hash": damage.hash.map(|hash| hash.to_string()),
             }),
         ),
-        Event::MoreDamaged { path, places } => ("more_damaged", json!({"file": path, "places": places})),
-        Event::Rejected(rejected) => ("rejected", crate::output::rejected_json(rejected)),
-        Event::Unreadable(unreadable) => ("unreadable", crate::output::unreadable_json(unreadable)),
+        Event::MoreDamaged { path, places } => ("more_damaged", json!({"file": path_text(path), "places": places})),
+        Event::Rejected(rejected) => ("rejected", rejected_json(rejected)),
+        Event::Unreadable(unreadable) => ("unreadable", unreadable_json(unreadable)),
         Event::HeaderRejected { hash, reject } => (
             "header_rejected",
             json!({"hash": hash.to_string(), "reason": reject.reason}),

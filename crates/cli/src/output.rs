@@ -6,12 +6,19 @@ use blockmill_engine::report::{Depth, Rejected, Unreadable};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
+use std::borrow::Cow;
 use std::io::{self, Write};
+use std::path::Path;
 
 /// CPU time of this process so far, in seconds.
 pub(crate) fn cpu_seconds() -> f64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
+/// A path as text. Names need not be UTF-8: what is not is replaced, since JSON has only text, and a name is no reason to fail.
+pub(crate) fn path_text(path: &Path) -> Cow<'_, str> {
+    path.to_string_lossy()
 }
 
 /// Writes a value as one line of JSON.
@@ -113,7 +120,7 @@ pub(crate) fn rejected_json(block: &Rejected) -> Value {
         "reason": block.reject.reason,
         "transaction": block.reject.transaction,
         "input": block.reject.input,
-        "file": block.path,
+        "file": path_text(&block.path),
         "offset": block.offset,
     })
 }
@@ -124,7 +131,7 @@ pub(crate) fn unreadable_json(block: &Unreadable) -> Value {
         "hash": block.hash.to_string(),
         "height": block.height,
         "detail": block.detail,
-        "file": block.path,
+        "file": path_text(&block.path),
         "offset": block.offset,
     })
 }

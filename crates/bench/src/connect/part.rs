@@ -214,9 +214,11 @@ impl Runner<'_> {
 
 /// Runs a part in a process of its own: the blockmill command, called anew. The last one is its anonymous memory in bytes.
 fn in_own_process(executable: &Path, part: &Part) -> Result<(Timed, Left, Option<u64>), BenchError> {
+    // A path that is no text cannot be handed over so.
+    let handed = serde_json::to_string(part).map_err(|error| part.failed(error.to_string()))?;
     let mut child = Command::new(executable)
         .args(["bench", "connect", "--part"])
-        .arg(serde_json::json!(part).to_string())
+        .arg(handed)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::inherit())

@@ -6,6 +6,12 @@ use crate::log;
 use blockmill_bench::{BenchOptions, NAMES, WITHOUT};
 use serde_json::json;
 
+/// The command line as text.
+fn command_line() -> String {
+    let words: Vec<_> = std::env::args_os().collect();
+    words.join(" ".as_ref()).to_string_lossy().into_owned()
+}
+
 pub(crate) fn run(arguments: &BenchArguments) -> Result<u8, Failure> {
     if !NAMES.contains(&arguments.name.as_str()) {
         return Err(Failure::Usage(format!(
@@ -18,7 +24,7 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<u8, Failure> {
         quick: arguments.quick,
         json: arguments.json.clone(),
         html: arguments.html.clone(),
-        command: std::env::args().collect::<Vec<_>>().join(" "),
+        command: command_line(),
         executable: std::env::current_exe().ok(),
         without: WITHOUT
             .into_iter()

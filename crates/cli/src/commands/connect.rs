@@ -42,7 +42,7 @@ pub(crate) fn say_leftovers(report: &ConnectReport) {
         );
         let fields = json!({
             "blocks": report.leftovers,
-            "file": first.path,
+            "file": output::path_text(&first.path),
             "offset": first.offset,
             "hash": first.hash.to_string(),
             "parent": first.parent.to_string(),

@@ -44,7 +44,7 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<u8, Failure> {
         log::info(
             "kept",
             &format!("kept in {}", directory.display()),
-            json!({"directory": directory}),
+            json!({"directory": output::path_text(&directory)}),
         );
     }
     Ok(0)

@@ -56,7 +56,7 @@ fn print(stats: &UtxoStats, coins: &str, path: &Path, as_json: bool) -> Result<u
             coins: stats.txouts,
             "base_hash": stats.best_block.to_string(),
             "base_height": stats.height,
-            "path": path,
+            "path": output::path_text(path),
             "txoutset_hash": stats.hash_serialized_3.to_string(),
         });
         output::json_line(&mut out, &value)?;

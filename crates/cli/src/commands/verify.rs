@@ -69,7 +69,7 @@ fn run_files(arguments: &VerifyArguments) -> Result<u8, Failure> {
             unverified.height
         );
         let fields = json!({
-            "file": path,
+            "file": output::path_text(path),
             "offset": offset,
             "hash": unverified.hash.to_string(),
             "height": unverified.height,
@@ -143,7 +143,11 @@ fn run_one(arguments: &VerifyArguments, block_path: &Path, undo_path: &Path, hei
             output::table(&mut out, &rows)?;
             out.flush()?;
             let text = format!("{}: block {hash}: {reject}", block_path.display());
-            let fields = json!({"file": block_path, "hash": hash.to_string(), "detail": reject.to_string()});
+            let fields = json!({
+                "file": output::path_text(block_path),
+                "hash": hash.to_string(),
+                "detail": reject.to_string(),
+            });
             log::warning("unverified", &text, fields);
             Ok(1)
         }
