@@ -50,6 +50,7 @@ mod error;
 
 pub use error::BenchError;
 
+use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -91,7 +92,7 @@ pub struct BenchOptions {
 }
 
 /// Runs the benchmark `name`: prints its table to `out`, says a line per run to `progress`, and writes the files asked for.
-/// The table is printed before the files are written.
+/// The table is printed before the files are written; one that cannot be made ends it before the first run.
 ///
 /// # Errors
 /// [`BenchError::UnknownName`]; [`BenchError::Mismatch`] when a run's result is not the expected one; anything else that
@@ -110,6 +111,12 @@ pub fn run(
         (Some(part), "connect") => return connect::run_part(part, out),
         _ => {}
     }
+    if !NAMES.contains(&name) {
+        return Err(BenchError::UnknownName { name: name.to_owned() });
+    }
+    // Open until the end, so that a name that cannot be written fails before the runs, and not after them.
+    let files = [&options.json, &options.html].into_iter().flatten();
+    let _files = files.map(|path| open_file(path)).collect::<Result<Vec<_>, _>>()?;
     let report = match name {
         "connect" => connect::report(options, progress)?,
         "semaphore" => locks::report(options, progress)?,
@@ -132,6 +139,13 @@ pub fn run(
     Ok(())
 }
 
+/// Opens a file that is to be written later. What it has stays until then.
+fn open_file(path: &Path) -> Result<File, BenchError> {
+    let mut options = File::options();
+    options.write(true).create(true).truncate(false);
+    options.open(path).map_err(BenchError::file(path))
+}
+
 fn write_file(path: &Path, text: &str) -> Result<(), BenchError> {
     std::fs::write(path, text).map_err(BenchError::file(path))
 }
@@ -150,10 +164,32 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_cannot_be_written_is_named() {
+    fn a_file_that_cannot_be_written_is_named_before_the_runs() {
         let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("missing").join("report.json");
-        let error = write_file(&path, "").unwrap_err();
-        assert!(error.to_string().starts_with(path.to_str().unwrap()), "{error}");
+        let path = directory.path().join("missing").join("report");
+        let (json, html) = (Some(path.clone()), Some(path.clone()));
+        for (json, html) in [(json, None), (None, html)] {
+            let options = BenchOptions {
+                quick: true,
+                json,
+                html,
+                ..BenchOptions::default()
+            };
+            let (mut out, mut lines) = (Vec::new(), 0);
+            let error = run("semaphore", &options, &mut out, &mut |_| lines += 1).unwrap_err();
+            assert!(error.to_string().starts_with(path.to_str().unwrap()), "{error}");
+            assert!(out.is_empty() && lines == 0);
+        }
+    }
+
+    #[test]
+    fn what_a_file_has_stays_until_there_is_a_report() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("report.json");
+        std::fs::write(&path, "before").unwrap();
+        drop(open_file(&path).unwrap());
+        assert_eq!(std::fs::read(&path).unwrap(), b"before");
+        write_file(&path, "new").unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"new");
     }
 }

@@ -4,11 +4,11 @@ use crate::failure::Failure;
 use blockmill_engine::report::Span;
 use std::collections::HashSet;
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::{BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// A trace that is being written. A write that fails is reported at the end.
+/// A trace that is being written. A write that fails is reported at the end. One that is dropped with nothing in it is removed.
 pub(crate) struct Trace {
     path: PathBuf,
     out: BufWriter<File>,
@@ -17,11 +17,19 @@ pub(crate) struct Trace {
     /// Threads that were named.
     named: HashSet<u32>,
     failed: Option<std::io::Error>,
+    finished: bool,
 }
 
 impl Trace {
+    /// A new file: a block file or a store that is named by mistake would be lost.
     pub(crate) fn create(path: &Path) -> Result<Self, Failure> {
-        let file = File::create(path).map_err(Failure::file(path))?;
+        let file = File::create_new(path).map_err(|error| match error.kind() {
+            ErrorKind::AlreadyExists => Failure::Usage(format!(
+                "{}: there is a file of this name already; --trace only writes a new one",
+                path.display()
+            )),
+            _ => Failure::file(path)(error),
+        })?;
         Ok(Self {
             path: path.to_owned(),
             out: BufWriter::new(file),
@@ -29,6 +37,7 @@ impl Trace {
             events: 0,
             named: HashSet::new(),
             failed: None,
+            finished: false,
         })
     }
 
@@ -62,10 +71,19 @@ impl Trace {
 
     pub(crate) fn finish(mut self) -> Result<(), Failure> {
         let closing: &[u8] = if self.events == 0 { b"[]\n" } else { b"\n]\n" };
-        let written = match self.failed {
+        let written = match self.failed.take() {
             Some(error) => Err(error),
             None => self.out.write_all(closing).and_then(|()| self.out.flush()),
         };
-        written.map_err(Failure::file(self.path))
+        self.finished = true;
+        written.map_err(Failure::file(&self.path))
+    }
+}
+
+impl Drop for Trace {
+    fn drop(&mut self) {
+        if self.events == 0 && !self.finished {
+            let _ = std::fs::remove_file(&self.path);
+        }
     }
 }

@@ -96,6 +96,7 @@ impl Observer for Watcher {
 }
 
 pub(crate) fn run(arguments: &ConnectArguments) -> Result<u8, Failure> {
+    let trace = arguments.trace.as_deref().map(Trace::create).transpose()?;
     let options = Options {
         assume_valid: arguments.assume_valid.0,
         stop_at_height: arguments.stop_at_height,
@@ -110,16 +111,14 @@ pub(crate) fn run(arguments: &ConnectArguments) -> Result<u8, Failure> {
     }
     let mut watcher = Watcher {
         meter: EngineMeter(Meter::new()),
-        trace: arguments.trace.as_deref().map(Trace::create).transpose()?,
+        trace,
         metrics: arguments
             .metrics
             .map(|address| Metrics::serve(address, engine.directory().file("coins.redb")))
             .transpose()?,
     };
     let report = engine.connect(&arguments.blocks, &mut watcher)?;
-    if let Some(trace) = watcher.trace.take() {
-        trace.finish()?;
-    }
+    let traced = watcher.trace.take().map_or(Ok(()), Trace::finish);
     drop(watcher);
     say_leftovers(&report);
     say_halt(&report);
@@ -131,5 +130,7 @@ pub(crate) fn run(arguments: &ConnectArguments) -> Result<u8, Failure> {
         output::connect_table(&mut out, &report, cpu_seconds)?;
     }
     out.flush()?;
+    // The report comes whatever became of the trace.
+    traced?;
     Ok(report.exit_status())
 }
