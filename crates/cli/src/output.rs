@@ -45,6 +45,7 @@ struct ConnectJson<'a> {
     unreadable: Vec<Value>,
     damages: Vec<String>,
     leftovers: u64,
+    left_out: u64,
     start_height: u32,
     scripts_skipped: u64,
     flushes: u64,
@@ -85,6 +86,7 @@ pub(crate) fn connect_json(report: &ConnectReport, cpu_seconds: f64) -> impl Ser
         unreadable: report.unreadable.iter().map(unreadable_json).collect(),
         damages: report.damages.iter().map(ToString::to_string).collect(),
         leftovers: report.leftovers,
+        left_out: report.left_out,
         start_height: report.start_height,
         scripts_skipped: totals.scripts_skipped,
         flushes: totals.flushes,
@@ -122,6 +124,7 @@ pub(crate) fn rejected_json(block: &Rejected) -> Value {
         "input": block.reject.input,
         "file": path_text(&block.path),
         "offset": block.offset,
+        "best_chain": block.of_best_chain,
     })
 }
 

@@ -73,7 +73,7 @@ fn a_machine_reads_what_connect_says() {
         event(&lines, "rejected"),
         json!({
             "level": "warning", "hash": greedy.block_hash().to_string(), "height": 4, "reason": "bad-cb-amount",
-            "transaction": 0, "input": null, "file": path, "offset": place(3) + 8,
+            "transaction": 0, "input": null, "file": path, "offset": place(3) + 8, "best_chain": true,
         })
     );
     let flushed = event(&lines, "flushed");

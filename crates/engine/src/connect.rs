@@ -141,6 +141,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             unreadable: self.unreadable.clone(),
             damages: indexed.damages,
             leftovers: indexed.leftovers,
+            left_out: indexed.left_out,
             first_leftover: indexed.first_leftover,
             halt,
         })
@@ -544,6 +545,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
                 self.loader.files().path(position.file).to_owned()
             }),
             offset: position.map_or(0, |position| position.offset),
+            of_best_chain: true,
         }
     }
 

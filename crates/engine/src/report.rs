@@ -114,6 +114,9 @@ pub struct Rejected {
     pub path: PathBuf,
     /// Its place in the file in bytes.
     pub offset: u64,
+    /// Whether the chain that it is in, with all that builds on it, was the best one: blocks are connected only then, headers are judged on
+    /// every branch.
+    pub of_best_chain: bool,
 }
 
 impl fmt::Display for Rejected {
@@ -292,6 +295,8 @@ pub struct ConnectReport {
     pub unreadable: Vec<Unreadable>,
     /// Damaged places in the block files.
     pub damages: Vec<Damage>,
+    /// Number of blocks that build on headers that were rejected.
+    pub left_out: u64,
     /// Number of blocks whose parent is nowhere.
     pub leftovers: u64,
     /// The first of them in the order of files and places.
@@ -301,11 +306,11 @@ pub struct ConnectReport {
 }
 
 impl ConnectReport {
-    /// Exit status of a command that ends with this report: 1 if a block was rejected, 3 if input is corrupt or
+    /// Exit status of a command that ends with this report: 1 if a block of the best chain was rejected, 3 if input is corrupt or
     /// incomplete, else 0.
     pub fn exit_status(&self) -> u8 {
         let damaged = self.damages.iter().any(|damage| !damage.is_unfinished_write());
-        if !self.rejected.is_empty() {
+        if self.rejected.iter().any(|block| block.of_best_chain) {
             1
         } else if !self.unreadable.is_empty() || damaged || self.leftovers > 0 {
             3

@@ -4,10 +4,12 @@ use crate::connect::Engine;
 use crate::error::EngineError;
 use crate::events::Event;
 use crate::index::{HeaderIndex, HeaderRefusal};
-use crate::report::{Leftover, Observer, Unreadable};
+use crate::report::{Leftover, Observer, Rejected, Unreadable};
 use blockmill_block::BlockHash;
-use blockmill_block::files::{Damage, Record};
-use blockmill_rules::{Reject, ScriptVerifier};
+use blockmill_block::files::{Damage, Position, Record};
+use blockmill_rules::target::block_work;
+use blockmill_rules::{Reject, ScriptVerifier, Work};
+use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -23,11 +25,20 @@ pub(crate) enum FirstSeen {
     ByArrival,
 }
 
+/// What chains are compared by: their work, then the place in which the last block lies; the earlier one wins.
+type Claim = (Work, Reverse<Option<(u32, u64)>>);
+
+fn place(position: Position) -> (u32, u64) {
+    (position.file, position.offset)
+}
+
 /// What the search of block files found besides blocks of the tree.
 #[derive(Default)]
 pub(crate) struct Indexed {
     pub(crate) damages: Vec<Damage>,
     pub(crate) leftovers: u64,
+    /// Blocks that build on headers that were refused.
+    pub(crate) left_out: u64,
     pub(crate) first_leftover: Option<Leftover>,
 }
 
@@ -36,6 +47,7 @@ impl Indexed {
     pub(crate) fn merge(&mut self, other: Self) {
         self.damages.extend(other.damages);
         self.leftovers += other.leftovers;
+        self.left_out += other.left_out;
         self.first_leftover = self.first_leftover.take().or(other.first_leftover);
     }
 }
@@ -90,12 +102,9 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         observer: &mut dyn Observer,
     ) {
         let mut refused = Vec::new();
-        let waiting = take_headers(&mut self.index, records, |record, reject| {
+        let mut waiting = take_headers(&mut self.index, records, |record, reject| {
             refused.push((record, reject))
         });
-        for (record, reject) in refused {
-            self.refuse_header(record, reject, observer);
-        }
         for record in records {
             if let Some(id) = self.index.find(&record.hash) {
                 match first_seen {
@@ -103,6 +112,12 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
                     FirstSeen::ByArrival => self.index.receive(id, record.position),
                 }
             }
+        }
+        let best = self.best_claim();
+        for (record, reject) in refused {
+            let (claim, behind) = self.claim_of(record, records, &mut waiting);
+            indexed.left_out += behind;
+            self.refuse_header(record, reject, claim > best, observer);
         }
         if first_seen == FirstSeen::ByArrival {
             for (parent, numbers) in &waiting {
@@ -143,7 +158,10 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
                         self.index.receive(id, record.position);
                         parents.push_back(record.hash);
                     }
-                    Err(HeaderRefusal::Invalid(reject)) => self.refuse_header(&record, reject, observer),
+                    Err(HeaderRefusal::Invalid(reject)) => {
+                        let (claim, _) = self.claim_of(&record, &[], &mut HashMap::new());
+                        self.refuse_header(&record, reject, claim > self.best_claim(), observer);
+                    }
                     // Its parent is in the index now.
                     Err(HeaderRefusal::MissingParent) => {}
                 }
@@ -151,21 +169,57 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         }
     }
 
-    fn refuse_header(&mut self, record: &Record, reject: Reject, observer: &mut dyn Observer) {
+    /// What the best chain that can be connected has to show. What was connected in an earlier run came before all files.
+    fn best_claim(&self) -> Claim {
+        let best = self.index.entry(self.index.best_candidate());
+        let position = best.position().filter(|_| best.sequence > 0);
+        (best.work, Reverse(position.map(place)))
+    }
+
+    /// What a header that is refused would have had to show, with those that build on it, and how many these are. They wait no longer.
+    fn claim_of(
+        &self,
+        refused: &Record,
+        records: &[Record],
+        waiting: &mut HashMap<BlockHash, Vec<usize>>,
+    ) -> (Claim, u64) {
+        let parent = self.index.find(&refused.header.prev_block_hash);
+        let mut best = (Work::default(), Reverse(None));
+        let mut behind = 0;
+        let mut branches = vec![(
+            refused,
+            parent.map_or(Work::default(), |parent| self.index.entry(parent).work),
+        )];
+        while let Some((record, work)) = branches.pop() {
+            let work = work + block_work(record.header.bits);
+            best = best.max((work, Reverse(Some(place(record.position)))));
+            let children = waiting.remove(&record.hash).unwrap_or_default();
+            behind += children.len() as u64;
+            branches.extend(children.into_iter().map(|child| (&records[child], work)));
+        }
+        (best, behind)
+    }
+
+    fn refuse_header(&mut self, record: &Record, reject: Reject, of_best_chain: bool, observer: &mut dyn Observer) {
         let parent = self.index.find(&record.header.prev_block_hash);
         let height = parent.map_or(0, |parent| self.index.entry(parent).height + 1);
-        let rejected = self.rejected_block(record.hash, height, reject, Some(record.position));
-        observer.event(&Event::Rejected(&rejected));
+        let rejected = Rejected {
+            of_best_chain,
+            ..self.rejected_block(record.hash, height, reject, Some(record.position))
+        };
         if &*rejected.reject.reason == "high-hash" {
             // No miner has made this header: it is damage, not a block.
-            self.unreadable.push(Unreadable {
+            let unreadable = Unreadable {
                 hash: rejected.hash,
                 height,
                 path: rejected.path,
                 offset: rejected.offset,
                 detail: "its header is not the work of a miner (high-hash)".to_owned(),
-            });
+            };
+            observer.event(&Event::Unreadable(&unreadable));
+            self.unreadable.push(unreadable);
         } else {
+            observer.event(&Event::Rejected(&rejected));
             self.rejected.push(rejected);
         }
     }

@@ -30,6 +30,13 @@ pub(crate) fn options(arguments: &EngineArguments) -> Result<Options, Failure> {
 
 /// Says what is left over; the blocks that were rejected have been named when they were met.
 pub(crate) fn say_leftovers(report: &ConnectReport) {
+    if report.left_out > 0 {
+        let text = format!(
+            "{} blocks are left out, since they build on blocks whose headers were rejected",
+            report.left_out
+        );
+        log::warning("left_out", &text, json!({"blocks": report.left_out}));
+    }
     if let Some(first) = &report.first_leftover {
         let text = format!(
             "{} blocks are left over, since their parent is in none of the files; the first: {}: offset {}: \
