@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::chain::generate;
 use crate::recipe::{GenerateError, Progress, Recipe, Summary};
@@ -22,18 +23,34 @@ const MANIFEST: &str = "manifest.json";
 /// # Errors
 ///
 /// Those of [`generate`]; [`GenerateError::Occupied`] when `out` holds block files already; [`GenerateError::Write`] when a file
-/// or the directory could not be made, [`GenerateError::Sink`] when a block could not be written. What was written before an error stays.
+/// or the directory could not be made, [`GenerateError::Sink`] when a block could not be written. Nothing of the chain is left then.
 pub fn write_chain(out: &Path, recipe: &Recipe, progress: &mut dyn FnMut(&Progress)) -> Result<Summary, GenerateError> {
-    write_files(out, recipe, FILE_BYTES_MAX, progress)
+    write_chain_until(out, recipe, &AtomicBool::new(false), progress)
+}
+
+/// As [`write_chain`], until `stop` is set, which is looked at before each block.
+///
+/// # Errors
+///
+/// As for [`write_chain`]; [`GenerateError::Stopped`].
+pub fn write_chain_until(
+    out: &Path,
+    recipe: &Recipe,
+    stop: &AtomicBool,
+    progress: &mut dyn FnMut(&Progress),
+) -> Result<Summary, GenerateError> {
+    write_files(out, recipe, FILE_BYTES_MAX, stop, progress)
 }
 
 fn write_files(
     out: &Path,
     recipe: &Recipe,
     file_bytes_max: u64,
+    stop: &AtomicBool,
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<Summary, GenerateError> {
     recipe.check()?;
+    let is_new = !out.exists();
     let failed = |path: &Path| {
         let path = path.to_owned();
         move |source| GenerateError::Write { path, source }
@@ -49,13 +66,36 @@ fn write_files(
         used: 0,
         names: Vec::new(),
     };
-    let mut summary = generate(recipe, &mut |_, block| files.append(block), progress)?;
-    files.finish().map_err(failed(out))?;
-    summary.files = files.names;
-    let manifest = out.join(MANIFEST);
-    let text = serde_json::to_string_pretty(&summary).expect("a summary has only strings and numbers");
-    fs::write(&manifest, text + "\n").map_err(failed(&manifest))?;
-    Ok(summary)
+    let mut append = |_, block: &[u8]| match stop.load(Ordering::Relaxed) {
+        true => Err(io::ErrorKind::Interrupted.into()),
+        false => files.append(block),
+    };
+    let written = generate(recipe, &mut append, progress).and_then(|mut summary| {
+        files.finish().map_err(failed(out))?;
+        summary.files.clone_from(&files.names);
+        let text = serde_json::to_string_pretty(&summary).expect("a summary has only strings and numbers");
+        let manifest = out.join(MANIFEST);
+        fs::write(&manifest, text + "\n").map_err(|error| {
+            let _ = fs::remove_file(&manifest);
+            failed(&manifest)(error)
+        })?;
+        Ok(summary)
+    });
+    written.map_err(|error| {
+        // A part of a chain is of no use, and would be in the way of the next one. What cannot be removed stays.
+        for name in &files.names {
+            let _ = fs::remove_file(out.join(name));
+        }
+        if is_new {
+            let _ = fs::remove_dir(out);
+        }
+        match error {
+            GenerateError::Sink { .. } if stop.load(Ordering::Relaxed) => GenerateError::Stopped {
+                directory: out.to_owned(),
+            },
+            error => error,
+        }
+    })
 }
 
 /// A block file of the directory, if it has one.
@@ -146,7 +186,7 @@ mod tests {
     fn files_hold_the_chain_record_by_record() {
         let directory = tempfile::tempdir().unwrap();
         let out = directory.path().join("new");
-        let summary = write_files(&out, &recipe(), 20_000, &mut |_| ()).unwrap();
+        let summary = write_files(&out, &recipe(), 20_000, &AtomicBool::new(false), &mut |_| ()).unwrap();
         assert!(summary.files.len() > 1);
         for name in &summary.files {
             assert!(fs::metadata(out.join(name)).unwrap().len() <= 20_000);
@@ -185,6 +225,23 @@ mod tests {
             other => panic!("{other:?}"),
         }
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_stop_leaves_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let there = directory.path().join("there");
+        fs::create_dir(&there).unwrap();
+        fs::write(there.join("other"), b"").unwrap();
+        for (out, left) in [(directory.path().join("new"), None), (there, Some(1))] {
+            let stop = AtomicBool::new(false);
+            let mut progress = |progress: &Progress| stop.store(progress.blocks_done == 50, Ordering::Relaxed);
+            match write_files(&out, &recipe(), 5_000, &stop, &mut progress) {
+                Err(GenerateError::Stopped { directory }) => assert_eq!(directory, out),
+                other => panic!("{other:?}"),
+            }
+            assert_eq!(fs::read_dir(&out).ok().map(Iterator::count), left);
+        }
     }
 
     #[test]

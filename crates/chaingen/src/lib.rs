@@ -49,5 +49,5 @@ pub mod builder;
 pub use bitcoin;
 
 pub use crate::chain::generate;
-pub use crate::files::write_chain;
+pub use crate::files::{write_chain, write_chain_until};
 pub use crate::recipe::{GenerateError, Profile, Progress, Recipe, Summary, UnknownProfile};

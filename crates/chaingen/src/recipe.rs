@@ -174,6 +174,12 @@ pub enum GenerateError {
         /// What the sink answered.
         source: io::Error,
     },
+    /// It was asked to stop before the end.
+    #[error("{}: stopped before the chain was complete; nothing of it is kept", .directory.display())]
+    Stopped {
+        /// The directory that the chain was to be written to.
+        directory: PathBuf,
+    },
     /// The directory holds block files already.
     #[error("{} is there already: a chain is only written to a directory without block files", .file.display())]
     Occupied {

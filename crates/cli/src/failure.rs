@@ -62,10 +62,19 @@ impl Failure {
         }
     }
 
+    /// Whether it is no failure but a signal.
+    pub(crate) fn is_stop(&self) -> bool {
+        matches!(
+            self,
+            Self::Engine(EngineError::Stopped { .. }) | Self::Generate(GenerateError::Stopped { .. })
+        )
+    }
+
     /// The exit status.
     pub(crate) fn status(&self) -> u8 {
         match self {
             Self::Engine(error) => error.exit_status(),
+            Self::Generate(GenerateError::Stopped { .. }) => 0,
             Self::Mismatch(_) => 1,
             Self::Usage(_) => 2,
             Self::Generate(_) | Self::Bench(_) | Self::File { .. } | Self::Stream(_) | Self::Corrupt(_) => 3,

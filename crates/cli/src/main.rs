@@ -36,8 +36,10 @@ fn main() -> ExitCode {
     match outcome {
         Ok(status) => ExitCode::from(status),
         Err(failure) => {
-            if let Some(message) = failure.message() {
-                log::error("failed", &message, json!({"status": failure.status()}));
+            match failure.message() {
+                Some(message) if failure.is_stop() => log::info("stopped", &message, json!({})),
+                Some(message) => log::error("failed", &message, json!({"status": failure.status()})),
+                None => {}
             }
             ExitCode::from(failure.status())
         }

@@ -1,6 +1,7 @@
 //! Progress and messages on standard error: a bar on a terminal, plain lines elsewhere.
 
 use crate::log::{self, Line};
+use blockmill_engine::report::Indexing;
 use blockmill_engine::{Event, Observer, Progress};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
@@ -12,6 +13,9 @@ const LINE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Time between movements of the bar.
 const BAR_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Steps of the bar for each file that is searched.
+const BAR_STEPS: f64 = 1000.0;
 
 /// Shows how far a piece of work is.
 pub(crate) struct Meter {
@@ -134,11 +138,25 @@ impl Observer for EngineMeter {
         }
     }
 
-    fn indexed(&mut self, file: usize, files: usize, headers: usize) {
+    fn indexing(&mut self, indexing: &Indexing) {
         if self.0.is_due() {
-            let text = format!("reading headers: file {file} of {files}, {headers} headers");
-            let fields = json!({"file": file, "files": files, "headers": headers});
-            self.0.show(file as u64, files as u64, text, "indexed", fields);
+            let Indexing {
+                file,
+                files,
+                offset,
+                bytes,
+                headers,
+            } = *indexing;
+            let share = offset as f64 / bytes.max(1) as f64;
+            let text = format!(
+                "reading headers: {:.1}% of file {file} of {files}, {headers} headers",
+                share * 100.0
+            );
+            let fields =
+                json!({"file": file, "files": files, "offset": offset, "file_bytes": bytes, "headers": headers});
+            let done = (file - 1) as f64 + share;
+            let (done, all) = (done * BAR_STEPS, files as f64 * BAR_STEPS);
+            self.0.show(done as u64, all as u64, text, "indexed", fields);
         }
     }
 

@@ -123,7 +123,10 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         indexed.merge(own);
         self.check_genesis(observer);
         self.last_flush = Instant::now();
-        let halt = self.activate_best_chain(observer)?;
+        let halt = match indexed.stopped {
+            true => Halt::Stopped,
+            false => self.activate_best_chain(observer)?,
+        };
         self.flush()?;
         self.tell_flushes(observer);
         self.timeline.drain(|thread, span| observer.span(thread, span));

@@ -92,6 +92,12 @@ pub enum EngineError {
         /// Why not.
         detail: String,
     },
+    /// A snapshot was being written or loaded when it was asked to stop.
+    #[error("{}: stopped before the end; nothing of it is kept", path.display())]
+    Stopped {
+        /// The file.
+        path: PathBuf,
+    },
     /// The coins of a snapshot are not those that they should be.
     #[error("{}: the coins have the hash {found}, not {wanted}", path.display())]
     SnapshotHash {
@@ -149,10 +155,11 @@ impl From<FlushError> for EngineError {
 }
 
 impl EngineError {
-    /// Exit status of a command that ends with this error: 2 wrong usage, 3 unreadable or corrupt input or data,
+    /// Exit status of a command that ends with this error: 0 it was asked to stop, 2 wrong usage, 3 unreadable or corrupt input or data,
     /// 4 the store failed.
     pub fn exit_status(&self) -> u8 {
         match self {
+            Self::Stopped { .. } => 0,
             Self::WrongNetwork { .. }
             | Self::NoDataDirectory { .. }
             | Self::Foreign { .. }

@@ -320,6 +320,21 @@ impl ConnectReport {
     }
 }
 
+/// How far the search of block files for headers is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Indexing {
+    /// Number of the file, from 1.
+    pub file: usize,
+    /// How many there are.
+    pub files: usize,
+    /// The place in the file in bytes.
+    pub offset: u64,
+    /// Length of the file in bytes.
+    pub bytes: u64,
+    /// Headers found so far, in all files.
+    pub headers: usize,
+}
+
 /// How far a run is.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Progress {
@@ -347,9 +362,9 @@ pub struct Progress {
 
 /// Something that is told what happens, on the main thread.
 pub trait Observer {
-    /// A block file was searched for headers: its number from 1, how many there are, and the headers found so far.
-    fn indexed(&mut self, file: usize, files: usize, headers: usize) {
-        let _ = (file, files, headers);
+    /// Block files are being searched for headers; called often.
+    fn indexing(&mut self, indexing: &Indexing) {
+        let _ = indexing;
     }
 
     /// A block was connected.

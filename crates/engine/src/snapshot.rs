@@ -33,7 +33,7 @@ const COINS_PER_LOOK: u64 = 20_000;
 /// complete; until then it is called `FILE.incomplete`.
 ///
 /// # Errors
-/// [`EngineError::SnapshotFile`] where there is such a file; [`EngineError::Snapshot`], [`EngineError::Store`].
+/// [`EngineError::SnapshotFile`] where there is such a file; [`EngineError::Stopped`], [`EngineError::Snapshot`], [`EngineError::Store`].
 pub fn dump(
     directory: &DataDir,
     path: &Path,
@@ -71,7 +71,7 @@ pub fn dump(
     let stopped = stop.load(Ordering::Relaxed);
     let finished = written.map_err(|error| snapshot_error(path, error)).and_then(|_| {
         if stopped {
-            return Err(wrong("stopped before it was complete"));
+            return Err(EngineError::Stopped { path: path.to_owned() });
         }
         file.sync_all()
             .and_then(|()| std::fs::rename(&temporary, path))
@@ -117,7 +117,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
     ///
     /// # Errors
     /// [`EngineError::SnapshotFile`] where the directory or the call does not fit the file, [`EngineError::Snapshot`] where the file is not what
-    /// it should be, [`EngineError::SnapshotBase`] where headers are missing; [`EngineError::File`], [`EngineError::Store`].
+    /// it should be, [`EngineError::SnapshotBase`] where headers are missing; [`EngineError::Stopped`]; [`EngineError::File`], [`EngineError::Store`].
     pub fn load_snapshot(
         mut self,
         sources: &[PathBuf],
@@ -136,7 +136,9 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         let bytes = file.metadata().map_err(file_error(path))?.len();
         let magic = self.index.params().magic();
         let reader = SnapshotReader::new(file, magic).map_err(|error| snapshot_error(path, error))?;
-        self.index_sources(sources, FirstSeen::ByPlace, observer)?;
+        if self.index_sources(sources, FirstSeen::ByPlace, observer)?.stopped {
+            return Err(EngineError::Stopped { path: path.to_owned() });
+        }
         let base = self.base(&reader.metadata().base)?;
         let tip = Tip {
             hash: self.index.entry(base).hash,
@@ -167,7 +169,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         .run(reader, observer)
         .map_err(|error| snapshot_error(path, error))
         .and_then(|stats| match stats {
-            None => Err(wrong("stopped before it was loaded".to_owned())),
+            None => Err(EngineError::Stopped { path: path.to_owned() }),
             Some(stats) if stats.hash_serialized_3 == wanted => Ok(stats),
             Some(stats) => Err(EngineError::SnapshotHash {
                 path: path.to_owned(),

@@ -4,16 +4,17 @@ use crate::connect::Engine;
 use crate::error::EngineError;
 use crate::events::Event;
 use crate::index::{HeaderIndex, HeaderRefusal};
-use crate::report::{Leftover, Observer, Rejected, Unreadable};
-use blockmill_block::BlockHash;
-use blockmill_block::files::{Damage, Position, Record};
+use crate::report::{Indexing, Leftover, Observer, Rejected, Unreadable};
+use blockmill_block::files::{BlockFiles, Damage, Position, Record, ScanProgress};
+use blockmill_block::{BlockHash, Magic};
 use blockmill_rules::target::block_work;
 use blockmill_rules::{Reject, ScriptVerifier, Work};
 use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
+use std::ops::{ControlFlow, Range};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// What counts as first seen among blocks of equal work.
@@ -35,6 +36,8 @@ fn place(position: Position) -> (u32, u64) {
 /// What the search of block files found besides blocks of the tree.
 #[derive(Default)]
 pub(crate) struct Indexed {
+    /// It was asked to stop before all files were searched, and has taken nothing in.
+    pub(crate) stopped: bool,
     pub(crate) damages: Vec<Damage>,
     pub(crate) leftovers: u64,
     /// Blocks that build on headers that were refused.
@@ -45,6 +48,7 @@ pub(crate) struct Indexed {
 impl Indexed {
     /// Adds what another search found.
     pub(crate) fn merge(&mut self, other: Self) {
+        self.stopped |= other.stopped;
         self.damages.extend(other.damages);
         self.leftovers += other.leftovers;
         self.left_out += other.left_out;
@@ -67,28 +71,18 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         }
         let last = loader.files().len() as u32;
         let magic = self.index.params().magic();
-        let mut indexed = Indexed::default();
-        let mut records = Vec::new();
-        for file in first..last {
-            if self.options.stop.load(Ordering::Relaxed) {
-                // Nothing is known of what lies in the files that remain, so nothing is said about leftovers.
-                return Ok(indexed);
-            }
-            let scan = loader.files().scan(file, magic)?;
-            records.extend(scan.records);
-            for damage in &scan.damages {
-                observer.event(&Event::Damaged(damage));
-            }
-            if scan.more_damages > 0 {
-                let files = loader.files();
-                observer.event(&Event::MoreDamaged {
-                    path: files.path(file),
-                    places: scan.more_damages,
-                });
-            }
-            indexed.damages.extend(scan.damages);
-            observer.indexed((file - first + 1) as usize, (last - first) as usize, records.len());
-        }
+        let scanned = scan_files(&loader.files(), first..last, magic, &self.options.stop, observer)?;
+        let Some(Scanned { records, damages }) = scanned else {
+            // Nothing is known of what lies in the files that remain, so nothing is said about leftovers.
+            return Ok(Indexed {
+                stopped: true,
+                ..Indexed::default()
+            });
+        };
+        let mut indexed = Indexed {
+            damages,
+            ..Indexed::default()
+        };
         self.index_records(&records, first_seen, &mut indexed, observer);
         Ok(indexed)
     }
@@ -223,6 +217,54 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             self.rejected.push(rejected);
         }
     }
+}
+
+/// What lies in block files.
+#[derive(Default)]
+pub(crate) struct Scanned {
+    pub(crate) records: Vec<Record>,
+    damages: Vec<Damage>,
+}
+
+/// Finds the records of some of the files, and says what is damaged there. None if it was asked to stop.
+pub(crate) fn scan_files(
+    files: &BlockFiles,
+    numbers: Range<u32>,
+    magic: Magic,
+    stop: &AtomicBool,
+    observer: &mut dyn Observer,
+) -> Result<Option<Scanned>, EngineError> {
+    let mut found = Scanned::default();
+    for file in numbers.clone() {
+        let mut watch = |scan: &ScanProgress| {
+            if stop.load(Ordering::Relaxed) {
+                return ControlFlow::Break(());
+            }
+            observer.indexing(&Indexing {
+                file: (file - numbers.start + 1) as usize,
+                files: numbers.len(),
+                offset: scan.offset,
+                bytes: scan.bytes,
+                headers: found.records.len() + scan.records,
+            });
+            ControlFlow::Continue(())
+        };
+        let Some(scan) = files.scan_watched(file, magic, &mut watch)? else {
+            return Ok(None);
+        };
+        for damage in &scan.damages {
+            observer.event(&Event::Damaged(damage));
+        }
+        if scan.more_damages > 0 {
+            observer.event(&Event::MoreDamaged {
+                path: files.path(file),
+                places: scan.more_damages,
+            });
+        }
+        found.records.extend(scan.records);
+        found.damages.extend(scan.damages);
+    }
+    Ok(Some(found))
 }
 
 /// Takes the headers of records into an index: each as soon as its parent is there. Returns the numbers of those whose parents are nowhere, by

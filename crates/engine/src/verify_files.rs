@@ -5,7 +5,7 @@ use crate::error::EngineError;
 use crate::events::Event;
 use crate::index::{BlockId, HeaderIndex};
 use crate::report::{Observer, Progress};
-use crate::sources::take_headers;
+use crate::sources::{Scanned, scan_files, take_headers};
 use crate::verify::{VerifyBlockError, VerifyOptions, verify_block};
 use blockmill_block::files::{BlockFiles, UndoFile};
 use blockmill_block::{Block, BlockHash};
@@ -37,6 +37,15 @@ pub struct Unverified {
     pub problem: Problem,
 }
 
+/// How far it was when it was asked to stop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stopped {
+    /// The headers were being read, and no block was looked at.
+    Indexing,
+    /// So many blocks were still to come.
+    Before(usize),
+}
+
 /// What came of it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FilesReport {
@@ -50,6 +59,8 @@ pub struct FilesReport {
     pub best_height: u32,
     /// Blocks that are not.
     pub unverified: Vec<Unverified>,
+    /// Whether it was asked to stop before the end.
+    pub stopped: Option<Stopped>,
 }
 
 impl FilesReport {
@@ -83,7 +94,12 @@ pub fn verify_files<V: ScriptVerifier + 'static>(
     for source in sources {
         files.add(source)?;
     }
-    let index = index(&files, params, stop, observer)?;
+    let Some(index) = index(&files, params, stop, observer)? else {
+        return Ok(FilesReport {
+            stopped: Some(Stopped::Indexing),
+            ..FilesReport::default()
+        });
+    };
     let best = index.best_header();
     let best_height = index.entry(best).height;
     let chain: Vec<BlockId> = match only {
@@ -114,8 +130,9 @@ pub fn verify_files<V: ScriptVerifier + 'static>(
         cache_bytes: 0,
         elapsed: start.elapsed(),
     };
-    for id in chain {
+    for (number, &id) in chain.iter().enumerate() {
         if stop.load(Ordering::Relaxed) {
+            report.stopped = Some(Stopped::Before(chain.len() - number));
             break;
         }
         let entry = index.entry(id);
@@ -162,26 +179,18 @@ fn length(index: &HeaderIndex, id: BlockId) -> u64 {
     index.entry(id).block_length()
 }
 
-/// All headers of the files, and where their blocks lie.
+/// All headers of the files, and where their blocks lie. None if it was asked to stop.
 fn index(
     files: &BlockFiles,
     params: &Params,
     stop: &AtomicBool,
     observer: &mut dyn Observer,
-) -> Result<HeaderIndex, EngineError> {
+) -> Result<Option<HeaderIndex>, EngineError> {
+    let Some(Scanned { records, .. }) = scan_files(files, 0..files.len() as u32, params.magic(), stop, observer)?
+    else {
+        return Ok(None);
+    };
     let mut index = HeaderIndex::new(params.clone());
-    let mut records = Vec::new();
-    for file in 0..files.len() as u32 {
-        if stop.load(Ordering::Relaxed) {
-            break;
-        }
-        let scan = files.scan(file, params.magic())?;
-        scan.damages
-            .iter()
-            .for_each(|damage| observer.event(&Event::Damaged(damage)));
-        records.extend(scan.records);
-        observer.indexed(file as usize + 1, files.len(), records.len());
-    }
     take_headers(&mut index, &records, |record, reject| {
         let hash = record.hash;
         observer.event(&Event::HeaderRejected { hash, reject: &reject });
@@ -191,7 +200,7 @@ fn index(
             index.add_position(id, record.position);
         }
     }
-    Ok(index)
+    Ok(Some(index))
 }
 
 /// The files, and the undo data of that one of them which was asked for last.

@@ -91,6 +91,19 @@ fn a_branch_that_leaves_below_a_snapshot_cannot_be_taken_and_one_above_can() {
     );
 }
 
+/// What a stop leaves: an error that is none, and no file.
+#[test]
+fn a_dump_that_is_stopped_leaves_nothing() {
+    let setup = Setup::new();
+    let directory = DataDir::open(&setup.scratch.path().join("early"), None).unwrap();
+    let path = setup.scratch.path().join("other");
+    let before = std::fs::read_dir(setup.scratch.path()).unwrap().count();
+    let error = snapshot::dump(&directory, &path, &AtomicBool::new(true), &mut Quiet).unwrap_err();
+    assert!(matches!(&error, EngineError::Stopped { path: named } if *named == path));
+    assert_eq!(error.exit_status(), 0);
+    assert_eq!(std::fs::read_dir(setup.scratch.path()).unwrap().count(), before);
+}
+
 #[test]
 fn a_load_that_was_cut_off_leaves_a_directory_that_works() {
     let setup = Setup::new();

@@ -19,7 +19,7 @@ use crate::header::Header;
 use std::path::PathBuf;
 use thiserror::Error;
 
-pub use scan::{Damage, DamageKind, Scan};
+pub use scan::{Damage, DamageKind, Scan, ScanProgress};
 pub use source::{BlockFiles, XorKey};
 pub use undo::UndoFile;
 pub use write::BlockFileWriter;

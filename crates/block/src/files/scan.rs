@@ -12,6 +12,7 @@ use crate::network::Magic;
 use memchr::memmem;
 use std::fs::File;
 use std::io;
+use std::ops::ControlFlow;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -73,6 +74,17 @@ impl std::fmt::Display for Damage {
     }
 }
 
+/// How far a scan is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ScanProgress {
+    /// The place in the file that is looked at, in bytes.
+    pub offset: u64,
+    /// Length of the file in bytes.
+    pub bytes: u64,
+    /// Records found.
+    pub records: usize,
+}
+
 /// What the scan of a file found.
 #[derive(Debug, Clone, Default)]
 pub struct Scan {
@@ -92,6 +104,21 @@ impl BlockFiles {
     /// # Errors
     /// [`FileError::Io`] or [`FileError::Read`]. Damage is no error: it is reported in the result.
     pub fn scan(&self, file: u32, magic: Magic) -> Result<Scan, FileError> {
+        let scan = self.scan_watched(file, magic, &mut |_| ControlFlow::Continue(()))?;
+        Ok(scan.unwrap_or_default())
+    }
+
+    /// As [`BlockFiles::scan`]; `watch` is told how far it is whenever the file is read, at least once for each MiB that is looked through, and may
+    /// break it off: then nothing is returned.
+    ///
+    /// # Errors
+    /// As for [`BlockFiles::scan`].
+    pub fn scan_watched(
+        &self,
+        file: u32,
+        magic: Magic,
+        watch: &mut dyn FnMut(&ScanProgress) -> ControlFlow<()>,
+    ) -> Result<Option<Scan>, FileError> {
         let source = self.source(file);
         let handle = self.open(file)?;
         let size = handle.metadata().map_err(FileError::io(&source.path))?.len();
@@ -107,6 +134,8 @@ impl BlockFiles {
                 start: 0,
                 bytes: Vec::new(),
                 length: WINDOW_SHORT,
+                records: 0,
+                watch,
             },
             scan: Scan {
                 bytes: size,
@@ -115,40 +144,65 @@ impl BlockFiles {
         };
         let mut at = 0;
         while at < size {
-            at = scanner.step(at).map_err(|(offset, error)| FileError::Read {
-                path: source.path.clone(),
-                offset,
-                error,
-            })?;
+            at = match scanner.step(at) {
+                Ok(next) => next,
+                Err(Cut::Watched) => return Ok(None),
+                Err(Cut::Read(offset, error)) => {
+                    return Err(FileError::Read {
+                        path: source.path.clone(),
+                        offset,
+                        error,
+                    });
+                }
+            };
         }
-        Ok(scanner.scan)
+        Ok(Some(scanner.scan))
     }
 }
 
-type ReadResult<T> = Result<T, (u64, io::Error)>;
+/// What ends a scan early.
+enum Cut {
+    /// A read failed at a place.
+    Read(u64, io::Error),
+    /// Who watches has broken it off.
+    Watched,
+}
+
+type ReadResult<T> = Result<T, Cut>;
 
 /// A part of the file in memory, cleared of the key.
-struct Window {
+struct Window<'a> {
     handle: Arc<File>,
     key: XorKey,
     size: u64,
     start: u64,
     bytes: Vec<u8>,
     length: usize,
+    /// Records found so far.
+    records: usize,
+    watch: &'a mut dyn FnMut(&ScanProgress) -> ControlFlow<()>,
 }
 
-impl Window {
+impl Window<'_> {
     /// The bytes from `at` on: `count`, or fewer at the end of the file.
     fn get(&mut self, at: u64, count: usize) -> ReadResult<&[u8]> {
         let count = count.min((self.size - at) as usize);
         let end = at + count as u64;
         if at < self.start || end > self.start + self.bytes.len() as u64 {
+            let progress = ScanProgress {
+                offset: at,
+                bytes: self.size,
+                records: self.records,
+            };
+            if (self.watch)(&progress).is_break() {
+                return Err(Cut::Watched);
+            }
             let length = self.length.max(count).min((self.size - at) as usize);
             self.bytes.resize(length, 0);
             self.start = at;
             self.handle
                 .read_exact_at(&mut self.bytes, at)
-                .map_err(|error| (at, error))?;
+                .map_err(|error| Cut::Read(at, error))?;
             self.key.apply(&mut self.bytes, at);
         }
         let from = (at - self.start) as usize;
@@ -171,17 +225,17 @@ const DOUBT_BUDGET_BASE: u64 = 64 << 20;
 /// Damaged places of a file that are described; more are only counted.
 const DAMAGES_MAX: usize = 100;
 
-struct Scanner {
+struct Scanner<'a> {
     /// Bytes that may still be decoded to settle doubts.
     doubt_budget: u64,
     file: u32,
     path: PathBuf,
     magic: Magic,
-    window: Window,
+    window: Window<'a>,
     scan: Scan,
 }
 
-impl Scanner {
+impl Scanner<'_> {
     /// Deals with what stands at `at`, and returns the place to go on from, which is further on.
     fn step(&mut self, at: u64) -> ReadResult<u64> {
         match self.boundary(at)? {
@@ -248,6 +302,7 @@ impl Scanner {
             header,
             hash: header.hash(),
         });
+        self.window.records = self.scan.records.len();
         Ok(end)
     }
 

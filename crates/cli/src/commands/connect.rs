@@ -9,7 +9,7 @@ use crate::progress::{EngineMeter, Meter};
 use crate::signals;
 use crate::trace::Trace;
 use blockmill_coins::CacheCounters;
-use blockmill_engine::report::{Halt, Span, Totals};
+use blockmill_engine::report::{Halt, Indexing, Span, Totals};
 use blockmill_engine::{ConnectReport, Engine, Event, Observer, Options, Progress};
 use blockmill_script::KernelVerifier;
 use serde_json::json;
@@ -74,8 +74,8 @@ struct Watcher {
 }
 
 impl Observer for Watcher {
-    fn indexed(&mut self, file: usize, files: usize, headers: usize) {
-        self.meter.indexed(file, files, headers);
+    fn indexing(&mut self, indexing: &Indexing) {
+        self.meter.indexing(indexing);
     }
 
     fn progress(&mut self, progress: &Progress) {

@@ -9,13 +9,13 @@ use crate::progress::{EngineMeter, Meter};
 use crate::signals;
 use blockmill_block::Network;
 use blockmill_chaingen::{Profile, Recipe};
+use blockmill_engine::report::Halt;
 use blockmill_engine::{Engine, Marks, Options};
 use blockmill_script::KernelVerifier;
 use serde_json::json;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// The demo's chain.
 const BLOCKS: u32 = 200;
@@ -60,7 +60,7 @@ fn demo_in(directory: &Path) -> Result<(), Failure> {
         inputs: INPUTS,
         ..Recipe::new(Profile::Mixed, BLOCKS, SEED)
     };
-    let summary = generate::write_with_progress(&blocks, &recipe)?;
+    let summary = generate::write_with_progress(&blocks, &recipe, &stop)?;
     log::info("connecting", "connecting it, all scripts checked", json!({}));
     let marks = Marks {
         network: Network::Regtest,
@@ -77,7 +77,7 @@ fn demo_in(directory: &Path) -> Result<(), Failure> {
     drop(meter);
     let cpu_seconds = output::cpu_seconds() - cpu_before;
     drop(engine);
-    if stop.load(Ordering::Relaxed) {
+    if report.halt == Halt::Stopped {
         connect::say_halt(&report);
         return Ok(());
     }

@@ -4,14 +4,16 @@ use crate::arguments::GenerateArguments;
 use crate::failure::Failure;
 use crate::output;
 use crate::progress::Meter;
-use blockmill_chaingen::{Progress, Recipe, Summary, write_chain};
+use crate::signals;
+use blockmill_chaingen::{Progress, Recipe, Summary, write_chain_until};
 use serde_json::json;
 use std::io::Write;
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-/// Writes a chain and shows how far it is.
-pub(crate) fn write_with_progress(out: &Path, recipe: &Recipe) -> Result<Summary, Failure> {
+/// Writes a chain and shows how far it is. A stop leaves nothing of it.
+pub(crate) fn write_with_progress(out: &Path, recipe: &Recipe, stop: &AtomicBool) -> Result<Summary, Failure> {
     let mut meter = Meter::new();
     let mut show = |progress: &Progress| {
         if meter.is_due() {
@@ -28,7 +30,7 @@ pub(crate) fn write_with_progress(out: &Path, recipe: &Recipe) -> Result<Summary
             meter.show(done.into(), all.into(), text, "generating", fields);
         }
     };
-    Ok(write_chain(out, recipe, &mut show)?)
+    Ok(write_chain_until(out, recipe, stop, &mut show)?)
 }
 
 pub(crate) fn run(arguments: &GenerateArguments) -> Result<u8, Failure> {
@@ -40,8 +42,9 @@ pub(crate) fn run(arguments: &GenerateArguments) -> Result<u8, Failure> {
         block_weight_max: arguments.block_weight,
         ..defaults
     };
+    let stop = signals::stop_flag()?;
     let start = Instant::now();
-    let summary = write_with_progress(&arguments.out, &recipe)?;
+    let summary = write_with_progress(&arguments.out, &recipe, &stop)?;
     let rows = [
         ("profile", summary.profile.clone()),
         ("network", summary.network.clone()),

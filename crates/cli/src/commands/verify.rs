@@ -8,7 +8,7 @@ use crate::progress::{EngineMeter, Meter};
 use crate::signals;
 use blockmill_block::{Block, BlockUndo};
 use blockmill_engine::verify::{VerifyBlockError, VerifyOptions, verify_block};
-use blockmill_engine::verify_files::{Problem, Unverified, verify_files};
+use blockmill_engine::verify_files::{FilesReport, Problem, Stopped, Unverified, verify_files};
 use blockmill_engine::{Marks, Options};
 use blockmill_rules::Params;
 use blockmill_script::KernelVerifier;
@@ -39,6 +39,17 @@ fn params(arguments: &VerifyArguments) -> Params {
 
 fn threads(arguments: &VerifyArguments) -> usize {
     arguments.par.unwrap_or(Options::default().threads)
+}
+
+/// Says whether a signal has cut it off; returns what remains.
+fn say_stopped(report: &FilesReport) -> String {
+    let (text, remaining) = match report.stopped {
+        None => return "0".to_owned(),
+        Some(Stopped::Indexing) => ("stopped while headers were read: no block is verified".to_owned(), None),
+        Some(Stopped::Before(blocks)) => (format!("stopped: {blocks} blocks were not looked at"), Some(blocks)),
+    };
+    log::info("stopped", &text, json!({"remaining": remaining}));
+    remaining.map_or_else(|| "all".to_owned(), |blocks| blocks.to_string())
 }
 
 /// The blocks of block files.
@@ -77,6 +88,7 @@ fn run_files(arguments: &VerifyArguments) -> Result<u8, Failure> {
         });
         log::warning("unverified", &text, fields);
     }
+    let remaining = say_stopped(&report);
     let rejected = |unverified: &&Unverified| matches!(unverified.problem, Problem::Reject(_));
     let invalid = report.unverified.iter().filter(rejected).count();
     let rows = [
@@ -84,6 +96,7 @@ fn run_files(arguments: &VerifyArguments) -> Result<u8, Failure> {
         ("valid", report.blocks.to_string()),
         ("invalid", invalid.to_string()),
         ("unreadable", (report.unverified.len() - invalid).to_string()),
+        ("remaining", remaining),
         ("transactions", report.transactions.to_string()),
         ("inputs", report.inputs.to_string()),
         ("seconds", format!("{:.3}", start.elapsed().as_secs_f64())),
