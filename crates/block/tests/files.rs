@@ -2,7 +2,7 @@
 
 use blockmill_block::files::{BlockFiles, DamageKind, Scan};
 use blockmill_block::hash::sha256d;
-use blockmill_block::{BlockHash, Magic};
+use blockmill_block::{BlockHash, Magic, Network};
 use std::path::Path;
 
 const MAGIC: Magic = Magic([0xfa, 0xbf, 0xb5, 0xda]);
@@ -106,6 +106,31 @@ fn obfuscated_files() {
     let (scan, blocks) = scan_bytes(&[vec![0; 13], record(&a)].concat(), Some([0; 8]));
     assert_eq!(blocks, [a]);
     assert_eq!(scan.damages, []);
+}
+
+/// What is said of files that are read with the wrong magic, or without their key.
+#[test]
+fn files_that_are_not_what_they_are_taken_for() {
+    let a = block(1, 10);
+    let other = [&Network::Testnet3.magic().0[..], &record(&a)[4..]].concat();
+    let twice = [&other[..], &other].concat();
+    let kind = DamageKind::OtherNetwork(Network::Testnet3);
+    let scan = check(&twice, &[], &[(0, kind)]);
+    assert!(scan.damages[0].to_string().contains("testnet3"), "{}", scan.damages[0]);
+    check(
+        &[&record(&a)[..], &other].concat(),
+        &[&a],
+        &[(record(&a).len() as u64, kind)],
+    );
+    let mut hidden = record(&a);
+    hidden.iter_mut().for_each(|byte| *byte ^= 5);
+    let scan = check(&hidden, &[], &[(0, DamageKind::NoRecords)]);
+    assert!(
+        scan.damages[0].to_string().contains("xor.dat missing"),
+        "{}",
+        scan.damages[0]
+    );
+    check(&[&hidden[..], &record(&a)].concat(), &[&a], &[(0, DamageKind::NoMagic)]);
 }
 
 /// A byte of the key that is the magic's at that place makes a zero of it in the file, which is no padding.
@@ -294,8 +319,8 @@ fn real_chains_scan_without_damage() {
         return;
     }
     for (name, magic, blocks) in [
-        ("mainnet_0_14131.dat", blockmill_block::Network::Bitcoin.magic(), 14_132),
-        ("testnet3_0_4000.dat", blockmill_block::Network::Testnet3.magic(), 4_001),
+        ("mainnet_0_14131.dat", Network::Bitcoin.magic(), 14_132),
+        ("testnet3_0_4000.dat", Network::Testnet3.magic(), 4_001),
     ] {
         let mut files = BlockFiles::new();
         files.add(&data.join(name)).unwrap();

@@ -312,7 +312,25 @@ fn missing_paths_and_empty_directories_are_named() {
         let connected = run(&mut connect(&path, &scratch.join("data"), "regtest")).ends_with(3);
         assert_eq!(connected.stdout, "");
         connected.says(&[path.to_str().unwrap()]);
+        // No data directory is made for a name that is mistyped.
+        assert!(!scratch.join("data").exists());
     }
+}
+
+/// Connects this as a file of regtest, in which nothing is found.
+fn check_hint(file: &[u8], hint: &str) {
+    let scratch = Scratch::new();
+    let path = scratch.write("blk00000.dat", file);
+    check_connect(&path, &scratch.join("data"), 3, 0).says(&["offset 0", hint]);
+}
+
+#[test]
+fn files_of_another_network_and_files_without_their_key_are_told() {
+    let block = &chain().file[chain().records[1].clone()][RECORD_HEAD..];
+    check_hint(&record(Network::Testnet3.magic(), block), "testnet3");
+    let mut hidden = chain().file[..5_000].to_vec();
+    hidden.iter_mut().for_each(|byte| *byte ^= 9);
+    check_hint(&hidden, "is xor.dat missing");
 }
 
 /// Builds on a block; `fees` that nobody paid make a block invalid.

@@ -171,6 +171,14 @@ fn validation_goes_on_from_a_snapshot() {
         .says(&["no/such/folder"]);
 
     let data = scratch.join("data");
+    // No data directory is made for a name that is mistyped.
+    let missing = scratch.join("missing");
+    for (blocks, file) in [(&out, &missing), (&missing, &file)] {
+        run(&mut load(&data, "regtest", blocks, Some(&hash), file))
+            .ends_with(3)
+            .says(&["missing"]);
+        assert!(!data.exists());
+    }
     // Nobody knows this chain, so its hash must be said; and it must be right.
     run(&mut load(&data, "regtest", &out, None, &file))
         .ends_with(2)

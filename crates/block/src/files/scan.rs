@@ -8,7 +8,7 @@ use super::{BLOCK_SIZE_MAX, BlockFiles, FileError, Position, RECORD_HEAD, Record
 use crate::block::Block;
 use crate::hash::BlockHash;
 use crate::header::Header;
-use crate::network::Magic;
+use crate::network::{Magic, Network};
 use memchr::memmem;
 use std::fs::File;
 use std::io;
@@ -33,6 +33,10 @@ const SEARCH_WINDOW: usize = 1 << 20;
 pub enum DamageKind {
     /// Neither a record's magic nor padding.
     NoMagic,
+    /// The magic of another network.
+    OtherNetwork(Network),
+    /// As [`DamageKind::NoMagic`], and no record was found in the whole file: the key may be missing.
+    NoRecords,
     /// A record whose length is impossible or does not fit its block.
     BadLength(u32),
     /// The file ends inside the record: the last write may not have been finished.
@@ -64,6 +68,10 @@ impl std::fmt::Display for Damage {
         write!(f, "{}: offset {}: ", self.path.display(), self.offset)?;
         match self.kind {
             DamageKind::NoMagic => f.write_str("no block record begins here")?,
+            DamageKind::OtherNetwork(network) => write!(f, "a block record of another network begins here, of {network}")?,
+            DamageKind::NoRecords => f.write_str(
+                "no block record of this network begins here, or anywhere in this file: is xor.dat missing, or another directory's?",
+            )?,
             DamageKind::BadLength(length) => write!(f, "record with a wrong length ({length})")?,
             DamageKind::Truncated => f.write_str("the file ends inside this record")?,
         }
@@ -156,7 +164,14 @@ impl BlockFiles {
                 }
             };
         }
-        Ok(Some(scanner.scan))
+        let mut scan = scanner.scan;
+        if let (true, Some(first)) = (scan.records.is_empty(), scan.damages.first_mut())
+            && first.kind == DamageKind::NoMagic
+        {
+            // What stands there is no header either.
+            (first.kind, first.hash) = (DamageKind::NoRecords, None);
+        }
+        Ok(Some(scan))
     }
 }
 
@@ -242,7 +257,10 @@ impl Scanner<'_> {
             Boundary::End => Ok(self.window.size),
             Boundary::Padding => self.skip_padding(at),
             Boundary::Other => {
-                self.report(at, DamageKind::NoMagic)?;
+                let kind = self
+                    .other_network(at)?
+                    .map_or(DamageKind::NoMagic, DamageKind::OtherNetwork);
+                self.report(at, kind)?;
                 Ok(self.find_magic(at + 1)?.unwrap_or(self.window.size))
             }
             Boundary::Magic => self.record(at),
@@ -335,6 +353,13 @@ impl Scanner<'_> {
                 && block.transaction_count() > 0
                 && block.merkle_root().hash == block.header().merkle_root.0
         }))
+    }
+
+    /// The network whose magic stands at `at`.
+    fn other_network(&mut self, at: u64) -> ReadResult<Option<Network>> {
+        let bytes = self.window.get(at, RECORD_HEAD as usize)?;
+        let is_there = |network: &Network| bytes.starts_with(&network.magic().0);
+        Ok(Network::ALL.into_iter().find(is_there))
     }
 
     fn report(&mut self, at: u64, kind: DamageKind) -> ReadResult<()> {

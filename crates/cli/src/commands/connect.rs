@@ -8,12 +8,14 @@ use crate::output;
 use crate::progress::{EngineMeter, Meter};
 use crate::signals;
 use crate::trace::Trace;
+use blockmill_block::files::BlockFiles;
 use blockmill_coins::CacheCounters;
 use blockmill_engine::report::{Halt, Indexing, Span, Totals};
-use blockmill_engine::{ConnectReport, Engine, Event, Observer, Options, Progress};
+use blockmill_engine::{ConnectReport, Engine, EngineError, Event, Observer, Options, Progress};
 use blockmill_script::KernelVerifier;
 use serde_json::json;
 use std::io::Write;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// The engine's options that several commands share.
@@ -26,6 +28,15 @@ pub(crate) fn options(arguments: &EngineArguments) -> Result<Options, Failure> {
         stop: signals::stop_flag()?,
         ..defaults
     })
+}
+
+/// Whether all sources are there: a name that is mistyped should be said before a data directory is made.
+pub(crate) fn check_sources(sources: &[PathBuf]) -> Result<(), Failure> {
+    let mut files = BlockFiles::new();
+    for source in sources {
+        files.add(source).map_err(EngineError::File)?;
+    }
+    Ok(())
 }
 
 /// Says what is left over; the blocks that were rejected have been named when they were met.
@@ -104,6 +115,7 @@ impl Observer for Watcher {
 
 pub(crate) fn run(arguments: &ConnectArguments) -> Result<u8, Failure> {
     let trace = arguments.trace.as_deref().map(Trace::create).transpose()?;
+    check_sources(&arguments.blocks)?;
     let options = Options {
         assume_valid: arguments.assume_valid.0,
         stop_at_height: arguments.stop_at_height,

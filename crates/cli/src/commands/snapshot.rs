@@ -1,6 +1,7 @@
 //! `blockmill snapshot`.
 
 use crate::arguments::{DumpArguments, LoadArguments, SnapshotCommand};
+use crate::commands::connect;
 use crate::failure::Failure;
 use crate::output;
 use crate::progress::{EngineMeter, Meter};
@@ -9,6 +10,7 @@ use blockmill_coins::UtxoStats;
 use blockmill_engine::{DataDir, Engine, Options, snapshot};
 use blockmill_script::KernelVerifier;
 use serde_json::json;
+use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 
@@ -34,6 +36,8 @@ fn load(arguments: &LoadArguments) -> Result<u8, Failure> {
             "--blocks and the snapshot's file are both needed".to_owned(),
         ));
     };
+    connect::check_sources(blocks)?;
+    File::open(file).map_err(Failure::file(file))?;
     let marks = arguments.data.marks();
     let options = Options {
         threads: 1,
