@@ -15,6 +15,7 @@ mod signals;
 mod trace;
 
 use arguments::{Arguments, Command};
+use blockmill_coins::embedded::is_panic_contained;
 use clap::Parser;
 use serde_json::json;
 use std::process::ExitCode;
@@ -22,6 +23,13 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     log::set_format(arguments.log);
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        // What a damaged store makes of its reader is told as the error that it becomes.
+        if !is_panic_contained() {
+            hook(panic);
+        }
+    }));
     let outcome = match arguments.command {
         Command::Demo(arguments) => commands::demo::run(&arguments),
         Command::Connect(arguments) => commands::connect::run(&arguments),

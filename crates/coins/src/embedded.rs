@@ -3,15 +3,29 @@
 //! Two tables: coins (key: transaction id and index in big endian; value: Core's compressed form), and a few named values
 //! (format, network, tip). A commit is one write transaction, synced, so a kill at any moment leaves the state of the last
 //! commit, and the next open need not walk the file (`quick repair`).
+//!
+//! redb checks its pages when it is asked to, and not when it reads them: with a damaged one it returns an error, panics, or gives other coins than
+//! were put in. So every call of it goes through [`contain`]: a panic is an error that [is corruption](StoreError::is_corruption), after which
+//! the store is not used any more, and nothing more is written, not even to close it.
+
+mod contain;
+#[cfg(test)]
+mod tests;
+mod view;
+
+pub use contain::is_panic_contained;
 
 use crate::store::{Change, CoinIterator, CoinStore, KEY_LENGTH, StoreError, Tip, decode_coin, key, outpoint_of};
 use blockmill_block::disk::{Disk, DiskFile, Open, SystemDisk};
 use blockmill_block::reader::DecodeError;
 use blockmill_block::{BlockHash, Coin, OutPoint};
-use redb::{Database, ReadOnlyTable, ReadableDatabase, StorageBackend, TableDefinition, TableError};
-use std::io;
+use contain::{Contained, contained, passing};
+use redb::{Database, ReadOnlyTable, ReadableDatabase, StorageBackend, TableDefinition};
+use std::fs::File;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
-use std::sync::{PoisonError, RwLock};
+use std::sync::{OnceLock, PoisonError, RwLock};
+use view::View;
 
 const COINS: TableDefinition<'_, &[u8; KEY_LENGTH], &[u8]> = TableDefinition::new("coins");
 const VALUES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("values");
@@ -20,17 +34,81 @@ const VALUES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("values");
 const FORMAT: u32 = 1;
 
 type CoinTable = ReadOnlyTable<&'static [u8; KEY_LENGTH], &'static [u8]>;
+type CoinRange = redb::Range<'static, &'static [u8; KEY_LENGTH], &'static [u8]>;
 
 /// Coins in a file.
 pub struct EmbeddedStore {
     path: PathBuf,
-    database: Database,
+    /// The network that the file names.
+    network: String,
+    database: Contained<Database>,
+    /// Whether the file is only read.
+    is_view: bool,
     /// The coins at the last commit; they can be read while the next one runs.
-    table: RwLock<Option<CoinTable>>,
+    table: RwLock<Option<Contained<CoinTable>>>,
+    /// What redb has panicked with.
+    panicked: OnceLock<String>,
 }
 
-fn backend(error: impl Into<redb::Error>) -> StoreError {
-    StoreError::Backend(error.into().to_string())
+/// What redb says of a file as an error of the store: that it is damaged, or that it cannot be read or written.
+fn failed(path: &Path, error: redb::Error) -> StoreError {
+    use redb::Error as Redb;
+    let text = format!("{}: {error}", path.display());
+    match error {
+        Redb::Io(error) => io_failed(path, error),
+        Redb::Corrupted(_)
+        | Redb::UpgradeRequired(_)
+        | Redb::RepairAborted
+        | Redb::TableTypeMismatch { .. }
+        | Redb::TableIsMultimap(_)
+        | Redb::TableIsNotMultimap(_)
+        | Redb::TableDoesNotExist(_)
+        | Redb::TypeDefinitionChanged { .. } => StoreError::Corrupt(text),
+        _ => StoreError::Backend(text),
+    }
+}
+
+/// The same of an error of its file: that it ends early, or is asked for a place that no file has, is damage.
+fn io_failed(path: &Path, error: io::Error) -> StoreError {
+    let text = format!("{}: {error}", path.display());
+    match error.kind() {
+        ErrorKind::InvalidData | ErrorKind::InvalidInput | ErrorKind::UnexpectedEof => StoreError::Corrupt(text),
+        _ => StoreError::Backend(text),
+    }
+}
+
+fn panicked(path: &Path, message: &str) -> StoreError {
+    StoreError::Corrupt(format!("{}: damaged: reading it panicked: {message}", path.display()))
+}
+
+/// Does something with redb and a file.
+fn call<R>(path: &Path, work: impl FnOnce() -> Result<R, redb::Error>) -> Result<R, StoreError> {
+    match contained(work) {
+        Ok(done) => done.map_err(|error| failed(path, error)),
+        Err(message) => Err(panicked(path, &message)),
+    }
+}
+
+/// Whether there is a store at a path: anything of that name, be it only a link to a disk that is not mounted, is no reason to make another.
+///
+/// # Errors
+/// [`StoreError::Backend`] where it cannot be looked at or is no file; [`StoreError::Corrupt`] where it is empty, which a store never is.
+pub fn is_there(path: &Path) -> Result<bool, StoreError> {
+    match std::fs::symlink_metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+        found => found.map_err(|error| io_failed(path, error))?,
+    };
+    let metadata = std::fs::metadata(path).map_err(|error| match error.kind() {
+        ErrorKind::NotFound => StoreError::Backend(format!("{}: a symbolic link to what is not there", path.display())),
+        _ => io_failed(path, error),
+    })?;
+    if !metadata.is_file() {
+        return Err(StoreError::Backend(format!("{}: this is no file", path.display())));
+    }
+    if metadata.len() == 0 {
+        return Err(StoreError::Corrupt(format!("{}: the file is empty", path.display())));
+    }
+    Ok(true)
 }
 
 /// A file of a disk that is not the system's.
@@ -64,7 +142,8 @@ impl EmbeddedStore {
     /// signet its challenge). `cache_bytes` bounds the memory for pages of the file.
     ///
     /// # Errors
-    /// [`StoreError::Format`] or [`StoreError::Network`] for a store of another kind, else [`StoreError::Backend`].
+    /// [`StoreError::Format`] or [`StoreError::Network`] for a store of another kind, [`StoreError::Corrupt`] for a damaged one, else
+    /// [`StoreError::Backend`].
     pub fn open(path: &Path, network: &str, cache_bytes: usize) -> Result<Self, StoreError> {
         Self::open_on(&SystemDisk, path, network, cache_bytes)
     }
@@ -74,127 +153,196 @@ impl EmbeddedStore {
     /// # Errors
     /// As for [`EmbeddedStore::open`].
     pub fn open_on(disk: &dyn Disk, path: &Path, network: &str, cache_bytes: usize) -> Result<Self, StoreError> {
-        if !path.exists() {
+        if !is_there(path)? {
             // A kill in the middle of making the file must not leave half of one under its name.
             let unfinished = path.with_extension("new");
             let renamed = match disk.remove(&unfinished) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+                Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
                 _ => {
-                    drop(Self::open_file(disk, &unfinished, network, cache_bytes)?);
+                    let made = Self::with_database(&unfinished, Self::open_file(disk, &unfinished, cache_bytes)?);
+                    made.write_marks(network)?;
+                    drop(made);
                     disk.rename(&unfinished, path).and_then(|()| disk.sync_name(path))
                 }
             };
-            renamed.map_err(|error| StoreError::Backend(format!("{}: {error}", path.display())))?;
+            renamed.map_err(|error| io_failed(path, error))?;
         }
-        Self::open_file(disk, path, network, cache_bytes)
+        let store = Self::with_database(path, Self::open_file(disk, path, cache_bytes)?);
+        store.marked(Some(network))
     }
 
-    fn open_file(disk: &dyn Disk, path: &Path, network: &str, cache_bytes: usize) -> Result<Self, StoreError> {
-        let failed = |error: &dyn std::fmt::Display| StoreError::Backend(format!("{}: {error}", path.display()));
+    /// Opens the store in the file at `path`, which must be there, to look at it: the file is not changed, nor need it be writable. Commits are
+    /// kept in memory. Without a `network` that of the store is taken.
+    ///
+    /// # Errors
+    /// As for [`EmbeddedStore::open`].
+    pub fn open_to_read(path: &Path, network: Option<&str>, cache_bytes: usize) -> Result<Self, StoreError> {
+        if !is_there(path)? {
+            return Err(StoreError::Backend(format!(
+                "{}: there is no such file",
+                path.display()
+            )));
+        }
+        let view = File::open(path).and_then(|file| View::new(Box::new(file)));
+        let view = view.map_err(|error| io_failed(path, error))?;
         let mut builder = Database::builder();
         builder.set_cache_size(cache_bytes);
-        let opened = if disk.is_system() {
-            builder.create(path)
-        } else {
-            let file = disk.open(path, Open::Keep).map_err(|error| failed(&error))?;
-            builder.create_with_backend(Backend(file))
-        };
-        let database = opened.map_err(|error| failed(&error))?;
-        let store = Self {
-            path: path.to_owned(),
-            database,
-            table: RwLock::new(None),
-        };
-        store.check_marks(network)?;
-        store.refresh()?;
-        Ok(store)
+        let database = call(path, || Ok(builder.create_with_backend(view)?))?;
+        let mut store = Self::with_database(path, database);
+        store.is_view = true;
+        store.marked(network)
     }
 
-    /// Compares format and network in an old store, writes them into a new one. An old store is not written to: its last
-    /// commit must stay one with the allocator's state, or an open after a kill walks the whole file.
-    fn check_marks(&self, network: &str) -> Result<(), StoreError> {
-        let read = self.database.begin_read().map_err(backend)?;
-        let values = match read.open_table(VALUES) {
-            Ok(values) => values,
-            Err(TableError::TableDoesNotExist(_)) => return self.write_marks(network),
-            Err(error) => return Err(backend(error)),
-        };
-        let text = |name| -> Result<Vec<u8>, StoreError> {
-            let found = values.get(name).map_err(backend)?;
-            Ok(found.map_or_else(Vec::new, |value| value.value().to_vec()))
-        };
-        let format = text("format")?;
+    fn open_file(disk: &dyn Disk, path: &Path, cache_bytes: usize) -> Result<Database, StoreError> {
+        let mut builder = Database::builder();
+        builder.set_cache_size(cache_bytes);
+        if disk.is_system() {
+            call(path, || Ok(builder.create(path)?))
+        } else {
+            let file = disk.open(path, Open::Keep).map_err(|error| io_failed(path, error))?;
+            call(path, || Ok(builder.create_with_backend(Backend(file))?))
+        }
+    }
+
+    fn with_database(path: &Path, database: Database) -> Self {
+        Self {
+            path: path.to_owned(),
+            network: String::new(),
+            database: Contained::new(database),
+            is_view: false,
+            table: RwLock::new(None),
+            panicked: OnceLock::new(),
+        }
+    }
+
+    /// Does something with the database.
+    fn call<R>(&self, work: impl FnOnce() -> Result<R, redb::Error>) -> Result<R, StoreError> {
+        if let Some(message) = self.panicked.get() {
+            return Err(panicked(&self.path, message));
+        }
+        match contained(work) {
+            Ok(done) => done.map_err(|error| failed(&self.path, error)),
+            Err(message) => {
+                let error = panicked(&self.path, &message);
+                let _ = self.panicked.set(message);
+                Err(error)
+            }
+        }
+    }
+
+    /// Compares format and network of an old store, and makes its coins readable. It is not written to: its last commit must stay one with the
+    /// allocator's state, or an open after a kill walks the whole file.
+    fn marked(mut self, network: Option<&str>) -> Result<Self, StoreError> {
+        let (format, found) = self.call(|| {
+            let values = self.database.begin_read()?.open_table(VALUES)?;
+            let text = |name| -> Result<Vec<u8>, redb::Error> {
+                Ok(values.get(name)?.map_or_else(Vec::new, |value| value.value().to_vec()))
+            };
+            Ok((text("format")?, text("network")?))
+        })?;
         if format != FORMAT.to_le_bytes() {
             return Err(StoreError::Format {
                 found: blockmill_block::hex::encode(&format),
                 wanted: FORMAT,
             });
         }
-        let found = text("network")?;
-        if found != network.as_bytes() {
+        self.network = String::from_utf8_lossy(&found).into_owned();
+        if let Some(wanted) = network.filter(|wanted| wanted.as_bytes() != found) {
             return Err(StoreError::Network {
-                found: String::from_utf8_lossy(&found).into_owned(),
-                wanted: network.to_owned(),
+                found: self.network.clone(),
+                wanted: wanted.to_owned(),
             });
         }
-        Ok(())
+        self.refresh()?;
+        Ok(self)
     }
 
+    /// Writes format and network into a new store.
     fn write_marks(&self, network: &str) -> Result<(), StoreError> {
-        let mut write = self.database.begin_write().map_err(backend)?;
-        write.set_quick_repair(true);
-        {
-            let mut values = write.open_table(VALUES).map_err(backend)?;
-            write.open_table(COINS).map_err(backend)?;
-            values.insert("format", &FORMAT.to_le_bytes()[..]).map_err(backend)?;
-            values.insert("network", network.as_bytes()).map_err(backend)?;
-        }
-        write.commit().map_err(backend)
+        self.call(|| {
+            let mut write = self.database.begin_write()?;
+            write.set_quick_repair(true);
+            {
+                let mut values = write.open_table(VALUES)?;
+                write.open_table(COINS)?;
+                values.insert("format", &FORMAT.to_le_bytes()[..])?;
+                values.insert("network", network.as_bytes())?;
+            }
+            Ok(write.commit()?)
+        })
+    }
+
+    /// The network that the store belongs to, with the challenge on a signet.
+    pub fn network(&self) -> &str {
+        &self.network
     }
 
     /// Reads all pages of the file and compares their checksums. Returns whether all are sound; what can be mended then is.
     ///
     /// # Errors
-    /// [`StoreError::Backend`].
+    /// [`StoreError::Corrupt`], [`StoreError::Backend`].
     pub fn check_pages(&mut self) -> Result<bool, StoreError> {
         // The database must have no reader meanwhile.
         *self.table.write().unwrap_or_else(PoisonError::into_inner) = None;
-        let sound = self.database.check_integrity().map_err(backend)?;
+        if let Some(message) = self.panicked.get() {
+            return Err(panicked(&self.path, message));
+        }
+        let Some(database) = self.database.get_mut() else {
+            return Ok(false);
+        };
+        let sound = match contained(|| database.check_integrity()) {
+            Ok(checked) => checked.map_err(|error| failed(&self.path, error.into()))?,
+            Err(message) => {
+                let error = panicked(&self.path, &message);
+                let _ = self.panicked.set(message);
+                return Err(error);
+            }
+        };
         self.refresh()?;
         Ok(sound)
     }
 
     fn refresh(&self) -> Result<(), StoreError> {
-        let read = self.database.begin_read().map_err(backend)?;
-        let table = read.open_table(COINS).map_err(backend)?;
-        *self.table.write().unwrap_or_else(PoisonError::into_inner) = Some(table);
+        let table = self.call(|| Ok(self.database.begin_read()?.open_table(COINS)?))?;
+        *self.table.write().unwrap_or_else(PoisonError::into_inner) = Some(Contained::new(table));
         Ok(())
     }
 
     fn write(&self, changes: &mut dyn Iterator<Item = Change>, tip: &Tip) -> Result<(), StoreError> {
-        let mut write = self.database.begin_write().map_err(backend)?;
-        write.set_quick_repair(true);
-        {
-            let mut coins = write.open_table(COINS).map_err(backend)?;
-            let mut value = Vec::new();
-            for (outpoint, coin) in changes {
-                match coin {
-                    Some(coin) => {
-                        value.clear();
-                        coin.write_compressed(&mut value);
-                        coins.insert(&key(&outpoint), &value[..]).map_err(backend)?;
-                    }
-                    None => {
-                        coins.remove(&key(&outpoint)).map_err(backend)?;
+        self.call(|| {
+            let mut write = self.database.begin_write()?;
+            write.set_quick_repair(true);
+            {
+                let mut coins = write.open_table(COINS)?;
+                let mut value = Vec::new();
+                while let Some((outpoint, coin)) = passing(|| changes.next()) {
+                    match coin {
+                        Some(coin) => {
+                            value.clear();
+                            coin.write_compressed(&mut value);
+                            coins.insert(&key(&outpoint), &value[..])?;
+                        }
+                        None => {
+                            coins.remove(&key(&outpoint))?;
+                        }
                     }
                 }
+                let mut values = write.open_table(VALUES)?;
+                let mut bytes = tip.hash.0.to_vec();
+                bytes.extend(tip.height.to_le_bytes());
+                values.insert("tip", &bytes[..])?;
             }
-            let mut values = write.open_table(VALUES).map_err(backend)?;
-            let mut bytes = tip.hash.0.to_vec();
-            bytes.extend(tip.height.to_le_bytes());
-            values.insert("tip", &bytes[..]).map_err(backend)?;
+            Ok(write.commit()?)
+        })
+    }
+}
+
+impl Drop for EmbeddedStore {
+    fn drop(&mut self) {
+        // To close the database is to write what it has in memory: the state of its allocator, for the next open.
+        if self.is_view || self.panicked.get().is_some() {
+            self.database.abandon();
         }
-        write.commit().map_err(backend)
     }
 }
 
@@ -202,21 +350,27 @@ impl CoinStore for EmbeddedStore {
     fn get(&self, outpoint: &OutPoint) -> Result<Option<Coin>, StoreError> {
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
         let Some(table) = table.as_ref() else {
-            return Err(StoreError::Backend("the last commit failed".to_owned()));
+            return Err(StoreError::Backend(format!(
+                "{}: the last commit failed",
+                self.path.display()
+            )));
         };
-        match table.get(&key(outpoint)).map_err(backend)? {
-            Some(value) => decode_coin(outpoint, value.value()).map(Some),
-            None => Ok(None),
-        }
+        let found = self.call(|| {
+            let value = table.get(&key(outpoint))?;
+            Ok(value.map(|value| decode_coin(outpoint, value.value())))
+        })?;
+        found.transpose()
     }
 
     fn tip(&self) -> Result<Option<Tip>, StoreError> {
-        let read = self.database.begin_read().map_err(backend)?;
-        let values = read.open_table(VALUES).map_err(backend)?;
-        let Some(value) = values.get("tip").map_err(backend)? else {
+        let found = self.call(|| {
+            let values = self.database.begin_read()?.open_table(VALUES)?;
+            Ok(values.get("tip")?.map(|value| value.value().to_vec()))
+        })?;
+        let Some(value) = found else {
             return Ok(None);
         };
-        let bytes: [u8; 36] = value.value().try_into().map_err(|_| StoreError::Damaged {
+        let bytes: [u8; 36] = value.try_into().map_err(|_| StoreError::Damaged {
             what: "the tip".to_owned(),
             error: DecodeError::UnexpectedEnd { offset: 0, wanted: 36 },
         })?;
@@ -234,97 +388,60 @@ impl CoinStore for EmbeddedStore {
     }
 
     fn coins(&self) -> Result<CoinIterator, StoreError> {
-        let read = self.database.begin_read().map_err(backend)?;
-        let table = read.open_table(COINS).map_err(backend)?;
-        let range = table.range::<&[u8; KEY_LENGTH]>(..).map_err(backend)?;
-        Ok(Box::new(range.map(|entry| {
-            let (key, value) = entry.map_err(backend)?;
-            let outpoint = outpoint_of(key.value());
-            let coin = decode_coin(&outpoint, value.value())?;
-            Ok((outpoint, coin))
-        })))
+        let range = self.call(|| {
+            let table = self.database.begin_read()?.open_table(COINS)?;
+            Ok(table.range::<&[u8; KEY_LENGTH]>(..)?)
+        })?;
+        Ok(Box::new(Coins {
+            path: self.path.clone(),
+            range: Some(Contained::new(range)),
+            previous: None,
+        }))
     }
 
     fn disk_size(&self) -> Result<u64, StoreError> {
         std::fs::metadata(&self.path)
             .map(|metadata| metadata.len())
-            .map_err(|error| StoreError::Backend(format!("{}: {error}", self.path.display())))
+            .map_err(|error| io_failed(&self.path, error))
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// All coins of a store.
+struct Coins {
+    path: PathBuf,
+    /// None behind an error of the file.
+    range: Option<Contained<CoinRange>>,
+    previous: Option<[u8; KEY_LENGTH]>,
+}
 
-    #[test]
-    fn marks_are_kept_and_compared() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("coins");
-        let open = |network| EmbeddedStore::open(&path, network, 1 << 20);
-        let tip = Tip {
-            hash: BlockHash([5; 32]),
-            height: 77,
-        };
-        let store = open("regtest").unwrap();
-        assert_eq!(store.tip().unwrap(), None);
-        store.commit(&mut std::iter::empty(), &tip).unwrap();
-        drop(store);
-        assert_eq!(open("regtest").unwrap().tip().unwrap(), Some(tip));
-        assert!(matches!(open("bitcoin"), Err(StoreError::Network { found, .. }) if found == "regtest"));
-    }
+impl Iterator for Coins {
+    type Item = Result<(OutPoint, Coin), StoreError>;
 
-    #[test]
-    fn another_format_and_another_file_are_refused() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("coins");
-        let store = EmbeddedStore::open(&path, "regtest", 1 << 20).unwrap();
-        let write = store.database.begin_write().unwrap();
-        write
-            .open_table(VALUES)
-            .unwrap()
-            .insert("format", &[9, 0, 0, 0][..])
-            .unwrap();
-        write.commit().unwrap();
-        drop(store);
-        assert!(matches!(
-            EmbeddedStore::open(&path, "regtest", 1 << 20),
-            Err(StoreError::Format { .. })
-        ));
-        std::fs::write(&path, [7; 10_000]).unwrap();
-        assert!(matches!(
-            EmbeddedStore::open(&path, "regtest", 1 << 20),
-            Err(StoreError::Backend(_))
-        ));
-    }
-
-    #[test]
-    fn after_a_kill_the_file_is_not_walked() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("coins");
-        let tip = Tip {
-            hash: BlockHash([5; 32]),
-            height: 77,
-        };
-        let store = EmbeddedStore::open(&path, "regtest", 1 << 20).unwrap();
-        store.commit(&mut std::iter::empty(), &tip).unwrap();
-        drop(store);
-        // What a kill leaves after an open, and in the middle of the first commit after it.
-        let store = EmbeddedStore::open(&path, "regtest", 1 << 20).unwrap();
-        let check = |name: &str| {
-            let copy = directory.path().join(name);
-            std::fs::copy(&path, &copy).unwrap();
-            let mut builder = Database::builder();
-            builder.set_repair_callback(redb::RepairSession::abort);
-            builder.open(&copy).unwrap();
-            assert_eq!(
-                EmbeddedStore::open(&copy, "regtest", 1 << 20).unwrap().tip().unwrap(),
-                Some(tip)
-            );
-        };
-        check("opened");
-        let write = store.database.begin_write().unwrap();
-        let mut values = write.open_table(VALUES).unwrap();
-        values.insert("tip", &[0; 36][..]).unwrap();
-        check("writing");
+    fn next(&mut self) -> Option<Self::Item> {
+        let range = self.range.as_mut()?.get_mut()?;
+        let found = call(&self.path, || {
+            let entry = range.next().transpose()?;
+            Ok(entry.map(|(key, value)| {
+                let outpoint = outpoint_of(key.value());
+                (*key.value(), outpoint, decode_coin(&outpoint, value.value()))
+            }))
+        });
+        match found {
+            // Out of order they might never end.
+            Ok(Some((key, outpoint, _))) if self.previous.is_some_and(|previous| previous >= key) => {
+                self.range = None;
+                let text = format!("{}: coin {outpoint} is out of order", self.path.display());
+                Some(Err(StoreError::Corrupt(text)))
+            }
+            Ok(found) => {
+                let (key, outpoint, coin) = found?;
+                self.previous = Some(key);
+                Some(coin.map(|coin| (outpoint, coin)))
+            }
+            Err(error) => {
+                self.range = None;
+                Some(Err(error))
+            }
+        }
     }
 }

@@ -16,9 +16,12 @@ pub struct Tip {
 /// Why a store failed.
 #[derive(Debug, Error)]
 pub enum StoreError {
-    /// The backend refused: disk full, no permission, damaged file.
+    /// The backend refused: disk full, no permission.
     #[error("coin store: {0}")]
     Backend(String),
+    /// The file is not one that the backend has left so.
+    #[error("coin store: {0}")]
+    Corrupt(String),
     /// A stored value does not decode.
     #[error("coin store: the value of {what} is damaged: {error}")]
     Damaged {
@@ -87,7 +90,7 @@ pub trait CoinStore: Send + Sync {
     /// Until it returns, reads see what was there before, or what is written.
     ///
     /// # Errors
-    /// [`StoreError::Backend`]; the store is then as it was before.
+    /// [`StoreError::Backend`] or [`StoreError::Corrupt`]; the store is then as it was before.
     fn commit(&self, changes: &mut dyn Iterator<Item = Change>, tip: &Tip) -> Result<(), StoreError>;
 
     /// All coins as they are now, in the order of their keys; later commits do not show.

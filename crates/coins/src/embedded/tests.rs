@@ -1,0 +1,75 @@
+//! Tests of the store that look into its file.
+
+use super::*;
+
+#[test]
+fn marks_are_kept_and_compared() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("coins");
+    let open = |network| EmbeddedStore::open(&path, network, 1 << 20);
+    let tip = Tip {
+        hash: BlockHash([5; 32]),
+        height: 77,
+    };
+    let store = open("regtest").unwrap();
+    assert_eq!(store.tip().unwrap(), None);
+    store.commit(&mut std::iter::empty(), &tip).unwrap();
+    drop(store);
+    assert_eq!(open("regtest").unwrap().tip().unwrap(), Some(tip));
+    assert!(matches!(open("bitcoin"), Err(StoreError::Network { found, .. }) if found == "regtest"));
+}
+
+#[test]
+fn another_format_and_another_file_are_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("coins");
+    let store = EmbeddedStore::open(&path, "regtest", 1 << 20).unwrap();
+    let write = store.database.begin_write().unwrap();
+    write
+        .open_table(VALUES)
+        .unwrap()
+        .insert("format", &[9, 0, 0, 0][..])
+        .unwrap();
+    write.commit().unwrap();
+    drop(store);
+    assert!(matches!(
+        EmbeddedStore::open(&path, "regtest", 1 << 20),
+        Err(StoreError::Format { .. })
+    ));
+    std::fs::write(&path, [7; 10_000]).unwrap();
+    assert!(matches!(
+        EmbeddedStore::open(&path, "regtest", 1 << 20),
+        Err(StoreError::Corrupt(_))
+    ));
+}
+
+#[test]
+fn after_a_kill_the_file_is_not_walked() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("coins");
+    let tip = Tip {
+        hash: BlockHash([5; 32]),
+        height: 77,
+    };
+    let store = EmbeddedStore::open(&path, "regtest", 1 << 20).unwrap();
+    store.commit(&mut std::iter::empty(), &tip).unwrap();
+    drop(store);
+    // What a kill leaves after an open, and in the middle of the first commit after it.
+    let store = EmbeddedStore::open(&path, "regtest", 1 << 20).unwrap();
+    let check = |name: &str| {
+        let copy = directory.path().join(name);
+        std::fs::copy(&path, &copy).unwrap();
+        let mut builder = Database::builder();
+        builder.set_repair_callback(redb::RepairSession::abort);
+        builder.open(&copy).unwrap();
+        assert_eq!(
+            EmbeddedStore::open(&copy, "regtest", 1 << 20).unwrap().tip().unwrap(),
+            Some(tip)
+        );
+    };
+    check("opened");
+    let write = store.database.begin_write().unwrap();
+    let mut values = write.open_table(VALUES).unwrap();
+    values.insert("tip", &[0; 36][..]).unwrap();
+    check("writing");
+}
