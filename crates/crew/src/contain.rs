@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_is_dropped_without_one() {
+    fn what_panics_in_the_drop_of_a_panic_is_forgotten() {
         let panic = contain(|| std::panic::panic_any(Bomb(0))).unwrap_err();
         assert!(contain(|| drop(panic)).is_ok());
     }
