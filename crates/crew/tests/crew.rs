@@ -337,7 +337,7 @@ impl Drop for Bomb {
 }
 
 #[test]
-fn a_payload_that_panics_does_not_end_a_scope_early() {
+fn a_payload_that_panics_is_forgotten_and_ends_no_scope_early() {
     for workers in [0, 1, 4] {
         let crew = crew(workers);
         let done = Arc::new(AtomicUsize::new(0));
