@@ -19,7 +19,7 @@ use crate::work::sign_groups;
 ///
 /// # Errors
 ///
-/// [`GenerateError::BlockWeight`] and [`GenerateError::TooManyBlocks`] for a recipe out of range, before anything is generated;
+/// [`GenerateError::BlockWeight`], [`GenerateError::TooManyBlocks`] and [`GenerateError::TooManyEmptyBlocks`] for a recipe out of range, before anything is generated;
 /// [`GenerateError::Sink`] when `sink` fails.
 pub fn generate(
     recipe: &Recipe,

@@ -22,8 +22,8 @@ const MANIFEST: &str = "manifest.json";
 ///
 /// # Errors
 ///
-/// Those of [`generate`]; [`GenerateError::Occupied`] when `out` holds block files already; [`GenerateError::Write`] when a file
-/// or the directory could not be made, [`GenerateError::Sink`] when a block could not be written. Nothing of the chain is left then.
+/// Those of [`generate`] for its recipe; [`GenerateError::Occupied`] when `out` holds block files already; [`GenerateError::Write`] when a file
+/// or the directory could not be made or written. Nothing of the chain is left then.
 pub fn write_chain(out: &Path, recipe: &Recipe, progress: &mut dyn FnMut(&Progress)) -> Result<Summary, GenerateError> {
     write_chain_until(out, recipe, &AtomicBool::new(false), progress)
 }
@@ -62,6 +62,7 @@ fn write_files(
     let mut files = BlockFiles {
         directory: out,
         file_bytes_max,
+        path: out.to_owned(),
         current: None,
         used: 0,
         names: Vec::new(),
@@ -71,7 +72,7 @@ fn write_files(
         false => files.append(block),
     };
     let written = generate(recipe, &mut append, progress).and_then(|mut summary| {
-        files.finish().map_err(failed(out))?;
+        files.finish().map_err(failed(&files.path))?;
         summary.files.clone_from(&files.names);
         let text = serde_json::to_string_pretty(&summary).expect("a summary has only strings and numbers");
         let manifest = out.join(MANIFEST);
@@ -93,6 +94,7 @@ fn write_files(
             GenerateError::Sink { .. } if stop.load(Ordering::Relaxed) => GenerateError::Stopped {
                 directory: out.to_owned(),
             },
+            GenerateError::Sink { source, .. } => failed(&files.path)(source),
             error => error,
         }
     })
@@ -114,6 +116,8 @@ fn block_file_in(directory: &Path) -> io::Result<Option<PathBuf>> {
 struct BlockFiles<'a> {
     directory: &'a Path,
     file_bytes_max: u64,
+    /// The file that was made last, or was to be made.
+    path: PathBuf,
     current: Option<BufWriter<File>>,
     /// Bytes in the current file.
     used: u64,
@@ -131,7 +135,8 @@ impl BlockFiles<'_> {
             Some(file) => file,
             None => {
                 let name = format!("blk{:05}.dat", self.names.len());
-                let file = File::create_new(self.directory.join(&name))?;
+                self.path = self.directory.join(&name);
+                let file = File::create_new(&self.path)?;
                 self.names.push(name);
                 self.used = 0;
                 self.current.insert(BufWriter::with_capacity(1 << 20, file))

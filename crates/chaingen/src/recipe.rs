@@ -99,6 +99,12 @@ impl Recipe {
         if self.blocks > BLOCKS_MOST {
             return Err(GenerateError::TooManyBlocks { given: self.blocks });
         }
+        if self.empty_blocks > self.blocks {
+            return Err(GenerateError::TooManyEmptyBlocks {
+                given: self.empty_blocks,
+                blocks: self.blocks,
+            });
+        }
         Ok(())
     }
 }
@@ -166,8 +172,16 @@ pub enum GenerateError {
         /// What the recipe says.
         given: u32,
     },
+    /// More blocks are to be empty than there are.
+    #[error("{given} blocks cannot be empty of {blocks}")]
+    TooManyEmptyBlocks {
+        /// What the recipe says.
+        given: u32,
+        /// How many blocks it has.
+        blocks: u32,
+    },
     /// The sink did not take a block.
-    #[error("block {height} could not be handed over")]
+    #[error("block {height} could not be handed over: {source}")]
     Sink {
         /// Its height.
         height: u32,
@@ -187,7 +201,7 @@ pub enum GenerateError {
         file: PathBuf,
     },
     /// A file or directory could not be made or written.
-    #[error("{} could not be written", .path.display())]
+    #[error("{}: {source}", .path.display())]
     Write {
         /// Which.
         path: PathBuf,
@@ -220,6 +234,18 @@ mod tests {
             }
             .check(),
             Err(GenerateError::BlockWeight { given: 9_999 })
+        ));
+        let empty = |empty_blocks: u32| Recipe {
+            empty_blocks,
+            ..recipe.clone()
+        };
+        assert!(empty(300).check().is_ok());
+        assert!(matches!(
+            empty(301).check(),
+            Err(GenerateError::TooManyEmptyBlocks {
+                given: 301,
+                blocks: 300
+            })
         ));
         assert!(matches!(
             Recipe {

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 /// Turns Bitcoin block files into a fully validated UTXO set.
 #[derive(Debug, Parser)]
-#[command(name = "blockmill", version, about)]
+#[command(name = "blockmill", version)]
 pub(crate) struct Arguments {
     /// How to write progress and messages
     #[arg(long, global = true, value_name = "FORMAT", default_value = "text")]

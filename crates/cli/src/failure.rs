@@ -76,7 +76,13 @@ impl Failure {
             Self::Engine(error) => error.exit_status(),
             Self::Generate(GenerateError::Stopped { .. }) => 0,
             Self::Mismatch(_) => 1,
-            Self::Usage(_) => 2,
+            Self::Usage(_)
+            | Self::Generate(
+                GenerateError::BlockWeight { .. }
+                | GenerateError::TooManyBlocks { .. }
+                | GenerateError::TooManyEmptyBlocks { .. }
+                | GenerateError::Occupied { .. },
+            ) => 2,
             Self::Generate(_) | Self::Bench(_) | Self::File { .. } | Self::Stream(_) | Self::Corrupt(_) => 3,
         }
     }

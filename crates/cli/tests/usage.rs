@@ -9,7 +9,7 @@ use blockmill_coins::stats::Hashes;
 use blockmill_coins::{StatsBuilder, Tip};
 use blockmill_engine::{DataDir, Marks};
 use common::branches::{branch, genesis};
-use common::{Run, Scratch, blockmill, connect, record, run, stats};
+use common::{Run, Scratch, blockmill, run};
 use serde_json::{Value, json};
 use std::fs::File;
 use std::path::Path;
@@ -86,15 +86,13 @@ fn the_network_is_needed_once_and_must_be_the_same() {
 }
 
 #[test]
-fn a_chain_is_not_generated_over_another() {
-    let scratch = Scratch::new();
-    let file = scratch.write("blk00003.dat", b"kept");
-    let out = file.parent().unwrap();
-    let generated = run(command(&["generate", "--blocks", "5", "--profile", "utxo", "--out"]).arg(out));
-    assert_ne!(generated.status, 0);
-    generated.says(&[file.to_str().unwrap()]);
-    assert_eq!(std::fs::read(&file).unwrap(), b"kept");
-    assert_eq!(std::fs::read_dir(out).unwrap().count(), 1);
+fn help_says_what_it_does() {
+    let help = run(&mut command(&["--help"])).ends_with(0);
+    assert!(
+        help.stdout.starts_with("Turns Bitcoin block files into"),
+        "{}",
+        help.stdout
+    );
 }
 
 #[test]
@@ -323,70 +321,4 @@ fn a_block_that_makes_an_ancestor_fail_names_it() {
     assert_eq!(answers[5], failed);
     // Core's word for a block on one that is known to be invalid.
     assert_eq!(answers[6], answer(&above, "invalid", Some("bad-prevblk"), &main[2], 3));
-}
-
-/// `connect` with a trace to a file.
-fn traced(blocks: &Path, data: &Path, trace: &Path) -> Command {
-    let mut command = connect(blocks, data, "regtest");
-    command.arg("--trace").arg(trace);
-    command
-}
-
-#[test]
-fn a_trace_is_a_new_file() {
-    let scratch = Scratch::new();
-    let (data, trace) = (scratch.join("data"), scratch.join("trace"));
-    let blocks = scratch.write("blk00000.dat", &[]);
-    // Neither a block file nor the store is written over, and nothing happens.
-    for kept in [&blocks, &scratch.write("trace", b"kept")] {
-        let before = std::fs::read(kept).unwrap();
-        check_wrong(&mut traced(&blocks, &data, kept), &[kept.to_str().unwrap(), "already"]);
-        assert_eq!(std::fs::read(kept).unwrap(), before);
-        assert!(!data.exists());
-    }
-    let nowhere = scratch.join("nowhere/trace");
-    let refused = run(&mut traced(&blocks, &data, &nowhere)).ends_with(3);
-    refused.says(&[nowhere.to_str().unwrap()]);
-    assert!(!data.exists());
-    // A run that comes to nothing leaves none, so that the next one can be called the same.
-    std::fs::remove_file(&trace).unwrap();
-    run(&mut traced(&scratch.join("missing"), &data, &trace)).ends_with(3);
-    assert!(!trace.exists());
-    run(&mut traced(&blocks, &data, &trace)).ends_with(0);
-    let events: Value = serde_json::from_slice(&std::fs::read(&trace).unwrap()).unwrap();
-    assert!(events.is_array());
-}
-
-#[test]
-fn a_trace_that_cannot_be_written_does_not_keep_the_report_back() {
-    let scratch = Scratch::new();
-    let (data, trace) = (scratch.join("data"), scratch.join("trace"));
-    let magic = Network::Regtest.magic();
-    let chain = branch(&genesis(), 1, 6_000, 0, None);
-    let file: Vec<u8> = chain
-        .iter()
-        .flat_map(|block| record(magic, &serialize(block)))
-        .collect();
-    let blocks = scratch.write("blk00000.dat", &file);
-    // No file may have more than 2 MiB: the trace has, all others have not.
-    let inner = traced(&blocks, &data, &trace);
-    let mut limited = Command::new("bash");
-    limited.args(["-c", "trap '' XFSZ; ulimit -f 2048; exec \"$@\"", "limited"]);
-    limited.arg(inner.get_program()).args(inner.get_args());
-    let limited = run(&mut limited).ends_with(3).says(&[trace.to_str().unwrap(), "large"]);
-    assert_eq!(limited.json()["height"], 6_000);
-    assert_eq!(stats(&data)["height"], 6_000);
-}
-
-#[test]
-fn a_report_that_cannot_be_written_is_said_before_the_benchmark() {
-    let scratch = Scratch::new();
-    let nowhere = scratch.join("nowhere/report");
-    for option in ["--json", "--html"] {
-        let mut bench = command(&["bench", "semaphore", "--quick", option]);
-        let refused = run(bench.arg(&nowhere)).ends_with(3);
-        assert_eq!(refused.stdout, "");
-        assert!(refused.seconds < 2.0, "{refused:#?}");
-        refused.says(&[nowhere.to_str().unwrap()]);
-    }
 }

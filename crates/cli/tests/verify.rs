@@ -3,7 +3,9 @@
 mod common;
 
 use blockmill_block::Coin;
+use blockmill_chaingen::bitcoin::consensus::serialize;
 use common::blocks::{Kind, Place, RealBlock, kind_of, read_all, undo_bytes};
+use common::branches::{branch, genesis};
 use common::{Dice, Run, Scratch, blockmill, on_threads, run, shared_data};
 use std::path::Path;
 
@@ -255,4 +257,36 @@ fn files_a_byte_off_missing_or_empty_are_named() {
     verify(real, &real.path, &missing, 1)
         .ends_with(3)
         .says(&[missing.to_str().unwrap()]);
+}
+
+/// `verify` of a block in a file and its undo data in another one.
+fn verify_made(block: &Path, undo: &Path) -> Run {
+    let mut command = blockmill();
+    command.args(["verify", "--network", "regtest", "--height", "1", "--block"]);
+    run(command.arg(block).arg("--undo").arg(undo))
+}
+
+#[test]
+fn files_end_with_the_block_and_its_undo_data() {
+    let scratch = Scratch::new();
+    let made = serialize(&branch(&genesis(), 1, 1, 0, None)[0]);
+    let (block, undo) = (scratch.write("block", &made), scratch.write("undo", &[0]));
+    verify_made(&block, &undo).ends_with(0);
+    let longer = scratch.write("longer", &[&made[..], b"more"].concat());
+    let offset = format!("offset {}: 4 bytes", made.len());
+    verify_made(&longer, &undo)
+        .ends_with(3)
+        .says(&[longer.to_str().unwrap(), &offset]);
+    let longer = scratch.write("longer", &[0, 0]);
+    verify_made(&block, &longer)
+        .ends_with(3)
+        .says(&[longer.to_str().unwrap()]);
+    // A file without end.
+    let endless = Path::new("/dev/zero");
+    verify_made(endless, &undo)
+        .ends_with(3)
+        .says(&["/dev/zero", "more than"]);
+    verify_made(&block, endless)
+        .ends_with(3)
+        .says(&["/dev/zero", "more than"]);
 }

@@ -116,7 +116,7 @@ impl BlockFiles {
         Ok(scan.unwrap_or_default())
     }
 
-    /// As [`BlockFiles::scan`]; `watch` is told how far it is whenever the file is read, at least once for each MiB that is looked through, and may
+    /// As [`BlockFiles::scan`]; `watch` is told how far it is before each read, and may
     /// break it off: then nothing is returned.
     ///
     /// # Errors

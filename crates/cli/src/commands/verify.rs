@@ -13,13 +13,31 @@ use blockmill_engine::{Marks, Options};
 use blockmill_rules::Params;
 use blockmill_script::KernelVerifier;
 use serde_json::json;
-use std::io::Write;
+use std::fs::File;
+use std::io::{Read, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-fn read(path: &Path) -> Result<Vec<u8>, Failure> {
-    std::fs::read(path).map_err(Failure::file(path))
+/// Most bytes that are read of a block: as many as Core reads. Larger than any valid one, so that it is the rules that judge its size.
+const BLOCK_BYTES_MAX: u64 = 32 << 20;
+
+/// Most bytes that are read of undo data: a block has room for 24,390 inputs, each of which may spend a script of 10,000 bytes.
+const UNDO_BYTES_MAX: u64 = 256 << 20;
+
+fn read(path: &Path, bytes_max: u64) -> Result<Vec<u8>, Failure> {
+    let mut bytes = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(bytes_max + 1).read_to_end(&mut bytes))
+        .map_err(Failure::file(path))?;
+    if bytes.len() as u64 > bytes_max {
+        return Err(corrupt(path, format!("it has more than {bytes_max} bytes")));
+    }
+    Ok(bytes)
+}
+
+fn corrupt(path: &Path, error: String) -> Failure {
+    Failure::Corrupt(format!("{}: {error}", path.display()))
 }
 
 pub(crate) fn run(arguments: &VerifyArguments) -> Result<u8, Failure> {
@@ -109,10 +127,16 @@ fn run_files(arguments: &VerifyArguments) -> Result<u8, Failure> {
 
 /// One block.
 fn run_one(arguments: &VerifyArguments, block_path: &Path, undo_path: &Path, height: u32) -> Result<u8, Failure> {
-    let corrupt = |path: &Path, error: String| Failure::Corrupt(format!("{}: {error}", path.display()));
-    let block = Block::decode(read(block_path)?)
-        .map_err(|error| corrupt(block_path, format!("the block does not decode: {error}")))?;
-    let undo = BlockUndo::decode(&read(undo_path)?)
+    let bytes = read(block_path, BLOCK_BYTES_MAX)?;
+    let length = bytes.len();
+    let block =
+        Block::decode(bytes).map_err(|error| corrupt(block_path, format!("the block does not decode: {error}")))?;
+    let end = block.bytes().len();
+    if end < length {
+        let behind = format!("offset {end}: {} bytes that do not belong to the block", length - end);
+        return Err(corrupt(block_path, behind));
+    }
+    let undo = BlockUndo::decode(&read(undo_path, UNDO_BYTES_MAX)?)
         .map_err(|error| corrupt(undo_path, format!("the undo data does not decode: {error}")))?;
     let options = VerifyOptions {
         height,
