@@ -101,7 +101,7 @@ pub(crate) struct ConnectArguments {
     /// Serve figures for Prometheus at this address; a port alone means this machine only
     #[arg(long, value_name = "ADDR", value_parser = parse_address)]
     pub(crate) metrics: Option<SocketAddr>,
-    /// Write a timeline for chrome://tracing or Perfetto
+    /// Write a timeline for chrome://tracing or Perfetto to a new file
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
     /// End with a line of JSON
