@@ -16,6 +16,7 @@ use blockmill_block::hash::sha256d;
 use blockmill_block::undo::UndoRecordError;
 use blockmill_block::{BlockUndo, Header, Magic};
 use blockmill_coins::{UndoLog, UndoLogError, UndoPosition};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -103,6 +104,16 @@ pub(crate) fn decode(record: &[u8]) -> Option<(Header, UndoPosition)> {
     let offset = u64::from_le_bytes(record[80..88].try_into().ok()?);
     let length = u32::from_le_bytes(record[88..92].try_into().ok()?);
     Some((header, UndoPosition { offset, length }))
+}
+
+/// Whether some headers in the file at `path` came with a snapshot.
+pub(crate) fn came_with_snapshot(path: &Path) -> Result<bool, EngineError> {
+    let bytes = match std::fs::read(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+        read => read.map_err(file_error(path))?,
+    };
+    let mut records = bytes.chunks(RECORD).map_while(decode);
+    Ok(records.any(|(_, position)| position == NO_UNDO))
 }
 
 impl ChainLog {

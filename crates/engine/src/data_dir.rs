@@ -9,66 +9,22 @@
 //! | `headers.dat` | headers of connected blocks, and where their undo data lies |
 //! | `blocks/` | blocks that came through `submit`, in blk form |
 
+mod meta;
+
+pub use meta::{Marks, SnapshotMark};
+
+pub(crate) use meta::META_FILE;
+
+use crate::chain_log;
 use crate::error::EngineError;
-use blockmill_block::disk::{Disk, Open, SystemDisk};
+use crate::store_file::{NEW_DIRECTORY, STORE_FILE, check_not_lost, network_of};
+use blockmill_block::disk::{Disk, SystemDisk};
 use blockmill_block::files::FileError;
-use blockmill_block::{BlockHash, Network, hex};
-use blockmill_rules::Params;
-use serde::{Deserialize, Serialize};
+use meta::{advice, read_meta, write_meta};
 use std::fs::{File, TryLockError};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-
-/// Version of the layout of a data directory.
-const FORMAT: u32 = 1;
-
-/// What a data directory belongs to.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Marks {
-    /// The network.
-    pub network: Network,
-    /// On signet a challenge other than the default.
-    pub signet_challenge: Option<Vec<u8>>,
-}
-
-impl Marks {
-    /// The network's parameters.
-    pub fn params(&self) -> Params {
-        Params::new(self.network, self.signet_challenge.clone())
-    }
-
-    /// The marks as one text: the network's name, and the challenge where there is one.
-    pub fn text(&self) -> String {
-        match &self.signet_challenge {
-            Some(challenge) => format!("{}:{}", self.network, hex::encode(challenge)),
-            None => self.network.to_string(),
-        }
-    }
-}
-
-/// The block up to which a snapshot has taken the place of validation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SnapshotMark {
-    /// Its height.
-    pub height: u32,
-    /// Its hash.
-    pub hash: BlockHash,
-}
-
-#[derive(Serialize, Deserialize)]
-struct Meta {
-    format: u32,
-    network: String,
-    signet_challenge: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    snapshot: Option<SnapshotMeta>,
-}
-
-#[derive(Serialize, Deserialize)]
-struct SnapshotMeta {
-    height: u32,
-    hash: String,
-}
 
 /// An open data directory. No other process can open it meanwhile.
 #[derive(Debug)]
@@ -95,12 +51,15 @@ impl DataDir {
     /// # Errors
     /// As for [`DataDir::open`].
     pub fn open_on(disk: Arc<dyn Disk>, path: &Path, wanted: Option<&Marks>) -> Result<Self, EngineError> {
-        let meta_path = path.join("meta.json");
+        let meta_path = path.join(META_FILE);
         if !meta_path.is_file() {
             if wanted.is_none() {
-                return Err(EngineError::NoDataDirectory { path: path.to_owned() });
+                return Err(without_marks(
+                    path,
+                    EngineError::NoDataDirectory { path: path.to_owned() },
+                ));
             }
-            if path.join("blocks").exists() {
+            if path.join("blocks").exists() && !has_parts(path) {
                 return Err(EngineError::Foreign { path: path.to_owned() });
             }
             disk.create_directories(path)
@@ -110,21 +69,14 @@ impl DataDir {
         let lock = lock(path)?;
         let (marks, snapshot) = match (read_meta(&meta_path)?, wanted) {
             (Some((found, snapshot)), Some(wanted)) => {
-                let same_challenge =
-                    wanted.signet_challenge.is_none() || wanted.signet_challenge == found.signet_challenge;
-                if found.network != wanted.network || !same_challenge {
-                    return Err(EngineError::WrongNetwork {
-                        path: path.to_owned(),
-                        found: found.text(),
-                        wanted: wanted.text(),
-                    });
-                }
+                check_fits(path, &found, wanted)?;
                 (found, snapshot)
             }
             (Some(found), None) => found,
             (None, Some(wanted)) => {
-                write_meta(&*disk, path, wanted, None)?;
-                (wanted.clone(), None)
+                let marks = new_marks(path, wanted)?;
+                write_meta(&*disk, path, &marks, None)?;
+                (marks, None)
             }
             (None, None) => return Err(EngineError::NoDataDirectory { path: path.to_owned() }),
         };
@@ -135,6 +87,35 @@ impl DataDir {
             disk,
             _lock: lock,
         })
+    }
+
+    /// Opens a data directory that must be there, to look at it. It need not be writable.
+    ///
+    /// # Errors
+    /// [`EngineError::NotThere`], [`EngineError::Locked`], [`EngineError::Damaged`] where the marks are, or the files' errors.
+    pub fn open_to_read(path: &Path) -> Result<Self, EngineError> {
+        let not_there = || EngineError::NotThere { path: path.to_owned() };
+        if !path.join(META_FILE).is_file() {
+            return Err(without_marks(path, not_there()));
+        }
+        let lock = lock_to_read(path)?;
+        let (marks, snapshot) = read_meta(&path.join(META_FILE))?.ok_or_else(not_there)?;
+        Ok(Self::locked(path, marks, snapshot, lock))
+    }
+
+    /// Opens a data directory whose marks are lost, to look at the rest.
+    pub(crate) fn open_without_marks(path: &Path, marks: Marks) -> Result<Self, EngineError> {
+        Ok(Self::locked(path, marks, None, lock_to_read(path)?))
+    }
+
+    fn locked(path: &Path, marks: Marks, snapshot: Option<SnapshotMark>, lock: File) -> Self {
+        Self {
+            path: path.to_owned(),
+            marks,
+            snapshot,
+            disk: Arc::new(SystemDisk),
+            _lock: lock,
+        }
     }
 
     /// What the directory belongs to.
@@ -154,6 +135,11 @@ impl DataDir {
         Ok(())
     }
 
+    /// Where it lies.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// What everything in the directory is written to.
     pub fn disk(&self) -> &Arc<dyn Disk> {
         &self.disk
@@ -170,90 +156,82 @@ pub(crate) fn file_error(path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error
     move |error| EngineError::File(FileError::Io { path, error })
 }
 
+/// Whether a directory has something that only a data directory has.
+fn has_parts(path: &Path) -> bool {
+    [STORE_FILE, "headers.dat", "undo.dat"]
+        .iter()
+        .any(|name| std::fs::symlink_metadata(path.join(name)).is_ok())
+}
+
+/// What to say of a directory without marks: that they are missing where the rest is there.
+fn without_marks(path: &Path, nothing: EngineError) -> EngineError {
+    if !has_parts(path) {
+        return nothing;
+    }
+    EngineError::Damaged {
+        path: path.join(META_FILE),
+        detail: format!(
+            "it is missing, and the rest of a data directory is there; {}",
+            advice(path)
+        ),
+    }
+}
+
+fn check_fits(path: &Path, found: &Marks, wanted: &Marks) -> Result<(), EngineError> {
+    if found.fits(wanted) {
+        return Ok(());
+    }
+    Err(EngineError::WrongNetwork {
+        path: path.to_owned(),
+        found: found.text(),
+        wanted: wanted.text(),
+    })
+}
+
+/// The marks for a directory that has none: those that are wanted, unless there is a store already. That one knows what it belongs to.
+fn new_marks(path: &Path, wanted: &Marks) -> Result<Marks, EngineError> {
+    check_not_lost(path)?;
+    let Some(found) = network_of(path)? else {
+        return Ok(wanted.clone());
+    };
+    check_fits(path, &found, wanted)?;
+    if chain_log::came_with_snapshot(&path.join("headers.dat"))? {
+        return Err(EngineError::Damaged {
+            path: path.join(META_FILE),
+            detail: format!("it is missing, and with it up to which block a snapshot was loaded; {NEW_DIRECTORY}"),
+        });
+    }
+    Ok(found)
+}
+
 fn lock(path: &Path) -> Result<File, EngineError> {
     let lock_path = path.join("lock");
     let file = File::create(&lock_path).map_err(file_error(&lock_path))?;
+    take_lock(path, file)
+}
+
+/// The same for who only reads, possibly on a disk that cannot be written.
+fn lock_to_read(path: &Path) -> Result<File, EngineError> {
+    let lock_path = path.join("lock");
+    let file = File::create(&lock_path).or_else(|error| match error.kind() {
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => File::open(&lock_path),
+        _ => Err(error),
+    });
+    take_lock(path, file.map_err(file_error(&lock_path))?)
+}
+
+fn take_lock(path: &Path, file: File) -> Result<File, EngineError> {
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(EngineError::Locked { path: path.to_owned() }),
-        Err(TryLockError::Error(error)) => Err(file_error(lock_path)(error)),
+        Err(TryLockError::Error(error)) => Err(file_error(path.join("lock"))(error)),
     }
-}
-
-fn read_meta(path: &Path) -> Result<Option<(Marks, Option<SnapshotMark>)>, EngineError> {
-    let text = match std::fs::read_to_string(path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(file_error(path)(error)),
-    };
-    let damaged = |detail: String| EngineError::Damaged {
-        path: path.to_owned(),
-        detail,
-    };
-    let meta: Meta = serde_json::from_str(&text).map_err(|error| damaged(error.to_string()))?;
-    if meta.format != FORMAT {
-        return Err(damaged(format!(
-            "format {}, this program reads format {FORMAT}",
-            meta.format
-        )));
-    }
-    let network = meta
-        .network
-        .parse::<Network>()
-        .map_err(|error| damaged(error.to_string()))?;
-    let signet_challenge = match &meta.signet_challenge {
-        Some(text) => Some(hex::decode(text).map_err(|error| damaged(error.to_string()))?),
-        None => None,
-    };
-    let snapshot = match &meta.snapshot {
-        Some(SnapshotMeta { height, hash }) => Some(SnapshotMark {
-            height: *height,
-            hash: hash.parse().map_err(|_| damaged(format!("{hash} is no hash")))?,
-        }),
-        None => None,
-    };
-    let marks = Marks {
-        network,
-        signet_challenge,
-    };
-    Ok(Some((marks, snapshot)))
-}
-
-/// Writes the marks so that they are there whole or not at all.
-fn write_meta(
-    disk: &dyn Disk,
-    directory: &Path,
-    marks: &Marks,
-    snapshot: Option<SnapshotMark>,
-) -> Result<(), EngineError> {
-    let meta = Meta {
-        format: FORMAT,
-        network: marks.network.to_string(),
-        signet_challenge: marks.signet_challenge.as_deref().map(hex::encode),
-        snapshot: snapshot.map(|mark| SnapshotMeta {
-            height: mark.height,
-            hash: mark.hash.to_string(),
-        }),
-    };
-    let path = directory.join("meta.json");
-    let temporary = directory.join("meta.json.new");
-    let text = serde_json::to_string_pretty(&meta).map_err(|error| EngineError::Damaged {
-        path: path.clone(),
-        detail: error.to_string(),
-    })?;
-    let write = || -> std::io::Result<()> {
-        let file = disk.open(&temporary, Open::Empty)?;
-        file.write_all_at(text.as_bytes(), 0)?;
-        file.sync_data()?;
-        disk.rename(&temporary, &path)?;
-        disk.sync_directory(directory)
-    };
-    write().map_err(file_error(&path))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use blockmill_block::{BlockHash, Network};
 
     fn marks(network: Network) -> Marks {
         Marks {

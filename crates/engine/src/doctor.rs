@@ -1,32 +1,29 @@
 //! Looking a data directory over: what is in it, whether it is whole and fits together, and what to do where it is not.
 //!
-//! Nothing is changed but what opening the store does after a kill. What is found is what can be seen without validating again: a set whose
-//! coins are others, but sound by themselves, has another hash, which only the user can compare.
+//! No file is changed: what opening a store does after a kill is done in memory. What is found is what can be seen without validating again: a set
+//! whose coins are others, but sound by themselves, has another hash, which only the user can compare.
+
+mod blocks;
+mod coins;
+mod undo;
 
 use crate::chain_log::{NO_UNDO, RECORD, decode};
-use crate::data_dir::{DataDir, file_error};
+use crate::data_dir::{DataDir, META_FILE, file_error};
 use crate::error::EngineError;
-use crate::index::{BlockId, HeaderIndex};
-use crate::open::STORE_FILE;
+use crate::index::HeaderIndex;
 use crate::report::Observer;
-use blockmill_block::files::BlockFiles;
-use blockmill_block::{Block, BlockHash};
-use blockmill_coins::stats::Hashes;
-use blockmill_coins::{CoinStore, EmbeddedStore, StatsBuilder, StoreError, Tip, UndoLog};
+use crate::store_file::{LOADING_FILE, NEW_DIRECTORY, network_of};
+use blockmill_coins::{StoreError, Tip};
 use std::fmt;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-
-/// Memory for pages of the store while it is read once, in bytes.
-const STORE_CACHE: usize = 16 << 20;
-
-/// Coins between looks whether to stop.
-const COINS_PER_LOOK: u64 = 20_000;
 
 /// Problems of one part that are named; there may be more.
 const NAMED_MAX: usize = 5;
 
-const MAX_MONEY: i64 = 21_000_000 * 100_000_000;
+/// Why a part was not looked at.
+const STOPPED: &str = "stopped before it was looked at";
 
 /// How a part of a data directory is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,15 +32,22 @@ pub enum Health {
     Sound,
     /// Not as it was left, in a way that does no harm: what a kill leaves.
     Harmless,
+    /// Nobody knows: it was not looked at, or not at all of it.
+    NotExamined,
+    /// Nobody knows: it cannot be read, which says nothing about what is in it.
+    Unreadable,
     /// Not what it should be.
     Damaged,
 }
 
 impl fmt::Display for Health {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+        // Padded where the caller asks for it.
+        f.pad(match self {
             Self::Sound => "sound",
             Self::Harmless => "harmless",
+            Self::NotExamined => "not examined",
+            Self::Unreadable => "unreadable",
             Self::Damaged => "DAMAGED",
         })
     }
@@ -58,6 +62,8 @@ pub struct Finding {
     pub health: Health,
     /// What was found, and where it is damaged what to do.
     pub detail: String,
+    /// Exit status of a command that cannot read it; 0 where that is not so.
+    status: u8,
 }
 
 /// All that was found.
@@ -70,53 +76,152 @@ impl Findings {
             part,
             health,
             detail: detail.into(),
+            status: 0,
         });
     }
 
-    /// Whether nothing is damaged.
-    pub fn is_sound(&self) -> bool {
-        self.0.iter().all(|finding| finding.health != Health::Damaged)
+    /// Adds what came of an error: damage, with what to do, or a part that cannot be read.
+    fn add_error(&mut self, part: &'static str, error: &EngineError) {
+        let health = match error {
+            EngineError::File(_) | EngineError::Store(StoreError::Backend(_)) => Health::Unreadable,
+            _ => Health::Damaged,
+        };
+        self.add(part, health, error.to_string());
+        if let Some(finding) = self.0.last_mut().filter(|_| health == Health::Unreadable) {
+            finding.status = error.exit_status();
+        }
+    }
+
+    fn has(&self, health: Health) -> bool {
+        self.0.iter().any(|finding| finding.health == health)
+    }
+
+    /// Whether all is sound. None if nothing is damaged as far as was looked, and something was not looked at.
+    pub fn is_sound(&self) -> Option<bool> {
+        if self.has(Health::Damaged) {
+            Some(false)
+        } else if self.has(Health::NotExamined) || self.has(Health::Unreadable) {
+            None
+        } else {
+            Some(true)
+        }
+    }
+
+    /// Exit status of a command that ends with this: 3 where something is damaged, else 4 where the store cannot be read and 3 where another part
+    /// cannot, else 0.
+    pub fn exit_status(&self) -> u8 {
+        let unreadable = self.0.iter().map(|finding| finding.status).max();
+        match self.is_sound() {
+            Some(false) => 3,
+            _ => unreadable.unwrap_or(0),
+        }
     }
 }
 
-const NEW_DIRECTORY: &str = "connect into a new data directory";
-
-/// Looks a data directory over. Stops early, without a word on what was not looked at, when `stop` is set.
+/// Looks a data directory over. When `stop` is set it ends early, and what was not looked at is said to be so.
 ///
 /// # Errors
-/// [`EngineError`] where the directory cannot be opened, or its files cannot be read; damage is no error.
+/// [`EngineError`] where the directory cannot be opened; damage is no error, and neither is a part that cannot be read.
 pub fn examine(path: &Path, stop: &AtomicBool, observer: &mut dyn Observer) -> Result<Findings, EngineError> {
-    let directory = DataDir::open(path, None)?;
     let mut findings = Findings::default();
-    let marks = directory.marks().text();
-    findings.add("meta.json", Health::Sound, format!("a data directory for {marks}"));
+    let Some(directory) = examine_marks(path, &mut findings)? else {
+        return Ok(findings);
+    };
     let mut index = HeaderIndex::new(directory.marks().params());
-    let undo = examine_headers(&directory, &mut index, &mut findings)?;
-    let tip = examine_store(&directory, stop, observer, &mut findings)?;
-    if !stop.load(Ordering::Relaxed) {
-        examine_chain(&directory, &index, tip.as_ref(), &mut findings);
-        examine_undo(&directory, &index, tip.as_ref(), undo, stop, &mut findings)?;
-        examine_blocks(&directory, stop, &mut findings)?;
+    let named_end = examine_headers(&directory, &mut index, &mut findings);
+    let tip = coins::examine(&directory, stop, observer, &mut findings);
+    examine_loading(&directory, &mut findings);
+    match (named_end, tip) {
+        (Some(named_end), Some(tip)) => {
+            examine_chain(&directory, &index, tip.as_ref(), &mut findings);
+            undo::examine(&directory, &index, tip.as_ref(), named_end, stop, &mut findings);
+        }
+        // Which undo data there should be is not known.
+        _ => findings.add(
+            undo::PART,
+            Health::NotExamined,
+            if stop.load(Ordering::Relaxed) {
+                STOPPED
+            } else {
+                "what should be in it is not known"
+            },
+        ),
     }
+    blocks::examine(&directory, stop, &mut findings);
     Ok(findings)
 }
 
-/// A list of problems as one text: the first few, and how many more there are.
-fn listed(problems: &[String]) -> String {
-    let named = problems.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>().join("; ");
-    match problems.len().checked_sub(NAMED_MAX).filter(|&more| more > 0) {
-        Some(more) => format!("{named}; and {more} more"),
-        None => named,
+/// Opens the directory. Where its marks are damaged the store says what it belongs to; none if that does not help.
+fn examine_marks(path: &Path, findings: &mut Findings) -> Result<Option<DataDir>, EngineError> {
+    let error = match DataDir::open_to_read(path) {
+        Ok(directory) => {
+            let detail = format!("a data directory for {}", directory.marks().text());
+            findings.add(META_FILE, Health::Sound, detail);
+            return Ok(Some(directory));
+        }
+        Err(error @ EngineError::Damaged { .. }) => error,
+        Err(error) => return Err(error),
+    };
+    findings.add_error(META_FILE, &error);
+    match network_of(path) {
+        Ok(Some(marks)) => Ok(Some(DataDir::open_without_marks(path, marks)?)),
+        Ok(None) => {
+            findings.add(
+                coins::PART,
+                Health::NotExamined,
+                "there is none, and nothing says what the rest belongs to",
+            );
+            Ok(None)
+        }
+        Err(error) => {
+            findings.add_error(coins::PART, &error);
+            Ok(None)
+        }
     }
 }
 
-/// Reads the headers into the index. Returns the largest end of undo data that one names.
-fn examine_headers(directory: &DataDir, index: &mut HeaderIndex, findings: &mut Findings) -> Result<u64, EngineError> {
+/// What is wrong with a part: the first few problems, and how many more there are.
+#[derive(Debug, Default)]
+struct Problems {
+    named: Vec<String>,
+    more: u64,
+}
+
+impl Problems {
+    fn add(&mut self, problem: String) {
+        if self.named.len() < NAMED_MAX {
+            self.named.push(problem);
+        } else {
+            self.more += 1;
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.named.is_empty()
+    }
+}
+
+impl fmt::Display for Problems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.named.join("; "))?;
+        match self.more {
+            0 => Ok(()),
+            more => write!(f, "; and {more} more"),
+        }
+    }
+}
+
+/// Reads the headers into the index. Returns the largest end of undo data that one names; none if they cannot be read.
+fn examine_headers(directory: &DataDir, index: &mut HeaderIndex, findings: &mut Findings) -> Option<u64> {
     const PART: &str = "headers.dat";
     let path = directory.file(PART);
     let bytes = match std::fs::read(&path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
-        read => read.map_err(file_error(&path))?,
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
+        Err(error) => {
+            findings.add_error(PART, &file_error(path)(error));
+            return None;
+        }
     };
     let mut count: u64 = 0;
     let mut undo_end = 0;
@@ -131,7 +236,7 @@ fn examine_headers(directory: &DataDir, index: &mut HeaderIndex, findings: &mut 
                 header.hash()
             );
             findings.add(PART, Health::Damaged, detail);
-            return Ok(undo_end);
+            return Some(undo_end);
         };
         if position != NO_UNDO {
             index.set_undo(id, position);
@@ -147,120 +252,19 @@ fn examine_headers(directory: &DataDir, index: &mut HeaderIndex, findings: &mut 
         let detail = format!("{count} headers, and {behind} bytes behind them, as a kill leaves them");
         findings.add(PART, Health::Harmless, detail);
     }
-    Ok(undo_end)
+    Some(undo_end)
 }
 
-/// Reads the whole store.
-fn examine_store(
-    directory: &DataDir,
-    stop: &AtomicBool,
-    observer: &mut dyn Observer,
-    findings: &mut Findings,
-) -> Result<Option<Tip>, EngineError> {
-    let path = directory.file(STORE_FILE);
-    if !path.exists() {
-        findings.add(STORE_FILE, Health::Sound, "not there yet: nothing was connected");
-        return Ok(None);
-    }
-    let mut store = match EmbeddedStore::open(&path, &directory.marks().text(), STORE_CACHE) {
-        Ok(store) => store,
-        Err(error) => {
-            findings.add(STORE_FILE, Health::Damaged, format!("{error}: {NEW_DIRECTORY}"));
-            return Ok(None);
-        }
+/// Looks for what a load of a snapshot has left that was cut off.
+fn examine_loading(directory: &DataDir, findings: &mut Findings) {
+    let Ok(metadata) = std::fs::symlink_metadata(directory.file(LOADING_FILE)) else {
+        return;
     };
-    let mut problems = Vec::new();
-    match store.check_pages() {
-        Ok(true) => {}
-        Ok(false) => problems.push("a page is not what was written".to_owned()),
-        Err(error) => problems.push(error.to_string()),
-    }
-    let tip = match store.tip() {
-        Ok(tip) => tip,
-        Err(error) => {
-            problems.push(error.to_string());
-            None
-        }
-    };
-    let figures = match read_coins(&store, tip.as_ref(), stop, observer, &mut problems) {
-        Ok(figures) => figures,
-        Err(error) => {
-            problems.push(error.to_string());
-            String::new()
-        }
-    };
-    if problems.is_empty() {
-        findings.add(STORE_FILE, Health::Sound, figures);
-    } else {
-        let detail = format!("{}: {NEW_DIRECTORY}", listed(&problems));
-        findings.add(STORE_FILE, Health::Damaged, detail);
-    }
-    Ok(tip)
-}
-
-/// Reads all coins, and says what they come to.
-fn read_coins(
-    store: &EmbeddedStore,
-    tip: Option<&Tip>,
-    stop: &AtomicBool,
-    observer: &mut dyn Observer,
-    problems: &mut Vec<String>,
-) -> Result<String, StoreError> {
-    let nowhere = Tip {
-        hash: BlockHash::ZERO,
-        height: 0,
-    };
-    let tip = tip.unwrap_or(&nowhere);
-    let mut stats = StatsBuilder::new(Hashes::Serialized);
-    let mut previous = None;
-    for (number, entry) in (1u64..).zip(store.coins()?) {
-        let (outpoint, coin) = match entry {
-            Ok(entry) => entry,
-            // The next ones may be sound.
-            Err(error @ StoreError::Damaged { .. }) => {
-                problems.push(error.to_string());
-                continue;
-            }
-            Err(error) => return Err(error),
-        };
-        if previous.is_some_and(|previous| previous >= outpoint) {
-            problems.push(format!("coin {outpoint} is out of order"));
-        }
-        if coin.height > tip.height {
-            problems.push(format!("coin {outpoint} has height {}, above the tip", coin.height));
-        }
-        if !(0..=MAX_MONEY).contains(&coin.value) {
-            problems.push(format!("coin {outpoint} has the amount {}", coin.value));
-        }
-        stats.add(&outpoint, &coin);
-        previous = Some(outpoint);
-        if number % COINS_PER_LOOK == 0 {
-            if stop.load(Ordering::Relaxed) {
-                return Ok("stopped".to_owned());
-            }
-            let share = f64::from(u16::from_be_bytes([outpoint.txid.0[0], outpoint.txid.0[1]])) / 65_536.0;
-            observer.coins(number, share);
-        }
-    }
-    let stats = stats.finish(tip);
-    Ok(format!(
-        "{} coins at block {} (height {}), hash_serialized_3 {}",
-        stats.txouts, tip.hash, tip.height, stats.hash_serialized_3
-    ))
-}
-
-/// The blocks of the active chain above a snapshot, the tip first; none if the tip is not among the headers.
-fn active_chain(directory: &DataDir, index: &HeaderIndex, tip: Option<&Tip>) -> Option<Vec<BlockId>> {
-    let Some(tip) = tip else { return Some(Vec::new()) };
-    let first = directory.snapshot().map_or(1, |mark| mark.height + 1);
-    let mut next = index.find(&tip.hash);
-    next?;
-    let mut chain = Vec::new();
-    while let Some(id) = next.filter(|&id| index.entry(id).height >= first) {
-        chain.push(id);
-        next = index.entry(id).parent;
-    }
-    Some(chain)
+    let detail = format!(
+        "{} bytes, left by a load of a snapshot that was cut off; the next run of connect removes it",
+        metadata.len()
+    );
+    findings.add(LOADING_FILE, Health::Harmless, detail);
 }
 
 fn examine_chain(directory: &DataDir, index: &HeaderIndex, tip: Option<&Tip>, findings: &mut Findings) {
@@ -291,122 +295,4 @@ fn examine_chain(directory: &DataDir, index: &HeaderIndex, tip: Option<&Tip>, fi
             findings.add(PART, Health::Sound, format!("all headers up to the tip; {validated}"));
         }
     }
-}
-
-/// Reads the undo data of the active chain, which a reorganisation needs.
-fn examine_undo(
-    directory: &DataDir,
-    index: &HeaderIndex,
-    tip: Option<&Tip>,
-    known_end: u64,
-    stop: &AtomicBool,
-    findings: &mut Findings,
-) -> Result<(), EngineError> {
-    const PART: &str = "undo.dat";
-    let Some(chain) = active_chain(directory, index, tip) else {
-        return Ok(());
-    };
-    let path = directory.file(PART);
-    let length = match std::fs::metadata(&path) {
-        Ok(metadata) => metadata.len(),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => 0,
-        Err(error) => return Err(file_error(path)(error)),
-    };
-    let mut problems = Vec::new();
-    let mut highest = 0;
-    if length > 0 {
-        let log = UndoLog::open(&path, 0)?;
-        let magic = directory.marks().params().magic();
-        for &id in &chain {
-            if stop.load(Ordering::Relaxed) {
-                return Ok(());
-            }
-            let entry = index.entry(id);
-            let problem = match entry.undo() {
-                None => Some("there is none".to_owned()),
-                Some(undo) => log
-                    .read(magic, &index.header(id).prev_block_hash, &undo)
-                    .err()
-                    .map(|error| format!("offset {}: {error}", undo.offset)),
-            };
-            if let Some(problem) = problem {
-                highest = highest.max(entry.height);
-                problems.push(format!(
-                    "undo data of block {} (height {}): {problem}",
-                    entry.hash, entry.height
-                ));
-            }
-        }
-    } else if let Some(&first) = chain.first() {
-        highest = index.entry(first).height;
-        problems.push("it is not there".to_owned());
-    }
-    if !problems.is_empty() {
-        let detail = format!(
-            "{}: no branch from below height {highest} can be taken; to be able to, {NEW_DIRECTORY}",
-            listed(&problems)
-        );
-        findings.add(PART, Health::Damaged, detail);
-    } else if length > known_end {
-        let behind = length - known_end;
-        let detail = format!(
-            "undo data of {} blocks, and {behind} bytes behind it, as a kill leaves them",
-            chain.len()
-        );
-        findings.add(PART, Health::Harmless, detail);
-    } else {
-        findings.add(PART, Health::Sound, format!("undo data of {} blocks", chain.len()));
-    }
-    Ok(())
-}
-
-/// Reads the blocks that were submitted.
-fn examine_blocks(directory: &DataDir, stop: &AtomicBool, findings: &mut Findings) -> Result<(), EngineError> {
-    const PART: &str = "blocks/";
-    let folder = directory.file("blocks");
-    if !folder.join("blk00000.dat").is_file() {
-        return Ok(());
-    }
-    let magic = directory.marks().params().magic();
-    let mut files = BlockFiles::new();
-    let (mut problems, mut unfinished, mut count) = (Vec::new(), 0, 0);
-    for file in files.add(&folder)? {
-        let scan = files.scan(file, magic)?;
-        for damage in &scan.damages {
-            if damage.is_unfinished_write() {
-                unfinished += 1;
-            } else {
-                problems.push(damage.to_string());
-            }
-        }
-        for record in scan.records {
-            if stop.load(Ordering::Relaxed) {
-                return Ok(());
-            }
-            count += 1;
-            let bytes = files.read(&record.position)?;
-            let problem = match Block::decode(&bytes[..]) {
-                Err(error) => error.to_string(),
-                Ok(block) if block.merkle_root().hash != block.header().merkle_root.0 => {
-                    "its transactions are not those of its header".to_owned()
-                }
-                Ok(_) => continue,
-            };
-            let path = files.path(file).display();
-            problems.push(format!(
-                "{path}: offset {}: block {}: {problem}",
-                record.position.offset, record.hash
-            ));
-        }
-    }
-    if !problems.is_empty() {
-        let detail = format!("{}: submit these blocks again", listed(&problems));
-        findings.add(PART, Health::Damaged, detail);
-    } else if unfinished > 0 {
-        let detail = format!("{count} blocks, and a record that is cut off, as a kill leaves it");
-        findings.add(PART, Health::Harmless, detail);
-    } else {
-        findings.add(PART, Health::Sound, format!("{count} blocks"));
-    }
-    Ok(())
 }

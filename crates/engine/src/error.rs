@@ -1,5 +1,6 @@
 //! What can go wrong besides invalid blocks.
 
+use crate::store_file::NEW_DIRECTORY;
 use blockmill_block::BlockHash;
 use blockmill_block::files::FileError;
 use blockmill_block::undo::UndoRecordError;
@@ -14,7 +15,7 @@ pub enum EngineError {
     #[error(transparent)]
     File(#[from] FileError),
     /// The coin store failed.
-    #[error(transparent)]
+    #[error("{0}{advice}", advice = advice(.0))]
     Store(#[from] StoreError),
     /// Another process has the data directory.
     #[error("{}: in use by another process", path.display())]
@@ -42,6 +43,12 @@ pub enum EngineError {
     #[error("{}: no data directory; --network is needed to make one", path.display())]
     NoDataDirectory {
         /// The directory.
+        path: PathBuf,
+    },
+    /// There is no data directory to look at.
+    #[error("there is no data directory at {}", path.display())]
+    NotThere {
+        /// The place.
         path: PathBuf,
     },
     /// A file of the data directory is not what it should be.
@@ -132,6 +139,14 @@ pub enum EngineError {
     },
 }
 
+/// What to do about an error of the store, where that is certain.
+fn advice(error: &StoreError) -> String {
+    match error {
+        StoreError::Corrupt(_) | StoreError::Damaged { .. } => format!("; {NEW_DIRECTORY}"),
+        _ => String::new(),
+    }
+}
+
 impl From<UndoLogError> for EngineError {
     fn from(error: UndoLogError) -> Self {
         match error {
@@ -162,6 +177,7 @@ impl EngineError {
             Self::Stopped { .. } => 0,
             Self::WrongNetwork { .. }
             | Self::NoDataDirectory { .. }
+            | Self::NotThere { .. }
             | Self::Foreign { .. }
             | Self::SnapshotFile { .. } => 2,
             Self::Store(StoreError::Network { .. }) => 2,

@@ -7,6 +7,7 @@
 //! - [`resolve`]: applying a block to the coins cache, and taking it back;
 //! - [`checks`]: script checks on several threads;
 //! - [`data_dir`], [`chain_log`]: what a data directory holds besides coins;
+//! - [`store_file`]: the file of the coins in it;
 //! - [`submit`]: blocks one by one, with a verdict each;
 //! - [`verify`], [`verify_files`]: one block against its undo data, and those of block files against Core's;
 //! - [`snapshot`]: the set to a file, and back;
@@ -27,6 +28,7 @@ pub mod open;
 pub mod report;
 pub mod resolve;
 pub mod snapshot;
+pub mod store_file;
 pub mod submit;
 pub mod verify;
 pub mod verify_files;

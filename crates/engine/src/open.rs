@@ -11,9 +11,10 @@ use crate::flushing::FlushPace;
 use crate::index::HeaderIndex;
 use crate::report::{Quiet, Totals};
 use crate::sources::{FirstSeen, Indexed};
+use crate::store_file::open_store;
 use crate::timeline::{StageHook, TimedStore, Timeline};
 use blockmill_block::BlockHash;
-use blockmill_coins::{CoinStore, CoinsCache, EmbeddedStore};
+use blockmill_coins::{CoinStore, CoinsCache};
 use blockmill_crew::{Crew, CrewOptions};
 use blockmill_fetch::{Fetcher, Options as FetchOptions};
 use blockmill_rules::{Params, ScriptVerifier};
@@ -98,19 +99,6 @@ impl Default for Options {
             stop: Arc::new(AtomicBool::new(false)),
         }
     }
-}
-
-/// Name of the file of the embedded store.
-pub(crate) const STORE_FILE: &str = "coins.redb";
-
-/// Opens the embedded store of a data directory, with `cache_bytes` of memory for its pages.
-///
-/// # Errors
-/// Any [`StoreError`](blockmill_coins::StoreError).
-pub fn open_store(directory: &DataDir, cache_bytes: usize) -> Result<Arc<dyn CoinStore>, EngineError> {
-    let path = directory.file(STORE_FILE);
-    let store = EmbeddedStore::open_on(&**directory.disk(), &path, &directory.marks().text(), cache_bytes)?;
-    Ok(Arc::new(store))
 }
 
 impl<V: ScriptVerifier + 'static> Engine<V> {

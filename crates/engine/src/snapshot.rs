@@ -4,9 +4,9 @@ use crate::connect::Engine;
 use crate::data_dir::{DataDir, SnapshotMark, file_error};
 use crate::error::EngineError;
 use crate::index::BlockId;
-use crate::open::{STORE_FILE, open_store};
 use crate::report::Observer;
 use crate::sources::FirstSeen;
+use crate::store_file::{LOADING_FILE, STORE_FILE, read_store};
 use blockmill_block::disk::Disk;
 use blockmill_block::{BlockHash, Coin, OutPoint};
 use blockmill_coins::stats::Hashes;
@@ -48,7 +48,7 @@ pub fn dump(
         return Err(wrong("there is a file of this name already"));
     }
     let params = directory.marks().params();
-    let store = open_store(directory, DUMP_CACHE)?;
+    let store = read_store(directory, DUMP_CACHE)?;
     let tip = store.tip()?.unwrap_or_else(|| Tip {
         hash: params.genesis.hash(),
         height: 0,
@@ -153,7 +153,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
                 tip.hash, tip.height
             )));
         };
-        let loading = self.directory.file("coins.redb.loading");
+        let loading = self.directory.file(LOADING_FILE);
         let network = self.directory.marks().text();
         let stop = std::sync::Arc::clone(&self.options.stop);
         let disk = std::sync::Arc::clone(self.directory.disk());

@@ -7,7 +7,7 @@ use bitcoin::Block;
 use blockmill_block::disk::Disk;
 use blockmill_chaingen::Profile;
 use blockmill_coins::UtxoStats;
-use blockmill_engine::{DataDir, Engine, EngineError, Options, Quiet, Verdict, open, snapshot};
+use blockmill_engine::{DataDir, Engine, EngineError, Options, Quiet, Verdict, snapshot, store_file};
 use blockmill_script::KernelVerifier;
 use common::disk::{Cut, Failing, JournalDisk, Step, files_after, write_files};
 use common::generated::Generated;
@@ -49,7 +49,7 @@ fn flushing() -> Options {
 
 fn open_on(disk: Arc<dyn Disk>, data: &Path, options: Options) -> Result<KernelEngine, EngineError> {
     let directory = DataDir::open_on(disk, data, Some(&regtest()))?;
-    let store = open::open_store(&directory, 1 << 20)?;
+    let store = store_file::open_store(&directory, 1 << 20)?;
     Engine::with_store(directory, store, KernelVerifier, options)
 }
 

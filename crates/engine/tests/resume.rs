@@ -6,7 +6,7 @@ use bitcoin::Block;
 use blockmill_block::BlockHash;
 use blockmill_chaingen::Profile;
 use blockmill_engine::report::Halt;
-use blockmill_engine::{EngineError, Marks, Observer, Options, Progress, Quiet, Verdict};
+use blockmill_engine::{Engine, EngineError, Marks, Observer, Options, Progress, Quiet, Verdict};
 use blockmill_script::KernelVerifier;
 use common::faults::{FaultyStore, KillAt};
 use common::generated::{FORK, Generated, HEIGHT, copy_directory, cut, length};
@@ -320,11 +320,18 @@ fn headers_up_to_the_tip_are_missed() {
 }
 
 #[test]
-fn a_store_that_is_gone_is_built_anew() {
+fn a_store_that_is_gone_is_missed() {
     let directory = tempfile::tempdir().unwrap();
     connect(&mut open(directory.path(), every_block(Some(115))), &[&CHAIN.blocks()]);
     std::fs::remove_file(directory.path().join("coins.redb")).unwrap();
-    check_the_rest(directory.path(), 0);
+    let headers = directory.path().join("headers.dat");
+    let before = std::fs::read(&headers).unwrap();
+    let error = Engine::open(directory.path(), None, KernelVerifier, every_block(None))
+        .err()
+        .expect("it is refused");
+    assert!(matches!(error, EngineError::Damaged { .. }), "{error}");
+    assert_eq!(error.exit_status(), 3);
+    assert_eq!(std::fs::read(&headers).unwrap(), before);
 }
 
 /// Blocks that came by `submit`, with the end of their file cut off before it was flushed.

@@ -3,6 +3,7 @@
 mod common;
 
 use blockmill_block::BlockHash;
+use blockmill_engine::doctor::examine;
 use blockmill_engine::{DataDir, Engine, EngineError, Quiet, snapshot};
 use blockmill_script::KernelVerifier;
 use common::{Chain, LARGE, connect, figures, figures_of, open, options, write_blocks};
@@ -107,17 +108,27 @@ fn a_dump_that_is_stopped_leaves_nothing() {
 #[test]
 fn a_load_that_was_cut_off_leaves_a_directory_that_works() {
     let setup = Setup::new();
+    let (store, loading) = (setup.data().join("coins.redb"), setup.data().join("coins.redb.loading"));
+    drop(setup.engine());
+    let empty = std::fs::read(&store).unwrap();
+    let undo_the_rename = || {
+        std::fs::rename(&store, &loading).unwrap();
+        std::fs::write(&store, &empty).unwrap();
+    };
     // Killed after the headers and the mark, before the store got its name: all of it is there but that.
     setup.load(setup.engine()).unwrap();
-    let store = setup.data().join("coins.redb");
-    std::fs::rename(&store, setup.data().join("coins.redb.loading")).unwrap();
+    undo_the_rename();
+    let findings = examine(&setup.data(), &AtomicBool::new(false), &mut Quiet).unwrap();
+    assert_eq!(findings.is_sound(), Some(true), "{findings:?}");
+    assert!(findings.0.iter().any(|finding| finding.part == "coins.redb.loading"));
     let engine = setup.engine();
     assert_eq!((engine.height(), engine.directory().snapshot()), (0, None));
+    assert!(!loading.exists());
     setup.load(engine).unwrap();
     assert!(setup.engine().directory().snapshot().is_some());
 
     // The same, and then the chain is connected from the first block on.
-    std::fs::rename(&store, setup.data().join("coins.redb.loading")).unwrap();
+    undo_the_rename();
     let mut engine = setup.engine();
     connect(&mut engine, &[&setup.blocks]);
     assert_eq!(figures(&engine), figures_of(&setup.chain));

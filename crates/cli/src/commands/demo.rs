@@ -81,7 +81,7 @@ fn demo_in(directory: &Path) -> Result<(), Failure> {
         connect::say_halt(&report);
         return Ok(());
     }
-    let figures = stats::compute(&blockmill_engine::DataDir::open(&data, None)?)?;
+    let figures = stats::compute(&blockmill_engine::DataDir::open_to_read(&data)?)?;
     let mut out = std::io::stdout().lock();
     output::connect_table(&mut out, &report, cpu_seconds)?;
     let agrees = figures.hash() == summary.hash_serialized_3 && report.tip.to_string() == summary.tip;

@@ -9,9 +9,6 @@ use blockmill_engine::doctor;
 use serde_json::json;
 use std::io::Write;
 
-/// Exit status where something is damaged.
-const DAMAGED: u8 = 3;
-
 pub(crate) fn run(arguments: &DoctorArguments) -> Result<u8, Failure> {
     let stop = signals::stop_flag()?;
     let mut meter = EngineMeter(Meter::new());
@@ -33,15 +30,9 @@ pub(crate) fn run(arguments: &DoctorArguments) -> Result<u8, Failure> {
         output::json_line(&mut out, &json!({"sound": findings.is_sound(), "parts": parts}))?;
     } else {
         for finding in &findings.0 {
-            writeln!(
-                out,
-                "{:12} {:9} {}",
-                finding.part,
-                finding.health.to_string(),
-                finding.detail
-            )?;
+            writeln!(out, "{:12} {:12} {}", finding.part, finding.health, finding.detail)?;
         }
     }
     out.flush()?;
-    Ok(if findings.is_sound() { 0 } else { DAMAGED })
+    Ok(findings.exit_status())
 }

@@ -22,7 +22,7 @@ pub(crate) fn run(command: &SnapshotCommand) -> Result<u8, Failure> {
 }
 
 fn dump(arguments: &DumpArguments) -> Result<u8, Failure> {
-    let directory = DataDir::open(&arguments.data, None)?;
+    let directory = DataDir::open_to_read(&arguments.data)?;
     let stop = signals::stop_flag()?;
     let mut meter = EngineMeter(Meter::new());
     let stats = snapshot::dump(&directory, &arguments.file, &stop, &mut meter)?;

@@ -6,7 +6,7 @@ use crate::output::{self, StatsJson};
 use crate::progress::Meter;
 use blockmill_coins::stats::Hashes;
 use blockmill_coins::{StatsBuilder, Tip};
-use blockmill_engine::{DataDir, open};
+use blockmill_engine::{DataDir, store_file};
 use serde_json::json;
 use std::io::Write;
 use std::path::Path;
@@ -19,7 +19,7 @@ const COINS_PER_LOOK: u64 = 10_000;
 
 /// Figures of the set in a data directory.
 pub(crate) fn compute(directory: &DataDir) -> Result<StatsJson, Failure> {
-    let store = open::open_store(directory, STORE_CACHE)?;
+    let store = store_file::read_store(directory, STORE_CACHE)?;
     let tip = store.tip()?.unwrap_or_else(|| Tip {
         hash: directory.marks().params().genesis.hash(),
         height: 0,
@@ -48,7 +48,7 @@ pub(crate) fn compute(directory: &DataDir) -> Result<StatsJson, Failure> {
 }
 
 fn open_directory(path: &Path) -> Result<DataDir, Failure> {
-    Ok(DataDir::open(path, None)?)
+    Ok(DataDir::open_to_read(path)?)
 }
 
 pub(crate) fn run(arguments: &StatsArguments) -> Result<u8, Failure> {
