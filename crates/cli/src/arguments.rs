@@ -1,5 +1,6 @@
 //! The command line.
 
+use crate::failure::Failure;
 use crate::log::Format;
 use blockmill_block::{BlockHash, Network, hex};
 use blockmill_chaingen::Profile;
@@ -51,19 +52,31 @@ pub(crate) struct DataArguments {
     /// Network; needed only to make a data directory (bitcoin, testnet3, testnet4, signet, regtest)
     #[arg(long, value_name = "NAME")]
     pub(crate) network: Option<Network>,
-    /// Challenge of a signet of one's own, in hex
+    /// Challenge of a signet of one's own, in hex; says that the network is signet
     #[arg(long, value_name = "HEX", value_parser = parse_hex)]
     pub(crate) signet_challenge: Option<HexBytes>,
 }
 
 impl DataArguments {
-    /// What the data directory shall belong to, if that is said.
-    pub(crate) fn marks(&self) -> Option<Marks> {
-        self.network.map(|network| Marks {
+    /// What the data directory shall belong to, if that is said. A challenge says that it is a signet.
+    pub(crate) fn marks(&self) -> Result<Option<Marks>, Failure> {
+        let Some(network) = self.network.or(self.signet_challenge.as_ref().map(|_| Network::Signet)) else {
+            return Ok(None);
+        };
+        Ok(Some(Marks {
             network,
-            signet_challenge: self.signet_challenge.as_ref().map(|challenge| challenge.0.clone()),
-        })
+            signet_challenge: challenge_of(network, self.signet_challenge.as_ref())?,
+        }))
     }
+}
+
+/// The challenge of a network, which only a signet has.
+pub(crate) fn challenge_of(network: Network, challenge: Option<&HexBytes>) -> Result<Option<Vec<u8>>, Failure> {
+    if challenge.is_some() && network != Network::Signet {
+        let text = format!("--signet-challenge is for signet, and not for {network}");
+        return Err(Failure::Usage(text));
+    }
+    Ok(challenge.map(|challenge| challenge.0.clone()))
 }
 
 /// How validation works.

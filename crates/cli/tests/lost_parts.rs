@@ -225,3 +225,92 @@ fn looking_changes_no_file() {
     dump.ends_with(2).says(&words);
     assert!(!nowhere.exists());
 }
+
+#[test]
+fn marks_are_written_again_for_the_network_of_the_store() {
+    let made = Made::new();
+    let meta = made.file("meta.json");
+    let named = meta.to_str().unwrap();
+    std::fs::remove_file(&meta).unwrap();
+    made.refused(3, &[named, "missing", "--network"]);
+    let (health, detail) = made.part("meta.json", 3);
+    assert_eq!(health, "damaged");
+    assert!(detail.contains("--network"), "{detail}");
+    assert_eq!(made.part("coins.redb", 3).0, "sound");
+    assert_eq!(made.part("undo.dat", 3).0, "sound");
+    // That blocks were submitted too does not make it a directory of somebody else's.
+    std::fs::create_dir(made.file("blocks")).unwrap();
+    made.refused(3, &[named, "missing"]);
+    for network in ["testnet3", "bitcoin"] {
+        let wrong = run(&mut connect(&made.blocks, &made.data, network));
+        wrong.ends_with(2).says(&["regtest", network]);
+        assert!(!meta.exists(), "marks for {network}");
+    }
+    let json = run(&mut connect(&made.blocks, &made.data, "regtest"))
+        .ends_with(0)
+        .json();
+    assert_eq!((&json["height"], &json["blocks"]), (&30.into(), &0.into()));
+    made.doctor().ends_with(0);
+}
+
+#[test]
+fn damaged_marks_come_with_what_to_do() {
+    let made = Made::new();
+    let meta = made.file("meta.json");
+    for text in [
+        &b""[..],
+        b"{}",
+        b"\xff\xfe",
+        b"{\"format\":1,\"network\":\"moon\",\"signet_challenge\":null}",
+    ] {
+        std::fs::write(&meta, text).unwrap();
+        made.refused(3, &[meta.to_str().unwrap(), "--network", "made again"]);
+        let (health, detail) = made.part("meta.json", 3);
+        assert_eq!(health, "damaged");
+        assert!(detail.contains("made again"), "{detail}");
+        assert_eq!(made.part("coins.redb", 3).0, "sound");
+    }
+    std::fs::remove_file(&meta).unwrap();
+    run(&mut connect(&made.blocks, &made.data, "regtest")).ends_with(0);
+    assert_eq!(stats(&made.data)["height"], 30);
+}
+
+/// The challenge of the default signet.
+const DEFAULT: &str = concat!(
+    "512103ad5e0edad18cb1f0fc0d28a3d4f1f3e445640337489abb10404f2d1e086be430",
+    "210359ef5021964fe22d6f8e05b2463c9540ce96883fe3b278760f048f5189f2e6c452ae"
+);
+
+#[test]
+fn challenges_are_compared() {
+    let scratch = Scratch::new();
+    let blocks = scratch.write("blk00000.dat", &[]);
+    let connect = |data: &str, options: &[&str]| {
+        let mut command = blockmill();
+        command
+            .args(["connect", "--blocks"])
+            .arg(&blocks)
+            .arg("--data")
+            .arg(scratch.join(data));
+        run(command.args(options))
+    };
+    let challenge = |hex| ["--signet-challenge", hex];
+    connect("default", &["--network", "signet"]).ends_with(0);
+    connect("default", &challenge(DEFAULT)).ends_with(0);
+    connect("default", &challenge("52")).ends_with(2).says(&["signet:52"]);
+    connect("own", &[&["--network", "signet"][..], &challenge("51")].concat()).ends_with(0);
+    connect("own", &challenge("51")).ends_with(0);
+    connect("own", &["--network", "signet"]).ends_with(0);
+    for other in ["52", DEFAULT] {
+        connect("own", &challenge(other)).ends_with(2).says(&["signet:51"]);
+        connect("own", &[&["--network", "signet"][..], &challenge(other)].concat()).ends_with(2);
+    }
+    connect("named", &[&["--network", "signet"][..], &challenge(DEFAULT)].concat()).ends_with(0);
+    connect("named", &["--network", "signet"]).ends_with(0);
+    // No other network has one.
+    for network in ["regtest", "bitcoin"] {
+        let wrong = connect("none", &[&["--network", network][..], &challenge("52")].concat());
+        wrong.ends_with(2).says(&["--signet-challenge", network]);
+        assert!(!scratch.join("none").exists());
+    }
+}

@@ -6,7 +6,7 @@ use blockmill_block::BlockHash;
 use blockmill_engine::doctor::examine;
 use blockmill_engine::{DataDir, Engine, EngineError, Quiet, snapshot};
 use blockmill_script::KernelVerifier;
-use common::{Chain, LARGE, connect, figures, figures_of, open, options, write_blocks};
+use common::{Chain, LARGE, connect, figures, figures_of, open, options, regtest, write_blocks};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use tempfile::TempDir;
@@ -135,6 +135,20 @@ fn a_load_that_was_cut_off_leaves_a_directory_that_works() {
     drop(engine);
     let engine = setup.engine();
     assert_eq!((engine.height(), engine.directory().snapshot()), (BASE + 10, None));
+}
+
+#[test]
+fn a_snapshot_without_its_mark_is_not_taken_for_what_was_validated() {
+    let setup = Setup::new();
+    setup.load(setup.engine()).unwrap();
+    let meta = setup.data().join("meta.json");
+    std::fs::remove_file(&meta).unwrap();
+    let error = DataDir::open(&setup.data(), Some(&regtest())).unwrap_err();
+    assert!(error.to_string().contains("snapshot"), "{error}");
+    assert_eq!(error.exit_status(), 3);
+    assert!(!meta.exists());
+    let findings = examine(&setup.data(), &AtomicBool::new(false), &mut Quiet).unwrap();
+    assert!(findings.0[0].detail.contains("new data directory"), "{findings:?}");
 }
 
 /// Where a file is changed, and how: a bit is another.

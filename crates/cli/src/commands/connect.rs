@@ -122,7 +122,7 @@ pub(crate) fn run(arguments: &ConnectArguments) -> Result<u8, Failure> {
         trace: arguments.trace.is_some(),
         ..options(&arguments.engine)?
     };
-    let marks = arguments.data.marks();
+    let marks = arguments.data.marks()?;
     let mut engine = Engine::open(&arguments.data.data, marks.as_ref(), KernelVerifier, options)?;
     if engine.height() > 0 {
         let text = format!("going on from height {}", engine.height());

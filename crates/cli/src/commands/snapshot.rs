@@ -38,7 +38,7 @@ fn load(arguments: &LoadArguments) -> Result<u8, Failure> {
     };
     connect::check_sources(blocks)?;
     File::open(file).map_err(Failure::file(file))?;
-    let marks = arguments.data.marks();
+    let marks = arguments.data.marks()?;
     let options = Options {
         threads: 1,
         cache_bytes_max: (arguments.dbcache as usize) << 20,

@@ -63,7 +63,7 @@ pub(crate) fn run(arguments: &SubmitArguments) -> Result<u8, Failure> {
         stop: Arc::default(),
         ..options
     };
-    let marks = arguments.data.marks();
+    let marks = arguments.data.marks()?;
     let mut engine = Engine::open(&arguments.data.data, marks.as_ref(), KernelVerifier, options)?;
     let mut meter = EngineMeter(Meter::new());
     // Blocks that were kept and not flushed when an earlier run was killed.

@@ -1,6 +1,6 @@
 //! `blockmill verify`.
 
-use crate::arguments::VerifyArguments;
+use crate::arguments::{VerifyArguments, challenge_of};
 use crate::failure::Failure;
 use crate::log;
 use crate::output;
@@ -47,12 +47,12 @@ pub(crate) fn run(arguments: &VerifyArguments) -> Result<u8, Failure> {
     }
 }
 
-fn params(arguments: &VerifyArguments) -> Params {
-    Marks {
+fn params(arguments: &VerifyArguments) -> Result<Params, Failure> {
+    let marks = Marks {
         network: arguments.network,
-        signet_challenge: arguments.signet_challenge.as_ref().map(|challenge| challenge.0.clone()),
-    }
-    .params()
+        signet_challenge: challenge_of(arguments.network, arguments.signet_challenge.as_ref())?,
+    };
+    Ok(marks.params())
 }
 
 fn threads(arguments: &VerifyArguments) -> usize {
@@ -77,7 +77,7 @@ fn run_files(arguments: &VerifyArguments) -> Result<u8, Failure> {
     let start = Instant::now();
     let report = verify_files(
         &arguments.blocks,
-        &params(arguments),
+        &params(arguments)?,
         arguments.hash,
         threads(arguments),
         &Arc::new(KernelVerifier),
@@ -148,7 +148,7 @@ fn run_one(arguments: &VerifyArguments, block_path: &Path, undo_path: &Path, hei
     let outcome = verify_block(
         &Arc::new(block),
         &Arc::new(undo),
-        &params(arguments),
+        &params(arguments)?,
         &Arc::new(KernelVerifier),
         options,
     );
