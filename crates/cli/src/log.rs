@@ -131,6 +131,10 @@ pub(crate) fn name_and_fields(event: &Event<'_>) -> (&'static str, Value) {
             "header_rejected",
             json!({"hash": hash.to_string(), "reason": reject.reason}),
         ),
+        Event::UndoDamaged { path, height, detail } => (
+            "undo_damaged",
+            json!({"file": path, "height": height, "detail": detail}),
+        ),
         Event::ScriptsSkipped { height } => ("scripts_skipped", json!({"height": height})),
         Event::ScriptsChecked { height, reason } => ("scripts_checked", json!({"height": height, "reason": reason})),
         Event::Disconnected { hash, height } => ("disconnected", json!({"hash": hash.to_string(), "height": height})),

@@ -275,6 +275,41 @@ fn damaged_marks_come_with_what_to_do() {
     assert_eq!(stats(&made.data)["height"], 30);
 }
 
+#[test]
+fn undo_data_that_is_missing_is_warned_of() {
+    let made = Made::new();
+    let undo = made.file("undo.dat");
+    let whole = std::fs::read(&undo).unwrap();
+    // What a kill leaves is no reason for a word.
+    std::fs::write(&undo, [&whole[..], &[7; 90]].concat()).unwrap();
+    for run in made.commands().into_values() {
+        assert!(!run.stderr.contains("undo.dat"), "{run:#?}");
+    }
+    let words = [undo.to_str().unwrap(), "new data directory"];
+    for bytes in [&whole[..whole.len() - 1], &vec![7; whole.len()], &[]] {
+        std::fs::write(&undo, bytes).unwrap();
+        run(&mut connect(&made.blocks, &made.data, "regtest"))
+            .ends_with(0)
+            .says(&words);
+    }
+    std::fs::remove_file(&undo).unwrap();
+    let submit = |log| {
+        let mut command = blockmill();
+        command
+            .args(["submit", "--log", log, "--data"])
+            .arg(&made.data)
+            .stdin(Stdio::null());
+        run(&mut command).ends_with(0)
+    };
+    let said = submit("json").says(&words);
+    let event: serde_json::Value = serde_json::from_str(said.stderr.lines().next().unwrap()).unwrap();
+    assert_eq!(
+        (&event["event"], &event["level"]),
+        (&"undo_damaged".into(), &"warning".into())
+    );
+    assert_eq!((&event["file"], &event["height"]), (&words[0].into(), &30.into()));
+}
+
 /// The challenge of the default signet.
 const DEFAULT: &str = concat!(
     "512103ad5e0edad18cb1f0fc0d28a3d4f1f3e445640337489abb10404f2d1e086be430",

@@ -36,6 +36,8 @@ pub struct ChainLog {
     undo: Arc<UndoLog>,
     /// Largest end of the undo data of a block that has a header here or is pending.
     undo_end: u64,
+    /// Bytes that are missing at the end of the undo data, by what headers name, when it was opened.
+    undo_missing: u64,
     headers: Arc<Mutex<Headers>>,
     /// Records of blocks connected since the last flush began.
     pending: Vec<u8>,
@@ -151,13 +153,13 @@ impl ChainLog {
             headers_length += RECORD as u64;
             undo_end = position.end().unwrap_or(u64::MAX).max(undo_end);
         }
+        let undo_path = directory.file("undo.dat");
+        // What cannot be looked at cannot be opened either.
+        let undo_length = std::fs::metadata(&undo_path).map_or(0, |metadata| metadata.len());
         Ok(Self {
             magic,
-            undo: Arc::new(UndoLog::open_on(
-                &**directory.disk(),
-                &directory.file("undo.dat"),
-                undo_end,
-            )?),
+            undo_missing: undo_end.saturating_sub(undo_length),
+            undo: Arc::new(UndoLog::open_on(&**directory.disk(), &undo_path, undo_end)?),
             undo_end,
             headers: Arc::new(Mutex::new(Headers {
                 path: headers_path,
@@ -184,6 +186,15 @@ impl ChainLog {
             Some(undo) => Ok(undo.cut_back(self.undo_end)?),
             None => Ok(()),
         }
+    }
+
+    /// What is wrong with the undo data, as far as its length and the record of the tip show it: no kill leaves it so.
+    pub(crate) fn undo_problem(&self, tip: &Header, position: Option<&UndoPosition>) -> Option<String> {
+        if self.undo_missing > 0 {
+            return Some(format!("the last {} bytes are missing", self.undo_missing));
+        }
+        let error = self.read(tip, position?).err()?;
+        Some(error.to_string())
     }
 
     /// Appends the undo data of a block that was connected.

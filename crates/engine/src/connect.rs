@@ -86,6 +86,8 @@ pub struct Engine<V: ScriptVerifier + 'static> {
     pub(crate) unreadable: Vec<Unreadable>,
     /// What was last said about running scripts.
     pub(crate) script_note: Option<&'static str>,
+    /// What was found wrong with the undo data, and not told yet.
+    pub(crate) undo_problem: Option<String>,
     pub(crate) timeline: Timeline,
     /// The threads beside the caller's. They end when all that they serve is gone.
     pub(crate) _crew: Crew,
@@ -116,6 +118,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
     pub fn connect(&mut self, sources: &[PathBuf], observer: &mut dyn Observer) -> Result<ConnectReport, EngineError> {
         let start = Instant::now();
         let start_height = self.height();
+        self.tell_undo_problem(observer);
         let mut indexed = self.index_sources(sources, FirstSeen::ByPlace, observer)?;
         let mut own = std::mem::take(&mut self.own_blocks);
         own.leftovers = self.adopt_known_orphans(observer);

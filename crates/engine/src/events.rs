@@ -1,6 +1,7 @@
 //! What is worth a line in a log, when it happens.
 
 use crate::report::{Rejected, Unreadable};
+use crate::store_file::NEW_DIRECTORY;
 use blockmill_block::BlockHash;
 use blockmill_block::files::Damage;
 use blockmill_coins::Tip;
@@ -57,6 +58,15 @@ pub enum Event<'a> {
         /// The rule.
         reject: &'a Reject,
     },
+    /// The undo data of the chain is not whole.
+    UndoDamaged {
+        /// Its file.
+        path: &'a Path,
+        /// Height of the tip.
+        height: u32,
+        /// What is wrong.
+        detail: &'a str,
+    },
     /// From this height on scripts are not checked, since the chain is assumed valid.
     ScriptsSkipped {
         /// The height.
@@ -88,7 +98,8 @@ impl Event<'_> {
             | Self::MoreDamaged { .. }
             | Self::Rejected(_)
             | Self::Unreadable(_)
-            | Self::HeaderRejected { .. } => Level::Warning,
+            | Self::HeaderRejected { .. }
+            | Self::UndoDamaged { .. } => Level::Warning,
             Self::ScriptsSkipped { .. } | Self::ScriptsChecked { .. } | Self::Disconnected { .. } => Level::Info,
             Self::Flushed(_) => Level::Debug,
         }
@@ -103,6 +114,12 @@ impl fmt::Display for Event<'_> {
             Self::Rejected(rejected) => rejected.fmt(f),
             Self::Unreadable(unreadable) => unreadable.fmt(f),
             Self::HeaderRejected { hash, reject } => write!(f, "header {hash}: {reject}"),
+            Self::UndoDamaged { path, height, detail } => write!(
+                f,
+                "{}: {detail}: a branch from below height {height} may be one that cannot be taken; to be able to, \
+                 {NEW_DIRECTORY}",
+                path.display()
+            ),
             Self::ScriptsSkipped { height } => write!(
                 f,
                 "scripts are not checked from height {height} on: the chain is assumed valid"

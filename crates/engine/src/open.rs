@@ -7,9 +7,10 @@ use crate::checks::CheckPool;
 use crate::connect::Engine;
 use crate::data_dir::{DataDir, Marks, file_error};
 use crate::error::EngineError;
+use crate::events::Event;
 use crate::flushing::FlushPace;
 use crate::index::HeaderIndex;
-use crate::report::{Quiet, Totals};
+use crate::report::{Observer, Quiet, Totals};
 use crate::sources::{FirstSeen, Indexed};
 use crate::store_file::open_store;
 use crate::timeline::{StageHook, TimedStore, Timeline};
@@ -154,6 +155,8 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
                 .filter_map(|height| index.ancestor(id, height))
                 .collect();
         }
+        let tip = *active.last().unwrap_or(&index.genesis());
+        let undo_problem = log.undo_problem(&index.header(tip), index.entry(tip).undo().as_ref());
         log.cut_back()?;
         let timeline = Timeline::new(options.trace, options.stage_hook.clone());
         let store: Arc<dyn CoinStore> = if options.trace {
@@ -210,10 +213,22 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             rejected: Vec::new(),
             unreadable: Vec::new(),
             script_note: None,
+            undo_problem,
             timeline,
         };
         engine.index_own_blocks()?;
         Ok(engine)
+    }
+
+    /// Tells, once, what is wrong with the undo data.
+    pub(crate) fn tell_undo_problem(&mut self, observer: &mut dyn Observer) {
+        if let Some(detail) = self.undo_problem.take() {
+            observer.event(&Event::UndoDamaged {
+                path: &self.directory.file("undo.dat"),
+                height: self.height(),
+                detail: &detail,
+            });
+        }
     }
 
     /// Indexes the blocks that came through `submit`.
