@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Run, Scratch, blockmill, connect, run, stats};
+use common::{Dice, Run, Scratch, blockmill, connect, run, stats};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -172,6 +172,42 @@ fn damage_of_the_store_is_status_3_everywhere() {
         assert_eq!(health, "damaged", "{name}: {detail}");
         assert!(detail.contains("new data directory"), "{detail}");
     }
+}
+
+#[test]
+fn damaged_pages_of_the_store_end_no_command_by_a_panic() {
+    const PAGE: usize = 4096;
+    let made = Made::new();
+    let store = made.file("coins.redb");
+    let whole = std::fs::read(&store).unwrap();
+    let used: Vec<_> = whole
+        .chunks(PAGE)
+        .enumerate()
+        .filter(|(_, page)| page.iter().any(|&byte| byte != 0))
+        .collect();
+    let mut dice = Dice::new(1);
+    let mut found = 0;
+    for number in 0..12 {
+        let place = used[dice.below(used.len())].0 * PAGE;
+        let mut bytes = whole.clone();
+        match number % 3 {
+            0 => bytes[place..place + PAGE].fill(0),
+            1 => bytes[place + dice.below(100)] ^= 1 << dice.below(8),
+            _ => (place..place + PAGE).for_each(|at| bytes[at] = dice.below(256) as u8),
+        }
+        std::fs::write(&store, &bytes).unwrap();
+        let doctor = made.doctor();
+        found += usize::from(doctor.status == 3);
+        let mut runs = vec![doctor];
+        runs.extend(made.commands().into_values());
+        for run in runs {
+            assert!(matches!(run.status, 0 | 3), "page {}: {run:#?}", place / PAGE);
+            assert!(!run.stderr.contains("panicked at"), "{run:#?}");
+            assert!(!run.stderr.contains("RUST_BACKTRACE"), "{run:#?}");
+        }
+        let _ = std::fs::remove_file(made.scratch.join("dumped"));
+    }
+    assert!(found > 3, "{found}");
 }
 
 #[test]

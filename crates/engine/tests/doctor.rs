@@ -2,11 +2,13 @@
 
 mod common;
 
-use blockmill_engine::Quiet;
+use blockmill_block::{Coin, OutPoint, Txid};
+use blockmill_coins::{CoinStore, EmbeddedStore};
 use blockmill_engine::doctor::{Findings, Health, examine};
+use blockmill_engine::{Observer, Quiet};
 use common::{Chain, LARGE, options, write_blocks};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 fn health(findings: &Findings, part: &str) -> Health {
     let of_part = findings.0.iter().filter(|finding| finding.part == part);
@@ -42,4 +44,60 @@ fn what_was_not_looked_at_is_not_called_sound() {
     let damaged = look(true);
     assert_eq!((damaged.is_sound(), damaged.exit_status()), (Some(false), 3));
     assert_eq!(health(&damaged, "meta.json"), Health::Damaged);
+}
+
+/// Stops at the first word of how far it is.
+struct StopAtOnce<'a>(&'a AtomicBool);
+
+impl Observer for StopAtOnce<'_> {
+    fn coins(&mut self, _coins: u64, _share: f64) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_stop_in_the_middle_of_the_coins_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = made(folder.path());
+    let coin = |height: u32| Coin {
+        value: 5,
+        height,
+        is_coinbase: false,
+        script_pubkey: [0x51].into(),
+    };
+    let fill = |height| {
+        let store = EmbeddedStore::open(&data.join("coins.redb"), "regtest", 1 << 20).unwrap();
+        let tip = store.tip().unwrap().unwrap();
+        let mut changes = (0..50_000).map(|vout| {
+            let outpoint = OutPoint {
+                txid: Txid([7; 32]),
+                vout,
+            };
+            (outpoint, Some(coin(height)))
+        });
+        store.commit(&mut changes, &tip).unwrap();
+    };
+    let look = || {
+        let stop = AtomicBool::new(false);
+        examine(&data, &stop, &mut StopAtOnce(&stop)).unwrap()
+    };
+    fill(3);
+    let stopped = look();
+    assert_eq!((stopped.is_sound(), stopped.exit_status()), (None, 0), "{stopped:?}");
+    assert_eq!(health(&stopped, "coins.redb"), Health::NotExamined);
+    assert!(stopped.0.iter().any(|finding| finding.detail.contains("stopped after")));
+    // What is wrong among the coins that it has seen counts, and only the first problems are named.
+    fill(3000);
+    let damaged = look();
+    assert_eq!((damaged.is_sound(), damaged.exit_status()), (Some(false), 3));
+    let detail = &damaged
+        .0
+        .iter()
+        .find(|finding| finding.part == "coins.redb")
+        .unwrap()
+        .detail;
+    assert!(
+        detail.contains("above the tip") && detail.contains("more") && detail.len() < 2000,
+        "{detail}"
+    );
 }
