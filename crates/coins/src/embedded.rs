@@ -5,7 +5,7 @@
 //! commit, and the next open need not walk the file (`quick repair`).
 //!
 //! redb checks its pages when it is asked to, and not when it reads them: with a damaged one it returns an error, panics, or gives other coins than
-//! were put in. So every call of it goes through [`contain`]: a panic is an error that [is corruption](StoreError::is_corruption), after which
+//! were put in. So every call of it goes through one function, `contained`: a panic is an error that [is corruption](StoreError::is_corruption), after which
 //! the store is not used any more, and nothing more is written, not even to close it.
 
 mod contain;
@@ -215,19 +215,29 @@ impl EmbeddedStore {
         }
     }
 
+    /// Refuses to go on after a panic.
+    fn check_usable(&self) -> Result<(), StoreError> {
+        match self.panicked.get() {
+            Some(message) => Err(panicked(&self.path, message)),
+            None => Ok(()),
+        }
+    }
+
     /// Does something with the database.
     fn call<R>(&self, work: impl FnOnce() -> Result<R, redb::Error>) -> Result<R, StoreError> {
-        if let Some(message) = self.panicked.get() {
-            return Err(panicked(&self.path, message));
-        }
-        match contained(work) {
-            Ok(done) => done.map_err(|error| failed(&self.path, error)),
-            Err(message) => {
+        self.check_usable()?;
+        self.noted(contained(work))
+    }
+
+    /// What came of a call; that it has panicked is noted.
+    fn noted<R>(&self, outcome: Result<Result<R, redb::Error>, String>) -> Result<R, StoreError> {
+        outcome
+            .map_err(|message| {
                 let error = panicked(&self.path, &message);
                 let _ = self.panicked.set(message);
-                Err(error)
-            }
-        }
+                error
+            })?
+            .map_err(|error| failed(&self.path, error))
     }
 
     /// Compares format and network of an old store, and makes its coins readable. It is not written to: its last commit must stay one with the
@@ -284,20 +294,12 @@ impl EmbeddedStore {
     pub fn check_pages(&mut self) -> Result<bool, StoreError> {
         // The database must have no reader meanwhile.
         *self.table.write().unwrap_or_else(PoisonError::into_inner) = None;
-        if let Some(message) = self.panicked.get() {
-            return Err(panicked(&self.path, message));
-        }
+        self.check_usable()?;
         let Some(database) = self.database.get_mut() else {
             return Ok(false);
         };
-        let sound = match contained(|| database.check_integrity()) {
-            Ok(checked) => checked.map_err(|error| failed(&self.path, error.into()))?,
-            Err(message) => {
-                let error = panicked(&self.path, &message);
-                let _ = self.panicked.set(message);
-                return Err(error);
-            }
-        };
+        let checked = contained(|| Ok(database.check_integrity()?));
+        let sound = self.noted(checked)?;
         self.refresh()?;
         Ok(sound)
     }
