@@ -54,8 +54,9 @@ fn overwrite(file: &File, bytes: &[u8]) {
 }
 
 /// Whether a file of pieces can be read in one way only: not if there is another magic between them (padding that is stored as zeros reads as the
-/// key), nor if a damaged record may be taken for a whole one.
-fn is_unambiguous(cleared: &[u8], made: &Made, records: &[(usize, u32)], magic: Magic) -> bool {
+/// key), nor if a damaged record may be taken for a whole one, nor if the whole head of a record is stored as zeros, magic and length, which is so for
+/// one key in 2^64.
+fn is_unambiguous(cleared: &[u8], made: &Made, records: &[(usize, u32)], key: [u8; 8], magic: Magic) -> bool {
     let starts = |place| {
         records.iter().any(|record| record.0 - HEAD == place) || made.damaged.iter().any(|record| record.0 == place)
     };
@@ -64,7 +65,14 @@ fn is_unambiguous(cleared: &[u8], made: &Made, records: &[(usize, u32)], magic: 
             .iter()
             .any(|record| (record.0 - HEAD..record.0 + record.1 as usize).contains(&place))
     };
-    let is_other = |place| !starts(place) && !lies_in_block(place);
+    let is_zeros = |place: usize| (place..place + HEAD).all(|at| cleared.get(at) == Some(&key[at % 8]));
+    let is_other = |place| {
+        if starts(place) {
+            is_zeros(place)
+        } else {
+            !lies_in_block(place)
+        }
+    };
     let magics = cleared.windows(4).enumerate().filter(|(_, bytes)| *bytes == magic.0);
     !magics.map(|(place, _)| place).any(is_other)
         && !made.damaged.iter().any(|record| may_be_whole(cleared, *record, magic))
@@ -154,7 +162,7 @@ fuzz_target!(|data: &[u8]| {
     let scan = files.scan(0, magic).expect("the file can be read");
     check(&scan, &files, &cleared, magic);
     if let Some(expected) = &made.records
-        && is_unambiguous(&cleared, &made, expected, magic)
+        && is_unambiguous(&cleared, &made, expected, key_bytes, magic)
     {
         let found: Vec<_> = scan
             .records
