@@ -12,7 +12,7 @@ use blockmill_chaingen::{Profile, Recipe, Summary, write_chain};
 use blockmill_coins::StatsBuilder;
 use blockmill_coins::stats::Hashes;
 use blockmill_engine::{Engine, Options};
-use blockmill_script::KernelVerifier;
+use blockmill_kernel::KernelVerifier;
 use serde::Serialize;
 use serde_json::Value;
 use std::path::Path;

@@ -16,7 +16,7 @@ use blockmill_coins::{Change, CoinIterator, CoinStore, StatsBuilder, StoreError,
 use blockmill_engine::open::Without;
 use blockmill_engine::store_file::open_store;
 use blockmill_engine::{DataDir, Engine, Marks, Options, Quiet};
-use blockmill_script::KernelVerifier;
+use blockmill_kernel::KernelVerifier;
 use rustix::fs::{Advice, fadvise};
 use serde::Serialize;
 use std::fs::File;

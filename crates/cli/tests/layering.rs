@@ -4,12 +4,14 @@ use serde_json::{Value, json};
 use std::process::Command;
 
 /// All crates, those not made yet included, with their floors.
-const FLOORS: [(&str, u8); 14] = [
+const FLOORS: [(&str, u8); 16] = [
+    ("secp256k1-lanes", 0),
     ("sync", 0),
     ("block", 0),
     ("crew", 1),
     ("rules", 1),
     ("chaingen", 1),
+    ("kernel", 2),
     ("script", 2),
     ("workqueue", 2),
     ("checkqueue", 2),
@@ -23,7 +25,7 @@ const FLOORS: [(&str, u8); 14] = [
 
 /// The floor of a package of the workspace.
 fn floor_of(package: &str) -> Option<u8> {
-    let folder = package.strip_prefix("blockmill-")?;
+    let folder = package.strip_prefix("blockmill-").unwrap_or(package);
     FLOORS.iter().find(|(name, _)| *name == folder).map(|&(_, floor)| floor)
 }
 
@@ -35,7 +37,11 @@ fn faults(package: &Value) -> Vec<String> {
     };
     let mut faults = Vec::new();
     let manifest = package["manifest_path"].as_str().expect("a package has a manifest");
-    let place = format!("/crates/{}/Cargo.toml", &name["blockmill-".len()..]);
+    // What is for anyone has a name without the project's.
+    let place = match name.strip_prefix("blockmill-") {
+        Some(folder) => format!("/crates/{folder}/Cargo.toml"),
+        None => format!("/lib/{name}/Cargo.toml"),
+    };
     if !manifest.ends_with(&place) {
         faults.push(format!("{name} lies in {manifest}"));
     }

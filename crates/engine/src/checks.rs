@@ -321,6 +321,7 @@ mod tests {
 
     impl ScriptVerifier for Counting {
         type Prepared = Vec<i64>;
+        type Deferred<T: Send> = ();
 
         fn prepare(&self, _transaction: &[u8], spent: &[SpentOutput<'_>]) -> Result<Vec<i64>, VerifyError> {
             self.prepared.fetch_add(1, Ordering::Relaxed);

@@ -57,7 +57,7 @@ mod tests {
     use blockmill_chaingen::builder::BlockBuilder;
     use blockmill_coins::{CoinStore, MemoryStore};
     use blockmill_rules::Params;
-    use blockmill_script::KernelVerifier;
+    use blockmill_kernel::KernelVerifier;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 

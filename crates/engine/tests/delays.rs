@@ -9,7 +9,7 @@ use blockmill_coins::{Change, CoinIterator, CoinStore, MemoryStore, StatsBuilder
 use blockmill_engine::open::Without;
 use blockmill_engine::{DataDir, Engine, Observer, Options, Progress, StageHook};
 use blockmill_rules::{ScriptFlags, ScriptVerifier, SpentOutput, VerifyError};
-use blockmill_script::KernelVerifier;
+use blockmill_kernel::KernelVerifier;
 use common::grower::{Grower, SPARE_COINBASE};
 use common::{SUBSIDY, hash_of, regtest, spend_failing, write_blocks};
 use std::path::Path;
@@ -53,6 +53,7 @@ struct SlowVerifier(Arc<Dice>);
 
 impl ScriptVerifier for SlowVerifier {
     type Prepared = <KernelVerifier as ScriptVerifier>::Prepared;
+    type Deferred<T: Send> = ();
 
     fn prepare(&self, transaction: &[u8], spent: &[SpentOutput<'_>]) -> Result<Self::Prepared, VerifyError> {
         self.0.delay(300);

@@ -8,7 +8,7 @@ use blockmill_block::disk::Disk;
 use blockmill_chaingen::Profile;
 use blockmill_coins::UtxoStats;
 use blockmill_engine::{DataDir, Engine, EngineError, Options, Quiet, Verdict, snapshot, store_file};
-use blockmill_script::KernelVerifier;
+use blockmill_kernel::KernelVerifier;
 use common::disk::{Cut, Failing, JournalDisk, Step, files_after, write_files};
 use common::generated::Generated;
 use common::{Chain, KernelEngine, LARGE, SUBSIDY, figures, figures_of, options, regtest, spend_failing, write_blocks};

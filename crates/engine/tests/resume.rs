@@ -7,7 +7,7 @@ use blockmill_block::BlockHash;
 use blockmill_chaingen::Profile;
 use blockmill_engine::report::Halt;
 use blockmill_engine::{Engine, EngineError, Marks, Observer, Options, Progress, Quiet, Verdict};
-use blockmill_script::KernelVerifier;
+use blockmill_kernel::KernelVerifier;
 use common::faults::{FaultyStore, KillAt};
 use common::generated::{FORK, Generated, HEIGHT, copy_directory, cut, length};
 use common::{

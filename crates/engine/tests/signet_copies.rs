@@ -7,7 +7,7 @@ use blockmill_chaingen::bitcoin::hashes::Hash;
 use blockmill_chaingen::bitcoin::{Block, BlockHash, CompactTarget, OutPoint};
 use blockmill_chaingen::builder::{BlockBuilder, repair, spend_any};
 use blockmill_engine::{Engine, Marks, Options, Quiet};
-use blockmill_script::KernelVerifier;
+use blockmill_kernel::KernelVerifier;
 
 /// Every block of this network is signed by anyone; a witness commitment is needed all the same.
 const CHALLENGE: [u8; 1] = [0x51];

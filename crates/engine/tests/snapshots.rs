@@ -5,7 +5,7 @@ mod common;
 use blockmill_block::BlockHash;
 use blockmill_engine::doctor::examine;
 use blockmill_engine::{DataDir, Engine, EngineError, Quiet, snapshot};
-use blockmill_script::KernelVerifier;
+use blockmill_kernel::KernelVerifier;
 use common::{Chain, LARGE, connect, figures, figures_of, open, options, regtest, write_blocks};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;

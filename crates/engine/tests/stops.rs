@@ -5,7 +5,7 @@ mod common;
 use blockmill_engine::report::{Halt, Indexing};
 use blockmill_engine::verify_files::{Problem, Stopped, verify_files};
 use blockmill_engine::{Observer, Options, Progress};
-use blockmill_script::KernelVerifier;
+use blockmill_kernel::KernelVerifier;
 use common::{Chain, LARGE, open, options, regtest, write_blocks};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

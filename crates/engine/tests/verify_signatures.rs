@@ -10,7 +10,7 @@ use blockmill_chaingen::builder::repair;
 use blockmill_chaingen::{Profile, Recipe, generate};
 use blockmill_engine::verify::{Verified, VerifyBlockError, VerifyOptions, verify_block};
 use blockmill_rules::{Params, Reject};
-use blockmill_script::KernelVerifier;
+use blockmill_kernel::KernelVerifier;
 use common::signatures::{Number, Signature, signatures};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;

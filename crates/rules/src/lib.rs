@@ -14,7 +14,7 @@
 //! - [`spend`]: rules of what a transaction spends, subsidy and fees;
 //! - [`locks`]: lock times and sequence locks;
 //! - [`sigops`], [`script`]: counting signature operations, reading scripts;
-//! - [`flags`], [`verifier`]: script flags, and the trait behind which scripts are run;
+//! - [`flags`], [`verifier`]: script flags, and the trait of script verifiers;
 //! - [`signet`]: the signature of a signet block;
 //! - [`snapshots`]: snapshots of the UTXO set that Core has built in.
 
@@ -38,7 +38,7 @@ pub use flags::ScriptFlags;
 pub use params::{Deployment, Params};
 pub use reject::{Reject, RejectKind};
 pub use target::Work;
-pub use verifier::{ScriptVerifier, SpentOutput, VerifyError};
+pub use verifier::{DeferredChecks, Outcome, ScriptVerifier, SignatureCounts, SpentOutput, VerifyError};
 
 /// Satoshi in a bitcoin.
 pub const COIN: i64 = 100_000_000;

@@ -1,4 +1,8 @@
-//! The trait behind which scripts are run.
+//! The trait of script verifiers.
+//!
+//! A verifier may put signature checks off: it runs a script as if every signature were valid, and keeps what it
+//! was asked. The caller gathers the signature checks of many scripts and settles them together. A script whose
+//! checks are put off has no verdict until it is settled.
 
 use crate::flags::ScriptFlags;
 use thiserror::Error;
@@ -23,10 +27,75 @@ pub enum VerifyError {
     Verifier(String),
 }
 
+/// What is known of an input's scripts after a run that may put signature checks off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub enum Outcome {
+    /// The scripts pass.
+    Passed,
+    /// The scripts pass if all signature checks that were put off are valid. `settle` gives the verdict.
+    Deferred,
+}
+
+/// How many signature checks were verified, and how.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SignatureCounts {
+    /// Verified in lanes.
+    pub lanes: u64,
+    /// Verified by libsecp256k1 in an ordinary run.
+    pub kernel: u64,
+    /// Scripts that were run a second time with known answers.
+    pub again: u64,
+    /// The lanes could not tell, and libsecp256k1 was asked.
+    pub cannot_tell: u64,
+    /// Valid in lanes, and checked once more by libsecp256k1.
+    pub rechecked: u64,
+}
+
+/// Signature checks that were put off, with the scripts they belong to. `T` is the caller's name for a script.
+pub trait DeferredChecks<T>: Default + Send {
+    /// Signature checks in it.
+    fn signatures(&self) -> usize;
+
+    /// Scripts in it.
+    fn scripts(&self) -> usize;
+
+    /// Memory in bytes.
+    fn memory(&self) -> usize;
+
+    /// Takes everything out of `other`.
+    fn append(&mut self, other: &mut Self);
+
+    /// Takes scripts out, from the end, until they have at least so many signature checks or none is left.
+    #[must_use]
+    fn take(&mut self, signatures: usize) -> Self;
+}
+
+impl<T> DeferredChecks<T> for () {
+    fn signatures(&self) -> usize {
+        0
+    }
+
+    fn scripts(&self) -> usize {
+        0
+    }
+
+    fn memory(&self) -> usize {
+        0
+    }
+
+    fn append(&mut self, _other: &mut Self) {}
+
+    fn take(&mut self, _signatures: usize) -> Self {}
+}
+
 /// Something that runs scripts.
 pub trait ScriptVerifier: Send + Sync {
     /// A transaction made ready, once, for the checks of all its inputs: by one thread, for use by many.
     type Prepared: Send + Sync;
+
+    /// Signature checks that were put off; `()` for a verifier that puts none off.
+    type Deferred<T: Send>: DeferredChecks<T>;
 
     /// Makes a transaction ready. `transaction` is its serialization with witnesses, `spent` has one output per input.
     ///
@@ -39,4 +108,43 @@ pub trait ScriptVerifier: Send + Sync {
     /// # Errors
     /// [`VerifyError::Invalid`] if they fail.
     fn verify(&self, prepared: &Self::Prepared, input: usize, flags: ScriptFlags) -> Result<(), VerifyError>;
+
+    /// As [`verify`](Self::verify), but signature checks may be put off into `deferred`, under the name `script`. A refusal
+    /// is final. A verifier that puts none off verifies at once.
+    ///
+    /// # Errors
+    /// Those of [`verify`](Self::verify).
+    fn verify_deferring<T: Send>(
+        &self,
+        prepared: &Self::Prepared,
+        input: usize,
+        flags: ScriptFlags,
+        script: T,
+        deferred: &mut Self::Deferred<T>,
+    ) -> Result<Outcome, VerifyError> {
+        let _ = (script, deferred);
+        self.verify(prepared, input, flags).map(|()| Outcome::Passed)
+    }
+
+    /// Verifies the signature checks that were put off. `settled` gets the verdict of each script, but of those that had to
+    /// be run again and put other checks off: they stay in `deferred`. A second call settles them all. `prepare` makes the
+    /// transaction of a script ready again.
+    fn settle<T: Send>(
+        &self,
+        deferred: &mut Self::Deferred<T>,
+        prepare: &mut dyn FnMut(&T) -> Result<Self::Prepared, VerifyError>,
+        settled: &mut dyn FnMut(T, Result<(), VerifyError>),
+    ) {
+        let _ = (deferred, prepare, settled);
+    }
+
+    /// How many signature checks should be settled together; 0 for a verifier that puts none off.
+    fn signatures_together(&self) -> usize {
+        0
+    }
+
+    /// How signature checks were verified so far.
+    fn signature_counts(&self) -> SignatureCounts {
+        SignatureCounts::default()
+    }
 }

@@ -4,7 +4,7 @@ use crate::error::BenchError;
 use blockmill_block::{Block, BlockUndo, Network};
 use blockmill_rules::flags::block_script_flags;
 use blockmill_rules::{Params, ScriptFlags, ScriptVerifier, SpentOutput};
-use blockmill_script::{KernelTransaction, KernelVerifier};
+use blockmill_kernel::{KernelTransaction, KernelVerifier};
 use std::path::Path;
 
 /// Where the block and its undo data lie, seen from the project's root.

@@ -7,7 +7,7 @@ use blockmill_coins::StatsBuilder;
 use blockmill_coins::stats::Hashes;
 use blockmill_engine::open::Without;
 use blockmill_engine::{Engine, Marks, Observer, Options, Quiet};
-use blockmill_script::KernelVerifier;
+use blockmill_kernel::KernelVerifier;
 use std::path::{Path, PathBuf};
 
 /// Memory for coins in bytes; the kernel's default, which its library does not let anyone change.

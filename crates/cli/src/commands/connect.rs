@@ -12,7 +12,7 @@ use blockmill_block::files::BlockFiles;
 use blockmill_coins::CacheCounters;
 use blockmill_engine::report::{Halt, Indexing, Span, Totals};
 use blockmill_engine::{ConnectReport, Engine, EngineError, Event, Observer, Options, Progress};
-use blockmill_script::KernelVerifier;
+use blockmill_kernel::KernelVerifier;
 use serde_json::json;
 use std::io::Write;
 use std::path::PathBuf;

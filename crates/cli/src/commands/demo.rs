@@ -11,7 +11,7 @@ use blockmill_block::Network;
 use blockmill_chaingen::{Profile, Recipe};
 use blockmill_engine::report::Halt;
 use blockmill_engine::{Engine, Marks, Options};
-use blockmill_script::KernelVerifier;
+use blockmill_kernel::KernelVerifier;
 use serde_json::json;
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -8,7 +8,7 @@ use crate::progress::{EngineMeter, Meter};
 use crate::signals;
 use blockmill_coins::UtxoStats;
 use blockmill_engine::{DataDir, Engine, Options, snapshot};
-use blockmill_script::KernelVerifier;
+use blockmill_kernel::KernelVerifier;
 use serde_json::json;
 use std::fs::File;
 use std::io::Write;

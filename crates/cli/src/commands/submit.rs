@@ -12,7 +12,7 @@ use blockmill_block::hash::sha256d;
 use blockmill_coins::StatsBuilder;
 use blockmill_coins::stats::Hashes;
 use blockmill_engine::{Engine, Event, Observer, Options, Quiet, Submission};
-use blockmill_script::KernelVerifier;
+use blockmill_kernel::KernelVerifier;
 use serde::Serialize;
 use std::io;
 use std::sync::Arc;

@@ -11,7 +11,7 @@ use blockmill_engine::verify::{VerifyBlockError, VerifyOptions, verify_block};
 use blockmill_engine::verify_files::{FilesReport, Problem, Stopped, Unverified, verify_files};
 use blockmill_engine::{Marks, Options};
 use blockmill_rules::Params;
-use blockmill_script::KernelVerifier;
+use blockmill_kernel::KernelVerifier;
 use serde_json::json;
 use std::fs::File;
 use std::io::{Read, Write};

@@ -17,7 +17,7 @@ use blockmill_chaingen::builder::{BlockBuilder, any_script, spend_any};
 use blockmill_coins::stats::Hashes;
 use blockmill_coins::{CoinStore, MemoryStore, StatsBuilder, UtxoStats};
 use blockmill_engine::{ConnectReport, DataDir, Engine, EngineError, Marks, Options, Quiet, Submission, Verdict};
-use blockmill_script::KernelVerifier;
+use blockmill_kernel::KernelVerifier;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;

@@ -8,7 +8,7 @@ use blockmill_chaingen::bitcoin::hashes::Hash;
 use blockmill_chaingen::bitcoin::{self, Amount, BlockHash, OutPoint, Transaction, TxOut};
 use blockmill_chaingen::builder::BlockBuilder;
 use blockmill_engine::{Engine, Marks, Options, Quiet, Submission, Verdict};
-use blockmill_script::KernelVerifier;
+use blockmill_kernel::KernelVerifier;
 use std::collections::HashMap;
 
 use crate::candidate::Kind;

@@ -17,6 +17,7 @@ struct NoScripts;
 
 impl ScriptVerifier for NoScripts {
     type Prepared = ();
+    type Deferred<T: Send> = ();
 
     fn prepare(&self, _transaction: &[u8], _spent: &[SpentOutput<'_>]) -> Result<(), VerifyError> {
         Ok(())

@@ -12,7 +12,7 @@ use blockmill_chaingen::bitcoin::{
 };
 use blockmill_chaingen::builder::BlockBuilder;
 use blockmill_rules::{Params, signet};
-use blockmill_script::KernelVerifier;
+use blockmill_kernel::KernelVerifier;
 
 const MARK: [u8; 4] = [0xec, 0xc7, 0xda, 0xa2];
 

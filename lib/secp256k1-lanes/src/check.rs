@@ -1,0 +1,106 @@
+//! What is verified, and what comes of it.
+
+/// Checks that are verified together at most; more are verified in several batches. Fewer than 32 cost as much as 32.
+pub const BATCH: usize = 256;
+
+/// What a [`Check`] asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Kind {
+    /// An ECDSA signature: `key` is a compressed public key, `r` and `s` are the signature, `message` is the hash that is signed.
+    Ecdsa = 0,
+    /// A signature of BIP340: `key[1..]` is the x-only public key, `r` and `s` are the signature, `message` is what is signed.
+    Schnorr = 1,
+    /// A commitment by a tweak (BIP341): the point with the x coordinate `r` and the parity of `message[0]` must be that with the
+    /// x coordinate `key[1..]` and an even y coordinate, plus `s` times the generator.
+    Tweak = 2,
+}
+
+/// One question. All numbers are in big endian. The layout is that of C.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(C)]
+pub struct Check {
+    /// What is asked.
+    pub kind: Kind,
+    /// A compressed point: 2 or 3 for the parity of its y coordinate, and its x coordinate. The parity counts for ECDSA alone.
+    pub key: [u8; 33],
+    /// The first half of the signature, or the x coordinate of the tweaked point.
+    pub r: [u8; 32],
+    /// The second half of the signature, or the tweak.
+    pub s: [u8; 32],
+    /// The message, or the parity of the tweaked point.
+    pub message: [u8; 32],
+}
+
+/// The answer to a [`Check`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Verdict {
+    /// It does not hold.
+    Invalid,
+    /// It holds.
+    Valid,
+    /// It met a special case that the lanes leave to others.
+    CannotTell,
+}
+
+/// How checks are computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Backend {
+    /// Eight lanes of AVX-512 with IFMA.
+    Avx512,
+    /// One lane of plain integers.
+    Portable,
+}
+
+impl Backend {
+    /// The fastest backend that this machine has.
+    pub fn detect() -> Self {
+        Self::Portable
+    }
+
+    /// Whether this machine has what it needs.
+    pub fn is_available(self) -> bool {
+        self == Self::Portable
+    }
+
+    /// Whether it verifies faster than libsecp256k1 does one by one.
+    pub fn is_fast(self) -> bool {
+        self != Self::Portable
+    }
+}
+
+/// Verifies checks. It keeps working memory of about a megabyte between calls; every thread should have its own.
+#[derive(Debug)]
+pub struct Verifier {
+    backend: Backend,
+}
+
+impl Verifier {
+    /// A verifier on the fastest backend.
+    pub fn new() -> Self {
+        Self::with_backend(Backend::detect())
+    }
+
+    /// A verifier on a backend; on the portable one if the machine does not have it.
+    pub fn with_backend(backend: Backend) -> Self {
+        let backend = if backend.is_available() { backend } else { Backend::Portable };
+        Self { backend }
+    }
+
+    /// The backend.
+    pub fn backend(&self) -> Backend {
+        self.backend
+    }
+
+    /// Verifies `checks`; the verdicts replace what is in `verdicts`, in the order of the checks.
+    pub fn verify(&mut self, checks: &[Check], verdicts: &mut Vec<Verdict>) {
+        verdicts.clear();
+        verdicts.resize(checks.len(), Verdict::CannotTell);
+    }
+}
+
+impl Default for Verifier {
+    fn default() -> Self {
+        Self::new()
+    }
+}
