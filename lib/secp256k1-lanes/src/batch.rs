@@ -13,6 +13,7 @@
 
 use crate::check::{Check, Kind, Verdict};
 use crate::curve::Curve;
+use crate::fault::{Fault, is_planted};
 use crate::field::{Fe, square_roots};
 use crate::multiply::{Halves, SIDE_BY_SIDE, Workspace};
 use crate::number::{self, N, N_HALF, Number, P, P_MINUS_N};
@@ -98,64 +99,73 @@ fn tagged() -> Sha256 {
     tagged.clone()
 }
 
+/// Whether a number is in its range; a planted fault says yes.
+fn is_below(number: &Number, end: &Number, fault: Fault) -> bool {
+    number::is_below(number, end) || is_planted(fault)
+}
+
+fn is_not_zero(number: &Number, fault: Fault) -> bool {
+    *number != [0; 4] || is_planted(fault)
+}
+
 /// The numbers of a check; none if one of them is out of its range.
 fn read(check: &Check) -> Option<Numbers> {
     let [key_x, r, s] = [check.key[1..].as_array()?, &check.r, &check.s].map(number::from_bytes);
-    let in_range = number::is_below(&key_x, &P);
+    let is_key = is_below(&key_x, &P, Fault::KeyRange);
+    let plain = Numbers {
+        key_x,
+        key_odd: false,
+        wanted: r,
+        result_odd: false,
+        first: s,
+        second: ONE,
+        divisor: ONE,
+        unsure: false,
+    };
     match check.kind {
         Kind::Ecdsa => {
-            let good_r = r != [0; 4] && number::is_below(&r, &N);
-            let good_s = s != [0; 4] && !number::is_below(&N_HALF, &s);
-            let good_key = in_range && matches!(check.key[0], 2 | 3);
-            (good_key && good_r && good_s).then(|| Numbers {
-                key_x,
+            let is_key = is_key && (matches!(check.key[0], 2 | 3) || is_planted(Fault::KeyPrefix));
+            let is_r = is_not_zero(&r, Fault::RZero) && is_below(&r, &N, Fault::RRange);
+            let is_s = is_not_zero(&s, Fault::SZero) && (!number::is_below(&N_HALF, &s) || is_planted(Fault::SRange));
+            (is_key && is_r && is_s).then(|| Numbers {
                 key_odd: check.key[0] == 3,
-                wanted: r,
-                result_odd: false,
                 first: number::from_bytes(&check.message),
                 second: r,
                 divisor: s,
                 // The x coordinate may be r + n as well.
-                unsure: number::is_below(&r, &P_MINUS_N),
+                unsure: number::is_below(&r, &P_MINUS_N) && !is_planted(Fault::SmallR),
+                ..plain
             })
         }
         Kind::Schnorr => {
-            let good = in_range && number::is_below(&r, &P) && number::is_below(&s, &N);
-            good.then(|| {
-                let challenge = tagged()
-                    .chain_update(check.r)
-                    .chain_update(&check.key[1..])
-                    .chain_update(check.message)
-                    .finalize();
-                let mut challenge = number::from_bytes(&challenge.into());
-                if !number::is_below(&challenge, &N) {
-                    challenge = number::subtract(&challenge, &N);
-                }
-                Numbers {
-                    key_x,
-                    key_odd: false,
-                    wanted: r,
-                    result_odd: false,
-                    first: s,
-                    second: number::subtract(&N, &challenge),
-                    divisor: ONE,
-                    unsure: false,
-                }
+            let in_range = is_key && is_below(&r, &P, Fault::RRange) && is_below(&s, &N, Fault::SRange);
+            in_range.then(|| Numbers {
+                second: number::subtract(&N, &challenge(check)),
+                ..plain
             })
         }
         Kind::Tweak => {
-            let good = in_range && number::is_below(&r, &P) && number::is_below(&s, &N);
-            good.then(|| Numbers {
-                key_x,
-                key_odd: false,
-                wanted: r,
+            let in_range = is_key && is_below(&r, &P, Fault::RRange) && is_below(&s, &N, Fault::SRange);
+            in_range.then(|| Numbers {
                 result_odd: check.message[0] & 1 == 1,
-                first: s,
-                second: ONE,
-                divisor: ONE,
-                unsure: false,
+                ..plain
             })
         }
+    }
+}
+
+/// The challenge of a signature of BIP340, modulo n.
+fn challenge(check: &Check) -> Number {
+    let hash = tagged()
+        .chain_update(check.r)
+        .chain_update(&check.key[1..])
+        .chain_update(check.message)
+        .finalize();
+    let challenge = number::from_bytes(&hash.into());
+    if number::is_below(&challenge, &N) {
+        challenge
+    } else {
+        number::subtract(&challenge, &N)
     }
 }
 
@@ -269,13 +279,16 @@ impl<W: Word> Batch<W> {
                 let root = roots[k].normalize();
                 let is_point = root.squared().subtract(&squares[k].lazy()).reduce().is_zero();
                 let odd = is_odd(root.0[0]);
+                let odd = if is_planted(Fault::KeyParity) { self.key_odd[first + k] } else { odd };
                 let y = Fe::select(odd.xor(self.key_odd[first + k]), &root.negate(), &root).normalize();
                 self.keys.push(Affine {
                     x: Fe::select(is_point, &x[k], &stand_in.x),
                     y: Fe::select(is_point, &y, &stand_in.y),
                 });
                 let refused = &mut self.refused[first + k];
-                *refused = refused.or(is_point.not());
+                if !is_planted(Fault::NoPoint) {
+                    *refused = refused.or(is_point.not());
+                }
             }
         }
     }
@@ -309,7 +322,12 @@ impl<W: Word> Batch<W> {
             let right_side = x3.add_product(&z6, &Fe::small(curve.b)).reduce();
             let on_curve = point.y.squared().subtract(&right_side.lazy()).reduce().is_zero();
             let unsure = &mut self.unsure[word];
-            *unsure = unsure.or(infinite).or(on_curve.not());
+            if !is_planted(Fault::Infinite) {
+                *unsure = unsure.or(infinite);
+            }
+            if !is_planted(Fault::OffCurve) {
+                *unsure = unsure.or(on_curve.not());
+            }
             // x = X / Z^2 is the wanted one.
             let difference = self.wanted[word].times(&zz).subtract(&point.x.lazy()).reduce();
             self.right.push(difference.is_zero());
@@ -327,6 +345,9 @@ impl<W: Word> Batch<W> {
         for (word, (point, inverse)) in points.iter().zip(&self.denominators).enumerate() {
             let cube = inverse.square().mul(inverse);
             let odd = is_odd(point.y.mul(&cube).normalize().0[0]);
+            if is_planted(Fault::ResultParity) {
+                continue;
+            }
             let parity_is_right = odd.xor(self.result_odd[word]).not();
             let right = &mut self.right[word];
             *right = right.and(parity_is_right.or(self.is_ecdsa[word]));
@@ -343,4 +364,95 @@ fn lanes<W: Word>() -> u8 {
 #[inline(always)]
 fn right_side<W: Word>(curve: &Curve, x: &Fe<W>) -> Fe<W> {
     x.square().mul(x).add(&Fe::small(curve.b))
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::point::Jacobian;
+
+    fn check(kind: Kind, key: [u8; 33], r: Number, s: Number) -> Check {
+        Check {
+            kind,
+            key,
+            r: bytes(&r),
+            s: bytes(&s),
+            message: [7; 32],
+        }
+    }
+
+    pub(crate) fn bytes(number: &Number) -> [u8; 32] {
+        let mut bytes = [0; 32];
+        for (bytes, limb) in bytes.chunks_mut(8).zip(number.iter().rev()) {
+            bytes.copy_from_slice(&limb.to_be_bytes());
+        }
+        bytes
+    }
+
+    pub(crate) fn key(prefix: u8, x: &Number) -> [u8; 33] {
+        let mut key = [prefix; 33];
+        key[1..].copy_from_slice(&bytes(x));
+        key
+    }
+
+    /// Numbers out of their ranges are refused, those at the ends are not.
+    pub(crate) fn ranges_are_looked_at() {
+        const ZERO: Number = [0; 4];
+        let before = |number: &Number| number::subtract(number, &ONE);
+        let plus_one = |number: &Number| number::subtract(number, &[u64::MAX; 4]);
+        let good = key(2, &[5, 0, 0, 0]);
+        let read = |kind, key, r: &Number, s: &Number| read(&check(kind, key, *r, *s)).is_some();
+        for kind in [Kind::Ecdsa, Kind::Schnorr, Kind::Tweak] {
+            let ecdsa = kind == Kind::Ecdsa;
+            assert!(read(kind, good, &ONE, &ONE));
+            assert!(read(kind, key(2, &before(&P)), &ONE, &ONE));
+            for x in [&P, &plus_one(&P), &[u64::MAX; 4]] {
+                assert!(!read(kind, key(2, x), &ONE, &ONE));
+            }
+            for prefix in 0..=255 {
+                assert_eq!(read(kind, key(prefix, &ONE), &ONE, &ONE), !ecdsa || prefix == 2 || prefix == 3);
+            }
+            let (r_end, s_end) = if ecdsa { (&N, &plus_one(&N_HALF)) } else { (&P, &N) };
+            assert!(read(kind, good, &before(r_end), &ONE) && !read(kind, good, r_end, &ONE));
+            assert!(read(kind, good, &ONE, &before(s_end)) && !read(kind, good, &ONE, s_end));
+            assert_eq!(read(kind, good, &ZERO, &ONE), !ecdsa);
+            assert_eq!(read(kind, good, &ONE, &ZERO), !ecdsa);
+        }
+        // The smallest r that stands for one x coordinate alone.
+        for (r, unsure) in [(before(&P_MINUS_N), true), (P_MINUS_N, false)] {
+            let numbers = super::read(&check(Kind::Ecdsa, good, r, ONE)).unwrap();
+            assert_eq!(numbers.unsure, unsure);
+        }
+    }
+
+    /// The comparison with points that the walk leaves when it met a special case, or that are none of the curve's.
+    pub(crate) fn results_that_are_none() {
+        let number = |value: u64| Fe::<u64>::small(value);
+        let point = |x: u64, y: u64, z: u64| Jacobian {
+            x: number(x),
+            y: number(y),
+            z: number(z),
+        };
+        for kind in [Kind::Ecdsa, Kind::Schnorr, Kind::Tweak] {
+            // All 0: what a doubling in the place of a sum leaves. Then a Z of 0 alone, and a point off the curve whose x is wanted.
+            for point in [point(0, 0, 0), point(1, 1, 0), point(1, 3, 1)] {
+                let mut batch = Batch::<u64>::default();
+                batch.take(&[check(kind, key(2, &ONE), ONE, ONE)]);
+                batch.unsure[0] = false;
+                batch.workspace.points.push(point);
+                batch.compare(Curve::secp256k1());
+                assert!(batch.unsure[0], "{point:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn ranges() {
+        ranges_are_looked_at();
+    }
+
+    #[test]
+    fn special_results() {
+        results_that_are_none();
+    }
 }

@@ -11,6 +11,7 @@
 //!
 //! The tests run every formula over intervals: no limb overflows for any input of these forms (`intervals.rs`).
 
+use crate::fault::{Fault, is_planted};
 use crate::word::{LIMB_BITS, LIMB_MASK, Word};
 
 /// 2^256 modulo p.
@@ -128,7 +129,9 @@ fn splat<W: Word>(limbs: &[u64; 5]) -> [W; 5] {
 #[inline(always)]
 fn carry<W: Word>(mut limbs: [W; 5]) -> [W; 5] {
     for k in 0..4 {
-        limbs[k + 1] = limbs[k + 1].add(limbs[k].shift_right::<LIMB_BITS>());
+        if !is_planted(Fault::Carry(k)) {
+            limbs[k + 1] = limbs[k + 1].add(limbs[k].shift_right::<LIMB_BITS>());
+        }
     }
     limbs[4].promise_below::<LIMB_BITS>();
     limbs
@@ -220,7 +223,9 @@ impl<W: Word> Product<W> {
         let Self(mut c) = self;
         let fold = W::splat(FOLD_260);
         for k in 5..9 {
-            c[k + 1] = c[k + 1].add(c[k].shift_right::<LIMB_BITS>());
+            if !is_planted(Fault::UpperCarry(k)) {
+                c[k + 1] = c[k + 1].add(c[k].shift_right::<LIMB_BITS>());
+            }
         }
         c[9].promise_below::<LIMB_BITS>();
         let mut low = [c[0], c[1], c[2], c[3], c[4]];
@@ -230,7 +235,8 @@ impl<W: Word> Product<W> {
         for k in 0..4 {
             low[k + 1] = low[k + 1].add_product_high(c[k + 5], fold);
         }
-        (low, W::splat(0).add_product_high(c[9], fold))
+        let above = W::splat(0).add_product_high(c[9], fold);
+        (low, if is_planted(Fault::AboveFold) { W::splat(0) } else { above })
     }
 
     /// What is above 2^256 folded into the lowest limbs.
@@ -241,7 +247,9 @@ impl<W: Word> Product<W> {
         top.promise_below::<LIMB_BITS>();
         low[4] = low[4].and(W::splat(TOP_MASK));
         low[0] = low[0].add_product_low(top, fold);
-        low[1] = low[1].add_product_high(top, fold);
+        if !is_planted(Fault::TopFold) {
+            low[1] = low[1].add_product_high(top, fold);
+        }
         Lazy(low)
     }
 
@@ -419,13 +427,18 @@ impl<W: Word> Fe<W> {
         let mut limbs = self.0;
         let top = limbs[4].shift_right::<TOP_BITS>();
         limbs[4] = limbs[4].and(W::splat(TOP_MASK));
-        limbs[0] = limbs[0].add_product_low(top, W::splat(FOLD_256));
+        if !is_planted(Fault::NormalFold) {
+            limbs[0] = limbs[0].add_product_low(top, W::splat(FOLD_256));
+        }
         // Below 2^256 + 2^37 now: at most one p too much.
         let Self(low) = carry_and_clear(limbs);
         let mut plus = low;
         plus[0] = plus[0].add(W::splat(FOLD_256));
         let Self(plus) = carry_and_clear(plus);
         let below = plus[4].shift_right::<TOP_BITS>().is_zero();
+        if is_planted(Fault::NormalSubtraction) {
+            return Self(low);
+        }
         let mut normal = zip(&low, &plus, #[inline(always)] |low, plus| W::select(below, low, plus));
         normal[4] = normal[4].and(W::splat(TOP_MASK));
         Self(normal)

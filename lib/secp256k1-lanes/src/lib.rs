@@ -3,6 +3,7 @@
 mod batch;
 mod check;
 mod curve;
+mod fault;
 mod field;
 mod inverse;
 mod multiply;

@@ -7,6 +7,7 @@
 //!   follows: each formula's Z is a multiple of the one before it. A Z that is not 0 at the end means that no step
 //!   met a special case.
 
+use crate::fault::{Fault, is_planted};
 use crate::field::{Fe, Lazy};
 use crate::inverse::Modulus;
 use crate::number::{P, limbs};
@@ -153,8 +154,12 @@ pub(crate) fn invert_all<W: Word>(numbers: &mut [Fe<W>], before: &mut Vec<Fe<W>>
     for (place, number) in numbers.iter_mut().enumerate() {
         let is_zero = number.is_zero();
         if is_zero.bits() != 0 {
-            zero(place, is_zero);
-            *number = Fe::select(is_zero, &one, number);
+            if !is_planted(Fault::ZeroDenominator) {
+                zero(place, is_zero);
+            }
+            if !is_planted(Fault::ZeroReplaced) {
+                *number = Fe::select(is_zero, &one, number);
+            }
         }
     }
     let product = multiply_up(numbers, before);
@@ -233,13 +238,10 @@ fn invert_lanes<W: Word>(number: &Fe<W>) -> Fe<W> {
         product = product.mul(&lane_of(lane));
     }
     let mut inverse = Fe::<u64>(limbs(&MODULUS.invert(&product.number(0))));
-    let mut inverted = [[0; 8]; 5];
+    let mut inverses = [[0; 4]; 8];
     for lane in (0..W::LANES).rev() {
-        let own = inverse.mul(&before[lane]);
+        inverses[lane] = inverse.mul(&before[lane]).number(0);
         inverse = inverse.mul(&lane_of(lane));
-        for (limb, own) in inverted.iter_mut().zip(own.0) {
-            limb[lane] = own;
-        }
     }
-    Fe(inverted.map(|limb| W::from_lanes(&limb)))
+    Fe::from_numbers(&inverses)
 }

@@ -14,6 +14,7 @@
 //! c_i are the digits of K = (k + 2^130 - 1) / 2 to the base 2^w. So every digit is odd, none is zero, and all lanes have the same
 //! schedule. Whether K is in its range is not left to the bounds of the lattice: [`Half`] has a mask for it.
 
+use crate::fault::{Fault, is_planted};
 use crate::field::{Fe, multiply_limbs};
 use crate::inverse::Modulus;
 use crate::number::{self, N, Number, limbs, power_of_two_modulo_n};
@@ -107,12 +108,16 @@ impl<W: Word> Scalar<W> {
                 c[i + j + 1] = c[i + j + 1].add_product_high(times, n[j]);
             }
             // The low 52 bits are 0 now.
-            c[i + 1] = c[i + 1].add(c[i].shift_right::<LIMB_BITS>());
+            if !is_planted(Fault::ScalarCarry(i)) {
+                c[i + 1] = c[i + 1].add(c[i].shift_right::<LIMB_BITS>());
+            }
         }
         let mask = W::splat(LIMB_MASK);
         let mut high = [c[5], c[6], c[7], c[8], c[9]];
         for k in 0..4 {
-            high[k + 1] = high[k + 1].add(high[k].shift_right::<LIMB_BITS>());
+            if !is_planted(Fault::ScalarResultCarry(k)) {
+                high[k + 1] = high[k + 1].add(high[k].shift_right::<LIMB_BITS>());
+            }
             high[k] = high[k].and(mask);
         }
         high[4].promise_below::<49>();
@@ -125,21 +130,27 @@ impl<W: Word> Scalar<W> {
         self.mul(&Self(splat(&R_SQUARED)))
     }
 
-    /// The number of a lane, of one in Montgomery's form; below n.
-    fn leave(&self, lane: usize) -> Number {
-        // Below n + 1: a product with 1 has at most (2^257 + R n) / R.
-        let limbs = self.mul(&Self::small(1)).0.map(|limb| limb.to_lanes()[lane]);
-        let plain = [
+    /// The number of a lane of a product: from 0 to n - 1.
+    fn number(&self, lane: usize) -> Number {
+        // A product is below (2^514 + 2^260 n) / 2^260, so it has one n too much at most, and 257 bits.
+        let limbs = self.0.map(|limb| limb.to_lanes()[lane]);
+        let number = [
             limbs[0] | limbs[1] << 52,
             limbs[1] >> 12 | limbs[2] << 40,
             limbs[2] >> 24 | limbs[3] << 28,
             limbs[3] >> 36 | limbs[4] << 16,
         ];
-        if number::is_below(&plain, &N) {
-            plain
+        let carry = limbs[4] >> 48 != 0;
+        if carry || !number::is_below(&number, &N) {
+            number::subtract(&number, &N)
         } else {
-            number::subtract(&plain, &N)
+            number
         }
+    }
+
+    /// The number of a lane, of one in Montgomery's form.
+    fn leave(&self, lane: usize) -> Number {
+        self.mul(&Self::small(1)).number(lane)
     }
 
     /// The two halves, and the lanes in which they are in their range: all, by the bounds of the lattice.
@@ -161,11 +172,17 @@ impl<W: Word> Scalar<W> {
         );
         let even = is_odd(first[0]).not();
         for i in 0..3 {
+            if is_planted(Fault::Odd(0)) {
+                continue;
+            }
             first[i] = W::select(even, first[i].add(a1[i]), first[i]);
             second[i] = W::select(even, second[i].sub(b1[i]), second[i]);
         }
         let even = is_odd(second[0]).not();
         for i in 0..3 {
+            if is_planted(Fault::Odd(1)) {
+                continue;
+            }
             first[i] = W::select(even, first[i].add(a2[i]), first[i]);
             second[i] = W::select(even, second[i].add(a1[i]), second[i]);
         }
@@ -180,36 +197,38 @@ fn difference<W: Word>(a: &[W; 3], b: &[W; 3]) -> [W; 3] {
     [a[0].sub(b[0]), a[1].sub(b[1]), a[2].sub(b[2])]
 }
 
-/// `k` times `factor` over 2^384, or one less: the columns below 2^312 are left out.
+/// `k` times `factor` over 2^384, or a little less: the columns below 2^364 are left out, which come to less than 2^369.
 #[inline(always)]
 fn high_product<W: Word>(k: &[W; 5], factor: &[u64; 5]) -> [W; 3] {
     let factor: [W; 5] = splat(factor);
-    let mut c = [W::splat(0); 4];
+    let mut c = [W::splat(0); 3];
     for i in 0..5 {
         for j in 0..5 {
-            if i + j >= 6 {
-                c[i + j - 6] = c[i + j - 6].add_product_low(k[i], factor[j]);
+            if i + j >= 7 {
+                c[i + j - 7] = c[i + j - 7].add_product_low(k[i], factor[j]);
             }
-            if i + j >= 5 {
-                c[i + j - 5] = c[i + j - 5].add_product_high(k[i], factor[j]);
+            if i + j >= 6 {
+                c[i + j - 6] = c[i + j - 6].add_product_high(k[i], factor[j]);
             }
         }
     }
-    for i in 0..3 {
-        c[i + 1] = c[i + 1].add(c[i].shift_right::<LIMB_BITS>());
+    for i in 0..2 {
+        if !is_planted(Fault::QuotientCarry(i)) {
+            c[i + 1] = c[i + 1].add(c[i].shift_right::<LIMB_BITS>());
+        }
     }
     let mask = W::splat(LIMB_MASK);
-    // From bit 20 of column 7 on.
+    let [low, middle, high] = [c[0].and(mask), c[1].and(mask), c[2]];
+    // From bit 384 on, which is bit 20 of the lowest of these columns.
     [
-        c[1].and(mask)
-            .shift_right::<20>()
-            .or(c[2].shift_left_wrapping::<32>())
+        low.shift_right::<20>()
+            .or(middle.shift_left_wrapping::<32>())
             .and(mask),
-        c[2].and(mask)
+        middle
             .shift_right::<20>()
-            .or(c[3].shift_left_wrapping::<32>())
+            .or(high.shift_left_wrapping::<32>())
             .and(mask),
-        c[3].shift_right::<20>(),
+        high.shift_right::<20>(),
     ]
 }
 
@@ -234,7 +253,9 @@ impl<W: Word> Half<W> {
     fn new(mut k: [W; 3]) -> (Self, W::Mask) {
         let mask = W::splat(LIMB_MASK);
         for i in 0..2 {
-            k[i + 1] = k[i + 1].add(k[i].shift_right_signed::<LIMB_BITS>());
+            if !is_planted(Fault::HalfCarry(i)) {
+                k[i + 1] = k[i + 1].add(k[i].shift_right_signed::<LIMB_BITS>());
+            }
             k[i] = k[i].and(mask);
         }
         // The sign is bit 51 of the highest limb.
@@ -242,13 +263,16 @@ impl<W: Word> Half<W> {
         // Half of k + 2^130 - 1: k is odd, so that takes its lowest bit away.
         let one = W::splat(1);
         let high = top.shift_right_signed::<1>().add(W::splat(1 << 25));
-        // A highest limb below 0 or from 2^26 on has bits there.
-        let fits = high.shift_right::<26>().is_zero();
+        // Below 0 there are bits from the sign, and from 2^26 on there are others.
+        let fits = high.shift_right_signed::<26>().is_zero();
         let digits = [
             k[0].shift_right::<1>().or(k[1].and(one).shift_left::<51>()),
             k[1].shift_right::<1>().or(top.and(one).shift_left::<51>()),
             high.and(W::splat((1 << 26) - 1)),
         ];
+        if is_planted(Fault::HalfRange) {
+            return (Self(digits), W::Mask::from_bits(u8::MAX));
+        }
         (Self(digits), fits)
     }
 
@@ -316,13 +340,40 @@ fn invert_lanes<W: Word>(scalar: &Scalar<W>) -> Scalar<W> {
     }
     let plain = MODULUS.invert(&product.leave(0));
     let mut inverse = Scalar::<u64>(limbs(&plain)).enter();
-    let mut inverted = [[0; 8]; 5];
+    let mut inverses = [[0; 4]; 8];
     for lane in (0..W::LANES).rev() {
-        let own = inverse.mul(&before[lane]);
+        inverses[lane] = inverse.mul(&before[lane]).number(0);
         inverse = inverse.mul(&lane_of(lane));
-        for (limb, own) in inverted.iter_mut().zip(own.0) {
-            limb[lane] = own;
+    }
+    Scalar::from_numbers(&inverses)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A half from -2^130 to 2^130 has digits, others are told.
+    pub(crate) fn ranges_of_halves() {
+        let two = |exponent: u32| 1_i128 << (exponent - 104);
+        // The highest limb, with the lowest limb odd.
+        let fits = |top: i128| Half::<u64>::new([1, 0, top as u64 & LIMB_MASK]).1;
+        for (top, expected) in [
+            (0, true),
+            (two(130) - 1, true),
+            (two(130), false),
+            (-two(130), true),
+            (-two(130) - 1, false),
+            (two(140), false),
+            (-two(140), false),
+            (two(155) - 1, false),
+            (-two(155), false),
+        ] {
+            assert_eq!(fits(top), expected, "{top:x}");
         }
     }
-    Scalar(inverted.map(|limb| W::from_lanes(&limb)))
+
+    #[test]
+    fn ranges() {
+        ranges_of_halves();
+    }
 }

@@ -13,13 +13,10 @@ macro_rules! on_all_lanes {
     ($($name:ident),* $(,)?) => {$(
         #[test]
         fn $name() {
-            fn portable() {
-                generic::$name::<u64>();
-            }
-            portable();
+            generic::$name::<u64>(1);
             #[cfg(target_arch = "x86_64")]
             if crate::avx512::is_available() {
-                crate::avx512::Avx512::vectorize(generic::$name::<crate::avx512::Avx512>);
+                crate::avx512::Avx512::vectorize(|| generic::$name::<crate::avx512::Avx512>(1));
             }
         }
     )*};
@@ -59,14 +56,14 @@ fn words<W: Word>(dice: &mut Dice, top: u64) -> [W; 5] {
 /// The highest limb of a number that came out of a reduction.
 const REDUCED: u64 = (1 << 48) + 63;
 
-mod generic {
+pub(super) mod generic {
     use super::*;
 
-    pub(super) fn field_operations<W: Word>() {
+    pub(in crate::tests) fn field_operations<W: Word>(fewer: u32) {
         let mut dice = Dice(1);
         let p = p();
         let multiple: BigUint = &p << 64;
-        for _ in 0..20_000 {
+        for _ in 0..20_000 / fewer {
             let [a, b, c, d] = std::array::from_fn(|_| Fe::<W>(words(&mut dice, REDUCED)));
             let results = [
                 a.mul(&b),
@@ -113,10 +110,10 @@ mod generic {
         }
     }
 
-    pub(super) fn field_is_normalized<W: Word>() {
+    pub(in crate::tests) fn field_is_normalized<W: Word>(fewer: u32) {
         let mut dice = Dice(2);
         let p = p();
-        for round in 0..20_000_u32 {
+        for round in 0..20_000 / fewer {
             // Any limbs, and numbers about the multiples of p.
             let mut fe = Fe::<W>(words(&mut dice, LIMB_MASK));
             if round % 2 == 0 {
@@ -149,11 +146,11 @@ mod generic {
         }
     }
 
-    pub(super) fn roots<W: Word>() {
+    pub(in crate::tests) fn roots<W: Word>(fewer: u32) {
         let mut dice = Dice(3);
         let p = p();
         let exponent: BigUint = (&p + 1_u32) >> 2;
-        for _ in 0..50 {
+        for _ in 0..(50 / fewer).max(1) {
             let numbers = [Fe::<W>(words(&mut dice, REDUCED)), Fe::<W>(words(&mut dice, REDUCED))];
             let roots = square_roots(&numbers);
             for (number, root) in numbers.iter().zip(&roots) {
@@ -164,12 +161,12 @@ mod generic {
         }
     }
 
-    pub(super) fn scalar_products<W: Word>() {
+    pub(in crate::tests) fn scalar_products<W: Word>(fewer: u32) {
         let mut dice = Dice(4);
         let n = n();
         let r: BigUint = BigUint::from(1_u32) << 260;
         let r_inverse = r.modinv(&n).unwrap();
-        for _ in 0..20_000 {
+        for _ in 0..20_000 / fewer {
             let [a, b] = std::array::from_fn(|_| Scalar::<W>(words(&mut dice, (1 << 49) - 1)));
             let product = a.mul(&b);
             let entered = a.enter();
@@ -181,12 +178,12 @@ mod generic {
         }
     }
 
-    pub(super) fn scalars_are_split<W: Word>() {
+    pub(in crate::tests) fn scalars_are_split<W: Word>(fewer: u32) {
         let mut dice = Dice(5);
         let n = n();
         let lambda = BigUint::parse_bytes(b"5363ad4cc05c30e0a5261c028812645a122e22ea20816678df02967c1b23bd72", 16).unwrap();
         let shift: BigUint = (BigUint::from(1_u32) << HALF_BITS) - 1_u32;
-        for round in 0..20_000_u64 {
+        for round in 0..20_000 / u64::from(fewer) {
             // Up to 2^257; near 0 and near n at first.
             let mut scalar = Scalar::<W>(words(&mut dice, (1 << 49) - 1));
             if round < 100 {
@@ -218,7 +215,8 @@ mod generic {
         }
     }
 
-    pub(super) fn scalars_are_inverted<W: Word>() {
+    pub(in crate::tests) fn scalars_are_inverted<W: Word>(fewer: u32) {
+        let _ = fewer;
         let mut dice = Dice(6);
         let n = n();
         for count in [1, 2, 3, 4, 7, 32] {
@@ -236,7 +234,8 @@ mod generic {
         }
     }
 
-    pub(super) fn field_inverses<W: Word>() {
+    pub(in crate::tests) fn field_inverses<W: Word>(fewer: u32) {
+        let _ = fewer;
         let mut dice = Dice(7);
         let p = p();
         for count in [1, 2, 3, 4, 5, 11, 64] {

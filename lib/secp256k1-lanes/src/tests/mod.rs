@@ -1,6 +1,8 @@
 //! Unit tests, over one lane and over eight.
 
 mod arithmetic;
+mod faults;
+mod intervals;
 mod points;
 
 use crate::word::Word;

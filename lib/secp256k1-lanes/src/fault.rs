@@ -1,0 +1,76 @@
+//! Planted faults: each leaves out one carry or one mask. Tests show that every one of them is found; nothing of this is
+//! left in any other build.
+
+/// What is left out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(not(test), expect(dead_code, reason = "made by tests alone"))]
+pub(crate) enum Fault {
+    /// The carry out of a limb of a field element.
+    Carry(usize),
+    /// The carry out of an upper column of a product.
+    UpperCarry(usize),
+    /// What a field product has above 2^260.
+    AboveFold,
+    /// What a field product has above 2^256.
+    TopFold,
+    /// What a number has above 2^256 before it is made normal.
+    NormalFold,
+    /// The last subtraction of p.
+    NormalSubtraction,
+    /// The carry out of a column of a scalar product.
+    ScalarCarry(usize),
+    /// The carry out of a limb of a scalar product's result.
+    ScalarResultCarry(usize),
+    /// The carry out of a column of the rounded quotients of the lattice.
+    QuotientCarry(usize),
+    /// The carry out of a limb of a half.
+    HalfCarry(usize),
+    /// Making the first or the second half odd.
+    Odd(usize),
+    /// The range of a half.
+    HalfRange,
+    /// A key's x coordinate below p.
+    KeyRange,
+    /// An r in its range, above 0.
+    RRange,
+    RZero,
+    /// An s in its range, above 0, at most half of n.
+    SRange,
+    SZero,
+    /// The first byte of a key.
+    KeyPrefix,
+    /// An r that may stand for two x coordinates.
+    SmallR,
+    /// A key that is no point.
+    NoPoint,
+    /// A denominator of 0.
+    ZeroDenominator,
+    /// The inverse of a denominator of 0 is put to 1.
+    ZeroReplaced,
+    /// A Z of 0 at the end.
+    Infinite,
+    /// A result that is none of the curve's points.
+    OffCurve,
+    /// The parity of the key's y.
+    KeyParity,
+    /// The parity of the result's y.
+    ResultParity,
+}
+
+/// Whether the fault is planted on this thread.
+#[inline(always)]
+pub(crate) fn is_planted(fault: Fault) -> bool {
+    #[cfg(test)]
+    return PLANTED.get() == Some(fault);
+    #[cfg(not(test))]
+    {
+        let _ = fault;
+        false
+    }
+}
+
+#[cfg(test)]
+thread_local! {
+    /// The fault that is planted.
+    pub(crate) static PLANTED: std::cell::Cell<Option<Fault>> = const { std::cell::Cell::new(None) };
+}

@@ -1,0 +1,236 @@
+//! Every carry and every mask is needed: each is left out once, and the tests see it.
+
+use super::arithmetic::generic;
+use super::{Dice, big, intervals, n, number};
+use crate::batch::Batch;
+use crate::batch::tests::{bytes, key, ranges_are_looked_at, results_that_are_none};
+use crate::check::{Check, Kind, Verdict};
+use crate::curve::Curve;
+use crate::fault::{Fault, PLANTED};
+use crate::field::Fe;
+use crate::number::{Number, P};
+use crate::scalar::Scalar;
+use crate::scalar::tests::ranges_of_halves;
+use num_bigint::BigUint;
+use std::panic::catch_unwind;
+
+fn lambda() -> BigUint {
+    BigUint::parse_bytes(b"5363ad4cc05c30e0a5261c028812645a122e22ea20816678df02967c1b23bd72", 16).unwrap()
+}
+
+fn verdict(check: &Check) -> Verdict {
+    let mut verdicts = [Verdict::Invalid];
+    Batch::<u64>::default().verify(&[*check], &mut verdicts);
+    verdicts[0]
+}
+
+/// The generator, as coordinates.
+fn generator() -> [Number; 2] {
+    Curve::secp256k1().stand_in
+}
+
+/// The ECDSA check with these u1, u2 and r: s is r / u2, and the message u1 s. None if s is high.
+fn ecdsa(key: [u8; 33], u1: &BigUint, u2: &BigUint, r: &BigUint) -> Option<Check> {
+    let n = n();
+    let s = r * u2.modinv(&n).unwrap() % &n;
+    (s <= &n >> 1).then(|| Check {
+        kind: Kind::Ecdsa,
+        key,
+        r: bytes(&number(r)),
+        s: bytes(&number(&s)),
+        message: bytes(&number(&(u1 * s % &n))),
+    })
+}
+
+/// The x coordinate of a multiple of the generator.
+fn multiple_x(scalar: &BigUint) -> BigUint {
+    let secp = secp256k1::Secp256k1::new();
+    let secret = secp256k1::SecretKey::from_slice(&bytes(&number(scalar))).unwrap();
+    BigUint::from_bytes_be(&secret.public_key(&secp).serialize()[1..])
+}
+
+/// Digits from the highest down of a half, as the odd numbers that they stand for.
+fn digits(scalar: &BigUint, width: usize, places: [usize; 2]) -> [[i64; 2]; 2] {
+    let (halves, _) = Scalar::<u64>::from_numbers(&[number(scalar); 8]).split();
+    halves.each_ref().map(|half| {
+        places.map(|place| 2 * half.digit(place * width, width) as i64 - (1 << width) + 1)
+    })
+}
+
+/// A signature, not valid, for which the first addition of the walk adds a point to itself: all coordinates are 0 from
+/// there on, and the comparison holds for any r.
+fn walk_doubles(dice: &mut Dice) -> Check {
+    let (n, lambda) = (n(), lambda());
+    let shift: BigUint = (BigUint::from(1_u32) << 130) - 1_u32;
+    let mut random = || big(&std::array::from_fn(|_| dice.next())) % &n;
+    loop {
+        let u2 = random();
+        // With the generator as key everything is a multiple of it. Places 25 and 24 of u2, place 12 of u1 (which
+        // meets place 24): 32 times the first must be the second plus the third, in both halves.
+        let wanted = digits(&u2, 5, [25, 24]).map(|[high, low]| 32 * high - low);
+        if wanted.iter().any(|digit| digit.abs() > 300) {
+            continue;
+        }
+        for _ in 0..200 {
+            let low: BigUint = BigUint::from(1_u32) << 120;
+            let half = |digit: i64| {
+                let digits = BigUint::from(((digit + 1023) / 2) as u64) * &low + big(&[7, 0, 0, 0]) * (random() % (&low >> 3));
+                (digits * 2_u32 + &n * 4_u32 - &shift) % &n
+            };
+            let mut half = half;
+            let u1 = (half(wanted[0]) + half(wanted[1]) * &lambda) % &n;
+            if digits(&u1, 10, [12, 12]).map(|digits| digits[0]) != wanted {
+                continue;
+            }
+            if let Some(check) = ecdsa(key(2, &generator()[0]), &u1, &u2, &(random() >> 1)) {
+                return check;
+            }
+        }
+    }
+}
+
+/// Checks in which exactly one mask decides, with the verdicts that must be.
+fn masks_decide() {
+    let mut dice = Dice(11);
+    let n = n();
+    let mut random = || big(&std::array::from_fn(|_| dice.next())) % &n;
+    // The generator's y is even; an odd one is that of its negative. r = x(u1 G + u2 (-G)).
+    for (prefix, sign) in [(2, BigUint::from(1_u32)), (3, &n - 1_u32)] {
+        let check = loop {
+            let (u1, u2) = (random(), random());
+            let r = multiple_x(&((&u1 + &u2 * &sign) % &n));
+            if let Some(check) = ecdsa(key(prefix, &generator()[0]), &u1, &u2, &r) {
+                break check;
+            }
+        };
+        assert_eq!(verdict(&check), Verdict::Valid);
+        let mut other_parity = check;
+        other_parity.key[0] ^= 1;
+        assert_eq!(verdict(&other_parity), Verdict::Invalid);
+        if prefix == 2 {
+            // x = 5 has no point. The lane computes with the generator, for which the signature is valid.
+            let no_point = Check {
+                key: key(2, &[5, 0, 0, 0]),
+                ..check
+            };
+            assert_eq!(verdict(&no_point), Verdict::Invalid);
+        }
+    }
+    // The point with x = 1 written with an x of p + 1: u1 G + u2 P, computed by the lanes' own arithmetic.
+    let one = Fe::<u64>::small(1);
+    let y = crate::field::square_roots(&[Fe::<u64>::small(8)])[0].normalize();
+    let prefix = if y.0[0] & 1 == 1 { 3 } else { 2 };
+    let check = loop {
+        let (u1, u2) = (random(), random());
+        let r = BigUint::from_bytes_be(&sum_x(&u1, &u2, prefix));
+        if let Some(check) = ecdsa(key(prefix, &one.number(0)), &u1, &u2, &r) {
+            break check;
+        }
+    };
+    assert_eq!(verdict(&check), Verdict::Valid);
+    let mut too_large = check;
+    too_large.key = key(prefix, &number(&(big(&P) + 1_u32)));
+    assert_eq!(verdict(&too_large), Verdict::Invalid);
+    // A tweak by 1: 2 G, of one parity and of the other.
+    let double = multiple_x(&BigUint::from(2_u32));
+    let tweak = |odd: u8| Check {
+        kind: Kind::Tweak,
+        key: key(2, &generator()[0]),
+        r: bytes(&number(&double)),
+        s: bytes(&[1, 0, 0, 0]),
+        message: [odd; 32],
+    };
+    // The y of 2 G is even.
+    assert_eq!([0, 1].map(tweak).map(|check| verdict(&check)), [Verdict::Valid, Verdict::Invalid]);
+    // An r that may be two x coordinates.
+    let mut small = check;
+    small.r = bytes(&[5, 0, 0, 0]);
+    assert_eq!(verdict(&small), Verdict::CannotTell);
+    // A sum that is infinity, and one that the formulas make all 0.
+    let infinite = loop {
+        let u2 = random();
+        if let Some(check) = ecdsa(key(2, &generator()[0]), &(&n - &u2), &u2, &random()) {
+            break check;
+        }
+    };
+    assert_eq!(verdict(&infinite), Verdict::CannotTell);
+    assert_eq!(verdict(&walk_doubles(&mut Dice(12))), Verdict::CannotTell);
+}
+
+/// x of u1 G + u2 P, for the P with x = 1 and this prefix.
+fn sum_x(u1: &BigUint, u2: &BigUint, prefix: u8) -> [u8; 32] {
+    use secp256k1::{PublicKey, Scalar, Secp256k1, SecretKey};
+    let secp = Secp256k1::new();
+    let scalar = |value: &BigUint| bytes(&number(value));
+    let point = PublicKey::from_slice(&key(prefix, &[1, 0, 0, 0])).unwrap();
+    let second = point.mul_tweak(&secp, &Scalar::from_be_bytes(scalar(u2)).unwrap()).unwrap();
+    let first = SecretKey::from_slice(&scalar(u1)).unwrap().public_key(&secp);
+    first.combine(&second).unwrap().serialize()[1..].try_into().unwrap()
+}
+
+/// All tests that are to see faults, on one lane.
+fn everything() {
+    intervals::whole_computation();
+    ranges_are_looked_at();
+    results_that_are_none();
+    ranges_of_halves();
+    generic::field_is_normalized::<u64>(4);
+    generic::field_operations::<u64>(4);
+    generic::scalar_products::<u64>(4);
+    generic::scalars_are_split::<u64>(4);
+    generic::field_inverses::<u64>(1);
+    masks_decide();
+}
+
+#[test]
+fn masks() {
+    masks_decide();
+}
+
+#[test]
+fn every_planted_fault_is_found() {
+    let mut faults = vec![
+        Fault::AboveFold,
+        Fault::TopFold,
+        Fault::NormalFold,
+        Fault::NormalSubtraction,
+        Fault::HalfRange,
+        Fault::KeyRange,
+        Fault::RRange,
+        Fault::RZero,
+        Fault::SRange,
+        Fault::SZero,
+        Fault::KeyPrefix,
+        Fault::SmallR,
+        Fault::NoPoint,
+        Fault::ZeroDenominator,
+        Fault::ZeroReplaced,
+        Fault::Infinite,
+        Fault::OffCurve,
+        Fault::KeyParity,
+        Fault::ResultParity,
+    ];
+    faults.extend((0..4).map(Fault::Carry));
+    faults.extend((5..9).map(Fault::UpperCarry));
+    faults.extend((0..5).map(Fault::ScalarCarry));
+    faults.extend((0..4).map(Fault::ScalarResultCarry));
+    faults.extend((0..2).map(Fault::QuotientCarry));
+    faults.extend((0..2).map(Fault::HalfCarry));
+    faults.extend((0..2).map(Fault::Odd));
+    everything();
+    // Made before a fault is planted.
+    Curve::secp256k1();
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    let missed: Vec<Fault> = faults
+        .into_iter()
+        .filter(|&fault| {
+            PLANTED.set(Some(fault));
+            let found = catch_unwind(everything).is_err();
+            PLANTED.set(None);
+            !found
+        })
+        .collect();
+    std::panic::set_hook(hook);
+    assert_eq!(missed, []);
+}

@@ -1,0 +1,221 @@
+//! The whole computation over intervals.
+//!
+//! An interval stands for every value that a word may have. The pipeline is straight-line code: which instructions run
+//! does not depend on the numbers, but for the path of denominators that are 0, which is taken too. So one run over
+//! intervals is a proof for all inputs: no sum is too large for its word, no difference is below 0 where it is read as
+//! a number without sign, no factor has bits that the multiplier does not read.
+
+use crate::batch::Batch;
+use crate::check::{Check, Kind, Verdict};
+use crate::word::{LANES_MAX, LIMB_BITS, LIMB_MASK, Mask, Row, Word};
+use std::cell::Cell;
+
+thread_local! {
+    /// What masks say when they are asked for bits, which only decides whether a path is taken.
+    static BITS: Cell<u8> = const { Cell::new(0) };
+}
+
+/// All values from `low` to `high`. A word has such a value modulo 2^64.
+#[derive(Debug, Clone, Copy)]
+struct Interval {
+    low: i128,
+    high: i128,
+}
+
+/// A mask of which nothing is known.
+#[derive(Debug, Clone, Copy)]
+struct Unknown;
+
+impl Mask for Unknown {
+    fn from_bits(_bits: u8) -> Self {
+        Self
+    }
+    fn bits(self) -> u8 {
+        BITS.get()
+    }
+    fn and(self, _other: Self) -> Self {
+        Self
+    }
+    fn or(self, _other: Self) -> Self {
+        Self
+    }
+    fn xor(self, _other: Self) -> Self {
+        Self
+    }
+    fn not(self) -> Self {
+        Self
+    }
+}
+
+const WORD_MAX: i128 = u64::MAX as i128;
+
+impl Interval {
+    const ANY: Self = Self { low: 0, high: WORD_MAX };
+
+    /// Fails if the values cannot be told apart in a word of 64 bits.
+    fn new(low: i128, high: i128) -> Self {
+        let unsigned = 0 <= low && high <= WORD_MAX;
+        let signed = i128::from(i64::MIN) <= low && high <= i128::from(i64::MAX);
+        assert!(low <= high && (unsigned || signed), "a word overflows: {low:#x} to {high:#x}");
+        Self { low, high }
+    }
+
+    /// Fails if it may be negative.
+    fn unsigned(self) -> Self {
+        assert!(self.low >= 0, "read as a number without sign: {self:x?}");
+        self
+    }
+
+    /// What a multiplier reads.
+    fn limb(self) -> Self {
+        if 0 <= self.low && self.high <= i128::from(LIMB_MASK) {
+            self
+        } else {
+            Self::new(0, LIMB_MASK.into())
+        }
+    }
+}
+
+impl Word for Interval {
+    const LANES: usize = 1;
+
+    type Mask = Unknown;
+
+    fn vectorize<R>(work: impl FnOnce() -> R) -> R {
+        work()
+    }
+    fn splat(value: u64) -> Self {
+        Self::new(value.into(), value.into())
+    }
+    fn from_lanes(_lanes: &[u64; LANES_MAX]) -> Self {
+        Self::ANY
+    }
+    fn to_lanes(self) -> [u64; LANES_MAX] {
+        self.unsigned();
+        [0; LANES_MAX]
+    }
+    fn add(self, other: Self) -> Self {
+        Self::new(self.low + other.low, self.high + other.high)
+    }
+    fn sub(self, other: Self) -> Self {
+        Self::new(self.low - other.high, self.high - other.low)
+    }
+    fn and(self, other: Self) -> Self {
+        // Masks are constants. Of a negative number the low bits are left, as they should be.
+        assert!(other.low == other.high && (other.low + 1).count_ones() == 1, "{other:x?} is no mask");
+        if 0 <= self.low && self.high <= other.low { self } else { Self::new(0, other.low) }
+    }
+    fn or(self, other: Self) -> Self {
+        let (a, b) = (self.unsigned(), other.unsigned());
+        let bits = 128 - a.high.max(b.high).leading_zeros();
+        Self::new(a.low.max(b.low), (1 << bits) - 1)
+    }
+    fn shift_left<const BITS: u32>(self) -> Self {
+        Self::new(self.low << BITS, self.high << BITS)
+    }
+    fn shift_left_wrapping<const BITS: u32>(self) -> Self {
+        let fits = 0 <= self.low && self.high << BITS <= WORD_MAX;
+        if fits { self.shift_left::<BITS>() } else { Self::ANY }
+    }
+    fn shift_right<const BITS: u32>(self) -> Self {
+        let Self { low, high } = self.unsigned();
+        Self::new(low >> BITS, high >> BITS)
+    }
+    fn shift_right_signed<const BITS: u32>(self) -> Self {
+        let (low, high) = if self.high > i64::MAX.into() {
+            (i64::MIN.into(), i64::MAX.into())
+        } else {
+            (self.low, self.high)
+        };
+        Self::new(low >> BITS, high >> BITS)
+    }
+    fn shift_left_by(self, _bits: u32) -> Self {
+        Self::ANY
+    }
+    fn shift_right_by(self, bits: u32) -> Self {
+        let Self { low, high } = self.unsigned();
+        Self::new(low >> bits, high >> bits)
+    }
+    fn add_product_low(self, a: Self, b: Self) -> Self {
+        let (a, b) = (a.limb(), b.limb());
+        let high = a.high * b.high;
+        if high <= LIMB_MASK.into() {
+            Self::new(self.low + a.low * b.low, self.high + high)
+        } else {
+            Self::new(self.low, self.high + i128::from(LIMB_MASK))
+        }
+    }
+    fn add_product_high(self, a: Self, b: Self) -> Self {
+        let (a, b) = (a.limb(), b.limb());
+        let (low, high) = ((a.low * b.low) >> LIMB_BITS, (a.high * b.high) >> LIMB_BITS);
+        Self::new(self.low + low, self.high + high)
+    }
+    fn is_zero(self) -> Unknown {
+        Unknown
+    }
+    fn is_below(self, other: Self) -> Unknown {
+        assert!(self.unsigned().high <= i64::MAX.into() && other.unsigned().high <= i64::MAX.into());
+        Unknown
+    }
+    fn select(_mask: Unknown, yes: Self, no: Self) -> Self {
+        Self::new(yes.low.min(no.low), yes.high.max(no.high))
+    }
+    fn load_rows(table: &[Row], index: Self, _stride: usize) -> [Self; 8] {
+        assert!((index.unsigned().high as usize) < table.len(), "{index:x?} of {}", table.len());
+        [Self::ANY; 8]
+    }
+    fn store_rows(_table: &mut [Row], _first: usize, _stride: usize, words: [Self; 8]) {
+        words.map(Self::unsigned);
+    }
+    fn promise_below<const BITS: u32>(self) {
+        assert!(self.unsigned().high < 1 << BITS, "not below 2^{BITS}: {self:x?}");
+    }
+}
+
+/// One run of everything.
+pub(super) fn whole_computation() {
+    for bits in [0, u8::MAX] {
+        BITS.set(bits);
+        for kind in [Kind::Ecdsa, Kind::Schnorr, Kind::Tweak] {
+            // What is in a check does not matter: numbers from memory are any numbers. It must be in range.
+            let mut key = [3; 33];
+            key[0] = 2;
+            let check = Check {
+                kind,
+                key,
+                r: [1; 32],
+                s: [1; 32],
+                message: [1; 32],
+            };
+            let mut verdicts = [Verdict::Valid; 5];
+            Batch::<Interval>::default().verify(&[check; 5], &mut verdicts);
+        }
+    }
+}
+
+#[test]
+fn nothing_overflows() {
+    whole_computation();
+}
+
+#[test]
+fn intervals_see_what_is_wrong() {
+    let fails = |work: fn()| assert!(std::panic::catch_unwind(work).is_err());
+    let limb = || Interval::new(0, 1 << 52);
+    let _ = limb;
+    // Too large, below 0 and read, a factor of more than 52 bits at the top, a table that is too short.
+    fails(|| {
+        Interval::ANY.add(Interval::splat(1));
+    });
+    fails(|| {
+        Interval::splat(1).sub(Interval::new(0, 2)).shift_right::<1>();
+    });
+    fails(|| {
+        let top = crate::field::Fe([Interval::new(0, 1 << 52); 5]);
+        let _ = top.mul(&top);
+    });
+    fails(|| {
+        Interval::load_rows(&[Row::ZERO; 16], Interval::new(0, 16), 1);
+    });
+    fails(|| Interval::new(0, 1 << 26).promise_below::<26>());
+}
