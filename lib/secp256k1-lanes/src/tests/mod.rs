@@ -2,6 +2,7 @@
 
 mod arithmetic;
 mod faults;
+mod groups;
 mod intervals;
 mod points;
 

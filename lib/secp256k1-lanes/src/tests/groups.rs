@@ -1,0 +1,260 @@
+//! Groups so small that everything in them can be tried: every key, and every sum of multiples of it and of the generator.
+//!
+//! The curves y^2 = x^3 + b over the same field have six orders; some have small prime factors, and so small subgroups with the
+//! same endomorphism. Here special cases are met all the time, which on secp256k1 nobody meets by chance. A result must be
+//! right, or unsure.
+
+use super::Dice;
+use crate::curve::{BETA, Curve, GENERATOR_ENTRIES};
+use crate::field::Fe;
+use crate::multiply::{Halves, SIDE_BY_SIDE, Workspace};
+use crate::number::Number;
+use crate::point::Affine;
+use crate::scalar::{HALF_BITS, Half};
+use crate::word::{Mask, Row, Word};
+
+/// A subgroup of prime order.
+struct Group {
+    b: u64,
+    order: u64,
+    /// What multiplies a point whose x is multiplied by beta.
+    lambda: u64,
+    /// The multiples of a generator, from 1 times to `order` - 1 times.
+    points: Vec<[Number; 2]>,
+}
+
+fn number(hex: &str) -> Number {
+    let hex = format!("{hex:0>64}");
+    let limb = |k: usize| u64::from_str_radix(&hex[64 - 16 * (k + 1)..64 - 16 * k], 16).unwrap();
+    [limb(0), limb(1), limb(2), limb(3)]
+}
+
+impl Group {
+    fn new(b: u64, order: u64, lambda: u64, x: &str, y: &str) -> Self {
+        let first = [number(x), number(y)];
+        let affine = |[x, y]: [Number; 2]| Affine {
+            x: Fe::<u64>::broadcast(&x),
+            y: Fe::broadcast(&y),
+        };
+        let inverse = |number: Fe<u64>| {
+            let mut one = [number];
+            crate::point::invert_all(&mut one, &mut Vec::new(), &mut |_, _| panic!("a special case"));
+            one[0]
+        };
+        let mut points = vec![first];
+        let generator = affine(first);
+        let mut last = generator.double(&inverse(generator.y.twice()));
+        while points.len() as u64 + 1 < order {
+            points.push([last.x.number(0), last.y.number(0)]);
+            if points.len() as u64 + 1 < order {
+                last = last.add(&generator, &inverse(generator.x.sub(&last.x)));
+            }
+        }
+        // The last multiple is the first one's negative, and lambda turns x by beta.
+        assert_eq!(points[order as usize - 2][0], first[0]);
+        assert_ne!(points[order as usize - 2][1], first[1]);
+        let turned = generator.x.mul(&Fe::broadcast(&BETA)).number(0);
+        assert_eq!(points[lambda as usize - 1], [turned, first[1]]);
+        let right = generator.x.square().mul(&generator.x).add(&Fe::small(b));
+        assert!(generator.y.square().sub(&right).is_zero());
+        Self {
+            b,
+            order,
+            lambda,
+            points,
+        }
+    }
+
+    /// The multiple of the generator; none if that is infinity.
+    fn multiple(&self, times: u64) -> Option<&[Number; 2]> {
+        self.points.get((times % self.order).checked_sub(1)? as usize)
+    }
+
+    fn curve(&self) -> Curve {
+        let rows = |turn: u64| {
+            (0..GENERATOR_ENTRIES as u64).map(move |entry| {
+                // The table has no place for infinity. Digits that would look it up are not used.
+                let [[a, b, c, d], [e, f, g, h]] = *self.multiple((2 * entry + 1) * turn).unwrap_or(&[[0; 4]; 2]);
+                Row([a, b, c, d, e, f, g, h])
+            })
+        };
+        Curve {
+            b: self.b,
+            beta: BETA,
+            stand_in: self.points[0],
+            generator: rows(1).chain(rows(self.lambda)).collect(),
+        }
+    }
+
+    /// Digits of two odd halves that make the scalar; any of those there are.
+    fn split(&self, scalar: u64, dice: &mut Dice, for_generator: bool) -> [u128; 2] {
+        let q = u128::from(self.order);
+        // The residue of 2 K - (2^130 - 1), without numbers above 2^128: 2^130 is 4 times 2^128.
+        let residue = |digits: u128| (2 * (digits % q) + 4 * q + 1 - (u128::MAX % q + 1) * 4 % q) % q;
+        let random = |dice: &mut Dice| {
+            // Up to 2^128, a quarter of the range, from the middle of it on either side or from anywhere in its lower half.
+            u128::from(dice.next()) << 64 | u128::from(dice.next())
+        };
+        loop {
+            let second = random(dice);
+            let wanted = (u128::from(scalar) + q * q - u128::from(self.lambda) * residue(second)) % q;
+            let mut first = random(dice) >> 1;
+            while residue(first) != wanted {
+                first += 1;
+            }
+            let looked_up = |digits: u128| {
+                (0..HALF_BITS / 10).any(|place| {
+                    let shifted = if 10 * place < 128 { digits >> (10 * place) } else { 0 };
+                    let digit = (shifted & 1023) as i64 * 2 - 1023;
+                    digit.unsigned_abs().is_multiple_of(self.order)
+                })
+            };
+            if !for_generator || !(looked_up(first) || looked_up(second)) {
+                return [first, second];
+            }
+        }
+    }
+
+    /// Computes u1 G + u2 P for many (u1, u2, d), where P is d G. Returns how many results were certain.
+    fn check<W: Word>(&self, cases: &[[u64; 3]], dice: &mut Dice) -> usize {
+        let curve = self.curve();
+        let mut workspace = Workspace::<W>::default();
+        let mut certain = 0;
+        for group in cases.chunks(SIDE_BY_SIDE * W::LANES * 4) {
+            let words = group.len().div_ceil(W::LANES).next_multiple_of(SIDE_BY_SIDE);
+            let mut points = Vec::new();
+            let mut halves = Vec::new();
+            for word in 0..words {
+                let case = |lane: usize| group[(word * W::LANES + lane) % group.len()];
+                let mut keys = [[[0; 4]; 8]; 2];
+                let mut digits = [[0_u128; 8]; 4];
+                for lane in 0..W::LANES {
+                    let [u1, u2, d] = case(lane);
+                    let [x, y] = *self.multiple(d).unwrap();
+                    (keys[0][lane], keys[1][lane]) = (x, y);
+                    [digits[0][lane], digits[1][lane]] = self.split(u1, dice, true);
+                    [digits[2][lane], digits[3][lane]] = self.split(u2, dice, false);
+                }
+                points.push(Affine {
+                    x: Fe::from_numbers(&keys[0]),
+                    y: Fe::from_numbers(&keys[1]),
+                });
+                halves.push(Halves {
+                    generator: [Half::from_numbers(&digits[0]), Half::from_numbers(&digits[1])],
+                    point: [Half::from_numbers(&digits[2]), Half::from_numbers(&digits[3])],
+                });
+            }
+            let mut unsure = vec![W::Mask::from_bits(0); words];
+            workspace.multiply(&curve, &points, &halves, &mut unsure);
+            for (number, [u1, u2, d]) in group.iter().enumerate() {
+                let (word, lane) = (number / W::LANES, number % W::LANES);
+                let point = &workspace.points[word];
+                let infinite = point.z.is_zero().or(unsure[word]);
+                if infinite.bits() >> lane & 1 == 1 {
+                    continue;
+                }
+                let expected = self.multiple(u1 + u2 * d);
+                let [x, y] = expected.unwrap_or_else(|| panic!("{u1} G + {u2} * {d} G is infinity"));
+                let zz = point.z.square();
+                let right_x = Fe::broadcast(x).mul(&zz).sub(&point.x).is_zero();
+                let right_y = Fe::broadcast(y).mul(&zz.mul(&point.z)).sub(&point.y).is_zero();
+                assert!(right_x.and(right_y).bits() >> lane & 1 == 1, "{u1} G + {u2} * {d} G");
+                certain += 1;
+            }
+        }
+        certain
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn check(group: &Group, cases: &[[u64; 3]], dice: &mut Dice) -> usize {
+    if crate::avx512::is_available() {
+        return crate::avx512::Avx512::vectorize(|| group.check::<crate::avx512::Avx512>(cases, dice));
+    }
+    group.check::<u64>(cases, dice)
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn check(group: &Group, cases: &[[u64; 3]], dice: &mut Dice) -> usize {
+    group.check::<u64>(cases, dice)
+}
+
+/// All sums for all keys, or one of so many.
+fn all_cases(order: u64, one_of: u64, dice: &mut Dice) -> Vec<[u64; 3]> {
+    let each = (0..order).flat_map(|u1| (0..order).map(move |u2| (u1, u2)));
+    each.flat_map(|(u1, u2)| (1..order).map(move |d| [u1, u2, d]))
+        .filter(|_| one_of == 1 || dice.below(one_of) == 0)
+        .collect()
+}
+
+/// The group of order 13: each key's table meets infinity (13 P is one of its entries), so nothing is certain.
+#[test]
+fn thirteen() {
+    let group = Group::new(
+        2,
+        13,
+        9,
+        "d7661dfac809808a9cec495f82babb21cf7e4f68796916010a2741f7501f94de",
+        "ab34e4942373ed8cf787bb15bc0b9fc1f15065bc091001aa6c607f91c8520383",
+    );
+    let mut dice = Dice(21);
+    let cases = all_cases(13, 1, &mut dice);
+    assert_eq!(cases.len(), 2028);
+    assert_eq!(group.check::<u64>(&cases, &mut dice), 0);
+    assert_eq!(check(&group, &cases, &mut dice), 0);
+}
+
+/// The group of order 199: all 7,840,000 sums with `BLOCKMILL_TEST_GROUPS=all`, else a part of them.
+#[test]
+fn hundred_and_ninety_nine() {
+    let group = Group::new(
+        4,
+        199,
+        92,
+        "45f2a300c118e400f18686cb8f96e72fd158235538a92f2d91a59027444a09cb",
+        "84eb9641f7868e7f48acc06f84f380895d34537e778861b1ba419ad16801f62f",
+    );
+    let all = std::env::var("BLOCKMILL_TEST_GROUPS").is_ok_and(|value| value == "all");
+    let mut dice = Dice(22);
+    let cases = all_cases(199, if all { 1 } else { 150 }, &mut dice);
+    let certain = check(&group, &cases, &mut dice);
+    eprintln!("order 199: {certain} of {} results were certain", cases.len());
+    // About a hundred special cases can happen, each to one of a hundred.
+    assert!(certain > cases.len() / 8 && certain < cases.len() * 3 / 4, "{certain} of {}", cases.len());
+    assert!(group.check::<u64>(&cases[..500], &mut dice) > 50);
+}
+
+/// Larger groups, in which most results are certain: every key, with random sums.
+#[test]
+fn thousands() {
+    let groups = [
+        Group::new(
+            2,
+            3319,
+            1791,
+            "2ac83e0cf2178ae2a2aa48d6aa93f358d79c034029611e108e53e169af957c52",
+            "a0362ddcf9bc5e7003d86a0f50a1fff3496f8d9a88041e036760acde232d250a",
+        ),
+        Group::new(
+            6,
+            10903,
+            10424,
+            "6de4e181cd9e7a050040dda84cf89edabc16a5ec20852ae7d91a470a671a06a4",
+            "9c3f55643e20dc0be6f82e7f85ee1925152eeb2858017a38e569df62cc890615",
+        ),
+        Group::new(
+            4,
+            18979,
+            600,
+            "4008035f83f983a8338d3c1b42e8cc39c0736c0bed2c063996ed78dbcd1ede4",
+            "30686e0ac0536dcc86dba096678202cc560cc8e99fffc1826da81c3d347a89ae",
+        ),
+    ];
+    let mut dice = Dice(23);
+    for group in &groups {
+        let order = group.order;
+        let cases: Vec<_> = (1..order).map(|d| [dice.below(order), dice.below(order), d]).collect();
+        let certain = check(group, &cases, &mut dice);
+        assert!(certain > cases.len() * 4 / 5 && certain < cases.len(), "{certain} of {}", cases.len());
+    }
+}
