@@ -1,4 +1,4 @@
-//! The tables behind `blockmill bench`: ours beside the peers that are linked anyway.
+//! The tables of `blockmill-bench`: ours beside the peers that are linked anyway.
 //!
 //! A benchmark makes its own input, runs everything on it in turns, checks each result, and returns a report of rows; the
 //! rest is the same for all of them. In reading order:
@@ -82,12 +82,14 @@ pub struct BenchOptions {
     pub without: Vec<&'static str>,
     /// The command line that asked for the benchmark, for the report.
     pub command: String,
-    /// The `blockmill` command, for benchmarks whose runs have processes of their own.
+    /// The `blockmill-bench` command, for benchmarks whose runs are processes of their own.
     pub executable: Option<PathBuf>,
+    /// The `blockmill` command, whose processes `cache` watches.
+    pub blockmill: Option<PathBuf>,
     /// Bitcoin Core's daemon, for further rows of `connect`.
     pub bitcoind: Option<PathBuf>,
-    /// The part that this process was started for: `coinmap` and `connect` call the command as `bench NAME --part PART`, since each of
-    /// their runs gets a process of its own. The outcome is printed instead of a table.
+    /// The part that this process was started for. Each run of `coinmap` and `connect` is a process of its own, called as
+    /// `blockmill-bench NAME --part PART`. The outcome is printed instead of a table.
     pub part: Option<String>,
 }
 

@@ -6,6 +6,7 @@ use blockmill_block::{BlockHash, Network, hex};
 use blockmill_chaingen::Profile;
 use blockmill_engine::Marks;
 use clap::{Args, Parser, Subcommand};
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -39,8 +40,9 @@ pub(crate) enum Command {
     Doctor(DoctorArguments),
     /// Write a deterministic signed regtest chain as block files
     Generate(GenerateArguments),
-    /// Run a benchmark
-    Bench(BenchArguments),
+    /// The benchmarks are the command blockmill-bench
+    #[command(hide = true, disable_help_flag = true)]
+    Bench(MovedArguments),
 }
 
 /// Where validation happens.
@@ -271,28 +273,11 @@ pub(crate) struct DemoArguments {
     pub(crate) keep: Option<PathBuf>,
 }
 
+/// Whatever follows the name of a command that has moved.
 #[derive(Debug, Args)]
-pub(crate) struct BenchArguments {
-    /// Name of the benchmark
-    pub(crate) name: String,
-    /// Take well under a minute
-    #[arg(long)]
-    pub(crate) quick: bool,
-    /// Write the rows as JSON
-    #[arg(long, value_name = "FILE")]
-    pub(crate) json: Option<PathBuf>,
-    /// Write a page with tables and curves
-    #[arg(long, value_name = "FILE")]
-    pub(crate) html: Option<PathBuf>,
-    /// With connect: more rows of ours, each without a part of the pipeline
-    #[arg(long, value_name = "PART", value_parser = clap::builder::PossibleValuesParser::new(blockmill_bench::WITHOUT))]
-    pub(crate) without: Vec<String>,
-    /// With connect: Bitcoin Core's daemon, which connects the same files with -reindex-chainstate
-    #[arg(long, value_name = "PATH")]
-    pub(crate) bitcoind: Option<PathBuf>,
-    /// The part that a benchmark runs in a process of its own, which it starts by itself
-    #[arg(long, hide = true)]
-    pub(crate) part: Option<String>,
+pub(crate) struct MovedArguments {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    _rest: Vec<OsString>,
 }
 
 /// Bytes given in hex. A type of its own, since clap takes vectors for repeated options.

@@ -1,4 +1,4 @@
-//! `bench connect`: block files to a validated UTXO set on disk, ours beside the kernel's ChainstateManager.
+//! `blockmill-bench connect`: block files to a validated UTXO set on disk, ours beside the kernel's ChainstateManager.
 //!
 //! Both read the same generated files, check every script, and end with everything flushed and closed. The runs take turns, each
 //! in a process of its own and in a fresh directory, and the result of each is read back from that directory after the clock has stopped.
