@@ -12,6 +12,7 @@
 //! - `cache`: the coins cache under different limits of memory;
 //! - `coinmap`: the coin map, and the maps of others;
 //! - `fetch`: a chain over slow stores, with and without fetching;
+//! - `signatures`: signature checks verified many at a time, beside libsecp256k1 and the kernel's interface;
 //! - `clock`: wall and CPU time, and the spread of several runs;
 //! - `machine`: what the benchmark ran on;
 //! - `watched`: what the system says of a process while it runs;
@@ -36,6 +37,7 @@ mod connect;
 mod fetch;
 mod kernel;
 mod locks;
+mod signatures;
 mod workqueue;
 mod writers;
 
@@ -64,6 +66,7 @@ pub const NAMES: &[&str] = &[
     "cache",
     "coinmap",
     "fetch",
+    "signatures",
 ];
 
 /// What `connect` can leave out.
@@ -128,6 +131,7 @@ pub fn run(
         "cache" => cache::report(options, progress)?,
         "coinmap" => coinmap::report(options, progress)?,
         "fetch" => fetch::report(options, progress)?,
+        "signatures" => signatures::report(options, progress)?,
         _ => return Err(BenchError::UnknownName { name: name.to_owned() }),
     };
     report.write_table(out).map_err(BenchError::Output)?;
