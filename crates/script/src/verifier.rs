@@ -1,0 +1,464 @@
+//! The verifier.
+
+use crate::balance::{Balance, Cost, SIGNATURE_NS, lane_ns};
+use crate::deferred::{Deferred, Script};
+use crate::ffi::{self, End, Limits, Report};
+use crate::lanes::{Lanes, Pool};
+use crate::recorder::{Known, NULLFAIL, Recorder, reserve};
+use blockmill_rules::{Outcome, ScriptFlags, ScriptVerifier, SignatureCounts, SpentOutput, VerifyError};
+use secp256k1_lanes::{Backend, Check, Verdict};
+use std::fmt;
+use std::num::NonZeroU64;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Fewer checks than this are left to libsecp256k1.
+const TOGETHER_MIN: usize = 5;
+
+/// Of so many checks that are valid in lanes one is verified once more by libsecp256k1.
+const RECHECKED_ONE_IN: NonZeroU64 = NonZeroU64::new(1000).unwrap();
+
+/// What one recording run may do. The ordinary run takes what goes beyond.
+const LIMITS: Limits = Limits {
+    hashed: 2_000_000,
+    legacy: 100_000,
+};
+
+/// All flags that rules of blocks have.
+const FLAGS: ScriptFlags = ScriptFlags::P2SH
+    .with(ScriptFlags::DERSIG)
+    .with(ScriptFlags::NULLDUMMY)
+    .with(ScriptFlags::CHECKLOCKTIMEVERIFY)
+    .with(ScriptFlags::CHECKSEQUENCEVERIFY)
+    .with(ScriptFlags::WITNESS)
+    .with(ScriptFlags::TAPROOT);
+
+/// What verifies signatures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Signatures {
+    /// libsecp256k1, one by one. Nothing is put off.
+    Kernel,
+    /// Many at once, on the fastest backend that the machine has, even if that is slower than libsecp256k1.
+    Lanes,
+}
+
+/// A transaction in Core's form, with the outputs that it spends and what the signature hashes of all its inputs have in common.
+pub struct CoreTransaction(ffi::Transaction);
+
+impl fmt::Debug for CoreTransaction {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("CoreTransaction")
+            .field("inputs", &self.0.inputs())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Bitcoin Core's script interpreter.
+pub struct CoreVerifier {
+    /// None: nothing is put off.
+    deferring: Option<Deferring>,
+    counts: Counts,
+}
+
+/// What a verifier that puts checks off has.
+struct Deferring {
+    lanes: Pool,
+    balance: Balance,
+    rechecked_one_in: NonZeroU64,
+    /// How many checks were valid in lanes so far.
+    valid: AtomicU64,
+    /// The words about a check that was valid in lanes and is not. From then on there are no verdicts.
+    contradiction: OnceLock<String>,
+    /// Makes room for records.
+    reserve: fn(&mut Vec<Check>) -> bool,
+}
+
+#[derive(Default)]
+struct Counts {
+    lanes: AtomicU64,
+    kernel: AtomicU64,
+    again: AtomicU64,
+    cannot_tell: AtomicU64,
+    rechecked: AtomicU64,
+}
+
+/// The verdicts on checks that were settled together.
+struct Settled {
+    /// `Valid` or `Invalid`.
+    verdicts: Vec<Verdict>,
+    /// What one check cost.
+    check_ns: i64,
+}
+
+impl fmt::Debug for CoreVerifier {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("CoreVerifier")
+            .field("deferring", &self.deferring.is_some())
+            .field("counts", &self.counts.get())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Counts {
+    fn get(&self) -> SignatureCounts {
+        SignatureCounts {
+            lanes: self.lanes.load(Relaxed),
+            kernel: self.kernel.load(Relaxed),
+            again: self.again.load(Relaxed),
+            cannot_tell: self.cannot_tell.load(Relaxed),
+            rechecked: self.rechecked.load(Relaxed),
+        }
+    }
+}
+
+fn add(counter: &AtomicU64, number: usize) {
+    if number > 0 {
+        counter.fetch_add(number as u64, Relaxed);
+    }
+}
+
+fn failed(words: impl Into<String>) -> VerifyError {
+    VerifyError::Verifier(words.into())
+}
+
+/// A check as text, so that it can be verified by hand.
+fn in_words(check: &Check) -> String {
+    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    format!(
+        "{:?} key {} r {} s {} message {}",
+        check.kind,
+        hex(&check.key),
+        hex(&check.r),
+        hex(&check.s),
+        hex(&check.message)
+    )
+}
+
+fn verdict_of(valid: bool) -> Verdict {
+    if valid { Verdict::Valid } else { Verdict::Invalid }
+}
+
+impl Deferring {
+    fn new(make: impl Fn() -> Box<dyn Lanes> + Send + Sync + 'static) -> Self {
+        Self {
+            lanes: Pool::new(make),
+            balance: Balance::new(),
+            rechecked_one_in: RECHECKED_ONE_IN,
+            valid: AtomicU64::new(0),
+            contradiction: OnceLock::new(),
+            reserve,
+        }
+    }
+
+    /// The words about a contradiction, if there was one.
+    fn contradicted(&self) -> Result<(), VerifyError> {
+        self.contradiction.get().map_or(Ok(()), |words| Err(failed(words)))
+    }
+
+    /// Verifies checks, in lanes if there are enough of them.
+    fn verdicts(&self, checks: &[Check], counts: &Counts) -> Result<Settled, VerifyError> {
+        self.contradicted()?;
+        if checks.len() < TOGETHER_MIN {
+            add(&counts.kernel, checks.len());
+            return Ok(Settled {
+                verdicts: checks.iter().map(|check| verdict_of(ffi::is_valid(check))).collect(),
+                check_ns: SIGNATURE_NS,
+            });
+        }
+        let mut verdicts = self.lanes.verify(checks);
+        let rechecked = self.recheck(checks, &verdicts);
+        add(&counts.rechecked, rechecked);
+        // Another thread may have found one.
+        self.contradicted()?;
+        let mut asked = 0;
+        for (check, verdict) in checks.iter().zip(&mut verdicts) {
+            if *verdict == Verdict::CannotTell {
+                *verdict = verdict_of(ffi::is_valid(check));
+                asked += 1;
+            }
+        }
+        add(&counts.cannot_tell, asked);
+        add(&counts.lanes, checks.len() - asked);
+        // At most twice the checks: no overflow.
+        let by_kernel = SIGNATURE_NS * (asked + rechecked) as i64 / checks.len() as i64;
+        Ok(Settled {
+            verdicts,
+            check_ns: lane_ns(checks.len()) + by_kernel,
+        })
+    }
+
+    /// Verifies one in so many of the valid checks once more, and notes a contradiction. How many it verified.
+    fn recheck(&self, checks: &[Check], verdicts: &[Verdict]) -> usize {
+        let valid = || (0..checks.len()).filter(|&index| verdicts[index] == Verdict::Valid);
+        let before = self.valid.fetch_add(valid().count() as u64, Relaxed);
+        let mut rechecked = 0;
+        for (number, index) in (before..).zip(valid()) {
+            if !number.is_multiple_of(self.rechecked_one_in.get()) {
+                continue;
+            }
+            rechecked += 1;
+            if !ffi::is_valid(&checks[index]) {
+                let words = format!(
+                    "the lanes call a signature valid that libsecp256k1 refuses: {}",
+                    in_words(&checks[index])
+                );
+                // The first words stay.
+                let _ = self.contradiction.set(words);
+            }
+        }
+        rechecked
+    }
+}
+
+impl CoreVerifier {
+    /// A verifier with this way to verify signatures.
+    pub fn new(signatures: Signatures) -> Self {
+        let make = || Box::new(secp256k1_lanes::Verifier::with_backend(Backend::detect())) as Box<dyn Lanes>;
+        Self {
+            deferring: (signatures == Signatures::Lanes).then(|| Deferring::new(make)),
+            counts: Counts::default(),
+        }
+    }
+
+    /// A verifier that uses lanes if this machine has fast ones.
+    pub fn automatic() -> Self {
+        Self::new(if Backend::detect().is_fast() {
+            Signatures::Lanes
+        } else {
+            Signatures::Kernel
+        })
+    }
+
+    /// Has one in so many of the checks that are valid in lanes verified once more by libsecp256k1, in place of one in 1,000.
+    #[must_use]
+    pub fn with_rechecked_one_in(mut self, checks: NonZeroU64) -> Self {
+        if let Some(deferring) = &mut self.deferring {
+            deferring.rechecked_one_in = checks;
+        }
+        self
+    }
+
+    /// What verifies signatures.
+    pub fn signatures(&self) -> Signatures {
+        match self.deferring {
+            Some(_) => Signatures::Lanes,
+            None => Signatures::Kernel,
+        }
+    }
+
+    /// The ordinary run, whose word is final.
+    fn ordinary(
+        &self,
+        prepared: &CoreTransaction,
+        input: usize,
+        flags: ScriptFlags,
+    ) -> (Result<(), VerifyError>, Report) {
+        let (end, report) = prepared.0.run(input, flags.0);
+        self.counts.kernel.fetch_add(report.asked, Relaxed);
+        let verdict = match end {
+            End::Passed => Ok(()),
+            End::Failed => Err(VerifyError::Invalid),
+            End::Stopped | End::Error => Err(failed("the interpreter ended with an exception")),
+        };
+        (verdict, report)
+    }
+
+    /// The ordinary run after recording runs that were in vain.
+    fn after_all(
+        &self,
+        prepared: &CoreTransaction,
+        input: usize,
+        flags: ScriptFlags,
+        cost: &mut Cost,
+    ) -> Result<(), VerifyError> {
+        let (verdict, report) = self.ordinary(prepared, input, flags);
+        cost.went_astray();
+        cost.ended_ordinarily(&report);
+        verdict
+    }
+
+    /// The second run of a script of whose checks one is false.
+    ///
+    /// None: it put other checks off, and is in `deferred`.
+    fn run_again<T: Send>(
+        &self,
+        deferring: &Deferring,
+        mut script: Script<T>,
+        known: Known<'_>,
+        prepared: &CoreTransaction,
+        deferred: &mut Deferred<T>,
+    ) -> Option<(Script<T>, Result<(), VerifyError>)> {
+        add(&self.counts.again, 1);
+        let (input, flags) = (script.input, script.flags);
+        let mut recorder = Recorder::new(known, &mut deferred.checks, deferring.reserve);
+        let (end, report) = prepared.0.record(input, flags.0 | NULLFAIL, &LIMITS, &mut recorder);
+        script.cost.run(&report);
+        script.checks = recorder.recorded();
+        script.again = true;
+        if end == End::Passed && script.checks == 0 {
+            return Some((script, Ok(())));
+        }
+        if end == End::Passed && deferred.scripts.try_reserve(1).is_ok() {
+            deferring.balance.put_off(&mut script.cost, &report, script.checks);
+            deferred.scripts.push(script);
+            return None;
+        }
+        recorder.discard();
+        let verdict = self.after_all(prepared, input, flags, &mut script.cost);
+        Some((script, verdict))
+    }
+}
+
+/// Says what is wrong with the arguments of a run, if anything is.
+fn check_arguments(prepared: &CoreTransaction, input: usize, flags: ScriptFlags) -> Result<(), VerifyError> {
+    if input >= prepared.0.inputs() {
+        return Err(failed(format!("there is no input {input}")));
+    }
+    // Core's interpreter asserts the second.
+    if !FLAGS.contains(flags) || (flags.contains(ScriptFlags::WITNESS) && !flags.contains(ScriptFlags::P2SH)) {
+        return Err(failed(format!("unfit script flags {:#x}", flags.0)));
+    }
+    Ok(())
+}
+
+impl ScriptVerifier for CoreVerifier {
+    type Prepared = CoreTransaction;
+    type Deferred<T: Send> = Deferred<T>;
+
+    fn prepare(&self, transaction: &[u8], spent: &[SpentOutput<'_>]) -> Result<CoreTransaction, VerifyError> {
+        ffi::Transaction::new(transaction, spent)
+            .map(CoreTransaction)
+            .ok_or_else(|| failed(format!("no transaction with {} inputs", spent.len())))
+    }
+
+    fn verify(&self, prepared: &CoreTransaction, input: usize, flags: ScriptFlags) -> Result<(), VerifyError> {
+        check_arguments(prepared, input, flags)?;
+        self.ordinary(prepared, input, flags).0
+    }
+
+    fn verify_deferring<T: Send>(
+        &self,
+        prepared: &CoreTransaction,
+        input: usize,
+        flags: ScriptFlags,
+        script: T,
+        deferred: &mut Deferred<T>,
+    ) -> Result<Outcome, VerifyError> {
+        check_arguments(prepared, input, flags)?;
+        let Some(deferring) = &self.deferring else {
+            return self.ordinary(prepared, input, flags).0.map(|()| Outcome::Passed);
+        };
+        deferring.contradicted()?;
+        if !deferring.balance.allows() {
+            let (verdict, report) = self.ordinary(prepared, input, flags);
+            deferring.balance.ordinary(&report);
+            return verdict.map(|()| Outcome::Passed);
+        }
+        let mut recorder = Recorder::new(Known::NONE, &mut deferred.checks, deferring.reserve);
+        let (end, report) = prepared.0.record(input, flags.0, &LIMITS, &mut recorder);
+        let checks = recorder.recorded();
+        if end == End::Passed && checks == 0 {
+            return Ok(Outcome::Passed);
+        }
+        let mut cost = Cost::default();
+        cost.run(&report);
+        if end == End::Passed && deferred.scripts.try_reserve(1).is_ok() {
+            deferring.balance.put_off(&mut cost, &report, checks);
+            deferred.scripts.push(Script {
+                name: script,
+                input,
+                flags,
+                checks,
+                again: false,
+                cost,
+            });
+            return Ok(Outcome::Deferred);
+        }
+        recorder.discard();
+        let verdict = self.after_all(prepared, input, flags, &mut cost);
+        deferring.balance.add(cost.change());
+        verdict.map(|()| Outcome::Passed)
+    }
+
+    fn settle<T: Send>(
+        &self,
+        deferred: &mut Deferred<T>,
+        prepare: &mut dyn FnMut(&T) -> Result<CoreTransaction, VerifyError>,
+        settled: &mut dyn FnMut(T, Result<(), VerifyError>),
+    ) {
+        let Some(deferring) = &self.deferring else { return };
+        let Deferred { scripts, checks } = std::mem::take(deferred);
+        let Settled { verdicts, check_ns } = match deferring.verdicts(&checks, &self.counts) {
+            Ok(verdicts) => verdicts,
+            Err(error) => {
+                for script in scripts {
+                    settled(script.name, Err(error.clone()));
+                }
+                return;
+            }
+        };
+        let mut from = 0;
+        let mut change = 0;
+        for mut script in scripts {
+            let range = from..from + script.checks;
+            from = range.end;
+            let known = Known {
+                checks: &checks[range.clone()],
+                verdicts: &verdicts[range],
+            };
+            script.cost.spent += check_ns * known.checks.len() as i64;
+            let (script, verdict) = if known.verdicts.iter().all(|&verdict| verdict == Verdict::Valid) {
+                (script, Ok(()))
+            } else {
+                script.cost.went_astray();
+                match prepare(&script.name) {
+                    Err(error) => (script, Err(error)),
+                    Ok(prepared) if script.again => {
+                        let verdict = self.after_all(&prepared, script.input, script.flags, &mut script.cost);
+                        (script, verdict)
+                    }
+                    Ok(prepared) => match self.run_again(deferring, script, known, &prepared, deferred) {
+                        Some(settled) => settled,
+                        None => continue,
+                    },
+                }
+            };
+            change += script.cost.change();
+            settled(script.name, verdict);
+        }
+        deferring.balance.add(change);
+    }
+
+    fn signatures_together(&self) -> usize {
+        match self.deferring {
+            Some(_) => secp256k1_lanes::BATCH,
+            None => 0,
+        }
+    }
+
+    fn signature_counts(&self) -> SignatureCounts {
+        self.counts.get()
+    }
+}
+
+/// What the tests put in place of parts.
+#[cfg(test)]
+impl CoreVerifier {
+    pub(crate) fn with_lanes(make: impl Fn() -> Box<dyn Lanes> + Send + Sync + 'static) -> Self {
+        Self {
+            deferring: Some(Deferring::new(make)),
+            counts: Counts::default(),
+        }
+    }
+
+    pub(crate) fn with_reserve(mut self, reserve: fn(&mut Vec<Check>) -> bool) -> Self {
+        self.deferring.as_mut().unwrap().reserve = reserve;
+        self
+    }
+
+    pub(crate) fn balance(&self) -> i64 {
+        self.deferring.as_ref().unwrap().balance.nanoseconds()
+    }
+}
