@@ -2,7 +2,7 @@
 
 use super::Plan;
 use super::kinds::ScriptKind;
-use super::rows::{ALL, BLOCKS, KINDS, Row};
+use super::rows::{ALL, BLOCKS, KINDS, Row, add};
 use super::sides::{ours, peer};
 use super::work::{Transaction, Way, Work};
 use crate::clock::Elapsed;
@@ -178,11 +178,7 @@ impl Sides {
                 sum.cpu_seconds += more.cpu_seconds;
             }
         }
-        self.counts.lanes += other.counts.lanes;
-        self.counts.kernel += other.counts.kernel;
-        self.counts.again += other.counts.again;
-        self.counts.cannot_tell += other.counts.cannot_tell;
-        self.counts.rechecked += other.counts.rechecked;
+        add(&mut self.counts, &other.counts);
     }
 
     fn row(&self, table: &'static str, name: &str, inputs: usize) -> Row {

@@ -87,7 +87,7 @@ fn run(plan: Plan, root: &Path, command: &str, progress: &mut dyn FnMut(&str)) -
     }
     rows.extend(hostile::rows(plan, progress)?);
     report.notes.extend([
-        format!("lanes: {}; ours: {}; libsecp256k1: {}", sides::backend(), sides::OURS, sides::ONE_BY_ONE),
+        format!("lanes: {}; libsecp256k1: {}", sides::backend(), sides::ONE_BY_ONE),
         "us: wall time of the median run, for each check or input; ratio: the peer's time over ours, of runs side by side"
             .to_owned(),
         "by script kind: the inputs of that kind alone, with their transactions made ready; other inputs are left out"

@@ -102,6 +102,15 @@ fn each(runs: &[Elapsed], count: u64) -> (Vec<f64>, Spread) {
     (runs.iter().map(|run| us(run.seconds)).collect(), cpu)
 }
 
+/// Adds counts to others.
+pub(super) fn add(sum: &mut SignatureCounts, more: &SignatureCounts) {
+    sum.lanes += more.lanes;
+    sum.kernel += more.kernel;
+    sum.again += more.again;
+    sum.cannot_tell += more.cannot_tell;
+    sum.rechecked += more.rechecked;
+}
+
 impl Row {
     /// A row of our runs over `count` checks or inputs.
     pub(super) fn timed(table: &'static str, name: &str, count: u64, runs: &[Elapsed]) -> Self {

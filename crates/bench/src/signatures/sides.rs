@@ -3,17 +3,12 @@
 use blockmill_chaingen::bitcoin::key::{Parity, Secp256k1};
 use blockmill_chaingen::bitcoin::secp256k1::{Message, PublicKey, Scalar, VerifyOnly, XOnlyPublicKey, ecdsa, schnorr};
 use blockmill_kernel::KernelVerifier;
+use blockmill_script::{CoreVerifier, Signatures};
 use secp256k1_lanes::{Backend, Check, Kind, Verifier};
 
-/// The verifier that defers.
-pub(super) type Ours = KernelVerifier;
-
-/// Its name.
-pub(super) const OURS: &str = "the kernel's interface, as a placeholder";
-
-/// Makes it.
-pub(super) fn ours() -> Ours {
-    KernelVerifier
+/// A verifier that defers, on any machine.
+pub(super) fn ours() -> CoreVerifier {
+    CoreVerifier::new(Signatures::Lanes)
 }
 
 /// The peer of whole script checks.
