@@ -72,7 +72,7 @@ impl RealBlock {
         let block = Block::decode(bytes).map_err(|error| damaged(&error))?;
         let undo = BlockUndo::decode(&undo).map_err(|error| damaged(&error))?;
         let flags = block_script_flags(&Params::new(network, None), height, &block.hash());
-        let (mut work, mut kinds) = (Work::default(), Vec::new());
+        let (mut work, mut kinds) = (Work::once(), Vec::new());
         for (index, transaction) in block.transactions().enumerate().skip(1) {
             let coins = undo.transaction(index - 1);
             let inputs = transaction.inputs().zip(coins);
@@ -132,7 +132,7 @@ pub(super) fn rows(plan: Plan, blocks: &[RealBlock], progress: &mut dyn FnMut(&s
         rows.push(all.row(BLOCKS, ALL, inputs));
     }
     for kind in ScriptKind::ALL {
-        let mut work = Work::default();
+        let mut work = Work::once();
         work.transactions
             .extend(chosen.iter().flat_map(|block| block.of_kind(kind)));
         if work.inputs() == 0 {

@@ -74,11 +74,11 @@ pub(super) struct Row {
     peer_us_min: f64,
     peer_us_max: f64,
     peer_cpu_us_median: f64,
-    /// The peer's time over ours.
+    /// The peer's CPU time over ours.
     pub(super) ratio: Option<f64>,
     ratio_min: Option<f64>,
     ratio_max: Option<f64>,
-    /// Our time over that of ordinary runs.
+    /// Our CPU time over that of ordinary runs.
     over_ordinary: Option<f64>,
     over_ordinary_min: Option<f64>,
     over_ordinary_max: Option<f64>,
@@ -90,16 +90,16 @@ pub(super) struct Row {
     again: Option<u64>,
     /// Of a run; of the lanes alone, of all runs.
     pub(super) cannot_tell: Option<u64>,
-    /// Each run's wall time, in us.
+    /// Each run's CPU time, in us.
     #[serde(skip)]
-    us: Vec<f64>,
+    cpu_us: Vec<f64>,
 }
 
-/// Microseconds of each of `count` in several runs, wall and CPU.
-fn each(runs: &[Elapsed], count: u64) -> (Vec<f64>, Spread) {
+/// Microseconds of each of `count` in several runs: the spread of wall time, and CPU time.
+fn each(runs: &[Elapsed], count: u64) -> (Spread, Vec<f64>) {
     let us = |seconds: f64| seconds * 1e6 / count as f64;
-    let cpu = Spread::of(runs.iter().map(|run| us(run.cpu_seconds)));
-    (runs.iter().map(|run| us(run.seconds)).collect(), cpu)
+    let wall = Spread::of(runs.iter().map(|run| us(run.seconds)));
+    (wall, runs.iter().map(|run| us(run.cpu_seconds)).collect())
 }
 
 /// Adds counts to others.
@@ -114,8 +114,7 @@ pub(super) fn add(sum: &mut SignatureCounts, more: &SignatureCounts) {
 impl Row {
     /// A row of our runs over `count` checks or inputs.
     pub(super) fn timed(table: &'static str, name: &str, count: u64, runs: &[Elapsed]) -> Self {
-        let (us, cpu) = each(runs, count);
-        let wall = Spread::of(us.iter().copied());
+        let (wall, cpu_us) = each(runs, count);
         Self {
             table,
             name: name.to_owned(),
@@ -124,27 +123,26 @@ impl Row {
             us_median: wall.median,
             us_min: wall.min,
             us_max: wall.max,
-            cpu_us_median: cpu.median,
-            us,
+            cpu_us_median: Spread::of(cpu_us.iter().copied()).median,
+            cpu_us,
             ..Self::default()
         }
     }
 
     /// Adds the peer's runs, each done beside one of ours.
     fn with_peer(mut self, count: u64, runs: &[Elapsed]) -> (Self, Vec<f64>) {
-        let (us, cpu) = each(runs, count);
-        let wall = Spread::of(us.iter().copied());
+        let (wall, cpu_us) = each(runs, count);
         self.peer_us_median = wall.median;
         self.peer_us_min = wall.min;
         self.peer_us_max = wall.max;
-        self.peer_cpu_us_median = cpu.median;
-        (self, us)
+        self.peer_cpu_us_median = Spread::of(cpu_us.iter().copied()).median;
+        (self, cpu_us)
     }
 
     /// Adds the runs of a peer that ours should be ahead of.
     pub(super) fn beside(self, count: u64, runs: &[Elapsed]) -> Self {
         let (mut row, peer) = self.with_peer(count, runs);
-        let ratio = Spread::of(row.us.iter().zip(&peer).map(|(ours, peer)| peer / ours));
+        let ratio = Spread::of(row.cpu_us.iter().zip(&peer).map(|(ours, peer)| peer / ours));
         row.ratio = Some(ratio.median);
         row.ratio_min = Some(ratio.min);
         row.ratio_max = Some(ratio.max);
@@ -164,7 +162,7 @@ impl Row {
     /// Adds ordinary runs, which ours should not take much longer than.
     pub(super) fn over(self, count: u64, runs: &[Elapsed]) -> Self {
         let (mut row, ordinary) = self.with_peer(count, runs);
-        let over = Spread::of(row.us.iter().zip(&ordinary).map(|(ours, ordinary)| ours / ordinary));
+        let over = Spread::of(row.cpu_us.iter().zip(&ordinary).map(|(ours, ordinary)| ours / ordinary));
         row.over_ordinary = Some(over.median);
         row.over_ordinary_min = Some(over.min);
         row.over_ordinary_max = Some(over.max);

@@ -18,9 +18,11 @@ pub(super) struct Transaction {
 }
 
 /// Script checks, by transaction.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(super) struct Work {
     pub(super) transactions: Vec<Transaction>,
+    /// How often a run goes over them, each time as over a block of its own.
+    pub(super) passes: usize,
 }
 
 /// How a script is named while its signature checks are put off.
@@ -55,7 +57,7 @@ impl Transaction {
 }
 
 impl Work {
-    /// Inputs to check.
+    /// Inputs to check in a pass.
     pub(super) fn inputs(&self) -> usize {
         self.transactions
             .iter()
@@ -63,28 +65,37 @@ impl Work {
             .sum()
     }
 
+    /// No checks yet, to be run once.
+    pub(super) fn once() -> Self {
+        Self {
+            transactions: Vec::new(),
+            passes: 1,
+        }
+    }
+
     /// Runs all checks. They must all pass; `run` names the run where one does not.
     pub(super) fn time<V: ScriptVerifier>(&self, verifier: &V, way: Way, run: &str) -> Result<Elapsed, BenchError> {
         let clock = Stopwatch::start();
-        let verdicts = match way {
-            Way::Ordinary => self.ordinary(verifier),
-            Way::Deferring => self.deferring(verifier),
-        };
-        let elapsed = clock.elapsed();
-        let verdicts = verdicts.map_err(|error| BenchError::Verifier {
-            run: run.to_owned(),
-            error,
-        })?;
-        let passed = verdicts.iter().filter(|&&verdict| verdict == Some(true)).count();
-        if passed != verdicts.len() {
-            return Err(BenchError::Mismatch {
-                run: format!("{run}, {way:?}"),
-                what: "number of inputs that pass",
-                found: passed.to_string(),
-                wanted: verdicts.len().to_string(),
-            });
+        for _ in 0..self.passes {
+            let verdicts = match way {
+                Way::Ordinary => self.ordinary(verifier),
+                Way::Deferring => self.deferring(verifier),
+            };
+            let verdicts = verdicts.map_err(|error| BenchError::Verifier {
+                run: run.to_owned(),
+                error,
+            })?;
+            let passed = verdicts.iter().filter(|&&verdict| verdict == Some(true)).count();
+            if passed != verdicts.len() {
+                return Err(BenchError::Mismatch {
+                    run: format!("{run}, {way:?}"),
+                    what: "number of inputs that pass",
+                    found: passed.to_string(),
+                    wanted: verdicts.len().to_string(),
+                });
+            }
         }
-        Ok(elapsed)
+        Ok(clock.elapsed())
     }
 
     /// The verdict of each input, each run at once.
