@@ -216,7 +216,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             if self.cache.is_flush_done() {
                 self.finish_flush()?;
             }
-            if self.in_flight.front().is_some_and(InFlight::is_done) {
+            if self.in_flight.front_mut().is_some_and(InFlight::is_done) {
                 if self.commit_first(course)? == Checked::Rejected {
                     return Ok(None);
                 }
@@ -481,7 +481,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             });
         }
         let undo = Arc::new(undo);
-        let checks = note.map(|_| self.pool.begin(&block, &undo, flags, height));
+        let checks = note.map(|_| self.pool.begin(&block, &undo, flags, height, false));
         self.in_flight.push_back(InFlight {
             id,
             memory: InFlight::<V>::memory_of(&block, &undo),

@@ -31,8 +31,8 @@ impl<V: ScriptVerifier + 'static> InFlight<V> {
     }
 
     /// Whether its checks have ended.
-    pub(crate) fn is_done(&self) -> bool {
-        self.checks.as_ref().is_none_or(PendingChecks::is_done)
+    pub(crate) fn is_done(&mut self) -> bool {
+        self.checks.as_mut().is_none_or(PendingChecks::is_done)
     }
 
     /// Runs checks, at most so many; returns how many there were.
@@ -56,8 +56,8 @@ mod tests {
     use blockmill_block::{BlockHash, Network, OutPoint, Txid};
     use blockmill_chaingen::builder::BlockBuilder;
     use blockmill_coins::{CoinStore, MemoryStore};
-    use blockmill_rules::Params;
     use blockmill_kernel::KernelVerifier;
+    use blockmill_rules::Params;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 

@@ -171,7 +171,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             ..CrewOptions::workers(options.threads.saturating_sub(1))
         })
         .map_err(file_error("worker threads"))?;
-        let pool = CheckPool::in_crew(Arc::clone(&verifier), &crew, CHECKS_THEN).noting(timeline.clone());
+        let pool = CheckPool::noting(Arc::clone(&verifier), &crew, CHECKS_THEN, timeline.clone());
         let headers_path = directory.file("headers.dat");
         let loader = Arc::new(BodyLoader::new(
             index.params().clone(),

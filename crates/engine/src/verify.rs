@@ -100,7 +100,7 @@ pub fn verify_block<V: ScriptVerifier + 'static>(
     spend::check_coinbase_amount(&block.transaction(0), params, options.height, fees)?;
     let pool = CheckPool::new(Arc::clone(verifier), options.threads)
         .map_err(|error| VerifyBlockError::Verifier(format!("worker threads: {error}")))?;
-    if let Some(failure) = pool.run(block, undo, flags).failure {
+    if let Some(failure) = pool.run(block, undo, flags, false).failure {
         return Err(match failure.error {
             VerifyError::Invalid => {
                 let (transaction, input) = block.locate_input(failure.input);
