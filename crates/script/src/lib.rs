@@ -19,7 +19,7 @@
 //! while deferred.scripts() > 0 {
 //!     verifier.settle(
 //!         &mut deferred,
-//!         &mut |_| verifier.prepare(&bytes, &spent),
+//!         &mut |_| Ok(verifier.prepare(&bytes, &spent)?.into()),
 //!         &mut |name, verdict| assert_eq!((name, verdict), ("input 0", Ok(()))),
 //!     );
 //! }

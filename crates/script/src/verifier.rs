@@ -9,8 +9,8 @@ use blockmill_rules::{Outcome, ScriptFlags, ScriptVerifier, SignatureCounts, Spe
 use secp256k1_lanes::{Backend, Check, Verdict};
 use std::fmt;
 use std::num::NonZeroU64;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 
 /// Fewer checks than this are left to libsecp256k1.
 const TOGETHER_MIN: usize = 5;
@@ -385,7 +385,7 @@ impl ScriptVerifier for CoreVerifier {
     fn settle<T: Send>(
         &self,
         deferred: &mut Deferred<T>,
-        prepare: &mut dyn FnMut(&T) -> Result<CoreTransaction, VerifyError>,
+        prepare: &mut dyn FnMut(&T) -> Result<Arc<CoreTransaction>, VerifyError>,
         settled: &mut dyn FnMut(T, Result<(), VerifyError>),
     ) {
         let Some(deferring) = &self.deferring else { return };
