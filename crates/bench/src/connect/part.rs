@@ -118,6 +118,7 @@ impl Part {
         };
         let options = Options {
             assume_valid,
+            signatures: contender.signatures(),
             without: left_out(contender),
             trace: self.traced,
             ..options(self.threads)

@@ -18,6 +18,8 @@ mod rows;
 mod sides;
 mod work;
 
+pub(crate) use sides::lanes_are_fast;
+
 use crate::BenchOptions;
 use crate::error::BenchError;
 use crate::report::Report;

@@ -25,7 +25,7 @@ pub(super) fn backend() -> &'static str {
 }
 
 /// Whether the lanes are faster than libsecp256k1 on this machine.
-pub(super) fn lanes_are_fast() -> bool {
+pub(crate) fn lanes_are_fast() -> bool {
     Verifier::new().backend().is_fast()
 }
 

@@ -3,6 +3,7 @@
 use crate::clock::{Elapsed, Stopwatch};
 use crate::error::BenchError;
 use blockmill_rules::{DeferredChecks, Outcome, ScriptFlags, ScriptVerifier, SpentOutput, VerifyError};
+use std::sync::Arc;
 
 /// Settling ends after so many calls: one for the scripts, one for those that ran again, and one to see a fault.
 const SETTLES_MAX: usize = 3;
@@ -143,16 +144,33 @@ impl Work {
         Ok(verdicts)
     }
 
+    /// Makes a transaction ready again. Its inputs lie together, so `last` serves most of them.
+    fn prepare_again<V: ScriptVerifier>(
+        &self,
+        verifier: &V,
+        transaction: usize,
+        last: &mut Option<(usize, Arc<V::Prepared>)>,
+    ) -> Result<Arc<V::Prepared>, VerifyError> {
+        match last {
+            Some((same, prepared)) if *same == transaction => Ok(Arc::clone(prepared)),
+            _ => {
+                let prepared = Arc::new(self.transactions[transaction].prepare(verifier)?);
+                *last = Some((transaction, Arc::clone(&prepared)));
+                Ok(prepared)
+            }
+        }
+    }
+
     fn settle<V: ScriptVerifier>(
         &self,
         verifier: &V,
         deferred: &mut V::Deferred<Place>,
         verdicts: &mut [Option<bool>],
     ) -> Result<(), VerifyError> {
-        let mut failed = None;
+        let (mut failed, mut last) = (None, None);
         verifier.settle(
             deferred,
-            &mut |place| self.transactions[place.transaction].prepare(verifier),
+            &mut |place| self.prepare_again(verifier, place.transaction, &mut last),
             &mut |place, result| match verdict(result) {
                 Ok(verdict) => verdicts[place.verdict] = verdict,
                 Err(error) => failed = Some(error),
