@@ -42,7 +42,7 @@ pub enum Outcome {
 pub struct SignatureCounts {
     /// Verified in lanes.
     pub lanes: u64,
-    /// Verified by libsecp256k1 in an ordinary run.
+    /// Verified by libsecp256k1: in an ordinary run, or because they were too few for lanes.
     pub kernel: u64,
     /// Scripts that were run a second time with known answers.
     pub again: u64,
@@ -128,7 +128,7 @@ pub trait ScriptVerifier: Send + Sync {
 
     /// Verifies the signature checks that were put off. `settled` gets the verdict of each script, but of those that had to
     /// be run again and put other checks off: they stay in `deferred`. A second call settles them all. `prepare` makes the
-    /// transaction of a script ready again.
+    /// transaction of a script ready again; once for scripts of one prepared transaction that come one after another.
     fn settle<T: Send>(
         &self,
         deferred: &mut Self::Deferred<T>,
