@@ -11,6 +11,7 @@
 #include <streams.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -31,7 +32,10 @@ struct Start {
         // EvalScript takes any exception for a script that fails. So an allocation that fails must not
         // throw; Core sees to that in the same way.
         if (std::get_new_handler() == nullptr) {
-            std::set_new_handler([] { std::abort(); });
+            std::set_new_handler([] {
+                std::fputs("out of memory while a script is run\n", stderr);
+                std::abort();
+            });
         }
     }
 } START;

@@ -26,6 +26,9 @@ const RUN_NS: i64 = 1_500;
 const CHECK_NS: i64 = 1_000;
 /// A byte that is hashed.
 const HASHED_NS: i64 = 1;
+/// A transaction that is made ready again, and a byte of it.
+const PREPARE_NS: i64 = 1_500;
+const PREPARE_BYTE_NS: i64 = 3;
 /// A byte of a script in a run that took a way which the ordinary run does not: about what a script of repeated hashes takes.
 const SCRIPT_BYTE_NS: i64 = 25;
 /// Bytes of a legacy or version 0 script at most. A tapscript in which an answer is false fails, and its block with it.
@@ -85,6 +88,11 @@ impl Cost {
         let checks = count(checks as u64);
         let hashed = (count(report.hashed) - checks * HASHED_FREE).max(0) * HASHED_NS;
         hashed + (checks - CHECKS_FREE).max(0) * LANE_NS
+    }
+
+    /// Its transaction was made ready again.
+    pub(crate) fn prepared(&mut self, bytes: usize) {
+        self.spent += PREPARE_NS + count(bytes as u64) * PREPARE_BYTE_NS;
     }
 
     /// The checks showed that its run was not the ordinary one.

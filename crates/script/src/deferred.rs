@@ -18,6 +18,8 @@ pub struct Deferred<T> {
 pub(crate) struct Script<T> {
     /// The caller's name for it.
     pub(crate) name: T,
+    /// The number of its prepared transaction.
+    pub(crate) transaction: u64,
     pub(crate) input: usize,
     pub(crate) flags: ScriptFlags,
     /// How many checks the last run put off.

@@ -33,6 +33,9 @@ const FLAGS: ScriptFlags = ScriptFlags::P2SH
     .with(ScriptFlags::WITNESS)
     .with(ScriptFlags::TAPROOT);
 
+/// How many transactions were prepared, by any verifier: what one puts off another may settle.
+static PREPARED: AtomicU64 = AtomicU64::new(0);
+
 /// What verifies signatures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Signatures {
@@ -43,18 +46,26 @@ pub enum Signatures {
 }
 
 /// A transaction in Core's form, with the outputs that it spends and what the signature hashes of all its inputs have in common.
-pub struct CoreTransaction(ffi::Transaction);
+pub struct CoreTransaction {
+    inner: ffi::Transaction,
+    /// No other has it.
+    number: u64,
+    /// Bytes of its serialization.
+    bytes: usize,
+}
 
 impl fmt::Debug for CoreTransaction {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("CoreTransaction")
-            .field("inputs", &self.0.inputs())
+            .field("inputs", &self.inner.inputs())
             .finish_non_exhaustive()
     }
 }
 
 /// Bitcoin Core's script interpreter.
+///
+/// Its counts have the commitments of taproot script paths among the signature checks.
 pub struct CoreVerifier {
     /// None: nothing is put off.
     deferring: Option<Deferring>,
@@ -255,7 +266,7 @@ impl CoreVerifier {
         input: usize,
         flags: ScriptFlags,
     ) -> (Result<(), VerifyError>, Report) {
-        let (end, report) = prepared.0.run(input, flags.0);
+        let (end, report) = prepared.inner.run(input, flags.0);
         self.counts.kernel.fetch_add(report.asked, Relaxed);
         let verdict = match end {
             End::Passed => Ok(()),
@@ -279,10 +290,10 @@ impl CoreVerifier {
         verdict
     }
 
-    /// The second run of a script of whose checks one is false.
+    /// Decides on a script of whose checks one is false: with a second run, and after that the ordinary one.
     ///
-    /// None: it put other checks off, and is in `deferred`.
-    fn run_again<T: Send>(
+    /// None: the second run put other checks off, and the script is in `deferred`.
+    fn decide<T: Send>(
         &self,
         deferring: &Deferring,
         mut script: Script<T>,
@@ -290,10 +301,14 @@ impl CoreVerifier {
         prepared: &CoreTransaction,
         deferred: &mut Deferred<T>,
     ) -> Option<(Script<T>, Result<(), VerifyError>)> {
-        add(&self.counts.again, 1);
         let (input, flags) = (script.input, script.flags);
+        if script.again {
+            let verdict = self.after_all(prepared, input, flags, &mut script.cost);
+            return Some((script, verdict));
+        }
+        add(&self.counts.again, 1);
         let mut recorder = Recorder::new(known, &mut deferred.checks, deferring.reserve);
-        let (end, report) = prepared.0.record(input, flags.0 | NULLFAIL, &LIMITS, &mut recorder);
+        let (end, report) = prepared.inner.record(input, flags.0 | NULLFAIL, &LIMITS, &mut recorder);
         script.cost.run(&report);
         script.checks = recorder.recorded();
         script.again = true;
@@ -313,7 +328,7 @@ impl CoreVerifier {
 
 /// Says what is wrong with the arguments of a run, if anything is.
 fn check_arguments(prepared: &CoreTransaction, input: usize, flags: ScriptFlags) -> Result<(), VerifyError> {
-    if input >= prepared.0.inputs() {
+    if input >= prepared.inner.inputs() {
         return Err(failed(format!("there is no input {input}")));
     }
     // Core's interpreter asserts the second.
@@ -328,9 +343,13 @@ impl ScriptVerifier for CoreVerifier {
     type Deferred<T: Send> = Deferred<T>;
 
     fn prepare(&self, transaction: &[u8], spent: &[SpentOutput<'_>]) -> Result<CoreTransaction, VerifyError> {
-        ffi::Transaction::new(transaction, spent)
-            .map(CoreTransaction)
-            .ok_or_else(|| failed(format!("no transaction with {} inputs", spent.len())))
+        let inner = ffi::Transaction::new(transaction, spent)
+            .ok_or_else(|| failed(format!("no transaction with {} inputs", spent.len())))?;
+        Ok(CoreTransaction {
+            inner,
+            number: PREPARED.fetch_add(1, Relaxed),
+            bytes: transaction.len(),
+        })
     }
 
     fn verify(&self, prepared: &CoreTransaction, input: usize, flags: ScriptFlags) -> Result<(), VerifyError> {
@@ -357,7 +376,7 @@ impl ScriptVerifier for CoreVerifier {
             return verdict.map(|()| Outcome::Passed);
         }
         let mut recorder = Recorder::new(Known::NONE, &mut deferred.checks, deferring.reserve);
-        let (end, report) = prepared.0.record(input, flags.0, &LIMITS, &mut recorder);
+        let (end, report) = prepared.inner.record(input, flags.0, &LIMITS, &mut recorder);
         let checks = recorder.recorded();
         if end == End::Passed && checks == 0 {
             return Ok(Outcome::Passed);
@@ -368,6 +387,7 @@ impl ScriptVerifier for CoreVerifier {
             deferring.balance.put_off(&mut cost, &report, checks);
             deferred.scripts.push(Script {
                 name: script,
+                transaction: prepared.number,
                 input,
                 flags,
                 checks,
@@ -399,6 +419,8 @@ impl ScriptVerifier for CoreVerifier {
                 return;
             }
         };
+        // Scripts of one transaction mostly lie together: it is made ready once for all of them.
+        let mut again: Option<(u64, Arc<CoreTransaction>)> = None;
         let mut from = 0;
         let mut change = 0;
         for mut script in scripts {
@@ -413,16 +435,21 @@ impl ScriptVerifier for CoreVerifier {
                 (script, Ok(()))
             } else {
                 script.cost.went_astray();
-                match prepare(&script.name) {
+                let prepared = match again.take_if(|(number, _)| *number == script.transaction) {
+                    Some((_, prepared)) => Ok(prepared),
+                    None => prepare(&script.name).inspect(|prepared| script.cost.prepared(prepared.bytes)),
+                };
+                match prepared {
                     Err(error) => (script, Err(error)),
-                    Ok(prepared) if script.again => {
-                        let verdict = self.after_all(&prepared, script.input, script.flags, &mut script.cost);
-                        (script, verdict)
+                    Ok(prepared) => {
+                        let number = script.transaction;
+                        let ended = self.decide(deferring, script, known, &prepared, deferred);
+                        again = Some((number, prepared));
+                        match ended {
+                            Some(ended) => ended,
+                            None => continue,
+                        }
                     }
-                    Ok(prepared) => match self.run_again(deferring, script, known, &prepared, deferred) {
-                        Some(settled) => settled,
-                        None => continue,
-                    },
                 }
             };
             change += script.cost.change();

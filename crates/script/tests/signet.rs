@@ -1,4 +1,5 @@
-//! The signature of signet blocks, with solutions made here from the text of BIP 325 and run by Core's interpreter.
+//! The signature of signet blocks, with solutions made here from the text of BIP 325 and run by the kernel's
+//! interface and by this crate.
 
 use blockmill_block::{Block, Network};
 use blockmill_chaingen::bitcoin::consensus::{Encodable, serialize};
@@ -11,6 +12,7 @@ use blockmill_chaingen::bitcoin::{
     absolute, script::PushBytesBuf, transaction,
 };
 use blockmill_chaingen::builder::BlockBuilder;
+use blockmill_kernel::KernelVerifier;
 use blockmill_rules::{Params, signet};
 use blockmill_script::{CoreVerifier, Signatures};
 
@@ -91,7 +93,12 @@ fn signed(block: &bitcoin::Block) -> (ScriptBuf, bitcoin::Block) {
 fn accepts(challenge: &[u8], block: &bitcoin::Block) -> bool {
     let params = Params::new(Network::Signet, Some(challenge.to_vec()));
     let block = Block::decode(serialize(block)).unwrap();
-    match signet::check_solution(&block, &params, &CoreVerifier::new(Signatures::Kernel)) {
+    let verdict = signet::check_solution(&block, &params, &KernelVerifier);
+    for signatures in [Signatures::Kernel, Signatures::Lanes] {
+        let by_core = signet::check_solution(&block, &params, &CoreVerifier::new(signatures));
+        assert_eq!(by_core.is_ok(), verdict.is_ok(), "{by_core:?} {verdict:?}");
+    }
+    match verdict {
         Ok(()) => true,
         Err(reject) => {
             assert_eq!(reject.reason, "bad-signet-blksig");

@@ -113,7 +113,7 @@ fn many_small_traps() {
         counts.kernel <= inputs as u64 && counts.kernel >= inputs as u64 - 10,
         "{counts:?} {work:?}"
     );
-    assert!(verifier.balance() > -CAP_NS / 10, "{}", verifier.balance());
+    assert!(verifier.balance() > -CAP_NS / 4, "{}", verifier.balance());
 }
 
 #[test]
@@ -213,7 +213,8 @@ fn never_a_third_run() {
         });
         assert_eq!((deferred.scripts(), done), (left, settled));
     }
-    assert_eq!(runs, 12);
+    // The transaction was made ready again once in each round.
+    assert_eq!(runs, 2);
     assert_eq!(verifier.signature_counts().again, 6);
     // Three keys are tried in the ordinary run.
     assert_eq!(verifier.signature_counts().kernel, 18);
