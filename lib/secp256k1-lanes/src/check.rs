@@ -1,5 +1,9 @@
 //! What is verified, and what comes of it.
 
+#[cfg(target_arch = "x86_64")]
+use crate::avx512::{self, Avx512};
+use crate::batch::Batch;
+
 /// Checks that are verified together at most; more are verified in several batches. Fewer than 32 cost as much as 32.
 pub const BATCH: usize = 256;
 
@@ -55,12 +59,18 @@ pub enum Backend {
 impl Backend {
     /// The fastest backend that this machine has.
     pub fn detect() -> Self {
-        Self::Portable
+        if Self::Avx512.is_available() { Self::Avx512 } else { Self::Portable }
     }
 
     /// Whether this machine has what it needs.
     pub fn is_available(self) -> bool {
-        self == Self::Portable
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512 => avx512::is_available(),
+            #[cfg(not(target_arch = "x86_64"))]
+            Self::Avx512 => false,
+            Self::Portable => true,
+        }
     }
 
     /// Whether it verifies faster than libsecp256k1 does one by one.
@@ -69,10 +79,15 @@ impl Backend {
     }
 }
 
-/// Verifies checks. It keeps working memory of about a megabyte between calls; every thread should have its own.
+/// Verifies checks. It keeps working memory of two megabytes between calls; every thread should have its own.
 #[derive(Debug)]
-pub struct Verifier {
-    backend: Backend,
+pub struct Verifier(Batches);
+
+#[derive(Debug)]
+enum Batches {
+    #[cfg(target_arch = "x86_64")]
+    Avx512(Box<Batch<Avx512>>),
+    Portable(Box<Batch<u64>>),
 }
 
 impl Verifier {
@@ -83,19 +98,34 @@ impl Verifier {
 
     /// A verifier on a backend; on the portable one if the machine does not have it.
     pub fn with_backend(backend: Backend) -> Self {
-        let backend = if backend.is_available() { backend } else { Backend::Portable };
-        Self { backend }
+        match backend {
+            // Made nowhere else: what uses the instructions may rely on it.
+            #[cfg(target_arch = "x86_64")]
+            Backend::Avx512 if backend.is_available() => Self(Batches::Avx512(Box::default())),
+            _ => Self(Batches::Portable(Box::default())),
+        }
     }
 
     /// The backend.
     pub fn backend(&self) -> Backend {
-        self.backend
+        match self.0 {
+            #[cfg(target_arch = "x86_64")]
+            Batches::Avx512(_) => Backend::Avx512,
+            Batches::Portable(_) => Backend::Portable,
+        }
     }
 
     /// Verifies `checks`; the verdicts replace what is in `verdicts`, in the order of the checks.
     pub fn verify(&mut self, checks: &[Check], verdicts: &mut Vec<Verdict>) {
         verdicts.clear();
         verdicts.resize(checks.len(), Verdict::CannotTell);
+        for (checks, verdicts) in checks.chunks(BATCH).zip(verdicts.chunks_mut(BATCH)) {
+            match &mut self.0 {
+                #[cfg(target_arch = "x86_64")]
+                Batches::Avx512(batch) => batch.verify(checks, verdicts),
+                Batches::Portable(batch) => batch.verify(checks, verdicts),
+            }
+        }
     }
 }
 

@@ -1,0 +1,51 @@
+//! How fast checks are verified, beside libsecp256k1: `cargo run --release --example throughput`.
+
+#[path = "../tests/common/mod.rs"]
+mod common;
+
+use common::{Dice, reference, valid};
+use secp256k1::Secp256k1;
+use secp256k1_lanes::{Backend, Check, Kind, Verdict, Verifier};
+use std::time::Instant;
+
+fn main() {
+    let secp = Secp256k1::verification_only();
+    for backend in [Backend::Avx512, Backend::Portable] {
+        if !backend.is_available() {
+            continue;
+        }
+        let mut verifier = Verifier::with_backend(backend);
+        for kind in [Kind::Ecdsa, Kind::Schnorr, Kind::Tweak] {
+            let mut dice = Dice(7);
+            let checks: Vec<Check> = (0..1024).map(|_| valid(kind, &mut dice)).collect();
+            for batch in [8, 32, 256] {
+                let mut verdicts = Vec::new();
+                let mut ratios = Vec::new();
+                let (mut ours, mut theirs) = (f64::MAX, f64::MAX);
+                for _ in 0..7 {
+                    let start = Instant::now();
+                    for checks in checks.chunks(batch) {
+                        verifier.verify(checks, &mut verdicts);
+                        assert!(verdicts.iter().all(|&verdict| verdict == Verdict::Valid));
+                    }
+                    let lanes = start.elapsed().as_secs_f64();
+                    let start = Instant::now();
+                    assert!(checks.iter().all(|check| reference(&secp, check)));
+                    let one_by_one = start.elapsed().as_secs_f64();
+                    ratios.push(one_by_one / lanes);
+                    ours = ours.min(lanes);
+                    theirs = theirs.min(one_by_one);
+                }
+                ratios.sort_by(f64::total_cmp);
+                println!(
+                    "{backend:?} {kind:?}, batches of {batch}: {:.2} us, libsecp256k1 {:.2} us, ratio {:.2} ({:.2} to {:.2})",
+                    ours * 1e6 / 1024.0,
+                    theirs * 1e6 / 1024.0,
+                    ratios[ratios.len() / 2],
+                    ratios[0],
+                    ratios[ratios.len() - 1],
+                );
+            }
+        }
+    }
+}

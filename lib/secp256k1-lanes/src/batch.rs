@@ -1,0 +1,346 @@
+//! A batch of checks, from bytes to verdicts.
+//!
+//! All three kinds ask the same: whether u1 G + u2 P is a certain point.
+//!
+//! | kind | P | u1 | u2 | x | y |
+//! |---|---|---|---|---|---|
+//! | ECDSA | the key | message / s | r / s | r modulo n | any |
+//! | BIP340 | the key with an even y | s | -challenge | r | even |
+//! | tweak | the internal key with an even y | the tweak | 1 | that of the tweaked key | of the given parity |
+//!
+//! A lane ends in one of three masks: `refused` (a number out of its range, or a key that is no point: certainly invalid),
+//! `unsure` (a special case, or one that is not computed), or neither, and then the comparison decides.
+
+use crate::check::{Check, Kind, Verdict};
+use crate::curve::Curve;
+use crate::field::{Fe, square_roots};
+use crate::multiply::{Halves, SIDE_BY_SIDE, Workspace};
+use crate::number::{self, N, N_HALF, Number, P, P_MINUS_N};
+use crate::point::{Affine, invert_all};
+use crate::scalar::{self, Scalar};
+use crate::word::{LANES_MAX, Mask, Word, is_odd};
+use sha2::{Digest, Sha256};
+use std::sync::OnceLock;
+
+/// Memory that is used again.
+#[derive(Debug)]
+pub(crate) struct Batch<W: Word> {
+    /// Bits of lanes.
+    refused: Vec<W::Mask>,
+    unsure: Vec<W::Mask>,
+    is_ecdsa: Vec<W::Mask>,
+    /// The parity of y that is wanted of the key, and of the result.
+    key_odd: Vec<W::Mask>,
+    result_odd: Vec<W::Mask>,
+    key_x: Vec<Fe<W>>,
+    keys: Vec<Affine<W>>,
+    /// The x coordinate that is wanted of the result.
+    wanted: Vec<Fe<W>>,
+    /// What becomes u1 and u2: for ECDSA message and r, before they are divided.
+    first: Vec<Scalar<W>>,
+    second: Vec<Scalar<W>>,
+    /// By what they are divided.
+    divisor: Vec<Scalar<W>>,
+    before: Vec<Scalar<W>>,
+    halves: Vec<Halves<W>>,
+    workspace: Workspace<W>,
+    denominators: Vec<Fe<W>>,
+    before_fe: Vec<Fe<W>>,
+    /// Lanes whose result is the wanted one.
+    right: Vec<W::Mask>,
+}
+
+impl<W: Word> Default for Batch<W> {
+    fn default() -> Self {
+        Self {
+            refused: Vec::new(),
+            unsure: Vec::new(),
+            is_ecdsa: Vec::new(),
+            key_odd: Vec::new(),
+            result_odd: Vec::new(),
+            key_x: Vec::new(),
+            keys: Vec::new(),
+            wanted: Vec::new(),
+            first: Vec::new(),
+            second: Vec::new(),
+            divisor: Vec::new(),
+            before: Vec::new(),
+            halves: Vec::new(),
+            workspace: Workspace::default(),
+            denominators: Vec::new(),
+            before_fe: Vec::new(),
+            right: Vec::new(),
+        }
+    }
+}
+
+/// The numbers of one check.
+struct Numbers {
+    key_x: Number,
+    key_odd: bool,
+    wanted: Number,
+    result_odd: bool,
+    first: Number,
+    second: Number,
+    divisor: Number,
+    unsure: bool,
+}
+
+const ONE: Number = [1, 0, 0, 0];
+
+/// SHA-256 after the tag of BIP340's challenges.
+fn tagged() -> Sha256 {
+    static TAGGED: OnceLock<Sha256> = OnceLock::new();
+    let tagged = TAGGED.get_or_init(|| {
+        let tag = Sha256::digest(b"BIP0340/challenge");
+        Sha256::new().chain_update(tag).chain_update(tag)
+    });
+    tagged.clone()
+}
+
+/// The numbers of a check; none if one of them is out of its range.
+fn read(check: &Check) -> Option<Numbers> {
+    let [key_x, r, s] = [check.key[1..].as_array()?, &check.r, &check.s].map(number::from_bytes);
+    let in_range = number::is_below(&key_x, &P);
+    match check.kind {
+        Kind::Ecdsa => {
+            let good_r = r != [0; 4] && number::is_below(&r, &N);
+            let good_s = s != [0; 4] && !number::is_below(&N_HALF, &s);
+            let good_key = in_range && matches!(check.key[0], 2 | 3);
+            (good_key && good_r && good_s).then(|| Numbers {
+                key_x,
+                key_odd: check.key[0] == 3,
+                wanted: r,
+                result_odd: false,
+                first: number::from_bytes(&check.message),
+                second: r,
+                divisor: s,
+                // The x coordinate may be r + n as well.
+                unsure: number::is_below(&r, &P_MINUS_N),
+            })
+        }
+        Kind::Schnorr => {
+            let good = in_range && number::is_below(&r, &P) && number::is_below(&s, &N);
+            good.then(|| {
+                let challenge = tagged()
+                    .chain_update(check.r)
+                    .chain_update(&check.key[1..])
+                    .chain_update(check.message)
+                    .finalize();
+                let mut challenge = number::from_bytes(&challenge.into());
+                if !number::is_below(&challenge, &N) {
+                    challenge = number::subtract(&challenge, &N);
+                }
+                Numbers {
+                    key_x,
+                    key_odd: false,
+                    wanted: r,
+                    result_odd: false,
+                    first: s,
+                    second: number::subtract(&N, &challenge),
+                    divisor: ONE,
+                    unsure: false,
+                }
+            })
+        }
+        Kind::Tweak => {
+            let good = in_range && number::is_below(&r, &P) && number::is_below(&s, &N);
+            good.then(|| Numbers {
+                key_x,
+                key_odd: false,
+                wanted: r,
+                result_odd: check.message[0] & 1 == 1,
+                first: s,
+                second: ONE,
+                divisor: ONE,
+                unsure: false,
+            })
+        }
+    }
+}
+
+impl<W: Word> Batch<W> {
+    /// Verifies checks; `verdicts` has a place for each.
+    pub(crate) fn verify(&mut self, checks: &[Check], verdicts: &mut [Verdict]) {
+        let curve = Curve::secp256k1();
+        self.clear();
+        let words = checks.len().div_ceil(W::LANES).next_multiple_of(SIDE_BY_SIDE);
+        for word in 0..words {
+            let from = (word * W::LANES).min(checks.len());
+            let to = (from + W::LANES).min(checks.len());
+            self.take(&checks[from..to]);
+        }
+        W::vectorize(
+            #[inline(always)]
+            || self.lift_keys(curve),
+        );
+        W::vectorize(
+            #[inline(always)]
+            || self.split_scalars(),
+        );
+        self.workspace.multiply(curve, &self.keys, &self.halves, &mut self.unsure);
+        W::vectorize(
+            #[inline(always)]
+            || self.compare(curve),
+        );
+        for (verdicts, word) in verdicts.chunks_mut(W::LANES).zip(0..) {
+            let bits = |masks: &[W::Mask]| masks[word].bits();
+            let (refused, unsure, right) = (bits(&self.refused), bits(&self.unsure), bits(&self.right));
+            for (lane, verdict) in verdicts.iter_mut().enumerate() {
+                let is_set = |bits: u8| bits >> lane & 1 == 1;
+                *verdict = match () {
+                    () if is_set(refused) => Verdict::Invalid,
+                    () if is_set(unsure) => Verdict::CannotTell,
+                    () if is_set(right) => Verdict::Valid,
+                    () => Verdict::Invalid,
+                };
+            }
+        }
+    }
+
+    fn clear(&mut self) {
+        self.refused.clear();
+        self.unsure.clear();
+        self.is_ecdsa.clear();
+        self.key_odd.clear();
+        self.result_odd.clear();
+        self.key_x.clear();
+        self.keys.clear();
+        self.wanted.clear();
+        self.first.clear();
+        self.second.clear();
+        self.divisor.clear();
+        self.halves.clear();
+        self.right.clear();
+    }
+
+    /// Takes the checks of one word. Lanes without a check, and those whose numbers are out of range, are refused, and compute
+    /// with stand-ins.
+    fn take(&mut self, checks: &[Check]) {
+        let mut numbers = [[ONE; LANES_MAX]; 5];
+        let [mut refused, mut unsure, mut is_ecdsa, mut key_odd, mut result_odd] = [0; 5];
+        for lane in 0..W::LANES {
+            let bit = 1 << lane;
+            let Some((check, read)) = checks.get(lane).and_then(|check| Some((check, read(check)?))) else {
+                refused |= bit;
+                continue;
+            };
+            let set = |bits: &mut u8, yes: bool| *bits |= if yes { bit } else { 0 };
+            set(&mut unsure, read.unsure);
+            set(&mut is_ecdsa, check.kind == Kind::Ecdsa);
+            set(&mut key_odd, read.key_odd);
+            set(&mut result_odd, read.result_odd);
+            let all = [read.key_x, read.wanted, read.first, read.second, read.divisor];
+            for (lanes, number) in numbers.iter_mut().zip(all) {
+                lanes[lane] = number;
+            }
+        }
+        self.refused.push(W::Mask::from_bits(refused));
+        self.unsure.push(W::Mask::from_bits(unsure));
+        self.is_ecdsa.push(W::Mask::from_bits(is_ecdsa));
+        self.key_odd.push(W::Mask::from_bits(key_odd));
+        self.result_odd.push(W::Mask::from_bits(result_odd));
+        let [key_x, wanted, first, second, divisor] = numbers;
+        W::vectorize(
+            #[inline(always)]
+            || {
+                self.key_x.push(Fe::from_numbers(&key_x));
+                self.wanted.push(Fe::from_numbers(&wanted));
+                self.first.push(Scalar::from_numbers(&first));
+                self.second.push(Scalar::from_numbers(&second));
+                self.divisor.push(Scalar::from_numbers(&divisor));
+            },
+        );
+    }
+
+    /// The points of the keys' x coordinates and parities.
+    #[inline(always)]
+    fn lift_keys(&mut self, curve: &Curve) {
+        const TOGETHER: usize = 2;
+        let stand_in = Affine {
+            x: Fe::broadcast(&curve.stand_in[0]),
+            y: Fe::broadcast(&curve.stand_in[1]),
+        };
+        for first in (0..self.key_x.len()).step_by(TOGETHER) {
+            let x: [Fe<W>; TOGETHER] = [self.key_x[first], self.key_x[first + 1]];
+            let squares = [right_side(curve, &x[0]), right_side(curve, &x[1])];
+            let roots = square_roots(&squares);
+            for k in 0..TOGETHER {
+                let root = roots[k].normalize();
+                let is_point = root.squared().subtract(&squares[k].lazy()).reduce().is_zero();
+                let odd = is_odd(root.0[0]);
+                let y = Fe::select(odd.xor(self.key_odd[first + k]), &root.negate(), &root).normalize();
+                self.keys.push(Affine {
+                    x: Fe::select(is_point, &x[k], &stand_in.x),
+                    y: Fe::select(is_point, &y, &stand_in.y),
+                });
+                let refused = &mut self.refused[first + k];
+                *refused = refused.or(is_point.not());
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn split_scalars(&mut self) {
+        // u1 and u2 are the quotients. 1 is divided like any other, so that kinds can be mixed.
+        for divisor in &mut self.divisor {
+            *divisor = divisor.enter();
+        }
+        scalar::invert_all(&mut self.divisor, &mut self.before);
+        for (word, inverse) in self.divisor.iter().enumerate() {
+            let (generator, generator_fits) = self.first[word].mul(inverse).split();
+            let (point, point_fits) = self.second[word].mul(inverse).split();
+            self.halves.push(Halves { generator, point });
+            let unsure = &mut self.unsure[word];
+            *unsure = unsure.or(generator_fits.and(point_fits).not());
+        }
+    }
+
+    /// Compares the results with what is wanted.
+    #[inline(always)]
+    fn compare(&mut self, curve: &Curve) {
+        let points = &self.workspace.points;
+        for (word, point) in points.iter().enumerate() {
+            // A special case of the walk; or the result is infinity, or it is none of the curve's points, which cannot be.
+            let infinite = point.z.is_zero();
+            let zz = point.z.square();
+            let z6 = zz.square().mul(&zz);
+            let x3 = point.x.square().times(&point.x);
+            let right_side = x3.add_product(&z6, &Fe::small(curve.b)).reduce();
+            let on_curve = point.y.squared().subtract(&right_side.lazy()).reduce().is_zero();
+            let unsure = &mut self.unsure[word];
+            *unsure = unsure.or(infinite).or(on_curve.not());
+            // x = X / Z^2 is the wanted one.
+            let difference = self.wanted[word].times(&zz).subtract(&point.x.lazy()).reduce();
+            self.right.push(difference.is_zero());
+        }
+        if self.is_ecdsa.iter().zip(&self.refused).all(|(ecdsa, refused)| ecdsa.or(*refused).not().bits() & lanes::<W>() == 0) {
+            return;
+        }
+        // The others want a parity of y = Y / Z^3 too.
+        let one = Fe::small(1);
+        self.denominators.clear();
+        for point in points {
+            self.denominators.push(Fe::select(point.z.is_zero(), &one, &point.z));
+        }
+        invert_all(&mut self.denominators, &mut self.before_fe, &mut |_, _| {});
+        for (word, (point, inverse)) in points.iter().zip(&self.denominators).enumerate() {
+            let cube = inverse.square().mul(inverse);
+            let odd = is_odd(point.y.mul(&cube).normalize().0[0]);
+            let parity_is_right = odd.xor(self.result_odd[word]).not();
+            let right = &mut self.right[word];
+            *right = right.and(parity_is_right.or(self.is_ecdsa[word]));
+        }
+    }
+}
+
+/// A bit for each lane there is.
+fn lanes<W: Word>() -> u8 {
+    u8::MAX >> (LANES_MAX - W::LANES)
+}
+
+/// x^3 + b.
+#[inline(always)]
+fn right_side<W: Word>(curve: &Curve, x: &Fe<W>) -> Fe<W> {
+    x.square().mul(x).add(&Fe::small(curve.b))
+}

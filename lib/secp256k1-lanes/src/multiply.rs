@@ -1,0 +1,314 @@
+//! Sums u1 G + u2 P of many points P at once.
+//!
+//! Both scalars come as two odd halves (`scalar.rs`). Their digits select entries of tables of odd multiples: 26 digits of
+//! 5 bits of each half of u2, from a table of the point's own, and 13 digits of 10 bits of each half of u1, from the
+//! table of the generator, whose digits meet every second one of the others.
+//!
+//! 1. *Tables*: 1 P, 3 P ... 31 P, and lambda times the same, by affine sums.
+//! 2. *Sums*: what is added at each of the 26 places is one point: the entries of both halves of u2, and at every second
+//!    place those of u1 too, added affinely. All sums of [`GROUP`] words share their inversions.
+//! 3. *Walk*: from the highest place down, five doublings and one addition a place, in Jacobian coordinates.
+//!
+//! Special cases of affine sums are put into `unsure`. Those of the walk leave a Z of 0.
+
+use crate::curve::{Curve, GENERATOR_ENTRIES, GENERATOR_WIDTH};
+use crate::field::Fe;
+use crate::point::{Affine, Jacobian, Signed, add_each, double_each, invert_all};
+use crate::scalar::{HALF_BITS, Half};
+use crate::word::{Mask, Row, Word, side_by_side};
+
+/// Words that are computed side by side. Words come in multiples of it.
+pub(crate) const SIDE_BY_SIDE: usize = 4;
+
+/// Bits of a digit of the point's scalar.
+const WIDTH: usize = 5;
+
+/// Entries of a table of a point: odd multiples below 2^[`WIDTH`].
+const ENTRIES: usize = 1 << (WIDTH - 1);
+
+/// Places of digits.
+const PLACES: usize = HALF_BITS / WIDTH;
+
+/// Places of digits of the generator's scalar, and how many of the others' places lie between them.
+const GENERATOR_PLACES: usize = HALF_BITS / GENERATOR_WIDTH;
+const GENERATOR_STRIDE: usize = GENERATOR_WIDTH / WIDTH;
+
+/// Rows of the tables of one word: two halves, each with a table a lane.
+const fn rows<W: Word>() -> usize {
+    2 * W::LANES * ENTRIES
+}
+
+/// Words whose sums share inversions: more would leave the caches, fewer would invert more often.
+const GROUP: usize = 8;
+
+/// The halves of the scalars of one word.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Halves<W> {
+    pub(crate) generator: [Half<W>; 2],
+    pub(crate) point: [Half<W>; 2],
+}
+
+/// Memory that is used again.
+#[derive(Debug)]
+pub(crate) struct Workspace<W> {
+    multiples: Vec<[Affine<W>; ENTRIES]>,
+    even: Vec<Affine<W>>,
+    rows: Vec<Row>,
+    pairs: Vec<(Signed<W>, Signed<W>)>,
+    generator_sums: Vec<Affine<W>>,
+    sums: Vec<Affine<W>>,
+    denominators: Vec<Fe<W>>,
+    before: Vec<Fe<W>>,
+    /// The results.
+    pub(crate) points: Vec<Jacobian<W>>,
+}
+
+impl<W> Default for Workspace<W> {
+    fn default() -> Self {
+        Self {
+            multiples: Vec::new(),
+            even: Vec::new(),
+            rows: Vec::new(),
+            pairs: Vec::new(),
+            generator_sums: Vec::new(),
+            sums: Vec::new(),
+            denominators: Vec::new(),
+            before: Vec::new(),
+            points: Vec::new(),
+        }
+    }
+}
+
+impl<W: Word> Workspace<W> {
+    /// Computes u1 G + u2 P for each of `points`, into [`points`](Self::points). A lane of `unsure` is set where a
+    /// special case was met; where it is not, and Z is not 0, the result is right.
+    pub(crate) fn multiply(&mut self, curve: &Curve, points: &[Affine<W>], halves: &[Halves<W>], unsure: &mut [W::Mask]) {
+        assert!(points.len().is_multiple_of(SIDE_BY_SIDE), "words come in groups");
+        assert_eq!((points.len(), points.len()), (halves.len(), unsure.len()));
+        W::vectorize(
+            #[inline(always)]
+            || self.make_multiples(points, unsure),
+        );
+        W::vectorize(
+            #[inline(always)]
+            || self.make_rows(curve),
+        );
+        self.sums.clear();
+        self.sums.reserve(points.len() * PLACES);
+        for (group, halves) in halves.chunks(GROUP).enumerate() {
+            let first = group * GROUP;
+            let unsure = &mut unsure[first..first + halves.len()];
+            W::vectorize(
+                #[inline(always)]
+                || self.look_up(curve, first, halves),
+            );
+            W::vectorize(
+                #[inline(always)]
+                || self.add_up(unsure),
+            );
+        }
+        self.points.clear();
+        W::vectorize(
+            #[inline(always)]
+            || self.walk(),
+        );
+    }
+
+    /// Inverts all denominators; there are `each` of them for a word.
+    #[inline(always)]
+    fn invert(&mut self, each: usize, unsure: &mut [W::Mask]) {
+        invert_all(&mut self.denominators, &mut self.before, &mut |place, zero| {
+            let unsure = &mut unsure[place / each];
+            *unsure = unsure.or(zero);
+        });
+    }
+
+    /// 1 P, 3 P ... 31 P.
+    #[inline(always)]
+    fn make_multiples(&mut self, points: &[Affine<W>], unsure: &mut [W::Mask]) {
+        let words = 0..points.len();
+        self.multiples.clear();
+        self.multiples.extend(points.iter().map(|point| [*point; ENTRIES]));
+        // 2 P
+        self.denominators.clear();
+        for point in points {
+            self.denominators.push(point.y.twice());
+        }
+        self.invert(1, unsure);
+        self.even.clear();
+        for (point, inverse) in points.iter().zip(&self.denominators) {
+            self.even.push(point.double(inverse));
+        }
+        // 3 P
+        for word in words.clone() {
+            self.denominators[word] = self.even[word].x.sub(&points[word].x);
+        }
+        self.invert(1, unsure);
+        for word in words.clone() {
+            self.multiples[word][1] = points[word].add(&self.even[word], &self.denominators[word]);
+        }
+        // 6 P
+        for word in words.clone() {
+            self.denominators[word] = self.multiples[word][1].y.twice();
+        }
+        self.invert(1, unsure);
+        for word in words.clone() {
+            self.even[word] = self.multiples[word][1].double(&self.denominators[word]);
+        }
+        // 6 P + P, 6 P - P; 12 P
+        self.denominators.clear();
+        for word in words.clone() {
+            self.denominators.push(points[word].x.sub(&self.even[word].x));
+            self.denominators.push(self.even[word].y.twice());
+        }
+        self.invert(2, unsure);
+        for word in words.clone() {
+            let (multiples, even) = (&mut self.multiples[word], &mut self.even[word]);
+            let inverses = &self.denominators[2 * word..];
+            (multiples[3], multiples[2]) = even.sum_and_difference(&multiples[0], &inverses[0]);
+            *even = even.double(&inverses[1]);
+        }
+        // 12 P + P, 12 P - P; 12 P + 3 P, 12 P - 3 P; 24 P
+        self.denominators.clear();
+        for word in words.clone() {
+            let (multiples, even) = (&self.multiples[word], &self.even[word]);
+            self.denominators.push(multiples[0].x.sub(&even.x));
+            self.denominators.push(multiples[1].x.sub(&even.x));
+            self.denominators.push(even.y.twice());
+        }
+        self.invert(3, unsure);
+        for word in words.clone() {
+            let (multiples, even) = (&mut self.multiples[word], &mut self.even[word]);
+            let inverses = &self.denominators[3 * word..];
+            (multiples[6], multiples[5]) = even.sum_and_difference(&multiples[0], &inverses[0]);
+            (multiples[7], multiples[4]) = even.sum_and_difference(&multiples[1], &inverses[1]);
+            *even = even.double(&inverses[2]);
+        }
+        // 24 P + P, 24 P - P, and so on to 24 P + 7 P, 24 P - 7 P
+        self.denominators.clear();
+        for word in words.clone() {
+            let (multiples, even) = (&self.multiples[word], &self.even[word]);
+            for multiple in &multiples[..4] {
+                self.denominators.push(multiple.x.sub(&even.x));
+            }
+        }
+        self.invert(4, unsure);
+        for word in words {
+            let (multiples, even) = (&mut self.multiples[word], &self.even[word]);
+            for (k, inverse) in self.denominators[4 * word..4 * word + 4].iter().enumerate() {
+                (multiples[12 + k], multiples[11 - k]) = even.sum_and_difference(&multiples[k], inverse);
+            }
+        }
+    }
+
+    /// The tables in memory: for each word those of all lanes, then lambda times the same.
+    #[inline(always)]
+    fn make_rows(&mut self, curve: &Curve) {
+        let beta = Fe::broadcast(&curve.beta);
+        self.rows.resize(self.multiples.len() * rows::<W>(), Row::ZERO);
+        for (multiples, rows) in self.multiples.iter().zip(self.rows.chunks_exact_mut(rows::<W>())) {
+            let (plain, turned) = rows.split_at_mut(rows.len() / 2);
+            for (entry, point) in multiples.iter().enumerate() {
+                let [e, f, g, h] = point.y.normalize().pack();
+                let [a, b, c, d] = point.x.normalize().pack();
+                W::store_rows(plain, entry, ENTRIES, [a, b, c, d, e, f, g, h]);
+                let [a, b, c, d] = point.x.mul(&beta).normalize().pack();
+                W::store_rows(turned, entry, ENTRIES, [a, b, c, d, e, f, g, h]);
+            }
+        }
+    }
+
+    /// The entries of all places of a group of words, in pairs that are to be added, and the denominators of their sums.
+    #[inline(always)]
+    fn look_up(&mut self, curve: &Curve, first: usize, halves: &[Halves<W>]) {
+        self.pairs.clear();
+        self.denominators.clear();
+        let all_rows = self.rows[first * rows::<W>()..].chunks_exact(rows::<W>());
+        for (halves, rows) in halves.iter().zip(all_rows) {
+            let tables = rows.split_at(rows.len() / 2);
+            for place in 0..PLACES {
+                let [first, second] = &halves.point;
+                let a = entry::<W, WIDTH>(tables.0, first.digit(place * WIDTH, WIDTH), ENTRIES);
+                let b = entry::<W, WIDTH>(tables.1, second.digit(place * WIDTH, WIDTH), ENTRIES);
+                self.denominators.push(b.x.sub(&a.x));
+                self.pairs.push((a, b));
+            }
+            let tables = curve.generator.split_at(GENERATOR_ENTRIES);
+            for place in 0..GENERATOR_PLACES {
+                let offset = place * GENERATOR_WIDTH;
+                let [first, second] = &halves.generator;
+                let a = entry::<W, GENERATOR_WIDTH>(tables.0, first.digit(offset, GENERATOR_WIDTH), 0);
+                let b = entry::<W, GENERATOR_WIDTH>(tables.1, second.digit(offset, GENERATOR_WIDTH), 0);
+                self.denominators.push(b.x.sub(&a.x));
+                self.pairs.push((a, b));
+            }
+        }
+    }
+
+    /// What is added at each place, for a group of words.
+    #[inline(always)]
+    fn add_up(&mut self, unsure: &mut [W::Mask]) {
+        const EACH: usize = PLACES + GENERATOR_PLACES;
+        self.invert(EACH, unsure);
+        let first = self.sums.len();
+        self.generator_sums.clear();
+        for (pairs, inverses) in self.pairs.chunks_exact(EACH).zip(self.denominators.chunks_exact(EACH)) {
+            for (place, ((a, b), inverse)) in pairs.iter().zip(inverses).enumerate() {
+                let sum = a.add(b, inverse);
+                if place < PLACES {
+                    self.sums.push(sum);
+                } else {
+                    self.generator_sums.push(sum);
+                }
+            }
+        }
+        self.denominators.clear();
+        let sums = &mut self.sums[first..];
+        for (sums, generator_sums) in sums.chunks_exact(PLACES).zip(self.generator_sums.chunks_exact(GENERATOR_PLACES)) {
+            for (place, other) in generator_sums.iter().enumerate() {
+                self.denominators.push(other.x.sub(&sums[place * GENERATOR_STRIDE].x));
+            }
+        }
+        self.invert(GENERATOR_PLACES, unsure);
+        let sums = self.sums[first..].chunks_exact_mut(PLACES);
+        let others = self.generator_sums.chunks_exact(GENERATOR_PLACES);
+        let inverses = self.denominators.chunks_exact(GENERATOR_PLACES);
+        for ((sums, others), inverses) in sums.zip(others).zip(inverses) {
+            for (place, (other, inverse)) in others.iter().zip(inverses).enumerate() {
+                let sum = &mut sums[place * GENERATOR_STRIDE];
+                *sum = sum.add(other, inverse);
+            }
+        }
+    }
+
+    /// From the highest place down.
+    #[inline(always)]
+    fn walk(&mut self) {
+        for sums in self.sums.chunks_exact(SIDE_BY_SIDE * PLACES) {
+            let at = |word: usize, place: usize| &sums[word * PLACES + place];
+            let mut points: [Jacobian<W>; SIDE_BY_SIDE] =
+                side_by_side(#[inline(always)] |word| at(word, PLACES - 1).jacobian());
+            for place in (0..PLACES - 1).rev() {
+                for _ in 0..WIDTH {
+                    double_each(&mut points);
+                }
+                add_each(&mut points, [at(0, place), at(1, place), at(2, place), at(3, place)]);
+            }
+            self.points.extend_from_slice(&points);
+        }
+    }
+}
+
+/// The entry of a table for a digit from 0 to 2^`BITS` - 1, which stands for the odd number 2 digit + 1 - 2^`BITS`.
+#[inline(always)]
+fn entry<W: Word, const BITS: usize>(table: &[Row], digit: W, stride: usize) -> Signed<W> {
+    let half = 1 << (BITS - 1);
+    let negative = digit.is_below(W::splat(half));
+    let low = digit.and(W::splat(half - 1));
+    let index = W::select(negative, W::splat(half - 1).sub(low), low);
+    let [a, b, c, d, e, f, g, h] = W::load_rows(table, index, stride);
+    Signed {
+        x: Fe::unpack(&[a, b, c, d]),
+        y: Fe::unpack(&[e, f, g, h]).negate_lazy_where(negative),
+    }
+}

@@ -1,0 +1,126 @@
+//! One lane: plain integers. The same source as the vectors, on any machine.
+
+use crate::word::{LANES_MAX, LIMB_BITS, LIMB_MASK, Mask, Row, Word};
+
+impl Mask for bool {
+    #[inline(always)]
+    fn from_bits(bits: u8) -> Self {
+        bits & 1 == 1
+    }
+    #[inline(always)]
+    fn bits(self) -> u8 {
+        self.into()
+    }
+    #[inline(always)]
+    fn and(self, other: Self) -> Self {
+        self & other
+    }
+    #[inline(always)]
+    fn or(self, other: Self) -> Self {
+        self | other
+    }
+    #[inline(always)]
+    fn xor(self, other: Self) -> Self {
+        self ^ other
+    }
+    #[inline(always)]
+    fn not(self) -> Self {
+        !self
+    }
+}
+
+#[inline(always)]
+fn product(a: u64, b: u64) -> u128 {
+    u128::from(a & LIMB_MASK) * u128::from(b & LIMB_MASK)
+}
+
+impl Word for u64 {
+    const LANES: usize = 1;
+
+    type Mask = bool;
+
+    #[inline(always)]
+    fn vectorize<R>(work: impl FnOnce() -> R) -> R {
+        work()
+    }
+    #[inline(always)]
+    fn splat(value: u64) -> Self {
+        value
+    }
+    #[inline(always)]
+    fn from_lanes(lanes: &[u64; LANES_MAX]) -> Self {
+        lanes[0]
+    }
+    #[inline(always)]
+    fn to_lanes(self) -> [u64; LANES_MAX] {
+        [self, 0, 0, 0, 0, 0, 0, 0]
+    }
+    #[inline(always)]
+    fn add(self, other: Self) -> Self {
+        self.wrapping_add(other)
+    }
+    #[inline(always)]
+    fn sub(self, other: Self) -> Self {
+        self.wrapping_sub(other)
+    }
+    #[inline(always)]
+    fn and(self, other: Self) -> Self {
+        self & other
+    }
+    #[inline(always)]
+    fn or(self, other: Self) -> Self {
+        self | other
+    }
+    #[inline(always)]
+    fn shift_left<const BITS: u32>(self) -> Self {
+        self << BITS
+    }
+    #[inline(always)]
+    fn shift_right<const BITS: u32>(self) -> Self {
+        self >> BITS
+    }
+    #[inline(always)]
+    fn shift_right_signed<const BITS: u32>(self) -> Self {
+        (self.cast_signed() >> BITS).cast_unsigned()
+    }
+    #[inline(always)]
+    fn shift_left_by(self, bits: u32) -> Self {
+        self << bits
+    }
+    #[inline(always)]
+    fn shift_right_by(self, bits: u32) -> Self {
+        self >> bits
+    }
+    #[inline(always)]
+    fn add_product_low(self, a: Self, b: Self) -> Self {
+        self.wrapping_add(product(a, b) as u64 & LIMB_MASK)
+    }
+    #[inline(always)]
+    fn add_product_high(self, a: Self, b: Self) -> Self {
+        self.wrapping_add((product(a, b) >> LIMB_BITS) as u64)
+    }
+    #[inline(always)]
+    fn is_zero(self) -> bool {
+        self == 0
+    }
+    #[inline(always)]
+    fn is_below(self, other: Self) -> bool {
+        self < other
+    }
+    #[inline(always)]
+    fn select(mask: bool, yes: Self, no: Self) -> Self {
+        if mask { yes } else { no }
+    }
+    #[inline(always)]
+    fn load_rows(table: &[Row], index: Self, _stride: usize) -> [Self; 8] {
+        table[index as usize].0
+    }
+    #[inline(always)]
+    fn store_rows(table: &mut [Row], first: usize, _stride: usize, words: [Self; 8]) {
+        table[first] = Row(words);
+    }
+    #[inline(always)]
+    fn promise_below<const BITS: u32>(self) {
+        debug_assert!(self >> BITS == 0);
+    }
+}

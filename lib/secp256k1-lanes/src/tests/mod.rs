@@ -1,0 +1,51 @@
+//! Unit tests, over one lane and over eight.
+
+mod arithmetic;
+mod points;
+
+use crate::word::Word;
+use num_bigint::BigUint;
+
+/// A generator of numbers that look random.
+pub(crate) struct Dice(pub(crate) u64);
+
+impl Dice {
+    pub(crate) fn next(&mut self) -> u64 {
+        // SplitMix64.
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ z >> 31
+    }
+
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+}
+
+pub(crate) fn big(number: &[u64; 4]) -> BigUint {
+    number.iter().rev().fold(BigUint::ZERO, |sum, &limb| (sum << 64) + limb)
+}
+
+pub(crate) fn p() -> BigUint {
+    big(&crate::number::P)
+}
+
+pub(crate) fn n() -> BigUint {
+    big(&crate::number::N)
+}
+
+/// The value of limbs of 52 bits, in one lane.
+pub(crate) fn value<W: Word>(limbs: &[W], lane: usize) -> BigUint {
+    limbs
+        .iter()
+        .rev()
+        .fold(BigUint::ZERO, |sum, limb| (sum << 52) + limb.to_lanes()[lane])
+}
+
+pub(crate) fn number(big: &BigUint) -> [u64; 4] {
+    let mut digits = big.to_u64_digits();
+    digits.resize(4, 0);
+    digits.try_into().expect("at most 256 bits")
+}

@@ -1,0 +1,110 @@
+//! The lane type that all arithmetic is generic over.
+//!
+//! A [`Word`] is a vector of lanes of 64 bits; every operation acts on all lanes alike. The same source runs on vector
+//! registers, on a single `u64`, and, in tests, on intervals, which prove that nothing overflows.
+
+use std::fmt::Debug;
+
+/// Words computed side by side, one for each place of an array. Unlike `std::array::from_fn` it is always part of its caller,
+/// which has the instructions of a vector type.
+#[inline(always)]
+pub(crate) fn side_by_side<T: Copy, const N: usize>(mut work: impl FnMut(usize) -> T) -> [T; N] {
+    let mut all = [work(0); N];
+    for (place, one) in all.iter_mut().enumerate().skip(1) {
+        *one = work(place);
+    }
+    all
+}
+
+/// Bits of a limb: what the multiply-add instructions of IFMA multiply.
+pub(crate) const LIMB_BITS: u32 = 52;
+
+/// The bits of a limb.
+pub(crate) const LIMB_MASK: u64 = (1 << LIMB_BITS) - 1;
+
+/// Most lanes of a word.
+pub(crate) const LANES_MAX: usize = 8;
+
+/// A point in a table: x and y, four numbers of 64 bits each, the lowest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C, align(64))]
+pub(crate) struct Row(pub(crate) [u64; 8]);
+
+impl Row {
+    pub(crate) const ZERO: Self = Self([0; 8]);
+}
+
+/// One bit for each lane.
+pub(crate) trait Mask: Copy + Debug {
+    /// The lowest bit is that of lane 0.
+    fn from_bits(bits: u8) -> Self;
+    fn bits(self) -> u8;
+    fn and(self, other: Self) -> Self;
+    fn or(self, other: Self) -> Self;
+    fn xor(self, other: Self) -> Self;
+    fn not(self) -> Self;
+}
+
+/// A vector of lanes of 64 bits. Additions, subtractions and shifts wrap.
+pub(crate) trait Word: Copy + Debug {
+    /// Lanes; 8 at most.
+    const LANES: usize;
+
+    type Mask: Mask;
+
+    /// Runs `work` where the instructions of this type may be used. All other operations must happen inside it: there
+    /// they become instructions, and outside they would be calls.
+    fn vectorize<R>(work: impl FnOnce() -> R) -> R;
+
+    fn splat(value: u64) -> Self;
+    /// Lanes from memory; those beyond [`LANES`](Self::LANES) are ignored.
+    fn from_lanes(lanes: &[u64; LANES_MAX]) -> Self;
+    /// Lanes to memory; those beyond [`LANES`](Self::LANES) are 0.
+    fn to_lanes(self) -> [u64; LANES_MAX];
+
+    fn add(self, other: Self) -> Self;
+    fn sub(self, other: Self) -> Self;
+    fn and(self, other: Self) -> Self;
+    fn or(self, other: Self) -> Self;
+    /// No bit that is set may be lost.
+    fn shift_left<const BITS: u32>(self) -> Self;
+    /// Bits above 2^64 are lost.
+    #[inline(always)]
+    fn shift_left_wrapping<const BITS: u32>(self) -> Self {
+        self.shift_left::<BITS>()
+    }
+    fn shift_right<const BITS: u32>(self) -> Self;
+    /// The sign is copied into the bits that become free.
+    fn shift_right_signed<const BITS: u32>(self) -> Self;
+    /// Bits above 2^64 are lost.
+    fn shift_left_by(self, bits: u32) -> Self;
+    fn shift_right_by(self, bits: u32) -> Self;
+
+    /// `self` plus the low 52 bits of the product of the low 52 bits of `a` and of `b`.
+    fn add_product_low(self, a: Self, b: Self) -> Self;
+    /// `self` plus the bits from 52 to 103 of the same product.
+    fn add_product_high(self, a: Self, b: Self) -> Self;
+
+    /// Lanes that are 0.
+    fn is_zero(self) -> Self::Mask;
+    /// Lanes below those of `other`. Both are below 2^63.
+    fn is_below(self, other: Self) -> Self::Mask;
+    /// The lanes of `yes` where the mask is set, those of `no` elsewhere.
+    fn select(mask: Self::Mask, yes: Self, no: Self) -> Self;
+
+    /// Rows of a table by their numbers, transposed: word `j` has the number `j` of each lane's row. Lane `i` takes row
+    /// `index + i * stride`.
+    fn load_rows(table: &[Row], index: Self, stride: usize) -> [Self; 8];
+    /// The reverse: lane `i` goes to row `first + i * stride`.
+    fn store_rows(table: &mut [Row], first: usize, stride: usize, words: [Self; 8]);
+
+    /// Says that every lane is below 2^`BITS`. Intervals prove it; other types do nothing.
+    #[inline(always)]
+    fn promise_below<const BITS: u32>(self) {}
+}
+
+/// Lanes whose lowest bit is set.
+#[inline(always)]
+pub(crate) fn is_odd<W: Word>(word: W) -> W::Mask {
+    word.and(W::splat(1)).is_zero().not()
+}
