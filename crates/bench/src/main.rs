@@ -1,7 +1,8 @@
 //! The command `blockmill-bench`: one of the benchmark tables.
 //!
-//! The table goes to standard output, progress and messages to standard error. Exit status: 0 done; 2 wrong usage;
-//! 3 anything that kept a benchmark from its end, a result that is not the expected one included.
+//! The table goes to standard output, progress and messages to standard error. Exit status: 0 done;
+//! 2 wrong usage; 3 anything that kept a benchmark from its end, a result that is not the expected
+//! one included.
 
 mod arguments;
 mod log;

@@ -1,4 +1,5 @@
-//! The command `blockmill-bench`: wrong usage, files that cannot be written, and names that are no text.
+//! The command `blockmill-bench`: wrong usage, files that cannot be written, and names that are no
+//! text.
 
 use serde_json::Value;
 use std::ffi::OsStr;

@@ -2,7 +2,7 @@
 
 use super::Plan;
 use super::kinds::ScriptKind;
-use super::rows::{ALL, BLOCKS, KINDS, Row, add};
+use super::rows::{ALL, BLOCKS, KINDS, Row};
 use super::sides::{ours, peer};
 use super::work::{Transaction, Way, Work};
 use crate::clock::Elapsed;
@@ -27,7 +27,8 @@ pub(super) struct RealBlock {
     kinds: Vec<ScriptKind>,
 }
 
-/// The blocks beside the project at `root`, in the order of their names. None if the folder is not there.
+/// The blocks beside the project at `root`, in the order of their names. None if the folder is not
+/// there.
 ///
 /// # Errors
 /// [`BenchError::File`]; [`BenchError::Mismatch`] for a file that is no block, or no undo data.
@@ -117,19 +118,19 @@ pub(super) fn rows(plan: Plan, blocks: &[RealBlock], progress: &mut dyn FnMut(&s
     let few = |block: &&RealBlock| block.work.inputs() <= plan.block_inputs_max;
     let chosen: Vec<&RealBlock> = blocks.iter().filter(few).collect();
     let mut rows = Vec::new();
-    let mut all = Sides::default();
-    let mut inputs = 0;
+    let mut all = Work::once();
     for block in chosen.iter().filter(|block| block.work.inputs() >= INPUTS_MIN) {
         let sides = Sides::measure(&block.work, &block.name, plan.blocks_runs)?;
         let mut row = sides.row(BLOCKS, &block.name, block.work.inputs());
         row.height = Some(block.height);
         rows.push(row);
         progress(&format!("block {}: {} inputs", block.name, block.work.inputs()));
-        all.add(&sides);
-        inputs += block.work.inputs();
+        all.transactions.extend(block.work.transactions.iter().cloned());
     }
-    if inputs > 0 {
-        rows.push(all.row(BLOCKS, ALL, inputs));
+    if all.inputs() > 0 {
+        let sides = Sides::measure(&all, ALL, plan.blocks_runs)?;
+        rows.push(sides.row(BLOCKS, ALL, all.inputs()));
+        progress(&format!("all these blocks: {} inputs", all.inputs()));
     }
     for kind in ScriptKind::ALL {
         let mut work = Work::once();
@@ -145,7 +146,8 @@ pub(super) fn rows(plan: Plan, blocks: &[RealBlock], progress: &mut dyn FnMut(&s
     Ok(rows)
 }
 
-/// Runs of both sides over the same inputs, side by side, and how signatures were verified in all runs of ours.
+/// Runs of both sides over the same inputs, side by side, and how signatures were verified in all
+/// runs of ours.
 #[derive(Debug, Default)]
 struct Sides {
     ours: Vec<Elapsed>,
@@ -163,22 +165,6 @@ impl Sides {
         }
         sides.counts = verifier.signature_counts();
         Ok(sides)
-    }
-
-    /// Adds the runs over other inputs, one to one.
-    fn add(&mut self, other: &Self) {
-        for (all, more) in [(&mut self.ours, &other.ours), (&mut self.peer, &other.peer)] {
-            let nothing = Elapsed {
-                seconds: 0.0,
-                cpu_seconds: 0.0,
-            };
-            all.resize(more.len(), nothing);
-            for (sum, more) in all.iter_mut().zip(more) {
-                sum.seconds += more.seconds;
-                sum.cpu_seconds += more.cpu_seconds;
-            }
-        }
-        add(&mut self.counts, &other.counts);
     }
 
     fn row(&self, table: &'static str, name: &str, inputs: usize) -> Row {

@@ -49,7 +49,8 @@ pub(super) struct Signed {
     pub(super) key: [u8; 33],
 }
 
-/// Makes the unlocking script of an input. It gets the forge, the input, and what makes the hash that `SIGHASH_ALL` signs.
+/// Makes the unlocking script of an input. It gets the forge, the input, and what makes the hash
+/// that `SIGHASH_ALL` signs.
 pub(super) type Unlock<'a> = dyn FnMut(&mut Forge, usize, &dyn Fn() -> [u8; 32]) -> Vec<u8> + 'a;
 
 impl Forge {
@@ -93,8 +94,9 @@ impl Forge {
         self.valid(other)
     }
 
-    /// A valid signature whose r is 1, below the field's size less the order of the group: R may have either of two
-    /// x coordinates. The key is R times s, less the generator times the hash, as is recovered from a signature.
+    /// A valid signature whose r is 1, below the field's size less the order of the group: R may
+    /// have either of two x coordinates. The key is R times s, less the generator times the hash,
+    /// as is recovered from a signature.
     pub(super) fn small_r(&mut self, hash: [u8; 32]) -> Signed {
         let s = self.low_number();
         let point = PublicKey::from_slice(&[&[2], &ONE[..]].concat()).expect("a point has 1 as its x coordinate");
@@ -104,8 +106,8 @@ impl Forge {
         signed(&compact(ONE, s), &key)
     }
 
-    /// An invalid signature, for which the sum that a verifier computes is the point at infinity: the key is the
-    /// generator times the hash, by -1/r.
+    /// An invalid signature, for which the sum that a verifier computes is the point at infinity:
+    /// the key is the generator times the hash, by -1/r.
     pub(super) fn infinity(&mut self, hash: [u8; 32]) -> Signed {
         let mut two = ONE;
         two[31] = 2;
@@ -123,8 +125,8 @@ impl Forge {
         number
     }
 
-    /// A transaction that spends outputs with these locking scripts. `unlock` makes the unlocking script of each input. An
-    /// output without meaning takes `padding` bytes.
+    /// A transaction that spends outputs with these locking scripts. `unlock` makes the unlocking
+    /// script of each input. An output without meaning takes `padding` bytes.
     pub(super) fn spend(&mut self, locks: Vec<Vec<u8>>, padding: usize, unlock: &mut Unlock<'_>) -> Transaction {
         let inputs = locks.len();
         let previous = Txid::from_byte_array(bytes("previous", self.number()));
@@ -198,7 +200,8 @@ fn scalar_key(hash: [u8; 32]) -> SecretKey {
 mod tests {
     use super::*;
 
-    /// The sum that a verifier computes is the hash times the generator plus r times the key, divided by s.
+    /// The sum that a verifier computes is the hash times the generator plus r times the key,
+    /// divided by s.
     fn sum(forge: &Forge, signed: &Signed, hash: [u8; 32], r: [u8; 32]) -> Option<PublicKey> {
         let key = PublicKey::from_slice(&signed.key).unwrap();
         let scaled = key.mul_tweak(&forge.secp, &scalar(r)).unwrap();

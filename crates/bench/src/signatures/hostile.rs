@@ -1,6 +1,7 @@
 //! Inputs that are made to cost a verifier that defers more than one that does not.
 //!
-//! All of them pass. Where a signature is to be wrong, the script asks for that with `NOT`, or drops the answer.
+//! All of them pass. Where a signature is to be wrong, the script asks for that with `NOT`, or
+//! drops the answer.
 
 use super::Plan;
 use super::forge::{Forge, Signed, push};
@@ -32,8 +33,9 @@ pub(super) struct Scenario {
     name: &'static str,
     /// Different transactions.
     transactions: usize,
-    /// How often a full run goes over them: so often that an ordinary run takes half a second or more. A verifier may spend
-    /// some time in vain before it learns. That time is bounded, however long it lives.
+    /// How often a full run goes over them: so often that an ordinary run takes half a second or
+    /// more. A verifier may spend some time in vain before it learns. That time is bounded, however
+    /// long it lives.
     passes: usize,
     make: fn(&mut Forge) -> Transaction,
 }
@@ -103,7 +105,8 @@ fn measure(plan: Plan, name: &str, work: &Work) -> Result<Row, BenchError> {
     let (mut put_off, mut at_once) = (Vec::new(), Vec::new());
     let mut counts = SignatureCounts::default();
     for _ in 0..plan.hostile_runs {
-        // A verifier learns from what putting off has cost it, so each run has one that knows nothing.
+        // A verifier learns from what putting off has cost it, so each run has one that knows
+        // nothing.
         at_once.push(work.time(&ours(), Way::Ordinary, name)?);
         let deferring = ours();
         put_off.push(work.time(&deferring, Way::Deferring, name)?);
@@ -114,8 +117,8 @@ fn measure(plan: Plan, name: &str, work: &Work) -> Result<Row, BenchError> {
     Ok(row.counted(&counts))
 }
 
-/// An ordinary run sees that the first signature is wrong, and is done. Where it is answered to be valid, each of the others
-/// is of another hash, since each has another code separator before it.
+/// An ordinary run sees that the first signature is wrong, and is done. Where it is answered to be
+/// valid, each of the others is of another hash, since each has another code separator before it.
 fn separators(forge: &mut Forge, inputs: usize, padding: usize) -> Transaction {
     let each = [CODESEPARATOR, CHECKSIG, DROP].repeat(CHECKS);
     let lock = [&[CHECKSIG, IF], &each[..], &[ENDIF, ONE]].concat();
@@ -124,7 +127,8 @@ fn separators(forge: &mut Forge, inputs: usize, padding: usize) -> Transaction {
     })
 }
 
-/// Every signature must be wrong. A run that takes the first for valid ends there, and its wrongness tells of one only.
+/// Every signature must be wrong. A run that takes the first for valid ends there, and its
+/// wrongness tells of one only.
 fn wrong_in_a_row(forge: &mut Forge) -> Transaction {
     const WRONG: usize = 66;
     const INPUTS: usize = 12;
@@ -136,8 +140,8 @@ fn wrong_ones(forge: &mut Forge, count: usize) -> Vec<u8> {
     (0..count).flat_map(|_| forge.wrong().pushed()).collect()
 }
 
-/// Signatures that the lanes may not be able to tell, one in `every`. Lanes that share an inversion with them are lost too.
-/// `inverted` if they are invalid.
+/// Signatures that the lanes may not be able to tell, one in `every`. Lanes that share an inversion
+/// with them are lost too. `inverted` if they are invalid.
 fn poison(forge: &mut Forge, every: usize, sign: fn(&mut Forge, [u8; 32]) -> Signed, inverted: bool) -> Transaction {
     const INPUTS: usize = 640;
     let is_poison = |input: usize| input.is_multiple_of(every);
@@ -174,7 +178,8 @@ fn many_records(forge: &mut Forge) -> Transaction {
     })
 }
 
-/// `CHECKMULTISIG` tries the keys from the last to the first, and the signature is that of the first.
+/// `CHECKMULTISIG` tries the keys from the last to the first, and the signature is that of the
+/// first.
 fn last_key(forge: &mut Forge) -> Transaction {
     const INPUTS: usize = 300;
     const THREE: u8 = 0x53;
@@ -192,7 +197,8 @@ fn last_key(forge: &mut Forge) -> Transaction {
     })
 }
 
-/// Legacy inputs of a large transaction, each of which hashes all of it. A second run hashes it again.
+/// Legacy inputs of a large transaction, each of which hashes all of it. A second run hashes it
+/// again.
 fn large(forge: &mut Forge, padding: usize, valid: bool) -> Transaction {
     const INPUTS: usize = 130;
     let lock = if valid { vec![CHECKSIG] } else { vec![CHECKSIG, NOT] };

@@ -11,7 +11,8 @@ use secp256k1_lanes::{Check, Verdict, Verifier};
 /// Sizes of batches.
 pub(super) const BATCHES: [usize; 6] = [8, 16, 32, 64, 256, 1024];
 
-/// How often the lanes go over all checks in a run, so that a run of theirs takes about as long as one of the peer's.
+/// How often the lanes go over all checks in a run, so that a run of theirs takes about as long as
+/// one of the peer's.
 const PASSES: usize = 6;
 
 /// The rows of all kinds and batches.
@@ -66,7 +67,8 @@ fn ask_one_by_one(peer: &impl OneByOne, name: &str, checks: &[Check]) -> Result<
     Ok(elapsed)
 }
 
-/// Asks the lanes about checks that are all valid, several times. Also returns how many they could not tell.
+/// Asks the lanes about checks that are all valid, several times. Also returns how many they could
+/// not tell.
 fn ask_lanes(
     verifier: &mut Verifier,
     name: &str,

@@ -1,11 +1,13 @@
-//! Script checks to run, and the two ways of running them on one thread: at once, or put off and settled together.
+//! Script checks to run, and the two ways of running them on one thread: at once, or put off and
+//! settled together.
 
 use crate::clock::{Elapsed, Stopwatch};
 use crate::error::BenchError;
 use blockmill_rules::{DeferredChecks, Outcome, ScriptFlags, ScriptVerifier, SpentOutput, VerifyError};
 use std::sync::Arc;
 
-/// Settling ends after so many calls: one for the scripts, one for those that ran again, and one to see a fault.
+/// Settling ends after so many calls: one for the scripts, one for those that ran again, and one to
+/// see a fault.
 const SETTLES_MAX: usize = 3;
 
 /// A transaction, and which of its inputs to check.
@@ -111,8 +113,8 @@ impl Work {
         Ok(verdicts)
     }
 
-    /// The verdict of each input, as an engine comes to it: put off, and settled whenever enough signature checks are
-    /// gathered, and at the end. None for a script that was never settled.
+    /// The verdict of each input, as an engine comes to it: put off, and settled whenever enough
+    /// signature checks are gathered, and at the end. None for a script that was never settled.
     fn deferring<V: ScriptVerifier>(&self, verifier: &V) -> Result<Vec<Option<bool>>, VerifyError> {
         let together = verifier.signatures_together();
         let mut verdicts = vec![None; self.inputs()];
