@@ -113,6 +113,9 @@ impl<V: ScriptVerifier + 'static> Gather<V> {
 
     /// Settles a batch. Scripts that were run again stay in it. After a panic all that it still had have failed.
     fn settle(&self, batch: &mut Batch<V>) -> Duration {
+        if batch.scripts() == 0 {
+            return Duration::ZERO;
+        }
         let start = Instant::now();
         let outcome = contain(|| {
             let mut last: Option<Again<V>> = None;
