@@ -82,8 +82,8 @@ mod tests {
             "7 in lanes, 2 by libsecp256k1, 1 scripts run again, 3 checked once more"
         );
         assert_eq!(
-            signatures_json(&counts).to_string(),
-            r#"{"lanes":7,"kernel":2,"again":1,"cannot_tell":0,"rechecked":3}"#
+            signatures_json(&counts),
+            json!({"lanes": 7, "kernel": 2, "again": 1, "cannot_tell": 0, "rechecked": 3})
         );
     }
 }

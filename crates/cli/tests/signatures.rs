@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Run, Scratch, blockmill, connect, run};
+use common::{Run, Scratch, blockmill, run};
 use std::path::Path;
 
 const BLOCKS: u32 = 140;
@@ -26,7 +26,11 @@ fn generate(scratch: &Scratch) -> std::path::PathBuf {
 }
 
 fn connected(blocks: &Path, data: &Path, more: &[&str]) -> Run {
-    run(connect(blocks, data, "regtest").args(more)).ends_with(0)
+    let mut command = blockmill();
+    command
+        .args(["connect", "--network", "regtest", "--blocks"])
+        .arg(blocks);
+    run(command.arg("--data").arg(data).args(more)).ends_with(0)
 }
 
 /// What stands beside the name of a row.
