@@ -13,6 +13,7 @@ mod output;
 mod progress;
 mod signals;
 mod trace;
+mod verifier;
 
 use arguments::{Arguments, Command};
 use blockmill_coins::embedded::is_panic_contained;

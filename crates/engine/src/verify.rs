@@ -49,6 +49,8 @@ pub struct Verified {
     pub sigops_cost: u64,
     /// Weight.
     pub weight: u64,
+    /// Whether signatures were verified in lanes.
+    pub lanes: bool,
 }
 
 /// Verifies a block against its undo data: everything that needs no other block (merkle roots, sizes, transactions), then
@@ -103,10 +105,8 @@ pub fn verify_block<V: ScriptVerifier + 'static>(
     spend::check_coinbase_amount(&block.transaction(0), params, options.height, fees)?;
     let pool = CheckPool::new(Arc::clone(verifier), options.threads)
         .map_err(|error| VerifyBlockError::Verifier(format!("worker threads: {error}")))?;
-    if let Some(failure) = pool
-        .run(block, undo, flags, options.signatures == Signatures::Lanes)
-        .failure
-    {
+    let lanes = options.signatures == Signatures::Lanes && pool.can_defer();
+    if let Some(failure) = pool.run(block, undo, flags, lanes).failure {
         return Err(match failure.error {
             VerifyError::Invalid => {
                 let (transaction, input) = block.locate_input(failure.input);
@@ -122,6 +122,7 @@ pub fn verify_block<V: ScriptVerifier + 'static>(
         fees,
         sigops_cost,
         weight: block.weight() as u64,
+        lanes,
     })
 }
 

@@ -61,7 +61,7 @@ impl Setup {
     fn connect(&self, options: Options) -> (ConnectReport, Vec<usize>, Vec<String>) {
         let (mut engine, batches) = self.engine(options);
         let mut listener = Listener::default();
-        let report = engine.connect(&[self.file.clone()], &mut listener).unwrap();
+        let report = engine.connect(std::slice::from_ref(&self.file), &mut listener).unwrap();
         let batches = batches.lock().unwrap_or_else(PoisonError::into_inner).clone();
         (report, batches, listener.0)
     }

@@ -13,7 +13,7 @@
 use super::block::{Again, BlockChecks, Offering, Script, lock};
 use crate::report::Stage;
 use crate::timeline::Timeline;
-use blockmill_checkqueue::{Check, CheckQueue, TooManyRounds};
+use blockmill_checkqueue::{Check, CheckQueue, ClosedRound, TooManyRounds};
 use blockmill_crew::{Crew, contain};
 use blockmill_rules::{DeferredChecks, Outcome, ScriptVerifier, VerifyError};
 use blockmill_sync::CachePadded;
@@ -113,6 +113,9 @@ impl<V: ScriptVerifier + 'static> Gather<V> {
 
     /// Settles a batch. Scripts that were run again stay in it. After a panic all that it still had have failed.
     fn settle(&self, batch: &mut Batch<V>) -> Duration {
+        if batch.scripts() == 0 {
+            return Duration::ZERO;
+        }
         let start = Instant::now();
         let outcome = contain(|| {
             let mut last: Option<Again<V>> = None;
@@ -177,13 +180,12 @@ impl<V: ScriptVerifier + 'static> Gather<V> {
     }
 
     /// Takes chunks of so many signature checks out of a batch, for the workers.
-    #[expect(clippy::type_complexity, reason = "a round, and the time that it takes")]
     fn deal_out(
         self: &Arc<Self>,
         all: &mut Batch<V>,
         chunks: usize,
         signatures: usize,
-    ) -> Option<(blockmill_checkqueue::ClosedRound<Chunk<V>>, Arc<AtomicU64>)> {
+    ) -> Option<(ClosedRound<Chunk<V>>, Arc<AtomicU64>)> {
         let busy_ns = Arc::new(AtomicU64::new(0));
         let shared = (Arc::clone(self), Arc::clone(&busy_ns));
         let mut round = match self.chunks.begin(chunks, shared) {
