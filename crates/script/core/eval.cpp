@@ -37,7 +37,8 @@ struct BlockmillEval {
     int32_t passed;
     int32_t error;
     int32_t stopped;
-    // Out: bytes of the stack that it left, with lengths before the elements; at most `room` are written.
+    // Out: bytes of the stack that it left, with lengths before the elements; at most `room` are
+    // written.
     size_t length;
 };
 

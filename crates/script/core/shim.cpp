@@ -29,8 +29,8 @@ struct Start {
     Start()
     {
         SHA256AutoDetect();
-        // EvalScript takes any exception for a script that fails. So an allocation that fails must not
-        // throw; Core sees to that in the same way.
+        // EvalScript takes any exception for a script that fails. So an allocation that fails must
+        // not throw; Core sees to that in the same way.
         if (std::get_new_handler() == nullptr) {
             std::set_new_handler([] {
                 std::fputs("out of memory while a script is run\n", stderr);

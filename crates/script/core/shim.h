@@ -83,7 +83,8 @@ struct BlockmillRun {
     BlockmillReport report{};
     bool stopped{false};
 
-    // Ends a recording run. EvalScript catches what is thrown and fails, the shim catches it elsewhere.
+    // Ends a recording run. EvalScript catches what is thrown and fails, the shim catches it
+    // elsewhere.
     [[noreturn]] void Stop();
     // Counts what a signature hash hashes, before it does.
     void Hash(uint64_t bytes);

@@ -1,4 +1,5 @@
-//! Inputs with something changed: put off and settled, run ordinarily, and run through the kernel's interface. All three agree.
+//! Inputs with something changed: put off and settled, run ordinarily, and run through the kernel's
+//! interface. All three agree.
 
 use super::cases;
 use super::lanes::{Lie, TestLanes};

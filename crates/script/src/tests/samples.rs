@@ -1,4 +1,5 @@
-//! Transactions with the outputs they spend: of real blocks, of a generated chain, and with scripts that are seldom seen.
+//! Transactions with the outputs they spend: of real blocks, of a generated chain, and with scripts
+//! that are seldom seen.
 
 use bitcoin::consensus::{deserialize, serialize};
 use bitcoin::hashes::Hash;
@@ -235,7 +236,8 @@ pub(crate) fn spend(form: Form, script: &ScriptBuf, pushes: &[Push]) -> Sample {
     }
 }
 
-/// `<key 1> CHECKSIG SWAP <key 2> CHECKSIG EQUAL`: it passes if both signatures are valid or neither is.
+/// `<key 1> CHECKSIG SWAP <key 2> CHECKSIG EQUAL`: it passes if both signatures are valid or
+/// neither is.
 pub(crate) fn both_or_neither() -> ScriptBuf {
     Builder::new()
         .push_slice(public(1))
@@ -257,7 +259,8 @@ pub(crate) const BOTH_OR_NEITHER: [([Push; 2], bool); 6] = [
     ([Push::Signed(2), Push::Empty], false),
 ];
 
-/// Scripts in which an invalid signature does not end it, and multisig with signatures in all places.
+/// Scripts in which an invalid signature does not end it, and multisig with signatures in all
+/// places.
 pub(crate) fn unusual() -> Vec<Sample> {
     let mut samples = Vec::new();
     let multisig = |needed: i64, keys: &[u8]| {
