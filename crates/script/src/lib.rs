@@ -10,14 +10,22 @@
 //! use blockmill_rules::{DeferredChecks, Outcome, ScriptFlags, ScriptVerifier, SpentOutput};
 //! use blockmill_script::{CoreVerifier, Deferred, Signatures};
 //!
-//! # let transaction = blockmill_chaingen::builder::spend_any(blockmill_chaingen::bitcoin::OutPoint::null(), 5);
-//! # let bytes = blockmill_chaingen::bitcoin::consensus::serialize(&transaction);
+//! # use blockmill_chaingen::{bitcoin, builder};
+//! # let transaction = builder::spend_any(bitcoin::OutPoint::null(), 5);
+//! # let bytes = bitcoin::consensus::serialize(&transaction);
 //! # let spent = [SpentOutput { value: 5, script_pubkey: &[0x51] }];
-//! let verifier = CoreVerifier::new(Signatures::Lanes); let prepared = verifier.prepare(&bytes,
-//! &spent)?; let mut deferred = Deferred::default(); let outcome =
-//! verifier.verify_deferring(&prepared, 0, ScriptFlags::P2SH, "input 0", &mut deferred)?; while
-//! deferred.scripts() > 0 { verifier.settle( &mut deferred, &mut |_| verifier.prepare(&bytes,
-//! &spent), &mut |name, verdict| assert_eq!((name, verdict), ("input 0", Ok(()))), ); }
+//! let verifier = CoreVerifier::new(Signatures::Lanes);
+//! let prepared = verifier.prepare(&bytes, &spent)?;
+//! let mut deferred = Deferred::default();
+//! let flags = ScriptFlags::P2SH;
+//! let outcome = verifier.verify_deferring(&prepared, 0, flags, "input 0", &mut deferred)?;
+//! while deferred.scripts() > 0 {
+//!     verifier.settle(
+//!         &mut deferred,
+//!         &mut |_| verifier.prepare(&bytes, &spent),
+//!         &mut |name, verdict| assert_eq!((name, verdict), ("input 0", Ok(()))),
+//!     );
+//! }
 //! # assert_eq!(outcome, Outcome::Passed);
 //! # Ok::<(), blockmill_rules::VerifyError>(())
 //! ```
