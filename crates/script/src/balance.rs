@@ -46,7 +46,7 @@ pub(crate) const CAP_NS: i64 = 25_000_000;
 
 /// A count as nanoseconds, without overflow.
 fn count(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX).min(1 << 50)
+    i64::try_from(number).unwrap_or(i64::MAX).min(1 << 40)
 }
 
 /// What a run costs without the verification of its checks.
