@@ -1,11 +1,14 @@
 //! The parts by themselves, wrong arguments, and many threads.
 
 use super::lanes::{Lie, TestLanes};
-use super::samples::{ALL_FLAGS, Form, Push, Sample, both_or_neither, generated, public, spend};
+use super::samples::{ALL_FLAGS, Form, Push, Sample, both_or_neither, generated, public, secret, spend};
 use crate::balance::{Balance, CAP_NS, Cost, SIGNATURE_NS, lane_ns};
 use crate::ffi::{Answer, Answers, Report};
 use crate::recorder::{CHECKS_MAX, Known, Recorder, reserve};
 use crate::{CoreTransaction, CoreVerifier, Deferred, Signatures};
+use bitcoin::key::Secp256k1;
+use bitcoin::opcodes::all as op;
+use bitcoin::script::{Builder, PushBytesBuf};
 use blockmill_rules::{DeferredChecks, Outcome, ScriptFlags, ScriptVerifier, SpentOutput, VerifyError};
 use secp256k1_lanes::{Check, Kind, Verdict};
 
@@ -72,6 +75,48 @@ fn a_verifier_without_lanes_puts_nothing_off() {
     assert_eq!((outcome, deferred.scripts()), (Ok(Outcome::Passed), 0));
     assert_eq!(verifier.signature_counts().kernel, 2);
     assert!(CoreVerifier::new(Signatures::Lanes).signatures_together() > 0);
+}
+
+/// Whatever the form of key and signature, a valid one is valid at once: no second run, no ordinary
+/// one.
+#[test]
+fn all_forms_of_keys_and_signatures_are_put_off() {
+    let point = secret(1).public_key(&Secp256k1::new());
+    let long = point.serialize_uncompressed();
+    let mut hybrid = long;
+    hybrid[0] = point.serialize()[0] + 4;
+    let verifier = verifier();
+    let mut deferred = Deferred::default();
+    let mut count = 0;
+    for key in [&point.serialize()[..], &long, &hybrid] {
+        let key = PushBytesBuf::try_from(key.to_vec()).unwrap();
+        let script = Builder::new()
+            .push_slice(key)
+            .push_opcode(op::OP_CHECKSIG)
+            .into_script();
+        for form in [Form::Bare, Form::ScriptHash, Form::Witness] {
+            for push in [Push::Signed(1), Push::HighS(1)] {
+                let sample = spend(form, &script, &[push]);
+                let prepared = prepare(&verifier, &sample).unwrap();
+                assert_eq!(verifier.verify(&prepared, 0, ALL_FLAGS), Ok(()));
+                let name = (form, push);
+                let outcome = verifier.verify_deferring(&prepared, 0, ALL_FLAGS, name, &mut deferred);
+                assert_eq!(outcome, Ok(Outcome::Deferred));
+                count += 1;
+            }
+        }
+    }
+    let before = verifier.signature_counts();
+    assert_eq!((before.kernel, deferred.signatures()), (count, 18));
+    verifier.settle(
+        &mut deferred,
+        &mut |name| unreachable!("{name:?}"),
+        &mut |name, verdict| {
+            assert_eq!(verdict, Ok(()), "{name:?}");
+        },
+    );
+    let after = verifier.signature_counts();
+    assert_eq!((after.again, after.kernel, after.lanes), (0, before.kernel, 18));
 }
 
 #[test]
