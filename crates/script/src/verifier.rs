@@ -265,8 +265,16 @@ impl ScriptVerifier for CoreVerifier {
         prepare: &mut dyn FnMut(&T) -> Result<CoreTransaction, VerifyError>,
         settled: &mut dyn FnMut(T, Result<(), VerifyError>),
     ) {
-        let Some(deferring) = &self.deferring else { return };
         let Deferred { scripts, checks } = std::mem::take(deferred);
+        let Some(deferring) = &self.deferring else {
+            // Another verifier put them off.
+            for script in scripts {
+                let prepared = prepare(&script.name);
+                let verdict = prepared.and_then(|prepared| self.verify(&prepared, script.input, script.flags));
+                settled(script.name, verdict);
+            }
+            return;
+        };
         let Settled { verdicts, check_ns } = match deferring.verdicts(&checks, &self.counts) {
             Ok(verdicts) => verdicts,
             Err(error) => {
@@ -294,7 +302,10 @@ impl ScriptVerifier for CoreVerifier {
                 script.cost.went_astray();
                 let prepared = match again.take_if(|(number, _)| *number == script.transaction) {
                     Some((_, prepared)) => Ok(prepared),
-                    None => prepare(&script.name).inspect(|prepared| script.cost.prepared(prepared.bytes)),
+                    None => prepare(&script.name).and_then(|prepared| {
+                        script.cost.prepared(prepared.bytes);
+                        check_arguments(&prepared, script.input, script.flags).map(|()| prepared)
+                    }),
                 };
                 match prepared {
                     Err(error) => (script, Err(error)),

@@ -120,6 +120,49 @@ fn all_forms_of_keys_and_signatures_are_put_off() {
 }
 
 #[test]
+fn what_one_verifier_puts_off_another_settles() {
+    let (verifier, kernel) = (verifier(), CoreVerifier::new(Signatures::Kernel));
+    let pushes = [[Push::Signed(2), Push::Signed(1)], [Push::Signed(2), Push::Wrong(1)]];
+    let samples = pushes.map(|pushes| spend(Form::Witness, &both_or_neither(), &pushes));
+    for other in [&verifier, &kernel] {
+        let mut deferred = Deferred::default();
+        for (name, sample) in samples.iter().enumerate() {
+            let prepared = prepare(&verifier, sample).unwrap();
+            let outcome = verifier.verify_deferring(&prepared, 0, ALL_FLAGS, name, &mut deferred);
+            assert_eq!(outcome, Ok(Outcome::Deferred));
+        }
+        let mut verdicts = Vec::new();
+        let mut again = |&name: &usize| prepare(other, &samples[name]);
+        other.settle(&mut deferred, &mut again, &mut |_, verdict| verdicts.push(verdict));
+        assert_eq!(verdicts, [Ok(()), Err(VerifyError::Invalid)]);
+        assert_eq!(deferred.scripts(), 0);
+    }
+}
+
+/// A caller that gives the wrong transaction, or none, gets no verdict.
+#[test]
+fn a_transaction_that_is_not_the_right_one_is_no_verdict() {
+    let verifier = verifier();
+    let sample = spend(Form::Witness, &both_or_neither(), &[Push::Signed(2), Push::Wrong(1)]);
+    let mut twice = sample.clone();
+    twice.transaction.input.insert(0, super::samples::empty_input(3));
+    twice.spent.insert(0, sample.spent[0].clone());
+    for error in [VerifyError::Verifier("not there".to_owned()), VerifyError::Invalid] {
+        let mut deferred = Deferred::default();
+        let prepared = prepare(&verifier, &twice).unwrap();
+        let outcome = verifier.verify_deferring(&prepared, 1, ALL_FLAGS, (), &mut deferred);
+        assert_eq!(outcome, Ok(Outcome::Deferred));
+        let mut again = |(): &()| match &error {
+            VerifyError::Invalid => prepare(&verifier, &sample),
+            error => Err(error.clone()),
+        };
+        let mut verdicts = Vec::new();
+        verifier.settle(&mut deferred, &mut again, &mut |(), verdict| verdicts.push(verdict));
+        assert!(matches!(&verdicts[..], [Err(VerifyError::Verifier(_))]), "{verdicts:?}");
+    }
+}
+
+#[test]
 fn checks_are_taken_from_the_end_by_scripts() {
     let verifier = verifier();
     let sample = two_checks();
