@@ -26,10 +26,12 @@ fn metadata(manifest: &Path, offline: bool) -> Result<serde_json::Value, String>
     serde_json::from_slice(&output.stdout).map_err(|error| format!("{command:?}: {error}"))
 }
 
-/// The folder with Core's source: in the registry's cache, in a vendored copy, or where else cargo has the kernel crate.
+/// The folder with Core's source: in the registry's cache, in a vendored copy, or where else cargo
+/// has the kernel crate.
 fn core_source() -> PathBuf {
     let manifest = Path::new(&variable("CARGO_MANIFEST_DIR")).join("Cargo.toml");
-    // Whatever this build needs is downloaded. What it does not need (packages for tests of others) may not be.
+    // Whatever this build needs is downloaded. What it does not need (packages for tests of others)
+    // may not be.
     let metadata = metadata(&manifest, true)
         .or_else(|first| metadata(&manifest, false).map_err(|second| format!("{first}\n{second}")))
         .unwrap_or_else(|error| {

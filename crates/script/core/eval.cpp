@@ -37,17 +37,21 @@ struct BlockmillEval {
     int32_t passed;
     int32_t error;
     int32_t stopped;
-    // Out: bytes of the stack that it left, with lengths before the elements; at most `room` are written.
+    // Out: bytes of the stack that it left, with lengths before the elements; at most `room` are
+    // written.
     size_t length;
 };
 
 // `version`: 0 base, 1 witness 0, 3 tapscript. Input 0 is run.
-void blockmill_script_eval(const uint8_t* script, size_t length, int32_t version, uint64_t flags, int64_t weight, BlockmillAsk ask, void* context, uint8_t* stack, size_t room, BlockmillEval* result) noexcept
+void blockmill_script_eval(
+    const uint8_t* script, size_t length, int32_t version, uint64_t flags, int64_t weight,
+    BlockmillAsk ask, void* context, uint8_t* stack, size_t room, BlockmillEval* result) noexcept
 {
     static const World world;
     BlockmillRun run{.ask = ask, .context = context, .limits = {~uint64_t{0}, ~uint64_t{0}}};
     ScriptExecutionData data;
-    data.m_tapleaf_hash_init = data.m_codeseparator_pos_init = data.m_annex_init = data.m_validation_weight_left_init = true;
+    data.m_tapleaf_hash_init = data.m_codeseparator_pos_init = true;
+    data.m_annex_init = data.m_validation_weight_left_init = true;
     data.m_tapleaf_hash = uint256::ONE;
     data.m_codeseparator_pos = 0xffffffff;
     data.m_annex_present = false;
@@ -55,9 +59,12 @@ void blockmill_script_eval(const uint8_t* script, size_t length, int32_t version
     std::vector<std::vector<unsigned char>> elements;
     ScriptError error = SCRIPT_ERR_UNKNOWN_ERROR;
     const CScript code(script, script + length);
-    const BlockmillChecker checker{world.tx, 0, 5000, world.data, BlockmillLegacyBytes(world.tx), run};
+    const uint64_t legacy = BlockmillLegacyBytes(world.tx);
+    const BlockmillChecker checker{world.tx, 0, 5000, world.data, legacy, run};
     const BlockmillCurrentRun current{run};
-    result->passed = EvalScript(elements, code, script_verify_flags::from_int(flags), checker, static_cast<SigVersion>(version), data, &error);
+    result->passed = EvalScript(
+        elements, code, script_verify_flags::from_int(flags), checker,
+        static_cast<SigVersion>(version), data, &error);
     result->error = error;
     result->stopped = run.stopped;
     std::vector<unsigned char> bytes;

@@ -2,8 +2,8 @@
 //
 // Core's script/interpreter.cpp is compiled once more in this crate, and the kernel library has its
 // own. A program may link both. Every name with external linkage that interpreter.h declares gets a
-// prefix here, so no symbol of one can stand in for a symbol of the other. Every source file of this
-// crate that includes interpreter.h includes this file first. A test reads the symbols of the
+// prefix here, so no symbol of one can stand in for a symbol of the other. Every source file of
+// this crate that includes interpreter.h includes this file first. A test reads the symbols of the
 // compiled objects and finds what is missing here.
 //
 // CheckTapTweak is a member of XOnlyPubKey. Under its new name the class has a function that this

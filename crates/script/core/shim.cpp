@@ -19,7 +19,8 @@
 #include <string_view>
 
 // In pubkey.cpp, with external linkage, in no header.
-int ecdsa_signature_parse_der_lax(secp256k1_ecdsa_signature* sig, const unsigned char* input, size_t inputlen);
+int ecdsa_signature_parse_der_lax(
+    secp256k1_ecdsa_signature* sig, const unsigned char* input, size_t inputlen);
 
 namespace {
 
@@ -29,8 +30,8 @@ struct Start {
     Start()
     {
         SHA256AutoDetect();
-        // EvalScript takes any exception for a script that fails. So an allocation that fails must not
-        // throw; Core sees to that in the same way.
+        // EvalScript takes any exception for a script that fails. So an allocation that fails must
+        // not throw; Core sees to that in the same way.
         if (std::get_new_handler() == nullptr) {
             std::set_new_handler([] {
                 std::fputs("out of memory while a script is run\n", stderr);
@@ -57,7 +58,9 @@ bool IsZero(const uint8_t (&number)[32])
 }
 
 // As CPubKey::Verify reads a signature and a key. False: it would refuse them before it verifies.
-bool EcdsaCheck(BlockmillCheck& check, const std::vector<unsigned char>& sig, const CPubKey& key, const uint256& hash)
+bool EcdsaCheck(
+    BlockmillCheck& check, const std::vector<unsigned char>& sig, const CPubKey& key,
+    const uint256& hash)
 {
     const secp256k1_context* context = secp256k1_context_static;
     check.kind = BLOCKMILL_ECDSA;
@@ -91,9 +94,15 @@ struct BlockmillTransaction {
     std::vector<CTxOut> spent;
     uint64_t legacy_bytes;
 
-    explicit BlockmillTransaction(SpanReader& reader) : tx(deserialize, TX_WITH_WITNESS, reader), legacy_bytes(BlockmillLegacyBytes(tx)) {}
+    explicit BlockmillTransaction(SpanReader& reader)
+        : tx(deserialize, TX_WITH_WITNESS, reader), legacy_bytes(BlockmillLegacyBytes(tx))
+    {
+    }
 
-    const CTxOut& Spent(size_t input) const { return spent.empty() ? data.m_spent_outputs[input] : spent[input]; }
+    const CTxOut& Spent(size_t input) const
+    {
+        return spent.empty() ? data.m_spent_outputs[input] : spent[input];
+    }
 };
 
 void BlockmillRun::Stop()
@@ -117,7 +126,9 @@ bool BlockmillRun::Ask(const BlockmillCheck& check)
     }
 }
 
-BlockmillChecker::BlockmillChecker(const CMutableTransaction& tx, unsigned int input, const CAmount& amount, const PrecomputedTransactionData& data, uint64_t legacy_bytes, BlockmillRun& run)
+BlockmillChecker::BlockmillChecker(
+    const CMutableTransaction& tx, unsigned int input, const CAmount& amount,
+    const PrecomputedTransactionData& data, uint64_t legacy_bytes, BlockmillRun& run)
     : BlockmillGenericChecker(&tx, input, amount, data, MissingDataBehavior::FAIL),
       m_run(run),
       m_legacy_bytes(legacy_bytes),
@@ -125,7 +136,9 @@ BlockmillChecker::BlockmillChecker(const CMutableTransaction& tx, unsigned int i
 {
 }
 
-bool BlockmillChecker::CheckECDSASignature(const std::vector<unsigned char>& sig, const std::vector<unsigned char>& key, const CScript& code, SigVersion version) const
+bool BlockmillChecker::CheckECDSASignature(
+    const std::vector<unsigned char>& sig, const std::vector<unsigned char>& key,
+    const CScript& code, SigVersion version) const
 {
     if (!sig.empty()) {
         const bool legacy = version != SigVersion::WITNESS_V0;
@@ -134,7 +147,8 @@ bool BlockmillChecker::CheckECDSASignature(const std::vector<unsigned char>& sig
         const bool single = (type & 0x1f) == SIGHASH_SINGLE;
         const bool none = (type & 0x1f) == SIGHASH_NONE;
         const size_t kind = (type & SIGHASH_ANYONECANPAY ? 3 : 0) + (single ? 2 : 0) + (none ? 1 : 0);
-        const size_t digest = std::hash<std::string_view>{}({reinterpret_cast<const char*>(code.data()), code.size()});
+        const std::string_view text{reinterpret_cast<const char*>(code.data()), code.size()};
+        const size_t digest = std::hash<std::string_view>{}(text);
         if (m_hashed[kind] != digest) {
             m_hashed[kind] = digest;
             m_run.Hash(code.size() + (legacy ? m_legacy_bytes : single ? m_output_bytes : 0));
@@ -143,7 +157,8 @@ bool BlockmillChecker::CheckECDSASignature(const std::vector<unsigned char>& sig
     return BlockmillGenericChecker::CheckECDSASignature(sig, key, code, version);
 }
 
-bool BlockmillChecker::VerifyECDSASignature(const std::vector<unsigned char>& sig, const CPubKey& key, const uint256& hash) const
+bool BlockmillChecker::VerifyECDSASignature(
+    const std::vector<unsigned char>& sig, const CPubKey& key, const uint256& hash) const
 {
     m_run.report.asked++;
     if (m_run.ask == nullptr) return BlockmillGenericChecker::VerifyECDSASignature(sig, key, hash);
@@ -151,7 +166,8 @@ bool BlockmillChecker::VerifyECDSASignature(const std::vector<unsigned char>& si
     return EcdsaCheck(check, sig, key, hash) && m_run.Ask(check);
 }
 
-bool BlockmillChecker::VerifySchnorrSignature(std::span<const unsigned char> sig, const XOnlyPubKey& key, const uint256& hash) const
+bool BlockmillChecker::VerifySchnorrSignature(
+    std::span<const unsigned char> sig, const XOnlyPubKey& key, const uint256& hash) const
 {
     m_run.report.asked++;
     if (m_run.ask == nullptr) return BlockmillGenericChecker::VerifySchnorrSignature(sig, key, hash);
@@ -166,11 +182,14 @@ bool BlockmillChecker::VerifySchnorrSignature(std::span<const unsigned char> sig
 }
 
 // XOnlyPubKey::CheckTapTweak of the second interpreter.
-bool XOnlyPubKey::BlockmillCheckTapTweak(const XOnlyPubKey& internal, const uint256& merkle_root, bool parity) const
+bool XOnlyPubKey::BlockmillCheckTapTweak(
+    const XOnlyPubKey& internal, const uint256& merkle_root, bool parity) const
 {
     BlockmillRun* run = current_run;
     if (run != nullptr) run->report.asked++;
-    if (run == nullptr || run->ask == nullptr) return BlockmillCoreTapTweak(*this, internal, merkle_root, parity);
+    if (run == nullptr || run->ask == nullptr) {
+        return BlockmillCoreTapTweak(*this, internal, merkle_root, parity);
+    }
     const uint256 tweak = internal.ComputeTapTweakHash(&merkle_root);
     BlockmillCheck check{};
     check.kind = BLOCKMILL_TWEAK;
@@ -196,7 +215,8 @@ uint64_t BlockmillLegacyBytes(const CMutableTransaction& tx)
 
 namespace {
 
-BlockmillEnd RunScripts(const BlockmillTransaction& transaction, size_t input, uint64_t flags, BlockmillRun& run) noexcept
+BlockmillEnd RunScripts(
+    const BlockmillTransaction& transaction, size_t input, uint64_t flags, BlockmillRun& run) noexcept
 {
     try {
         const CTxIn& in = transaction.tx.vin[input];
@@ -205,9 +225,13 @@ BlockmillEnd RunScripts(const BlockmillTransaction& transaction, size_t input, u
         run.report.script = in.scriptSig.size() + spent.scriptPubKey.size();
         for (const auto& element : witness) run.report.script += element.size();
         // A checker of its own for each run: it keeps states of hashes.
-        const BlockmillChecker checker{transaction.tx, static_cast<unsigned int>(input), spent.nValue, transaction.data, transaction.legacy_bytes, run};
+        const BlockmillChecker checker{
+            transaction.tx, static_cast<unsigned int>(input), spent.nValue,
+            transaction.data, transaction.legacy_bytes, run};
         const BlockmillCurrentRun current{run};
-        const bool passed = VerifyScript(in.scriptSig, spent.scriptPubKey, &in.scriptWitness, script_verify_flags::from_int(flags), checker, nullptr);
+        const bool passed = VerifyScript(
+            in.scriptSig, spent.scriptPubKey, &in.scriptWitness,
+            script_verify_flags::from_int(flags), checker, nullptr);
         if (run.stopped) return BLOCKMILL_STOPPED;
         return passed ? BLOCKMILL_PASSED : BLOCKMILL_FAILED;
     } catch (...) {
@@ -220,7 +244,8 @@ BlockmillEnd RunScripts(const BlockmillTransaction& transaction, size_t input, u
 extern "C" {
 
 // Null: the bytes are no transaction, or it has another number of inputs.
-BlockmillTransaction* blockmill_script_prepare(const uint8_t* bytes, size_t length, const BlockmillSpent* spent, size_t count) noexcept
+BlockmillTransaction* blockmill_script_prepare(
+    const uint8_t* bytes, size_t length, const BlockmillSpent* spent, size_t count) noexcept
 {
     try {
         SpanReader reader{std::span{bytes, length}};
@@ -250,7 +275,9 @@ BlockmillTransaction* blockmill_script_prepare(const uint8_t* bytes, size_t leng
 void blockmill_script_free(BlockmillTransaction* transaction) noexcept { delete transaction; }
 
 // An ordinary run.
-int32_t blockmill_script_run(const BlockmillTransaction* transaction, size_t input, uint64_t flags, BlockmillReport* report) noexcept
+int32_t blockmill_script_run(
+    const BlockmillTransaction* transaction, size_t input, uint64_t flags,
+    BlockmillReport* report) noexcept
 {
     BlockmillRun run;
     const BlockmillEnd end = RunScripts(*transaction, input, flags, run);
@@ -259,7 +286,10 @@ int32_t blockmill_script_run(const BlockmillTransaction* transaction, size_t inp
 }
 
 // A recording run: `ask` answers.
-int32_t blockmill_script_record(const BlockmillTransaction* transaction, size_t input, uint64_t flags, const BlockmillLimits* limits, BlockmillAsk ask, void* context, BlockmillReport* report) noexcept
+int32_t blockmill_script_record(
+    const BlockmillTransaction* transaction, size_t input, uint64_t flags,
+    const BlockmillLimits* limits, BlockmillAsk ask, void* context,
+    BlockmillReport* report) noexcept
 {
     BlockmillRun run{.ask = ask, .context = context, .limits = *limits};
     const BlockmillEnd end = RunScripts(*transaction, input, flags, run);
@@ -283,8 +313,11 @@ int32_t blockmill_script_check(const BlockmillCheck* check) noexcept
     }
     secp256k1_xonly_pubkey key;
     if (!secp256k1_xonly_pubkey_parse(context, &key, check->key + 1)) return 0;
-    if (check->kind == BLOCKMILL_SCHNORR) return secp256k1_schnorrsig_verify(context, signature, check->message, 32, &key);
-    return secp256k1_xonly_pubkey_tweak_add_check(context, check->r, check->message[0], &key, check->s);
+    if (check->kind == BLOCKMILL_SCHNORR) {
+        return secp256k1_schnorrsig_verify(context, signature, check->message, 32, &key);
+    }
+    const int parity = check->message[0];
+    return secp256k1_xonly_pubkey_tweak_add_check(context, check->r, parity, &key, check->s);
 }
 
 } // extern "C"

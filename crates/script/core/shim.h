@@ -83,7 +83,8 @@ struct BlockmillRun {
     BlockmillReport report{};
     bool stopped{false};
 
-    // Ends a recording run. EvalScript catches what is thrown and fails, the shim catches it elsewhere.
+    // Ends a recording run. EvalScript catches what is thrown and fails, the shim catches it
+    // elsewhere.
     [[noreturn]] void Stop();
     // Counts what a signature hash hashes, before it does.
     void Hash(uint64_t bytes);
@@ -102,13 +103,21 @@ class BlockmillChecker final : public BlockmillGenericChecker
     mutable std::array<std::optional<size_t>, 6> m_hashed{};
 
 public:
-    BlockmillChecker(const CMutableTransaction& tx, unsigned int input, const CAmount& amount, const PrecomputedTransactionData& data, uint64_t legacy_bytes, BlockmillRun& run);
+    BlockmillChecker(
+        const CMutableTransaction& tx, unsigned int input, const CAmount& amount,
+        const PrecomputedTransactionData& data, uint64_t legacy_bytes, BlockmillRun& run);
 
-    bool CheckECDSASignature(const std::vector<unsigned char>& sig, const std::vector<unsigned char>& key, const CScript& code, SigVersion version) const override;
+    bool CheckECDSASignature(
+        const std::vector<unsigned char>& sig, const std::vector<unsigned char>& key,
+        const CScript& code, SigVersion version) const override;
 
 protected:
-    bool VerifyECDSASignature(const std::vector<unsigned char>& sig, const CPubKey& key, const uint256& hash) const override;
-    bool VerifySchnorrSignature(std::span<const unsigned char> sig, const XOnlyPubKey& key, const uint256& hash) const override;
+    bool VerifyECDSASignature(
+        const std::vector<unsigned char>& sig, const CPubKey& key,
+        const uint256& hash) const override;
+    bool VerifySchnorrSignature(
+        std::span<const unsigned char> sig, const XOnlyPubKey& key,
+        const uint256& hash) const override;
 };
 
 // Makes a run the one whose taproot commitments are checked on this thread.

@@ -3,7 +3,8 @@
 
 #include "tweak.h"
 
-bool BlockmillCoreTapTweak(const XOnlyPubKey& output, const XOnlyPubKey& internal, const uint256& merkle_root, bool parity)
+bool BlockmillCoreTapTweak(
+    const XOnlyPubKey& output, const XOnlyPubKey& internal, const uint256& merkle_root, bool parity)
 {
     return output.CheckTapTweak(internal, merkle_root, parity);
 }

@@ -1,13 +1,14 @@
 //! How much work may be put off in vain.
 //!
-//! A script can be written so that a run with all checks "valid" costs much more than its ordinary run, and is in vain. Bounds on
-//! each input are not enough: there may be many inputs. So there is an account, in nanoseconds of a model that knows no clock.
-//! For each script that is settled it gains what the ordinary run costs and a little more, and loses what was really
-//! done. While it is below zero, scripts are run ordinarily at once, which gains a little. The account is capped. So all work is
-//! at most 1.15 times that of ordinary runs, and the cap.
+//! A script can be written so that a run with all checks "valid" costs much more than its ordinary
+//! run, and is in vain. Bounds on each input are not enough: there may be many inputs. So there is
+//! an account, in nanoseconds of a model that knows no clock. For each script that is settled it
+//! gains what the ordinary run costs and a little more, and loses what was really done. While it is
+//! below zero, scripts are run ordinarily at once, which gains a little. The account is capped. So
+//! all work is at most 1.15 times that of ordinary runs, and the cap.
 //!
-//! Work that is far more than honest scripts make is taken from the account when it is put off, and given back when it is settled:
-//! many hostile scripts may be put off before the first is settled.
+//! Work that is far more than honest scripts make is taken from the account when it is put off, and
+//! given back when it is settled: many hostile scripts may be put off before the first is settled.
 //!
 //! No verdict depends on the account.
 
@@ -29,9 +30,11 @@ const HASHED_NS: i64 = 1;
 /// A transaction that is made ready again, and a byte of it.
 const PREPARE_NS: i64 = 1_500;
 const PREPARE_BYTE_NS: i64 = 3;
-/// A byte of a script in a run that took a way which the ordinary run does not: about what a script of repeated hashes takes.
+/// A byte of a script in a run that took a way which the ordinary run does not: about what a script
+/// of repeated hashes takes.
 const SCRIPT_BYTE_NS: i64 = 25;
-/// Bytes of a legacy or version 0 script at most. A tapscript in which an answer is false fails, and its block with it.
+/// Bytes of a legacy or version 0 script at most. A tapscript in which an answer is false fails,
+/// and its block with it.
 const SCRIPT_BYTES_MAX: u64 = 10_000;
 /// Bytes hashed for each check that no honest script needs to answer for.
 const HASHED_FREE: i64 = 16_000;
@@ -43,7 +46,7 @@ pub(crate) const CAP_NS: i64 = 25_000_000;
 
 /// A count as nanoseconds, without overflow.
 fn count(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX).min(1 << 50)
+    i64::try_from(number).unwrap_or(i64::MAX).min(1 << 40)
 }
 
 /// What a run costs without the verification of its checks.

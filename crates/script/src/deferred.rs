@@ -6,7 +6,8 @@ use secp256k1_lanes::Check;
 
 /// Signature checks that were put off, with the scripts they belong to.
 ///
-/// The checks of a script lie together, in the order of the scripts, so scripts only need to know how many they have.
+/// The checks of a script lie together, in the order of the scripts, so scripts only need to know
+/// how many they have.
 #[derive(Debug)]
 pub struct Deferred<T> {
     pub(crate) scripts: Vec<Script<T>>,

@@ -1,4 +1,5 @@
-//! The C interface of the shim (`core/shim.h`), behind safe functions. All unsafe code of the crate is here.
+//! The C interface of the shim (`core/shim.h`), behind safe functions. All unsafe code of the crate
+//! is here.
 
 use blockmill_rules::SpentOutput;
 use secp256k1_lanes::Check;
@@ -27,7 +28,8 @@ pub(crate) enum Answer {
 pub(crate) struct Limits {
     /// Bytes hashed for signature hashes.
     pub(crate) hashed: u64,
-    /// Bytes of a transaction, as legacy signature hashes have it, beyond which no legacy check is put off.
+    /// Bytes of a transaction, as legacy signature hashes have it, beyond which no legacy check is
+    /// put off.
     pub(crate) legacy: u64,
 }
 
@@ -106,26 +108,30 @@ pub(crate) trait Answers {
 /// The callback of the shim.
 extern "C" fn ask<A: Answers>(context: *mut c_void, check: *const Check) -> i32 {
     #[expect(unsafe_code, reason = "the shim hands back the pointers of `record`")]
-    // SAFETY: the shim calls this only during the call that `context` was given to, on the same thread, with the pointer to an
-    // `A` that the caller has exclusively borrowed for that call. `check` points to a check of the shim with one of the
-    // three kinds, and lives until this returns.
+    // SAFETY: the shim calls this only during the call that `context` was given to, on the same
+    // thread, with the pointer to an `A` that the caller has exclusively borrowed for that call.
+    // `check` points to a check of the shim with one of the three kinds, and lives until this
+    // returns.
     let (answers, check) = unsafe { (&mut *context.cast::<A>(), &*check) };
     answers.answer(check) as i32
 }
 
-/// A transaction in Core's form, with the outputs that it spends and what the signature hashes of its inputs share.
+/// A transaction in Core's form, with the outputs that it spends and what the signature hashes of
+/// its inputs share.
 pub(crate) struct Transaction {
     pointer: NonNull<Opaque>,
     inputs: usize,
 }
 
 #[expect(unsafe_code, reason = "an object of C++ that one thread makes and another may free")]
-// SAFETY: the shim keeps nothing of a thread in it, and operator delete may be called by any thread.
+// SAFETY: the shim keeps nothing of a thread in it, and operator delete may be called by any
+// thread.
 unsafe impl Send for Transaction {}
 
 #[expect(unsafe_code, reason = "an object of C++ that many threads read")]
-// SAFETY: after it is made the shim only reads it, through const references, and it has no mutable members: the states of
-// hashes that Core keeps are in the checker, which each run makes for itself.
+// SAFETY: after it is made the shim only reads it, through const references, and it has no mutable
+// members: the states of hashes that Core keeps are in the checker, which each run makes for
+// itself.
 unsafe impl Sync for Transaction {}
 
 impl Transaction {
@@ -140,7 +146,8 @@ impl Transaction {
             })
             .collect();
         #[expect(unsafe_code, reason = "a call of the shim")]
-        // SAFETY: all pointers and lengths are those of slices that live during the call, and the shim copies what it keeps.
+        // SAFETY: all pointers and lengths are those of slices that live during the call, and the
+        // shim copies what it keeps.
         let pointer = unsafe { blockmill_script_prepare(bytes.as_ptr(), bytes.len(), outputs.as_ptr(), outputs.len()) };
         Some(Self {
             pointer: NonNull::new(pointer)?,
@@ -181,8 +188,8 @@ impl Transaction {
         let mut report = Report::default();
         let context: *mut A = answers;
         #[expect(unsafe_code, reason = "a call of the shim")]
-        // SAFETY: the transaction lives as long as `self` and has that input. `context` is exclusively borrowed during the call,
-        // and `ask` has its type. Limits and report are ours.
+        // SAFETY: the transaction lives as long as `self` and has that input. `context` is
+        // exclusively borrowed during the call, and `ask` has its type. Limits and report are ours.
         let end = unsafe {
             blockmill_script_record(
                 self.pointer.as_ptr(),
@@ -265,8 +272,8 @@ pub(crate) mod eval {
         let mut raw = Raw::default();
         let context: *mut A = answers;
         #[expect(unsafe_code, reason = "a call of the shim")]
-        // SAFETY: all pointers and lengths are those of slices and values that live during the call, and `ask` has the type of
-        // `context`, which is exclusively borrowed.
+        // SAFETY: all pointers and lengths are those of slices and values that live during the
+        // call, and `ask` has the type of `context`, which is exclusively borrowed.
         unsafe {
             blockmill_script_eval(
                 script.as_ptr(),

@@ -1,16 +1,20 @@
-//! What answers a script in a recording run: what is known, and "valid" to all else, which it keeps.
+//! What answers a script in a recording run: what is known, and "valid" to all else, which it
+//! keeps.
 //!
-//! **Why a first run is exact.** A run is a deterministic function of the answers. If every recorded "valid" is true, the run was
-//! the ordinary one, step by step. If one is false, the run says nothing.
+//! **Why a first run is exact.** A run is a deterministic function of the answers. If every
+//! recorded "valid" is true, the run was the ordinary one, step by step. If one is false, the run
+//! says nothing.
 //!
-//! **Why a second run is exact.** Its known answers come from the verdicts on the first. A wrong "valid" is excluded as everywhere
-//! else; a wrong "invalid" must do no harm either, or `CHECKSIG NOT` could be made to pass. So a second run has the flag
-//! NULLFAIL, which fails every check with a signature that is not empty and an answer that is "invalid". If it passes, then:
+//! **Why a second run is exact.** Its known answers come from the verdicts on the first. A wrong
+//! "valid" is excluded as everywhere else; a wrong "invalid" must do no harm either, or `CHECKSIG
+//! NOT` could be made to pass. So a second run has the flag NULLFAIL, which fails every check with
+//! a signature that is not empty and an answer that is "invalid". If it passes, then:
 //!
 //! - no CHECKSIG was answered "invalid", but for those that never asked;
-//! - no CHECKMULTISIG with a signature that is not empty came to "invalid". In one that came to "valid" an answer may be a wrong
-//!   "invalid". It looks for keys that match the signatures in order, and takes the first that does. With more valid answers it
-//!   finds each match at the same key or an earlier one, looks at no key and no signature that it did not look at before, and
+//! - no CHECKMULTISIG with a signature that is not empty came to "invalid". In one that came to
+//!   "valid" an answer may be a wrong "invalid". It looks for keys that match the signatures in
+//!   order, and takes the first that does. With more valid answers it finds each match at the same
+//!   key or an earlier one, looks at no key and no signature that it did not look at before, and
 //!   comes to the same;
 //! - in tapscript a signature that is invalid ends the script, and so does a wrong commitment.
 //!
@@ -22,8 +26,8 @@ use secp256k1_lanes::{Check, Verdict};
 /// The flag `SCRIPT_VERIFY_NULLFAIL` of Core's interpreter. No rule of blocks has it.
 pub(crate) const NULLFAIL: u32 = 1 << 14;
 
-/// Most checks that are put off for one input in one run. An input of a legacy or version 0 script has 402 at most. A tapscript
-/// may have more; then the ordinary run takes it.
+/// Most checks that are put off for one input in one run. An input of a legacy or version 0 script
+/// has 402 at most. A tapscript may have more; then the ordinary run takes it.
 pub(crate) const CHECKS_MAX: usize = 1024;
 
 /// Checks of a first run, with their verdicts.
@@ -44,7 +48,8 @@ impl Known<'_> {
 /// Answers a recording run.
 pub(crate) struct Recorder<'a> {
     known: Known<'a>,
-    /// Where the next known check is looked for first: they mostly come in the order of the first run.
+    /// Where the next known check is looked for first: they mostly come in the order of the first
+    /// run.
     next: usize,
     records: &'a mut Vec<Check>,
     /// Records before this run.

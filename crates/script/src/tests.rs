@@ -5,6 +5,7 @@ mod lanes;
 mod lying;
 mod mutated;
 mod oracle;
+mod parts;
 mod random;
 mod real_blocks;
 mod samples;

@@ -1,22 +1,17 @@
 //! The verifier.
 
-use crate::balance::{Balance, Cost, SIGNATURE_NS, lane_ns};
+use crate::balance::Cost;
 use crate::deferred::{Deferred, Script};
+use crate::deferring::{Counts, Deferring, Settled, add, failed};
 use crate::ffi::{self, End, Limits, Report};
-use crate::lanes::{Lanes, Pool};
-use crate::recorder::{Known, NULLFAIL, Recorder, reserve};
+use crate::lanes::Lanes;
+use crate::recorder::{Known, NULLFAIL, Recorder};
 use blockmill_rules::{Outcome, ScriptFlags, ScriptVerifier, SignatureCounts, SpentOutput, VerifyError};
-use secp256k1_lanes::{Backend, Check, Verdict};
+use secp256k1_lanes::{Backend, Verdict};
 use std::fmt;
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
-
-/// Fewer checks than this are left to libsecp256k1.
-const TOGETHER_MIN: usize = 5;
-
-/// Of so many checks that are valid in lanes one is verified once more by libsecp256k1.
-const RECHECKED_ONE_IN: NonZeroU64 = NonZeroU64::new(1000).unwrap();
 
 /// What one recording run may do. The ordinary run takes what goes beyond.
 const LIMITS: Limits = Limits {
@@ -41,11 +36,13 @@ static PREPARED: AtomicU64 = AtomicU64::new(0);
 pub enum Signatures {
     /// libsecp256k1, one by one. Nothing is put off.
     Kernel,
-    /// Many at once, on the fastest backend that the machine has, even if that is slower than libsecp256k1.
+    /// Many at once, on the fastest backend that the machine has, even if that is slower than
+    /// libsecp256k1.
     Lanes,
 }
 
-/// A transaction in Core's form, with the outputs that it spends and what the signature hashes of all its inputs have in common.
+/// A transaction in Core's form, with the outputs that it spends and what the signature hashes of
+/// all its inputs have in common.
 pub struct CoreTransaction {
     inner: ffi::Transaction,
     /// No other has it.
@@ -72,36 +69,6 @@ pub struct CoreVerifier {
     counts: Counts,
 }
 
-/// What a verifier that puts checks off has.
-struct Deferring {
-    lanes: Pool,
-    balance: Balance,
-    rechecked_one_in: NonZeroU64,
-    /// How many checks were valid in lanes so far.
-    valid: AtomicU64,
-    /// The words about a check that was valid in lanes and is not. From then on there are no verdicts.
-    contradiction: OnceLock<String>,
-    /// Makes room for records.
-    reserve: fn(&mut Vec<Check>) -> bool,
-}
-
-#[derive(Default)]
-struct Counts {
-    lanes: AtomicU64,
-    kernel: AtomicU64,
-    again: AtomicU64,
-    cannot_tell: AtomicU64,
-    rechecked: AtomicU64,
-}
-
-/// The verdicts on checks that were settled together.
-struct Settled {
-    /// `Valid` or `Invalid`.
-    verdicts: Vec<Verdict>,
-    /// What one check cost.
-    check_ns: i64,
-}
-
 impl fmt::Debug for CoreVerifier {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
@@ -109,117 +76,6 @@ impl fmt::Debug for CoreVerifier {
             .field("deferring", &self.deferring.is_some())
             .field("counts", &self.counts.get())
             .finish_non_exhaustive()
-    }
-}
-
-impl Counts {
-    fn get(&self) -> SignatureCounts {
-        SignatureCounts {
-            lanes: self.lanes.load(Relaxed),
-            kernel: self.kernel.load(Relaxed),
-            again: self.again.load(Relaxed),
-            cannot_tell: self.cannot_tell.load(Relaxed),
-            rechecked: self.rechecked.load(Relaxed),
-        }
-    }
-}
-
-fn add(counter: &AtomicU64, number: usize) {
-    if number > 0 {
-        counter.fetch_add(number as u64, Relaxed);
-    }
-}
-
-fn failed(words: impl Into<String>) -> VerifyError {
-    VerifyError::Verifier(words.into())
-}
-
-/// A check as text, so that it can be verified by hand.
-fn in_words(check: &Check) -> String {
-    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-    format!(
-        "{:?} key {} r {} s {} message {}",
-        check.kind,
-        hex(&check.key),
-        hex(&check.r),
-        hex(&check.s),
-        hex(&check.message)
-    )
-}
-
-fn verdict_of(valid: bool) -> Verdict {
-    if valid { Verdict::Valid } else { Verdict::Invalid }
-}
-
-impl Deferring {
-    fn new(make: impl Fn() -> Box<dyn Lanes> + Send + Sync + 'static) -> Self {
-        Self {
-            lanes: Pool::new(make),
-            balance: Balance::new(),
-            rechecked_one_in: RECHECKED_ONE_IN,
-            valid: AtomicU64::new(0),
-            contradiction: OnceLock::new(),
-            reserve,
-        }
-    }
-
-    /// The words about a contradiction, if there was one.
-    fn contradicted(&self) -> Result<(), VerifyError> {
-        self.contradiction.get().map_or(Ok(()), |words| Err(failed(words)))
-    }
-
-    /// Verifies checks, in lanes if there are enough of them.
-    fn verdicts(&self, checks: &[Check], counts: &Counts) -> Result<Settled, VerifyError> {
-        self.contradicted()?;
-        if checks.len() < TOGETHER_MIN {
-            add(&counts.kernel, checks.len());
-            return Ok(Settled {
-                verdicts: checks.iter().map(|check| verdict_of(ffi::is_valid(check))).collect(),
-                check_ns: SIGNATURE_NS,
-            });
-        }
-        let mut verdicts = self.lanes.verify(checks);
-        let rechecked = self.recheck(checks, &verdicts);
-        add(&counts.rechecked, rechecked);
-        // Another thread may have found one.
-        self.contradicted()?;
-        let mut asked = 0;
-        for (check, verdict) in checks.iter().zip(&mut verdicts) {
-            if *verdict == Verdict::CannotTell {
-                *verdict = verdict_of(ffi::is_valid(check));
-                asked += 1;
-            }
-        }
-        add(&counts.cannot_tell, asked);
-        add(&counts.lanes, checks.len() - asked);
-        // At most twice the checks: no overflow.
-        let by_kernel = SIGNATURE_NS * (asked + rechecked) as i64 / checks.len() as i64;
-        Ok(Settled {
-            verdicts,
-            check_ns: lane_ns(checks.len()) + by_kernel,
-        })
-    }
-
-    /// Verifies one in so many of the valid checks once more, and notes a contradiction. How many it verified.
-    fn recheck(&self, checks: &[Check], verdicts: &[Verdict]) -> usize {
-        let valid = || (0..checks.len()).filter(|&index| verdicts[index] == Verdict::Valid);
-        let before = self.valid.fetch_add(valid().count() as u64, Relaxed);
-        let mut rechecked = 0;
-        for (number, index) in (before..).zip(valid()) {
-            if !number.is_multiple_of(self.rechecked_one_in.get()) {
-                continue;
-            }
-            rechecked += 1;
-            if !ffi::is_valid(&checks[index]) {
-                let words = format!(
-                    "the lanes call a signature valid that libsecp256k1 refuses: {}",
-                    in_words(&checks[index])
-                );
-                // The first words stay.
-                let _ = self.contradiction.set(words);
-            }
-        }
-        rechecked
     }
 }
 
@@ -242,7 +98,8 @@ impl CoreVerifier {
         })
     }
 
-    /// Has one in so many of the checks that are valid in lanes verified once more by libsecp256k1, in place of one in 1,000.
+    /// Has one in so many of the checks that are valid in lanes verified once more by libsecp256k1,
+    /// in place of one in 1,000.
     #[must_use]
     pub fn with_rechecked_one_in(mut self, checks: NonZeroU64) -> Self {
         if let Some(deferring) = &mut self.deferring {
@@ -290,7 +147,8 @@ impl CoreVerifier {
         verdict
     }
 
-    /// Decides on a script of whose checks one is false: with a second run, and after that the ordinary one.
+    /// Decides on a script of whose checks one is false: with a second run, and after that the
+    /// ordinary one.
     ///
     /// None: the second run put other checks off, and the script is in `deferred`.
     fn decide<T: Send>(
@@ -408,8 +266,16 @@ impl ScriptVerifier for CoreVerifier {
         prepare: &mut dyn FnMut(&T) -> Result<Arc<CoreTransaction>, VerifyError>,
         settled: &mut dyn FnMut(T, Result<(), VerifyError>),
     ) {
-        let Some(deferring) = &self.deferring else { return };
         let Deferred { scripts, checks } = std::mem::take(deferred);
+        let Some(deferring) = &self.deferring else {
+            // Another verifier put them off.
+            for script in scripts {
+                let prepared = prepare(&script.name);
+                let verdict = prepared.and_then(|prepared| self.verify(&prepared, script.input, script.flags));
+                settled(script.name, verdict);
+            }
+            return;
+        };
         let Settled { verdicts, check_ns } = match deferring.verdicts(&checks, &self.counts) {
             Ok(verdicts) => verdicts,
             Err(error) => {
@@ -437,7 +303,10 @@ impl ScriptVerifier for CoreVerifier {
                 script.cost.went_astray();
                 let prepared = match again.take_if(|(number, _)| *number == script.transaction) {
                     Some((_, prepared)) => Ok(prepared),
-                    None => prepare(&script.name).inspect(|prepared| script.cost.prepared(prepared.bytes)),
+                    None => prepare(&script.name).and_then(|prepared| {
+                        script.cost.prepared(prepared.bytes);
+                        check_arguments(&prepared, script.input, script.flags).map(|()| prepared)
+                    }),
                 };
                 match prepared {
                     Err(error) => (script, Err(error)),
@@ -480,7 +349,7 @@ impl CoreVerifier {
         }
     }
 
-    pub(crate) fn with_reserve(mut self, reserve: fn(&mut Vec<Check>) -> bool) -> Self {
+    pub(crate) fn with_reserve(mut self, reserve: fn(&mut Vec<secp256k1_lanes::Check>) -> bool) -> Self {
         self.deferring.as_mut().unwrap().reserve = reserve;
         self
     }

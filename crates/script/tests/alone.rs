@@ -1,5 +1,6 @@
-//! A program that uses this crate alone does not link the kernel library's interface, whose static context takes 100 ms before
-//! main. And no name of the second interpreter is one of the kernel library's.
+//! A program that uses this crate alone does not link the kernel library's interface, whose static
+//! context takes 100 ms before main. And no name of the second interpreter is one of the kernel
+//! library's.
 
 use blockmill_rules::{ScriptFlags, ScriptVerifier, SpentOutput};
 use blockmill_script::{CoreVerifier, Signatures};
@@ -86,7 +87,8 @@ fn no_name_is_the_kernel_librarys() {
     for (_, name) in strong {
         assert!(ours(name), "core/names.h lacks {name}");
     }
-    // Weak ones come from headers: templates and inline functions that are the same in both, but for those of interpreter.h.
+    // Weak ones come from headers: templates and inline functions that are the same in both, but
+    // for those of interpreter.h.
     let names = include_str!("../core/names.h");
     let renamed = names
         .lines()

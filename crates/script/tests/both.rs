@@ -1,4 +1,5 @@
-//! One program with both interpreters, the kernel library's and the second one: neither stands in for the other.
+//! One program with both interpreters, the kernel library's and the second one: neither stands in
+//! for the other.
 
 #[path = "../src/tests/samples.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]

@@ -1,5 +1,5 @@
-//! The signature of signet blocks, with solutions made here from the text of BIP 325 and run by the kernel's
-//! interface and by this crate.
+//! The signature of signet blocks, with solutions made here from the text of BIP 325 and run by the
+//! kernel's interface and by this crate.
 
 use blockmill_block::{Block, Network};
 use blockmill_chaingen::bitcoin::consensus::{Encodable, serialize};
@@ -60,7 +60,8 @@ fn made_up(input: TxIn, script_pubkey: ScriptBuf) -> Transaction {
     }
 }
 
-/// The made-up transaction that a solution signs, for a block whose last output ends with the mark alone.
+/// The made-up transaction that a solution signs, for a block whose last output ends with the mark
+/// alone.
 fn to_sign(marked: &bitcoin::Block, challenge: &ScriptBuf) -> Transaction {
     let mut data = Vec::new();
     marked.header.version.consensus_encode(&mut data).unwrap();

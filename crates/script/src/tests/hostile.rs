@@ -24,7 +24,8 @@ fn pairs(count: usize) -> ScriptBuf {
     script.into_script()
 }
 
-/// `CHECKSIG IF checks x (CODESEPARATOR CHECKSIG DROP) ENDIF 1`: one check ordinarily, and many more if the first were valid.
+/// `CHECKSIG IF checks x (CODESEPARATOR CHECKSIG DROP) ENDIF 1`: one check ordinarily, and many
+/// more if the first were valid.
 fn trap(checks: usize) -> ScriptBuf {
     let start = Builder::new().push_opcode(op::OP_CHECKSIG).push_opcode(op::OP_IF);
     let middle = (0..checks).fold(start, |builder, _| {
@@ -62,7 +63,8 @@ struct Work {
     passed: u64,
 }
 
-/// Runs all inputs of `sample`, `times` over, and settles every 256 checks; never, without `settled`.
+/// Runs all inputs of `sample`, `times` over, and settles every 256 checks; never, without
+/// `settled`.
 fn work(verifier: &CoreVerifier, sample: &Sample, times: usize, settled: bool) -> Work {
     let mut work = Work::default();
     let (bytes, spent) = (sample.bytes(), sample.spent());
@@ -126,7 +128,8 @@ fn traps_that_hash_much() {
     assert_eq!((work.deferred, work.records), (0, 0));
     assert_eq!(verifier.signature_counts().kernel, inputs as u64);
     assert_eq!(verifier.signature_counts().again, 0);
-    // About 2 ms each, until the account is empty. The ordinary runs, 0.13 ms, earn one more for every hundred.
+    // About 2 ms each, until the account is empty. The ordinary runs, 0.13 ms, earn one more for
+    // every hundred.
     assert!(verifier.balance() < CAP_NS / 2, "{}", verifier.balance());
     assert!(verifier.balance() > -3_000_000, "{}", verifier.balance());
 }
@@ -142,8 +145,8 @@ fn legacy_inputs_of_large_transactions_are_not_put_off() {
     assert!(verifier.balance() >= CAP_NS - 6 * 300_000, "{}", verifier.balance());
 }
 
-/// With 18 checks the hashes stay below the limit of an input. What is out of the ordinary is taken from the account at once, so
-/// that work does not pile up where nothing is settled.
+/// With 18 checks the hashes stay below the limit of an input. What is out of the ordinary is taken
+/// from the account at once, so that work does not pile up where nothing is settled.
 #[test]
 fn work_does_not_pile_up_before_it_is_settled() {
     let verifier = verifier();
@@ -172,7 +175,8 @@ fn chains_of_refused_signatures() {
     assert_eq!((counts.kernel, counts.again), (40 * 66, 0));
 }
 
-/// A wrong signature for the first of `keys` makes the second run put other checks off, and no third run follows.
+/// A wrong signature for the first of `keys` makes the second run put other checks off, and no
+/// third run follows.
 #[test]
 fn never_a_third_run() {
     let verifier = verifier();

@@ -83,8 +83,8 @@ fn honest_lanes_are_rechecked_as_often_as_wanted() {
     }
 }
 
-/// Where two wrong answers "invalid" come together, a script that wants both or neither must still fail. Without the flag
-/// NULLFAIL the second run would let it pass.
+/// Where two wrong answers "invalid" come together, a script that wants both or neither must still
+/// fail. Without the flag NULLFAIL the second run would let it pass.
 #[test]
 fn a_wrong_invalid_lets_nothing_pass() {
     for form in [Form::Bare, Form::ScriptHash, Form::Witness] {
@@ -106,7 +106,8 @@ fn a_wrong_invalid_lets_nothing_pass() {
     }
 }
 
-/// A taproot script path puts two checks off, the signature and the commitment. A wrong commitment is refused.
+/// A taproot script path puts two checks off, the signature and the commitment. A wrong commitment
+/// is refused.
 #[test]
 fn commitments_are_put_off() {
     let verifier = CoreVerifier::with_lanes(|| TestLanes::boxed(Lie::Never));

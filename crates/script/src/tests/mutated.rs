@@ -1,9 +1,10 @@
-//! Inputs with something changed: put off and settled, run ordinarily, and run through the kernel's interface. All three agree.
+//! Inputs with something changed: put off and settled, run ordinarily, and run through the kernel's
+//! interface. All three agree.
 
 use super::cases;
 use super::lanes::{Lie, TestLanes};
 use super::random::Random;
-use super::samples::{ALL_FLAGS, Sample, generated, real_blocks, unusual};
+use super::samples::{ALL_FLAGS, Sample, generated, other_s, real_blocks, unusual};
 use crate::{CoreVerifier, Deferred, Signatures};
 use bitcoin::{Amount, ScriptBuf, Sequence, Witness, absolute};
 use blockmill_kernel::KernelVerifier;
@@ -54,22 +55,6 @@ fn change_bytes(bytes: &mut Vec<u8>, random: &mut Random) {
         3 => bytes[at] = 0,
         _ => bytes[at] ^= 1 << random.below(8),
     }
-}
-
-/// The other s of an ECDSA signature in DER: as valid as the first one.
-fn other_s(signature: &[u8]) -> Option<Vec<u8>> {
-    use bitcoin::secp256k1::{SecretKey, ecdsa};
-    let (hash_type, der) = signature.split_last()?;
-    let compact = ecdsa::Signature::from_der(der).ok()?.serialize_compact();
-    let s = SecretKey::from_slice(&compact[32..]).ok()?.negate();
-    let number = |bytes: &[u8]| {
-        let start = bytes.iter().position(|&byte| byte != 0).unwrap_or(31);
-        let sign = if bytes[start] & 0x80 != 0 { &[0][..] } else { &[] };
-        let digits = [sign, &bytes[start..]].concat();
-        [&[2, digits.len() as u8][..], &digits].concat()
-    };
-    let both = [number(&compact[..32]), number(&s.secret_bytes())].concat();
-    Some([&[0x30, both.len() as u8][..], &both, &[*hash_type]].concat())
 }
 
 /// Changes an element that a script or witness pushes.

@@ -1,7 +1,8 @@
 //! Random scripts, with a random oracle in place of the curve.
 //!
-//! If all answers of a recording run are right, it is the ordinary run: result, error and stack. If a second run passes whose
-//! "valid" answers are right, whatever its "invalid" answers are, the ordinary run passes with the same stack.
+//! If all answers of a recording run are right, it is the ordinary run: result, error and stack. If
+//! a second run passes whose "valid" answers are right, whatever its "invalid" answers are, the
+//! ordinary run passes with the same stack.
 
 use super::cases;
 use super::random::Random;
@@ -52,7 +53,8 @@ const CHECKMULTISIG: u8 = 0xae;
 const CHECKMULTISIGVERIFY: u8 = 0xaf;
 const CHECKSIGADD: u8 = 0xba;
 const CODESEPARATOR: u8 = 0xab;
-/// DROP, DUP, SWAP, 2DUP, TOALTSTACK, FROMALTSTACK, BOOLAND, BOOLOR, EQUAL, SIZE, IFDUP, DEPTH, 1ADD, ROT.
+/// DROP, DUP, SWAP, 2DUP, TOALTSTACK, FROMALTSTACK, BOOLAND, BOOLOR, EQUAL, SIZE, IFDUP, DEPTH,
+/// 1ADD, ROT.
 const OTHERS: [u8; 14] = [
     0x75, 0x76, 0x7c, 0x6e, 0x6b, 0x6c, 0x9a, 0x9b, 0x87, 0x82, 0x73, 0x74, 0x8b, 0x7b,
 ];

@@ -6,8 +6,8 @@ use crate::{CoreVerifier, Deferred, Signatures};
 use blockmill_rules::{DeferredChecks, Outcome, ScriptVerifier, VerifyError};
 use std::time::Instant;
 
-/// Verifies all inputs of a block, with signature checks settled as often as an engine does. How many inputs it has, and the
-/// seconds that preparing and running took.
+/// Verifies all inputs of a block, with signature checks settled as often as an engine does. How
+/// many inputs it has, and the seconds that preparing and running took.
 fn verify(verifier: &CoreVerifier, block: &Block) -> (usize, f64) {
     let mut deferred = Deferred::default();
     let mut passed = 0;

@@ -1,4 +1,5 @@
-//! Transactions with the outputs they spend: of real blocks, of a generated chain, and with scripts that are seldom seen.
+//! Transactions with the outputs they spend: of real blocks, of a generated chain, and with scripts
+//! that are seldom seen.
 
 use bitcoin::consensus::{deserialize, serialize};
 use bitcoin::hashes::Hash;
@@ -175,11 +176,30 @@ pub(crate) fn public(number: u8) -> [u8; 33] {
     secret(number).public_key(&Secp256k1::new()).serialize()
 }
 
+/// The other s of an ECDSA signature in DER: as valid as the first one.
+pub(crate) fn other_s(signature: &[u8]) -> Option<Vec<u8>> {
+    let (hash_type, der) = signature.split_last()?;
+    let compact = bitcoin::secp256k1::ecdsa::Signature::from_der(der)
+        .ok()?
+        .serialize_compact();
+    let s = SecretKey::from_slice(&compact[32..]).ok()?.negate();
+    let number = |bytes: &[u8]| {
+        let start = bytes.iter().position(|&byte| byte != 0).unwrap_or(31);
+        let sign = if bytes[start] & 0x80 != 0 { &[0][..] } else { &[] };
+        let digits = [sign, &bytes[start..]].concat();
+        [&[2, digits.len() as u8][..], &digits].concat()
+    };
+    let both = [number(&compact[..32]), number(&s.secret_bytes())].concat();
+    Some([&[0x30, both.len() as u8][..], &both, &[*hash_type]].concat())
+}
+
 /// What is pushed for a script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Push {
     /// A valid signature with key number so and so.
     Signed(u8),
+    /// The same with the other, higher s.
+    HighS(u8),
     /// A signature for another message with that key.
     Wrong(u8),
     Empty,
@@ -205,6 +225,7 @@ pub(crate) fn spend(form: Form, script: &ScriptBuf, pushes: &[Push]) -> Sample {
     };
     let elements = pushes.iter().map(|push| match push {
         Push::Signed(number) => sign(*number, hash),
+        Push::HighS(number) => other_s(&sign(*number, hash)).unwrap(),
         Push::Wrong(number) => sign(*number, [9; 32]),
         Push::Empty => Vec::new(),
     });
@@ -235,7 +256,8 @@ pub(crate) fn spend(form: Form, script: &ScriptBuf, pushes: &[Push]) -> Sample {
     }
 }
 
-/// `<key 1> CHECKSIG SWAP <key 2> CHECKSIG EQUAL`: it passes if both signatures are valid or neither is.
+/// `<key 1> CHECKSIG SWAP <key 2> CHECKSIG EQUAL`: it passes if both signatures are valid or
+/// neither is.
 pub(crate) fn both_or_neither() -> ScriptBuf {
     Builder::new()
         .push_slice(public(1))
@@ -257,7 +279,8 @@ pub(crate) const BOTH_OR_NEITHER: [([Push; 2], bool); 6] = [
     ([Push::Signed(2), Push::Empty], false),
 ];
 
-/// Scripts in which an invalid signature does not end it, and multisig with signatures in all places.
+/// Scripts in which an invalid signature does not end it, and multisig with signatures in all
+/// places.
 pub(crate) fn unusual() -> Vec<Sample> {
     let mut samples = Vec::new();
     let multisig = |needed: i64, keys: &[u8]| {
