@@ -83,7 +83,7 @@ doc:
 	$(CARGO) doc --release --workspace --no-deps $(CARGO_FLAGS)
 
 bench: build
-	./target/release/blockmill bench connect --json bench-connect.json --html bench-connect.html
+	./target/release/blockmill-bench connect --json bench-connect.json --html bench-connect.html
 
 clean:
 	$(CARGO) clean

@@ -1,4 +1,4 @@
-//! `bench cache`: a chain of many coins, connected under different limits of memory.
+//! `blockmill-bench cache`: a chain of many coins, connected under different limits of memory.
 //!
 //! Each run is a process of its own, `blockmill connect --json`, which is watched while it runs: its anonymous memory, the file
 //! pages that it has mapped, and what it has the system write. What it leaves behind is checked against the generator's hash.
@@ -80,10 +80,10 @@ struct Row {
 /// # Errors
 /// Any [`BenchError`] but those about names and output.
 pub(crate) fn report(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Report, BenchError> {
-    let Some(executable) = &options.executable else {
+    let Some(executable) = options.blockmill.as_deref().filter(|path| path.is_file()) else {
         return Err(BenchError::Process {
             run: "cache".to_owned(),
-            detail: "the runs of this benchmark need the blockmill command".to_owned(),
+            detail: "its runs are those of the blockmill command, which must lie beside this one".to_owned(),
         });
     };
     let mut report = Report::new(

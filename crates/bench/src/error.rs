@@ -6,6 +6,7 @@ use blockmill_block::files::FileError;
 use blockmill_chaingen::GenerateError;
 use blockmill_coins::{StoreError, UndoLogError};
 use blockmill_engine::EngineError;
+use blockmill_rules::VerifyError;
 use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
@@ -64,6 +65,14 @@ pub enum BenchError {
         run: String,
         /// What it said.
         detail: String,
+    },
+    /// A script verifier failed. This says nothing about the script.
+    #[error("{run}: {error}")]
+    Verifier {
+        /// Which run.
+        run: String,
+        /// What the verifier reported.
+        error: VerifyError,
     },
     /// Threads could not be started.
     #[error("threads could not be started: {0}")]

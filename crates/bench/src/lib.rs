@@ -1,4 +1,4 @@
-//! The tables behind `blockmill bench`: ours beside the peers that are linked anyway.
+//! The tables of `blockmill-bench`: ours beside the peers that are linked anyway.
 //!
 //! A benchmark makes its own input, runs everything on it in turns, checks each result, and returns a report of rows; the
 //! rest is the same for all of them. In reading order:
@@ -12,6 +12,7 @@
 //! - `cache`: the coins cache under different limits of memory;
 //! - `coinmap`: the coin map, and the maps of others;
 //! - `fetch`: a chain over slow stores, with and without fetching;
+//! - `signatures`: signature checks verified many at a time, beside libsecp256k1 and the kernel's interface;
 //! - `clock`: wall and CPU time, and the spread of several runs;
 //! - `machine`: what the benchmark ran on;
 //! - `watched`: what the system says of a process while it runs;
@@ -36,6 +37,7 @@ mod connect;
 mod fetch;
 mod kernel;
 mod locks;
+mod signatures;
 mod workqueue;
 mod writers;
 
@@ -64,6 +66,7 @@ pub const NAMES: &[&str] = &[
     "cache",
     "coinmap",
     "fetch",
+    "signatures",
 ];
 
 /// What `connect` can leave out.
@@ -82,12 +85,14 @@ pub struct BenchOptions {
     pub without: Vec<&'static str>,
     /// The command line that asked for the benchmark, for the report.
     pub command: String,
-    /// The `blockmill` command, for benchmarks whose runs have processes of their own.
+    /// The `blockmill-bench` command, for benchmarks whose runs are processes of their own.
     pub executable: Option<PathBuf>,
+    /// The `blockmill` command, whose processes `cache` watches.
+    pub blockmill: Option<PathBuf>,
     /// Bitcoin Core's daemon, for further rows of `connect`.
     pub bitcoind: Option<PathBuf>,
-    /// The part that this process was started for: `coinmap` and `connect` call the command as `bench NAME --part PART`, since each of
-    /// their runs gets a process of its own. The outcome is printed instead of a table.
+    /// The part that this process was started for. Each run of `coinmap` and `connect` is a process of its own, called as
+    /// `blockmill-bench NAME --part PART`. The outcome is printed instead of a table.
     pub part: Option<String>,
 }
 
@@ -126,6 +131,7 @@ pub fn run(
         "cache" => cache::report(options, progress)?,
         "coinmap" => coinmap::report(options, progress)?,
         "fetch" => fetch::report(options, progress)?,
+        "signatures" => signatures::report(options, progress)?,
         _ => return Err(BenchError::UnknownName { name: name.to_owned() }),
     };
     report.write_table(out).map_err(BenchError::Output)?;

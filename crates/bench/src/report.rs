@@ -283,7 +283,7 @@ pub(crate) fn example() -> Report {
             y: "inputs_per_second",
             y_label: "inputs per second",
         }],
-        ..Report::new("example", "an example", "blockmill bench example")
+        ..Report::new("example", "an example", "blockmill-bench example")
     }
 }
 
@@ -321,7 +321,7 @@ target: faster: 0 (wanted 1): NOT MET
             value["machine"],
             json!({"cpu": "Some CPU", "cores": 2, "memory_bytes": 1 << 30})
         );
-        assert_eq!(value["command"], "blockmill bench example");
+        assert_eq!(value["command"], "blockmill-bench example");
         assert_eq!(value["rows"].as_array().unwrap().len(), 4);
         assert_eq!(value["rows"][1]["ratio"], Value::Null);
         assert_eq!(value["rows"][1]["tip"], "00ff");

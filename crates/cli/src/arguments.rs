@@ -4,8 +4,9 @@ use crate::failure::Failure;
 use crate::log::Format;
 use blockmill_block::{BlockHash, Network, hex};
 use blockmill_chaingen::Profile;
-use blockmill_engine::Marks;
-use clap::{Args, Parser, Subcommand};
+use blockmill_engine::{Marks, Signatures};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -39,8 +40,9 @@ pub(crate) enum Command {
     Doctor(DoctorArguments),
     /// Write a deterministic signed regtest chain as block files
     Generate(GenerateArguments),
-    /// Run a benchmark
-    Bench(BenchArguments),
+    /// The benchmarks are the command blockmill-bench
+    #[command(hide = true, disable_help_flag = true)]
+    Bench(MovedArguments),
 }
 
 /// Where validation happens.
@@ -108,6 +110,10 @@ pub(crate) struct ConnectArguments {
     /// Leave out the scripts of blocks before this one, under Core's conditions; 0 checks all
     #[arg(long, value_name = "HASH", default_value = "0", value_parser = parse_assume_valid)]
     pub(crate) assume_valid: AssumeValid,
+    /// How signatures are verified: many at a time in lanes for blocks with two weeks of work above them (auto), by
+    /// libsecp256k1 alone (kernel), or in lanes for all blocks (lanes)
+    #[arg(long, value_name = "HOW", default_value = "auto")]
+    pub(crate) signatures: SignaturesArgument,
     /// Connect no block above this height
     #[arg(long, value_name = "N")]
     pub(crate) stop_at_height: Option<u32>,
@@ -128,6 +134,9 @@ pub(crate) struct SubmitArguments {
     pub(crate) data: DataArguments,
     #[command(flatten)]
     pub(crate) engine: EngineArguments,
+    /// How signatures are verified: auto, kernel or lanes, as for connect
+    #[arg(long, value_name = "HOW", default_value = "kernel")]
+    pub(crate) signatures: SignaturesArgument,
     /// Add the number of coins and the hash of the UTXO set to every answer
     #[arg(long)]
     pub(crate) utxo: bool,
@@ -159,6 +168,9 @@ pub(crate) struct VerifyArguments {
     /// Threads that validate [default: all cores]
     #[arg(long, value_name = "N", value_parser = parse_threads)]
     pub(crate) par: Option<usize>,
+    /// How signatures are verified: auto, kernel or lanes, as for connect [default: kernel for one block, auto with --blocks]
+    #[arg(long, value_name = "HOW")]
+    pub(crate) signatures: Option<SignaturesArgument>,
 }
 
 #[derive(Debug, Args)]
@@ -271,33 +283,34 @@ pub(crate) struct DemoArguments {
     pub(crate) keep: Option<PathBuf>,
 }
 
+/// Whatever follows the name of a command that has moved.
 #[derive(Debug, Args)]
-pub(crate) struct BenchArguments {
-    /// Name of the benchmark
-    pub(crate) name: String,
-    /// Take well under a minute
-    #[arg(long)]
-    pub(crate) quick: bool,
-    /// Write the rows as JSON
-    #[arg(long, value_name = "FILE")]
-    pub(crate) json: Option<PathBuf>,
-    /// Write a page with tables and curves
-    #[arg(long, value_name = "FILE")]
-    pub(crate) html: Option<PathBuf>,
-    /// With connect: more rows of ours, each without a part of the pipeline
-    #[arg(long, value_name = "PART", value_parser = clap::builder::PossibleValuesParser::new(blockmill_bench::WITHOUT))]
-    pub(crate) without: Vec<String>,
-    /// With connect: Bitcoin Core's daemon, which connects the same files with -reindex-chainstate
-    #[arg(long, value_name = "PATH")]
-    pub(crate) bitcoind: Option<PathBuf>,
-    /// The part that a benchmark runs in a process of its own, which it starts by itself
-    #[arg(long, hide = true)]
-    pub(crate) part: Option<String>,
+pub(crate) struct MovedArguments {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    _rest: Vec<OsString>,
 }
 
 /// Bytes given in hex. A type of its own, since clap takes vectors for repeated options.
 #[derive(Debug, Clone)]
 pub(crate) struct HexBytes(pub(crate) Vec<u8>);
+
+/// How signatures are verified.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SignaturesArgument {
+    Auto,
+    Kernel,
+    Lanes,
+}
+
+impl From<SignaturesArgument> for Signatures {
+    fn from(argument: SignaturesArgument) -> Self {
+        match argument {
+            SignaturesArgument::Auto => Self::Auto,
+            SignaturesArgument::Kernel => Self::Kernel,
+            SignaturesArgument::Lanes => Self::Lanes,
+        }
+    }
+}
 
 /// A block hash, or 0 for none.
 #[derive(Debug, Clone, Copy)]
@@ -377,5 +390,33 @@ mod tests {
         assert!(parses("blockmill connect --blocks a --data d --log json"));
         assert!(parses("blockmill --log json snapshot dump --data d f"));
         assert!(!parses("blockmill connect --blocks a --data d --log xml"));
+        assert!(!parses("blockmill connect --blocks a --data d --signatures all"));
+        assert!(!parses(
+            "blockmill generate --out o --blocks 5 --profile mixed --signatures lanes"
+        ));
+    }
+
+    #[test]
+    fn how_signatures_are_verified() {
+        let parsed = |line: &str| match Arguments::try_parse_from(line.split_whitespace()).unwrap().command {
+            Command::Connect(connect) => Some(connect.signatures),
+            Command::Submit(submit) => Some(submit.signatures),
+            Command::Verify(verify) => verify.signatures,
+            _ => None,
+        };
+        let connect = "blockmill connect --blocks a --data d";
+        let submit = "blockmill submit --data d";
+        let verify = "blockmill verify --blocks a --network regtest";
+        let defaults = [Some(SignaturesArgument::Auto), Some(SignaturesArgument::Kernel), None];
+        for (line, default) in [connect, submit, verify].into_iter().zip(defaults) {
+            assert_eq!(parsed(line), default);
+            for (word, argument) in [
+                ("auto", SignaturesArgument::Auto),
+                ("kernel", SignaturesArgument::Kernel),
+                ("lanes", SignaturesArgument::Lanes),
+            ] {
+                assert_eq!(parsed(&format!("{line} --signatures {word}")), Some(argument));
+            }
+        }
     }
 }

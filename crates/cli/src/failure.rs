@@ -1,6 +1,5 @@
 //! What ends a command early.
 
-use blockmill_bench::BenchError;
 use blockmill_chaingen::GenerateError;
 use blockmill_coins::StoreError;
 use blockmill_engine::EngineError;
@@ -17,9 +16,6 @@ pub(crate) enum Failure {
     /// The generator could not go on.
     #[error(transparent)]
     Generate(#[from] GenerateError),
-    /// A benchmark failed.
-    #[error(transparent)]
-    Bench(#[from] BenchError),
     /// A file could not be read or written.
     #[error("{}: {error}", path.display())]
     File {
@@ -83,7 +79,7 @@ impl Failure {
                 | GenerateError::TooManyEmptyBlocks { .. }
                 | GenerateError::Occupied { .. },
             ) => 2,
-            Self::Generate(_) | Self::Bench(_) | Self::File { .. } | Self::Stream(_) | Self::Corrupt(_) => 3,
+            Self::Generate(_) | Self::File { .. } | Self::Stream(_) | Self::Corrupt(_) => 3,
         }
     }
 }

@@ -137,6 +137,10 @@ pub(crate) fn name_and_fields(event: &Event<'_>) -> (&'static str, Value) {
         ),
         Event::ScriptsSkipped { height } => ("scripts_skipped", json!({"height": height})),
         Event::ScriptsChecked { height, reason } => ("scripts_checked", json!({"height": height, "reason": reason})),
+        Event::Signatures { height, way } => (
+            "signatures",
+            json!({"height": height, "lanes": way.lanes, "reason": way.reason}),
+        ),
         Event::Disconnected { hash, height } => ("disconnected", json!({"hash": hash.to_string(), "height": height})),
         Event::Flushed(flushed) => (
             "flushed",

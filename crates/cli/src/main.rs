@@ -13,10 +13,12 @@ mod output;
 mod progress;
 mod signals;
 mod trace;
+mod verifier;
 
 use arguments::{Arguments, Command};
 use blockmill_coins::embedded::is_panic_contained;
 use clap::Parser;
+use failure::Failure;
 use serde_json::json;
 use std::process::ExitCode;
 
@@ -39,7 +41,9 @@ fn main() -> ExitCode {
         Command::Snapshot(arguments) => commands::snapshot::run(&arguments),
         Command::Doctor(arguments) => commands::doctor::run(&arguments),
         Command::Generate(arguments) => commands::generate::run(&arguments),
-        Command::Bench(arguments) => commands::bench::run(&arguments),
+        Command::Bench(_) => Err(Failure::Usage(
+            "the benchmarks are the command blockmill-bench now, built beside this one".to_owned(),
+        )),
     };
     match outcome {
         Ok(status) => ExitCode::from(status),

@@ -213,6 +213,32 @@ fn add_totals(text: &mut String, totals: &Totals, cache: &CacheCounters) {
         "waits for a flush, as the cache was full",
         totals.flush_waits,
     );
+    let signatures = &totals.signatures;
+    counter(
+        "signatures_lanes_total",
+        "signatures verified in lanes",
+        signatures.lanes,
+    );
+    counter(
+        "signatures_kernel_total",
+        "signatures verified by libsecp256k1",
+        signatures.kernel,
+    );
+    counter(
+        "scripts_again_total",
+        "scripts run again with known answers",
+        signatures.again,
+    );
+    counter(
+        "signatures_cannot_tell_total",
+        "signatures that lanes could not tell and libsecp256k1 was asked about",
+        signatures.cannot_tell,
+    );
+    counter(
+        "signatures_rechecked_total",
+        "signatures valid in lanes and checked once more by libsecp256k1",
+        signatures.rechecked,
+    );
     let mut gauge = |name: &str, help: &str, value: f64| add(text, name, "gauge", help, value);
     gauge(
         "blocks_ahead",
@@ -234,6 +260,7 @@ fn add_totals(text: &mut String, totals: &Totals, cache: &CacheCounters) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use blockmill_rules::SignatureCounts;
 
     #[test]
     fn a_request_is_answered() {
@@ -258,6 +285,11 @@ mod tests {
         let totals = Totals {
             inputs: 1000,
             flushes: 3,
+            signatures: SignatureCounts {
+                lanes: 800,
+                again: 2,
+                ..SignatureCounts::default()
+            },
             ..Totals::default()
         };
         metrics.set_totals(&totals, &CacheCounters { hits: 5, misses: 4 });
@@ -275,6 +307,8 @@ mod tests {
             answer.contains("\nblockmill_cache_misses_total 4\n") && answer.contains("\nblockmill_flushes_total 3\n")
         );
         assert!(answer.contains("\nblockmill_store_bytes 77\n"));
+        assert!(answer.contains("\nblockmill_signatures_lanes_total 800\n"));
+        assert!(answer.contains("\nblockmill_scripts_again_total 2\n"));
         for stage in ["read", "decode", "fetch", "resolve", "check", "commit", "flush"] {
             assert!(
                 answer.contains(&format!("blockmill_stage_busy_seconds_total{{stage=\"{stage}\"}} 0")),

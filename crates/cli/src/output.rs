@@ -1,5 +1,6 @@
 //! Results as tables and as JSON.
 
+use crate::verifier::{signatures_json, signatures_text};
 use blockmill_coins::UtxoStats;
 use blockmill_engine::ConnectReport;
 use blockmill_engine::report::{Depth, Rejected, Unreadable};
@@ -48,6 +49,7 @@ struct ConnectJson<'a> {
     left_out: u64,
     start_height: u32,
     scripts_skipped: u64,
+    signatures: Value,
     flushes: u64,
     flush: Value,
     fetch: Value,
@@ -89,6 +91,7 @@ pub(crate) fn connect_json(report: &ConnectReport, cpu_seconds: f64) -> impl Ser
         left_out: report.left_out,
         start_height: report.start_height,
         scripts_skipped: totals.scripts_skipped,
+        signatures: signatures_json(&totals.signatures),
         flushes: totals.flushes,
         flush: json!({
             "changes": totals.flush_changes,
@@ -170,6 +173,7 @@ pub(crate) fn connect_table(out: &mut dyn Write, report: &ConnectReport, cpu_sec
             format!("{} ({:.0} per second)", totals.inputs, totals.inputs as f64 / seconds),
         ),
         ("bytes", totals.bytes.to_string()),
+        ("signatures", signatures_text(&report.signatures, &totals.signatures)),
         ("seconds", format!("{:.3} (CPU {cpu_seconds:.3})", report.seconds)),
         (
             "cache",

@@ -129,12 +129,3 @@ fn demo_says_where_it_is_kept() {
         .ends_with(0)
         .says(&[WRITTEN, "kept in"]);
 }
-
-#[test]
-fn bench_reads_its_command_line() {
-    let scratch = Scratch::new();
-    let odd = odd_directory(&scratch);
-    let mut command = blockmill();
-    command.args(["bench", "connect", "--part", "none", "--json"]);
-    run(command.arg(odd.join("report"))).ends_with(3);
-}

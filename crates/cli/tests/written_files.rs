@@ -84,19 +84,6 @@ fn a_trace_that_cannot_be_written_does_not_keep_the_report_back() {
 }
 
 #[test]
-fn a_report_that_cannot_be_written_is_said_before_the_benchmark() {
-    let scratch = Scratch::new();
-    let nowhere = scratch.join("nowhere/report");
-    for option in ["--json", "--html"] {
-        let mut bench = blockmill();
-        bench.args(["bench", "semaphore", "--quick", option]).arg(&nowhere);
-        let refused = run(&mut bench).ends_with(3);
-        assert_eq!(refused.stdout, "");
-        refused.says(&[nowhere.to_str().unwrap()]);
-    }
-}
-
-#[test]
 fn a_chain_is_not_generated_over_another() {
     let scratch = Scratch::new();
     let file = scratch.write("blk00003.dat", b"kept");

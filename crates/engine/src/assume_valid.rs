@@ -32,6 +32,11 @@ pub fn reason_to_check(index: &HeaderIndex, id: BlockId, assumed: Option<&BlockH
     if best.work < index.params().minimum_chain_work {
         return Some("the best header's chain has less than the minimum of work");
     }
-    let buried = equivalent_time(best.work, index.entry(id).work, best.bits, index.params());
-    (buried <= BURIED_SECONDS).then_some("the block is too close to the best header")
+    (!is_buried(index, id)).then_some("the block is too close to the best header")
+}
+
+/// Whether a block in the chain of the best header has more than two weeks of work above it.
+pub(crate) fn is_buried(index: &HeaderIndex, id: BlockId) -> bool {
+    let best = index.entry(index.best_header());
+    equivalent_time(best.work, index.entry(id).work, best.bits, index.params()) > BURIED_SECONDS
 }

@@ -4,15 +4,29 @@
 //! runs and frees: what the verifier makes for it stays in that thread's caches and its allocator's arena. Only the inputs of large
 //! transactions are checks of their own; the first thread that comes to such a transaction makes it ready for all. The lowest input that
 //! fails is the round's answer, whatever the timing. What the checks read belongs to the round, which lives until its last check is gone.
+//!
+//! A block may defer: then a check only records signature checks, and these are settled together with those of other
+//! blocks (`gather`). The round of such a block is over before its scripts have their verdicts. The block's verdict is the
+//! lower one of two failures: that of the round, and the lowest among the scripts that were put off. This is the lowest
+//! failing input of all: a round runs every check below its lowest failure, so every script below it has passed, or was
+//! put off and is settled too.
+//!
+//! - `block`: what the checks of a block read, and its scripts that were put off;
+//! - `gather`: where these lie, and how they are settled.
+
+mod block;
+mod gather;
 
 use crate::report::Stage;
 use crate::timeline::Timeline;
+use block::{BlockChecks, lock};
 use blockmill_block::{Block, BlockUndo};
 use blockmill_checkqueue::{Check, CheckQueue, ClosedRound, Fault, TooManyRounds};
-use blockmill_crew::Crew;
-use blockmill_rules::{ScriptFlags, ScriptVerifier, SpentOutput, VerifyError};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use blockmill_crew::{Crew, CrewOptions};
+use blockmill_rules::{ScriptFlags, ScriptVerifier, SignatureCounts, VerifyError};
+use gather::Gather;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 /// Of so many checks one is timed: looking at the clock takes as long as a cheap script.
@@ -26,6 +40,17 @@ pub struct CheckFailure {
     /// Why.
     pub error: VerifyError,
 }
+
+impl CheckFailure {
+    /// The one of the lower input.
+    fn lower(one: Option<Self>, other: Option<Self>) -> Option<Self> {
+        one.into_iter().chain(other).min_by_key(|failure| failure.input)
+    }
+}
+
+/// How often everything is settled for a block at most. Twice is enough: the second time settles what the first one had
+/// to run again.
+const SETTLED_TIMES_MAX: usize = 4;
 
 /// Most inputs of a transaction that one thread runs. With more there is enough to share.
 const INPUTS_TOGETHER: usize = 8;
@@ -58,55 +83,49 @@ fn units(block: &Block) -> impl Iterator<Item = Unit> + '_ {
     })
 }
 
-/// What the script checks of a block read.
-struct BlockChecks<V: ScriptVerifier> {
-    verifier: Arc<V>,
-    block: Arc<Block>,
-    undo: Arc<BlockUndo>,
-    height: u32,
-    timeline: Timeline,
-    flags: ScriptFlags,
+/// What the checks of a round share.
+struct RoundChecks<V: ScriptVerifier + 'static> {
+    checks: Arc<BlockChecks<V>>,
     /// One per transaction whose inputs are units of their own; made by the first thread that needs it.
     prepared: Vec<OnceLock<Result<V::Prepared, VerifyError>>>,
+    /// Where signature checks are put off, if they are.
+    gather: Option<Arc<Gather<V>>>,
     /// Transactions whose number has this rest are timed, where there are several threads.
     timed: Option<usize>,
-    busy_ns: Arc<AtomicU64>,
 }
 
-impl<V: ScriptVerifier> BlockChecks<V> {
-    fn prepare(&self, transaction: usize) -> Result<V::Prepared, VerifyError> {
-        let spent: Vec<_> = self
-            .undo
-            .transaction(transaction - 1)
-            .iter()
-            .map(|coin| SpentOutput {
-                value: coin.value,
-                script_pubkey: &coin.script_pubkey,
-            })
-            .collect();
-        self.verifier.prepare(self.block.transaction(transaction).raw(), &spent)
-    }
-
-    fn check(&self, unit: &Unit) -> Result<(), CheckFailure> {
+impl<V: ScriptVerifier + 'static> RoundChecks<V> {
+    /// Runs the scripts of a unit. Time for settling is added to `settling`.
+    fn check(&self, unit: &Unit, settling: &mut Duration) -> Result<(), CheckFailure> {
+        let prepare = || self.checks.prepare(unit.transaction);
         match unit.shared {
-            None => self.verify(unit, &self.prepare(unit.transaction)),
-            Some(number) => self.verify(
-                unit,
-                self.prepared[number].get_or_init(|| self.prepare(unit.transaction)),
-            ),
+            None => self.verify(unit, &prepare(), settling),
+            Some(number) => self.verify(unit, self.prepared[number].get_or_init(prepare), settling),
         }
     }
 
-    fn verify(&self, unit: &Unit, prepared: &Result<V::Prepared, VerifyError>) -> Result<(), CheckFailure> {
+    fn verify(
+        &self,
+        unit: &Unit,
+        prepared: &Result<V::Prepared, VerifyError>,
+        settling: &mut Duration,
+    ) -> Result<(), CheckFailure> {
+        let checks = &self.checks;
+        let failure = |place: usize, error: VerifyError| CheckFailure {
+            input: checks.input(unit.transaction, place),
+            error,
+        };
+        let prepared = prepared.as_ref().map_err(|error| failure(unit.first, error.clone()))?;
+        let mut recorder = self.gather.as_ref().map(|gather| gather.recorder());
         for place in unit.first..unit.first + unit.count {
-            let outcome = match prepared {
-                Ok(prepared) => self.verifier.verify(prepared, place, self.flags),
-                Err(error) => Err(error.clone()),
+            let outcome = match &mut recorder {
+                None => checks.verifier.verify(prepared, place, checks.flags),
+                Some(recorder) => recorder.run(checks, prepared, unit.transaction, place),
             };
-            outcome.map_err(|error| CheckFailure {
-                input: self.block.input_range(unit.transaction).start + place,
-                error,
-            })?;
+            outcome.map_err(|error| failure(place, error))?;
+            if let Some(recorder) = &mut recorder {
+                *settling += recorder.settle_if_full();
+            }
         }
         Ok(())
     }
@@ -119,25 +138,29 @@ struct UnitCheck<V> {
 }
 
 impl<V: ScriptVerifier + 'static> Check for UnitCheck<V> {
-    type Shared = BlockChecks<V>;
+    type Shared = RoundChecks<V>;
     type Error = CheckFailure;
 
-    fn run(&mut self, checks: &BlockChecks<V>) -> Result<(), CheckFailure> {
-        if let Some(start) = checks.timeline.now() {
-            let outcome = checks.check(&self.unit);
-            checks.timeline.did(Stage::Check, checks.height, Some(start));
-            checks
-                .busy_ns
-                .fetch_add(start.elapsed().as_nanos() as u64, Ordering::Relaxed);
-            return outcome;
+    fn run(&mut self, round: &RoundChecks<V>) -> Result<(), CheckFailure> {
+        let checks = &round.checks;
+        let traced = checks.timeline.now();
+        let sampled = round.timed == Some((self.unit.transaction + self.unit.first) % TIMED_ONE_OF);
+        let start = traced.or_else(|| sampled.then(Instant::now));
+        let mut settling = Duration::ZERO;
+        let outcome = round.check(&self.unit, &mut settling);
+        let mut busy = settling;
+        if let Some(start) = start {
+            checks.timeline.did(Stage::Check, checks.height, traced);
+            let checking = start.elapsed().saturating_sub(settling);
+            busy += if traced.is_some() {
+                checking
+            } else {
+                checking * TIMED_ONE_OF as u32
+            };
         }
-        if checks.timed != Some((self.unit.transaction + self.unit.first) % TIMED_ONE_OF) {
-            return checks.check(&self.unit);
+        if !busy.is_zero() {
+            checks.add_busy(busy);
         }
-        let start = Instant::now();
-        let outcome = checks.check(&self.unit);
-        let busy_ns = start.elapsed().as_nanos() as u64 * TIMED_ONE_OF as u64;
-        checks.busy_ns.fetch_add(busy_ns, Ordering::Relaxed);
         outcome
     }
 }
@@ -153,47 +176,104 @@ pub struct RoundResult {
     pub wait: Duration,
 }
 
-/// The checks of a block, under way. Dropping it abandons those that have not begun.
+/// The checks of a block, under way. Dropping it abandons those that have not begun, and nobody asks for the verdicts of
+/// those that were put off.
 pub struct PendingChecks<V: ScriptVerifier + 'static> {
-    round: ClosedRound<UnitCheck<V>>,
-    block: Arc<Block>,
-    /// Time that the master spent in adding them, which is all of it when there are no workers.
+    /// None when it is over.
+    round: Option<ClosedRound<UnitCheck<V>>>,
+    /// Failure of the round.
+    failure: Option<CheckFailure>,
+    checks: Arc<BlockChecks<V>>,
+    gather: Option<Arc<Gather<V>>>,
+    /// Time that the master spent in adding checks, which is all of it when there are no workers.
     adding: Option<Duration>,
-    busy_ns: Arc<AtomicU64>,
+    /// Time for what [`finish`](Self::finish) had settled.
+    settling: Duration,
+    wait: Duration,
 }
 
 impl<V: ScriptVerifier + 'static> PendingChecks<V> {
     /// Whether [`finish`](Self::finish) would neither run a check nor wait.
-    pub fn is_done(&self) -> bool {
-        self.round.is_done()
+    pub fn is_done(&mut self) -> bool {
+        self.end_round_if_done();
+        self.is_settled()
+    }
+
+    /// Whether the round is over and every script has its verdict. A script that has none yet holds what it reads.
+    fn is_settled(&mut self) -> bool {
+        self.round.is_none() && Arc::get_mut(&mut self.checks).is_some()
+    }
+
+    /// Whether every check has been run. Scripts may still wait for being settled.
+    pub fn is_round_over(&self) -> bool {
+        self.round.is_none()
+    }
+
+    /// Gives up the place in the check queue if all checks have been run. Returns whether they have.
+    pub fn end_round_if_done(&mut self) -> bool {
+        if self.round.as_ref().is_some_and(ClosedRound::is_done) {
+            self.end_round();
+        }
+        self.round.is_none()
     }
 
     /// Runs checks, at most so many; returns how many there were.
     pub fn help(&self, checks_max: u32) -> u32 {
-        self.round.help_some(checks_max)
+        self.round.as_ref().map_or(0, |round| round.help_some(checks_max))
     }
 
-    /// Runs what nobody has begun, waits for the rest, and says what came of it.
-    pub fn finish(self) -> RoundResult {
-        self.round.help();
+    /// Runs what nobody has begun and waits for the rest, but not for scripts that were put off. Returns false if the round
+    /// was over.
+    pub fn end_round(&mut self) -> bool {
+        let Some(round) = self.round.take() else {
+            return false;
+        };
+        round.help();
         let waiting = Instant::now();
-        let failure = self.round.wait().err().map(|failure| match failure.fault {
+        self.failure = round.wait().err().map(|failure| match failure.fault {
             Fault::Failed(failure) => failure,
             Fault::Panicked(panic) => {
-                let unit = units(&self.block).nth(failure.index);
+                let unit = units(&self.checks.block).nth(failure.index);
                 CheckFailure {
-                    input: unit.map_or(0, |unit| self.block.input_range(unit.transaction).start + unit.first),
+                    input: unit.map_or(0, |unit| self.checks.input(unit.transaction, unit.first)),
                     error: VerifyError::Verifier(panic.to_string()),
                 }
             }
         });
-        RoundResult {
-            failure,
-            busy: self
-                .adding
-                .unwrap_or(Duration::from_nanos(self.busy_ns.load(Ordering::Relaxed))),
-            wait: waiting.elapsed(),
+        self.wait += waiting.elapsed();
+        true
+    }
+
+    /// Runs what nobody has begun, waits for the rest, has settled what was put off, and says what came of it.
+    pub fn finish(mut self) -> RoundResult {
+        self.end_round();
+        for _ in 0..SETTLED_TIMES_MAX {
+            if self.is_settled() {
+                break;
+            }
+            if let Some(gather) = &self.gather {
+                let settled = gather.settle_all();
+                self.settling += settled.busy;
+                self.wait += settled.wait;
+            }
         }
+        let unsettled = (!self.is_settled()).then(|| CheckFailure {
+            input: 0,
+            error: VerifyError::Verifier("signature checks that were put off were not settled".to_owned()),
+        });
+        let failure = CheckFailure::lower(self.failure.take(), lock(&self.checks.failure).take());
+        let checking = Duration::from_nanos(self.checks.busy_ns.load(Ordering::Relaxed));
+        RoundResult {
+            failure: CheckFailure::lower(unsettled, failure),
+            busy: self.adding.unwrap_or(checking) + self.settling,
+            wait: self.wait,
+        }
+    }
+}
+
+impl<V: ScriptVerifier + 'static> Drop for PendingChecks<V> {
+    fn drop(&mut self) {
+        self.checks.abandoned.store(true, Ordering::Relaxed);
     }
 }
 
@@ -201,9 +281,13 @@ impl<V: ScriptVerifier + 'static> PendingChecks<V> {
 pub struct CheckPool<V: ScriptVerifier + 'static> {
     verifier: Arc<V>,
     queue: CheckQueue<UnitCheck<V>>,
+    /// None if the verifier puts nothing off.
+    gather: Option<Arc<Gather<V>>>,
     timeline: Timeline,
     /// Rounds so far.
     rounds: AtomicUsize,
+    /// Dropped after the queues that it serves.
+    _own_crew: Option<Crew>,
 }
 
 impl<V: ScriptVerifier + 'static> CheckPool<V> {
@@ -212,20 +296,30 @@ impl<V: ScriptVerifier + 'static> CheckPool<V> {
     /// # Errors
     /// What the operating system says when it makes no more threads.
     pub fn new(verifier: Arc<V>, threads: usize) -> std::io::Result<Self> {
-        Ok(Self::with_queue(
-            verifier,
-            CheckQueue::alone(threads.saturating_sub(1))?,
-        ))
+        let crew = Crew::new(&CrewOptions {
+            name: "check".to_owned(),
+            ..CrewOptions::workers(threads.saturating_sub(1))
+        })?;
+        let mut pool = Self::in_crew(verifier, &crew, 0);
+        pool._own_crew = Some(crew);
+        Ok(pool)
     }
 
     /// A pool of the caller and the workers of a crew, which serve it before stations of a higher number.
     pub fn in_crew(verifier: Arc<V>, crew: &Crew, priority: u32) -> Self {
-        Self::with_queue(verifier, CheckQueue::new(crew, priority))
+        Self::noting(verifier, crew, priority, Timeline::default())
     }
 
     /// The same pool, that notes its checks in a timeline.
-    pub(crate) fn noting(self, timeline: Timeline) -> Self {
-        Self { timeline, ..self }
+    pub(crate) fn noting(verifier: Arc<V>, crew: &Crew, priority: u32, timeline: Timeline) -> Self {
+        Self {
+            gather: Gather::new(&verifier, crew, priority, timeline.clone()),
+            queue: CheckQueue::new(crew, priority),
+            verifier,
+            timeline,
+            rounds: AtomicUsize::new(0),
+            _own_crew: None,
+        }
     }
 
     /// Workers beside the caller.
@@ -233,21 +327,42 @@ impl<V: ScriptVerifier + 'static> CheckPool<V> {
         self.queue.workers()
     }
 
-    fn with_queue(verifier: Arc<V>, queue: CheckQueue<UnitCheck<V>>) -> Self {
-        Self {
-            verifier,
-            queue,
-            timeline: Timeline::default(),
-            rounds: AtomicUsize::new(0),
+    /// Whether the verifier puts signature checks off for blocks that defer.
+    pub fn can_defer(&self) -> bool {
+        self.gather.is_some()
+    }
+
+    /// How signature checks were verified so far.
+    pub fn signature_counts(&self) -> SignatureCounts {
+        self.verifier.signature_counts()
+    }
+
+    /// Memory in bytes of the signature checks that are put off.
+    pub fn deferred_memory(&self) -> usize {
+        self.gather.as_ref().map_or(0, |gather| gather.memory())
+    }
+
+    /// Settles a part of what is put off, if there is enough to be worth it. Returns how long that took.
+    pub fn settle_some(&self) -> Option<Duration> {
+        self.gather.as_ref()?.settle_some()
+    }
+
+    /// Settles what is left of blocks that were abandoned, so that nothing holds their memory.
+    pub fn settle_abandoned(&self) {
+        if let Some(gather) = &self.gather {
+            gather.settle_all();
+            // What was run again for blocks that were not.
+            gather.settle_all();
         }
     }
 
-    /// Runs the scripts of a block. `undo` has a coin for every input but the coinbase's.
-    pub fn run(&self, block: &Arc<Block>, undo: &Arc<BlockUndo>, flags: ScriptFlags) -> RoundResult {
-        self.begin(block, undo, flags, 0).finish()
+    /// Runs the scripts of a block. `undo` has a coin for every input but the coinbase's. `defer` says whether signature
+    /// checks are put off.
+    pub fn run(&self, block: &Arc<Block>, undo: &Arc<BlockUndo>, flags: ScriptFlags, defer: bool) -> RoundResult {
+        self.begin(block, undo, flags, 0, defer).finish()
     }
 
-    /// Begins to run the scripts of a block; without workers all are run before this returns. `height` is for the timeline. No more than [`ROUNDS_MAX`](blockmill_checkqueue::ROUNDS_MAX) blocks can be
+    /// Begins to run the scripts of a block; without workers all are run before this returns. `height` is for the timeline. No more than [`ROUNDS_MAX`](blockmill_checkqueue::ROUNDS_MAX) rounds can be
     /// under way: of a master that has as many it would wait forever.
     pub fn begin(
         &self,
@@ -255,6 +370,7 @@ impl<V: ScriptVerifier + 'static> CheckPool<V> {
         undo: &Arc<BlockUndo>,
         flags: ScriptFlags,
         height: u32,
+        defer: bool,
     ) -> PendingChecks<V> {
         let start = Instant::now();
         let sizes = (1..block.transaction_count()).map(|transaction| block.input_range(transaction).len());
@@ -263,24 +379,30 @@ impl<V: ScriptVerifier + 'static> CheckPool<V> {
             .map(|inputs| if inputs > INPUTS_TOGETHER { inputs } else { 1 })
             .sum();
         let alone = self.queue.workers() == 0;
-        let round = self.rounds.fetch_add(1, Ordering::Relaxed);
-        let busy_ns = Arc::new(AtomicU64::new(0));
-        let mut checks = BlockChecks {
+        let number = self.rounds.fetch_add(1, Ordering::Relaxed);
+        let checks = Arc::new(BlockChecks {
             verifier: Arc::clone(&self.verifier),
             block: Arc::clone(block),
             undo: Arc::clone(undo),
+            flags,
             height,
             timeline: self.timeline.clone(),
-            flags,
+            failure: Mutex::new(None),
+            abandoned: AtomicBool::new(false),
+            busy_ns: AtomicU64::new(0),
+        });
+        let gather = self.gather.as_ref().filter(|_| defer).cloned();
+        let mut shared = RoundChecks {
+            checks: Arc::clone(&checks),
             prepared: (0..large).map(|_| OnceLock::new()).collect(),
-            timed: (!alone).then_some(round % TIMED_ONE_OF),
-            busy_ns: Arc::clone(&busy_ns),
+            gather: gather.clone(),
+            timed: (!alone).then_some(number % TIMED_ONE_OF),
         };
         let mut round = loop {
-            match self.queue.begin(count, checks) {
+            match self.queue.begin(count, shared) {
                 Ok(round) => break round,
                 // Others have rounds too; one of them ends.
-                Err(TooManyRounds(back)) => checks = back,
+                Err(TooManyRounds(back)) => shared = back,
             }
             std::thread::yield_now();
         };
@@ -289,151 +411,16 @@ impl<V: ScriptVerifier + 'static> CheckPool<V> {
             verifier: std::marker::PhantomData,
         }));
         PendingChecks {
-            round: round.close(),
-            block: Arc::clone(block),
+            round: Some(round.close()),
+            failure: None,
+            checks,
+            gather,
             adding: alone.then(|| start.elapsed()),
-            busy_ns,
+            settling: Duration::ZERO,
+            wait: Duration::ZERO,
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use blockmill_block::Coin;
-    use std::collections::HashMap;
-    use std::sync::{Mutex, MutexGuard, PoisonError};
-
-    fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-        mutex.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Answers by the value of the spent coin, and counts.
-    #[derive(Default)]
-    struct Counting {
-        prepared: AtomicUsize,
-        verified: Mutex<HashMap<i64, usize>>,
-    }
-
-    const INVALID: i64 = 1_000_000;
-    const BROKEN: i64 = 2_000_000;
-    const PANICS: i64 = 3_000_000;
-
-    impl ScriptVerifier for Counting {
-        type Prepared = Vec<i64>;
-        type Deferred<T: Send> = ();
-
-        fn prepare(&self, _transaction: &[u8], spent: &[SpentOutput<'_>]) -> Result<Vec<i64>, VerifyError> {
-            self.prepared.fetch_add(1, Ordering::Relaxed);
-            Ok(spent.iter().map(|output| output.value).collect())
-        }
-
-        fn verify(&self, prepared: &Vec<i64>, input: usize, _flags: ScriptFlags) -> Result<(), VerifyError> {
-            let value = prepared[input];
-            *lock(&self.verified).entry(value).or_default() += 1;
-            match value {
-                INVALID.. if value % 1_000_000 != value && value < BROKEN => Err(VerifyError::Invalid),
-                BROKEN.. if value < PANICS => Err(VerifyError::Verifier("broken".to_owned())),
-                PANICS.. => panic!("a check that panics"),
-                _ => Ok(()),
-            }
-        }
-    }
-
-    /// A block whose transactions have these numbers of inputs, behind a coinbase.
-    fn block(inputs: &[usize]) -> Arc<Block> {
-        let mut bytes = vec![0; 80];
-        blockmill_block::reader::write_compact_size(inputs.len() as u64 + 1, &mut bytes);
-        for &count in std::iter::once(&1).chain(inputs) {
-            bytes.extend([1, 0, 0, 0]);
-            blockmill_block::reader::write_compact_size(count as u64, &mut bytes);
-            for _ in 0..count {
-                bytes.extend([0; 41]);
-            }
-            bytes.extend([0; 5]);
-        }
-        Arc::new(Block::decode(bytes).unwrap())
-    }
-
-    /// Coins numbered through the block, with some values replaced.
-    fn undo(inputs: &[usize], special: &[(i64, i64)]) -> Arc<BlockUndo> {
-        let mut undo = BlockUndo::default();
-        let mut number = 0;
-        for &count in inputs {
-            for _ in 0..count {
-                number += 1;
-                let kind = special
-                    .iter()
-                    .find(|special| special.0 == number)
-                    .map_or(0, |special| special.1);
-                undo.push_coin(Coin {
-                    value: kind + number,
-                    height: 1,
-                    is_coinbase: false,
-                    script_pubkey: Box::new([]),
-                });
-            }
-            undo.end_transaction();
-        }
-        Arc::new(undo)
-    }
-
-    fn run(pool: &CheckPool<Counting>, inputs: &[usize], special: &[(i64, i64)]) -> Option<CheckFailure> {
-        pool.run(&block(inputs), &undo(inputs, special), ScriptFlags::NONE)
-            .failure
-    }
-
-    #[test]
-    fn every_check_runs_once_and_every_transaction_is_prepared_once() {
-        for threads in [1, 2, 8] {
-            let verifier = Arc::new(Counting::default());
-            let pool = CheckPool::new(Arc::clone(&verifier), threads).unwrap();
-            for inputs in [&[][..], &[1], &[3, 500, 1, 700], &[1; 300]] {
-                verifier.prepared.store(0, Ordering::Relaxed);
-                lock(&verifier.verified).clear();
-                assert_eq!(run(&pool, inputs, &[]), None);
-                assert_eq!(verifier.prepared.load(Ordering::Relaxed), inputs.len());
-                let verified = lock(&verifier.verified);
-                assert_eq!(verified.len(), inputs.iter().sum::<usize>());
-                assert!(verified.values().all(|&count| count == 1));
-            }
-        }
-    }
-
-    #[test]
-    fn the_lowest_failure_is_the_answer_however_many_threads() {
-        for threads in [1, 2, 8] {
-            let pool = CheckPool::new(Arc::new(Counting::default()), threads).unwrap();
-            for round in 0..200 {
-                let first = 1 + round * 5;
-                let special = [(first + 1, INVALID), (first, INVALID), (1200, INVALID)];
-                let failure = run(&pool, &[10, 990, 300], &special).unwrap();
-                assert_eq!(failure.input, first as usize);
-                assert_eq!(failure.error, VerifyError::Invalid);
-                // Nothing of it is left in the next round.
-                assert_eq!(run(&pool, &[100, 100], &[]), None);
-            }
-        }
-    }
-
-    #[test]
-    fn a_panic_and_a_broken_verifier_are_errors_not_verdicts() {
-        for threads in [1, 4] {
-            let pool = CheckPool::new(Arc::new(Counting::default()), threads).unwrap();
-            for kind in [BROKEN, PANICS] {
-                let failure = run(&pool, &[50, 50], &[(60, kind), (70, INVALID)]).unwrap();
-                assert_eq!(failure.input, 60);
-                assert!(matches!(failure.error, VerifyError::Verifier(_)));
-            }
-            assert_eq!(run(&pool, &[50, 50], &[]), None);
-        }
-    }
-
-    #[test]
-    fn many_short_rounds() {
-        let pool = CheckPool::new(Arc::new(Counting::default()), 4).unwrap();
-        for round in 0..1000 {
-            assert_eq!(run(&pool, &[1 + round % 30], &[]), None);
-        }
-    }
-}
+mod tests;

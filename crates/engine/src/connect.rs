@@ -19,6 +19,7 @@ use crate::in_flight::InFlight;
 use crate::index::{BlockId, HeaderIndex};
 use crate::report::{ConnectReport, Halt, Observer, Progress, Rejected, Stage, Totals, Unreadable};
 use crate::resolve::{self, ResolveContext, ResolveError};
+use crate::signatures::{SignatureRanges, SignatureWay};
 use crate::sources::{FirstSeen, Indexed};
 use crate::timeline::Timeline;
 use crate::{Options, assume_valid};
@@ -41,7 +42,10 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// Most blocks in flight.
-const IN_FLIGHT_MAX: usize = blockmill_checkqueue::ROUNDS_MAX / 2;
+const IN_FLIGHT_MAX: usize = 256;
+
+/// Most of them that have checks in the check queue.
+const ROUNDS_IN_FLIGHT_MAX: usize = blockmill_checkqueue::ROUNDS_MAX / 2;
 
 /// Blocks that are loaded ahead take at most this fraction of the memory for coins, and those in flight as much.
 const BLOCKS_SHARE: usize = 16;
@@ -86,6 +90,10 @@ pub struct Engine<V: ScriptVerifier + 'static> {
     pub(crate) unreadable: Vec<Unreadable>,
     /// What was last said about running scripts.
     pub(crate) script_note: Option<&'static str>,
+    /// Whether it was last said that signatures are verified in lanes.
+    pub(crate) signature_note: bool,
+    /// How the signatures of blocks connected since the engine was opened were verified.
+    pub(crate) signature_ranges: SignatureRanges,
     /// What was found wrong with the undo data, and not told yet.
     pub(crate) undo_problem: Option<String>,
     pub(crate) timeline: Timeline,
@@ -140,6 +148,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             start_height,
             totals: self.totals,
             seconds: start.elapsed().as_secs_f64(),
+            signatures: self.signature_ranges.clone(),
             cache: self.cache.counters(),
             cache_coins_max: self.cache_coins_max,
             cache_bytes_max: self.cache_bytes_max,
@@ -206,6 +215,9 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
     /// Connects the blocks of a branch one after the other, until its end, or a reason to halt, or a block that is not what it
     /// should be: then none of them is left for this branch, and the best chain is to be chosen again.
     fn follow(&mut self, ahead: &mut Ahead<V>, course: &mut Course<'_>) -> Result<Option<Halt>, EngineError> {
+        // Alone this thread runs checks when it adds them, and has nothing better to do than to load the next block.
+        let alone = self.pool.workers() == 0;
+        let mut idle = false;
         loop {
             if self.in_flight.is_empty() && ahead.is_at_end() {
                 return Ok(None);
@@ -216,16 +228,18 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             if self.cache.is_flush_done() {
                 self.finish_flush()?;
             }
-            if self.in_flight.front().is_some_and(InFlight::is_done) {
+            if self.in_flight.front_mut().is_some_and(InFlight::is_done) {
                 if self.commit_first(course)? == Checked::Rejected {
                     return Ok(None);
                 }
                 continue;
             }
-            if self.may_resolve(ahead) {
+            self.end_rounds();
+            let may_resolve = self.may_resolve(ahead);
+            if may_resolve {
                 ahead.ask(|id| self.body_task(id));
                 // Rather than wait for a block this thread checks scripts.
-                let wait = self.in_flight.is_empty();
+                let wait = self.in_flight.is_empty() || alone || std::mem::take(&mut idle);
                 let window = self.window();
                 if let Some(coming) = ahead.next(wait, window, |task, loaded| self.begin_fetches(task, loaded)) {
                     let Coming { task, loaded, fetches } = coming;
@@ -239,7 +253,13 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
                     continue;
                 }
             }
-            if !self.help_with_checks() && self.commit_first(course)? == Checked::Rejected {
+            if self.help_with_checks() || self.in_flight.front_mut().is_some_and(InFlight::end_round) {
+                continue;
+            }
+            // What is left was put off. As long as blocks can come, it waits for more signatures to be settled with.
+            if may_resolve {
+                idle = !self.settle_some();
+            } else if self.commit_first(course)? == Checked::Rejected {
                 return Ok(None);
             }
         }
@@ -259,7 +279,9 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         if ahead.is_at_end() || self.options.stop_at_height.is_some_and(|limit| height > limit as usize) {
             return false;
         }
-        let room = self.in_flight.len() < IN_FLIGHT_MAX && self.in_flight_memory() < self.blocks_memory();
+        let rounds = self.in_flight.iter().filter(|block| block.is_in_round()).count();
+        let room = self.in_flight.len() < IN_FLIGHT_MAX && rounds < ROUNDS_IN_FLIGHT_MAX;
+        let room = room && self.in_flight_memory() < self.blocks_memory();
         let room = room && !self.options.without.overlap;
         self.in_flight.is_empty() || (room && !self.flush_is_due())
     }
@@ -269,9 +291,10 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         (self.cache.limit() / BLOCKS_SHARE).clamp(*BLOCKS_BYTES.start(), *BLOCKS_BYTES.end())
     }
 
-    /// Memory in bytes of the blocks in flight, about.
+    /// Memory in bytes of the blocks in flight, and of their signature checks that are put off, about.
     fn in_flight_memory(&self) -> usize {
-        self.in_flight.iter().map(|block| block.memory).sum()
+        let blocks: usize = self.in_flight.iter().map(|block| block.memory).sum();
+        blocks + self.pool.deferred_memory()
     }
 
     /// Looks how many blocks are where.
@@ -332,6 +355,20 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         self.in_flight.iter().any(|block| block.help(HELP_CHECKS) > 0)
     }
 
+    /// Settles a part of the signature checks that are put off. Returns false if there are too few to fill the lanes.
+    pub(crate) fn settle_some(&mut self) -> bool {
+        let settled = self.pool.settle_some();
+        if let Some(busy) = settled {
+            self.totals.stages.add(Stage::Check, busy, Duration::ZERO);
+        }
+        settled.is_some()
+    }
+
+    /// Lets blocks whose checks have all been run give up their places in the check queue, the oldest ones first.
+    fn end_rounds(&mut self) {
+        let _ = self.in_flight.iter_mut().all(InFlight::end_round_if_done);
+    }
+
     /// Waits for the checks of all blocks in flight and commits them. Returns false if one was rejected, or if it is time to halt.
     fn commit_all(&mut self, course: &mut Course<'_>) -> Result<bool, EngineError> {
         while !self.in_flight.is_empty() {
@@ -383,6 +420,9 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
 
     /// Takes all blocks in flight out of the cache again, the last one first. Checks that have not begun are not run.
     fn take_back_in_flight(&mut self) -> Result<(), EngineError> {
+        if self.in_flight.is_empty() {
+            return Ok(());
+        }
         while let Some(block) = self.in_flight.pop_back() {
             let InFlight {
                 block,
@@ -395,6 +435,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             self.take_back(&block, &undo)?;
             resolve::put_back(&replaced, &mut self.cache);
         }
+        self.pool.settle_abandoned();
         Ok(())
     }
 
@@ -481,14 +522,20 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             });
         }
         let undo = Arc::new(undo);
-        let checks = note.map(|_| self.pool.begin(&block, &undo, flags, height));
+        let signatures =
+            note.map(|_| SignatureWay::of(&self.index, id, self.options.signatures, self.pool.can_defer()));
+        if let Some(way) = signatures.filter(|way| way.lanes != self.signature_note) {
+            self.signature_note = way.lanes;
+            observer.event(&Event::Signatures { height, way });
+        }
+        let checks = signatures.map(|way| self.pool.begin(&block, &undo, flags, height, way.lanes));
         self.in_flight.push_back(InFlight {
             id,
             memory: InFlight::<V>::memory_of(&block, &undo),
             block,
             undo,
             replaced,
-            scripts_skipped: checks.is_none(),
+            signatures,
             checks,
         });
     }
@@ -507,7 +554,11 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         self.totals.transactions += first.block.transaction_count() as u64;
         self.totals.inputs += first.undo.coins().len() as u64;
         self.totals.bytes += first.block.bytes().len() as u64;
-        self.totals.scripts_skipped += u64::from(first.scripts_skipped);
+        self.totals.scripts_skipped += u64::from(first.signatures.is_none());
+        self.totals.signatures = self.pool.signature_counts();
+        if let Some(way) = first.signatures {
+            self.signature_ranges.add(self.active.len() as u32 - 1, way);
+        }
         self.in_flight.pop_front();
         self.cache_coins_max = self.cache_coins_max.max(self.cache.len() as u64);
         self.cache_bytes_max = self.cache_bytes_max.max(self.cache.bytes() as u64);

@@ -1,6 +1,7 @@
 //! What is worth a line in a log, when it happens.
 
 use crate::report::{Rejected, Unreadable};
+use crate::signatures::SignatureWay;
 use crate::store_file::NEW_DIRECTORY;
 use blockmill_block::BlockHash;
 use blockmill_block::files::Damage;
@@ -79,6 +80,13 @@ pub enum Event<'a> {
         /// The condition that does not hold.
         reason: &'static str,
     },
+    /// From this height on signatures are verified in another way; libsecp256k1 alone is where a run begins.
+    Signatures {
+        /// The height.
+        height: u32,
+        /// The way.
+        way: SignatureWay,
+    },
     /// A block has left the active chain for a chain with more work.
     Disconnected {
         /// Its hash.
@@ -100,7 +108,10 @@ impl Event<'_> {
             | Self::Unreadable(_)
             | Self::HeaderRejected { .. }
             | Self::UndoDamaged { .. } => Level::Warning,
-            Self::ScriptsSkipped { .. } | Self::ScriptsChecked { .. } | Self::Disconnected { .. } => Level::Info,
+            Self::ScriptsSkipped { .. }
+            | Self::ScriptsChecked { .. }
+            | Self::Signatures { .. }
+            | Self::Disconnected { .. } => Level::Info,
             Self::Flushed(_) => Level::Debug,
         }
     }
@@ -127,6 +138,12 @@ impl fmt::Display for Event<'_> {
             Self::ScriptsChecked { height, reason } => {
                 write!(f, "scripts are checked from height {height} on: {reason}")
             }
+            Self::Signatures { height, way } => write!(
+                f,
+                "signatures are verified {} from height {height} on: {}",
+                if way.lanes { "in lanes" } else { "by libsecp256k1 alone" },
+                way.reason
+            ),
             Self::Disconnected { hash, height } => write!(
                 f,
                 "block {hash} (height {height}) has left the active chain for one with more work"

@@ -106,7 +106,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             && self.flush_pace.is_behind(self.cache.bytes(), self.cache.limit())
             && start.elapsed() < PAUSE_MAX
         {
-            if !self.help_with_checks() {
+            if !self.help_with_checks() && !self.settle_some() {
                 std::thread::sleep(LOOK_EVERY);
             }
         }

@@ -2,6 +2,7 @@
 
 use crate::checks::{PendingChecks, RoundResult};
 use crate::index::BlockId;
+use crate::signatures::SignatureWay;
 use blockmill_block::coin::Coin;
 use blockmill_block::{Block, BlockUndo, OutPoint};
 use blockmill_rules::ScriptVerifier;
@@ -19,7 +20,8 @@ pub(crate) struct InFlight<V: ScriptVerifier + 'static> {
     pub(crate) replaced: Vec<(OutPoint, Coin)>,
     /// Memory in bytes, about.
     pub(crate) memory: usize,
-    pub(crate) scripts_skipped: bool,
+    /// How its signatures are verified. None if its scripts need not run.
+    pub(crate) signatures: Option<SignatureWay>,
     /// None when they have ended, or need not run.
     pub(crate) checks: Option<PendingChecks<V>>,
 }
@@ -30,9 +32,25 @@ impl<V: ScriptVerifier + 'static> InFlight<V> {
         block.memory() + undo.coins().len() * UNDO_COIN_BYTES
     }
 
-    /// Whether its checks have ended.
-    pub(crate) fn is_done(&self) -> bool {
-        self.checks.as_ref().is_none_or(PendingChecks::is_done)
+    /// Whether its checks have ended and its scripts have their verdicts.
+    pub(crate) fn is_done(&mut self) -> bool {
+        self.checks.as_mut().is_none_or(PendingChecks::is_done)
+    }
+
+    /// Whether its checks are in the check queue.
+    pub(crate) fn is_in_round(&self) -> bool {
+        self.checks.as_ref().is_some_and(|checks| !checks.is_round_over())
+    }
+
+    /// Gives up its place in the check queue if all its checks have been run. Returns whether it has none.
+    pub(crate) fn end_round_if_done(&mut self) -> bool {
+        self.checks.as_mut().is_none_or(PendingChecks::end_round_if_done)
+    }
+
+    /// Waits for its checks, running what is left of them, but not for scripts that were put off. Returns false if there is
+    /// nothing to wait for.
+    pub(crate) fn end_round(&mut self) -> bool {
+        self.checks.as_mut().is_some_and(PendingChecks::end_round)
     }
 
     /// Runs checks, at most so many; returns how many there were.
@@ -40,7 +58,7 @@ impl<V: ScriptVerifier + 'static> InFlight<V> {
         self.checks.as_ref().map_or(0, |checks| checks.help(checks_max))
     }
 
-    /// Waits for its checks, running what is left of them. None if there were none.
+    /// Waits for its checks, running what is left of them, and has settled what was put off. None if there were none.
     pub(crate) fn finish(&mut self) -> Option<RoundResult> {
         self.checks.take().map(PendingChecks::finish)
     }
@@ -56,8 +74,8 @@ mod tests {
     use blockmill_block::{BlockHash, Network, OutPoint, Txid};
     use blockmill_chaingen::builder::BlockBuilder;
     use blockmill_coins::{CoinStore, MemoryStore};
-    use blockmill_rules::Params;
     use blockmill_kernel::KernelVerifier;
+    use blockmill_rules::Params;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 

@@ -4,6 +4,7 @@
 //! - [`connect`]: the main job, all of its control flow in one place;
 //! - [`index`]: the header index and the choice of the best chain;
 //! - [`assume_valid`]: when scripts need not run;
+//! - [`signatures`]: which blocks have their signatures verified in lanes;
 //! - [`resolve`]: applying a block to the coins cache, and taking it back;
 //! - [`checks`]: script checks on several threads;
 //! - [`data_dir`], [`chain_log`]: what a data directory holds besides coins;
@@ -27,6 +28,7 @@ pub mod index;
 pub mod open;
 pub mod report;
 pub mod resolve;
+pub mod signatures;
 pub mod snapshot;
 pub mod store_file;
 pub mod submit;
@@ -50,6 +52,7 @@ pub use error::EngineError;
 pub use events::{Event, Level};
 pub use open::Options;
 pub use report::{ConnectReport, Observer, Progress, Quiet, Rejected};
+pub use signatures::Signatures;
 pub use submit::{Submission, Verdict};
 pub use timeline::StageHook;
 

@@ -11,6 +11,7 @@ use crate::events::Event;
 use crate::flushing::FlushPace;
 use crate::index::HeaderIndex;
 use crate::report::{Observer, Quiet, Totals};
+use crate::signatures::{SignatureRanges, Signatures};
 use crate::sources::{FirstSeen, Indexed};
 use crate::store_file::open_store;
 use crate::timeline::{StageHook, TimedStore, Timeline};
@@ -70,6 +71,8 @@ pub struct Options {
     pub flush_interval: Duration,
     /// A block whose chain is assumed to have valid scripts.
     pub assume_valid: Option<BlockHash>,
+    /// How signatures are verified.
+    pub signatures: Signatures,
     /// The height above which nothing is connected.
     pub stop_at_height: Option<u32>,
     /// Threads beside those that validate, which read coins from the store when its reads block. They are started when they are needed.
@@ -92,6 +95,7 @@ impl Default for Options {
             cache_bytes_max: 450 << 20,
             flush_interval: Duration::from_secs(60),
             assume_valid: None,
+            signatures: Signatures::default(),
             stop_at_height: None,
             readers: FetchOptions::default().readers,
             without: Without::default(),
@@ -171,7 +175,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             ..CrewOptions::workers(options.threads.saturating_sub(1))
         })
         .map_err(file_error("worker threads"))?;
-        let pool = CheckPool::in_crew(Arc::clone(&verifier), &crew, CHECKS_THEN).noting(timeline.clone());
+        let pool = CheckPool::noting(Arc::clone(&verifier), &crew, CHECKS_THEN, timeline.clone());
         let headers_path = directory.file("headers.dat");
         let loader = Arc::new(BodyLoader::new(
             index.params().clone(),
@@ -213,6 +217,8 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             rejected: Vec::new(),
             unreadable: Vec::new(),
             script_note: None,
+            signature_note: false,
+            signature_ranges: SignatureRanges::default(),
             undo_problem,
             timeline,
         };

@@ -41,6 +41,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             return Err(missing("the UTXO set does not have its outputs".to_owned()));
         }
         self.active.pop();
+        self.signature_ranges.cut(entry.height);
         self.changed = true;
         self.totals.disconnected += 1;
         observer.event(&Event::Disconnected {

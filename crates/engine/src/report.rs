@@ -1,11 +1,12 @@
 //! What happened: figures per stage, rejected blocks, damaged files.
 
 use crate::events::Event;
+use crate::signatures::SignatureRanges;
 use blockmill_block::BlockHash;
 use blockmill_block::files::Damage;
 use blockmill_coins::CacheCounters;
 use blockmill_fetch::Statistics;
-use blockmill_rules::Reject;
+use blockmill_rules::{Reject, SignatureCounts};
 use std::fmt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -266,6 +267,8 @@ pub struct Totals {
     pub flush_pause_max: Duration,
     /// Times of the stages.
     pub stages: Stages,
+    /// How signatures were verified, counted by the verifier.
+    pub signatures: SignatureCounts,
 }
 
 /// What a run of [`connect`](crate::Engine::connect) came to.
@@ -283,6 +286,8 @@ pub struct ConnectReport {
     pub totals: Totals,
     /// How long it took in seconds.
     pub seconds: f64,
+    /// How signatures were verified, by height.
+    pub signatures: SignatureRanges,
     /// Look-ups in the coins cache.
     pub cache: CacheCounters,
     /// Entries in the coins cache at the most.

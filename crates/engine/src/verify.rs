@@ -2,6 +2,7 @@
 
 use crate::checks::CheckPool;
 use crate::resolve::undo_fits;
+use crate::signatures::Signatures;
 use blockmill_block::{Block, BlockUndo, Coin, OutPoint, Txid};
 use blockmill_rules::block::{BlockOptions, BlockPlace, check_block, check_block_context};
 use blockmill_rules::flags::block_script_flags;
@@ -20,6 +21,8 @@ pub struct VerifyOptions {
     pub threads: usize,
     /// Whether the proof of work is checked; tests that change a block leave it out.
     pub proof_of_work: bool,
+    /// How signatures are verified. `Auto` is by libsecp256k1: nothing is known of the work above the block.
+    pub signatures: Signatures,
 }
 
 /// Why a block is not verified.
@@ -46,6 +49,8 @@ pub struct Verified {
     pub sigops_cost: u64,
     /// Weight.
     pub weight: u64,
+    /// Whether signatures were verified in lanes.
+    pub lanes: bool,
 }
 
 /// Verifies a block against its undo data: everything that needs no other block (merkle roots, sizes, transactions), then
@@ -100,7 +105,8 @@ pub fn verify_block<V: ScriptVerifier + 'static>(
     spend::check_coinbase_amount(&block.transaction(0), params, options.height, fees)?;
     let pool = CheckPool::new(Arc::clone(verifier), options.threads)
         .map_err(|error| VerifyBlockError::Verifier(format!("worker threads: {error}")))?;
-    if let Some(failure) = pool.run(block, undo, flags).failure {
+    let lanes = options.signatures == Signatures::Lanes && pool.can_defer();
+    if let Some(failure) = pool.run(block, undo, flags, lanes).failure {
         return Err(match failure.error {
             VerifyError::Invalid => {
                 let (transaction, input) = block.locate_input(failure.input);
@@ -116,6 +122,7 @@ pub fn verify_block<V: ScriptVerifier + 'static>(
         fees,
         sigops_cost,
         weight: block.weight() as u64,
+        lanes,
     })
 }
 

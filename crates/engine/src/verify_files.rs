@@ -5,6 +5,7 @@ use crate::error::EngineError;
 use crate::events::Event;
 use crate::index::{BlockId, HeaderIndex};
 use crate::report::{Observer, Progress};
+use crate::signatures::{SignatureRanges, SignatureWay, Signatures};
 use crate::sources::{Scanned, scan_files, take_headers};
 use crate::verify::{VerifyBlockError, VerifyOptions, verify_block};
 use blockmill_block::files::{BlockFiles, UndoFile};
@@ -59,6 +60,8 @@ pub struct FilesReport {
     pub best_height: u32,
     /// Blocks that are not.
     pub unverified: Vec<Unverified>,
+    /// How signatures were verified, by height.
+    pub signatures: SignatureRanges,
     /// Whether it was asked to stop before the end.
     pub stopped: Option<Stopped>,
 }
@@ -75,16 +78,26 @@ impl FilesReport {
     }
 }
 
-/// Verifies the blocks of the best chain of headers in `sources`, or the one with the hash `only`. Locks that depend on the times of earlier blocks
+/// What of block files is verified, and how.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FilesOptions {
+    /// This block alone.
+    pub only: Option<BlockHash>,
+    /// Threads for the scripts, the caller included.
+    pub threads: usize,
+    /// How signatures are verified.
+    pub signatures: Signatures,
+}
+
+/// Verifies the blocks of the best chain of headers in `sources`, or the only one that is asked for. Locks that depend on the times of earlier blocks
 /// are checked neither here nor in [`verify_block`].
 ///
 /// # Errors
-/// [`EngineError::File`] where a source cannot be read, [`EngineError::UnknownBlock`] where `only` is nowhere.
+/// [`EngineError::File`] where a source cannot be read, [`EngineError::UnknownBlock`] where the only block asked for is nowhere.
 pub fn verify_files<V: ScriptVerifier + 'static>(
     sources: &[PathBuf],
     params: &Params,
-    only: Option<BlockHash>,
-    threads: usize,
+    options: FilesOptions,
     verifier: &Arc<V>,
     stop: &AtomicBool,
     observer: &mut dyn Observer,
@@ -102,7 +115,7 @@ pub fn verify_files<V: ScriptVerifier + 'static>(
     };
     let best = index.best_header();
     let best_height = index.entry(best).height;
-    let chain: Vec<BlockId> = match only {
+    let chain: Vec<BlockId> = match options.only {
         Some(hash) => vec![index.find(&hash).ok_or(EngineError::UnknownBlock { hash })?],
         None => (1..=best_height)
             .filter_map(|height| index.ancestor(best, height))
@@ -136,13 +149,20 @@ pub fn verify_files<V: ScriptVerifier + 'static>(
             break;
         }
         let entry = index.entry(id);
+        let way = SignatureWay::of(&index, id, options.signatures, verifier.signatures_together() > 0);
         let options = VerifyOptions {
             height: entry.height,
-            threads,
+            threads: options.threads,
             proof_of_work: true,
+            signatures: if way.lanes {
+                Signatures::Lanes
+            } else {
+                Signatures::Kernel
+            },
         };
         match beside.verify(&index, id, verifier, options) {
             Ok(verified) => {
+                report.signatures.add(entry.height, way);
                 report.blocks += 1;
                 report.transactions += verified.transactions;
                 report.inputs += verified.inputs;

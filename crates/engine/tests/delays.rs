@@ -7,9 +7,10 @@ use blockmill_chaingen::builder::spend_any;
 use blockmill_coins::stats::Hashes;
 use blockmill_coins::{Change, CoinIterator, CoinStore, MemoryStore, StatsBuilder, StoreError, Tip};
 use blockmill_engine::open::Without;
-use blockmill_engine::{DataDir, Engine, Observer, Options, Progress, StageHook};
-use blockmill_rules::{ScriptFlags, ScriptVerifier, SpentOutput, VerifyError};
+use blockmill_engine::{DataDir, Engine, Observer, Options, Progress, Signatures, StageHook};
 use blockmill_kernel::KernelVerifier;
+use blockmill_rules::{ScriptFlags, ScriptVerifier, SpentOutput, VerifyError};
+use common::deferring::Deferring;
 use common::grower::{Grower, SPARE_COINBASE};
 use common::{SUBSIDY, hash_of, regtest, spend_failing, write_blocks};
 use std::path::Path;
@@ -118,7 +119,7 @@ fn run(blocks: &Path, options: Options, dice: &Arc<Dice>) -> Outcome {
         store: MemoryStore::new(),
         dice: Arc::clone(dice),
     });
-    let verifier = SlowVerifier(Arc::clone(dice));
+    let verifier = Deferring::new(SlowVerifier(Arc::clone(dice)));
     let mut engine = Engine::with_store(data, store, verifier, options).unwrap();
     let report = engine
         .connect(&[blocks.to_owned()], &mut SlowObserver(Arc::clone(dice)))
@@ -166,6 +167,7 @@ fn runs(seeds: std::ops::Range<u64>) {
                 decode: true,
                 background_flush: true,
             },
+            signatures: Signatures::Kernel,
             flush_interval: Duration::from_secs(60),
             ..Options::default()
         };
@@ -178,6 +180,7 @@ fn runs(seeds: std::ops::Range<u64>) {
             cache_bytes_max: [0, 300_000, 1 << 20, 64 << 20][dice.below(4) as usize],
             flush_interval: Duration::from_micros([0, 500, 5_000, 60_000_000][dice.below(4) as usize]),
             readers: dice.below(4) as usize,
+            signatures: [Signatures::Kernel, Signatures::Lanes, Signatures::Lanes][dice.below(3) as usize],
             without: Without {
                 fetch: dice.below(8) == 0,
                 overlap: dice.below(8) == 0,

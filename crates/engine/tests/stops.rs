@@ -3,12 +3,19 @@
 mod common;
 
 use blockmill_engine::report::{Halt, Indexing};
-use blockmill_engine::verify_files::{Problem, Stopped, verify_files};
-use blockmill_engine::{Observer, Options, Progress};
+use blockmill_engine::verify_files::{FilesOptions, Problem, Stopped, verify_files};
+use blockmill_engine::{Observer, Options, Progress, Signatures};
 use blockmill_kernel::KernelVerifier;
 use common::{Chain, LARGE, open, options, regtest, write_blocks};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+/// All blocks.
+const ONE_THREAD: FilesOptions = FilesOptions {
+    only: None,
+    threads: 1,
+    signatures: Signatures::Auto,
+};
 
 /// Asks to stop at a height, or as soon as so many headers are found.
 struct StopAt {
@@ -51,7 +58,15 @@ fn verification_says_how_many_blocks_are_left() {
     let verify = |mut observer: StopAt| {
         let stop = Arc::clone(&observer.stop);
         let verifier = Arc::new(KernelVerifier);
-        verify_files(&blocks, &regtest().params(), None, 1, &verifier, &stop, &mut observer).unwrap()
+        verify_files(
+            &blocks,
+            &regtest().params(),
+            ONE_THREAD,
+            &verifier,
+            &stop,
+            &mut observer,
+        )
+        .unwrap()
     };
     let whole = verify(StopAt::new(u32::MAX, usize::MAX));
     assert_eq!((whole.stopped, whole.unverified.len()), (None, 20));

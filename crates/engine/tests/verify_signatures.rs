@@ -8,9 +8,10 @@ use bitcoin::{Block, OutPoint, Script, Txid};
 use blockmill_block::{BlockUndo, Coin, Network};
 use blockmill_chaingen::builder::repair;
 use blockmill_chaingen::{Profile, Recipe, generate};
+use blockmill_engine::Signatures;
 use blockmill_engine::verify::{Verified, VerifyBlockError, VerifyOptions, verify_block};
-use blockmill_rules::{Params, Reject};
 use blockmill_kernel::KernelVerifier;
+use blockmill_rules::{Params, Reject};
 use common::signatures::{Number, Signature, signatures};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
@@ -46,6 +47,7 @@ impl Sample {
             height: self.height,
             threads,
             proof_of_work: false,
+            signatures: Signatures::Kernel,
         };
         match verify_block(&block, &self.undo, &self.params, &Arc::new(KernelVerifier), options) {
             Ok(verified) => Ok(verified),

@@ -5,6 +5,7 @@
 //! checks are put off has no verdict until it is settled.
 
 use crate::flags::ScriptFlags;
+use std::sync::Arc;
 use thiserror::Error;
 
 /// What of a spent coin its spending needs.
@@ -128,11 +129,12 @@ pub trait ScriptVerifier: Send + Sync {
 
     /// Verifies the signature checks that were put off. `settled` gets the verdict of each script, but of those that had to
     /// be run again and put other checks off: they stay in `deferred`. A second call settles them all. `prepare` makes the
-    /// transaction of a script ready again.
+    /// transaction of a script ready again, or hands out one that it has made for the script before.
+    #[expect(clippy::type_complexity, reason = "a name for it would hide that it is a closure")]
     fn settle<T: Send>(
         &self,
         deferred: &mut Self::Deferred<T>,
-        prepare: &mut dyn FnMut(&T) -> Result<Self::Prepared, VerifyError>,
+        prepare: &mut dyn FnMut(&T) -> Result<Arc<Self::Prepared>, VerifyError>,
         settled: &mut dyn FnMut(T, Result<(), VerifyError>),
     ) {
         let _ = (deferred, prepare, settled);

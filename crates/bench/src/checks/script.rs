@@ -2,9 +2,9 @@
 
 use crate::error::BenchError;
 use blockmill_block::{Block, BlockUndo, Network};
+use blockmill_kernel::{KernelTransaction, KernelVerifier};
 use blockmill_rules::flags::block_script_flags;
 use blockmill_rules::{Params, ScriptFlags, ScriptVerifier, SpentOutput};
-use blockmill_kernel::{KernelTransaction, KernelVerifier};
 use std::path::Path;
 
 /// Where the block and its undo data lie, seen from the project's root.

@@ -102,14 +102,14 @@ impl Part {
 /// Who runs the parts.
 pub(super) type Runner<'r> = dyn Fn(Part) -> Result<Value, BenchError> + 'r;
 
-/// Runs a part in a process of its own: the blockmill command, called anew.
+/// Runs a part in a process of its own: the command, called anew.
 pub(super) fn in_own_process(executable: &Path, part: Part) -> Result<Value, BenchError> {
     let failed = |detail: String| BenchError::Process {
         run: format!("{part:?}"),
         detail,
     };
     let output = Command::new(executable)
-        .args(["bench", "coinmap", "--part"])
+        .args(["coinmap", "--part"])
         .arg(serde_json::json!(part).to_string())
         .stderr(Stdio::inherit())
         .output()

@@ -74,7 +74,7 @@ pub(crate) fn report(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> 
     let Some(executable) = &options.executable else {
         return Err(BenchError::Process {
             run: "coinmap".to_owned(),
-            detail: "the runs of this benchmark need the blockmill command".to_owned(),
+            detail: "the runs of this benchmark need the blockmill-bench command".to_owned(),
         });
     };
     let plan = Plan::new(options.quick);

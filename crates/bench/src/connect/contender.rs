@@ -6,8 +6,8 @@ use blockmill_block::Network;
 use blockmill_coins::StatsBuilder;
 use blockmill_coins::stats::Hashes;
 use blockmill_engine::open::Without;
-use blockmill_engine::{Engine, Marks, Observer, Options, Quiet};
-use blockmill_kernel::KernelVerifier;
+use blockmill_engine::{Engine, Marks, Observer, Options, Quiet, Signatures};
+use blockmill_script::CoreVerifier;
 use std::path::{Path, PathBuf};
 
 /// Memory for coins in bytes; the kernel's default, which its library does not let anyone change.
@@ -19,7 +19,10 @@ pub(crate) const PARTS: [&str; 4] = ["fetch", "overlap", "decode", "background-f
 /// Who connects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Contender {
+    /// Ours, with signatures verified by libsecp256k1, as everything but [`Lanes`](Self::Lanes) has it.
     Blockmill,
+    /// Ours, with signatures verified in lanes.
+    Lanes,
     /// Ours, with one of [`PARTS`] left out.
     Without(&'static str),
     /// Ours, with the scripts of the chain's tip assumed to be valid.
@@ -43,7 +46,8 @@ fn without(part: &str) -> Without {
 impl Contender {
     pub(super) fn name(self) -> &'static str {
         match self {
-            Self::Blockmill => "blockmill",
+            Self::Blockmill => "blockmill, signatures kernel",
+            Self::Lanes => "blockmill, signatures lanes",
             Self::Without("fetch") => "blockmill without fetch",
             Self::Without("overlap") => "blockmill without overlap",
             Self::Without("decode") => "blockmill without decode",
@@ -62,7 +66,15 @@ impl Contender {
 
     /// Whether it is ours.
     pub(super) fn is_ours(self) -> bool {
-        matches!(self, Self::Blockmill | Self::Without(_) | Self::BlockmillAssuming)
+        !matches!(self, Self::Bitcoinkernel | Self::Bitcoind | Self::BitcoindAssuming)
+    }
+
+    /// How its signatures are verified, if it is ours.
+    pub(super) fn signatures(self) -> Signatures {
+        match self {
+            Self::Lanes => Signatures::Lanes,
+            _ => Signatures::Kernel,
+        }
     }
 
     /// Whether scripts are assumed to be valid.
@@ -73,7 +85,7 @@ impl Contender {
     /// Whom ours is compared with.
     pub(super) fn peer(self) -> Option<Self> {
         match self {
-            Self::Blockmill | Self::Without(_) => Some(Self::Bitcoinkernel),
+            Self::Blockmill | Self::Lanes | Self::Without(_) => Some(Self::Bitcoinkernel),
             Self::BlockmillAssuming => Some(Self::BitcoindAssuming),
             Self::Bitcoinkernel | Self::Bitcoind | Self::BitcoindAssuming => None,
         }
@@ -83,6 +95,7 @@ impl Contender {
     pub(super) fn named(name: &str) -> Option<Self> {
         let fixed = [
             Self::Blockmill,
+            Self::Lanes,
             Self::BlockmillAssuming,
             Self::Bitcoinkernel,
             Self::Bitcoind,
@@ -131,7 +144,11 @@ pub(super) fn connect_observed(
 ) -> Result<Elapsed, BenchError> {
     let sources: [PathBuf; 1] = [blocks.to_owned()];
     let clock = Stopwatch::start();
-    let mut engine = Engine::open(data, Some(&regtest()), KernelVerifier, options)?;
+    let verifier = CoreVerifier::new(match options.signatures {
+        Signatures::Lanes => blockmill_script::Signatures::Lanes,
+        _ => blockmill_script::Signatures::Kernel,
+    });
+    let mut engine = Engine::open(data, Some(&regtest()), verifier, options)?;
     engine.connect(&sources, observer)?;
     drop(engine);
     Ok(clock.elapsed())
@@ -139,7 +156,7 @@ pub(super) fn connect_observed(
 
 /// What our engine has left.
 pub(super) fn stored_by_ours(data: &Path) -> Result<Stored, BenchError> {
-    let engine = Engine::open(data, None, KernelVerifier, options(1))?;
+    let engine = Engine::open(data, None, CoreVerifier::automatic(), options(1))?;
     let stats = StatsBuilder::new(Hashes::Serialized)
         .add_all(engine.coins().coins()?)?
         .finish(&engine.stored_tip());
@@ -156,11 +173,12 @@ fn regtest() -> Marks {
     }
 }
 
-/// Options for so many threads.
+/// Options for so many threads, with signatures verified by libsecp256k1.
 pub(super) fn options(threads: usize) -> Options {
     Options {
         threads,
         cache_bytes_max: CACHE_BYTES,
+        signatures: Signatures::Kernel,
         ..Options::default()
     }
 }

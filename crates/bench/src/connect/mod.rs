@@ -1,4 +1,4 @@
-//! `bench connect`: block files to a validated UTXO set on disk, ours beside the kernel's ChainstateManager.
+//! `blockmill-bench connect`: block files to a validated UTXO set on disk, ours beside the kernel's ChainstateManager.
 //!
 //! Both read the same generated files, check every script, and end with everything flushed and closed. The runs take turns, each
 //! in a process of its own and in a fresh directory, and the result of each is read back from that directory after the clock has stopped.
@@ -19,6 +19,7 @@ use crate::BenchOptions;
 use crate::error::BenchError;
 use crate::kernel;
 use crate::report::Report;
+use crate::signatures::lanes_are_fast;
 use bitcoind::Daemon;
 use blockmill_chaingen::{Profile, Recipe, Summary, write_chain};
 use contender::Contender;
@@ -50,6 +51,8 @@ struct Plan {
     /// Runs of each engine with each number of threads.
     runs: usize,
     bitcoind: Option<PathBuf>,
+    /// Whether there are rows with signatures in lanes, on the chains that have signatures.
+    lanes: bool,
     /// The command that runs of ours and of the kernel are processes of; without it they run in this process.
     executable: Option<PathBuf>,
     cores: usize,
@@ -86,6 +89,7 @@ pub(crate) fn report(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> 
         "at work: in one more run, between the first block and the last, of the thread that worked least; looking for work is none"
             .to_owned(),
         "bound: CPU seconds of ours with one thread, where each stage runs alone, divided by the cores in use, of the seconds".to_owned(),
+        "signatures kernel: by libsecp256k1; signatures lanes: many at a time, on chains that have signatures".to_owned(),
         "bitcoind: -reindex-chainstate with -checkblockindex=0, from start to end of its process; -assumevalid=0 but where scripts are \
          assumed"
             .to_owned(),
@@ -149,6 +153,7 @@ impl Plan {
             without: options.without.clone(),
             runs: if quick { 3 } else { 5 },
             bitcoind: options.bitcoind.clone(),
+            lanes: lanes_are_fast(),
             executable: options.executable.clone(),
             cores,
         }
@@ -215,6 +220,9 @@ fn measure(
             add(Contender::BlockmillAssuming, threads);
         } else {
             add(Contender::Blockmill, threads);
+            if plan.lanes && [MIXED, MIXED_SMALL].contains(&chain) {
+                add(Contender::Lanes, threads);
+            }
             if threads <= kernel::THREADS_MAX {
                 add(Contender::Bitcoinkernel, threads);
             }
@@ -257,7 +265,7 @@ fn measure(
     }
     for series in series
         .iter_mut()
-        .filter(|series| series.contender == Contender::Blockmill)
+        .filter(|series| matches!(series.contender, Contender::Blockmill | Contender::Lanes))
     {
         let part = Part::new(series.contender, blocks, series.threads, expected);
         series.at_work = runner.run(&part.traced())?.at_work;
@@ -284,6 +292,7 @@ mod tests {
             without: PARTS.to_vec(),
             runs: 2,
             bitcoind: None,
+            lanes: true,
             executable: None,
             cores: 2,
         }
@@ -296,33 +305,35 @@ mod tests {
         let (name, recipe) = &plan.chains[0];
         let (summary, rows) = run_chain(&plan, name, recipe, &mut |line| lines.push(line.to_owned())).unwrap();
         assert!(same_tip(&rows));
-        assert_eq!((summary.height, rows.len()), (110, 4 + PARTS.len()));
-        assert_eq!(lines.len(), 1 + 2 * (4 + PARTS.len()));
+        assert_eq!((summary.height, rows.len()), (110, 6 + PARTS.len()));
+        assert_eq!(lines.len(), 1 + 2 * (6 + PARTS.len()));
         assert!(
-            lines[2].starts_with("mixed, run 1 of 2: bitcoinkernel with 1 thread: "),
+            lines[3].starts_with("mixed, run 1 of 2: bitcoinkernel with 1 thread: "),
             "{}",
-            lines[2]
+            lines[3]
         );
-        for (row, threads) in rows.iter().zip([1, 1, 2, 2]) {
+        for (row, threads) in rows.iter().zip([1, 1, 1, 2, 2, 2]) {
             assert_eq!((row.threads, row.runs, row.blocks), (threads, 2, 110));
             assert_eq!((row.inputs, row.bytes), (summary.inputs, summary.bytes));
             assert!(row.seconds_min <= row.seconds_median && row.seconds_median <= row.seconds_max);
             assert!(row.seconds_min > 0.0 && row.cpu_seconds_median > 0.0);
-            assert_eq!(row.ratio.is_some(), row.engine == "blockmill");
-            assert_eq!(row.at_work_percent.is_some(), row.engine == "blockmill");
+            let ours = row.engine.starts_with("blockmill");
+            assert_eq!((row.ratio.is_some(), row.at_work_percent.is_some()), (ours, ours));
             assert!(row.ratio_min <= row.ratio && row.ratio <= row.ratio_max);
         }
-        for (row, part) in rows[4..].iter().zip(PARTS) {
+        for (row, part) in rows[6..].iter().zip(PARTS) {
             assert_eq!((row.threads, row.engine), (2, &*format!("blockmill without {part}")));
             assert!(row.ratio.is_some());
         }
-        for row in &rows[..4] {
-            assert_eq!(row.bound_percent.is_some(), row.engine == "blockmill");
+        for row in &rows[..6] {
+            assert_eq!(row.bound_percent.is_some(), row.engine.starts_with("blockmill"));
         }
-        assert_eq!(rows[2].bound_seconds, Some(rows[0].cpu_seconds_median / 2.0));
+        assert_eq!(rows[3].bound_seconds, Some(rows[0].cpu_seconds_median / 2.0));
+        assert_eq!(rows[4].engine, Contender::Lanes.name());
         let targets = targets(&rows);
-        assert_eq!(targets.len(), 4);
-        assert!(targets[0].met && targets[1].value == rows[2].ratio.unwrap());
+        assert_eq!(targets.len(), 5);
+        assert!(targets[0].met && targets[1].value == rows[3].ratio.unwrap());
+        assert_eq!(targets[2].value, rows[4].ratio.unwrap());
     }
 
     #[test]

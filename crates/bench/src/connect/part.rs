@@ -118,6 +118,7 @@ impl Part {
         };
         let options = Options {
             assume_valid,
+            signatures: contender.signatures(),
             without: left_out(contender),
             trace: self.traced,
             ..options(self.threads)
@@ -151,7 +152,7 @@ pub(crate) fn run_part(part: &str, out: &mut dyn Write) -> Result<(), BenchError
 
 /// Who runs the parts of a chain.
 pub(super) struct Runner<'a> {
-    /// The blockmill command, if runs are to be processes of their own.
+    /// The command, if runs are to be processes of their own.
     pub(super) executable: Option<&'a Path>,
     pub(super) daemon: Option<&'a Daemon>,
     pub(super) expected: &'a Summary,
@@ -212,12 +213,12 @@ impl Runner<'_> {
     }
 }
 
-/// Runs a part in a process of its own: the blockmill command, called anew. The last one is its anonymous memory in bytes.
+/// Runs a part in a process of its own: the command, called anew. The last one is its anonymous memory in bytes.
 fn in_own_process(executable: &Path, part: &Part) -> Result<(Timed, Left, Option<u64>), BenchError> {
     // A path that is no text cannot be handed over so.
     let handed = serde_json::to_string(part).map_err(|error| part.failed(error.to_string()))?;
     let mut child = Command::new(executable)
-        .args(["bench", "connect", "--part"])
+        .args(["connect", "--part"])
         .arg(handed)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

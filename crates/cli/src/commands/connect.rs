@@ -8,11 +8,11 @@ use crate::output;
 use crate::progress::{EngineMeter, Meter};
 use crate::signals;
 use crate::trace::Trace;
+use crate::verifier::verifier;
 use blockmill_block::files::BlockFiles;
 use blockmill_coins::CacheCounters;
 use blockmill_engine::report::{Halt, Indexing, Span, Totals};
 use blockmill_engine::{ConnectReport, Engine, EngineError, Event, Observer, Options, Progress};
-use blockmill_kernel::KernelVerifier;
 use serde_json::json;
 use std::io::Write;
 use std::path::PathBuf;
@@ -118,12 +118,13 @@ pub(crate) fn run(arguments: &ConnectArguments) -> Result<u8, Failure> {
     check_sources(&arguments.blocks)?;
     let options = Options {
         assume_valid: arguments.assume_valid.0,
+        signatures: arguments.signatures.into(),
         stop_at_height: arguments.stop_at_height,
         trace: arguments.trace.is_some(),
         ..options(&arguments.engine)?
     };
     let marks = arguments.data.marks()?;
-    let mut engine = Engine::open(&arguments.data.data, marks.as_ref(), KernelVerifier, options)?;
+    let mut engine = Engine::open(&arguments.data.data, marks.as_ref(), verifier(), options)?;
     if engine.height() > 0 {
         let text = format!("going on from height {}", engine.height());
         log::info("resumed", &text, json!({"height": engine.height()}));

@@ -7,11 +7,11 @@ use crate::log;
 use crate::output;
 use crate::progress::{EngineMeter, Meter};
 use crate::signals;
+use crate::verifier::verifier;
 use blockmill_block::Network;
 use blockmill_chaingen::{Profile, Recipe};
 use blockmill_engine::report::Halt;
-use blockmill_engine::{Engine, Marks, Options};
-use blockmill_kernel::KernelVerifier;
+use blockmill_engine::{Engine, Marks, Options, Signatures};
 use serde_json::json;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -68,10 +68,12 @@ fn demo_in(directory: &Path) -> Result<(), Failure> {
     };
     let options = Options {
         stop: Arc::clone(&stop),
+        // Its blocks have too little work above them to be verified in lanes otherwise.
+        signatures: Signatures::Lanes,
         ..Options::default()
     };
     let cpu_before = output::cpu_seconds();
-    let mut engine = Engine::open(&data, Some(&marks), KernelVerifier, options)?;
+    let mut engine = Engine::open(&data, Some(&marks), verifier(), options)?;
     let mut meter = EngineMeter(Meter::new());
     let report = engine.connect(&[blocks], &mut meter)?;
     drop(meter);

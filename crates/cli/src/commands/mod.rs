@@ -1,6 +1,5 @@
 //! One module per subcommand. Each returns the exit status, or what ended it early.
 
-pub(crate) mod bench;
 pub(crate) mod connect;
 pub(crate) mod demo;
 pub(crate) mod doctor;

@@ -6,9 +6,9 @@ use crate::failure::Failure;
 use crate::output;
 use crate::progress::{EngineMeter, Meter};
 use crate::signals;
+use crate::verifier::verifier;
 use blockmill_coins::UtxoStats;
 use blockmill_engine::{DataDir, Engine, Options, snapshot};
-use blockmill_kernel::KernelVerifier;
 use serde_json::json;
 use std::fs::File;
 use std::io::Write;
@@ -45,7 +45,7 @@ fn load(arguments: &LoadArguments) -> Result<u8, Failure> {
         stop: signals::stop_flag()?,
         ..Options::default()
     };
-    let engine = Engine::open(&arguments.data.data, marks.as_ref(), KernelVerifier, options)?;
+    let engine = Engine::open(&arguments.data.data, marks.as_ref(), verifier(), options)?;
     let mut meter = EngineMeter(Meter::new());
     let stats = engine.load_snapshot(blocks, file, arguments.hash, &mut meter)?;
     drop(meter);

@@ -7,12 +7,12 @@ use crate::lines::{LINE_MAX, Line, decode_line, read_line};
 use crate::log;
 use crate::output;
 use crate::progress::{EngineMeter, Meter};
+use crate::verifier::{Verifier, verifier};
 use blockmill_block::BlockHash;
 use blockmill_block::hash::sha256d;
 use blockmill_coins::StatsBuilder;
 use blockmill_coins::stats::Hashes;
 use blockmill_engine::{Engine, Event, Observer, Options, Quiet, Submission};
-use blockmill_kernel::KernelVerifier;
 use serde::Serialize;
 use std::io;
 use std::sync::Arc;
@@ -61,10 +61,11 @@ pub(crate) fn run(arguments: &SubmitArguments) -> Result<u8, Failure> {
     let stop = options.stop;
     let options = Options {
         stop: Arc::default(),
+        signatures: arguments.signatures.into(),
         ..options
     };
     let marks = arguments.data.marks()?;
-    let mut engine = Engine::open(&arguments.data.data, marks.as_ref(), KernelVerifier, options)?;
+    let mut engine = Engine::open(&arguments.data.data, marks.as_ref(), verifier(), options)?;
     let mut meter = EngineMeter(Meter::new());
     // Blocks that were kept and not flushed when an earlier run was killed.
     let report = engine.connect(&[], &mut meter)?;
@@ -92,7 +93,7 @@ pub(crate) fn run(arguments: &SubmitArguments) -> Result<u8, Failure> {
     Ok(0)
 }
 
-fn judge(engine: &mut Engine<KernelVerifier>, line: Line, observer: &mut dyn Observer) -> Result<Submission, Failure> {
+fn judge(engine: &mut Engine<Verifier>, line: Line, observer: &mut dyn Observer) -> Result<Submission, Failure> {
     let bytes = match decode_line(line) {
         Ok(bytes) => bytes,
         Err(reason) => return Ok(Submission::malformed(None, reason)),
@@ -105,7 +106,7 @@ fn judge(engine: &mut Engine<KernelVerifier>, line: Line, observer: &mut dyn Obs
     })
 }
 
-fn answer(engine: &Engine<KernelVerifier>, submission: Submission, utxo: bool) -> Result<Answer, Failure> {
+fn answer(engine: &Engine<Verifier>, submission: Submission, utxo: bool) -> Result<Answer, Failure> {
     let stats = if utxo {
         let builder = StatsBuilder::new(Hashes::Serialized).add_all(engine.coins().coins()?)?;
         Some(builder.finish(&engine.stored_tip()))

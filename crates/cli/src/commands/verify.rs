@@ -6,12 +6,12 @@ use crate::log;
 use crate::output;
 use crate::progress::{EngineMeter, Meter};
 use crate::signals;
+use crate::verifier::{counts_text, signatures_text, verifier};
 use blockmill_block::{Block, BlockUndo};
 use blockmill_engine::verify::{VerifyBlockError, VerifyOptions, verify_block};
-use blockmill_engine::verify_files::{FilesReport, Problem, Stopped, Unverified, verify_files};
-use blockmill_engine::{Marks, Options};
-use blockmill_rules::Params;
-use blockmill_kernel::KernelVerifier;
+use blockmill_engine::verify_files::{FilesOptions, FilesReport, Problem, Stopped, Unverified, verify_files};
+use blockmill_engine::{Marks, Options, Signatures};
+use blockmill_rules::{Params, ScriptVerifier};
 use serde_json::json;
 use std::fs::File;
 use std::io::{Read, Write};
@@ -75,12 +75,17 @@ fn run_files(arguments: &VerifyArguments) -> Result<u8, Failure> {
     let stop = signals::stop_flag()?;
     let mut meter = EngineMeter(Meter::new());
     let start = Instant::now();
+    let verifier = Arc::new(verifier());
+    let options = FilesOptions {
+        only: arguments.hash,
+        threads: threads(arguments),
+        signatures: arguments.signatures.map_or(Signatures::Auto, Into::into),
+    };
     let report = verify_files(
         &arguments.blocks,
         &params(arguments)?,
-        arguments.hash,
-        threads(arguments),
-        &Arc::new(KernelVerifier),
+        options,
+        &verifier,
         &stop,
         &mut meter,
     )?;
@@ -117,6 +122,10 @@ fn run_files(arguments: &VerifyArguments) -> Result<u8, Failure> {
         ("remaining", remaining),
         ("transactions", report.transactions.to_string()),
         ("inputs", report.inputs.to_string()),
+        (
+            "signatures",
+            signatures_text(&report.signatures, &verifier.signature_counts()),
+        ),
         ("seconds", format!("{:.3}", start.elapsed().as_secs_f64())),
     ];
     let mut out = std::io::stdout().lock();
@@ -142,19 +151,27 @@ fn run_one(arguments: &VerifyArguments, block_path: &Path, undo_path: &Path, hei
         height,
         threads: threads(arguments),
         proof_of_work: true,
+        signatures: arguments.signatures.map_or(Signatures::Kernel, Into::into),
     };
+    let verifier = Arc::new(verifier());
     let hash = block.hash();
     let start = Instant::now();
     let outcome = verify_block(
         &Arc::new(block),
         &Arc::new(undo),
         &params(arguments)?,
-        &Arc::new(KernelVerifier),
+        &verifier,
         options,
     );
     let seconds = start.elapsed().as_secs_f64();
     match outcome {
         Ok(verified) => {
+            let lanes = verified.lanes;
+            let way = if lanes { "lanes" } else { "libsecp256k1" };
+            let signatures = match counts_text(&verifier.signature_counts()) {
+                counts if counts.is_empty() => way.to_owned(),
+                counts => format!("{way}: {counts}"),
+            };
             let mut out = std::io::stdout().lock();
             let rows = [
                 ("block", hash.to_string()),
@@ -164,6 +181,7 @@ fn run_one(arguments: &VerifyArguments, block_path: &Path, undo_path: &Path, hei
                 ("fees", format!("{} satoshi", verified.fees)),
                 ("sigops_cost", verified.sigops_cost.to_string()),
                 ("weight", verified.weight.to_string()),
+                ("signatures", signatures),
                 ("seconds", format!("{seconds:.3}")),
             ];
             output::table(&mut out, &rows)?;

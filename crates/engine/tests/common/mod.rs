@@ -2,6 +2,7 @@
 //! of the UTXO set.
 #![allow(dead_code, reason = "each test file uses a part of this")]
 
+pub(crate) mod deferring;
 pub(crate) mod disk;
 pub(crate) mod faults;
 pub(crate) mod generated;

@@ -1,4 +1,5 @@
-//! The signature of signet blocks, with solutions made here from the text of BIP 325 and run by the kernel.
+//! The signature of signet blocks, with solutions made here from the text of BIP 325 and run by the
+//! kernel's interface and by this crate.
 
 use blockmill_block::{Block, Network};
 use blockmill_chaingen::bitcoin::consensus::{Encodable, serialize};
@@ -11,8 +12,9 @@ use blockmill_chaingen::bitcoin::{
     absolute, script::PushBytesBuf, transaction,
 };
 use blockmill_chaingen::builder::BlockBuilder;
-use blockmill_rules::{Params, signet};
 use blockmill_kernel::KernelVerifier;
+use blockmill_rules::{Params, signet};
+use blockmill_script::{CoreVerifier, Signatures};
 
 const MARK: [u8; 4] = [0xec, 0xc7, 0xda, 0xa2];
 
@@ -58,7 +60,8 @@ fn made_up(input: TxIn, script_pubkey: ScriptBuf) -> Transaction {
     }
 }
 
-/// The made-up transaction that a solution signs, for a block whose last output ends with the mark alone.
+/// The made-up transaction that a solution signs, for a block whose last output ends with the mark
+/// alone.
 fn to_sign(marked: &bitcoin::Block, challenge: &ScriptBuf) -> Transaction {
     let mut data = Vec::new();
     marked.header.version.consensus_encode(&mut data).unwrap();
@@ -91,7 +94,12 @@ fn signed(block: &bitcoin::Block) -> (ScriptBuf, bitcoin::Block) {
 fn accepts(challenge: &[u8], block: &bitcoin::Block) -> bool {
     let params = Params::new(Network::Signet, Some(challenge.to_vec()));
     let block = Block::decode(serialize(block)).unwrap();
-    match signet::check_solution(&block, &params, &KernelVerifier) {
+    let verdict = signet::check_solution(&block, &params, &KernelVerifier);
+    for signatures in [Signatures::Kernel, Signatures::Lanes] {
+        let by_core = signet::check_solution(&block, &params, &CoreVerifier::new(signatures));
+        assert_eq!(by_core.is_ok(), verdict.is_ok(), "{by_core:?} {verdict:?}");
+    }
+    match verdict {
         Ok(()) => true,
         Err(reject) => {
             assert_eq!(reject.reason, "bad-signet-blksig");

@@ -1,0 +1,66 @@
+//! The command `blockmill-bench`: one of the benchmark tables.
+//!
+//! The table goes to standard output, progress and messages to standard error. Exit status: 0 done;
+//! 2 wrong usage; 3 anything that kept a benchmark from its end, a result that is not the expected
+//! one included.
+
+mod arguments;
+mod log;
+
+use arguments::Arguments;
+use blockmill_bench::{BenchError, BenchOptions, WITHOUT};
+use blockmill_coins::embedded::is_panic_contained;
+use clap::Parser;
+use log::Level;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// The command line as text.
+fn command_line() -> String {
+    let words: Vec<_> = std::env::args_os().collect();
+    words.join(" ".as_ref()).to_string_lossy().into_owned()
+}
+
+/// The command `blockmill`, which is built beside this one.
+fn blockmill() -> Option<PathBuf> {
+    let own = std::env::current_exe().ok()?;
+    Some(own.with_file_name(format!("blockmill{}", std::env::consts::EXE_SUFFIX)))
+}
+
+fn options(arguments: &Arguments) -> BenchOptions {
+    let left_out = |part: &&str| arguments.without.iter().any(|name| name == part);
+    BenchOptions {
+        quick: arguments.quick,
+        json: arguments.json.clone(),
+        html: arguments.html.clone(),
+        command: command_line(),
+        executable: std::env::current_exe().ok(),
+        blockmill: blockmill(),
+        without: WITHOUT.into_iter().filter(left_out).collect(),
+        bitcoind: arguments.bitcoind.clone(),
+        part: arguments.part.clone(),
+    }
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        // A panic that the store contains is reported as an error.
+        if !is_panic_contained() {
+            hook(panic);
+        }
+    }));
+    let mut progress = |line: &str| log::write(arguments.log, Level::Info, "bench", line);
+    let mut out = std::io::stdout().lock();
+    match blockmill_bench::run(&arguments.name, &options(&arguments), &mut out, &mut progress) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            log::write(arguments.log, Level::Error, "failed", &error.to_string());
+            ExitCode::from(match error {
+                BenchError::UnknownName { .. } => 2,
+                _ => 3,
+            })
+        }
+    }
+}

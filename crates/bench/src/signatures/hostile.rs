@@ -1,0 +1,209 @@
+//! Inputs that are made to cost a verifier that defers more than one that does not.
+//!
+//! All of them pass. Where a signature is to be wrong, the script asks for that with `NOT`, or
+//! drops the answer.
+
+use super::Plan;
+use super::forge::{Forge, Signed, push};
+use super::rows::{HOSTILE, Row, add};
+use super::sides::ours;
+use super::work::{Transaction, Way, Work};
+use crate::error::BenchError;
+use blockmill_chaingen::bitcoin::secp256k1::SecretKey;
+use blockmill_rules::{ScriptVerifier, SignatureCounts};
+
+const ONE: u8 = 0x51;
+const IF: u8 = 0x63;
+const ENDIF: u8 = 0x68;
+const VERIFY: u8 = 0x69;
+const DROP_TWO: u8 = 0x6d;
+const DUPLICATE_TWO: u8 = 0x6e;
+const DROP: u8 = 0x75;
+const NOT: u8 = 0x91;
+const CODESEPARATOR: u8 = 0xab;
+const CHECKSIG: u8 = 0xac;
+const CHECKMULTISIG: u8 = 0xae;
+
+/// Checks in a script, so that it stays within 201 opcodes.
+const CHECKS: usize = 64;
+
+/// A way to make hostile transactions.
+#[derive(Clone, Copy)]
+pub(super) struct Scenario {
+    name: &'static str,
+    /// Different transactions.
+    transactions: usize,
+    /// How often a full run goes over them: so often that an ordinary run takes half a second or
+    /// more. A verifier may spend some time in vain before it learns. That time is bounded, however
+    /// long it lives.
+    passes: usize,
+    make: fn(&mut Forge) -> Transaction,
+}
+
+pub(super) const SCENARIOS: [Scenario; 12] = [
+    scenario("64 checks after a wrong one, 1 MB", [2, 250], |forge| {
+        separators(forge, 1, 980_000)
+    }),
+    scenario("64 checks after a wrong one, 95 kB", [10, 320], |forge| {
+        separators(forge, 1, 87_000)
+    }),
+    scenario("64 checks after a wrong one, 13 inputs", [10, 80], |forge| {
+        separators(forge, 13, 0)
+    }),
+    scenario("66 wrong signatures in a row", [4, 5], wrong_in_a_row),
+    scenario("r = 1, all", [2, 7], |forge| poison(forge, 1, Forge::small_r, false)),
+    scenario("r = 1, one in 16", [2, 7], |forge| {
+        poison(forge, 16, Forge::small_r, false)
+    }),
+    scenario("sum at infinity, all", [2, 7], |forge| {
+        poison(forge, 1, Forge::infinity, true)
+    }),
+    scenario("sum at infinity, one in 16", [2, 7], |forge| {
+        poison(forge, 16, Forge::infinity, true)
+    }),
+    scenario("66 checks in each bare script", [1, 10], many_records),
+    scenario("1 of 3 keys, the last one tried", [3, 6], last_key),
+    scenario("legacy inputs, 230 kB", [3, 9], |forge| large(forge, 210_000, true)),
+    scenario("wrong signatures, 95 kB", [3, 17], |forge| large(forge, 75_000, false)),
+];
+
+const fn scenario(
+    name: &'static str,
+    [transactions, passes]: [usize; 2],
+    make: fn(&mut Forge) -> Transaction,
+) -> Scenario {
+    Scenario {
+        name,
+        transactions,
+        passes,
+        make,
+    }
+}
+
+/// The rows of all scenarios.
+pub(super) fn rows(plan: Plan, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, BenchError> {
+    let mut rows = Vec::new();
+    for scenario in SCENARIOS {
+        let mut forge = Forge::new();
+        let work = Work {
+            transactions: (0..scenario.transactions)
+                .map(|_| (scenario.make)(&mut forge))
+                .collect(),
+            passes: (scenario.passes * plan.hostile_tenths / 10).max(1),
+        };
+        rows.push(measure(plan, scenario.name, &work)?);
+        progress(&format!(
+            "hostile, {}: {} inputs",
+            scenario.name,
+            work.inputs() * work.passes
+        ));
+    }
+    Ok(rows)
+}
+
+fn measure(plan: Plan, name: &str, work: &Work) -> Result<Row, BenchError> {
+    let (mut put_off, mut at_once) = (Vec::new(), Vec::new());
+    let mut counts = SignatureCounts::default();
+    for _ in 0..plan.hostile_runs {
+        // A verifier learns from what putting off has cost it, so each run has one that knows
+        // nothing.
+        at_once.push(work.time(&ours(), Way::Ordinary, name)?);
+        let deferring = ours();
+        put_off.push(work.time(&deferring, Way::Deferring, name)?);
+        add(&mut counts, &deferring.signature_counts());
+    }
+    let count = (work.inputs() * work.passes) as u64;
+    let row = Row::timed(HOSTILE, name, count, &put_off).over(count, &at_once);
+    Ok(row.counted(&counts))
+}
+
+/// An ordinary run sees that the first signature is wrong, and is done. Where it is answered to be
+/// valid, each of the others is of another hash, since each has another code separator before it.
+fn separators(forge: &mut Forge, inputs: usize, padding: usize) -> Transaction {
+    let each = [CODESEPARATOR, CHECKSIG, DROP].repeat(CHECKS);
+    let lock = [&[CHECKSIG, IF], &each[..], &[ENDIF, ONE]].concat();
+    forge.spend(vec![lock; inputs], padding, &mut |forge, _, _| {
+        wrong_ones(forge, 1 + CHECKS)
+    })
+}
+
+/// Every signature must be wrong. A run that takes the first for valid ends there, and its
+/// wrongness tells of one only.
+fn wrong_in_a_row(forge: &mut Forge) -> Transaction {
+    const WRONG: usize = 66;
+    const INPUTS: usize = 12;
+    let lock = [[CHECKSIG, NOT, VERIFY].repeat(WRONG), vec![ONE]].concat();
+    forge.spend(vec![lock; INPUTS], 0, &mut |forge, _, _| wrong_ones(forge, WRONG))
+}
+
+fn wrong_ones(forge: &mut Forge, count: usize) -> Vec<u8> {
+    (0..count).flat_map(|_| forge.wrong().pushed()).collect()
+}
+
+/// Signatures that the lanes may not be able to tell, one in `every`. Lanes that share an inversion
+/// with them are lost too. `inverted` if they are invalid.
+fn poison(forge: &mut Forge, every: usize, sign: fn(&mut Forge, [u8; 32]) -> Signed, inverted: bool) -> Transaction {
+    const INPUTS: usize = 640;
+    let is_poison = |input: usize| input.is_multiple_of(every);
+    let lock = |input| {
+        if inverted && is_poison(input) {
+            vec![CHECKSIG, NOT]
+        } else {
+            vec![CHECKSIG]
+        }
+    };
+    forge.spend((0..INPUTS).map(lock).collect(), 0, &mut |forge, input, hash| {
+        let signed = if is_poison(input) {
+            sign(forge, hash())
+        } else {
+            forge.valid(hash())
+        };
+        signed.pushed()
+    })
+}
+
+/// Many records from few bytes. The signatures of every second input are wrong.
+fn many_records(forge: &mut Forge) -> Transaction {
+    const RECORDS: usize = 66;
+    const INPUTS: usize = 160;
+    let each = [DUPLICATE_TWO, CHECKSIG, DROP].repeat(RECORDS);
+    let lock = [each, vec![DROP_TWO, ONE]].concat();
+    forge.spend(vec![lock; INPUTS], 0, &mut |forge, input, hash| {
+        let signed = if input % 2 == 0 {
+            forge.valid(hash())
+        } else {
+            forge.wrong()
+        };
+        signed.pushed()
+    })
+}
+
+/// `CHECKMULTISIG` tries the keys from the last to the first, and the signature is that of the
+/// first.
+fn last_key(forge: &mut Forge) -> Transaction {
+    const INPUTS: usize = 300;
+    const THREE: u8 = 0x53;
+    let secrets: Vec<_> = (0..INPUTS)
+        .map(|_| [forge.secret(), forge.secret(), forge.secret()])
+        .collect();
+    let lock = |secrets: &[SecretKey; 3]| {
+        let keys: Vec<u8> = secrets.iter().flat_map(|secret| push(&forge.key(secret))).collect();
+        [&[ONE], &keys[..], &[THREE, CHECKMULTISIG]].concat()
+    };
+    let locks = secrets.iter().map(lock).collect();
+    forge.spend(locks, 0, &mut |forge, input, hash| {
+        let signed = forge.sign(&secrets[input][0], hash());
+        [vec![0], push(&signed.signature)].concat()
+    })
+}
+
+/// Legacy inputs of a large transaction, each of which hashes all of it. A second run hashes it
+/// again.
+fn large(forge: &mut Forge, padding: usize, valid: bool) -> Transaction {
+    const INPUTS: usize = 130;
+    let lock = if valid { vec![CHECKSIG] } else { vec![CHECKSIG, NOT] };
+    forge.spend(vec![lock; INPUTS], padding, &mut |forge, _, hash| {
+        let signed = if valid { forge.valid(hash()) } else { forge.wrong() };
+        signed.pushed()
+    })
+}

@@ -1,0 +1,89 @@
+//! The script verifier of all commands.
+
+use blockmill_engine::signatures::SignatureRanges;
+use blockmill_kernel::KernelVerifier;
+use blockmill_rules::SignatureCounts;
+use serde_json::{Value, json};
+
+/// What verifies scripts.
+pub(crate) type Verifier = KernelVerifier;
+
+/// A verifier for one run of a command.
+pub(crate) fn verifier() -> Verifier {
+    KernelVerifier
+}
+
+/// How signatures were verified, for a person: at which heights how, and how many.
+pub(crate) fn signatures_text(ranges: &SignatureRanges, counts: &SignatureCounts) -> String {
+    let counted = counts_text(counts);
+    if counted.is_empty() {
+        return ranges.to_string();
+    }
+    format!("{ranges}: {counted}")
+}
+
+/// How many signatures were verified how. Empty if none was counted.
+pub(crate) fn counts_text(counts: &SignatureCounts) -> String {
+    let SignatureCounts {
+        lanes,
+        kernel,
+        again,
+        cannot_tell,
+        rechecked,
+    } = *counts;
+    if *counts == SignatureCounts::default() {
+        return String::new();
+    }
+    let mut text = format!("{lanes} in lanes, {kernel} by libsecp256k1");
+    for (count, what) in [
+        (again, "scripts run again"),
+        (cannot_tell, "that lanes could not tell"),
+        (rechecked, "checked once more"),
+    ] {
+        if count > 0 {
+            text.push_str(&format!(", {count} {what}"));
+        }
+    }
+    text
+}
+
+/// The same for a machine.
+pub(crate) fn signatures_json(counts: &SignatureCounts) -> Value {
+    json!({
+        "lanes": counts.lanes,
+        "kernel": counts.kernel,
+        "again": counts.again,
+        "cannot_tell": counts.cannot_tell,
+        "rechecked": counts.rechecked,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signatures_in_words_and_in_json() {
+        let ranges = SignatureRanges::default();
+        assert_eq!(
+            signatures_text(&ranges, &SignatureCounts::default()),
+            "no script was run"
+        );
+        let mut counts = SignatureCounts {
+            lanes: 7,
+            kernel: 2,
+            ..SignatureCounts::default()
+        };
+        assert_eq!(counts_text(&counts), "7 in lanes, 2 by libsecp256k1");
+        counts.again = 1;
+        counts.rechecked = 3;
+        assert_eq!(
+            counts_text(&counts),
+            "7 in lanes, 2 by libsecp256k1, 1 scripts run again, 3 checked once more"
+        );
+        assert_eq!(
+            signatures_json(&counts),
+            json!({"lanes": 7, "kernel": 2, "again": 1, "cannot_tell": 0, "rechecked": 3})
+        );
+    }
+}

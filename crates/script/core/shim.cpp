@@ -1,0 +1,323 @@
+// A C interface to Core's interpreter, with a checker that can put signature checks off.
+//
+// Nothing is thrown across the interface.
+#include "shim.h"
+#include "tweak.h"
+
+#include <crypto/sha256.h>
+#include <secp256k1.h>
+#include <secp256k1_extrakeys.h>
+#include <secp256k1_schnorrsig.h>
+#include <streams.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <string_view>
+
+// In pubkey.cpp, with external linkage, in no header.
+int ecdsa_signature_parse_der_lax(
+    secp256k1_ecdsa_signature* sig, const unsigned char* input, size_t inputlen);
+
+namespace {
+
+// Before main, while there is one thread. The object with the kernel library's own start is not
+// linked: it seeds a random generator as well, which takes 100 ms.
+struct Start {
+    Start()
+    {
+        SHA256AutoDetect();
+        // EvalScript takes any exception for a script that fails. So an allocation that fails must
+        // not throw; Core sees to that in the same way.
+        if (std::get_new_handler() == nullptr) {
+            std::set_new_handler([] {
+                std::fputs("out of memory while a script is run\n", stderr);
+                std::abort();
+            });
+        }
+    }
+} START;
+
+struct Stopped {
+};
+
+thread_local BlockmillRun* current_run = nullptr;
+
+// Whether this is a native witness program that Taproot rules apply to.
+bool IsTaproot(const CScript& script)
+{
+    return script.size() == 34 && script[0] == OP_1 && script[1] == 32;
+}
+
+bool IsZero(const uint8_t (&number)[32])
+{
+    return std::all_of(std::begin(number), std::end(number), [](uint8_t byte) { return byte == 0; });
+}
+
+// As CPubKey::Verify reads a signature and a key. False: it would refuse them before it verifies.
+bool EcdsaCheck(
+    BlockmillCheck& check, const std::vector<unsigned char>& sig, const CPubKey& key,
+    const uint256& hash)
+{
+    const secp256k1_context* context = secp256k1_context_static;
+    check.kind = BLOCKMILL_ECDSA;
+    if (key.size() == CPubKey::COMPRESSED_SIZE) {
+        // Whether x is on the curve is a part of the check that is put off.
+        std::memcpy(check.key, key.data(), sizeof(check.key));
+    } else {
+        secp256k1_pubkey point;
+        if (!secp256k1_ec_pubkey_parse(context, &point, key.data(), key.size())) return false;
+        size_t length = sizeof(check.key);
+        secp256k1_ec_pubkey_serialize(context, check.key, &length, &point, SECP256K1_EC_COMPRESSED);
+    }
+    secp256k1_ecdsa_signature parsed;
+    if (!ecdsa_signature_parse_der_lax(&parsed, sig.data(), sig.size())) return false;
+    secp256k1_ecdsa_signature_normalize(context, &parsed, &parsed);
+    unsigned char numbers[64];
+    secp256k1_ecdsa_signature_serialize_compact(context, numbers, &parsed);
+    std::memcpy(check.r, numbers, 32);
+    std::memcpy(check.s, numbers + 32, 32);
+    std::memcpy(check.message, hash.begin(), 32);
+    // Too large a number was parsed to zero. libsecp256k1 refuses zero before any arithmetic.
+    return !IsZero(check.r) && !IsZero(check.s);
+}
+
+} // namespace
+
+struct BlockmillTransaction {
+    CMutableTransaction tx;
+    PrecomputedTransactionData data;
+    // Empty where `data` has them.
+    std::vector<CTxOut> spent;
+    uint64_t legacy_bytes;
+
+    explicit BlockmillTransaction(SpanReader& reader)
+        : tx(deserialize, TX_WITH_WITNESS, reader), legacy_bytes(BlockmillLegacyBytes(tx))
+    {
+    }
+
+    const CTxOut& Spent(size_t input) const
+    {
+        return spent.empty() ? data.m_spent_outputs[input] : spent[input];
+    }
+};
+
+void BlockmillRun::Stop()
+{
+    stopped = true;
+    throw Stopped{};
+}
+
+void BlockmillRun::Hash(uint64_t bytes)
+{
+    report.hashed += bytes;
+    if (ask != nullptr && report.hashed > limits.hashed) Stop();
+}
+
+bool BlockmillRun::Ask(const BlockmillCheck& check)
+{
+    switch (ask(context, &check)) {
+    case BLOCKMILL_INVALID: return false;
+    case BLOCKMILL_VALID: return true;
+    default: Stop();
+    }
+}
+
+BlockmillChecker::BlockmillChecker(
+    const CMutableTransaction& tx, unsigned int input, const CAmount& amount,
+    const PrecomputedTransactionData& data, uint64_t legacy_bytes, BlockmillRun& run)
+    : BlockmillGenericChecker(&tx, input, amount, data, MissingDataBehavior::FAIL),
+      m_run(run),
+      m_legacy_bytes(legacy_bytes),
+      m_output_bytes(input < tx.vout.size() ? tx.vout[input].scriptPubKey.size() : 0)
+{
+}
+
+bool BlockmillChecker::CheckECDSASignature(
+    const std::vector<unsigned char>& sig, const std::vector<unsigned char>& key,
+    const CScript& code, SigVersion version) const
+{
+    if (!sig.empty()) {
+        const bool legacy = version != SigVersion::WITNESS_V0;
+        if (legacy && m_run.ask != nullptr && m_legacy_bytes > m_run.limits.legacy) m_run.Stop();
+        const int type = sig.back();
+        const bool single = (type & 0x1f) == SIGHASH_SINGLE;
+        const bool none = (type & 0x1f) == SIGHASH_NONE;
+        const size_t kind = (type & SIGHASH_ANYONECANPAY ? 3 : 0) + (single ? 2 : 0) + (none ? 1 : 0);
+        const std::string_view text{reinterpret_cast<const char*>(code.data()), code.size()};
+        const size_t digest = std::hash<std::string_view>{}(text);
+        if (m_hashed[kind] != digest) {
+            m_hashed[kind] = digest;
+            m_run.Hash(code.size() + (legacy ? m_legacy_bytes : single ? m_output_bytes : 0));
+        }
+    }
+    return BlockmillGenericChecker::CheckECDSASignature(sig, key, code, version);
+}
+
+bool BlockmillChecker::VerifyECDSASignature(
+    const std::vector<unsigned char>& sig, const CPubKey& key, const uint256& hash) const
+{
+    m_run.report.asked++;
+    if (m_run.ask == nullptr) return BlockmillGenericChecker::VerifyECDSASignature(sig, key, hash);
+    BlockmillCheck check;
+    return EcdsaCheck(check, sig, key, hash) && m_run.Ask(check);
+}
+
+bool BlockmillChecker::VerifySchnorrSignature(
+    std::span<const unsigned char> sig, const XOnlyPubKey& key, const uint256& hash) const
+{
+    m_run.report.asked++;
+    if (m_run.ask == nullptr) return BlockmillGenericChecker::VerifySchnorrSignature(sig, key, hash);
+    BlockmillCheck check;
+    check.kind = BLOCKMILL_SCHNORR;
+    check.key[0] = 2;
+    std::memcpy(check.key + 1, key.data(), 32);
+    std::memcpy(check.r, sig.data(), 32);
+    std::memcpy(check.s, sig.data() + 32, 32);
+    std::memcpy(check.message, hash.begin(), 32);
+    return m_run.Ask(check);
+}
+
+// XOnlyPubKey::CheckTapTweak of the second interpreter.
+bool XOnlyPubKey::BlockmillCheckTapTweak(
+    const XOnlyPubKey& internal, const uint256& merkle_root, bool parity) const
+{
+    BlockmillRun* run = current_run;
+    if (run != nullptr) run->report.asked++;
+    if (run == nullptr || run->ask == nullptr) {
+        return BlockmillCoreTapTweak(*this, internal, merkle_root, parity);
+    }
+    const uint256 tweak = internal.ComputeTapTweakHash(&merkle_root);
+    BlockmillCheck check{};
+    check.kind = BLOCKMILL_TWEAK;
+    check.key[0] = 2;
+    std::memcpy(check.key + 1, internal.data(), 32);
+    std::memcpy(check.r, data(), 32);
+    std::memcpy(check.s, tweak.begin(), 32);
+    check.message[0] = parity;
+    return run->Ask(check);
+}
+
+BlockmillCurrentRun::BlockmillCurrentRun(BlockmillRun& run) : m_outer(current_run) { current_run = &run; }
+
+BlockmillCurrentRun::~BlockmillCurrentRun() { current_run = m_outer; }
+
+// Bytes of the transaction as a legacy signature hash has it, without the script of the input.
+uint64_t BlockmillLegacyBytes(const CMutableTransaction& tx)
+{
+    uint64_t bytes = 18 + 41 * tx.vin.size();
+    for (const CTxOut& output : tx.vout) bytes += 9 + output.scriptPubKey.size();
+    return bytes;
+}
+
+namespace {
+
+BlockmillEnd RunScripts(
+    const BlockmillTransaction& transaction, size_t input, uint64_t flags, BlockmillRun& run) noexcept
+{
+    try {
+        const CTxIn& in = transaction.tx.vin[input];
+        const CTxOut& spent = transaction.Spent(input);
+        const auto& witness = in.scriptWitness.stack;
+        run.report.script = in.scriptSig.size() + spent.scriptPubKey.size();
+        for (const auto& element : witness) run.report.script += element.size();
+        // A checker of its own for each run: it keeps states of hashes.
+        const BlockmillChecker checker{
+            transaction.tx, static_cast<unsigned int>(input), spent.nValue,
+            transaction.data, transaction.legacy_bytes, run};
+        const BlockmillCurrentRun current{run};
+        const bool passed = VerifyScript(
+            in.scriptSig, spent.scriptPubKey, &in.scriptWitness,
+            script_verify_flags::from_int(flags), checker, nullptr);
+        if (run.stopped) return BLOCKMILL_STOPPED;
+        return passed ? BLOCKMILL_PASSED : BLOCKMILL_FAILED;
+    } catch (...) {
+        return run.stopped ? BLOCKMILL_STOPPED : BLOCKMILL_ERROR;
+    }
+}
+
+} // namespace
+
+extern "C" {
+
+// Null: the bytes are no transaction, or it has another number of inputs.
+BlockmillTransaction* blockmill_script_prepare(
+    const uint8_t* bytes, size_t length, const BlockmillSpent* spent, size_t count) noexcept
+{
+    try {
+        SpanReader reader{std::span{bytes, length}};
+        auto transaction = std::make_unique<BlockmillTransaction>(reader);
+        if (!reader.empty() || transaction->tx.vin.size() != count) return nullptr;
+        std::vector<CTxOut> outputs;
+        outputs.reserve(count);
+        bool taproot = false;
+        for (const BlockmillSpent& output : std::span{spent, count}) {
+            outputs.emplace_back(output.value, CScript(output.script, output.script + output.length));
+            taproot |= IsTaproot(outputs.back().scriptPubKey);
+        }
+        // Core hashes the amounts and scripts of all spent outputs if it is given them. Only inputs
+        // that spend Taproot outputs need that.
+        if (taproot) {
+            transaction->data.Init(transaction->tx, std::move(outputs));
+        } else {
+            transaction->data.Init(transaction->tx, {});
+            transaction->spent = std::move(outputs);
+        }
+        return transaction.release();
+    } catch (...) {
+        return nullptr;
+    }
+}
+
+void blockmill_script_free(BlockmillTransaction* transaction) noexcept { delete transaction; }
+
+// An ordinary run.
+int32_t blockmill_script_run(
+    const BlockmillTransaction* transaction, size_t input, uint64_t flags,
+    BlockmillReport* report) noexcept
+{
+    BlockmillRun run;
+    const BlockmillEnd end = RunScripts(*transaction, input, flags, run);
+    *report = run.report;
+    return end;
+}
+
+// A recording run: `ask` answers.
+int32_t blockmill_script_record(
+    const BlockmillTransaction* transaction, size_t input, uint64_t flags,
+    const BlockmillLimits* limits, BlockmillAsk ask, void* context,
+    BlockmillReport* report) noexcept
+{
+    BlockmillRun run{.ask = ask, .context = context, .limits = *limits};
+    const BlockmillEnd end = RunScripts(*transaction, input, flags, run);
+    *report = run.report;
+    return end;
+}
+
+// What libsecp256k1 says: 1 for valid.
+int32_t blockmill_script_check(const BlockmillCheck* check) noexcept
+{
+    const secp256k1_context* context = secp256k1_context_static;
+    unsigned char signature[64];
+    std::memcpy(signature, check->r, 32);
+    std::memcpy(signature + 32, check->s, 32);
+    if (check->kind == BLOCKMILL_ECDSA) {
+        secp256k1_pubkey key;
+        secp256k1_ecdsa_signature parsed;
+        return secp256k1_ec_pubkey_parse(context, &key, check->key, sizeof(check->key)) &&
+               secp256k1_ecdsa_signature_parse_compact(context, &parsed, signature) &&
+               secp256k1_ecdsa_verify(context, &parsed, check->message, &key);
+    }
+    secp256k1_xonly_pubkey key;
+    if (!secp256k1_xonly_pubkey_parse(context, &key, check->key + 1)) return 0;
+    if (check->kind == BLOCKMILL_SCHNORR) {
+        return secp256k1_schnorrsig_verify(context, signature, check->message, 32, &key);
+    }
+    const int parity = check->message[0];
+    return secp256k1_xonly_pubkey_tweak_add_check(context, check->r, parity, &key, check->s);
+}
+
+} // extern "C"

@@ -1,0 +1,161 @@
+//! How much work may be put off in vain.
+//!
+//! A script can be written so that a run with all checks "valid" costs much more than its ordinary
+//! run, and is in vain. Bounds on each input are not enough: there may be many inputs. So there is
+//! an account, in nanoseconds of a model that knows no clock. For each script that is settled it
+//! gains what the ordinary run costs and a little more, and loses what was really done. While it is
+//! below zero, scripts are run ordinarily at once, which gains a little. The account is capped. So
+//! all work is at most 1.15 times that of ordinary runs, and the cap.
+//!
+//! Work that is far more than honest scripts make is taken from the account when it is put off, and
+//! given back when it is settled: many hostile scripts may be put off before the first is settled.
+//!
+//! No verdict depends on the account.
+
+use crate::ffi::Report;
+use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+
+/// One verification by libsecp256k1.
+pub(crate) const SIGNATURE_NS: i64 = 35_000;
+/// One verification in full lanes.
+const LANE_NS: i64 = 6_000;
+/// Fewer checks cost as much as this many.
+const LANES_FULL: i64 = 32;
+/// A run without its checks.
+const RUN_NS: i64 = 1_500;
+/// All but the bytes of a signature hash, and the record.
+const CHECK_NS: i64 = 1_000;
+/// A byte that is hashed.
+const HASHED_NS: i64 = 1;
+/// A transaction that is made ready again, and a byte of it.
+const PREPARE_NS: i64 = 1_500;
+const PREPARE_BYTE_NS: i64 = 3;
+/// A byte of a script in a run that took a way which the ordinary run does not: about what a script
+/// of repeated hashes takes.
+const SCRIPT_BYTE_NS: i64 = 25;
+/// Bytes of a legacy or version 0 script at most. A tapscript in which an answer is false fails,
+/// and its block with it.
+const SCRIPT_BYTES_MAX: u64 = 10_000;
+/// Bytes hashed for each check that no honest script needs to answer for.
+const HASHED_FREE: i64 = 16_000;
+/// Checks of an input that no honest script needs to answer for.
+const CHECKS_FREE: i64 = 16;
+
+/// Most that the account holds.
+pub(crate) const CAP_NS: i64 = 25_000_000;
+
+/// A count as nanoseconds, without overflow.
+fn count(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX).min(1 << 40)
+}
+
+/// What a run costs without the verification of its checks.
+fn run_ns(report: &Report) -> i64 {
+    RUN_NS + count(report.asked) * CHECK_NS + count(report.hashed) * HASHED_NS
+}
+
+/// What an ordinary run costs.
+pub(crate) fn ordinary_ns(report: &Report) -> i64 {
+    run_ns(report) + count(report.asked) * SIGNATURE_NS
+}
+
+/// What a check costs in lanes where so many are verified together.
+pub(crate) fn lane_ns(together: usize) -> i64 {
+    let together = count(together as u64).max(1);
+    LANE_NS * together.max(LANES_FULL) / together
+}
+
+/// What was done for a script that was put off.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Cost {
+    /// All that was done.
+    pub(crate) spent: i64,
+    /// What an ordinary run costs that goes the way of the last run.
+    pub(crate) ordinary: i64,
+    /// What was taken from the account when it was put off.
+    taken: i64,
+    /// What the ways cost that the ordinary run may not have gone.
+    astray: i64,
+}
+
+impl Cost {
+    /// One more recording run.
+    pub(crate) fn run(&mut self, report: &Report) {
+        self.spent += run_ns(report);
+        self.ordinary = ordinary_ns(report);
+        self.astray += count(report.script.min(SCRIPT_BYTES_MAX)) * SCRIPT_BYTE_NS;
+    }
+
+    /// What is taken for a run that is put off with so many checks.
+    fn excess(report: &Report, checks: usize) -> i64 {
+        let checks = count(checks as u64);
+        let hashed = (count(report.hashed) - checks * HASHED_FREE).max(0) * HASHED_NS;
+        hashed + (checks - CHECKS_FREE).max(0) * LANE_NS
+    }
+
+    /// Its transaction was made ready again.
+    pub(crate) fn prepared(&mut self, bytes: usize) {
+        self.spent += PREPARE_NS + count(bytes as u64) * PREPARE_BYTE_NS;
+    }
+
+    /// The checks showed that its run was not the ordinary one.
+    pub(crate) fn went_astray(&mut self) {
+        self.spent += std::mem::take(&mut self.astray);
+    }
+
+    /// The ordinary run decided.
+    pub(crate) fn ended_ordinarily(&mut self, report: &Report) {
+        self.ordinary = ordinary_ns(report);
+        self.spent += self.ordinary;
+    }
+
+    /// What a settled script changes in the account.
+    pub(crate) fn change(&self) -> i64 {
+        self.taken + self.ordinary + self.ordinary / 100 * 15 - self.spent
+    }
+}
+
+/// The account.
+#[derive(Debug)]
+pub(crate) struct Balance {
+    nanoseconds: AtomicI64,
+}
+
+impl Balance {
+    pub(crate) fn new() -> Self {
+        Self {
+            nanoseconds: AtomicI64::new(CAP_NS),
+        }
+    }
+
+    /// Whether work may be put off.
+    pub(crate) fn allows(&self) -> bool {
+        self.nanoseconds.load(Relaxed) >= 0
+    }
+
+    /// Takes what is out of the ordinary in a run that was put off.
+    pub(crate) fn put_off(&self, cost: &mut Cost, report: &Report, checks: usize) {
+        let excess = Cost::excess(report, checks);
+        if excess > 0 {
+            cost.taken += excess;
+            self.nanoseconds.fetch_sub(excess, Relaxed);
+        }
+    }
+
+    /// Adds the change of scripts that are settled.
+    pub(crate) fn add(&self, change: i64) {
+        let _ = self.nanoseconds.fetch_update(Relaxed, Relaxed, |balance| {
+            Some(balance.saturating_add(change).min(CAP_NS))
+        });
+    }
+
+    /// An ordinary run, because the account is below zero.
+    pub(crate) fn ordinary(&self, report: &Report) {
+        self.add(ordinary_ns(report) / 100 * 15);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn nanoseconds(&self) -> i64 {
+        self.nanoseconds.load(Relaxed)
+    }
+}

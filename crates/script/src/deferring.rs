@@ -1,0 +1,160 @@
+//! What a verifier that puts checks off has, and how it verifies them together.
+
+use crate::balance::{Balance, SIGNATURE_NS, lane_ns};
+use crate::ffi;
+use crate::lanes::{Lanes, Pool};
+use crate::recorder::reserve;
+use blockmill_rules::{SignatureCounts, VerifyError};
+use secp256k1_lanes::{Check, Verdict};
+use std::num::NonZeroU64;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Fewer checks than this are left to libsecp256k1.
+const TOGETHER_MIN: usize = 5;
+
+/// Of so many checks that are valid in lanes one is verified once more by libsecp256k1.
+const RECHECKED_ONE_IN: NonZeroU64 = NonZeroU64::new(1000).unwrap();
+
+/// What a verifier that puts checks off has.
+pub(crate) struct Deferring {
+    pub(crate) lanes: Pool,
+    pub(crate) balance: Balance,
+    pub(crate) rechecked_one_in: NonZeroU64,
+    /// How many checks were valid in lanes so far.
+    valid: AtomicU64,
+    /// The words about a check that was valid in lanes and is not. From then on there are no
+    /// verdicts.
+    contradiction: OnceLock<String>,
+    /// Makes room for records.
+    pub(crate) reserve: fn(&mut Vec<Check>) -> bool,
+}
+
+#[derive(Default)]
+pub(crate) struct Counts {
+    lanes: AtomicU64,
+    pub(crate) kernel: AtomicU64,
+    pub(crate) again: AtomicU64,
+    cannot_tell: AtomicU64,
+    rechecked: AtomicU64,
+}
+
+/// The verdicts on checks that were settled together.
+pub(crate) struct Settled {
+    /// `Valid` or `Invalid`.
+    pub(crate) verdicts: Vec<Verdict>,
+    /// What one check cost.
+    pub(crate) check_ns: i64,
+}
+
+impl Counts {
+    pub(crate) fn get(&self) -> SignatureCounts {
+        SignatureCounts {
+            lanes: self.lanes.load(Relaxed),
+            kernel: self.kernel.load(Relaxed),
+            again: self.again.load(Relaxed),
+            cannot_tell: self.cannot_tell.load(Relaxed),
+            rechecked: self.rechecked.load(Relaxed),
+        }
+    }
+}
+
+pub(crate) fn add(counter: &AtomicU64, number: usize) {
+    if number > 0 {
+        counter.fetch_add(number as u64, Relaxed);
+    }
+}
+
+pub(crate) fn failed(words: impl Into<String>) -> VerifyError {
+    VerifyError::Verifier(words.into())
+}
+
+/// A check as text, so that it can be verified by hand.
+fn in_words(check: &Check) -> String {
+    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    format!(
+        "{:?} key {} r {} s {} message {}",
+        check.kind,
+        hex(&check.key),
+        hex(&check.r),
+        hex(&check.s),
+        hex(&check.message)
+    )
+}
+
+fn verdict_of(valid: bool) -> Verdict {
+    if valid { Verdict::Valid } else { Verdict::Invalid }
+}
+
+impl Deferring {
+    pub(crate) fn new(make: impl Fn() -> Box<dyn Lanes> + Send + Sync + 'static) -> Self {
+        Self {
+            lanes: Pool::new(make),
+            balance: Balance::new(),
+            rechecked_one_in: RECHECKED_ONE_IN,
+            valid: AtomicU64::new(0),
+            contradiction: OnceLock::new(),
+            reserve,
+        }
+    }
+
+    /// The words about a contradiction, if there was one.
+    pub(crate) fn contradicted(&self) -> Result<(), VerifyError> {
+        self.contradiction.get().map_or(Ok(()), |words| Err(failed(words)))
+    }
+
+    /// Verifies checks, in lanes if there are enough of them.
+    pub(crate) fn verdicts(&self, checks: &[Check], counts: &Counts) -> Result<Settled, VerifyError> {
+        self.contradicted()?;
+        if checks.len() < TOGETHER_MIN {
+            add(&counts.kernel, checks.len());
+            return Ok(Settled {
+                verdicts: checks.iter().map(|check| verdict_of(ffi::is_valid(check))).collect(),
+                check_ns: SIGNATURE_NS,
+            });
+        }
+        let mut verdicts = self.lanes.verify(checks);
+        let rechecked = self.recheck(checks, &verdicts);
+        add(&counts.rechecked, rechecked);
+        // Another thread may have found one.
+        self.contradicted()?;
+        let mut asked = 0;
+        for (check, verdict) in checks.iter().zip(&mut verdicts) {
+            if *verdict == Verdict::CannotTell {
+                *verdict = verdict_of(ffi::is_valid(check));
+                asked += 1;
+            }
+        }
+        add(&counts.cannot_tell, asked);
+        add(&counts.lanes, checks.len() - asked);
+        // At most twice the checks: no overflow.
+        let by_kernel = SIGNATURE_NS * (asked + rechecked) as i64 / checks.len() as i64;
+        Ok(Settled {
+            verdicts,
+            check_ns: lane_ns(checks.len()) + by_kernel,
+        })
+    }
+
+    /// Verifies one in so many of the valid checks once more, and notes a contradiction. How many
+    /// it verified.
+    fn recheck(&self, checks: &[Check], verdicts: &[Verdict]) -> usize {
+        let valid = || (0..checks.len()).filter(|&index| verdicts[index] == Verdict::Valid);
+        let before = self.valid.fetch_add(valid().count() as u64, Relaxed);
+        let mut rechecked = 0;
+        for (number, index) in (before..).zip(valid()) {
+            if !number.is_multiple_of(self.rechecked_one_in.get()) {
+                continue;
+            }
+            rechecked += 1;
+            if !ffi::is_valid(&checks[index]) {
+                let words = format!(
+                    "the lanes call a signature valid that libsecp256k1 refuses: {}",
+                    in_words(&checks[index])
+                );
+                // The first words stay.
+                let _ = self.contradiction.set(words);
+            }
+        }
+        rechecked
+    }
+}

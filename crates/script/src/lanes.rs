@@ -1,0 +1,44 @@
+//! The lanes, and working memory for each thread that uses them.
+
+use secp256k1_lanes::{Check, Verdict};
+use std::sync::{Mutex, PoisonError};
+
+/// Something that verifies many checks at once.
+pub(crate) trait Lanes: Send {
+    /// As [`secp256k1_lanes::Verifier::verify`].
+    fn verify(&mut self, checks: &[Check], verdicts: &mut Vec<Verdict>);
+}
+
+impl Lanes for secp256k1_lanes::Verifier {
+    fn verify(&mut self, checks: &[Check], verdicts: &mut Vec<Verdict>) {
+        Self::verify(self, checks, verdicts);
+    }
+}
+
+/// Lanes that are not in use. There are as many as threads have ever settled at the same time.
+pub(crate) struct Pool {
+    free: Mutex<Vec<Box<dyn Lanes>>>,
+    make: Box<dyn Fn() -> Box<dyn Lanes> + Send + Sync>,
+}
+
+impl Pool {
+    pub(crate) fn new(make: impl Fn() -> Box<dyn Lanes> + Send + Sync + 'static) -> Self {
+        Self {
+            free: Mutex::new(Vec::new()),
+            make: Box::new(make),
+        }
+    }
+
+    /// One verdict for each check; `CannotTell` for all if the lanes gave another number of them.
+    pub(crate) fn verify(&self, checks: &[Check]) -> Vec<Verdict> {
+        let free = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let mut lanes = free.unwrap_or_else(|| (self.make)());
+        let mut verdicts = Vec::new();
+        lanes.verify(checks, &mut verdicts);
+        self.free.lock().unwrap_or_else(PoisonError::into_inner).push(lanes);
+        if verdicts.len() != checks.len() {
+            return vec![Verdict::CannotTell; checks.len()];
+        }
+        verdicts
+    }
+}

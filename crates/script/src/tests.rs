@@ -1,0 +1,19 @@
+//! Tests that put their own lanes in place of the real ones.
+
+mod hostile;
+mod lanes;
+mod lying;
+mod mutated;
+mod oracle;
+mod parts;
+mod random;
+mod real_blocks;
+mod samples;
+
+/// How many cases a test tries: `BLOCKMILL_TEST_DEFERRAL`, or `usual`.
+fn cases(usual: u64) -> u64 {
+    match std::env::var("BLOCKMILL_TEST_DEFERRAL") {
+        Ok(text) => text.parse().expect("BLOCKMILL_TEST_DEFERRAL is a number"),
+        Err(_) => usual,
+    }
+}
