@@ -22,6 +22,16 @@
 int ecdsa_signature_parse_der_lax(
     secp256k1_ecdsa_signature* sig, const unsigned char* input, size_t inputlen);
 
+// `ScriptFlags` of the crate blockmill-rules, and NULLFAIL in src/recorder.rs.
+static_assert(script_verify_flags{SCRIPT_VERIFY_P2SH}.as_int() == 1 << 0);
+static_assert(script_verify_flags{SCRIPT_VERIFY_DERSIG}.as_int() == 1 << 2);
+static_assert(script_verify_flags{SCRIPT_VERIFY_NULLDUMMY}.as_int() == 1 << 4);
+static_assert(script_verify_flags{SCRIPT_VERIFY_CHECKLOCKTIMEVERIFY}.as_int() == 1 << 9);
+static_assert(script_verify_flags{SCRIPT_VERIFY_CHECKSEQUENCEVERIFY}.as_int() == 1 << 10);
+static_assert(script_verify_flags{SCRIPT_VERIFY_WITNESS}.as_int() == 1 << 11);
+static_assert(script_verify_flags{SCRIPT_VERIFY_NULLFAIL}.as_int() == 1 << 14);
+static_assert(script_verify_flags{SCRIPT_VERIFY_TAPROOT}.as_int() == 1 << 17);
+
 namespace {
 
 // Before main, while there is one thread. The object with the kernel library's own start is not
@@ -149,10 +159,14 @@ bool BlockmillChecker::CheckECDSASignature(
         const size_t kind = (type & SIGHASH_ANYONECANPAY ? 3 : 0) + (single ? 2 : 0) + (none ? 1 : 0);
         const std::string_view text{reinterpret_cast<const char*>(code.data()), code.size()};
         const size_t digest = std::hash<std::string_view>{}(text);
+        // The code is copied for each check. A legacy one is also searched for the signature, and
+        // twice for separators.
+        uint64_t bytes = legacy ? 4 * code.size() : code.size();
         if (m_hashed[kind] != digest) {
             m_hashed[kind] = digest;
-            m_run.Hash(code.size() + (legacy ? m_legacy_bytes : single ? m_output_bytes : 0));
+            bytes += legacy ? m_legacy_bytes : single ? m_output_bytes : 0;
         }
+        m_run.Hash(bytes);
     }
     return BlockmillGenericChecker::CheckECDSASignature(sig, key, code, version);
 }

@@ -42,7 +42,7 @@ struct BlockmillSpent {
 
 // What a recording run may do.
 struct BlockmillLimits {
-    // Bytes hashed for signature hashes.
+    // Bytes hashed, copied and searched for signature hashes.
     uint64_t hashed;
     // Bytes of a transaction, as legacy signature hashes have it, beyond which none of its legacy
     // checks is put off.
@@ -53,7 +53,7 @@ struct BlockmillLimits {
 struct BlockmillReport {
     // Signature checks and taproot commitments.
     uint64_t asked;
-    // Bytes hashed for signature hashes; an estimate.
+    // Bytes hashed, copied and searched for signature hashes; an estimate.
     uint64_t hashed;
     // Bytes of the scripts.
     uint64_t script;

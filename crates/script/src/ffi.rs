@@ -26,7 +26,7 @@ pub(crate) enum Answer {
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub(crate) struct Limits {
-    /// Bytes hashed for signature hashes.
+    /// Bytes hashed, copied and searched for signature hashes.
     pub(crate) hashed: u64,
     /// Bytes of a transaction, as legacy signature hashes have it, beyond which no legacy check is
     /// put off.
@@ -39,7 +39,7 @@ pub(crate) struct Limits {
 pub(crate) struct Report {
     /// Signature checks and taproot commitments.
     pub(crate) asked: u64,
-    /// Bytes hashed for signature hashes; an estimate.
+    /// Bytes hashed, copied and searched for signature hashes; an estimate.
     pub(crate) hashed: u64,
     /// Bytes of the scripts and the witness.
     pub(crate) script: u64,
