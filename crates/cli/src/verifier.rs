@@ -1,5 +1,6 @@
 //! The script verifier of all commands.
 
+use blockmill_engine::Signatures;
 use blockmill_engine::signatures::SignatureRanges;
 use blockmill_kernel::KernelVerifier;
 use blockmill_rules::SignatureCounts;
@@ -8,9 +9,12 @@ use serde_json::{Value, json};
 /// What verifies scripts.
 pub(crate) type Verifier = KernelVerifier;
 
-/// A verifier for one run of a command.
-pub(crate) fn verifier() -> Verifier {
-    KernelVerifier
+/// A verifier for one run of a command. With `Auto` it has lanes where these are fast on this machine, with `Kernel` it
+/// has none.
+pub(crate) fn verifier(signatures: Signatures) -> Verifier {
+    match signatures {
+        Signatures::Auto | Signatures::Kernel | Signatures::Lanes => KernelVerifier,
+    }
 }
 
 /// How signatures were verified, for a person: at which heights how, and how many.

@@ -124,7 +124,12 @@ pub(crate) fn run(arguments: &ConnectArguments) -> Result<u8, Failure> {
         ..options(&arguments.engine)?
     };
     let marks = arguments.data.marks()?;
-    let mut engine = Engine::open(&arguments.data.data, marks.as_ref(), verifier(), options)?;
+    let mut engine = Engine::open(
+        &arguments.data.data,
+        marks.as_ref(),
+        verifier(options.signatures),
+        options,
+    )?;
     if engine.height() > 0 {
         let text = format!("going on from height {}", engine.height());
         log::info("resumed", &text, json!({"height": engine.height()}));

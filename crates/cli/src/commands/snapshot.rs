@@ -45,7 +45,12 @@ fn load(arguments: &LoadArguments) -> Result<u8, Failure> {
         stop: signals::stop_flag()?,
         ..Options::default()
     };
-    let engine = Engine::open(&arguments.data.data, marks.as_ref(), verifier(), options)?;
+    let engine = Engine::open(
+        &arguments.data.data,
+        marks.as_ref(),
+        verifier(options.signatures),
+        options,
+    )?;
     let mut meter = EngineMeter(Meter::new());
     let stats = engine.load_snapshot(blocks, file, arguments.hash, &mut meter)?;
     drop(meter);

@@ -65,7 +65,12 @@ pub(crate) fn run(arguments: &SubmitArguments) -> Result<u8, Failure> {
         ..options
     };
     let marks = arguments.data.marks()?;
-    let mut engine = Engine::open(&arguments.data.data, marks.as_ref(), verifier(), options)?;
+    let mut engine = Engine::open(
+        &arguments.data.data,
+        marks.as_ref(),
+        verifier(options.signatures),
+        options,
+    )?;
     let mut meter = EngineMeter(Meter::new());
     // Blocks that were kept and not flushed when an earlier run was killed.
     let report = engine.connect(&[], &mut meter)?;

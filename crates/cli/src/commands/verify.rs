@@ -75,12 +75,12 @@ fn run_files(arguments: &VerifyArguments) -> Result<u8, Failure> {
     let stop = signals::stop_flag()?;
     let mut meter = EngineMeter(Meter::new());
     let start = Instant::now();
-    let verifier = Arc::new(verifier());
     let options = FilesOptions {
         only: arguments.hash,
         threads: threads(arguments),
         signatures: arguments.signatures.map_or(Signatures::Auto, Into::into),
     };
+    let verifier = Arc::new(verifier(options.signatures));
     let report = verify_files(
         &arguments.blocks,
         &params(arguments)?,
@@ -153,7 +153,7 @@ fn run_one(arguments: &VerifyArguments, block_path: &Path, undo_path: &Path, hei
         proof_of_work: true,
         signatures: arguments.signatures.map_or(Signatures::Kernel, Into::into),
     };
-    let verifier = Arc::new(verifier());
+    let verifier = Arc::new(verifier(options.signatures));
     let hash = block.hash();
     let start = Instant::now();
     let outcome = verify_block(
