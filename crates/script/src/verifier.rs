@@ -11,7 +11,7 @@ use secp256k1_lanes::{Backend, Verdict};
 use std::fmt;
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 /// What one recording run may do. The ordinary run takes what goes beyond.
 const LIMITS: Limits = Limits {

@@ -3,7 +3,6 @@
 
 /// What is left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[cfg_attr(not(test), expect(dead_code, reason = "made by tests alone"))]
 pub(crate) enum Fault {
     /// The carry out of a limb of a field element.
     Carry(usize),
