@@ -2,18 +2,20 @@
 
 use blockmill_engine::Signatures;
 use blockmill_engine::signatures::SignatureRanges;
-use blockmill_kernel::KernelVerifier;
 use blockmill_rules::SignatureCounts;
+use blockmill_script::CoreVerifier;
 use serde_json::{Value, json};
 
 /// What verifies scripts.
-pub(crate) type Verifier = KernelVerifier;
+pub(crate) type Verifier = CoreVerifier;
 
 /// A verifier for one run of a command. With `Auto` it has lanes where these are fast on this machine, with `Kernel` it
 /// has none.
 pub(crate) fn verifier(signatures: Signatures) -> Verifier {
     match signatures {
-        Signatures::Auto | Signatures::Kernel | Signatures::Lanes => KernelVerifier,
+        Signatures::Auto => CoreVerifier::automatic(),
+        Signatures::Kernel => CoreVerifier::new(blockmill_script::Signatures::Kernel),
+        Signatures::Lanes => CoreVerifier::new(blockmill_script::Signatures::Lanes),
     }
 }
 

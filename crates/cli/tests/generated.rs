@@ -75,12 +75,11 @@ fn settings_change_nothing() {
     let scratch = Scratch::new();
     let file = chain.write(&scratch);
     for threads in ["1", "2", "8"] {
-        for cache in ["1", "1000"] {
-            let data = scratch.join(&format!("data-{threads}-{cache}"));
+        for (cache, signatures) in [("1", "lanes"), ("1000", "kernel"), ("1000", "lanes")] {
+            let data = scratch.join(&format!("data-{threads}-{cache}-{signatures}"));
             let mut command = connect(&file, &data, "regtest");
-            let connected = run(command.args(["--par", threads, "--dbcache", cache]))
-                .ends_with(0)
-                .json();
+            command.args(["--par", threads, "--dbcache", cache, "--signatures", signatures]);
+            let connected = run(&mut command).ends_with(0).json();
             assert_eq!(connected["tip"], chain.manifest["tip"]);
             assert_eq!(connected["inputs"], chain.manifest["inputs"]);
             // A cache of 1 MiB is too small for all coins: they were written to the store and read again.

@@ -147,6 +147,7 @@ fn memory_is_bounded_whatever_the_blocks() {
         let data = scratch.join(&format!("data-{threads}"));
         let mut child = connect(&file, &data, "regtest")
             .args(["--dbcache", &DBCACHE_MIB.to_string(), "--par", threads])
+            .args(["--signatures", "lanes"])
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
