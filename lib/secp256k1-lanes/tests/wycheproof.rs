@@ -1,7 +1,7 @@
 //! Wycheproof's vectors of ECDSA on secp256k1: special cases that broke implementations.
 //!
-//! Lanes take numbers. libsecp256k1's strict parser refuses what is no DER before the lanes see it, except in the sets of the
-//! form P1363, whose signatures are the two numbers as they are.
+//! Lanes take numbers. libsecp256k1's strict parser refuses signatures that are not DER before the
+//! lanes see them. The signatures of the P1363 sets are the two numbers, without an encoding.
 
 mod common;
 

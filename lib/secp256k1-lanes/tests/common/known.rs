@@ -1,12 +1,13 @@
 //! Checks whose verdict is known by construction, made without arithmetic on points.
 //!
-//! [`Tables`] hold keys Q = d G and nonces R = k G whose d and k are random. A signature with one of the keys and one of the
-//! nonces is then a matter of scalars: s = (m + r d) / k for ECDSA, s = k + e d for BIP340. A tweak leads from a key to a
-//! nonce: t = k - d.
+//! [`Tables`] hold keys Q = d G and nonces R = k G whose d and k are random. A signature with one
+//! of the keys and one of the nonces is then a matter of scalars: s = (m + r d) / k for ECDSA, s =
+//! k + e d for BIP340. A tweak leads from a key to a nonce: t = k - d.
 //!
-//! A broken check differs from a valid one in one part. Another part makes the result a point a G + b Q with other scalars
-//! than the right ones. It would have to be R or -R, or have the same r, for random d and k: the probability is below 2^-128
-//! for each check, so "invalid" is certain for all purposes.
+//! A broken check differs from a valid one in one part. Another part makes the result a point a G +
+//! b Q with other scalars than the right ones. It would have to be R or -R, or have the same r, for
+//! random d and k: the probability is below 2^-128 for each check, so "invalid" is certain for all
+//! purposes.
 
 use super::scalar::{N, Scalar};
 use super::{Dice, challenge, has_small_r, hex};
@@ -120,7 +121,7 @@ struct Made {
 }
 
 impl Tables {
-    /// A `Tables` for a seed. Takes about as long as verifying 10,000 checks.
+    /// Random tables. Making them takes about as long as verifying 10,000 checks.
     pub(crate) fn new(dice: &mut Dice) -> Self {
         let nonce = |scalar: Scalar| Nonce {
             point: Point::new(scalar),
@@ -170,7 +171,8 @@ impl Tables {
 
     fn ecdsa(&self, key: &Point, nonce: &Nonce, dice: &mut Dice) -> Check {
         let (d, k, r) = (key.scalar, nonce.point.scalar, Scalar::from_bytes(&nonce.point.x));
-        // Whatever s is, m = s k - r d makes the signature valid. -s belongs to -k, and is valid too.
+        // Whatever s is, m = s k - r d makes the signature valid. -s belongs to -k, and is valid
+        // too.
         let with_s = |s: Scalar| (s, (s * k - r * d).bytes());
         let (s, message) = match dice.below(64) {
             // u1 = m / s has structure.
@@ -337,8 +339,8 @@ fn out_of_range(kind: Kind, dice: &mut Dice) -> [u8; 32] {
     for (bytes, limb) in n.chunks_exact_mut(8).zip(N.iter().rev()) {
         bytes.copy_from_slice(&limb.to_be_bytes());
     }
-    // An r of BIP340 from n to p - 1 is in its range, but not that of the nonce. 0 is the x coordinate of no point, and a
-    // wrong s.
+    // An r of BIP340 from n to p - 1 is in its range, but differs from the nonce's. No point has
+    // the x coordinate 0, and an s of 0 is wrong.
     let near = if kind == Kind::Ecdsa { n } else { [n, p][dice.below(2)] };
     match dice.below(4) {
         0 => [0; 32],

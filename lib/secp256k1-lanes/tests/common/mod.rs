@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test uses a part")]
 
 pub(crate) mod known;
+pub(crate) mod model;
 pub(crate) mod scalar;
 
 use scalar::Scalar;
@@ -256,14 +257,15 @@ pub(crate) fn challenge(r: &[u8; 32], key_x: &[u8; 32], message: &[u8; 32]) -> S
     Scalar::from_bytes(&hash.into())
 }
 
-/// Whether the r of an ECDSA signature is in its range and below p - n. Two x coordinates have such an r.
+/// Whether the r of an ECDSA signature is in its range and below p - n. Two x coordinates have such
+/// an r.
 pub(crate) fn has_small_r(check: &Check) -> bool {
     let p_minus_n = hex("000000000000000000000000000000014551231950B75FC4402DA1722FC9BAEE");
     check.kind == Kind::Ecdsa && check.r != [0; 32] && check.r < p_minus_n
 }
 
-/// What is asked of u1 G + u2 P for a check: the scalars and the point. None if a number is out of its range, or if the key
-/// is no point.
+/// What is asked of u1 G + u2 P for a check: the scalars and the point. None if a number is out of
+/// its range, or if the key is no point.
 pub(crate) fn parts(check: &Check) -> Option<(Scalar, Scalar, PublicKey)> {
     let [r, s, message] = [&check.r, &check.s, &check.message].map(Scalar::from_bytes);
     let key_x = check.key.last_chunk::<32>()?;

@@ -183,7 +183,8 @@ impl Mul for Scalar {
             }
             wide[i + 4] = carry as u64;
         }
-        // 2^256 is FOLD modulo n. The part above 256 bits has 256 bits, then 130, then 4, then none.
+        // 2^256 is FOLD modulo n. The part above 256 bits has 256 bits, then 130, then 4, then
+        // none.
         while wide[4..] != [0; 4] {
             wide = fold(&wide);
         }
