@@ -1,5 +1,7 @@
 //! How fast checks are verified, beside libsecp256k1: `cargo run --release --example throughput`.
 
+#![allow(clippy::print_stdout, reason = "the numbers are the output")]
+
 #[path = "../tests/common/mod.rs"]
 mod common;
 

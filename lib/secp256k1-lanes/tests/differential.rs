@@ -23,7 +23,11 @@ fn compare(backend: Backend, cases: usize, seed: u64) {
             .map(|_| {
                 let kind = kind(&mut dice);
                 let check = valid(kind, &mut dice);
-                if dice.below(2) == 0 { broken(&check, &mut dice) } else { check }
+                if dice.below(2) == 0 {
+                    broken(&check, &mut dice)
+                } else {
+                    check
+                }
             })
             .collect();
         verifier.verify(&batch, &mut verdicts);
@@ -34,7 +38,10 @@ fn compare(backend: Backend, cases: usize, seed: u64) {
             // None of these is a special case but an r that happens to be tiny.
             let expected = if expected { Verdict::Valid } else { Verdict::Invalid };
             let tiny_r = check.r[..15] == [0; 15];
-            assert!(*verdict == expected || (tiny_r && *verdict == Verdict::CannotTell), "seed {seed}: {check:?}: {verdict:?}");
+            assert!(
+                *verdict == expected || (tiny_r && *verdict == Verdict::CannotTell),
+                "seed {seed}: {check:?}: {verdict:?}"
+            );
         }
         done += batch.len();
     }

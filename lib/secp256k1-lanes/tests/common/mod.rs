@@ -2,15 +2,25 @@
 
 #![allow(dead_code, reason = "each test uses a part")]
 
-use secp256k1::{Keypair, Message, Parity, PublicKey, Scalar, Secp256k1, SecretKey, VerifyOnly, XOnlyPublicKey, ecdsa, schnorr};
-use secp256k1_lanes::{Check, Kind};
+pub(crate) mod known;
+pub(crate) mod model;
+pub(crate) mod scalar;
+
+use scalar::Scalar;
+use secp256k1::{
+    All, Keypair, Message, Parity, PublicKey, Scalar as Tweak, Secp256k1, SecretKey, VerifyOnly, XOnlyPublicKey, ecdsa,
+    schnorr,
+};
+use secp256k1_lanes::{Backend, Check, Kind};
+use sha2::{Digest, Sha256};
+use std::sync::LazyLock;
 
 /// A generator of numbers that look random.
 #[derive(Debug, Clone)]
-pub struct Dice(pub u64);
+pub(crate) struct Dice(pub(crate) u64);
 
 impl Dice {
-    pub fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         // SplitMix64.
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
@@ -19,11 +29,11 @@ impl Dice {
         z ^ z >> 31
     }
 
-    pub fn below(&mut self, end: usize) -> usize {
+    pub(crate) fn below(&mut self, end: usize) -> usize {
         (self.next() % end as u64) as usize
     }
 
-    pub fn bytes(&mut self) -> [u8; 32] {
+    pub(crate) fn bytes(&mut self) -> [u8; 32] {
         let mut bytes = [0; 32];
         for chunk in bytes.chunks_mut(8) {
             chunk.copy_from_slice(&self.next().to_le_bytes());
@@ -31,7 +41,52 @@ impl Dice {
         bytes
     }
 
-    pub fn secret(&mut self) -> SecretKey {
+    /// True once in `times`.
+    pub(crate) fn once_in(&mut self, times: usize) -> bool {
+        self.below(times) == 0
+    }
+
+    pub(crate) fn scalar(&mut self) -> Scalar {
+        Scalar::from_bytes(&self.bytes())
+    }
+
+    /// A number with structure: long runs of equal bits, or near one of the ends.
+    pub(crate) fn rough_bytes(&mut self) -> [u8; 32] {
+        let mut bytes = [[0; 32], [0xff; 32]][self.below(2)];
+        match self.below(4) {
+            0 => bytes[24..].copy_from_slice(&self.next().to_be_bytes()),
+            1 => bytes[16..].copy_from_slice(&self.bytes()[16..]),
+            _ => {
+                let (mut place, mut is_set) = (0, false);
+                while place < 256 {
+                    let longest = [4, 32, 128][self.below(3)];
+                    let end = (place + 1 + self.below(longest)).min(256);
+                    for bit in place..end {
+                        let mask = 0x80 >> (bit % 8);
+                        bytes[bit / 8] = if is_set {
+                            bytes[bit / 8] | mask
+                        } else {
+                            bytes[bit / 8] & !mask
+                        };
+                    }
+                    (place, is_set) = (end, !is_set);
+                }
+            }
+        }
+        bytes
+    }
+
+    /// A scalar with structure, as [`rough_bytes`](Self::rough_bytes); not 0.
+    pub(crate) fn rough(&mut self) -> Scalar {
+        loop {
+            let scalar = Scalar::from_bytes(&self.rough_bytes());
+            if !scalar.is_zero() {
+                return [scalar, scalar * Scalar::LAMBDA][self.below(2)];
+            }
+        }
+    }
+
+    pub(crate) fn secret(&mut self) -> SecretKey {
         loop {
             if let Ok(key) = SecretKey::from_slice(&self.bytes()) {
                 return key;
@@ -46,7 +101,7 @@ fn halves(signature: &[u8; 64]) -> [[u8; 32]; 2] {
 }
 
 /// A check that holds.
-pub fn valid(kind: Kind, dice: &mut Dice) -> Check {
+pub(crate) fn valid(kind: Kind, dice: &mut Dice) -> Check {
     let secp = Secp256k1::new();
     let (secret, message) = (dice.secret(), dice.bytes());
     let digest = Message::from_digest(message);
@@ -55,18 +110,30 @@ pub fn valid(kind: Kind, dice: &mut Dice) -> Check {
             let signature = secp.sign_ecdsa(&digest, &secret).serialize_compact();
             let [r, s] = halves(&signature);
             let key = secret.public_key(&secp).serialize();
-            Check { kind, key, r, s, message }
+            Check {
+                kind,
+                key,
+                r,
+                s,
+                message,
+            }
         }
         Kind::Schnorr => {
             let pair = Keypair::from_secret_key(&secp, &secret);
             let [r, s] = halves(&secp.sign_schnorr_no_aux_rand(&digest, &pair).serialize());
             let key = with_prefix(&pair.x_only_public_key().0);
-            Check { kind, key, r, s, message }
+            Check {
+                kind,
+                key,
+                r,
+                s,
+                message,
+            }
         }
         Kind::Tweak => {
             let internal = Keypair::from_secret_key(&secp, &secret).x_only_public_key().0;
             let tweak = dice.secret();
-            let (output, parity) = internal.add_tweak(&secp, &Scalar::from(tweak)).unwrap();
+            let (output, parity) = internal.add_tweak(&secp, &Tweak::from(tweak)).unwrap();
             let mut message = [0; 32];
             message[0] = u8::from(parity == Parity::Odd);
             Check {
@@ -86,12 +153,12 @@ fn with_prefix(key: &XOnlyPublicKey) -> [u8; 33] {
     bytes
 }
 
-pub fn kind(dice: &mut Dice) -> Kind {
+pub(crate) fn kind(dice: &mut Dice) -> Kind {
     [Kind::Ecdsa, Kind::Schnorr, Kind::Tweak][dice.below(3)]
 }
 
 /// A check with one part broken in some way.
-pub fn broken(check: &Check, dice: &mut Dice) -> Check {
+pub(crate) fn broken(check: &Check, dice: &mut Dice) -> Check {
     let mut check = *check;
     let part = dice.below(4);
     let number: &mut [u8] = match part {
@@ -121,7 +188,7 @@ pub fn broken(check: &Check, dice: &mut Dice) -> Check {
 }
 
 /// libsecp256k1's verdict.
-pub fn reference(secp: &Secp256k1<VerifyOnly>, check: &Check) -> bool {
+pub(crate) fn reference(secp: &Secp256k1<VerifyOnly>, check: &Check) -> bool {
     let signature = [check.r, check.s].concat();
     match check.kind {
         Kind::Ecdsa => {
@@ -131,24 +198,102 @@ pub fn reference(secp: &Secp256k1<VerifyOnly>, check: &Check) -> bool {
             let Ok(signature) = ecdsa::Signature::from_compact(&signature) else {
                 return false;
             };
-            secp.verify_ecdsa(&Message::from_digest(check.message), &signature, &key).is_ok()
+            secp.verify_ecdsa(&Message::from_digest(check.message), &signature, &key)
+                .is_ok()
         }
         Kind::Schnorr => {
             let Ok(key) = XOnlyPublicKey::from_slice(&check.key[1..]) else {
                 return false;
             };
             let signature = schnorr::Signature::from_slice(&signature).unwrap();
-            secp.verify_schnorr(&signature, &Message::from_digest(check.message), &key).is_ok()
+            secp.verify_schnorr(&signature, &Message::from_digest(check.message), &key)
+                .is_ok()
         }
         Kind::Tweak => {
-            let (Ok(key), Ok(tweak)) = (XOnlyPublicKey::from_slice(&check.key[1..]), Scalar::from_be_bytes(check.s)) else {
+            let (Ok(key), Ok(tweak)) = (
+                XOnlyPublicKey::from_slice(&check.key[1..]),
+                Tweak::from_be_bytes(check.s),
+            ) else {
                 return false;
             };
-            let parity = if check.message[0] & 1 == 1 { Parity::Odd } else { Parity::Even };
+            let parity = if check.message[0] & 1 == 1 {
+                Parity::Odd
+            } else {
+                Parity::Even
+            };
             let Ok(output) = XOnlyPublicKey::from_slice(&check.r) else {
                 return false;
             };
             key.tweak_add_check(secp, &output, parity, tweak)
         }
     }
+}
+
+/// The backends of this machine.
+pub(crate) fn backends() -> impl Iterator<Item = Backend> {
+    [Backend::Avx512, Backend::Portable]
+        .into_iter()
+        .filter(|backend| backend.is_available())
+}
+
+/// The bytes written as hexadecimal digits.
+pub(crate) fn hex<const LENGTH: usize>(digits: &str) -> [u8; LENGTH] {
+    assert_eq!(digits.len(), 2 * LENGTH);
+    std::array::from_fn(|place| u8::from_str_radix(&digits[2 * place..2 * place + 2], 16).unwrap())
+}
+
+/// The challenge of BIP340.
+pub(crate) fn challenge(r: &[u8; 32], key_x: &[u8; 32], message: &[u8; 32]) -> Scalar {
+    static TAGGED: LazyLock<Sha256> = LazyLock::new(|| {
+        let tag = Sha256::digest(b"BIP0340/challenge");
+        Sha256::new().chain_update(tag).chain_update(tag)
+    });
+    let hash = TAGGED
+        .clone()
+        .chain_update(r)
+        .chain_update(key_x)
+        .chain_update(message)
+        .finalize();
+    Scalar::from_bytes(&hash.into())
+}
+
+/// Whether the r of an ECDSA signature is in its range and below p - n. Two x coordinates have such
+/// an r.
+pub(crate) fn has_small_r(check: &Check) -> bool {
+    let p_minus_n = hex("000000000000000000000000000000014551231950B75FC4402DA1722FC9BAEE");
+    check.kind == Kind::Ecdsa && check.r != [0; 32] && check.r < p_minus_n
+}
+
+/// What is asked of u1 G + u2 P for a check: the scalars and the point. None if a number is out of
+/// its range, or if the key is no point.
+pub(crate) fn parts(check: &Check) -> Option<(Scalar, Scalar, PublicKey)> {
+    let [r, s, message] = [&check.r, &check.s, &check.message].map(Scalar::from_bytes);
+    let key_x = check.key.last_chunk::<32>()?;
+    let even = PublicKey::from_slice(&known::key(2, key_x)).ok()?;
+    match check.kind {
+        Kind::Ecdsa => {
+            let in_range =
+                [r, s].iter().all(|number| !number.is_zero()) && (r.bytes(), s.bytes()) == (check.r, check.s);
+            let key = PublicKey::from_slice(&check.key).ok()?;
+            in_range.then(|| (message * s.invert(), r * s.invert(), key))
+        }
+        Kind::Schnorr => Some((s, -challenge(&check.r, key_x, &check.message), even)),
+        Kind::Tweak => Some((s, Scalar::ONE, even)),
+    }
+}
+
+/// u1 G + u2 P; none if that is infinity.
+pub(crate) fn multiply(u1: Scalar, u2: Scalar, point: &PublicKey) -> Option<PublicKey> {
+    static SECP: LazyLock<Secp256k1<All>> = LazyLock::new(Secp256k1::new);
+    let of_generator = (!u1.is_zero()).then(|| u1.secret().public_key(&SECP));
+    let of_point = (!u2.is_zero()).then(|| point.mul_tweak(&SECP, &Tweak::from(u2.secret())).unwrap());
+    match (of_generator, of_point) {
+        (Some(a), Some(b)) => a.combine(&b).ok(),
+        (a, b) => a.or(b),
+    }
+}
+
+/// Whether the check's numbers are in their ranges, and its result is infinity.
+pub(crate) fn result_is_infinity(check: &Check) -> bool {
+    parts(check).is_some_and(|(u1, u2, point)| multiply(u1, u2, &point).is_none())
 }
