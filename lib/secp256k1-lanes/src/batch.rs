@@ -19,7 +19,7 @@ use crate::multiply::{Halves, SIDE_BY_SIDE, Workspace};
 use crate::number::{self, N, N_HALF, Number, P, P_MINUS_N};
 use crate::point::{Affine, invert_all};
 use crate::scalar::{self, Scalar};
-use crate::word::{LANES_MAX, Mask, Word, is_odd};
+use crate::word::{LANES_MAX, Mask, Word, is_odd, side_by_side};
 use sha2::{Digest, Sha256};
 use std::sync::OnceLock;
 
@@ -272,8 +272,8 @@ impl<W: Word> Batch<W> {
             y: Fe::broadcast(&curve.stand_in[1]),
         };
         for first in (0..self.key_x.len()).step_by(TOGETHER) {
-            let x: [Fe<W>; TOGETHER] = [self.key_x[first], self.key_x[first + 1]];
-            let squares = [right_side(curve, &x[0]), right_side(curve, &x[1])];
+            let x: [Fe<W>; TOGETHER] = side_by_side(#[inline(always)] |k| self.key_x[first + k]);
+            let squares: [Fe<W>; TOGETHER] = side_by_side(#[inline(always)] |k| right_side(curve, &x[k]));
             let roots = square_roots(&squares);
             for k in 0..TOGETHER {
                 let root = roots[k].normalize();
@@ -315,8 +315,9 @@ impl<W: Word> Batch<W> {
         let points = &self.workspace.points;
         for (word, point) in points.iter().enumerate() {
             // A special case of the walk; or the result is infinity, or it is none of the curve's points, which cannot be.
-            let infinite = point.z.is_zero();
-            let zz = point.z.square();
+            let z = point.z.clear();
+            let infinite = z.is_zero();
+            let zz = z.square();
             let z6 = zz.square().mul(&zz);
             let x3 = point.x.square().times(&point.x);
             let right_side = x3.add_product(&z6, &Fe::small(curve.b)).reduce();
@@ -339,7 +340,8 @@ impl<W: Word> Batch<W> {
         let one = Fe::small(1);
         self.denominators.clear();
         for point in points {
-            self.denominators.push(Fe::select(point.z.is_zero(), &one, &point.z));
+            let z = point.z.clear();
+            self.denominators.push(Fe::select(z.is_zero(), &one, &z));
         }
         invert_all(&mut self.denominators, &mut self.before_fe, &mut |_, _| {});
         for (word, (point, inverse)) in points.iter().zip(&self.denominators).enumerate() {
@@ -431,7 +433,7 @@ pub(crate) mod tests {
         let point = |x: u64, y: u64, z: u64| Jacobian {
             x: number(x),
             y: number(y),
-            z: number(z),
+            z: number(z).as_factor(),
         };
         for kind in [Kind::Ecdsa, Kind::Schnorr, Kind::Tweak] {
             // All 0: what a doubling in the place of a sum leaves. Then a Z of 0 alone, and a point off the curve whose x is wanted.

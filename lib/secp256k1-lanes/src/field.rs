@@ -62,6 +62,24 @@ const LIFTED_SMALL: [u64; 5] = lifted(4, 58);
 /// A multiple of p to subtract [`Lazy`] numbers from.
 const LIFTED_LARGE: [u64; 5] = lifted(64, 61);
 
+/// A multiple of p in ten columns, 4p times 2^260, lifted by 2^60: columns of a product, scaled by up to 8, can be subtracted from
+/// them without a borrow.
+const LIFTED_WIDE: [u64; 10] = {
+    const LIFT: u64 = 1 << 60;
+    let four_p = lifted(4, LIMB_BITS);
+    let mut columns = [0; 10];
+    let mut k = 0;
+    while k < 10 {
+        // What a column gains the next one loses.
+        let gain = if k < 9 { LIFT } else { 0 };
+        let loss = if k > 0 { LIFT >> LIMB_BITS } else { 0 };
+        let digit = if k < 5 { 0 } else { four_p[k - 5] };
+        columns[k] = digit + gain - loss;
+        k += 1;
+    }
+    columns
+};
+
 /// A number with limbs below 2^52.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Fe<W>(pub(crate) [W; 5]);
@@ -217,6 +235,16 @@ impl<W: Word> Product<W> {
         self
     }
 
+    /// Minus 2^`BITS` times another product; 3 bits at most.
+    #[inline(always)]
+    pub(crate) fn subtract_scaled<const BITS: u32>(mut self, other: &Self) -> Self {
+        for k in 0..10 {
+            let difference = W::splat(LIFTED_WIDE[k]).sub(other.0[k].shift_left::<BITS>());
+            self.0[k] = self.0[k].add(difference);
+        }
+        self
+    }
+
     /// The five upper columns folded into the lower ones, and what is left above 2^260.
     #[inline(always)]
     fn fold_upper(self) -> ([W; 5], W) {
@@ -337,6 +365,14 @@ impl<W: Word> Lazy<W> {
 }
 
 impl<W: Word> Factor<W> {
+    /// The same number with limbs below 2^52.
+    #[inline(always)]
+    pub(crate) fn clear(&self) -> Fe<W> {
+        let mask = W::splat(LIMB_MASK);
+        let [a, b, c, d, e] = self.0;
+        Fe([a.and(mask), b.and(mask), c.and(mask), d.and(mask), e])
+    }
+
     #[inline(always)]
     pub(crate) fn times(&self, other: &impl Multiplicand<W>) -> Product<W> {
         Product::new(&self.0, other.limbs())
@@ -357,6 +393,11 @@ impl<W: Word> Fe<W> {
     #[inline(always)]
     pub(crate) fn lazy(&self) -> Lazy<W> {
         Lazy(self.0)
+    }
+
+    #[inline(always)]
+    pub(crate) fn as_factor(&self) -> Factor<W> {
+        Factor(self.0)
     }
 
     #[inline(always)]

@@ -8,7 +8,7 @@
 //!   met a special case.
 
 use crate::fault::{Fault, is_planted};
-use crate::field::{Fe, Lazy};
+use crate::field::{Factor, Fe, Lazy};
 use crate::inverse::Modulus;
 use crate::number::{P, limbs};
 use crate::word::{Mask, Word, side_by_side};
@@ -34,7 +34,8 @@ pub(crate) struct Signed<W> {
 pub(crate) struct Jacobian<W> {
     pub(crate) x: Fe<W>,
     pub(crate) y: Fe<W>,
-    pub(crate) z: Fe<W>,
+    /// Only ever multiplied.
+    pub(crate) z: Factor<W>,
 }
 
 /// The third point on a line through `a` and a point with the x coordinate `other_x`, mirrored.
@@ -80,7 +81,7 @@ impl<W: Word> Affine<W> {
         Jacobian {
             x: self.x,
             y: self.y,
-            z: Fe::small(1),
+            z: Fe::small(1).as_factor(),
         }
     }
 }
@@ -97,21 +98,20 @@ impl<W: Word> Signed<W> {
 /// Doubles each point: Z is multiplied by 2 Y.
 #[inline(always)]
 pub(crate) fn double_each<W: Word, const N: usize>(points: &mut [Jacobian<W>; N]) {
-    // With B = Y^2, D = 2 X B, C = B^2, E = 3 X^2:
-    // X' = E^2 - 4 D, Y' = E (2 D - X') - 8 C, Z' = 2 Y Z.
+    // With B = Y^2, D = 2 X B, E = 3 X^2:
+    // X' = E^2 - 4 D, Y' = E (2 D - X') - 8 B^2, Z' = 2 Y Z.
     let b: [_; N] = side_by_side(#[inline(always)] |j| points[j].y.squared().factor());
     let e: [_; N] = side_by_side(#[inline(always)] |j| points[j].x.squared().lazy().triple().factor());
     let d: [_; N] = side_by_side(#[inline(always)] |j| points[j].x.times(&b[j]).lazy_double());
-    let c: [_; N] = side_by_side(#[inline(always)] |j| b[j].squared().lazy());
     for point in points.iter_mut() {
-        point.z = point.y.times(&point.z).reduce_double();
+        point.z = point.y.times(&point.z).lazy_double().factor();
     }
     for (j, point) in points.iter_mut().enumerate() {
         point.x = e[j].squared().subtract(&d[j].scale::<2>()).reduce();
     }
     for (j, point) in points.iter_mut().enumerate() {
         let distance = d[j].scale::<1>().subtract(&point.x.lazy()).factor();
-        point.y = e[j].times(&distance).subtract(&c[j].scale::<3>()).reduce();
+        point.y = e[j].times(&distance).subtract_scaled::<3>(&b[j].squared()).reduce();
     }
 }
 
@@ -120,15 +120,15 @@ pub(crate) fn double_each<W: Word, const N: usize>(points: &mut [Jacobian<W>; N]
 pub(crate) fn add_each<W: Word, const N: usize>(points: &mut [Jacobian<W>; N], others: [&Affine<W>; N]) {
     // With H = x Z^2 - X, R = y Z^3 - Y, V = X H^2:
     // X' = R^2 - H^3 - 2 V, Y' = R (V - X') - Y H^3, Z' = Z H.
-    let zz: [_; N] = side_by_side(#[inline(always)] |j| points[j].z.square());
+    let zz: [_; N] = side_by_side(#[inline(always)] |j| points[j].z.squared().reduce());
     let h: [_; N] = side_by_side(#[inline(always)] |j| others[j].x.times(&zz[j]).subtract(&points[j].x.lazy()).reduce());
-    let zzz: [_; N] = side_by_side(#[inline(always)] |j| zz[j].mul(&points[j].z));
+    let zzz: [_; N] = side_by_side(#[inline(always)] |j| zz[j].times(&points[j].z).reduce());
     let hh: [_; N] = side_by_side(#[inline(always)] |j| h[j].square());
     let r: [_; N] = side_by_side(#[inline(always)] |j| others[j].y.times(&zzz[j]).subtract(&points[j].y.lazy()).reduce());
     let minus_hhh: [_; N] = side_by_side(#[inline(always)] |j| hh[j].times(&h[j]).reduce_negated());
     let v: [_; N] = side_by_side(#[inline(always)] |j| hh[j].mul(&points[j].x));
     for (j, point) in points.iter_mut().enumerate() {
-        point.z = point.z.mul(&h[j]);
+        point.z = point.z.times(&h[j]).factor();
     }
     for (j, point) in points.iter_mut().enumerate() {
         let subtrahend = v[j].lazy().scale::<1>().minus(&minus_hhh[j].lazy());
