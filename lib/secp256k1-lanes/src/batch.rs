@@ -101,11 +101,11 @@ fn tagged() -> Sha256 {
 
 /// Whether a number is in its range; a planted fault says yes.
 fn is_below(number: &Number, end: &Number, fault: Fault) -> bool {
-    number::is_below(number, end) || is_planted(fault)
+    number::is_below(number, end) || is_planted::<u64>(fault)
 }
 
 fn is_not_zero(number: &Number, fault: Fault) -> bool {
-    *number != [0; 4] || is_planted(fault)
+    *number != [0; 4] || is_planted::<u64>(fault)
 }
 
 /// The numbers of a check; none if one of them is out of its range.
@@ -124,16 +124,16 @@ fn read(check: &Check) -> Option<Numbers> {
     };
     match check.kind {
         Kind::Ecdsa => {
-            let is_key = is_key && (matches!(check.key[0], 2 | 3) || is_planted(Fault::KeyPrefix));
+            let is_key = is_key && (matches!(check.key[0], 2 | 3) || is_planted::<u64>(Fault::KeyPrefix));
             let is_r = is_not_zero(&r, Fault::RZero) && is_below(&r, &N, Fault::RRange);
-            let is_s = is_not_zero(&s, Fault::SZero) && (!number::is_below(&N_HALF, &s) || is_planted(Fault::SRange));
+            let is_s = is_not_zero(&s, Fault::SZero) && (!number::is_below(&N_HALF, &s) || is_planted::<u64>(Fault::SRange));
             (is_key && is_r && is_s).then(|| Numbers {
                 key_odd: check.key[0] == 3,
                 first: number::from_bytes(&check.message),
                 second: r,
                 divisor: s,
                 // The x coordinate may be r + n as well.
-                unsure: number::is_below(&r, &P_MINUS_N) && !is_planted(Fault::SmallR),
+                unsure: number::is_below(&r, &P_MINUS_N) && !is_planted::<u64>(Fault::SmallR),
                 ..plain
             })
         }
@@ -266,27 +266,35 @@ impl<W: Word> Batch<W> {
     /// The points of the keys' x coordinates and parities.
     #[inline(always)]
     fn lift_keys(&mut self, curve: &Curve) {
-        const TOGETHER: usize = 2;
+        if W::LANES == 1 {
+            self.lift_keys_together::<1>(curve);
+        } else {
+            self.lift_keys_together::<2>(curve);
+        }
+    }
+
+    #[inline(always)]
+    fn lift_keys_together<const N: usize>(&mut self, curve: &Curve) {
         let stand_in = Affine {
             x: Fe::broadcast(&curve.stand_in[0]),
             y: Fe::broadcast(&curve.stand_in[1]),
         };
-        for first in (0..self.key_x.len()).step_by(TOGETHER) {
-            let x: [Fe<W>; TOGETHER] = side_by_side(#[inline(always)] |k| self.key_x[first + k]);
-            let squares: [Fe<W>; TOGETHER] = side_by_side(#[inline(always)] |k| right_side(curve, &x[k]));
+        for first in (0..self.key_x.len()).step_by(N) {
+            let x: [Fe<W>; N] = side_by_side(#[inline(always)] |k| self.key_x[first + k]);
+            let squares: [Fe<W>; N] = side_by_side(#[inline(always)] |k| right_side(curve, &x[k]));
             let roots = square_roots(&squares);
-            for k in 0..TOGETHER {
+            for k in 0..N {
                 let root = roots[k].normalize();
                 let is_point = root.squared().subtract(&squares[k].lazy()).reduce().is_zero();
                 let odd = is_odd(root.0[0]);
-                let odd = if is_planted(Fault::KeyParity) { self.key_odd[first + k] } else { odd };
+                let odd = if is_planted::<W>(Fault::KeyParity) { self.key_odd[first + k] } else { odd };
                 let y = Fe::select(odd.xor(self.key_odd[first + k]), &root.negate(), &root).normalize();
                 self.keys.push(Affine {
                     x: Fe::select(is_point, &x[k], &stand_in.x),
                     y: Fe::select(is_point, &y, &stand_in.y),
                 });
                 let refused = &mut self.refused[first + k];
-                if !is_planted(Fault::NoPoint) {
+                if !is_planted::<W>(Fault::NoPoint) {
                     *refused = refused.or(is_point.not());
                 }
             }
@@ -323,10 +331,10 @@ impl<W: Word> Batch<W> {
             let right_side = x3.add_product(&z6, &Fe::small(curve.b)).reduce();
             let on_curve = point.y.squared().subtract(&right_side.lazy()).reduce().is_zero();
             let unsure = &mut self.unsure[word];
-            if !is_planted(Fault::Infinite) {
+            if !is_planted::<W>(Fault::Infinite) {
                 *unsure = unsure.or(infinite);
             }
-            if !is_planted(Fault::OffCurve) {
+            if !is_planted::<W>(Fault::OffCurve) {
                 *unsure = unsure.or(on_curve.not());
             }
             // x = X / Z^2 is the wanted one.
@@ -347,7 +355,7 @@ impl<W: Word> Batch<W> {
         for (word, (point, inverse)) in points.iter().zip(&self.denominators).enumerate() {
             let cube = inverse.square().mul(inverse);
             let odd = is_odd(point.y.mul(&cube).normalize().0[0]);
-            if is_planted(Fault::ResultParity) {
+            if is_planted::<W>(Fault::ResultParity) {
                 continue;
             }
             let parity_is_right = odd.xor(self.result_odd[word]).not();

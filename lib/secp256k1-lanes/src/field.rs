@@ -143,11 +143,18 @@ fn splat<W: Word>(limbs: &[u64; 5]) -> [W; 5] {
     ]
 }
 
+/// Runs `work` as a function of its own. Words of a single lane call what vectors have inlined: their code would be as large
+/// as that of vectors, and is not what speed depends on.
+#[inline(never)]
+fn call<R>(work: impl FnOnce() -> R) -> R {
+    work()
+}
+
 /// The bits above 52 of each limb go to the next one. They stay where they were, too.
 #[inline(always)]
 fn carry<W: Word>(mut limbs: [W; 5]) -> [W; 5] {
     for k in 0..4 {
-        if !is_planted(Fault::Carry(k)) {
+        if !is_planted::<W>(Fault::Carry(k)) {
             limbs[k + 1] = limbs[k + 1].add(limbs[k].shift_right::<LIMB_BITS>());
         }
     }
@@ -158,6 +165,11 @@ fn carry<W: Word>(mut limbs: [W; 5]) -> [W; 5] {
 /// The bits above 52 of each limb go to the next one.
 #[inline(always)]
 fn carry_and_clear<W: Word>(limbs: [W; 5]) -> Fe<W> {
+    if W::LANES == 1 { call(|| carry_and_clear_here(limbs)) } else { carry_and_clear_here(limbs) }
+}
+
+#[inline(always)]
+fn carry_and_clear_here<W: Word>(limbs: [W; 5]) -> Fe<W> {
     let mask = W::splat(LIMB_MASK);
     let limbs = carry(limbs);
     Fe([
@@ -185,6 +197,11 @@ pub(crate) fn multiply_limbs<W: Word>(columns: &mut [W; 10], a: &[W; 5], b: &[W;
 impl<W: Word> Product<W> {
     #[inline(always)]
     fn new(a: &[W; 5], b: &[W; 5]) -> Self {
+        if W::LANES == 1 { call(|| Self::new_here(a, b)) } else { Self::new_here(a, b) }
+    }
+
+    #[inline(always)]
+    fn new_here(a: &[W; 5], b: &[W; 5]) -> Self {
         a[4].promise_below::<LIMB_BITS>();
         b[4].promise_below::<LIMB_BITS>();
         let mut columns = [W::splat(0); 10];
@@ -194,6 +211,11 @@ impl<W: Word> Product<W> {
 
     #[inline(always)]
     fn square(a: &[W; 5]) -> Self {
+        if W::LANES == 1 { call(|| Self::square_here(a)) } else { Self::square_here(a) }
+    }
+
+    #[inline(always)]
+    fn square_here(a: &[W; 5]) -> Self {
         a[4].promise_below::<LIMB_BITS>();
         let mut columns = [W::splat(0); 10];
         for i in 0..5 {
@@ -251,7 +273,7 @@ impl<W: Word> Product<W> {
         let Self(mut c) = self;
         let fold = W::splat(FOLD_260);
         for k in 5..9 {
-            if !is_planted(Fault::UpperCarry(k)) {
+            if !is_planted::<W>(Fault::UpperCarry(k)) {
                 c[k + 1] = c[k + 1].add(c[k].shift_right::<LIMB_BITS>());
             }
         }
@@ -264,7 +286,7 @@ impl<W: Word> Product<W> {
             low[k + 1] = low[k + 1].add_product_high(c[k + 5], fold);
         }
         let above = W::splat(0).add_product_high(c[9], fold);
-        (low, if is_planted(Fault::AboveFold) { W::splat(0) } else { above })
+        (low, if is_planted::<W>(Fault::AboveFold) { W::splat(0) } else { above })
     }
 
     /// What is above 2^256 folded into the lowest limbs.
@@ -275,7 +297,7 @@ impl<W: Word> Product<W> {
         top.promise_below::<LIMB_BITS>();
         low[4] = low[4].and(W::splat(TOP_MASK));
         low[0] = low[0].add_product_low(top, fold);
-        if !is_planted(Fault::TopFold) {
+        if !is_planted::<W>(Fault::TopFold) {
             low[1] = low[1].add_product_high(top, fold);
         }
         Lazy(low)
@@ -283,6 +305,11 @@ impl<W: Word> Product<W> {
 
     #[inline(always)]
     pub(crate) fn lazy(self) -> Lazy<W> {
+        if W::LANES == 1 { call(|| self.lazy_here()) } else { self.lazy_here() }
+    }
+
+    #[inline(always)]
+    fn lazy_here(self) -> Lazy<W> {
         let (low, above) = self.fold_upper();
         Self::fold_top(low, above)
     }
@@ -468,7 +495,7 @@ impl<W: Word> Fe<W> {
         let mut limbs = self.0;
         let top = limbs[4].shift_right::<TOP_BITS>();
         limbs[4] = limbs[4].and(W::splat(TOP_MASK));
-        if !is_planted(Fault::NormalFold) {
+        if !is_planted::<W>(Fault::NormalFold) {
             limbs[0] = limbs[0].add_product_low(top, W::splat(FOLD_256));
         }
         // Below 2^256 + 2^37 now: at most one p too much.
@@ -477,7 +504,7 @@ impl<W: Word> Fe<W> {
         plus[0] = plus[0].add(W::splat(FOLD_256));
         let Self(plus) = carry_and_clear(plus);
         let below = plus[4].shift_right::<TOP_BITS>().is_zero();
-        if is_planted(Fault::NormalSubtraction) {
+        if is_planted::<W>(Fault::NormalSubtraction) {
             return Self(low);
         }
         let mut normal = zip(&low, &plus, #[inline(always)] |low, plus| W::select(below, low, plus));

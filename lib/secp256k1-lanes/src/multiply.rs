@@ -284,15 +284,24 @@ impl<W: Word> Workspace<W> {
     /// From the highest place down.
     #[inline(always)]
     fn walk(&mut self) {
-        for sums in self.sums.chunks_exact(SIDE_BY_SIDE * PLACES) {
+        // A single lane gains nothing from words side by side, and is compiled faster without.
+        if W::LANES == 1 {
+            self.walk_together::<1>();
+        } else {
+            self.walk_together::<SIDE_BY_SIDE>();
+        }
+    }
+
+    #[inline(always)]
+    fn walk_together<const N: usize>(&mut self) {
+        for sums in self.sums.chunks_exact(N * PLACES) {
             let at = |word: usize, place: usize| &sums[word * PLACES + place];
-            let mut points: [Jacobian<W>; SIDE_BY_SIDE] =
-                side_by_side(#[inline(always)] |word| at(word, PLACES - 1).jacobian());
+            let mut points: [Jacobian<W>; N] = side_by_side(#[inline(always)] |word| at(word, PLACES - 1).jacobian());
             for place in (0..PLACES - 1).rev() {
                 for _ in 0..WIDTH {
                     double_each(&mut points);
                 }
-                add_each(&mut points, [at(0, place), at(1, place), at(2, place), at(3, place)]);
+                add_each(&mut points, side_by_side(#[inline(always)] |word| at(word, place)));
             }
             self.points.extend_from_slice(&points);
         }

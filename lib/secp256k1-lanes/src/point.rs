@@ -154,10 +154,10 @@ pub(crate) fn invert_all<W: Word>(numbers: &mut [Fe<W>], before: &mut Vec<Fe<W>>
     for (place, number) in numbers.iter_mut().enumerate() {
         let is_zero = number.is_zero();
         if is_zero.bits() != 0 {
-            if !is_planted(Fault::ZeroDenominator) {
+            if !is_planted::<W>(Fault::ZeroDenominator) {
                 zero(place, is_zero);
             }
-            if !is_planted(Fault::ZeroReplaced) {
+            if !is_planted::<W>(Fault::ZeroReplaced) {
                 *number = Fe::select(is_zero, &one, number);
             }
         }
