@@ -24,7 +24,7 @@ use std::collections::BTreeMap;
 use world::World;
 
 /// Blocks judged in an ordinary run of the tests.
-const MUTATIONS: u64 = 40_000;
+const MUTATIONS: u64 = 20_000;
 
 /// Blocks after which both sides begin anew, so that subsidies do not run out.
 const EPISODE: u64 = 1_500;
@@ -33,7 +33,7 @@ const EPISODE: u64 = 1_500;
 const BETWEEN_SETS: u64 = 250;
 
 /// Times that every reason must occur in a run of at least [`MUTATIONS`] blocks.
-const LEAST: u64 = 100;
+const LEAST: u64 = 40;
 
 /// Reasons that must be reached; one that is missing from the list is counted all the same.
 const REASONS: &[&str] = &[
