@@ -14,8 +14,6 @@ mod assume_valid;
 mod changing_files;
 #[path = "failing_store.rs"]
 mod failing_store;
-#[path = "fetching.rs"]
-mod fetching;
 #[path = "invalid_branches.rs"]
 mod invalid_branches;
 #[path = "reorganise.rs"]
