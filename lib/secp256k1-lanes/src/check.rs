@@ -3,6 +3,7 @@
 #[cfg(target_arch = "x86_64")]
 use crate::avx512::{self, Avx512};
 use crate::batch::Batch;
+use std::sync::OnceLock;
 
 /// Checks that are verified together at most; more are verified in several batches. Fewer than 32 cost as much as 32.
 pub const BATCH: usize = 256;
@@ -57,9 +58,26 @@ pub enum Backend {
 }
 
 impl Backend {
-    /// The fastest backend that this machine has.
+    /// The fastest backend that this machine has; or the one that the environment variable `SECP256K1_LANES_BACKEND` names (`avx512`
+    /// or `portable`), for tests of what other machines do. The variable is read once, at the first call. A name that is unknown,
+    /// or of a backend that the machine does not have, counts for nothing.
     pub fn detect() -> Self {
-        if Self::Avx512.is_available() { Self::Avx512 } else { Self::Portable }
+        static WANTED: OnceLock<Option<Backend>> = OnceLock::new();
+        match *WANTED.get_or_init(Self::wanted) {
+            Some(wanted) => wanted,
+            None if Self::Avx512.is_available() => Self::Avx512,
+            None => Self::Portable,
+        }
+    }
+
+    /// What the environment asks for, if the machine has it.
+    fn wanted() -> Option<Self> {
+        let backend = match std::env::var("SECP256K1_LANES_BACKEND").ok()?.as_str() {
+            "avx512" => Self::Avx512,
+            "portable" => Self::Portable,
+            _ => return None,
+        };
+        backend.is_available().then_some(backend)
     }
 
     /// Whether this machine has what it needs.
