@@ -1,6 +1,9 @@
 //! Eight lanes of AVX-512 with IFMA.
 
-#![expect(unsafe_code, reason = "intrinsics need their instructions, loads and stores a pointer")]
+#![expect(
+    unsafe_code,
+    reason = "intrinsics need their instructions, loads and stores a pointer"
+)]
 
 use crate::word::{LANES_MAX, Mask, Row, Word};
 use std::arch::x86_64::*;

@@ -126,7 +126,8 @@ fn read(check: &Check) -> Option<Numbers> {
         Kind::Ecdsa => {
             let is_key = is_key && (matches!(check.key[0], 2 | 3) || is_planted::<u64>(Fault::KeyPrefix));
             let is_r = is_not_zero(&r, Fault::RZero) && is_below(&r, &N, Fault::RRange);
-            let is_s = is_not_zero(&s, Fault::SZero) && (!number::is_below(&N_HALF, &s) || is_planted::<u64>(Fault::SRange));
+            let is_s =
+                is_not_zero(&s, Fault::SZero) && (!number::is_below(&N_HALF, &s) || is_planted::<u64>(Fault::SRange));
             (is_key && is_r && is_s).then(|| Numbers {
                 key_odd: check.key[0] == 3,
                 first: number::from_bytes(&check.message),
@@ -188,7 +189,8 @@ impl<W: Word> Batch<W> {
             #[inline(always)]
             || self.split_scalars(),
         );
-        self.workspace.multiply(curve, &self.keys, &self.halves, &mut self.unsure);
+        self.workspace
+            .multiply(curve, &self.keys, &self.halves, &mut self.unsure);
         W::vectorize(
             #[inline(always)]
             || self.compare(curve),
@@ -280,14 +282,24 @@ impl<W: Word> Batch<W> {
             y: Fe::broadcast(&curve.stand_in[1]),
         };
         for first in (0..self.key_x.len()).step_by(N) {
-            let x: [Fe<W>; N] = side_by_side(#[inline(always)] |k| self.key_x[first + k]);
-            let squares: [Fe<W>; N] = side_by_side(#[inline(always)] |k| right_side(curve, &x[k]));
+            let x: [Fe<W>; N] = side_by_side(
+                #[inline(always)]
+                |k| self.key_x[first + k],
+            );
+            let squares: [Fe<W>; N] = side_by_side(
+                #[inline(always)]
+                |k| right_side(curve, &x[k]),
+            );
             let roots = square_roots(&squares);
             for k in 0..N {
                 let root = roots[k].normalize();
                 let is_point = root.squared().subtract(&squares[k].lazy()).reduce().is_zero();
                 let odd = is_odd(root.0[0]);
-                let odd = if is_planted::<W>(Fault::KeyParity) { self.key_odd[first + k] } else { odd };
+                let odd = if is_planted::<W>(Fault::KeyParity) {
+                    self.key_odd[first + k]
+                } else {
+                    odd
+                };
                 let y = Fe::select(odd.xor(self.key_odd[first + k]), &root.negate(), &root).normalize();
                 self.keys.push(Affine {
                     x: Fe::select(is_point, &x[k], &stand_in.x),
@@ -341,7 +353,12 @@ impl<W: Word> Batch<W> {
             let difference = self.wanted[word].times(&zz).subtract(&point.x.lazy()).reduce();
             self.right.push(difference.is_zero());
         }
-        if self.is_ecdsa.iter().zip(&self.refused).all(|(ecdsa, refused)| ecdsa.or(*refused).not().bits() & lanes::<W>() == 0) {
+        if self
+            .is_ecdsa
+            .iter()
+            .zip(&self.refused)
+            .all(|(ecdsa, refused)| ecdsa.or(*refused).not().bits() & lanes::<W>() == 0)
+        {
             return;
         }
         // The others want a parity of y = Y / Z^3 too.
@@ -420,7 +437,10 @@ pub(crate) mod tests {
                 assert!(!read(kind, key(2, x), &ONE, &ONE));
             }
             for prefix in 0..=255 {
-                assert_eq!(read(kind, key(prefix, &ONE), &ONE, &ONE), !ecdsa || prefix == 2 || prefix == 3);
+                assert_eq!(
+                    read(kind, key(prefix, &ONE), &ONE, &ONE),
+                    !ecdsa || prefix == 2 || prefix == 3
+                );
             }
             let (r_end, s_end) = if ecdsa { (&N, &plus_one(&N_HALF)) } else { (&P, &N) };
             assert!(read(kind, good, &before(r_end), &ONE) && !read(kind, good, r_end, &ONE));

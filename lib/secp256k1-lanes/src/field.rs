@@ -27,13 +27,7 @@ const TOP_BITS: u32 = 48;
 const TOP_MASK: u64 = (1 << TOP_BITS) - 1;
 
 /// The limbs of p.
-const P: [u64; 5] = [
-    LIMB_MASK - FOLD_256 + 1,
-    LIMB_MASK,
-    LIMB_MASK,
-    LIMB_MASK,
-    TOP_MASK,
-];
+const P: [u64; 5] = [LIMB_MASK - FOLD_256 + 1, LIMB_MASK, LIMB_MASK, LIMB_MASK, TOP_MASK];
 
 /// `factor` times p, with limbs that are lifted by 2^`lift`: smaller limbs can be subtracted from them without a borrow.
 const fn lifted(factor: u64, lift: u32) -> [u64; 5] {
@@ -165,7 +159,11 @@ fn carry<W: Word>(mut limbs: [W; 5]) -> [W; 5] {
 /// The bits above 52 of each limb go to the next one.
 #[inline(always)]
 fn carry_and_clear<W: Word>(limbs: [W; 5]) -> Fe<W> {
-    if W::LANES == 1 { call(|| carry_and_clear_here(limbs)) } else { carry_and_clear_here(limbs) }
+    if W::LANES == 1 {
+        call(|| carry_and_clear_here(limbs))
+    } else {
+        carry_and_clear_here(limbs)
+    }
 }
 
 #[inline(always)]
@@ -197,7 +195,11 @@ pub(crate) fn multiply_limbs<W: Word>(columns: &mut [W; 10], a: &[W; 5], b: &[W;
 impl<W: Word> Product<W> {
     #[inline(always)]
     fn new(a: &[W; 5], b: &[W; 5]) -> Self {
-        if W::LANES == 1 { call(|| Self::new_here(a, b)) } else { Self::new_here(a, b) }
+        if W::LANES == 1 {
+            call(|| Self::new_here(a, b))
+        } else {
+            Self::new_here(a, b)
+        }
     }
 
     #[inline(always)]
@@ -211,7 +213,11 @@ impl<W: Word> Product<W> {
 
     #[inline(always)]
     fn square(a: &[W; 5]) -> Self {
-        if W::LANES == 1 { call(|| Self::square_here(a)) } else { Self::square_here(a) }
+        if W::LANES == 1 {
+            call(|| Self::square_here(a))
+        } else {
+            Self::square_here(a)
+        }
     }
 
     #[inline(always)]
@@ -251,8 +257,8 @@ impl<W: Word> Product<W> {
     pub(crate) fn subtract(mut self, lazy: &Lazy<W>) -> Self {
         let lifted = splat(&LIFTED_LARGE);
         let difference = zip(&lifted, &lazy.0, W::sub);
-        for k in 0..5 {
-            self.0[k] = self.0[k].add(difference[k]);
+        for (column, difference) in self.0.iter_mut().zip(difference) {
+            *column = column.add(difference);
         }
         self
     }
@@ -260,9 +266,8 @@ impl<W: Word> Product<W> {
     /// Minus 2^`BITS` times another product; 3 bits at most.
     #[inline(always)]
     pub(crate) fn subtract_scaled<const BITS: u32>(mut self, other: &Self) -> Self {
-        for k in 0..10 {
-            let difference = W::splat(LIFTED_WIDE[k]).sub(other.0[k].shift_left::<BITS>());
-            self.0[k] = self.0[k].add(difference);
+        for ((column, lifted), other) in self.0.iter_mut().zip(LIFTED_WIDE).zip(other.0) {
+            *column = column.add(W::splat(lifted).sub(other.shift_left::<BITS>()));
         }
         self
     }
@@ -286,7 +291,14 @@ impl<W: Word> Product<W> {
             low[k + 1] = low[k + 1].add_product_high(c[k + 5], fold);
         }
         let above = W::splat(0).add_product_high(c[9], fold);
-        (low, if is_planted::<W>(Fault::AboveFold) { W::splat(0) } else { above })
+        (
+            low,
+            if is_planted::<W>(Fault::AboveFold) {
+                W::splat(0)
+            } else {
+                above
+            },
+        )
     }
 
     /// What is above 2^256 folded into the lowest limbs.
@@ -305,7 +317,11 @@ impl<W: Word> Product<W> {
 
     #[inline(always)]
     pub(crate) fn lazy(self) -> Lazy<W> {
-        if W::LANES == 1 { call(|| self.lazy_here()) } else { self.lazy_here() }
+        if W::LANES == 1 {
+            call(|| self.lazy_here())
+        } else {
+            self.lazy_here()
+        }
     }
 
     #[inline(always)]
@@ -318,7 +334,14 @@ impl<W: Word> Product<W> {
     #[inline(always)]
     pub(crate) fn lazy_double(self) -> Lazy<W> {
         let (low, above) = self.fold_upper();
-        Self::fold_top(each(&low, #[inline(always)] |limb| limb.add(limb)), above.add(above))
+        Self::fold_top(
+            each(
+                &low,
+                #[inline(always)]
+                |limb| limb.add(limb),
+            ),
+            above.add(above),
+        )
     }
 
     #[inline(always)]
@@ -329,12 +352,6 @@ impl<W: Word> Product<W> {
     #[inline(always)]
     pub(crate) fn reduce(self) -> Fe<W> {
         carry_and_clear(self.lazy().0)
-    }
-
-    /// Twice the product.
-    #[inline(always)]
-    pub(crate) fn reduce_double(self) -> Fe<W> {
-        carry_and_clear(self.lazy_double().0)
     }
 
     /// Minus the product.
@@ -364,12 +381,20 @@ impl<W: Word> Lazy<W> {
     /// Times 2^`BITS`.
     #[inline(always)]
     pub(crate) fn scale<const BITS: u32>(&self) -> Self {
-        Self(each(&self.0, #[inline(always)] |limb| limb.shift_left::<BITS>()))
+        Self(each(
+            &self.0,
+            #[inline(always)]
+            |limb| limb.shift_left::<BITS>(),
+        ))
     }
 
     #[inline(always)]
     pub(crate) fn triple(&self) -> Self {
-        Self(each(&self.0, #[inline(always)] |limb| limb.add(limb.add(limb))))
+        Self(each(
+            &self.0,
+            #[inline(always)]
+            |limb| limb.add(limb.add(limb)),
+        ))
     }
 
     #[inline(always)]
@@ -481,12 +506,21 @@ impl<W: Word> Fe<W> {
     /// Minus the number where the mask is set.
     #[inline(always)]
     pub(crate) fn negate_lazy_where(&self, mask: W::Mask) -> Lazy<W> {
-        Lazy(each(&self.0, #[inline(always)] |limb| W::select(mask, W::splat(0).sub(limb), limb)))
+        Lazy(each(
+            &self.0,
+            #[inline(always)]
+            |limb| W::select(mask, W::splat(0).sub(limb), limb),
+        ))
     }
 
     #[inline(always)]
     pub(crate) fn select(mask: W::Mask, yes: &Self, no: &Self) -> Self {
-        Self(zip(&yes.0, &no.0, #[inline(always)] |yes, no| W::select(mask, yes, no)))
+        Self(zip(
+            &yes.0,
+            &no.0,
+            #[inline(always)]
+            |yes, no| W::select(mask, yes, no),
+        ))
     }
 
     /// The number from 0 to p - 1.
@@ -507,7 +541,12 @@ impl<W: Word> Fe<W> {
         if is_planted::<W>(Fault::NormalSubtraction) {
             return Self(low);
         }
-        let mut normal = zip(&low, &plus, #[inline(always)] |low, plus| W::select(below, low, plus));
+        let mut normal = zip(
+            &low,
+            &plus,
+            #[inline(always)]
+            |low, plus| W::select(below, low, plus),
+        );
         normal[4] = normal[4].and(W::splat(TOP_MASK));
         Self(normal)
     }

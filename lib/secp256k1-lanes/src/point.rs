@@ -100,9 +100,18 @@ impl<W: Word> Signed<W> {
 pub(crate) fn double_each<W: Word, const N: usize>(points: &mut [Jacobian<W>; N]) {
     // With B = Y^2, D = 2 X B, E = 3 X^2:
     // X' = E^2 - 4 D, Y' = E (2 D - X') - 8 B^2, Z' = 2 Y Z.
-    let b: [_; N] = side_by_side(#[inline(always)] |j| points[j].y.squared().factor());
-    let e: [_; N] = side_by_side(#[inline(always)] |j| points[j].x.squared().lazy().triple().factor());
-    let d: [_; N] = side_by_side(#[inline(always)] |j| points[j].x.times(&b[j]).lazy_double());
+    let b: [_; N] = side_by_side(
+        #[inline(always)]
+        |j| points[j].y.squared().factor(),
+    );
+    let e: [_; N] = side_by_side(
+        #[inline(always)]
+        |j| points[j].x.squared().lazy().triple().factor(),
+    );
+    let d: [_; N] = side_by_side(
+        #[inline(always)]
+        |j| points[j].x.times(&b[j]).lazy_double(),
+    );
     for point in points.iter_mut() {
         point.z = point.y.times(&point.z).lazy_double().factor();
     }
@@ -120,13 +129,34 @@ pub(crate) fn double_each<W: Word, const N: usize>(points: &mut [Jacobian<W>; N]
 pub(crate) fn add_each<W: Word, const N: usize>(points: &mut [Jacobian<W>; N], others: [&Affine<W>; N]) {
     // With H = x Z^2 - X, R = y Z^3 - Y, V = X H^2:
     // X' = R^2 - H^3 - 2 V, Y' = R (V - X') - Y H^3, Z' = Z H.
-    let zz: [_; N] = side_by_side(#[inline(always)] |j| points[j].z.squared().reduce());
-    let h: [_; N] = side_by_side(#[inline(always)] |j| others[j].x.times(&zz[j]).subtract(&points[j].x.lazy()).reduce());
-    let zzz: [_; N] = side_by_side(#[inline(always)] |j| zz[j].times(&points[j].z).reduce());
-    let hh: [_; N] = side_by_side(#[inline(always)] |j| h[j].square());
-    let r: [_; N] = side_by_side(#[inline(always)] |j| others[j].y.times(&zzz[j]).subtract(&points[j].y.lazy()).reduce());
-    let minus_hhh: [_; N] = side_by_side(#[inline(always)] |j| hh[j].times(&h[j]).reduce_negated());
-    let v: [_; N] = side_by_side(#[inline(always)] |j| hh[j].mul(&points[j].x));
+    let zz: [_; N] = side_by_side(
+        #[inline(always)]
+        |j| points[j].z.squared().reduce(),
+    );
+    let h: [_; N] = side_by_side(
+        #[inline(always)]
+        |j| others[j].x.times(&zz[j]).subtract(&points[j].x.lazy()).reduce(),
+    );
+    let zzz: [_; N] = side_by_side(
+        #[inline(always)]
+        |j| zz[j].times(&points[j].z).reduce(),
+    );
+    let hh: [_; N] = side_by_side(
+        #[inline(always)]
+        |j| h[j].square(),
+    );
+    let r: [_; N] = side_by_side(
+        #[inline(always)]
+        |j| others[j].y.times(&zzz[j]).subtract(&points[j].y.lazy()).reduce(),
+    );
+    let minus_hhh: [_; N] = side_by_side(
+        #[inline(always)]
+        |j| hh[j].times(&h[j]).reduce_negated(),
+    );
+    let v: [_; N] = side_by_side(
+        #[inline(always)]
+        |j| hh[j].mul(&points[j].x),
+    );
     for (j, point) in points.iter_mut().enumerate() {
         point.z = point.z.times(&h[j]).factor();
     }
@@ -143,7 +173,11 @@ pub(crate) fn add_each<W: Word, const N: usize>(points: &mut [Jacobian<W>; N], o
 /// Replaces numbers by their inverses, with one inversion for all. Where numbers are 0, `zero` is told their places and
 /// lanes, and their inverses are 1; all others are right.
 #[inline(always)]
-pub(crate) fn invert_all<W: Word>(numbers: &mut [Fe<W>], before: &mut Vec<Fe<W>>, zero: &mut dyn FnMut(usize, W::Mask)) {
+pub(crate) fn invert_all<W: Word>(
+    numbers: &mut [Fe<W>],
+    before: &mut Vec<Fe<W>>,
+    zero: &mut dyn FnMut(usize, W::Mask),
+) {
     let product = multiply_up(numbers, before);
     let total = whole(&product);
     if total.is_zero().bits() == 0 {
@@ -233,8 +267,8 @@ fn invert_lanes<W: Word>(number: &Fe<W>) -> Fe<W> {
     let lane_of = |lane: usize| Fe::<u64>(lanes.map(|limb| limb[lane]));
     let mut before = [Fe::<u64>::small(1); 8];
     let mut product = Fe::<u64>::small(1);
-    for lane in 0..W::LANES {
-        before[lane] = product;
+    for (lane, before) in before.iter_mut().enumerate().take(W::LANES) {
+        *before = product;
         product = product.mul(&lane_of(lane));
     }
     let mut inverse = Fe::<u64>(limbs(&MODULUS.invert(&product.number(0))));

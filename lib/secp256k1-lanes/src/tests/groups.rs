@@ -221,7 +221,11 @@ fn hundred_and_ninety_nine() {
     let certain = check(&group, &cases, &mut dice);
     eprintln!("order 199: {certain} of {} results were certain", cases.len());
     // About a hundred special cases can happen, each to one of a hundred.
-    assert!(certain > cases.len() / 8 && certain < cases.len() * 3 / 4, "{certain} of {}", cases.len());
+    assert!(
+        certain > cases.len() / 8 && certain < cases.len() * 3 / 4,
+        "{certain} of {}",
+        cases.len()
+    );
     assert!(group.check::<u64>(&cases[..500], &mut dice) > 50);
 }
 
@@ -256,6 +260,10 @@ fn thousands() {
         let order = group.order;
         let cases: Vec<_> = (1..order).map(|d| [dice.below(order), dice.below(order), d]).collect();
         let certain = check(group, &cases, &mut dice);
-        assert!(certain > cases.len() * 4 / 5 && certain < cases.len(), "{certain} of {}", cases.len());
+        assert!(
+            certain > cases.len() * 4 / 5 && certain < cases.len(),
+            "{certain} of {}",
+            cases.len()
+        );
     }
 }

@@ -56,7 +56,10 @@ impl Interval {
     fn new(low: i128, high: i128) -> Self {
         let unsigned = 0 <= low && high <= WORD_MAX;
         let signed = i128::from(i64::MIN) <= low && high <= i128::from(i64::MAX);
-        assert!(low <= high && (unsigned || signed), "a word overflows: {low:#x} to {high:#x}");
+        assert!(
+            low <= high && (unsigned || signed),
+            "a word overflows: {low:#x} to {high:#x}"
+        );
         Self { low, high }
     }
 
@@ -108,8 +111,15 @@ impl Word for Interval {
     #[inline(never)]
     fn and(self, other: Self) -> Self {
         // Masks are constants. Of a negative number the low bits are left, as they should be.
-        assert!(other.low == other.high && (other.low + 1).count_ones() == 1, "{other:x?} is no mask");
-        if 0 <= self.low && self.high <= other.low { self } else { Self::new(0, other.low) }
+        assert!(
+            other.low == other.high && (other.low + 1).count_ones() == 1,
+            "{other:x?} is no mask"
+        );
+        if 0 <= self.low && self.high <= other.low {
+            self
+        } else {
+            Self::new(0, other.low)
+        }
     }
     #[inline(never)]
     fn or(self, other: Self) -> Self {
@@ -180,12 +190,18 @@ impl Word for Interval {
     }
     #[inline(never)]
     fn load_rows(table: &[Row], index: Self, _stride: usize) -> [Self; 8] {
-        assert!((index.unsigned().high as usize) < table.len(), "{index:x?} of {}", table.len());
+        assert!(
+            (index.unsigned().high as usize) < table.len(),
+            "{index:x?} of {}",
+            table.len()
+        );
         [Self::ANY; 8]
     }
     #[inline(never)]
     fn store_rows(_table: &mut [Row], _first: usize, _stride: usize, words: [Self; 8]) {
-        words.map(Self::unsigned);
+        for word in words {
+            word.unsigned();
+        }
     }
     #[inline(never)]
     fn promise_below<const BITS: u32>(self) {
