@@ -194,6 +194,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             let followed = self.follow(&mut ahead, &mut course);
             // Whatever happened: what is in flight is not verified.
             self.take_back_in_flight()?;
+            self.totals.signatures = self.pool.signature_counts();
             if let Some(halt) = followed? {
                 return Ok(halt);
             }
