@@ -1,7 +1,11 @@
 //! What is verified, and what comes of it.
 
 #[cfg(target_arch = "x86_64")]
-use crate::avx512::{self, Avx512};
+use crate::{
+    avx_ifma::{self, AvxIfma},
+    avx2::{self, Avx2},
+    avx512::{self, Avx512},
+};
 use crate::batch::Batch;
 
 /// Checks that are verified together at most; more are verified in several batches. Fewer than 32 cost as much as 32.
@@ -52,6 +56,10 @@ pub enum Verdict {
 pub enum Backend {
     /// Eight lanes of AVX-512 with IFMA.
     Avx512,
+    /// Four lanes of AVX-IFMA.
+    AvxIfma,
+    /// Four lanes of AVX2 with FMA.
+    Avx2,
     /// One lane of plain integers.
     Portable,
 }
@@ -59,7 +67,10 @@ pub enum Backend {
 impl Backend {
     /// The fastest backend that this machine has.
     pub fn detect() -> Self {
-        if Self::Avx512.is_available() { Self::Avx512 } else { Self::Portable }
+        [Self::Avx512, Self::AvxIfma, Self::Avx2]
+            .into_iter()
+            .find(|backend| backend.is_available())
+            .unwrap_or(Self::Portable)
     }
 
     /// Whether this machine has what it needs.
@@ -67,8 +78,12 @@ impl Backend {
         match self {
             #[cfg(target_arch = "x86_64")]
             Self::Avx512 => avx512::is_available(),
+            #[cfg(target_arch = "x86_64")]
+            Self::AvxIfma => avx_ifma::is_available(),
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2 => avx2::is_available(),
             #[cfg(not(target_arch = "x86_64"))]
-            Self::Avx512 => false,
+            Self::Avx512 | Self::AvxIfma | Self::Avx2 => false,
             Self::Portable => true,
         }
     }
@@ -87,6 +102,10 @@ pub struct Verifier(Batches);
 enum Batches {
     #[cfg(target_arch = "x86_64")]
     Avx512(Box<Batch<Avx512>>),
+    #[cfg(target_arch = "x86_64")]
+    AvxIfma(Box<Batch<AvxIfma>>),
+    #[cfg(target_arch = "x86_64")]
+    Avx2(Box<Batch<Avx2>>),
     Portable(Box<Batch<u64>>),
 }
 
@@ -102,6 +121,10 @@ impl Verifier {
             // Made nowhere else: what uses the instructions may rely on it.
             #[cfg(target_arch = "x86_64")]
             Backend::Avx512 if backend.is_available() => Self(Batches::Avx512(Box::default())),
+            #[cfg(target_arch = "x86_64")]
+            Backend::AvxIfma if backend.is_available() => Self(Batches::AvxIfma(Box::default())),
+            #[cfg(target_arch = "x86_64")]
+            Backend::Avx2 if backend.is_available() => Self(Batches::Avx2(Box::default())),
             _ => Self(Batches::Portable(Box::default())),
         }
     }
@@ -111,6 +134,10 @@ impl Verifier {
         match self.0 {
             #[cfg(target_arch = "x86_64")]
             Batches::Avx512(_) => Backend::Avx512,
+            #[cfg(target_arch = "x86_64")]
+            Batches::AvxIfma(_) => Backend::AvxIfma,
+            #[cfg(target_arch = "x86_64")]
+            Batches::Avx2(_) => Backend::Avx2,
             Batches::Portable(_) => Backend::Portable,
         }
     }
@@ -123,6 +150,10 @@ impl Verifier {
             match &mut self.0 {
                 #[cfg(target_arch = "x86_64")]
                 Batches::Avx512(batch) => batch.verify(checks, verdicts),
+                #[cfg(target_arch = "x86_64")]
+                Batches::AvxIfma(batch) => batch.verify(checks, verdicts),
+                #[cfg(target_arch = "x86_64")]
+                Batches::Avx2(batch) => batch.verify(checks, verdicts),
                 Batches::Portable(batch) => batch.verify(checks, verdicts),
             }
         }
