@@ -2,7 +2,7 @@
 
 #![expect(unsafe_code, reason = "intrinsics need their instructions, loads and stores a pointer")]
 
-use crate::word::{LANES_MAX, Mask, Row, Word};
+use crate::word::{LANES_MAX, Mask, Row, Word, add_product_by_rows, square_by_rows};
 use std::arch::x86_64::*;
 use std::fmt::Debug;
 use std::marker::PhantomData;
@@ -15,6 +15,28 @@ pub(crate) trait Multiplier: Copy + Debug {
     fn add_low(sum: __m256i, a: __m256i, b: __m256i) -> __m256i;
     /// As [`Word::add_product_high`].
     fn add_high(sum: __m256i, a: __m256i, b: __m256i) -> __m256i;
+    /// As [`Word::add_product`].
+    #[inline(always)]
+    fn add_product(columns: &mut [Four<Self>; 10], a: &[Four<Self>; 5], b: &[Four<Self>; 5]) {
+        add_product_by_rows(columns, a, b);
+    }
+    /// As [`Word::product`].
+    #[inline(always)]
+    fn product(a: &[Four<Self>; 5], b: &[Four<Self>; 5]) -> [Four<Self>; 10] {
+        let mut columns = [Four::splat(0); 10];
+        Self::add_product(&mut columns, a, b);
+        columns
+    }
+    /// As [`Word::square`].
+    #[inline(always)]
+    fn square(a: &[Four<Self>; 5]) -> [Four<Self>; 10] {
+        square_by_rows(a)
+    }
+    /// As [`Word::apart`].
+    #[inline(always)]
+    fn apart<R>(work: impl FnOnce() -> R) -> R {
+        work()
+    }
 }
 
 /// Four lanes of 64 bits.
@@ -200,6 +222,22 @@ impl<M: Multiplier> Word for Four<M> {
     #[inline(always)]
     fn add_product_high(self, a: Self, b: Self) -> Self {
         Self::new(M::add_high(self.0, a.0, b.0))
+    }
+    #[inline(always)]
+    fn add_product(columns: &mut [Self; 10], a: &[Self; 5], b: &[Self; 5]) {
+        M::add_product(columns, a, b);
+    }
+    #[inline(always)]
+    fn product(a: &[Self; 5], b: &[Self; 5]) -> [Self; 10] {
+        M::product(a, b)
+    }
+    #[inline(always)]
+    fn square(a: &[Self; 5]) -> [Self; 10] {
+        M::square(a)
+    }
+    #[inline(always)]
+    fn apart<R>(work: impl FnOnce() -> R) -> R {
+        M::apart(work)
     }
     #[inline(always)]
     fn is_zero(self) -> Mask4 {
