@@ -88,6 +88,40 @@ fn floats(limbs: &[Avx2; 5]) -> [__m256d; 5] {
 const LOW_BITS: u64 = SIGNED_END.to_bits();
 const HIGH_BITS: u64 = PRODUCT_END.to_bits();
 
+/// What one column hands to the next.
+struct Carried {
+    /// [`PRODUCT_END`].
+    end: __m256d,
+    /// The sum of high halves.
+    high: Avx2,
+}
+
+impl Carried {
+    #[inline(always)]
+    fn new() -> Self {
+        Self {
+            end: splat_float(PRODUCT_END),
+            high: Avx2::splat(0),
+        }
+    }
+}
+
+/// Makes the products of the next column depend on the sum of this one. Without it the compiler computes all products first,
+/// for which there are too few registers.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn in_turn(carried: &mut Carried) {
+    // SAFETY: the text is a comment, no instruction.
+    unsafe {
+        asm!(
+            "/* {0} {1} */",
+            inout(ymm_reg) carried.end,
+            inout(ymm_reg) carried.high.0,
+            options(pure, nomem, nostack, preserves_flags),
+        );
+    }
+}
+
 /// Sums of the products of one column.
 #[derive(Clone, Copy)]
 struct Sums {
@@ -131,29 +165,13 @@ impl Sums {
             borrows: self.borrows.add(self.borrows),
         }
     }
-}
 
-/// What one column hands to the next.
-struct Carried {
-    /// [`PRODUCT_END`].
-    end: __m256d,
-    /// The sum of high halves.
-    high: Avx2,
-}
-
-/// Makes the products of the next column depend on the sum of this one. Without it the compiler computes all products first,
-/// for which there are too few registers.
-#[inline]
-#[target_feature(enable = "avx2")]
-fn in_turn(carried: &mut Carried) {
-    // SAFETY: the text is a comment, no instruction.
-    unsafe {
-        asm!(
-            "/* {0} {1} */",
-            inout(ymm_reg) carried.end,
-            inout(ymm_reg) carried.high.0,
-            options(pure, nomem, nostack, preserves_flags),
-        );
+    /// The column; what it carries to the next one is `carried`.
+    #[inline(always)]
+    fn finish(self, carried: &mut Carried) -> Avx2 {
+        carried.high = self.high.sub(self.borrows);
+        compute!(in_turn(carried));
+        self.low.add(self.borrows.shift_left::<LIMB_BITS>())
     }
 }
 
@@ -191,17 +209,12 @@ fn column<const PLACE: usize, const SQUARE: bool>(carried: &mut Carried, a: &[__
         }
         sums
     };
-    carried.high = sums.high.sub(sums.borrows);
-    compute!(in_turn(carried));
-    sums.low.add(sums.borrows.shift_left::<LIMB_BITS>())
+    sums.finish(carried)
 }
 
 #[inline(always)]
 fn all_columns<const SQUARE: bool>(a: &[__m256d; 5], b: &[__m256d; 5]) -> [Avx2; 10] {
-    let mut carried = Carried {
-        end: splat_float(PRODUCT_END),
-        high: Avx2::splat(0),
-    };
+    let mut carried = Carried::new();
     [
         column::<0, SQUARE>(&mut carried, a, b),
         column::<1, SQUARE>(&mut carried, a, b),
@@ -258,6 +271,18 @@ impl Multiplier for Fma {
     fn square(a: &[Avx2; 5]) -> [Avx2; 10] {
         let a = floats(a);
         all_columns::<true>(&a, &a)
+    }
+    #[inline(always)]
+    fn add_multiple(columns: &mut [Avx2; 6], number: &[Avx2; 5], limb: Avx2) {
+        let limb = float(limb.0);
+        let mut carried = Carried::new();
+        for (place, number) in number.iter().enumerate() {
+            let beside = LOW_BITS.wrapping_add(if place == 0 { 0 } else { HIGH_BITS });
+            let before = carried.high.sub(Avx2::splat(beside));
+            let sums = Sums::new(before, carried.end).plus(float(number.0), limb);
+            columns[place] = columns[place].add(sums.finish(&mut carried));
+        }
+        columns[5] = columns[5].add(carried.high.sub(Avx2::splat(HIGH_BITS)));
     }
     #[inline(always)]
     fn apart<R>(work: impl FnOnce() -> R) -> R {

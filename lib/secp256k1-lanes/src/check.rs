@@ -6,7 +6,6 @@ use crate::{
     avx2::{self, Avx2},
     avx512::{self, Avx512},
 };
-type TMP1 = u64;
 use crate::batch::Batch;
 
 /// Checks that are verified together at most; more are verified in several batches. Fewer than 32 cost as much as 32.
@@ -102,9 +101,9 @@ pub struct Verifier(Batches);
 #[derive(Debug)]
 enum Batches {
     #[cfg(target_arch = "x86_64")]
-    Avx512(Box<Batch<TMP1>>),
+    Avx512(Box<Batch<Avx512>>),
     #[cfg(target_arch = "x86_64")]
-    AvxIfma(Box<Batch<TMP1>>),
+    AvxIfma(Box<Batch<AvxIfma>>),
     #[cfg(target_arch = "x86_64")]
     Avx2(Box<Batch<Avx2>>),
     Portable(Box<Batch<u64>>),

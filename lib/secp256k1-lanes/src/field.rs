@@ -195,15 +195,10 @@ impl<W: Word> Product<W> {
             }
         }
         c[9].promise_below::<LIMB_BITS>();
-        let mut low = [c[0], c[1], c[2], c[3], c[4]];
-        for k in 0..5 {
-            low[k] = low[k].add_product_low(c[k + 5], fold);
-        }
-        for k in 0..4 {
-            low[k + 1] = low[k + 1].add_product_high(c[k + 5], fold);
-        }
-        let above = W::splat(0).add_product_high(c[9], fold);
-        (low, if is_planted(Fault::AboveFold) { W::splat(0) } else { above })
+        let mut folded = [c[0], c[1], c[2], c[3], c[4], W::splat(0)];
+        W::add_multiple(&mut folded, &[c[5], c[6], c[7], c[8], c[9]], fold);
+        let [a, b, c, d, e, above] = folded;
+        ([a, b, c, d, e], if is_planted(Fault::AboveFold) { W::splat(0) } else { above })
     }
 
     /// What is above 2^256 folded into the lowest limbs.

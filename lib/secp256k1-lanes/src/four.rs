@@ -2,7 +2,7 @@
 
 #![expect(unsafe_code, reason = "intrinsics need their instructions, loads and stores a pointer")]
 
-use crate::word::{LANES_MAX, Mask, Row, Word, add_product_by_rows, square_by_rows};
+use crate::word::{LANES_MAX, Mask, Row, Word, add_multiple_by_halves, add_product_by_rows, square_by_rows};
 use std::arch::x86_64::*;
 use std::fmt::Debug;
 use std::marker::PhantomData;
@@ -31,6 +31,11 @@ pub(crate) trait Multiplier: Copy + Debug {
     #[inline(always)]
     fn square(a: &[Four<Self>; 5]) -> [Four<Self>; 10] {
         square_by_rows(a)
+    }
+    /// As [`Word::add_multiple`].
+    #[inline(always)]
+    fn add_multiple(columns: &mut [Four<Self>; 6], number: &[Four<Self>; 5], limb: Four<Self>) {
+        add_multiple_by_halves(columns, number, limb);
     }
     /// As [`Word::apart`].
     #[inline(always)]
@@ -234,6 +239,10 @@ impl<M: Multiplier> Word for Four<M> {
     #[inline(always)]
     fn square(a: &[Self; 5]) -> [Self; 10] {
         M::square(a)
+    }
+    #[inline(always)]
+    fn add_multiple(columns: &mut [Self; 6], number: &[Self; 5], limb: Self) {
+        M::add_multiple(columns, number, limb);
     }
     #[inline(always)]
     fn apart<R>(work: impl FnOnce() -> R) -> R {

@@ -103,6 +103,11 @@ pub(crate) trait Word: Copy + Debug {
     fn square(a: &[Self; 5]) -> [Self; 10] {
         square_by_rows(a)
     }
+    /// Adds the product of a number of five limbs and a limb to its six columns.
+    #[inline(always)]
+    fn add_multiple(columns: &mut [Self; 6], number: &[Self; 5], limb: Self) {
+        add_multiple_by_halves(columns, number, limb);
+    }
     /// Runs `work` in a function of its own, if the code of this type's products is so long that copies of it in all places
     /// would not fit the processor's cache.
     #[inline(always)]
@@ -161,6 +166,16 @@ pub(crate) fn square_by_rows<W: Word>(a: &[W; 5]) -> [W; 10] {
         columns[2 * i + 1] = columns[2 * i + 1].add_product_high(a[i], a[i]);
     }
     columns
+}
+
+#[inline(always)]
+pub(crate) fn add_multiple_by_halves<W: Word>(columns: &mut [W; 6], number: &[W; 5], limb: W) {
+    for k in 0..5 {
+        columns[k] = columns[k].add_product_low(number[k], limb);
+    }
+    for k in 0..5 {
+        columns[k + 1] = columns[k + 1].add_product_high(number[k], limb);
+    }
 }
 
 /// Lanes whose lowest bit is set.
