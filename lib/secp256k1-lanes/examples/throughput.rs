@@ -13,7 +13,11 @@ use std::time::Instant;
 fn main() {
     let secp = Secp256k1::verification_only();
     for backend in [Backend::Avx512, Backend::AvxIfma, Backend::Avx2, Backend::Portable] {
-        if !backend.is_available() || std::env::args().nth(1).is_some_and(|name| name != format!("{backend:?}")) {
+        if !backend.is_available()
+            || std::env::args()
+                .nth(1)
+                .is_some_and(|name| name != format!("{backend:?}"))
+        {
             continue;
         }
         let mut verifier = Verifier::with_backend(backend);

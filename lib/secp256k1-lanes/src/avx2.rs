@@ -150,7 +150,9 @@ impl Sums {
         let Parts { high, low, borrow } = product(a, b, self.end);
         Self {
             end: self.end,
-            low: self.low.add(Four::new(bits(compute!(_mm256_add_pd(low, splat_float(SIGNED_END)))))),
+            low: self
+                .low
+                .add(Four::new(bits(compute!(_mm256_add_pd(low, splat_float(SIGNED_END)))))),
             high: self.high.add(Four::new(bits(high))),
             borrows: self.borrows.add(Four::new(borrow)),
         }
@@ -186,7 +188,11 @@ const fn pairs(place: usize) -> u64 {
 #[inline(always)]
 fn column<const PLACE: usize, const SQUARE: bool>(carried: &mut Carried, a: &[__m256d; 5], b: &[__m256d; 5]) -> Avx2 {
     let beside = const {
-        let high = if PLACE == 0 { 0 } else { HIGH_BITS.wrapping_mul(pairs(PLACE - 1)) };
+        let high = if PLACE == 0 {
+            0
+        } else {
+            HIGH_BITS.wrapping_mul(pairs(PLACE - 1))
+        };
         LOW_BITS.wrapping_mul(pairs(PLACE)).wrapping_add(high)
     };
     let before = carried.high.sub(Avx2::splat(beside));

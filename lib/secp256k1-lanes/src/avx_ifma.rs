@@ -50,7 +50,9 @@ pub(crate) mod twin {
     pub(crate) type Twin = Four<Evex>;
 
     pub(crate) fn is_available() -> bool {
-        is_x86_feature_detected!("avx2") && is_x86_feature_detected!("avx512ifma") && is_x86_feature_detected!("avx512vl")
+        is_x86_feature_detected!("avx2")
+            && is_x86_feature_detected!("avx512ifma")
+            && is_x86_feature_detected!("avx512vl")
     }
 
     macro_rules! instruction {

@@ -188,7 +188,8 @@ impl<W: Word> Batch<W> {
             #[inline(always)]
             || self.split_scalars(),
         );
-        self.workspace.multiply(curve, &self.keys, &self.halves, &mut self.unsure);
+        self.workspace
+            .multiply(curve, &self.keys, &self.halves, &mut self.unsure);
         W::vectorize(
             #[inline(always)]
             || self.compare(curve),
@@ -279,7 +280,11 @@ impl<W: Word> Batch<W> {
                 let root = roots[k].normalize();
                 let is_point = root.squared().subtract(&squares[k].lazy()).reduce().is_zero();
                 let odd = is_odd(root.0[0]);
-                let odd = if is_planted(Fault::KeyParity) { self.key_odd[first + k] } else { odd };
+                let odd = if is_planted(Fault::KeyParity) {
+                    self.key_odd[first + k]
+                } else {
+                    odd
+                };
                 let y = Fe::select(odd.xor(self.key_odd[first + k]), &root.negate(), &root).normalize();
                 self.keys.push(Affine {
                     x: Fe::select(is_point, &x[k], &stand_in.x),
@@ -332,7 +337,12 @@ impl<W: Word> Batch<W> {
             let difference = self.wanted[word].times(&zz).subtract(&point.x.lazy()).reduce();
             self.right.push(difference.is_zero());
         }
-        if self.is_ecdsa.iter().zip(&self.refused).all(|(ecdsa, refused)| ecdsa.or(*refused).not().bits() & lanes::<W>() == 0) {
+        if self
+            .is_ecdsa
+            .iter()
+            .zip(&self.refused)
+            .all(|(ecdsa, refused)| ecdsa.or(*refused).not().bits() & lanes::<W>() == 0)
+        {
             return;
         }
         // The others want a parity of y = Y / Z^3 too.
@@ -410,7 +420,10 @@ pub(crate) mod tests {
                 assert!(!read(kind, key(2, x), &ONE, &ONE));
             }
             for prefix in 0..=255 {
-                assert_eq!(read(kind, key(prefix, &ONE), &ONE, &ONE), !ecdsa || prefix == 2 || prefix == 3);
+                assert_eq!(
+                    read(kind, key(prefix, &ONE), &ONE, &ONE),
+                    !ecdsa || prefix == 2 || prefix == 3
+                );
             }
             let (r_end, s_end) = if ecdsa { (&N, &plus_one(&N_HALF)) } else { (&P, &N) };
             assert!(read(kind, good, &before(r_end), &ONE) && !read(kind, good, r_end, &ONE));

@@ -1,12 +1,12 @@
 //! What is verified, and what comes of it.
 
+use crate::batch::Batch;
 #[cfg(target_arch = "x86_64")]
 use crate::{
     avx_ifma::{self, AvxIfma},
     avx2::{self, Avx2},
     avx512::{self, Avx512},
 };
-use crate::batch::Batch;
 
 /// Checks that are verified together at most; more are verified in several batches. Fewer than 32 cost as much as 32.
 pub const BATCH: usize = 256;

@@ -27,13 +27,7 @@ const TOP_BITS: u32 = 48;
 const TOP_MASK: u64 = (1 << TOP_BITS) - 1;
 
 /// The limbs of p.
-const P: [u64; 5] = [
-    LIMB_MASK - FOLD_256 + 1,
-    LIMB_MASK,
-    LIMB_MASK,
-    LIMB_MASK,
-    TOP_MASK,
-];
+const P: [u64; 5] = [LIMB_MASK - FOLD_256 + 1, LIMB_MASK, LIMB_MASK, LIMB_MASK, TOP_MASK];
 
 /// `factor` times p, with limbs that are lifted by 2^`lift`: smaller limbs can be subtracted from them without a borrow.
 const fn lifted(factor: u64, lift: u32) -> [u64; 5] {
@@ -178,8 +172,8 @@ impl<W: Word> Product<W> {
     pub(crate) fn subtract(mut self, lazy: &Lazy<W>) -> Self {
         let lifted = splat(&LIFTED_LARGE);
         let difference = zip(&lifted, &lazy.0, W::sub);
-        for k in 0..5 {
-            self.0[k] = self.0[k].add(difference[k]);
+        for (column, difference) in self.0.iter_mut().zip(difference) {
+            *column = column.add(difference);
         }
         self
     }
@@ -198,7 +192,14 @@ impl<W: Word> Product<W> {
         let mut folded = [c[0], c[1], c[2], c[3], c[4], W::splat(0)];
         W::add_multiple(&mut folded, &[c[5], c[6], c[7], c[8], c[9]], fold);
         let [a, b, c, d, e, above] = folded;
-        ([a, b, c, d, e], if is_planted(Fault::AboveFold) { W::splat(0) } else { above })
+        (
+            [a, b, c, d, e],
+            if is_planted(Fault::AboveFold) {
+                W::splat(0)
+            } else {
+                above
+            },
+        )
     }
 
     /// What is above 2^256 folded into the lowest limbs.
@@ -225,7 +226,14 @@ impl<W: Word> Product<W> {
     #[inline(always)]
     pub(crate) fn lazy_double(self) -> Lazy<W> {
         let (low, above) = self.fold_upper();
-        Self::fold_top(each(&low, #[inline(always)] |limb| limb.add(limb)), above.add(above))
+        Self::fold_top(
+            each(
+                &low,
+                #[inline(always)]
+                |limb| limb.add(limb),
+            ),
+            above.add(above),
+        )
     }
 
     #[inline(always)]
@@ -271,12 +279,20 @@ impl<W: Word> Lazy<W> {
     /// Times 2^`BITS`.
     #[inline(always)]
     pub(crate) fn scale<const BITS: u32>(&self) -> Self {
-        Self(each(&self.0, #[inline(always)] |limb| limb.shift_left::<BITS>()))
+        Self(each(
+            &self.0,
+            #[inline(always)]
+            |limb| limb.shift_left::<BITS>(),
+        ))
     }
 
     #[inline(always)]
     pub(crate) fn triple(&self) -> Self {
-        Self(each(&self.0, #[inline(always)] |limb| limb.add(limb.add(limb))))
+        Self(each(
+            &self.0,
+            #[inline(always)]
+            |limb| limb.add(limb.add(limb)),
+        ))
     }
 
     #[inline(always)]
@@ -381,12 +397,21 @@ impl<W: Word> Fe<W> {
     /// Minus the number where the mask is set.
     #[inline(always)]
     pub(crate) fn negate_lazy_where(&self, mask: W::Mask) -> Lazy<W> {
-        Lazy(each(&self.0, #[inline(always)] |limb| W::select(mask, W::splat(0).sub(limb), limb)))
+        Lazy(each(
+            &self.0,
+            #[inline(always)]
+            |limb| W::select(mask, W::splat(0).sub(limb), limb),
+        ))
     }
 
     #[inline(always)]
     pub(crate) fn select(mask: W::Mask, yes: &Self, no: &Self) -> Self {
-        Self(zip(&yes.0, &no.0, #[inline(always)] |yes, no| W::select(mask, yes, no)))
+        Self(zip(
+            &yes.0,
+            &no.0,
+            #[inline(always)]
+            |yes, no| W::select(mask, yes, no),
+        ))
     }
 
     /// The number from 0 to p - 1.
@@ -407,7 +432,12 @@ impl<W: Word> Fe<W> {
         if is_planted(Fault::NormalSubtraction) {
             return Self(low);
         }
-        let mut normal = zip(&low, &plus, #[inline(always)] |low, plus| W::select(below, low, plus));
+        let mut normal = zip(
+            &low,
+            &plus,
+            #[inline(always)]
+            |low, plus| W::select(below, low, plus),
+        );
         normal[4] = normal[4].and(W::splat(TOP_MASK));
         Self(normal)
     }

@@ -1,6 +1,9 @@
 //! Four lanes of AVX2. Two multipliers complete them: `avx_ifma.rs` and `avx2.rs`.
 
-#![expect(unsafe_code, reason = "intrinsics need their instructions, loads and stores a pointer")]
+#![expect(
+    unsafe_code,
+    reason = "intrinsics need their instructions, loads and stores a pointer"
+)]
 
 use crate::word::{LANES_MAX, Mask, Row, Word, add_multiple_by_halves, add_product_by_rows, square_by_rows};
 use std::arch::x86_64::*;
@@ -59,9 +62,7 @@ macro_rules! compute {
     ($call:expr) => {
         // SAFETY: the intrinsic touches no memory. Its instructions are there: a type of four lanes is used only by a
         // `Verifier` whose backend was chosen after its `is_available` had said so, and by tests that ask the same.
-        unsafe {
-            $call
-        }
+        unsafe { $call }
     };
 }
 pub(crate) use compute;
@@ -75,7 +76,10 @@ impl Mask for Mask4 {
     #[inline(always)]
     fn from_bits(bits: u8) -> Self {
         let bit = compute!(_mm256_setr_epi64x(1, 2, 4, 8));
-        Self(compute!(_mm256_cmpeq_epi64(_mm256_and_si256(splat(bits.into()), bit), bit)))
+        Self(compute!(_mm256_cmpeq_epi64(
+            _mm256_and_si256(splat(bits.into()), bit),
+            bit
+        )))
     }
     #[inline(always)]
     fn bits(self) -> u8 {

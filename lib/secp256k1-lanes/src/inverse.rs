@@ -76,7 +76,10 @@ impl Modulus {
         let mut d_carry = product(u, d[0]) + product(v, e[0]);
         let mut e_carry = product(q, d[0]) + product(r, e[0]);
         let clearing = |carry: i128, times: i64| {
-            let low = self.inverse.wrapping_mul(carry as u64).wrapping_add(times.cast_unsigned());
+            let low = self
+                .inverse
+                .wrapping_mul(carry as u64)
+                .wrapping_add(times.cast_unsigned());
             times.wrapping_sub((low & LIMB_MASK).cast_signed())
         };
         d_times = clearing(d_carry, d_times);

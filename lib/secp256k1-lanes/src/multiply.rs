@@ -82,7 +82,13 @@ impl<W> Default for Workspace<W> {
 impl<W: Word> Workspace<W> {
     /// Computes u1 G + u2 P for each of `points`, into [`points`](Self::points). A lane of `unsure` is set where a
     /// special case was met; where it is not, and Z is not 0, the result is right.
-    pub(crate) fn multiply(&mut self, curve: &Curve, points: &[Affine<W>], halves: &[Halves<W>], unsure: &mut [W::Mask]) {
+    pub(crate) fn multiply(
+        &mut self,
+        curve: &Curve,
+        points: &[Affine<W>],
+        halves: &[Halves<W>],
+        unsure: &mut [W::Mask],
+    ) {
         assert!(points.len().is_multiple_of(SIDE_BY_SIDE), "words come in groups");
         assert_eq!((points.len(), points.len()), (halves.len(), unsure.len()));
         W::vectorize(
@@ -264,7 +270,10 @@ impl<W: Word> Workspace<W> {
         }
         self.denominators.clear();
         let sums = &mut self.sums[first..];
-        for (sums, generator_sums) in sums.chunks_exact(PLACES).zip(self.generator_sums.chunks_exact(GENERATOR_PLACES)) {
+        for (sums, generator_sums) in sums
+            .chunks_exact(PLACES)
+            .zip(self.generator_sums.chunks_exact(GENERATOR_PLACES))
+        {
             for (place, other) in generator_sums.iter().enumerate() {
                 self.denominators.push(other.x.sub(&sums[place * GENERATOR_STRIDE].x));
             }
@@ -286,8 +295,10 @@ impl<W: Word> Workspace<W> {
     fn walk(&mut self) {
         for sums in self.sums.chunks_exact(SIDE_BY_SIDE * PLACES) {
             let at = |word: usize, place: usize| &sums[word * PLACES + place];
-            let mut points: [Jacobian<W>; SIDE_BY_SIDE] =
-                side_by_side(#[inline(always)] |word| at(word, PLACES - 1).jacobian());
+            let mut points: [Jacobian<W>; SIDE_BY_SIDE] = side_by_side(
+                #[inline(always)]
+                |word| at(word, PLACES - 1).jacobian(),
+            );
             for place in (0..PLACES - 1).rev() {
                 for _ in 0..WIDTH {
                     double_each(&mut points);

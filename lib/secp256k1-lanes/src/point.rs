@@ -40,8 +40,14 @@ pub(crate) struct Jacobian<W> {
 /// The third point on a line through `a` and a point with the x coordinate `other_x`, mirrored.
 #[inline(always)]
 fn third_point<W: Word>(slope: &Fe<W>, x: &Fe<W>, y: &Lazy<W>, other_x: &Fe<W>) -> Affine<W> {
-    let third = W::apart(#[inline(always)] || slope.squared().subtract(&x.lazy().add(&other_x.lazy())).reduce());
-    let y = W::apart(#[inline(always)] || slope.times(&x.sub(&third)).subtract(y).reduce());
+    let third = W::apart(
+        #[inline(always)]
+        || slope.squared().subtract(&x.lazy().add(&other_x.lazy())).reduce(),
+    );
+    let y = W::apart(
+        #[inline(always)]
+        || slope.times(&x.sub(&third)).subtract(y).reduce(),
+    );
     Affine { x: third, y }
 }
 
@@ -63,7 +69,10 @@ impl<W: Word> Affine<W> {
     /// The sum and the difference with another point; `inverse` as for [`add`](Self::add).
     #[inline(always)]
     pub(crate) fn sum_and_difference(&self, other: &Self, inverse: &Fe<W>) -> (Self, Self) {
-        let difference_slope = W::apart(#[inline(always)] || other.y.add(&self.y).times(inverse).reduce_negated());
+        let difference_slope = W::apart(
+            #[inline(always)]
+            || other.y.add(&self.y).times(inverse).reduce_negated(),
+        );
         let difference = third_point(&difference_slope, &self.x, &self.y.lazy(), &other.x);
         (self.add(other, inverse), difference)
     }
@@ -99,19 +108,60 @@ impl<W: Word> Signed<W> {
 pub(crate) fn double_each<W: Word, const N: usize>(points: &mut [Jacobian<W>; N]) {
     // With B = Y^2, D = 2 X B, C = B^2, E = 3 X^2:
     // X' = E^2 - 4 D, Y' = E (2 D - X') - 8 C, Z' = 2 Y Z.
-    let b: [_; N] = side_by_side(#[inline(always)] |j| W::apart(#[inline(always)] || points[j].y.squared().factor()));
-    let e: [_; N] = side_by_side(#[inline(always)] |j| W::apart(#[inline(always)] || points[j].x.squared().lazy().triple().factor()));
-    let d: [_; N] = side_by_side(#[inline(always)] |j| W::apart(#[inline(always)] || points[j].x.times(&b[j]).lazy_double()));
-    let c: [_; N] = side_by_side(#[inline(always)] |j| W::apart(#[inline(always)] || b[j].squared().lazy()));
+    let b: [_; N] = side_by_side(
+        #[inline(always)]
+        |j| {
+            W::apart(
+                #[inline(always)]
+                || points[j].y.squared().factor(),
+            )
+        },
+    );
+    let e: [_; N] = side_by_side(
+        #[inline(always)]
+        |j| {
+            W::apart(
+                #[inline(always)]
+                || points[j].x.squared().lazy().triple().factor(),
+            )
+        },
+    );
+    let d: [_; N] = side_by_side(
+        #[inline(always)]
+        |j| {
+            W::apart(
+                #[inline(always)]
+                || points[j].x.times(&b[j]).lazy_double(),
+            )
+        },
+    );
+    let c: [_; N] = side_by_side(
+        #[inline(always)]
+        |j| {
+            W::apart(
+                #[inline(always)]
+                || b[j].squared().lazy(),
+            )
+        },
+    );
     for point in points.iter_mut() {
-        point.z = W::apart(#[inline(always)] || point.y.times(&point.z).reduce_double());
+        point.z = W::apart(
+            #[inline(always)]
+            || point.y.times(&point.z).reduce_double(),
+        );
     }
     for (j, point) in points.iter_mut().enumerate() {
-        point.x = W::apart(#[inline(always)] || e[j].squared().subtract(&d[j].scale::<2>()).reduce());
+        point.x = W::apart(
+            #[inline(always)]
+            || e[j].squared().subtract(&d[j].scale::<2>()).reduce(),
+        );
     }
     for (j, point) in points.iter_mut().enumerate() {
         let distance = d[j].scale::<1>().subtract(&point.x.lazy()).factor();
-        point.y = W::apart(#[inline(always)] || e[j].times(&distance).subtract(&c[j].scale::<3>()).reduce());
+        point.y = W::apart(
+            #[inline(always)]
+            || e[j].times(&distance).subtract(&c[j].scale::<3>()).reduce(),
+        );
     }
 }
 
@@ -120,30 +170,76 @@ pub(crate) fn double_each<W: Word, const N: usize>(points: &mut [Jacobian<W>; N]
 pub(crate) fn add_each<W: Word, const N: usize>(points: &mut [Jacobian<W>; N], others: [&Affine<W>; N]) {
     // With H = x Z^2 - X, R = y Z^3 - Y, V = X H^2:
     // X' = R^2 - H^3 - 2 V, Y' = R (V - X') - Y H^3, Z' = Z H.
-    let zz: [_; N] = side_by_side(#[inline(always)] |j| points[j].z.square());
-    let h: [_; N] = side_by_side(#[inline(always)] |j| W::apart(#[inline(always)] || others[j].x.times(&zz[j]).subtract(&points[j].x.lazy()).reduce()));
-    let zzz: [_; N] = side_by_side(#[inline(always)] |j| zz[j].mul(&points[j].z));
-    let hh: [_; N] = side_by_side(#[inline(always)] |j| h[j].square());
-    let r: [_; N] = side_by_side(#[inline(always)] |j| W::apart(#[inline(always)] || others[j].y.times(&zzz[j]).subtract(&points[j].y.lazy()).reduce()));
-    let minus_hhh: [_; N] = side_by_side(#[inline(always)] |j| W::apart(#[inline(always)] || hh[j].times(&h[j]).reduce_negated()));
-    let v: [_; N] = side_by_side(#[inline(always)] |j| hh[j].mul(&points[j].x));
+    let zz: [_; N] = side_by_side(
+        #[inline(always)]
+        |j| points[j].z.square(),
+    );
+    let h: [_; N] = side_by_side(
+        #[inline(always)]
+        |j| {
+            W::apart(
+                #[inline(always)]
+                || others[j].x.times(&zz[j]).subtract(&points[j].x.lazy()).reduce(),
+            )
+        },
+    );
+    let zzz: [_; N] = side_by_side(
+        #[inline(always)]
+        |j| zz[j].mul(&points[j].z),
+    );
+    let hh: [_; N] = side_by_side(
+        #[inline(always)]
+        |j| h[j].square(),
+    );
+    let r: [_; N] = side_by_side(
+        #[inline(always)]
+        |j| {
+            W::apart(
+                #[inline(always)]
+                || others[j].y.times(&zzz[j]).subtract(&points[j].y.lazy()).reduce(),
+            )
+        },
+    );
+    let minus_hhh: [_; N] = side_by_side(
+        #[inline(always)]
+        |j| {
+            W::apart(
+                #[inline(always)]
+                || hh[j].times(&h[j]).reduce_negated(),
+            )
+        },
+    );
+    let v: [_; N] = side_by_side(
+        #[inline(always)]
+        |j| hh[j].mul(&points[j].x),
+    );
     for (j, point) in points.iter_mut().enumerate() {
         point.z = point.z.mul(&h[j]);
     }
     for (j, point) in points.iter_mut().enumerate() {
         let subtrahend = v[j].lazy().scale::<1>().minus(&minus_hhh[j].lazy());
-        point.x = W::apart(#[inline(always)] || r[j].squared().subtract(&subtrahend).reduce());
+        point.x = W::apart(
+            #[inline(always)]
+            || r[j].squared().subtract(&subtrahend).reduce(),
+        );
     }
     for (j, point) in points.iter_mut().enumerate() {
         let distance = v[j].sub(&point.x);
-        point.y = W::apart(#[inline(always)] || r[j].times(&distance).add_product(&point.y, &minus_hhh[j]).reduce());
+        point.y = W::apart(
+            #[inline(always)]
+            || r[j].times(&distance).add_product(&point.y, &minus_hhh[j]).reduce(),
+        );
     }
 }
 
 /// Replaces numbers by their inverses, with one inversion for all. Where numbers are 0, `zero` is told their places and
 /// lanes, and their inverses are 1; all others are right.
 #[inline(always)]
-pub(crate) fn invert_all<W: Word>(numbers: &mut [Fe<W>], before: &mut Vec<Fe<W>>, zero: &mut dyn FnMut(usize, W::Mask)) {
+pub(crate) fn invert_all<W: Word>(
+    numbers: &mut [Fe<W>],
+    before: &mut Vec<Fe<W>>,
+    zero: &mut dyn FnMut(usize, W::Mask),
+) {
     let product = multiply_up(numbers, before);
     let total = whole(&product);
     if total.is_zero().bits() == 0 {
@@ -233,8 +329,8 @@ fn invert_lanes<W: Word>(number: &Fe<W>) -> Fe<W> {
     let lane_of = |lane: usize| Fe::<u64>(lanes.map(|limb| limb[lane]));
     let mut before = [Fe::<u64>::small(1); 8];
     let mut product = Fe::<u64>::small(1);
-    for lane in 0..W::LANES {
-        before[lane] = product;
+    for (lane, before) in before.iter_mut().enumerate().take(W::LANES) {
+        *before = product;
         product = product.mul(&lane_of(lane));
     }
     let mut inverse = Fe::<u64>(limbs(&MODULUS.invert(&product.number(0))));

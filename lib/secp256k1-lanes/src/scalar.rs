@@ -228,9 +228,7 @@ fn high_product<W: Word>(k: &[W; 5], factor: &[u64; 5]) -> [W; 3] {
     let [low, middle, high] = [c[0].and(mask), c[1].and(mask), c[2]];
     // From bit 384 on, which is bit 20 of the lowest of these columns.
     [
-        low.shift_right::<20>()
-            .or(middle.shift_left_wrapping::<32>())
-            .and(mask),
+        low.shift_right::<20>().or(middle.shift_left_wrapping::<32>()).and(mask),
         middle
             .shift_right::<20>()
             .or(high.shift_left_wrapping::<32>())
@@ -341,8 +339,8 @@ fn invert_lanes<W: Word>(scalar: &Scalar<W>) -> Scalar<W> {
     let mut before = [one; 8];
     let mut product = one;
     let lane_of = |lane: usize| Scalar::<u64>(lanes.map(|limb| limb[lane]));
-    for lane in 0..W::LANES {
-        before[lane] = product;
+    for (lane, before) in before.iter_mut().enumerate().take(W::LANES) {
+        *before = product;
         product = product.mul(&lane_of(lane));
     }
     let plain = MODULUS.invert(&product.leave(0));

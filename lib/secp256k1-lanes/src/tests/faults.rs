@@ -52,9 +52,9 @@ fn multiple_x(scalar: &BigUint) -> BigUint {
 /// Digits from the highest down of a half, as the odd numbers that they stand for.
 fn digits(scalar: &BigUint, width: usize, places: [usize; 2]) -> [[i64; 2]; 2] {
     let (halves, _) = Scalar::<u64>::from_numbers(&[number(scalar); 8]).split();
-    halves.each_ref().map(|half| {
-        places.map(|place| 2 * half.digit(place * width, width) as i64 - (1 << width) + 1)
-    })
+    halves
+        .each_ref()
+        .map(|half| places.map(|place| 2 * half.digit(place * width, width) as i64 - (1 << width) + 1))
 }
 
 /// A signature, not valid, for which the first addition of the walk adds a point to itself: all coordinates are 0 from
@@ -74,7 +74,8 @@ fn walk_doubles(dice: &mut Dice) -> Check {
         for _ in 0..200 {
             let low: BigUint = BigUint::from(1_u32) << 120;
             let half = |digit: i64| {
-                let digits = BigUint::from(((digit + 1023) / 2) as u64) * &low + big(&[7, 0, 0, 0]) * (random() % (&low >> 3));
+                let digits =
+                    BigUint::from(((digit + 1023) / 2) as u64) * &low + big(&[7, 0, 0, 0]) * (random() % (&low >> 3));
                 (digits * 2_u32 + &n * 4_u32 - &shift) % &n
             };
             let mut half = half;
@@ -141,7 +142,10 @@ fn masks_decide() {
         message: [odd; 32],
     };
     // The y of 2 G is even.
-    assert_eq!([0, 1].map(tweak).map(|check| verdict(&check)), [Verdict::Valid, Verdict::Invalid]);
+    assert_eq!(
+        [0, 1].map(tweak).map(|check| verdict(&check)),
+        [Verdict::Valid, Verdict::Invalid]
+    );
     // An r that may be two x coordinates.
     let mut small = check;
     small.r = bytes(&[5, 0, 0, 0]);
@@ -163,7 +167,9 @@ fn sum_x(u1: &BigUint, u2: &BigUint, prefix: u8) -> [u8; 32] {
     let secp = Secp256k1::new();
     let scalar = |value: &BigUint| bytes(&number(value));
     let point = PublicKey::from_slice(&key(prefix, &[1, 0, 0, 0])).unwrap();
-    let second = point.mul_tweak(&secp, &Scalar::from_be_bytes(scalar(u2)).unwrap()).unwrap();
+    let second = point
+        .mul_tweak(&secp, &Scalar::from_be_bytes(scalar(u2)).unwrap())
+        .unwrap();
     let first = SecretKey::from_slice(&scalar(u1)).unwrap().public_key(&secp);
     first.combine(&second).unwrap().serialize()[1..].try_into().unwrap()
 }

@@ -56,7 +56,10 @@ impl Interval {
     fn new(low: i128, high: i128) -> Self {
         let unsigned = 0 <= low && high <= WORD_MAX;
         let signed = i128::from(i64::MIN) <= low && high <= i128::from(i64::MAX);
-        assert!(low <= high && (unsigned || signed), "a word overflows: {low:#x} to {high:#x}");
+        assert!(
+            low <= high && (unsigned || signed),
+            "a word overflows: {low:#x} to {high:#x}"
+        );
         Self { low, high }
     }
 
@@ -102,8 +105,15 @@ impl Word for Interval {
     }
     fn and(self, other: Self) -> Self {
         // Masks are constants. Of a negative number the low bits are left, as they should be.
-        assert!(other.low == other.high && (other.low + 1).count_ones() == 1, "{other:x?} is no mask");
-        if 0 <= self.low && self.high <= other.low { self } else { Self::new(0, other.low) }
+        assert!(
+            other.low == other.high && (other.low + 1).count_ones() == 1,
+            "{other:x?} is no mask"
+        );
+        if 0 <= self.low && self.high <= other.low {
+            self
+        } else {
+            Self::new(0, other.low)
+        }
     }
     fn or(self, other: Self) -> Self {
         let (a, b) = (self.unsigned(), other.unsigned());
@@ -161,11 +171,17 @@ impl Word for Interval {
         Self::new(yes.low.min(no.low), yes.high.max(no.high))
     }
     fn load_rows(table: &[Row], index: Self, _stride: usize) -> [Self; 8] {
-        assert!((index.unsigned().high as usize) < table.len(), "{index:x?} of {}", table.len());
+        assert!(
+            (index.unsigned().high as usize) < table.len(),
+            "{index:x?} of {}",
+            table.len()
+        );
         [Self::ANY; 8]
     }
     fn store_rows(_table: &mut [Row], _first: usize, _stride: usize, words: [Self; 8]) {
-        words.map(Self::unsigned);
+        for word in words {
+            word.unsigned();
+        }
     }
     fn promise_below<const BITS: u32>(self) {
         assert!(self.unsigned().high < 1 << BITS, "not below 2^{BITS}: {self:x?}");

@@ -14,7 +14,10 @@ fn table() {
     let curve = Curve::secp256k1();
     for (i, row) in curve.generator.iter().enumerate() {
         let [a, b, c, d, e, f, g, h] = row.0;
-        let p = Affine { x: Fe::<u64>::broadcast(&[a, b, c, d]), y: Fe::broadcast(&[e, f, g, h]) };
+        let p = Affine {
+            x: Fe::<u64>::broadcast(&[a, b, c, d]),
+            y: Fe::broadcast(&[e, f, g, h]),
+        };
         assert!(on_curve(&p), "{i}");
     }
 }
@@ -31,9 +34,17 @@ fn steps() {
     let curve = Curve::secp256k1();
     let get = |i: usize| {
         let [a, b, c, d, e, f, g, h] = curve.generator[i].0;
-        Affine { x: Fe::<u64>::broadcast(&[a, b, c, d]), y: Fe::broadcast(&[e, f, g, h]) }
+        Affine {
+            x: Fe::<u64>::broadcast(&[a, b, c, d]),
+            y: Fe::broadcast(&[e, f, g, h]),
+        }
     };
-    let mut p = [get(0).jacobian(), get(1).jacobian(), get(2).jacobian(), get(3).jacobian()];
+    let mut p = [
+        get(0).jacobian(),
+        get(1).jacobian(),
+        get(2).jacobian(),
+        get(3).jacobian(),
+    ];
     double_each(&mut p);
     assert!(p.iter().all(on_j));
     double_each(&mut p);
@@ -41,4 +52,3 @@ fn steps() {
     add_each(&mut p, [&get(6), &get(7), &get(8), &get(9)]);
     assert!(p.iter().all(on_j));
 }
-
