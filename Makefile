@@ -60,7 +60,7 @@ one-core:
 
 # Built for libFuzzer by the flags in fuzz/.cargo/config.toml. What a target finds beyond its seeds goes with the scratch folder; a finding
 # is left in fuzz/artifacts.
-FUZZ_TARGETS := block_file block undo snapshot store_value submit_line cache resolve
+FUZZ_TARGETS := block_file block undo snapshot store_value submit_line lanes cache resolve
 FUZZ_RUN := -seed=1 -runs=100000 -max_total_time=15 -timeout=20 -rss_limit_mb=2048
 
 fuzz:

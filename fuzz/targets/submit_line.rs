@@ -31,6 +31,7 @@ struct Looking;
 
 impl ScriptVerifier for Looking {
     type Prepared = OwnedTransaction;
+    type Deferred<T: Send> = ();
 
     fn prepare(&self, transaction: &[u8], spent: &[SpentOutput<'_>]) -> Result<OwnedTransaction, VerifyError> {
         let decoded = OwnedTransaction::decode(transaction.to_vec()).expect("a made-up transaction decodes");

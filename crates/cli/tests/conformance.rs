@@ -2,11 +2,12 @@
 
 mod common;
 
-use common::{Scratch, blockmill, run, shared_data};
+use common::{Scratch, blockmill, run, shared_data, without_fast_lanes};
 use flate2::read::GzDecoder;
 use serde_json::Value;
 use std::fs::File;
 use std::io::Read;
+use std::process::Command;
 
 const ROWS: usize = 192;
 
@@ -60,6 +61,10 @@ fn faults(row: &Value, answer: &Value) -> Vec<&'static str> {
 }
 
 fn check(options: &[&str]) {
+    check_on(options, &mut blockmill());
+}
+
+fn check_on(options: &[&str], command: &mut Command) {
     let Some(folder) = shared_data("conformance") else {
         return;
     };
@@ -79,7 +84,6 @@ fn check(options: &[&str]) {
     }
     let scratch = Scratch::new();
     let input = File::open(scratch.write("input", lines.as_bytes())).unwrap();
-    let mut command = blockmill();
     command.arg("submit").arg("--data").arg(scratch.join("data"));
     command.args(["--network", "regtest", "--utxo"]).args(options);
     // `output` gives no input of its own where one is set.
@@ -109,4 +113,20 @@ fn with_one_and_with_two_threads() {
 #[test]
 fn with_eight_threads_and_a_cache_of_one_mebibyte() {
     check(&["--par", "8", "--dbcache", "1"]);
+}
+
+#[test]
+fn with_each_way_to_verify_signatures() {
+    for way in ["kernel", "lanes"] {
+        for threads in ["1", "2"] {
+            check(&["--signatures", way, "--par", threads]);
+        }
+    }
+}
+
+#[test]
+fn with_lanes_on_a_machine_that_has_no_fast_ones() {
+    for way in ["auto", "lanes"] {
+        check_on(&["--signatures", way], without_fast_lanes(&mut blockmill()));
+    }
 }

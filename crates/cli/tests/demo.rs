@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Run, Scratch, blockmill, run, stats};
+use common::{Run, Scratch, blockmill, has_fast_lanes, run, stats, without_fast_lanes};
 use std::path::Path;
 
 const SECONDS_MAX: f64 = 60.0;
@@ -23,7 +23,29 @@ fn number(demo: &Run, name: &str) -> u64 {
         .unwrap_or_else(|_| panic!("row {name} has no number: {text}"))
 }
 
-fn check_table(demo: &Run) {
+/// Where lanes are fast the demo shows them, though its chain is short.
+fn check_signatures(text: &str, fast_lanes: bool, blocks: u64) {
+    let (heights, counts) = text.split_once(": ").unwrap_or_else(|| panic!("no counts: {text}"));
+    let count = |what: &str| -> u64 {
+        let counts = counts.split(", ").find_map(|count| count.strip_suffix(what));
+        counts
+            .and_then(|count| count.trim().parse().ok())
+            .unwrap_or_else(|| panic!("no {what}: {text}"))
+    };
+    let (in_lanes, by_kernel) = (count("in lanes"), count("by libsecp256k1"));
+    if fast_lanes {
+        assert_eq!(heights, format!("lanes for heights 1 to {blocks}"));
+        assert!(in_lanes > 1000 && by_kernel < in_lanes / 10, "{text}");
+    } else {
+        assert_eq!(
+            heights,
+            format!("libsecp256k1 for heights 1 to {blocks} (the verifier has no lanes)")
+        );
+        assert!(in_lanes == 0 && by_kernel > 1000, "{text}");
+    }
+}
+
+fn check_table(demo: &Run, fast_lanes: bool) {
     assert!(demo.seconds < SECONDS_MAX, "{} seconds", demo.seconds);
     let blocks = number(demo, "blocks");
     assert!(blocks > 100, "{blocks} blocks: nothing could be spent");
@@ -44,6 +66,7 @@ fn check_table(demo: &Run) {
         assert_eq!(seconds.len(), 2, "{stage}");
         assert!(stage != "check" || seconds[0] > 0.0, "no time was spent on scripts");
     }
+    check_signatures(row(demo, "signatures"), fast_lanes, blocks);
     assert_eq!(row(demo, "UTXO hash").len(), 64);
     assert_eq!(row(demo, "UTXO hash"), row(demo, "generator's"));
     assert_eq!(row(demo, "verdict"), "the same");
@@ -68,9 +91,15 @@ fn it_leaves_nothing_behind() {
         std::fs::create_dir(directory).unwrap();
     }
     let demo = run(blockmill().arg("demo").env("TMPDIR", &temporary).current_dir(&current)).ends_with(0);
-    check_table(&demo);
+    check_table(&demo, has_fast_lanes());
     assert_eq!(names(&temporary), [""; 0]);
     assert_eq!(names(&current), [""; 0]);
+}
+
+#[test]
+fn it_runs_where_lanes_are_not_fast() {
+    let demo = run(without_fast_lanes(blockmill().arg("demo"))).ends_with(0);
+    check_table(&demo, false);
 }
 
 #[test]
@@ -86,7 +115,7 @@ fn it_keeps_chain_and_data_where_told() {
             .env("TMPDIR", &temporary))
     };
     let first = demo().ends_with(0);
-    check_table(&first);
+    check_table(&first, has_fast_lanes());
     assert_eq!(names(&temporary), [""; 0]);
     assert_eq!(names(&keep), ["blocks", "data"]);
     let figures = stats(&keep.join("data"));

@@ -3,11 +3,17 @@
 mod common;
 
 use blockmill_block::Network;
-use common::{Dice, RECORD_HEAD, Run, Scratch, blockmill, connect, records, run, shared_data, stats};
+use common::{
+    Dice, RECORD_HEAD, Run, Scratch, blockmill, connect, has_fast_lanes, records, run, shared_data, stats,
+    without_fast_lanes,
+};
 use serde_json::Value;
 use std::path::Path;
 
 const SECONDS_MAX: f64 = 20.0;
+
+/// Blocks in two weeks of work.
+const TWO_WEEKS: u32 = 2_016;
 
 struct Chain {
     file: &'static str,
@@ -129,6 +135,82 @@ fn mainnet() {
 #[test]
 fn testnet3() {
     check_chain(&TESTNET3);
+}
+
+/// How many signatures of a chain were verified in lanes, and how many by libsecp256k1, after the same figures as ever.
+fn verified(chain: &Chain, more: &[&str], fast_lanes: bool) -> (u64, u64) {
+    let Some(chains) = shared_data("chains") else {
+        return (0, 0);
+    };
+    let scratch = Scratch::new();
+    let data = scratch.join("data");
+    let mut command = connect(&chains.join(chain.file), &data, chain.network.name());
+    if !fast_lanes {
+        without_fast_lanes(&mut command);
+    }
+    let connected = run(command.args(more)).ends_with(0);
+    check_connect(chain, &connected);
+    check_stats(chain, &data);
+    let counts = &connected.json()["signatures"];
+    // What could not be told, or was decided in an ordinary run, is not much.
+    assert!(counts["cannot_tell"].as_u64() <= Some(chain.inputs / 100), "{counts}");
+    (counts["lanes"].as_u64().unwrap(), counts["kernel"].as_u64().unwrap())
+}
+
+#[test]
+fn each_way_to_verify_signatures() {
+    if shared_data("chains").is_none() {
+        return;
+    }
+    for chain in [MAINNET, TESTNET3] {
+        // Every input of the first years has a signature, but for a few.
+        let most = chain.inputs * 9 / 10;
+        for threads in ["1", "2"] {
+            let verified = |way: &str, fast| verified(&chain, &["--par", threads, "--signatures", way], fast);
+            let (in_lanes, by_kernel) = verified("kernel", has_fast_lanes());
+            assert!(in_lanes == 0 && by_kernel > most, "{in_lanes} {by_kernel}");
+            for fast in [true, false] {
+                let (in_lanes, by_kernel) = verified("lanes", fast);
+                assert!(
+                    in_lanes > most && by_kernel < chain.inputs / 10,
+                    "{in_lanes} {by_kernel}"
+                );
+            }
+            let (in_lanes, by_kernel) = verified("auto", false);
+            assert!(in_lanes == 0 && by_kernel > most, "{in_lanes} {by_kernel}");
+        }
+    }
+}
+
+/// Without being asked to, the command verifies in lanes what is old.
+#[test]
+fn old_blocks_of_mainnet_are_verified_in_lanes() {
+    let Some(chains) = shared_data("chains") else { return };
+    let scratch = Scratch::new();
+    let said = |name: &str, fast: bool| {
+        let mut command = blockmill();
+        command.args(["connect", "--network", MAINNET.network.name(), "--blocks"]);
+        command
+            .arg(chains.join(MAINNET.file))
+            .arg("--data")
+            .arg(scratch.join(name));
+        if !fast {
+            without_fast_lanes(&mut command);
+        }
+        run(&mut command).ends_with(0).stdout
+    };
+    let height = MAINNET.height;
+    if has_fast_lanes() {
+        let (last, first) = (height - TWO_WEEKS - 1, height - TWO_WEEKS);
+        let text = format!(
+            "lanes for heights 1 to {last}, libsecp256k1 for {first} to {height} (less than two weeks of work above)"
+        );
+        let said = said("fast", true);
+        assert!(said.contains(&text), "{said}");
+    }
+    let text = format!("libsecp256k1 for heights 1 to {height} (the verifier has no lanes)");
+    let said = said("slow", false);
+    assert!(said.contains(&text), "{said}");
 }
 
 /// Bytes of padding at the end of a file.

@@ -10,7 +10,7 @@ use blockmill_chaingen::builder::spend_any;
 use blockmill_coins::MemoryStore;
 use blockmill_engine::{ConnectReport, Options, Verdict};
 use common::{
-    Chain, KernelEngine, LARGE, SUBSIDY, connect, hash_of, open_with, options, outpoint, spend_failing, submit,
+    Chain, CoreEngine, LARGE, SUBSIDY, connect, hash_of, open_with, options, outpoint, spend_failing, submit,
     submit_good, write_blocks,
 };
 use std::path::{Path, PathBuf};
@@ -57,7 +57,7 @@ impl Setup {
         Self::new(&CHAIN.blocks[..=height as usize])
     }
 
-    fn engine(&self, options: Options) -> KernelEngine {
+    fn engine(&self, options: Options) -> CoreEngine {
         let store = Arc::new(MemoryStore::new());
         let number = std::fs::read_dir(self.directory.path()).unwrap().count();
         let data = self.directory.path().join(format!("data-{number}"));

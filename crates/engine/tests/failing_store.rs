@@ -9,7 +9,7 @@ use blockmill_engine::open::Without;
 use blockmill_engine::{EngineError, Options, Quiet};
 use common::faults::FaultyStore;
 use common::generated::{FORK, Generated, HEIGHT, copy_directory};
-use common::{KernelEngine, connect, figures, open_with, options};
+use common::{CoreEngine, connect, figures, open_with, options};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -71,7 +71,7 @@ impl Base {
 }
 
 impl Attempt {
-    fn open(&self, options: Options) -> KernelEngine {
+    fn open(&self, options: Options) -> CoreEngine {
         let store: Arc<dyn CoinStore> = self.store.clone();
         open_with(self.directory.path(), store, options).unwrap()
     }
@@ -93,7 +93,7 @@ enum Then {
 }
 
 /// Runs into a fault, then goes on.
-fn check(base: &Base, sources: &[PathBuf], fail: &dyn Fn(&FaultyStore), check_end: &dyn Fn(&KernelEngine), then: Then) {
+fn check(base: &Base, sources: &[PathBuf], fail: &dyn Fn(&FaultyStore), check_end: &dyn Fn(&CoreEngine), then: Then) {
     let paths: Vec<&Path> = sources.iter().map(PathBuf::as_path).collect();
     let attempt = base.attempt();
     fail(&attempt.store);
@@ -128,11 +128,11 @@ fn count_calls(base: &Base, sources: &[PathBuf]) -> (u64, u64) {
     attempt.store.counts()
 }
 
-fn at_the_tip(engine: &KernelEngine) {
+fn at_the_tip(engine: &CoreEngine) {
     CHAIN.assert_tip(&figures(engine));
 }
 
-fn at_the_branch(engine: &KernelEngine) {
+fn at_the_branch(engine: &CoreEngine) {
     assert_eq!(figures(engine), CHAIN.branch_figures);
 }
 
@@ -189,7 +189,7 @@ fn every_commit_of_a_reorganisation() {
 fn gets_here_and_there() {
     const CHECKED: u64 = 25;
     for (height, sources, check_end) in [
-        (BASE, vec![CHAIN.blocks()], at_the_tip as fn(&KernelEngine)),
+        (BASE, vec![CHAIN.blocks()], at_the_tip as fn(&CoreEngine)),
         (HEIGHT, vec![CHAIN.blocks(), CHAIN.branch.clone()], at_the_branch),
     ] {
         let base = Base::at(height);

@@ -7,7 +7,7 @@ use bitcoin::Block;
 use blockmill_block::BlockHash;
 use blockmill_chaingen::builder::spend_any;
 use blockmill_engine::{Submission, Verdict};
-use common::grower::{Grower, SPARE_COINBASE};
+use common::grower::{Grower, SPARE_COINBASE, spend_wrongly_signed};
 use common::{
     Chain, LARGE, Node, SUBSIDY, figures_of, hash_of, options, spend_failing, submit, submit_good, submit_side,
     write_blocks,
@@ -18,6 +18,27 @@ const FORK: u32 = 112;
 
 /// Blocks of the branch that is connected first.
 const FIRST_LENGTH: u32 = 5;
+
+/// What is wrong with a block.
+#[derive(Clone, Copy)]
+enum Fault {
+    Script,
+    Signature,
+    Amount,
+    BelowOut,
+}
+
+impl Fault {
+    const ALL: [Self; 4] = [Self::Script, Self::Signature, Self::Amount, Self::BelowOut];
+
+    fn reason(self) -> &'static str {
+        match self {
+            Self::Script | Self::Signature => "block-script-verify-flag-failed",
+            Self::Amount => "bad-cb-amount",
+            Self::BelowOut => "bad-txns-in-belowout",
+        }
+    }
+}
 
 /// A branch with one invalid block.
 struct BadBranch {
@@ -30,8 +51,9 @@ struct BadBranch {
 }
 
 impl BadBranch {
-    /// A branch of `length` blocks that breaks the rule `reason` at its block number `bad_at`.
-    fn new(trunk: &Grower, length: u32, bad_at: u32, reason: &'static str) -> Self {
+    /// A branch of `length` blocks with a fault in its block number `bad_at`.
+    fn new(trunk: &Grower, length: u32, bad_at: u32, fault: Fault) -> Self {
+        let reason = fault.reason();
         let mut grower = trunk.fork(3);
         let mut blamed = (None, None);
         for number in 1..=length {
@@ -40,15 +62,20 @@ impl BadBranch {
                 let spare = grower.chain.coinbase(SPARE_COINBASE);
                 let transactions = block.clone().build().txdata.len();
                 blamed = (Some(transactions), None);
-                block = match reason {
-                    "bad-cb-amount" => {
+                block = match fault {
+                    Fault::Amount => {
                         blamed = (Some(0), None);
                         block.fees(1)
                     }
-                    "bad-txns-in-belowout" => block.transaction(spend_any(spare, SUBSIDY + 1)),
-                    _ => {
+                    Fault::BelowOut => block.transaction(spend_any(spare, SUBSIDY + 1)),
+                    Fault::Script => {
                         blamed = (Some(transactions), Some(0));
                         block.transaction(spend_failing(spare, SUBSIDY))
+                    }
+                    Fault::Signature => {
+                        blamed = (Some(transactions + 1), Some(0));
+                        let [made, wrong] = spend_wrongly_signed(spare, SUBSIDY);
+                        block.transaction(made).transaction(wrong)
                     }
                 };
             }
@@ -76,12 +103,6 @@ impl BadBranch {
         self.chain.up_to(FORK + self.bad_at - 1)
     }
 }
-
-const REASONS: [&str; 3] = [
-    "block-script-verify-flag-failed",
-    "bad-cb-amount",
-    "bad-txns-in-belowout",
-];
 
 fn first_branch() -> (Grower, Grower) {
     let trunk = Grower::of(FORK);
@@ -163,9 +184,9 @@ fn check_submit(trunk: &Grower, first: &Grower, bad: &BadBranch, cache_bytes_max
 #[test]
 fn a_branch_that_proves_invalid_is_left_by_submit() {
     let (trunk, first) = first_branch();
-    for reason in REASONS {
+    for fault in Fault::ALL {
         for bad_at in [1, 3, FIRST_LENGTH, FIRST_LENGTH + 1] {
-            let bad = BadBranch::new(&trunk, FIRST_LENGTH + 1, bad_at, reason);
+            let bad = BadBranch::new(&trunk, FIRST_LENGTH + 1, bad_at, fault);
             for cache_bytes_max in [0, LARGE] {
                 check_submit(&trunk, &first, &bad, cache_bytes_max);
             }
@@ -176,10 +197,10 @@ fn a_branch_that_proves_invalid_is_left_by_submit() {
 #[test]
 fn a_branch_that_proves_invalid_is_left_by_connect() {
     let (trunk, first) = first_branch();
-    for reason in REASONS {
+    for fault in Fault::ALL {
         // Up to here the branch has less work than the other one, then as much, then more.
         for bad_at in [1, FIRST_LENGTH, FIRST_LENGTH + 1, FIRST_LENGTH + 2, FIRST_LENGTH + 4] {
-            let bad = BadBranch::new(&trunk, FIRST_LENGTH + 5, bad_at, reason);
+            let bad = BadBranch::new(&trunk, FIRST_LENGTH + 5, bad_at, fault);
             let expected = if bad_at - 1 > FIRST_LENGTH {
                 bad.valid_part()
             } else {

@@ -8,10 +8,11 @@ use blockmill_block::disk::Disk;
 use blockmill_chaingen::Profile;
 use blockmill_coins::UtxoStats;
 use blockmill_engine::{DataDir, Engine, EngineError, Options, Quiet, Verdict, snapshot, store_file};
-use blockmill_kernel::KernelVerifier;
 use common::disk::{Cut, Failing, JournalDisk, Step, files_after, write_files};
 use common::generated::Generated;
-use common::{Chain, KernelEngine, LARGE, SUBSIDY, figures, figures_of, options, regtest, spend_failing, write_blocks};
+use common::{
+    Chain, CoreEngine, LARGE, SUBSIDY, figures, figures_of, options, regtest, spend_failing, verifier, write_blocks,
+};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -47,10 +48,10 @@ fn flushing() -> Options {
     }
 }
 
-fn open_on(disk: Arc<dyn Disk>, data: &Path, options: Options) -> Result<KernelEngine, EngineError> {
+fn open_on(disk: Arc<dyn Disk>, data: &Path, options: Options) -> Result<CoreEngine, EngineError> {
     let directory = DataDir::open_on(disk, data, Some(&regtest()))?;
     let store = store_file::open_store(&directory, 1 << 20)?;
-    Engine::with_store(directory, store, KernelVerifier, options)
+    Engine::with_store(directory, store, verifier(options.signatures), options)
 }
 
 /// Block files are connected; another branch, in a second file, is longer.
@@ -184,7 +185,7 @@ impl Submit {
 impl Scenario for Submit {
     fn run(&self, disk: Arc<dyn Disk>, data: &Path) -> Result<UtxoStats, EngineError> {
         let mut engine = open_on(Arc::clone(&disk), data, options(1, LARGE))?;
-        let submit = |engine: &mut KernelEngine, block: &Block| -> Result<Verdict, EngineError> {
+        let submit = |engine: &mut CoreEngine, block: &Block| -> Result<Verdict, EngineError> {
             Ok(engine.submit(bitcoin::consensus::serialize(block), &mut Quiet)?.verdict)
         };
         let (bulk, rest) = self.blocks[1..].split_at(98);

@@ -7,12 +7,11 @@ use blockmill_block::BlockHash;
 use blockmill_chaingen::Profile;
 use blockmill_engine::report::Halt;
 use blockmill_engine::{Engine, EngineError, Marks, Observer, Options, Progress, Quiet, Verdict};
-use blockmill_kernel::KernelVerifier;
 use common::faults::{FaultyStore, KillAt};
 use common::generated::{FORK, Generated, HEIGHT, copy_directory, cut, length};
 use common::{
-    Chain, KernelEngine, LARGE, connect, figures, figures_of, open, open_with, options, submit, submit_good,
-    submit_side,
+    Chain, CoreEngine, LARGE, SIGNATURES, connect, figures, figures_of, open, open_with, options, submit, submit_good,
+    submit_side, verifier,
 };
 use std::fs::File;
 use std::io::Write;
@@ -276,7 +275,7 @@ fn headers_behind_the_tip_are_cut_off() {
 
 /// Opens a directory whose `headers.dat` does not reach to the tip.
 fn check_headers_damaged(directory: &Path) {
-    let Err(error) = KernelEngine::open(directory, None::<&Marks>, KernelVerifier, at_the_end(None)) else {
+    let Err(error) = CoreEngine::open(directory, None::<&Marks>, verifier(SIGNATURES), at_the_end(None)) else {
         panic!("it opens");
     };
     let headers = directory.join("headers.dat");
@@ -326,7 +325,7 @@ fn a_store_that_is_gone_is_missed() {
     std::fs::remove_file(directory.path().join("coins.redb")).unwrap();
     let headers = directory.path().join("headers.dat");
     let before = std::fs::read(&headers).unwrap();
-    let error = Engine::open(directory.path(), None, KernelVerifier, every_block(None))
+    let error = Engine::open(directory.path(), None, verifier(SIGNATURES), every_block(None))
         .err()
         .expect("it is refused");
     assert!(matches!(error, EngineError::Damaged { .. }), "{error}");
@@ -372,14 +371,14 @@ fn kept_blocks_wait_for_their_parent_over_a_restart() {
         let mut wrong = chain.blocks[1].clone();
         wrong.txdata[0].input[0].witness = bitcoin::Witness::from_slice(&[[7; 32]]);
         {
-            let mut engine = open(&data, Options::default());
+            let mut engine = open(&data, at_the_end(None));
             let submission = submit(&mut engine, &wrong);
             assert_eq!(submission.verdict, Verdict::Invalid, "{submission:?}");
             for block in &chain.blocks[2..] {
                 submit_side(&mut engine, block);
             }
         }
-        let mut engine = open(&data, Options::default());
+        let mut engine = open(&data, at_the_end(None));
         if in_file {
             let file = home.path().join("blk00000.dat");
             let file = common::write_blocks(&file, &chain.blocks[1..2]);

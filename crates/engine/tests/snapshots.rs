@@ -4,9 +4,8 @@ mod common;
 
 use blockmill_block::BlockHash;
 use blockmill_engine::doctor::examine;
-use blockmill_engine::{DataDir, Engine, EngineError, Quiet, snapshot};
-use blockmill_kernel::KernelVerifier;
-use common::{Chain, LARGE, connect, figures, figures_of, open, options, regtest, write_blocks};
+use blockmill_engine::{DataDir, EngineError, Quiet, snapshot};
+use common::{Chain, CoreEngine, LARGE, connect, figures, figures_of, open, options, regtest, write_blocks};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use tempfile::TempDir;
@@ -50,11 +49,11 @@ impl Setup {
         self.scratch.path().join("data")
     }
 
-    fn engine(&self) -> Engine<KernelVerifier> {
+    fn engine(&self) -> CoreEngine {
         open(&self.data(), options(1, LARGE))
     }
 
-    fn load(&self, engine: Engine<KernelVerifier>) -> Result<(), EngineError> {
+    fn load(&self, engine: CoreEngine) -> Result<(), EngineError> {
         let sources = [self.blocks.clone()];
         engine
             .load_snapshot(&sources, &self.snapshot, Some(self.hash), &mut Quiet)

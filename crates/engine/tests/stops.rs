@@ -4,9 +4,8 @@ mod common;
 
 use blockmill_engine::report::{Halt, Indexing};
 use blockmill_engine::verify_files::{FilesOptions, Problem, Stopped, verify_files};
-use blockmill_engine::{Observer, Options, Progress, Signatures};
-use blockmill_kernel::KernelVerifier;
-use common::{Chain, LARGE, open, options, regtest, write_blocks};
+use blockmill_engine::{Observer, Options, Progress};
+use common::{Chain, LARGE, SIGNATURES, open, options, regtest, verifier, write_blocks};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -14,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const ONE_THREAD: FilesOptions = FilesOptions {
     only: None,
     threads: 1,
-    signatures: Signatures::Auto,
+    signatures: SIGNATURES,
 };
 
 /// Asks to stop at a height, or as soon as so many headers are found.
@@ -57,7 +56,7 @@ fn verification_says_how_many_blocks_are_left() {
     )];
     let verify = |mut observer: StopAt| {
         let stop = Arc::clone(&observer.stop);
-        let verifier = Arc::new(KernelVerifier);
+        let verifier = Arc::new(verifier(SIGNATURES));
         verify_files(
             &blocks,
             &regtest().params(),

@@ -9,10 +9,11 @@ use blockmill_block::{BlockUndo, Coin, Network};
 use blockmill_chaingen::builder::repair;
 use blockmill_chaingen::{Profile, Recipe, generate};
 use blockmill_engine::Signatures;
-use blockmill_engine::verify::{Verified, VerifyBlockError, VerifyOptions, verify_block};
+use blockmill_engine::verify::{VerifyBlockError, VerifyOptions, verify_block};
 use blockmill_kernel::KernelVerifier;
-use blockmill_rules::{Params, Reject};
+use blockmill_rules::{Params, Reject, ScriptVerifier};
 use common::signatures::{Number, Signature, signatures};
+use common::verifier;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -41,19 +42,42 @@ struct Place {
 }
 
 impl Sample {
-    fn verify(&self, block: &Block, threads: usize) -> Result<Verified, Reject> {
+    /// Verifies a block by the kernel's interface, and with signatures in lanes. The answer, which must be the same.
+    fn verify(&self, block: &Block, threads: usize) -> Result<(), Reject> {
         let block = Arc::new(blockmill_block::Block::decode(serialize(block)).unwrap());
+        let by_kernel = self.verify_by(KernelVerifier, Signatures::Kernel, &block, threads);
+        let in_lanes = self.verify_by(verifier(Signatures::Lanes), Signatures::Lanes, &block, threads);
+        assert_eq!(in_lanes, by_kernel, "{}", self.name);
+        in_lanes
+    }
+
+    fn verify_by<V: ScriptVerifier + 'static>(
+        &self,
+        verifier: V,
+        signatures: Signatures,
+        block: &Arc<blockmill_block::Block>,
+        threads: usize,
+    ) -> Result<(), Reject> {
+        let verifier = Arc::new(verifier);
         let options = VerifyOptions {
             height: self.height,
             threads,
             proof_of_work: false,
-            signatures: Signatures::Kernel,
+            signatures,
         };
-        match verify_block(&block, &self.undo, &self.params, &Arc::new(KernelVerifier), options) {
-            Ok(verified) => Ok(verified),
+        let verdict = match verify_block(block, &self.undo, &self.params, &verifier, options) {
+            Ok(_) => Ok(()),
             Err(VerifyBlockError::Reject(reject)) => Err(reject),
             Err(error) => panic!("{}: {error}", self.name),
-        }
+        };
+        let counts = verifier.signature_counts();
+        // Where all scripts ran, and signatures were many, nearly all were verified in lanes.
+        assert!(
+            verdict.is_err() || signatures == Signatures::Kernel || counts.lanes > counts.kernel || counts.kernel < 20,
+            "{}: {counts:?}",
+            self.name
+        );
+        verdict
     }
 
     /// The places of signatures in transactions that no other transaction of the block spends from: a change of a

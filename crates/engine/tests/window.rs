@@ -5,7 +5,7 @@ mod common;
 
 use blockmill_block::BlockHash;
 use blockmill_engine::Options;
-use common::grower::{Grower, SPARE_COINBASE};
+use common::grower::{Grower, SPARE_COINBASE, spend_wrongly_signed};
 use common::{LARGE, Node, SUBSIDY, figures_of, hash_of, options, spend_failing, write_blocks};
 use std::time::Duration;
 
@@ -23,7 +23,13 @@ fn branch(trunk: &Grower, script_fails: u32, takes_too_much: u32) -> Grower {
         let mut block = grower.next();
         if number == script_fails {
             let spare = grower.chain.coinbase(SPARE_COINBASE);
-            block = block.transaction(spend_failing(spare, SUBSIDY));
+            // In turns a script that fails by itself, and one whose signature is wrong.
+            block = if number % 2 == 0 {
+                block.transaction(spend_failing(spare, SUBSIDY))
+            } else {
+                let [made, wrong] = spend_wrongly_signed(spare, SUBSIDY);
+                block.transaction(made).transaction(wrong)
+            };
         }
         if number == takes_too_much {
             block = block.fees(1);

@@ -10,8 +10,8 @@ use blockmill_rules::{Outcome, ScriptFlags, ScriptVerifier, SignatureCounts, Spe
 use secp256k1_lanes::{Backend, Verdict};
 use std::fmt;
 use std::num::NonZeroU64;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// What one recording run may do. The ordinary run takes what goes beyond.
 const LIMITS: Limits = Limits {

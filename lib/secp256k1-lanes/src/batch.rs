@@ -19,7 +19,7 @@ use crate::multiply::{Halves, SIDE_BY_SIDE, Workspace};
 use crate::number::{self, N, N_HALF, Number, P, P_MINUS_N};
 use crate::point::{Affine, invert_all};
 use crate::scalar::{self, Scalar};
-use crate::word::{LANES_MAX, Mask, Word, is_odd};
+use crate::word::{LANES_MAX, Mask, Word, is_odd, side_by_side};
 use sha2::{Digest, Sha256};
 use std::sync::OnceLock;
 
@@ -101,11 +101,11 @@ fn tagged() -> Sha256 {
 
 /// Whether a number is in its range; a planted fault says yes.
 fn is_below(number: &Number, end: &Number, fault: Fault) -> bool {
-    number::is_below(number, end) || is_planted(fault)
+    number::is_below(number, end) || is_planted::<u64>(fault)
 }
 
 fn is_not_zero(number: &Number, fault: Fault) -> bool {
-    *number != [0; 4] || is_planted(fault)
+    *number != [0; 4] || is_planted::<u64>(fault)
 }
 
 /// The numbers of a check; none if one of them is out of its range.
@@ -124,16 +124,17 @@ fn read(check: &Check) -> Option<Numbers> {
     };
     match check.kind {
         Kind::Ecdsa => {
-            let is_key = is_key && (matches!(check.key[0], 2 | 3) || is_planted(Fault::KeyPrefix));
+            let is_key = is_key && (matches!(check.key[0], 2 | 3) || is_planted::<u64>(Fault::KeyPrefix));
             let is_r = is_not_zero(&r, Fault::RZero) && is_below(&r, &N, Fault::RRange);
-            let is_s = is_not_zero(&s, Fault::SZero) && (!number::is_below(&N_HALF, &s) || is_planted(Fault::SRange));
+            let is_s =
+                is_not_zero(&s, Fault::SZero) && (!number::is_below(&N_HALF, &s) || is_planted::<u64>(Fault::SRange));
             (is_key && is_r && is_s).then(|| Numbers {
                 key_odd: check.key[0] == 3,
                 first: number::from_bytes(&check.message),
                 second: r,
                 divisor: s,
                 // The x coordinate may be r + n as well.
-                unsure: number::is_below(&r, &P_MINUS_N) && !is_planted(Fault::SmallR),
+                unsure: number::is_below(&r, &P_MINUS_N) && !is_planted::<u64>(Fault::SmallR),
                 ..plain
             })
         }
@@ -267,20 +268,34 @@ impl<W: Word> Batch<W> {
     /// The points of the keys' x coordinates and parities.
     #[inline(always)]
     fn lift_keys(&mut self, curve: &Curve) {
-        const TOGETHER: usize = 2;
+        if W::LANES == 1 {
+            self.lift_keys_together::<1>(curve);
+        } else {
+            self.lift_keys_together::<2>(curve);
+        }
+    }
+
+    #[inline(always)]
+    fn lift_keys_together<const N: usize>(&mut self, curve: &Curve) {
         let stand_in = Affine {
             x: Fe::broadcast(&curve.stand_in[0]),
             y: Fe::broadcast(&curve.stand_in[1]),
         };
-        for first in (0..self.key_x.len()).step_by(TOGETHER) {
-            let x: [Fe<W>; TOGETHER] = [self.key_x[first], self.key_x[first + 1]];
-            let squares = [right_side(curve, &x[0]), right_side(curve, &x[1])];
+        for first in (0..self.key_x.len()).step_by(N) {
+            let x: [Fe<W>; N] = side_by_side(
+                #[inline(always)]
+                |k| self.key_x[first + k],
+            );
+            let squares: [Fe<W>; N] = side_by_side(
+                #[inline(always)]
+                |k| right_side(curve, &x[k]),
+            );
             let roots = square_roots(&squares);
-            for k in 0..TOGETHER {
+            for k in 0..N {
                 let root = roots[k].normalize();
                 let is_point = root.squared().subtract(&squares[k].lazy()).reduce().is_zero();
                 let odd = is_odd(root.0[0]);
-                let odd = if is_planted(Fault::KeyParity) {
+                let odd = if is_planted::<W>(Fault::KeyParity) {
                     self.key_odd[first + k]
                 } else {
                     odd
@@ -291,7 +306,7 @@ impl<W: Word> Batch<W> {
                     y: Fe::select(is_point, &y, &stand_in.y),
                 });
                 let refused = &mut self.refused[first + k];
-                if !is_planted(Fault::NoPoint) {
+                if !is_planted::<W>(Fault::NoPoint) {
                     *refused = refused.or(is_point.not());
                 }
             }
@@ -320,17 +335,18 @@ impl<W: Word> Batch<W> {
         let points = &self.workspace.points;
         for (word, point) in points.iter().enumerate() {
             // A special case of the walk; or the result is infinity, or it is none of the curve's points, which cannot be.
-            let infinite = point.z.is_zero();
-            let zz = point.z.square();
+            let z = point.z.clear();
+            let infinite = z.is_zero();
+            let zz = z.square();
             let z6 = zz.square().mul(&zz);
             let x3 = point.x.square().times(&point.x);
             let right_side = x3.add_product(&z6, &Fe::small(curve.b)).reduce();
             let on_curve = point.y.squared().subtract(&right_side.lazy()).reduce().is_zero();
             let unsure = &mut self.unsure[word];
-            if !is_planted(Fault::Infinite) {
+            if !is_planted::<W>(Fault::Infinite) {
                 *unsure = unsure.or(infinite);
             }
-            if !is_planted(Fault::OffCurve) {
+            if !is_planted::<W>(Fault::OffCurve) {
                 *unsure = unsure.or(on_curve.not());
             }
             // x = X / Z^2 is the wanted one.
@@ -349,13 +365,14 @@ impl<W: Word> Batch<W> {
         let one = Fe::small(1);
         self.denominators.clear();
         for point in points {
-            self.denominators.push(Fe::select(point.z.is_zero(), &one, &point.z));
+            let z = point.z.clear();
+            self.denominators.push(Fe::select(z.is_zero(), &one, &z));
         }
         invert_all(&mut self.denominators, &mut self.before_fe, &mut |_, _| {});
         for (word, (point, inverse)) in points.iter().zip(&self.denominators).enumerate() {
             let cube = inverse.square().mul(inverse);
             let odd = is_odd(point.y.mul(&cube).normalize().0[0]);
-            if is_planted(Fault::ResultParity) {
+            if is_planted::<W>(Fault::ResultParity) {
                 continue;
             }
             let parity_is_right = odd.xor(self.result_odd[word]).not();
@@ -444,7 +461,7 @@ pub(crate) mod tests {
         let point = |x: u64, y: u64, z: u64| Jacobian {
             x: number(x),
             y: number(y),
-            z: number(z),
+            z: number(z).as_factor(),
         };
         for kind in [Kind::Ecdsa, Kind::Schnorr, Kind::Tweak] {
             // All 0: what a doubling in the place of a sum leaves. Then a Z of 0 alone, and a point off the curve whose x is wanted.

@@ -56,6 +56,24 @@ const LIFTED_SMALL: [u64; 5] = lifted(4, 58);
 /// A multiple of p to subtract [`Lazy`] numbers from.
 const LIFTED_LARGE: [u64; 5] = lifted(64, 61);
 
+/// A multiple of p in ten columns, 4p times 2^260, lifted by 2^60: columns of a product, scaled by up to 8, can be subtracted from
+/// them without a borrow.
+const LIFTED_WIDE: [u64; 10] = {
+    const LIFT: u64 = 1 << 60;
+    let four_p = lifted(4, LIMB_BITS);
+    let mut columns = [0; 10];
+    let mut k = 0;
+    while k < 10 {
+        // What a column gains the next one loses.
+        let gain = if k < 9 { LIFT } else { 0 };
+        let loss = if k > 0 { LIFT >> LIMB_BITS } else { 0 };
+        let digit = if k < 5 { 0 } else { four_p[k - 5] };
+        columns[k] = digit + gain - loss;
+        k += 1;
+    }
+    columns
+};
+
 /// A number with limbs below 2^52.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Fe<W>(pub(crate) [W; 5]);
@@ -119,11 +137,18 @@ fn splat<W: Word>(limbs: &[u64; 5]) -> [W; 5] {
     ]
 }
 
+/// Runs `work` as a function of its own. Words of a single lane call what vectors have inlined: their code would be as large
+/// as that of vectors, and is not what speed depends on.
+#[inline(never)]
+fn call<R>(work: impl FnOnce() -> R) -> R {
+    work()
+}
+
 /// The bits above 52 of each limb go to the next one. They stay where they were, too.
 #[inline(always)]
 fn carry<W: Word>(mut limbs: [W; 5]) -> [W; 5] {
     for k in 0..4 {
-        if !is_planted(Fault::Carry(k)) {
+        if !is_planted::<W>(Fault::Carry(k)) {
             limbs[k + 1] = limbs[k + 1].add(limbs[k].shift_right::<LIMB_BITS>());
         }
     }
@@ -134,6 +159,15 @@ fn carry<W: Word>(mut limbs: [W; 5]) -> [W; 5] {
 /// The bits above 52 of each limb go to the next one.
 #[inline(always)]
 fn carry_and_clear<W: Word>(limbs: [W; 5]) -> Fe<W> {
+    if W::LANES == 1 {
+        call(|| carry_and_clear_here(limbs))
+    } else {
+        carry_and_clear_here(limbs)
+    }
+}
+
+#[inline(always)]
+fn carry_and_clear_here<W: Word>(limbs: [W; 5]) -> Fe<W> {
     let mask = W::splat(LIMB_MASK);
     let limbs = carry(limbs);
     Fe([
@@ -148,6 +182,15 @@ fn carry_and_clear<W: Word>(limbs: [W; 5]) -> Fe<W> {
 impl<W: Word> Product<W> {
     #[inline(always)]
     fn new(a: &[W; 5], b: &[W; 5]) -> Self {
+        if W::LANES == 1 {
+            call(|| Self::new_here(a, b))
+        } else {
+            Self::new_here(a, b)
+        }
+    }
+
+    #[inline(always)]
+    fn new_here(a: &[W; 5], b: &[W; 5]) -> Self {
         a[4].promise_below::<LIMB_BITS>();
         b[4].promise_below::<LIMB_BITS>();
         Self(W::product(a, b))
@@ -155,6 +198,15 @@ impl<W: Word> Product<W> {
 
     #[inline(always)]
     fn square(a: &[W; 5]) -> Self {
+        if W::LANES == 1 {
+            call(|| Self::square_here(a))
+        } else {
+            Self::square_here(a)
+        }
+    }
+
+    #[inline(always)]
+    fn square_here(a: &[W; 5]) -> Self {
         a[4].promise_below::<LIMB_BITS>();
         Self(W::square(a))
     }
@@ -178,13 +230,22 @@ impl<W: Word> Product<W> {
         self
     }
 
+    /// Minus 2^`BITS` times another product; 3 bits at most.
+    #[inline(always)]
+    pub(crate) fn subtract_scaled<const BITS: u32>(mut self, other: &Self) -> Self {
+        for ((column, lifted), other) in self.0.iter_mut().zip(LIFTED_WIDE).zip(other.0) {
+            *column = column.add(W::splat(lifted).sub(other.shift_left::<BITS>()));
+        }
+        self
+    }
+
     /// The five upper columns folded into the lower ones, and what is left above 2^260.
     #[inline(always)]
     fn fold_upper(self) -> ([W; 5], W) {
         let Self(mut c) = self;
         let fold = W::splat(FOLD_260);
         for k in 5..9 {
-            if !is_planted(Fault::UpperCarry(k)) {
+            if !is_planted::<W>(Fault::UpperCarry(k)) {
                 c[k + 1] = c[k + 1].add(c[k].shift_right::<LIMB_BITS>());
             }
         }
@@ -194,7 +255,7 @@ impl<W: Word> Product<W> {
         let [a, b, c, d, e, above] = folded;
         (
             [a, b, c, d, e],
-            if is_planted(Fault::AboveFold) {
+            if is_planted::<W>(Fault::AboveFold) {
                 W::splat(0)
             } else {
                 above
@@ -210,7 +271,7 @@ impl<W: Word> Product<W> {
         top.promise_below::<LIMB_BITS>();
         low[4] = low[4].and(W::splat(TOP_MASK));
         low[0] = low[0].add_product_low(top, fold);
-        if !is_planted(Fault::TopFold) {
+        if !is_planted::<W>(Fault::TopFold) {
             low[1] = low[1].add_product_high(top, fold);
         }
         Lazy(low)
@@ -218,6 +279,15 @@ impl<W: Word> Product<W> {
 
     #[inline(always)]
     pub(crate) fn lazy(self) -> Lazy<W> {
+        if W::LANES == 1 {
+            call(|| self.lazy_here())
+        } else {
+            self.lazy_here()
+        }
+    }
+
+    #[inline(always)]
+    fn lazy_here(self) -> Lazy<W> {
         let (low, above) = self.fold_upper();
         Self::fold_top(low, above)
     }
@@ -244,12 +314,6 @@ impl<W: Word> Product<W> {
     #[inline(always)]
     pub(crate) fn reduce(self) -> Fe<W> {
         carry_and_clear(self.lazy().0)
-    }
-
-    /// Twice the product.
-    #[inline(always)]
-    pub(crate) fn reduce_double(self) -> Fe<W> {
-        carry_and_clear(self.lazy_double().0)
     }
 
     /// Minus the product.
@@ -315,6 +379,14 @@ impl<W: Word> Lazy<W> {
 }
 
 impl<W: Word> Factor<W> {
+    /// The same number with limbs below 2^52.
+    #[inline(always)]
+    pub(crate) fn clear(&self) -> Fe<W> {
+        let mask = W::splat(LIMB_MASK);
+        let [a, b, c, d, e] = self.0;
+        Fe([a.and(mask), b.and(mask), c.and(mask), d.and(mask), e])
+    }
+
     #[inline(always)]
     pub(crate) fn times(&self, other: &impl Multiplicand<W>) -> Product<W> {
         Product::new(&self.0, other.limbs())
@@ -335,6 +407,11 @@ impl<W: Word> Fe<W> {
     #[inline(always)]
     pub(crate) fn lazy(&self) -> Lazy<W> {
         Lazy(self.0)
+    }
+
+    #[inline(always)]
+    pub(crate) fn as_factor(&self) -> Factor<W> {
+        Factor(self.0)
     }
 
     #[inline(always)]
@@ -420,7 +497,7 @@ impl<W: Word> Fe<W> {
         let mut limbs = self.0;
         let top = limbs[4].shift_right::<TOP_BITS>();
         limbs[4] = limbs[4].and(W::splat(TOP_MASK));
-        if !is_planted(Fault::NormalFold) {
+        if !is_planted::<W>(Fault::NormalFold) {
             limbs[0] = limbs[0].add_product_low(top, W::splat(FOLD_256));
         }
         // Below 2^256 + 2^37 now: at most one p too much.
@@ -429,7 +506,7 @@ impl<W: Word> Fe<W> {
         plus[0] = plus[0].add(W::splat(FOLD_256));
         let Self(plus) = carry_and_clear(plus);
         let below = plus[4].shift_right::<TOP_BITS>().is_zero();
-        if is_planted(Fault::NormalSubtraction) {
+        if is_planted::<W>(Fault::NormalSubtraction) {
             return Self(low);
         }
         let mut normal = zip(

@@ -33,9 +33,9 @@ const PLACES: usize = HALF_BITS / WIDTH;
 const GENERATOR_PLACES: usize = HALF_BITS / GENERATOR_WIDTH;
 const GENERATOR_STRIDE: usize = GENERATOR_WIDTH / WIDTH;
 
-/// Rows of the tables of one word: two halves, each with a table a lane.
+/// Rows of the tables of one word: a table a lane.
 const fn rows<W: Word>() -> usize {
-    2 * W::LANES * ENTRIES
+    W::LANES * ENTRIES
 }
 
 /// Words whose sums share inversions: more would leave the caches, fewer would invert more often.
@@ -97,7 +97,7 @@ impl<W: Word> Workspace<W> {
         );
         W::vectorize(
             #[inline(always)]
-            || self.make_rows(curve),
+            || self.make_rows(),
         );
         self.sums.clear();
         self.sums.reserve(points.len() * PLACES);
@@ -207,19 +207,15 @@ impl<W: Word> Workspace<W> {
         }
     }
 
-    /// The tables in memory: for each word those of all lanes, then lambda times the same.
+    /// The tables in memory: for each word those of all lanes.
     #[inline(always)]
-    fn make_rows(&mut self, curve: &Curve) {
-        let beta = Fe::broadcast(&curve.beta);
+    fn make_rows(&mut self) {
         self.rows.resize(self.multiples.len() * rows::<W>(), Row::ZERO);
         for (multiples, rows) in self.multiples.iter().zip(self.rows.chunks_exact_mut(rows::<W>())) {
-            let (plain, turned) = rows.split_at_mut(rows.len() / 2);
             for (entry, point) in multiples.iter().enumerate() {
-                let [e, f, g, h] = point.y.normalize().pack();
                 let [a, b, c, d] = point.x.normalize().pack();
-                W::store_rows(plain, entry, ENTRIES, [a, b, c, d, e, f, g, h]);
-                let [a, b, c, d] = point.x.mul(&beta).normalize().pack();
-                W::store_rows(turned, entry, ENTRIES, [a, b, c, d, e, f, g, h]);
+                let [e, f, g, h] = point.y.normalize().pack();
+                W::store_rows(rows, entry, ENTRIES, [a, b, c, d, e, f, g, h]);
             }
         }
     }
@@ -229,13 +225,15 @@ impl<W: Word> Workspace<W> {
     fn look_up(&mut self, curve: &Curve, first: usize, halves: &[Halves<W>]) {
         self.pairs.clear();
         self.denominators.clear();
+        let beta = Fe::broadcast(&curve.beta);
         let all_rows = self.rows[first * rows::<W>()..].chunks_exact(rows::<W>());
         for (halves, rows) in halves.iter().zip(all_rows) {
-            let tables = rows.split_at(rows.len() / 2);
             for place in 0..PLACES {
                 let [first, second] = &halves.point;
-                let a = entry::<W, WIDTH>(tables.0, first.digit(place * WIDTH, WIDTH), ENTRIES);
-                let b = entry::<W, WIDTH>(tables.1, second.digit(place * WIDTH, WIDTH), ENTRIES);
+                let a = entry::<W, WIDTH>(rows, first.digit(place * WIDTH, WIDTH), ENTRIES);
+                let mut b = entry::<W, WIDTH>(rows, second.digit(place * WIDTH, WIDTH), ENTRIES);
+                // Lambda times it.
+                b.x = b.x.mul(&beta);
                 self.denominators.push(b.x.sub(&a.x));
                 self.pairs.push((a, b));
             }
@@ -293,9 +291,19 @@ impl<W: Word> Workspace<W> {
     /// From the highest place down.
     #[inline(always)]
     fn walk(&mut self) {
-        for sums in self.sums.chunks_exact(SIDE_BY_SIDE * PLACES) {
+        // A single lane gains nothing from words side by side, and is compiled faster without.
+        if W::LANES == 1 {
+            self.walk_together::<1>();
+        } else {
+            self.walk_together::<SIDE_BY_SIDE>();
+        }
+    }
+
+    #[inline(always)]
+    fn walk_together<const N: usize>(&mut self) {
+        for sums in self.sums.chunks_exact(N * PLACES) {
             let at = |word: usize, place: usize| &sums[word * PLACES + place];
-            let mut points: [Jacobian<W>; SIDE_BY_SIDE] = side_by_side(
+            let mut points: [Jacobian<W>; N] = side_by_side(
                 #[inline(always)]
                 |word| at(word, PLACES - 1).jacobian(),
             );
@@ -303,7 +311,13 @@ impl<W: Word> Workspace<W> {
                 for _ in 0..WIDTH {
                     double_each(&mut points);
                 }
-                add_each(&mut points, [at(0, place), at(1, place), at(2, place), at(3, place)]);
+                add_each(
+                    &mut points,
+                    side_by_side(
+                        #[inline(always)]
+                        |word| at(word, place),
+                    ),
+                );
             }
             self.points.extend_from_slice(&points);
         }

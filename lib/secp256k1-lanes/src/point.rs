@@ -8,7 +8,7 @@
 //!   met a special case.
 
 use crate::fault::{Fault, is_planted};
-use crate::field::{Fe, Lazy};
+use crate::field::{Factor, Fe, Lazy};
 use crate::inverse::Modulus;
 use crate::number::{P, limbs};
 use crate::word::{Mask, Word, side_by_side};
@@ -34,7 +34,8 @@ pub(crate) struct Signed<W> {
 pub(crate) struct Jacobian<W> {
     pub(crate) x: Fe<W>,
     pub(crate) y: Fe<W>,
-    pub(crate) z: Fe<W>,
+    /// Only ever multiplied.
+    pub(crate) z: Factor<W>,
 }
 
 /// The third point on a line through `a` and a point with the x coordinate `other_x`, mirrored.
@@ -89,7 +90,7 @@ impl<W: Word> Affine<W> {
         Jacobian {
             x: self.x,
             y: self.y,
-            z: Fe::small(1),
+            z: Fe::small(1).as_factor(),
         }
     }
 }
@@ -106,8 +107,8 @@ impl<W: Word> Signed<W> {
 /// Doubles each point: Z is multiplied by 2 Y.
 #[inline(always)]
 pub(crate) fn double_each<W: Word, const N: usize>(points: &mut [Jacobian<W>; N]) {
-    // With B = Y^2, D = 2 X B, C = B^2, E = 3 X^2:
-    // X' = E^2 - 4 D, Y' = E (2 D - X') - 8 C, Z' = 2 Y Z.
+    // With B = Y^2, D = 2 X B, E = 3 X^2:
+    // X' = E^2 - 4 D, Y' = E (2 D - X') - 8 B^2, Z' = 2 Y Z.
     let b: [_; N] = side_by_side(
         #[inline(always)]
         |j| {
@@ -135,19 +136,10 @@ pub(crate) fn double_each<W: Word, const N: usize>(points: &mut [Jacobian<W>; N]
             )
         },
     );
-    let c: [_; N] = side_by_side(
-        #[inline(always)]
-        |j| {
-            W::apart(
-                #[inline(always)]
-                || b[j].squared().lazy(),
-            )
-        },
-    );
     for point in points.iter_mut() {
         point.z = W::apart(
             #[inline(always)]
-            || point.y.times(&point.z).reduce_double(),
+            || point.y.times(&point.z).lazy_double().factor(),
         );
     }
     for (j, point) in points.iter_mut().enumerate() {
@@ -160,7 +152,7 @@ pub(crate) fn double_each<W: Word, const N: usize>(points: &mut [Jacobian<W>; N]
         let distance = d[j].scale::<1>().subtract(&point.x.lazy()).factor();
         point.y = W::apart(
             #[inline(always)]
-            || e[j].times(&distance).subtract(&c[j].scale::<3>()).reduce(),
+            || e[j].times(&distance).subtract_scaled::<3>(&b[j].squared()).reduce(),
         );
     }
 }
@@ -172,7 +164,12 @@ pub(crate) fn add_each<W: Word, const N: usize>(points: &mut [Jacobian<W>; N], o
     // X' = R^2 - H^3 - 2 V, Y' = R (V - X') - Y H^3, Z' = Z H.
     let zz: [_; N] = side_by_side(
         #[inline(always)]
-        |j| points[j].z.square(),
+        |j| {
+            W::apart(
+                #[inline(always)]
+                || points[j].z.squared().reduce(),
+            )
+        },
     );
     let h: [_; N] = side_by_side(
         #[inline(always)]
@@ -185,7 +182,12 @@ pub(crate) fn add_each<W: Word, const N: usize>(points: &mut [Jacobian<W>; N], o
     );
     let zzz: [_; N] = side_by_side(
         #[inline(always)]
-        |j| zz[j].mul(&points[j].z),
+        |j| {
+            W::apart(
+                #[inline(always)]
+                || zz[j].times(&points[j].z).reduce(),
+            )
+        },
     );
     let hh: [_; N] = side_by_side(
         #[inline(always)]
@@ -214,7 +216,10 @@ pub(crate) fn add_each<W: Word, const N: usize>(points: &mut [Jacobian<W>; N], o
         |j| hh[j].mul(&points[j].x),
     );
     for (j, point) in points.iter_mut().enumerate() {
-        point.z = point.z.mul(&h[j]);
+        point.z = W::apart(
+            #[inline(always)]
+            || point.z.times(&h[j]).factor(),
+        );
     }
     for (j, point) in points.iter_mut().enumerate() {
         let subtrahend = v[j].lazy().scale::<1>().minus(&minus_hhh[j].lazy());
@@ -250,10 +255,10 @@ pub(crate) fn invert_all<W: Word>(
     for (place, number) in numbers.iter_mut().enumerate() {
         let is_zero = number.is_zero();
         if is_zero.bits() != 0 {
-            if !is_planted(Fault::ZeroDenominator) {
+            if !is_planted::<W>(Fault::ZeroDenominator) {
                 zero(place, is_zero);
             }
-            if !is_planted(Fault::ZeroReplaced) {
+            if !is_planted::<W>(Fault::ZeroReplaced) {
                 *number = Fe::select(is_zero, &one, number);
             }
         }

@@ -115,14 +115,14 @@ impl<W: Word> Scalar<W> {
                 c[i + j + 1] = c[i + j + 1].add_product_high(times, n[j]);
             }
             // The low 52 bits are 0 now.
-            if !is_planted(Fault::ScalarCarry(i)) {
+            if !is_planted::<W>(Fault::ScalarCarry(i)) {
                 c[i + 1] = c[i + 1].add(c[i].shift_right::<LIMB_BITS>());
             }
         }
         let mask = W::splat(LIMB_MASK);
         let mut high = [c[5], c[6], c[7], c[8], c[9]];
         for k in 0..4 {
-            if !is_planted(Fault::ScalarResultCarry(k)) {
+            if !is_planted::<W>(Fault::ScalarResultCarry(k)) {
                 high[k + 1] = high[k + 1].add(high[k].shift_right::<LIMB_BITS>());
             }
             high[k] = high[k].and(mask);
@@ -179,7 +179,7 @@ impl<W: Word> Scalar<W> {
         );
         let even = is_odd(first[0]).not();
         for i in 0..3 {
-            if is_planted(Fault::Odd(0)) {
+            if is_planted::<W>(Fault::Odd(0)) {
                 continue;
             }
             first[i] = W::select(even, first[i].add(a1[i]), first[i]);
@@ -187,7 +187,7 @@ impl<W: Word> Scalar<W> {
         }
         let even = is_odd(second[0]).not();
         for i in 0..3 {
-            if is_planted(Fault::Odd(1)) {
+            if is_planted::<W>(Fault::Odd(1)) {
                 continue;
             }
             first[i] = W::select(even, first[i].add(a2[i]), first[i]);
@@ -220,7 +220,7 @@ fn high_product<W: Word>(k: &[W; 5], factor: &[u64; 5]) -> [W; 3] {
         }
     }
     for i in 0..2 {
-        if !is_planted(Fault::QuotientCarry(i)) {
+        if !is_planted::<W>(Fault::QuotientCarry(i)) {
             c[i + 1] = c[i + 1].add(c[i].shift_right::<LIMB_BITS>());
         }
     }
@@ -258,7 +258,7 @@ impl<W: Word> Half<W> {
     fn new(mut k: [W; 3]) -> (Self, W::Mask) {
         let mask = W::splat(LIMB_MASK);
         for i in 0..2 {
-            if !is_planted(Fault::HalfCarry(i)) {
+            if !is_planted::<W>(Fault::HalfCarry(i)) {
                 k[i + 1] = k[i + 1].add(k[i].shift_right_signed::<LIMB_BITS>());
             }
             k[i] = k[i].and(mask);
@@ -275,7 +275,7 @@ impl<W: Word> Half<W> {
             k[1].shift_right::<1>().or(top.and(one).shift_left::<51>()),
             high.and(W::splat((1 << 26) - 1)),
         ];
-        if is_planted(Fault::HalfRange) {
+        if is_planted::<W>(Fault::HalfRange) {
             return (Self(digits), W::Mask::from_bits(u8::MAX));
         }
         (Self(digits), fits)

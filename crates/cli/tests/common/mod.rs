@@ -76,8 +76,20 @@ pub(crate) fn run(command: &mut Command) -> Run {
     Run::new(output, start)
 }
 
-/// Does work on all items, on a few threads: a start of the command takes a tenth of a second, in which the kernel
-/// library gathers randomness, however busy the machine is.
+/// The variable that names what verifies signatures in lanes.
+const BACKEND: &str = "SECP256K1_LANES_BACKEND";
+
+/// Has a command run as on a machine without the instructions that make lanes fast.
+pub(crate) fn without_fast_lanes(command: &mut Command) -> &mut Command {
+    command.env(BACKEND, "portable")
+}
+
+/// Whether lanes are fast on this machine.
+pub(crate) fn has_fast_lanes() -> bool {
+    secp256k1_lanes::Backend::detect().is_fast()
+}
+
+/// Does work on all items, on a few threads.
 pub(crate) fn on_threads<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     const THREADS: usize = 4;
     let next = AtomicUsize::new(0);

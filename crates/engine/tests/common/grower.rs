@@ -1,9 +1,10 @@
 //! Chains whose blocks do what makes a reorganisation hard to take back: chains of spends inside a block, coins made before a
-//! fork and spent behind it, outputs that never enter the set, sequence locks that open at the block that spends, and (at every
-//! third height) the same transactions and coinbase as in any other branch.
+//! fork and spent behind it, outputs that never enter the set, sequence locks that open at the block that spends, signatures of all
+//! common kinds, and (at every third height) the same transactions and coinbase as in any other branch.
 
+use super::keys::{Lock, Signer, sign};
 use super::{Chain, outpoint, output, output_to, spend_into, spend_locked};
-use bitcoin::{Block, OutPoint, ScriptBuf};
+use bitcoin::{Block, OutPoint, ScriptBuf, Transaction, TxOut};
 use blockmill_chaingen::builder::{BlockBuilder, spend_any};
 use std::collections::VecDeque;
 
@@ -19,12 +20,37 @@ const MATURITY: u32 = 100;
 /// A height whose coinbase is never spent here: left to the tests.
 pub(crate) const SPARE_COINBASE: u32 = 1;
 
-/// A coin to be spent in a later block.
+/// Coins to be spent together in a later block: the last outputs of a transaction, one for each lock.
 #[derive(Clone)]
 struct Waiting {
-    coin: OutPoint,
-    value: u64,
+    made: Transaction,
     height: u32,
+}
+
+/// An output of `value` for each lock.
+fn locked_outputs(value: u64) -> impl Iterator<Item = TxOut> {
+    Lock::ALL.map(|lock| output_to(value, lock.script_pubkey())).into_iter()
+}
+
+/// A transaction that spends the last outputs of another, one for each lock, into one coin.
+fn spend_signed(made: &Transaction, fee: u64, sequence: u32, signer: Signer) -> Transaction {
+    let first = made.output.len() - Lock::ALL.len();
+    let spent = &made.output[first..];
+    let total: u64 = spent.iter().map(|output| output.value.to_sat()).sum();
+    let mut transaction = spend_locked(outpoint(made, first as u32), total - fee, sequence);
+    for vout in first + 1..made.output.len() {
+        let input = spend_locked(outpoint(made, vout as u32), 0, sequence).input.remove(0);
+        transaction.input.push(input);
+    }
+    sign(&mut transaction, spent, signer);
+    transaction
+}
+
+/// Two transactions: one makes coins that are locked by keys out of a coin, and the other spends them with the signatures of other keys.
+pub(crate) fn spend_wrongly_signed(from: OutPoint, value: u64) -> [Transaction; 2] {
+    let made = spend_into(from, locked_outputs(value / Lock::ALL.len() as u64).collect());
+    let wrong = spend_signed(&made, 0, u32::MAX, Signer::Stranger);
+    [made, wrong]
 }
 
 /// A chain that grows, and the coins that its next blocks spend.
@@ -79,10 +105,10 @@ impl Grower {
             .waiting
             .front()
             .is_some_and(|waiting| waiting.height + LOCK_BLOCKS <= height)
-            && let Some(Waiting { coin, value, .. }) = self.waiting.pop_front()
+            && let Some(Waiting { made, .. }) = self.waiting.pop_front()
         {
             block = block
-                .transaction(spend_locked(coin, value - FEE, LOCK_BLOCKS))
+                .transaction(spend_signed(&made, FEE, LOCK_BLOCKS, Signer::Owner))
                 .fees(FEE);
         }
         if tag == 0 {
@@ -99,18 +125,17 @@ impl Grower {
             .to_sat();
         self.next_coinbase += 1;
         let part = value / 4;
-        let outputs = vec![
-            output(part),
+        let share = part / Lock::ALL.len() as u64;
+        let others = [
             output(part),
             output_to(5, unspendable(tag)),
-            output(value - 2 * part - 5),
+            output(value - part - share * Lock::ALL.len() as u64 - 5),
         ];
-        let split = spend_into(coinbase, outputs);
+        let split = spend_into(coinbase, others.into_iter().chain(locked_outputs(share)).collect());
         let second = spend_any(outpoint(&split, 0), part - FEE);
         let third = spend_any(outpoint(&second, 0), part - 2 * FEE);
         self.waiting.push_back(Waiting {
-            coin: outpoint(&split, 1),
-            value: part,
+            made: split.clone(),
             height,
         });
         block

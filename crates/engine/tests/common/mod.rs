@@ -7,6 +7,7 @@ pub(crate) mod disk;
 pub(crate) mod faults;
 pub(crate) mod generated;
 pub(crate) mod grower;
+pub(crate) mod keys;
 pub(crate) mod signatures;
 
 use bitcoin::consensus::serialize;
@@ -17,8 +18,10 @@ use blockmill_block::{BlockHash, Network};
 use blockmill_chaingen::builder::{BlockBuilder, any_script, spend_any};
 use blockmill_coins::stats::Hashes;
 use blockmill_coins::{CoinStore, MemoryStore, StatsBuilder, UtxoStats};
-use blockmill_engine::{ConnectReport, DataDir, Engine, EngineError, Marks, Options, Quiet, Submission, Verdict};
-use blockmill_kernel::KernelVerifier;
+use blockmill_engine::{
+    ConnectReport, DataDir, Engine, EngineError, Marks, Options, Quiet, Signatures, Submission, Verdict,
+};
+use blockmill_script::CoreVerifier;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,7 +37,28 @@ pub(crate) const SUBSIDY: u64 = 5_000_000_000;
 pub(crate) const LARGE: usize = 64 << 20;
 
 /// The engine with the script verifier of the command.
-pub(crate) type KernelEngine = Engine<KernelVerifier>;
+pub(crate) type CoreEngine = Engine<CoreVerifier>;
+
+/// Whether this is the program that runs the tests of others once more, with lanes for all blocks.
+const ALL_LANES: bool = matches!(env!("CARGO_CRATE_NAME").as_bytes(), b"lanes");
+
+/// How signatures are verified where a test does not say it.
+pub(crate) const SIGNATURES: Signatures = if ALL_LANES {
+    Signatures::Lanes
+} else {
+    Signatures::Kernel
+};
+
+/// Both ways to verify signatures.
+pub(crate) const BOTH_WAYS: [Signatures; 2] = [Signatures::Kernel, Signatures::Lanes];
+
+/// A verifier that has lanes if they are wanted for all blocks.
+pub(crate) fn verifier(signatures: Signatures) -> CoreVerifier {
+    CoreVerifier::new(match signatures {
+        Signatures::Lanes => blockmill_script::Signatures::Lanes,
+        Signatures::Auto | Signatures::Kernel => blockmill_script::Signatures::Kernel,
+    })
+}
 
 /// A regtest chain under construction: its blocks, genesis first.
 #[derive(Clone)]
@@ -188,43 +212,44 @@ pub(crate) fn options(threads: usize, cache_bytes_max: usize) -> Options {
         threads,
         cache_bytes_max,
         flush_interval: Duration::from_secs(3600),
+        signatures: SIGNATURES,
         ..Options::default()
     }
 }
 
 /// An engine on a directory, with the store of the command.
-pub(crate) fn open(path: &Path, options: Options) -> KernelEngine {
-    Engine::open(path, Some(&regtest()), KernelVerifier, options).unwrap()
+pub(crate) fn open(path: &Path, options: Options) -> CoreEngine {
+    Engine::open(path, Some(&regtest()), verifier(options.signatures), options).unwrap()
 }
 
 /// An engine on a directory, with a store of the test's.
-pub(crate) fn open_with(path: &Path, store: Arc<dyn CoinStore>, options: Options) -> Result<KernelEngine, EngineError> {
+pub(crate) fn open_with(path: &Path, store: Arc<dyn CoinStore>, options: Options) -> Result<CoreEngine, EngineError> {
     let directory = DataDir::open(path, Some(&regtest()))?;
-    Engine::with_store(directory, store, KernelVerifier, options)
+    Engine::with_store(directory, store, verifier(options.signatures), options)
 }
 
-pub(crate) fn connect(engine: &mut KernelEngine, sources: &[&Path]) -> ConnectReport {
+pub(crate) fn connect(engine: &mut CoreEngine, sources: &[&Path]) -> ConnectReport {
     let sources: Vec<_> = sources.iter().map(|&path| path.to_owned()).collect();
     engine.connect(&sources, &mut Quiet).unwrap()
 }
 
-pub(crate) fn submit(engine: &mut KernelEngine, block: &Block) -> Submission {
+pub(crate) fn submit(engine: &mut CoreEngine, block: &Block) -> Submission {
     submit_bytes(engine, serialize(block))
 }
 
-pub(crate) fn submit_bytes(engine: &mut KernelEngine, bytes: Vec<u8>) -> Submission {
+pub(crate) fn submit_bytes(engine: &mut CoreEngine, bytes: Vec<u8>) -> Submission {
     engine.submit(bytes, &mut Quiet).unwrap()
 }
 
 /// Submits a block that becomes the tip.
-pub(crate) fn submit_good(engine: &mut KernelEngine, block: &Block) {
+pub(crate) fn submit_good(engine: &mut CoreEngine, block: &Block) {
     let submission = submit(engine, block);
     assert_eq!(submission.verdict, Verdict::Connected, "{submission:?}");
     assert_eq!(engine.tip_hash(), hash_of(block));
 }
 
 /// Submits a block that is kept beside the active chain.
-pub(crate) fn submit_side(engine: &mut KernelEngine, block: &Block) {
+pub(crate) fn submit_side(engine: &mut CoreEngine, block: &Block) {
     let tip = engine.tip_hash();
     let submission = submit(engine, block);
     assert_eq!(submission.verdict, Verdict::Side, "{submission:?}");
@@ -232,19 +257,23 @@ pub(crate) fn submit_side(engine: &mut KernelEngine, block: &Block) {
 }
 
 /// Tip, figures and hash of the UTXO set.
-pub(crate) fn figures(engine: &KernelEngine) -> UtxoStats {
+pub(crate) fn figures(engine: &CoreEngine) -> UtxoStats {
     StatsBuilder::new(Hashes::Serialized)
         .add_all(engine.coins().coins().unwrap())
         .unwrap()
         .finish(&engine.stored_tip())
 }
 
-/// The figures of an engine that knows nothing but this chain.
+/// The figures of an engine that knows nothing but this chain, and has libsecp256k1 verify all signatures.
 pub(crate) fn figures_of(chain: &Chain) -> UtxoStats {
     let directory = tempfile::tempdir().unwrap();
     let file = write_blocks(&directory.path().join("chain.dat"), &chain.blocks);
     let store = Arc::new(MemoryStore::new());
-    let mut engine = open_with(&directory.path().join("data"), store, options(1, LARGE)).unwrap();
+    let options = Options {
+        signatures: Signatures::Kernel,
+        ..options(1, LARGE)
+    };
+    let mut engine = open_with(&directory.path().join("data"), store, options).unwrap();
     let report = connect(&mut engine, &[&file]);
     assert_eq!((report.tip, report.exit_status()), (chain.hash(), 0), "{report:?}");
     figures(&engine)
@@ -252,7 +281,7 @@ pub(crate) fn figures_of(chain: &Chain) -> UtxoStats {
 
 /// An engine with a directory of its own that can be closed and opened again.
 pub(crate) struct Node {
-    pub(crate) engine: KernelEngine,
+    pub(crate) engine: CoreEngine,
     options: Options,
     directory: TempDir,
 }

@@ -1,16 +1,12 @@
 //! Valid blocks, made to be mutated.
 
+use crate::keys::{self, Lock, Signer, Spoil};
 use crate::random::Random;
 use crate::world::{Spendable, World, coinbase_block};
-use blockmill_chaingen::bitcoin::hashes::Hash;
-use blockmill_chaingen::bitcoin::key::{Secp256k1, TweakedPublicKey};
 use blockmill_chaingen::bitcoin::opcodes::all::{OP_CLTV, OP_CSV, OP_DROP, OP_PUSHNUM_1};
 use blockmill_chaingen::bitcoin::script::Builder;
-use blockmill_chaingen::bitcoin::secp256k1::{All, Keypair, Message, SecretKey};
-use blockmill_chaingen::bitcoin::sighash::{EcdsaSighashType, Prevouts, SighashCache, TapSighashType};
 use blockmill_chaingen::bitcoin::{
-    Amount, Block, CompressedPublicKey, OutPoint, ScriptBuf, Sequence, Transaction, TxIn, TxOut, Witness, absolute,
-    consensus, ecdsa, transaction,
+    Amount, Block, OutPoint, ScriptBuf, Sequence, Transaction, TxIn, TxOut, Witness, absolute, consensus, transaction,
 };
 use blockmill_chaingen::builder::{any_script, repair, spend_any};
 use std::sync::OnceLock;
@@ -27,44 +23,39 @@ pub(crate) enum Kind {
     Any,
     ScriptHash,
     WitnessScriptHash,
-    WitnessKeyHash,
-    Taproot,
     Csv,
     Cltv,
+    /// By keys.
+    Locked(Lock),
 }
 
-struct Keys {
-    secp: Secp256k1<All>,
-    secret: SecretKey,
-    public: CompressedPublicKey,
-    pair: Keypair,
-}
-
-fn keys() -> &'static Keys {
-    static KEYS: OnceLock<Keys> = OnceLock::new();
-    KEYS.get_or_init(|| {
-        let secp = Secp256k1::new();
-        let secret = SecretKey::from_slice(&[0x42; 32]).unwrap();
-        let pair = Keypair::from_secret_key(&secp, &secret);
-        Keys {
-            public: CompressedPublicKey(secret.public_key(&secp)),
-            secp,
-            secret,
-            pair,
-        }
-    })
+/// What is done to the signatures of a transaction.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Fraud {
+    /// Others sign.
+    Stranger,
+    /// The first output is another than the one that was signed.
+    Message,
+    /// A part of a signature is changed.
+    Spoil {
+        input: usize,
+        place: usize,
+        bit: usize,
+        spoil: Spoil,
+    },
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 7] = [
-        Self::Any,
-        Self::ScriptHash,
-        Self::WitnessScriptHash,
-        Self::WitnessKeyHash,
-        Self::Taproot,
-        Self::Csv,
-        Self::Cltv,
-    ];
+    pub(crate) fn all() -> impl Iterator<Item = Self> + Clone {
+        let unsigned = [
+            Self::Any,
+            Self::ScriptHash,
+            Self::WitnessScriptHash,
+            Self::Csv,
+            Self::Cltv,
+        ];
+        unsigned.into_iter().chain(Lock::ALL.map(Self::Locked))
+    }
 
     pub(crate) fn script_pubkey(self) -> ScriptBuf {
         let lock = |number: i64, opcode| {
@@ -79,21 +70,16 @@ impl Kind {
             Self::Any => any_script(),
             Self::ScriptHash => ScriptBuf::new_p2sh(&any_script().script_hash()),
             Self::WitnessScriptHash => ScriptBuf::new_p2wsh(&any_script().wscript_hash()),
-            Self::WitnessKeyHash => ScriptBuf::new_p2wpkh(&keys().public.wpubkey_hash()),
-            Self::Taproot => {
-                let (key, _) = keys().pair.x_only_public_key();
-                // The output key is the key itself: nothing is committed to.
-                ScriptBuf::new_p2tr_tweaked(TweakedPublicKey::dangerous_assume_tweaked(key))
-            }
             Self::Csv => lock(CSV_BLOCKS, OP_CSV),
             Self::Cltv => lock(CLTV_HEIGHT, OP_CLTV),
+            Self::Locked(lock) => lock.script_pubkey(),
         }
     }
 
     /// The kind that has this script.
     pub(crate) fn of(script: &ScriptBuf) -> Option<Self> {
         static SCRIPTS: OnceLock<Vec<(Kind, ScriptBuf)>> = OnceLock::new();
-        let scripts = SCRIPTS.get_or_init(|| Self::ALL.map(|kind| (kind, kind.script_pubkey())).to_vec());
+        let scripts = SCRIPTS.get_or_init(|| Self::all().map(|kind| (kind, kind.script_pubkey())).collect());
         scripts.iter().find(|entry| entry.1 == *script).map(|entry| entry.0)
     }
 }
@@ -108,6 +94,8 @@ pub(crate) struct Candidate {
     pub(crate) spends: Vec<Vec<Spendable>>,
     /// Whether inputs are signed after the mutations.
     pub(crate) sign: bool,
+    /// What is wrong with the signatures of transactions, by their places.
+    pub(crate) frauds: Vec<(usize, Fraud)>,
     /// Whether outpoints follow the transaction of the block that they mean when it changes.
     pub(crate) relink: bool,
     /// Whether commitment, merkle root and nonce are repaired.
@@ -131,6 +119,7 @@ impl Candidate {
             block,
             spends: Vec::new(),
             sign: !random.one_in(10),
+            frauds: Vec::new(),
             relink: !random.one_in(10),
             repair: !random.one_in(10),
             links: Vec::new(),
@@ -149,9 +138,9 @@ impl Candidate {
         candidate
     }
 
-    /// Adds a payment out of one or two coins, and returns its fee.
+    /// Adds a payment out of one to eight coins, and returns its fee.
     fn add_payment(&mut self, coins: &mut Vec<Spendable>, random: &mut Random) -> u64 {
-        let count = (1 + random.below(2)).min(coins.len() as u64);
+        let count = (1 + random.below(8)).min(coins.len() as u64);
         let spends: Vec<Spendable> = (0..count)
             .map(|_| coins.swap_remove(random.below(coins.len() as u64) as usize))
             .collect();
@@ -211,22 +200,35 @@ impl Candidate {
         (consensus::serialize(&block), whole)
     }
 
-    /// The block's bytes, signed and repaired if that is wanted.
-    pub(crate) fn finish(mut self, random: &mut Random) -> Vec<u8> {
-        if self.relink {
-            for &(child, maker) in &self.links {
-                if let (Some(txid), true) = (
-                    self.block.txdata.get(maker).map(Transaction::compute_txid),
-                    child < self.block.txdata.len() && !self.block.txdata[child].input.is_empty(),
-                ) {
-                    self.block.txdata[child].input[0].previous_output.txid = txid;
-                }
+    fn relink(&mut self) {
+        if !self.relink {
+            return;
+        }
+        for &(child, maker) in &self.links {
+            if let (Some(txid), true) = (
+                self.block.txdata.get(maker).map(Transaction::compute_txid),
+                child < self.block.txdata.len() && !self.block.txdata[child].input.is_empty(),
+            ) {
+                self.block.txdata[child].input[0].previous_output.txid = txid;
             }
         }
+    }
+
+    fn sign(&mut self) {
+        let transactions = self.block.txdata.iter_mut().enumerate().skip(1);
+        for ((place, transaction), spends) in transactions.zip(&self.spends) {
+            let frauds = self.frauds.iter().filter(|fraud| fraud.0 == place).map(|fraud| fraud.1);
+            sign(transaction, spends, frauds);
+        }
+    }
+
+    /// The block's bytes, signed and repaired if that is wanted.
+    pub(crate) fn finish(mut self, random: &mut Random) -> Vec<u8> {
+        self.relink();
         if self.sign {
-            for (transaction, spends) in self.block.txdata.iter_mut().skip(1).zip(&self.spends) {
-                sign(transaction, spends);
-            }
+            self.sign();
+            // Some signatures stand where they change what a transaction is called.
+            self.relink();
         }
         if self.repair {
             repair(&mut self.block);
@@ -268,13 +270,12 @@ fn input(outpoint: OutPoint) -> TxIn {
     }
 }
 
-/// Signs the inputs whose coins are known; a transaction that was changed too much is left alone.
-fn sign(transaction: &mut Transaction, spends: &[Spendable]) {
+/// Signs the inputs whose coins are known, and spoils signatures; a transaction that was changed too much is left alone.
+fn sign(transaction: &mut Transaction, spends: &[Spendable], frauds: impl Iterator<Item = Fraud> + Clone) {
     let known = transaction.input.len() == spends.len();
     if !known || transaction.output.is_empty() {
         return;
     }
-    let keys = keys();
     let prevouts: Vec<TxOut> = spends
         .iter()
         .map(|spend| TxOut {
@@ -282,31 +283,34 @@ fn sign(transaction: &mut Transaction, spends: &[Spendable]) {
             script_pubkey: spend.kind.script_pubkey(),
         })
         .collect();
-    let unsigned = transaction.clone();
-    let mut cache = SighashCache::new(&unsigned);
-    for (place, spend) in spends.iter().enumerate() {
-        let input = &mut transaction.input[place];
+    for (input, spend) in transaction.input.iter_mut().zip(spends) {
         match spend.kind {
-            Kind::Any | Kind::Csv | Kind::Cltv => {}
+            Kind::Any | Kind::Csv | Kind::Cltv | Kind::Locked(_) => {}
             Kind::ScriptHash => input.script_sig = ScriptBuf::from_bytes(vec![1, 0x51]),
             Kind::WitnessScriptHash => input.witness = Witness::from_slice(&[any_script().as_bytes()]),
-            Kind::WitnessKeyHash => {
-                let script = &prevouts[place].script_pubkey;
-                let hash = cache
-                    .p2wpkh_signature_hash(place, script, prevouts[place].value, EcdsaSighashType::All)
-                    .unwrap();
-                let message = Message::from_digest(hash.to_byte_array());
-                let signature = keys.secp.sign_ecdsa(&message, &keys.secret);
-                let signature = ecdsa::Signature::sighash_all(signature);
-                input.witness = Witness::p2wpkh(&signature, &keys.public.0);
+        }
+    }
+    let strange = frauds.clone().any(|fraud| matches!(fraud, Fraud::Stranger));
+    let signer = if strange { Signer::Stranger } else { Signer::Owner };
+    keys::sign(transaction, &prevouts, signer);
+    for fraud in frauds {
+        match fraud {
+            Fraud::Stranger => {}
+            Fraud::Message => {
+                let value = &mut transaction.output[0].value;
+                *value = value.checked_sub(Amount::ONE_SAT).unwrap_or_default();
             }
-            Kind::Taproot => {
-                let hash = cache
-                    .taproot_key_spend_signature_hash(place, &Prevouts::All(&prevouts), TapSighashType::Default)
-                    .unwrap();
-                let message = Message::from_digest(hash.to_byte_array());
-                let signature = keys.secp.sign_schnorr_no_aux_rand(&message, &keys.pair);
-                input.witness = Witness::from_slice(&[&signature.serialize()[..]]);
+            Fraud::Spoil {
+                input,
+                place,
+                bit,
+                spoil,
+            } => {
+                if let Some(Kind::Locked(lock)) = spends.get(input).map(|spend| spend.kind) {
+                    let mut elements = lock.elements(transaction, input);
+                    spoil.apply(lock, &mut elements, place, bit);
+                    lock.set_elements(transaction, input, &elements);
+                }
             }
         }
     }

@@ -1,13 +1,17 @@
-//! Mutated blocks, judged by this engine and by Bitcoin Core's ChainstateManager side by side.
+//! Mutated blocks, judged by this engine twice, with signatures verified by the kernel library and in lanes, and by Bitcoin Core's
+//! ChainstateManager, side by side.
 //!
 //! Valid regtest blocks of several script kinds are made on the tip, and now and then on a block before it. Up to two mutations are
 //! applied, then (but for a tenth of the time) witness commitment, merkle root and nonce are repaired, so that the mutations
-//! reach the deep rules. Verdict, reason and tip must be the same on both sides after every block.
+//! reach the deep rules. A quarter of the blocks has mutated signatures instead: in r, s, key, message, encoding, and order of multisig.
+//! Verdict, reason and tip must be the same on all sides after every block, and the sets of both engines now and then.
 //!
 //! `BLOCKMILL_MUTATIONS` sets the number of blocks, `BLOCKMILL_SEED` the seed, `BLOCKMILL_EPISODE` the episode to begin with; all are printed, with a histogram of reasons.
 
 mod candidate;
 mod core_node;
+#[path = "../common/keys.rs"]
+mod keys;
 mod mutations;
 mod payments;
 mod random;
@@ -20,13 +24,16 @@ use std::collections::BTreeMap;
 use world::World;
 
 /// Blocks judged in an ordinary run of the tests.
-const MUTATIONS: u64 = 40_000;
+const MUTATIONS: u64 = 20_000;
 
 /// Blocks after which both sides begin anew, so that subsidies do not run out.
 const EPISODE: u64 = 1_500;
 
+/// Blocks after which the sets of both engines are compared.
+const BETWEEN_SETS: u64 = 250;
+
 /// Times that every reason must occur in a run of at least [`MUTATIONS`] blocks.
-const LEAST: u64 = 100;
+const LEAST: u64 = 40;
 
 /// Reasons that must be reached; one that is missing from the list is counted all the same.
 const REASONS: &[&str] = &[
@@ -79,6 +86,7 @@ fn verdicts_reasons_and_tips_are_those_of_core() {
     eprintln!("{count} blocks, seed {seed}");
     let log = core_node::CoreLog::connect();
     let mut histogram: BTreeMap<String, u64> = BTreeMap::new();
+    let mut signatures = Vec::new();
     let mut done = 0;
     for episode in number("BLOCKMILL_EPISODE", 0).. {
         if done >= count {
@@ -96,8 +104,16 @@ fn verdicts_reasons_and_tips_are_those_of_core() {
             });
             *histogram.entry(outcome).or_default() += 1;
             done += 1;
+            if done % BETWEEN_SETS == 0 {
+                world.compare_sets();
+            }
         }
+        signatures.push(world.finish());
     }
+    let in_lanes: u64 = signatures.iter().map(|counts| counts.lanes).sum();
+    let again: u64 = signatures.iter().map(|counts| counts.again).sum();
+    eprintln!("{in_lanes:>8}  signatures in lanes\n{again:>8}  scripts run again");
+    assert!(in_lanes > count && again > count / 20, "{signatures:?}");
     for (outcome, count) in &histogram {
         eprintln!("{count:>8}  {outcome}");
     }
@@ -127,6 +143,12 @@ fn next_block(world: &mut World, random: &mut Random) -> (Vec<u8>, Vec<&'static 
         return (mutated, vec!["mutated body"]);
     }
     let mut names = Vec::new();
+    if random.one_in(4) {
+        for _ in 0..1 + random.below(2) {
+            names.push(mutations::apply_to_signatures(&mut candidate, world, random));
+        }
+        return (candidate.finish(random), names);
+    }
     for _ in 0..[0, 1, 1, 1, 1, 2][random.below(6) as usize] {
         let whole = |transaction: &Transaction| !transaction.input.is_empty() && !transaction.output.is_empty();
         let block = &candidate.block;

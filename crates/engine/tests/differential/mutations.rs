@@ -22,10 +22,25 @@ pub(crate) fn apply(candidate: &mut Candidate, world: &World, random: &mut Rando
         payments::AMOUNTS,
         payments::INPUTS,
         payments::SCRIPTS,
+        payments::SIGNATURES,
     ];
+    choose(&tables, candidate, world, random)
+}
+
+/// Applies a mutation of signatures, and returns its name.
+pub(crate) fn apply_to_signatures(candidate: &mut Candidate, world: &World, random: &mut Random) -> &'static str {
+    choose(&[payments::SIGNATURES], candidate, world, random)
+}
+
+fn choose(
+    tables: &[&[(&'static str, Change)]],
+    candidate: &mut Candidate,
+    world: &World,
+    random: &mut Random,
+) -> &'static str {
     let count: usize = tables.iter().map(|table| table.len()).sum();
     let place = random.below(count as u64) as usize;
-    let (name, change) = tables.into_iter().flatten().nth(place).copied().unwrap();
+    let (name, change) = tables.iter().copied().flatten().nth(place).copied().unwrap();
     change(candidate, world, random);
     name
 }
@@ -142,7 +157,7 @@ fn clock() -> u32 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() as u32
 }
 
-fn any_place(candidate: &Candidate, random: &mut Random) -> usize {
+pub(crate) fn any_place(candidate: &Candidate, random: &mut Random) -> usize {
     random.below(candidate.block.txdata.len() as u64) as usize
 }
 

@@ -1,7 +1,8 @@
 //! What is done to transactions: amounts, inputs and locks, scripts and sizes.
 
-use crate::candidate::{Candidate, Kind};
-use crate::mutations::{Change, with_transaction};
+use crate::candidate::{Candidate, Fraud, Kind};
+use crate::keys::Spoil;
+use crate::mutations::{Change, any_place, with_transaction};
 use crate::random::Random;
 use crate::world::World;
 use blockmill_chaingen::bitcoin::hashes::Hash;
@@ -97,6 +98,47 @@ pub(crate) const SCRIPTS: &[(&str, Change)] = &[
         });
     }),
 ];
+
+pub(crate) const SIGNATURES: &[(&str, Change)] = &[
+    ("signature", signature),
+    ("signature", signature),
+    ("signature", signature),
+    ("signature", signature),
+    ("keys of others", |candidate, _, random| {
+        let place = any_place(candidate, random);
+        candidate.frauds.push((place, Fraud::Stranger));
+    }),
+    ("another message", |candidate, _, random| {
+        let place = any_place(candidate, random);
+        candidate.frauds.push((place, Fraud::Message));
+    }),
+];
+
+/// Spoils one signature, whatever its part, or leaves it as good as it was.
+fn signature(candidate: &mut Candidate, _world: &World, random: &mut Random) {
+    let locked: Vec<_> = candidate
+        .spends
+        .iter()
+        .enumerate()
+        .flat_map(|(index, spends)| (0..spends.len()).map(move |input| (index, input)))
+        .filter_map(|(index, input)| match candidate.spends[index][input].kind {
+            Kind::Locked(lock) => Some((index + 1, input, lock)),
+            _ => None,
+        })
+        .collect();
+    if locked.is_empty() {
+        return;
+    }
+    let (place, input, lock) = random.pick(&locked);
+    candidate.sign = true;
+    let fraud = Fraud::Spoil {
+        input,
+        place: lock.signatures().start + random.below(lock.signatures().len() as u64) as usize,
+        bit: random.below(1 << 12) as usize,
+        spoil: random.pick(&Spoil::ALL),
+    };
+    candidate.frauds.push((place, fraud));
+}
 
 fn change_output(candidate: &mut Candidate, random: &mut Random, value: fn(u64, &mut Random) -> u64) {
     with_transaction(candidate, random, |transaction, random| {

@@ -1,14 +1,19 @@
-//! Both sides, and what the maker of blocks knows of the chain.
+//! All sides, and what the maker of blocks knows of the chain.
 
 use crate::core_node::{CoreAnswer, CoreLog, CoreNode};
+use crate::keys::Lock;
 use crate::random::Random;
 use blockmill_block::Network;
 use blockmill_chaingen::bitcoin::consensus::deserialize;
 use blockmill_chaingen::bitcoin::hashes::Hash;
 use blockmill_chaingen::bitcoin::{self, Amount, BlockHash, OutPoint, Transaction, TxOut};
 use blockmill_chaingen::builder::BlockBuilder;
-use blockmill_engine::{Engine, Marks, Options, Quiet, Submission, Verdict};
+use blockmill_coins::stats::Hashes;
+use blockmill_coins::{StatsBuilder, UtxoStats};
+use blockmill_engine::{Engine, Marks, Options, Quiet, Rejected, Signatures, Submission, Verdict};
 use blockmill_kernel::KernelVerifier;
+use blockmill_rules::{ScriptVerifier, SignatureCounts};
+use blockmill_script::CoreVerifier;
 use std::collections::HashMap;
 
 use crate::candidate::Kind;
@@ -38,6 +43,8 @@ pub(crate) struct Spendable {
 
 pub(crate) struct World {
     engine: Engine<KernelVerifier>,
+    /// The same, with signatures verified in lanes.
+    in_lanes: Engine<CoreVerifier>,
     core: CoreNode,
     pub(crate) nodes: Vec<Node>,
     by_hash: HashMap<BlockHash, usize>,
@@ -66,10 +73,15 @@ impl World {
             network: Network::Regtest,
             signet_challenge: None,
         };
-        let options = Options {
+        let options = |signatures| Options {
             threads,
+            signatures,
             ..Options::default()
         };
+        let open = |name: &str| directory.path().join(name);
+        let engine = Engine::open(&open("data"), Some(&marks), KernelVerifier, options(Signatures::Kernel));
+        let lanes = CoreVerifier::new(blockmill_script::Signatures::Lanes);
+        let in_lanes = Engine::open(&open("lanes"), Some(&marks), lanes, options(Signatures::Lanes));
         let genesis = bitcoin::constants::genesis_block(bitcoin::Network::Regtest);
         let node = Node {
             hash: genesis.block_hash(),
@@ -78,7 +90,8 @@ impl World {
             time: genesis.header.time,
         };
         let mut world = Self {
-            engine: Engine::open(&directory.path().join("data"), Some(&marks), KernelVerifier, options).unwrap(),
+            engine: engine.unwrap(),
+            in_lanes: in_lanes.unwrap(),
             core: CoreNode::new(log),
             nodes: vec![node],
             by_hash: HashMap::from([(node.hash, 0)]),
@@ -99,10 +112,15 @@ impl World {
         world
     }
 
-    /// Sends a block to both sides. Returns the outcome (Core's reason, or this engine's verdict), or what differs.
+    /// Sends a block to all sides. Returns the outcome (Core's reason, or this engine's verdict), or what differs.
     pub(crate) fn judge(&mut self, bytes: &[u8]) -> Result<String, String> {
         let core = self.core.judge(bytes);
         let ours = self.engine.submit(bytes.to_vec(), &mut Quiet).unwrap();
+        let in_lanes = self.in_lanes.submit(bytes.to_vec(), &mut Quiet).unwrap();
+        let lanes_tip = self.in_lanes.tip_hash();
+        if in_lanes != ours || lanes_tip != self.engine.tip_hash() {
+            return Err(format!("{ours:?}, but in lanes {in_lanes:?}, tip {lanes_tip}"));
+        }
         let reason = ours.reason.as_deref().map(|reason| match reason.find('(') {
             Some(place) => reason[..place].to_owned(),
             None => reason.to_owned(),
@@ -129,6 +147,25 @@ impl World {
         } else {
             ours.verdict.word().to_owned()
         })
+    }
+
+    pub(crate) fn compare_sets(&self) {
+        assert_eq!(figures(&self.in_lanes), figures(&self.engine));
+    }
+
+    /// Compares the sets, and what was said of blocks that were rejected. How signatures were verified in lanes.
+    pub(crate) fn finish(mut self) -> SignatureCounts {
+        self.compare_sets();
+        let in_lanes = self.in_lanes.connect(&[], &mut Quiet).unwrap();
+        let rejected = self.engine.connect(&[], &mut Quiet).unwrap().rejected;
+        let said = |rejected: &[Rejected]| -> Vec<String> {
+            let said = rejected
+                .iter()
+                .map(|block| format!("{} {:?}", block.hash, block.reject));
+            said.collect()
+        };
+        assert_eq!(said(&in_lanes.rejected), said(&rejected));
+        in_lanes.totals.signatures
     }
 
     /// Keeps track of blocks that have become known.
@@ -250,6 +287,14 @@ impl World {
     }
 }
 
+/// Tip, figures and hash of the UTXO set.
+fn figures<V: ScriptVerifier + 'static>(engine: &Engine<V>) -> UtxoStats {
+    StatsBuilder::new(Hashes::Serialized)
+        .add_all(engine.coins().coins().unwrap())
+        .unwrap()
+        .finish(&engine.stored_tip())
+}
+
 /// A line about a block: its hash, its parent, and what both sides said.
 fn describe(bytes: &[u8], ours: &Submission, core: &CoreAnswer) -> String {
     let parent = deserialize::<bitcoin::Block>(bytes).map(|block| block.header.prev_blockhash);
@@ -265,14 +310,13 @@ fn describe(bytes: &[u8], ours: &Submission, core: &CoreAnswer) -> String {
     )
 }
 
-/// A block whose coinbase pays to a script of every kind.
+/// A block whose coinbase pays to a script of every kind, and twice to those that keys lock.
 pub(crate) fn coinbase_block(parent: &Node, height: u32) -> BlockBuilder {
     BlockBuilder::new(parent.hash, height, parent.time + SPACING).coinbase(|coinbase| {
-        let kinds = Kind::ALL;
         let total = coinbase.output[0].value.to_sat();
-        let share = total / kinds.len() as u64;
+        let kinds = Kind::all().chain(Lock::ALL.map(Kind::Locked));
+        let share = total / kinds.clone().count() as u64;
         coinbase.output = kinds
-            .iter()
             .map(|kind| TxOut {
                 value: Amount::from_sat(share),
                 script_pubkey: kind.script_pubkey(),

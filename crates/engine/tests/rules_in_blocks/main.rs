@@ -1,5 +1,6 @@
 //! A table of bad blocks, each judged by `Engine::submit` with Core's word and followed by the good block on the other side of the
-//! rule's boundary: on one thread and on four, with a coins cache that holds nothing, next to nothing, and everything.
+//! rule's boundary: on one thread and on four, with a coins cache that holds nothing, next to nothing, and everything, with signatures verified
+//! by libsecp256k1 and in lanes.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -10,6 +11,7 @@ mod headers;
 mod locks;
 mod scenario;
 mod scripts;
+mod signatures;
 mod sigops;
 mod spends;
 mod transactions;
@@ -84,6 +86,16 @@ fn sigops() {
 #[test]
 fn scripts() {
     check(scripts::describe);
+}
+
+#[test]
+fn signatures() {
+    check(signatures::describe);
+}
+
+#[test]
+fn signatures_of_many_inputs() {
+    check(signatures::describe_lowest);
 }
 
 #[test]

@@ -1,14 +1,14 @@
 //! A row of blocks with the answers that they must get.
 
 use crate::common::{
-    Chain, KernelEngine, LARGE, Node, SUBSIDY, figures_of, hash_of, options, outpoint, output, output_to, spend_into,
-    submit_bytes, write_blocks,
+    BOTH_WAYS, Chain, CoreEngine, LARGE, Node, SUBSIDY, figures_of, hash_of, options, outpoint, output, output_to,
+    spend_into, submit_bytes, write_blocks,
 };
 use bitcoin::consensus::serialize;
 use bitcoin::{Block, OutPoint, ScriptBuf};
 use blockmill_block::BlockHash;
 use blockmill_chaingen::builder::BlockBuilder;
-use blockmill_engine::{Rejected, Submission, Verdict};
+use blockmill_engine::{Options, Rejected, Signatures, Submission, Verdict};
 use std::collections::HashMap;
 
 /// Height of the chain on which a scenario begins: forty coinbases are mature.
@@ -47,6 +47,8 @@ pub(crate) struct Scenario {
     start: u32,
     steps: Vec<Step>,
     next_coin: u32,
+    /// Whether there are blocks with enough signatures for lanes.
+    pub(crate) signed: bool,
 }
 
 impl Scenario {
@@ -61,6 +63,7 @@ impl Scenario {
             start: height,
             steps: Vec::new(),
             next_coin: 1,
+            signed: false,
         };
         if height == START {
             let outputs = (0..FAN_OUT).map(|_| output(100)).collect();
@@ -157,9 +160,15 @@ impl Scenario {
     /// Submits everything in each configuration, and compares the set at the end with that of the good blocks alone.
     pub(crate) fn play(self) {
         let good = figures_of(&self.chain);
-        for (threads, cache_bytes_max) in CONFIGURATIONS {
-            let place = format!("{threads} threads, {cache_bytes_max} bytes of cache");
-            let mut node = Node::new(options(threads, cache_bytes_max));
+        let configurations = BOTH_WAYS
+            .into_iter()
+            .flat_map(|way| CONFIGURATIONS.map(|configuration| (way, configuration)));
+        for (signatures, (threads, cache_bytes_max)) in configurations {
+            let place = format!("{signatures:?}, {threads} threads, {cache_bytes_max} bytes of cache");
+            let mut node = Node::new(Options {
+                signatures,
+                ..options(threads, cache_bytes_max)
+            });
             let start = write_blocks(&node.file("start.dat"), &self.chain.up_to(self.start).blocks);
             assert_eq!(node.connect(&[&start]).height, self.start);
             for step in &self.steps {
@@ -168,6 +177,8 @@ impl Scenario {
             }
             assert_eq!(node.figures(), good, "{place}");
             self.check_flushes(node.engine.totals().flushes, cache_bytes_max);
+            let in_lanes = node.engine.totals().signatures.lanes;
+            assert_eq!(in_lanes > 0, self.signed && signatures == Signatures::Lanes, "{place}");
             self.compare_rejected(node.connect(&[]).rejected, &place);
         }
     }
@@ -206,7 +217,7 @@ impl Step {
         BlockHash(blockmill_block::hash::sha256d(&self.bytes[..80]))
     }
 
-    fn play(&self, engine: &mut KernelEngine, place: &str) {
+    fn play(&self, engine: &mut CoreEngine, place: &str) {
         let before = engine.tip_hash();
         let check = |submission: Submission, verdict, reason: Option<&str>| {
             assert_eq!(submission.verdict, verdict, "{place}: {submission:?}");

@@ -8,6 +8,7 @@ use bitcoin::opcodes::all as op;
 use bitcoin::script::{Builder, PushBytesBuf};
 use bitcoin::{Amount, ScriptBuf, TxOut};
 use blockmill_rules::{DeferredChecks, Outcome, ScriptVerifier};
+use std::sync::Arc;
 
 /// A signature in good form that no key has made.
 fn wrong_signature() -> PushBytesBuf {
@@ -80,7 +81,7 @@ fn work(verifier: &CoreVerifier, sample: &Sample, times: usize, settled: bool) -
             }
             work.records += (deferred.signatures() - before) as u64;
             while settled && deferred.signatures() >= verifier.signatures_together() {
-                let mut prepare = |(): &()| verifier.prepare(&bytes, &spent);
+                let mut prepare = |(): &()| verifier.prepare(&bytes, &spent).map(Arc::new);
                 verifier.settle(&mut deferred, &mut prepare, &mut |(), verdict| {
                     assert_eq!(verdict, Ok(()))
                 });
@@ -209,7 +210,7 @@ fn never_a_third_run() {
         let mut done = 0;
         let mut prepare = |_: &usize| {
             runs += 1;
-            prepare()
+            prepare().map(Arc::new)
         };
         verifier.settle(&mut deferred, &mut prepare, &mut |_, verdict| {
             assert_eq!(verdict, Ok(()));

@@ -7,6 +7,7 @@ use bitcoin::opcodes::all as op;
 use bitcoin::script::Builder;
 use blockmill_rules::{DeferredChecks, Outcome, ScriptVerifier, VerifyError};
 use std::num::NonZeroU64;
+use std::sync::Arc;
 
 /// Runs the first input of all samples, put off and settled until all is settled. The verdicts.
 fn verdicts(verifier: &CoreVerifier, samples: &[Sample]) -> Vec<Result<(), VerifyError>> {
@@ -22,9 +23,11 @@ fn verdicts(verifier: &CoreVerifier, samples: &[Sample]) -> Vec<Result<(), Verif
         }
     }
     for _ in 0..2 {
-        verifier.settle(&mut deferred, &mut { prepare }, &mut |index, verdict| {
-            verdicts[index] = verdict
-        });
+        verifier.settle(
+            &mut deferred,
+            &mut |index| prepare(index).map(Arc::new),
+            &mut |index, verdict| verdicts[index] = verdict,
+        );
     }
     assert_eq!(deferred.scripts(), 0);
     verdicts
@@ -132,7 +135,7 @@ fn commitments_are_put_off() {
             let mut deferred = Deferred::default();
             let outcome = verifier.verify_deferring(&prepare().unwrap(), input, ALL_FLAGS, (), &mut deferred);
             assert_eq!(outcome, Ok(Outcome::Deferred));
-            verifier.settle(&mut deferred, &mut |()| prepare(), &mut |(), verdict| {
+            verifier.settle(&mut deferred, &mut |()| prepare().map(Arc::new), &mut |(), verdict| {
                 assert_eq!(verdict, Err(VerifyError::Invalid));
                 refused += 1;
             });

@@ -9,6 +9,7 @@ use crate::{CoreVerifier, Deferred, Signatures};
 use bitcoin::{Amount, ScriptBuf, Sequence, Witness, absolute};
 use blockmill_kernel::KernelVerifier;
 use blockmill_rules::{DeferredChecks, Outcome, ScriptFlags, ScriptVerifier, VerifyError};
+use std::sync::Arc;
 
 /// The largest transaction that is changed: larger ones take most of the time and have nothing new.
 const INPUTS_MAX: usize = 30;
@@ -243,7 +244,7 @@ fn settle(verifier: &CoreVerifier, deferred: &mut Deferred<usize>, group: &[(Sam
             deferred,
             &mut |&name: &usize| {
                 let (sample, ..) = &group[name];
-                verifier.prepare(&sample.bytes(), &sample.spent())
+                verifier.prepare(&sample.bytes(), &sample.spent()).map(Arc::new)
             },
             &mut |name, verdict| {
                 let (sample, input, passes) = &group[name];

@@ -11,6 +11,7 @@ use bitcoin::opcodes::all as op;
 use bitcoin::script::{Builder, PushBytesBuf};
 use blockmill_rules::{DeferredChecks, Outcome, ScriptFlags, ScriptVerifier, SpentOutput, VerifyError};
 use secp256k1_lanes::{Check, Kind, Verdict};
+use std::sync::Arc;
 
 fn verifier() -> CoreVerifier {
     CoreVerifier::with_lanes(|| TestLanes::boxed(Lie::Never))
@@ -132,7 +133,7 @@ fn what_one_verifier_puts_off_another_settles() {
             assert_eq!(outcome, Ok(Outcome::Deferred));
         }
         let mut verdicts = Vec::new();
-        let mut again = |&name: &usize| prepare(other, &samples[name]);
+        let mut again = |&name: &usize| prepare(other, &samples[name]).map(Arc::new);
         other.settle(&mut deferred, &mut again, &mut |_, verdict| verdicts.push(verdict));
         assert_eq!(verdicts, [Ok(()), Err(VerifyError::Invalid)]);
         assert_eq!(deferred.scripts(), 0);
@@ -153,7 +154,7 @@ fn a_transaction_that_is_not_the_right_one_is_no_verdict() {
         let outcome = verifier.verify_deferring(&prepared, 1, ALL_FLAGS, (), &mut deferred);
         assert_eq!(outcome, Ok(Outcome::Deferred));
         let mut again = |(): &()| match &error {
-            VerifyError::Invalid => prepare(&verifier, &sample),
+            VerifyError::Invalid => prepare(&verifier, &sample).map(Arc::new),
             error => Err(error.clone()),
         };
         let mut verdicts = Vec::new();
@@ -280,7 +281,7 @@ fn many_threads() {
     let shared = std::sync::Mutex::new(Deferred::<(usize, usize)>::default());
     let passed = std::sync::atomic::AtomicUsize::new(0);
     let settle = |deferred: &mut Deferred<(usize, usize)>| {
-        let mut prepare = |&(index, _): &(usize, usize)| prepare(&verifier, &samples[index]);
+        let mut prepare = |&(index, _): &(usize, usize)| prepare(&verifier, &samples[index]).map(Arc::new);
         verifier.settle(deferred, &mut prepare, &mut |_, verdict| {
             assert_eq!(verdict, Ok(()));
             passed.fetch_add(1, std::sync::atomic::Ordering::Relaxed);

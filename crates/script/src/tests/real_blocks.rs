@@ -4,6 +4,7 @@ use super::lanes::{Lie, TestLanes};
 use super::samples::{Block, real_blocks};
 use crate::{CoreVerifier, Deferred, Signatures};
 use blockmill_rules::{DeferredChecks, Outcome, ScriptVerifier, VerifyError};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Verifies all inputs of a block, with signature checks settled as often as an engine does. How
@@ -16,7 +17,7 @@ fn verify(verifier: &CoreVerifier, block: &Block) -> (usize, f64) {
             deferred,
             &mut |&(index, _)| {
                 let sample: &super::samples::Sample = &block.transactions[index];
-                verifier.prepare(&sample.bytes(), &sample.spent())
+                verifier.prepare(&sample.bytes(), &sample.spent()).map(Arc::new)
             },
             &mut |name, verdict: Result<(), VerifyError>| {
                 assert_eq!(verdict, Ok(()), "{} {name:?}", block.name);

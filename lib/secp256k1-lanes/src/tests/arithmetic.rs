@@ -64,7 +64,7 @@ pub(super) mod generic {
             let results = [
                 a.mul(&b),
                 a.square(),
-                a.times(&b).reduce_double(),
+                a.times(&b).lazy_double().carried(),
                 a.times(&b).reduce_negated(),
                 a.times(&b).subtract(&c.lazy()).reduce(),
                 a.squared().subtract(&c.lazy().scale::<2>()).reduce(),
@@ -83,6 +83,7 @@ pub(super) mod generic {
                     .times(&d)
                     .reduce(),
                 a.times(&b).subtract(&c.lazy().minus(&d.lazy())).reduce(),
+                a.times(&b).subtract_scaled::<3>(&c.squared()).reduce(),
             ];
             for lane in 0..W::LANES {
                 let [a, b, c, d] = [&a, &b, &c, &d].map(|fe| value(&fe.0, lane));
@@ -102,6 +103,7 @@ pub(super) mod generic {
                     (&a * &a * 3_u32).pow(2),
                     (&a * &b * 4_u32 + &multiple - &c) * &d,
                     &a * &b + &multiple + &d - &c,
+                    &multiple * &multiple + &a * &b - &c * &c * 8_u32,
                 ];
                 for (place, (result, expected)) in results.iter().zip(expected).enumerate() {
                     let result_value = value(&result.0, lane);

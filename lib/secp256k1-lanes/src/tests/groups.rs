@@ -149,15 +149,16 @@ impl Group {
             for (number, [u1, u2, d]) in group.iter().enumerate() {
                 let (word, lane) = (number / W::LANES, number % W::LANES);
                 let point = &workspace.points[word];
-                let infinite = point.z.is_zero().or(unsure[word]);
+                let z = point.z.clear();
+                let infinite = z.is_zero().or(unsure[word]);
                 if infinite.bits() >> lane & 1 == 1 {
                     continue;
                 }
                 let expected = self.multiple(u1 + u2 * d);
                 let [x, y] = expected.unwrap_or_else(|| panic!("{u1} G + {u2} * {d} G is infinity"));
-                let zz = point.z.square();
+                let zz = z.square();
                 let right_x = Fe::broadcast(x).mul(&zz).sub(&point.x).is_zero();
-                let right_y = Fe::broadcast(y).mul(&zz.mul(&point.z)).sub(&point.y).is_zero();
+                let right_y = Fe::broadcast(y).mul(&zz.mul(&z)).sub(&point.y).is_zero();
                 assert!(right_x.and(right_y).bits() >> lane & 1 == 1, "{u1} G + {u2} * {d} G");
                 certain += 1;
             }

@@ -87,22 +87,28 @@ impl Word for Interval {
     fn vectorize<R>(work: impl FnOnce() -> R) -> R {
         work()
     }
+    #[inline(never)]
     fn splat(value: u64) -> Self {
         Self::new(value.into(), value.into())
     }
+    #[inline(never)]
     fn from_lanes(_lanes: &[u64; LANES_MAX]) -> Self {
         Self::ANY
     }
+    #[inline(never)]
     fn to_lanes(self) -> [u64; LANES_MAX] {
         self.unsigned();
         [0; LANES_MAX]
     }
+    #[inline(never)]
     fn add(self, other: Self) -> Self {
         Self::new(self.low + other.low, self.high + other.high)
     }
+    #[inline(never)]
     fn sub(self, other: Self) -> Self {
         Self::new(self.low - other.high, self.high - other.low)
     }
+    #[inline(never)]
     fn and(self, other: Self) -> Self {
         // Masks are constants. Of a negative number the low bits are left, as they should be.
         assert!(
@@ -115,22 +121,27 @@ impl Word for Interval {
             Self::new(0, other.low)
         }
     }
+    #[inline(never)]
     fn or(self, other: Self) -> Self {
         let (a, b) = (self.unsigned(), other.unsigned());
         let bits = 128 - a.high.max(b.high).leading_zeros();
         Self::new(a.low.max(b.low), (1 << bits) - 1)
     }
+    #[inline(never)]
     fn shift_left<const BITS: u32>(self) -> Self {
         Self::new(self.low << BITS, self.high << BITS)
     }
+    #[inline(never)]
     fn shift_left_wrapping<const BITS: u32>(self) -> Self {
         let fits = 0 <= self.low && self.high << BITS <= WORD_MAX;
         if fits { self.shift_left::<BITS>() } else { Self::ANY }
     }
+    #[inline(never)]
     fn shift_right<const BITS: u32>(self) -> Self {
         let Self { low, high } = self.unsigned();
         Self::new(low >> BITS, high >> BITS)
     }
+    #[inline(never)]
     fn shift_right_signed<const BITS: u32>(self) -> Self {
         let (low, high) = if self.high > i64::MAX.into() {
             (i64::MIN.into(), i64::MAX.into())
@@ -139,13 +150,16 @@ impl Word for Interval {
         };
         Self::new(low >> BITS, high >> BITS)
     }
+    #[inline(never)]
     fn shift_left_by(self, _bits: u32) -> Self {
         Self::ANY
     }
+    #[inline(never)]
     fn shift_right_by(self, bits: u32) -> Self {
         let Self { low, high } = self.unsigned();
         Self::new(low >> bits, high >> bits)
     }
+    #[inline(never)]
     fn add_product_low(self, a: Self, b: Self) -> Self {
         let (a, b) = (a.limb(), b.limb());
         let high = a.high * b.high;
@@ -155,21 +169,26 @@ impl Word for Interval {
             Self::new(self.low, self.high + i128::from(LIMB_MASK))
         }
     }
+    #[inline(never)]
     fn add_product_high(self, a: Self, b: Self) -> Self {
         let (a, b) = (a.limb(), b.limb());
         let (low, high) = ((a.low * b.low) >> LIMB_BITS, (a.high * b.high) >> LIMB_BITS);
         Self::new(self.low + low, self.high + high)
     }
+    #[inline(never)]
     fn is_zero(self) -> Unknown {
         Unknown
     }
+    #[inline(never)]
     fn is_below(self, other: Self) -> Unknown {
         assert!(self.unsigned().high <= i64::MAX.into() && other.unsigned().high <= i64::MAX.into());
         Unknown
     }
+    #[inline(never)]
     fn select(_mask: Unknown, yes: Self, no: Self) -> Self {
         Self::new(yes.low.min(no.low), yes.high.max(no.high))
     }
+    #[inline(never)]
     fn load_rows(table: &[Row], index: Self, _stride: usize) -> [Self; 8] {
         assert!(
             (index.unsigned().high as usize) < table.len(),
@@ -178,11 +197,13 @@ impl Word for Interval {
         );
         [Self::ANY; 8]
     }
+    #[inline(never)]
     fn store_rows(_table: &mut [Row], _first: usize, _stride: usize, words: [Self; 8]) {
         for word in words {
             word.unsigned();
         }
     }
+    #[inline(never)]
     fn promise_below<const BITS: u32>(self) {
         assert!(self.unsigned().high < 1 << BITS, "not below 2^{BITS}: {self:x?}");
     }

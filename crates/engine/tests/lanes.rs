@@ -1,0 +1,52 @@
+//! The tests of other files once more, with signatures verified in lanes for all blocks (`common::SIGNATURES`): what they expect is
+//! the same.
+
+#![allow(
+    clippy::duplicate_mod,
+    reason = "every file has what is common as a module of its own"
+)]
+
+mod common;
+
+#[path = "assume_valid.rs"]
+mod assume_valid;
+#[path = "changing_files.rs"]
+mod changing_files;
+#[path = "failing_store.rs"]
+mod failing_store;
+#[path = "invalid_branches.rs"]
+mod invalid_branches;
+#[path = "reorganise.rs"]
+mod reorganise;
+#[path = "resume.rs"]
+mod resume;
+#[path = "snapshots.rs"]
+mod snapshots;
+#[path = "stops.rs"]
+mod stops;
+#[path = "window.rs"]
+mod window;
+
+use common::grower::Grower;
+use common::{LARGE, Node, figures_of, options, submit_good};
+
+/// In files and one by one: the blocks of these tests have enough signatures.
+#[test]
+fn the_lanes_are_in_use() {
+    let mut grower = Grower::of(120);
+    let mut node = Node::on(&grower.chain, options(2, LARGE));
+    let in_file = node.engine.totals().signatures;
+    grower.grow(10);
+    for block in grower.above(120) {
+        submit_good(&mut node.engine, block);
+    }
+    let counts = node.engine.totals().signatures;
+    assert!(
+        in_file.lanes > 100 && counts.lanes >= in_file.lanes + 100,
+        "{in_file:?} {counts:?}"
+    );
+    assert!(counts.kernel < counts.lanes / 10, "{counts:?}");
+    // Two of three keys, and the second has not signed.
+    assert!(counts.again > 0, "{counts:?}");
+    assert_eq!(node.figures(), figures_of(&grower.chain));
+}
