@@ -1,4 +1,11 @@
 //! Four lanes of AVX2 whose products come from the multiply-add of floating point.
+//!
+//! A product of two limbs has 104 bits, a float 53. The first multiply-add rounds the product to the nearest multiple of 2^52,
+//! its high part. The second one subtracts that part from the product. What is left, the low part, is at most 2^51 on either
+//! side of zero, so it is exact. Where it is below zero, the high half is one less and the low half 2^52 more: the halves are
+//! those of the exact product, as IFMA computes them (`tests/agreement.rs`). Floats are rounded to nearest, as Rust has it.
+//!
+//! Products by `vpmuludq`, in halves of 26 bits, take 35 ns for 25 pairs, and these 31 ns at most.
 
 #![expect(unsafe_code, reason = "intrinsics need their instructions")]
 
@@ -25,7 +32,7 @@ const LIMB_END: f64 = (1_u64 << 52) as f64;
 /// 2^104: its sums with smaller numbers are rounded to multiples of 2^52.
 const PRODUCT_END: f64 = (1_u128 << 104) as f64;
 
-/// 2^52 + 2^51: the same as [`LIMB_END`], for integers from -2^51 to 2^51.
+/// 2^52 + 2^51: the same as [`LIMB_END`], for integers from -2^51 to 2^51. The bits of 2^53, too, are those of 2^52 plus 2^52.
 const SIGNED_END: f64 = (3_u64 << 51) as f64;
 
 #[inline(always)]
@@ -292,8 +299,8 @@ impl Multiplier for Fma {
     }
     #[inline(always)]
     fn apart<R>(work: impl FnOnce() -> R) -> R {
-        // `inline(never)` has no effect on functions with target features (rustc 1.95). It has on this one, which has none, so
-        // that `vectorize` cannot become part of it either: it is a jump.
+        // rustc 1.95 ignores `inline(never)` on functions with target features. This function has none, so it stays a
+        // function, and the one inside `vectorize` cannot become part of it.
         #[inline(never)]
         fn outer<R>(work: impl FnOnce() -> R) -> R {
             Fma::vectorize(work)

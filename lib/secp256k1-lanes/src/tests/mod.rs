@@ -50,7 +50,7 @@ mod groups;
 mod intervals;
 mod points;
 #[cfg(target_arch = "x86_64")]
-mod speed;
+mod whole;
 
 use crate::word::Word;
 use num_bigint::BigUint;
