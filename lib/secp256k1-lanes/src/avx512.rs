@@ -227,33 +227,3 @@ fn quarters(pairs: [Avx512; 4]) -> [Avx512; 4] {
         c.odd_quarters(d),
     ]
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rows_become_columns() {
-        if !is_available() {
-            eprintln!("skipped: no AVX-512 IFMA here");
-            return;
-        }
-        Avx512::vectorize(|| {
-            let mut table = vec![Row::ZERO; 64];
-            for (number, row) in table.iter_mut().enumerate() {
-                *row = Row(std::array::from_fn(|column| (number * 100 + column) as u64));
-            }
-            let index = Avx512::from_lanes(&[3, 0, 1, 7, 7, 2, 5, 6]);
-            let words = Avx512::load_rows(&table, index, 8);
-            for (column, word) in words.iter().enumerate() {
-                let expected = [3, 8, 17, 31, 39, 42, 53, 62].map(|row| (row * 100 + column) as u64);
-                assert_eq!(word.to_lanes(), expected);
-            }
-            let mut back = vec![Row::ZERO; 64];
-            Avx512::store_rows(&mut back, 5, 7, words);
-            for (lane, row) in [3, 8, 17, 31, 39, 42, 53, 62].into_iter().enumerate() {
-                assert_eq!(back[5 + lane * 7], table[row]);
-            }
-        });
-    }
-}

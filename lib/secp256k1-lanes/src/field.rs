@@ -179,19 +179,6 @@ fn carry_and_clear_here<W: Word>(limbs: [W; 5]) -> Fe<W> {
     ])
 }
 
-/// The columns of a product of limbs.
-#[inline(always)]
-pub(crate) fn multiply_limbs<W: Word>(columns: &mut [W; 10], a: &[W; 5], b: &[W; 5]) {
-    for i in 0..5 {
-        for j in 0..5 {
-            columns[i + j] = columns[i + j].add_product_low(a[i], b[j]);
-        }
-        for j in 0..5 {
-            columns[i + j + 1] = columns[i + j + 1].add_product_high(a[i], b[j]);
-        }
-    }
-}
-
 impl<W: Word> Product<W> {
     #[inline(always)]
     fn new(a: &[W; 5], b: &[W; 5]) -> Self {
@@ -206,9 +193,7 @@ impl<W: Word> Product<W> {
     fn new_here(a: &[W; 5], b: &[W; 5]) -> Self {
         a[4].promise_below::<LIMB_BITS>();
         b[4].promise_below::<LIMB_BITS>();
-        let mut columns = [W::splat(0); 10];
-        multiply_limbs(&mut columns, a, b);
-        Self(columns)
+        Self(W::product(a, b))
     }
 
     #[inline(always)]
@@ -223,32 +208,14 @@ impl<W: Word> Product<W> {
     #[inline(always)]
     fn square_here(a: &[W; 5]) -> Self {
         a[4].promise_below::<LIMB_BITS>();
-        let mut columns = [W::splat(0); 10];
-        for i in 0..5 {
-            for j in i + 1..5 {
-                columns[i + j] = columns[i + j].add_product_low(a[i], a[j]);
-            }
-            for j in i + 1..5 {
-                columns[i + j + 1] = columns[i + j + 1].add_product_high(a[i], a[j]);
-            }
-        }
-        for column in &mut columns[1..9] {
-            *column = column.add(*column);
-        }
-        for i in 0..5 {
-            columns[2 * i] = columns[2 * i].add_product_low(a[i], a[i]);
-        }
-        for i in 0..5 {
-            columns[2 * i + 1] = columns[2 * i + 1].add_product_high(a[i], a[i]);
-        }
-        Self(columns)
+        Self(W::square(a))
     }
 
     #[inline(always)]
     pub(crate) fn add_product(mut self, a: &impl Multiplicand<W>, b: &impl Multiplicand<W>) -> Self {
         a.limbs()[4].promise_below::<LIMB_BITS>();
         b.limbs()[4].promise_below::<LIMB_BITS>();
-        multiply_limbs(&mut self.0, a.limbs(), b.limbs());
+        W::add_product(&mut self.0, a.limbs(), b.limbs());
         self
     }
 
@@ -283,16 +250,11 @@ impl<W: Word> Product<W> {
             }
         }
         c[9].promise_below::<LIMB_BITS>();
-        let mut low = [c[0], c[1], c[2], c[3], c[4]];
-        for k in 0..5 {
-            low[k] = low[k].add_product_low(c[k + 5], fold);
-        }
-        for k in 0..4 {
-            low[k + 1] = low[k + 1].add_product_high(c[k + 5], fold);
-        }
-        let above = W::splat(0).add_product_high(c[9], fold);
+        let mut folded = [c[0], c[1], c[2], c[3], c[4], W::splat(0)];
+        W::add_multiple(&mut folded, &[c[5], c[6], c[7], c[8], c[9]], fold);
+        let [a, b, c, d, e, above] = folded;
         (
-            low,
+            [a, b, c, d, e],
             if is_planted::<W>(Fault::AboveFold) {
                 W::splat(0)
             } else {
@@ -464,12 +426,18 @@ impl<W: Word> Fe<W> {
 
     #[inline(always)]
     pub(crate) fn mul(&self, other: &Self) -> Self {
-        self.times(other).reduce()
+        W::apart(
+            #[inline(always)]
+            || self.times(other).reduce(),
+        )
     }
 
     #[inline(always)]
     pub(crate) fn square(&self) -> Self {
-        self.squared().reduce()
+        W::apart(
+            #[inline(always)]
+            || self.squared().reduce(),
+        )
     }
 
     #[inline(always)]

@@ -108,7 +108,13 @@ mod scalar;
 mod word;
 
 #[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
 mod avx512;
+#[cfg(target_arch = "x86_64")]
+mod avx_ifma;
+#[cfg(target_arch = "x86_64")]
+mod four;
 
 pub use check::{BATCH, Backend, Check, Kind, Verdict, Verifier};
 

@@ -41,8 +41,14 @@ pub(crate) struct Jacobian<W> {
 /// The third point on a line through `a` and a point with the x coordinate `other_x`, mirrored.
 #[inline(always)]
 fn third_point<W: Word>(slope: &Fe<W>, x: &Fe<W>, y: &Lazy<W>, other_x: &Fe<W>) -> Affine<W> {
-    let third = slope.squared().subtract(&x.lazy().add(&other_x.lazy())).reduce();
-    let y = slope.times(&x.sub(&third)).subtract(y).reduce();
+    let third = W::apart(
+        #[inline(always)]
+        || slope.squared().subtract(&x.lazy().add(&other_x.lazy())).reduce(),
+    );
+    let y = W::apart(
+        #[inline(always)]
+        || slope.times(&x.sub(&third)).subtract(y).reduce(),
+    );
     Affine { x: third, y }
 }
 
@@ -64,7 +70,10 @@ impl<W: Word> Affine<W> {
     /// The sum and the difference with another point; `inverse` as for [`add`](Self::add).
     #[inline(always)]
     pub(crate) fn sum_and_difference(&self, other: &Self, inverse: &Fe<W>) -> (Self, Self) {
-        let difference_slope = other.y.add(&self.y).times(inverse).reduce_negated();
+        let difference_slope = W::apart(
+            #[inline(always)]
+            || other.y.add(&self.y).times(inverse).reduce_negated(),
+        );
         let difference = third_point(&difference_slope, &self.x, &self.y.lazy(), &other.x);
         (self.add(other, inverse), difference)
     }
@@ -102,25 +111,49 @@ pub(crate) fn double_each<W: Word, const N: usize>(points: &mut [Jacobian<W>; N]
     // X' = E^2 - 4 D, Y' = E (2 D - X') - 8 B^2, Z' = 2 Y Z.
     let b: [_; N] = side_by_side(
         #[inline(always)]
-        |j| points[j].y.squared().factor(),
+        |j| {
+            W::apart(
+                #[inline(always)]
+                || points[j].y.squared().factor(),
+            )
+        },
     );
     let e: [_; N] = side_by_side(
         #[inline(always)]
-        |j| points[j].x.squared().lazy().triple().factor(),
+        |j| {
+            W::apart(
+                #[inline(always)]
+                || points[j].x.squared().lazy().triple().factor(),
+            )
+        },
     );
     let d: [_; N] = side_by_side(
         #[inline(always)]
-        |j| points[j].x.times(&b[j]).lazy_double(),
+        |j| {
+            W::apart(
+                #[inline(always)]
+                || points[j].x.times(&b[j]).lazy_double(),
+            )
+        },
     );
     for point in points.iter_mut() {
-        point.z = point.y.times(&point.z).lazy_double().factor();
+        point.z = W::apart(
+            #[inline(always)]
+            || point.y.times(&point.z).lazy_double().factor(),
+        );
     }
     for (j, point) in points.iter_mut().enumerate() {
-        point.x = e[j].squared().subtract(&d[j].scale::<2>()).reduce();
+        point.x = W::apart(
+            #[inline(always)]
+            || e[j].squared().subtract(&d[j].scale::<2>()).reduce(),
+        );
     }
     for (j, point) in points.iter_mut().enumerate() {
         let distance = d[j].scale::<1>().subtract(&point.x.lazy()).factor();
-        point.y = e[j].times(&distance).subtract_scaled::<3>(&b[j].squared()).reduce();
+        point.y = W::apart(
+            #[inline(always)]
+            || e[j].times(&distance).subtract_scaled::<3>(&b[j].squared()).reduce(),
+        );
     }
 }
 
@@ -131,15 +164,30 @@ pub(crate) fn add_each<W: Word, const N: usize>(points: &mut [Jacobian<W>; N], o
     // X' = R^2 - H^3 - 2 V, Y' = R (V - X') - Y H^3, Z' = Z H.
     let zz: [_; N] = side_by_side(
         #[inline(always)]
-        |j| points[j].z.squared().reduce(),
+        |j| {
+            W::apart(
+                #[inline(always)]
+                || points[j].z.squared().reduce(),
+            )
+        },
     );
     let h: [_; N] = side_by_side(
         #[inline(always)]
-        |j| others[j].x.times(&zz[j]).subtract(&points[j].x.lazy()).reduce(),
+        |j| {
+            W::apart(
+                #[inline(always)]
+                || others[j].x.times(&zz[j]).subtract(&points[j].x.lazy()).reduce(),
+            )
+        },
     );
     let zzz: [_; N] = side_by_side(
         #[inline(always)]
-        |j| zz[j].times(&points[j].z).reduce(),
+        |j| {
+            W::apart(
+                #[inline(always)]
+                || zz[j].times(&points[j].z).reduce(),
+            )
+        },
     );
     let hh: [_; N] = side_by_side(
         #[inline(always)]
@@ -147,26 +195,45 @@ pub(crate) fn add_each<W: Word, const N: usize>(points: &mut [Jacobian<W>; N], o
     );
     let r: [_; N] = side_by_side(
         #[inline(always)]
-        |j| others[j].y.times(&zzz[j]).subtract(&points[j].y.lazy()).reduce(),
+        |j| {
+            W::apart(
+                #[inline(always)]
+                || others[j].y.times(&zzz[j]).subtract(&points[j].y.lazy()).reduce(),
+            )
+        },
     );
     let minus_hhh: [_; N] = side_by_side(
         #[inline(always)]
-        |j| hh[j].times(&h[j]).reduce_negated(),
+        |j| {
+            W::apart(
+                #[inline(always)]
+                || hh[j].times(&h[j]).reduce_negated(),
+            )
+        },
     );
     let v: [_; N] = side_by_side(
         #[inline(always)]
         |j| hh[j].mul(&points[j].x),
     );
     for (j, point) in points.iter_mut().enumerate() {
-        point.z = point.z.times(&h[j]).factor();
+        point.z = W::apart(
+            #[inline(always)]
+            || point.z.times(&h[j]).factor(),
+        );
     }
     for (j, point) in points.iter_mut().enumerate() {
         let subtrahend = v[j].lazy().scale::<1>().minus(&minus_hhh[j].lazy());
-        point.x = r[j].squared().subtract(&subtrahend).reduce();
+        point.x = W::apart(
+            #[inline(always)]
+            || r[j].squared().subtract(&subtrahend).reduce(),
+        );
     }
     for (j, point) in points.iter_mut().enumerate() {
         let distance = v[j].sub(&point.x);
-        point.y = r[j].times(&distance).add_product(&point.y, &minus_hhh[j]).reduce();
+        point.y = W::apart(
+            #[inline(always)]
+            || r[j].times(&distance).add_product(&point.y, &minus_hhh[j]).reduce(),
+        );
     }
 }
 

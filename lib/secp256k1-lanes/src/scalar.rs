@@ -15,7 +15,7 @@
 //! schedule. Whether K is in its range is not left to the bounds of the lattice: [`Half`] has a mask for it.
 
 use crate::fault::{Fault, is_planted};
-use crate::field::{Fe, multiply_limbs};
+use crate::field::Fe;
 use crate::inverse::Modulus;
 use crate::number::{self, N, Number, limbs, power_of_two_modulo_n};
 use crate::word::{LIMB_BITS, LIMB_MASK, Mask, Word, is_odd};
@@ -96,8 +96,15 @@ impl<W: Word> Scalar<W> {
     /// Montgomery's product, `self` times `other` over R.
     #[inline(always)]
     pub(crate) fn mul(&self, other: &Self) -> Self {
-        let mut c = [W::splat(0); 10];
-        multiply_limbs(&mut c, &self.0, &other.0);
+        W::apart(
+            #[inline(always)]
+            || self.montgomery_product(other),
+        )
+    }
+
+    #[inline(always)]
+    fn montgomery_product(&self, other: &Self) -> Self {
+        let mut c = W::product(&self.0, &other.0);
         let n: [W; 5] = splat(&N_LIMBS);
         for i in 0..5 {
             let times = W::splat(0).add_product_low(c[i], W::splat(N_NEGATED_INVERSE));

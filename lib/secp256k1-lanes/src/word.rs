@@ -85,6 +85,36 @@ pub(crate) trait Word: Copy + Debug {
     /// `self` plus the bits from 52 to 103 of the same product.
     fn add_product_high(self, a: Self, b: Self) -> Self;
 
+    /// Adds the product of two numbers of five limbs to its ten columns: low halves of the products of limbs to the column of
+    /// the limbs' places, high halves to the next one.
+    #[inline(always)]
+    fn add_product(columns: &mut [Self; 10], a: &[Self; 5], b: &[Self; 5]) {
+        add_product_by_rows(columns, a, b);
+    }
+    /// The columns of a product.
+    #[inline(always)]
+    fn product(a: &[Self; 5], b: &[Self; 5]) -> [Self; 10] {
+        let mut columns = [Self::splat(0); 10];
+        Self::add_product(&mut columns, a, b);
+        columns
+    }
+    /// The columns of a square.
+    #[inline(always)]
+    fn square(a: &[Self; 5]) -> [Self; 10] {
+        square_by_rows(a)
+    }
+    /// Adds the product of a number of five limbs and a limb to its six columns.
+    #[inline(always)]
+    fn add_multiple(columns: &mut [Self; 6], number: &[Self; 5], limb: Self) {
+        add_multiple_by_halves(columns, number, limb);
+    }
+    /// Runs `work` in a function of its own, if the code of this type's products is so long that copies of it in all places
+    /// would not fit the processor's cache.
+    #[inline(always)]
+    fn apart<R>(work: impl FnOnce() -> R) -> R {
+        work()
+    }
+
     /// Lanes that are 0.
     fn is_zero(self) -> Self::Mask;
     /// Lanes below those of `other`. Both are below 2^63.
@@ -101,6 +131,51 @@ pub(crate) trait Word: Copy + Debug {
     /// Says that every lane is below 2^`BITS`. Intervals prove it; other types do nothing.
     #[inline(always)]
     fn promise_below<const BITS: u32>(self) {}
+}
+
+#[inline(always)]
+pub(crate) fn add_product_by_rows<W: Word>(columns: &mut [W; 10], a: &[W; 5], b: &[W; 5]) {
+    for i in 0..5 {
+        for j in 0..5 {
+            columns[i + j] = columns[i + j].add_product_low(a[i], b[j]);
+        }
+        for j in 0..5 {
+            columns[i + j + 1] = columns[i + j + 1].add_product_high(a[i], b[j]);
+        }
+    }
+}
+
+#[inline(always)]
+pub(crate) fn square_by_rows<W: Word>(a: &[W; 5]) -> [W; 10] {
+    let mut columns = [W::splat(0); 10];
+    for i in 0..5 {
+        for j in i + 1..5 {
+            columns[i + j] = columns[i + j].add_product_low(a[i], a[j]);
+        }
+        for j in i + 1..5 {
+            columns[i + j + 1] = columns[i + j + 1].add_product_high(a[i], a[j]);
+        }
+    }
+    for column in &mut columns[1..9] {
+        *column = column.add(*column);
+    }
+    for i in 0..5 {
+        columns[2 * i] = columns[2 * i].add_product_low(a[i], a[i]);
+    }
+    for i in 0..5 {
+        columns[2 * i + 1] = columns[2 * i + 1].add_product_high(a[i], a[i]);
+    }
+    columns
+}
+
+#[inline(always)]
+pub(crate) fn add_multiple_by_halves<W: Word>(columns: &mut [W; 6], number: &[W; 5], limb: W) {
+    for k in 0..5 {
+        columns[k] = columns[k].add_product_low(number[k], limb);
+    }
+    for k in 0..5 {
+        columns[k + 1] = columns[k + 1].add_product_high(number[k], limb);
+    }
 }
 
 /// Lanes whose lowest bit is set.

@@ -54,6 +54,16 @@ fn eight_lanes_say_what_libsecp256k1_says() {
 }
 
 #[test]
+fn four_lanes_of_ifma_say_what_libsecp256k1_says() {
+    compare(Backend::AvxIfma, 30_000, 3);
+}
+
+#[test]
+fn four_lanes_say_what_libsecp256k1_says() {
+    compare(Backend::Avx2, 20_000, 4);
+}
+
+#[test]
 fn one_lane_says_what_libsecp256k1_says() {
     compare(Backend::Portable, 3_000, 2);
 }

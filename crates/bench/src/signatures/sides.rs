@@ -20,6 +20,8 @@ pub(super) fn peer() -> KernelVerifier {
 pub(super) fn backend() -> &'static str {
     match Verifier::new().backend() {
         Backend::Avx512 => "AVX-512 with IFMA",
+        Backend::AvxIfma => "AVX-IFMA",
+        Backend::Avx2 => "AVX2 with FMA",
         Backend::Portable => "plain integers",
     }
 }

@@ -1,10 +1,56 @@
-//! Unit tests, over one lane and over eight.
+//! Unit tests, over all lane types.
 
+/// Runs an expression with every lane type that this machine has, where its instructions may be used.
+macro_rules! on_lane_types {
+    (|$word:ident| $body:expr) => {{
+        {
+            type $word = u64;
+            $body;
+        }
+        on_vector_types!(|$word| $body)
+    }};
+}
+
+/// The same without plain integers; says whether there is any.
+macro_rules! on_vector_types {
+    (|$word:ident| $body:expr) => {{
+        let mut any = false;
+        #[cfg(target_arch = "x86_64")]
+        {
+            use $crate::{avx_ifma, avx_ifma::twin, avx2, avx512, word::Word as _};
+            if avx512::is_available() {
+                type $word = avx512::Avx512;
+                $word::vectorize(|| $body);
+                any = true;
+            }
+            if avx_ifma::is_available() {
+                type $word = avx_ifma::AvxIfma;
+                $word::vectorize(|| $body);
+                any = true;
+            }
+            if twin::is_available() {
+                type $word = twin::Twin;
+                $word::vectorize(|| $body);
+                any = true;
+            }
+            if avx2::is_available() {
+                type $word = avx2::Avx2;
+                $word::vectorize(|| $body);
+                any = true;
+            }
+        }
+        any
+    }};
+}
+
+mod agreement;
 mod arithmetic;
 mod faults;
 mod groups;
 mod intervals;
 mod points;
+#[cfg(target_arch = "x86_64")]
+mod whole;
 
 use crate::word::Word;
 use num_bigint::BigUint;

@@ -231,7 +231,7 @@ pub(crate) fn reference(secp: &Secp256k1<VerifyOnly>, check: &Check) -> bool {
 
 /// The backends of this machine.
 pub(crate) fn backends() -> impl Iterator<Item = Backend> {
-    [Backend::Avx512, Backend::Portable]
+    [Backend::Avx512, Backend::AvxIfma, Backend::Avx2, Backend::Portable]
         .into_iter()
         .filter(|backend| backend.is_available())
 }
