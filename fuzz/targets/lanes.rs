@@ -1,6 +1,6 @@
 //! The input describes signature checks, mostly valid ones, and changes to them.
 //!
-//! Checked: one lane and the fastest backend of this machine give the same verdicts, and the first
+//! Checked: one lane, the fastest backend of this machine and AVX2 give the same verdicts, and the first
 //! check alone has the verdict that it has in the batch. A verdict is libsecp256k1's, unless it is
 //! "cannot tell". A check that nothing has changed is valid.
 //!
@@ -225,9 +225,9 @@ fn reference(check: &Check) -> bool {
 }
 
 thread_local! {
-    /// One of one lane and the fastest one, which are the same where there is no vector.
-    static VERIFIERS: std::cell::RefCell<[Verifier; 2]> =
-        [Backend::Portable, Backend::detect()].map(Verifier::with_backend).into();
+    /// One of one lane, the fastest one, and that of AVX2. Without vectors all are of one lane.
+    static VERIFIERS: std::cell::RefCell<[Verifier; 3]> =
+        [Backend::Portable, Backend::detect(), Backend::Avx2].map(Verifier::with_backend).into();
 }
 
 fn run(data: &[u8]) {
@@ -241,11 +241,13 @@ fn run(data: &[u8]) {
         checks.push(check);
         expected.push(if holds { Verdict::Valid } else { Verdict::Invalid });
     }
-    VERIFIERS.with_borrow_mut(|[portable, fastest]| {
+    VERIFIERS.with_borrow_mut(|[portable, vectors @ ..]| {
         let (mut verdicts, mut others) = (Vec::new(), Vec::new());
         portable.verify(&checks, &mut verdicts);
-        fastest.verify(&checks, &mut others);
-        assert_eq!(verdicts, others, "{:?}: {checks:?}", fastest.backend());
+        for vector in vectors {
+            vector.verify(&checks, &mut others);
+            assert_eq!(verdicts, others, "{:?}: {checks:?}", vector.backend());
+        }
         assert_eq!(verdicts.len(), checks.len());
         for ((check, verdict), expected) in checks.iter().zip(&verdicts).zip(&expected) {
             let agrees = [*expected, Verdict::CannotTell].contains(verdict);
