@@ -331,9 +331,10 @@ mod tests {
         assert_eq!(rows[3].bound_seconds, Some(rows[0].cpu_seconds_median / 2.0));
         assert_eq!(rows[4].engine, Contender::Lanes.name());
         let targets = targets(&rows);
-        assert_eq!(targets.len(), 5);
+        assert_eq!(targets.len(), 6);
         assert!(targets[0].met && targets[1].value == rows[3].ratio.unwrap());
-        assert_eq!(targets[2].value, rows[4].ratio.unwrap());
+        assert_eq!(targets[2].value, rows[1].ratio.unwrap());
+        assert_eq!(targets[3].value, rows[4].ratio.unwrap());
     }
 
     #[test]
