@@ -1,4 +1,4 @@
-//! `blockmill-bench writers`: document 004's table of concurrent writers. Threads append real undo records to the undo log, the very same
+//! `blockmill-bench writers`: the table of concurrent writers. Threads append real undo records to the undo log, the very same
 //! log under three locks: our critical section, the standard library's mutex, and the semaphore over a kernel object.
 //!
 //! A write sequence encodes the undo data of a block with its checksum, outside the lock, and appends the record. A second table

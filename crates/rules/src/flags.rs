@@ -25,6 +25,14 @@ impl ScriptFlags {
     pub const WITNESS: Self = Self(1 << 11);
     /// Taproot and tapscript (BIP 341, 342).
     pub const TAPROOT: Self = Self(1 << 17);
+    /// All rules of blocks.
+    pub const ALL: Self = Self::P2SH
+        .with(Self::DERSIG)
+        .with(Self::NULLDUMMY)
+        .with(Self::CHECKLOCKTIMEVERIFY)
+        .with(Self::CHECKSEQUENCEVERIFY)
+        .with(Self::WITNESS)
+        .with(Self::TAPROOT);
 
     /// Whether all of `other` are in this set.
     pub const fn contains(self, other: Self) -> bool {

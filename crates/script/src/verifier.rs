@@ -19,15 +19,6 @@ const LIMITS: Limits = Limits {
     legacy: 100_000,
 };
 
-/// All flags that rules of blocks have.
-const FLAGS: ScriptFlags = ScriptFlags::P2SH
-    .with(ScriptFlags::DERSIG)
-    .with(ScriptFlags::NULLDUMMY)
-    .with(ScriptFlags::CHECKLOCKTIMEVERIFY)
-    .with(ScriptFlags::CHECKSEQUENCEVERIFY)
-    .with(ScriptFlags::WITNESS)
-    .with(ScriptFlags::TAPROOT);
-
 /// How many transactions were prepared, by any verifier: what one puts off another may settle.
 static PREPARED: AtomicU64 = AtomicU64::new(0);
 
@@ -190,7 +181,8 @@ fn check_arguments(prepared: &CoreTransaction, input: usize, flags: ScriptFlags)
         return Err(failed(format!("there is no input {input}")));
     }
     // Core's interpreter asserts the second.
-    if !FLAGS.contains(flags) || (flags.contains(ScriptFlags::WITNESS) && !flags.contains(ScriptFlags::P2SH)) {
+    if !ScriptFlags::ALL.contains(flags) || (flags.contains(ScriptFlags::WITNESS) && !flags.contains(ScriptFlags::P2SH))
+    {
         return Err(failed(format!("unfit script flags {:#x}", flags.0)));
     }
     Ok(())

@@ -14,7 +14,7 @@
 use crate::check::{Check, Kind, Verdict};
 use crate::curve::Curve;
 use crate::fault::{Fault, is_planted};
-use crate::field::{Fe, square_roots};
+use crate::field::{Fe, Multiplicand, square_roots};
 use crate::multiply::{Halves, SIDE_BY_SIDE, Workspace};
 use crate::number::{self, N, N_HALF, Number, P, P_MINUS_N};
 use crate::point::{Affine, invert_all};

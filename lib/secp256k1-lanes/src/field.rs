@@ -87,8 +87,18 @@ pub(crate) struct Factor<W>(pub(crate) [W; 5]);
 pub(crate) struct Lazy<W>(pub(crate) [W; 5]);
 
 /// What can be multiplied.
-pub(crate) trait Multiplicand<W>: Copy {
+pub(crate) trait Multiplicand<W: Word>: Copy {
     fn limbs(&self) -> &[W; 5];
+
+    #[inline(always)]
+    fn times(&self, other: &impl Multiplicand<W>) -> Product<W> {
+        Product::new(self.limbs(), other.limbs())
+    }
+
+    #[inline(always)]
+    fn squared(&self) -> Product<W> {
+        Product::square(self.limbs())
+    }
 }
 
 impl<W: Word> Multiplicand<W> for Fe<W> {
@@ -137,13 +147,6 @@ fn splat<W: Word>(limbs: &[u64; 5]) -> [W; 5] {
     ]
 }
 
-/// Runs `work` as a function of its own. In tests, words of a single lane call what vectors have
-/// inlined: with the planted faults the code would take minutes to build.
-#[inline(never)]
-fn call<R>(work: impl FnOnce() -> R) -> R {
-    work()
-}
-
 /// The bits above 52 of each limb go to the next one. They stay where they were, too.
 #[inline(always)]
 fn carry<W: Word>(mut limbs: [W; 5]) -> [W; 5] {
@@ -159,38 +162,12 @@ fn carry<W: Word>(mut limbs: [W; 5]) -> [W; 5] {
 /// The bits above 52 of each limb go to the next one.
 #[inline(always)]
 fn carry_and_clear<W: Word>(limbs: [W; 5]) -> Fe<W> {
-    if cfg!(test) && W::LANES == 1 {
-        call(|| carry_and_clear_here(limbs))
-    } else {
-        carry_and_clear_here(limbs)
-    }
-}
-
-#[inline(always)]
-fn carry_and_clear_here<W: Word>(limbs: [W; 5]) -> Fe<W> {
-    let mask = W::splat(LIMB_MASK);
-    let limbs = carry(limbs);
-    Fe([
-        limbs[0].and(mask),
-        limbs[1].and(mask),
-        limbs[2].and(mask),
-        limbs[3].and(mask),
-        limbs[4],
-    ])
+    Factor(carry(limbs)).clear()
 }
 
 impl<W: Word> Product<W> {
     #[inline(always)]
     fn new(a: &[W; 5], b: &[W; 5]) -> Self {
-        if cfg!(test) && W::LANES == 1 {
-            call(|| Self::new_here(a, b))
-        } else {
-            Self::new_here(a, b)
-        }
-    }
-
-    #[inline(always)]
-    fn new_here(a: &[W; 5], b: &[W; 5]) -> Self {
         a[4].promise_below::<LIMB_BITS>();
         b[4].promise_below::<LIMB_BITS>();
         Self(W::product(a, b))
@@ -198,15 +175,6 @@ impl<W: Word> Product<W> {
 
     #[inline(always)]
     fn square(a: &[W; 5]) -> Self {
-        if cfg!(test) && W::LANES == 1 {
-            call(|| Self::square_here(a))
-        } else {
-            Self::square_here(a)
-        }
-    }
-
-    #[inline(always)]
-    fn square_here(a: &[W; 5]) -> Self {
         a[4].promise_below::<LIMB_BITS>();
         Self(W::square(a))
     }
@@ -279,15 +247,6 @@ impl<W: Word> Product<W> {
 
     #[inline(always)]
     pub(crate) fn lazy(self) -> Lazy<W> {
-        if cfg!(test) && W::LANES == 1 {
-            call(|| self.lazy_here())
-        } else {
-            self.lazy_here()
-        }
-    }
-
-    #[inline(always)]
-    fn lazy_here(self) -> Lazy<W> {
         let (low, above) = self.fold_upper();
         Self::fold_top(low, above)
     }
@@ -386,16 +345,6 @@ impl<W: Word> Factor<W> {
         let [a, b, c, d, e] = self.0;
         Fe([a.and(mask), b.and(mask), c.and(mask), d.and(mask), e])
     }
-
-    #[inline(always)]
-    pub(crate) fn times(&self, other: &impl Multiplicand<W>) -> Product<W> {
-        Product::new(&self.0, other.limbs())
-    }
-
-    #[inline(always)]
-    pub(crate) fn squared(&self) -> Product<W> {
-        Product::square(&self.0)
-    }
 }
 
 impl<W: Word> Fe<W> {
@@ -412,16 +361,6 @@ impl<W: Word> Fe<W> {
     #[inline(always)]
     pub(crate) fn as_factor(&self) -> Factor<W> {
         Factor(self.0)
-    }
-
-    #[inline(always)]
-    pub(crate) fn times(&self, other: &impl Multiplicand<W>) -> Product<W> {
-        Product::new(&self.0, other.limbs())
-    }
-
-    #[inline(always)]
-    pub(crate) fn squared(&self) -> Product<W> {
-        Product::square(&self.0)
     }
 
     #[inline(always)]

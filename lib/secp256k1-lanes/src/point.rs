@@ -8,10 +8,10 @@
 //!   met a special case.
 
 use crate::fault::{Fault, is_planted};
-use crate::field::{Factor, Fe, Lazy};
+use crate::field::{Factor, Fe, Lazy, Multiplicand};
 use crate::inverse::Modulus;
 use crate::number::{P, limbs};
-use crate::word::{Mask, Word, side_by_side};
+use crate::word::{Mask, Word, side_by_side, side_by_side_apart};
 
 const MODULUS: Modulus = Modulus::new(&P);
 
@@ -109,32 +109,17 @@ impl<W: Word> Signed<W> {
 pub(crate) fn double_each<W: Word, const N: usize>(points: &mut [Jacobian<W>; N]) {
     // With B = Y^2, D = 2 X B, E = 3 X^2:
     // X' = E^2 - 4 D, Y' = E (2 D - X') - 8 B^2, Z' = 2 Y Z.
-    let b: [_; N] = side_by_side(
+    let b = side_by_side_apart::<W, _, N>(
         #[inline(always)]
-        |j| {
-            W::apart(
-                #[inline(always)]
-                || points[j].y.squared().factor(),
-            )
-        },
+        |j| points[j].y.squared().factor(),
     );
-    let e: [_; N] = side_by_side(
+    let e = side_by_side_apart::<W, _, N>(
         #[inline(always)]
-        |j| {
-            W::apart(
-                #[inline(always)]
-                || points[j].x.squared().lazy().triple().factor(),
-            )
-        },
+        |j| points[j].x.squared().lazy().triple().factor(),
     );
-    let d: [_; N] = side_by_side(
+    let d = side_by_side_apart::<W, _, N>(
         #[inline(always)]
-        |j| {
-            W::apart(
-                #[inline(always)]
-                || points[j].x.times(&b[j]).lazy_double(),
-            )
-        },
+        |j| points[j].x.times(&b[j]).lazy_double(),
     );
     for point in points.iter_mut() {
         point.z = W::apart(
@@ -162,54 +147,29 @@ pub(crate) fn double_each<W: Word, const N: usize>(points: &mut [Jacobian<W>; N]
 pub(crate) fn add_each<W: Word, const N: usize>(points: &mut [Jacobian<W>; N], others: [&Affine<W>; N]) {
     // With H = x Z^2 - X, R = y Z^3 - Y, V = X H^2:
     // X' = R^2 - H^3 - 2 V, Y' = R (V - X') - Y H^3, Z' = Z H.
-    let zz: [_; N] = side_by_side(
+    let zz = side_by_side_apart::<W, _, N>(
         #[inline(always)]
-        |j| {
-            W::apart(
-                #[inline(always)]
-                || points[j].z.squared().reduce(),
-            )
-        },
+        |j| points[j].z.squared().reduce(),
     );
-    let h: [_; N] = side_by_side(
+    let h = side_by_side_apart::<W, _, N>(
         #[inline(always)]
-        |j| {
-            W::apart(
-                #[inline(always)]
-                || others[j].x.times(&zz[j]).subtract(&points[j].x.lazy()).reduce(),
-            )
-        },
+        |j| others[j].x.times(&zz[j]).subtract(&points[j].x.lazy()).reduce(),
     );
-    let zzz: [_; N] = side_by_side(
+    let zzz = side_by_side_apart::<W, _, N>(
         #[inline(always)]
-        |j| {
-            W::apart(
-                #[inline(always)]
-                || zz[j].times(&points[j].z).reduce(),
-            )
-        },
+        |j| zz[j].times(&points[j].z).reduce(),
     );
     let hh: [_; N] = side_by_side(
         #[inline(always)]
         |j| h[j].square(),
     );
-    let r: [_; N] = side_by_side(
+    let r = side_by_side_apart::<W, _, N>(
         #[inline(always)]
-        |j| {
-            W::apart(
-                #[inline(always)]
-                || others[j].y.times(&zzz[j]).subtract(&points[j].y.lazy()).reduce(),
-            )
-        },
+        |j| others[j].y.times(&zzz[j]).subtract(&points[j].y.lazy()).reduce(),
     );
-    let minus_hhh: [_; N] = side_by_side(
+    let minus_hhh = side_by_side_apart::<W, _, N>(
         #[inline(always)]
-        |j| {
-            W::apart(
-                #[inline(always)]
-                || hh[j].times(&h[j]).reduce_negated(),
-            )
-        },
+        |j| hh[j].times(&h[j]).reduce_negated(),
     );
     let v: [_; N] = side_by_side(
         #[inline(always)]

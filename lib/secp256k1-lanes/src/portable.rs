@@ -99,6 +99,12 @@ impl Word for u64 {
     fn add_product_high(self, a: Self, b: Self) -> Self {
         self.wrapping_add((product(a, b) >> LIMB_BITS) as u64)
     }
+    /// With the planted faults the code would take minutes to build in one piece.
+    #[cfg(test)]
+    #[inline(never)]
+    fn apart<R>(work: impl FnOnce() -> R) -> R {
+        work()
+    }
     #[inline(always)]
     fn is_zero(self) -> bool {
         self == 0

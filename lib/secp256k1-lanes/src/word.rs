@@ -16,6 +16,20 @@ pub(crate) fn side_by_side<T: Copy, const N: usize>(mut work: impl FnMut(usize) 
     all
 }
 
+/// The same, each word by [`Word::apart`].
+#[inline(always)]
+pub(crate) fn side_by_side_apart<W: Word, T: Copy, const N: usize>(mut work: impl FnMut(usize) -> T) -> [T; N] {
+    side_by_side(
+        #[inline(always)]
+        |place| {
+            W::apart(
+                #[inline(always)]
+                || work(place),
+            )
+        },
+    )
+}
+
 /// Bits of a limb: what the multiply-add instructions of IFMA multiply.
 pub(crate) const LIMB_BITS: u32 = 52;
 
@@ -109,7 +123,7 @@ pub(crate) trait Word: Copy + Debug {
         add_multiple_by_halves(columns, number, limb);
     }
     /// Runs `work` in a function of its own, if the code of this type's products is so long that copies of it in all places
-    /// would not fit the processor's cache.
+    /// would not fit the processor's cache, or would take too long to build.
     #[inline(always)]
     fn apart<R>(work: impl FnOnce() -> R) -> R {
         work()

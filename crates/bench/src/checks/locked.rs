@@ -1,4 +1,4 @@
-//! The locked queue of document 000, written from its description: one mutex, one condition variable for workers and one for the
+//! A locked queue, as Bitcoin Core's `CCheckQueue` is one: one mutex, one condition variable for workers and one for the
 //! master; checks are moved into the queue and out of it again, several at a time or one by one.
 
 use super::contenders::{Contender, Lowest};

@@ -158,7 +158,7 @@ pub(crate) fn report(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> 
     let rows = run_plan(&plan, progress)?;
     report.notes = [
         "threads: the master is one of them, and runs checks too when it has added all",
-        "locked: the queue of document 000; chili gets all groups at once, the ready slice of rayon needs no queue",
+        "locked: one mutex and two condition variables; chili gets all groups at once, the ready slice of rayon needs no queue",
         "after the timed rounds of each run comes one in which two checks fail: each queue must name the lower",
     ]
     .map(str::to_owned)

@@ -1,4 +1,4 @@
-//! The first table's work, document 002's: a million outpoints are inserted, the map is cleared, five times over.
+//! The first table's work: a million outpoints are inserted, the map is cleared, five times over.
 
 use super::coins::{Batch, Scripts};
 use super::contenders::{Contender, Tally};

@@ -121,7 +121,7 @@ fn document_table(plan: &Plan, scripts: bool) -> String {
         "coins without a script"
     };
     let count = millions(plan.entries);
-    format!("document 002: {count} {what} inserted, {ROUNDS} times, cleared in between")
+    format!("{count} {what} inserted, {ROUNDS} times, cleared in between")
 }
 
 pub(super) fn documented(measured: &Measured, plan: &Plan) -> Vec<Row> {

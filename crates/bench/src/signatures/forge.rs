@@ -15,15 +15,6 @@ use blockmill_rules::ScriptFlags;
 /// `SIGHASH_ALL`, the one hash type in use here.
 const ALL: u8 = 1;
 
-/// The flags of a block of today.
-const FLAGS: ScriptFlags = ScriptFlags::P2SH
-    .with(ScriptFlags::DERSIG)
-    .with(ScriptFlags::NULLDUMMY)
-    .with(ScriptFlags::CHECKLOCKTIMEVERIFY)
-    .with(ScriptFlags::CHECKSEQUENCEVERIFY)
-    .with(ScriptFlags::WITNESS)
-    .with(ScriptFlags::TAPROOT);
-
 /// Half of one more than the order of the group: its inverse is 2.
 const HALF: [u8; 32] = [
     0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x5d, 0x57, 0x6e,
@@ -159,7 +150,7 @@ impl Forge {
             bytes: serialize(&spending),
             spent: locks.into_iter().map(|lock| (1, lock.into())).collect(),
             inputs: (0..inputs).collect(),
-            flags: FLAGS,
+            flags: ScriptFlags::ALL,
         }
     }
 }

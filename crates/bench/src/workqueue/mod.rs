@@ -1,4 +1,4 @@
-//! `blockmill-bench workqueue`: document 001's curves. A requester hands jobs to worker threads and collects their results, with the work queue, with the
+//! `blockmill-bench workqueue`: curves over threads. A requester hands jobs to worker threads and collects their results, with the work queue, with the
 //! two shapes that the document improves on, and with channels and a pool of others.
 //!
 //! The document's call is `threaded-workqueue-bench -r 4 -m 2 -c 20 -t N`. There the letters mean: requests per thread, GiB of memory whose pages

@@ -1,8 +1,11 @@
 mod deferring;
+#[path = "../../tests/common/recorded.rs"]
+mod recorded;
 
 use super::*;
 use blockmill_block::Coin;
-use blockmill_rules::{DeferredChecks, Outcome, SpentOutput};
+use blockmill_rules::{Outcome, SpentOutput};
+use recorded::Recorded;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -56,40 +59,12 @@ fn ordinary(value: i64) -> Result<(), VerifyError> {
     }
 }
 
-/// Scripts with the values of their coins, and whether they were run again.
-struct Recorded<T>(Vec<(T, i64, bool)>);
-
-impl<T> Default for Recorded<T> {
-    fn default() -> Self {
-        Self(Vec::new())
-    }
-}
-
-impl<T: Send> DeferredChecks<T> for Recorded<T> {
-    fn signatures(&self) -> usize {
-        self.0.len()
-    }
-
-    fn scripts(&self) -> usize {
-        self.0.len()
-    }
-
-    fn memory(&self) -> usize {
-        self.0.len() * 100
-    }
-
-    fn append(&mut self, other: &mut Self) {
-        self.0.append(&mut other.0);
-    }
-
-    fn take(&mut self, signatures: usize) -> Self {
-        Self(self.0.split_off(self.0.len().saturating_sub(signatures)))
-    }
-}
+/// A script, the value of its coin, and whether it was run again.
+type Valued<T> = (T, i64, bool);
 
 impl ScriptVerifier for Counting {
     type Prepared = Vec<i64>;
-    type Deferred<T: Send> = Recorded<T>;
+    type Deferred<T: Send> = Recorded<Valued<T>>;
 
     fn prepare(&self, _transaction: &[u8], spent: &[SpentOutput<'_>]) -> Result<Vec<i64>, VerifyError> {
         self.prepared.fetch_add(1, Ordering::Relaxed);
@@ -108,7 +83,7 @@ impl ScriptVerifier for Counting {
         input: usize,
         flags: ScriptFlags,
         script: T,
-        deferred: &mut Recorded<T>,
+        deferred: &mut Recorded<Valued<T>>,
     ) -> Result<Outcome, VerifyError> {
         let value = prepared[input];
         if value < PUT_OFF {
@@ -121,7 +96,7 @@ impl ScriptVerifier for Counting {
 
     fn settle<T: Send>(
         &self,
-        deferred: &mut Recorded<T>,
+        deferred: &mut Recorded<Valued<T>>,
         prepare: &mut dyn FnMut(&T) -> Result<Arc<Vec<i64>>, VerifyError>,
         settled: &mut dyn FnMut(T, Result<(), VerifyError>),
     ) {

@@ -1,8 +1,7 @@
 //! A verifier that runs scripts at once, and keeps their verdicts back until they are settled.
 
-use blockmill_rules::{
-    DeferredChecks, Outcome, ScriptFlags, ScriptVerifier, SignatureCounts, SpentOutput, VerifyError,
-};
+use super::recorded::Recorded;
+use blockmill_rules::{Outcome, ScriptFlags, ScriptVerifier, SignatureCounts, SpentOutput, VerifyError};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -34,7 +33,7 @@ impl<V> Deferring<V> {
     }
 }
 
-struct Kept<T> {
+pub(crate) struct Kept<T> {
     script: T,
     input: usize,
     flags: ScriptFlags,
@@ -42,40 +41,9 @@ struct Kept<T> {
     again: bool,
 }
 
-/// Scripts whose verdicts are kept back.
-pub(crate) struct Recorded<T>(Vec<Kept<T>>);
-
-impl<T> Default for Recorded<T> {
-    fn default() -> Self {
-        Self(Vec::new())
-    }
-}
-
-impl<T: Send> DeferredChecks<T> for Recorded<T> {
-    fn signatures(&self) -> usize {
-        self.0.len()
-    }
-
-    fn scripts(&self) -> usize {
-        self.0.len()
-    }
-
-    fn memory(&self) -> usize {
-        self.0.capacity() * size_of::<Kept<T>>()
-    }
-
-    fn append(&mut self, other: &mut Self) {
-        self.0.append(&mut other.0);
-    }
-
-    fn take(&mut self, signatures: usize) -> Self {
-        Self(self.0.split_off(self.0.len().saturating_sub(signatures)))
-    }
-}
-
 impl<V: ScriptVerifier> ScriptVerifier for Deferring<V> {
     type Prepared = V::Prepared;
-    type Deferred<T: Send> = Recorded<T>;
+    type Deferred<T: Send> = Recorded<Kept<T>>;
 
     fn prepare(&self, transaction: &[u8], spent: &[SpentOutput<'_>]) -> Result<Self::Prepared, VerifyError> {
         self.verifier.prepare(transaction, spent)
@@ -91,7 +59,7 @@ impl<V: ScriptVerifier> ScriptVerifier for Deferring<V> {
         input: usize,
         flags: ScriptFlags,
         script: T,
-        deferred: &mut Recorded<T>,
+        deferred: &mut Recorded<Kept<T>>,
     ) -> Result<Outcome, VerifyError> {
         deferred.0.push(Kept {
             script,
@@ -105,7 +73,7 @@ impl<V: ScriptVerifier> ScriptVerifier for Deferring<V> {
 
     fn settle<T: Send>(
         &self,
-        deferred: &mut Recorded<T>,
+        deferred: &mut Recorded<Kept<T>>,
         prepare: &mut dyn FnMut(&T) -> Result<Arc<Self::Prepared>, VerifyError>,
         settled: &mut dyn FnMut(T, Result<(), VerifyError>),
     ) {

@@ -8,6 +8,7 @@ pub(crate) mod faults;
 pub(crate) mod generated;
 pub(crate) mod grower;
 pub(crate) mod keys;
+pub(crate) mod recorded;
 pub(crate) mod signatures;
 
 use bitcoin::consensus::serialize;

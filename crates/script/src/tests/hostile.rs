@@ -1,13 +1,13 @@
 //! Scripts made so that putting checks off is in vain and dear. What is counted is work, not time.
 
 use super::lanes::{Lie, TestLanes};
-use super::samples::{ALL_FLAGS, Sample, empty_input, public, spending};
+use super::samples::{Sample, empty_input, public, spending};
 use crate::balance::CAP_NS;
 use crate::{CoreVerifier, Deferred};
 use bitcoin::opcodes::all as op;
 use bitcoin::script::{Builder, PushBytesBuf};
 use bitcoin::{Amount, ScriptBuf, TxOut};
-use blockmill_rules::{DeferredChecks, Outcome, ScriptVerifier};
+use blockmill_rules::{DeferredChecks, Outcome, ScriptFlags, ScriptVerifier};
 use std::sync::Arc;
 
 /// A signature in good form that no key has made.
@@ -52,7 +52,7 @@ fn transaction(inputs: usize, script: &ScriptBuf, pushes: &ScriptBuf, outputs: u
     Sample {
         transaction,
         spent: vec![output; inputs],
-        flags: ALL_FLAGS,
+        flags: ScriptFlags::ALL,
     }
 }
 

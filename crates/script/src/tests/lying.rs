@@ -1,11 +1,11 @@
 //! Lanes whose verdicts are wrong: what must be found, and what must do no harm.
 
 use super::lanes::{Lie, TestLanes};
-use super::samples::{ALL_FLAGS, BOTH_OR_NEITHER, Form, Push, Sample, both_or_neither, generated, public, spend};
+use super::samples::{BOTH_OR_NEITHER, Form, Push, Sample, both_or_neither, generated, public, spend};
 use crate::{CoreVerifier, Deferred};
 use bitcoin::opcodes::all as op;
 use bitcoin::script::Builder;
-use blockmill_rules::{DeferredChecks, Outcome, ScriptVerifier, VerifyError};
+use blockmill_rules::{DeferredChecks, Outcome, ScriptFlags, ScriptVerifier, VerifyError};
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
@@ -123,7 +123,7 @@ fn commitments_are_put_off() {
             }
             let prepared = verifier.prepare(&sample.bytes(), &sample.spent()).unwrap();
             let mut deferred = Deferred::default();
-            let outcome = verifier.verify_deferring(&prepared, input, ALL_FLAGS, (), &mut deferred);
+            let outcome = verifier.verify_deferring(&prepared, input, ScriptFlags::ALL, (), &mut deferred);
             assert_eq!(outcome, Ok(Outcome::Deferred));
             assert_eq!(deferred.signatures(), 2);
             found += 1;
@@ -133,7 +133,7 @@ fn commitments_are_put_off() {
             wrong.transaction.input[input].witness = bitcoin::Witness::from_slice(&elements);
             let prepare = || verifier.prepare(&wrong.bytes(), &wrong.spent());
             let mut deferred = Deferred::default();
-            let outcome = verifier.verify_deferring(&prepare().unwrap(), input, ALL_FLAGS, (), &mut deferred);
+            let outcome = verifier.verify_deferring(&prepare().unwrap(), input, ScriptFlags::ALL, (), &mut deferred);
             assert_eq!(outcome, Ok(Outcome::Deferred));
             verifier.settle(&mut deferred, &mut |()| prepare().map(Arc::new), &mut |(), verdict| {
                 assert_eq!(verdict, Err(VerifyError::Invalid));

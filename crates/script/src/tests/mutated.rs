@@ -4,7 +4,7 @@
 use super::cases;
 use super::lanes::{Lie, TestLanes};
 use super::random::Random;
-use super::samples::{ALL_FLAGS, Sample, generated, other_s, real_blocks, unusual};
+use super::samples::{Sample, generated, other_s, real_blocks, unusual};
 use crate::{CoreVerifier, Deferred, Signatures};
 use bitcoin::{Amount, ScriptBuf, Sequence, Witness, absolute};
 use blockmill_kernel::KernelVerifier;
@@ -106,7 +106,7 @@ fn mutate(sample: &mut Sample, input: usize, random: &mut Random) {
             _ => sample.spent[random.below(count)].value += Amount::from_sat(1),
         },
         3 => {
-            sample.flags = ScriptFlags(random.next() as u32 & ALL_FLAGS.0);
+            sample.flags = ScriptFlags(random.next() as u32 & ScriptFlags::ALL.0);
             if sample.flags.contains(ScriptFlags::WITNESS) {
                 sample.flags = sample.flags | ScriptFlags::P2SH;
             }

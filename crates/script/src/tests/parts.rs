@@ -1,7 +1,7 @@
 //! The parts by themselves, wrong arguments, and many threads.
 
 use super::lanes::{Lie, TestLanes};
-use super::samples::{ALL_FLAGS, Form, Push, Sample, both_or_neither, generated, public, secret, spend};
+use super::samples::{Form, Push, Sample, both_or_neither, generated, public, secret, spend};
 use crate::balance::{Balance, CAP_NS, Cost, SIGNATURE_NS, lane_ns};
 use crate::ffi::{Answer, Answers, Report};
 use crate::recorder::{CHECKS_MAX, Known, Recorder, reserve};
@@ -53,9 +53,9 @@ fn wrong_arguments_are_no_verdict() {
     assert!(refused(&[&bytes[..], &[0]].concat(), &spent));
     assert!(refused(&[], &[]));
     let prepared = prepare(&verifier, &sample).unwrap();
-    let without_p2sh = ALL_FLAGS.without(ScriptFlags::P2SH);
-    let unknown = ALL_FLAGS | ScriptFlags(1 << 14);
-    for (input, flags) in [(1, ALL_FLAGS), (0, without_p2sh), (0, unknown)] {
+    let without_p2sh = ScriptFlags::ALL.without(ScriptFlags::P2SH);
+    let unknown = ScriptFlags::ALL | ScriptFlags(1 << 14);
+    for (input, flags) in [(1, ScriptFlags::ALL), (0, without_p2sh), (0, unknown)] {
         let mut deferred = Deferred::default();
         let outcome = verifier.verify_deferring(&prepared, input, flags, (), &mut deferred);
         assert!(matches!(outcome, Err(VerifyError::Verifier(_))), "{outcome:?}");
@@ -72,7 +72,7 @@ fn a_verifier_without_lanes_puts_nothing_off() {
     assert_eq!(verifier.signatures_together(), 0);
     let prepared = prepare(&verifier, &two_checks()).unwrap();
     let mut deferred = Deferred::default();
-    let outcome = verifier.verify_deferring(&prepared, 0, ALL_FLAGS, (), &mut deferred);
+    let outcome = verifier.verify_deferring(&prepared, 0, ScriptFlags::ALL, (), &mut deferred);
     assert_eq!((outcome, deferred.scripts()), (Ok(Outcome::Passed), 0));
     assert_eq!(verifier.signature_counts().kernel, 2);
     assert!(CoreVerifier::new(Signatures::Lanes).signatures_together() > 0);
@@ -99,9 +99,9 @@ fn all_forms_of_keys_and_signatures_are_put_off() {
             for push in [Push::Signed(1), Push::HighS(1)] {
                 let sample = spend(form, &script, &[push]);
                 let prepared = prepare(&verifier, &sample).unwrap();
-                assert_eq!(verifier.verify(&prepared, 0, ALL_FLAGS), Ok(()));
+                assert_eq!(verifier.verify(&prepared, 0, ScriptFlags::ALL), Ok(()));
                 let name = (form, push);
-                let outcome = verifier.verify_deferring(&prepared, 0, ALL_FLAGS, name, &mut deferred);
+                let outcome = verifier.verify_deferring(&prepared, 0, ScriptFlags::ALL, name, &mut deferred);
                 assert_eq!(outcome, Ok(Outcome::Deferred));
                 count += 1;
             }
@@ -129,7 +129,7 @@ fn what_one_verifier_puts_off_another_settles() {
         let mut deferred = Deferred::default();
         for (name, sample) in samples.iter().enumerate() {
             let prepared = prepare(&verifier, sample).unwrap();
-            let outcome = verifier.verify_deferring(&prepared, 0, ALL_FLAGS, name, &mut deferred);
+            let outcome = verifier.verify_deferring(&prepared, 0, ScriptFlags::ALL, name, &mut deferred);
             assert_eq!(outcome, Ok(Outcome::Deferred));
         }
         let mut verdicts = Vec::new();
@@ -151,7 +151,7 @@ fn a_transaction_that_is_not_the_right_one_is_no_verdict() {
     for error in [VerifyError::Verifier("not there".to_owned()), VerifyError::Invalid] {
         let mut deferred = Deferred::default();
         let prepared = prepare(&verifier, &twice).unwrap();
-        let outcome = verifier.verify_deferring(&prepared, 1, ALL_FLAGS, (), &mut deferred);
+        let outcome = verifier.verify_deferring(&prepared, 1, ScriptFlags::ALL, (), &mut deferred);
         assert_eq!(outcome, Ok(Outcome::Deferred));
         let mut again = |(): &()| match &error {
             VerifyError::Invalid => prepare(&verifier, &sample).map(Arc::new),
@@ -171,7 +171,7 @@ fn checks_are_taken_from_the_end_by_scripts() {
     let put_off = |names: std::ops::Range<u32>| {
         let mut deferred = Deferred::default();
         for name in names {
-            let outcome = verifier.verify_deferring(&prepared, 0, ALL_FLAGS, name, &mut deferred);
+            let outcome = verifier.verify_deferring(&prepared, 0, ScriptFlags::ALL, name, &mut deferred);
             assert_eq!(outcome, Ok(Outcome::Deferred));
         }
         deferred

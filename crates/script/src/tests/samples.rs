@@ -15,14 +15,6 @@ use blockmill_rules::{Params, ScriptFlags, SpentOutput, flags::block_script_flag
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-pub(crate) const ALL_FLAGS: ScriptFlags = ScriptFlags::P2SH
-    .with(ScriptFlags::DERSIG)
-    .with(ScriptFlags::NULLDUMMY)
-    .with(ScriptFlags::CHECKLOCKTIMEVERIFY)
-    .with(ScriptFlags::CHECKSEQUENCEVERIFY)
-    .with(ScriptFlags::WITNESS)
-    .with(ScriptFlags::TAPROOT);
-
 /// A transaction, what it spends, and the flags of its block.
 #[derive(Debug, Clone)]
 pub(crate) struct Sample {
@@ -119,7 +111,7 @@ pub(crate) fn generated() -> Vec<Sample> {
                 samples.push(Sample {
                     spent: spent.collect(),
                     transaction,
-                    flags: ALL_FLAGS,
+                    flags: ScriptFlags::ALL,
                 });
             }
         }
@@ -252,7 +244,7 @@ pub(crate) fn spend(form: Form, script: &ScriptBuf, pushes: &[Push]) -> Sample {
             value: VALUE,
             script_pubkey,
         }],
-        flags: ALL_FLAGS,
+        flags: ScriptFlags::ALL,
     }
 }
 

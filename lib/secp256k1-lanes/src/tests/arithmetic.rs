@@ -1,7 +1,7 @@
 //! Field and scalars against numbers of any size.
 
 use super::{Dice, big, n, number, p, value};
-use crate::field::{Fe, Lazy, square_roots};
+use crate::field::{Fe, Lazy, Multiplicand, square_roots};
 use crate::inverse::Modulus;
 use crate::number::{N, P};
 use crate::scalar::{HALF_BITS, Scalar, invert_all};

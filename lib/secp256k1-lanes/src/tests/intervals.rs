@@ -176,6 +176,10 @@ impl Word for Interval {
         Self::new(self.low + low, self.high + high)
     }
     #[inline(never)]
+    fn apart<R>(work: impl FnOnce() -> R) -> R {
+        work()
+    }
+    #[inline(never)]
     fn is_zero(self) -> Unknown {
         Unknown
     }

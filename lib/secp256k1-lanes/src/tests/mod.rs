@@ -45,6 +45,8 @@ macro_rules! on_vector_types {
 
 mod agreement;
 mod arithmetic;
+#[path = "../../tests/common/dice.rs"]
+mod dice;
 mod faults;
 mod groups;
 mod intervals;
@@ -53,21 +55,10 @@ mod points;
 mod whole;
 
 use crate::word::Word;
+pub(crate) use dice::Dice;
 use num_bigint::BigUint;
 
-/// A generator of numbers that look random.
-pub(crate) struct Dice(pub(crate) u64);
-
 impl Dice {
-    pub(crate) fn next(&mut self) -> u64 {
-        // SplitMix64.
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ z >> 31
-    }
-
     pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.next() % end
     }

@@ -2,10 +2,12 @@
 
 #![allow(dead_code, reason = "each test uses a part")]
 
+pub(crate) mod dice;
 pub(crate) mod known;
 pub(crate) mod model;
 pub(crate) mod scalar;
 
+pub(crate) use dice::Dice;
 use scalar::Scalar;
 use secp256k1::{
     All, Keypair, Message, Parity, PublicKey, Scalar as Tweak, Secp256k1, SecretKey, VerifyOnly, XOnlyPublicKey, ecdsa,
@@ -15,20 +17,7 @@ use secp256k1_lanes::{Backend, Check, Kind};
 use sha2::{Digest, Sha256};
 use std::sync::LazyLock;
 
-/// A generator of numbers that look random.
-#[derive(Debug, Clone)]
-pub(crate) struct Dice(pub(crate) u64);
-
 impl Dice {
-    pub(crate) fn next(&mut self) -> u64 {
-        // SplitMix64.
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ z >> 31
-    }
-
     pub(crate) fn below(&mut self, end: usize) -> usize {
         (self.next() % end as u64) as usize
     }
