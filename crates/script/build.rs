@@ -57,7 +57,7 @@ fn core_source() -> PathBuf {
 
 fn main() {
     let source = core_source();
-    for file in ["names.h", "shim.h", "tweak.h"] {
+    for file in ["hash_writer.h", "names.h", "shim.h", "tweak.h"] {
         println!("cargo:rerun-if-changed=core/{file}");
     }
     println!("cargo:rerun-if-changed=build.rs");

@@ -1,7 +1,9 @@
-// EvalScript alone, for the tests: no program that does not call it links this object.
+// EvalScript and the writer of hashes alone, for the tests: no program that does not call them
+// links this object.
 #include "shim.h"
 
 #include <algorithm>
+#include <span>
 
 namespace {
 
@@ -45,10 +47,11 @@ struct BlockmillEval {
 // `version`: 0 base, 1 witness 0, 3 tapscript. Input 0 is run.
 void blockmill_script_eval(
     const uint8_t* script, size_t length, int32_t version, uint64_t flags, int64_t weight,
-    BlockmillAsk ask, void* context, uint8_t* stack, size_t room, BlockmillEval* result) noexcept
+    BlockmillAsk ask, BlockmillGuess guess, void* context, uint8_t* stack, size_t room,
+    BlockmillEval* result) noexcept
 {
     static const World world;
-    BlockmillRun run{.ask = ask, .context = context, .limits = {~uint64_t{0}, ~uint64_t{0}}};
+    BlockmillRun run{.ask = ask, .guess = guess, .context = context, .limits = {~uint64_t{0}, ~uint64_t{0}}};
     ScriptExecutionData data;
     data.m_tapleaf_hash_init = data.m_codeseparator_pos_init = true;
     data.m_annex_init = data.m_validation_weight_left_init = true;
@@ -75,6 +78,30 @@ void blockmill_script_eval(
     }
     result->length = bytes.size();
     std::copy_n(bytes.begin(), std::min(room, bytes.size()), stack);
+}
+
+// Hashes that a writer comes to which is given bytes in pieces. An odd number among `pieces` says
+// that the writer is copied before; half of it is the length.
+void blockmill_script_hash(
+    const uint8_t* bytes, const size_t* pieces, size_t count, uint8_t* twice, uint8_t* once) noexcept
+{
+    HashWriter writer;
+    for (const size_t piece : std::span{pieces, count}) {
+        if (piece % 2 == 1) {
+            HashWriter other;
+            other << uint64_t{1};
+            other = writer;
+            const HashWriter copy{other};
+            writer << uint64_t{2};
+            writer = copy;
+        }
+        writer.write(std::as_bytes(std::span{bytes, piece / 2}));
+        bytes += piece / 2;
+    }
+    const uint256 hash_once = HashWriter{writer}.GetSHA256();
+    const uint256 hash_twice = writer.GetHash();
+    std::copy(hash_once.begin(), hash_once.end(), once);
+    std::copy(hash_twice.begin(), hash_twice.end(), twice);
 }
 
 } // extern "C"

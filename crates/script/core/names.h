@@ -6,16 +6,21 @@
 // this crate that includes interpreter.h includes this file first. A test reads the symbols of the
 // compiled objects and finds what is missing here.
 //
+// HashWriter is one of ours, with a buffer (hash_writer.h).
+//
 // CheckTapTweak is a member of XOnlyPubKey. Under its new name the class has a function that this
 // crate defines (shim.cpp); tweak.cpp, which does not include this file, calls Core's.
 #ifndef BLOCKMILL_SCRIPT_NAMES_H
 #define BLOCKMILL_SCRIPT_NAMES_H
+
+#include "hash_writer.h"
 
 #define CheckTapTweak BlockmillCheckTapTweak
 
 #define BaseSignatureChecker BlockmillBaseSignatureChecker
 #define DeferringSignatureChecker BlockmillDeferringSignatureChecker
 #define GenericTransactionSignatureChecker BlockmillGenericTransactionSignatureChecker
+#define HashWriter BlockmillHashWriter
 #define PrecomputedTransactionData BlockmillPrecomputedTransactionData
 #define ScriptExecutionData BlockmillScriptExecutionData
 #define SigHashCache BlockmillSigHashCache

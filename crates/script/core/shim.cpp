@@ -67,6 +67,30 @@ bool IsZero(const uint8_t (&number)[32])
     return std::all_of(std::begin(number), std::end(number), [](uint8_t byte) { return byte == 0; });
 }
 
+// The place of a key in `needed key ... key keys CHECKMULTISIG`. None for other scripts, and for a
+// key that is not in it.
+std::optional<BlockmillSigners> PlaceOfKey(const CScript& code, const std::vector<unsigned char>& key)
+{
+    if (code.size() < 3 || code.back() != OP_CHECKMULTISIG) return {};
+    const unsigned char needed = code[0], keys = code[code.size() - 2];
+    if (needed < OP_1 || keys < needed || keys > OP_16) return {};
+    auto at = code.begin() + 1;
+    for (int place = 0; place <= keys - OP_1; place++) {
+        // Two opcodes are behind the last key.
+        const size_t left = code.end() - at;
+        const size_t length = *at;
+        if (left < length + 3) return {};
+        if (std::equal(at + 1, at + 1 + length, key.begin(), key.end())) {
+            const uint8_t first = OP_1 - 1;
+            return BlockmillSigners{
+                static_cast<uint8_t>(needed - first), static_cast<uint8_t>(keys - first),
+                static_cast<uint16_t>(1 << place)};
+        }
+        at += 1 + length;
+    }
+    return {};
+}
+
 // As CPubKey::Verify reads a signature and a key. False: it would refuse them before it verifies.
 bool EcdsaCheck(
     BlockmillCheck& check, const std::vector<unsigned char>& sig, const CPubKey& key,
@@ -127,6 +151,21 @@ void BlockmillRun::Hash(uint64_t bytes)
     if (ask != nullptr && report.hashed > limits.hashed) Stop();
 }
 
+bool BlockmillRun::DidNotSign(const BlockmillSigners& key) const
+{
+    if (ask == nullptr) return false;
+    const uint16_t expected = guess(context, key.needed, key.keys);
+    return expected != 0 && (expected & key.signers) == 0;
+}
+
+void BlockmillRun::Signed(const BlockmillSigners& key)
+{
+    const bool same = report.signers.needed == key.needed && report.signers.keys == key.keys;
+    const uint16_t before = same ? report.signers.signers : 0;
+    report.signers = key;
+    report.signers.signers |= before;
+}
+
 bool BlockmillRun::Ask(const BlockmillCheck& check)
 {
     switch (ask(context, &check)) {
@@ -150,7 +189,13 @@ bool BlockmillChecker::CheckECDSASignature(
     const std::vector<unsigned char>& sig, const std::vector<unsigned char>& key,
     const CScript& code, SigVersion version) const
 {
+    std::optional<BlockmillSigners> place;
     if (!sig.empty()) {
+        place = PlaceOfKey(code, key);
+        if (place && m_run.DidNotSign(*place)) {
+            m_run.report.asked++;
+            return false;
+        }
         const bool legacy = version != SigVersion::WITNESS_V0;
         if (legacy && m_run.ask != nullptr && m_legacy_bytes > m_run.limits.legacy) m_run.Stop();
         const int type = sig.back();
@@ -168,7 +213,9 @@ bool BlockmillChecker::CheckECDSASignature(
         }
         m_run.Hash(bytes);
     }
-    return BlockmillGenericChecker::CheckECDSASignature(sig, key, code, version);
+    const bool valid = BlockmillGenericChecker::CheckECDSASignature(sig, key, code, version);
+    if (valid && place) m_run.Signed(*place);
+    return valid;
 }
 
 bool BlockmillChecker::VerifyECDSASignature(
@@ -299,13 +346,13 @@ int32_t blockmill_script_run(
     return end;
 }
 
-// A recording run: `ask` answers.
+// A recording run: `ask` answers, and `guess` guesses.
 int32_t blockmill_script_record(
     const BlockmillTransaction* transaction, size_t input, uint64_t flags,
-    const BlockmillLimits* limits, BlockmillAsk ask, void* context,
+    const BlockmillLimits* limits, BlockmillAsk ask, BlockmillGuess guess, void* context,
     BlockmillReport* report) noexcept
 {
-    BlockmillRun run{.ask = ask, .context = context, .limits = *limits};
+    BlockmillRun run{.ask = ask, .guess = guess, .context = context, .limits = *limits};
     const BlockmillEnd end = RunScripts(*transaction, input, flags, run);
     *report = run.report;
     return end;

@@ -34,6 +34,10 @@ enum BlockmillAnswer : int32_t { BLOCKMILL_INVALID = 0, BLOCKMILL_VALID = 1, BLO
 
 typedef int32_t (*BlockmillAsk)(void* context, const BlockmillCheck* check);
 
+// Which keys probably sign where `needed` of `keys` must: a bit for each, the first key's the
+// lowest. Zero: no guess.
+typedef uint16_t (*BlockmillGuess)(void* context, uint8_t needed, uint8_t keys);
+
 struct BlockmillSpent {
     int64_t value;
     const uint8_t* script;
@@ -49,6 +53,14 @@ struct BlockmillLimits {
     uint64_t legacy;
 };
 
+// The keys of a script `needed key ... key keys CHECKMULTISIG` with which a signature was valid, as
+// in BlockmillGuess.
+struct BlockmillSigners {
+    uint8_t needed;
+    uint8_t keys;
+    uint16_t signers;
+};
+
 // What a run did.
 struct BlockmillReport {
     // Signature checks and taproot commitments.
@@ -57,6 +69,8 @@ struct BlockmillReport {
     uint64_t hashed;
     // Bytes of the scripts.
     uint64_t script;
+    // The last multisig script; zero if there was none.
+    BlockmillSigners signers;
 };
 
 enum BlockmillEnd : int32_t {
@@ -78,6 +92,7 @@ static_assert(sizeof(BlockmillCheck) == 130 && alignof(BlockmillCheck) == 1);
 struct BlockmillRun {
     // Null in an ordinary run: libsecp256k1 answers.
     BlockmillAsk ask{nullptr};
+    BlockmillGuess guess{nullptr};
     void* context{nullptr};
     BlockmillLimits limits{};
     BlockmillReport report{};
@@ -88,6 +103,9 @@ struct BlockmillRun {
     [[noreturn]] void Stop();
     // Counts what a signature hash hashes, before it does.
     void Hash(uint64_t bytes);
+    // Whether the key of a multisig script, whose bit this is, probably did not sign.
+    bool DidNotSign(const BlockmillSigners& key) const;
+    void Signed(const BlockmillSigners& key);
     bool Ask(const BlockmillCheck& check);
 };
 

@@ -1,6 +1,7 @@
 //! Signature checks that were put off.
 
 use crate::balance::Cost;
+use crate::ffi::Signers;
 use blockmill_rules::{DeferredChecks, ScriptFlags};
 use secp256k1_lanes::Check;
 
@@ -25,6 +26,8 @@ pub(crate) struct Script<T> {
     pub(crate) flags: ScriptFlags,
     /// How many checks the last run put off.
     pub(crate) checks: usize,
+    /// The keys of a multisig script that signed, if all those checks are valid.
+    pub(crate) signers: Signers,
     /// Whether that was its second run, with known answers.
     pub(crate) again: bool,
     /// What was done for it so far.

@@ -2,6 +2,7 @@
 
 use crate::balance::{Balance, SIGNATURE_NS, lane_ns};
 use crate::ffi;
+use crate::guesses::Guesses;
 use crate::lanes::{Lanes, Pool};
 use crate::recorder::reserve;
 use blockmill_rules::{SignatureCounts, VerifyError};
@@ -20,6 +21,7 @@ const RECHECKED_ONE_IN: NonZeroU64 = NonZeroU64::new(1000).unwrap();
 pub(crate) struct Deferring {
     pub(crate) lanes: Pool,
     pub(crate) balance: Balance,
+    pub(crate) guesses: Guesses,
     pub(crate) rechecked_one_in: NonZeroU64,
     /// How many checks were valid in lanes so far.
     valid: AtomicU64,
@@ -91,6 +93,7 @@ impl Deferring {
         Self {
             lanes: Pool::new(make),
             balance: Balance::new(),
+            guesses: Guesses::new(),
             rechecked_one_in: RECHECKED_ONE_IN,
             valid: AtomicU64::new(0),
             contradiction: OnceLock::new(),

@@ -33,6 +33,16 @@ pub(crate) struct Limits {
     pub(crate) legacy: u64,
 }
 
+/// The keys of a script `needed key ... key keys CHECKMULTISIG` with which a signature was valid: a
+/// bit for each, the first key's the lowest.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[repr(C)]
+pub(crate) struct Signers {
+    pub(crate) needed: u8,
+    pub(crate) keys: u8,
+    pub(crate) signers: u16,
+}
+
 /// What a run did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[repr(C)]
@@ -43,6 +53,8 @@ pub(crate) struct Report {
     pub(crate) hashed: u64,
     /// Bytes of the scripts and the witness.
     pub(crate) script: u64,
+    /// The last multisig script; zero if there was none.
+    pub(crate) signers: Signers,
 }
 
 /// How a run ended.
@@ -80,6 +92,7 @@ struct Opaque {
 }
 
 type Ask = extern "C" fn(context: *mut c_void, check: *const Check) -> i32;
+type Guess = extern "C" fn(context: *mut c_void, needed: u8, keys: u8) -> u16;
 
 #[expect(unsafe_code, reason = "declarations of core/shim.h")]
 // SAFETY: names, parameters and layouts are those of core/shim.h and core/shim.cpp.
@@ -93,6 +106,7 @@ unsafe extern "C" {
         flags: u64,
         limits: *const Limits,
         ask: Ask,
+        guess: Guess,
         context: *mut c_void,
         report: *mut Report,
     ) -> i32;
@@ -103,9 +117,12 @@ unsafe extern "C" {
 pub(crate) trait Answers {
     /// The answer to a check. It must not panic: that would end the process.
     fn answer(&mut self, check: &Check) -> Answer;
+
+    /// Which keys probably sign, as in [`Signers`]; 0 for no guess. It must not panic.
+    fn expected(&self, needed: u8, keys: u8) -> u16;
 }
 
-/// The callback of the shim.
+/// The shim asks about a check.
 extern "C" fn ask<A: Answers>(context: *mut c_void, check: *const Check) -> i32 {
     #[expect(unsafe_code, reason = "the shim hands back the pointers of `record`")]
     // SAFETY: the shim calls this only during the call that `context` was given to, on the same
@@ -114,6 +131,14 @@ extern "C" fn ask<A: Answers>(context: *mut c_void, check: *const Check) -> i32 
     // returns.
     let (answers, check) = unsafe { (&mut *context.cast::<A>(), &*check) };
     answers.answer(check) as i32
+}
+
+/// The shim asks for a guess.
+extern "C" fn guess<A: Answers>(context: *mut c_void, needed: u8, keys: u8) -> u16 {
+    #[expect(unsafe_code, reason = "the shim hands back the pointer of `record`")]
+    // SAFETY: as in `ask`.
+    let answers = unsafe { &*context.cast::<A>() };
+    answers.expected(needed, keys)
 }
 
 /// A transaction in Core's form, with the outputs that it spends and what the signature hashes of
@@ -189,7 +214,7 @@ impl Transaction {
         let context: *mut A = answers;
         #[expect(unsafe_code, reason = "a call of the shim")]
         // SAFETY: the transaction lives as long as `self` and has that input. `context` is
-        // exclusively borrowed during the call, and `ask` has its type. Limits and report are ours.
+        // exclusively borrowed during the call, and `ask` and `guess` have its type. Limits and report are ours.
         let end = unsafe {
             blockmill_script_record(
                 self.pointer.as_ptr(),
@@ -197,6 +222,7 @@ impl Transaction {
                 u64::from(flags),
                 limits,
                 ask::<A>,
+                guess::<A>,
                 context.cast(),
                 &mut report,
             )
@@ -223,10 +249,10 @@ pub(crate) fn is_valid(check: &Check) -> bool {
     verdict == 1
 }
 
-/// `EvalScript` alone, for tests.
+/// `EvalScript` and the writer of hashes alone, for tests.
 #[cfg(test)]
 pub(crate) mod eval {
-    use super::{Answers, Ask, ask};
+    use super::{Answers, Ask, Guess, ask, guess};
     use std::ffi::c_void;
 
     #[repr(C)]
@@ -248,11 +274,37 @@ pub(crate) mod eval {
             flags: u64,
             weight: i64,
             ask: Ask,
+            guess: Guess,
             context: *mut c_void,
             stack: *mut u8,
             room: usize,
             result: *mut Raw,
         );
+        fn blockmill_script_hash(
+            bytes: *const u8,
+            pieces: *const usize,
+            count: usize,
+            twice: *mut [u8; 32],
+            once: *mut [u8; 32],
+        );
+    }
+
+    /// Hashes of bytes that are written in pieces: SHA-256 twice, and once. Each piece is a length,
+    /// and whether the writer is copied before.
+    pub(crate) fn hashes(bytes: &[u8], pieces: &[(usize, bool)]) -> [[u8; 32]; 2] {
+        assert_eq!(pieces.iter().map(|(length, _)| length).sum::<usize>(), bytes.len());
+        let pieces: Vec<usize> = pieces
+            .iter()
+            .map(|&(length, copied)| 2 * length + usize::from(copied))
+            .collect();
+        let [mut twice, mut once] = [[0; 32]; 2];
+        #[expect(unsafe_code, reason = "a call of the shim")]
+        // SAFETY: all pointers are those of slices and arrays that live during the call, and the
+        // lengths of the pieces come to that of the bytes.
+        unsafe {
+            blockmill_script_hash(bytes.as_ptr(), pieces.as_ptr(), pieces.len(), &mut twice, &mut once);
+        }
+        [twice, once]
     }
 
     /// What a run of `EvalScript` came to.
@@ -273,7 +325,7 @@ pub(crate) mod eval {
         let context: *mut A = answers;
         #[expect(unsafe_code, reason = "a call of the shim")]
         // SAFETY: all pointers and lengths are those of slices and values that live during the
-        // call, and `ask` has the type of `context`, which is exclusively borrowed.
+        // call, and `ask` and `guess` have the type of `context`, which is exclusively borrowed.
         unsafe {
             blockmill_script_eval(
                 script.as_ptr(),
@@ -282,6 +334,7 @@ pub(crate) mod eval {
                 u64::from(flags),
                 weight,
                 ask::<A>,
+                guess::<A>,
                 context.cast(),
                 stack.as_mut_ptr(),
                 stack.len(),

@@ -33,6 +33,7 @@
 mod verifier;
 
 mod deferred;
+mod guesses;
 mod recorder;
 
 mod balance;

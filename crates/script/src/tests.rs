@@ -1,8 +1,10 @@
 //! Tests that put their own lanes in place of the real ones.
 
+mod hashing;
 mod hostile;
 mod lanes;
 mod lying;
+mod multisig;
 mod mutated;
 mod oracle;
 mod parts;

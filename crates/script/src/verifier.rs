@@ -127,6 +127,7 @@ impl CoreVerifier {
     /// The ordinary run after recording runs that were in vain.
     fn after_all(
         &self,
+        deferring: &Deferring,
         prepared: &CoreTransaction,
         input: usize,
         flags: ScriptFlags,
@@ -135,6 +136,9 @@ impl CoreVerifier {
         let (verdict, report) = self.ordinary(prepared, input, flags);
         cost.went_astray();
         cost.ended_ordinarily(&report);
+        if verdict.is_ok() {
+            deferring.guesses.learn(report.signers);
+        }
         verdict
     }
 
@@ -152,16 +156,18 @@ impl CoreVerifier {
     ) -> Option<(Script<T>, Result<(), VerifyError>)> {
         let (input, flags) = (script.input, script.flags);
         if script.again {
-            let verdict = self.after_all(prepared, input, flags, &mut script.cost);
+            let verdict = self.after_all(deferring, prepared, input, flags, &mut script.cost);
             return Some((script, verdict));
         }
         add(&self.counts.again, 1);
-        let mut recorder = Recorder::new(known, &mut deferred.checks, deferring.reserve);
+        let mut recorder = Recorder::second(known, &mut deferred.checks, deferring.reserve);
         let (end, report) = prepared.inner.record(input, flags.0 | NULLFAIL, &LIMITS, &mut recorder);
         script.cost.run(&report);
         script.checks = recorder.recorded();
+        script.signers = report.signers;
         script.again = true;
         if end == End::Passed && script.checks == 0 {
+            deferring.guesses.learn(script.signers);
             return Some((script, Ok(())));
         }
         if end == End::Passed && deferred.scripts.try_reserve(1).is_ok() {
@@ -170,7 +176,7 @@ impl CoreVerifier {
             return None;
         }
         recorder.discard();
-        let verdict = self.after_all(prepared, input, flags, &mut script.cost);
+        let verdict = self.after_all(deferring, prepared, input, flags, &mut script.cost);
         Some((script, verdict))
     }
 }
@@ -225,8 +231,8 @@ impl ScriptVerifier for CoreVerifier {
             deferring.balance.ordinary(&report);
             return verdict.map(|()| Outcome::Passed);
         }
-        let mut recorder = Recorder::new(Known::NONE, &mut deferred.checks, deferring.reserve);
-        let (end, report) = prepared.inner.record(input, flags.0, &LIMITS, &mut recorder);
+        let mut recorder = Recorder::first(&deferring.guesses, &mut deferred.checks, deferring.reserve);
+        let (end, report) = prepared.inner.record(input, flags.0 | NULLFAIL, &LIMITS, &mut recorder);
         let checks = recorder.recorded();
         if end == End::Passed && checks == 0 {
             return Ok(Outcome::Passed);
@@ -241,13 +247,14 @@ impl ScriptVerifier for CoreVerifier {
                 input,
                 flags,
                 checks,
+                signers: report.signers,
                 again: false,
                 cost,
             });
             return Ok(Outcome::Deferred);
         }
         recorder.discard();
-        let verdict = self.after_all(prepared, input, flags, &mut cost);
+        let verdict = self.after_all(deferring, prepared, input, flags, &mut cost);
         deferring.balance.add(cost.change());
         verdict.map(|()| Outcome::Passed)
     }
@@ -290,6 +297,7 @@ impl ScriptVerifier for CoreVerifier {
             };
             script.cost.spent += check_ns * known.checks.len() as i64;
             let (script, verdict) = if known.verdicts.iter().all(|&verdict| verdict == Verdict::Valid) {
+                deferring.guesses.learn(script.signers);
                 (script, Ok(()))
             } else {
                 script.cost.went_astray();
@@ -321,7 +329,8 @@ impl ScriptVerifier for CoreVerifier {
 
     fn signatures_together(&self) -> usize {
         match self.deferring {
-            Some(_) => secp256k1_lanes::BATCH,
+            // One less, so that a script with two checks does not begin a second batch for one.
+            Some(_) => secp256k1_lanes::BATCH - 1,
             None => 0,
         }
     }

@@ -164,9 +164,13 @@ fn is_balanced(line: &Line) {
     assert!(line.small_r + line.infinity < line.cases / 20, "{line:?}");
 }
 
-/// The portable backend is slower by an order of magnitude, so it gets a share.
+/// The backend that is used here gets all. The others are slower and get a share.
 fn share(backend: Backend, cases: usize) -> usize {
-    if backend.is_fast() { cases } else { cases.div_ceil(64) }
+    if backend == Backend::detect() {
+        return cases;
+    }
+    let share = cases / if backend.is_fast() { 64 } else { 256 };
+    share.max(cases.min(5_000))
 }
 
 #[test]

@@ -40,7 +40,7 @@ pub(super) struct Scenario {
     make: fn(&mut Forge) -> Transaction,
 }
 
-pub(super) const SCENARIOS: [Scenario; 12] = [
+pub(super) const SCENARIOS: [Scenario; 13] = [
     scenario("64 checks after a wrong one, 1 MB", [2, 250], |forge| {
         separators(forge, 1, 980_000)
     }),
@@ -62,7 +62,12 @@ pub(super) const SCENARIOS: [Scenario; 12] = [
         poison(forge, 16, Forge::infinity, true)
     }),
     scenario("66 checks in each bare script", [1, 10], many_records),
-    scenario("1 of 3 keys, the last one tried", [3, 6], last_key),
+    scenario("1 of 3 keys, the last one tried", [3, 20], |forge| {
+        one_of_three(forge, |_| 0)
+    }),
+    scenario("1 of 3 keys, each in its turn", [3, 6], |forge| {
+        one_of_three(forge, |input| input % 3)
+    }),
     scenario("legacy inputs, 230 kB", [3, 9], |forge| large(forge, 210_000, true)),
     scenario("wrong signatures, 95 kB", [3, 17], |forge| large(forge, 75_000, false)),
 ];
@@ -178,9 +183,9 @@ fn many_records(forge: &mut Forge) -> Transaction {
     })
 }
 
-/// `CHECKMULTISIG` tries the keys from the last to the first, and the signature is that of the
-/// first.
-fn last_key(forge: &mut Forge) -> Transaction {
+/// `CHECKMULTISIG` tries the keys from the last to the first. A first run guesses who signed by who
+/// signed before.
+fn one_of_three(forge: &mut Forge, signer: fn(usize) -> usize) -> Transaction {
     const INPUTS: usize = 300;
     const THREE: u8 = 0x53;
     let secrets: Vec<_> = (0..INPUTS)
@@ -192,7 +197,7 @@ fn last_key(forge: &mut Forge) -> Transaction {
     };
     let locks = secrets.iter().map(lock).collect();
     forge.spend(locks, 0, &mut |forge, input, hash| {
-        let signed = forge.sign(&secrets[input][0], hash());
+        let signed = forge.sign(&secrets[input][signer(input)], hash());
         [vec![0], push(&signed.signature)].concat()
     })
 }

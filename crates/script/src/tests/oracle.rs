@@ -1,13 +1,14 @@
 //! Random scripts, with a random oracle in place of the curve.
 //!
-//! If all answers of a recording run are right, it is the ordinary run: result, error and stack. If
-//! a second run passes whose "valid" answers are right, whatever its "invalid" answers are, the
+//! If all answers of a run are right, it is the ordinary run: result, error and stack. If a
+//! recording run passes whose "valid" answers are right, whatever its "invalid" answers are, the
 //! ordinary run passes with the same stack.
 
 use super::cases;
 use super::random::Random;
 use crate::ffi::eval::{Evaluated, eval};
 use crate::ffi::{Answer, Answers};
+use crate::guesses::Guesses;
 use crate::recorder::{Known, NULLFAIL, Recorder, reserve};
 use bitcoin::key::Secp256k1;
 use secp256k1_lanes::{Check, Verdict};
@@ -35,6 +36,32 @@ impl Answers for Oracle {
         } else {
             Answer::Invalid
         }
+    }
+
+    fn expected(&self, _needed: u8, _keys: u8) -> u16 {
+        0
+    }
+}
+
+/// A recorder with guesses of its own: bits that look random say which checks it takes for invalid.
+struct Guessing<'a> {
+    recorder: Recorder<'a>,
+    guess: Oracle,
+    /// What is guessed of multisig scripts.
+    expected: u16,
+}
+
+impl Answers for Guessing<'_> {
+    fn answer(&mut self, check: &Check) -> Answer {
+        if self.guess.is_valid(check) {
+            self.recorder.answer(check)
+        } else {
+            Answer::Invalid
+        }
+    }
+
+    fn expected(&self, _needed: u8, _keys: u8) -> u16 {
+        self.expected
     }
 }
 
@@ -169,6 +196,10 @@ impl Writer<'_> {
         for _ in 0..signatures {
             self.signature(random);
         }
+        if !self.tapscript && random.one_in(2) {
+            // At the end of a script, the code that is signed is a multisig script then.
+            self.script.push(CODESEPARATOR);
+        }
         self.number(signatures);
         for _ in 0..keys {
             self.key(random);
@@ -235,12 +266,16 @@ fn script(vocabulary: &Vocabulary, tapscript: bool, random: &mut Random) -> Vec<
 
 #[derive(Debug, Default)]
 struct Tally {
-    /// All recorded answers were right.
+    /// All answers of a run that knew nothing and guessed nothing were right.
     right: u64,
     /// Of these, with any recorded at all.
     right_with_records: u64,
-    /// The first run came to something else than the ordinary one.
+    /// Such a run came to something else than the ordinary one.
     misled: u64,
+    /// A first run with guesses passed, and its "valid" answers were right.
+    passed: u64,
+    /// Of these, a guess about a multisig script had other checks recorded.
+    guessed: u64,
     /// The second run passed, and its new answers were right.
     passed_again: u64,
     /// Of these, with an answer that was "invalid" and wrong.
@@ -265,8 +300,21 @@ impl Case<'_> {
 
     fn record(&self, more_flags: u32, known: Known<'_>) -> (Evaluated, Vec<Check>) {
         let mut records = Vec::new();
-        let mut recorder = Recorder::new(known, &mut records, reserve);
+        let mut recorder = Recorder::second(known, &mut records, reserve);
         let evaluated = self.run(more_flags, &mut recorder);
+        (evaluated, records)
+    }
+
+    /// A first run, with guesses.
+    fn guess(&self, guess: Oracle, expected: u16) -> (Evaluated, Vec<Check>) {
+        let mut records = Vec::new();
+        let nothing = Guesses::new();
+        let mut guessing = Guessing {
+            recorder: Recorder::first(&nothing, &mut records, reserve),
+            guess,
+            expected,
+        };
+        let evaluated = self.run(NULLFAIL, &mut guessing);
         (evaluated, records)
     }
 
@@ -274,18 +322,45 @@ impl Case<'_> {
         records.iter().all(|check| self.oracle.is_valid(check))
     }
 
+    /// Whatever is guessed, a first run that passes with right answers is right.
+    fn check_guesses(&self, ordinary: &Evaluated, random: &mut Random, tally: &mut Tally) -> Option<Vec<Check>> {
+        let guess = Oracle {
+            salt: random.next(),
+            percent_valid: *random.of(&[50, 90, 100, 100]),
+        };
+        let (plain, all) = self.guess(guess, 0);
+        let (first, records) = self.guess(guess, random.below(32) as u16);
+        for (first, records) in [(&plain, &all), (&first, &records)] {
+            if first.passed && self.all_valid(records) {
+                assert_eq!(first, ordinary, "{}", self.words());
+                tally.passed += 1;
+                tally.guessed += u64::from(*records != all);
+            }
+        }
+        first.passed.then_some(records)
+    }
+
+    fn words(&self) -> String {
+        format!("{:02x?} version {} flags {:x}", self.script, self.version, self.flags)
+    }
+
     fn check(&self, random: &mut Random, tally: &mut Tally) {
-        let what = || format!("{:02x?} version {} flags {:x}", self.script, self.version, self.flags);
         let ordinary = self.run(0, &mut self.oracle.clone());
         let (first, records) = self.record(0, Known::NONE);
-        assert!(!first.stopped && !ordinary.stopped, "{}", what());
+        assert!(!first.stopped && !ordinary.stopped, "{}", self.words());
         if self.all_valid(&records) {
-            assert_eq!(first, ordinary, "{}", what());
+            assert_eq!(first, ordinary, "{}", self.words());
             tally.right += 1;
             tally.right_with_records += u64::from(!records.is_empty());
+        } else {
+            tally.misled += u64::from(first != ordinary);
+        }
+        // The second run may follow a first one with guesses, or one without.
+        let guessed = self.check_guesses(&ordinary, random, tally);
+        let records = guessed.filter(|_| random.one_in(2)).unwrap_or(records);
+        if self.all_valid(&records) {
             return;
         }
-        tally.misled += u64::from(first != ordinary);
         let mut lied = false;
         let understate = random.one_in(2);
         let verdicts: Vec<Verdict> = records
@@ -308,7 +383,7 @@ impl Case<'_> {
         };
         let (again, more) = self.record(NULLFAIL, known);
         if again.passed && self.all_valid(&more) {
-            assert_eq!(again, ordinary, "{}", what());
+            assert_eq!(again, ordinary, "{}", self.words());
             tally.passed_again += 1;
             tally.understated += u64::from(lied);
         }
@@ -346,6 +421,7 @@ fn right_answers_make_the_ordinary_run() {
     eprintln!("{tally:?}");
     assert!(tally.right_with_records > count / 20, "{tally:?}");
     assert!(tally.misled > count / 50, "{tally:?}");
+    assert!(tally.passed > count / 10 && tally.guessed > count / 1000, "{tally:?}");
     assert!(
         tally.passed_again > count / 500 && tally.understated > count / 5000,
         "{tally:?}"

@@ -3,7 +3,7 @@
 use super::lanes::{Lie, TestLanes};
 use super::samples::{Form, Push, Sample, both_or_neither, generated, public, secret, spend};
 use crate::balance::{Balance, CAP_NS, Cost, SIGNATURE_NS, lane_ns};
-use crate::ffi::{Answer, Answers, Report};
+use crate::ffi::{Answer, Answers, Report, Signers};
 use crate::recorder::{CHECKS_MAX, Known, Recorder, reserve};
 use crate::{CoreTransaction, CoreVerifier, Deferred, Signatures};
 use bitcoin::key::Secp256k1;
@@ -205,7 +205,7 @@ fn a_recorder_stops_at_its_bound() {
         checks: &known,
         verdicts: &verdicts,
     };
-    let mut recorder = Recorder::new(known, &mut records, reserve);
+    let mut recorder = Recorder::second(known, &mut records, reserve);
     // In any order, and again.
     for (number, answer) in [(8, Answer::Invalid), (7, Answer::Valid), (7, Answer::Valid)] {
         assert_eq!(recorder.answer(&check_number(number)), answer);
@@ -228,6 +228,7 @@ fn the_account_bounds_the_work() {
         asked,
         hashed,
         script: 300,
+        signers: Signers::default(),
     };
     let random = &mut super::random::Random(3);
     for vain in [0, 1, 2, 5, 50] {

@@ -271,18 +271,20 @@ pub(crate) const BOTH_OR_NEITHER: [([Push; 2], bool); 6] = [
     ([Push::Signed(2), Push::Empty], false),
 ];
 
+/// `needed key ... key n CHECKMULTISIG`.
+pub(crate) fn multisig(needed: i64, keys: &[u8]) -> Builder {
+    let keys_pushed = keys.iter().fold(Builder::new().push_int(needed), |builder, &key| {
+        builder.push_slice(public(key))
+    });
+    keys_pushed
+        .push_int(keys.len() as i64)
+        .push_opcode(op::OP_CHECKMULTISIG)
+}
+
 /// Scripts in which an invalid signature does not end it, and multisig with signatures in all
 /// places.
 pub(crate) fn unusual() -> Vec<Sample> {
     let mut samples = Vec::new();
-    let multisig = |needed: i64, keys: &[u8]| {
-        let keys_pushed = keys.iter().fold(Builder::new().push_int(needed), |builder, &key| {
-            builder.push_slice(public(key))
-        });
-        keys_pushed
-            .push_int(keys.len() as i64)
-            .push_opcode(op::OP_CHECKMULTISIG)
-    };
     for form in [Form::Bare, Form::ScriptHash, Form::Witness] {
         for (pushes, _) in &BOTH_OR_NEITHER {
             samples.push(spend(form, &both_or_neither(), pushes));
