@@ -93,9 +93,6 @@ pub(crate) struct EngineArguments {
     /// Seconds of work between flushes to the data directory
     #[arg(long, value_name = "SECONDS", default_value_t = 60.0, value_parser = parse_seconds)]
     pub(crate) flush_seconds: f64,
-    /// Where coins are kept: embedded
-    #[arg(long, value_name = "URL", default_value = "embedded", value_parser = parse_store)]
-    pub(crate) store: String,
 }
 
 #[derive(Debug, Args)]
@@ -334,13 +331,6 @@ fn parse_seconds(text: &str) -> Result<f64, String> {
     }
 }
 
-fn parse_store(text: &str) -> Result<String, String> {
-    match text {
-        "embedded" => Ok(text.to_owned()),
-        _ => Err("this build has only the store 'embedded'".to_owned()),
-    }
-}
-
 fn parse_address(text: &str) -> Result<SocketAddr, String> {
     match text.parse::<u16>() {
         Ok(port) => Ok(SocketAddr::from(([127, 0, 0, 1], port))),
@@ -383,7 +373,7 @@ mod tests {
         assert!(!parses("blockmill connect --blocks a --data d --par 0"));
         assert!(!parses("blockmill connect --blocks a --data d --dbcache 0"));
         assert!(!parses("blockmill connect --blocks a --data d --network mainnet"));
-        assert!(!parses("blockmill connect --blocks a --data d --store tikv://x"));
+        assert!(!parses("blockmill connect --blocks a --data d --store embedded"));
         assert!(!parses("blockmill connect --blocks a --data d --assume-valid 12"));
         assert!(!parses("blockmill generate --out o --blocks 5 --profile huge"));
         assert!(!parses("blockmill connect --blocks a --data d --signet-challenge 5"));

@@ -133,7 +133,7 @@ pub(crate) fn name_and_fields(event: &Event<'_>) -> (&'static str, Value) {
         ),
         Event::UndoDamaged { path, height, detail } => (
             "undo_damaged",
-            json!({"file": path, "height": height, "detail": detail}),
+            json!({"file": path_text(path), "height": height, "detail": detail}),
         ),
         Event::ScriptsSkipped { height } => ("scripts_skipped", json!({"height": height})),
         Event::ScriptsChecked { height, reason } => ("scripts_checked", json!({"height": height, "reason": reason})),
@@ -182,5 +182,20 @@ mod tests {
                 "offset": 293,
             })
         );
+    }
+
+    #[test]
+    fn every_event_with_a_path_takes_any_path() {
+        use std::os::unix::ffi::OsStrExt;
+        let path = std::path::Path::new(std::ffi::OsStr::from_bytes(b"/tmp/\xff/undo.dat"));
+        let damaged = Event::UndoDamaged {
+            path,
+            height: 7,
+            detail: "a record is cut off",
+        };
+        let (name, fields) = name_and_fields(&damaged);
+        assert_eq!((name, &fields["height"]), ("undo_damaged", &json!(7)));
+        let more = Event::MoreDamaged { path, places: 3 };
+        assert_eq!(name_and_fields(&more).1["file"], fields["file"]);
     }
 }

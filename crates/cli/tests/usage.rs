@@ -47,13 +47,13 @@ fn wrong_usage_is_status_2() {
         ("--par", "0"),
         ("--par", "many"),
         ("--dbcache", "0"),
-        ("--store", "rocksdb"),
-        ("--store", "tikv://127.0.0.1:2379"),
         ("--assume-valid", "00"),
         ("--stop-at-height", "-1"),
     ] {
         check_wrong(command(&connect).args([&format!("{option}={value}")]), &[value]);
     }
+    // There is one store, so there is no choice.
+    check_wrong(command(&connect).arg("--store=embedded"), &["--store"]);
     check_wrong(
         &mut command(&["connect", "--blocks", ".", "--data", data, "--network", "mainnet"]),
         &["mainnet"],

@@ -84,6 +84,17 @@ pub struct CacheCounters {
     pub misses: u64,
 }
 
+impl CacheCounters {
+    /// What was counted since then.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        Self {
+            hits: self.hits - before.hits,
+            misses: self.misses - before.misses,
+        }
+    }
+}
+
 /// What flushes have done so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FlushCounters {

@@ -22,7 +22,7 @@ use crate::timeline::Timeline;
 use block::{BlockChecks, lock};
 use blockmill_block::{Block, BlockUndo};
 use blockmill_checkqueue::{Check, CheckQueue, ClosedRound, Fault, TooManyRounds};
-use blockmill_crew::{Crew, CrewOptions};
+use blockmill_crew::{Crew, CrewOptions, Panic, contain};
 use blockmill_rules::{ScriptFlags, ScriptVerifier, SignatureCounts, VerifyError};
 use gather::Gather;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -165,6 +165,30 @@ impl<V: ScriptVerifier + 'static> Check for UnitCheck<V> {
     }
 }
 
+/// The failure of a unit whose check panicked.
+fn panicked<V>(checks: &BlockChecks<V>, unit: &Unit, panic: &Panic) -> CheckFailure {
+    CheckFailure {
+        input: checks.input(unit.transaction, unit.first),
+        error: VerifyError::Verifier(panic.to_string()),
+    }
+}
+
+/// Runs checks on this thread, until one fails.
+fn run_here<V: ScriptVerifier + 'static>(
+    unit_checks: impl Iterator<Item = UnitCheck<V>>,
+    shared: &RoundChecks<V>,
+) -> Option<CheckFailure> {
+    for mut check in unit_checks {
+        let unit = check.unit;
+        match contain(|| check.run(shared)) {
+            Ok(Ok(())) => {}
+            Ok(Err(failure)) => return Some(failure),
+            Err(panic) => return Some(panicked(&shared.checks, &unit, &panic)),
+        }
+    }
+    None
+}
+
 /// What a round came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RoundResult {
@@ -232,13 +256,13 @@ impl<V: ScriptVerifier + 'static> PendingChecks<V> {
         let waiting = Instant::now();
         self.failure = round.wait().err().map(|failure| match failure.fault {
             Fault::Failed(failure) => failure,
-            Fault::Panicked(panic) => {
-                let unit = units(&self.checks.block).nth(failure.index);
-                CheckFailure {
-                    input: unit.map_or(0, |unit| self.checks.input(unit.transaction, unit.first)),
+            Fault::Panicked(panic) => match units(&self.checks.block).nth(failure.index) {
+                Some(unit) => panicked(&self.checks, &unit, &panic),
+                None => CheckFailure {
+                    input: 0,
                     error: VerifyError::Verifier(panic.to_string()),
-                }
-            }
+                },
+            },
         });
         self.wait += waiting.elapsed();
         true
@@ -362,8 +386,8 @@ impl<V: ScriptVerifier + 'static> CheckPool<V> {
         self.begin(block, undo, flags, 0, defer).finish()
     }
 
-    /// Begins to run the scripts of a block; without workers all are run before this returns. `height` is for the timeline. No more than [`ROUNDS_MAX`](blockmill_checkqueue::ROUNDS_MAX) rounds can be
-    /// under way: of a master that has as many it would wait forever.
+    /// Begins to run the scripts of a block. Without workers all are run before this returns, and so they are while
+    /// [`ROUNDS_MAX`](blockmill_checkqueue::ROUNDS_MAX) rounds are under way. `height` is for the timeline.
     pub fn begin(
         &self,
         block: &Arc<Block>,
@@ -392,27 +416,26 @@ impl<V: ScriptVerifier + 'static> CheckPool<V> {
             busy_ns: AtomicU64::new(0),
         });
         let gather = self.gather.as_ref().filter(|_| defer).cloned();
-        let mut shared = RoundChecks {
+        let shared = RoundChecks {
             checks: Arc::clone(&checks),
             prepared: (0..large).map(|_| OnceLock::new()).collect(),
             gather: gather.clone(),
             timed: (!alone).then_some(number % TIMED_ONE_OF),
         };
-        let mut round = loop {
-            match self.queue.begin(count, shared) {
-                Ok(round) => break round,
-                // Others have rounds too; one of them ends.
-                Err(TooManyRounds(back)) => shared = back,
-            }
-            std::thread::yield_now();
-        };
-        round.add(units(block).map(|unit| UnitCheck {
+        let unit_checks = units(block).map(|unit| UnitCheck {
             unit,
             verifier: std::marker::PhantomData,
-        }));
+        });
+        let (round, failure) = match self.queue.begin(count, shared) {
+            Ok(mut round) => {
+                round.add(unit_checks);
+                (Some(round.close()), None)
+            }
+            Err(TooManyRounds(shared)) => (None, run_here(unit_checks, &shared)),
+        };
         PendingChecks {
-            round: Some(round.close()),
-            failure: None,
+            round,
+            failure,
             checks,
             gather,
             adding: alone.then(|| start.elapsed()),

@@ -126,6 +126,10 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
     pub fn connect(&mut self, sources: &[PathBuf], observer: &mut dyn Observer) -> Result<ConnectReport, EngineError> {
         let start = Instant::now();
         let start_height = self.height();
+        let totals_before = self.totals.take_maxima();
+        let cache_before = self.cache.counters();
+        (self.cache_coins_max, self.cache_bytes_max) = (0, 0);
+        self.signature_ranges = SignatureRanges::default();
         self.tell_undo_problem(observer);
         let mut indexed = self.index_sources(sources, FirstSeen::ByPlace, observer)?;
         let mut own = std::mem::take(&mut self.own_blocks);
@@ -141,19 +145,21 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         self.flush()?;
         self.tell_flushes(observer);
         self.timeline.drain(|thread, span| observer.span(thread, span));
+        let totals = self.totals.since(&totals_before);
+        self.totals.raise_maxima(&totals_before);
         Ok(ConnectReport {
             network: self.index.params().network.name(),
             tip: self.tip_hash(),
             height: self.height(),
             start_height,
-            totals: self.totals,
+            totals,
             seconds: start.elapsed().as_secs_f64(),
             signatures: self.signature_ranges.clone(),
-            cache: self.cache.counters(),
+            cache: self.cache.counters().since(&cache_before),
             cache_coins_max: self.cache_coins_max,
             cache_bytes_max: self.cache_bytes_max,
-            rejected: self.rejected.clone(),
-            unreadable: self.unreadable.clone(),
+            rejected: std::mem::take(&mut self.rejected),
+            unreadable: std::mem::take(&mut self.unreadable),
             damages: indexed.damages,
             leftovers: indexed.leftovers,
             left_out: indexed.left_out,

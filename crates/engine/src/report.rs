@@ -81,6 +81,13 @@ impl Stages {
         time.wait_seconds += wait.as_secs_f64();
     }
 
+    fn since(&self, before: &Self) -> Self {
+        Self(std::array::from_fn(|stage| StageTime {
+            busy_seconds: self.0[stage].busy_seconds - before.0[stage].busy_seconds,
+            wait_seconds: self.0[stage].wait_seconds - before.0[stage].wait_seconds,
+        }))
+    }
+
     /// The stages with their names, in the order of a block's way.
     pub fn named(&self) -> impl Iterator<Item = (&'static str, StageTime)> {
         Stage::ALL.into_iter().map(|stage| (stage.name(), self.get(stage)))
@@ -212,6 +219,15 @@ impl Depth {
         self.max = self.max.max(depth as u64);
     }
 
+    /// What was added since then. The maximum is that of all.
+    fn since(&self, before: &Self) -> Self {
+        Self {
+            looks: self.looks - before.looks,
+            sum: self.sum - before.sum,
+            max: self.max,
+        }
+    }
+
     /// How many there were on average; 0 if nobody has looked.
     pub fn mean(&self) -> f64 {
         self.sum as f64 / self.looks.max(1) as f64
@@ -271,7 +287,67 @@ pub struct Totals {
     pub signatures: SignatureCounts,
 }
 
-/// What a run of [`connect`](crate::Engine::connect) came to.
+impl Totals {
+    /// What was done since then.
+    ///
+    /// Maxima can't be told apart like that. [`take_maxima`](Self::take_maxima) was called then.
+    pub(crate) fn since(&self, before: &Self) -> Self {
+        Self {
+            blocks: self.blocks - before.blocks,
+            transactions: self.transactions - before.transactions,
+            inputs: self.inputs - before.inputs,
+            bytes: self.bytes - before.bytes,
+            disconnected: self.disconnected - before.disconnected,
+            scripts_skipped: self.scripts_skipped - before.scripts_skipped,
+            fetch: FetchTotals {
+                reads: self.fetch.reads.since(&before.fetch.reads),
+                taken: self.fetch.taken - before.fetch.taken,
+            },
+            queues: QueueTotals {
+                ahead: self.queues.ahead.since(&before.queues.ahead),
+                loaded: self.queues.loaded.since(&before.queues.loaded),
+                in_flight: self.queues.in_flight.since(&before.queues.in_flight),
+                memory_max: self.queues.memory_max,
+            },
+            flushes: self.flushes - before.flushes,
+            flush_changes: self.flush_changes - before.flush_changes,
+            flush_waits: self.flush_waits - before.flush_waits,
+            flush_pauses: self.flush_pauses - before.flush_pauses,
+            flush_pause_max: self.flush_pause_max,
+            stages: self.stages.since(&before.stages),
+            signatures: self.signatures.since(&before.signatures),
+        }
+    }
+
+    /// Begins all maxima anew; those so far are left in what is returned.
+    pub(crate) fn take_maxima(&mut self) -> Self {
+        let before = *self;
+        for depth in self.queues.depths() {
+            depth.max = 0;
+        }
+        self.queues.memory_max = 0;
+        self.flush_pause_max = Duration::ZERO;
+        before
+    }
+
+    /// Makes all maxima those of both.
+    pub(crate) fn raise_maxima(&mut self, before: &Self) {
+        let mut others = before.queues;
+        for (depth, other) in self.queues.depths().into_iter().zip(others.depths()) {
+            depth.max = depth.max.max(other.max);
+        }
+        self.queues.memory_max = self.queues.memory_max.max(before.queues.memory_max);
+        self.flush_pause_max = self.flush_pause_max.max(before.flush_pause_max);
+    }
+}
+
+impl QueueTotals {
+    fn depths(&mut self) -> [&mut Depth; 3] {
+        [&mut self.ahead, &mut self.loaded, &mut self.in_flight]
+    }
+}
+
+/// What a run of [`connect`](crate::Engine::connect) came to. All figures are those of this run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ConnectReport {
     /// Name of the network.

@@ -8,7 +8,7 @@ use crate::report::{Indexing, Leftover, Observer, Rejected, Unreadable};
 use blockmill_block::files::{BlockFiles, Damage, Position, Record, ScanProgress};
 use blockmill_block::{BlockHash, Magic};
 use blockmill_rules::target::block_work;
-use blockmill_rules::{Reject, ScriptVerifier, Work};
+use blockmill_rules::{Reject, RejectKind, ScriptVerifier, Work};
 use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
 use std::ops::{ControlFlow, Range};
@@ -201,8 +201,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             of_best_chain,
             ..self.rejected_block(record.hash, height, reject, Some(record.position))
         };
-        if &*rejected.reject.reason == "high-hash" {
-            // No miner has made this header: it is damage, not a block.
+        if rejected.reject.kind == RejectKind::NoWork {
             let unreadable = Unreadable {
                 hash: rejected.hash,
                 height,

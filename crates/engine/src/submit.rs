@@ -87,6 +87,15 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
     /// # Errors
     /// Any [`EngineError`]. An invalid block is no error.
     pub fn submit(&mut self, bytes: Vec<u8>, observer: &mut dyn Observer) -> Result<Submission, EngineError> {
+        let (rejected, unreadable) = (self.rejected.len(), self.unreadable.len());
+        let submission = self.judge_and_connect(bytes, observer);
+        // The answer and the events have said them. No later report does.
+        self.rejected.truncate(rejected);
+        self.unreadable.truncate(unreadable);
+        submission
+    }
+
+    fn judge_and_connect(&mut self, bytes: Vec<u8>, observer: &mut dyn Observer) -> Result<Submission, EngineError> {
         let block = match Block::decode(bytes) {
             Ok(block) => block,
             Err(error) => return Ok(Submission::malformed(None, error.to_string())),

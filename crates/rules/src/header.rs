@@ -110,7 +110,10 @@ pub fn check_proof_of_work(hash: &BlockHash, bits: u32, params: &Params) -> Verd
     if target::meets_target(hash, bits, params) {
         Ok(())
     } else {
-        Err(Reject::header("high-hash"))
+        Err(Reject {
+            kind: RejectKind::NoWork,
+            ..Reject::header("high-hash")
+        })
     }
 }
 
@@ -335,7 +338,8 @@ mod tests {
             ancestry: &chain,
             now: NOW,
         };
-        assert_eq!(check_header(&context).unwrap_err().reason, "high-hash");
+        let reject = check_header(&context).unwrap_err();
+        assert_eq!((&*reject.reason, reject.kind), ("high-hash", RejectKind::NoWork));
         let other = header(4, 2000, 0x207f_fffe);
         assert_eq!(check(Network::Regtest, &chain, other), refused("bad-diffbits"));
     }

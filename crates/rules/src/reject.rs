@@ -10,6 +10,8 @@ pub enum RejectKind {
     Consensus,
     /// The header itself is invalid.
     Header,
+    /// The header has no proof of work: nobody has mined it, so it is damage and not a block.
+    NoWork,
     /// The content does not belong to the header, or may not: another content under the same header may be valid.
     Mutated,
     /// The header's time is too far in the future: it may become valid.

@@ -53,6 +53,20 @@ pub struct SignatureCounts {
     pub rechecked: u64,
 }
 
+impl SignatureCounts {
+    /// What was counted since then.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        Self {
+            lanes: self.lanes - before.lanes,
+            kernel: self.kernel - before.kernel,
+            again: self.again - before.again,
+            cannot_tell: self.cannot_tell - before.cannot_tell,
+            rechecked: self.rechecked - before.rechecked,
+        }
+    }
+}
+
 /// Signature checks that were put off, with the scripts they belong to. `T` is the caller's name for a script.
 pub trait DeferredChecks<T>: Default + Send {
     /// Signature checks in it.

@@ -183,6 +183,41 @@ fn ways(threads: &[usize]) -> impl Iterator<Item = (usize, bool)> + '_ {
         .flat_map(|&threads| [false, true].map(|defer| (threads, defer)))
 }
 
+/// A block whose checks find no place among the rounds is checked by the caller.
+#[test]
+fn more_blocks_than_rounds() {
+    for (threads, defer) in ways(&[1, 2]) {
+        let pool = CheckPool::new(Arc::new(Counting::default()), threads).unwrap();
+        let count = blockmill_checkqueue::ROUNDS_MAX + 8;
+        let pending: Vec<_> = (0..count)
+            .map(|number| {
+                // A panic fails what was put off by the same thread.
+                let error = if defer { BROKEN } else { PANICS };
+                let special = match number % 4 {
+                    1 => vec![(3, INVALID)],
+                    2 => vec![(2, error), (3, INVALID)],
+                    _ => all(PUT_OFF, 1..=3),
+                };
+                pool.begin(&block(&[1, 2]), &undo(&[1, 2], &special), ScriptFlags::NONE, 0, defer)
+            })
+            .collect();
+        for (number, pending) in pending.into_iter().enumerate() {
+            let failure = pending.finish().failure;
+            // Numbers of inputs begin with the coinbase's.
+            let expected = match number % 4 {
+                1 => Some(3),
+                2 => Some(2),
+                _ => None,
+            };
+            let input = failure.as_ref().map(|failure| failure.input);
+            assert_eq!(
+                input, expected,
+                "{number}, {threads} threads, deferring {defer}: {failure:?}"
+            );
+        }
+    }
+}
+
 #[test]
 fn every_check_runs_once_and_every_transaction_is_prepared_once() {
     for (threads, defer) in ways(&[1, 2, 8]) {
