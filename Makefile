@@ -41,11 +41,11 @@ deps:
 
 # Crates that do not need the kernel, in target directories of their own.
 models:
-	RUSTFLAGS="--cfg blockmill_loom" $(CARGO) test --release -p blockmill-sync -p blockmill-crew -p blockmill-checkqueue -p blockmill-workqueue --lib --target-dir target-loom $(CARGO_FLAGS)
+	RUSTFLAGS="--cfg blockmill_loom" $(CARGO) test --release -p blockmill-sync -p blockmill-pool -p blockmill-checkqueue -p blockmill-workqueue --lib --target-dir target-loom $(CARGO_FLAGS)
 	RUSTFLAGS="--cfg blockmill_portable_wait" $(CARGO) test --release -p blockmill-sync --target-dir target-portable $(CARGO_FLAGS)
 
 # Parts whose threads share memory, in the tests' own binaries. Tests that forget what they own leak by intent, and go without the search for leaks.
-LOCK_FREE := -p blockmill-sync -p blockmill-crew -p blockmill-checkqueue -p blockmill-workqueue
+LOCK_FREE := -p blockmill-sync -p blockmill-pool -p blockmill-checkqueue -p blockmill-workqueue
 HOST_RUNNER = CARGO_TARGET_$(shell rustc -vV | sed -n 's/^host: //p' | tr 'a-z-' 'A-Z_')_RUNNER
 MEMCHECK := valgrind -q --error-exitcode=9 --fair-sched=try
 

@@ -13,7 +13,7 @@ use crate::resolve::{self, ResolveContext, ResolveError};
 use crate::world::{BLOCKS_MAX, PARAMS, Planned, SPACING, World, first_coins};
 use blockmill_block::{Block, BlockHash, BlockUndo, Coin, OutPoint};
 use blockmill_coins::{CoinStore, CoinsCache, MemoryStore, Tip};
-use blockmill_crew::{Crew, CrewOptions};
+use blockmill_pool::{ThreadPool, ThreadPoolOptions};
 use blockmill_fetch::{Fetch, Fetcher, Options};
 use blockmill_rules::Reject;
 use blockmill_rules::flags::block_script_flags;
@@ -21,8 +21,8 @@ use std::collections::VecDeque;
 use std::sync::{Arc, LazyLock};
 
 /// Crews with one worker and with two, which go on from input to input.
-static CREWS: LazyLock<[Crew; 2]> =
-    LazyLock::new(|| [1, 2].map(|workers| Crew::new(&CrewOptions::workers(workers)).expect("threads can be started")));
+static POOLS: LazyLock<[ThreadPool; 2]> =
+    LazyLock::new(|| [1, 2].map(|workers| ThreadPool::new(&ThreadPoolOptions::workers(workers)).expect("threads can be started")));
 
 /// What blocks ahead make. It only ever says what to read, so that what is left from other inputs does no harm.
 static MADE: LazyLock<Arc<MadeAhead>> = LazyLock::new(Arc::default);
@@ -190,10 +190,10 @@ impl Ahead {
         fill(&*store, flags & 2 == 0);
         let limit = LIMITS[usize::from(flags >> 4 & 3)];
         let cache = CoinsCache::new(Arc::<GatedStore>::clone(&store), limit);
-        let crew = &CREWS[usize::from(flags & 1)];
+        let pool = &POOLS[usize::from(flags & 1)];
         let below = Arc::<GatedStore>::clone(&store);
         Self {
-            fetcher: Fetcher::new(crew, 0, below, cache.flush_number_handle(), &FETCHER),
+            fetcher: Fetcher::new(pool, 0, below, cache.flush_number_handle(), &FETCHER),
             cache,
             store,
             flushes: 0,

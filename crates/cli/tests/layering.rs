@@ -1,48 +1,60 @@
-//! Dependencies point only downward: every crate of the workspace stands on a floor, and uses only lower ones.
+//! Dependencies point only downward: every crate lies in the folder of its tier and stands on a
+//! floor. It uses only lower floors, and only tiers that its own may use.
 
 use serde_json::{Value, json};
 use std::process::Command;
 
-/// All crates, those not made yet included, with their floors.
-const FLOORS: [(&str, u8); 16] = [
-    ("secp256k1-lanes", 0),
-    ("sync", 0),
-    ("block", 0),
-    ("crew", 1),
-    ("rules", 1),
-    ("chaingen", 1),
-    ("kernel", 2),
-    ("script", 2),
-    ("workqueue", 2),
-    ("checkqueue", 2),
-    ("coins", 2),
-    ("fetch", 3),
-    ("engine", 4),
-    ("bench", 5),
-    ("bench_compare", 5),
-    ("cli", 6),
+/// The folders of the tiers.
+const LIB: &str = "lib";
+const CRATES: &str = "crates";
+const TOOLS: &str = "tools";
+
+/// All crates, with their folders and floors.
+const PLACES: [(&str, &str, u8); 16] = [
+    ("secp256k1-lanes", LIB, 0),
+    ("sync", LIB, 0),
+    ("pool", LIB, 1),
+    ("workqueue", LIB, 2),
+    ("checkqueue", LIB, 2),
+    ("block", CRATES, 0),
+    ("rules", CRATES, 1),
+    ("script", CRATES, 2),
+    ("coins", CRATES, 2),
+    ("fetch", CRATES, 3),
+    ("engine", CRATES, 4),
+    ("cli", CRATES, 6),
+    ("chaingen", TOOLS, 1),
+    ("kernel", TOOLS, 2),
+    ("bench", TOOLS, 5),
+    ("bench-stores", TOOLS, 5),
 ];
 
-/// The floor of a package of the workspace.
-fn floor_of(package: &str) -> Option<u8> {
-    let folder = package.strip_prefix("blockmill-").unwrap_or(package);
-    FLOORS.iter().find(|(name, _)| *name == folder).map(|&(_, floor)| floor)
+/// Folder and floor of a package of the workspace.
+fn place_of(package: &str) -> Option<(&'static str, u8)> {
+    let name = package.strip_prefix("blockmill-").unwrap_or(package);
+    let place = PLACES.iter().find(|(other, ..)| *other == name);
+    place.map(|&(_, folder, floor)| (folder, floor))
+}
+
+/// Whether a crate of one tier may use one of another. `generate` and `demo` make chains.
+fn may_use(name: &str, tier: &str, used: &str, used_tier: &str) -> bool {
+    match tier {
+        LIB => used_tier == LIB,
+        CRATES => used_tier != TOOLS || (name, used) == ("blockmill-cli", "blockmill-chaingen"),
+        _ => true,
+    }
 }
 
 /// What is wrong with a package as `cargo metadata` describes it.
 fn faults(package: &Value) -> Vec<String> {
     let name = package["name"].as_str().expect("a package has a name");
-    let Some(floor) = floor_of(name) else {
+    let Some((tier, floor)) = place_of(name) else {
         return vec![format!("{name} stands on no floor")];
     };
     let mut faults = Vec::new();
     let manifest = package["manifest_path"].as_str().expect("a package has a manifest");
-    // What is for anyone has a name without the project's.
-    let place = match name.strip_prefix("blockmill-") {
-        Some(folder) => format!("/crates/{folder}/Cargo.toml"),
-        None => format!("/lib/{name}/Cargo.toml"),
-    };
-    if !manifest.ends_with(&place) {
+    let folder = name.strip_prefix("blockmill-").unwrap_or(name);
+    if !manifest.ends_with(&format!("/{tier}/{folder}/Cargo.toml")) {
         faults.push(format!("{name} lies in {manifest}"));
     }
     for dependency in package["dependencies"].as_array().expect("a list of dependencies") {
@@ -51,9 +63,11 @@ fn faults(package: &Value) -> Vec<String> {
         if !own || dependency["kind"] == "dev" {
             continue;
         }
-        match floor_of(used) {
-            Some(lower) if lower < floor => {}
-            Some(other) => faults.push(format!("{name} (floor {floor}) uses {used} (floor {other})")),
+        match place_of(used) {
+            Some((used_tier, lower)) if lower < floor && may_use(name, tier, used, used_tier) => {}
+            Some((used_tier, other)) => faults.push(format!(
+                "{name} ({tier}, floor {floor}) uses {used} ({used_tier}, floor {other})"
+            )),
             None => faults.push(format!("{name} uses {used}, which stands on no floor")),
         }
     }
@@ -84,12 +98,12 @@ fn packages(manifest: &str) -> Vec<Value> {
 fn dependencies_point_downward() {
     // The peers that need another C++ build have a workspace of their own.
     let mut packages = packages("Cargo.toml");
-    packages.extend(self::packages("crates/bench_compare/Cargo.toml"));
+    packages.extend(self::packages("tools/bench-stores/Cargo.toml"));
     for expected in [
         "blockmill-block",
         "blockmill-engine",
         "blockmill-cli",
-        "blockmill-bench_compare",
+        "blockmill-bench-stores",
     ] {
         assert!(
             packages.iter().any(|package| package["name"] == expected),
@@ -103,9 +117,10 @@ fn dependencies_point_downward() {
 /// A package in its place, which uses another.
 fn package(name: &str, used: &str, kind: Option<&str>) -> Value {
     let folder = name.strip_prefix("blockmill-").unwrap_or(name);
+    let tier = place_of(name).map_or(CRATES, |(tier, _)| tier);
     json!({
         "name": name,
-        "manifest_path": format!("/project/crates/{folder}/Cargo.toml"),
+        "manifest_path": format!("/project/{tier}/{folder}/Cargo.toml"),
         "dependencies": [{"name": used, "kind": kind, "path": used.starts_with("blockmill").then_some("/work")}],
     })
 }
@@ -122,6 +137,13 @@ fn faults_are_seen() {
     check(package("blockmill-coins", "blockmill-other", None), 1);
     check(package("blockmill-other", "thiserror", None), 1);
     check(package("other", "thiserror", None), 1);
+    check(package("blockmill-cli", "blockmill-chaingen", None), 0);
+    check(package("blockmill-engine", "blockmill-chaingen", None), 1);
+    check(package("blockmill-cli", "blockmill-bench", None), 1);
+    check(package("blockmill-cli", "blockmill-kernel", None), 1);
+    check(package("blockmill-checkqueue", "blockmill-pool", None), 0);
+    check(package("blockmill-checkqueue", "blockmill-block", None), 1);
+    check(package("blockmill-pool", "secp256k1-lanes", None), 0);
     let mut moved = package("blockmill-coins", "thiserror", None);
     moved["manifest_path"] = json!("/project/crates/coin/Cargo.toml");
     check(moved, 1);

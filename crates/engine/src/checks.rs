@@ -22,7 +22,7 @@ use crate::timeline::Timeline;
 use block::{BlockChecks, lock};
 use blockmill_block::{Block, BlockUndo};
 use blockmill_checkqueue::{Check, CheckQueue, ClosedRound, Fault, TooManyRounds};
-use blockmill_crew::{Crew, CrewOptions, Panic, contain};
+use blockmill_pool::{Panic, ThreadPool, ThreadPoolOptions, contain};
 use blockmill_rules::{ScriptFlags, ScriptVerifier, SignatureCounts, VerifyError};
 use gather::Gather;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -311,7 +311,7 @@ pub struct CheckPool<V: ScriptVerifier + 'static> {
     /// Rounds so far.
     rounds: AtomicUsize,
     /// Dropped after the queues that it serves.
-    _own_crew: Option<Crew>,
+    _own_pool: Option<ThreadPool>,
 }
 
 impl<V: ScriptVerifier + 'static> CheckPool<V> {
@@ -320,29 +320,29 @@ impl<V: ScriptVerifier + 'static> CheckPool<V> {
     /// # Errors
     /// What the operating system says when it makes no more threads.
     pub fn new(verifier: Arc<V>, threads: usize) -> std::io::Result<Self> {
-        let crew = Crew::new(&CrewOptions {
+        let thread_pool = ThreadPool::new(&ThreadPoolOptions {
             name: "check".to_owned(),
-            ..CrewOptions::workers(threads.saturating_sub(1))
+            ..ThreadPoolOptions::workers(threads.saturating_sub(1))
         })?;
-        let mut pool = Self::in_crew(verifier, &crew, 0);
-        pool._own_crew = Some(crew);
+        let mut pool = Self::in_pool(verifier, &thread_pool, 0);
+        pool._own_pool = Some(thread_pool);
         Ok(pool)
     }
 
-    /// A pool of the caller and the workers of a crew, which serve it before stations of a higher number.
-    pub fn in_crew(verifier: Arc<V>, crew: &Crew, priority: u32) -> Self {
-        Self::noting(verifier, crew, priority, Timeline::default())
+    /// A pool of the caller and the workers of a pool, which serve it before work sources of a higher number.
+    pub fn in_pool(verifier: Arc<V>, thread_pool: &ThreadPool, priority: u32) -> Self {
+        Self::noting(verifier, thread_pool, priority, Timeline::default())
     }
 
     /// The same pool, that notes its checks in a timeline.
-    pub(crate) fn noting(verifier: Arc<V>, crew: &Crew, priority: u32, timeline: Timeline) -> Self {
+    pub(crate) fn noting(verifier: Arc<V>, thread_pool: &ThreadPool, priority: u32, timeline: Timeline) -> Self {
         Self {
-            gather: Gather::new(&verifier, crew, priority, timeline.clone()),
-            queue: CheckQueue::new(crew, priority),
+            gather: Gather::new(&verifier, thread_pool, priority, timeline.clone()),
+            queue: CheckQueue::new(thread_pool, priority),
             verifier,
             timeline,
             rounds: AtomicUsize::new(0),
-            _own_crew: None,
+            _own_pool: None,
         }
     }
 

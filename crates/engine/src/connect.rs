@@ -27,8 +27,8 @@ use blockmill_block::coin::Coin;
 use blockmill_block::files::{BlockFileWriter, Position, Record};
 use blockmill_block::{Block, BlockHash, BlockUndo, OutPoint};
 use blockmill_coins::{CoinsCache, Tip};
-use blockmill_crew::Crew;
 use blockmill_fetch::Fetcher;
+use blockmill_pool::ThreadPool;
 use blockmill_rules::block::BlockFacts;
 use blockmill_rules::flags::block_script_flags;
 use blockmill_rules::spend::{SCRIPT_FAILED, enforces_bip30};
@@ -98,7 +98,7 @@ pub struct Engine<V: ScriptVerifier + 'static> {
     pub(crate) undo_problem: Option<String>,
     pub(crate) timeline: Timeline,
     /// The threads beside the caller's. They end when all that they serve is gone.
-    pub(crate) _crew: Crew,
+    pub(crate) _thread_pool: ThreadPool,
 }
 
 /// A branch that is being connected.

@@ -17,8 +17,8 @@ use crate::store_file::open_store;
 use crate::timeline::{StageHook, TimedStore, Timeline};
 use blockmill_block::BlockHash;
 use blockmill_coins::{CoinStore, CoinsCache};
-use blockmill_crew::{Crew, CrewOptions};
 use blockmill_fetch::{Fetcher, Options as FetchOptions};
+use blockmill_pool::{ThreadPool, ThreadPoolOptions};
 use blockmill_rules::{Params, ScriptVerifier};
 use blockmill_workqueue::{Help, Options as WorkQueueOptions, WorkQueue};
 use std::collections::{HashMap, VecDeque};
@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-/// Among the stations of the crew: without its coins no block goes on, and there are few of them to read.
+/// Among the work sources of the pool: without its coins no block goes on, and there are few of them to read.
 const FETCHING_FIRST: u32 = 0;
 
 /// The oldest block's checks are what everything waits for in the end.
@@ -170,12 +170,12 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             store
         };
         let verifier = Arc::new(verifier);
-        let crew = Crew::new(&CrewOptions {
+        let thread_pool = ThreadPool::new(&ThreadPoolOptions {
             name: "worker".to_owned(),
-            ..CrewOptions::workers(options.threads.saturating_sub(1))
+            ..ThreadPoolOptions::workers(options.threads.saturating_sub(1))
         })
         .map_err(file_error("worker threads"))?;
-        let pool = CheckPool::noting(Arc::clone(&verifier), &crew, CHECKS_THEN, timeline.clone());
+        let pool = CheckPool::noting(Arc::clone(&verifier), &thread_pool, CHECKS_THEN, timeline.clone());
         let headers_path = directory.file("headers.dat");
         let loader = Arc::new(BodyLoader::new(
             index.params().clone(),
@@ -183,14 +183,14 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             headers_path,
             timeline.clone(),
         ));
-        let loading = WorkQueue::with_options(&crew, LOADING_LAST, Loading(Arc::clone(&loader)), &LOADING);
+        let loading = WorkQueue::with_options(&thread_pool, LOADING_LAST, Loading(Arc::clone(&loader)), &LOADING);
         let cache_limit = options.cache_bytes_max - options.cache_bytes_max / STORE_CACHE_SHARE;
         let cache = CoinsCache::new(Arc::clone(&store), cache_limit);
         let flush_number = cache.flush_number_handle();
         let readers = FetchOptions {
             readers: options.readers,
         };
-        let fetcher = Fetcher::new(&crew, FETCHING_FIRST, store, flush_number, &readers);
+        let fetcher = Fetcher::new(&thread_pool, FETCHING_FIRST, store, flush_number, &readers);
         let mut engine = Self {
             directory,
             options,
@@ -204,7 +204,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             log,
             pool,
             fetcher,
-            _crew: crew,
+            _thread_pool: thread_pool,
             in_flight: VecDeque::new(),
             active,
             last_flush: Instant::now(),

@@ -1,9 +1,9 @@
-//! The fetcher: fetches in a row, workers of a crew and readers that serve them.
+//! The fetcher: fetches in a row, workers of a pool and readers that serve them.
 
 use crate::job::{Found, Job, SharedJob, Wanted};
 use crate::pace::Pace;
 use blockmill_coins::CoinStore;
-use blockmill_crew::{Crew, Panic, Station, StationHandle};
+use blockmill_pool::{Panic, ThreadPool, WorkSource, WorkSourceHandle};
 use blockmill_sync::{Mutex, Semaphore};
 use std::collections::VecDeque;
 use std::fmt;
@@ -21,7 +21,7 @@ const RANGE_SMALL: usize = 8;
 /// How a fetcher is to work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
-    /// Threads of its own, for reads that block. With 0 the crew does all reads.
+    /// Threads of its own, for reads that block. With 0 the pool does all reads.
     pub readers: usize,
 }
 
@@ -199,7 +199,7 @@ impl Shared {
     }
 }
 
-impl Station for Shared {
+impl WorkSource for Shared {
     fn pending(&self) -> usize {
         if self.blocks() {
             0
@@ -221,14 +221,14 @@ impl Station for Shared {
 /// Reads coins ahead. See the [crate](crate) for how it is used.
 pub struct Fetcher {
     shared: Arc<Shared>,
-    handle: StationHandle,
+    handle: WorkSourceHandle,
 }
 
 impl Fetcher {
-    /// A fetcher over `store`, served by a crew and by readers of its own. `flush_number` counts the flushes that have reached the store.
+    /// A fetcher over `store`, served by a pool and by readers of its own. `flush_number` counts the flushes that have reached the store.
     /// Its readers are started when reads block for the first time.
     pub fn new(
-        crew: &Crew,
+        pool: &ThreadPool,
         priority: u32,
         store: Arc<dyn CoinStore>,
         flush_number: Arc<AtomicU64>,
@@ -247,7 +247,7 @@ impl Fetcher {
             stop: AtomicBool::new(false),
             counters: Counters::default(),
         });
-        let handle = crew.register(priority, Arc::<Shared>::clone(&shared));
+        let handle = pool.register(priority, Arc::<Shared>::clone(&shared));
         Self { shared, handle }
     }
 

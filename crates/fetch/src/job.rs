@@ -2,7 +2,7 @@
 
 use blockmill_block::{Coin, OutPoint};
 use blockmill_coins::CoinStore;
-use blockmill_crew::contain;
+use blockmill_pool::contain;
 use blockmill_sync::{ManualResetEvent, Mutex};
 use std::ops::Range;
 use std::sync::Arc;

@@ -6,7 +6,7 @@
 //!
 //! # Who reads
 //!
-//! - While reads are fast (the store answers from memory) the workers of a crew do them, and the thread that waits for the fetch.
+//! - While reads are fast (the store answers from memory) the workers of a pool do them, and the thread that waits for the fetch.
 //! - When reads block, workers would leave their cores idle. Then *readers* take over: threads of the fetcher's own, which do nothing else. More
 //!   reads are in flight then than there are cores. Which of the two it is shows in how long ranges take (`pace`).
 //!
@@ -21,7 +21,7 @@
 //! ```
 //! use blockmill_block::{Coin, OutPoint, Txid};
 //! use blockmill_coins::{CoinStore, MemoryStore, Tip};
-//! use blockmill_crew::{Crew, CrewOptions};
+//! use blockmill_pool::{ThreadPool, ThreadPoolOptions};
 //! use blockmill_fetch::{Fetcher, Options};
 //! use std::sync::Arc;
 //! use std::sync::atomic::AtomicU64;
@@ -32,8 +32,8 @@
 //! let tip = Tip { hash: blockmill_block::BlockHash([0; 32]), height: 1 };
 //! store.commit(&mut [(outpoint(3), Some(coin.clone()))].into_iter(), &tip)?;
 //!
-//! let crew = Crew::new(&CrewOptions::workers(1))?;
-//! let fetcher = Fetcher::new(&crew, 0, store, Arc::new(AtomicU64::new(0)), &Options::default());
+//! let pool = ThreadPool::new(&ThreadPoolOptions::workers(1))?;
+//! let fetcher = Fetcher::new(&pool, 0, store, Arc::new(AtomicU64::new(0)), &Options::default());
 //! let fetch = fetcher.begin(vec![outpoint(2), outpoint(3)]);
 //! let found = fetch.finish();
 //! assert_eq!((found.coins.len(), &found.coins[0].coin), (1, &coin));

@@ -2,8 +2,8 @@
 
 use blockmill_block::{BlockHash, Coin, OutPoint, Txid};
 use blockmill_coins::{Change, CoinIterator, CoinStore, MemoryStore, StoreError, Tip};
-use blockmill_crew::{Crew, CrewOptions};
 use blockmill_fetch::{Fetcher, Found, Options, Wanted};
+use blockmill_pool::{ThreadPool, ThreadPoolOptions};
 use proptest::prelude::*;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -95,12 +95,12 @@ impl CoinStore for TestStore {
     }
 }
 
-fn fetcher(workers: usize, readers: usize, store: &Arc<TestStore>) -> (Crew, Fetcher, Arc<AtomicU64>) {
-    let crew = Crew::new(&CrewOptions::workers(workers)).unwrap();
+fn fetcher(workers: usize, readers: usize, store: &Arc<TestStore>) -> (ThreadPool, Fetcher, Arc<AtomicU64>) {
+    let pool = ThreadPool::new(&ThreadPoolOptions::workers(workers)).unwrap();
     let flushes = Arc::new(AtomicU64::new(0));
     let store: Arc<dyn CoinStore> = Arc::<TestStore>::clone(store);
-    let fetcher = Fetcher::new(&crew, 0, store, Arc::clone(&flushes), &Options { readers });
-    (crew, fetcher, flushes)
+    let fetcher = Fetcher::new(&pool, 0, store, Arc::clone(&flushes), &Options { readers });
+    (pool, fetcher, flushes)
 }
 
 fn numbers(found: &Found) -> Vec<u64> {
@@ -120,7 +120,7 @@ fn numbers(found: &Found) -> Vec<u64> {
 fn what_is_there_is_found_in_order() {
     for (workers, readers) in [(0, 0), (1, 0), (3, 0), (0, 4), (8, 8)] {
         let store = TestStore::new(100..900, Duration::ZERO);
-        let (_crew, fetcher, flushes) = fetcher(workers, readers, &store);
+        let (_thread_pool, fetcher, flushes) = fetcher(workers, readers, &store);
         for round in 0..50 {
             flushes.store(round, Ordering::Release);
             let wanted: Vec<OutPoint> = (0..1000).map(outpoint).collect();
@@ -138,7 +138,7 @@ fn what_is_there_is_found_in_order() {
 #[test]
 fn nothing_wanted_is_done_at_once() {
     let store = TestStore::new(0..10, Duration::ZERO);
-    let (_crew, fetcher, _) = fetcher(1, 1, &store);
+    let (_thread_pool, fetcher, _) = fetcher(1, 1, &store);
     let fetch = fetcher.begin(Vec::new());
     assert!(fetch.is_done());
     assert_eq!(numbers(&fetch.finish()), []);
@@ -149,7 +149,7 @@ fn nothing_wanted_is_done_at_once() {
 fn reads_that_block_are_done_by_readers() {
     const EACH: Duration = Duration::from_micros(500);
     let store = TestStore::new(0..2000, EACH);
-    let (_crew, fetcher, _) = fetcher(1, 16, &store);
+    let (_thread_pool, fetcher, _) = fetcher(1, 16, &store);
     let start = Instant::now();
     // Several at once, small and large.
     let ranges = [0..700, 700..710, 710..711, 711..1500, 1500..2000];
@@ -174,7 +174,7 @@ fn reads_that_block_are_done_by_readers() {
 #[test]
 fn fast_reads_are_left_to_the_crew() {
     let store = TestStore::new(0..5000, Duration::ZERO);
-    let (_crew, fetcher, _) = fetcher(1, 16, &store);
+    let (_thread_pool, fetcher, _) = fetcher(1, 16, &store);
     for _ in 0..20 {
         let found = fetcher.begin((0..5000).map(outpoint).collect::<Vec<_>>()).finish();
         assert_eq!(found.coins.len(), 5000);
@@ -186,7 +186,7 @@ fn fast_reads_are_left_to_the_crew() {
 #[test]
 fn a_fetch_that_is_dropped_is_given_up() {
     let store = TestStore::new(0..100_000, Duration::from_micros(50));
-    let (crew, fetcher, _) = fetcher(2, 2, &store);
+    let (pool, fetcher, _) = fetcher(2, 2, &store);
     for _ in 0..10 {
         drop(fetcher.begin((0..100_000).map(outpoint).collect::<Vec<_>>()));
     }
@@ -196,17 +196,17 @@ fn a_fetch_that_is_dropped_is_given_up() {
         [5]
     );
     assert!(fetcher.statistics().keys < 200_000);
-    // A fetch may outlive its fetcher and the crew.
+    // A fetch may outlive its fetcher and the pool.
     let fetch = fetcher.begin((0..300).map(outpoint).collect::<Vec<_>>());
     drop(fetcher);
-    drop(crew);
+    drop(pool);
     assert_eq!(numbers(&fetch.finish()).len(), 300);
 }
 
 #[test]
 fn a_store_that_fails_or_panics_finds_nothing() {
     let store = TestStore::new(0..1000, Duration::ZERO);
-    let (_crew, fetcher, _) = fetcher(2, 2, &store);
+    let (_thread_pool, fetcher, _) = fetcher(2, 2, &store);
     let all = || (0..1000).map(outpoint).collect::<Vec<_>>();
     store.fails.store(true, Ordering::Relaxed);
     let nothing = Found::default();
@@ -248,7 +248,7 @@ impl Wanted for Picky {
 fn nothing_of_a_fetch_stays() {
     for workers in [0, 2] {
         let store = TestStore::new(0..1000, Duration::ZERO);
-        let (_crew, fetcher, _) = fetcher(workers, 0, &store);
+        let (_thread_pool, fetcher, _) = fetcher(workers, 0, &store);
         let asked: Arc<Vec<AtomicUsize>> = Arc::new((0..500).map(|_| AtomicUsize::new(0)).collect());
         let wanted = || Picky {
             asked: Arc::clone(&asked),
@@ -279,7 +279,7 @@ proptest! {
         micros in prop_oneof![Just(0u64), Just(30)],
     ) {
         let store = TestStore::new(0..3000, Duration::from_micros(micros));
-        let (_crew, fetcher, _) = fetcher(workers, readers, &store);
+        let (_thread_pool, fetcher, _) = fetcher(workers, readers, &store);
         let mut first = 0;
         let fetches: Vec<_> = sizes.iter().map(|&(size, leave_out)| {
             let asked: Arc<Vec<AtomicUsize>> = Arc::new((0..size).map(|_| AtomicUsize::new(0)).collect());

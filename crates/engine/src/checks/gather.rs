@@ -14,7 +14,7 @@ use super::block::{Again, BlockChecks, Offering, Script, lock};
 use crate::report::Stage;
 use crate::timeline::Timeline;
 use blockmill_checkqueue::{Check, CheckQueue, ClosedRound, TooManyRounds};
-use blockmill_crew::{Crew, contain};
+use blockmill_pool::{ThreadPool, contain};
 use blockmill_rules::{DeferredChecks, Outcome, ScriptVerifier, VerifyError};
 use blockmill_sync::CachePadded;
 use std::convert::Infallible;
@@ -57,7 +57,12 @@ pub(super) struct Settled {
 
 impl<V: ScriptVerifier + 'static> Gather<V> {
     /// None for a verifier that puts nothing off.
-    pub(super) fn new(verifier: &Arc<V>, crew: &Crew, priority: u32, timeline: Timeline) -> Option<Arc<Self>> {
+    pub(super) fn new(
+        verifier: &Arc<V>,
+        thread_pool: &ThreadPool,
+        priority: u32,
+        timeline: Timeline,
+    ) -> Option<Arc<Self>> {
         let together = verifier.signatures_together();
         let slot = || Slot {
             batch: Mutex::default(),
@@ -69,9 +74,9 @@ impl<V: ScriptVerifier + 'static> Gather<V> {
                 verifier: Arc::clone(verifier),
                 timeline,
                 together,
-                slots: (0..=crew.workers()).map(|_| CachePadded::new(slot())).collect(),
+                slots: (0..=thread_pool.workers()).map(|_| CachePadded::new(slot())).collect(),
                 emptying: Mutex::new(()),
-                chunks: CheckQueue::new(crew, priority),
+                chunks: CheckQueue::new(thread_pool, priority),
             })
         })
     }

@@ -1,0 +1,582 @@
+//! The queue from outside: what the tests of Bitcoin Core's queue ask of it, and rounds that overlap.
+
+use blockmill_checkqueue::{Check, CheckQueue, Fault, ROUNDS_MAX, Round};
+use blockmill_pool::{ThreadPool, ThreadPoolOptions};
+use proptest::prelude::*;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// What the checks of a round leave behind.
+#[derive(Default)]
+struct Board {
+    run: Vec<AtomicUsize>,
+    destroyed: AtomicUsize,
+    /// While it is set, checks that are told to wait do.
+    frozen: AtomicBool,
+}
+
+impl Board {
+    fn new(checks: usize) -> Arc<Self> {
+        Arc::new(Self {
+            run: (0..checks).map(|_| AtomicUsize::new(0)).collect(),
+            ..Self::default()
+        })
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Act {
+    Pass,
+    Fail,
+    Panic,
+    /// Waits while the board is frozen.
+    Wait,
+    /// Panics when it is destroyed.
+    PanicAtTheEnd,
+}
+
+struct Probe {
+    index: usize,
+    act: Act,
+    board: Arc<Board>,
+}
+
+impl Probe {
+    fn passing(board: &Arc<Board>) -> impl Fn(usize) -> Self + use<> {
+        let board = Arc::clone(board);
+        move |index| Self {
+            index,
+            act: Act::Pass,
+            board: Arc::clone(&board),
+        }
+    }
+
+    fn with(mut self, act: Act) -> Self {
+        self.act = act;
+        self
+    }
+}
+
+impl Check for Probe {
+    /// Dropped with the round.
+    type Shared = Arc<Board>;
+    type Error = usize;
+
+    fn run(&mut self, shared: &Arc<Board>) -> Result<(), usize> {
+        shared.run[self.index].fetch_add(1, Ordering::Relaxed);
+        match self.act {
+            Act::Pass | Act::PanicAtTheEnd => {}
+            Act::Fail => return Err(self.index),
+            Act::Panic => panic!("check {}", self.index),
+            Act::Wait => {
+                while shared.frozen.load(Ordering::Acquire) {
+                    std::thread::yield_now();
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Probe {
+    fn drop(&mut self) {
+        // Release: who sees it sees the check's failure too.
+        self.board.destroyed.fetch_add(1, Ordering::Release);
+        if self.act == Act::PanicAtTheEnd {
+            panic!("end of check {}", self.index);
+        }
+    }
+}
+
+fn queue(workers: usize) -> CheckQueue<Probe> {
+    CheckQueue::alone(workers).unwrap()
+}
+
+fn begin(queue: &CheckQueue<Probe>, capacity: usize, board: &Arc<Board>) -> Round<Probe> {
+    queue.begin(capacity, Arc::clone(board)).unwrap()
+}
+
+/// A dice of its own, so that failures can be had again.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % end as u64) as usize
+    }
+}
+
+/// Adds so many checks in groups of 1 to 10, as a block's transactions give them.
+fn add_in_groups(round: &mut Round<Probe>, checks: usize, dice: &mut Dice, probe: impl Fn(usize) -> Probe) {
+    let mut added = 0;
+    while added < checks {
+        let group = (1 + dice.below(10)).min(checks - added);
+        round.add((added..added + group).map(&probe));
+        added += group;
+    }
+}
+
+/// All of so many checks run once and are destroyed; the round's memory is given back.
+fn correct_round(queue: &CheckQueue<Probe>, checks: usize, capacity: usize) {
+    let board = Board::new(checks);
+    let mut round = begin(queue, capacity, &board);
+    let mut dice = Dice(checks as u64 + 1);
+    add_in_groups(&mut round, checks, &mut dice, Probe::passing(&board));
+    assert_eq!((round.len(), round.is_empty()), (checks, checks == 0));
+    round.complete().unwrap();
+    assert!(board.run.iter().all(|run| run.load(Ordering::Relaxed) == 1));
+    assert_eq!(board.destroyed.load(Ordering::Relaxed), checks);
+    // Neither the checks nor the round hold it any more.
+    assert_eq!(Arc::strong_count(&board), 1);
+}
+
+#[test]
+fn every_check_runs_once_and_is_gone_at_the_end() {
+    for workers in [0, 1, 3, 16] {
+        let queue = queue(workers);
+        let mut dice = Dice(7);
+        for checks in [0, 1, 2, 1_000, 100_000] {
+            correct_round(&queue, checks, checks);
+        }
+        for _ in 0..20 {
+            let checks = dice.below(3_000);
+            correct_round(&queue, checks, checks);
+        }
+    }
+}
+
+#[test]
+fn checks_beyond_the_places_are_run_too() {
+    for workers in [0, 2] {
+        let queue = queue(workers);
+        for capacity in [0, 1, 99, 100] {
+            correct_round(&queue, 100, capacity);
+        }
+        let board = Board::new(100);
+        let mut round = begin(&queue, 10, &board);
+        let probe = Probe::passing(&board);
+        round.add((0..100).map(|index| {
+            probe(index).with(if index == 50 || index == 70 {
+                Act::Fail
+            } else {
+                Act::Pass
+            })
+        }));
+        assert_eq!(round.complete().unwrap_err().index, 50);
+        assert_eq!(board.run[70].load(Ordering::Relaxed), 0);
+    }
+}
+
+#[test]
+fn the_lowest_failure_is_returned_and_the_next_round_is_sound() {
+    for workers in [0, 1, 4, 16] {
+        let queue = queue(workers);
+        let mut dice = Dice(11 + workers as u64);
+        for _ in 0..300 {
+            let checks = 1 + dice.below(200);
+            let acts: Vec<Act> = (0..checks)
+                .map(|_| match dice.below(40) {
+                    0 => Act::Fail,
+                    1 => Act::Panic,
+                    2 => Act::PanicAtTheEnd,
+                    _ => Act::Pass,
+                })
+                .collect();
+            let board = Board::new(checks);
+            let mut round = begin(&queue, checks, &board);
+            let probe = Probe::passing(&board);
+            add_in_groups(&mut round, checks, &mut dice, |index| probe(index).with(acts[index]));
+            let expected = acts.iter().position(|&act| act == Act::Fail || act == Act::Panic);
+            let verdict = round.complete();
+            // A check that panics at its end may do so without having been run.
+            let at_the_end = acts.iter().position(|&act| act == Act::PanicAtTheEnd);
+            let lowest = [expected, at_the_end].into_iter().flatten().min();
+            match (verdict, lowest) {
+                (Ok(()), None) => {}
+                (Err(failure), Some(index)) => {
+                    assert_eq!(failure.index, index);
+                    match failure.fault {
+                        Fault::Failed(found) => assert_eq!((found, acts[index]), (index, Act::Fail)),
+                        Fault::Panicked(panic) => {
+                            assert!(panic.message().ends_with(&format!("check {index}")), "{panic}");
+                        }
+                    }
+                }
+                (verdict, lowest) => panic!("{verdict:?}, expected {lowest:?}"),
+            }
+            assert_eq!(board.destroyed.load(Ordering::Relaxed), checks);
+            let before = lowest.unwrap_or(checks);
+            assert!(board.run[..before].iter().all(|run| run.load(Ordering::Relaxed) == 1));
+            assert!(board.run[before..].iter().all(|run| run.load(Ordering::Relaxed) <= 1));
+            correct_round(&queue, 50, 50);
+        }
+    }
+}
+
+#[test]
+fn what_comes_behind_a_failure_is_not_run() {
+    let queue = queue(2);
+    let board = Board::new(10_000);
+    let mut round = begin(&queue, 10_000, &board);
+    let probe = Probe::passing(&board);
+    round.add([probe(0).with(Act::Fail)]);
+    let start = Instant::now();
+    while board.destroyed.load(Ordering::Acquire) == 0 {
+        assert!(
+            start.elapsed() < Duration::from_secs(60),
+            "workers do not begin with the first check"
+        );
+        std::thread::yield_now();
+    }
+    round.add((1..10_000).map(probe));
+    assert_eq!(round.complete().unwrap_err().index, 0);
+    assert!(board.run[1..].iter().all(|run| run.load(Ordering::Relaxed) == 0));
+    assert_eq!(board.destroyed.load(Ordering::Relaxed), 10_000);
+}
+
+/// In one call too, by an iterator that is slow: here it waits until half of what it gave has been run.
+#[test]
+fn workers_begin_while_checks_are_added() {
+    let queue = queue(1);
+    let board = Board::new(600);
+    let mut round = begin(&queue, 600, &board);
+    let probe = Probe::passing(&board);
+    let start = Instant::now();
+    round.add((0..600).map(|index| {
+        while board.destroyed.load(Ordering::Acquire) < index / 2 {
+            assert!(
+                start.elapsed() < Duration::from_secs(20),
+                "of {index} checks less than half were begun"
+            );
+            std::thread::yield_now();
+        }
+        probe(index)
+    }));
+    round.complete().unwrap();
+}
+
+/// An error that panics when it is dropped.
+#[derive(Debug)]
+struct BadError;
+
+impl Drop for BadError {
+    fn drop(&mut self) {
+        panic!("an error's drop");
+    }
+}
+
+struct Fails;
+
+impl Check for Fails {
+    type Shared = Arc<AtomicUsize>;
+    type Error = BadError;
+
+    fn run(&mut self, shared: &Self::Shared) -> Result<(), BadError> {
+        shared.fetch_add(1, Ordering::Relaxed);
+        std::thread::sleep(Duration::from_millis(1));
+        Err(BadError)
+    }
+}
+
+/// Failures that are not the lowest are dropped within the queue, and may panic there.
+#[test]
+fn errors_that_panic_when_they_are_dropped() {
+    for workers in [0, 1, 4] {
+        let queue = CheckQueue::alone(workers).unwrap();
+        for _ in 0..20 {
+            let run = Arc::default();
+            let mut round = queue.begin(8, Arc::clone(&run)).unwrap();
+            round.add((0..8).map(|_| Fails));
+            let failure = round.complete().unwrap_err();
+            assert_eq!(failure.index, 0);
+            assert!(run.load(Ordering::Relaxed) > 0);
+            std::mem::forget(failure);
+        }
+    }
+}
+
+/// A round does not end while one of its checks is still there, though all others have passed.
+#[test]
+fn a_round_waits_for_a_frozen_check() {
+    let queue = Arc::new(queue(2));
+    let board = Board::new(3);
+    board.frozen.store(true, Ordering::Release);
+    let mut round = begin(&queue, 3, &board);
+    let probe = Probe::passing(&board);
+    round.add((0..3).map(|index| probe(index).with(if index == 1 { Act::Wait } else { Act::Pass })));
+    let ended = Arc::new(AtomicBool::new(false));
+    let master = {
+        let ended = Arc::clone(&ended);
+        std::thread::spawn(move || {
+            round.complete().unwrap();
+            ended.store(true, Ordering::Release);
+        })
+    };
+    std::thread::sleep(Duration::from_millis(30));
+    assert!(!ended.load(Ordering::Acquire));
+    assert!(board.destroyed.load(Ordering::Relaxed) <= 2);
+    board.frozen.store(false, Ordering::Release);
+    master.join().unwrap();
+    assert_eq!(board.destroyed.load(Ordering::Relaxed), 3);
+}
+
+#[test]
+fn thousands_of_short_rounds() {
+    for workers in [1, 8] {
+        let queue = queue(workers);
+        for number in 0..3_000 {
+            correct_round(&queue, number % 5, 5);
+        }
+        assert_eq!(queue.open_rounds(), 0);
+    }
+}
+
+/// Rounds that are open at once and end in any order, with failures in some; each has its own verdict.
+#[test]
+fn rounds_overlap_without_nesting() {
+    for workers in [0, 1, 2, 8] {
+        let queue = queue(workers);
+        let mut dice = Dice(3 + workers as u64);
+        let mut open = Vec::new();
+        for number in 0..400 {
+            let board = Board::new(30);
+            let mut round = begin(&queue, 30, &board);
+            let failing = dice.below(60);
+            let probe = Probe::passing(&board);
+            add_in_groups(&mut round, 30, &mut dice, |index| {
+                probe(index).with(if index == failing { Act::Fail } else { Act::Pass })
+            });
+            drop(probe);
+            open.push((round.close(), board, failing));
+            while open.len() > 8 || (number == 399 && !open.is_empty()) {
+                let (round, board, failing) = open.swap_remove(dice.below(open.len()));
+                let failure = round.wait().err().map(|failure| failure.index);
+                assert_eq!(failure, Some(failing).filter(|&failing| failing < 30));
+                assert_eq!(board.destroyed.load(Ordering::Relaxed), 30);
+                assert_eq!(Arc::strong_count(&board), 1);
+            }
+        }
+        assert_eq!(queue.open_rounds(), 0);
+    }
+}
+
+#[test]
+fn the_oldest_round_is_served_first() {
+    let queue = queue(1);
+    // The worker is held up in a round of its own.
+    let holding = Board::new(1);
+    holding.frozen.store(true, Ordering::Release);
+    let mut hold = begin(&queue, 1, &holding);
+    hold.add([Probe::passing(&holding)(0).with(Act::Wait)]);
+    while holding.run[0].load(Ordering::Relaxed) == 0 {
+        std::thread::yield_now();
+    }
+    let old = Board::new(100);
+    let young = Board::new(100);
+    let mut old_round = begin(&queue, 100, &old);
+    let mut young_round = begin(&queue, 100, &young);
+    // The older round gets its checks later.
+    young_round.add((0..100).map(Probe::passing(&young)));
+    old_round.add((0..100).map(Probe::passing(&old)));
+    holding.frozen.store(false, Ordering::Release);
+    let young_round = young_round.close();
+    let start = Instant::now();
+    while !young_round.is_done() {
+        assert!(start.elapsed() < Duration::from_secs(60));
+        std::thread::yield_now();
+    }
+    assert_eq!(old.destroyed.load(Ordering::Relaxed), 100);
+    for round in [hold.close(), old_round.close(), young_round] {
+        round.wait().unwrap();
+    }
+}
+
+#[test]
+fn several_masters_and_another_station() {
+    let pool = ThreadPool::new(&ThreadPoolOptions::workers(3)).unwrap();
+    let first = CheckQueue::<Probe>::new(&pool, 1);
+    let second = CheckQueue::<Probe>::new(&pool, 0);
+    assert_eq!(first.workers(), 3);
+    std::thread::scope(|scope| {
+        for master in 0..4 {
+            let queue = if master % 2 == 0 { &first } else { &second };
+            scope.spawn(move || {
+                for number in 0..200 {
+                    correct_round(queue, number, number);
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn a_round_that_is_dropped_is_abandoned() {
+    for workers in [0, 2] {
+        let queue = queue(workers);
+        for closed in [false, true] {
+            let board = Board::new(1_000);
+            let mut round = begin(&queue, 1_000, &board);
+            round.add((0..1_000).map(Probe::passing(&board)));
+            if closed {
+                drop(round.close());
+            } else {
+                drop(round);
+            }
+            assert_eq!(board.destroyed.load(Ordering::Relaxed), 1_000);
+            assert_eq!(Arc::strong_count(&board), 1);
+            assert_eq!(queue.open_rounds(), 0);
+        }
+    }
+}
+
+/// Forgetting a round leaks no more than its slot, and nothing is used after it is freed.
+#[test]
+fn a_round_can_be_forgotten() {
+    let queue = queue(2);
+    let boards: Vec<_> = (0..3).map(|_| Board::new(500)).collect();
+    for (number, board) in boards.iter().enumerate() {
+        let mut round = begin(&queue, 500, board);
+        round.add((0..500).map(Probe::passing(board)));
+        if number == 0 {
+            std::mem::forget(round);
+        } else {
+            std::mem::forget(round.close());
+        }
+        correct_round(&queue, 100, 100);
+    }
+    assert_eq!(queue.open_rounds(), 3);
+    for board in &boards {
+        let start = Instant::now();
+        while board.destroyed.load(Ordering::Relaxed) < 500 {
+            assert!(start.elapsed() < Duration::from_secs(60));
+            std::thread::yield_now();
+        }
+    }
+}
+
+#[test]
+fn no_more_rounds_than_slots() {
+    let queue = queue(1);
+    let board = Board::new(0);
+    let mut rounds: Vec<_> = (0..ROUNDS_MAX).map(|_| begin(&queue, 0, &board)).collect();
+    let error = queue.begin(0, Arc::clone(&board)).unwrap_err();
+    assert!(Arc::ptr_eq(&error.0, &board));
+    assert_eq!(error.to_string(), "64 rounds are open already");
+    rounds.swap_remove(17).complete().unwrap();
+    correct_round(&queue, 10, 10);
+    drop(rounds);
+    assert_eq!(queue.open_rounds(), 0);
+}
+
+#[test]
+fn a_round_outlives_its_queue() {
+    let queue = queue(2);
+    let board = Board::new(1_000);
+    let mut round = begin(&queue, 1_000, &board);
+    round.add((0..500).map(Probe::passing(&board)));
+    drop(queue);
+    round.add((500..1_000).map(Probe::passing(&board)));
+    round.complete().unwrap();
+    assert_eq!(board.destroyed.load(Ordering::Relaxed), 1_000);
+    assert!(board.run.iter().all(|run| run.load(Ordering::Relaxed) == 1));
+}
+
+#[test]
+fn checks_made_before_an_iterator_panics_are_kept() {
+    let queue = queue(1);
+    let board = Board::new(10);
+    let mut round = begin(&queue, 10, &board);
+    let probe = Probe::passing(&board);
+    let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        round.add((0..10).map(|index| {
+            assert!(index < 4, "no check {index}");
+            probe(index)
+        }));
+    }));
+    assert!(caught.is_err());
+    assert_eq!(round.len(), 4);
+    round.complete().unwrap();
+    assert_eq!(board.destroyed.load(Ordering::Relaxed), 4);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// The verdict of any checks in any groups is that of running them one after the other.
+    #[test]
+    fn verdicts_are_those_of_one_thread(
+        groups in proptest::collection::vec(proptest::collection::vec(0u8..30, 0..12), 0..20),
+        workers in 0usize..5,
+        spare in 0usize..10,
+    ) {
+        let queue = queue(workers);
+        let acts: Vec<u8> = groups.concat();
+        let board = Board::new(acts.len());
+        let mut round = begin(&queue, acts.len().saturating_sub(spare), &board);
+        let mut index = 0;
+        for group in &groups {
+            let probe = Probe::passing(&board);
+            let first = index;
+            round.add(group.iter().enumerate().map(|(place, &act)| probe(first + place).with(if act == 0 { Act::Fail } else { Act::Pass })));
+            index += group.len();
+        }
+        let found = round.complete().err().map(|failure| failure.index);
+        prop_assert_eq!(found, acts.iter().position(|&act| act == 0));
+        prop_assert_eq!(board.destroyed.load(Ordering::Relaxed), acts.len());
+    }
+}
+
+/// A check that does next to nothing, but for some that take a while. It fails where it is told to.
+struct Cheap(u32);
+
+impl Check for Cheap {
+    /// The lowest index that takes a while, and the indexes that fail.
+    type Shared = (u32, [u32; 3]);
+    type Error = u32;
+
+    fn run(&mut self, (slow_from, failing): &(u32, [u32; 3])) -> Result<(), u32> {
+        if self.0 >= *slow_from {
+            for _ in 0..200 {
+                std::hint::spin_loop();
+            }
+        }
+        if failing.contains(&self.0) { Err(self.0) } else { Ok(()) }
+    }
+}
+
+/// Whether the master keeps checks because they are cheap, and when it finds out that they no longer are, is not seen from outside.
+#[test]
+fn verdicts_do_not_depend_on_what_checks_cost() {
+    const CHECKS: u32 = 3_000;
+    for workers in [1, 2, 8] {
+        let queue = CheckQueue::<Cheap>::alone(workers).unwrap();
+        let mut dice = Dice(5 + workers as u64);
+        for number in 0..200 {
+            let mut failing = [0; 3].map(|_| dice.below(4 * CHECKS as usize) as u32);
+            if number % 3 == 0 {
+                failing = [CHECKS; 3];
+            }
+            let slow_from = if number % 2 == 0 {
+                CHECKS
+            } else {
+                dice.below(CHECKS as usize) as u32
+            };
+            let mut round = queue.begin(CHECKS as usize, (slow_from, failing)).unwrap();
+            let mut added = 0;
+            while added < CHECKS {
+                let group = (1 + dice.below(400) as u32).min(CHECKS - added);
+                round.add((added..added + group).map(Cheap));
+                added += group;
+            }
+            let expected = failing.into_iter().min().filter(|&lowest| lowest < CHECKS);
+            let found = round.complete().err().map(|failure| {
+                assert!(matches!(failure.fault, Fault::Failed(index) if index as usize == failure.index));
+                failure.index as u32
+            });
+            assert_eq!(found, expected);
+        }
+    }
+}

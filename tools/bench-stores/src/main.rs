@@ -1,0 +1,96 @@
+//! Compares coin stores behind the trait `CoinStore`: ours and its peers, the same work, a process for each phase.
+//!
+//! In reading order:
+//! - [`generator`]: the coins, by number;
+//! - [`stores`]: the contestants;
+//! - [`process`]: what the system says about time, memory and files;
+//! - [`phase`]: what is measured, each in a process of its own;
+//! - [`compare`]: starts the phases of each store, one after the other;
+//! - [`report`]: the table and the JSON.
+
+mod compare;
+mod generator;
+mod phase;
+mod process;
+mod report;
+mod stores;
+
+use clap::{Args, Parser};
+use std::error::Error;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// What ends a run.
+type Failure = Box<dyn Error + Send + Sync>;
+
+/// Compares coin stores.
+#[derive(Debug, Clone, Parser)]
+#[command(name = "bench-stores")]
+struct Arguments {
+    /// Stores that take part.
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "redb,lmdb,fjall")]
+    stores: Vec<stores::Kind>,
+    /// Where the stores are made; each in a directory of its own, which is removed afterwards.
+    #[arg(long)]
+    dir: PathBuf,
+    /// Writes the figures as JSON, too.
+    #[arg(long)]
+    json: Option<PathBuf>,
+    #[command(flatten)]
+    work: Work,
+    /// Runs one phase and prints its figures: what this program starts by itself.
+    #[arg(long, hide = true)]
+    phase: Option<phase::Phase>,
+}
+
+/// How much is done.
+#[derive(Debug, Clone, Args)]
+struct Work {
+    /// Coins loaded.
+    #[arg(long, default_value_t = 10_000_000)]
+    coins: u64,
+    /// Changes in a flush, half of them removals; coins in a commit of the load.
+    #[arg(long, default_value_t = 1_000_000)]
+    changes: u64,
+    /// Flushes measured with warm files.
+    #[arg(long, default_value_t = 5)]
+    rounds: u64,
+    /// Random reads with warm files, for each number of threads.
+    #[arg(long, default_value_t = 400_000)]
+    reads: u64,
+    /// Random reads with cold files, for each number of threads.
+    #[arg(long, default_value_t = 20_000)]
+    cold_reads: u64,
+    /// Kills in the middle of a commit.
+    #[arg(long, default_value_t = 3)]
+    kills: u64,
+    /// Memory for each store's own cache, in MiB.
+    #[arg(long, default_value_t = 64)]
+    cache_mib: usize,
+}
+
+fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let mut out = std::io::stdout();
+    if let Some(phase) = arguments.phase {
+        let figures = phase::run(phase, arguments)?;
+        writeln!(out, "{figures}")?;
+        return Ok(());
+    }
+    let results = compare::run(arguments)?;
+    write!(out, "{}", report::table(&arguments.work, &results))?;
+    if let Some(path) = &arguments.json {
+        std::fs::write(path, format!("{:#}\n", report::json(&arguments.work, &results)))?;
+    }
+    Ok(())
+}
+
+fn main() -> ExitCode {
+    match run(&Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            writeln!(std::io::stderr(), "error: {error}").unwrap_or(());
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,340 @@
+//! `blockmill-bench fetch`: the end of a chain connected over a store whose reads take their time, with and without fetching.
+//!
+//! A first run connects the chain up to a height. Each row's run goes on from a copy of that, with an empty cache: so nearly every coin must be
+//! read. Two kinds of slow reads: a wrapper around the embedded store that sleeps for every key, inside of batches too, on the thread that
+//! reads; and the embedded store as it is, its file taken out of the system's page cache before.
+
+use crate::BenchOptions;
+use crate::clock::{Spread, Stopwatch};
+use crate::connect::temporary_directory;
+use crate::error::BenchError;
+use crate::report::{Column, Report, Target};
+use blockmill_block::{Coin, Network, OutPoint};
+use blockmill_chaingen::{Profile, Recipe, Summary, write_chain};
+use blockmill_coins::stats::Hashes;
+use blockmill_coins::{Change, CoinIterator, CoinStore, StatsBuilder, StoreError, Tip};
+use blockmill_engine::open::Without;
+use blockmill_engine::store_file::open_store;
+use blockmill_engine::{DataDir, Engine, Marks, Options, Quiet};
+use blockmill_kernel::KernelVerifier;
+use rustix::fs::{Advice, fadvise};
+use serde::Serialize;
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+const SEED: u64 = 9;
+
+/// How long the wrapper sleeps for a key.
+const EACH: Duration = Duration::from_micros(100);
+
+/// Memory for coins in bytes: so little that hardly any page of the store stays in it.
+const CACHE_BYTES: usize = 16 << 20;
+
+const SLEEPING: &str = "100 us for each key";
+const DROPPED: &str = "page cache dropped";
+
+const COLUMNS: &[Column] = &[
+    Column::text("fetching", "fetching"),
+    Column::number("threads", "threads", 0),
+    Column::number("runs", "runs", 0),
+    Column::number("inputs", "inputs", 0),
+    Column::number("keys_ahead", "keys read ahead", 0),
+    Column::number("misses", "misses in resolve", 0),
+    Column::number("reads_in_flight", "reads in flight", 0),
+    Column::number("seconds_median", "seconds", 3),
+    Column::number("seconds_min", "min", 3),
+    Column::number("seconds_max", "max", 3),
+    Column::number("cpu_seconds_median", "CPU s", 3),
+    Column::number("ratio", "without/this", 2),
+];
+
+/// A printed row.
+#[derive(Debug, Clone, Serialize)]
+struct Row {
+    store: &'static str,
+    fetching: String,
+    threads: usize,
+    runs: usize,
+    inputs: u64,
+    keys_ahead: u64,
+    misses: u64,
+    reads_in_flight: usize,
+    seconds_median: f64,
+    seconds_min: f64,
+    seconds_max: f64,
+    cpu_seconds_median: f64,
+    /// Seconds without fetching over this row's.
+    ratio: Option<f64>,
+}
+
+/// How coins are read ahead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fetching {
+    Without,
+    /// With so many readers.
+    Readers(usize),
+}
+
+const WAYS: [Fetching; 4] = [
+    Fetching::Without,
+    Fetching::Readers(0),
+    Fetching::Readers(4),
+    Fetching::Readers(16),
+];
+
+/// A store that sleeps for each key.
+struct Sleeping(Arc<dyn CoinStore>);
+
+impl CoinStore for Sleeping {
+    fn get(&self, outpoint: &OutPoint) -> Result<Option<Coin>, StoreError> {
+        std::thread::sleep(EACH);
+        self.0.get(outpoint)
+    }
+
+    fn tip(&self) -> Result<Option<Tip>, StoreError> {
+        self.0.tip()
+    }
+
+    fn commit(&self, changes: &mut dyn Iterator<Item = Change>, tip: &Tip) -> Result<(), StoreError> {
+        self.0.commit(changes, tip)
+    }
+
+    fn coins(&self) -> Result<CoinIterator, StoreError> {
+        self.0.coins()
+    }
+
+    fn disk_size(&self) -> Result<u64, StoreError> {
+        self.0.disk_size()
+    }
+}
+
+/// A chain, and a data directory that has connected a part of it.
+struct Base {
+    directory: tempfile::TempDir,
+    summary: Summary,
+    height: u32,
+}
+
+impl Base {
+    fn new(recipe: &Recipe, height: u32) -> Result<Self, BenchError> {
+        let directory = temporary_directory()?;
+        let base = Self {
+            summary: write_chain(&directory.path().join("blocks"), recipe, &mut |_| ())?,
+            directory,
+            height,
+        };
+        let marks = Marks {
+            network: Network::Regtest,
+            signet_challenge: None,
+        };
+        let options = Options {
+            stop_at_height: Some(height),
+            ..Options::default()
+        };
+        let mut engine = Engine::open(&base.path("data"), Some(&marks), KernelVerifier, options)?;
+        engine.connect(&[base.path("blocks")], &mut Quiet)?;
+        Ok(base)
+    }
+
+    fn path(&self, name: &str) -> std::path::PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// Connects the rest once.
+    fn run(&self, store: &'static str, fetching: Fetching, threads: usize) -> Result<Run, BenchError> {
+        let copy = temporary_directory()?;
+        copy_files(&self.path("data"), copy.path())?;
+        let directory = DataDir::open(copy.path(), None)?;
+        if store == DROPPED {
+            drop_pages(&directory.file("coins.redb"))?;
+        }
+        let embedded = open_store(&directory, CACHE_BYTES / 8)?;
+        let store: Arc<dyn CoinStore> = if store == SLEEPING {
+            Arc::new(Sleeping(embedded))
+        } else {
+            embedded
+        };
+        let options = Options {
+            threads,
+            cache_bytes_max: CACHE_BYTES,
+            readers: match fetching {
+                Fetching::Without => 0,
+                Fetching::Readers(readers) => readers,
+            },
+            without: Without {
+                fetch: fetching == Fetching::Without,
+                ..Without::default()
+            },
+            ..Options::default()
+        };
+        let mut engine = Engine::with_store(directory, store, KernelVerifier, options)?;
+        let clock = Stopwatch::start();
+        let report = engine.connect(&[self.path("blocks")], &mut Quiet)?;
+        let elapsed = clock.elapsed();
+        let found = StatsBuilder::new(Hashes::Serialized)
+            .add_all(engine.coins().coins()?)?
+            .finish(&engine.stored_tip())
+            .hash_serialized_3
+            .to_string();
+        if found != self.summary.hash_serialized_3 || report.start_height != self.height {
+            return Err(BenchError::Mismatch {
+                run: format!("{fetching:?} with {threads} threads"),
+                what: "hash_serialized_3",
+                found,
+                wanted: self.summary.hash_serialized_3.clone(),
+            });
+        }
+        Ok(Run {
+            elapsed,
+            inputs: report.totals.inputs,
+            keys_ahead: report.totals.fetch.reads.keys,
+            misses: report.cache.misses,
+            reads_in_flight: report.totals.fetch.reads.in_flight_max,
+        })
+    }
+}
+
+/// What a run came to.
+struct Run {
+    elapsed: crate::clock::Elapsed,
+    inputs: u64,
+    keys_ahead: u64,
+    misses: u64,
+    reads_in_flight: usize,
+}
+
+fn copy_files(from: &Path, to: &Path) -> Result<(), BenchError> {
+    for entry in std::fs::read_dir(from).map_err(BenchError::file(from))? {
+        let entry = entry.map_err(BenchError::file(from))?;
+        if entry.path().is_file() {
+            std::fs::copy(entry.path(), to.join(entry.file_name())).map_err(BenchError::file(entry.path()))?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes a file out and has the system forget its pages.
+fn drop_pages(path: &Path) -> Result<(), BenchError> {
+    let file = File::open(path).map_err(BenchError::file(path))?;
+    file.sync_all().map_err(BenchError::file(path))?;
+    fadvise(&file, 0, None, Advice::DontNeed).map_err(|error| BenchError::file(path)(error.into()))
+}
+
+/// Runs the benchmark.
+///
+/// # Errors
+/// Any [`BenchError`] but those about names and output.
+pub(crate) fn report(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Report, BenchError> {
+    let (blocks, inputs, coins, height, runs) = if options.quick {
+        (150, 10_000, 6_000, 130, 2)
+    } else {
+        (500, 200_000, 150_000, 450, 5)
+    };
+    let recipe = Recipe {
+        inputs,
+        coins,
+        ..Recipe::new(Profile::Utxo, blocks, SEED)
+    };
+    let base = Base::new(&recipe, height)?;
+    progress(&format!("connected a chain up to height {height}"));
+    let rows = rows(&base, &[1, 2], runs, progress)?;
+    let mut report = Report::new(
+        "fetch",
+        "the end of a chain over a store whose reads take their time, with and without fetching",
+        &options.command,
+    );
+    report.notes = vec![
+        format!(
+            "chain utxo, seed {SEED}: blocks {} to {}, the cache empty at first, {} MiB for coins",
+            height + 1,
+            base.summary.height,
+            CACHE_BYTES >> 20
+        ),
+        "the keys are the coins that are spent, and those that must not be there yet (BIP 30)".to_owned(),
+    ];
+    report.group = Some("store");
+    report.columns = COLUMNS.to_vec();
+    let best = rows
+        .iter()
+        .find(|row| row.store == SLEEPING && row.threads == 2 && row.fetching == Fetching::Readers(16).words());
+    report.targets = vec![Target::at_least(
+        "100 us for each key, 2 threads: seconds without fetching over those with it",
+        best.and_then(|row| row.ratio).unwrap_or(f64::NAN),
+        6.0,
+    )];
+    report.rows = rows.iter().map(|row| serde_json::json!(row)).collect();
+    Ok(report)
+}
+
+impl Fetching {
+    fn words(self) -> String {
+        match self {
+            Self::Without => "none: resolve reads".to_owned(),
+            Self::Readers(0) => "by the pool".to_owned(),
+            Self::Readers(readers) => format!("{readers} readers when reads block"),
+        }
+    }
+}
+
+fn rows(base: &Base, threads: &[usize], runs: usize, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, BenchError> {
+    let mut rows = Vec::new();
+    for store in [SLEEPING, DROPPED] {
+        for &threads in threads {
+            let mut all: Vec<(Fetching, Vec<Run>)> = WAYS.map(|way| (way, Vec::new())).into();
+            for _ in 0..runs {
+                for (way, outcomes) in &mut all {
+                    outcomes.push(base.run(store, *way, threads)?);
+                }
+            }
+            progress(&format!("{store}: {threads} threads"));
+            let seconds = |outcomes: &[Run]| Spread::of(outcomes.iter().map(|run| run.elapsed.seconds));
+            let without = seconds(&all[0].1).median;
+            rows.extend(all.iter().map(|(way, outcomes)| {
+                let spread = seconds(outcomes);
+                let last = &outcomes[outcomes.len() - 1];
+                Row {
+                    store,
+                    fetching: way.words(),
+                    threads,
+                    runs: outcomes.len(),
+                    inputs: last.inputs,
+                    keys_ahead: last.keys_ahead,
+                    misses: last.misses,
+                    reads_in_flight: last.reads_in_flight,
+                    seconds_median: spread.median,
+                    seconds_min: spread.min,
+                    seconds_max: spread.max,
+                    cpu_seconds_median: Spread::of(outcomes.iter().map(|run| run.elapsed.cpu_seconds)).median,
+                    ratio: (*way != Fetching::Without).then(|| without / spread.median),
+                }
+            }));
+        }
+    }
+    Ok(rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_ways_end_alike() {
+        let recipe = Recipe {
+            inputs: 600,
+            coins: 400,
+            ..Recipe::new(Profile::Utxo, 115, 3)
+        };
+        let base = Base::new(&recipe, 108).unwrap();
+        let rows = rows(&base, &[2], 1, &mut |_| ()).unwrap();
+        assert_eq!(rows.len(), 2 * WAYS.len());
+        for row in &rows {
+            assert_eq!(row.ratio.is_some(), row.keys_ahead > 0, "{row:?}");
+            let value = serde_json::json!(row);
+            for column in COLUMNS {
+                assert!(value.get(column.key).is_some(), "{}", column.key);
+            }
+        }
+    }
+}
