@@ -2,7 +2,7 @@
 
 use crate::coin::SCRIPT_SIZE_MAX;
 use crate::reader::{DecodeError, Reader, write_varint};
-use secp256k1::PublicKey;
+use secp256k1_lanes::{decompress, is_point};
 
 const OP_DUP: u8 = 0x76;
 const OP_HASH160: u8 = 0xa9;
@@ -68,6 +68,12 @@ pub fn read_output(reader: &mut Reader<'_>) -> Result<(i64, Box<[u8]>), DecodeEr
     Ok((value, read_script(reader)?))
 }
 
+/// Whether these are both coordinates of a point.
+fn is_full_key(key: &[u8]) -> bool {
+    key.split_first_chunk()
+        .is_some_and(|(x, y)| y.as_array().is_some_and(|y| is_point(x, y)))
+}
+
 /// Appends a compressed script.
 fn write_script(script: &[u8], into: &mut Vec<u8>) {
     match script {
@@ -83,9 +89,9 @@ fn write_script(script: &[u8], into: &mut Vec<u8>) {
             into.push(*parity);
             into.extend_from_slice(x);
         }
-        [65, key @ .., OP_CHECKSIG] if key.len() == 65 && key[0] == 4 && PublicKey::from_slice(key).is_ok() => {
-            into.push(4 | key[64] & 1);
-            into.extend_from_slice(&key[1..33]);
+        [65, 4, key @ .., OP_CHECKSIG] if is_full_key(key) => {
+            into.push(4 | key[63] & 1);
+            into.extend_from_slice(&key[..32]);
         }
         _ => {
             write_varint(script.len() as u64 + SPECIAL_SCRIPTS, into);
@@ -107,9 +113,10 @@ fn read_script(reader: &mut Reader<'_>) -> Result<Box<[u8]>, DecodeError> {
         1 => [&[OP_HASH160, 20], reader.take(20)?, &[OP_EQUAL]].concat(),
         code @ (2 | 3) => [&[33, code as u8], reader.take(32)?, &[OP_CHECKSIG]].concat(),
         code @ (4 | 5) => {
-            let compressed = [&[code as u8 - 2], reader.take(32)?].concat();
-            let key = PublicKey::from_slice(&compressed).map_err(|_| DecodeError::InvalidPoint { offset })?;
-            [&[65], &key.serialize_uncompressed()[..], &[OP_CHECKSIG]].concat()
+            let mut key = [code as u8 - 2; 33];
+            key[1..].copy_from_slice(reader.take(32)?);
+            let y = decompress(&key).ok_or(DecodeError::InvalidPoint { offset })?;
+            [&[65, 4], &key[1..], &y, &[OP_CHECKSIG]].concat()
         }
         code => {
             let length = (code - SPECIAL_SCRIPTS) as usize;
@@ -181,13 +188,11 @@ mod tests {
     #[test]
     fn an_odd_key_comes_back_odd() {
         // Twice the generator has an odd y.
-        let key = PublicKey::from_slice(
-            &hex::decode("02c6047f9441ed7d6d3045406e95c07cd85c778e4b8cef3ca7abac09b95c709ee5").unwrap(),
-        )
-        .unwrap();
-        for key in [key, key.negate(&secp256k1::Secp256k1::new())] {
-            let full = hex::encode(&key.serialize_uncompressed());
-            script_round_trip(&format!("41{full}ac"), 33);
+        let x = "c6047f9441ed7d6d3045406e95c07cd85c778e4b8cef3ca7abac09b95c709ee5";
+        let odd = "1ae168fea63dc339a3c58419466ceaeef7f632653266d0e1236431a950cfe52a";
+        let even = "e51e970159c23cc65c3a7be6b99315110809cd9acd992f1edc9bce55af301705";
+        for y in [odd, even] {
+            script_round_trip(&format!("4104{x}{y}ac"), 33);
         }
     }
 

@@ -16,17 +16,17 @@ const PLACES: [(&str, &str, u8); 16] = [
     ("pool", LIB, 1),
     ("workqueue", LIB, 2),
     ("checkqueue", LIB, 2),
-    ("block", CRATES, 0),
-    ("rules", CRATES, 1),
-    ("script", CRATES, 2),
-    ("coins", CRATES, 2),
-    ("fetch", CRATES, 3),
-    ("engine", CRATES, 4),
-    ("cli", CRATES, 6),
+    ("block", CRATES, 1),
+    ("rules", CRATES, 2),
+    ("script", CRATES, 3),
+    ("coins", CRATES, 3),
+    ("fetch", CRATES, 4),
+    ("engine", CRATES, 5),
+    ("cli", CRATES, 7),
     ("chaingen", TOOLS, 1),
-    ("kernel", TOOLS, 2),
-    ("bench", TOOLS, 5),
-    ("bench-stores", TOOLS, 5),
+    ("kernel", TOOLS, 3),
+    ("bench", TOOLS, 6),
+    ("bench-stores", TOOLS, 6),
 ];
 
 /// Folder and floor of a package of the workspace.
@@ -112,6 +112,75 @@ fn dependencies_point_downward() {
     }
     let faults: Vec<_> = packages.iter().flat_map(faults).collect();
     assert_eq!(faults, Vec::<String>::new());
+}
+
+/// Names of all packages that a package is built with, those of the build included if wanted.
+fn built_with(package: &str, edges: &str) -> Vec<String> {
+    let output = Command::new(env!("CARGO"))
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .args([
+            "tree",
+            "--offline",
+            "--prefix",
+            "none",
+            "--package",
+            package,
+            "--edges",
+            edges,
+        ])
+        .output()
+        .expect("cargo starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).expect("a tree is text");
+    let names = text.lines().filter_map(|line| line.split(' ').next());
+    names.map(str::to_owned).collect()
+}
+
+/// No package that compiles C comes with them.
+#[test]
+fn parts_for_others_need_no_c_compiler() {
+    // linux-raw-sys is a list of constants.
+    let needs_c =
+        |name: &String| name == "cc" || name == "cmake" || (name.ends_with("-sys") && name != "linux-raw-sys");
+    let of_lib = PLACES
+        .iter()
+        .filter(|(_, folder, _)| *folder == LIB)
+        .map(|(name, ..)| *name);
+    for name in of_lib.chain(["block", "rules", "coins", "fetch"]) {
+        let package = match name {
+            "secp256k1-lanes" => name.to_owned(),
+            _ => format!("blockmill-{name}"),
+        };
+        let names = built_with(&package, "normal,build");
+        assert_eq!(names[0], package);
+        let c: Vec<_> = names.into_iter().filter(needs_c).collect();
+        assert_eq!(c, Vec::<String>::new(), "{package}");
+    }
+    assert!(built_with("blockmill-script", "normal,build").iter().any(needs_c));
+}
+
+/// The command has none of the libraries that benchmarks compare ours with.
+#[test]
+fn the_command_has_no_peers() {
+    let peers = [
+        "tokio",
+        "rayon",
+        "flume",
+        "chili",
+        "crossbeam-channel",
+        "parking_lot",
+        "blockmill-bench",
+        "bitcoinkernel",
+    ];
+    let found = |package| {
+        let names = built_with(package, "normal");
+        peers
+            .into_iter()
+            .filter(|peer| names.iter().any(|name| name == peer))
+            .count()
+    };
+    assert_eq!(found("blockmill-cli"), 0);
+    assert_eq!(found("blockmill-bench"), peers.len());
 }
 
 /// A package in its place, which uses another.

@@ -288,7 +288,7 @@ impl<W: Word> Batch<W> {
             );
             let squares: [Fe<W>; N] = side_by_side(
                 #[inline(always)]
-                |k| right_side(curve, &x[k]),
+                |k| right_side(curve.b, &x[k]),
             );
             let roots = square_roots(&squares);
             for k in 0..N {
@@ -389,8 +389,8 @@ fn lanes<W: Word>() -> u8 {
 
 /// x^3 + b.
 #[inline(always)]
-fn right_side<W: Word>(curve: &Curve, x: &Fe<W>) -> Fe<W> {
-    x.square().mul(x).add(&Fe::small(curve.b))
+pub(crate) fn right_side<W: Word>(b: u64, x: &Fe<W>) -> Fe<W> {
+    x.square().mul(x).add(&Fe::small(b))
 }
 
 #[cfg(test)]

@@ -90,6 +90,7 @@
 //! - `point`, `field`: formulas, shared inversions, arithmetic modulo p.
 //! - `scalar`: arithmetic modulo n, halves and digits.
 //! - `inverse`, `number`, `curve`: one inversion, plain numbers, the table of G.
+//! - `key`: single keys, for those who have no other library.
 //! - `word`: the lane type that all of this is generic over. `portable` is one lane of `u64`, on any
 //!   machine; the others are vectors. Tests add intervals, which prove that nothing overflows.
 //! - `fault`: carries and masks that tests leave out.
@@ -100,6 +101,7 @@ mod curve;
 mod fault;
 mod field;
 mod inverse;
+mod key;
 mod multiply;
 mod number;
 mod point;
@@ -117,6 +119,7 @@ mod avx_ifma;
 mod four;
 
 pub use check::{BATCH, Backend, Check, Kind, Verdict, Verifier};
+pub use key::{decompress, is_point};
 
 #[cfg(test)]
 mod tests;

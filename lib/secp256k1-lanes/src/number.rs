@@ -35,6 +35,15 @@ pub(crate) fn from_bytes(bytes: &[u8; 32]) -> Number {
     number
 }
 
+/// The bytes of a number in big endian.
+pub(crate) fn to_bytes(number: &Number) -> [u8; 32] {
+    let mut bytes = [0; 32];
+    for (bytes, limb) in bytes.chunks_exact_mut(8).zip(number.iter().rev()) {
+        bytes.copy_from_slice(&limb.to_be_bytes());
+    }
+    bytes
+}
+
 /// Whether `a < b`.
 #[inline]
 pub(crate) const fn is_below(a: &Number, b: &Number) -> bool {

@@ -67,3 +67,47 @@ fn four_lanes_say_what_libsecp256k1_says() {
 fn one_lane_says_what_libsecp256k1_says() {
     compare(Backend::Portable, 3_000, 2);
 }
+
+/// Points from compressed keys, against libsecp256k1.
+#[test]
+fn keys_are_decompressed() {
+    use secp256k1::PublicKey;
+    use secp256k1_lanes::{decompress, is_point};
+    let dice = &mut Dice(31);
+    let (mut points, mut others) = (0, 0);
+    for case in 0..20_000 {
+        let mut key = [0; 33];
+        key[0] = if case % 50 == 0 {
+            dice.below(8) as u8
+        } else {
+            2 + dice.below(2) as u8
+        };
+        key[1..].copy_from_slice(&if dice.once_in(3) {
+            dice.rough_bytes()
+        } else {
+            dice.bytes()
+        });
+        let expected = PublicKey::from_slice(&key).ok().map(|key| key.serialize_uncompressed());
+        let y = decompress(&key);
+        assert_eq!(
+            y.as_ref().map(|y| &y[..]),
+            expected.as_ref().map(|key| &key[33..]),
+            "{key:02x?}"
+        );
+        let x = key[1..].try_into().unwrap();
+        match y {
+            Some(mut y) => {
+                points += 1;
+                assert!(is_point(&x, &y));
+                y[dice.below(32)] ^= 1 << dice.below(8);
+                let full = [&[4], &x[..], &y].concat();
+                assert_eq!(is_point(&x, &y), PublicKey::from_slice(&full).is_ok());
+            }
+            None => others += 1,
+        }
+        let y = dice.rough_bytes();
+        let full = [&[4], &x[..], &y].concat();
+        assert_eq!(is_point(&x, &y), PublicKey::from_slice(&full).is_ok(), "{full:02x?}");
+    }
+    assert!(points > 5_000 && others > 5_000, "{points} {others}");
+}
