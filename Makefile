@@ -4,11 +4,12 @@
 CARGO ?= cargo
 CARGO_FLAGS ?= --locked
 
-.PHONY: help run test build deps models memcheck one-core fuzz lint doc bench clean
+.PHONY: help run test build install deps models memcheck one-core fuzz lint doc bench clean
 
 help:
 	@echo "make run    install what is missing, build, run 'blockmill demo'"
 	@echo "make test   the same, then all tests"
+	@echo "make install PREFIX=/usr/local   an optimised command with its manual page and completions"
 	@echo "make models the lock-free parts under loom, and over the portable twin of futexes"
 	@echo "make memcheck  those parts and the coin map under valgrind; make one-core  the same on one core"
 	@echo "make fuzz   all fuzz targets, a short while each (two minutes)"
@@ -23,6 +24,20 @@ test: run
 
 build: deps
 	$(CARGO) build --release --workspace $(CARGO_FLAGS)
+
+# Another profile: the kernel's C++ is built once more, which takes some minutes.
+PREFIX ?= /usr/local
+DESTDIR ?=
+SHARE = $(DESTDIR)$(PREFIX)/share
+
+install: deps
+	$(CARGO) build --profile dist -p blockmill-cli $(CARGO_FLAGS)
+	install -d "$(DESTDIR)$(PREFIX)/bin" "$(SHARE)/man/man1" "$(SHARE)/bash-completion/completions" "$(SHARE)/zsh/site-functions" "$(SHARE)/fish/vendor_completions.d"
+	install -m 755 target/dist/blockmill "$(DESTDIR)$(PREFIX)/bin/blockmill"
+	target/dist/blockmill man >"$(SHARE)/man/man1/blockmill.1"
+	target/dist/blockmill completions bash >"$(SHARE)/bash-completion/completions/blockmill"
+	target/dist/blockmill completions zsh >"$(SHARE)/zsh/site-functions/_blockmill"
+	target/dist/blockmill completions fish >"$(SHARE)/fish/vendor_completions.d/blockmill.fish"
 
 # What the kernel crate's C++ needs. Installed only when missing.
 deps:

@@ -6,6 +6,7 @@ use blockmill_block::{BlockHash, Network, hex};
 use blockmill_chaingen::Profile;
 use blockmill_engine::{Marks, Signatures};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -40,9 +41,20 @@ pub(crate) enum Command {
     Doctor(DoctorArguments),
     /// Write a deterministic signed regtest chain as block files
     Generate(GenerateArguments),
+    /// Print completions for a shell
+    Completions(CompletionsArguments),
+    /// Print the manual page; read it with `blockmill man | man -l -`
+    Man,
     /// The benchmarks are the command blockmill-bench
     #[command(hide = true, disable_help_flag = true)]
     Bench(MovedArguments),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CompletionsArguments {
+    /// The shell
+    #[arg(value_name = "SHELL")]
+    pub(crate) shell: Shell,
 }
 
 /// Where validation happens.

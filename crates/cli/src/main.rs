@@ -41,6 +41,8 @@ fn main() -> ExitCode {
         Command::Snapshot(arguments) => commands::snapshot::run(&arguments),
         Command::Doctor(arguments) => commands::doctor::run(&arguments),
         Command::Generate(arguments) => commands::generate::run(&arguments),
+        Command::Completions(arguments) => commands::shell::completions(&arguments),
+        Command::Man => commands::shell::man(),
         Command::Bench(_) => Err(Failure::Usage(
             "the benchmarks are the command blockmill-bench now, built beside this one".to_owned(),
         )),

@@ -68,6 +68,35 @@ fn wrong_usage_is_status_2() {
     assert!(!Path::new(data).exists(), "wrong usage made {data}");
 }
 
+/// Completions for the usual shells, and a manual page that `man` can format without a complaint.
+#[test]
+fn completions_and_the_manual_page() {
+    for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
+        let script = run(&mut command(&["completions", shell])).ends_with(0).stdout;
+        assert!(
+            script.contains("blockmill") && script.contains("dbcache"),
+            "{shell}: {script}"
+        );
+    }
+    check_wrong(&mut command(&["completions", "cmd"]), &["cmd"]);
+    let page = run(&mut command(&["man"])).ends_with(0).stdout;
+    let scratch = Scratch::new();
+    let file = scratch.write("blockmill.1", page.as_bytes());
+    let Ok(formatted) = Command::new("groff")
+        .args(["-man", "-Tascii", "-ww", "-P-c", "-P-b", "-P-u"])
+        .arg(&file)
+        .output()
+    else {
+        eprintln!("skipped: groff is not installed");
+        return;
+    };
+    assert_eq!(String::from_utf8_lossy(&formatted.stderr), "");
+    let text = String::from_utf8_lossy(&formatted.stdout);
+    for words in ["BLOCKMILL CONNECT", "--stop-at-height", "EXIT STATUS"] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+}
+
 #[test]
 fn the_network_is_needed_once_and_must_be_the_same() {
     let scratch = Scratch::new();

@@ -4,6 +4,7 @@ pub(crate) mod connect;
 pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod generate;
+pub(crate) mod shell;
 pub(crate) mod snapshot;
 pub(crate) mod stats;
 pub(crate) mod submit;

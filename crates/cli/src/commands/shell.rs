@@ -1,0 +1,115 @@
+//! `completions` and `man`: what a shell and a reader need of the command line.
+
+use crate::arguments::{Arguments, CompletionsArguments};
+use crate::failure::Failure;
+use clap::{Command, CommandFactory};
+use clap_mangen::Man;
+use clap_mangen::roff::{Roff, roman};
+use std::io::Write;
+
+/// Writes the completions of a shell to standard output.
+pub(crate) fn completions(arguments: &CompletionsArguments) -> Result<u8, Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(arguments.shell, &mut Arguments::command(), "blockmill", &mut script);
+    print(&script)
+}
+
+/// Writes the manual page to standard output.
+pub(crate) fn man() -> Result<u8, Failure> {
+    print(&page(Arguments::command())?)
+}
+
+fn print(text: &[u8]) -> Result<u8, Failure> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text)?;
+    out.flush()?;
+    Ok(0)
+}
+
+/// What the exit statuses mean.
+const STATUSES: [(&str, &str); 5] = [
+    ("0", "The command has done what it was asked for."),
+    (
+        "1",
+        "A block of the best chain breaks a rule, or a result differs from the expected one.",
+    ),
+    ("2", "Wrong usage."),
+    ("3", "Input or the data directory is unreadable, corrupt or incomplete."),
+    ("4", "The store failed."),
+];
+
+/// One page: the command, then each of its commands with all options.
+fn page(command: Command) -> Result<Vec<u8>, Failure> {
+    let mut page = Vec::new();
+    // Options that all commands have are in the first part alone.
+    let mut command = command.disable_help_subcommand(true);
+    let title = Man::new(command.clone());
+    title.render_title(&mut page)?;
+    title.render_name_section(&mut page)?;
+    title.render_synopsis_section(&mut page)?;
+    title.render_description_section(&mut page)?;
+    title.render_options_section(&mut page)?;
+    command.build();
+    write_commands(&command, &mut page)?;
+    let mut statuses = Roff::new();
+    statuses.control("SH", ["EXIT STATUS"]);
+    for (status, meaning) in STATUSES {
+        statuses.control("TP", []).text([roman(status)]).text([roman(meaning)]);
+    }
+    statuses.to_writer(&mut page)?;
+    Ok(page)
+}
+
+/// A section for each command that can be called, those below others included.
+fn write_commands(command: &Command, page: &mut Vec<u8>) -> Result<(), Failure> {
+    for below in command
+        .get_subcommands()
+        .filter(|below| !below.is_hide_set() && below.get_name() != "help")
+    {
+        if below.has_subcommands() {
+            write_commands(below, page)?;
+            continue;
+        }
+        // The name with those above it, as one types it.
+        let name = below.get_bin_name().unwrap_or(below.get_name());
+        let mut heading = Roff::new();
+        heading.control("SH", [name.to_uppercase().as_str()]);
+        heading.to_writer(page)?;
+        let own = below.clone().mut_args(|argument| {
+            let hide = argument.is_global_set() || argument.get_id() == "help";
+            argument.hide(hide)
+        });
+        let man = Man::new(own);
+        let mut sections = Vec::new();
+        man.render_description_section(&mut sections)?;
+        man.render_synopsis_section(&mut sections)?;
+        man.render_options_section(&mut sections)?;
+        // They are sections below this one.
+        let sections = String::from_utf8_lossy(&sections).replace("\n.SH ", "\n.SS ");
+        let first = sections.strip_prefix(".SH ").map(|rest| format!(".SS {rest}"));
+        page.extend(first.unwrap_or(sections).into_bytes());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_has_every_command_and_option_once() {
+        let text = String::from_utf8(page(Arguments::command()).unwrap()).unwrap();
+        for heading in [
+            "BLOCKMILL CONNECT",
+            "BLOCKMILL SNAPSHOT DUMP",
+            "BLOCKMILL MAN",
+            "EXIT STATUS",
+        ] {
+            assert!(text.contains(&format!(".SH \"{heading}\"")), "{heading}:\n{text}");
+        }
+        assert!(!text.contains("BLOCKMILL BENCH"));
+        assert_eq!(text.matches("stop\\-at\\-height").count(), 2, "{text}");
+        // Once with its explanation, and once in the synopsis.
+        assert_eq!(text.matches("\\-\\-log").count(), 2, "{text}");
+    }
+}
