@@ -20,6 +20,9 @@ pub(crate) struct Arguments {
     /// Write a page with tables and curves
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
+    /// Write the first picture of the page
+    #[arg(long, value_name = "FILE")]
+    pub(crate) svg: Option<PathBuf>,
     /// With connect: more rows of ours, each without a part of the pipeline
     #[arg(long, value_name = "PART", value_parser = PossibleValuesParser::new(blockmill_bench::WITHOUT))]
     pub(crate) without: Vec<String>,

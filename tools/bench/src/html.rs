@@ -9,14 +9,7 @@ body { font: 15px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 1200px
 table { border-collapse: collapse; display: block; overflow-x: auto }
 th, td { padding: .3em .7em; border-bottom: 1px solid #8886; text-align: left; white-space: nowrap }
 .number { text-align: right; font-variant-numeric: tabular-nums }
-svg { max-width: 760px; width: 100%; font-size: 13px }
-svg text { fill: currentColor }
-.title { font-size: 16px; font-weight: bold }
-.middle { text-anchor: middle }
-.end { text-anchor: end }
-.grid { stroke: #8884 }
-.axis { stroke: currentColor; fill: none }
-.curve { fill: none; stroke-width: 2 }
+svg { max-width: 820px; width: 100% }
 ";
 
 /// Text as the content of an element or of a quoted attribute.
@@ -41,7 +34,8 @@ pub(crate) fn page(report: &Report) -> String {
     let mut page = format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width\">\n<title>{title}</title>\n\
-         <style>\n{STYLE}</style>\n</head>\n<body>\n<h1>{title}</h1>\n<p>{}<br>\n<code>{}</code></p>\n",
+         <style>\n{STYLE}{}</style>\n</head>\n<body>\n<h1>{title}</h1>\n<p>{}<br>\n<code>{}</code></p>\n",
+        svg::STYLE,
         escape(&report.machine.to_string()),
         escape(&report.command)
     );

@@ -81,6 +81,8 @@ pub struct BenchOptions {
     pub json: Option<PathBuf>,
     /// The file to which the report is written as a page.
     pub html: Option<PathBuf>,
+    /// The file to which the report's first chart is written as SVG.
+    pub svg: Option<PathBuf>,
     /// Parts of the engine that `connect` leaves out in further rows; see [`WITHOUT`].
     pub without: Vec<&'static str>,
     /// The command line that asked for the benchmark, for the report.
@@ -120,7 +122,7 @@ pub fn run(
         return Err(BenchError::UnknownName { name: name.to_owned() });
     }
     // Open until the end, so that a name that cannot be written fails before the runs, and not after them.
-    let files = [&options.json, &options.html].into_iter().flatten();
+    let files = [&options.json, &options.html, &options.svg].into_iter().flatten();
     let _files = files.map(|path| open_file(path)).collect::<Result<Vec<_>, _>>()?;
     let report = match name {
         "connect" => connect::report(options, progress)?,
@@ -141,6 +143,9 @@ pub fn run(
     }
     if let Some(path) = &options.html {
         write_file(path, &html::page(&report))?;
+    }
+    if let (Some(path), Some(chart)) = (&options.svg, report.charts.first()) {
+        write_file(path, &svg::file(chart, &report.rows))?;
     }
     Ok(())
 }

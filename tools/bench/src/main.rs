@@ -33,6 +33,7 @@ fn options(arguments: &Arguments) -> BenchOptions {
         quick: arguments.quick,
         json: arguments.json.clone(),
         html: arguments.html.clone(),
+        svg: arguments.svg.clone(),
         command: command_line(),
         executable: std::env::current_exe().ok(),
         blockmill: blockmill(),

@@ -6,10 +6,10 @@ use serde_json::Value;
 use std::fmt::Write;
 
 /// Size of the drawing, and of the margins around the plot, in SVG units.
-const WIDTH: f64 = 760.0;
+const WIDTH: f64 = 820.0;
 const HEIGHT: f64 = 420.0;
 const LEFT: f64 = 90.0;
-const RIGHT: f64 = 180.0;
+const RIGHT: f64 = 240.0;
 const TOP: f64 = 50.0;
 const BOTTOM: f64 = 60.0;
 
@@ -30,6 +30,29 @@ const STROKES: [(&str, &str); 8] = [
     ("#8c8c8c", "6 2 2 2"),
     ("#a05a2c", "10 3 2 3 2 3"),
 ];
+
+/// How a chart is drawn. Text and axes have the colour of what is around them.
+pub(crate) const STYLE: &str = "\
+svg { font-size: 13px }
+svg text { fill: currentColor }
+.title { font-size: 16px; font-weight: bold }
+.middle { text-anchor: middle }
+.end { text-anchor: end }
+.grid { stroke: #8884 }
+.axis { stroke: currentColor; fill: none }
+.curve { fill: none; stroke-width: 2 }
+";
+
+/// A chart in a file of its own, readable on light and dark pages: its text is grey.
+pub(crate) fn file(chart: &Chart, rows: &[Value]) -> String {
+    let drawing = draw(chart, rows);
+    let inner = drawing.strip_prefix("<svg ").unwrap_or(&drawing);
+    let inner = inner.replacen('>', &format!(">\n<style>\n{STYLE}</style>"), 1);
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{HEIGHT}\" color=\"#777\" \
+         font-family=\"system-ui, sans-serif\" {inner}"
+    )
+}
 
 /// A curve's points in the order of x.
 struct Series {
@@ -205,6 +228,22 @@ mod tests {
 
     fn chart() -> Chart {
         example().charts[0]
+    }
+
+    #[test]
+    fn a_file_is_whole() {
+        let report = example();
+        let file = file(&chart(), &report.rows);
+        assert!(
+            file.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"820\""),
+            "{file}"
+        );
+        assert_eq!(file.matches("<svg").count(), 1);
+        assert_eq!(
+            (file.matches("<style>").count(), file.matches("</svg>").count()),
+            (1, 1)
+        );
+        assert!(file.contains("polyline") && file.ends_with("</svg>\n"), "{file}");
     }
 
     #[test]

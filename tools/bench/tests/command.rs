@@ -36,7 +36,7 @@ fn wrong_usage_is_status_2() {
 fn a_report_that_cannot_be_written_is_said_before_the_benchmark() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let nowhere = directory.path().join("nowhere/report");
-    for option in ["--json", "--html"] {
+    for option in ["--json", "--html", "--svg"] {
         let arguments = ["semaphore", "--quick", option].map(OsStr::new);
         let arguments = [&arguments[..], &[nowhere.as_os_str()]].concat();
         let refused = run(&arguments, 3, &[nowhere.to_str().expect("text")]);
