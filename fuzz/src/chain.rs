@@ -1,8 +1,10 @@
-//! A chain resolved twice: with all that the engine does to have coins early, and with nothing of it.
+//! A chain resolved twice: with all that the engine does to have coins early, and with nothing of
+//! it.
 //!
-//! What happens beside a block is named by four bytes of the input (`Beside`): at the moment when its fetches begin, when they are
-//! finished, when it is resolved, and behind it. Blocks are loaded up to four ahead, as by the engine: each notes the transactions that it makes,
-//! and its fetches begin with a view of the cache at that moment.
+//! What happens beside a block is named by four bytes of the input (`Beside`): at the moment when
+//! its fetches begin, when they are finished, when it is resolved, and behind it. Blocks are loaded
+//! up to four ahead, as by the engine: each notes the transactions that it makes, and its fetches
+//! begin with a view of the cache at that moment.
 
 use crate::flushes::limit_for;
 use crate::gated_store::{Ending, GatedStore};
@@ -24,7 +26,8 @@ use std::sync::{Arc, LazyLock};
 static POOLS: LazyLock<[ThreadPool; 2]> =
     LazyLock::new(|| [1, 2].map(|workers| ThreadPool::new(&ThreadPoolOptions::workers(workers)).expect("threads can be started")));
 
-/// What blocks ahead make. It only ever says what to read, so that what is left from other inputs does no harm.
+/// What blocks ahead make. It only ever says what to read, so that what is left from other inputs
+/// does no harm.
 static MADE: LazyLock<Arc<MadeAhead>> = LazyLock::new(Arc::default);
 
 /// Limits of the cache in bytes: after a flush nothing stays, or a few coins, or some, or all.
@@ -123,7 +126,8 @@ fn fill(store: &dyn CoinStore, with_coins: bool) {
     }
 }
 
-/// The plain run: makes the chain, with the outcome of each block, and returns the coins at its end.
+/// The plain run: makes the chain, with the outcome of each block, and returns the coins at its
+/// end.
 fn plan(input: &mut Input<'_>, flags: u8) -> (Vec<Case>, Vec<(OutPoint, Coin)>) {
     let with_coins = flags & 2 == 0;
     let store = Arc::new(MemoryStore::new());
@@ -315,7 +319,8 @@ impl Ahead {
         self.store.fail_reads(false);
     }
 
-    /// Looks whether these coins are there, now, behind the flush under way, and in the store behind one more.
+    /// Looks whether these coins are there, now, behind the flush under way, and in the store
+    /// behind one more.
     fn check(&mut self, expected: &[(OutPoint, Coin)]) {
         if self.cache.is_flushing() {
             assert_eq!(all_coins(&self.cache), expected);

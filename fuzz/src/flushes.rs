@@ -23,7 +23,8 @@ const READS_MAX: usize = 32;
 /// Limits of the cache in bytes: after a flush nothing stays, or a few coins, or some, or all.
 const LIMITS: [usize; 5] = [0, limit_for(200), limit_for(700), limit_for(2000), 64 << 20];
 
-/// The limit of a cache in which coins of so many bytes stay after a flush: a quarter of it is for them and the empty map.
+/// The limit of a cache in which coins of so many bytes stay after a flush: a quarter of it is for
+/// them and the empty map.
 pub const fn limit_for(bytes: usize) -> usize {
     4 * (CoinMap::EMPTY_BYTES + bytes)
 }

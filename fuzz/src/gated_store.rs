@@ -1,4 +1,5 @@
-//! A store whose commits wait at a gate, whose batched reads may be held back, and which fails as it is told.
+//! A store whose commits wait at a gate, whose batched reads may be held back, and which fails as
+//! it is told.
 
 use blockmill_block::{Coin, OutPoint};
 use blockmill_coins::{Change, CoinIterator, CoinStore, MemoryStore, StoreError, Tip};
@@ -75,7 +76,8 @@ impl GatedStore {
         self.changed.notify_all();
     }
 
-    /// Batched reads from now on wait with what they have read, but for those of the thread that has made the store.
+    /// Batched reads from now on wait with what they have read, but for those of the thread that
+    /// has made the store.
     pub fn hold_reads(&self) {
         *self.holds_reads.lock().unwrap_or_else(PoisonError::into_inner) = true;
     }

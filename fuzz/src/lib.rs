@@ -1,4 +1,5 @@
-//! What the fuzz targets share. Each target is a small file in `targets`, whose head says what it checks.
+//! What the fuzz targets share. Each target is a small file in `targets`, whose head says what it
+//! checks.
 //!
 //! In reading order:
 //! - [`input`]: numbers and pieces out of the fuzzer's bytes;
@@ -10,7 +11,8 @@
 //! - [`flushes`]: the coins cache beside a model;
 //! - [`world`], [`chain`]: short chains, and their outcome with coins read ahead and without.
 //!
-//! A target is deterministic but for the timing of threads and the keys of coin maps, which change with every map.
+//! A target is deterministic but for the timing of threads and the keys of coin maps, which change
+//! with every map.
 
 pub mod chain;
 pub mod flushes;

@@ -10,7 +10,8 @@ pub fn decode_one(line: &[u8]) -> Option<Vec<u8>> {
     decode_line(first).ok()
 }
 
-/// Reads all lines of a stream that comes in pieces of `piece` bytes, and compares them with what stands between the line feeds.
+/// Reads all lines of a stream that comes in pieces of `piece` bytes, and compares them with what
+/// stands between the line feeds.
 ///
 /// # Panics
 /// If there is a difference, or more is kept of a line than `length_max`.

@@ -1,5 +1,6 @@
-//! Short chains of small blocks, as the fuzzer's bytes describe them. The blocks decode, and no more is sure: they double spend, overspend and
-//! repeat transactions. But what has no special mark is valid, so that chains go on.
+//! Short chains of small blocks, as the fuzzer's bytes describe them. The blocks decode, and no
+//! more is sure: they double spend, overspend and repeat transactions. But what has no special mark
+//! is valid, so that chains go on.
 
 use crate::input::Input;
 use crate::parts::{InputParts, OutputParts, TransactionParts, block, coinbase};
@@ -85,7 +86,8 @@ pub fn first_coins() -> Vec<(OutPoint, Coin)> {
         .collect()
 }
 
-/// A locking script of a usual form or of none. The long ones have one number each, as they cost time.
+/// A locking script of a usual form or of none. The long ones have one number each, as they cost
+/// time.
 fn script(form: u8) -> Vec<u8> {
     let around = |before: &[u8], length: usize, behind: &[u8]| [before, &vec![form; length], behind].concat();
     match form {
@@ -213,7 +215,8 @@ impl World {
         self.made(parts.write(), false)
     }
 
-    /// What an input spends, and its sequence number: mostly something unspent, the last made first.
+    /// What an input spends, and its sequence number: mostly something unspent, the last made
+    /// first.
     fn previous(&mut self, input: &mut Input<'_>) -> (Known, u32) {
         let choice = input.u8();
         let sequence = match choice >> 5 {

@@ -1,8 +1,9 @@
 //! The input is a block.
 //!
-//! Checked: everything that decodes is walked through, and each transaction, written anew from what its views say, gives the same bytes and
-//! ids; sizes, weight and places of inputs fit; the block's own bytes decode to the same. Memory stays below a fixed multiple of the input,
-//! in [`Block::memory`] and in what is really allocated.
+//! Checked: everything that decodes is walked through, and each transaction, written anew from what
+//! its views say, gives the same bytes and ids; sizes, weight and places of inputs fit; the block's
+//! own bytes decode to the same. Memory stays below a fixed multiple of the input, in
+//! [`Block::memory`] and in what is really allocated.
 
 #![no_main]
 
@@ -18,10 +19,12 @@ use peak_alloc::PeakAlloc;
 #[global_allocator]
 static ALLOCATOR: PeakAlloc = PeakAlloc;
 
-/// Bytes of tables for a byte of block. The worst is a transaction of 10 bytes, which takes 104 in the tables, and they may be half empty.
+/// Bytes of tables for a byte of block. The worst is a transaction of 10 bytes, which takes 104 in
+/// the tables, and they may be half empty.
 const TABLES_PER_BYTE: usize = 22;
 
-/// Bytes that are allocated at once for a byte of block: tables that grow are there twice, the old one half as large.
+/// Bytes that are allocated at once for a byte of block: tables that grow are there twice, the old
+/// one half as large.
 const PEAK_PER_BYTE: usize = 33;
 
 /// The first elements of the tables, and what a block of 81 bytes has.

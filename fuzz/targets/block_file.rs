@@ -1,9 +1,10 @@
 //! The input is a `blk*.dat` file, or pieces to make one of, with a network and an obfuscation key.
 //!
-//! Checked: the scan finds records that lie inside the file, do not overlap, begin with magic and length, and are read as what the scan says
-//! of them; what neither another record nor the end of the file follows is a block with the right merkle root; damaged places come in order, inside
-//! the file and not in a record. In a file of pieces just its whole records are found, whatever is between them; and no damage if that is only
-//! padding.
+//! Checked: the scan finds records that lie inside the file, do not overlap, begin with magic and
+//! length, and are read as what the scan says of them; what neither another record nor the end of
+//! the file follows is a block with the right merkle root; damaged places come in order, inside the
+//! file and not in a record. In a file of pieces just its whole records are found, whatever is
+//! between them; and no damage if that is only padding.
 //!
 //! The file lies in `TMPDIR`, or in `/dev/shm` where that is not set.
 
@@ -53,9 +54,10 @@ fn overwrite(file: &File, bytes: &[u8]) {
         .expect("the file can be written");
 }
 
-/// Whether a file of pieces can be read in one way only: not if there is another magic between them (padding that is stored as zeros reads as the
-/// key), nor if a damaged record may be taken for a whole one, nor if the whole head of a record is stored as zeros, magic and length, which is so for
-/// one key in 2^64.
+/// Whether a file of pieces can be read in one way only: not if there is another magic between them
+/// (padding that is stored as zeros reads as the key), nor if a damaged record may be taken for a
+/// whole one, nor if the whole head of a record is stored as zeros, magic and length, which is so
+/// for one key in 2^64.
 fn is_unambiguous(cleared: &[u8], made: &Made, records: &[(usize, u32)], key: [u8; 8], magic: Magic) -> bool {
     let starts = |place| {
         records.iter().any(|record| record.0 - HEAD == place) || made.damaged.iter().any(|record| record.0 == place)

@@ -1,8 +1,8 @@
 //! The input describes signature checks, mostly valid ones, and changes to them.
 //!
-//! Checked: one lane, the fastest backend of this machine and AVX2 give the same verdicts, and the first
-//! check alone has the verdict that it has in the batch. A verdict is libsecp256k1's, unless it is
-//! "cannot tell". A check that nothing has changed is valid.
+//! Checked: one lane, the fastest backend of this machine and AVX2 give the same verdicts, and the
+//! first check alone has the verdict that it has in the batch. A verdict is libsecp256k1's, unless
+//! it is "cannot tell". A check that nothing has changed is valid.
 //!
 //! Scalars may be small, negative or powers of two, so that the lanes meet their special cases.
 

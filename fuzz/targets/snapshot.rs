@@ -1,8 +1,10 @@
-//! The input is a snapshot of the set, behind a byte that says whether its first bytes are put right, and how many bytes a read gives.
+//! The input is a snapshot of the set, behind a byte that says whether its first bytes are put
+//! right, and how many bytes a read gives.
 //!
-//! Checked: coins come in the order of the store's keys, no more of them than the input has bytes, within the bounds of height and amount, and
-//! as many as the metadata say if there is no error; nothing comes behind an error. The coins that came are written, and read again to the
-//! same. Memory stays below a fixed multiple of the input.
+//! Checked: coins come in the order of the store's keys, no more of them than the input has bytes,
+//! within the bounds of height and amount, and as many as the metadata say if there is no error;
+//! nothing comes behind an error. The coins that came are written, and read again to the same.
+//! Memory stays below a fixed multiple of the input.
 
 #![no_main]
 
@@ -27,8 +29,9 @@ const HEAD: [u8; 11] = *b"utxo\xff\x02\x00\xf9\xbe\xb4\xd9";
 
 const COUNT: std::ops::Range<usize> = 43..51;
 
-/// Bytes that are allocated at once for a byte of input. The worst is a coin of 4 bytes, which takes 72 in a table that may be half empty, and that
-/// grows with the old one still there; and as much again for the coins that this target collects.
+/// Bytes that are allocated at once for a byte of input. The worst is a coin of 4 bytes, which
+/// takes 72 in a table that may be half empty, and that grows with the old one still there; and as
+/// much again for the coins that this target collects.
 const PEAK_PER_BYTE: usize = 112;
 
 /// What is allocated for an empty file.

@@ -1,7 +1,8 @@
 //! The input is a coin: in the form of the store, in that of undo data, and in parts.
 //!
-//! Checked: what decodes is written in both forms and read again to the same, if its amount can be (others may wrap, as in Core); so is any coin
-//! made of parts. Memory stays below a fixed multiple of the input.
+//! Checked: what decodes is written in both forms and read again to the same, if its amount can be
+//! (others may wrap, as in Core); so is any coin made of parts. Memory stays below a fixed multiple
+//! of the input.
 
 #![no_main]
 
@@ -27,7 +28,8 @@ const FORMS: [(Decode, Encode); 2] = [
     (Coin::read_undo, Coin::write_undo),
 ];
 
-/// Bytes that are allocated at once for a byte of a coin, and for any: a public key of 33 bytes becomes a script of 67.
+/// Bytes that are allocated at once for a byte of a coin, and for any: a public key of 33 bytes
+/// becomes a script of 67.
 const PEAK_PER_BYTE: usize = 2;
 const PEAK_BASE: usize = 256;
 

@@ -1,9 +1,11 @@
-//! The input is a stream of lines or a line as `blockmill submit` takes it, or a block to make one of.
+//! The input is a stream of lines or a line as `blockmill submit` takes it, or a block to make one
+//! of.
 //!
-//! Checked: a stream is cut into the lines that it has, of which no more is kept than may be; a line becomes bytes, or is refused; a block's
-//! line becomes the block's bytes in either case of digits and with white space around it. The block is judged by all rules that need no
-//! coins, on any network and at any height, with and without its proof of work and its right merkle root, and nothing panics; what a
-//! signet verifier is given decodes.
+//! Checked: a stream is cut into the lines that it has, of which no more is kept than may be; a
+//! line becomes bytes, or is refused; a block's line becomes the block's bytes in either case of
+//! digits and with white space around it. The block is judged by all rules that need no coins, on
+//! any network and at any height, with and without its proof of work and its right merkle root, and
+//! nothing panics; what a signet verifier is given decodes.
 
 #![no_main]
 

@@ -1,7 +1,8 @@
 //! The input is undo data, and a record of it.
 //!
-//! Checked: what decodes is written again and decodes to the same (as long as its amounts can be: others may wrap, as in Core), alone and in
-//! a record; a record whose checksum is right reads as its data; a damaged one is refused. Memory stays below a fixed multiple of the input.
+//! Checked: what decodes is written again and decodes to the same (as long as its amounts can be:
+//! others may wrap, as in Core), alone and in a record; a record whose checksum is right reads as
+//! its data; a damaged one is refused. Memory stays below a fixed multiple of the input.
 
 #![no_main]
 
@@ -20,8 +21,8 @@ const MAGIC: Magic = Magic([0xf9, 0xbe, 0xb4, 0xd9]);
 
 const PARENT: BlockHash = BlockHash([7; 32]);
 
-/// Bytes that are allocated at once for a byte of undo data. The worst is a coin of 3 bytes, which takes 32 in a table that may be half empty, and
-/// that grows with the old one still there.
+/// Bytes that are allocated at once for a byte of undo data. The worst is a coin of 3 bytes, which
+/// takes 32 in a table that may be half empty, and that grows with the old one still there.
 const PEAK_PER_BYTE: usize = 33;
 
 /// What the first coins take.

@@ -26,7 +26,8 @@ pub(crate) struct Arguments {
 pub(crate) enum Command {
     /// Make a small signed chain, connect it, and print what was done
     Demo(DemoArguments),
-    /// Connect the blocks of block files: index headers, validate everything new, resume where it stopped
+    /// Connect the blocks of block files: index headers, validate everything new, resume where it
+    /// stopped
     Connect(ConnectArguments),
     /// Judge blocks from standard input, one in hex per line; one JSON object per line answers
     Submit(SubmitArguments),
@@ -72,7 +73,8 @@ pub(crate) struct DataArguments {
 }
 
 impl DataArguments {
-    /// What the data directory shall belong to, if that is said. A challenge says that it is a signet.
+    /// What the data directory shall belong to, if that is said. A challenge says that it is a
+    /// signet.
     pub(crate) fn marks(&self) -> Result<Option<Marks>, Failure> {
         let Some(network) = self.network.or(self.signet_challenge.as_ref().map(|_| Network::Signet)) else {
             return Ok(None);
@@ -119,8 +121,8 @@ pub(crate) struct ConnectArguments {
     /// Leave out the scripts of blocks before this one, under Core's conditions; 0 checks all
     #[arg(long, value_name = "HASH", default_value = "0", value_parser = parse_assume_valid)]
     pub(crate) assume_valid: AssumeValid,
-    /// How signatures are verified: many at a time in lanes for blocks with two weeks of work above them (auto), by
-    /// libsecp256k1 alone (kernel), or in lanes for all blocks (lanes)
+    /// How signatures are verified: many at a time in lanes for blocks with two weeks of work above
+    /// them (auto), by libsecp256k1 alone (kernel), or in lanes for all blocks (lanes)
     #[arg(long, value_name = "HOW", default_value = "auto")]
     pub(crate) signatures: SignaturesArgument,
     /// Connect no block above this height
@@ -162,7 +164,8 @@ pub(crate) struct VerifyArguments {
     /// Height of the block
     #[arg(long, value_name = "N", requires = "block")]
     pub(crate) height: Option<u32>,
-    /// In place of one block: those of Bitcoin Core's blk*.dat files, against the rev*.dat files beside them
+    /// In place of one block: those of Bitcoin Core's blk*.dat files, against the rev*.dat files
+    /// beside them
     #[arg(long, value_name = "PATH", num_args = 1.., conflicts_with_all = ["block", "undo", "height"])]
     pub(crate) blocks: Vec<PathBuf>,
     /// With --blocks: this block alone
@@ -177,7 +180,8 @@ pub(crate) struct VerifyArguments {
     /// Threads that validate [default: all cores]
     #[arg(long, value_name = "N", value_parser = parse_threads)]
     pub(crate) par: Option<usize>,
-    /// How signatures are verified: auto, kernel or lanes, as for connect [default: kernel for one block, auto with --blocks]
+    /// How signatures are verified: auto, kernel or lanes, as for connect [default: kernel for one
+    /// block, auto with --blocks]
     #[arg(long, value_name = "HOW")]
     pub(crate) signatures: Option<SignaturesArgument>,
 }
@@ -220,7 +224,8 @@ pub(crate) struct LoadArguments {
     /// Block files or directories with the headers up to the base block of the snapshot
     #[arg(long, value_name = "PATH", num_args = 1.., required = true)]
     blocks: Vec<PathBuf>,
-    /// hash_serialized_3 that the coins must have [default: what Bitcoin Core has built in for the base block]
+    /// hash_serialized_3 that the coins must have [default: what Bitcoin Core has built in for the
+    /// base block]
     #[arg(long, value_name = "HASH")]
     pub(crate) hash: Option<BlockHash>,
     /// Memory for coins in MiB
@@ -235,7 +240,8 @@ pub(crate) struct LoadArguments {
 }
 
 impl LoadArguments {
-    /// The sources of the blocks, and the snapshot: the last path where the blocks have taken it for one of theirs.
+    /// The sources of the blocks, and the snapshot: the last path where the blocks have taken it
+    /// for one of theirs.
     pub(crate) fn paths(&self) -> Option<(&[PathBuf], &Path)> {
         match &self.file {
             Some(file) => Some((&self.blocks, file)),

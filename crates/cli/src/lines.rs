@@ -15,7 +15,8 @@ pub(crate) enum Line {
     TooLong(usize),
 }
 
-/// Reads a line; one of more than `length_max` bytes is read over and not kept. None at the end of the input.
+/// Reads a line; one of more than `length_max` bytes is read over and not kept. None at the end of
+/// the input.
 pub(crate) fn read_line(input: &mut impl BufRead, length_max: usize) -> io::Result<Option<Line>> {
     let mut line = Vec::new();
     let mut too_long = false;

@@ -1,7 +1,8 @@
 //! Lines on standard error: plain ones for a person, or JSON, one object a line, for a machine.
 //!
-//! Which of the two is said once, with `--log`. In JSON every line has `time` (RFC 3339, UTC), `level`, `event` and `message`, and what the event
-//! has besides; and there are more lines: progress every few seconds, and what matters only to who looks closely.
+//! Which of the two is said once, with `--log`. In JSON every line has `time` (RFC 3339, UTC),
+//! `level`, `event` and `message`, and what the event has besides; and there are more lines:
+//! progress every few seconds, and what matters only to who looks closely.
 
 use crate::output::{path_text, rejected_json, unreadable_json};
 use blockmill_engine::{Event, Level};

@@ -1,7 +1,8 @@
 //! The command `blockmill`: Bitcoin block files in, a validated UTXO set out.
 //!
-//! Results go to standard output, progress and messages to standard error. Exit status: 0 done; 1 a block of the best
-//! chain was rejected; 2 wrong usage; 3 unreadable or corrupt input or data; 4 the store failed.
+//! Results go to standard output, progress and messages to standard error. Exit status: 0 done; 1 a
+//! block of the best chain was rejected; 2 wrong usage; 3 unreadable or corrupt input or data; 4
+//! the store failed.
 
 mod arguments;
 mod commands;

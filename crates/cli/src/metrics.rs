@@ -1,7 +1,7 @@
 //! Figures in Prometheus' text form, served over HTTP.
 //!
-//! One thread answers one request at a time: every request gets the figures, whatever it asks for. A peer that is slow or
-//! sends too much is let go.
+//! One thread answers one request at a time: every request gets the figures, whatever it asks for.
+//! A peer that is slow or sends too much is let go.
 
 use crate::failure::Failure;
 use crate::log;

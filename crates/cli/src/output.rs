@@ -17,7 +17,8 @@ pub(crate) fn cpu_seconds() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// A path as text. Names need not be UTF-8: what is not is replaced, since JSON has only text, and a name is no reason to fail.
+/// A path as text. Names need not be UTF-8: what is not is replaced, since JSON has only text, and
+/// a name is no reason to fail.
 pub(crate) fn path_text(path: &Path) -> Cow<'_, str> {
     path.to_string_lossy()
 }
@@ -228,7 +229,8 @@ pub(crate) struct StatsJson {
     hash_serialized_3: String,
     muhash: Option<String>,
     disk_size: u64,
-    /// The height up to which a snapshot has taken the place of validation; only there if one was loaded.
+    /// The height up to which a snapshot has taken the place of validation; only there if one was
+    /// loaded.
     #[serde(skip_serializing_if = "Option::is_none")]
     snapshot_height: Option<u32>,
 }

@@ -49,7 +49,8 @@ impl Meter {
         self.last.elapsed() >= interval
     }
 
-    /// Shows that `done` of `total` is done: `text` to a person, with the name and fields of the event to a machine.
+    /// Shows that `done` of `total` is done: `text` to a person, with the name and fields of the
+    /// event to a machine.
     pub(crate) fn show(&mut self, done: u64, total: u64, text: String, event: &str, fields: Value) {
         self.last = Instant::now();
         match &self.bar {

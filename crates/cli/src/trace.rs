@@ -1,4 +1,5 @@
-//! A timeline of what was done when, in the trace event format that `chrome://tracing` and Perfetto read.
+//! A timeline of what was done when, in the trace event format that `chrome://tracing` and Perfetto
+//! read.
 
 use crate::failure::Failure;
 use blockmill_engine::report::Span;
@@ -8,7 +9,8 @@ use std::io::{BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// A trace that is being written. A write that fails is reported at the end. One that is dropped with nothing in it is removed.
+/// A trace that is being written. A write that fails is reported at the end. One that is dropped
+/// with nothing in it is removed.
 pub(crate) struct Trace {
     path: PathBuf,
     out: BufWriter<File>,

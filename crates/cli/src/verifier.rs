@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 /// What verifies scripts.
 pub(crate) type Verifier = CoreVerifier;
 
-/// A verifier for one run of a command. With `Auto` it has lanes where these are fast on this machine, with `Kernel` it
-/// has none.
+/// A verifier for one run of a command. With `Auto` it has lanes where these are fast on this
+/// machine, with `Kernel` it has none.
 pub(crate) fn verifier(signatures: Signatures) -> Verifier {
     match signatures {
         Signatures::Auto => CoreVerifier::automatic(),

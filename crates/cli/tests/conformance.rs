@@ -1,4 +1,5 @@
-//! The known full-block tests: 192 blocks, good and bad, in order, with the answers of Bitcoin Core.
+//! The known full-block tests: 192 blocks, good and bad, in order, with the answers of Bitcoin
+//! Core.
 
 mod common;
 

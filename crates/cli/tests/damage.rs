@@ -1,5 +1,5 @@
-//! Damaged and incomplete block files: what is wrong is said with file, offset and block, and the chain before it is
-//! kept.
+//! Damaged and incomplete block files: what is wrong is said with file, offset and block, and the
+//! chain before it is kept.
 
 mod common;
 
@@ -47,7 +47,8 @@ fn chain() -> &'static Chain {
     })
 }
 
-/// Connects a file, which must end with this status at this height; the tip is the generator's block there.
+/// Connects a file, which must end with this status at this height; the tip is the generator's
+/// block there.
 fn check_connect(file: &Path, data: &Path, status: i32, height: usize) -> Run {
     let connected = run(&mut connect(file, data, "regtest")).ends_with(status);
     let json = connected.json();
@@ -113,8 +114,8 @@ fn header_in(file: &[u8], record: &Range<usize>) -> Header {
     Header::from_bytes(header.try_into().expect("80 bytes"))
 }
 
-/// Whether a line says what is wrong with the record at a height: the file, a place in the record or at the head of the
-/// next one (whose parent is gone), and the hash of one of the two.
+/// Whether a line says what is wrong with the record at a height: the file, a place in the record
+/// or at the head of the next one (whose parent is gone), and the hash of one of the two.
 fn names_record(line: &str, path: &Path, height: usize, damaged: &Header) -> bool {
     let chain = chain();
     let places = chain.records[height].start..chain.records[height].end + RECORD_HEAD + 1;
@@ -152,7 +153,8 @@ fn fault_of_flip(height: usize, bit: usize, heal: bool) -> Option<String> {
     let tip = json["tip"].as_str().unwrap_or_default();
     let end = json["height"].as_u64().unwrap_or_default() as usize;
     let chain_before = height.saturating_sub(1);
-    // A changed header may by chance be another valid one: then the same block stands there under another name.
+    // A changed header may by chance be another valid one: then the same block stands there under
+    // another name.
     let renamed =
         end == height && tip == damaged.hash().to_string() && damaged != header_in(&chain.file, &chain.records[height]);
     let kept = end >= chain_before && tip == chain.hashes[end].to_string();
@@ -179,7 +181,8 @@ fn fault_of_flip(height: usize, bit: usize, heal: bool) -> Option<String> {
     None
 }
 
-/// Flips bits in every class of places of the record at a height; returns how many classes there are.
+/// Flips bits in every class of places of the record at a height; returns how many classes there
+/// are.
 fn check_flips(height: usize) -> usize {
     const FLIPS: usize = 2;
     /// Each so many flips, the file is made whole again.
@@ -216,7 +219,8 @@ fn check_flips(height: usize) -> usize {
     classes.len()
 }
 
-// Fails as long as the engine never looks at the transactions in the first record: a flip there ends with status 0.
+// Fails as long as the engine never looks at the transactions in the first record: a flip there
+// ends with status 0.
 #[test]
 fn a_flipped_bit_in_the_first_record_is_reported() {
     assert_eq!(check_flips(0), 10);
@@ -269,7 +273,8 @@ fn a_truncated_tail_is_a_shorter_chain() {
     });
 }
 
-// Fails as long as the scan takes a part of a magic at the end of the file for something else than a truncated tail.
+// Fails as long as the scan takes a part of a magic at the end of the file for something else than
+// a truncated tail.
 #[test]
 fn a_tail_cut_inside_the_magic_is_a_shorter_chain() {
     on_threads(&[1, 3], |&kept| check_truncated(kept));

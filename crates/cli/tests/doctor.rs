@@ -139,7 +139,8 @@ fn damage_is_named() {
         }
     };
     let half = |path: PathBuf| std::fs::metadata(path).unwrap().len() / 2;
-    // A record of undo data; the header that a record hangs on; headers cut off; a file that is gone.
+    // A record of undo data; the header that a record hangs on; headers cut off; a file that is
+    // gone.
     check(
         "undo.dat",
         &|data| damage(&data.join("undo.dat"), half(data.join("undo.dat"))),

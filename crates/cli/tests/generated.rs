@@ -1,4 +1,5 @@
-//! A generated chain: the answer does not depend on settings, and not on when the command is stopped or killed.
+//! A generated chain: the answer does not depend on settings, and not on when the command is
+//! stopped or killed.
 
 mod common;
 
@@ -82,7 +83,8 @@ fn settings_change_nothing() {
             let connected = run(&mut command).ends_with(0).json();
             assert_eq!(connected["tip"], chain.manifest["tip"]);
             assert_eq!(connected["inputs"], chain.manifest["inputs"]);
-            // A cache of 1 MiB is too small for all coins: they were written to the store and read again.
+            // A cache of 1 MiB is too small for all coins: they were written to the store and read
+            // again.
             assert!(
                 cache != "1" || connected["flushes"].as_u64().unwrap() > 1,
                 "{connected}"
@@ -117,7 +119,8 @@ fn height_at_start(stderr: &str) -> u64 {
     text.map_or(0, |text| text.split_whitespace().next().unwrap().parse().unwrap())
 }
 
-/// Height of what was flushed, looked up in a copy, so that the next start finds the directory as the kill left it.
+/// Height of what was flushed, looked up in a copy, so that the next start finds the directory as
+/// the kill left it.
 fn flushed_height(data: &Path, scratch: &Scratch) -> u64 {
     let Ok(entries) = std::fs::read_dir(data) else { return 0 };
     let copy = scratch.join("copy");
@@ -173,7 +176,8 @@ fn killed_at_any_moment_it_goes_on() {
         command.args(["--flush-seconds", "0.1"]);
         command
     };
-    // Nothing is spent before height 101, so this is a quarter of the work: a chain is killed several times on its way.
+    // Nothing is spent before height 101, so this is a quarter of the work: a chain is killed
+    // several times on its way.
     let quarter = run(command().args(["--stop-at-height", "150"])).ends_with(0);
     std::fs::remove_dir_all(&data).unwrap();
     let kills_wanted = std::env::var("BLOCKMILL_TEST_KILLS").map_or(KILLS, |text| text.parse().expect("a number"));
@@ -232,11 +236,13 @@ const SECONDS_TO_STOP_MAX: f64 = 20.0;
 /// Sends a signal to a run in its midst; returns the height at which it ended.
 fn check_stopped(signal: Signal, data: &Path, scratch: &Scratch, height_before: u64) -> u64 {
     let chain = chain();
-    // One thread and rare flushes: there is time for the signal, and what is kept was flushed because of it.
+    // One thread and rare flushes: there is time for the signal, and what is kept was flushed
+    // because of it.
     let mut command = connect(&scratch.join("chain.dat"), data, "regtest");
     let child = start(command.args(["--par", "1", "--flush-seconds", "60"]), scratch);
     let waiting = Instant::now();
-    // The coin store is opened after the signals are listened for, the line about the height comes after that.
+    // The coin store is opened after the signals are listened for, the line about the height comes
+    // after that.
     let begun = || match height_before {
         0 => data.join("coins.redb").exists(),
         _ => std::fs::read_to_string(scratch.join("stderr")).is_ok_and(|text| text.contains("going on")),

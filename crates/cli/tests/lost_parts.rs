@@ -1,4 +1,5 @@
-//! Data directories of which a part is lost or not to be had: no command takes one for new, and each says what to do.
+//! Data directories of which a part is lost or not to be had: no command takes one for new, and
+//! each says what to do.
 
 mod common;
 

@@ -137,7 +137,8 @@ fn testnet3() {
     check_chain(&TESTNET3);
 }
 
-/// How many signatures of a chain were verified in lanes, and how many by libsecp256k1, after the same figures as ever.
+/// How many signatures of a chain were verified in lanes, and how many by libsecp256k1, after the
+/// same figures as ever.
 fn verified(chain: &Chain, more: &[&str], fast_lanes: bool) -> (u64, u64) {
     let Some(chains) = shared_data("chains") else {
         return (0, 0);
@@ -216,8 +217,8 @@ fn old_blocks_of_mainnet_are_verified_in_lanes() {
 /// Bytes of padding at the end of a file.
 const PADDING: usize = 100_003;
 
-/// Writes the blocks of a chain to a directory as Core might have them: several files, in any order, some blocks twice,
-/// zeros at the end of each file, obfuscated if there is a key.
+/// Writes the blocks of a chain to a directory as Core might have them: several files, in any
+/// order, some blocks twice, zeros at the end of each file, obfuscated if there is a key.
 fn scatter(chain: &[u8], directory: &Path, key: Option<[u8; 8]>, seed: u64) {
     let mut dice = Dice::new(seed);
     let mut records = records(chain);
@@ -233,7 +234,8 @@ fn scatter(chain: &[u8], directory: &Path, key: Option<[u8; 8]>, seed: u64) {
             .flat_map(|record| &chain[record.clone()])
             .copied()
             .collect();
-        // Zeros that were written as data in every other file, zeros that were only allocated in the others.
+        // Zeros that were written as data in every other file, zeros that were only allocated in
+        // the others.
         if number % 2 == 0 {
             file.resize(file.len() + PADDING, 0);
         }

@@ -1,4 +1,5 @@
-//! Headers that break a rule: which of them make the best chain a rejected one, and what is said of those and of what builds on them.
+//! Headers that break a rule: which of them make the best chain a rejected one, and what is said of
+//! those and of what builds on them.
 
 mod common;
 

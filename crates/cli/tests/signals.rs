@@ -1,4 +1,5 @@
-//! SIGINT and SIGTERM in the midst of what takes long: it ends soon, with status 0, says so, and leaves nothing half done.
+//! SIGINT and SIGTERM in the midst of what takes long: it ends soon, with status 0, says so, and
+//! leaves nothing half done.
 
 mod common;
 
@@ -13,7 +14,8 @@ use std::time::{Duration, Instant};
 /// It takes far less, on a machine that does nothing else.
 const SECONDS_TO_STOP_MAX: f64 = 10.0;
 
-/// A block file of zeros, as Core allocates them, that takes minutes to look through and no room on the disk.
+/// A block file of zeros, as Core allocates them, that takes minutes to look through and no room on
+/// the disk.
 fn huge_file(scratch: &Scratch) -> PathBuf {
     let path = scratch.join("blk00000.dat");
     File::create(&path).unwrap().set_len(1 << 40).unwrap();
@@ -23,7 +25,8 @@ fn huge_file(scratch: &Scratch) -> PathBuf {
 /// How long a command that takes minutes is left to itself, so that it is in the midst of it.
 const AT_WORK: Duration = Duration::from_millis(1000);
 
-/// Starts a command, sends it a signal so long after it is `begun`, and returns what it left. It ends with status 0 and says that it was stopped.
+/// Starts a command, sends it a signal so long after it is `begun`, and returns what it left. It
+/// ends with status 0 and says that it was stopped.
 #[track_caller]
 fn stopped(command: &mut Command, signal: Signal, begun: &dyn Fn() -> bool, after: Duration) -> Run {
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();

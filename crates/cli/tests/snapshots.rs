@@ -1,4 +1,5 @@
-//! Snapshots: what is dumped is what Bitcoin Core dumps, byte for byte; what is loaded is checked, and validation goes on from there.
+//! Snapshots: what is dumped is what Bitcoin Core dumps, byte for byte; what is loaded is checked,
+//! and validation goes on from there.
 
 mod common;
 

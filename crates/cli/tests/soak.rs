@@ -1,5 +1,6 @@
-//! Everything at once for a while: `connect` with a small cache, stopped and gone on with, whose metrics are asked for all the time; `submit` with
-//! reorganisations, junk and duplicates; `stats`. No error, no wrong answer, and nothing grows that should not.
+//! Everything at once for a while: `connect` with a small cache, stopped and gone on with, whose
+//! metrics are asked for all the time; `submit` with reorganisations, junk and duplicates; `stats`.
+//! No error, no wrong answer, and nothing grows that should not.
 //!
 //! Ten seconds; `BLOCKMILL_TEST_SOAK=1800` makes it half an hour.
 
@@ -19,10 +20,12 @@ use std::time::{Duration, Instant};
 /// What a long run may take more at its end than at its beginning, in bytes: the allocators' pools.
 const GROWTH_MAX: u64 = 16 << 20;
 
-/// And for each block that was submitted: its place in the header index and what the index of all files knows of it.
+/// And for each block that was submitted: its place in the header index and what the index of all
+/// files knows of it.
 const BYTES_PER_BLOCK: u64 = 1024;
 
-/// Threads of a process at the most beside one for each core: four of its own, and the fetcher's readers, which come when the store is slow.
+/// Threads of a process at the most beside one for each core: four of its own, and the fetcher's
+/// readers, which come when the store is slow.
 const THREADS_MAX: usize = 4 + 16;
 
 /// Time between lines of `submit`, so that half an hour is not millions of blocks.
@@ -90,7 +93,8 @@ fn check_growth(name: &str, samples: &[Sample]) {
     assert!(threads <= THREADS_MAX + cores, "{name}: more and more threads");
 }
 
-/// Asks for the metrics until nobody answers any more; returns how often they came. The height never falls.
+/// Asks for the metrics until nobody answers any more; returns how often they came. The height
+/// never falls.
 fn ask_for_metrics(address: &str) -> u64 {
     let mut answers = 0;
     let mut height = 0.0;
@@ -131,7 +135,8 @@ fn generate(scratch: &Scratch, profile: &str, blocks: u32, inputs: u64) -> (Path
     (out, serde_json::from_slice(&manifest).unwrap())
 }
 
-/// Connects a part of a chain, or all of it; the largest sample, and how often its metrics were read.
+/// Connects a part of a chain, or all of it; the largest sample, and how often its metrics were
+/// read.
 fn connect_once(blocks: &Path, data: &Path, stop_at: Option<u64>) -> (Sample, u64) {
     let mut command = connect(blocks, data, "regtest");
     command.args(["--dbcache", "8", "--metrics", "0", "--log", "json"]);

@@ -354,7 +354,8 @@ fn a_block_that_makes_an_ancestor_fail_names_it() {
     assert_eq!(answers[6], answer(&above, "invalid", Some("bad-prevblk"), &main[2], 3));
 }
 
-/// The kernel library's interface would take a tenth of a second before main: no part of the command links it.
+/// The kernel library's interface would take a tenth of a second before main: no part of the
+/// command links it.
 #[test]
 fn it_starts_at_once() {
     const SECONDS_MAX: f64 = 0.010;

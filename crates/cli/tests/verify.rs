@@ -42,7 +42,8 @@ fn reason(verified: &Run) -> &str {
     row.unwrap_or_else(|| panic!("no reason: {verified:#?}")).trim()
 }
 
-/// Verifies a block with these coins, which must be refused for this reason; `at` is where the blame lies.
+/// Verifies a block with these coins, which must be refused for this reason; `at` is where the
+/// blame lies.
 fn check_refused(real: &RealBlock, coins: &[Vec<Coin>], expected: &str, at: Option<Place>) {
     let scratch = Scratch::new();
     let undo = scratch.write("undo", &undo_bytes(coins));
@@ -103,8 +104,8 @@ fn every_block_is_accepted() {
     assert!(applied.is_none_or(|applied| applied == 16), "{applied:?} blocks");
 }
 
-/// The input that fails when the coin at a place is changed, where that is certain: Taproot signatures commit to the
-/// coins of all inputs, so that an earlier one may be the first to fail.
+/// The input that fails when the coin at a place is changed, where that is certain: Taproot
+/// signatures commit to the coins of all inputs, so that an earlier one may be the first to fail.
 fn blame(real: &RealBlock, (index, input): Place) -> Option<Place> {
     let earlier = &real.coins[index][..input];
     let certain = earlier

@@ -1,4 +1,5 @@
-//! `verify --blocks`: the blocks of block files against the undo data beside them, in the forms in which Bitcoin Core leaves both.
+//! `verify --blocks`: the blocks of block files against the undo data beside them, in the forms in
+//! which Bitcoin Core leaves both.
 
 mod common;
 
@@ -21,8 +22,9 @@ fn verify(blocks: &Path, more: &[&str]) -> Run {
     run(command.args(more))
 }
 
-/// A folder as Core's `blocks`: blocks in two files, out of order; their undo data, which is in the form of Core's in our data directory, in as
-/// many; both obfuscated, and with tails that were allocated and not written. Returns the folder, and the chain's file as it was made.
+/// A folder as Core's `blocks`: blocks in two files, out of order; their undo data, which is in the
+/// form of Core's in our data directory, in as many; both obfuscated, and with tails that were
+/// allocated and not written. Returns the folder, and the chain's file as it was made.
 fn made(scratch: &Scratch) -> (PathBuf, Vec<u8>, Vec<u8>) {
     let (out, data) = (scratch.join("chain"), scratch.join("data"));
     let mut command = blockmill();

@@ -1,4 +1,5 @@
-//! Blocks that are as large as they may be and full of what takes most memory: anonymous memory stays within `--dbcache` and a stated constant.
+//! Blocks that are as large as they may be and full of what takes most memory: anonymous memory
+//! stays within `--dbcache` and a stated constant.
 
 mod common;
 
@@ -14,7 +15,8 @@ use std::time::Duration;
 
 const DBCACHE_MIB: u64 = 16;
 
-/// Anonymous memory in MiB beside that for coins, whatever the blocks are: what ARCHITECTURE.md states.
+/// Anonymous memory in MiB beside that for coins, whatever the blocks are: what ARCHITECTURE.md
+/// states.
 const CONSTANT_MIB: u64 = 96;
 
 const SUBSIDY: u64 = 5_000_000_000;
@@ -77,7 +79,8 @@ fn fan_in(from: Txid, outputs: std::ops::Range<usize>) -> Transaction {
     }
 }
 
-/// Blocks of many outputs, of many inputs, of huge scripts, and of deep chains in a block; the last two spend next to nothing.
+/// Blocks of many outputs, of many inputs, of huge scripts, and of deep chains in a block; the last
+/// two spend next to nothing.
 fn chain() -> Chain {
     let mut chain = Chain {
         blocks: vec![genesis_block(bitcoin::Network::Regtest)],

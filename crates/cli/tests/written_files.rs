@@ -1,4 +1,5 @@
-//! Files that commands write: traces, reports and chains. None is written over, and a disk that is full is said.
+//! Files that commands write: traces, reports and chains. None is written over, and a disk that is
+//! full is said.
 
 mod common;
 

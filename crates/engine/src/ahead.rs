@@ -1,4 +1,5 @@
-//! Blocks read and decoded ahead of the one that is being resolved, on all threads, and their coins fetched.
+//! Blocks read and decoded ahead of the one that is being resolved, on all threads, and their coins
+//! fetched.
 
 use crate::body::{BodyLoader, BodyTask, Loaded};
 use crate::fetching::Fetches;
@@ -61,7 +62,8 @@ pub(crate) struct Ahead<V: ScriptVerifier + 'static> {
     requester: Requester<Loading<V>>,
     /// Blocks that nobody was asked for, with their sizes; the next one last.
     path: Vec<(BlockId, u64)>,
-    /// Memory of the blocks that were asked for and not handed out: what they take, or are expected to.
+    /// Memory of the blocks that were asked for and not handed out: what they take, or are expected
+    /// to.
     asked: VecDeque<usize>,
     /// The first of them, which are loaded.
     coming: VecDeque<Coming>,
@@ -88,7 +90,8 @@ impl<V: ScriptVerifier + 'static> Ahead<V> {
         self.path.is_empty() && self.asked.is_empty()
     }
 
-    /// Blocks that were asked for and not handed out, those of them that are loaded, and the memory of all in bytes.
+    /// Blocks that were asked for and not handed out, those of them that are loaded, and the memory
+    /// of all in bytes.
     pub(crate) fn depths(&self) -> (usize, usize, usize) {
         (self.asked.len(), self.coming.len(), self.memory)
     }
@@ -113,8 +116,8 @@ impl<V: ScriptVerifier + 'static> Ahead<V> {
         }
     }
 
-    /// The next block, if it is loaded and its coins are fetched, or if `wait` says to wait for that. `fetch` begins to fetch the coins of
-    /// a block that is loaded.
+    /// The next block, if it is loaded and its coins are fetched, or if `wait` says to wait for
+    /// that. `fetch` begins to fetch the coins of a block that is loaded.
     pub(crate) fn next(
         &mut self,
         wait: bool,
@@ -149,8 +152,8 @@ impl<V: ScriptVerifier + 'static> Ahead<V> {
         self.coming.push_back(coming);
     }
 
-    /// Begins to fetch the coins of blocks that are loaded: of the first, and of those behind it while all together have no more than so many
-    /// inputs.
+    /// Begins to fetch the coins of blocks that are loaded: of the first, and of those behind it
+    /// while all together have no more than so many inputs.
     fn begin_fetches(&mut self, inputs_max: usize, mut fetch: impl FnMut(&BodyTask, &Loaded) -> Fetches) {
         let mut inputs = 0;
         for (place, coming) in self.coming.iter_mut().enumerate() {

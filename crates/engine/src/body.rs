@@ -1,4 +1,5 @@
-//! Getting at a block's content: read, decode, and all rules that need no coins. Any thread may do it.
+//! Getting at a block's content: read, decode, and all rules that need no coins. Any thread may do
+//! it.
 
 use crate::connect::Engine;
 use crate::events::Event;
@@ -95,8 +96,8 @@ impl<V: ScriptVerifier> BodyLoader<V> {
         self.files.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads a block from the first place where its content is the header's, and judges it by all rules that need no
-    /// coins.
+    /// Reads a block from the first place where its content is the header's, and judges it by all
+    /// rules that need no coins.
     pub(crate) fn load(&self, task: &BodyTask) -> Loaded {
         let mut stages = Vec::with_capacity(2);
         let mut first_problem = None;
@@ -148,8 +149,8 @@ impl<V: ScriptVerifier> BodyLoader<V> {
             Ok(Ok(block)) if block.hash() != task.hash => unreadable("another block lies here now".to_owned(), path()),
             Ok(Ok(block)) => match self.judge(task, &block) {
                 Ok(facts) => Body::Sound(Arc::new(block), facts),
-                // On signet the block's signature is judged before its merkle root: what does not fit the header says
-                // nothing about the header, whatever else is wrong with it.
+                // On signet the block's signature is judged before its merkle root: what does not
+                // fit the header says nothing about the header, whatever else is wrong with it.
                 Err(reject) if block.merkle_root().hash != block.header().merkle_root.0 => Body::Rejected(
                     Reject {
                         kind: RejectKind::Mutated,
@@ -215,7 +216,8 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         }
     }
 
-    /// Looks at the first block where it lies in the files: it is never connected, so nothing else would.
+    /// Looks at the first block where it lies in the files: it is never connected, so nothing else
+    /// would.
     pub(crate) fn check_genesis(&mut self, observer: &mut dyn Observer) {
         let genesis = self.index.genesis();
         if !self.index.entry(genesis).has_content() {

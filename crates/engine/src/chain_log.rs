@@ -1,11 +1,12 @@
-//! The log of connected blocks: their undo data in `undo.dat`, their headers and the places of that data in
-//! `headers.dat`.
+//! The log of connected blocks: their undo data in `undo.dat`, their headers and the places of that
+//! data in `headers.dat`.
 //!
-//! Both files are only appended to. When a block is connected its undo data is appended to the [`UndoLog`]; before a
-//! flush the undo data is synced, then the headers of the blocks connected since the last flush are appended and
-//! synced, and only then the coin store moves on to their tip. So whatever tip the store has, the log knows the chain
-//! up to it. What a kill leaves behind that (records of blocks that were not flushed, in parts and with gaps, a record
-//! cut off) does no harm: places are absolute, `headers.dat` is cut back to its last whole record, and `undo.dat` to
+//! Both files are only appended to. When a block is connected its undo data is appended to the
+//! [`UndoLog`]; before a flush the undo data is synced, then the headers of the blocks connected
+//! since the last flush are appended and synced, and only then the coin store moves on to their
+//! tip. So whatever tip the store has, the log knows the chain up to it. What a kill leaves behind
+//! that (records of blocks that were not flushed, in parts and with gaps, a record cut off) does no
+//! harm: places are absolute, `headers.dat` is cut back to its last whole record, and `undo.dat` to
 //! the last record that a header names.
 
 use crate::data_dir::{DataDir, file_error};
@@ -36,7 +37,8 @@ pub struct ChainLog {
     undo: Arc<UndoLog>,
     /// Largest end of the undo data of a block that has a header here or is pending.
     undo_end: u64,
-    /// Bytes that are missing at the end of the undo data, by what headers name, when it was opened.
+    /// Bytes that are missing at the end of the undo data, by what headers name, when it was
+    /// opened.
     undo_missing: u64,
     headers: Arc<Mutex<Headers>>,
     /// Records of blocks connected since the last flush began.
@@ -62,7 +64,8 @@ impl Headers {
             .write_all_at(&self.unwritten, self.length)
             .and_then(|()| self.file.sync_data());
         if written.is_err() {
-            // Take back what may have been written, so that records stay aligned, and none stays that was not synced.
+            // Take back what may have been written, so that records stay aligned, and none stays
+            // that was not synced.
             self.file.set_length(self.length).map_err(file_error(&self.path))?;
         }
         written.map_err(file_error(&self.path))?;
@@ -171,8 +174,9 @@ impl ChainLog {
         })
     }
 
-    /// Cuts `headers.dat` back to its last whole record, and `undo.dat` to the last record that a header names; to be
-    /// called once it is known that nothing that counts is behind, and while no job of [`sync_job`](Self::sync_job) runs.
+    /// Cuts `headers.dat` back to its last whole record, and `undo.dat` to the last record that a
+    /// header names; to be called once it is known that nothing that counts is behind, and while no
+    /// job of [`sync_job`](Self::sync_job) runs.
     ///
     /// # Errors
     /// [`EngineError::File`].
@@ -188,7 +192,8 @@ impl ChainLog {
         }
     }
 
-    /// What is wrong with the undo data, as far as its length and the record of the tip show it: no kill leaves it so.
+    /// What is wrong with the undo data, as far as its length and the record of the tip show it: no
+    /// kill leaves it so.
     pub(crate) fn undo_problem(&self, tip: &Header, position: Option<&UndoPosition>) -> Option<String> {
         if self.undo_missing > 0 {
             return Some(format!("the last {} bytes are missing", self.undo_missing));
@@ -230,8 +235,8 @@ impl ChainLog {
         })
     }
 
-    /// What makes everything appended so far durable; it must have run before the store moves on. It may run on another thread while
-    /// more is appended.
+    /// What makes everything appended so far durable; it must have run before the store moves on.
+    /// It may run on another thread while more is appended.
     pub fn sync_job(&mut self) -> impl FnOnce() -> Result<(), EngineError> + Send + 'static {
         let undo = Arc::clone(&self.undo);
         let headers = Arc::clone(&self.headers);
@@ -322,7 +327,8 @@ mod tests {
         assert_eq!(index.len(), 2);
         let id = index.find(&first.hash()).unwrap();
         assert_eq!(log.read(&first, &index.entry(id).undo().unwrap()).unwrap(), undo(7));
-        // The second block's undo data was appended but never synced with a header: it is appended again.
+        // The second block's undo data was appended but never synced with a header: it is appended
+        // again.
         let position = log.append(&second, &undo(9)).unwrap();
         assert_eq!(log.read(&second, &position).unwrap(), undo(9));
     }

@@ -1,15 +1,18 @@
 //! Script checks on several threads.
 //!
-//! A round of the check queue is the checks of one block, in the order of its inputs. A check is a transaction, which one thread makes ready,
-//! runs and frees: what the verifier makes for it stays in that thread's caches and its allocator's arena. Only the inputs of large
-//! transactions are checks of their own; the first thread that comes to such a transaction makes it ready for all. The lowest input that
-//! fails is the round's answer, whatever the timing. What the checks read belongs to the round, which lives until its last check is gone.
+//! A round of the check queue is the checks of one block, in the order of its inputs. A check is a
+//! transaction, which one thread makes ready, runs and frees: what the verifier makes for it stays
+//! in that thread's caches and its allocator's arena. Only the inputs of large transactions are
+//! checks of their own; the first thread that comes to such a transaction makes it ready for all.
+//! The lowest input that fails is the round's answer, whatever the timing. What the checks read
+//! belongs to the round, which lives until its last check is gone.
 //!
-//! A block may defer: then a check only records signature checks, and these are settled together with those of other
-//! blocks (`gather`). The round of such a block is over before its scripts have their verdicts. The block's verdict is the
-//! lower one of two failures: that of the round, and the lowest among the scripts that were put off. This is the lowest
-//! failing input of all: a round runs every check below its lowest failure, so every script below it has passed, or was
-//! put off and is settled too.
+//! A block may defer: then a check only records signature checks, and these are settled together
+//! with those of other blocks (`gather`). The round of such a block is over before its scripts have
+//! their verdicts. The block's verdict is the lower one of two failures: that of the round, and the
+//! lowest among the scripts that were put off. This is the lowest failing input of all: a round
+//! runs every check below its lowest failure, so every script below it has passed, or was put off
+//! and is settled too.
 //!
 //! - `block`: what the checks of a block read, and its scripts that were put off;
 //! - `gather`: where these lie, and how they are settled.
@@ -48,8 +51,8 @@ impl CheckFailure {
     }
 }
 
-/// How often everything is settled for a block at most. Twice is enough: the second time settles what the first one had
-/// to run again.
+/// How often everything is settled for a block at most. Twice is enough: the second time settles
+/// what the first one had to run again.
 const SETTLED_TIMES_MAX: usize = 4;
 
 /// Most inputs of a transaction that one thread runs. With more there is enough to share.
@@ -62,7 +65,8 @@ struct Unit {
     /// Places of the inputs in the transaction.
     first: usize,
     count: usize,
-    /// Where the transaction is made ready for several units, by number among those for which that is so.
+    /// Where the transaction is made ready for several units, by number among those for which that
+    /// is so.
     shared: Option<usize>,
 }
 
@@ -86,7 +90,8 @@ fn units(block: &Block) -> impl Iterator<Item = Unit> + '_ {
 /// What the checks of a round share.
 struct RoundChecks<V: ScriptVerifier + 'static> {
     checks: Arc<BlockChecks<V>>,
-    /// One per transaction whose inputs are units of their own; made by the first thread that needs it.
+    /// One per transaction whose inputs are units of their own; made by the first thread that needs
+    /// it.
     prepared: Vec<OnceLock<Result<V::Prepared, VerifyError>>>,
     /// Where signature checks are put off, if they are.
     gather: Option<Arc<Gather<V>>>,
@@ -194,14 +199,15 @@ fn run_here<V: ScriptVerifier + 'static>(
 pub struct RoundResult {
     /// The failure of the lowest input, if any failed.
     pub failure: Option<CheckFailure>,
-    /// Time that threads spent on checks, added up; of several threads estimated from a part of the checks.
+    /// Time that threads spent on checks, added up; of several threads estimated from a part of the
+    /// checks.
     pub busy: Duration,
     /// Time that the master waited for the workers' last checks.
     pub wait: Duration,
 }
 
-/// The checks of a block, under way. Dropping it abandons those that have not begun, and nobody asks for the verdicts of
-/// those that were put off.
+/// The checks of a block, under way. Dropping it abandons those that have not begun, and nobody
+/// asks for the verdicts of those that were put off.
 pub struct PendingChecks<V: ScriptVerifier + 'static> {
     /// None when it is over.
     round: Option<ClosedRound<UnitCheck<V>>>,
@@ -223,7 +229,8 @@ impl<V: ScriptVerifier + 'static> PendingChecks<V> {
         self.is_settled()
     }
 
-    /// Whether the round is over and every script has its verdict. A script that has none yet holds what it reads.
+    /// Whether the round is over and every script has its verdict. A script that has none yet holds
+    /// what it reads.
     fn is_settled(&mut self) -> bool {
         self.round.is_none() && Arc::get_mut(&mut self.checks).is_some()
     }
@@ -233,7 +240,8 @@ impl<V: ScriptVerifier + 'static> PendingChecks<V> {
         self.round.is_none()
     }
 
-    /// Gives up the place in the check queue if all checks have been run. Returns whether they have.
+    /// Gives up the place in the check queue if all checks have been run. Returns whether they
+    /// have.
     pub fn end_round_if_done(&mut self) -> bool {
         if self.round.as_ref().is_some_and(ClosedRound::is_done) {
             self.end_round();
@@ -246,8 +254,8 @@ impl<V: ScriptVerifier + 'static> PendingChecks<V> {
         self.round.as_ref().map_or(0, |round| round.help_some(checks_max))
     }
 
-    /// Runs what nobody has begun and waits for the rest, but not for scripts that were put off. Returns false if the round
-    /// was over.
+    /// Runs what nobody has begun and waits for the rest, but not for scripts that were put off.
+    /// Returns false if the round was over.
     pub fn end_round(&mut self) -> bool {
         let Some(round) = self.round.take() else {
             return false;
@@ -268,7 +276,8 @@ impl<V: ScriptVerifier + 'static> PendingChecks<V> {
         true
     }
 
-    /// Runs what nobody has begun, waits for the rest, has settled what was put off, and says what came of it.
+    /// Runs what nobody has begun, waits for the rest, has settled what was put off, and says what
+    /// came of it.
     pub fn finish(mut self) -> RoundResult {
         self.end_round();
         for _ in 0..SETTLED_TIMES_MAX {
@@ -329,7 +338,8 @@ impl<V: ScriptVerifier + 'static> CheckPool<V> {
         Ok(pool)
     }
 
-    /// A pool of the caller and the workers of a pool, which serve it before work sources of a higher number.
+    /// A pool of the caller and the workers of a pool, which serve it before work sources of a
+    /// higher number.
     pub fn in_pool(verifier: Arc<V>, thread_pool: &ThreadPool, priority: u32) -> Self {
         Self::noting(verifier, thread_pool, priority, Timeline::default())
     }
@@ -366,7 +376,8 @@ impl<V: ScriptVerifier + 'static> CheckPool<V> {
         self.gather.as_ref().map_or(0, |gather| gather.memory())
     }
 
-    /// Settles a part of what is put off, if there is enough to be worth it. Returns how long that took.
+    /// Settles a part of what is put off, if there is enough to be worth it. Returns how long that
+    /// took.
     pub fn settle_some(&self) -> Option<Duration> {
         self.gather.as_ref()?.settle_some()
     }
@@ -380,13 +391,14 @@ impl<V: ScriptVerifier + 'static> CheckPool<V> {
         }
     }
 
-    /// Runs the scripts of a block. `undo` has a coin for every input but the coinbase's. `defer` says whether signature
-    /// checks are put off.
+    /// Runs the scripts of a block. `undo` has a coin for every input but the coinbase's. `defer`
+    /// says whether signature checks are put off.
     pub fn run(&self, block: &Arc<Block>, undo: &Arc<BlockUndo>, flags: ScriptFlags, defer: bool) -> RoundResult {
         self.begin(block, undo, flags, 0, defer).finish()
     }
 
-    /// Begins to run the scripts of a block. Without workers all are run before this returns, and so they are while
+    /// Begins to run the scripts of a block. Without workers all are run before this returns, and
+    /// so they are while
     /// [`ROUNDS_MAX`](blockmill_checkqueue::ROUNDS_MAX) rounds are under way. `height` is for the timeline.
     pub fn begin(
         &self,

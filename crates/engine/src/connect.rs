@@ -1,11 +1,14 @@
 //! The main job: index headers, connect the best chain, resume where it stopped.
 //!
-//! The way of a block: it is read and decoded ahead by all threads (`ahead`), resolved by this one, in order, and its scripts are
-//! checked by all, while this thread resolves the next. So there are two tips: the tip of the active chain, up to which everything is
-//! verified, and behind it blocks *in flight*, which are resolved. A block is committed when its checks have passed and all before it
-//! are committed. If one fails, or if the run stops, the blocks in flight are taken back with their undo data, the last one first.
+//! The way of a block: it is read and decoded ahead by all threads (`ahead`), resolved by this one,
+//! in order, and its scripts are checked by all, while this thread resolves the next. So there are
+//! two tips: the tip of the active chain, up to which everything is verified, and behind it blocks
+//! *in flight*, which are resolved. A block is committed when its checks have passed and all before
+//! it are committed. If one fails, or if the run stops, the blocks in flight are taken back with
+//! their undo data, the last one first.
 //!
-//! A flush freezes the cache when no block is in flight, so it only ever writes what is fully validated.
+//! A flush freezes the cache when no block is in flight, so it only ever writes what is fully
+//! validated.
 
 use crate::ahead::{self, Ahead, Bounds, Coming, Loading};
 use crate::body::{Body, BodyLoader};
@@ -47,7 +50,8 @@ const IN_FLIGHT_MAX: usize = 256;
 /// Most of them that have checks in the check queue.
 const ROUNDS_IN_FLIGHT_MAX: usize = blockmill_checkqueue::ROUNDS_MAX / 2;
 
-/// Blocks that are loaded ahead take at most this fraction of the memory for coins, and those in flight as much.
+/// Blocks that are loaded ahead take at most this fraction of the memory for coins, and those in
+/// flight as much.
 const BLOCKS_SHARE: usize = 16;
 
 /// The least that this may come to in bytes, and the most.
@@ -63,9 +67,11 @@ pub struct Engine<V: ScriptVerifier + 'static> {
     pub(crate) index: HeaderIndex,
     pub(crate) loader: Arc<BodyLoader<V>>,
     pub(crate) loading: WorkQueue<Loading<V>>,
-    /// What was found amiss among the submitted blocks when the engine was opened, until it is reported.
+    /// What was found amiss among the submitted blocks when the engine was opened, until it is
+    /// reported.
     pub(crate) own_blocks: Indexed,
-    /// Blocks kept in the data directory whose parents are not known, by parent: a parent of which only a wrong body had come.
+    /// Blocks kept in the data directory whose parents are not known, by parent: a parent of which
+    /// only a wrong body had come.
     pub(crate) orphans: HashMap<BlockHash, Vec<Record>>,
     /// Writer of submitted blocks, once there was one.
     pub(crate) writer: Option<BlockFileWriter>,
@@ -118,8 +124,9 @@ enum Checked {
 }
 
 impl<V: ScriptVerifier + 'static> Engine<V> {
-    /// Indexes the blocks in `sources` (directories of `blk*.dat`, or single files), connects the best chain and flushes.
-    /// Blocks that break a rule are left out with all that builds on them, and reported.
+    /// Indexes the blocks in `sources` (directories of `blk*.dat`, or single files), connects the
+    /// best chain and flushes. Blocks that break a rule are left out with all that builds on them,
+    /// and reported.
     ///
     /// # Errors
     /// Any [`EngineError`]. What was flushed before is kept.
@@ -190,7 +197,8 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
                 bytes_remaining: path.iter().map(|block| block.1).sum(),
                 observer,
             };
-            // Without workers a block that is loaded early only goes cold; but reads of its coins may be under way meanwhile.
+            // Without workers a block that is loaded early only goes cold; but reads of its coins
+            // may be under way meanwhile.
             let one_by_one = self.options.without.decode || (self.pool.workers() == 0 && !self.fetches());
             let bounds = Bounds {
                 blocks: if one_by_one { 1 } else { ahead::BLOCKS_MAX },
@@ -219,10 +227,12 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         path
     }
 
-    /// Connects the blocks of a branch one after the other, until its end, or a reason to halt, or a block that is not what it
-    /// should be: then none of them is left for this branch, and the best chain is to be chosen again.
+    /// Connects the blocks of a branch one after the other, until its end, or a reason to halt, or
+    /// a block that is not what it should be: then none of them is left for this branch, and the
+    /// best chain is to be chosen again.
     fn follow(&mut self, ahead: &mut Ahead<V>, course: &mut Course<'_>) -> Result<Option<Halt>, EngineError> {
-        // Alone this thread runs checks when it adds them, and has nothing better to do than to load the next block.
+        // Alone this thread runs checks when it adds them, and has nothing better to do than to
+        // load the next block.
         let alone = self.pool.workers() == 0;
         let mut idle = false;
         loop {
@@ -263,7 +273,8 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             if self.help_with_checks() || self.in_flight.front_mut().is_some_and(InFlight::end_round) {
                 continue;
             }
-            // What is left was put off. As long as blocks can come, it waits for more signatures to be settled with.
+            // What is left was put off. As long as blocks can come, it waits for more signatures to
+            // be settled with.
             if may_resolve {
                 idle = !self.settle_some();
             } else if self.commit_first(course)? == Checked::Rejected {
@@ -293,12 +304,14 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         self.in_flight.is_empty() || (room && !self.flush_is_due())
     }
 
-    /// Memory in bytes that the blocks ahead may take, and those in flight as well; one more block begins below that.
+    /// Memory in bytes that the blocks ahead may take, and those in flight as well; one more block
+    /// begins below that.
     fn blocks_memory(&self) -> usize {
         (self.cache.limit() / BLOCKS_SHARE).clamp(*BLOCKS_BYTES.start(), *BLOCKS_BYTES.end())
     }
 
-    /// Memory in bytes of the blocks in flight, and of their signature checks that are put off, about.
+    /// Memory in bytes of the blocks in flight, and of their signature checks that are put off,
+    /// about.
     fn in_flight_memory(&self) -> usize {
         let blocks: usize = self.in_flight.iter().map(|block| block.memory).sum();
         blocks + self.pool.deferred_memory()
@@ -315,7 +328,8 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         queues.memory_max = queues.memory_max.max(memory);
     }
 
-    /// Takes the next block of the branch in: resolves it and lets its checks begin. Returns false if it cannot be connected.
+    /// Takes the next block of the branch in: resolves it and lets its checks begin. Returns false
+    /// if it cannot be connected.
     fn take_in(
         &mut self,
         id: BlockId,
@@ -362,7 +376,8 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         self.in_flight.iter().any(|block| block.help(HELP_CHECKS) > 0)
     }
 
-    /// Settles a part of the signature checks that are put off. Returns false if there are too few to fill the lanes.
+    /// Settles a part of the signature checks that are put off. Returns false if there are too few
+    /// to fill the lanes.
     pub(crate) fn settle_some(&mut self) -> bool {
         let settled = self.pool.settle_some();
         if let Some(busy) = settled {
@@ -371,12 +386,14 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         settled.is_some()
     }
 
-    /// Lets blocks whose checks have all been run give up their places in the check queue, the oldest ones first.
+    /// Lets blocks whose checks have all been run give up their places in the check queue, the
+    /// oldest ones first.
     fn end_rounds(&mut self) {
         let _ = self.in_flight.iter_mut().all(InFlight::end_round_if_done);
     }
 
-    /// Waits for the checks of all blocks in flight and commits them. Returns false if one was rejected, or if it is time to halt.
+    /// Waits for the checks of all blocks in flight and commits them. Returns false if one was
+    /// rejected, or if it is time to halt.
     fn commit_all(&mut self, course: &mut Course<'_>) -> Result<bool, EngineError> {
         while !self.in_flight.is_empty() {
             if self.must_halt().is_some() || self.commit_first(course)? == Checked::Rejected {
@@ -386,7 +403,8 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         Ok(true)
     }
 
-    /// Waits for the checks of the first block in flight, and commits it; if one has failed it and all behind it are taken back.
+    /// Waits for the checks of the first block in flight, and commits it; if one has failed it and
+    /// all behind it are taken back.
     fn commit_first(&mut self, course: &mut Course<'_>) -> Result<Checked, EngineError> {
         let Some(first) = self.in_flight.front_mut() else {
             return Ok(Checked::Passed);
@@ -425,7 +443,8 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         Ok(Checked::Passed)
     }
 
-    /// Takes all blocks in flight out of the cache again, the last one first. Checks that have not begun are not run.
+    /// Takes all blocks in flight out of the cache again, the last one first. Checks that have not
+    /// begun are not run.
     fn take_back_in_flight(&mut self) -> Result<(), EngineError> {
         if self.in_flight.is_empty() {
             return Ok(());
@@ -453,7 +472,8 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         Ok(taken_back?)
     }
 
-    /// Spends and creates the block's coins in the cache. Returns the coins that it spends, and those that it replaces.
+    /// Spends and creates the block's coins in the cache. Returns the coins that it spends, and
+    /// those that it replaces.
     fn resolve(
         &mut self,
         id: BlockId,

@@ -1,4 +1,5 @@
-//! The data directory: one lock, one mark of what it belongs to, and the places of everything in it.
+//! The data directory: one lock, one mark of what it belongs to, and the places of everything in
+//! it.
 //!
 //! | file | what |
 //! |---|---|
@@ -37,8 +38,8 @@ pub struct DataDir {
 }
 
 impl DataDir {
-    /// Opens a data directory, or makes one if `wanted` says for what. An existing one must be for `wanted`, if that is
-    /// given; a challenge is compared only if one is given.
+    /// Opens a data directory, or makes one if `wanted` says for what. An existing one must be for
+    /// `wanted`, if that is given; a challenge is compared only if one is given.
     ///
     /// # Errors
     /// [`EngineError::Locked`], [`EngineError::WrongNetwork`], [`EngineError::NoDataDirectory`], or the files' errors.
@@ -46,7 +47,8 @@ impl DataDir {
         Self::open_on(Arc::new(SystemDisk), path, wanted)
     }
 
-    /// As [`DataDir::open`], on a disk of the caller's, which everything in the directory is then written to.
+    /// As [`DataDir::open`], on a disk of the caller's, which everything in the directory is then
+    /// written to.
     ///
     /// # Errors
     /// As for [`DataDir::open`].
@@ -188,7 +190,8 @@ fn check_fits(path: &Path, found: &Marks, wanted: &Marks) -> Result<(), EngineEr
     })
 }
 
-/// The marks for a directory that has none: those that are wanted, unless there is a store already. That one knows what it belongs to.
+/// The marks for a directory that has none: those that are wanted, unless there is a store already.
+/// That one knows what it belongs to.
 fn new_marks(path: &Path, wanted: &Marks) -> Result<Marks, EngineError> {
     check_not_lost(path)?;
     let Some(found) = network_of(path)? else {

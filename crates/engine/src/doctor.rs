@@ -1,7 +1,9 @@
-//! Looking a data directory over: what is in it, whether it is whole and fits together, and what to do where it is not.
+//! Looking a data directory over: what is in it, whether it is whole and fits together, and what to
+//! do where it is not.
 //!
-//! No file is changed: what opening a store does after a kill is done in memory. What is found is what can be seen without validating again: a set
-//! whose coins are others, but sound by themselves, has another hash, which only the user can compare.
+//! No file is changed: what opening a store does after a kill is done in memory. What is found is
+//! what can be seen without validating again: a set whose coins are others, but sound by
+//! themselves, has another hash, which only the user can compare.
 
 mod blocks;
 mod coins;
@@ -96,7 +98,8 @@ impl Findings {
         self.0.iter().any(|finding| finding.health == health)
     }
 
-    /// Whether all is sound. None if nothing is damaged as far as was looked, and something was not looked at.
+    /// Whether all is sound. None if nothing is damaged as far as was looked, and something was not
+    /// looked at.
     pub fn is_sound(&self) -> Option<bool> {
         if self.has(Health::Damaged) {
             Some(false)
@@ -107,8 +110,8 @@ impl Findings {
         }
     }
 
-    /// Exit status of a command that ends with this: 3 where something is damaged, else 4 where the store cannot be read and 3 where another part
-    /// cannot, else 0.
+    /// Exit status of a command that ends with this: 3 where something is damaged, else 4 where the
+    /// store cannot be read and 3 where another part cannot, else 0.
     pub fn exit_status(&self) -> u8 {
         let unreadable = self.0.iter().map(|finding| finding.status).max();
         match self.is_sound() {
@@ -118,7 +121,8 @@ impl Findings {
     }
 }
 
-/// Looks a data directory over. When `stop` is set it ends early, and what was not looked at is said to be so.
+/// Looks a data directory over. When `stop` is set it ends early, and what was not looked at is
+/// said to be so.
 ///
 /// # Errors
 /// [`EngineError`] where the directory cannot be opened; damage is no error, and neither is a part that cannot be read.
@@ -151,7 +155,8 @@ pub fn examine(path: &Path, stop: &AtomicBool, observer: &mut dyn Observer) -> R
     Ok(findings)
 }
 
-/// Opens the directory. Where its marks are damaged the store says what it belongs to; none if that does not help.
+/// Opens the directory. Where its marks are damaged the store says what it belongs to; none if that
+/// does not help.
 fn examine_marks(path: &Path, findings: &mut Findings) -> Result<Option<DataDir>, EngineError> {
     let error = match DataDir::open_to_read(path) {
         Ok(directory) => {
@@ -211,7 +216,8 @@ impl fmt::Display for Problems {
     }
 }
 
-/// Reads the headers into the index. Returns the largest end of undo data that one names; none if they cannot be read.
+/// Reads the headers into the index. Returns the largest end of undo data that one names; none if
+/// they cannot be read.
 fn examine_headers(directory: &DataDir, index: &mut HeaderIndex, findings: &mut Findings) -> Option<u64> {
     const PART: &str = "headers.dat";
     let path = directory.file(PART);

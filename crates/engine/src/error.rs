@@ -8,7 +8,8 @@ use blockmill_coins::{FlushError, SnapshotError, StoreError, UndoLogError};
 use std::path::PathBuf;
 use thiserror::Error;
 
-/// Why the engine stopped. Blocks that break a rule are no errors: they are reported in the results.
+/// Why the engine stopped. Blocks that break a rule are no errors: they are reported in the
+/// results.
 #[derive(Debug, Error)]
 pub enum EngineError {
     /// A block file or a file of the data directory cannot be read or written.
@@ -170,8 +171,8 @@ impl From<FlushError> for EngineError {
 }
 
 impl EngineError {
-    /// Exit status of a command that ends with this error: 0 it was asked to stop, 2 wrong usage, 3 unreadable or corrupt input or data,
-    /// 4 the store failed.
+    /// Exit status of a command that ends with this error: 0 it was asked to stop, 2 wrong usage, 3
+    /// unreadable or corrupt input or data, 4 the store failed.
     pub fn exit_status(&self) -> u8 {
         match self {
             Self::Stopped { .. } => 0,

@@ -80,7 +80,8 @@ pub enum Event<'a> {
         /// The condition that does not hold.
         reason: &'static str,
     },
-    /// From this height on signatures are verified in another way; libsecp256k1 alone is where a run begins.
+    /// From this height on signatures are verified in another way; libsecp256k1 alone is where a
+    /// run begins.
     Signatures {
         /// The height.
         height: u32,

@@ -10,7 +10,8 @@ use blockmill_rules::ScriptVerifier;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Fetched coins that have not been offered take at most this fraction of the memory for coins, or what one block needs.
+/// Fetched coins that have not been offered take at most this fraction of the memory for coins, or
+/// what one block needs.
 const CACHE_SHARE: usize = 16;
 
 /// Bytes of a fetched coin, about.
@@ -40,8 +41,9 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         !self.options.without.fetch && self.cache.may_miss()
     }
 
-    /// How far ahead blocks are loaded and their coins fetched. When reads block, and nobody but this thread loads blocks, as many blocks as may
-    /// be are loaded first, so that reads for all of them are under way. What is fetched takes a small part of the memory for coins.
+    /// How far ahead blocks are loaded and their coins fetched. When reads block, and nobody but
+    /// this thread loads blocks, as many blocks as may be are loaded first, so that reads for all
+    /// of them are under way. What is fetched takes a small part of the memory for coins.
     pub(crate) fn window(&self) -> Window {
         let load_first = self.pool.workers() == 0 && self.fetches() && self.fetcher.reads_block();
         Window {
@@ -72,8 +74,8 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         }
     }
 
-    /// Waits for what is read for a block, and offers the coins to the cache. Returns after how many flushes the store was seen to have
-    /// none of the block's outputs, if it was.
+    /// Waits for what is read for a block, and offers the coins to the cache. Returns after how
+    /// many flushes the store was seen to have none of the block's outputs, if it was.
     pub(crate) fn finish_fetches(&mut self, height: u32, fetches: Fetches) -> Option<u64> {
         let inputs = fetches.inputs?;
         let start = Instant::now();

@@ -61,7 +61,8 @@ impl FlushPace {
         }
     }
 
-    /// Whether more of the room is used, with `bytes` in a cache of `limit`, than of the time that the flush takes.
+    /// Whether more of the room is used, with `bytes` in a cache of `limit`, than of the time that
+    /// the flush takes.
     fn is_behind(&self, bytes: usize, limit: usize) -> bool {
         let used = bytes.saturating_sub(self.bytes) as f64;
         let room = limit.saturating_sub(self.bytes) as f64;
@@ -76,7 +77,8 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         (begin && !self.cache.is_flushing()) || self.cache.is_full()
     }
 
-    /// Begins a flush in the background if it is time for one. Waits for it only if the cache is full, or if every block is to be flushed.
+    /// Begins a flush in the background if it is time for one. Waits for it only if the cache is
+    /// full, or if every block is to be flushed.
     pub(crate) fn flush_if_due(&mut self) -> Result<(), EngineError> {
         let start = Instant::now();
         if self.cache.is_flush_done() {
@@ -97,8 +99,9 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         Ok(())
     }
 
-    /// Waits a little before a block is resolved if a flush goes on and its end is further away than that of the room in the cache: many short
-    /// waits instead of a long one when the cache is full. This thread checks scripts meanwhile.
+    /// Waits a little before a block is resolved if a flush goes on and its end is further away
+    /// than that of the room in the cache: many short waits instead of a long one when the cache is
+    /// full. This thread checks scripts meanwhile.
     pub(crate) fn let_flush_catch_up(&mut self) {
         let start = Instant::now();
         while self.cache.is_flushing()
@@ -171,14 +174,16 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         Ok(outcome?)
     }
 
-    /// Tells of the flushes that have ended and were not told of. [`connect`](Self::connect) and [`submit`](Self::submit) do so by themselves.
+    /// Tells of the flushes that have ended and were not told of. [`connect`](Self::connect) and
+    /// [`submit`](Self::submit) do so by themselves.
     pub fn tell_flushes(&mut self, observer: &mut dyn Observer) {
         for flushed in self.flush_pace.untold.drain(..) {
             observer.event(&Event::Flushed(&flushed));
         }
     }
 
-    /// Writes everything up to the tip to the data directory, durably. The coins stay in the cache while there is room.
+    /// Writes everything up to the tip to the data directory, durably. The coins stay in the cache
+    /// while there is room.
     ///
     /// # Errors
     /// Any [`EngineError`]; what was flushed before is kept.

@@ -8,7 +8,8 @@ use blockmill_block::{Block, BlockUndo, OutPoint};
 use blockmill_rules::ScriptVerifier;
 use std::sync::Arc;
 
-/// Bytes that a coin of the undo data takes, about: with the script of a witness program, and what the allocator adds.
+/// Bytes that a coin of the undo data takes, about: with the script of a witness program, and what
+/// the allocator adds.
 const UNDO_COIN_BYTES: usize = size_of::<Coin>() + 48;
 
 /// A block that has changed the cache, and whose checks are under way.
@@ -16,7 +17,8 @@ pub(crate) struct InFlight<V: ScriptVerifier + 'static> {
     pub(crate) id: BlockId,
     pub(crate) block: Arc<Block>,
     pub(crate) undo: Arc<BlockUndo>,
-    /// Coins that it has replaced: one of the two blocks that repeat an older coinbase. Once it is committed they are gone for good.
+    /// Coins that it has replaced: one of the two blocks that repeat an older coinbase. Once it is
+    /// committed they are gone for good.
     pub(crate) replaced: Vec<(OutPoint, Coin)>,
     /// Memory in bytes, about.
     pub(crate) memory: usize,
@@ -42,13 +44,14 @@ impl<V: ScriptVerifier + 'static> InFlight<V> {
         self.checks.as_ref().is_some_and(|checks| !checks.is_round_over())
     }
 
-    /// Gives up its place in the check queue if all its checks have been run. Returns whether it has none.
+    /// Gives up its place in the check queue if all its checks have been run. Returns whether it
+    /// has none.
     pub(crate) fn end_round_if_done(&mut self) -> bool {
         self.checks.as_mut().is_none_or(PendingChecks::end_round_if_done)
     }
 
-    /// Waits for its checks, running what is left of them, but not for scripts that were put off. Returns false if there is
-    /// nothing to wait for.
+    /// Waits for its checks, running what is left of them, but not for scripts that were put off.
+    /// Returns false if there is nothing to wait for.
     pub(crate) fn end_round(&mut self) -> bool {
         self.checks.as_mut().is_some_and(PendingChecks::end_round)
     }
@@ -58,7 +61,8 @@ impl<V: ScriptVerifier + 'static> InFlight<V> {
         self.checks.as_ref().map_or(0, |checks| checks.help(checks_max))
     }
 
-    /// Waits for its checks, running what is left of them, and has settled what was put off. None if there were none.
+    /// Waits for its checks, running what is left of them, and has settled what was put off. None
+    /// if there were none.
     pub(crate) fn finish(&mut self) -> Option<RoundResult> {
         self.checks.take().map(PendingChecks::finish)
     }
@@ -79,8 +83,9 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-    /// Two blocks of the main network repeat an older coinbase. If one of them is taken back before it is committed, the older coin is
-    /// there again, whether it came from the store or from the cache.
+    /// Two blocks of the main network repeat an older coinbase. If one of them is taken back before
+    /// it is committed, the older coin is there again, whether it came from the store or from the
+    /// cache.
     #[test]
     fn a_repeated_coinbase_is_taken_back() {
         let genesis = bitcoin::constants::genesis_block(bitcoin::Network::Regtest);

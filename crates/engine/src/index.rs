@@ -1,8 +1,10 @@
-//! The header index: every valid header that is known, its place in the tree, and where its block lies.
+//! The header index: every valid header that is known, its place in the tree, and where its block
+//! lies.
 //!
-//! A block is *linked* when its content and that of all its ancestors is known and none of them has failed: then it may be
-//! connected. The best chain ends in the linked block of most work; of several with as much work, the one seen first.
-//! Only linked blocks without linked children are candidates, see `leaves`.
+//! A block is *linked* when its content and that of all its ancestors is known and none of them has
+//! failed: then it may be connected. The best chain ends in the linked block of most work; of
+//! several with as much work, the one seen first. Only linked blocks without linked children are
+//! candidates, see `leaves`.
 
 mod entry;
 mod leaves;
@@ -51,7 +53,8 @@ pub enum HeaderRefusal {
 pub struct HeaderIndex {
     params: Params,
     entries: Vec<Entry>,
-    /// Found by the hashes in the entries, under a key from the system: who mines may choose among hashes.
+    /// Found by the hashes in the entries, under a key from the system: who mines may choose among
+    /// hashes.
     by_hash: HashTable<BlockId>,
     hasher: RandomState,
     /// Places of the blocks that were found several times, behind the first one.
@@ -186,8 +189,9 @@ impl HeaderIndex {
         self.genesis()
     }
 
-    /// Takes a header in, if its parent is known and it breaks no rule. `now` is the clock, in seconds since 1970.
-    /// A header that is known already is returned as it is, unless it has failed.
+    /// Takes a header in, if its parent is known and it breaks no rule. `now` is the clock, in
+    /// seconds since 1970. A header that is known already is returned as it is, unless it has
+    /// failed.
     ///
     /// # Errors
     /// [`HeaderRefusal`], with Core's word.
@@ -265,8 +269,8 @@ impl HeaderIndex {
         header::median_time(&mut times[..count])
     }
 
-    /// Notes where a block lies. The first place makes it, and all that waited for it, candidates. Among blocks of equal
-    /// work those come first whose places were noted first.
+    /// Notes where a block lies. The first place makes it, and all that waited for it, candidates.
+    /// Among blocks of equal work those come first whose places were noted first.
     pub fn add_position(&mut self, id: BlockId, position: Position) {
         if self.entry(id).sequence == u64::MAX {
             self.entry_mut(id).sequence = self.next_sequence();
@@ -274,8 +278,8 @@ impl HeaderIndex {
         self.receive(id, position);
     }
 
-    /// As [`add_position`](Self::add_position), but as Core counts blocks that come one by one: among blocks of equal work
-    /// those come first that could be connected first.
+    /// As [`add_position`](Self::add_position), but as Core counts blocks that come one by one:
+    /// among blocks of equal work those come first that could be connected first.
     pub fn receive(&mut self, id: BlockId, position: Position) {
         let Some(first) = self.entry(id).position() else {
             self.entry_mut(id).arrival = self.arrivals;
@@ -297,7 +301,8 @@ impl HeaderIndex {
         self.sequence
     }
 
-    /// Notes that a block and its ancestors were connected in an earlier run and not since: they come before all others.
+    /// Notes that a block and its ancestors were connected in an earlier run and not since: they
+    /// come before all others.
     pub(crate) fn set_connected(&mut self, tip: BlockId) {
         let mut chain = Vec::new();
         let mut next = Some(tip);
@@ -338,8 +343,8 @@ impl HeaderIndex {
         self.candidates.grow(self.rank(id), parent);
     }
 
-    /// Links a block and its descendants as far as their content is known: those next to it first, and of those the one whose content
-    /// came first.
+    /// Links a block and its descendants as far as their content is known: those next to it first,
+    /// and of those the one whose content came first.
     fn link_from(&mut self, id: BlockId) {
         let mut waiting = VecDeque::from([id]);
         while let Some(id) = waiting.pop_front() {
@@ -359,7 +364,8 @@ impl HeaderIndex {
         std::iter::successors(self.entry(id).first_child, |&child| self.entry(child).next_sibling)
     }
 
-    /// Takes a block and its descendants out of the candidates; with `failed` they are known to be invalid.
+    /// Takes a block and its descendants out of the candidates; with `failed` they are known to be
+    /// invalid.
     fn unlink(&mut self, id: BlockId, failed: bool) {
         let (was_linked, was_failed) = (self.entry(id).linked, self.entry(id).failed);
         let mut waiting = vec![id];

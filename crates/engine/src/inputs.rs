@@ -8,7 +8,8 @@ use blockmill_fetch::Wanted;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The coins that a block spends, less those that no store can have yet, and those that the cache has.
+/// The coins that a block spends, less those that no store can have yet, and those that the cache
+/// has.
 pub(crate) struct BlockInputs {
     pub(crate) block: Arc<Block>,
     /// The height up to which blocks were resolved when `view` was taken.
@@ -43,7 +44,8 @@ impl Wanted for BlockInputs {
                 }
                 next += 1;
             }
-            // A transaction has inputs, or the block would not have been decoded; but nothing rests on that here.
+            // A transaction has inputs, or the block would not have been decoded; but nothing rests
+            // on that here.
             if next == before {
                 break;
             }
@@ -52,7 +54,8 @@ impl Wanted for BlockInputs {
     }
 }
 
-/// The coins that a block makes: none of them may be there already (BIP 30). The places are its transactions.
+/// The coins that a block makes: none of them may be there already (BIP 30). The places are its
+/// transactions.
 pub(crate) struct BlockOutputs(pub(crate) Arc<Block>);
 
 impl Wanted for BlockOutputs {

@@ -10,7 +10,8 @@
 //! - [`data_dir`], [`chain_log`]: what a data directory holds besides coins;
 //! - [`store_file`]: the file of the coins in it;
 //! - [`submit`]: blocks one by one, with a verdict each;
-//! - [`verify`], [`verify_files`]: one block against its undo data, and those of block files against Core's;
+//! - [`verify`], [`verify_files`]: one block against its undo data, and those of block files
+//!   against Core's;
 //! - [`snapshot`]: the set to a file, and back;
 //! - [`doctor`]: looking a data directory over;
 //! - [`report`], [`events`]: what happened, stage by stage, and what is worth a line in a log;

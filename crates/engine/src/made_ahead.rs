@@ -1,8 +1,10 @@
-//! Which transactions the blocks ahead will make: their outputs are not in the store yet, so no read for them is worth it.
+//! Which transactions the blocks ahead will make: their outputs are not in the store yet, so no
+//! read for them is worth it.
 //!
-//! A table of words, each with a part of a transaction id and a height; who decodes a block writes those of its transactions. Transactions that
-//! meet in a word replace one another, and words stay when their blocks are connected. So it may be wrong in both directions, and
-//! only ever says what to read ahead.
+//! A table of words, each with a part of a transaction id and a height; who decodes a block writes
+//! those of its transactions. Transactions that meet in a word replace one another, and words stay
+//! when their blocks are connected. So it may be wrong in both directions, and only ever says what
+//! to read ahead.
 
 use blockmill_block::Txid;
 use std::sync::atomic::{AtomicU64, Ordering};

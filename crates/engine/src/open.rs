@@ -27,7 +27,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-/// Among the work sources of the pool: without its coins no block goes on, and there are few of them to read.
+/// Among the work sources of the pool: without its coins no block goes on, and there are few of
+/// them to read.
 const FETCHING_FIRST: u32 = 0;
 
 /// The oldest block's checks are what everything waits for in the end.
@@ -75,7 +76,8 @@ pub struct Options {
     pub signatures: Signatures,
     /// The height above which nothing is connected.
     pub stop_at_height: Option<u32>,
-    /// Threads beside those that validate, which read coins from the store when its reads block. They are started when they are needed.
+    /// Threads beside those that validate, which read coins from the store when its reads block.
+    /// They are started when they are needed.
     pub readers: usize,
     /// What is to be left out, to show its share.
     pub without: Without,

@@ -122,8 +122,8 @@ pub struct Rejected {
     pub path: PathBuf,
     /// Its place in the file in bytes.
     pub offset: u64,
-    /// Whether the chain that it is in, with all that builds on it, was the best one: blocks are connected only then, headers are judged on
-    /// every branch.
+    /// Whether the chain that it is in, with all that builds on it, was the best one: blocks are
+    /// connected only then, headers are judged on every branch.
     pub of_best_chain: bool,
 }
 
@@ -277,9 +277,11 @@ pub struct Totals {
     pub flush_changes: u64,
     /// How often connecting had to wait for one, as the cache was full.
     pub flush_waits: u64,
-    /// How often a block waited a little for a flush to catch up, so that the cache need not be full before its end.
+    /// How often a block waited a little for a flush to catch up, so that the cache need not be
+    /// full before its end.
     pub flush_pauses: u64,
-    /// Longest time that a flush has taken of the connecting thread, waiting included; the last one, which is waited for, is left out.
+    /// Longest time that a flush has taken of the connecting thread, waiting included; the last
+    /// one, which is waited for, is left out.
     pub flush_pause_max: Duration,
     /// Times of the stages.
     pub stages: Stages,
@@ -387,8 +389,8 @@ pub struct ConnectReport {
 }
 
 impl ConnectReport {
-    /// Exit status of a command that ends with this report: 1 if a block of the best chain was rejected, 3 if input is corrupt or
-    /// incomplete, else 0.
+    /// Exit status of a command that ends with this report: 1 if a block of the best chain was
+    /// rejected, 3 if input is corrupt or incomplete, else 0.
     pub fn exit_status(&self) -> u8 {
         let damaged = self.damages.iter().any(|damage| !damage.is_unfinished_write());
         if self.rejected.iter().any(|block| block.of_best_chain) {
@@ -453,7 +455,8 @@ pub trait Observer {
         let _ = progress;
     }
 
-    /// What was done so far, and how often the coins cache had what was asked for; with every [`progress`](Self::progress).
+    /// What was done so far, and how often the coins cache had what was asked for; with every
+    /// [`progress`](Self::progress).
     fn totals(&mut self, totals: &Totals, cache: &CacheCounters) {
         let _ = (totals, cache);
     }

@@ -17,7 +17,8 @@ pub struct ResolveContext<'a> {
     pub flags: ScriptFlags,
     /// Whether its transactions may not overwrite coins (BIP 30).
     pub enforce_bip30: bool,
-    /// After how many flushes the store was seen to have none of the block's outputs, if that was seen.
+    /// After how many flushes the store was seen to have none of the block's outputs, if that was
+    /// seen.
     pub absent_at: Option<u64>,
     /// Median time past of its parent.
     pub parent_median_time_past: u32,
@@ -41,8 +42,9 @@ pub enum ResolveError {
     Broken(StoreError),
 }
 
-/// Spends what the block spends, creates what it creates, and judges it by all rules but its scripts. Returns the coins
-/// spent. When it fails the cache has the coins that it had before, unless the error is [`ResolveError::Broken`].
+/// Spends what the block spends, creates what it creates, and judges it by all rules but its
+/// scripts. Returns the coins spent. When it fails the cache has the coins that it had before,
+/// unless the error is [`ResolveError::Broken`].
 ///
 /// # Errors
 /// [`ResolveError`]; a rule that is broken is the first one in Core's order.
@@ -83,8 +85,8 @@ fn no_overwriting<B: AsRef<[u8]>>(
     Ok(())
 }
 
-/// `created` counts the transactions whose outputs are in the cache. The coins of a transaction that fails stand at the end
-/// of `undo`, without an end of their own.
+/// `created` counts the transactions whose outputs are in the cache. The coins of a transaction
+/// that fails stand at the end of `undo`, without an end of their own.
 fn apply_transactions<B: AsRef<[u8]>>(
     block: &Block<B>,
     context: &ResolveContext<'_>,
@@ -194,8 +196,9 @@ fn create_outputs(transaction: &Transaction<'_>, height: u32, is_coinbase: bool,
     }
 }
 
-/// Takes back a block that was applied as far as `undo` and `created` say: the outputs of the first `created` transactions,
-/// and the coins that were spent, from the last to the first. Returns whether every output was there.
+/// Takes back a block that was applied as far as `undo` and `created` say: the outputs of the first
+/// `created` transactions, and the coins that were spent, from the last to the first. Returns
+/// whether every output was there.
 ///
 /// # Errors
 /// [`StoreError`].
@@ -244,7 +247,8 @@ fn remove_outputs(transaction: &Transaction<'_>, cache: &mut CoinsCache) -> Resu
     Ok(clean)
 }
 
-/// The coins that the outputs of a block's coinbase replace: of one that may repeat an older coinbase. Undo data has none of them.
+/// The coins that the outputs of a block's coinbase replace: of one that may repeat an older
+/// coinbase. Undo data has none of them.
 ///
 /// # Errors
 /// [`StoreError`].

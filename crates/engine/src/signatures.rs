@@ -1,4 +1,5 @@
-//! Which blocks have their signatures verified in lanes, many at a time, and which by libsecp256k1 alone.
+//! Which blocks have their signatures verified in lanes, many at a time, and which by libsecp256k1
+//! alone.
 
 use crate::assume_valid::is_buried;
 use crate::index::{BlockId, HeaderIndex};
@@ -7,7 +8,8 @@ use std::fmt;
 /// How signatures are to be verified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Signatures {
-    /// In lanes for blocks with more than two weeks of work above them, by libsecp256k1 alone for the others.
+    /// In lanes for blocks with more than two weeks of work above them, by libsecp256k1 alone for
+    /// the others.
     #[default]
     Auto,
     /// By libsecp256k1 alone.
@@ -28,8 +30,8 @@ pub struct SignatureWay {
 impl SignatureWay {
     const ASKED_FOR: &str = "asked for";
 
-    /// `can_defer` says whether the verifier has lanes. `buried` says whether more than two weeks of work are above the
-    /// block.
+    /// `can_defer` says whether the verifier has lanes. `buried` says whether more than two weeks
+    /// of work are above the block.
     pub(crate) fn new(wanted: Signatures, can_defer: bool, buried: impl FnOnce() -> bool) -> Self {
         let (lanes, reason) = match wanted {
             Signatures::Kernel => (false, Self::ASKED_FOR),

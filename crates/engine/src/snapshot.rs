@@ -1,4 +1,5 @@
-//! Snapshots: the UTXO set of a data directory to a file, and a file to a data directory that goes on from there.
+//! Snapshots: the UTXO set of a data directory to a file, and a file to a data directory that goes
+//! on from there.
 
 use crate::connect::Engine;
 use crate::data_dir::{DataDir, SnapshotMark, file_error};
@@ -29,8 +30,8 @@ const BATCH: usize = 500_000;
 /// Coins between reports of progress.
 const COINS_PER_LOOK: u64 = 20_000;
 
-/// Writes the set of a data directory to a file that is not there yet, as Core's `dumptxoutset` does. The file gets its name when it is
-/// complete; until then it is called `FILE.incomplete`.
+/// Writes the set of a data directory to a file that is not there yet, as Core's `dumptxoutset`
+/// does. The file gets its name when it is complete; until then it is called `FILE.incomplete`.
 ///
 /// # Errors
 /// [`EngineError::SnapshotFile`] where there is such a file; [`EngineError::Stopped`], [`EngineError::Snapshot`], [`EngineError::Store`].
@@ -111,13 +112,15 @@ fn snapshot_error(path: &Path, error: SnapshotError) -> EngineError {
 }
 
 impl<V: ScriptVerifier + 'static> Engine<V> {
-    /// Takes the set of a snapshot in, in place of everything up to its base block, whose header and all before it must be in `sources`. The
-    /// hash of the set must be `wanted`, or that which Core has built in for this block. Nothing of the directory is changed before the whole
-    /// file has been read and its hash has been found right.
+    /// Takes the set of a snapshot in, in place of everything up to its base block, whose header
+    /// and all before it must be in `sources`. The hash of the set must be `wanted`, or that which
+    /// Core has built in for this block. Nothing of the directory is changed before the whole file
+    /// has been read and its hash has been found right.
     ///
     /// # Errors
     /// [`EngineError::SnapshotFile`] where the directory or the call does not fit the file, [`EngineError::Snapshot`] where the file is not what
-    /// it should be, [`EngineError::SnapshotBase`] where headers are missing; [`EngineError::Stopped`]; [`EngineError::File`], [`EngineError::Store`].
+    /// it should be, [`EngineError::SnapshotBase`] where headers are missing;
+    /// [`EngineError::Stopped`]; [`EngineError::File`], [`EngineError::Store`].
     pub fn load_snapshot(
         mut self,
         sources: &[PathBuf],
@@ -207,7 +210,8 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         Ok(base)
     }
 
-    /// Makes a store that was loaded that of the directory: first the headers up to the base and the mark of the snapshot, then its name.
+    /// Makes a store that was loaded that of the directory: first the headers up to the base and
+    /// the mark of the snapshot, then its name.
     fn adopt(mut self, loading: &Path, tip: &Tip, base: BlockId) -> Result<(), EngineError> {
         for height in 1..=tip.height {
             if let Some(id) = self.index.ancestor(base, height) {

@@ -26,7 +26,8 @@ pub(crate) enum FirstSeen {
     ByArrival,
 }
 
-/// What chains are compared by: their work, then the place in which the last block lies; the earlier one wins.
+/// What chains are compared by: their work, then the place in which the last block lies; the
+/// earlier one wins.
 type Claim = (Work, Reverse<Option<(u32, u64)>>);
 
 fn place(position: Position) -> (u32, u64) {
@@ -57,7 +58,8 @@ impl Indexed {
 }
 
 impl<V: ScriptVerifier + 'static> Engine<V> {
-    /// Finds the blocks in `sources` and takes their headers into the index, in whatever order they come.
+    /// Finds the blocks in `sources` and takes their headers into the index, in whatever order they
+    /// come.
     pub(crate) fn index_sources(
         &mut self,
         sources: &[PathBuf],
@@ -73,7 +75,8 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         let magic = self.index.params().magic();
         let scanned = scan_files(&loader.files(), first..last, magic, &self.options.stop, observer)?;
         let Some(Scanned { records, damages }) = scanned else {
-            // Nothing is known of what lies in the files that remain, so nothing is said about leftovers.
+            // Nothing is known of what lies in the files that remain, so nothing is said about
+            // leftovers.
             return Ok(Indexed {
                 stopped: true,
                 ..Indexed::default()
@@ -131,7 +134,8 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         }
     }
 
-    /// Takes in the kept blocks whose parents are known by now. Returns how many are still left over.
+    /// Takes in the kept blocks whose parents are known by now. Returns how many are still left
+    /// over.
     pub(crate) fn adopt_known_orphans(&mut self, observer: &mut dyn Observer) -> u64 {
         let known: Vec<_> = self.orphans.keys().copied().collect();
         for parent in known {
@@ -163,14 +167,16 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         }
     }
 
-    /// What the best chain that can be connected has to show. What was connected in an earlier run came before all files.
+    /// What the best chain that can be connected has to show. What was connected in an earlier run
+    /// came before all files.
     fn best_claim(&self) -> Claim {
         let best = self.index.entry(self.index.best_candidate());
         let position = best.position().filter(|_| best.sequence > 0);
         (best.work, Reverse(position.map(place)))
     }
 
-    /// What a header that is refused would have had to show, with those that build on it, and how many these are. They wait no longer.
+    /// What a header that is refused would have had to show, with those that build on it, and how
+    /// many these are. They wait no longer.
     fn claim_of(
         &self,
         refused: &Record,
@@ -225,7 +231,8 @@ pub(crate) struct Scanned {
     damages: Vec<Damage>,
 }
 
-/// Finds the records of some of the files, and says what is damaged there. None if it was asked to stop.
+/// Finds the records of some of the files, and says what is damaged there. None if it was asked to
+/// stop.
 pub(crate) fn scan_files(
     files: &BlockFiles,
     numbers: Range<u32>,
@@ -266,8 +273,8 @@ pub(crate) fn scan_files(
     Ok(Some(found))
 }
 
-/// Takes the headers of records into an index: each as soon as its parent is there. Returns the numbers of those whose parents are nowhere, by
-/// parent.
+/// Takes the headers of records into an index: each as soon as its parent is there. Returns the
+/// numbers of those whose parents are nowhere, by parent.
 pub(crate) fn take_headers<'r>(
     index: &mut HeaderIndex,
     records: &'r [Record],

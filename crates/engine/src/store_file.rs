@@ -1,4 +1,5 @@
-//! The file of the embedded store in a data directory: telling one that was lost from one that was never made, and opening it.
+//! The file of the embedded store in a data directory: telling one that was lost from one that was
+//! never made, and opening it.
 
 use crate::data_dir::{DataDir, Marks, file_error};
 use crate::error::EngineError;
@@ -20,8 +21,9 @@ const MARKS_CACHE: usize = 1 << 20;
 /// What to do with a directory whose coins cannot be had back.
 pub(crate) const NEW_DIRECTORY: &str = "connect into a new data directory";
 
-/// Refuses a directory whose store is gone. The store is made, durably, before anything is written to the log of connected blocks: so where there is
-/// a log there was a store, and to begin with another would append to the log of what was connected.
+/// Refuses a directory whose store is gone. The store is made, durably, before anything is written
+/// to the log of connected blocks: so where there is a log there was a store, and to begin with
+/// another would append to the log of what was connected.
 pub(crate) fn check_not_lost(directory: &Path) -> Result<(), EngineError> {
     let store = directory.join(STORE_FILE);
     if is_there(&store)? {
@@ -64,7 +66,8 @@ pub(crate) fn network_of(directory: &Path) -> Result<Option<Marks>, EngineError>
     }
 }
 
-/// Opens the embedded store of a data directory, or makes it, with `cache_bytes` of memory for its pages.
+/// Opens the embedded store of a data directory, or makes it, with `cache_bytes` of memory for its
+/// pages.
 ///
 /// # Errors
 /// [`EngineError::Damaged`] where it is lost, else [`EngineError::Store`].
@@ -76,7 +79,8 @@ pub fn open_store(directory: &DataDir, cache_bytes: usize) -> Result<Arc<dyn Coi
     Ok(Arc::new(store))
 }
 
-/// Removes what a load of a snapshot has left that was cut off. Nobody else loads one: the directory is locked.
+/// Removes what a load of a snapshot has left that was cut off. Nobody else loads one: the
+/// directory is locked.
 fn remove_unfinished(directory: &DataDir) -> Result<(), EngineError> {
     let path = directory.file(LOADING_FILE);
     if std::fs::symlink_metadata(&path).is_ok() {
@@ -85,7 +89,8 @@ fn remove_unfinished(directory: &DataDir) -> Result<(), EngineError> {
     Ok(())
 }
 
-/// Opens the embedded store of a data directory to read it: no file is changed. Where there is none yet it is an empty one in memory.
+/// Opens the embedded store of a data directory to read it: no file is changed. Where there is none
+/// yet it is an empty one in memory.
 ///
 /// # Errors
 /// As for [`open_store`].

@@ -101,7 +101,8 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             Err(error) => return Ok(Submission::malformed(None, error.to_string())),
         };
         let hash = block.hash();
-        // A block that fails by itself leaves no trace: what was sent may not be what belongs to its header.
+        // A block that fails by itself leaves no trace: what was sent may not be what belongs to
+        // its header.
         if let Err(reject) = self.loader.judge_alone(&block) {
             return Ok(Submission::invalid(hash, &reject));
         }

@@ -1,7 +1,8 @@
 //! Which thread did what when, for [`Options::trace`](crate::Options).
 //!
-//! Each thread that has something to tell gets a lane: a list of spans, which it fills and the connecting thread empties. Works of
-//! one kind that follow each other closely become one span, so that cheap checks do not make a span each.
+//! Each thread that has something to tell gets a lane: a list of spans, which it fills and the
+//! connecting thread empties. Works of one kind that follow each other closely become one span, so
+//! that cheap checks do not make a span each.
 
 use crate::report::{Span, Stage};
 use blockmill_block::{Coin, OutPoint};
@@ -30,8 +31,8 @@ thread_local! {
 #[derive(Debug, Default)]
 struct Lanes(Mutex<Vec<(String, Spans)>>);
 
-/// What is called whenever a thread has read, decoded, resolved or committed a block, or has offered what was fetched for it: on that thread, before it goes
-/// on. For tests that delay it.
+/// What is called whenever a thread has read, decoded, resolved or committed a block, or has
+/// offered what was fetched for it: on that thread, before it goes on. For tests that delay it.
 #[derive(Clone)]
 pub struct StageHook(pub Arc<dyn Fn(Stage) + Send + Sync>);
 

@@ -21,7 +21,8 @@ pub struct VerifyOptions {
     pub threads: usize,
     /// Whether the proof of work is checked; tests that change a block leave it out.
     pub proof_of_work: bool,
-    /// How signatures are verified. `Auto` is by libsecp256k1: nothing is known of the work above the block.
+    /// How signatures are verified. `Auto` is by libsecp256k1: nothing is known of the work above
+    /// the block.
     pub signatures: Signatures,
 }
 
@@ -53,10 +54,11 @@ pub struct Verified {
     pub lanes: bool,
 }
 
-/// Verifies a block against its undo data: everything that needs no other block (merkle roots, sizes, transactions), then
-/// amounts, maturity (for coins whose height is known), signature operations and what the coinbase takes, then all
-/// scripts, and last that coins made in the block itself are as it makes them. Locks that depend on the times of earlier
-/// blocks are not checked, and neither is the difficulty.
+/// Verifies a block against its undo data: everything that needs no other block (merkle roots,
+/// sizes, transactions), then amounts, maturity (for coins whose height is known), signature
+/// operations and what the coinbase takes, then all scripts, and last that coins made in the block
+/// itself are as it makes them. Locks that depend on the times of earlier blocks are not checked,
+/// and neither is the difficulty.
 ///
 /// # Errors
 /// [`VerifyBlockError`]; the first rule that is broken.
@@ -126,8 +128,8 @@ pub fn verify_block<V: ScriptVerifier + 'static>(
     })
 }
 
-/// The rules among the headers, with the block's own time for the median before it: a block is at least as late as that,
-/// so lock times that are open by BIP 113 are open here too.
+/// The rules among the headers, with the block's own time for the median before it: a block is at
+/// least as late as that, so lock times that are open by BIP 113 are open here too.
 fn check_context(block: &Block, params: &Params, height: u32) -> Result<(), Reject> {
     let place = BlockPlace {
         params,

@@ -1,5 +1,6 @@
-//! The blocks of block files against the undo data that Bitcoin Core keeps beside them: every script and every rule that needs no set, of a whole
-//! directory, without a set. Nothing is written.
+//! The blocks of block files against the undo data that Bitcoin Core keeps beside them: every
+//! script and every rule that needs no set, of a whole directory, without a set. Nothing is
+//! written.
 
 use crate::error::EngineError;
 use crate::events::Event;
@@ -67,7 +68,8 @@ pub struct FilesReport {
 }
 
 impl FilesReport {
-    /// Exit status of a command that ends with this report: 1 if a block breaks a rule, 3 if something cannot be read, else 0.
+    /// Exit status of a command that ends with this report: 1 if a block breaks a rule, 3 if
+    /// something cannot be read, else 0.
     pub fn exit_status(&self) -> u8 {
         let rejected = |unverified: &Unverified| matches!(unverified.problem, Problem::Reject(_));
         match &self.unverified[..] {
@@ -89,8 +91,9 @@ pub struct FilesOptions {
     pub signatures: Signatures,
 }
 
-/// Verifies the blocks of the best chain of headers in `sources`, or the only one that is asked for. Locks that depend on the times of earlier blocks
-/// are checked neither here nor in [`verify_block`].
+/// Verifies the blocks of the best chain of headers in `sources`, or the only one that is asked
+/// for. Locks that depend on the times of earlier blocks are checked neither here nor in
+/// [`verify_block`].
 ///
 /// # Errors
 /// [`EngineError::File`] where a source cannot be read, [`EngineError::UnknownBlock`] where the only block asked for is nowhere.

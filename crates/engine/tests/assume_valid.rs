@@ -1,6 +1,6 @@
-//! When scripts are left out: for blocks in the chain of the assumed valid block and of the best header, buried under more than
-//! two weeks of work. Each condition on both sides, with a block whose script fails: it is accepted where scripts are left out,
-//! and refused where they run.
+//! When scripts are left out: for blocks in the chain of the assumed valid block and of the best
+//! header, buried under more than two weeks of work. Each condition on both sides, with a block
+//! whose script fails: it is accepted where scripts are left out, and refused where they run.
 
 mod common;
 
@@ -23,7 +23,8 @@ const BAD: u32 = 101;
 /// Blocks in two weeks of work.
 const BURIED: u32 = 2_016;
 
-/// Height of the chain: [`BAD`] is buried under one more block than two weeks, and a few others are, too.
+/// Height of the chain: [`BAD`] is buried under one more block than two weeks, and a few others
+/// are, too.
 const HEIGHT: u32 = BAD + BURIED + 6;
 
 /// The chain with the bad block.
@@ -165,8 +166,8 @@ fn the_assumed_block_is_in_another_chain() {
     }
 }
 
-/// A branch of more headers, of which one block is not what its header says: its chain is not connected, but it has the best
-/// header.
+/// A branch of more headers, of which one block is not what its header says: its chain is not
+/// connected, but it has the best header.
 #[test]
 fn the_best_header_is_in_another_chain() {
     let fork = 90;

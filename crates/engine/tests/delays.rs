@@ -1,4 +1,5 @@
-//! Random delays in all stages, with random settings: verdict, tip and set are those of a run without any.
+//! Random delays in all stages, with random settings: verdict, tip and set are those of a run
+//! without any.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! A store that fails, at every commit and at many a get: the error says so, and neither the engine that saw it nor one that is
-//! opened again ends at another set.
+//! A store that fails, at every commit and at many a get: the error says so, and neither the engine
+//! that saw it nor one that is opened again ends at another set.
 
 mod common;
 
@@ -32,7 +32,8 @@ struct Attempt {
     store: Arc<FaultyStore>,
 }
 
-/// A flush after every block, and no coin kept in memory. Resolve reads all coins itself, so that each read is one that it cannot do without.
+/// A flush after every block, and no coin kept in memory. Resolve reads all coins itself, so that
+/// each read is one that it cannot do without.
 fn every_block(stop_at_height: Option<u32>) -> Options {
     Options {
         without: Without {
@@ -205,7 +206,8 @@ fn gets_here_and_there() {
     }
 }
 
-/// A read ahead that fails is done again by who needs the coin: the run goes on, unless that was the read that failed.
+/// A read ahead that fails is done again by who needs the coin: the run goes on, unless that was
+/// the read that failed.
 #[test]
 fn reads_ahead_that_fail() {
     let base = Base::at(BASE);

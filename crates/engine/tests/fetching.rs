@@ -1,4 +1,5 @@
-//! Coins read ahead: the outcome is that of reading them one by one, whatever is switched off, and slow stores are waited for much less.
+//! Coins read ahead: the outcome is that of reading them one by one, whatever is switched off, and
+//! slow stores are waited for much less.
 
 mod common;
 
@@ -120,7 +121,8 @@ fn many_reads_of_a_slow_store_are_in_flight() {
         assert!(fetch.taken * 10 >= fetch.reads.found * 9, "{fetch:?}");
         assert!(with.cache.misses * 10 < without.cache.misses, "{:?}", with.cache);
         assert_eq!(without.totals.fetch, Default::default());
-        // With 16 readers it may be 16 times; a machine that is busy with other things makes it less.
+        // With 16 readers it may be 16 times; a machine that is busy with other things makes it
+        // less.
         let ratio = without.seconds / with.seconds;
         assert!(ratio > 2.0, "{ratio}: {} {}", without.seconds, with.seconds);
     }
@@ -165,7 +167,8 @@ fn switches_threads_caches_and_flushes_leave_the_outcome() {
 fn blocks_on_their_way_are_counted_and_bounded() {
     /// What the engine allows at least, for the blocks ahead and for those in flight.
     const EACH_MAX: usize = 12 << 20;
-    // If only their number were bounded, nearly all of this chain would be loaded: 20 MB, and three times that decoded.
+    // If only their number were bounded, nearly all of this chain would be loaded: 20 MB, and three
+    // times that decoded.
     let made = Made::new(130, 250_000, 3_000);
     let directory = tempfile::tempdir().unwrap();
     let report = made.connect_fresh(&directory.path().join("data"), options(2, 16 << 20));

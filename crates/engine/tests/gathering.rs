@@ -1,4 +1,5 @@
-//! Signature checks that are put off: they gather over blocks, and which blocks put them off follows from the headers.
+//! Signature checks that are put off: they gather over blocks, and which blocks put them off
+//! follows from the headers.
 
 mod common;
 
@@ -74,7 +75,8 @@ fn signatures(signatures: Signatures, threads: usize) -> Options {
     }
 }
 
-/// A chain of blocks with a coinbase, and then of blocks that spend one coin each, the last one's, into one coin.
+/// A chain of blocks with a coinbase, and then of blocks that spend one coin each, the last one's,
+/// into one coin.
 fn one_input_blocks(count: u32) -> Chain {
     let mut chain = Chain::of(TRUNK);
     let mut coin = chain.coinbase(1);
@@ -119,7 +121,8 @@ fn large_blocks_are_settled_with_each_other_too() {
     let setup = Setup::new(&chain);
     let (report, batches, _) = setup.connect(signatures(Signatures::Lanes, 1));
     assert_eq!((report.exit_status(), report.height), (0, TRUNK + 3));
-    // But for the last of all, and what these had to run again, a batch is full, not fuller, and not cut off by the end of a block.
+    // But for the last of all, and what these had to run again, a batch is full, not fuller, and
+    // not cut off by the end of a block.
     let full = batches.iter().filter(|&&scripts| scripts == TOGETHER).count();
     assert!(full >= 303 / TOGETHER && batches.len() <= full + 2, "{batches:?}");
 }

@@ -1,5 +1,5 @@
-//! Branches that prove invalid in their middle: the engine goes back to the best chain that remains, names the culprit, and
-//! refuses what builds on it.
+//! Branches that prove invalid in their middle: the engine goes back to the best chain that
+//! remains, names the culprit, and refuses what builds on it.
 
 mod common;
 

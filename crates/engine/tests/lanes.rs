@@ -1,5 +1,5 @@
-//! The tests of other files once more, with signatures verified in lanes for all blocks (`common::SIGNATURES`): what they expect is
-//! the same.
+//! The tests of other files once more, with signatures verified in lanes for all blocks
+//! (`common::SIGNATURES`): what they expect is the same.
 
 #![allow(
     clippy::duplicate_mod,

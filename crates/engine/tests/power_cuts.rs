@@ -1,5 +1,6 @@
-//! Crashes, enumerated: a run is stopped behind every call that changes a file, by a kill, by a power cut that keeps only what was synced, and by
-//! power cuts that keep any part of the rest; and every call of a file fails, once or from then on. The next run must come to the same set.
+//! Crashes, enumerated: a run is stopped behind every call that changes a file, by a kill, by a
+//! power cut that keeps only what was synced, and by power cuts that keep any part of the rest; and
+//! every call of a file fails, once or from then on. The next run must come to the same set.
 
 mod common;
 
@@ -115,7 +116,8 @@ impl Scenario for Connect {
     }
 }
 
-/// A chain of many coins is connected by two threads with a cache that is too small for it, so that flushes go on beside the work.
+/// A chain of many coins is connected by two threads with a cache that is too small for it, so that
+/// flushes go on beside the work.
 struct Background {
     chain: Generated,
     expected: UtxoStats,
@@ -154,7 +156,8 @@ impl Scenario for Background {
     }
 }
 
-/// Blocks are submitted one by one, a bad one among them, and then a longer branch, for which some of the first must be taken back.
+/// Blocks are submitted one by one, a bad one among them, and then a longer branch, for which some
+/// of the first must be taken back.
 struct Submit {
     blocks: Vec<Block>,
     bad: Block,

@@ -1,5 +1,5 @@
-//! Reorganisations: whatever way the engine came to a tip, the UTXO set is the one of a fresh engine that connects the same
-//! chain alone.
+//! Reorganisations: whatever way the engine came to a tip, the UTXO set is the one of a fresh
+//! engine that connects the same chain alone.
 
 mod common;
 
@@ -9,7 +9,8 @@ use blockmill_engine::{EngineError, Quiet, Verdict};
 use common::grower::Grower;
 use common::{LARGE, Node, figures_of, options, submit, submit_good, submit_side, write_blocks};
 
-/// Height at which the branches part: some coinbases are mature, so that coins are made and spent before it.
+/// Height at which the branches part: some coinbases are mature, so that coins are made and spent
+/// before it.
 const FORK: u32 = 112;
 
 /// Two branches: A of `depth` blocks, B with one more, and A again with one more than that.

@@ -6,7 +6,8 @@ use bitcoin::Block;
 use blockmill_engine::Verdict;
 use common::{Chain, LARGE, Node, SUBSIDY, options, spend_failing, submit, submit_good, write_blocks};
 
-/// A block on a chain of more than a hundred blocks whose script fails. `value` makes it another one.
+/// A block on a chain of more than a hundred blocks whose script fails. `value` makes it another
+/// one.
 fn bad_block(chain: &Chain, value: u64) -> Block {
     chain
         .next()

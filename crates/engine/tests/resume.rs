@@ -1,4 +1,5 @@
-//! Stopped, killed, or with the end of a file cut off: the next start goes on from the last flush and ends at the same set.
+//! Stopped, killed, or with the end of a file cut off: the next start goes on from the last flush
+//! and ends at the same set.
 
 mod common;
 
@@ -128,7 +129,8 @@ fn killed_at(directory: &Path, options: Options, height: u32) {
     assert_eq!(engine.height(), height);
 }
 
-/// Goes on to the tip, and from there to the other branch, which needs the undo data of the blocks above the fork.
+/// Goes on to the tip, and from there to the other branch, which needs the undo data of the blocks
+/// above the fork.
 fn check_the_rest(directory: &Path, start_height: u32) {
     let mut engine = open(directory, at_the_end(None));
     let report = connect(&mut engine, &[&CHAIN.blocks()]);
@@ -143,7 +145,8 @@ fn check_the_rest(directory: &Path, start_height: u32) {
 
 #[test]
 fn killed_between_flushes() {
-    // Killed again and again: flushed after every block, nothing is lost; flushed at the end, everything is.
+    // Killed again and again: flushed after every block, nothing is lost; flushed at the end,
+    // everything is.
     let directory = tempfile::tempdir().unwrap();
     for height in [1, 100, 104, 105, 117, HEIGHT - 1] {
         killed_at(directory.path(), every_block(None), height);
@@ -158,7 +161,8 @@ fn killed_between_flushes() {
     check_the_rest(directory.path(), 0);
 }
 
-/// A data directory that is flushed at height 105, and was killed with fifteen more blocks connected.
+/// A data directory that is flushed at height 105, and was killed with fifteen more blocks
+/// connected.
 struct Killed {
     directory: TempDir,
     /// The undo data of those blocks, of which a kill may leave any part.
@@ -213,7 +217,8 @@ fn undo_data_behind_the_flush_is_cut_off() {
     check_the_rest(killed.copy_with(&gap).path(), Killed::FLUSHED);
 }
 
-/// What a kill cannot do: undo data is gone that was flushed. The engine goes on, until it has to take that block back.
+/// What a kill cannot do: undo data is gone that was flushed. The engine goes on, until it has to
+/// take that block back.
 #[test]
 fn undo_data_before_the_flush_is_cut_off() {
     let directory = tempfile::tempdir().unwrap();
@@ -250,7 +255,8 @@ fn hash_at(height: u32) -> BlockHash {
 
 #[test]
 fn headers_behind_the_tip_are_cut_off() {
-    // The commit fails after the header of its block was written: what a kill between the two leaves.
+    // The commit fails after the header of its block was written: what a kill between the two
+    // leaves.
     const TIP: u32 = 112;
     let directory = tempfile::tempdir().unwrap();
     let store = Arc::new(FaultyStore::default());
@@ -360,8 +366,8 @@ fn submitted_blocks_are_cut_off() {
     }
 }
 
-/// A header that is known only through a wrong body is not kept over a restart; the blocks behind it are, and are connected when the right body
-/// comes, alone or in a file.
+/// A header that is known only through a wrong body is not kept over a restart; the blocks behind
+/// it are, and are connected when the right body comes, alone or in a file.
 #[test]
 fn kept_blocks_wait_for_their_parent_over_a_restart() {
     for in_file in [false, true] {

@@ -1,4 +1,5 @@
-//! On signet the block's signature is judged before its merkle root: a damaged copy of a block must not condemn the good one.
+//! On signet the block's signature is judged before its merkle root: a damaged copy of a block must
+//! not condemn the good one.
 
 use blockmill_block::hash::sha256d;
 use blockmill_block::{Network, hex};

@@ -1,4 +1,5 @@
-//! Snapshots, where the command alone cannot show it: loads that are cut off, and branches that leave the chain below a snapshot.
+//! Snapshots, where the command alone cannot show it: loads that are cut off, and branches that
+//! leave the chain below a snapshot.
 
 mod common;
 
@@ -114,7 +115,8 @@ fn a_load_that_was_cut_off_leaves_a_directory_that_works() {
         std::fs::rename(&store, &loading).unwrap();
         std::fs::write(&store, &empty).unwrap();
     };
-    // Killed after the headers and the mark, before the store got its name: all of it is there but that.
+    // Killed after the headers and the mark, before the store got its name: all of it is there but
+    // that.
     setup.load(setup.engine()).unwrap();
     undo_the_rename();
     let findings = examine(&setup.data(), &AtomicBool::new(false), &mut Quiet).unwrap();
@@ -162,7 +164,8 @@ fn no_byte_may_be_another() {
     let mut setup = Setup::new();
     let bytes = std::fs::read(&setup.snapshot).unwrap();
     setup.snapshot = setup.scratch.path().join("changed");
-    // Every byte of the metadata, and of the coins one in so many, so that all bytes of a coin are met.
+    // Every byte of the metadata, and of the coins one in so many, so that all bytes of a coin are
+    // met.
     let places = (0..51).chain((51..bytes.len()).step_by(37));
     for place in places {
         changed(&setup.snapshot, &bytes, place);

@@ -1,5 +1,5 @@
-//! A byte changed inside R or S of a signature, with merkle root and witness commitment made to fit: it is the script check that
-//! refuses the block, and it names the transaction and the input.
+//! A byte changed inside R or S of a signature, with merkle root and witness commitment made to
+//! fit: it is the script check that refuses the block, and it names the transaction and the input.
 
 mod common;
 
@@ -21,8 +21,9 @@ use std::sync::Arc;
 /// Signatures of each kind that are changed in a block.
 const OF_EACH_KIND: usize = 2;
 
-/// Inputs of a block among which they are chosen, since the scripts of all inputs before a changed one run every time. Of a
-/// kind that occurs only behind them, one signature is changed, and only two threads are tried.
+/// Inputs of a block among which they are chosen, since the scripts of all inputs before a changed
+/// one run every time. Of a kind that occurs only behind them, one signature is changed, and only
+/// two threads are tried.
 const INPUTS_NEAR: usize = 400;
 
 /// A block with the coins that it spends.
@@ -42,7 +43,8 @@ struct Place {
 }
 
 impl Sample {
-    /// Verifies a block by the kernel's interface, and with signatures in lanes. The answer, which must be the same.
+    /// Verifies a block by the kernel's interface, and with signatures in lanes. The answer, which
+    /// must be the same.
     fn verify(&self, block: &Block, threads: usize) -> Result<(), Reject> {
         let block = Arc::new(blockmill_block::Block::decode(serialize(block)).unwrap());
         let by_kernel = self.verify_by(KernelVerifier, Signatures::Kernel, &block, threads);
@@ -80,8 +82,8 @@ impl Sample {
         verdict
     }
 
-    /// The places of signatures in transactions that no other transaction of the block spends from: a change of a
-    /// signature outside of the witness changes the transaction's id.
+    /// The places of signatures in transactions that no other transaction of the block spends from:
+    /// a change of a signature outside of the witness changes the transaction's id.
     fn places(&self) -> Vec<Place> {
         let spent: HashSet<Txid> = self
             .block

@@ -214,7 +214,8 @@ impl Transaction {
         let context: *mut A = answers;
         #[expect(unsafe_code, reason = "a call of the shim")]
         // SAFETY: the transaction lives as long as `self` and has that input. `context` is
-        // exclusively borrowed during the call, and `ask` and `guess` have its type. Limits and report are ours.
+        // exclusively borrowed during the call, and `ask` and `guess` have its type. Limits and
+        // report are ours.
         let end = unsafe {
             blockmill_script_record(
                 self.pointer.as_ptr(),

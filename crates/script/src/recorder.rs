@@ -18,9 +18,9 @@
 //! So the ordinary run passes too. If the first run passes and one of its "valid" answers is false,
 //! there is a second run, which knows the verdicts. In all other cases the ordinary run decides.
 //!
-//! **Guesses.** CHECKMULTISIG tries the last key first. A first run takes keys for ones that did not
-//! sign if they did not in the scripts before (`guesses.rs`). A second run takes a key for one that
-//! did not sign if the signature is known to be that of another.
+//! **Guesses.** CHECKMULTISIG tries the last key first. A first run takes keys for ones that did
+//! not sign if they did not in the scripts before (`guesses.rs`). A second run takes a key for one
+//! that did not sign if the signature is known to be that of another.
 
 use crate::ffi::{Answer, Answers};
 use crate::guesses::Guesses;

@@ -1,4 +1,5 @@
-//! Coins by number: any of them can be made at any time, so what a store returns is checked without a second copy.
+//! Coins by number: any of them can be made at any time, so what a store returns is checked without
+//! a second copy.
 //!
 //! - loaded: coins `0..N` in the order of their keys, as the bulk load writes them;
 //! - rounds: each takes away random loaded coins (no coin twice) and adds as many new ones;
@@ -235,7 +236,8 @@ impl Round<'_> {
     }
 }
 
-/// A pseudorandom permutation of the numbers below a bound: four Feistel rounds, walked until the number is in range.
+/// A pseudorandom permutation of the numbers below a bound: four Feistel rounds, walked until the
+/// number is in range.
 #[derive(Debug, Clone)]
 struct Permutation {
     bound: u64,

@@ -1,4 +1,5 @@
-//! Compares coin stores behind the trait `CoinStore`: ours and its peers, the same work, a process for each phase.
+//! Compares coin stores behind the trait `CoinStore`: ours and its peers, the same work, a process
+//! for each phase.
 //!
 //! In reading order:
 //! - [`generator`]: the coins, by number;

@@ -1,4 +1,5 @@
-//! What is measured, each in a process of its own. A store's tip says how many commits it has seen, and so what is in it.
+//! What is measured, each in a process of its own. A store's tip says how many commits it has seen,
+//! and so what is in it.
 
 use crate::generator::Generator;
 use crate::process::{MemoryWatch, Stopwatch, Used, disk_size};
@@ -28,7 +29,8 @@ pub(crate) enum Phase {
     Flush,
     /// One round of changes with cold files.
     FlushCold,
-    /// Reads of coins that are there, by 1, 2 and 8 threads, then of coins that are not, with warm files.
+    /// Reads of coins that are there, by 1, 2 and 8 threads, then of coins that are not, with warm
+    /// files.
     Read,
     /// Reads with cold files.
     ReadCold1,
@@ -203,7 +205,8 @@ impl Run<'_> {
     }
 
     fn read(&self, reads: u64, threads: &[u64], absent: u64) -> Result<Value, Failure> {
-        // What the store holds is known without opening it: all warm rounds, and the cold one if it has run.
+        // What the store holds is known without opening it: all warm rounds, and the cold one if it
+        // has run.
         let mut rows = Vec::new();
         let memory = MemoryWatch::start();
         let opening = Instant::now();

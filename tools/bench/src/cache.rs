@@ -1,7 +1,8 @@
 //! `blockmill-bench cache`: a chain of many coins, connected under different limits of memory.
 //!
-//! Each run is a process of its own, `blockmill connect --json`, which is watched while it runs: its anonymous memory, the file
-//! pages that it has mapped, and what it has the system write. What it leaves behind is checked against the generator's hash.
+//! Each run is a process of its own, `blockmill connect --json`, which is watched while it runs:
+//! its anonymous memory, the file pages that it has mapped, and what it has the system write. What
+//! it leaves behind is checked against the generator's hash.
 
 use crate::BenchOptions;
 use crate::connect::temporary_directory;
@@ -20,8 +21,8 @@ use std::process::{Command, Stdio};
 
 const SEED: u64 = 6;
 
-/// Anonymous memory that is not for coins, in MiB: the verifier's tables, the header index, the blocks at hand, stacks, and what the
-/// allocator keeps.
+/// Anonymous memory that is not for coins, in MiB: the verifier's tables, the header index, the
+/// blocks at hand, stacks, and what the allocator keeps.
 const CONSTANT_MIB: f64 = 48.0;
 
 const COLUMNS: &[Column] = &[

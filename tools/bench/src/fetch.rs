@@ -1,8 +1,10 @@
-//! `blockmill-bench fetch`: the end of a chain connected over a store whose reads take their time, with and without fetching.
+//! `blockmill-bench fetch`: the end of a chain connected over a store whose reads take their time,
+//! with and without fetching.
 //!
-//! A first run connects the chain up to a height. Each row's run goes on from a copy of that, with an empty cache: so nearly every coin must be
-//! read. Two kinds of slow reads: a wrapper around the embedded store that sleeps for every key, inside of batches too, on the thread that
-//! reads; and the embedded store as it is, its file taken out of the system's page cache before.
+//! A first run connects the chain up to a height. Each row's run goes on from a copy of that, with
+//! an empty cache: so nearly every coin must be read. Two kinds of slow reads: a wrapper around the
+//! embedded store that sleeps for every key, inside of batches too, on the thread that reads; and
+//! the embedded store as it is, its file taken out of the system's page cache before.
 
 use crate::BenchOptions;
 use crate::clock::{Spread, Stopwatch};

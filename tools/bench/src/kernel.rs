@@ -12,13 +12,14 @@ use std::io;
 use std::path::Path;
 use std::sync::Once;
 
-/// The most threads that the kernel checks scripts with: the master, and what it lowers a larger number of workers to
-/// (Core's `MAX_SCRIPTCHECK_THREADS`).
+/// The most threads that the kernel checks scripts with: the master, and what it lowers a larger
+/// number of workers to (Core's `MAX_SCRIPTCHECK_THREADS`).
 pub(crate) const THREADS_MAX: usize = 1 + 15;
 
-/// Connects the regtest blocks in `blocks` in the order of the files, with `threads` threads for scripts, the master
-/// included, into a data directory made in `data`. Timed is all of it: opening, reading, connecting, flushing, closing.
-/// Returns the tip that the data directory has when it is opened again.
+/// Connects the regtest blocks in `blocks` in the order of the files, with `threads` threads for
+/// scripts, the master included, into a data directory made in `data`. Timed is all of it: opening,
+/// reading, connecting, flushing, closing. Returns the tip that the data directory has when it is
+/// opened again.
 ///
 /// The kernel keeps its own copy of the blocks, as a node does.
 ///

@@ -1,7 +1,7 @@
 //! The tables of `blockmill-bench`: ours beside the peers that are linked anyway.
 //!
-//! A benchmark makes its own input, runs everything on it in turns, checks each result, and returns a report of rows; the
-//! rest is the same for all of them. In reading order:
+//! A benchmark makes its own input, runs everything on it in turns, checks each result, and returns
+//! a report of rows; the rest is the same for all of them. In reading order:
 //! - `report`: rows, columns, targets and charts, as a text table and as JSON;
 //! - `connect`: block files to a validated UTXO set, ours and the kernel's;
 //! - `kernel`: the kernel's ChainstateManager as a peer;
@@ -12,7 +12,8 @@
 //! - `cache`: the coins cache under different limits of memory;
 //! - `coinmap`: the coin map, and the maps of others;
 //! - `fetch`: a chain over slow stores, with and without fetching;
-//! - `signatures`: signature checks verified many at a time, beside libsecp256k1 and the kernel's interface;
+//! - `signatures`: signature checks verified many at a time, beside libsecp256k1 and the kernel's
+//!   interface;
 //! - `clock`: wall and CPU time, and the spread of several runs;
 //! - `machine`: what the benchmark ran on;
 //! - `watched`: what the system says of a process while it runs;
@@ -93,13 +94,15 @@ pub struct BenchOptions {
     pub blockmill: Option<PathBuf>,
     /// Bitcoin Core's daemon, for further rows of `connect`.
     pub bitcoind: Option<PathBuf>,
-    /// The part that this process was started for. Each run of `coinmap` and `connect` is a process of its own, called as
-    /// `blockmill-bench NAME --part PART`. The outcome is printed instead of a table.
+    /// The part that this process was started for. Each run of `coinmap` and `connect` is a process
+    /// of its own, called as `blockmill-bench NAME --part PART`. The outcome is printed instead of
+    /// a table.
     pub part: Option<String>,
 }
 
-/// Runs the benchmark `name`: prints its table to `out`, says a line per run to `progress`, and writes the files asked for.
-/// The table is printed before the files are written; one that cannot be made ends it before the first run.
+/// Runs the benchmark `name`: prints its table to `out`, says a line per run to `progress`, and
+/// writes the files asked for. The table is printed before the files are written; one that cannot
+/// be made ends it before the first run.
 ///
 /// # Errors
 /// [`BenchError::UnknownName`]; [`BenchError::Mismatch`] when a run's result is not the expected one; anything else that
@@ -121,7 +124,8 @@ pub fn run(
     if !NAMES.contains(&name) {
         return Err(BenchError::UnknownName { name: name.to_owned() });
     }
-    // Open until the end, so that a name that cannot be written fails before the runs, and not after them.
+    // Open until the end, so that a name that cannot be written fails before the runs, and not
+    // after them.
     let files = [&options.json, &options.html, &options.svg].into_iter().flatten();
     let _files = files.map(|path| open_file(path)).collect::<Result<Vec<_>, _>>()?;
     let report = match name {

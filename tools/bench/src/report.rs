@@ -1,4 +1,5 @@
-//! A benchmark's result: rows, the columns and charts that show them, and the targets computed from them.
+//! A benchmark's result: rows, the columns and charts that show them, and the targets computed from
+//! them.
 
 use crate::machine::Machine;
 use serde::Serialize;
@@ -250,7 +251,8 @@ impl Report {
     }
 }
 
-/// A small report for the tests of this crate: names that need escaping, a missing value, two curves.
+/// A small report for the tests of this crate: names that need escaping, a missing value, two
+/// curves.
 #[cfg(test)]
 pub(crate) fn example() -> Report {
     let row = |engine: &str, threads: u64, speed: f64, ratio: Option<f64>| json!({"engine": engine, "threads": threads, "inputs_per_second": speed, "ratio": ratio, "tip": "00ff"});

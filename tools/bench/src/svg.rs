@@ -1,4 +1,5 @@
-//! A chart as SVG: a curve per series over numbered axes. Colours are those of the page; curves differ by dashes as well.
+//! A chart as SVG: a curve per series over numbered axes. Colours are those of the page; curves
+//! differ by dashes as well.
 
 use crate::html::escape;
 use crate::report::Chart;

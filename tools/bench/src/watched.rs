@@ -29,7 +29,8 @@ impl Watched {
         self.file_bytes = self.file_bytes.max(1024 * number(&status, "RssFile:"));
     }
 
-    /// Looks at what is only ever added to. One that has ended has no memory any more, but its counts until it is waited for.
+    /// Looks at what is only ever added to. One that has ended has no memory any more, but its
+    /// counts until it is waited for.
     fn count(&mut self, process: u32) {
         self.written_bytes = self.written_bytes.max(number(&read(process, "io"), "write_bytes:"));
         self.cpu_seconds = self.cpu_seconds.max(cpu_seconds(&read(process, "stat")));
@@ -47,7 +48,8 @@ fn number(text: &str, name: &str) -> u64 {
     word.and_then(|word| word.parse().ok()).unwrap_or(0)
 }
 
-/// The 14th and 15th field: ticks in the program and in the system for it. The second one is a name, which may have spaces.
+/// The 14th and 15th field: ticks in the program and in the system for it. The second one is a
+/// name, which may have spaces.
 fn cpu_seconds(stat: &str) -> f64 {
     let fields = stat.rsplit(')').next().unwrap_or("").split_whitespace();
     let ticks: f64 = fields

@@ -1,12 +1,13 @@
-//! `blockmill-bench writers`: the table of concurrent writers. Threads append real undo records to the undo log, the very same
-//! log under three locks: our critical section, the standard library's mutex, and the semaphore over a kernel object.
+//! `blockmill-bench writers`: the table of concurrent writers. Threads append real undo records to
+//! the undo log, the very same log under three locks: our critical section, the standard library's
+//! mutex, and the semaphore over a kernel object.
 //!
-//! A write sequence encodes the undo data of a block with its checksum, outside the lock, and appends the record. A second table
-//! appends records that were encoded before the run, so that more of the time is the lock's. After each run all of the log is read
-//! back and compared.
+//! A write sequence encodes the undo data of a block with its checksum, outside the lock, and
+//! appends the record. A second table appends records that were encoded before the run, so that
+//! more of the time is the lock's. After each run all of the log is read back and compared.
 //!
-//! In reading order: `input`, the records; `drive`, a run and its check; `lock`, the semaphore as a lock of the log; `room`, the
-//! file under it.
+//! In reading order: `input`, the records; `drive`, a run and its check; `lock`, the semaphore as a
+//! lock of the log; `room`, the file under it.
 
 mod drive;
 mod input;
@@ -28,7 +29,8 @@ use std::time::{Duration, Instant};
 
 const SEED: u64 = 1;
 
-/// Bytes of the log with which a run ends early: every run writes so many to the disk, and reads them back.
+/// Bytes of the log with which a run ends early: every run writes so many to the disk, and reads
+/// them back.
 const LOG_BYTES_MAX: u64 = 512 << 20;
 
 /// The names of the two tables.
@@ -39,7 +41,8 @@ const OURS: &str = "blockmill";
 const STD: &str = "std Mutex";
 const KERNEL_OBJECT: &str = "kernel object";
 
-/// With the first number of writers, ours must be no slower than with the second, and no slower than the kernel object.
+/// With the first number of writers, ours must be no slower than with the second, and no slower
+/// than the kernel object.
 const MANY_WRITERS: usize = 10;
 const FEWER_WRITERS: usize = 4;
 

@@ -1,4 +1,5 @@
-//! Script verification through the interface of Bitcoin Core's kernel library, behind the trait of `blockmill-rules`.
+//! Script verification through the interface of Bitcoin Core's kernel library, behind the trait of
+//! `blockmill-rules`.
 //!
 //! Every script goes to the kernel: there are no short cuts for scripts that look easy.
 
@@ -14,8 +15,8 @@ use blockmill_rules::{ScriptFlags, ScriptVerifier, SpentOutput, VerifyError};
 #[derive(Debug, Clone, Copy, Default)]
 pub struct KernelVerifier;
 
-/// A transaction in the kernel's form, with the outputs that it spends and what the signature hashes of all its
-/// inputs have in common.
+/// A transaction in the kernel's form, with the outputs that it spends and what the signature
+/// hashes of all its inputs have in common.
 pub struct KernelTransaction {
     transaction: Transaction,
     spent: Spent,
@@ -25,15 +26,17 @@ pub struct KernelTransaction {
     taproot: Option<Taproot>,
 }
 
-/// What inputs that spend Taproot outputs need: with all spent outputs, which the kernel copies for every input that it verifies.
+/// What inputs that spend Taproot outputs need: with all spent outputs, which the kernel copies for
+/// every input that it verifies.
 struct Taproot {
     precomputed: PrecomputedTransactionData,
     /// Which inputs they are.
     inputs: Vec<bool>,
 }
 
-/// Whether a locking script is a native witness program of version 1 and 32 bytes. With any other the kernel never looks at the flag for Taproot
-/// (`VerifyWitnessProgram` of script/interpreter.cpp is the one place where it does), nor at the outputs that other inputs spend.
+/// Whether a locking script is a native witness program of version 1 and 32 bytes. With any other
+/// the kernel never looks at the flag for Taproot (`VerifyWitnessProgram` of script/interpreter.cpp
+/// is the one place where it does), nor at the outputs that other inputs spend.
 fn is_taproot(script_pubkey: &[u8]) -> bool {
     matches!(script_pubkey, [0x51, 0x20, program @ ..] if program.len() == 32)
 }
@@ -45,7 +48,8 @@ const ONE_BY_ONE: usize = 3;
 enum Spent {
     /// Few outputs, made one by one.
     Single(Vec<TxOut>),
-    /// Many, as the outputs of one transaction: made in one call, where single outputs take two each. But the kernel hashes a transaction.
+    /// Many, as the outputs of one transaction: made in one call, where single outputs take two
+    /// each. But the kernel hashes a transaction.
     Together(Transaction),
 }
 
@@ -78,8 +82,8 @@ impl Spent {
     }
 }
 
-/// The serialization of a transaction that has these outputs, and an input without meaning: one without inputs would be
-/// read as one with witnesses.
+/// The serialization of a transaction that has these outputs, and an input without meaning: one
+/// without inputs would be read as one with witnesses.
 fn with_outputs(outputs: &[SpentOutput<'_>]) -> Vec<u8> {
     const INPUT: [u8; 41] = [0; 41];
     let scripts: usize = outputs.iter().map(|output| output.script_pubkey.len()).sum();
@@ -173,7 +177,8 @@ mod tests {
     const VALUE: i64 = 50_000;
     const ALL: ScriptFlags = ScriptFlags::P2SH.with(ScriptFlags::WITNESS).with(ScriptFlags::TAPROOT);
 
-    /// A transaction that spends a P2WPKH output of [`VALUE`] and one that anyone can spend, and their scripts.
+    /// A transaction that spends a P2WPKH output of [`VALUE`] and one that anyone can spend, and
+    /// their scripts.
     fn signed() -> (bitcoin::Transaction, [ScriptBuf; 2]) {
         let secp = Secp256k1::new();
         let key = SecretKey::from_slice(&[7; 32]).unwrap();

@@ -30,7 +30,8 @@ pub(crate) fn options(arguments: &EngineArguments) -> Result<Options, Failure> {
     })
 }
 
-/// Whether all sources are there: a name that is mistyped should be said before a data directory is made.
+/// Whether all sources are there: a name that is mistyped should be said before a data directory is
+/// made.
 pub(crate) fn check_sources(sources: &[PathBuf]) -> Result<(), Failure> {
     let mut files = BlockFiles::new();
     for source in sources {

@@ -68,8 +68,8 @@ fn demo_in(directory: &Path) -> Result<(), Failure> {
     };
     let options = Options {
         stop: Arc::clone(&stop),
-        // Its blocks have too little work above them to be verified in lanes otherwise. Where lanes are slow the
-        // verifier has none.
+        // Its blocks have too little work above them to be verified in lanes otherwise. Where lanes
+        // are slow the verifier has none.
         signatures: Signatures::Lanes,
         ..Options::default()
     };

@@ -19,10 +19,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Most bytes that are read of a block: as many as Core reads. Larger than any valid one, so that it is the rules that judge its size.
+/// Most bytes that are read of a block: as many as Core reads. Larger than any valid one, so that
+/// it is the rules that judge its size.
 const BLOCK_BYTES_MAX: u64 = 32 << 20;
 
-/// Most bytes that are read of undo data: a block has room for 24,390 inputs, each of which may spend a script of 10,000 bytes.
+/// Most bytes that are read of undo data: a block has room for 24,390 inputs, each of which may
+/// spend a script of 10,000 bytes.
 const UNDO_BYTES_MAX: u64 = 256 << 20;
 
 fn read(path: &Path, bytes_max: u64) -> Result<Vec<u8>, Failure> {

@@ -1,4 +1,5 @@
-//! What the acceptance tests share: running the command, reading its answers, block files, and draws from a seed.
+//! What the acceptance tests share: running the command, reading its answers, block files, and
+//! draws from a seed.
 
 #![allow(dead_code, reason = "each test file uses a part of this")]
 

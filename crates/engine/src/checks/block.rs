@@ -14,8 +14,8 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What the script checks of a block read. Its round holds it, its scripts that are put off hold it, and its master:
-/// when the master alone is left, every script has its verdict.
+/// What the script checks of a block read. Its round holds it, its scripts that are put off hold
+/// it, and its master: when the master alone is left, every script has its verdict.
 pub(super) struct BlockChecks<V> {
     pub(super) verifier: Arc<V>,
     pub(super) block: Arc<Block>,
@@ -68,7 +68,8 @@ impl<V> BlockChecks<V> {
 }
 
 thread_local! {
-    /// Whether this thread offers a script to the verifier, which drops the script if it has the verdict at once.
+    /// Whether this thread offers a script to the verifier, which drops the script if it has the
+    /// verdict at once.
     static OFFERING: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -88,8 +89,8 @@ impl Drop for Offering {
     }
 }
 
-/// A script whose signature checks may be put off. If it is dropped without a verdict its block fails with an error,
-/// so that a script that is lost neither passes nor is waited for.
+/// A script whose signature checks may be put off. If it is dropped without a verdict its block
+/// fails with an error, so that a script that is lost neither passes nor is waited for.
 pub(super) struct Script<V: ScriptVerifier> {
     checks: Arc<BlockChecks<V>>,
     transaction: u32,
@@ -115,7 +116,8 @@ impl<V: ScriptVerifier> Script<V> {
         self.checks.input(self.transaction as usize, self.place as usize)
     }
 
-    /// Makes the script's transaction ready again. The inputs of a transaction lie together, so `last` serves most of them.
+    /// Makes the script's transaction ready again. The inputs of a transaction lie together, so
+    /// `last` serves most of them.
     pub(super) fn prepare_again(&self, last: &mut Option<Again<V>>) -> Result<Arc<V::Prepared>, VerifyError> {
         if self.checks.is_beside_the_point(self.input()) {
             return Err(VerifyError::Verifier("its verdict is not needed".to_owned()));

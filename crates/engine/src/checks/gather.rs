@@ -1,14 +1,16 @@
-//! Signature checks that were put off, gathered over transactions and over blocks, and settled many at a time.
+//! Signature checks that were put off, gathered over transactions and over blocks, and settled many
+//! at a time.
 //!
-//! Each thread records in a slot of its own, as long as it finds that free. When a slot has as many signature checks as
-//! the verifier wants together, the thread that filled it settles it at once, as a part of the check that it runs. So a
-//! block ends without waiting for its own signatures alone, and what is recorded stays bounded: by the slots, and in each
-//! by that number and the signature checks of one script.
+//! Each thread records in a slot of its own, as long as it finds that free. When a slot has as many
+//! signature checks as the verifier wants together, the thread that filled it settles it at once,
+//! as a part of the check that it runs. So a block ends without waiting for its own signatures
+//! alone, and what is recorded stays bounded: by the slots, and in each by that number and the
+//! signature checks of one script.
 //!
-//! A script lies in a slot until it is settled, but for one moment: [`Gather::settle_all`] empties all slots, and deals
-//! what it finds out to all threads. A slot is locked while it is settled. So `settle_all`, which locks every slot, waits
-//! for scripts that others are settling. What had to be run again lies in a slot when it returns, and the second call
-//! settles that too.
+//! A script lies in a slot until it is settled, but for one moment: [`Gather::settle_all`] empties
+//! all slots, and deals what it finds out to all threads. A slot is locked while it is settled. So
+//! `settle_all`, which locks every slot, waits for scripts that others are settling. What had to be
+//! run again lies in a slot when it returns, and the second call settles that too.
 
 use super::block::{Again, BlockChecks, Offering, Script, lock};
 use crate::report::Stage;
@@ -30,7 +32,8 @@ type Batch<V> = <V as ScriptVerifier>::Deferred<Script<V>>;
 /// What one thread has recorded.
 struct Slot<V: ScriptVerifier + 'static> {
     batch: Mutex<Batch<V>>,
-    /// Signature checks and memory of the batch, for threads that only look. Written under the lock.
+    /// Signature checks and memory of the batch, for threads that only look. Written under the
+    /// lock.
     signatures: AtomicUsize,
     memory: AtomicUsize,
 }
@@ -116,7 +119,8 @@ impl<V: ScriptVerifier + 'static> Gather<V> {
         })
     }
 
-    /// Settles a batch. Scripts that were run again stay in it. After a panic all that it still had have failed.
+    /// Settles a batch. Scripts that were run again stay in it. After a panic all that it still had
+    /// have failed.
     fn settle(&self, batch: &mut Batch<V>) -> Duration {
         if batch.scripts() == 0 {
             return Duration::ZERO;
@@ -146,7 +150,8 @@ impl<V: ScriptVerifier + 'static> Gather<V> {
         busy
     }
 
-    /// Settles a slot that has enough to fill the lanes, and says how long that took. None if there is no such slot.
+    /// Settles a slot that has enough to fill the lanes, and says how long that took. None if there
+    /// is no such slot.
     pub(super) fn settle_some(&self) -> Option<Duration> {
         self.slots.iter().find_map(|slot| {
             if slot.signatures.load(Ordering::Relaxed) < SETTLED_MIN {
@@ -157,7 +162,8 @@ impl<V: ScriptVerifier + 'static> Gather<V> {
         })
     }
 
-    /// Settles everything that lies in the slots, on all threads. Scripts that were run again lie there afterwards.
+    /// Settles everything that lies in the slots, on all threads. Scripts that were run again lie
+    /// there afterwards.
     pub(super) fn settle_all(self: &Arc<Self>) -> Settled {
         let mut settled = Settled::default();
         let emptying = lock(&self.emptying);
@@ -195,7 +201,8 @@ impl<V: ScriptVerifier + 'static> Gather<V> {
         let shared = (Arc::clone(self), Arc::clone(&busy_ns));
         let mut round = match self.chunks.begin(chunks, shared) {
             Ok(round) => round,
-            // There is one at most, under `emptying`. Without a round the caller settles all by itself.
+            // There is one at most, under `emptying`. Without a round the caller settles all by
+            // itself.
             Err(TooManyRounds(_)) => return None,
         };
         round.add((0..chunks).map(|_| Chunk(all.take(signatures))));
@@ -255,7 +262,8 @@ impl<V: ScriptVerifier + 'static> Recorder<'_, V> {
 impl<V: ScriptVerifier + 'static> Drop for Recorder<'_, V> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            // The verifier may have recorded half a script. The scripts that are dropped fail their blocks.
+            // The verifier may have recorded half a script. The scripts that are dropped fail their
+            // blocks.
             let lost = std::mem::take(&mut *self.batch);
             let _ = contain(|| drop(lost));
         }

@@ -16,7 +16,8 @@ pub(crate) const META_FILE: &str = "meta.json";
 /// Version of the layout of a data directory.
 const FORMAT: u32 = 1;
 
-/// What to do where the file is lost: `connect` takes the network from the store then, but nothing says up to which block a snapshot stands.
+/// What to do where the file is lost: `connect` takes the network from the store then, but nothing
+/// says up to which block a snapshot stands.
 pub(super) fn advice(directory: &Path) -> &'static str {
     match came_with_snapshot(&directory.join("headers.dat")) {
         Ok(false) => "remove what is there of it and connect with --network, and it is made again",
@@ -59,7 +60,8 @@ impl Marks {
         })
     }
 
-    /// Whether a directory with these marks is one that is asked for in this way. A challenge is compared only if one is given.
+    /// Whether a directory with these marks is one that is asked for in this way. A challenge is
+    /// compared only if one is given.
     pub(crate) fn fits(&self, wanted: &Self) -> bool {
         let same_challenge = || self.params().signet_challenge == wanted.params().signet_challenge;
         self.network == wanted.network && (wanted.signet_challenge.is_none() || same_challenge())

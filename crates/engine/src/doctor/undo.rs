@@ -14,7 +14,8 @@ pub(super) const PART: &str = "undo.dat";
 /// What to do without it.
 const TO_BE_ABLE: &str = "to be able to, connect into a new data directory";
 
-/// The blocks of the active chain above a snapshot, the tip first; none if the tip is not among the headers.
+/// The blocks of the active chain above a snapshot, the tip first; none if the tip is not among the
+/// headers.
 fn active_chain(directory: &DataDir, index: &HeaderIndex, tip: Option<&Tip>) -> Option<Vec<BlockId>> {
     let Some(tip) = tip else { return Some(Vec::new()) };
     let first = directory.snapshot().map_or(1, |mark| mark.height + 1);
@@ -28,7 +29,8 @@ fn active_chain(directory: &DataDir, index: &HeaderIndex, tip: Option<&Tip>) -> 
     Some(chain)
 }
 
-/// Reads the undo data of the active chain. `named_end` is the largest end of undo data that a header names.
+/// Reads the undo data of the active chain. `named_end` is the largest end of undo data that a
+/// header names.
 pub(super) fn examine(
     directory: &DataDir,
     index: &HeaderIndex,

@@ -40,7 +40,8 @@ pub struct Entry {
     merkle_root: MerkleRoot,
     version: i32,
     nonce: u32,
-    // The place of the content, and that of the undo data: field by field, since options of them would take more.
+    // The place of the content, and that of the undo data: field by field, since options of them
+    // would take more.
     file: u32,
     length: u32,
     offset: u64,

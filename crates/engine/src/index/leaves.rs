@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 /// What branches are compared by: work, then who came first.
 pub(super) type Rank = (Work, Reverse<u64>, BlockId);
 
-/// Blocks of some kind (linked ones, valid headers) that have no child of that kind. Only among these is the block with the
-/// most work, since a child has more than its parent.
+/// Blocks of some kind (linked ones, valid headers) that have no child of that kind. Only among
+/// these is the block with the most work, since a child has more than its parent.
 #[derive(Debug, Default)]
 pub(super) struct Leaves {
     leaves: BTreeSet<Rank>,
@@ -36,7 +36,8 @@ impl Leaves {
         }
     }
 
-    /// A block is no longer of the kind, with all that grows from it; `cut` is to be called for the lowest one.
+    /// A block is no longer of the kind, with all that grows from it; `cut` is to be called for the
+    /// lowest one.
     pub(super) fn wither(&mut self, rank: &Rank) {
         self.leaves.remove(rank);
     }

@@ -276,7 +276,8 @@ proptest::proptest! {
     }
 }
 
-/// Scripts may be left out only when the best header's chain has the network's minimum of work: with one unit less they run.
+/// Scripts may be left out only when the best header's chain has the network's minimum of work:
+/// with one unit less they run.
 #[test]
 fn the_minimum_of_work_of_an_assumed_chain() {
     use crate::assume_valid::reason_to_check;

@@ -1,7 +1,9 @@
-//! A disk that keeps a journal of what was done to it, fails when it is told to, and can be set back to what a power cut leaves.
+//! A disk that keeps a journal of what was done to it, fails when it is told to, and can be set
+//! back to what a power cut leaves.
 //!
-//! What it does it does to real files, and notes it. From the journal a directory can be made as it would be if all had stopped behind any
-//! call: with everything that was done (a kill), with nothing but what was synced (a power cut), or with any part of the rest, writes torn.
+//! What it does it does to real files, and notes it. From the journal a directory can be made as it
+//! would be if all had stopped behind any call: with everything that was done (a kill), with
+//! nothing but what was synced (a power cut), or with any part of the rest, writes torn.
 
 use blockmill_block::disk::{Disk, DiskFile, Open, SystemDisk};
 use std::collections::BTreeMap;
@@ -85,7 +87,8 @@ impl JournalDisk {
         self.state().steps.clone()
     }
 
-    /// Counts a call; an error if it is to fail. Returns how many calls that change something had returned before.
+    /// Counts a call; an error if it is to fail. Returns how many calls that change something had
+    /// returned before.
     fn begin(&self) -> io::Result<usize> {
         let mut state = self.state();
         let number = state.calls;
@@ -221,7 +224,8 @@ pub(crate) enum Cut {
     Kill,
     /// The power: what was synced, and nothing else.
     Power,
-    /// The power: what was synced, and a part of the rest that follows from a seed, in which writes are torn.
+    /// The power: what was synced, and a part of the rest that follows from a seed, in which writes
+    /// are torn.
     Torn(u64),
 }
 

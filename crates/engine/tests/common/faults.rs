@@ -1,4 +1,5 @@
-//! Faults: a store whose calls fail when a test says so, and an observer that ends a run as a kill would.
+//! Faults: a store whose calls fail when a test says so, and an observer that ends a run as a kill
+//! would.
 
 use blockmill_block::{Coin, OutPoint};
 use blockmill_coins::{Change, CoinIterator, CoinStore, MemoryStore, StoreError, Tip};
@@ -74,7 +75,8 @@ impl CoinStore for FaultyStore {
     }
 }
 
-/// Unwinds out of the engine once a block at this height is connected. What is caught and dropped then has not been flushed.
+/// Unwinds out of the engine once a block at this height is connected. What is caught and dropped
+/// then has not been flushed.
 pub(crate) struct KillAt(pub(crate) u32);
 
 impl Observer for KillAt {

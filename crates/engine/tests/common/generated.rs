@@ -1,4 +1,5 @@
-//! A generated chain in block files, with another branch that leaves it, and data directories that can be copied.
+//! A generated chain in block files, with another branch that leaves it, and data directories that
+//! can be copied.
 
 use super::{Chain, figures_of, write_blocks};
 use bitcoin::Block;

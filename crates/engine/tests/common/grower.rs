@@ -1,6 +1,7 @@
-//! Chains whose blocks do what makes a reorganisation hard to take back: chains of spends inside a block, coins made before a
-//! fork and spent behind it, outputs that never enter the set, sequence locks that open at the block that spends, signatures of all
-//! common kinds, and (at every third height) the same transactions and coinbase as in any other branch.
+//! Chains whose blocks do what makes a reorganisation hard to take back: chains of spends inside a
+//! block, coins made before a fork and spent behind it, outputs that never enter the set, sequence
+//! locks that open at the block that spends, signatures of all common kinds, and (at every third
+//! height) the same transactions and coinbase as in any other branch.
 
 use super::keys::{Lock, Signer, sign};
 use super::{Chain, outpoint, output, output_to, spend_into, spend_locked};
@@ -20,7 +21,8 @@ const MATURITY: u32 = 100;
 /// A height whose coinbase is never spent here: left to the tests.
 pub(crate) const SPARE_COINBASE: u32 = 1;
 
-/// Coins to be spent together in a later block: the last outputs of a transaction, one for each lock.
+/// Coins to be spent together in a later block: the last outputs of a transaction, one for each
+/// lock.
 #[derive(Clone)]
 struct Waiting {
     made: Transaction,
@@ -46,7 +48,8 @@ fn spend_signed(made: &Transaction, fee: u64, sequence: u32, signer: Signer) -> 
     transaction
 }
 
-/// Two transactions: one makes coins that are locked by keys out of a coin, and the other spends them with the signatures of other keys.
+/// Two transactions: one makes coins that are locked by keys out of a coin, and the other spends
+/// them with the signatures of other keys.
 pub(crate) fn spend_wrongly_signed(from: OutPoint, value: u64) -> [Transaction; 2] {
     let made = spend_into(from, locked_outputs(value / Lock::ALL.len() as u64).collect());
     let wrong = spend_signed(&made, 0, u32::MAX, Signer::Stranger);

@@ -276,7 +276,8 @@ impl Spoil {
         Self::Negated,
     ];
 
-    /// Spoils the elements that unlock a coin, at the signature `place`. Returns false where there is nothing to spoil.
+    /// Spoils the elements that unlock a coin, at the signature `place`. Returns false where there
+    /// is nothing to spoil.
     pub(crate) fn apply(self, lock: Lock, elements: &mut [Vec<u8>], place: usize, bit: usize) -> bool {
         let Some(signature) = elements.get_mut(place).filter(|element| element.len() >= 64) else {
             return false;
@@ -330,7 +331,8 @@ impl Spoil {
     }
 }
 
-/// The numbers of an ECDSA signature in DER: 48, length, 2, length of R, R, 2, length of S, S, and the type behind it.
+/// The numbers of an ECDSA signature in DER: 48, length, 2, length of R, R, 2, length of S, S, and
+/// the type behind it.
 fn der(bytes: &[u8]) -> Option<(Range<usize>, Range<usize>)> {
     let r = 4..4 + usize::from(*bytes.get(3)?);
     let s = r.end + 2..r.end + 2 + usize::from(*bytes.get(r.end + 1)?);

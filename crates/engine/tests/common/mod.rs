@@ -1,5 +1,5 @@
-//! What the tests of the engine share: regtest chains under construction, engines on directories of their own, and the figures
-//! of the UTXO set.
+//! What the tests of the engine share: regtest chains under construction, engines on directories of
+//! their own, and the figures of the UTXO set.
 #![allow(dead_code, reason = "each test file uses a part of this")]
 
 pub(crate) mod deferring;
@@ -265,7 +265,8 @@ pub(crate) fn figures(engine: &CoreEngine) -> UtxoStats {
         .finish(&engine.stored_tip())
 }
 
-/// The figures of an engine that knows nothing but this chain, and has libsecp256k1 verify all signatures.
+/// The figures of an engine that knows nothing but this chain, and has libsecp256k1 verify all
+/// signatures.
 pub(crate) fn figures_of(chain: &Chain) -> UtxoStats {
     let directory = tempfile::tempdir().unwrap();
     let file = write_blocks(&directory.path().join("chain.dat"), &chain.blocks);

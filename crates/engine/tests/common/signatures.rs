@@ -1,4 +1,5 @@
-//! Where the signatures stand in the inputs of a transaction, for the kinds of script in which every one of them is needed.
+//! Where the signatures stand in the inputs of a transaction, for the kinds of script in which
+//! every one of them is needed.
 
 use bitcoin::script::Instruction;
 use bitcoin::{Script, ScriptBuf, Transaction, TxIn, Witness};
@@ -31,7 +32,8 @@ pub(crate) enum Number {
 }
 
 impl Signature {
-    /// Changes a bit in the middle of a number, so that the form of the signature stays what it was.
+    /// Changes a bit in the middle of a number, so that the form of the signature stays what it
+    /// was.
     pub(crate) fn spoil(&self, transaction: &mut Transaction, input: usize, number: Number) {
         let range = match number {
             Number::R => &self.r,
@@ -146,7 +148,8 @@ fn in_witness(kind: &'static str, witness: &Witness, elements: usize) -> Vec<Sig
     found.collect()
 }
 
-/// The numbers of an ECDSA signature in DER: 48, length, 2, length of R, R, 2, length of S, S, and the type behind it.
+/// The numbers of an ECDSA signature in DER: 48, length, 2, length of R, R, 2, length of S, S, and
+/// the type behind it.
 fn der(bytes: &[u8]) -> Option<(Range<usize>, Range<usize>)> {
     let r = 4..4 + usize::from(*bytes.get(3)?);
     let s = r.end + 2..r.end + 2 + usize::from(*bytes.get(r.end + 1)?);
@@ -155,7 +158,8 @@ fn der(bytes: &[u8]) -> Option<(Range<usize>, Range<usize>)> {
     (whole && lengths && r.len() > 20 && s.len() > 20).then_some((r, s))
 }
 
-/// The signature of a taproot input: for the key, or for a leaf that begins with a key and OP_CHECKSIG.
+/// The signature of a taproot input: for the key, or for a leaf that begins with a key and
+/// OP_CHECKSIG.
 fn taproot(witness: &Witness) -> Vec<Signature> {
     let annex = witness.len() > 1 && witness.last().is_some_and(|last| last.first() == Some(&0x50));
     let elements = witness.len() - usize::from(annex);

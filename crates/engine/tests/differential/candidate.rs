@@ -270,7 +270,8 @@ fn input(outpoint: OutPoint) -> TxIn {
     }
 }
 
-/// Signs the inputs whose coins are known, and spoils signatures; a transaction that was changed too much is left alone.
+/// Signs the inputs whose coins are known, and spoils signatures; a transaction that was changed
+/// too much is left alone.
 fn sign(transaction: &mut Transaction, spends: &[Spendable], frauds: impl Iterator<Item = Fraud> + Clone) {
     let known = transaction.input.len() == spends.len();
     if !known || transaction.output.is_empty() {

@@ -1,12 +1,15 @@
-//! Mutated blocks, judged by this engine twice, with signatures verified by the kernel library and in lanes, and by Bitcoin Core's
-//! ChainstateManager, side by side.
+//! Mutated blocks, judged by this engine twice, with signatures verified by the kernel library and
+//! in lanes, and by Bitcoin Core's ChainstateManager, side by side.
 //!
-//! Valid regtest blocks of several script kinds are made on the tip, and now and then on a block before it. Up to two mutations are
-//! applied, then (but for a tenth of the time) witness commitment, merkle root and nonce are repaired, so that the mutations
-//! reach the deep rules. A quarter of the blocks has mutated signatures instead: in r, s, key, message, encoding, and order of multisig.
-//! Verdict, reason and tip must be the same on all sides after every block, and the sets of both engines now and then.
+//! Valid regtest blocks of several script kinds are made on the tip, and now and then on a block
+//! before it. Up to two mutations are applied, then (but for a tenth of the time) witness
+//! commitment, merkle root and nonce are repaired, so that the mutations reach the deep rules. A
+//! quarter of the blocks has mutated signatures instead: in r, s, key, message, encoding, and order
+//! of multisig. Verdict, reason and tip must be the same on all sides after every block, and the
+//! sets of both engines now and then.
 //!
-//! `BLOCKMILL_MUTATIONS` sets the number of blocks, `BLOCKMILL_SEED` the seed, `BLOCKMILL_EPISODE` the episode to begin with; all are printed, with a histogram of reasons.
+//! `BLOCKMILL_MUTATIONS` sets the number of blocks, `BLOCKMILL_SEED` the seed, `BLOCKMILL_EPISODE`
+//! the episode to begin with; all are printed, with a histogram of reasons.
 
 mod candidate;
 mod core_node;

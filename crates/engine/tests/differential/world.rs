@@ -112,7 +112,8 @@ impl World {
         world
     }
 
-    /// Sends a block to all sides. Returns the outcome (Core's reason, or this engine's verdict), or what differs.
+    /// Sends a block to all sides. Returns the outcome (Core's reason, or this engine's verdict),
+    /// or what differs.
     pub(crate) fn judge(&mut self, bytes: &[u8]) -> Result<String, String> {
         let core = self.core.judge(bytes);
         let ours = self.engine.submit(bytes.to_vec(), &mut Quiet).unwrap();
@@ -153,7 +154,8 @@ impl World {
         assert_eq!(figures(&self.in_lanes), figures(&self.engine));
     }
 
-    /// Compares the sets, and what was said of blocks that were rejected. How signatures were verified in lanes.
+    /// Compares the sets, and what was said of blocks that were rejected. How signatures were
+    /// verified in lanes.
     pub(crate) fn finish(mut self) -> SignatureCounts {
         self.compare_sets();
         let in_lanes = self.in_lanes.connect(&[], &mut Quiet).unwrap();
@@ -220,7 +222,8 @@ impl World {
                 self.coins.retain(|coin| coin.outpoint != input.previous_output);
             }
         }
-        // After a reorganisation the coinbases of some blocks below are others: what they made is not used.
+        // After a reorganisation the coinbases of some blocks below are others: what they made is
+        // not used.
         self.young.resize(height, Vec::new());
         let txid = block.txdata[0].compute_txid();
         let outputs = block.txdata[0].output.iter().enumerate();

@@ -64,7 +64,8 @@ fn describe_locks_by_height(scenario: &mut Scenario) {
     const BLOCKS: u32 = 10;
     let coins = scenario.coins_to(&any_script(), 4, 1_000);
     let made_at = scenario.chain.height();
-    // A lock of 0 blocks opens at once, and so does a coin of the same block; one of 1 block does not.
+    // A lock of 0 blocks opens at once, and so does a coin of the same block; one of 1 block does
+    // not.
     let parent = spend_any(scenario.coin(), 100);
     let own = |sequence| {
         let child = spend_locked(outpoint(&parent, 0), 100, sequence);
@@ -98,7 +99,8 @@ fn describe_locks_by_height(scenario: &mut Scenario) {
 
 fn describe_locks_by_time(scenario: &mut Scenario) {
     const UNITS: u32 = 8;
-    // Six blocks at least with the same distance, so that the median time is that of the sixth last block.
+    // Six blocks at least with the same distance, so that the median time is that of the sixth last
+    // block.
     for _ in 0..12 {
         scenario.good("goes on", scenario.next().build());
     }

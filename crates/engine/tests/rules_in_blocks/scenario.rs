@@ -26,9 +26,11 @@ enum Expected {
     Connected,
     /// Invalid, now and whenever it is sent again: nothing is kept of it.
     Refused(&'static str),
-    /// Invalid, and its name stands for an invalid block from then on. It broke a rule before it was stored.
+    /// Invalid, and its name stands for an invalid block from then on. It broke a rule before it
+    /// was stored.
     Failed(&'static str),
-    /// The same, and the rule was broken when the block was to be connected: transaction and input that are to blame.
+    /// The same, and the rule was broken when the block was to be connected: transaction and input
+    /// that are to blame.
     Rejected(&'static str, Option<usize>, Option<usize>),
     Orphan,
     Malformed,
@@ -86,7 +88,8 @@ impl Scenario {
         coin
     }
 
-    /// Connects a block that pays to this script, and returns the coins: `count` with `value` satoshi each.
+    /// Connects a block that pays to this script, and returns the coins: `count` with `value`
+    /// satoshi each.
     pub(crate) fn coins_to(&mut self, script: &ScriptBuf, count: u32, value: u64) -> Vec<OutPoint> {
         assert!(u64::from(count) * value <= SUBSIDY);
         let outputs = (0..count).map(|_| output_to(value, script.clone())).collect();
@@ -102,7 +105,8 @@ impl Scenario {
         self.chain.push(block);
     }
 
-    /// A block that is invalid by its header, by itself, or because it is not what its header stands for.
+    /// A block that is invalid by its header, by itself, or because it is not what its header
+    /// stands for.
     pub(crate) fn refused(&mut self, reason: &'static str, name: impl Into<String>, block: &Block) {
         self.step(name, serialize(block), Expected::Refused(reason));
     }
@@ -157,7 +161,8 @@ impl Scenario {
         });
     }
 
-    /// Submits everything in each configuration, and compares the set at the end with that of the good blocks alone.
+    /// Submits everything in each configuration, and compares the set at the end with that of the
+    /// good blocks alone.
     pub(crate) fn play(self) {
         let good = figures_of(&self.chain);
         let configurations = BOTH_WAYS

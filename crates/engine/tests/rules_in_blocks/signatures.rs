@@ -1,4 +1,5 @@
-//! Signatures of all common kinds, spoilt in every part: the input is named, whatever else is right.
+//! Signatures of all common kinds, spoilt in every part: the input is named, whatever else is
+//! right.
 
 use crate::common::keys::{Lock, Signer, Spoil, sign};
 use crate::common::{SUBSIDY, outpoint, output, output_to, spend_into};

@@ -62,7 +62,8 @@ pub(crate) fn describe(scenario: &mut Scenario) {
     let three = spend_script_hash(hashed[1], &idle(3));
     let over = block(scenario, CHECKSIGS_MAX - 2, Some(three));
     scenario.rejected(REASON, 2, "80,004 with script hashes", &over);
-    // A transaction that fails is not the one that has the operations, but the one with which there are too many.
+    // A transaction that fails is not the one that has the operations, but the one with which there
+    // are too many.
     let four = spend_witness_script(coins[0], &idle(4));
     let over = scenario
         .next()

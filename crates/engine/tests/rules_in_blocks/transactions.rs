@@ -17,8 +17,8 @@ fn spend_all(coins: &[OutPoint], value: u64) -> Transaction {
     transaction
 }
 
-/// A block with a transaction that has neither inputs nor outputs: the `bitcoin` crate writes such a one in a form that does
-/// not decode.
+/// A block with a transaction that has neither inputs nor outputs: the `bitcoin` crate writes such
+/// a one in a form that does not decode.
 fn with_nothing(scenario: &Scenario) -> Vec<u8> {
     let Block { mut header, txdata } = scenario.next().build();
     let nothing = [2, 0, 0, 0, 0, 0, 9, 0, 0, 0];

@@ -1,8 +1,8 @@
 //! LMDB: a copy-on-write B-tree in one mapped file, through `heed`.
 //!
-//! As its makers advise: durable commits (neither `MDB_NOSYNC` nor `MDB_NOMETASYNC`), `MDB_APPEND` for the sorted load,
-//! `MDB_NORDAHEAD` since a full set is larger than memory, a map that is large enough beforehand, one read transaction
-//! for a batch of reads. It has no cache of its own.
+//! As its makers advise: durable commits (neither `MDB_NOSYNC` nor `MDB_NOMETASYNC`), `MDB_APPEND`
+//! for the sorted load, `MDB_NORDAHEAD` since a full set is larger than memory, a map that is large
+//! enough beforehand, one read transaction for a batch of reads. It has no cache of its own.
 
 use super::{
     Contestant, Purpose, Settings, backend, decode, decode_entry, decode_tip, iterate_in_thread, key, tip_bytes,
@@ -32,9 +32,9 @@ impl Lmdb {
         let mut options = EnvOpenOptions::new().read_txn_without_tls();
         options.map_size(map_bytes as usize).max_dbs(2);
         #[expect(unsafe_code, reason = "LMDB maps its file, and hands out references into the map")]
-        // SAFETY: NO_READ_AHEAD is not one of the flags that weaken locks or syncs. The directory is made by this program
-        // for this one store on a local disk; only processes of this program open it, one at a time, and nothing else
-        // writes the file while it is mapped.
+        // SAFETY: NO_READ_AHEAD is not one of the flags that weaken locks or syncs. The directory
+        // is made by this program for this one store on a local disk; only processes of this
+        // program open it, one at a time, and nothing else writes the file while it is mapped.
         let environment = unsafe {
             options.flags(EnvFlags::NO_READ_AHEAD);
             options.open(directory)

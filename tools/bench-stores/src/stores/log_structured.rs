@@ -1,7 +1,8 @@
 //! fjall: a log-structured merge tree with a journal, in Rust.
 //!
-//! As its makers advise: bulk ingestion for sorted data, bloom filters on all levels (ten bits a key; absent outpoints are
-//! asked for), a block cache of the given size, batches persisted with `SyncAll`. Values are hashes, so no compression.
+//! As its makers advise: bulk ingestion for sorted data, bloom filters on all levels (ten bits a
+//! key; absent outpoints are asked for), a block cache of the given size, batches persisted with
+//! `SyncAll`. Values are hashes, so no compression.
 
 use super::{
     Contestant, KEY_LENGTH, Purpose, Settings, TIP_KEY, backend, decode, decode_entry, decode_tip, key, tip_bytes,
@@ -95,7 +96,8 @@ impl CoinStore for Fjall {
 
     fn commit(&self, changes: &mut dyn Iterator<Item = Change>, tip: &Tip) -> Result<(), StoreError> {
         if self.purpose == Purpose::Load {
-            // Tables of a load must not overlap, so the tip follows; a load that is cut short begins again.
+            // Tables of a load must not overlap, so the tip follows; a load that is cut short
+            // begins again.
             self.write_table(changes, None)?;
             return self.write_batch(&mut std::iter::empty(), tip);
         }

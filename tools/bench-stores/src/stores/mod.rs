@@ -174,8 +174,8 @@ type Entry = Result<(OutPoint, Coin), StoreError>;
 /// Entries come through a channel in parts of this many.
 const PART_ENTRIES: usize = 1024;
 
-/// Iterates in a thread, for stores whose iterators borrow from them. `iterate` says once that its snapshot stands, then
-/// hands over entries until it is told to stop.
+/// Iterates in a thread, for stores whose iterators borrow from them. `iterate` says once that its
+/// snapshot stands, then hands over entries until it is told to stop.
 fn iterate_in_thread<F>(iterate: F) -> Result<CoinIterator, StoreError>
 where
     F: FnOnce(&mut dyn FnMut(), &mut dyn FnMut(Entry) -> bool) + Send + 'static,

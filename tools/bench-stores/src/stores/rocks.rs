@@ -1,8 +1,9 @@
 //! RocksDB: a log-structured merge tree with a log, in C++.
 //!
-//! As its makers advise: level compaction with dynamic level bytes, bloom filters of ten bits, large memtables, index and
-//! filters in the block cache and partitioned, the whole cache of the given size, synced writes, sorted tables ingested
-//! for the load. Values are hashes, so no compression.
+//! As its makers advise: level compaction with dynamic level bytes, bloom filters of ten bits,
+//! large memtables, index and filters in the block cache and partitioned, the whole cache of the
+//! given size, synced writes, sorted tables ingested for the load. Values are hashes, so no
+//! compression.
 
 use super::{
     Contestant, KEY_LENGTH, Purpose, Settings, TIP_KEY, backend, decode, decode_entry, decode_tip, iterate_in_thread,
@@ -155,7 +156,8 @@ impl CoinStore for Rocks {
 
     fn commit(&self, changes: &mut dyn Iterator<Item = Change>, tip: &Tip) -> Result<(), StoreError> {
         if self.purpose == Purpose::Load {
-            // Tables of a load must not overlap, so the tip follows; a load that is cut short begins again.
+            // Tables of a load must not overlap, so the tip follows; a load that is cut short
+            // begins again.
             self.write_table(changes, None)?;
             return self.write_batch(&mut std::iter::empty(), tip);
         }

@@ -9,7 +9,8 @@ use std::thread::JoinHandle;
 
 /// A queue with its threads.
 pub(super) trait Contender {
-    /// Adds the checks of a round in their groups, and waits for the verdict: the lowest index of a check that failed.
+    /// Adds the checks of a round in their groups, and waits for the verdict: the lowest index of a
+    /// check that failed.
     fn round(&self, job: &Arc<Job>) -> Option<u32>;
 }
 
@@ -36,7 +37,8 @@ impl Lowest {
     }
 }
 
-/// rayon: a job per group, spawned as it comes. The master is one of the pool's threads, so it helps while it waits.
+/// rayon: a job per group, spawned as it comes. The master is one of the pool's threads, so it
+/// helps while it waits.
 pub(super) struct Rayon(rayon::ThreadPool);
 
 impl Rayon {
@@ -182,8 +184,8 @@ impl Contender for Channel {
     }
 }
 
-/// chili: halves of the round, down to groups. It begins when the master has made all checks, since its jobs cannot be added to;
-/// it has one worker at least.
+/// chili: halves of the round, down to groups. It begins when the master has made all checks, since
+/// its jobs cannot be added to; it has one worker at least.
 pub(super) struct Chili(chili::ThreadPool);
 
 impl Chili {

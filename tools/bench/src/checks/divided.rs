@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
-/// The checks of a round are dealt out beforehand to as many threads as there are cores, and no more than wanted. The threads never sleep.
+/// The checks of a round are dealt out beforehand to as many threads as there are cores, and no
+/// more than wanted. The threads never sleep.
 pub(super) struct Divided {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,

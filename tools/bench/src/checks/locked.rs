@@ -1,5 +1,6 @@
-//! A locked queue, as Bitcoin Core's `CCheckQueue` is one: one mutex, one condition variable for workers and one for the
-//! master; checks are moved into the queue and out of it again, several at a time or one by one.
+//! A locked queue, as Bitcoin Core's `CCheckQueue` is one: one mutex, one condition variable for
+//! workers and one for the master; checks are moved into the queue and out of it again, several at
+//! a time or one by one.
 
 use super::contenders::{Contender, Lowest};
 use super::job::{Check, Job};
@@ -90,7 +91,8 @@ impl Shared {
         }
     }
 
-    /// Takes checks and runs them: the master until the round is done, a worker until the queue is dropped.
+    /// Takes checks and runs them: the master until the round is done, a worker until the queue is
+    /// dropped.
     fn take_part(&self, master: bool) {
         let condition = if master { &self.done } else { &self.work };
         let mut taken: Vec<Check> = Vec::with_capacity(self.batch);

@@ -134,7 +134,8 @@ pub(super) struct Row {
     pub(super) seconds_max: f64,
     pub(super) cpu_seconds_median: f64,
     pub(super) checks_per_second: f64,
-    /// Our checks per second over this queue's: the median of the runs, each beside ours just before it.
+    /// Our checks per second over this queue's: the median of the runs, each beside ours just
+    /// before it.
     pub(super) ours_over_this: Option<f64>,
     /// Runs in which ours was the slower one.
     pub(super) ours_slower: Option<usize>,
@@ -236,7 +237,8 @@ fn run_plan(plan: &Plan, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, Ben
     Ok(all.iter().map(|series| row(series, &all, plan)).collect())
 }
 
-/// Makes a queue, and runs rounds in it; the queue's threads are started and ended outside of the time.
+/// Makes a queue, and runs rounds in it; the queue's threads are started and ended outside of the
+/// time.
 fn run(kind: &Kind, queue: &'static str, threads: usize, rounds: u32) -> Result<Elapsed, BenchError> {
     let contender = contender(queue, threads)?;
     let job = Arc::new(Job::new(kind.work.clone(), kind.checks));

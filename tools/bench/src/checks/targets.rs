@@ -3,7 +3,8 @@
 use super::table::{EMPTY, LOCKED, LOCKED_SINGLE, OURS, Row, SCRIPT, SMALL, SMALL_TIME};
 use crate::report::Target;
 
-/// Two queues that are equal differ so often in one direction, or more often, in less than one of a hundred tables.
+/// Two queues that are equal differ so often in one direction, or more often, in less than one of a
+/// hundred tables.
 fn beyond_chance(slower: usize, runs: usize) -> bool {
     let mut ways = 1.0;
     let mut as_often = 0.0;

@@ -5,7 +5,8 @@ pub(super) fn bytes_in_use() -> Option<u64> {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     {
         #[expect(unsafe_code, reason = "the call has no safe form")]
-        // SAFETY: the call takes nothing, and returns plain numbers that it reads under the allocator's own locks.
+        // SAFETY: the call takes nothing, and returns plain numbers that it reads under the
+        // allocator's own locks.
         let figures = unsafe { libc::mallinfo2() };
         // Blocks of the arena, and those that have a mapping of their own.
         Some((figures.uordblks + figures.hblkhd) as u64)

@@ -140,7 +140,8 @@ impl Contender for Locked {
     both_ways!();
 }
 
-/// An outpoint that gives its 36 bytes to the hasher in one piece, which is less work than what is derived.
+/// An outpoint that gives its 36 bytes to the hasher in one piece, which is less work than what is
+/// derived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Flat(OutPoint);
 
@@ -198,7 +199,8 @@ impl BuildHasher for SipKey {
         self.0
     }
 
-    /// What the maps call: the hash of all bytes at once, which is faster than a hasher that takes them bit by bit.
+    /// What the maps call: the hash of all bytes at once, which is faster than a hasher that takes
+    /// them bit by bit.
     #[inline]
     fn hash_one<T: Hash>(&self, value: T) -> u64 {
         let mut hasher = OnePiece { key: &self.0, hash: 0 };

@@ -13,7 +13,8 @@ pub(super) const ROUNDS: u64 = 5;
 /// Outpoints that are made at a time.
 const STEP: u64 = 10_000;
 
-/// A row of the document: nanoseconds per insertion, and kilobytes of memory at the peak, for a million entries.
+/// A row of the document: nanoseconds per insertion, and kilobytes of memory at the peak, for a
+/// million entries.
 pub(super) struct Published {
     pub(super) map: &'static str,
     pub(super) ns: f64,

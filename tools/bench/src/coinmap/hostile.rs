@@ -1,7 +1,9 @@
-//! The third table's work: outpoints chosen so that their hashes collide, by somebody who knows the key of the map or does not.
+//! The third table's work: outpoints chosen so that their hashes collide, by somebody who knows the
+//! key of the map or does not.
 //!
-//! The highest 6 bits of a hash choose the shard and the next 4 the segment; by the 32 below them the segment's table is sorted. With
-//! the first 10 bits alike all land in one table of the 1,024; with more, in one part of that table.
+//! The highest 6 bits of a hash choose the shard and the next 4 the segment; by the 32 below them
+//! the segment's table is sorted. With the first 10 bits alike all land in one table of the 1,024;
+//! with more, in one part of that table.
 
 use super::contenders::Tally;
 use super::work::{Phase, expect};

@@ -243,7 +243,8 @@ pub(super) fn collided(measured: &Measured) -> Vec<Row> {
     measured.hostile.iter().map(row).collect()
 }
 
-/// The claims, computed from the rows. One whose figures the system does not tell has the value NaN, and is not met.
+/// The claims, computed from the rows. One whose figures the system does not tell has the value
+/// NaN, and is not met.
 pub(super) fn targets(rows: &[Row], plan: &Plan) -> Vec<Target> {
     let peer = Map::HashbrownSip;
     let find = |table: &str, map: Map| rows.iter().find(|row| row.table == table && row.map == map.name());

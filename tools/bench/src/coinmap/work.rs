@@ -1,4 +1,5 @@
-//! The second table's work: everything that the coins cache does with a map, one kind of operation after the other.
+//! The second table's work: everything that the coins cache does with a map, one kind of operation
+//! after the other.
 
 use super::allocator;
 use super::coins::{Batch, Numbers, Scripts, outpoint, value};
@@ -166,7 +167,8 @@ fn difference(after: Option<u64>, before: Option<u64>) -> Option<u64> {
     Some(after?.saturating_sub(before?))
 }
 
-/// Looks for the coins of the numbers that `choose` gives; those beyond the coins of the map are not there.
+/// Looks for the coins of the numbers that `choose` gives; those beyond the coins of the map are
+/// not there.
 fn find<C: Contender>(
     map: &mut C,
     operation: &str,
@@ -288,8 +290,9 @@ const BYTES_EACH: u64 = 90;
 /// Steps of arithmetic that take about half a microsecond.
 const ARITHMETIC_STEPS: u32 = 200;
 
-/// Does so many operations that take about as long as an insertion, spread over as many fresh pages as a map of so many coins has, and times
-/// each as an insertion: what this machine takes without a map.
+/// Does so many operations that take about as long as an insertion, spread over as many fresh pages
+/// as a map of so many coins has, and times each as an insertion: what this machine takes without a
+/// map.
 pub(super) fn touch_pages(coins: u64) -> Growth {
     let mut memory = vec![0u8; (coins * BYTES_EACH) as usize];
     let mut growth = Growth {

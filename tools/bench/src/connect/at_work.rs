@@ -37,7 +37,8 @@ impl Observer for Timeline {
 }
 
 impl Timeline {
-    /// The part of the time for which the thread that worked least was at work, of so many that validate.
+    /// The part of the time for which the thread that worked least was at work, of so many that
+    /// validate.
     pub(super) fn least_at_work(mut self, threads: usize) -> Option<f64> {
         let (start, end) = self.whole?;
         let whole = end.saturating_duration_since(start);

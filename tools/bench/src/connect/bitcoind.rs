@@ -1,4 +1,5 @@
-//! Bitcoin Core's daemon as a peer: a chainstate made anew from block files that it has indexed before.
+//! Bitcoin Core's daemon as a peer: a chainstate made anew from block files that it has indexed
+//! before.
 
 use super::part::Run;
 use super::temporary_directory;
@@ -43,7 +44,8 @@ impl Daemon {
         self.data.path().join("regtest")
     }
 
-    /// Makes the chainstate anew. Timed is the whole process. `assumed` is the block whose scripts, and those before it, are assumed to be valid.
+    /// Makes the chainstate anew. Timed is the whole process. `assumed` is the block whose scripts,
+    /// and those before it, are assumed to be valid.
     pub(super) fn connect(&self, threads: usize, assumed: Option<&str>) -> Result<Run, BenchError> {
         let assumed = format!("-assumevalid={}", assumed.unwrap_or("0"));
         let start = Instant::now();
@@ -66,7 +68,8 @@ impl Daemon {
         self.folder().join("debug.log")
     }
 
-    /// Runs the daemon until it has reached the height of the chain; with 0 threads it chooses how many check scripts.
+    /// Runs the daemon until it has reached the height of the chain; with 0 threads it chooses how
+    /// many check scripts.
     fn run(&self, more: &[&str], threads: usize) -> Result<Watched, BenchError> {
         // A log of an earlier run would be gone on with.
         let _ = std::fs::remove_file(self.log());
@@ -109,7 +112,8 @@ mod tests {
     use blockmill_chaingen::{Profile, Recipe, write_chain};
     use std::os::unix::fs::PermissionsExt;
 
-    /// A program that writes what it is called with into its directory, and a log such as the daemon's.
+    /// A program that writes what it is called with into its directory, and a log such as the
+    /// daemon's.
     fn stand_in(directory: &Path, status: u8) -> PathBuf {
         let path = directory.join("bitcoind");
         let text = format!(

@@ -19,7 +19,8 @@ pub(crate) const PARTS: [&str; 4] = ["fetch", "overlap", "decode", "background-f
 /// Who connects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Contender {
-    /// Ours, with signatures verified by libsecp256k1, as everything but [`Lanes`](Self::Lanes) has it.
+    /// Ours, with signatures verified by libsecp256k1, as everything but [`Lanes`](Self::Lanes) has
+    /// it.
     Blockmill,
     /// Ours, with signatures verified in lanes.
     Lanes,
@@ -121,7 +122,8 @@ pub(super) struct Stored {
     pub(super) hash_serialized_3: Option<String>,
 }
 
-/// Connects the blocks with our engine. Timed is all of it: opening, reading, connecting, flushing, closing.
+/// Connects the blocks with our engine. Timed is all of it: opening, reading, connecting, flushing,
+/// closing.
 pub(crate) fn connect_ours(
     blocks: &Path,
     data: &Path,

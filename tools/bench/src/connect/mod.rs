@@ -1,10 +1,13 @@
-//! `blockmill-bench connect`: block files to a validated UTXO set on disk, ours beside the kernel's ChainstateManager.
+//! `blockmill-bench connect`: block files to a validated UTXO set on disk, ours beside the kernel's
+//! ChainstateManager.
 //!
-//! Both read the same generated files, check every script, and end with everything flushed and closed. The runs take turns, each
-//! in a process of its own and in a fresh directory, and the result of each is read back from that directory after the clock has stopped.
-//! With Bitcoin Core's daemon there are rows of it too, and a chain whose scripts are assumed to be valid.
+//! Both read the same generated files, check every script, and end with everything flushed and
+//! closed. The runs take turns, each in a process of its own and in a fresh directory, and the
+//! result of each is read back from that directory after the clock has stopped. With Bitcoin Core's
+//! daemon there are rows of it too, and a chain whose scripts are assumed to be valid.
 //!
-//! `contender` is who connects, `part` what happens in a process, `bitcoind` the daemon, `at_work` what a timeline says, `rows` what is printed.
+//! `contender` is who connects, `part` what happens in a process, `bitcoind` the daemon, `at_work`
+//! what a timeline says, `rows` what is printed.
 
 mod at_work;
 mod bitcoind;
@@ -37,7 +40,8 @@ const UTXO: &str = "utxo";
 const UTXO_SMALL: &str = "utxo, small blocks";
 const UTXO_ASSUMED: &str = "utxo, assumed valid";
 
-/// Empty blocks that bury the others under more than two weeks of work, without which nothing is assumed.
+/// Empty blocks that bury the others under more than two weeks of work, without which nothing is
+/// assumed.
 const BURYING_BLOCKS: u32 = 2_100;
 
 /// Which chains to connect, how, and how often.
@@ -53,7 +57,8 @@ struct Plan {
     bitcoind: Option<PathBuf>,
     /// Whether there are rows with signatures in lanes, on the chains that have signatures.
     lanes: bool,
-    /// The command that runs of ours and of the kernel are processes of; without it they run in this process.
+    /// The command that runs of ours and of the kernel are processes of; without it they run in
+    /// this process.
     executable: Option<PathBuf>,
     cores: usize,
 }
@@ -196,7 +201,8 @@ pub(crate) fn temporary_directory() -> Result<TempDir, BenchError> {
     tempfile::tempdir().map_err(BenchError::file(std::env::temp_dir()))
 }
 
-/// Runs everything in turns on the files in `blocks`; each run must come to the result in `expected`.
+/// Runs everything in turns on the files in `blocks`; each run must come to the result in
+/// `expected`.
 fn measure(
     plan: &Plan,
     chain: &'static str,

@@ -132,7 +132,8 @@ impl Part {
     }
 }
 
-/// Does a part, which is given as JSON, in this process, and prints what came of it: one line when the clock has stopped, and one at the end.
+/// Does a part, which is given as JSON, in this process, and prints what came of it: one line when
+/// the clock has stopped, and one at the end.
 ///
 /// # Errors
 /// Any [`BenchError`] but those about names.
@@ -213,7 +214,8 @@ impl Runner<'_> {
     }
 }
 
-/// Runs a part in a process of its own: the command, called anew. The last one is its anonymous memory in bytes.
+/// Runs a part in a process of its own: the command, called anew. The last one is its anonymous
+/// memory in bytes.
 fn in_own_process(executable: &Path, part: &Part) -> Result<(Timed, Left, Option<u64>), BenchError> {
     // A path that is no text cannot be handed over so.
     let handed = serde_json::to_string(part).map_err(|error| part.failed(error.to_string()))?;

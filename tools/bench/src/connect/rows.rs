@@ -58,7 +58,8 @@ const fn chart(chain: &'static str) -> Chart {
 /// What the ratio with signatures in lanes should be at least.
 const LANES_WANTED: f64 = 4.0;
 
-/// A printed row. Ratio: the kernel's median time over ours, with the same number of threads; where scripts are left out, that of bitcoind.
+/// A printed row. Ratio: the kernel's median time over ours, with the same number of threads; where
+/// scripts are left out, that of bitcoind.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Row {
     pub(super) chain: &'static str,
@@ -80,11 +81,13 @@ pub(super) struct Row {
     pub(super) ratio: Option<f64>,
     pub(super) ratio_min: Option<f64>,
     pub(super) ratio_max: Option<f64>,
-    /// Of a traced run, between the first block and the last: the time that the thread which worked least was at work.
+    /// Of a traced run, between the first block and the last: the time that the thread which worked
+    /// least was at work.
     pub(super) at_work_percent: Option<f64>,
     /// Anonymous memory of the process at the most, of all runs.
     pub(super) anonymous_mib: Option<f64>,
-    /// CPU seconds of ours with one thread, where each stage runs alone, divided by the cores that so many threads have.
+    /// CPU seconds of ours with one thread, where each stage runs alone, divided by the cores that
+    /// so many threads have.
     pub(super) bound_seconds: Option<f64>,
     /// The bound, of the median run's seconds.
     pub(super) bound_percent: Option<f64>,

@@ -29,7 +29,8 @@ pub(super) struct Outcome {
     pub(super) elapsed: Elapsed,
     /// How long passes took; only of a timed run.
     pub(super) waits: Histogram,
-    /// The same without the time in which the thread could have run but had no core; where the system does not tell, the same.
+    /// The same without the time in which the thread could have run but had no core; where the
+    /// system does not tell, the same.
     pub(super) lock_waits: Histogram,
     /// Whether every pass is in the count.
     pub(super) exclusive: bool,
@@ -44,7 +45,8 @@ impl Outcome {
         self.all_passes() as f64 / self.elapsed.seconds
     }
 
-    /// The share of the fair share that the thread with the fewest and the one with the most passes had.
+    /// The share of the fair share that the thread with the fewest and the one with the most passes
+    /// had.
     pub(super) fn shares(&self) -> (f64, f64) {
         let fair = self.all_passes() as f64 / self.passes.len() as f64;
         let share = |passes: Option<&u64>| passes.map_or(0.0, |&passes| passes as f64 / fair);
@@ -52,8 +54,8 @@ impl Outcome {
     }
 }
 
-/// Lets `threads` threads pass for `time`. In a timed run the clock is read once per pass, outside, so a wait is counted with its
-/// hold and, where the thread lost its core, with that too.
+/// Lets `threads` threads pass for `time`. In a timed run the clock is read once per pass, outside,
+/// so a wait is counted with its hold and, where the thread lost its core, with that too.
 pub(super) fn drive<C: Contender>(contender: C, threads: usize, time: Duration, timed: bool) -> Outcome {
     let contender = CachePadded::new(contender);
     let stop = CachePadded::new(AtomicBool::new(false));

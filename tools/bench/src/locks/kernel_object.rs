@@ -1,8 +1,9 @@
-//! The semaphore that the document replaced, rebuilt: a count that is changed without the kernel while nobody has to wait, a spin
-//! while there is no permit, and a kernel semaphore (an eventfd that counts) for those who wait longer.
+//! The semaphore that the document replaced, rebuilt: a count that is changed without the kernel
+//! while nobody has to wait, a spin while there is no permit, and a kernel semaphore (an eventfd
+//! that counts) for those who wait longer.
 //!
-//! A count below zero says how many threads wait. A release that finds waiters hands its permit to the kernel object, where
-//! only a waiter takes it.
+//! A count below zero says how many threads wait. A release that finds waiters hands its permit to
+//! the kernel object, where only a waiter takes it.
 
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::OwnedFd;
@@ -17,7 +18,8 @@ pub(crate) struct SpinningSemaphore {
 }
 
 impl SpinningSemaphore {
-    /// A semaphore with so many permits, whose threads spin so often before they wait. Panics where the system has no eventfd left.
+    /// A semaphore with so many permits, whose threads spin so often before they wait. Panics where
+    /// the system has no eventfd left.
     pub(crate) fn new(permits: i32, spins: u32) -> Self {
         Self {
             count: AtomicI32::new(permits),

@@ -1,5 +1,6 @@
-//! Ours and the peers, each as something that one thread at a time passes. Passes are inlined into the loop of all alike: whether
-//! the compiler does so by itself decides more than 10% of an uncontended pass.
+//! Ours and the peers, each as something that one thread at a time passes. Passes are inlined into
+//! the loop of all alike: whether the compiler does so by itself decides more than 10% of an
+//! uncontended pass.
 
 use super::drive::Contender;
 use super::kernel_object::SpinningSemaphore;

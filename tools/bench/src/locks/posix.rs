@@ -9,16 +9,16 @@ pub(super) struct PosixSemaphore {
 }
 
 #[expect(unsafe_code, reason = "a sem_t is made to be shared by threads")]
-// SAFETY: the semaphore is touched only through sem_wait, sem_post and sem_destroy, the first two of which may be called by any
-// threads at once; the last is called with exclusive access.
+// SAFETY: the semaphore is touched only through sem_wait, sem_post and sem_destroy, the first two
+// of which may be called by any threads at once; the last is called with exclusive access.
 unsafe impl Sync for PosixSemaphore {}
 
 impl PosixSemaphore {
     /// A semaphore with so many permits.
     pub(super) fn new(permits: u32) -> Self {
         #[expect(unsafe_code, reason = "the peer has no safe interface")]
-        // SAFETY: a semaphore is plain data, of which zeros are a value. The pointer is valid for the call, and what it points to
-        // does not move any more.
+        // SAFETY: a semaphore is plain data, of which zeros are a value. The pointer is valid for
+        // the call, and what it points to does not move any more.
         let (semaphore, outcome) = unsafe {
             let semaphore = Box::new(UnsafeCell::new(std::mem::zeroed::<libc::sem_t>()));
             let outcome = libc::sem_init(semaphore.get(), 0, permits);
@@ -31,7 +31,8 @@ impl PosixSemaphore {
     #[inline]
     pub(super) fn acquire(&self) {
         #[expect(unsafe_code, reason = "the peer has no safe interface")]
-        // SAFETY: the semaphore was made in `new`, and lives as long as `self`. It waits again when a signal interrupts it.
+        // SAFETY: the semaphore was made in `new`, and lives as long as `self`. It waits again when
+        // a signal interrupts it.
         while unsafe { libc::sem_wait(self.semaphore.get()) } != 0 {}
     }
 

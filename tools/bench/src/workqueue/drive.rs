@@ -51,8 +51,8 @@ impl Run<'_> {
         self.workers * SLOTS_PER_WORKER
     }
 
-    /// Submits while there are slots, waits for a job, collects all that are done, and so on until the time is over and no job
-    /// is in flight.
+    /// Submits while there are slots, waits for a job, collects all that are done, and so on until
+    /// the time is over and no job is in flight.
     pub(super) fn drive(&self, queue: &mut impl Queue) -> Outcome {
         let clock = Stopwatch::start();
         let (jobs, wrong) = self.requests(queue, self.slots() as u64, 0);
@@ -102,7 +102,8 @@ impl Run<'_> {
         }
     }
 
-    /// The loop of a requester that hands over as many jobs as there are slots, and waits for all of them.
+    /// The loop of a requester that hands over as many jobs as there are slots, and waits for all
+    /// of them.
     pub(super) fn drive_in_batches(&self, mut batch: impl FnMut(&mut [Job])) -> Outcome {
         let clock = Stopwatch::start();
         let start = Instant::now();

@@ -73,8 +73,8 @@ pub(super) fn flume(run: &Run<'_>) -> Outcome {
     channels!(run, flume::bounded, Flume)
 }
 
-/// A job spawned for each slot, and a scope that waits for all. The requester is one of the pool's threads, which is faster than one
-/// outside, and helps.
+/// A job spawned for each slot, and a scope that waits for all. The requester is one of the pool's
+/// threads, which is faster than one outside, and helps.
 pub(super) fn rayon(run: &Run<'_>) -> io::Result<Outcome> {
     let pool = rayon::ThreadPoolBuilder::new()
         .num_threads(run.workers)

@@ -1,7 +1,9 @@
-//! The queue as it was before the document's review: all workers share the arrays of requests and results, the bitmaps, and the completion
-//! event. Jobs go round robin, or, as the review's first step, to one worker until its slots are full.
+//! The queue as it was before the document's review: all workers share the arrays of requests and
+//! results, the bitmaps, and the completion event. Jobs go round robin, or, as the review's first
+//! step, to one worker until its slots are full.
 //!
-//! Jobs are numbers in atomics, so that no unsafe code is needed; on the wire they are the same two words as in the other contenders.
+//! Jobs are numbers in atomics, so that no unsafe code is needed; on the wire they are the same two
+//! words as in the other contenders.
 
 use super::drive::{Outcome, Queue, Run, SLOTS_PER_WORKER};
 use super::job::{Job, Load};
@@ -109,7 +111,8 @@ impl<'a> Shared<'a> {
                 let mut job = Job::new(slot[0].load(Ordering::Relaxed));
                 self.load.handle(&mut job);
                 slot[1].store(job.result, Ordering::Relaxed);
-                // Release: pairs with the Acquire in `refresh`. Other workers flip bits of the same word.
+                // Release: pairs with the Acquire in `refresh`. Other workers flip bits of the same
+                // word.
                 self.done[word].fetch_xor(1 << bit, Ordering::Release);
                 self.completion.ring();
             }

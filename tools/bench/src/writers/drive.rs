@@ -58,7 +58,8 @@ impl Outcome {
         self.elapsed.cpu_seconds / self.all_sequences() as f64
     }
 
-    /// The share of the fair share that the writer with the fewest and the one with the most sequences had.
+    /// The share of the fair share that the writer with the fewest and the one with the most
+    /// sequences had.
     pub(super) fn shares(&self) -> (f64, f64) {
         let fair = self.all_sequences() as f64 / self.sequences.len() as f64;
         let share = |sequences: Option<&u64>| sequences.map_or(0.0, |&sequences| sequences as f64 / fair);
@@ -76,8 +77,8 @@ struct Written {
     end: Instant,
 }
 
-/// Does a run in an empty log under locks of kind `K`, and checks its result; `name` tells the run in errors. It ends early where
-/// the log takes up all of `room`.
+/// Does a run in an empty log under locks of kind `K`, and checks its result; `name` tells the run
+/// in errors. It ends early where the log takes up all of `room`.
 pub(super) fn drive<K: LockKind>(
     room: &mut Room,
     input: &Input,
@@ -112,7 +113,8 @@ fn append_all<K: LockKind>(
         let (stop, full, barrier) = (&*stop, &full, &barrier);
         let running: Vec<_> = (0..load.writers)
             .map(|writer| {
-                // Each begins elsewhere, so that they do not append the same record at the same time.
+                // Each begins elsewhere, so that they do not append the same record at the same
+                // time.
                 let first_record = writer * input.records.len() / load.writers;
                 scope.spawn(move || {
                     barrier.wait();
@@ -174,8 +176,9 @@ fn append<K: LockKind>(
     })
 }
 
-/// Checks that the log has nothing but what was appended: the records lie one behind the other from its begin up to its end, and
-/// each, read back from the file, is the one that its writer appended there, with its checksum.
+/// Checks that the log has nothing but what was appended: the records lie one behind the other from
+/// its begin up to its end, and each, read back from the file, is the one that its writer appended
+/// there, with its checksum.
 fn check<K: LockKind>(
     log: &UndoLog<K>,
     begin: u64,
@@ -299,7 +302,8 @@ mod tests {
         assert!(outcome.elapsed.seconds < 60.0);
     }
 
-    /// Appends, lets `damage` work on the log's file and on what the writers say, and expects the mismatch `wrong`.
+    /// Appends, lets `damage` work on the log's file and on what the writers say, and expects the
+    /// mismatch `wrong`.
     fn check_finds(wrong: &str, damage: impl FnOnce(&Path, &mut Vec<Written>)) {
         let input = input();
         let directory = tempfile::tempdir().unwrap();

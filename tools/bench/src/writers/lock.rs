@@ -1,4 +1,5 @@
-//! The lock that the critical section replaced, for the undo log: a semaphore of one permit that spins over a kernel object.
+//! The lock that the critical section replaced, for the undo log: a semaphore of one permit that
+//! spins over a kernel object.
 
 use crate::locks::kernel_object::SpinningSemaphore;
 use blockmill_coins::undo_log::{Guarded, LockKind};
@@ -15,7 +16,8 @@ impl LockKind for KernelObjectLock {
     type Lock<T: Send> = Permitted<T>;
 }
 
-/// A value for who holds the permit. The mutex around it is only ever tried, with the permit held: nobody waits for it.
+/// A value for who holds the permit. The mutex around it is only ever tried, with the permit held:
+/// nobody waits for it.
 pub(super) struct Permitted<T> {
     semaphore: SpinningSemaphore,
     value: Mutex<T>,

@@ -1,8 +1,9 @@
 //! The file under the log, whose blocks and pages are there before a run begins.
 //!
-//! To make room for a file that grows takes most of the time of a write, and not always the same time: it would hide the lock. So
-//! all runs write to one file, over what the run before has left. Each log begins a byte further, so that no record that is left
-//! can pass for one that was not written.
+//! To make room for a file that grows takes most of the time of a write, and not always the same
+//! time: it would hide the lock. So all runs write to one file, over what the run before has left.
+//! Each log begins a byte further, so that no record that is left can pass for one that was not
+//! written.
 
 use crate::connect::temporary_directory;
 use crate::error::BenchError;
