@@ -2,7 +2,7 @@
 //! it.
 //!
 //! What happens beside a block is named by four bytes of the input (`Beside`): at the moment when
-//! its fetches begin, when they are finished, when it is resolved, and behind it. Blocks are loaded
+//! its fetches begin, when they are finished, when it is resolved, and after it. Blocks are loaded
 //! up to four ahead, as by the engine: each notes the transactions that it makes, and its fetches
 //! begin with a view of the cache at that moment.
 
@@ -54,7 +54,7 @@ struct Case {
     fails_reads: bool,
     /// Whether its fetches are given up.
     gives_up: bool,
-    /// Blocks that are taken back behind it.
+    /// Blocks that are taken back after it.
     taken_back: usize,
     expected: Outcome,
 }
@@ -319,8 +319,8 @@ impl Ahead {
         self.store.fail_reads(false);
     }
 
-    /// Looks whether these coins are there, now, behind the flush under way, and in the store
-    /// behind one more.
+    /// Looks whether these coins are there, now, after the flush under way, and in the store
+    /// after one more.
     fn check(&mut self, expected: &[(OutPoint, Coin)]) {
         if self.cache.is_flushing() {
             assert_eq!(all_coins(&self.cache), expected);

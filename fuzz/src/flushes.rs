@@ -111,7 +111,7 @@ fn coin(input: &mut Input<'_>) -> Coin {
 
 /// A script of a usual form or of none, filled with `byte`.
 fn script(form: u8, byte: u8) -> Vec<u8> {
-    let around = |before: &[u8], length: usize, behind: &[u8]| [before, &vec![byte; length], behind].concat();
+    let around = |before: &[u8], length: usize, after: &[u8]| [before, &vec![byte; length], after].concat();
     match form {
         0 => around(&[0x76, 0xa9, 20], 20, &[0x88, 0xac]),
         1 => around(&[0xa9, 20], 20, &[0x87]),

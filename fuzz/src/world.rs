@@ -89,7 +89,7 @@ pub fn first_coins() -> Vec<(OutPoint, Coin)> {
 /// A locking script of a usual form or of none. The long ones have one number each, as they cost
 /// time.
 fn script(form: u8) -> Vec<u8> {
-    let around = |before: &[u8], length: usize, behind: &[u8]| [before, &vec![form; length], behind].concat();
+    let around = |before: &[u8], length: usize, after: &[u8]| [before, &vec![form; length], after].concat();
     match form {
         // With two of these a block has too many signature operations.
         7 => return vec![0xae; 600],

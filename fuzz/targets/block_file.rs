@@ -85,7 +85,7 @@ fn may_be_whole(cleared: &[u8], (start, length): (usize, u32), magic: Magic) -> 
     let end = start + HEAD + length as usize;
     cleared
         .get(end..)
-        .is_some_and(|behind| begins_magic(behind, magic) || is_block(&cleared[start + HEAD..end]))
+        .is_some_and(|rest| begins_magic(rest, magic) || is_block(&cleared[start + HEAD..end]))
 }
 
 /// Whether a magic is here, or as much of it as there are bytes.
@@ -123,10 +123,10 @@ fn check(scan: &Scan, files: &BlockFiles, cleared: &[u8], magic: Magic) {
     assert!(scan.damages.is_sorted_by(|one, other| one.offset < other.offset));
     for damage in &scan.damages {
         assert!(damage.offset < scan.bytes, "damage outside of the file");
-        let behind = scan
+        let rest = scan
             .records
             .partition_point(|record| record.position.offset - RECORD_HEAD <= damage.offset);
-        if let Some(before) = behind.checked_sub(1).map(|index| scan.records[index].position) {
+        if let Some(before) = rest.checked_sub(1).map(|index| scan.records[index].position) {
             assert!(
                 damage.offset >= before.offset + u64::from(before.length),
                 "damage in a record"

@@ -1,9 +1,9 @@
-//! The input is a snapshot of the set, behind a byte that says whether its first bytes are put
+//! The input is a snapshot of the set, after a byte that says whether its first bytes are put
 //! right, and how many bytes a read gives.
 //!
 //! Checked: coins come in the order of the store's keys, no more of them than the input has bytes,
 //! within the bounds of height and amount, and as many as the metadata say if there is no error;
-//! nothing comes behind an error. The coins that came are written, and read again to the same.
+//! nothing comes after an error. The coins that came are written, and read again to the same.
 //! Memory stays below a fixed multiple of the input.
 
 #![no_main]
@@ -65,7 +65,7 @@ fn read(bytes: &[u8], most: usize) -> (Vec<(OutPoint, Coin)>, bool) {
             Some(Err(error)) => break Some(error),
         }
     };
-    assert!(entries.next().is_none(), "something comes behind the end");
+    assert!(entries.next().is_none(), "something comes after the end");
     assert!(entries.offset() <= bytes.len() as u64);
     match &error {
         None => {

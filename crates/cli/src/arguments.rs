@@ -234,7 +234,7 @@ pub(crate) struct LoadArguments {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// The snapshot; it may come right behind the blocks
+    /// The snapshot; it may follow the blocks directly
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
 }

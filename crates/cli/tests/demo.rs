@@ -7,7 +7,7 @@ use std::path::Path;
 
 const SECONDS_MAX: f64 = 60.0;
 
-/// What stands behind a row's name in the demo's table.
+/// What follows a row's name in the demo's table.
 fn row<'a>(demo: &'a Run, name: &str) -> &'a str {
     let line = demo.stdout.lines().find(|line| line.starts_with(&format!("{name} ")));
     line.map(|line| line[name.len()..].trim())

@@ -23,10 +23,10 @@ fn child_with(parent: &Block, height: u32, edit: impl FnOnce(&mut Header)) -> Bl
 }
 
 /// A block at `height` that is older than its ancestors, and blocks on it.
-fn refused(parent: &Block, height: u32, count_behind: u32) -> Vec<Block> {
+fn refused(parent: &Block, height: u32, count_above: u32) -> Vec<Block> {
     let old = child_with(parent, height, |header| header.time = 1);
-    let behind = branch(&old, height + 1, count_behind, 0, None);
-    [vec![old], behind].concat()
+    let above = branch(&old, height + 1, count_above, 0, None);
+    [vec![old], above].concat()
 }
 
 /// Connects these blocks in this order: the height must be 5, with this status.
@@ -81,9 +81,9 @@ fn a_branch_that_loses_anyway_is_no_rejected_best_chain() {
 #[test]
 fn a_branch_that_would_have_won_is() {
     let main = branch(&genesis(), 1, 5, 0, None);
-    // A child of the tip, alone and with more behind it.
-    for behind in [0, 3] {
-        let next = refused(&main[4], 6, behind);
+    // A child of the tip, alone and with more above it.
+    for above in [0, 3] {
+        let next = refused(&main[4], 6, above);
         check_refused(&[&main, &next], &next, 1);
         check_refused(&[&next, &main], &next, 1);
     }

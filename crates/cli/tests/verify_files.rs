@@ -45,7 +45,7 @@ fn made(scratch: &Scratch) -> (PathBuf, Vec<u8>, Vec<u8>) {
     let folder = scratch.join("blocks");
     std::fs::create_dir(&folder).unwrap();
     let places = records(&chain);
-    // Records of undo data have a checksum behind them.
+    // Records of undo data are followed by a checksum.
     let mut undos = Vec::new();
     let mut at = 0;
     while at < undo.len() {

@@ -152,7 +152,7 @@ impl<V: ScriptVerifier + 'static> Ahead<V> {
         self.coming.push_back(coming);
     }
 
-    /// Begins to fetch the coins of blocks that are loaded: of the first, and of those behind it
+    /// Begins to fetch the coins of blocks that are loaded: of the first, and of those after it
     /// while all together have no more than so many inputs.
     fn begin_fetches(&mut self, inputs_max: usize, mut fetch: impl FnMut(&BodyTask, &Loaded) -> Fetches) {
         let mut inputs = 0;

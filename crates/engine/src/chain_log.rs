@@ -175,7 +175,7 @@ impl ChainLog {
     }
 
     /// Cuts `headers.dat` back to its last whole record, and `undo.dat` to the last record that a
-    /// header names; to be called once it is known that nothing that counts is behind, and while no
+    /// header names; to be called once it is known that nothing that counts follows, and while no
     /// job of [`sync_job`](Self::sync_job) runs.
     ///
     /// # Errors

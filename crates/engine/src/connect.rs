@@ -1,9 +1,9 @@
 //! The main job: index headers, connect the best chain, resume where it stopped.
 //!
 //! The way of a block: it is read and decoded ahead by all threads (`ahead`), resolved by this one,
-//! in order, and its scripts are checked by all, while this thread resolves the next. So there are
-//! two tips: the tip of the active chain, up to which everything is verified, and behind it blocks
-//! *in flight*, which are resolved. A block is committed when its checks have passed and all before
+//! in order, and its scripts are checked by all, while this thread resolves the next. There are
+//! two tips. The active tip is fully verified. Above it are the blocks *in flight*: applied to the
+//! cache, scripts still running. A block is committed when its checks have passed and all before
 //! it are committed. If one fails, or if the run stops, the blocks in flight are taken back with
 //! their undo data, the last one first.
 //!
@@ -81,7 +81,7 @@ pub struct Engine<V: ScriptVerifier + 'static> {
     pub(crate) fetcher: Fetcher,
     /// The active chain by height.
     pub(crate) active: Vec<BlockId>,
-    /// Blocks behind the tip that are resolved, in order.
+    /// Resolved blocks above the tip, in order.
     pub(crate) in_flight: VecDeque<InFlight<V>>,
     pub(crate) last_flush: Instant,
     pub(crate) flush_pace: FlushPace,
@@ -215,7 +215,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         }
     }
 
-    /// The blocks from the tip to one behind it, with their sizes; the next one last.
+    /// The blocks from the tip up to one above it, with their sizes; the next one last.
     fn path_to(&self, target: BlockId) -> Vec<(BlockId, u64)> {
         let mut path = Vec::new();
         let mut next = Some(target);
@@ -404,7 +404,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
     }
 
     /// Waits for the checks of the first block in flight, and commits it; if one has failed it and
-    /// all behind it are taken back.
+    /// all above it are taken back.
     fn commit_first(&mut self, course: &mut Course<'_>) -> Result<Checked, EngineError> {
         let Some(first) = self.in_flight.front_mut() else {
             return Ok(Checked::Passed);
@@ -495,7 +495,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         let (active, in_flight) = (&self.active, &self.in_flight);
         let ancestor = |height: usize| match height.checked_sub(active.len()) {
             None => active.get(height).copied(),
-            Some(behind) => in_flight.get(behind).map(|block| block.id),
+            Some(above) => in_flight.get(above).map(|block| block.id),
         };
         let median_time_past =
             |height: u32| ancestor(height as usize).map_or(0, |id| self.index.entry(id).median_time_past);

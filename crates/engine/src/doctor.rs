@@ -250,12 +250,12 @@ fn examine_headers(directory: &DataDir, index: &mut HeaderIndex, findings: &mut 
         }
         count += 1;
     }
-    let behind = bytes.len() as u64 - count * RECORD as u64;
-    if behind == 0 {
+    let after = bytes.len() as u64 - count * RECORD as u64;
+    if after == 0 {
         findings.add(PART, Health::Sound, format!("{count} headers"));
     } else {
         // Whether it is more than that shows when the headers of the chain are looked for.
-        let detail = format!("{count} headers, and {behind} bytes behind them, as a kill leaves them");
+        let detail = format!("{count} headers, and {after} bytes after them, as a kill leaves them");
         findings.add(PART, Health::Harmless, detail);
     }
     Some(undo_end)

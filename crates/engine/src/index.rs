@@ -57,7 +57,7 @@ pub struct HeaderIndex {
     /// hashes.
     by_hash: HashTable<BlockId>,
     hasher: RandomState,
-    /// Places of the blocks that were found several times, behind the first one.
+    /// Further positions of blocks that were found several times.
     copies: HashMap<BlockId, Vec<Position>>,
     /// Ends of the branches that can be connected.
     candidates: Leaves,

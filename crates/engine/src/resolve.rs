@@ -210,7 +210,7 @@ pub fn take_back<B: AsRef<[u8]>>(
 ) -> Result<bool, StoreError> {
     let mut clean = true;
     let mut coins = undo.coins();
-    // A transaction that failed half way has coins behind the last end.
+    // A transaction that failed half way has coins after the last end.
     for index in (0..block.transaction_count().min(created + 1)).rev() {
         let transaction = block.transaction(index);
         if index < created {

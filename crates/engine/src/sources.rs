@@ -112,8 +112,8 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         }
         let best = self.best_claim();
         for (record, reject) in refused {
-            let (claim, behind) = self.claim_of(record, records, &mut waiting);
-            indexed.left_out += behind;
+            let (claim, above) = self.claim_of(record, records, &mut waiting);
+            indexed.left_out += above;
             self.refuse_header(record, reject, claim > best, observer);
         }
         if first_seen == FirstSeen::ByArrival {
@@ -185,7 +185,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
     ) -> (Claim, u64) {
         let parent = self.index.find(&refused.header.prev_block_hash);
         let mut best = (Work::default(), Reverse(None));
-        let mut behind = 0;
+        let mut above = 0;
         let mut branches = vec![(
             refused,
             parent.map_or(Work::default(), |parent| self.index.entry(parent).work),
@@ -194,10 +194,10 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             let work = work + block_work(record.header.bits);
             best = best.max((work, Reverse(Some(place(record.position)))));
             let children = waiting.remove(&record.hash).unwrap_or_default();
-            behind += children.len() as u64;
+            above += children.len() as u64;
             branches.extend(children.into_iter().map(|child| (&records[child], work)));
         }
-        (best, behind)
+        (best, above)
     }
 
     fn refuse_header(&mut self, record: &Record, reject: Reject, of_best_chain: bool, observer: &mut dyn Observer) {

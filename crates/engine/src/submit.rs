@@ -140,7 +140,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         self.active.get(self.index.entry(id).height as usize) == Some(&id)
     }
 
-    /// Writes the block to the data directory, behind the last whole record.
+    /// Writes the block to the data directory, after the last whole record.
     fn keep(&mut self, id: BlockId, block: &Block) -> Result<(), EngineError> {
         let writer = match &mut self.writer {
             Some(writer) => writer,

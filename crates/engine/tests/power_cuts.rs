@@ -1,4 +1,4 @@
-//! Crashes, enumerated: a run is stopped behind every call that changes a file, by a kill, by a
+//! Crashes, enumerated: a run is stopped after every call that changes a file, by a kill, by a
 //! power cut that keeps only what was synced, and by power cuts that keep any part of the rest; and
 //! every call of a file fails, once or from then on. The next run must come to the same set.
 
@@ -303,7 +303,7 @@ fn run_on_system(scenario: &dyn Scenario, data: &Path) -> Result<UtxoStats, Engi
     scenario.run(Arc::new(blockmill_block::disk::SystemDisk), data)
 }
 
-/// Cuts a run behind every so manieth of its steps, and goes on from what is left.
+/// Cuts a run after every n-th of its steps, and goes on from what is left.
 fn cut_everywhere(scenario: &dyn Scenario, every: usize, seeds: u64) {
     let folder = scratch();
     let data = folder.path().join("data");

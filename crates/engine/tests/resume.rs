@@ -192,7 +192,7 @@ impl Killed {
         }
     }
 
-    /// A copy in which this much was left behind the flush.
+    /// A copy in which this much was left after the flush.
     fn copy_with(&self, left: &[u8]) -> TempDir {
         let copy = tempfile::tempdir().unwrap();
         copy_directory(self.directory.path(), copy.path());
@@ -366,7 +366,7 @@ fn submitted_blocks_are_cut_off() {
     }
 }
 
-/// A header that is known only through a wrong body is not kept over a restart; the blocks behind
+/// A header that is known only through a wrong body is not kept over a restart; the blocks above
 /// it are, and are connected when the right body comes, alone or in a file.
 #[test]
 fn kept_blocks_wait_for_their_parent_over_a_restart() {

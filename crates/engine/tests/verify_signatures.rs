@@ -22,7 +22,7 @@ use std::sync::Arc;
 const OF_EACH_KIND: usize = 2;
 
 /// Inputs of a block among which they are chosen, since the scripts of all inputs before a changed
-/// one run every time. Of a kind that occurs only behind them, one signature is changed, and only
+/// one run every time. Of a kind that occurs only after them, one signature is changed, and only
 /// two threads are tried.
 const INPUTS_NEAR: usize = 400;
 

@@ -76,7 +76,7 @@ std::optional<BlockmillSigners> PlaceOfKey(const CScript& code, const std::vecto
     if (needed < OP_1 || keys < needed || keys > OP_16) return {};
     auto at = code.begin() + 1;
     for (int place = 0; place <= keys - OP_1; place++) {
-        // Two opcodes are behind the last key.
+        // Two opcodes follow the last key.
         const size_t left = code.end() - at;
         const size_t length = *at;
         if (left < length + 3) return {};

@@ -28,7 +28,7 @@ fn block() -> bitcoin::Block {
         .build()
 }
 
-/// The commitment's script with one more push behind it.
+/// The commitment's script with one more push after it.
 fn with_push(block: &bitcoin::Block, data: &[u8]) -> bitcoin::Block {
     let mut block = block.clone();
     let output = block.txdata[0].output.last_mut().unwrap();

@@ -41,7 +41,7 @@ fn read(process: u32, file: &str) -> String {
     std::fs::read_to_string(format!("/proc/{process}/{file}")).unwrap_or_default()
 }
 
-/// The number behind a name at the beginning of a line; 0 if it is not there.
+/// The number after a name at the beginning of a line; 0 if it is not there.
 fn number(text: &str, name: &str) -> u64 {
     let line = text.lines().find_map(|line| line.strip_prefix(name));
     let word = line.and_then(|line| line.split_whitespace().next());

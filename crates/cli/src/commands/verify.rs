@@ -144,8 +144,8 @@ fn run_one(arguments: &VerifyArguments, block_path: &Path, undo_path: &Path, hei
         Block::decode(bytes).map_err(|error| corrupt(block_path, format!("the block does not decode: {error}")))?;
     let end = block.bytes().len();
     if end < length {
-        let behind = format!("offset {end}: {} bytes that do not belong to the block", length - end);
-        return Err(corrupt(block_path, behind));
+        let rest = format!("offset {end}: {} bytes that do not belong to the block", length - end);
+        return Err(corrupt(block_path, rest));
     }
     let undo = BlockUndo::decode(&read(undo_path, UNDO_BYTES_MAX)?)
         .map_err(|error| corrupt(undo_path, format!("the undo data does not decode: {error}")))?;

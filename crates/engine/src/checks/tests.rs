@@ -128,7 +128,7 @@ impl ScriptVerifier for Counting {
     }
 }
 
-/// A block whose transactions have these numbers of inputs, behind a coinbase.
+/// A block whose transactions have these numbers of inputs, after a coinbase.
 fn block(inputs: &[usize]) -> Arc<Block> {
     let mut bytes = vec![0; 80];
     blockmill_block::reader::write_compact_size(inputs.len() as u64 + 1, &mut bytes);

@@ -98,9 +98,9 @@ pub(super) fn examine(
         let detail = format!("{problems}: no branch from below height {highest} can be taken; {TO_BE_ABLE}");
         findings.add(PART, Health::Damaged, detail);
     } else if length > named_end {
-        let behind = length - named_end;
+        let after = length - named_end;
         let detail = format!(
-            "undo data of {} blocks, and {behind} bytes behind it, as a kill leaves them",
+            "undo data of {} blocks, and {after} bytes after it, as a kill leaves them",
             chain.len()
         );
         findings.add(PART, Health::Harmless, detail);

@@ -1,5 +1,5 @@
 //! Chains whose blocks do what makes a reorganisation hard to take back: chains of spends inside a
-//! block, coins made before a fork and spent behind it, outputs that never enter the set, sequence
+//! block, coins made before a fork and spent after it, outputs that never enter the set, sequence
 //! locks that open at the block that spends, signatures of all common kinds, and (at every third
 //! height) the same transactions and coinbase as in any other branch.
 

@@ -17,7 +17,7 @@ pub(crate) enum Lock {
     /// A public key of 65 bytes.
     Key,
     KeyHash,
-    /// Two of three keys, behind a hash of the script.
+    /// Two of three keys, under a hash of the script.
     ScriptMultisig,
     WitnessKeyHash,
     NestedWitnessKeyHash,
@@ -258,7 +258,7 @@ pub(crate) enum Spoil {
     Empty,
     /// The order of two signatures, or of signature and key.
     Order,
-    /// The element behind the signature: a key, or another signature, or a script.
+    /// The element after the signature: a key, or another signature, or a script.
     Next,
     /// The group's order less s: for ECDSA as good as s.
     Negated,
@@ -332,7 +332,7 @@ impl Spoil {
 }
 
 /// The numbers of an ECDSA signature in DER: 48, length, 2, length of R, R, 2, length of S, S, and
-/// the type behind it.
+/// the type after it.
 fn der(bytes: &[u8]) -> Option<(Range<usize>, Range<usize>)> {
     let r = 4..4 + usize::from(*bytes.get(3)?);
     let s = r.end + 2..r.end + 2 + usize::from(*bytes.get(r.end + 1)?);

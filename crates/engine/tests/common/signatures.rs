@@ -149,7 +149,7 @@ fn in_witness(kind: &'static str, witness: &Witness, elements: usize) -> Vec<Sig
 }
 
 /// The numbers of an ECDSA signature in DER: 48, length, 2, length of R, R, 2, length of S, S, and
-/// the type behind it.
+/// the type after it.
 fn der(bytes: &[u8]) -> Option<(Range<usize>, Range<usize>)> {
     let r = 4..4 + usize::from(*bytes.get(3)?);
     let s = r.end + 2..r.end + 2 + usize::from(*bytes.get(r.end + 1)?);

@@ -11,10 +11,10 @@ use blockmill_chaingen::bitcoin::{
 use blockmill_chaingen::builder::{any_script, repair, spend_any};
 use std::sync::OnceLock;
 
-/// Blocks that a coin behind CHECKSEQUENCEVERIFY must wait.
+/// Blocks that a coin with CHECKSEQUENCEVERIFY must wait.
 const CSV_BLOCKS: i64 = 3;
 
-/// Height before which a coin behind CHECKLOCKTIMEVERIFY is locked.
+/// Height before which a coin with CHECKLOCKTIMEVERIFY is locked.
 const CLTV_HEIGHT: i64 = 5;
 
 /// What locks a coin.
@@ -90,7 +90,7 @@ pub(crate) struct Candidate {
     pub(crate) parent: usize,
     pub(crate) height: u32,
     pub(crate) block: Block,
-    /// The coins that the transactions behind the coinbase spend, where they are known.
+    /// The coins that the transactions after the coinbase spend, where they are known.
     pub(crate) spends: Vec<Vec<Spendable>>,
     /// Whether inputs are signed after the mutations.
     pub(crate) sign: bool,

@@ -224,7 +224,7 @@ fn commitment(candidate: &mut Candidate, _world: &World, random: &mut Random) {
     }
 }
 
-/// Changes a transaction behind the coinbase, if there is one.
+/// Changes a transaction after the coinbase, if there is one.
 pub(crate) fn with_transaction(
     candidate: &mut Candidate,
     random: &mut Random,

@@ -65,7 +65,7 @@ fn describe_height(scenario: &mut Scenario) {
         ("the height after", script_of_length(height + 1, 5)),
         ("the height without its sign byte", vec![1, low, 0, 0].into()),
         ("the height with a byte too many", vec![3, low, 0, 0, 0].into()),
-        ("the height behind something else", vec![0, 2, low, 0].into()),
+        ("the height after something else", vec![0, 2, low, 0].into()),
         ("the height in a longer push", vec![0x4c, 2, low, 0].into()),
     ] {
         let block = scenario.next().coinbase(with_script(script)).build();

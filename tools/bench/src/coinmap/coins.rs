@@ -73,10 +73,10 @@ fn add_script(number: u64, scripts: Scripts, to: &mut Vec<u8>) {
     for word in filler.as_chunks_mut::<8>().0 {
         *word = numbers.next().to_le_bytes();
     }
-    let mut add = |before: &[u8], payload: usize, behind: &[u8]| {
+    let mut add = |before: &[u8], payload: usize, after: &[u8]| {
         to.extend_from_slice(before);
         to.extend_from_slice(&filler[..payload]);
-        to.extend_from_slice(behind);
+        to.extend_from_slice(after);
     };
     let share = match scripts {
         Scripts::Mixed => numbers.below(100),

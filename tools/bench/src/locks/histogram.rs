@@ -24,7 +24,7 @@ impl Default for Histogram {
     }
 }
 
-/// The class of a time: itself below two times [`CLASSES`], then the 5 bits behind its highest bit.
+/// The class of a time: itself below two times [`CLASSES`], then the 5 bits below its highest bit.
 fn class(time_ns: u64) -> usize {
     if time_ns < CLASSES {
         return time_ns as usize;

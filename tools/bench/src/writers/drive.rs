@@ -37,7 +37,7 @@ pub(super) struct Outcome {
     pub(super) bytes: u64,
     /// From the first writer's begin to the last writer's end.
     pub(super) elapsed: Elapsed,
-    /// The sync behind the last sequence.
+    /// The sync after the last sequence.
     pub(super) sync_seconds: f64,
 }
 
@@ -99,7 +99,7 @@ pub(super) fn drive<K: LockKind>(
     })
 }
 
-/// Lets the writers append until the time is over, or a record lies at `end_max` or behind it.
+/// Lets the writers append until the time is over, or a record lies at `end_max` or later.
 fn append_all<K: LockKind>(
     log: &UndoLog<K>,
     input: &Input,
@@ -176,7 +176,7 @@ fn append<K: LockKind>(
     })
 }
 
-/// Checks that the log has nothing but what was appended: the records lie one behind the other from
+/// Checks that the log has nothing but what was appended: the records lie one after the other from
 /// its begin up to its end, and each, read back from the file, is the one that its writer appended
 /// there, with its checksum.
 fn check<K: LockKind>(
