@@ -1,9 +1,10 @@
-//! Interior mutability without a lock; under loom, which checks every access, its own.
+//! The one doorway to cells that threads share: those of `std`, or those of loom, which checks each
+//! access.
 
 #[cfg(blockmill_loom)]
 pub(crate) use loom::cell::UnsafeCell as Cell;
 
-/// A value that is reached through pointers, under rules of the caller's.
+/// A value that callers reach through pointers, under rules of their own.
 #[cfg(not(blockmill_loom))]
 #[derive(Debug, Default)]
 pub(crate) struct Cell<T>(std::cell::UnsafeCell<T>);
@@ -14,13 +15,14 @@ impl<T> Cell<T> {
         Self(std::cell::UnsafeCell::new(value))
     }
 
-    /// Reads through a pointer, which is valid to read while nobody writes.
+    /// Calls `work` with a pointer. Reading through the pointer is valid while no thread writes.
     #[inline]
     pub(crate) fn with<R>(&self, work: impl FnOnce(*const T) -> R) -> R {
         work(self.0.get())
     }
 
-    /// Reads and writes through a pointer, which is valid to do so while nobody else does.
+    /// Calls `work` with a pointer. Reading and writing through the pointer is valid while no other
+    /// thread does either.
     #[inline]
     pub(crate) fn with_mut<R>(&self, work: impl FnOnce(*mut T) -> R) -> R {
         work(self.0.get())

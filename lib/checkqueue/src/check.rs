@@ -1,38 +1,40 @@
-//! Checks, and how they fail.
+//! Checks and their failures.
 
 use blockmill_pool::Panic;
 use thiserror::Error;
 
-/// Something to be checked on any thread.
+/// A check, which any thread may run.
 pub trait Check: Send + 'static {
-    /// What all checks of a round read. It lives until the last of them is destroyed.
+    /// The data that all checks of a round read. It lives until the last of these checks is
+    /// destroyed.
     type Shared: Send + Sync + 'static;
 
-    /// Why a check fails.
+    /// The reason why a check fails.
     type Error: Send + 'static;
 
-    /// Checks.
+    /// Runs the check. A check of a round runs at most once. A panic counts as a failure of the
+    /// check.
     ///
     /// # Errors
-    /// Why the check fails.
+    /// The reason why the check fails.
     fn run(&mut self, shared: &Self::Shared) -> Result<(), Self::Error>;
 }
 
-/// How a check failed.
+/// The way in which a check failed.
 #[derive(Debug)]
 pub enum Fault<E> {
-    /// It said so.
+    /// The check returned an error.
     Failed(E),
-    /// It panicked.
+    /// The check panicked, or its drop did.
     Panicked(Panic),
 }
 
-/// The failed check of the lowest index.
+/// The failed check with the lowest index.
 #[derive(Debug, Error)]
 #[error("check {index} failed")]
 pub struct Failure<E> {
-    /// Its place in the order in which checks were added, from 0.
+    /// The number of the check in the order of addition, from 0.
     pub index: usize,
-    /// How it failed.
+    /// The way in which the check failed.
     pub fault: Fault<E>,
 }

@@ -1,23 +1,30 @@
 //! A lock-free queue of checks, in rounds that end with a verdict.
 //!
-//! A master adds checks to a round as it meets them; workers run them from the first one on; at the end the master learns whether all
-//! passed, or which failed first in the order of adding, and why. Several rounds may be open at once, from one master or from several, and
-//! end in any order; the oldest is served first (see [`Round`] for when it is not).
+//! A master is a thread that adds checks to a round as it meets them. Workers run the checks from
+//! the first one on. At the end of the round the master learns whether all checks passed, or which
+//! failed first in the order of addition, and why. One or several masters may have several rounds
+//! open at once, and end them in any order. Workers serve the oldest round first ([`Round`] has the
+//! exception).
 //!
-//! - A check is constructed in its place and destroyed there; nothing moves, nothing is locked.
-//! - A check that passes leads to a single write that other threads see: its claim, which may be for several.
-//! - What the checks of a round read belongs to the round. It is dropped after the last check is destroyed, which is before
-//!   the round's end. No soundness rests on a guard's drop: a forgotten round leaks at most its slot.
-//! - After a failure the checks behind it are destroyed without being run; all before it are run, so the verdict does not depend on
-//!   timing.
-//! - A panic in a check is its failure.
-//! - Checks so cheap that handing one over takes longer are run by the master. Whether they are is measured, now and then.
+//! - A check is constructed, run and destroyed in one place in memory. Nothing moves, and nothing
+//!   is locked.
+//! - A check that passes causes a single write that other threads see: its claim. One claim may
+//!   cover several checks.
+//! - The data that the checks of a round read belongs to the round. It is dropped after the last
+//!   check is destroyed, before the round ends. No soundness rests on a guard's drop: leaking a
+//!   round leaks at most its slot.
+//! - After a failure, later checks are destroyed without a run, and all earlier checks run. So the
+//!   verdict does not depend on timing.
+//! - A panic in a check is a failure of the check.
+//! - The master itself runs checks that cost less than a hand-over. It measures the cost now and
+//!   then.
+//! - At most [`ROUNDS_MAX`] rounds are open at once. Checks beyond the capacity of a round run on
+//!   the master.
 //!
-//! In reading order:
-//! - `check`: what a check is, and how it fails;
-//! - `round`: the protocol of one round;
-//! - `worth`: which checks a master keeps;
-//! - `queue`: rounds, their masters, and the pool that serves them.
+//! # Example
+//!
+//! A round of five checks finds the lowest odd number. `examples/primes.rs` is a round of real
+//! work.
 //!
 //! ```
 //! use blockmill_checkqueue::{Check, CheckQueue, Fault};
@@ -35,7 +42,7 @@
 //!     }
 //! }
 //!
-//! let queue = CheckQueue::alone(2)?;
+//! let queue = CheckQueue::with_own_threads(2)?;
 //! let numbers: Arc<[u32]> = [2, 4, 7, 8, 9].into();
 //! let mut round = queue.begin(numbers.len(), Arc::clone(&numbers)).unwrap();
 //! round.add((0..numbers.len()).map(IsEven));
@@ -44,6 +51,13 @@
 //! assert!(matches!(failure.fault, Fault::Failed(7)));
 //! # Ok::<(), std::io::Error>(())
 //! ```
+//!
+//! # Modules, in reading order
+//!
+//! - `check`: checks and their failures;
+//! - `round`: the protocol of one round;
+//! - `inline_policy`: which checks the master runs itself;
+//! - `queue`: rounds, their masters, and the pool that serves them.
 
 mod cell;
 
@@ -52,7 +66,7 @@ mod check;
 mod round;
 
 #[cfg(not(blockmill_loom))]
-mod worth;
+mod inline_policy;
 
 #[cfg(not(blockmill_loom))]
 mod queue;
@@ -63,3 +77,8 @@ pub use queue::{CheckQueue, ClosedRound, ROUNDS_MAX, Round, TooManyRounds};
 
 #[cfg(all(test, blockmill_loom))]
 mod tests;
+
+/// The example of the README, as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

@@ -1,9 +1,11 @@
-//! The queue: rounds in slots, served oldest first by a pool. A round that outlives 63 that were begun after it loses its rank: slots are numbered in
-//! a circle, so it may pass for a younger one.
+//! The queue: rounds in slots, which a pool serves oldest first.
+//!
+//! Slots are numbered in a circle. So a round that outlives 63 rounds begun after it loses its
+//! rank, and may pass for a younger round.
 
 use crate::check::{Check, Failure};
-use crate::round::{Inside, Slot, nobody_inside};
-use crate::worth::{Group, LastWorth, Next, Worth};
+use crate::inline_policy::{InlinePolicy, LastPolicy, Next, ProbeGroup};
+use crate::round::{RoundSlot, WorkerSlots, all_idle};
 use blockmill_pool::{Panic, Producer, ThreadPool, ThreadPoolOptions, WorkSource, WorkSourceHandle};
 use blockmill_sync::CachePadded;
 use blockmill_sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -15,10 +17,11 @@ use thiserror::Error;
 /// Most rounds that can be open at once.
 pub const ROUNDS_MAX: usize = 64;
 
-/// Checks that a worker runs before it looks for older rounds and work sources of higher priority.
-const CHECKS_IN_A_ROW: u32 = 16;
+/// Checks that a worker runs before it looks for older rounds and for work sources of higher
+/// priority.
+const UNIT_CHECKS: u32 = 16;
 
-/// There are [`ROUNDS_MAX`] open rounds; what the round was to share comes back.
+/// [`ROUNDS_MAX`] rounds are open already. Returns what the new round was to share.
 #[derive(Error)]
 #[error("{ROUNDS_MAX} rounds are open already")]
 pub struct TooManyRounds<S>(pub S);
@@ -29,7 +32,7 @@ impl<S> fmt::Debug for TooManyRounds<S> {
     }
 }
 
-/// A queue of checks. See the [crate](crate) for how it is used.
+/// A queue of checks. The [crate](crate) page shows its use.
 pub struct CheckQueue<C: Check> {
     inner: Arc<Inner<C>>,
     handle: Arc<WorkSourceHandle>,
@@ -39,25 +42,27 @@ pub struct CheckQueue<C: Check> {
 
 /// What the masters and the workers share.
 struct Inner<C: Check> {
-    slots: Box<[Slot<C>]>,
-    inside: Box<Inside>,
-    /// A bit for each slot with a round.
+    slots: Box<[RoundSlot<C>]>,
+    worker_slots: Box<WorkerSlots>,
+    /// One bit for each slot, set while the slot has a round.
     open: CachePadded<AtomicU64>,
-    /// The slot behind that of the youngest round. Slots are taken in this direction, so from here on the rounds come by age.
+    /// The slot after that of the youngest round. New rounds take slots upwards, so from here on
+    /// slots are in the order of age.
     next: CachePadded<AtomicU32>,
-    /// What masters have found out about the checks.
-    worth: CachePadded<LastWorth>,
+    /// What masters have learned about the cost of checks.
+    policy: CachePadded<LastPolicy>,
 }
 
 impl<C: Check> CheckQueue<C> {
-    /// A queue that is served by a pool.
+    /// A queue that the workers of `pool` serve, before work sources with a higher number as
+    /// `priority`.
     pub fn new(pool: &ThreadPool, priority: u32) -> Self {
         let inner = Arc::new(Inner {
-            slots: (0..ROUNDS_MAX).map(|_| Slot::new(pool.workers() + 1)).collect(),
-            inside: nobody_inside(pool.workers()),
+            slots: (0..ROUNDS_MAX).map(|_| RoundSlot::new(pool.workers() + 1)).collect(),
+            worker_slots: all_idle(pool.workers()),
             open: CachePadded::new(AtomicU64::new(0)),
             next: CachePadded::new(AtomicU32::new(0)),
-            worth: CachePadded::new(LastWorth::default()),
+            policy: CachePadded::new(LastPolicy::default()),
         });
         let handle = pool.register(priority, Arc::<Inner<C>>::clone(&inner));
         Self {
@@ -67,11 +72,11 @@ impl<C: Check> CheckQueue<C> {
         }
     }
 
-    /// A queue with so many workers of its own; with none, masters run checks when they add them.
+    /// A queue with worker threads of its own. With 0 workers, masters run checks as they add them.
     ///
     /// # Errors
-    /// That of the system when a thread cannot be started.
-    pub fn alone(workers: usize) -> io::Result<Self> {
+    /// The error of the operating system if a thread cannot be started.
+    pub fn with_own_threads(workers: usize) -> io::Result<Self> {
         let pool = ThreadPool::new(&ThreadPoolOptions {
             name: "check".to_owned(),
             ..ThreadPoolOptions::workers(workers)
@@ -81,29 +86,30 @@ impl<C: Check> CheckQueue<C> {
         Ok(queue)
     }
 
-    /// Begins a round with places for `capacity` checks, which all read `shared`. Checks beyond that are run by who adds them; so
-    /// are all, if the queue has no workers.
+    /// Begins a round with memory for `capacity` checks, which all read `shared`. The master runs
+    /// checks beyond the capacity when it adds them. If the queue has no workers, the master runs
+    /// all checks so.
     ///
     /// # Errors
-    /// [`TooManyRounds`].
+    /// [`TooManyRounds`] with `shared` when [`ROUNDS_MAX`] rounds are open.
     pub fn begin(&self, capacity: usize, shared: C::Shared) -> Result<Round<C>, TooManyRounds<C::Shared>> {
         let Some(slot) = self.inner.take_slot() else {
             return Err(TooManyRounds(shared));
         };
         self.inner.slots[slot as usize].begin(shared);
-        let worth = if self.workers() > 0 {
-            self.inner.worth.get()
+        let policy = if self.workers() > 0 {
+            self.inner.policy.get()
         } else {
-            Worth::without_workers()
+            InlinePolicy::without_workers()
         };
         Ok(Round {
-            _attendance: self.handle.register_producer(),
+            _producer: self.handle.register_producer(),
             added: 0,
-            places: 0,
+            enqueued: 0,
             published: 0,
             capacity: u32::try_from(capacity).unwrap_or(u32::MAX),
-            worth,
-            group: Group::default(),
+            policy,
+            probe_group: ProbeGroup::default(),
             closed: ClosedRound {
                 inner: Arc::clone(&self.inner),
                 handle: Arc::clone(&self.handle),
@@ -113,12 +119,12 @@ impl<C: Check> CheckQueue<C> {
         })
     }
 
-    /// Rounds that are open at this moment; for diagnosis.
+    /// Number of open rounds at this moment; for diagnosis.
     pub fn open_rounds(&self) -> usize {
         self.inner.open.load(Ordering::Relaxed).count_ones() as usize
     }
 
-    /// Workers that serve the queue.
+    /// Number of workers that serve the queue.
     pub fn workers(&self) -> usize {
         self.handle.workers()
     }
@@ -137,7 +143,7 @@ impl<C: Check> fmt::Debug for CheckQueue<C> {
 impl<C: Check> Inner<C> {
     /// Takes a slot for a new round.
     fn take_slot(&self) -> Option<u32> {
-        // Acquire: pairs with the Release in `give_slot_back`.
+        // Acquire: pairs with the Release in `release_slot`.
         let mut open = self.open.load(Ordering::Acquire);
         loop {
             let next = self.next.load(Ordering::Relaxed);
@@ -159,11 +165,11 @@ impl<C: Check> Inner<C> {
         }
     }
 
-    fn give_slot_back(&self, slot: u32) {
+    fn release_slot(&self, slot: u32) {
         self.open.fetch_and(!(1 << slot), Ordering::Release);
     }
 
-    /// The slot of the oldest round that has checks to claim, and how many.
+    /// The slot of the oldest round with checks to claim, and the number of these checks.
     #[inline]
     fn oldest_pending(&self) -> Option<(u32, u32)> {
         let open = self.open.load(Ordering::Acquire);
@@ -193,46 +199,53 @@ impl<C: Check> WorkSource for Inner<C> {
     #[inline]
     fn serve(&self, worker: usize) {
         if let Some((slot, _)) = self.oldest_pending() {
-            self.slots[slot as usize].serve(slot, &self.inside[worker], CHECKS_IN_A_ROW);
+            self.slots[slot as usize].serve(slot, &self.worker_slots[worker], UNIT_CHECKS);
         }
     }
 
     fn panicked(&self, panic: Panic) {
-        // Checks are contained one by one, so this is a bug of this crate; it must not pass for a good round.
+        // Each check's panic is contained, so this is a bug of this crate. The round must not seem
+        // to pass.
         eprintln!("check queue: {panic}");
         std::process::abort();
     }
 }
 
-/// A round that is open: checks can be added.
+/// An open round, to which the master adds checks.
 ///
-/// Of several rounds with checks to run the one that was begun first is served first, if fewer than 64 were begun since.
+/// Among rounds with checks to run, workers serve the round that began first. A round loses that
+/// rank once 64 rounds began after it.
 ///
-/// Dropping it abandons it: checks that have not been run are destroyed, and what runs is waited for. If it is forgotten, its
-/// checks are run or destroyed in the end, its slot is not used again, and it counts for ever as one that attends the pool, which then keeps a worker
-/// fewer awake.
+/// Dropping a round abandons it: checks that have not run are destroyed, and the drop waits for
+/// those that are running. Leaking a round leaks its slot and leaves it counted as a producer of
+/// the pool: one worker fewer stays awake. Its checks still run or are destroyed in the end.
 pub struct Round<C: Check> {
-    _attendance: Producer,
-    /// Checks added.
+    _producer: Producer,
+    /// Number of checks added.
     added: u32,
-    /// Those of them that are in places.
-    places: u32,
-    /// Those of them that workers know of.
+    /// Number of checks written to entries.
+    enqueued: u32,
+    /// Number of entries that workers know of.
     published: u32,
-    /// Places that are still to be made.
+    /// Number of entries to allocate; 0 once that is done.
     capacity: u32,
-    worth: Worth,
+    policy: InlinePolicy,
     /// The checks that are being measured.
-    group: Group,
+    probe_group: ProbeGroup,
     closed: ClosedRound<C>,
 }
 
 impl<C: Check> Round<C> {
-    /// Adds checks; workers begin with them at once: while the iterator goes on they know of half of its checks at least. The order in which checks are
-    /// added is that of their indexes.
+    /// Adds checks, in the order of their indexes. Workers begin at once: while the iterator goes
+    /// on, they know of at least half of its checks.
     ///
-    /// Some are run before this returns: those for which there is no place, those that are so cheap that handing them over takes
-    /// longer, and now and then one to find that out. So a check must not wait for what the caller does later.
+    /// Some checks run before this returns: those beyond the capacity, those that cost less than a
+    /// hand-over, and now and then one to measure its cost. So a check must not wait for what the
+    /// caller does later.
+    ///
+    /// # Panics
+    /// If the round has 2^32 checks. If the iterator panics, the checks before the panic are part
+    /// of the round.
     #[inline]
     pub fn add(&mut self, checks: impl IntoIterator<Item = C>) {
         let mut adding = Adding(self);
@@ -241,7 +254,7 @@ impl<C: Check> Round<C> {
         }
     }
 
-    /// Checks added so far.
+    /// Number of checks added so far.
     pub fn len(&self) -> usize {
         self.added as usize
     }
@@ -251,24 +264,25 @@ impl<C: Check> Round<C> {
         self.added == 0
     }
 
-    /// Says that no more checks come. The verdict is asked for later.
+    /// Ends the addition of checks. The verdict comes later, from [`ClosedRound::wait`].
     pub fn close(self) -> ClosedRound<C> {
         if self.closed.handle.workers() > 0 {
-            self.closed.inner.worth.set(self.worth);
+            self.closed.inner.policy.set(self.policy);
         }
         self.closed
     }
 
-    /// Runs checks until there are none left, waits for those that others run, and gives the verdict.
+    /// Runs checks until none is left, waits for those that other threads run, and returns the
+    /// verdict.
     ///
     /// # Errors
-    /// The [`Failure`] of the lowest index.
+    /// The [`Failure`] with the lowest index.
     pub fn complete(self) -> Result<(), Failure<C::Error>> {
         self.close().wait()
     }
 }
 
-/// Publishes what was constructed, also when the iterator panics.
+/// Publishes all constructed checks, also when the iterator panics.
 struct Adding<'a, C: Check>(&'a mut Round<C>);
 
 impl<C: Check> Adding<'_, C> {
@@ -276,61 +290,63 @@ impl<C: Check> Adding<'_, C> {
     fn add(&mut self, mut check: C) {
         let round = &mut *self.0;
         let index = round.added;
-        round.added = index.checked_add(1).expect("a round has less than 2^32 checks");
-        match round.worth.next() {
-            Next::Share => match round.closed.slot().construct(round.places, index, check) {
+        round.added = index.checked_add(1).expect("a round has fewer than 2^32 checks");
+        match round.policy.next() {
+            Next::Enqueue => match round.closed.slot().construct(round.enqueued, index, check) {
                 Ok(()) => {
-                    round.places += 1;
-                    // So that workers know of half of the checks at least, however slow the iterator is.
-                    if round.places.is_power_of_two() {
+                    round.enqueued += 1;
+                    // Workers then know of at least half of the checks, however slow the iterator
+                    // is.
+                    if round.enqueued.is_power_of_two() {
                         self.publish();
                     }
                 }
-                Err(check) => self.without_place(index, check),
+                Err(check) => self.allocate_or_run(index, check),
             },
-            Next::Keep => {
-                // It is run where it lies: a copy of what was written just before has to wait for that.
-                round.closed.slot().judge_now(index, &mut check);
-                round.closed.slot().drop_now(index, check);
+            Next::RunInline => {
+                // The check runs where it lies: copying what was just written would wait for the
+                // write.
+                round.closed.slot().run_inline(index, &mut check);
+                round.closed.slot().drop_inline(index, check);
             }
-            Next::Measure => self.measure(index, check),
+            Next::Probe => self.probe(index, check),
         }
     }
 
-    /// Makes the places, if that has not been done. Without a place the master runs a check itself.
+    /// Allocates the entries, unless that is done. The master runs a check without an entry itself.
     #[cold]
-    fn without_place(&mut self, index: u32, mut check: C) {
+    fn allocate_or_run(&mut self, index: u32, mut check: C) {
         let round = &mut *self.0;
         let capacity = std::mem::take(&mut round.capacity);
         if capacity > 0 {
-            round.closed.slot().make_places(capacity);
-            match round.closed.slot().construct(round.places, index, check) {
-                Ok(()) => return round.places += 1,
+            round.closed.slot().allocate(capacity);
+            match round.closed.slot().construct(round.enqueued, index, check) {
+                Ok(()) => return round.enqueued += 1,
                 Err(back) => check = back,
             }
         }
-        round.closed.slot().run_now(index, check);
+        round.closed.slot().run_and_drop(index, check);
     }
 
-    /// Runs a check of a group that is measured.
+    /// Runs a check of a group that is being measured.
     #[cold]
-    fn measure(&mut self, index: u32, check: C) {
-        // Workers are not to wait for it.
+    fn probe(&mut self, index: u32, check: C) {
+        // Workers must not wait for this check.
         self.publish();
         let round = &mut *self.0;
-        round.group.resume();
-        round.closed.slot().run_now(index, check);
-        if round.group.ran_one() {
-            round.worth.measured(&std::mem::take(&mut round.group));
+        round.probe_group.resume();
+        round.closed.slot().run_and_drop(index, check);
+        if round.probe_group.record_check() {
+            round.policy.record_probe(&std::mem::take(&mut round.probe_group));
         }
     }
 
     #[inline]
     fn publish(&mut self) {
         let round = &mut *self.0;
-        if round.places > round.published {
-            round.published = round.places;
-            round.closed.slot().publish(round.places);
+        if round.enqueued > round.published {
+            round.published = round.enqueued;
+            round.closed.slot().publish(round.enqueued);
             round.closed.handle.notify();
         }
     }
@@ -340,7 +356,7 @@ impl<C: Check> Drop for Adding<'_, C> {
     #[inline]
     fn drop(&mut self) {
         self.publish();
-        self.0.group.pause();
+        self.0.probe_group.pause();
     }
 }
 
@@ -353,54 +369,55 @@ impl<C: Check> fmt::Debug for Round<C> {
     }
 }
 
-/// A round to which no more checks are added. Dropping it abandons it, as for [`Round`].
+/// A round to which no more checks are added. Dropping it abandons the round, as for [`Round`].
 pub struct ClosedRound<C: Check> {
     inner: Arc<Inner<C>>,
     handle: Arc<WorkSourceHandle>,
-    /// Its slot.
+    /// The number of the round's slot.
     number: u32,
     ended: bool,
 }
 
 impl<C: Check> ClosedRound<C> {
-    fn slot(&self) -> &Slot<C> {
+    fn slot(&self) -> &RoundSlot<C> {
         &self.inner.slots[self.number as usize]
     }
 
-    /// Whether [`wait`](Self::wait) would neither run a check nor wait.
+    /// Whether [`wait`](Self::wait) would return without running a check and without waiting.
     pub fn is_done(&self) -> bool {
-        self.slot().is_done(self.number, &self.inner.inside)
+        self.slot().is_done(self.number, &self.inner.worker_slots)
     }
 
-    /// Runs checks, at most so many, and returns how many there were.
+    /// Runs at most `checks_max` checks, and returns how many ran or were destroyed.
     pub fn help_some(&self, checks_max: u32) -> u32 {
         self.slot().run_claimed(checks_max)
     }
 
-    /// Runs checks until there are none left; others may still run some.
+    /// Runs checks until none is left. Other threads may still run some.
     pub fn help(&self) {
         self.slot().run_claimed(u32::MAX);
     }
 
-    /// Runs checks until there are none left, waits for those that others run, and gives the verdict. All checks of the round are
-    /// destroyed then, its memory is freed, and what it shared is dropped.
+    /// Runs checks until none is left, waits for those that other threads run, and returns the
+    /// verdict. By then all checks of the round are destroyed, its memory is freed, and what it
+    /// shared is dropped.
     ///
     /// # Errors
-    /// The [`Failure`] of the lowest index.
+    /// The [`Failure`] with the lowest index.
     pub fn wait(mut self) -> Result<(), Failure<C::Error>> {
-        let attendance = self.handle.register_producer();
+        let producer = self.handle.register_producer();
         let failure = self.end();
-        drop(attendance);
+        drop(producer);
         failure.map_or(Ok(()), Err)
     }
 
-    /// Runs what is left of the round, waits for the rest, and ends it.
+    /// Runs the rest of the round, waits for other threads, and ends the round.
     fn end(&mut self) -> Option<Failure<C::Error>> {
         self.help();
-        self.slot().wait_until_done(self.number, &self.inner.inside);
+        self.slot().wait_until_done(self.number, &self.inner.worker_slots);
         let failure = self.slot().end();
         self.ended = true;
-        self.inner.give_slot_back(self.number);
+        self.inner.release_slot(self.number);
         failure
     }
 }

@@ -2,45 +2,54 @@
 //!
 //! # State
 //!
-//! A slot is used by one round after the other; `generation` counts them.
+//! A slot serves one round after the other; `generation` counts these rounds. An entry is memory
+//! for one check. Entries have positions; checks have indexes, in the order of addition.
 //!
-//! | field | what | written by |
+//! | field | meaning | written by |
 //! |---|---|---|
-//! | `published` | generation; places that have checks | the master |
-//! | `claimed` | generation; places that someone has taken | who claims; the master when a round begins |
-//! | `lowest_failed` | index of the lowest failed check | who finds a failure; the master when a round begins |
-//! | `checks` | the places, each for a check and its index | the master before it publishes, and when a round ends; a place, after it is published, by who claimed it |
-//! | `shared` | what the checks read | the master when a round begins and ends |
-//! | `failure` | the lowest failure itself | who finds one, in `failing`; the master when the round ends |
-//! | `inside[w]` | the slot in which worker `w` is | that worker |
+//! | `published` | generation; number of entries with checks | the master |
+//! | `claimed` | generation; number of claimed entries | claimers; the master at the start |
+//! | `lowest_failed` | lowest index that failed | finders of a failure; the master at the start |
+//! | `entries` | checks with their indexes | the master until publication, and at the end |
+//! | | one entry, once published | the thread that claimed the entry |
+//! | `shared` | what the checks read | the master at the start and the end |
+//! | `failure` | the lowest failure | finders, under `failing`; the master at the end |
+//! | `worker_slots[w]` | the slot in which worker `w` is, or idle | that worker |
 //!
-//! `published`, `claimed` and `lowest_failed` each have a cache line of their own, and so has each `inside`. A check that passes
-//! leads to one write that others see: its claim.
+//! `published`, `claimed`, `lowest_failed` and each of `worker_slots` have a cache line of their
+//! own. A check that passes causes one write that others see: its claim.
 //!
 //! # Protocol
 //!
-//! - *The master* constructs checks in the places behind `published`, and then moves it. Checks for which there is no place, or that are
-//!   not worth one (see `worth`), it runs by itself. So the indexes in the places are in order, but may have gaps.
-//! - *A worker* says that it is inside, claims places below `published`, runs the checks there one after the other and destroys
-//!   them, and claims the next; it leaves when there are none.
-//! - *A claim* takes one place, or, while very many are pending, up to [`CLAIM_MAX`]: two threads that claim in turn take the line of `claimed`
-//!   from each other, which costs each about as much as a check of 0.1 us.
-//! - *A failure* of index `i` keeps checks above `i` from being run; they are destroyed as soon as they are claimed. No check below `i` is
-//!   left out, whoever claimed it: the lowest failure is always found.
-//! - *The master ends the round* when all checks are claimed and no worker is inside. Then nobody touches the places, or what they
-//!   share, and it frees both.
+//! - *The master* constructs checks in the entries from `published` on, and then moves `published`.
+//!   The master itself runs checks without an entry, and checks too cheap to enqueue (see
+//!   `inline_policy`). So the indexes in the entries ascend, but may have gaps.
+//! - *A worker* enters the slot: it writes the slot's number to its worker slot. It claims entries
+//!   below `published`, runs their checks one by one, destroys them, and claims the next. When no
+//!   entry is left, the worker leaves: it becomes idle.
+//! - *A claim* takes one entry, or up to [`CLAIM_MAX`] while very many are pending. Two threads
+//!   that claim in turn take the line of `claimed` from each other. That costs each about as much
+//!   as a check of 0.1 us.
+//! - *A failure* of index `i` stops checks above `i` from running; they are destroyed as soon as
+//!   they are claimed. Every check below `i` runs, whoever claimed it. So the lowest failure is
+//!   always found.
+//! - *The master ends the round* when all checks are claimed and no worker is in the slot. Then no
+//!   other thread touches the entries or what the checks share, and the master frees both.
 //!
 //! # Orderings
 //!
-//! - `published`: Release by the master, Acquire in `claim`: who claims a check sees it whole, and what the round began with.
-//! - `claimed`: exchanged with AcqRel, read with Acquire by the master: who sees the last claim sees that every claimer had
-//!   said that it is inside, since all claims are one chain of exchanges.
-//! - `inside`: Release by the worker in both directions, Acquire by the master: who sees that a worker is elsewhere sees all that it did
-//!   to the checks.
-//! - A worker leaves, then looks whether the master waits; the master says that it waits, then looks whether workers are inside: both
-//!   with a SeqCst fence between.
+//! - `published`: Release by the master, Acquire in `claim`. A thread that claims a check sees the
+//!   whole check, and what the round began with.
+//! - `claimed`: exchanged with AcqRel, loaded with Acquire by the master. All claims are one chain
+//!   of exchanges. So a master that sees the last claim sees that every claimer had entered the
+//!   slot.
+//! - `worker_slots`: Release by the worker on entering and leaving, Acquire by the master. A master
+//!   that sees a worker elsewhere sees all that the worker did to the checks.
+//! - A worker leaves, then reads whether the master waits. The master notes that it waits, then
+//!   reads whether workers are in the slot. Both have a SeqCst fence between the two steps.
 //!
-//! A claim from a former round cannot succeed, since the generation is compared with it; 2^32 rounds would have to pass in between.
+//! A claim of a former round cannot succeed, since its generation differs. The generation repeats
+//! only after 2^32 rounds.
 
 use crate::cell::Cell;
 use crate::check::{Check, Failure, Fault};
@@ -54,7 +63,7 @@ use std::ops::Range;
 const NONE: u32 = u32::MAX;
 
 /// The worker is in no slot.
-const OUTSIDE: u32 = 0;
+const IDLE: u32 = 0;
 
 const fn count(word: u64) -> u32 {
     word as u32
@@ -68,58 +77,59 @@ const fn word(generation: u32, count: u32) -> u64 {
     ((generation as u64) << 32) | count as u64
 }
 
-/// Where each worker is.
-pub(crate) type Inside = [CachePadded<AtomicU32>];
+/// The slot in which each worker is: its number plus 1, or [`IDLE`].
+pub(crate) type WorkerSlots = [CachePadded<AtomicU32>];
 
-pub(crate) fn nobody_inside(workers: usize) -> Box<Inside> {
-    (0..workers)
-        .map(|_| CachePadded::new(AtomicU32::new(OUTSIDE)))
-        .collect()
+pub(crate) fn all_idle(workers: usize) -> Box<WorkerSlots> {
+    (0..workers).map(|_| CachePadded::new(AtomicU32::new(IDLE))).collect()
 }
 
-/// A check with its index, in its place.
-pub(crate) struct Placed<C> {
+/// A check with its index.
+pub(crate) struct Entry<C> {
     index: u32,
     check: C,
 }
 
-type Places<C> = Box<[Cell<MaybeUninit<Placed<C>>>]>;
+type Entries<C> = Box<[Cell<MaybeUninit<Entry<C>>>]>;
 
-/// Most checks that are claimed at once.
+/// Most checks of one claim.
 const CLAIM_MAX: u32 = if cfg!(blockmill_loom) { 2 } else { 8 };
 
-/// Claims for each thread that are to be left: a claim takes no more than that part of what is pending.
+/// Claims to leave for each thread: one claim takes at most that part of the pending checks.
 const CLAIMS_LEFT: u32 = 8;
 
-/// A place for one round after the other.
-pub(crate) struct Slot<C: Check> {
+/// The state of one round after the other.
+pub(crate) struct RoundSlot<C: Check> {
     published: CachePadded<AtomicU64>,
     claimed: CachePadded<AtomicU64>,
     lowest_failed: CachePadded<AtomicU32>,
-    checks: Cell<Places<C>>,
+    entries: Cell<Entries<C>>,
     shared: Cell<Option<C::Shared>>,
     failing: CriticalSection,
     failure: Cell<Option<Failure<C::Error>>>,
     master_waits: CachePadded<AtomicBool>,
     left: AutoResetEvent,
-    /// Of so many pending checks, as a power of two, one claim takes one.
+    /// A claim takes one of every `1 << claim_shift` pending checks.
     claim_shift: u32,
 }
 
 #[expect(unsafe_code, reason = "the cells are guarded by the protocol above")]
-// SAFETY: cells are touched by more than one thread only as the table says: a place by the master until it is published and then by the
-// one that claimed it, `shared` and `checks` read by those inside and written when nobody is, `failure` under `failing`. Values
-// that cross threads are Send, what several threads read at once (`shared`) is Sync.
-unsafe impl<C: Check> Sync for Slot<C> {}
+// SAFETY: cells are touched by more than one thread only as the table says. An entry is touched by
+// the master until it is published, and then by the thread that claimed it. `shared` and `entries`
+// are read by threads in the slot, and written when none is there. `failure` is touched under
+// `failing`. Values that cross threads are Send, what several threads read at once (`shared`) is
+// Sync.
+unsafe impl<C: Check> Sync for RoundSlot<C> {}
 #[expect(unsafe_code, reason = "under loom its cells are not Send by themselves")]
 // SAFETY: everything in it is Send.
-unsafe impl<C: Check> Send for Slot<C> {}
+unsafe impl<C: Check> Send for RoundSlot<C> {}
 
-impl<C: Check> Slot<C> {
-    /// A slot for so many threads, the master included.
+impl<C: Check> RoundSlot<C> {
+    /// A slot for `threads` threads, the master included.
     pub(crate) fn new(threads: usize) -> Self {
         let threads = u32::try_from(threads).unwrap_or(u32::MAX);
-        // Models have few checks: there half of what is pending, and no more than two, may be claimed at once.
+        // Models have few checks: there a claim takes up to half of the pending checks, and at most
+        // two.
         let claims = if cfg!(blockmill_loom) {
             2
         } else {
@@ -129,7 +139,7 @@ impl<C: Check> Slot<C> {
             published: CachePadded::new(AtomicU64::new(0)),
             claimed: CachePadded::new(AtomicU64::new(0)),
             lowest_failed: CachePadded::new(AtomicU32::new(NONE)),
-            checks: Cell::new(Box::new([])),
+            entries: Cell::new(Box::new([])),
             shared: Cell::new(None),
             failing: CriticalSection::new(),
             failure: Cell::new(None),
@@ -140,50 +150,53 @@ impl<C: Check> Slot<C> {
     }
 }
 
-/// The duties of a master: of all that is called for one use of a slot, `begin` comes first and `end` last, and they and
-/// `publish` are called by one thread at a time.
-impl<C: Check> Slot<C> {
-    /// Begins a round without places.
+/// The master's side. In each use of a slot `begin` is called first and `end` last. One thread at a
+/// time calls these two and `publish`.
+impl<C: Check> RoundSlot<C> {
+    /// Begins a round without entries.
     pub(crate) fn begin(&self, shared: C::Shared) {
         let next = generation(self.published.load(Ordering::Relaxed)).wrapping_add(1);
         // From here to the end of the function no claim succeeds: the generations differ.
         self.claimed.store(word(next, 0), Ordering::Relaxed);
         self.lowest_failed.store(NONE, Ordering::Relaxed);
         #[expect(unsafe_code, reason = "the cells are guarded by the protocol")]
-        // SAFETY: the last round has ended, so no worker is inside with a claim, and without one none touches the cells.
+        // SAFETY: the last round has ended, so no worker is in the slot with a claim, and without a
+        // claim no worker touches the cells.
         unsafe {
-            self.shared.with_mut(|place| *place = Some(shared));
+            self.shared.with_mut(|content| *content = Some(shared));
         }
         // Pairs with the Acquire in `claim`.
         self.published.store(word(next, 0), Ordering::Release);
     }
 
-    /// Makes places for so many checks. Not to be called after something was published in the round.
+    /// Allocates `capacity` entries. Must not be called once the round has published checks.
     #[cold]
-    pub(crate) fn make_places(&self, capacity: u32) {
+    pub(crate) fn allocate(&self, capacity: u32) {
         debug_assert_eq!(count(self.published.load(Ordering::Relaxed)), 0);
-        let places: Places<C> = (0..capacity).map(|_| Cell::new(MaybeUninit::uninit())).collect();
+        let entries: Entries<C> = (0..capacity).map(|_| Cell::new(MaybeUninit::uninit())).collect();
         #[expect(unsafe_code, reason = "the cells are guarded by the protocol")]
-        // SAFETY: nothing is published in this round, so nobody has a claim in it, and without one none but the master touches the cells.
+        // SAFETY: nothing is published in this round, so no thread has a claim in it, and without a
+        // claim none but the master touches the cells.
         unsafe {
-            self.checks.with_mut(|checks| *checks = places);
+            self.entries.with_mut(|cell| *cell = entries);
         }
     }
 
-    /// Constructs a check in the place behind all others, if there is one. It can be claimed when the place is published.
+    /// Constructs a check in the entry at `position`, if there is one. The check can be claimed
+    /// once the entry is published.
     #[inline]
-    pub(crate) fn construct(&self, place: u32, index: u32, check: C) -> Result<(), C> {
+    pub(crate) fn construct(&self, position: u32, index: u32, check: C) -> Result<(), C> {
         #[expect(unsafe_code, reason = "the cells are guarded by the protocol")]
-        // SAFETY: the master alone changes `checks`, and it is here.
-        let checks = unsafe { self.checks.with(|checks| &*checks) };
-        match checks.get(place as usize) {
+        // SAFETY: the master alone changes `entries`, and this is the master.
+        let entries = unsafe { self.entries.with(|entries| &*entries) };
+        match entries.get(position as usize) {
             None => Err(check),
-            Some(place) => {
-                place.with_mut(|place| {
+            Some(entry) => {
+                entry.with_mut(|entry| {
                     #[expect(unsafe_code, reason = "the cells are guarded by the protocol")]
-                    // SAFETY: the place is not published, so only the master touches it.
+                    // SAFETY: the entry is not published, so only the master touches it.
                     unsafe {
-                        (*place).write(Placed { index, check });
+                        (*entry).write(Entry { index, check });
                     }
                 });
                 Ok(())
@@ -191,7 +204,7 @@ impl<C: Check> Slot<C> {
         }
     }
 
-    /// Lets checks be claimed up to this place.
+    /// Lets threads claim the checks at positions below `end`.
     #[inline]
     pub(crate) fn publish(&self, end: u32) {
         let generation = generation(self.published.load(Ordering::Relaxed));
@@ -199,50 +212,50 @@ impl<C: Check> Slot<C> {
         self.published.store(word(generation, end), publishing());
     }
 
-    /// Runs a check that has no place, and destroys it, by the master.
+    /// Runs a check without an entry on the master, and destroys it.
     #[inline]
-    pub(crate) fn run_now(&self, index: u32, mut check: C) {
-        self.judge_now(index, &mut check);
-        self.drop_now(index, check);
+    pub(crate) fn run_and_drop(&self, index: u32, mut check: C) {
+        self.run_inline(index, &mut check);
+        self.drop_inline(index, check);
     }
 
-    /// The first half of [`run_now`](Self::run_now): all but the end of the check.
+    /// The first half of [`run_and_drop`](Self::run_and_drop): runs the check.
     #[inline]
-    pub(crate) fn judge_now(&self, index: u32, check: &mut C) {
+    pub(crate) fn run_inline(&self, index: u32, check: &mut C) {
         if index < self.lowest_failed.load(Ordering::Relaxed) {
-            self.with_shared(|shared| self.judge(index, check, shared));
+            self.with_shared(|shared| self.run_check(index, check, shared));
         }
     }
 
-    /// The second half: the end of the check.
+    /// The second half: destroys the check.
     #[inline]
-    pub(crate) fn drop_now(&self, index: u32, check: C) {
+    pub(crate) fn drop_inline(&self, index: u32, check: C) {
         if std::mem::needs_drop::<C>() {
             self.drop_contained(index, || drop(check));
         }
     }
 
-    /// Keeps all checks that are not claimed yet from being run.
+    /// Keeps all unclaimed checks from running.
     pub(crate) fn abandon(&self) {
         self.lowest_failed.store(0, Ordering::Relaxed);
     }
 
-    /// Whether all that was published has been done.
-    pub(crate) fn is_done(&self, number: u32, inside: &Inside) -> bool {
+    /// Whether all published checks have run.
+    pub(crate) fn is_done(&self, number: u32, worker_slots: &WorkerSlots) -> bool {
         let published = self.published.load(Ordering::Relaxed);
         // Acquire: pairs with the exchanges in `claim`.
         let claimed = self.claimed.load(Ordering::Acquire);
         // Acquire: pairs with the Release of a worker that goes elsewhere.
         let elsewhere = |worker: &CachePadded<AtomicU32>| worker.load(Ordering::Acquire) != number + 1;
-        // If nothing was published nobody has had a claim.
-        count(claimed) == count(published) && (count(published) == 0 || inside.iter().all(elsewhere))
+        // If nothing was published, no thread has had a claim.
+        count(claimed) == count(published) && (count(published) == 0 || worker_slots.iter().all(elsewhere))
     }
 
-    /// Waits until the last worker has left, when there is nothing more to claim.
-    pub(crate) fn wait_until_done(&self, number: u32, inside: &Inside) {
+    /// Waits until the last worker has left. All checks must be claimed.
+    pub(crate) fn wait_until_done(&self, number: u32, worker_slots: &WorkerSlots) {
         let mut backoff = Backoff::new();
         loop {
-            if self.is_done(number, inside) {
+            if self.is_done(number, worker_slots) {
                 return;
             }
             if !backoff.snooze() {
@@ -252,31 +265,31 @@ impl<C: Check> Slot<C> {
         self.master_waits.store(true, Ordering::Relaxed);
         // Pairs with the fence in `serve`.
         fence(Ordering::SeqCst);
-        while !self.is_done(number, inside) {
+        while !self.is_done(number, worker_slots) {
             self.left.wait();
         }
         self.master_waits.store(false, Ordering::Relaxed);
     }
 
-    /// Ends the round when it is done: frees the places and what the checks share.
+    /// Ends the round once it is done: frees the entries and what the checks share.
     pub(crate) fn end(&self) -> Option<Failure<C::Error>> {
         #[expect(unsafe_code, reason = "the cells are guarded by the protocol")]
-        // SAFETY: all checks have been claimed and no worker is inside, which the caller has seen in `is_done`; so nobody else
-        // touches the cells until the next round begins.
+        // SAFETY: all checks have been claimed and no worker is in the slot, which the caller has
+        // seen in `is_done`; so no other thread touches the cells until the next round begins.
         unsafe {
-            let places = self.checks.with_mut(|checks| std::mem::take(&mut *checks));
+            let entries = self.entries.with_mut(|entries| std::mem::take(&mut *entries));
             let shared = self.shared.with_mut(|shared| (*shared).take());
             let failure = self.failure.with_mut(|failure| (*failure).take());
-            drop(places);
+            drop(entries);
             drop(shared);
             failure
         }
     }
 }
 
-/// The way of a worker; the master goes it too when it waits.
-impl<C: Check> Slot<C> {
-    /// Checks that can be claimed at this moment.
+/// The worker's side. A master that waits works here too.
+impl<C: Check> RoundSlot<C> {
+    /// Number of checks that can be claimed at this moment.
     #[inline]
     pub(crate) fn pending(&self) -> u32 {
         let published = self.published.load(Ordering::Acquire);
@@ -288,14 +301,15 @@ impl<C: Check> Slot<C> {
         }
     }
 
-    /// Runs checks, at most so many, as the worker that `inside` belongs to. `number` is that of the slot.
+    /// Runs at most `checks_max` checks, as the worker with this `worker_slot`. `number` is that of
+    /// the slot.
     #[inline]
-    pub(crate) fn serve(&self, number: u32, inside: &AtomicU32, checks_max: u32) {
-        // Release: pairs with the Acquire in `is_done`, for the slot that was left before.
-        inside.store(number + 1, Ordering::Release);
+    pub(crate) fn serve(&self, number: u32, worker_slot: &AtomicU32, checks_max: u32) {
+        // Release: pairs with the Acquire in `is_done`, for the slot that the worker left before.
+        worker_slot.store(number + 1, Ordering::Release);
         self.run_claimed(checks_max);
         // Release: pairs with the Acquire in `is_done`.
-        inside.store(OUTSIDE, leaving());
+        worker_slot.store(IDLE, leaving());
         // Pairs with the fence in `wait_until_done`.
         fence(Ordering::SeqCst);
         if self.master_waits.load(Ordering::Relaxed) {
@@ -303,22 +317,25 @@ impl<C: Check> Slot<C> {
         }
     }
 
-    /// Claims and runs checks, at most so many; by who is inside, or by the master of the round. Returns how many it ran.
+    /// Claims and runs at most `checks_max` checks, for a worker in the slot or for the master.
+    /// Returns how many were claimed.
     #[inline]
     pub(crate) fn run_claimed(&self, checks_max: u32) -> u32 {
         let mut left = checks_max;
-        while left > 0
-            && let Some(places) = self.claim(left)
-        {
-            left -= places.end - places.start;
-            for place in places {
-                self.run(place);
+        while left > 0 {
+            let Some(positions) = self.claim(left) else {
+                break;
+            };
+            left -= positions.end - positions.start;
+            for position in positions {
+                self.run_at(position);
             }
         }
         checks_max - left
     }
 
-    /// Claims the next places, at most so many: a part of what is pending, so that none is left without work towards the end.
+    /// Claims the next entries, at most `most`, and only a part of those pending: towards the end
+    /// each thread still finds work.
     #[inline]
     fn claim(&self, most: u32) -> Option<Range<u32>> {
         // Acquire: pairs with the Release in `publish`.
@@ -338,28 +355,30 @@ impl<C: Check> Slot<C> {
         None
     }
 
-    /// Runs the check in a claimed place, and destroys it there.
+    /// Runs the check in a claimed entry, and destroys it there.
     #[inline]
-    fn run(&self, place: u32) {
+    fn run_at(&self, position: u32) {
         #[expect(unsafe_code, reason = "the cells are guarded by the protocol")]
-        // SAFETY: this thread has a claim and is inside or the master, so the round does not end and `checks` does not change.
-        let checks = unsafe { self.checks.with(|checks| &*checks) };
-        checks[place as usize].with_mut(|place| {
+        // SAFETY: this thread has a claim and is in the slot or the master, so the round does not
+        // end and `entries` does not change.
+        let entries = unsafe { self.entries.with(|entries| &*entries) };
+        entries[position as usize].with_mut(|entry| {
             #[expect(unsafe_code, reason = "the cells are guarded by the protocol")]
-            // SAFETY: the check was constructed before its place was published, and this thread alone has claimed it.
-            let Placed { index, check } = unsafe { (*place).assume_init_mut() };
+            // SAFETY: the check was constructed before its entry was published, and this thread
+            // alone has claimed it.
+            let Entry { index, check } = unsafe { (*entry).assume_init_mut() };
             let index = *index;
             if index < self.lowest_failed.load(Ordering::Relaxed) {
-                self.with_shared(|shared| self.judge(index, check, shared));
+                self.with_shared(|shared| self.run_check(index, check, shared));
             }
             if !std::mem::needs_drop::<C>() {
                 return;
             }
             self.drop_contained(index, || {
-                #[expect(unsafe_code, reason = "checks are destroyed in their places")]
-                // SAFETY: as above; nobody looks at the place again.
+                #[expect(unsafe_code, reason = "checks are destroyed in their entries")]
+                // SAFETY: as above; no thread looks at the entry again.
                 unsafe {
-                    (*place).assume_init_drop();
+                    (*entry).assume_init_drop();
                 }
             });
         });
@@ -369,7 +388,8 @@ impl<C: Check> Slot<C> {
     fn with_shared(&self, work: impl FnOnce(&C::Shared)) {
         self.shared.with(|shared| {
             #[expect(unsafe_code, reason = "the cells are guarded by the protocol")]
-            // SAFETY: called by who has a claim and is inside, or by the master: the round does not end meanwhile.
+            // SAFETY: called by a thread that has a claim and is in the slot, or by the master: the
+            // round does not end meanwhile.
             if let Some(shared) = unsafe { &*shared } {
                 work(shared);
             }
@@ -377,7 +397,7 @@ impl<C: Check> Slot<C> {
     }
 
     #[inline]
-    fn judge(&self, index: u32, check: &mut C, shared: &C::Shared) {
+    fn run_check(&self, index: u32, check: &mut C, shared: &C::Shared) {
         let fault = match contain(|| check.run(shared)) {
             Ok(Ok(())) => return,
             Ok(Err(error)) => Fault::Failed(error),
@@ -400,7 +420,8 @@ impl<C: Check> Slot<C> {
         let failing = self.failing.enter();
         let other = self.failure.with_mut(|failure| {
             #[expect(unsafe_code, reason = "the cells are guarded by the protocol")]
-            // SAFETY: under `failing`, and before the round ends, as this thread is inside or the master.
+            // SAFETY: under `failing`, and before the round ends, as this thread is in the slot or
+            // the master.
             let failure = unsafe { &mut *failure };
             let new = Failure { index, fault };
             if failure.as_ref().is_none_or(|other| index < other.index) {
@@ -410,20 +431,20 @@ impl<C: Check> Slot<C> {
             }
         });
         drop(failing);
-        // A check's own error: its drop may panic, which changes nothing about the verdict.
+        // The error is the check's own: its drop may panic, and the verdict stays the same.
         let _ = contain(|| drop(other));
     }
 }
 
-impl<C: Check> Drop for Slot<C> {
+impl<C: Check> Drop for RoundSlot<C> {
     fn drop(&mut self) {
-        // A round whose master was forgotten: checks that nobody claimed are destroyed, and not run.
+        // The round of a leaked master: unclaimed checks are destroyed without a run.
         self.abandon();
         self.run_claimed(u32::MAX);
     }
 }
 
-/// Ordering of the step that publishes.
+/// The ordering of the step that publishes.
 #[inline]
 fn publishing() -> Ordering {
     #[cfg(all(test, blockmill_loom))]
@@ -433,7 +454,7 @@ fn publishing() -> Ordering {
     Ordering::Release
 }
 
-/// Ordering of the step that claims; see the head of the file for its AcqRel.
+/// The ordering of the step that claims. The head of the file has the reason for AcqRel.
 #[inline]
 fn claiming() -> Ordering {
     #[cfg(all(test, blockmill_loom))]
@@ -443,7 +464,7 @@ fn claiming() -> Ordering {
     Ordering::AcqRel
 }
 
-/// Ordering of the step by which a worker leaves.
+/// The ordering of the step by which a worker leaves.
 #[inline]
 fn leaving() -> Ordering {
     #[cfg(all(test, blockmill_loom))]

@@ -1,4 +1,5 @@
-//! The queue from outside: what the tests of Bitcoin Core's queue ask of it, and rounds that overlap.
+//! The queue through its public interface: the cases in the tests of `CCheckQueue`
+//! (`checkqueue_tests.cpp`), and rounds that overlap.
 
 use blockmill_checkqueue::{Check, CheckQueue, Fault, ROUNDS_MAX, Round};
 use blockmill_pool::{ThreadPool, ThreadPoolOptions};
@@ -7,12 +8,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// What the checks of a round leave behind.
+/// A record of what the checks of a round did.
 #[derive(Default)]
 struct Board {
     run: Vec<AtomicUsize>,
     destroyed: AtomicUsize,
-    /// While it is set, checks that are told to wait do.
+    /// While this is set, checks with [`Act::Wait`] wait.
     frozen: AtomicBool,
 }
 
@@ -32,17 +33,17 @@ enum Act {
     Panic,
     /// Waits while the board is frozen.
     Wait,
-    /// Panics when it is destroyed.
+    /// Panics on its drop.
     PanicAtTheEnd,
 }
 
-struct Probe {
+struct TestCheck {
     index: usize,
     act: Act,
     board: Arc<Board>,
 }
 
-impl Probe {
+impl TestCheck {
     fn passing(board: &Arc<Board>) -> impl Fn(usize) -> Self + use<> {
         let board = Arc::clone(board);
         move |index| Self {
@@ -58,7 +59,7 @@ impl Probe {
     }
 }
 
-impl Check for Probe {
+impl Check for TestCheck {
     /// Dropped with the round.
     type Shared = Arc<Board>;
     type Error = usize;
@@ -79,9 +80,9 @@ impl Check for Probe {
     }
 }
 
-impl Drop for Probe {
+impl Drop for TestCheck {
     fn drop(&mut self) {
-        // Release: who sees it sees the check's failure too.
+        // Release: a thread that sees this count sees the check's failure too.
         self.board.destroyed.fetch_add(1, Ordering::Release);
         if self.act == Act::PanicAtTheEnd {
             panic!("end of check {}", self.index);
@@ -89,18 +90,18 @@ impl Drop for Probe {
     }
 }
 
-fn queue(workers: usize) -> CheckQueue<Probe> {
-    CheckQueue::alone(workers).unwrap()
+fn queue(workers: usize) -> CheckQueue<TestCheck> {
+    CheckQueue::with_own_threads(workers).unwrap()
 }
 
-fn begin(queue: &CheckQueue<Probe>, capacity: usize, board: &Arc<Board>) -> Round<Probe> {
+fn begin(queue: &CheckQueue<TestCheck>, capacity: usize, board: &Arc<Board>) -> Round<TestCheck> {
     queue.begin(capacity, Arc::clone(board)).unwrap()
 }
 
-/// A dice of its own, so that failures can be had again.
-struct Dice(u64);
+/// A generator of its own, so that failures can be reproduced.
+struct Rng(u64);
 
-impl Dice {
+impl Rng {
     fn below(&mut self, end: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -109,27 +110,28 @@ impl Dice {
     }
 }
 
-/// Adds so many checks in groups of 1 to 10, as a block's transactions give them.
-fn add_in_groups(round: &mut Round<Probe>, checks: usize, dice: &mut Dice, probe: impl Fn(usize) -> Probe) {
+/// Adds `checks` checks in groups of 1 to 10, as real masters do.
+fn add_in_groups(round: &mut Round<TestCheck>, checks: usize, rng: &mut Rng, check: impl Fn(usize) -> TestCheck) {
     let mut added = 0;
     while added < checks {
-        let group = (1 + dice.below(10)).min(checks - added);
-        round.add((added..added + group).map(&probe));
+        let group = (1 + rng.below(10)).min(checks - added);
+        round.add((added..added + group).map(&check));
         added += group;
     }
 }
 
-/// All of so many checks run once and are destroyed; the round's memory is given back.
-fn correct_round(queue: &CheckQueue<Probe>, checks: usize, capacity: usize) {
+/// Runs a round of `checks` checks. All run once and are destroyed, and the memory of the round is
+/// freed.
+fn correct_round(queue: &CheckQueue<TestCheck>, checks: usize, capacity: usize) {
     let board = Board::new(checks);
     let mut round = begin(queue, capacity, &board);
-    let mut dice = Dice(checks as u64 + 1);
-    add_in_groups(&mut round, checks, &mut dice, Probe::passing(&board));
+    let mut rng = Rng(checks as u64 + 1);
+    add_in_groups(&mut round, checks, &mut rng, TestCheck::passing(&board));
     assert_eq!((round.len(), round.is_empty()), (checks, checks == 0));
     round.complete().unwrap();
     assert!(board.run.iter().all(|run| run.load(Ordering::Relaxed) == 1));
     assert_eq!(board.destroyed.load(Ordering::Relaxed), checks);
-    // Neither the checks nor the round hold it any more.
+    // Neither the checks nor the round hold the board any more.
     assert_eq!(Arc::strong_count(&board), 1);
 }
 
@@ -137,19 +139,19 @@ fn correct_round(queue: &CheckQueue<Probe>, checks: usize, capacity: usize) {
 fn every_check_runs_once_and_is_gone_at_the_end() {
     for workers in [0, 1, 3, 16] {
         let queue = queue(workers);
-        let mut dice = Dice(7);
+        let mut rng = Rng(7);
         for checks in [0, 1, 2, 1_000, 100_000] {
             correct_round(&queue, checks, checks);
         }
         for _ in 0..20 {
-            let checks = dice.below(3_000);
+            let checks = rng.below(3_000);
             correct_round(&queue, checks, checks);
         }
     }
 }
 
 #[test]
-fn checks_beyond_the_places_are_run_too() {
+fn checks_beyond_the_capacity_are_run_too() {
     for workers in [0, 2] {
         let queue = queue(workers);
         for capacity in [0, 1, 99, 100] {
@@ -157,9 +159,9 @@ fn checks_beyond_the_places_are_run_too() {
         }
         let board = Board::new(100);
         let mut round = begin(&queue, 10, &board);
-        let probe = Probe::passing(&board);
+        let check = TestCheck::passing(&board);
         round.add((0..100).map(|index| {
-            probe(index).with(if index == 50 || index == 70 {
+            check(index).with(if index == 50 || index == 70 {
                 Act::Fail
             } else {
                 Act::Pass
@@ -174,11 +176,11 @@ fn checks_beyond_the_places_are_run_too() {
 fn the_lowest_failure_is_returned_and_the_next_round_is_sound() {
     for workers in [0, 1, 4, 16] {
         let queue = queue(workers);
-        let mut dice = Dice(11 + workers as u64);
+        let mut rng = Rng(11 + workers as u64);
         for _ in 0..300 {
-            let checks = 1 + dice.below(200);
+            let checks = 1 + rng.below(200);
             let acts: Vec<Act> = (0..checks)
-                .map(|_| match dice.below(40) {
+                .map(|_| match rng.below(40) {
                     0 => Act::Fail,
                     1 => Act::Panic,
                     2 => Act::PanicAtTheEnd,
@@ -187,11 +189,11 @@ fn the_lowest_failure_is_returned_and_the_next_round_is_sound() {
                 .collect();
             let board = Board::new(checks);
             let mut round = begin(&queue, checks, &board);
-            let probe = Probe::passing(&board);
-            add_in_groups(&mut round, checks, &mut dice, |index| probe(index).with(acts[index]));
+            let check = TestCheck::passing(&board);
+            add_in_groups(&mut round, checks, &mut rng, |index| check(index).with(acts[index]));
             let expected = acts.iter().position(|&act| act == Act::Fail || act == Act::Panic);
             let verdict = round.complete();
-            // A check that panics at its end may do so without having been run.
+            // A check that panics on its drop may do so without having run.
             let at_the_end = acts.iter().position(|&act| act == Act::PanicAtTheEnd);
             let lowest = [expected, at_the_end].into_iter().flatten().min();
             match (verdict, lowest) {
@@ -217,12 +219,12 @@ fn the_lowest_failure_is_returned_and_the_next_round_is_sound() {
 }
 
 #[test]
-fn what_comes_behind_a_failure_is_not_run() {
+fn checks_after_a_failure_are_not_run() {
     let queue = queue(2);
     let board = Board::new(10_000);
     let mut round = begin(&queue, 10_000, &board);
-    let probe = Probe::passing(&board);
-    round.add([probe(0).with(Act::Fail)]);
+    let check = TestCheck::passing(&board);
+    round.add([check(0).with(Act::Fail)]);
     let start = Instant::now();
     while board.destroyed.load(Ordering::Acquire) == 0 {
         assert!(
@@ -231,19 +233,20 @@ fn what_comes_behind_a_failure_is_not_run() {
         );
         std::thread::yield_now();
     }
-    round.add((1..10_000).map(probe));
+    round.add((1..10_000).map(check));
     assert_eq!(round.complete().unwrap_err().index, 0);
     assert!(board.run[1..].iter().all(|run| run.load(Ordering::Relaxed) == 0));
     assert_eq!(board.destroyed.load(Ordering::Relaxed), 10_000);
 }
 
-/// In one call too, by an iterator that is slow: here it waits until half of what it gave has been run.
+/// Workers begin during one call too. The slow iterator here waits until half of its checks have
+/// run.
 #[test]
 fn workers_begin_while_checks_are_added() {
     let queue = queue(1);
     let board = Board::new(600);
     let mut round = begin(&queue, 600, &board);
-    let probe = Probe::passing(&board);
+    let check = TestCheck::passing(&board);
     let start = Instant::now();
     round.add((0..600).map(|index| {
         while board.destroyed.load(Ordering::Acquire) < index / 2 {
@@ -253,12 +256,12 @@ fn workers_begin_while_checks_are_added() {
             );
             std::thread::yield_now();
         }
-        probe(index)
+        check(index)
     }));
     round.complete().unwrap();
 }
 
-/// An error that panics when it is dropped.
+/// An error that panics on its drop.
 #[derive(Debug)]
 struct BadError;
 
@@ -281,11 +284,11 @@ impl Check for Fails {
     }
 }
 
-/// Failures that are not the lowest are dropped within the queue, and may panic there.
+/// The queue drops failures that are not the lowest. These drops may panic.
 #[test]
 fn errors_that_panic_when_they_are_dropped() {
     for workers in [0, 1, 4] {
-        let queue = CheckQueue::alone(workers).unwrap();
+        let queue = CheckQueue::with_own_threads(workers).unwrap();
         for _ in 0..20 {
             let run = Arc::default();
             let mut round = queue.begin(8, Arc::clone(&run)).unwrap();
@@ -298,15 +301,15 @@ fn errors_that_panic_when_they_are_dropped() {
     }
 }
 
-/// A round does not end while one of its checks is still there, though all others have passed.
+/// A round does not end while one of its checks is running, though all others have passed.
 #[test]
 fn a_round_waits_for_a_frozen_check() {
     let queue = Arc::new(queue(2));
     let board = Board::new(3);
     board.frozen.store(true, Ordering::Release);
     let mut round = begin(&queue, 3, &board);
-    let probe = Probe::passing(&board);
-    round.add((0..3).map(|index| probe(index).with(if index == 1 { Act::Wait } else { Act::Pass })));
+    let check = TestCheck::passing(&board);
+    round.add((0..3).map(|index| check(index).with(if index == 1 { Act::Wait } else { Act::Pass })));
     let ended = Arc::new(AtomicBool::new(false));
     let master = {
         let ended = Arc::clone(&ended);
@@ -334,25 +337,25 @@ fn thousands_of_short_rounds() {
     }
 }
 
-/// Rounds that are open at once and end in any order, with failures in some; each has its own verdict.
+/// Rounds that are open at once and end in any order, some with failures. Each has its own verdict.
 #[test]
 fn rounds_overlap_without_nesting() {
     for workers in [0, 1, 2, 8] {
         let queue = queue(workers);
-        let mut dice = Dice(3 + workers as u64);
+        let mut rng = Rng(3 + workers as u64);
         let mut open = Vec::new();
         for number in 0..400 {
             let board = Board::new(30);
             let mut round = begin(&queue, 30, &board);
-            let failing = dice.below(60);
-            let probe = Probe::passing(&board);
-            add_in_groups(&mut round, 30, &mut dice, |index| {
-                probe(index).with(if index == failing { Act::Fail } else { Act::Pass })
+            let failing = rng.below(60);
+            let check = TestCheck::passing(&board);
+            add_in_groups(&mut round, 30, &mut rng, |index| {
+                check(index).with(if index == failing { Act::Fail } else { Act::Pass })
             });
-            drop(probe);
+            drop(check);
             open.push((round.close(), board, failing));
             while open.len() > 8 || (number == 399 && !open.is_empty()) {
-                let (round, board, failing) = open.swap_remove(dice.below(open.len()));
+                let (round, board, failing) = open.swap_remove(rng.below(open.len()));
                 let failure = round.wait().err().map(|failure| failure.index);
                 assert_eq!(failure, Some(failing).filter(|&failing| failing < 30));
                 assert_eq!(board.destroyed.load(Ordering::Relaxed), 30);
@@ -370,7 +373,7 @@ fn the_oldest_round_is_served_first() {
     let holding = Board::new(1);
     holding.frozen.store(true, Ordering::Release);
     let mut hold = begin(&queue, 1, &holding);
-    hold.add([Probe::passing(&holding)(0).with(Act::Wait)]);
+    hold.add([TestCheck::passing(&holding)(0).with(Act::Wait)]);
     while holding.run[0].load(Ordering::Relaxed) == 0 {
         std::thread::yield_now();
     }
@@ -379,8 +382,8 @@ fn the_oldest_round_is_served_first() {
     let mut old_round = begin(&queue, 100, &old);
     let mut young_round = begin(&queue, 100, &young);
     // The older round gets its checks later.
-    young_round.add((0..100).map(Probe::passing(&young)));
-    old_round.add((0..100).map(Probe::passing(&old)));
+    young_round.add((0..100).map(TestCheck::passing(&young)));
+    old_round.add((0..100).map(TestCheck::passing(&old)));
     holding.frozen.store(false, Ordering::Release);
     let young_round = young_round.close();
     let start = Instant::now();
@@ -395,10 +398,10 @@ fn the_oldest_round_is_served_first() {
 }
 
 #[test]
-fn several_masters_and_another_station() {
+fn several_masters_and_another_work_source() {
     let pool = ThreadPool::new(&ThreadPoolOptions::workers(3)).unwrap();
-    let first = CheckQueue::<Probe>::new(&pool, 1);
-    let second = CheckQueue::<Probe>::new(&pool, 0);
+    let first = CheckQueue::<TestCheck>::new(&pool, 1);
+    let second = CheckQueue::<TestCheck>::new(&pool, 0);
     assert_eq!(first.workers(), 3);
     std::thread::scope(|scope| {
         for master in 0..4 {
@@ -419,7 +422,7 @@ fn a_round_that_is_dropped_is_abandoned() {
         for closed in [false, true] {
             let board = Board::new(1_000);
             let mut round = begin(&queue, 1_000, &board);
-            round.add((0..1_000).map(Probe::passing(&board)));
+            round.add((0..1_000).map(TestCheck::passing(&board)));
             if closed {
                 drop(round.close());
             } else {
@@ -432,14 +435,14 @@ fn a_round_that_is_dropped_is_abandoned() {
     }
 }
 
-/// Forgetting a round leaks no more than its slot, and nothing is used after it is freed.
+/// Leaking a round leaks at most its slot, and nothing is used after it is freed.
 #[test]
 fn a_round_can_be_forgotten() {
     let queue = queue(2);
     let boards: Vec<_> = (0..3).map(|_| Board::new(500)).collect();
     for (number, board) in boards.iter().enumerate() {
         let mut round = begin(&queue, 500, board);
-        round.add((0..500).map(Probe::passing(board)));
+        round.add((0..500).map(TestCheck::passing(board)));
         if number == 0 {
             std::mem::forget(round);
         } else {
@@ -476,9 +479,9 @@ fn a_round_outlives_its_queue() {
     let queue = queue(2);
     let board = Board::new(1_000);
     let mut round = begin(&queue, 1_000, &board);
-    round.add((0..500).map(Probe::passing(&board)));
+    round.add((0..500).map(TestCheck::passing(&board)));
     drop(queue);
-    round.add((500..1_000).map(Probe::passing(&board)));
+    round.add((500..1_000).map(TestCheck::passing(&board)));
     round.complete().unwrap();
     assert_eq!(board.destroyed.load(Ordering::Relaxed), 1_000);
     assert!(board.run.iter().all(|run| run.load(Ordering::Relaxed) == 1));
@@ -489,11 +492,11 @@ fn checks_made_before_an_iterator_panics_are_kept() {
     let queue = queue(1);
     let board = Board::new(10);
     let mut round = begin(&queue, 10, &board);
-    let probe = Probe::passing(&board);
+    let check = TestCheck::passing(&board);
     let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         round.add((0..10).map(|index| {
             assert!(index < 4, "no check {index}");
-            probe(index)
+            check(index)
         }));
     }));
     assert!(caught.is_err());
@@ -505,7 +508,7 @@ fn checks_made_before_an_iterator_panics_are_kept() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// The verdict of any checks in any groups is that of running them one after the other.
+    /// The verdict on any checks in any groups is that of running them one by one.
     #[test]
     fn verdicts_are_those_of_one_thread(
         groups in proptest::collection::vec(proptest::collection::vec(0u8..30, 0..12), 0..20),
@@ -518,9 +521,9 @@ proptest! {
         let mut round = begin(&queue, acts.len().saturating_sub(spare), &board);
         let mut index = 0;
         for group in &groups {
-            let probe = Probe::passing(&board);
+            let check = TestCheck::passing(&board);
             let first = index;
-            round.add(group.iter().enumerate().map(|(place, &act)| probe(first + place).with(if act == 0 { Act::Fail } else { Act::Pass })));
+            round.add(group.iter().enumerate().map(|(offset, &act)| check(first + offset).with(if act == 0 { Act::Fail } else { Act::Pass })));
             index += group.len();
         }
         let found = round.complete().err().map(|failure| failure.index);
@@ -529,11 +532,12 @@ proptest! {
     }
 }
 
-/// A check that does next to nothing, but for some that take a while. It fails where it is told to.
+/// A check that does next to nothing, except for some that take a while. It fails at the given
+/// indexes.
 struct Cheap(u32);
 
 impl Check for Cheap {
-    /// The lowest index that takes a while, and the indexes that fail.
+    /// The lowest index of a slow check, and the indexes that fail.
     type Shared = (u32, [u32; 3]);
     type Error = u32;
 
@@ -547,27 +551,28 @@ impl Check for Cheap {
     }
 }
 
-/// Whether the master keeps checks because they are cheap, and when it finds out that they no longer are, is not seen from outside.
+/// The verdict does not show whether the master ran cheap checks inline, and when it noticed that
+/// they had become slow.
 #[test]
 fn verdicts_do_not_depend_on_what_checks_cost() {
     const CHECKS: u32 = 3_000;
     for workers in [1, 2, 8] {
-        let queue = CheckQueue::<Cheap>::alone(workers).unwrap();
-        let mut dice = Dice(5 + workers as u64);
+        let queue = CheckQueue::<Cheap>::with_own_threads(workers).unwrap();
+        let mut rng = Rng(5 + workers as u64);
         for number in 0..200 {
-            let mut failing = [0; 3].map(|_| dice.below(4 * CHECKS as usize) as u32);
+            let mut failing = [0; 3].map(|_| rng.below(4 * CHECKS as usize) as u32);
             if number % 3 == 0 {
                 failing = [CHECKS; 3];
             }
             let slow_from = if number % 2 == 0 {
                 CHECKS
             } else {
-                dice.below(CHECKS as usize) as u32
+                rng.below(CHECKS as usize) as u32
             };
             let mut round = queue.begin(CHECKS as usize, (slow_from, failing)).unwrap();
             let mut added = 0;
             while added < CHECKS {
-                let group = (1 + dice.below(400) as u32).min(CHECKS - added);
+                let group = (1 + rng.below(400) as u32).min(CHECKS - added);
                 round.add((added..added + group).map(Cheap));
                 added += group;
             }

@@ -1,9 +1,10 @@
-//! The one doorway to cells that threads share: those of `std`, or loom's, which checks the accesses.
+//! The one doorway to cells that threads share: those of `std`, or those of loom, which checks each
+//! access.
 
 #[cfg(blockmill_loom)]
 pub(crate) use loom::cell::UnsafeCell;
 
-/// A cell whose content is reached through a pointer, as loom's is.
+/// A cell whose content is reached through a pointer, with the interface of loom's cell.
 #[cfg(not(blockmill_loom))]
 #[derive(Debug)]
 #[repr(transparent)]
@@ -15,7 +16,8 @@ impl<T> UnsafeCell<T> {
         Self(std::cell::UnsafeCell::new(value))
     }
 
-    /// Gives a pointer for reading and writing. Who follows it answers for that.
+    /// Calls `reach` with a pointer for reading and writing. Whoever follows the pointer answers
+    /// for the access.
     #[inline]
     pub(crate) fn with_mut<R>(&self, reach: impl FnOnce(*mut T) -> R) -> R {
         reach(self.0.get())

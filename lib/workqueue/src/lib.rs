@@ -1,24 +1,26 @@
-//! A work queue: requesters put jobs into slots, workers handle them there, and the requesters find the results in the same slots.
+//! A work queue: requesters put jobs into slots, workers handle the jobs there, and requesters find
+//! the results in the same slots.
 //!
-//! - A job does not move between its submission and its collection; its result is what the handler makes of it.
-//! - A slot changes hands by one bit of a word that only its requester writes, and comes back by one bit of a word that only who handled it
-//!   writes. No lock is taken, and no cache line is written by two requesters or by two workers at once.
-//! - A requester fills the slots of one worker before it goes on to the next; the number of jobs in a row follows from how long they take.
+//! - A job never moves between its submission and its collection. The handler turns the job into
+//!   its own result, in place.
+//! - A slot changes hands by one bit of a word that only its requester writes. The slot comes back
+//!   by one bit of a word that only the thread that handled the job writes. Neither step takes a
+//!   lock, and no two requesters or two workers write one cache line at the same time.
+//! - A requester fills the slots of one worker before those of the next. The length of such a batch
+//!   follows from the measured duration of the jobs.
 //! - Several requesters may use a queue at once, each with slots of its own.
-//! - What all threads read, the handler and the sizes, does not change.
-//! - Results are collected in the order of submission, or as jobs are completed. A job that panics gives an error in its place.
-//! - A requester that waits handles jobs itself, keeps those that take less time than to hand them over, and shares small ones with the
-//!   workers ([`Help`]).
+//! - All threads read the handler and the sizes. Both never change.
+//! - Results arrive in the order of submission, or as jobs finish. A job that panics yields an
+//!   error in place of its result.
+//! - A requester that waits handles jobs itself. Jobs that take less time than a hand-over stay
+//!   with the requester, and small jobs are shared with the workers ([`Help`]).
+//! - All queues are bounded: [`Requester::capacity`] jobs per requester. A full queue returns the
+//!   job ([`Full`]).
 //!
-//! In reading order:
-//! - `lane`: the slots, the words that say whose they are, and the argument for them;
-//! - `bell`: how a requester that sleeps is woken;
-//! - `desk`: what a requester shares with the workers;
-//! - `requester`: submitting and collecting;
-//! - `order`, `pace`: the order of a requester's jobs, and how long they take;
-//! - `results`: what is collected;
-//! - `queue`: the handler, the queue, its place in a pool;
-//! - `options`: numbers of workers and slots.
+//! # Example
+//!
+//! One requester submits two jobs and collects the results in order. `examples/requesters.rs` has
+//! several requesters and both orders of collection.
 //!
 //! ```
 //! use blockmill_workqueue::{Handler, Options, WorkQueue};
@@ -33,7 +35,7 @@
 //!     }
 //! }
 //!
-//! let queue = WorkQueue::alone(Squares, &Options::default())?;
+//! let queue = WorkQueue::with_own_threads(Squares, &Options::default())?;
 //! let mut requester = queue.requester();
 //! for number in 1..=2 {
 //!     assert!(requester.submit(number).is_ok());
@@ -43,6 +45,17 @@
 //! assert!(requester.collect_next().is_none());
 //! # Ok::<(), std::io::Error>(())
 //! ```
+//!
+//! # Modules, in reading order
+//!
+//! - `slot_ring`: the slots, the words that say who owns them, and the argument for both;
+//! - `notifier`: waking a requester that sleeps;
+//! - `requester_queue`: what a requester shares with the workers;
+//! - `requester`: submission and collection;
+//! - `order`, `pace`: the order of a requester's jobs, and how long the jobs take;
+//! - `results`: what a requester collects;
+//! - `queue`: the handler, the queue, and the queue as a work source of a pool;
+//! - `options`: numbers of workers and slots.
 
 #[cfg(not(blockmill_loom))]
 mod queue;
@@ -59,12 +72,12 @@ mod requester;
 mod results;
 
 #[cfg(not(blockmill_loom))]
-mod desk;
+mod requester_queue;
 
-mod bell;
 mod cell;
+mod notifier;
 #[cfg_attr(blockmill_loom, expect(dead_code, reason = "models use a part of it"))]
-mod lane;
+mod slot_ring;
 
 #[cfg(not(blockmill_loom))]
 pub use options::{Help, Options};
@@ -77,3 +90,8 @@ pub use results::{Done, Full, Panicked, Ticket};
 
 #[cfg(all(test, blockmill_loom))]
 mod tests;
+
+/// The example of the README, as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

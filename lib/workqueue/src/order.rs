@@ -1,20 +1,20 @@
-//! The order in which a requester's jobs were submitted.
+//! The order in which a requester submitted its jobs.
 
-use crate::lane::SLOTS_MAX;
 use crate::results::Ticket;
+use crate::slot_ring::SLOTS_MAX;
 
-/// A slot of a lane of a requester.
+/// A slot among all rings of a requester.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place(u32);
+pub(crate) struct SlotIndex(u32);
 
-impl Place {
+impl SlotIndex {
     #[inline]
-    pub(crate) fn new(lane: usize, slot: u32) -> Self {
-        Self((lane * SLOTS_MAX) as u32 + slot)
+    pub(crate) fn new(ring: usize, slot: u32) -> Self {
+        Self((ring * SLOTS_MAX) as u32 + slot)
     }
 
     #[inline]
-    pub(crate) fn lane(self) -> usize {
+    pub(crate) fn ring(self) -> usize {
         self.0 as usize / SLOTS_MAX
     }
 
@@ -23,7 +23,7 @@ impl Place {
         self.0 % SLOTS_MAX as u32
     }
 
-    /// The bit of the slot in the words of its lane.
+    /// The bit of the slot in the words of its ring.
     #[inline]
     pub(crate) fn bit(self) -> u64 {
         1 << self.slot()
@@ -32,7 +32,7 @@ impl Place {
 
 const NONE: u32 = u32::MAX;
 
-/// A list of places with their tickets, linked through the places, so that any can leave it.
+/// A list of slots with their tickets, linked by slot index, so that any slot can leave the list.
 #[derive(Debug)]
 pub(crate) struct Order {
     links: Box<[Link]>,
@@ -44,64 +44,64 @@ pub(crate) struct Order {
 #[derive(Debug, Clone, Copy)]
 struct Link {
     ticket: u64,
-    before: u32,
-    behind: u32,
+    previous: u32,
+    next: u32,
 }
 
 impl Order {
-    pub(crate) fn new(lanes: usize) -> Self {
+    pub(crate) fn new(rings: usize) -> Self {
         let link = Link {
             ticket: 0,
-            before: NONE,
-            behind: NONE,
+            previous: NONE,
+            next: NONE,
         };
         Self {
-            links: vec![link; lanes * SLOTS_MAX].into(),
+            links: vec![link; rings * SLOTS_MAX].into(),
             first: NONE,
             last: NONE,
             submitted: 0,
         }
     }
 
-    /// The place whose job was submitted first.
+    /// The slot with the job that was submitted first.
     #[inline]
-    pub(crate) fn first(&self) -> Option<Place> {
-        (self.first != NONE).then_some(Place(self.first))
+    pub(crate) fn first(&self) -> Option<SlotIndex> {
+        (self.first != NONE).then_some(SlotIndex(self.first))
     }
 
-    pub(crate) fn ticket(&self, place: Place) -> Ticket {
-        Ticket(self.links[place.0 as usize].ticket)
+    pub(crate) fn ticket(&self, index: SlotIndex) -> Ticket {
+        Ticket(self.links[index.0 as usize].ticket)
     }
 
-    /// A job was submitted in a place.
+    /// Appends the slot of a new job.
     #[inline]
-    pub(crate) fn push(&mut self, place: Place) -> Ticket {
+    pub(crate) fn push(&mut self, index: SlotIndex) -> Ticket {
         let ticket = self.submitted;
         self.submitted += 1;
-        self.links[place.0 as usize] = Link {
+        self.links[index.0 as usize] = Link {
             ticket,
-            before: self.last,
-            behind: NONE,
+            previous: self.last,
+            next: NONE,
         };
         match self.links.get_mut(self.last as usize) {
-            Some(last) => last.behind = place.0,
-            None => self.first = place.0,
+            Some(last) => last.next = index.0,
+            None => self.first = index.0,
         }
-        self.last = place.0;
+        self.last = index.0;
         Ticket(ticket)
     }
 
-    /// The job in a place leaves.
+    /// Removes a slot, at any position of the list.
     #[inline]
-    pub(crate) fn remove(&mut self, place: Place) {
-        let Link { before, behind, .. } = self.links[place.0 as usize];
-        match self.links.get_mut(before as usize) {
-            Some(link) => link.behind = behind,
-            None => self.first = behind,
+    pub(crate) fn remove(&mut self, index: SlotIndex) {
+        let Link { previous, next, .. } = self.links[index.0 as usize];
+        match self.links.get_mut(previous as usize) {
+            Some(link) => link.next = next,
+            None => self.first = next,
         }
-        match self.links.get_mut(behind as usize) {
-            Some(link) => link.before = before,
-            None => self.last = before,
+        match self.links.get_mut(next as usize) {
+            Some(link) => link.previous = previous,
+            None => self.last = previous,
         }
     }
 }
@@ -111,27 +111,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_leave_in_any_order() {
-        let places = [(0, 0), (0, 63), (1, 0), (2, 7), (1, 1)].map(|(lane, slot)| Place::new(lane, slot));
-        assert_eq!((places[3].lane(), places[3].slot(), places[3].bit()), (2, 7, 1 << 7));
+    fn indexes_leave_in_any_order() {
+        let indexes = [(0, 0), (0, 63), (1, 0), (2, 7), (1, 1)].map(|(ring, slot)| SlotIndex::new(ring, slot));
+        assert_eq!((indexes[3].ring(), indexes[3].slot(), indexes[3].bit()), (2, 7, 1 << 7));
         let mut order = Order::new(3);
         assert_eq!(order.first(), None);
-        for (number, &place) in places.iter().enumerate() {
-            assert_eq!(order.push(place), Ticket(number as u64));
+        for (number, &index) in indexes.iter().enumerate() {
+            assert_eq!(order.push(index), Ticket(number as u64));
         }
         let mut firsts = Vec::new();
         for leaves in [2, 0, 4, 1] {
-            order.remove(places[leaves]);
+            order.remove(indexes[leaves]);
             firsts.push(order.first().unwrap());
         }
-        assert_eq!(firsts, [places[0], places[1], places[1], places[3]]);
-        assert_eq!(order.push(places[0]), Ticket(5));
-        assert_eq!(order.ticket(places[3]), Ticket(3));
-        order.remove(places[3]);
-        assert_eq!(order.first(), Some(places[0]));
-        order.remove(places[0]);
+        assert_eq!(firsts, [indexes[0], indexes[1], indexes[1], indexes[3]]);
+        assert_eq!(order.push(indexes[0]), Ticket(5));
+        assert_eq!(order.ticket(indexes[3]), Ticket(3));
+        order.remove(indexes[3]);
+        assert_eq!(order.first(), Some(indexes[0]));
+        order.remove(indexes[0]);
         assert_eq!(order.first(), None);
-        order.push(places[1]);
-        assert_eq!(order.first(), Some(places[1]));
+        order.push(indexes[1]);
+        assert_eq!(order.first(), Some(indexes[1]));
     }
 }

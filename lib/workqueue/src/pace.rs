@@ -1,51 +1,55 @@
 //! How long a requester's jobs take, and what follows for handing them over.
 //!
-//! To hand a job over costs both sides some cache lines: its slot goes to the other core and comes back, and so do the words that say
-//! whose it is. That is more than a tiny job takes. Small jobs are worth it, but less so than when they are handed over in rows that share
-//! the cost of the words, and when nobody waits for them.
+//! A hand-over costs both sides some cache lines. The slot travels to the other core and back, and
+//! so do the words that say who owns the slot. For a tiny job that is more than the job itself.
+//! Small jobs are worth a hand-over. They are worth more in batches, which share the cost of the
+//! words, and while no requester waits for the jobs.
 
-use crate::lane::SLOTS_MAX;
+use crate::slot_ring::SLOTS_MAX;
 use std::time::Duration;
 
-/// Jobs that take less are tiny: to hand one over costs its requester about as much.
+/// Jobs that take less are tiny: a hand-over costs the requester about the same.
 const TINY_BELOW_NS: u32 = 150;
 
-/// Jobs that take more are not tiny any more.
+/// Jobs that take more are no longer tiny.
 const TINY_UP_TO_NS: u32 = 300;
 
 /// Jobs that take less are small.
 const SMALL_BELOW_NS: u32 = 5_000;
 
-/// So long a unit of work may take: jobs put in a row into one lane, and served without looking for more urgent ones. Small jobs
-/// are held back while together they take less.
+/// Duration of a unit of work: a batch of jobs put into one ring, which a server handles without
+/// looking for more urgent work. A requester holds small jobs back while together they take less.
 const UNIT_NS: u32 = 10_000;
 
-/// So long a requester handles small jobs of its own before it looks at those of others.
+/// For this time a requester handles small jobs of its own before looking at jobs that others
+/// handle.
 const TURN_NS: u32 = 2_000;
 
-/// What a timed unit may add to more than twice the figure before: a thread that lost its core is no measure.
+/// A timed unit counts at most as twice the previous figure plus this much: a thread that lost its
+/// core measures nothing.
 const STEP_NS: u32 = 50;
 
-/// Of tiny jobs so many go untimed between those that are timed: reading the clock takes as long as a few of them.
+/// Number of untimed tiny jobs between timed ones: reading the clock takes as long as a few tiny
+/// jobs.
 const UNTIMED: u32 = 64;
 
-/// What follows from how long jobs take.
+/// The class of a job by its duration, which decides how jobs are handed over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Size {
-    /// Less than to hand them over: they are kept.
+    /// Shorter than a hand-over: the requester keeps the jobs.
     Tiny,
-    /// They are shared with workers, in rows.
+    /// The requester shares the jobs with the workers, in batches.
     Small,
-    /// They are handed over in rows, and none is kept: tiny and small jobs of a requester that does not help.
-    Rows,
-    /// Or not known: each is handed over at once.
+    /// Tiny and small jobs of a requester that does not help: handed over in batches, none kept.
+    Batched,
+    /// Long, or not known yet: each job is handed over at once.
     Large,
 }
 
-/// How long jobs take: a moving average over the units that were timed.
+/// How long jobs take: a moving average over the timed units.
 #[derive(Debug)]
 pub(crate) struct Pace {
-    /// 0 until one was timed.
+    /// 0 until a unit was timed.
     job_ns: u32,
     size: Size,
     /// Most jobs of a unit of work.
@@ -74,16 +78,17 @@ impl Pace {
         self.unit_jobs
     }
 
-    /// Jobs of its own that a requester handles before it looks at those of others.
+    /// Jobs of its own that a requester handles before looking at jobs that others handle.
     #[inline]
     pub(crate) fn turn_jobs(&self) -> u32 {
         match self.size {
             Size::Tiny => u32::MAX,
-            Size::Small | Size::Rows | Size::Large => TURN_NS.checked_div(self.job_ns).unwrap_or(1).max(1),
+            Size::Small | Size::Batched | Size::Large => TURN_NS.checked_div(self.job_ns).unwrap_or(1).max(1),
         }
     }
 
-    /// Notes how long each of some jobs took. Returns whether anything follows from it.
+    /// Adds a measurement: the duration of each of some jobs. Returns whether the class or the unit
+    /// changed.
     #[inline]
     pub(crate) fn note(&mut self, job_ns: u32) -> bool {
         let before = (self.size, self.unit_jobs);
@@ -91,7 +96,7 @@ impl Pace {
             job_ns
         } else {
             let counted = u64::from(job_ns).min(2 * u64::from(self.job_ns) + u64::from(STEP_NS));
-            // Between the two, so it fits.
+            // The mean lies between the two values, so it fits.
             (3 * u64::from(self.job_ns) + counted).div_ceil(4) as u32
         };
         let stays_tiny = self.size == Size::Tiny && job_ns <= TINY_UP_TO_NS;
@@ -106,7 +111,7 @@ impl Pace {
         before != (self.size, self.unit_jobs)
     }
 
-    /// Whether so many tiny jobs are to be timed.
+    /// Whether to time this many tiny jobs.
     #[inline]
     pub(crate) fn is_to_be_timed(&mut self, jobs: u32) -> bool {
         self.untimed += jobs;
@@ -118,7 +123,7 @@ impl Pace {
     }
 }
 
-/// How long each of some jobs took, in nanoseconds: at least 1, and no more than fits.
+/// The duration of each of some jobs in nanoseconds: at least 1, at most `u32::MAX`.
 #[inline]
 pub(crate) fn mean_ns(time: Duration, jobs: u32) -> u32 {
     let all_ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
@@ -157,7 +162,7 @@ mod tests {
         assert_eq!((after(&[]).size(), after(&[]).unit_jobs()), (Size::Large, 1));
     }
 
-    /// One unit that took long ends the keeping of tiny jobs, but not for long.
+    /// One long unit ends the keeping of tiny jobs, but only for a short while.
     #[test]
     fn a_lost_core_is_soon_forgotten() {
         let mut pace = after(&[5; 20]);

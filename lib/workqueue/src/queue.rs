@@ -1,8 +1,8 @@
-//! The queue, and its place in a pool.
+//! The queue, and the queue as a work source of a pool.
 
-use crate::desk::{Desk, Desks};
 use crate::options::{Help, Options, Sizes};
 use crate::requester::Requester;
+use crate::requester_queue::{RequesterQueue, RequesterQueues};
 use blockmill_pool::{Panic, ThreadPool, ThreadPoolOptions, WorkSource, WorkSourceHandle};
 use blockmill_sync::CachePadded;
 use blockmill_sync::atomic::{AtomicU32, Ordering};
@@ -10,89 +10,93 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-/// What is done to the jobs of a queue. All threads share it.
+/// The work to do on the jobs of a queue. All threads share one handler.
 pub trait Handler: Send + Sync {
-    /// A job: what is asked for, and what becomes of it.
+    /// A job: the request at first, the result after [`handle`](Handler::handle).
     type Job: Send;
 
-    /// Handles a job in its place. When this panics the job is given up, and collecting it gives an error.
+    /// Handles a job in its slot, on any thread. A panic gives the job up: the job is dropped, and
+    /// collecting it returns [`Panicked`](crate::Panicked).
     fn handle(&self, job: &mut Self::Job);
 }
 
-/// A queue of jobs for the workers of a pool. The requesters made from it keep it in being.
+/// A queue of jobs for the workers of a pool. A requester keeps its queue alive.
 pub struct WorkQueue<H: Handler> {
-    office: Arc<Office<H>>,
+    shared: Arc<Shared<H>>,
 }
 
-/// What the queue and its requesters hold.
-pub(crate) struct Office<H: Handler> {
-    pub(crate) counter: Arc<Counter<H>>,
+/// What the queue and its requesters share.
+pub(crate) struct Shared<H: Handler> {
+    pub(crate) dispatcher: Arc<Dispatcher<H>>,
     pub(crate) help: Help,
-    // The work source leaves its pool before a private pool ends.
+    // Dropped before `own_pool`: the work source leaves its pool before that pool ends.
     pub(crate) handle: WorkSourceHandle,
-    private_crew: Option<ThreadPool>,
+    own_pool: Option<ThreadPool>,
 }
 
 /// The work source: what workers see.
-pub(crate) struct Counter<H: Handler> {
+pub(crate) struct Dispatcher<H: Handler> {
     pub(crate) handler: H,
-    pub(crate) desks: Desks<H::Job>,
-    /// Where each worker goes next; each is written by its worker alone.
-    turns: Box<[CachePadded<Turn>]>,
+    pub(crate) queues: RequesterQueues<H::Job>,
+    /// Where each worker continues. Each cursor is written by its worker alone.
+    cursors: Box<[CachePadded<Cursor>]>,
 }
 
 #[derive(Debug, Default)]
-struct Turn {
-    desk: AtomicU32,
-    lane: AtomicU32,
+struct Cursor {
+    queue: AtomicU32,
+    ring: AtomicU32,
 }
 
 impl<H: Handler + 'static> WorkQueue<H> {
-    /// A queue served by a pool, before the work sources of a higher number. Its sizes follow from the machine and the job.
+    /// A queue that the workers of `pool` serve, before work sources with a higher number as
+    /// `priority`. All sizes follow from the machine and the job.
     pub fn new(pool: &ThreadPool, priority: u32, handler: H) -> Self {
         Self::with_options(pool, priority, handler, &Options::default())
     }
 
-    /// A queue served by a pool, whose workers count, not those of the options.
+    /// Like [`new`](Self::new), with options. The number of workers is that of the pool;
+    /// [`Options::workers`] is ignored.
     pub fn with_options(pool: &ThreadPool, priority: u32, handler: H, options: &Options) -> Self {
         Self {
-            office: Arc::new(Office::at(pool, priority, handler, options)),
+            shared: Arc::new(Shared::new(pool, priority, handler, options)),
         }
     }
 
-    /// A queue with a pool of its own.
+    /// A queue with worker threads of its own.
     ///
     /// # Errors
-    /// That of the system when a thread cannot be started.
-    pub fn alone(handler: H, options: &Options) -> io::Result<Self> {
+    /// The error of the operating system if a thread cannot be started.
+    pub fn with_own_threads(handler: H, options: &Options) -> io::Result<Self> {
         let defaults = ThreadPoolOptions::default();
         let pool = ThreadPool::new(&ThreadPoolOptions {
             workers: options.workers.unwrap_or(defaults.workers),
             name: "workqueue".to_owned(),
             ..defaults
         })?;
-        let mut office = Office::at(&pool, 0, handler, options);
-        office.private_crew = Some(pool);
+        let mut shared = Shared::new(&pool, 0, handler, options);
+        shared.own_pool = Some(pool);
         Ok(Self {
-            office: Arc::new(office),
+            shared: Arc::new(shared),
         })
     }
 
-    /// Somebody who submits jobs. It has slots of its own, which are found again when it is dropped.
+    /// A new requester, which submits jobs. The requester has slots of its own. A later requester
+    /// reuses the slots of one that was dropped.
     pub fn requester(&self) -> Requester<H> {
-        Requester::new(Arc::clone(&self.office))
+        Requester::new(Arc::clone(&self.shared))
     }
 }
 
 impl<H: Handler> WorkQueue<H> {
     /// The handler.
     pub fn handler(&self) -> &H {
-        &self.office.counter.handler
+        &self.shared.dispatcher.handler
     }
 
-    /// Workers that serve the queue.
+    /// Number of workers that serve the queue.
     pub fn workers(&self) -> usize {
-        self.office.handle.workers()
+        self.shared.handle.workers()
     }
 }
 
@@ -101,19 +105,19 @@ impl<H: Handler> fmt::Debug for WorkQueue<H> {
         formatter
             .debug_struct("WorkQueue")
             .field("workers", &self.workers())
-            .field("desks", &self.office.counter.desks.iter().count())
+            .field("requester_queues", &self.shared.dispatcher.queues.iter().count())
             .finish_non_exhaustive()
     }
 }
 
-impl<H: Handler + 'static> Office<H> {
-    fn at(pool: &ThreadPool, priority: u32, handler: H, options: &Options) -> Self {
+impl<H: Handler + 'static> Shared<H> {
+    fn new(pool: &ThreadPool, priority: u32, handler: H, options: &Options) -> Self {
         let workers = pool.workers();
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let counter = Arc::new(Counter {
+        let dispatcher = Arc::new(Dispatcher {
             handler,
-            desks: Desks::new(Sizes::new(options, workers, cores, size_of::<H::Job>())),
-            turns: (0..workers).map(|_| CachePadded::default()).collect(),
+            queues: RequesterQueues::new(Sizes::new(options, workers, cores, size_of::<H::Job>())),
+            cursors: (0..workers).map(|_| CachePadded::default()).collect(),
         });
         let help = if workers == 0 && options.help == Help::Never {
             Help::WhileWaiting
@@ -121,55 +125,56 @@ impl<H: Handler + 'static> Office<H> {
             options.help
         };
         Self {
-            handle: pool.register(priority, Arc::<Counter<H>>::clone(&counter)),
-            counter,
+            handle: pool.register(priority, Arc::<Dispatcher<H>>::clone(&dispatcher)),
+            dispatcher,
             help,
-            private_crew: None,
+            own_pool: None,
         }
     }
 }
 
-impl<H: Handler> WorkSource for Counter<H> {
+impl<H: Handler> WorkSource for Dispatcher<H> {
     #[inline]
     fn pending(&self) -> usize {
-        self.desks.iter().map(|desk| desk.lanes_to_serve()).sum()
+        self.queues.iter().map(|queue| queue.rings_to_serve()).sum()
     }
 
-    /// Some jobs of one lane. Lanes and desks have their turns, so none is forgotten for another.
+    /// Does some jobs of one ring. Cursors move over rings and requester queues in turn, so that
+    /// none starves.
     #[inline]
     fn serve(&self, worker: usize) {
-        let turn = &self.turns[worker];
-        let first_desk = turn.desk.load(Ordering::Relaxed) as usize;
-        let first_lane = turn.lane.load(Ordering::Relaxed) as usize;
-        let mut desks = 0;
-        for (number, desk) in self.desks.iter().enumerate() {
-            desks = number + 1;
-            if number >= first_desk && self.serve_at(desk, number, first_lane, turn) {
+        let cursor = &self.cursors[worker];
+        let first_queue = cursor.queue.load(Ordering::Relaxed) as usize;
+        let first_ring = cursor.ring.load(Ordering::Relaxed) as usize;
+        let mut queues = 0;
+        for (number, queue) in self.queues.iter().enumerate() {
+            queues = number + 1;
+            if number >= first_queue && self.serve_queue(queue, number, first_ring, cursor) {
                 return;
             }
         }
-        for (number, desk) in self.desks.iter().enumerate().take(first_desk.min(desks)) {
-            if self.serve_at(desk, number, first_lane, turn) {
+        for (number, queue) in self.queues.iter().enumerate().take(first_queue.min(queues)) {
+            if self.serve_queue(queue, number, first_ring, cursor) {
                 return;
             }
         }
     }
 
-    /// Handlers' panics stay with their jobs.
+    /// Unreachable by a handler's panic, which stays with its job.
     fn panicked(&self, panic: Panic) {
         panic.resume();
     }
 }
 
-impl<H: Handler> Counter<H> {
+impl<H: Handler> Dispatcher<H> {
     #[inline]
-    fn serve_at(&self, desk: &Desk<H::Job>, number: usize, first_lane: usize, turn: &Turn) -> bool {
-        let lanes = desk.lanes.len();
-        let Some(lane) = desk.serve(&self.handler, first_lane % lanes) else {
+    fn serve_queue(&self, queue: &RequesterQueue<H::Job>, number: usize, first_ring: usize, cursor: &Cursor) -> bool {
+        let rings = queue.rings.len();
+        let Some(ring) = queue.serve(&self.handler, first_ring % rings) else {
             return false;
         };
-        turn.desk.store(number as u32 + 1, Ordering::Relaxed);
-        turn.lane.store((lane as u32 + 1) % lanes as u32, Ordering::Relaxed);
+        cursor.queue.store(number as u32 + 1, Ordering::Relaxed);
+        cursor.ring.store((ring as u32 + 1) % rings as u32, Ordering::Relaxed);
         true
     }
 }

@@ -1,67 +1,75 @@
-//! The requester's side: submitting and collecting. What happens between is in `work`.
+//! The requester's side: submission and collection. `work` has what happens in between.
 //!
-//! A requester knows of each of its slots what it holds; of jobs that were handed over it learns by a look at `done`:
+//! A requester knows what each of its slots holds. A look at `done` tells which of the jobs that
+//! were handed over are finished:
 //!
-//! | a slot is | in the words of its lane | its bits of `fill` and `done` |
+//! | a slot is | bits set in its [`RingState`] | its bits of `fill` and `done` |
 //! |---|---|---|
 //! | free | none | equal |
 //! | kept | `taken`, `kept` | equal |
-//! | handed over | `taken` | unequal, or equal without being noticed |
+//! | handed over | `taken` | unequal, or equal and not noticed yet |
 //! | ready | `taken`, `ready` | equal |
 
 mod work;
 
-use crate::bell::{ANY, slot_of};
-use crate::desk::Desk;
-use crate::lane::SLOTS_MAX;
-use crate::order::{Order, Place};
+use crate::notifier::{ANY, slot_target};
+use crate::order::{Order, SlotIndex};
 use crate::pace::{Pace, Size};
-use crate::queue::{Handler, Office};
+use crate::queue::{Handler, Shared};
+use crate::requester_queue::RequesterQueue;
 use crate::results::{Done, Full, Panicked, Ticket};
+use crate::slot_ring::SLOTS_MAX;
 use blockmill_pool::Producer;
 use std::fmt;
 use std::sync::Arc;
 
-/// The lane of those jobs that the requester keeps for itself; the others are for workers. Any may serve any of them.
+/// The ring of the jobs that the requester keeps for itself. The others are for workers. Any thread
+/// may serve any ring.
 const OWN: usize = 0;
 
-/// Submits jobs and collects them. When it is dropped, so are its jobs, handled or not; it waits for those that are being handled.
+/// Submits jobs and collects their results, in slots of its own.
 ///
-/// While jobs are handed over and not collected it counts as one that attends the pool, so that workers stay awake for it; but not while
-/// it sleeps. If it is forgotten its jobs are too, and it counts for ever as one that attends, so the pool keeps a worker fewer awake; nothing else breaks.
+/// Dropping a requester drops its jobs, handled or not. The drop waits for jobs that a thread is
+/// handling.
+///
+/// While jobs are handed over and not collected, the requester counts as a producer of the pool, so
+/// that workers stay awake for the jobs. A sleeping requester does not count. Leaking a requester
+/// leaks its jobs and leaves it counted as a producer: one worker fewer stays awake. The leak is
+/// otherwise harmless.
 pub struct Requester<H: Handler> {
-    // Before the office, which drops its list of desks one by one if nobody else has one.
-    desk: Arc<Desk<H::Job>>,
-    office: Arc<Office<H>>,
-    lanes: Box<[OwnLane]>,
+    // Dropped before `shared`, whose list of requester queues drops node by node when nothing else
+    // holds a node.
+    queue: Arc<RequesterQueue<H::Job>>,
+    shared: Arc<Shared<H>>,
+    rings: Box<[RingState]>,
     order: Order,
     pace: Pace,
-    /// The lane that is being filled, and how many more jobs are to be put there in a row.
+    /// The ring that is being filled, and the number of jobs to add before the next ring's turn.
     current: usize,
-    row: u32,
+    batch_left: u32,
     in_flight: usize,
-    /// Whether a look for a job that is done found none since the last submission.
-    asked_in_vain: bool,
-    attendance: Option<Producer>,
+    /// Whether a search for a finished job found none since the last submission.
+    last_try_was_empty: bool,
+    producer: Option<Producer>,
 }
 
-/// What a requester knows of a lane; a bit for each slot.
+/// What a requester knows of a ring: one bit for each slot in each word.
 #[derive(Debug, Clone, Copy)]
-struct OwnLane {
-    /// All slots.
+struct RingState {
+    /// All slots of the ring.
     slots: u64,
-    /// As in the lane.
+    /// A copy of the ring's `fill`.
     fill: u64,
     taken: u64,
     kept: u64,
     ready: u64,
-    /// Those of `ready` whose jobs have panicked.
+    /// Those slots of `ready` whose jobs panicked.
     panicked: u64,
-    /// Where the search for a free slot begins.
+    /// The slot at which the search for a free slot begins.
     next: u32,
 }
 
-impl OwnLane {
+impl RingState {
     fn new(slots: usize, fill: u64) -> Self {
         Self {
             slots: u64::MAX >> (SLOTS_MAX - slots),
@@ -79,13 +87,13 @@ impl OwnLane {
         self.slots & !self.taken
     }
 
-    /// Those whose jobs are not done, as far as is known.
+    /// Slots with jobs that are not finished, as far as the requester knows.
     #[inline]
     fn undone(&self) -> u64 {
         self.taken & !self.ready
     }
 
-    /// Those whose jobs are with others, as far as is known.
+    /// Slots whose jobs are with servers, as far as the requester knows.
     #[inline]
     fn handed_over(&self) -> u64 {
         self.taken & !self.kept & !self.ready
@@ -93,24 +101,24 @@ impl OwnLane {
 }
 
 impl<H: Handler> Requester<H> {
-    pub(crate) fn new(office: Arc<Office<H>>) -> Self {
-        let desk = office.counter.desks.take();
-        let own = |lane: &crate::lane::Lane<H::Job>| OwnLane::new(lane.slots(), lane.fill());
+    pub(crate) fn new(shared: Arc<Shared<H>>) -> Self {
+        let queue = shared.dispatcher.queues.acquire();
+        let own = |ring: &crate::slot_ring::SlotRing<H::Job>| RingState::new(ring.slots(), ring.fill());
         Self {
-            lanes: desk.lanes.iter().map(own).collect(),
-            order: Order::new(desk.lanes.len()),
+            rings: queue.rings.iter().map(own).collect(),
+            order: Order::new(queue.rings.len()),
             pace: Pace::new(),
             current: 0,
-            row: 0,
+            batch_left: 0,
             in_flight: 0,
-            asked_in_vain: false,
-            attendance: None,
-            office,
-            desk,
+            last_try_was_empty: false,
+            producer: None,
+            shared,
+            queue,
         }
     }
 
-    /// Jobs that were submitted and not collected.
+    /// Number of jobs submitted and not collected.
     #[inline]
     pub fn in_flight(&self) -> usize {
         self.in_flight
@@ -118,91 +126,93 @@ impl<H: Handler> Requester<H> {
 
     /// Most jobs in flight.
     pub fn capacity(&self) -> usize {
-        self.desk.lanes.iter().map(crate::lane::Lane::slots).sum()
+        self.queue.rings.iter().map(crate::slot_ring::SlotRing::slots).sum()
     }
 
-    /// Submits a job. It may be held back for a while, see [`Help`](crate::Help).
+    /// Submits a job. The queue may hold the job back for a while, see [`Help`](crate::Help).
     ///
     /// # Errors
-    /// [`Full`] with the job when [`capacity`](Self::capacity) jobs are in flight: collect one first.
+    /// [`Full`] with the job when [`capacity`](Self::capacity) jobs are in flight. Collect a result
+    /// first.
     #[inline]
     pub fn submit(&mut self, job: H::Job) -> Result<Ticket, Full<H::Job>> {
-        let Some(number) = self.lane_to_fill() else {
+        let Some(number) = self.ring_to_fill() else {
             return Err(Full(job));
         };
-        let lane = &mut self.lanes[number];
-        let slot = (lane.free().rotate_right(lane.next).trailing_zeros() + lane.next) % SLOTS_MAX as u32;
-        lane.next = (slot + 1) % SLOTS_MAX as u32;
-        lane.taken |= 1 << slot;
-        lane.kept |= 1 << slot;
+        let ring = &mut self.rings[number];
+        let slot = (ring.free().rotate_right(ring.next).trailing_zeros() + ring.next) % SLOTS_MAX as u32;
+        ring.next = (slot + 1) % SLOTS_MAX as u32;
+        ring.taken |= 1 << slot;
+        ring.kept |= 1 << slot;
         #[expect(unsafe_code, reason = "the requester owns its free slots")]
-        // SAFETY: this is the requester of the lane: it alone sits at the desk, and it is borrowed mutably. The slot was free, so its bits
-        // are equal and it holds no job.
+        // SAFETY: this is the requester of the ring: it alone occupies the requester queue, and it
+        // is borrowed mutably. The slot was free, so its bits are equal and it holds no job.
         unsafe {
-            self.desk.lanes[number].put(slot, job);
+            self.queue.rings[number].put(slot, job);
         }
-        self.row -= 1;
+        self.batch_left -= 1;
         self.in_flight += 1;
-        self.asked_in_vain = false;
-        let ticket = self.order.push(Place::new(number, slot));
+        self.last_try_was_empty = false;
+        let ticket = self.order.push(SlotIndex::new(number, slot));
         if self.size() == Size::Large {
             self.hand_over(number);
         }
         Ok(ticket)
     }
 
-    /// Hands over all jobs that are held back, tiny ones too.
+    /// Hands over all jobs that are held back, tiny ones included.
     pub fn flush(&mut self) {
         self.hand_over_all(0);
     }
 
-    /// The job that was submitted first of those in flight; waits until it is done. None when no job is in flight.
+    /// Waits for the oldest job in flight and returns its result. None when no job is in flight.
     #[inline]
     pub fn collect_next(&mut self) -> Option<Result<Done<'_, H>, Panicked>> {
-        let place = self.order.first()?;
-        if !self.look_at(place) {
-            self.wait(slot_of(place.lane(), place.slot()), place.lane(), |this| {
-                this.look_at(place).then_some(place)
+        let index = self.order.first()?;
+        if !self.look_at(index) {
+            self.wait(slot_target(index.ring(), index.slot()), index.ring(), |this| {
+                this.look_at(index).then_some(index)
             });
         }
-        Some(self.result(place))
+        Some(self.result(index))
     }
 
-    /// The job that was submitted first of those in flight, if it is done.
+    /// The result of the oldest job in flight, if that job is finished.
     #[inline]
     pub fn try_collect_next(&mut self) -> Option<Result<Done<'_, H>, Panicked>> {
-        let place = self.order.first()?;
-        if self.look_at(place) {
-            return Some(self.result(place));
+        let index = self.order.first()?;
+        if self.look_at(index) {
+            return Some(self.result(index));
         }
-        self.asked_in_vain();
+        self.note_empty_try();
         None
     }
 
-    /// A job that is done, whichever; waits until one is. None when no job is in flight.
+    /// Waits for any job and returns its result. None when no job is in flight.
     #[inline]
     pub fn collect_any(&mut self) -> Option<Result<Done<'_, H>, Panicked>> {
-        let first = self.order.first()?.lane();
-        let place = match self.look_for_any() {
-            Some(place) => place,
+        let first = self.order.first()?.ring();
+        let index = match self.look_for_any() {
+            Some(index) => index,
             None => self.wait(ANY, first, Self::look_for_any),
         };
-        Some(self.result(place))
+        Some(self.result(index))
     }
 
-    /// A job that is done, whichever, if there is one.
+    /// The result of any finished job, if there is one.
     #[inline]
     pub fn try_collect_any(&mut self) -> Option<Result<Done<'_, H>, Panicked>> {
         match self.look_for_any() {
-            Some(place) => Some(self.result(place)),
+            Some(index) => Some(self.result(index)),
             None => {
-                self.asked_in_vain();
+                self.note_empty_try();
                 None
             }
         }
     }
 
-    /// Submits all jobs, and collects what is in flight and those, in order of submission.
+    /// Submits all jobs, and passes the results to `result` in the order of submission, those of
+    /// jobs already in flight first.
     pub fn process(
         &mut self,
         jobs: impl IntoIterator<Item = H::Job>,
@@ -226,91 +236,93 @@ impl<H: Handler> Requester<H> {
 
     // What `Done` does.
 
-    pub(crate) fn ticket(&self, place: Place) -> Ticket {
-        self.order.ticket(place)
+    pub(crate) fn ticket(&self, index: SlotIndex) -> Ticket {
+        self.order.ticket(index)
     }
 
-    /// The job of a place that is ready.
+    /// The job in a ready slot.
     #[inline]
-    pub(crate) fn job(&self, place: Place) -> &H::Job {
-        debug_assert!(self.is_ready(place));
+    pub(crate) fn job(&self, index: SlotIndex) -> &H::Job {
+        debug_assert!(self.is_ready(index));
         #[expect(unsafe_code, reason = "the requester owns its ready slots")]
-        // SAFETY: this is the requester of the lane. A ready slot is its own and holds a job, and nobody changes that while the
-        // requester is borrowed.
+        // SAFETY: this is the requester of the ring. A ready slot belongs to the requester and
+        // holds a job, and no thread changes that while the requester is borrowed.
         unsafe {
-            &*self.desk.lanes[place.lane()].job(place.slot())
+            &*self.queue.rings[index.ring()].job(index.slot())
         }
     }
 
-    /// The job of a place that is ready.
+    /// The job in a ready slot.
     #[inline]
-    pub(crate) fn job_mut(&mut self, place: Place) -> &mut H::Job {
-        debug_assert!(self.is_ready(place));
+    pub(crate) fn job_mut(&mut self, index: SlotIndex) -> &mut H::Job {
+        debug_assert!(self.is_ready(index));
         #[expect(unsafe_code, reason = "the requester owns its ready slots")]
-        // SAFETY: as in `job`; and the requester is borrowed mutably, so there is no other reference.
+        // SAFETY: as in `job`; and the requester is borrowed mutably, so there is no other
+        // reference.
         unsafe {
-            &mut *self.desk.lanes[place.lane()].job(place.slot())
+            &mut *self.queue.rings[index.ring()].job(index.slot())
         }
     }
 
-    /// Takes the job of a place that is ready; the slot is free then.
+    /// Takes the job out of a ready slot. The slot is free afterwards.
     #[inline]
-    pub(crate) fn remove(&mut self, place: Place) -> H::Job {
-        assert!(self.is_ready(place), "only a job that is done is collected");
-        let lane = &mut self.lanes[place.lane()];
-        lane.taken &= !place.bit();
-        lane.ready &= !place.bit();
-        self.order.remove(place);
+    pub(crate) fn remove(&mut self, index: SlotIndex) -> H::Job {
+        assert!(self.is_ready(index), "the job of this slot is not finished");
+        let ring = &mut self.rings[index.ring()];
+        ring.taken &= !index.bit();
+        ring.ready &= !index.bit();
+        self.order.remove(index);
         self.in_flight -= 1;
         if self.in_flight == 0 {
-            self.attendance = None;
+            self.producer = None;
         }
         #[expect(unsafe_code, reason = "the requester owns its ready slots")]
-        // SAFETY: this is the requester of the lane. The slot was ready, so it is its own and holds a job; it is free now.
+        // SAFETY: this is the requester of the ring. The slot was ready, so it belongs to the
+        // requester and holds a job; the slot is free now.
         unsafe {
-            self.desk.lanes[place.lane()].take(place.slot())
+            self.queue.rings[index.ring()].take(index.slot())
         }
     }
 
     #[inline]
-    fn is_ready(&self, place: Place) -> bool {
-        self.lanes[place.lane()].ready & place.bit() != 0
+    fn is_ready(&self, index: SlotIndex) -> bool {
+        self.rings[index.ring()].ready & index.bit() != 0
     }
 
-    /// What has become of the job of a place that is ready.
+    /// The result of the job in a ready slot.
     #[inline]
-    fn result(&mut self, place: Place) -> Result<Done<'_, H>, Panicked> {
-        if self.lanes[place.lane()].panicked & place.bit() == 0 {
-            Ok(Done::new(self, place))
+    fn result(&mut self, index: SlotIndex) -> Result<Done<'_, H>, Panicked> {
+        if self.rings[index.ring()].panicked & index.bit() == 0 {
+            Ok(Done::new(self, index))
         } else {
-            Err(self.panic(place))
+            Err(self.panic(index))
         }
     }
 
     #[cold]
-    fn panic(&mut self, place: Place) -> Panicked {
-        let ticket = self.ticket(place);
-        self.lanes[place.lane()].panicked &= !place.bit();
-        let panic = self.desk.take_panic(place.lane(), place.slot());
-        drop(self.remove(place));
+    fn panic(&mut self, index: SlotIndex) -> Panicked {
+        let ticket = self.ticket(index);
+        self.rings[index.ring()].panicked &= !index.bit();
+        let panic = self.queue.take_panic(index.ring(), index.slot());
+        drop(self.remove(index));
         match panic {
             Some(panic) => Panicked { ticket, panic },
-            None => unreachable!("who sets the bit of a panic has left it there before"),
+            None => unreachable!("a panic is stored before its bit is set"),
         }
     }
 }
 
 impl<H: Handler> Drop for Requester<H> {
     fn drop(&mut self) {
-        for number in 0..self.lanes.len() {
-            self.take_back(number);
-            while self.lanes[number].ready != 0 {
-                let slot = self.lanes[number].ready.trailing_zeros();
-                self.desk.lanes[number].clear_panic(slot);
-                drop(self.remove(Place::new(number, slot)));
+        for number in 0..self.rings.len() {
+            self.reclaim(number);
+            while self.rings[number].ready != 0 {
+                let slot = self.rings[number].ready.trailing_zeros();
+                self.queue.rings[number].clear_panic(slot);
+                drop(self.remove(SlotIndex::new(number, slot)));
             }
         }
-        self.desk.leave();
+        self.queue.release();
     }
 }
 
@@ -318,7 +330,7 @@ impl<H: Handler> fmt::Debug for Requester<H> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("Requester")
-            .field("lanes", &self.lanes)
+            .field("rings", &self.rings)
             .field("pace", &self.pace)
             .field("in_flight", &self.in_flight)
             .finish_non_exhaustive()

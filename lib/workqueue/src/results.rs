@@ -1,6 +1,6 @@
-//! What is collected.
+//! What a requester collects.
 
-use crate::order::Place;
+use crate::order::SlotIndex;
 use crate::queue::Handler;
 use crate::requester::Requester;
 use blockmill_pool::Panic;
@@ -8,11 +8,11 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
-/// The number of a job: those of a requester count from 0 in the order of submission.
+/// The number of a job. The jobs of a requester count from 0 in the order of submission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
 
-/// A job that was not taken: all slots of the requester hold jobs that are not collected.
+/// A job that was not submitted: all slots of the requester hold jobs that await collection.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Full<J>(pub J);
 
@@ -33,9 +33,9 @@ impl<J> std::error::Error for Full<J> {}
 /// A job whose handler panicked. The job itself has been dropped.
 #[derive(Debug)]
 pub struct Panicked {
-    /// Which job.
+    /// The number of the job.
     pub ticket: Ticket,
-    /// What the handler panicked with.
+    /// The panic of the handler.
     pub panic: Panic,
 }
 
@@ -47,10 +47,10 @@ impl fmt::Display for Panicked {
 
 impl std::error::Error for Panicked {}
 
-/// A job that has been handled, in its slot. When this is dropped, so is the job, and the slot is free again.
+/// A handled job, in its slot. Dropping this drops the job and frees the slot.
 #[must_use = "the result is dropped with it"]
-///
-/// It is shared between threads only if the job may be; [`Handler::Job`] is sent between threads, which is less:
+/// Threads may share a `Done` only if they may share the job. [`Handler::Job`] is sent between
+/// threads, which asks for less:
 ///
 /// ```compile_fail
 /// # use blockmill_workqueue::{Handler, Options, WorkQueue};
@@ -60,7 +60,7 @@ impl std::error::Error for Panicked {}
 ///     type Job = Cell<u64>;
 ///     fn handle(&self, _: &mut Cell<u64>) {}
 /// }
-/// let queue = WorkQueue::alone(Keep, &Options::default()).unwrap();
+/// let queue = WorkQueue::with_own_threads(Keep, &Options::default()).unwrap();
 /// let mut requester = queue.requester();
 /// requester.submit(Cell::new(0)).unwrap();
 /// let done = requester.collect_next().unwrap().unwrap();
@@ -71,34 +71,35 @@ impl std::error::Error for Panicked {}
 /// ```
 pub struct Done<'a, H: Handler> {
     requester: &'a mut Requester<H>,
-    place: Place,
+    index: SlotIndex,
     taken: bool,
-    /// It is a reference to the job: what the job may not do between threads, it may not.
+    /// A `Done` acts as a reference to the job, so threads may share it only if they may share the
+    /// job.
     job: PhantomData<&'a mut H::Job>,
 }
 
 impl<'a, H: Handler> Done<'a, H> {
-    /// The place must be that of a job that was handled, and is not collected.
+    /// A `Done` for a job that was handled and not collected.
     #[inline]
-    pub(crate) fn new(requester: &'a mut Requester<H>, place: Place) -> Self {
+    pub(crate) fn new(requester: &'a mut Requester<H>, index: SlotIndex) -> Self {
         Self {
             requester,
-            place,
+            index,
             taken: false,
             job: PhantomData,
         }
     }
 
-    /// Which job this is.
+    /// The number of the job.
     pub fn ticket(&self) -> Ticket {
-        self.requester.ticket(self.place)
+        self.requester.ticket(self.index)
     }
 
     /// Moves the job out of its slot.
     #[inline]
     pub fn take(mut self) -> H::Job {
         self.taken = true;
-        self.requester.remove(self.place)
+        self.requester.remove(self.index)
     }
 }
 
@@ -107,23 +108,23 @@ impl<H: Handler> Deref for Done<'_, H> {
 
     #[inline]
     fn deref(&self) -> &H::Job {
-        self.requester.job(self.place)
+        self.requester.job(self.index)
     }
 }
 
 impl<H: Handler> DerefMut for Done<'_, H> {
     #[inline]
     fn deref_mut(&mut self) -> &mut H::Job {
-        self.requester.job_mut(self.place)
+        self.requester.job_mut(self.index)
     }
 }
 
 impl<H: Handler> Drop for Done<'_, H> {
-    /// If this does not happen, the job is collected once more.
+    /// If this never runs, the same job is collected again.
     #[inline]
     fn drop(&mut self) {
         if !self.taken {
-            drop(self.requester.remove(self.place));
+            drop(self.requester.remove(self.index));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Any order of submitting and collecting does what a list of numbers would do.
+//! Any order of submission and collection does what a list of numbers would do.
 
 use blockmill_workqueue::{Handler, Help, Options, Panicked, Requester, WorkQueue};
 use proptest::prelude::*;
@@ -23,7 +23,7 @@ enum Step {
     Any,
     TryAny,
     Flush,
-    /// The requester is dropped, and another made.
+    /// Drops the requester and makes another.
     Anew,
 }
 
@@ -65,7 +65,7 @@ impl Model {
         }
     }
 
-    /// What was collected, with its ticket.
+    /// Checks a collected result and its ticket.
     fn collected(&mut self, result: Option<Result<(u64, i64), Panicked>>, next: bool, waits: bool) {
         let first = self.in_flight.keys().next().copied();
         let Some(result) = result else {
@@ -87,7 +87,7 @@ impl Model {
 }
 
 fn check(options: &Options, steps: &[Step]) {
-    let queue = WorkQueue::alone(Negate, options).unwrap();
+    let queue = WorkQueue::with_own_threads(Negate, options).unwrap();
     let mut requester = queue.requester();
     let mut model = Model::default();
     for &step in steps {

@@ -1,4 +1,4 @@
-//! A queue from outside.
+//! A queue through its public interface.
 
 use blockmill_pool::{ThreadPool, ThreadPoolOptions};
 use blockmill_workqueue::{Handler, Help, Options, Requester, Ticket, WorkQueue};
@@ -51,7 +51,7 @@ impl Job {
     }
 }
 
-/// Takes so long for every job, and panics at some.
+/// Spins for a set time on every job, and panics at some.
 #[derive(Default)]
 struct Triple {
     spin_ns: u64,
@@ -75,7 +75,7 @@ impl Handler for Triple {
         }
         self.handled.fetch_add(1, Ordering::Relaxed);
         job.times += 1;
-        if self.panics_every > 0 && job.request.is_multiple_of(self.panics_every) {
+        if self.panics_every > 0 && job.request % self.panics_every == 0 {
             panic!("job {}", job.request);
         }
         job.result = Some(job.request * 3 + 1);
@@ -141,7 +141,7 @@ fn every_job_is_handled_once_and_results_come_as_asked() {
                 spin_ns,
                 ..Triple::default()
             };
-            let queue = WorkQueue::alone(handler, &options).unwrap();
+            let queue = WorkQueue::with_own_threads(handler, &options).unwrap();
             assert_eq!(queue.workers(), options.workers.unwrap());
             let mut requester = queue.requester();
             in_order(&mut requester, &census, 700);
@@ -159,7 +159,7 @@ fn several_requesters_at_once() {
         .into_iter()
         .flat_map(|workers| HELPS.map(|help| options(workers, 4, help)))
     {
-        let queue = WorkQueue::alone(Triple::default(), &options).unwrap();
+        let queue = WorkQueue::with_own_threads(Triple::default(), &options).unwrap();
         std::thread::scope(|scope| {
             for number in 0..5 {
                 let mut requester = queue.requester();
@@ -186,7 +186,7 @@ fn several_requesters_at_once() {
 fn a_full_queue_gives_the_job_back() {
     for options in all_options() {
         let census = Census::default();
-        let queue = WorkQueue::alone(Triple::default(), &options).unwrap();
+        let queue = WorkQueue::with_own_threads(Triple::default(), &options).unwrap();
         let mut requester = queue.requester();
         let slots = options.workers.unwrap().max(1) * options.slots_per_worker.unwrap();
         assert!(requester.capacity() >= slots);
@@ -208,7 +208,7 @@ fn a_full_queue_gives_the_job_back() {
 fn jobs_that_are_not_collected_are_dropped_once() {
     for options in all_options() {
         let census = Census::default();
-        let queue = WorkQueue::alone(Triple::default(), &options).unwrap();
+        let queue = WorkQueue::with_own_threads(Triple::default(), &options).unwrap();
         for round in 0..20 {
             let mut requester = queue.requester();
             for request in 0..requester.capacity() as u64 {
@@ -222,8 +222,8 @@ fn jobs_that_are_not_collected_are_dropped_once() {
             drop(requester);
             assert_eq!(census.alive(), 0);
         }
-        // One after the other, they all sat at the same desk.
-        assert!(format!("{queue:?}").contains("desks: 1"), "{queue:?}");
+        // The requesters came one after the other, so all of them used the same requester queue.
+        assert!(format!("{queue:?}").contains("requester_queues: 1"), "{queue:?}");
     }
 }
 
@@ -234,13 +234,13 @@ fn dropping_waits_for_the_job_in_hand() {
         hold: AtomicBool::new(true),
         ..Triple::default()
     };
-    let queue = WorkQueue::alone(handler, &options(1, 4, Help::WhileWaiting)).unwrap();
+    let queue = WorkQueue::with_own_threads(handler, &options(1, 4, Help::WhileWaiting)).unwrap();
     let mut requester = queue.requester();
     let mut unhandled = queue.requester();
     let (job, rest) = (census.job(1), census.job(2));
     requester.submit(job).unwrap();
     std::thread::scope(|scope| {
-        // Only the worker can be in it.
+        // Only the worker can be in the handler.
         requester.flush();
         while queue.handler().begun.load(Ordering::Acquire) == 0 {
             std::thread::yield_now();
@@ -249,7 +249,7 @@ fn dropping_waits_for_the_job_in_hand() {
         let dropping = scope.spawn(move || drop(requester));
         std::thread::sleep(Duration::from_millis(20));
         assert!(!dropping.is_finished());
-        // It is dropped without having been handled.
+        // The job is dropped without having been handled.
         drop(unhandled);
         assert_eq!(census.alive(), 1);
         queue.handler().hold.store(false, Ordering::Release);
@@ -263,7 +263,7 @@ fn dropping_waits_for_the_job_in_hand() {
 fn a_forgotten_requester_leaves_nothing_dangling() {
     for help in HELPS {
         let census = Census::default();
-        let queue = WorkQueue::alone(Triple::default(), &options(2, 4, help)).unwrap();
+        let queue = WorkQueue::with_own_threads(Triple::default(), &options(2, 4, help)).unwrap();
         let mut requester = queue.requester();
         for request in 0..8 {
             requester.submit(census.job(request)).unwrap();
@@ -284,7 +284,7 @@ fn a_forgotten_requester_leaves_nothing_dangling() {
 #[test]
 fn a_result_that_is_forgotten_is_collected_again() {
     let census = Census::default();
-    let queue = WorkQueue::alone(Triple::default(), &Options::default()).unwrap();
+    let queue = WorkQueue::with_own_threads(Triple::default(), &Options::default()).unwrap();
     let mut requester = queue.requester();
     requester.submit(census.job(5)).unwrap();
     std::mem::forget(requester.collect_next().unwrap().unwrap());
@@ -303,14 +303,14 @@ fn a_panic_is_the_result_of_its_job_alone() {
             panics_every: 7,
             ..Triple::default()
         };
-        let queue = WorkQueue::alone(handler, &options).unwrap();
+        let queue = WorkQueue::with_own_threads(handler, &options).unwrap();
         let mut requester = queue.requester();
         let mut number = 0;
         requester.process((0..100).map(|request| census.job(request)), |job| {
             match job {
                 Ok(job) => job.check(number),
                 Err(panicked) => {
-                    assert!(number.is_multiple_of(7));
+                    assert_eq!(number % 7, 0);
                     assert_eq!(panicked.ticket, Ticket(number));
                     assert_eq!(panicked.panic.message(), format!("job {number}"));
                 }
@@ -318,7 +318,7 @@ fn a_panic_is_the_result_of_its_job_alone() {
             number += 1;
         });
         assert_eq!(number, 100);
-        // Those that are not collected are dropped too.
+        // Jobs that are not collected are dropped too.
         for request in 0..requester.capacity() as u64 {
             requester.submit(census.job(request)).unwrap();
         }
@@ -331,7 +331,7 @@ fn a_panic_is_the_result_of_its_job_alone() {
 }
 
 #[test]
-fn queues_share_a_crew_and_outlive_it() {
+fn queues_share_a_pool_and_outlive_it() {
     let pool = ThreadPool::new(&ThreadPoolOptions {
         name: "test".to_owned(),
         ..ThreadPoolOptions::workers(2)
@@ -351,7 +351,7 @@ fn queues_share_a_crew_and_outlive_it() {
         requester.submit(census.job(1)).unwrap();
     }
     drop(pool);
-    // Now the requesters do all of it.
+    // Now the requesters do all of the work.
     for requester in &mut requesters {
         requester.collect_next().unwrap().unwrap().check(1);
         in_order(requester, &census, 500);
@@ -361,12 +361,12 @@ fn queues_share_a_crew_and_outlive_it() {
     assert_eq!(census.alive(), 0);
 }
 
-/// Requesters that only submit: what they hand over is done without their help.
+/// Requesters that only submit: workers do what was handed over, without help.
 #[test]
-fn what_is_flushed_is_done() {
+fn flushed_jobs_are_done() {
     for help in HELPS {
         let census = Census::default();
-        let queue = WorkQueue::alone(Triple::default(), &options(2, 16, help)).unwrap();
+        let queue = WorkQueue::with_own_threads(Triple::default(), &options(2, 16, help)).unwrap();
         let mut requester = queue.requester();
         in_order(&mut requester, &census, 1_000);
         for round in 0..100 {
@@ -394,9 +394,9 @@ fn what_is_flushed_is_done() {
     }
 }
 
-/// Requesters that never wait, with jobs that take more and less than to hand them over.
+/// Requesters that never wait, with jobs both shorter and longer than a hand-over.
 #[test]
-fn who_only_asks_finds_all_jobs() {
+fn try_collect_finds_all_jobs() {
     for options in all_options() {
         for spin_ns in [0, 1_000, 20_000] {
             let census = Census::default();
@@ -404,7 +404,7 @@ fn who_only_asks_finds_all_jobs() {
                 spin_ns,
                 ..Triple::default()
             };
-            let queue = WorkQueue::alone(handler, &options).unwrap();
+            let queue = WorkQueue::with_own_threads(handler, &options).unwrap();
             let mut requester = queue.requester();
             for round in 0..10 {
                 for request in 0..(requester.capacity() as u64).min(20) {
@@ -426,9 +426,9 @@ fn who_only_asks_finds_all_jobs() {
     }
 }
 
-/// The workers end with their pool; who only asks still finds its jobs.
+/// The workers end with their pool. A requester that only tries still finds its jobs finished.
 #[test]
-fn who_only_asks_finds_all_jobs_when_the_crew_has_ended() {
+fn try_collect_finds_all_jobs_when_the_pool_has_ended() {
     let census = Census::default();
     let pool = ThreadPool::new(&ThreadPoolOptions::workers(2)).unwrap();
     let queue = WorkQueue::new(&pool, 0, Triple::default());

@@ -1,10 +1,11 @@
-//! More threads than cores, for a while: `BLOCKMILL_STRESS_SECONDS` says how long (1 by default).
+//! More threads than cores, for a while: `BLOCKMILL_STRESS_SECONDS` sets the duration (1 by
+//! default).
 
 use blockmill_workqueue::{Handler, Help, Options, Requester, WorkQueue};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Jobs that take very different times; the sum of all is kept.
+/// Jobs of very different durations. The handler adds up all requests.
 #[derive(Default)]
 struct Uneven(AtomicU64);
 
@@ -36,8 +37,9 @@ impl Handler for Uneven {
     }
 }
 
-/// Submits and collects until the end; now and then it collects nothing for a while, sleeps, or is made anew. Returns the sum of its requests.
-fn drive(queue: &WorkQueue<Uneven>, number: u64, end: Instant) -> u64 {
+/// Submits and collects until `end`. Now and then the requester collects nothing for a while,
+/// sleeps, or is replaced. Returns the sum of its requests.
+fn run_requester(queue: &WorkQueue<Uneven>, number: u64, end: Instant) -> u64 {
     let mut requester = queue.requester();
     let (mut sum, mut next) = (0, number << 32);
     let check = |requester: &mut Requester<Uneven>, any: bool| {
@@ -59,7 +61,7 @@ fn drive(queue: &WorkQueue<Uneven>, number: u64, end: Instant) -> u64 {
                 result: 0,
             };
             while requester.submit(job).is_err() {
-                check(&mut requester, next.is_multiple_of(3));
+                check(&mut requester, next % 3 == 0);
             }
             sum += next;
             next += 1;
@@ -72,7 +74,7 @@ fn drive(queue: &WorkQueue<Uneven>, number: u64, end: Instant) -> u64 {
                 }
                 requester = queue.requester();
             }
-            _ => check(&mut requester, burst.is_multiple_of(2)),
+            _ => check(&mut requester, burst % 2 == 0),
         }
     }
     while requester.in_flight() > 0 {
@@ -98,13 +100,13 @@ fn many_requesters_and_workers() {
             slots_per_worker: Some(slots),
             help,
         };
-        let queue = WorkQueue::alone(Uneven::default(), &options).unwrap();
+        let queue = WorkQueue::with_own_threads(Uneven::default(), &options).unwrap();
         let end = Instant::now() + Duration::from_secs_f64(seconds / settings.len() as f64);
         let sum = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..requesters)
                 .map(|number| {
                     let queue = &queue;
-                    scope.spawn(move || drive(queue, number, end))
+                    scope.spawn(move || run_requester(queue, number, end))
                 })
                 .collect();
             threads

@@ -1,14 +1,15 @@
-//! Models of a round. Loom reports every access to a check, to what checks share, or to freed places that is not ordered.
+//! Models of a round. Loom reports each access without an order, to a check, to what checks share,
+//! or to freed entries.
 
 use super::{WEAKENED, Weakened, model};
 use crate::check::{Check, Fault};
-use crate::round::{Inside, Slot, nobody_inside};
+use crate::round::{RoundSlot, WorkerSlots, all_idle};
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
 
-/// What a round shares: a cell that checks read, and that the master writes when the round has ended.
+/// What a round shares: a cell that checks read, and that the master writes after the round.
 struct Board {
     cell: Arc<UnsafeCell<u32>>,
     run: Arc<AtomicUsize>,
@@ -21,13 +22,13 @@ unsafe impl Sync for Board {}
 // SAFETY: as for Sync.
 unsafe impl Send for Board {}
 
-/// A check that fails if it is told to.
-struct Probe {
+/// A check that fails if `fails` is set.
+struct TestCheck {
     fails: bool,
     destroyed: Arc<AtomicUsize>,
 }
 
-impl Check for Probe {
+impl Check for TestCheck {
     type Shared = Board;
     type Error = u32;
 
@@ -35,7 +36,7 @@ impl Check for Probe {
         board.run.fetch_add(1, Ordering::Relaxed);
         let value = board.cell.with(|cell| {
             #[expect(unsafe_code, reason = "the model is about this access")]
-            // SAFETY: loom checks it.
+            // SAFETY: loom checks the access.
             unsafe {
                 *cell
             }
@@ -44,36 +45,38 @@ impl Check for Probe {
     }
 }
 
-impl Drop for Probe {
+impl Drop for TestCheck {
     fn drop(&mut self) {
         self.destroyed.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-/// A slot, and where its workers are. Leaked: where loom reports a fault, dropping it would panic once more.
-struct Yard {
-    slot: Slot<Probe>,
-    inside: Box<Inside>,
+/// A slot, and the state of its workers. Leaked: where loom reports a fault, a drop would panic
+/// once more.
+struct Fixture {
+    slot: RoundSlot<TestCheck>,
+    worker_slots: Box<WorkerSlots>,
 }
 
-impl Yard {
+impl Fixture {
     fn new(workers: usize) -> &'static Self {
         Box::leak(Box::new(Self {
-            slot: Slot::new(workers + 1),
-            inside: nobody_inside(workers),
+            slot: RoundSlot::new(workers + 1),
+            worker_slots: all_idle(workers),
         }))
     }
 
-    /// Serves as a worker does, so often.
+    /// Serves `times` times as a worker does.
     fn serve(&self, worker: usize, times: usize) {
         for _ in 0..times {
             if self.slot.pending() > 0 {
-                self.slot.serve(0, &self.inside[worker], 2);
+                self.slot.serve(0, &self.worker_slots[worker], 2);
             }
         }
     }
 
-    /// A round of checks of which some fail; so many are published together. Returns the lowest failure.
+    /// Runs a round of checks, some of which fail, and publishes `together` checks at a time.
+    /// Returns the lowest failure.
     fn round(&self, fails: &[bool], capacity: u32, together: u32) -> Option<usize> {
         let cell = Arc::new(UnsafeCell::new(5));
         let run = Arc::new(AtomicUsize::new(0));
@@ -83,29 +86,29 @@ impl Yard {
             run: Arc::clone(&run),
         };
         self.slot.begin(board);
-        self.slot.make_places(capacity);
+        self.slot.allocate(capacity);
         for (index, &fails) in (0..).zip(fails) {
-            let probe = Probe {
+            let check = TestCheck {
                 fails,
                 destroyed: Arc::clone(&destroyed),
             };
-            match self.slot.construct(index, index, probe) {
-                Ok(()) if (index + 1).is_multiple_of(together) => self.slot.publish(index + 1),
+            match self.slot.construct(index, index, check) {
+                Ok(()) if (index + 1) % together == 0 => self.slot.publish(index + 1),
                 Ok(()) => {}
-                Err(probe) => self.slot.run_now(index, probe),
+                Err(check) => self.slot.run_and_drop(index, check),
             }
         }
         self.slot.run_claimed(u32::MAX);
-        self.slot.wait_until_done(0, &self.inside);
+        self.slot.wait_until_done(0, &self.worker_slots);
         let failure = self.slot.end();
-        // All checks are destroyed, and nobody reads what they shared.
+        // All checks are destroyed, and no thread reads what they shared.
         assert_eq!(destroyed.load(Ordering::Relaxed), fails.len());
         if failure.is_none() {
             assert_eq!(run.load(Ordering::Relaxed), fails.len());
         }
         cell.with_mut(|cell| {
             #[expect(unsafe_code, reason = "the model is about this access")]
-            // SAFETY: loom checks it.
+            // SAFETY: loom checks the access.
             unsafe {
                 *cell = 6;
             }
@@ -130,13 +133,13 @@ fn rounds_in_groups(
     together: u32,
 ) {
     model(preemptions, move || {
-        let yard = Yard::new(workers);
+        let fixture = Fixture::new(workers);
         let threads: Vec<_> = (0..workers)
-            .map(|worker| thread::spawn(move || yard.serve(worker, 3 - workers)))
+            .map(|worker| thread::spawn(move || fixture.serve(worker, 3 - workers)))
             .collect();
         for fails in fails {
             let expected = fails.iter().position(|&fails| fails);
-            assert_eq!(yard.round(fails, capacity, together), expected);
+            assert_eq!(fixture.round(fails, capacity, together), expected);
         }
         for thread in threads {
             thread.join().unwrap();
@@ -166,7 +169,7 @@ fn the_lowest_failure_is_found() {
 }
 
 #[test]
-fn checks_without_a_place_count_too() {
+fn checks_run_inline_count_too() {
     rounds(1, 3, &[&[false, true, true]], 1);
 }
 
@@ -202,35 +205,36 @@ fn the_lowest_failure_is_found_among_claims_of_several() {
     rounds_in_groups(2, 1, &[&[true, true, false, true]], 4, 4);
 }
 
-/// Places may have gaps between their indexes, where the master ran a check itself.
+/// The indexes of entries have gaps where the master ran a check itself.
 #[test]
 fn indexes_may_have_gaps() {
     model(2, || {
-        let yard = Yard::new(1);
-        let worker = thread::spawn(move || yard.serve(0, 2));
+        let fixture = Fixture::new(1);
+        let worker = thread::spawn(move || fixture.serve(0, 2));
         let cell = Arc::new(UnsafeCell::new(5));
         let run = Arc::new(AtomicUsize::new(0));
         let destroyed = Arc::new(AtomicUsize::new(0));
-        let probe = |fails| Probe {
+        let check = |fails| TestCheck {
             fails,
             destroyed: Arc::clone(&destroyed),
         };
-        yard.slot.begin(Board { cell, run });
-        yard.slot.make_places(2);
-        assert!(yard.slot.construct(0, 0, probe(false)).is_ok());
-        yard.slot.publish(1);
-        yard.slot.run_now(1, probe(true));
-        assert!(yard.slot.construct(1, 2, probe(true)).is_ok());
-        yard.slot.publish(2);
-        yard.slot.run_claimed(u32::MAX);
-        yard.slot.wait_until_done(0, &yard.inside);
-        assert_eq!(yard.slot.end().map(|failure| failure.index), Some(1));
+        fixture.slot.begin(Board { cell, run });
+        fixture.slot.allocate(2);
+        assert!(fixture.slot.construct(0, 0, check(false)).is_ok());
+        fixture.slot.publish(1);
+        fixture.slot.run_and_drop(1, check(true));
+        assert!(fixture.slot.construct(1, 2, check(true)).is_ok());
+        fixture.slot.publish(2);
+        fixture.slot.run_claimed(u32::MAX);
+        fixture.slot.wait_until_done(0, &fixture.worker_slots);
+        assert_eq!(fixture.slot.end().map(|failure| failure.index), Some(1));
         assert_eq!(destroyed.load(Ordering::Relaxed), 3);
         worker.join().unwrap();
     });
 }
 
-/// The master sees the last claim, and ends the round while a worker runs what it claimed.
+/// The planted weakening: the master sees the last claim, and ends the round while a worker still
+/// runs what it claimed.
 #[test]
 #[should_panic(expected = "Causality violation")]
 fn a_relaxed_claim_of_several_is_caught() {

@@ -1,31 +1,33 @@
-//! Models under loom. Run them with
-//! `RUSTFLAGS="--cfg blockmill_loom" cargo test --release -p blockmill-workqueue --lib --target-dir target-loom`.
+//! Models under loom. Run them with `RUSTFLAGS="--cfg blockmill_loom" cargo test --release -p
+//! blockmill-workqueue --lib --target-dir target-loom`.
 
-mod loom_bell;
-mod loom_lane;
+mod loom_notifier;
+mod loom_slot_ring;
 
 use std::cell::Cell;
 
-/// A step whose ordering is too weak, which is wrong: a planted weakening that loom must catch.
+/// A planted weakening: a step whose ordering is too weak. Loom must catch each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Weakened {
     Nothing,
-    /// The requester's when it hands over.
+    /// The requester hands over with Relaxed.
     Fill,
-    /// The server's when it has handled a job.
+    /// The server returns a handled job with Relaxed.
     Done,
-    /// The server's when it leaves a lane.
+    /// The server leaves a ring with Relaxed.
     Serving,
-    /// The fences between a store and a load of a requester that sleeps, and of who wakes it.
+    /// The fences between store and load, of a requester that sleeps and of a server that wakes,
+    /// are AcqRel.
     Fence,
 }
 
 thread_local! {
-    /// What is weakened. Loom runs all threads of a model on one thread of the system, so this is seen by all of them.
+    /// The current weakening. Loom runs all threads of a model on one thread of the system, so all
+    /// of them see this value.
     pub(crate) static WEAKENED: Cell<Weakened> = const { Cell::new(Weakened::Nothing) };
 }
 
-/// Explores a model with at most so many preemptions in an execution.
+/// Explores a model with at most this many preemptions per execution.
 pub(crate) fn model(preemptions: usize, body: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);

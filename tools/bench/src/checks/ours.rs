@@ -20,7 +20,7 @@ pub(super) struct Ours(CheckQueue<Check>);
 
 impl Ours {
     pub(super) fn new(threads: usize) -> std::io::Result<Self> {
-        Ok(Self(CheckQueue::alone(threads - 1)?))
+        Ok(Self(CheckQueue::with_own_threads(threads - 1)?))
     }
 }
 

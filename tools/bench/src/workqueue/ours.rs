@@ -49,7 +49,7 @@ fn queue(load: &Arc<Load>, workers: usize, help: Help) -> io::Result<WorkQueue<S
         slots_per_worker: Some(SLOTS_PER_WORKER),
         help,
     };
-    WorkQueue::alone(Shared(Arc::clone(load)), &options)
+    WorkQueue::with_own_threads(Shared(Arc::clone(load)), &options)
 }
 
 /// One requester, which helps as it is told.

@@ -1,22 +1,23 @@
-//! Models of a lane: slots that go to a server and come back. Loom checks every access to a slot's cell.
+//! Models of a ring: slots that go to a server and come back. Loom checks every access to a slot's
+//! cell.
 
 use super::{WEAKENED, Weakened, model};
-use crate::lane::Lane;
+use crate::slot_ring::SlotRing;
 use loom::sync::Arc;
 use loom::thread;
 
-type Jobs = Lane<u32>;
+type Jobs = SlotRing<u32>;
 
-/// The requester of a lane.
+/// The requester of a ring.
 struct Requester {
-    lane: Arc<Jobs>,
+    ring: Arc<Jobs>,
     fill: u64,
 }
 
 impl Requester {
     fn new(slots: usize) -> Self {
         Self {
-            lane: Arc::new(Lane::new(slots)),
+            ring: Arc::new(SlotRing::new(slots)),
             fill: 0,
         }
     }
@@ -26,37 +27,39 @@ impl Requester {
         for &(slot, job) in jobs {
             self.fill ^= 1 << slot;
             #[expect(unsafe_code, reason = "the model is about this access")]
-            // SAFETY: this is the only requester; models submit only to slots that they have collected or never used.
+            // SAFETY: this is the only requester; models submit only to slots that they have
+            // collected or never used.
             unsafe {
-                self.lane.put(slot, job);
+                self.ring.put(slot, job);
             }
         }
         #[expect(unsafe_code, reason = "the model is about this access")]
         // SAFETY: as above; the slots hold jobs.
         unsafe {
-            self.lane.hand_over(self.fill);
+            self.ring.hand_over(self.fill);
         }
     }
 
     /// Waits for the job of a slot, and takes it.
     fn collect(&self, slot: u32) -> u32 {
-        while (self.lane.done() ^ self.fill) >> slot & 1 == 1 {
+        while (self.ring.done() ^ self.fill) >> slot & 1 == 1 {
             thread::yield_now();
         }
         #[expect(unsafe_code, reason = "the model is about this access")]
-        // SAFETY: this is the only requester; the bits of the slot are equal, and it was handed over with a job.
+        // SAFETY: this is the only requester; the bits of the slot are equal, and it was handed
+        // over with a job.
         unsafe {
-            self.lane.take(slot)
+            self.ring.take(slot)
         }
     }
 
-    /// A thread that serves until it has handled so many jobs: it adds 100 to each.
+    /// A thread that serves until it has handled `jobs` jobs, and adds 100 to each.
     fn server(&self, jobs: u32) -> thread::JoinHandle<()> {
-        let lane = Arc::clone(&self.lane);
+        let ring = Arc::clone(&self.ring);
         thread::spawn(move || {
             let mut handled = 0;
             while handled < jobs {
-                handled += serve(&lane);
+                handled += serve(&ring);
                 if handled < jobs {
                     thread::yield_now();
                 }
@@ -65,8 +68,8 @@ impl Requester {
     }
 }
 
-fn serve(lane: &Jobs) -> u32 {
-    let Some(mut claim) = lane.try_claim() else {
+fn serve(ring: &Jobs) -> u32 {
+    let Some(mut claim) = ring.try_claim() else {
         return 0;
     };
     let handle = |job: &mut u32| {
@@ -141,10 +144,11 @@ fn two_servers(preemptions: usize) {
         requester.submit(&[(0, 1), (1, 2)]);
         let servers: Vec<_> = (0..2)
             .map(|_| {
-                let lane = Arc::clone(&requester.lane);
+                let ring = Arc::clone(&requester.ring);
                 thread::spawn(move || {
-                    // A unit of one job each; if both come at once only one is let in.
-                    lane.try_claim().map_or(0, |mut claim| {
+                    // A unit of one job each. If both servers come at once, only one gets the
+                    // claim.
+                    ring.try_claim().map_or(0, |mut claim| {
                         let handle = |job: &mut u32| {
                             *job += 100;
                             Ok(())
@@ -157,9 +161,9 @@ fn two_servers(preemptions: usize) {
         let handled: u32 = servers.into_iter().map(|server| server.join().unwrap()).sum();
         assert!((1..=2).contains(&handled));
         // The requester serves the rest itself.
-        assert_eq!(serve(&requester.lane), 2 - handled);
+        assert_eq!(serve(&requester.ring), 2 - handled);
         assert_eq!((requester.collect(0), requester.collect(1)), (101, 102));
-        assert!(!requester.lane.has_work());
+        assert!(!requester.ring.has_work());
     });
 }
 
@@ -168,7 +172,8 @@ fn one_at_a_time_serves() {
     two_servers(4);
 }
 
-/// The planted weakening: without Release the next server may not see how far the one before it has come, and handles a job twice.
+/// The planted weakening: without Release a server may not see how far the previous one has come,
+/// and may handle a job twice.
 #[test]
 #[should_panic(expected = "Causality violation")]
 fn a_weaker_leave_is_caught() {
@@ -180,12 +185,12 @@ fn a_weaker_leave_is_caught() {
 fn a_requester_that_waits_serves_too() {
     model(3, || {
         let mut requester = Requester::new(2);
-        let lane = Arc::clone(&requester.lane);
-        let server = thread::spawn(move || serve(&lane));
+        let ring = Arc::clone(&requester.ring);
+        let server = thread::spawn(move || serve(&ring));
         requester.submit(&[(0, 1), (1, 2)]);
         let mut helped = 0;
-        while requester.lane.done() != requester.fill {
-            helped += serve(&requester.lane);
+        while requester.ring.done() != requester.fill {
+            helped += serve(&requester.ring);
             thread::yield_now();
         }
         assert_eq!((requester.collect(0), requester.collect(1)), (101, 102));
