@@ -9,9 +9,9 @@
 use crate::flushes::limit_for;
 use crate::gated_store::{Ending, GatedStore};
 use crate::input::Input;
-use crate::inputs::{BlockInputs, BlockOutputs};
-use crate::made_ahead::MadeAhead;
-use crate::resolve::{self, ResolveContext, ResolveError};
+use blockmill_engine::pipeline::inputs::{BlockInputs, BlockOutputs};
+use blockmill_engine::pipeline::resolve::{self, ResolveContext, ResolveError};
+use blockmill_engine::pipeline::upcoming::MadeAhead;
 use crate::world::{BLOCKS_MAX, PARAMS, Planned, SPACING, World, first_coins};
 use blockmill_block::{Block, BlockHash, BlockUndo, Coin, OutPoint};
 use blockmill_coins::{CoinStore, CoinsCache, MemoryStore, Tip};

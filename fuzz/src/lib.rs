@@ -24,12 +24,6 @@ pub mod pieces;
 pub mod submitted;
 pub mod world;
 
-// The engine's and the command's own files, as they are: their crates depend on the kernel's.
-#[path = "../../crates/engine/src/inputs.rs"]
-mod inputs;
+// The command's own file, as it is: its crate depends on the kernel's.
 #[path = "../../crates/cli/src/lines.rs"]
 mod lines;
-#[path = "../../crates/engine/src/made_ahead.rs"]
-mod made_ahead;
-#[path = "../../crates/engine/src/resolve.rs"]
-pub mod resolve;

@@ -1,6 +1,6 @@
 //! What can go wrong besides invalid blocks.
 
-use crate::store_file::NEW_DIRECTORY;
+use crate::datadir::store_file::NEW_DIRECTORY;
 use blockmill_block::BlockHash;
 use blockmill_block::files::FileError;
 use blockmill_block::undo::UndoRecordError;

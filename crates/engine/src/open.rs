@@ -1,20 +1,20 @@
 //! Opening the engine on a data directory.
 
-use crate::ahead::{self, Loading};
-use crate::body::BodyLoader;
-use crate::chain_log::ChainLog;
-use crate::checks::CheckPool;
-use crate::connect::Engine;
-use crate::data_dir::{DataDir, Marks, file_error};
+use crate::chain::import::{FirstSeen, Indexed};
+use crate::chain::index::HeaderIndex;
+use crate::datadir::chain_log::ChainLog;
+use crate::datadir::store_file::open_store;
+use crate::datadir::{DataDir, Marks, file_error};
 use crate::error::EngineError;
-use crate::events::Event;
-use crate::flushing::FlushPace;
-use crate::index::HeaderIndex;
+use crate::pipeline::checks::CheckPool;
+use crate::pipeline::connect::Engine;
+use crate::pipeline::flush::FlushPace;
+use crate::pipeline::load::BodyLoader;
+use crate::pipeline::prefetch::{self, Loading};
+use crate::pipeline::signatures::{SignatureRanges, Signatures};
+use crate::report::events::Event;
+use crate::report::trace::{StageHook, TimedStore, Timeline};
 use crate::report::{Observer, Quiet, Totals};
-use crate::signatures::{SignatureRanges, Signatures};
-use crate::sources::{FirstSeen, Indexed};
-use crate::store_file::open_store;
-use crate::timeline::{StageHook, TimedStore, Timeline};
 use blockmill_block::BlockHash;
 use blockmill_coins::{CoinStore, CoinsCache};
 use blockmill_fetch::{Fetcher, Options as FetchOptions};
@@ -40,7 +40,7 @@ const LOADING_LAST: u32 = 2;
 /// The master loads blocks only when it can do nothing else.
 const LOADING: WorkQueueOptions = WorkQueueOptions {
     workers: None,
-    slots_per_worker: Some(ahead::BLOCKS_MAX),
+    slots_per_worker: Some(prefetch::BLOCKS_MAX),
     help: Help::WhileWaiting,
 };
 

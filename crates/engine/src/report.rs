@@ -1,7 +1,12 @@
-//! What happened: figures per stage, rejected blocks, damaged files.
+//! What happened: figures per stage, rejected blocks, damaged files; events worth a line in a log
+//! ([`events`]), and what each thread did when (`trace`).
 
-use crate::events::Event;
-use crate::signatures::SignatureRanges;
+pub mod events;
+
+pub(crate) mod trace;
+
+use crate::pipeline::signatures::SignatureRanges;
+use crate::report::events::Event;
 use blockmill_block::BlockHash;
 use blockmill_block::files::Damage;
 use blockmill_coins::CacheCounters;

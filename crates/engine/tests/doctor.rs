@@ -4,7 +4,7 @@ mod common;
 
 use blockmill_block::{Coin, OutPoint, Txid};
 use blockmill_coins::{CoinStore, EmbeddedStore};
-use blockmill_engine::doctor::{Findings, Health, examine};
+use blockmill_engine::inspect::doctor::{Findings, Health, examine};
 use blockmill_engine::{Observer, Quiet};
 use common::{Chain, LARGE, options, write_blocks};
 use std::path::{Path, PathBuf};

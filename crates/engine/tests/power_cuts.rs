@@ -8,7 +8,8 @@ use bitcoin::Block;
 use blockmill_block::disk::Disk;
 use blockmill_chaingen::Profile;
 use blockmill_coins::UtxoStats;
-use blockmill_engine::{DataDir, Engine, EngineError, Options, Quiet, Verdict, snapshot, store_file};
+use blockmill_engine::datadir::{snapshot, store_file};
+use blockmill_engine::{DataDir, Engine, EngineError, Options, Quiet, Verdict};
 use common::disk::{Cut, Failing, JournalDisk, Step, files_after, write_files};
 use common::generated::Generated;
 use common::{

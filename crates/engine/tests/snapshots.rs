@@ -4,8 +4,9 @@
 mod common;
 
 use blockmill_block::BlockHash;
-use blockmill_engine::doctor::examine;
-use blockmill_engine::{DataDir, EngineError, Quiet, snapshot};
+use blockmill_engine::datadir::snapshot;
+use blockmill_engine::inspect::doctor::examine;
+use blockmill_engine::{DataDir, EngineError, Quiet};
 use common::{Chain, CoreEngine, LARGE, connect, figures, figures_of, open, options, regtest, write_blocks};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;

@@ -2,8 +2,8 @@
 
 mod common;
 
+use blockmill_engine::inspect::verify_files::{FilesOptions, Problem, Stopped, verify_files};
 use blockmill_engine::report::{Halt, Indexing};
-use blockmill_engine::verify_files::{FilesOptions, Problem, Stopped, verify_files};
 use blockmill_engine::{Observer, Options, Progress};
 use common::{Chain, LARGE, SIGNATURES, open, options, regtest, verifier, write_blocks};
 use std::sync::Arc;

@@ -9,7 +9,7 @@ use blockmill_block::{BlockUndo, Coin, Network};
 use blockmill_chaingen::builder::repair;
 use blockmill_chaingen::{Profile, Recipe, generate};
 use blockmill_engine::Signatures;
-use blockmill_engine::verify::{VerifyBlockError, VerifyOptions, verify_block};
+use blockmill_engine::inspect::verify::{VerifyBlockError, VerifyOptions, verify_block};
 use blockmill_kernel::KernelVerifier;
 use blockmill_rules::{Params, Reject, ScriptVerifier};
 use common::signatures::{Number, Signature, signatures};

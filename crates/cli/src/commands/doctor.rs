@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::output;
 use crate::progress::{EngineMeter, Meter};
 use crate::signals;
-use blockmill_engine::doctor;
+use blockmill_engine::inspect::doctor;
 use serde_json::json;
 use std::io::Write;
 

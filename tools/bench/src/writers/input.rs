@@ -6,8 +6,8 @@ use blockmill_block::undo::{read_record, write_record};
 use blockmill_block::{BlockHash, BlockUndo, Magic};
 use blockmill_chaingen::{Recipe, Summary, write_chain};
 use blockmill_engine::DataDir;
-use blockmill_engine::chain_log::ChainLog;
-use blockmill_engine::index::HeaderIndex;
+use blockmill_engine::chain::index::HeaderIndex;
+use blockmill_engine::datadir::chain_log::ChainLog;
 use blockmill_engine::open::Without;
 use std::path::Path;
 

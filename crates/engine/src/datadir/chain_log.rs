@@ -1,0 +1,417 @@
+//! The log of connected blocks: their undo data in `undo.dat`, their headers and the places of that
+//! data in `headers.dat`.
+//!
+//! Both files are only appended to. When a block is connected its undo data is appended to the
+//! [`UndoLog`]; before a flush the undo data is synced, then the headers of the blocks connected
+//! since the last flush are appended and synced, and only then the coin store moves on to their
+//! tip. So whatever tip the store has, the log knows the chain up to it. What a kill leaves behind
+//! that (records of blocks that were not flushed, in parts and with gaps, a record cut off) does no
+//! harm: places are absolute, `headers.dat` is cut back to its last whole record, and `undo.dat` to
+//! the last record that a header names.
+
+use crate::chain::index::HeaderIndex;
+use crate::datadir::{DataDir, file_error};
+use crate::error::EngineError;
+use blockmill_block::disk::{DiskFile, Open};
+use blockmill_block::hash::sha256d;
+use blockmill_block::undo::UndoRecordError;
+use blockmill_block::{BlockUndo, Header, Magic};
+use blockmill_coins::{UndoLog, UndoLogError, UndoPosition};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Bytes of a record of `headers.dat`: header, place and length of the undo data, checksum.
+pub(crate) const RECORD: usize = Header::LENGTH + 8 + 4 + 4;
+
+/// Bytes of `headers.dat` that are read at a time.
+const PIECE: u64 = 8192 * RECORD as u64;
+
+/// The place of undo data that there is not: of a block that came with a snapshot.
+pub(crate) const NO_UNDO: UndoPosition = UndoPosition { offset: 0, length: 0 };
+
+/// The open log.
+#[derive(Debug)]
+pub struct ChainLog {
+    magic: Magic,
+    undo: Arc<UndoLog>,
+    /// Largest end of the undo data of a block that has a header here or is pending.
+    undo_end: u64,
+    /// Bytes that are missing at the end of the undo data, by what headers name, when it was
+    /// opened.
+    undo_missing: u64,
+    headers: Arc<Mutex<Headers>>,
+    /// Records of blocks connected since the last flush began.
+    pending: Vec<u8>,
+}
+
+/// The file of headers.
+#[derive(Debug)]
+struct Headers {
+    path: PathBuf,
+    file: Box<dyn DiskFile>,
+    /// Bytes that are durable.
+    length: u64,
+    /// Records that a flush is to append; they stay here if it cannot.
+    unwritten: Vec<u8>,
+}
+
+impl Headers {
+    /// Appends what is unwritten, durably.
+    fn write(&mut self) -> Result<(), EngineError> {
+        let written = self
+            .file
+            .write_all_at(&self.unwritten, self.length)
+            .and_then(|()| self.file.sync_data());
+        if written.is_err() {
+            // Take back what may have been written, so that records stay aligned, and none stays
+            // that was not synced.
+            self.file.set_length(self.length).map_err(file_error(&self.path))?;
+        }
+        written.map_err(file_error(&self.path))?;
+        self.length += self.unwritten.len() as u64;
+        self.unwritten.clear();
+        Ok(())
+    }
+}
+
+/// Opens the file, or makes it, durably as far as its name goes.
+fn open(directory: &DataDir, path: &Path) -> Result<(Box<dyn DiskFile>, u64), EngineError> {
+    let disk = directory.disk();
+    let exists = path.exists();
+    let opened = disk.open(path, Open::Keep).and_then(|file| {
+        if !exists {
+            disk.sync_name(path)?;
+        }
+        let length = file.length()?;
+        Ok((file, length))
+    });
+    opened.map_err(file_error(path))
+}
+
+fn encode(header: &Header, undo: &UndoPosition) -> [u8; RECORD] {
+    let mut record = [0; RECORD];
+    record[..80].copy_from_slice(&header.to_bytes());
+    record[80..88].copy_from_slice(&undo.offset.to_le_bytes());
+    record[88..92].copy_from_slice(&undo.length.to_le_bytes());
+    let checksum = sha256d(&record[..92]);
+    record[92..].copy_from_slice(&checksum[..4]);
+    record
+}
+
+pub(crate) fn decode(record: &[u8]) -> Option<(Header, UndoPosition)> {
+    let record: &[u8; RECORD] = record.try_into().ok()?;
+    let checksum = sha256d(&record[..92]);
+    if record[92..] != checksum[..4] {
+        return None;
+    }
+    let header = Header::from_bytes(record[..80].try_into().ok()?);
+    let offset = u64::from_le_bytes(record[80..88].try_into().ok()?);
+    let length = u32::from_le_bytes(record[88..92].try_into().ok()?);
+    Some((header, UndoPosition { offset, length }))
+}
+
+/// Whether some headers in the file at `path` came with a snapshot.
+pub(crate) fn came_with_snapshot(path: &Path) -> Result<bool, EngineError> {
+    let bytes = match std::fs::read(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+        read => read.map_err(file_error(path))?,
+    };
+    let mut records = bytes.chunks(RECORD).map_while(decode);
+    Ok(records.any(|(_, position)| position == NO_UNDO))
+}
+
+impl ChainLog {
+    /// Opens the log of a data directory, and takes the headers that it knows into `index`.
+    ///
+    /// # Errors
+    /// [`EngineError::File`], or [`EngineError::Damaged`] where a header has no parent.
+    pub fn open(directory: &DataDir, magic: Magic, index: &mut HeaderIndex) -> Result<Self, EngineError> {
+        let headers_path = directory.file("headers.dat");
+        let (headers, length) = open(directory, &headers_path)?;
+        let mut piece = vec![0; length.min(PIECE) as usize];
+        let mut headers_length = 0;
+        let mut undo_end = 0;
+        index.reserve(length as usize / RECORD);
+        while headers_length + RECORD as u64 <= length {
+            let in_piece = (headers_length % PIECE) as usize;
+            if in_piece == 0 {
+                piece.truncate((length - headers_length).min(PIECE) as usize);
+                headers
+                    .read_exact_at(&mut piece, headers_length)
+                    .map_err(file_error(&headers_path))?;
+            }
+            let Some((header, position)) = decode(&piece[in_piece..in_piece + RECORD]) else {
+                break;
+            };
+            let Some(id) = index.insert_trusted(&header, header.hash()) else {
+                return Err(EngineError::Damaged {
+                    path: headers_path,
+                    detail: format!("the parent of block {} is missing", header.hash()),
+                });
+            };
+            if position != NO_UNDO {
+                index.set_undo(id, position);
+            }
+            headers_length += RECORD as u64;
+            undo_end = position.end().unwrap_or(u64::MAX).max(undo_end);
+        }
+        let undo_path = directory.file("undo.dat");
+        // What cannot be looked at cannot be opened either.
+        let undo_length = std::fs::metadata(&undo_path).map_or(0, |metadata| metadata.len());
+        Ok(Self {
+            magic,
+            undo_missing: undo_end.saturating_sub(undo_length),
+            undo: Arc::new(UndoLog::open_on(&**directory.disk(), &undo_path, undo_end)?),
+            undo_end,
+            headers: Arc::new(Mutex::new(Headers {
+                path: headers_path,
+                file: headers,
+                length: headers_length,
+                unwritten: Vec::new(),
+            })),
+            pending: Vec::new(),
+        })
+    }
+
+    /// Cuts `headers.dat` back to its last whole record, and `undo.dat` to the last record that a
+    /// header names; to be called once it is known that nothing that counts follows, and while no
+    /// job of [`sync_job`](Self::sync_job) runs.
+    ///
+    /// # Errors
+    /// [`EngineError::File`].
+    pub fn cut_back(&mut self) -> Result<(), EngineError> {
+        let headers = lock(&self.headers);
+        headers
+            .file
+            .set_length(headers.length)
+            .map_err(file_error(&headers.path))?;
+        match Arc::get_mut(&mut self.undo) {
+            Some(undo) => Ok(undo.cut_back(self.undo_end)?),
+            None => Ok(()),
+        }
+    }
+
+    /// What is wrong with the undo data, as far as its length and the record of the tip show it: no
+    /// kill leaves it so.
+    pub(crate) fn undo_problem(&self, tip: &Header, position: Option<&UndoPosition>) -> Option<String> {
+        if self.undo_missing > 0 {
+            return Some(format!("the last {} bytes are missing", self.undo_missing));
+        }
+        let error = self.read(tip, position?).err()?;
+        Some(error.to_string())
+    }
+
+    /// Appends the undo data of a block that was connected.
+    ///
+    /// # Errors
+    /// [`EngineError::File`]; nothing can be appended any more then.
+    pub fn append(&mut self, header: &Header, undo: &BlockUndo) -> Result<UndoPosition, EngineError> {
+        let position = self.undo.append(self.magic, &header.prev_block_hash, undo)?;
+        self.undo_end = self.undo.bytes();
+        self.pending.extend(encode(header, &position));
+        Ok(position)
+    }
+
+    /// Appends the header of a block that a snapshot stands for, which has no undo data.
+    pub fn append_header(&mut self, header: &Header) {
+        self.pending.extend(encode(header, &NO_UNDO));
+    }
+
+    /// The undo data of a block.
+    ///
+    /// # Errors
+    /// [`EngineError::Undo`], [`EngineError::File`].
+    pub fn read(&self, header: &Header, position: &UndoPosition) -> Result<BlockUndo, EngineError> {
+        let undo_error = |error| EngineError::Undo {
+            hash: header.hash(),
+            error,
+        };
+        let read = self.undo.read(self.magic, &header.prev_block_hash, position);
+        read.map_err(|error| match error {
+            UndoLogError::Record(error) => undo_error(error),
+            UndoLogError::OutOfRange(_) => undo_error(UndoRecordError::Head),
+            other => other.into(),
+        })
+    }
+
+    /// What makes everything appended so far durable; it must have run before the store moves on.
+    /// It may run on another thread while more is appended.
+    pub fn sync_job(&mut self) -> impl FnOnce() -> Result<(), EngineError> + Send + 'static {
+        let undo = Arc::clone(&self.undo);
+        let headers = Arc::clone(&self.headers);
+        lock(&headers).unwritten.append(&mut self.pending);
+        move || {
+            let mut headers = lock(&headers);
+            if headers.unwritten.is_empty() {
+                return Ok(());
+            }
+            undo.sync()?;
+            headers.write()
+        }
+    }
+
+    /// Makes everything appended durable.
+    ///
+    /// # Errors
+    /// [`EngineError::File`].
+    pub fn sync(&mut self) -> Result<(), EngineError> {
+        self.sync_job()()
+    }
+}
+
+/// A thread that panics has not changed what the lock guards but by whole steps.
+fn lock(headers: &Mutex<Headers>) -> MutexGuard<'_, Headers> {
+    headers.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::datadir::Marks;
+    use blockmill_block::{BlockHash, Coin, MerkleRoot, Network};
+    use blockmill_rules::Params;
+
+    fn params() -> Params {
+        Params::new(Network::Regtest, None)
+    }
+
+    fn directory(path: &Path) -> DataDir {
+        let marks = Marks {
+            network: Network::Regtest,
+            signet_challenge: None,
+        };
+        DataDir::open(path, Some(&marks)).unwrap()
+    }
+
+    fn header(previous: BlockHash, nonce: u32) -> Header {
+        Header {
+            version: 4,
+            prev_block_hash: previous,
+            merkle_root: MerkleRoot::ZERO,
+            time: 1_300_000_000,
+            bits: 0x207f_ffff,
+            nonce,
+        }
+    }
+
+    fn undo(value: i64) -> BlockUndo {
+        let mut undo = BlockUndo::default();
+        undo.push_coin(Coin {
+            value,
+            height: 5,
+            is_coinbase: false,
+            script_pubkey: [0x51].into(),
+        });
+        undo.end_transaction();
+        undo
+    }
+
+    #[test]
+    fn what_is_synced_comes_back() {
+        let parent = tempfile::tempdir().unwrap();
+        let directory = directory(parent.path());
+        let magic = params().magic();
+        let mut index = HeaderIndex::new(params());
+        let mut log = ChainLog::open(&directory, magic, &mut index).unwrap();
+        let first = header(params().genesis.hash(), 1);
+        let second = header(first.hash(), 2);
+        let position = log.append(&first, &undo(7)).unwrap();
+        assert_eq!(log.read(&first, &position).unwrap(), undo(7));
+        log.sync().unwrap();
+        log.append(&second, &undo(8)).unwrap();
+        drop(log);
+
+        let mut index = HeaderIndex::new(params());
+        let mut log = ChainLog::open(&directory, magic, &mut index).unwrap();
+        assert_eq!(index.len(), 2);
+        let id = index.find(&first.hash()).unwrap();
+        assert_eq!(log.read(&first, &index.entry(id).undo().unwrap()).unwrap(), undo(7));
+        // The second block's undo data was appended but never synced with a header: it is appended
+        // again.
+        let position = log.append(&second, &undo(9)).unwrap();
+        assert_eq!(log.read(&second, &position).unwrap(), undo(9));
+    }
+
+    #[test]
+    fn a_cut_off_or_damaged_end_is_cut_back() {
+        let parent = tempfile::tempdir().unwrap();
+        let directory = directory(parent.path());
+        let magic = params().magic();
+        let mut log = ChainLog::open(&directory, magic, &mut HeaderIndex::new(params())).unwrap();
+        let first = header(params().genesis.hash(), 1);
+        let second = header(first.hash(), 2);
+        log.append(&first, &undo(7)).unwrap();
+        log.append(&second, &undo(8)).unwrap();
+        log.sync().unwrap();
+        drop(log);
+        let path = directory.file("headers.dat");
+        let whole = std::fs::read(&path).unwrap();
+        for damaged in [
+            whole[..whole.len() - 1].to_vec(),
+            [&whole[..RECORD + 3], &[0xff], &whole[RECORD + 4..]].concat(),
+        ] {
+            std::fs::write(&path, damaged).unwrap();
+            let mut index = HeaderIndex::new(params());
+            let mut log = ChainLog::open(&directory, magic, &mut index).unwrap();
+            assert_eq!(index.len(), 2);
+            log.cut_back().unwrap();
+            assert_eq!(std::fs::metadata(&path).unwrap().len(), RECORD as u64);
+        }
+    }
+
+    #[test]
+    fn undo_data_that_no_header_names_is_cut_back() {
+        let parent = tempfile::tempdir().unwrap();
+        let directory = directory(parent.path());
+        let magic = params().magic();
+        let open = |index: &mut HeaderIndex| ChainLog::open(&directory, magic, index).unwrap();
+        let first = header(params().genesis.hash(), 1);
+        let second = header(first.hash(), 2);
+        let mut log = open(&mut HeaderIndex::new(params()));
+        let named = log.append(&first, &undo(7)).unwrap();
+        log.sync().unwrap();
+        let loose = log.append(&second, &undo(8)).unwrap();
+        // Reading writes the record to the file; no header names it yet.
+        assert_eq!(log.read(&second, &loose).unwrap(), undo(8));
+        drop(log);
+        let path = directory.file("undo.dat");
+        let length = || std::fs::metadata(&path).unwrap().len();
+        assert_eq!(length(), loose.end().unwrap());
+
+        let mut log = open(&mut HeaderIndex::new(params()));
+        assert_eq!(length(), loose.end().unwrap());
+        log.cut_back().unwrap();
+        assert_eq!(length(), named.end().unwrap());
+        assert_eq!(log.append(&second, &undo(9)).unwrap().offset, loose.offset);
+        // What is pending is not cut back.
+        log.cut_back().unwrap();
+        log.sync().unwrap();
+        drop(log);
+        let mut index = HeaderIndex::new(params());
+        let mut log = open(&mut index);
+        log.cut_back().unwrap();
+        for (header, value) in [(first, 7), (second, 9)] {
+            let id = index.find(&header.hash()).unwrap();
+            assert_eq!(
+                log.read(&header, &index.entry(id).undo().unwrap()).unwrap(),
+                undo(value)
+            );
+        }
+    }
+
+    #[test]
+    fn undo_data_that_is_gone_is_an_error() {
+        let parent = tempfile::tempdir().unwrap();
+        let directory = directory(parent.path());
+        let mut index = HeaderIndex::new(params());
+        let log = ChainLog::open(&directory, params().magic(), &mut index).unwrap();
+        for offset in [0, u64::MAX] {
+            let position = UndoPosition { offset, length: 50 };
+            assert!(matches!(
+                log.read(&header(BlockHash::ZERO, 1), &position),
+                Err(EngineError::Undo { .. })
+            ));
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! `meta.json`: what a data directory belongs to.
+
+use super::file_error;
+use crate::datadir::chain_log::came_with_snapshot;
+use crate::datadir::store_file::NEW_DIRECTORY;
+use crate::error::EngineError;
+use blockmill_block::disk::{Disk, Open};
+use blockmill_block::{BlockHash, Network, hex};
+use blockmill_rules::Params;
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+
+/// Name of the file.
+pub(crate) const META_FILE: &str = "meta.json";
+
+/// Version of the layout of a data directory.
+const FORMAT: u32 = 1;
+
+/// What to do where the file is lost: `connect` takes the network from the store then, but nothing
+/// says up to which block a snapshot stands.
+pub(super) fn advice(directory: &Path) -> &'static str {
+    match came_with_snapshot(&directory.join("headers.dat")) {
+        Ok(false) => "remove what is there of it and connect with --network, and it is made again",
+        _ => NEW_DIRECTORY,
+    }
+}
+
+/// What a data directory belongs to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Marks {
+    /// The network.
+    pub network: Network,
+    /// On signet a challenge other than the default.
+    pub signet_challenge: Option<Vec<u8>>,
+}
+
+impl Marks {
+    /// The network's parameters.
+    pub fn params(&self) -> Params {
+        Params::new(self.network, self.signet_challenge.clone())
+    }
+
+    /// The marks as one text: the network's name, and the challenge where there is one.
+    pub fn text(&self) -> String {
+        match &self.signet_challenge {
+            Some(challenge) => format!("{}:{}", self.network, hex::encode(challenge)),
+            None => self.network.to_string(),
+        }
+    }
+
+    /// The marks of a text.
+    pub fn from_text(text: &str) -> Option<Self> {
+        let (network, challenge) = match text.split_once(':') {
+            Some((network, challenge)) => (network, Some(hex::decode(challenge).ok()?)),
+            None => (text, None),
+        };
+        Some(Self {
+            network: network.parse().ok()?,
+            signet_challenge: challenge,
+        })
+    }
+
+    /// Whether a directory with these marks is one that is asked for in this way. A challenge is
+    /// compared only if one is given.
+    pub(crate) fn fits(&self, wanted: &Self) -> bool {
+        let same_challenge = || self.params().signet_challenge == wanted.params().signet_challenge;
+        self.network == wanted.network && (wanted.signet_challenge.is_none() || same_challenge())
+    }
+}
+
+/// The block up to which a snapshot has taken the place of validation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SnapshotMark {
+    /// Its height.
+    pub height: u32,
+    /// Its hash.
+    pub hash: BlockHash,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Meta {
+    format: u32,
+    network: String,
+    signet_challenge: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    snapshot: Option<SnapshotMeta>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct SnapshotMeta {
+    height: u32,
+    hash: String,
+}
+
+/// Reads the marks; none where there is no file.
+pub(super) fn read_meta(path: &Path) -> Result<Option<(Marks, Option<SnapshotMark>)>, EngineError> {
+    let damaged = |detail: String| EngineError::Damaged {
+        path: path.to_owned(),
+        detail: format!("{detail}; {}", advice(path.parent().unwrap_or(path))),
+    };
+    let text = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if error.kind() == std::io::ErrorKind::InvalidData => return Err(damaged(error.to_string())),
+        Err(error) => return Err(file_error(path)(error)),
+    };
+    let meta: Meta = serde_json::from_str(&text).map_err(|error| damaged(error.to_string()))?;
+    if meta.format != FORMAT {
+        return Err(EngineError::Damaged {
+            path: path.to_owned(),
+            detail: format!("format {}, this program reads format {FORMAT}", meta.format),
+        });
+    }
+    let network = meta
+        .network
+        .parse::<Network>()
+        .map_err(|error| damaged(error.to_string()))?;
+    let signet_challenge = match &meta.signet_challenge {
+        Some(text) => Some(hex::decode(text).map_err(|error| damaged(error.to_string()))?),
+        None => None,
+    };
+    let snapshot = match &meta.snapshot {
+        Some(SnapshotMeta { height, hash }) => Some(SnapshotMark {
+            height: *height,
+            hash: hash.parse().map_err(|_| damaged(format!("{hash} is no hash")))?,
+        }),
+        None => None,
+    };
+    let marks = Marks {
+        network,
+        signet_challenge,
+    };
+    Ok(Some((marks, snapshot)))
+}
+
+/// Writes the marks so that they are there whole or not at all.
+pub(super) fn write_meta(
+    disk: &dyn Disk,
+    directory: &Path,
+    marks: &Marks,
+    snapshot: Option<SnapshotMark>,
+) -> Result<(), EngineError> {
+    let meta = Meta {
+        format: FORMAT,
+        network: marks.network.to_string(),
+        signet_challenge: marks.signet_challenge.as_deref().map(hex::encode),
+        snapshot: snapshot.map(|mark| SnapshotMeta {
+            height: mark.height,
+            hash: mark.hash.to_string(),
+        }),
+    };
+    let path = directory.join(META_FILE);
+    let temporary = directory.join("meta.json.new");
+    let text = serde_json::to_string_pretty(&meta).map_err(|error| EngineError::Damaged {
+        path: path.clone(),
+        detail: error.to_string(),
+    })?;
+    let write = || -> std::io::Result<()> {
+        let file = disk.open(&temporary, Open::Empty)?;
+        file.write_all_at(text.as_bytes(), 0)?;
+        file.sync_data()?;
+        disk.rename(&temporary, &path)?;
+        disk.sync_directory(directory)
+    };
+    write().map_err(file_error(&path))
+}

@@ -1,0 +1,304 @@
+//! Looking a data directory over: what is in it, whether it is whole and fits together, and what to
+//! do where it is not.
+//!
+//! No file is changed: what opening a store does after a kill is done in memory. What is found is
+//! what can be seen without validating again: a set whose coins are others, but sound by
+//! themselves, has another hash, which only the user can compare.
+
+mod blocks;
+mod coins;
+mod undo;
+
+use crate::chain::index::HeaderIndex;
+use crate::datadir::chain_log::{NO_UNDO, RECORD, decode};
+use crate::datadir::store_file::{LOADING_FILE, NEW_DIRECTORY, network_of};
+use crate::datadir::{DataDir, META_FILE, file_error};
+use crate::error::EngineError;
+use crate::report::Observer;
+use blockmill_coins::{StoreError, Tip};
+use std::fmt;
+use std::io::ErrorKind;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Problems of one part that are named; there may be more.
+const NAMED_MAX: usize = 5;
+
+/// Why a part was not looked at.
+const STOPPED: &str = "stopped before it was looked at";
+
+/// How a part of a data directory is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Health {
+    /// As it should be.
+    Sound,
+    /// Not as it was left, in a way that does no harm: what a kill leaves.
+    Harmless,
+    /// Nobody knows: it was not looked at, or not at all of it.
+    NotExamined,
+    /// Nobody knows: it cannot be read, which says nothing about what is in it.
+    Unreadable,
+    /// Not what it should be.
+    Damaged,
+}
+
+impl fmt::Display for Health {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Padded where the caller asks for it.
+        f.pad(match self {
+            Self::Sound => "sound",
+            Self::Harmless => "harmless",
+            Self::NotExamined => "not examined",
+            Self::Unreadable => "unreadable",
+            Self::Damaged => "DAMAGED",
+        })
+    }
+}
+
+/// What was found of a part.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// The file or folder in the data directory.
+    pub part: &'static str,
+    /// How it is.
+    pub health: Health,
+    /// What was found, and where it is damaged what to do.
+    pub detail: String,
+    /// Exit status of a command that cannot read it; 0 where that is not so.
+    status: u8,
+}
+
+/// All that was found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Findings(pub Vec<Finding>);
+
+impl Findings {
+    fn add(&mut self, part: &'static str, health: Health, detail: impl Into<String>) {
+        self.0.push(Finding {
+            part,
+            health,
+            detail: detail.into(),
+            status: 0,
+        });
+    }
+
+    /// Adds what came of an error: damage, with what to do, or a part that cannot be read.
+    fn add_error(&mut self, part: &'static str, error: &EngineError) {
+        let health = match error {
+            EngineError::File(_) | EngineError::Store(StoreError::Backend(_)) => Health::Unreadable,
+            _ => Health::Damaged,
+        };
+        self.add(part, health, error.to_string());
+        if let Some(finding) = self.0.last_mut().filter(|_| health == Health::Unreadable) {
+            finding.status = error.exit_status();
+        }
+    }
+
+    fn has(&self, health: Health) -> bool {
+        self.0.iter().any(|finding| finding.health == health)
+    }
+
+    /// Whether all is sound. None if nothing is damaged as far as was looked, and something was not
+    /// looked at.
+    pub fn is_sound(&self) -> Option<bool> {
+        if self.has(Health::Damaged) {
+            Some(false)
+        } else if self.has(Health::NotExamined) || self.has(Health::Unreadable) {
+            None
+        } else {
+            Some(true)
+        }
+    }
+
+    /// Exit status of a command that ends with this: 3 where something is damaged, else 4 where the
+    /// store cannot be read and 3 where another part cannot, else 0.
+    pub fn exit_status(&self) -> u8 {
+        let unreadable = self.0.iter().map(|finding| finding.status).max();
+        match self.is_sound() {
+            Some(false) => 3,
+            _ => unreadable.unwrap_or(0),
+        }
+    }
+}
+
+/// Looks a data directory over. When `stop` is set it ends early, and what was not looked at is
+/// said to be so.
+///
+/// # Errors
+/// [`EngineError`] where the directory cannot be opened; damage is no error, and neither is a part that cannot be read.
+pub fn examine(path: &Path, stop: &AtomicBool, observer: &mut dyn Observer) -> Result<Findings, EngineError> {
+    let mut findings = Findings::default();
+    let Some(directory) = examine_marks(path, &mut findings)? else {
+        return Ok(findings);
+    };
+    let mut index = HeaderIndex::new(directory.marks().params());
+    let named_end = examine_headers(&directory, &mut index, &mut findings);
+    let tip = coins::examine(&directory, stop, observer, &mut findings);
+    examine_loading(&directory, &mut findings);
+    match (named_end, tip) {
+        (Some(named_end), Some(tip)) => {
+            examine_chain(&directory, &index, tip.as_ref(), &mut findings);
+            undo::examine(&directory, &index, tip.as_ref(), named_end, stop, &mut findings);
+        }
+        // Which undo data there should be is not known.
+        _ => findings.add(
+            undo::PART,
+            Health::NotExamined,
+            if stop.load(Ordering::Relaxed) {
+                STOPPED
+            } else {
+                "what should be in it is not known"
+            },
+        ),
+    }
+    blocks::examine(&directory, stop, &mut findings);
+    Ok(findings)
+}
+
+/// Opens the directory. Where its marks are damaged the store says what it belongs to; none if that
+/// does not help.
+fn examine_marks(path: &Path, findings: &mut Findings) -> Result<Option<DataDir>, EngineError> {
+    let error = match DataDir::open_to_read(path) {
+        Ok(directory) => {
+            let detail = format!("a data directory for {}", directory.marks().text());
+            findings.add(META_FILE, Health::Sound, detail);
+            return Ok(Some(directory));
+        }
+        Err(error @ EngineError::Damaged { .. }) => error,
+        Err(error) => return Err(error),
+    };
+    findings.add_error(META_FILE, &error);
+    match network_of(path) {
+        Ok(Some(marks)) => Ok(Some(DataDir::open_without_marks(path, marks)?)),
+        Ok(None) => {
+            findings.add(
+                coins::PART,
+                Health::NotExamined,
+                "there is none, and nothing says what the rest belongs to",
+            );
+            Ok(None)
+        }
+        Err(error) => {
+            findings.add_error(coins::PART, &error);
+            Ok(None)
+        }
+    }
+}
+
+/// What is wrong with a part: the first few problems, and how many more there are.
+#[derive(Debug, Default)]
+struct Problems {
+    named: Vec<String>,
+    more: u64,
+}
+
+impl Problems {
+    fn add(&mut self, problem: String) {
+        if self.named.len() < NAMED_MAX {
+            self.named.push(problem);
+        } else {
+            self.more += 1;
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.named.is_empty()
+    }
+}
+
+impl fmt::Display for Problems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.named.join("; "))?;
+        match self.more {
+            0 => Ok(()),
+            more => write!(f, "; and {more} more"),
+        }
+    }
+}
+
+/// Reads the headers into the index. Returns the largest end of undo data that one names; none if
+/// they cannot be read.
+fn examine_headers(directory: &DataDir, index: &mut HeaderIndex, findings: &mut Findings) -> Option<u64> {
+    const PART: &str = "headers.dat";
+    let path = directory.file(PART);
+    let bytes = match std::fs::read(&path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
+        Err(error) => {
+            findings.add_error(PART, &file_error(path)(error));
+            return None;
+        }
+    };
+    let mut count: u64 = 0;
+    let mut undo_end = 0;
+    for record in bytes.chunks(RECORD) {
+        let Some((header, position)) = decode(record) else {
+            break;
+        };
+        let Some(id) = index.insert_trusted(&header, header.hash()) else {
+            let offset = count * RECORD as u64;
+            let detail = format!(
+                "offset {offset}: the parent of block {} is missing: {NEW_DIRECTORY}",
+                header.hash()
+            );
+            findings.add(PART, Health::Damaged, detail);
+            return Some(undo_end);
+        };
+        if position != NO_UNDO {
+            index.set_undo(id, position);
+            undo_end = position.end().unwrap_or(u64::MAX).max(undo_end);
+        }
+        count += 1;
+    }
+    let after = bytes.len() as u64 - count * RECORD as u64;
+    if after == 0 {
+        findings.add(PART, Health::Sound, format!("{count} headers"));
+    } else {
+        // Whether it is more than that shows when the headers of the chain are looked for.
+        let detail = format!("{count} headers, and {after} bytes after them, as a kill leaves them");
+        findings.add(PART, Health::Harmless, detail);
+    }
+    Some(undo_end)
+}
+
+/// Looks for what a load of a snapshot has left that was cut off.
+fn examine_loading(directory: &DataDir, findings: &mut Findings) {
+    let Ok(metadata) = std::fs::symlink_metadata(directory.file(LOADING_FILE)) else {
+        return;
+    };
+    let detail = format!(
+        "{} bytes, left by a load of a snapshot that was cut off; the next run of connect removes it",
+        metadata.len()
+    );
+    findings.add(LOADING_FILE, Health::Harmless, detail);
+}
+
+fn examine_chain(directory: &DataDir, index: &HeaderIndex, tip: Option<&Tip>, findings: &mut Findings) {
+    const PART: &str = "headers.dat";
+    let Some(tip) = tip else { return };
+    match index.find(&tip.hash) {
+        None => {
+            let detail = format!(
+                "the header of the tip {} (height {}) is missing: {NEW_DIRECTORY}",
+                tip.hash, tip.height
+            );
+            findings.add(PART, Health::Damaged, detail);
+        }
+        Some(id) if index.entry(id).height != tip.height => {
+            let detail = format!(
+                "the tip {} has height {} here, and {} in the store: {NEW_DIRECTORY}",
+                tip.hash,
+                index.entry(id).height,
+                tip.height
+            );
+            findings.add(PART, Health::Damaged, detail);
+        }
+        Some(_) => {
+            let validated = match directory.snapshot() {
+                Some(mark) => format!("validated above height {}, where a snapshot was loaded", mark.height),
+                None => "validated from the first block on".to_owned(),
+            };
+            findings.add(PART, Health::Sound, format!("all headers up to the tip; {validated}"));
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! The blocks that came through `submit`.
+
+use super::{Findings, Health, Problems};
+use crate::datadir::DataDir;
+use blockmill_block::files::{BlockFiles, FileError};
+use blockmill_block::{Block, Magic};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+const PART: &str = "blocks/";
+
+/// Reads the blocks that were submitted.
+pub(super) fn examine(directory: &DataDir, stop: &AtomicBool, findings: &mut Findings) {
+    let folder = directory.file("blocks");
+    if !folder.join("blk00000.dat").is_file() {
+        return;
+    }
+    let mut seen = Seen::default();
+    let read = look(&folder, directory.marks().params().magic(), stop, &mut seen);
+    let Seen {
+        problems,
+        unfinished,
+        blocks,
+    } = seen;
+    if !problems.is_empty() {
+        findings.add(PART, Health::Damaged, format!("{problems}: submit these blocks again"));
+    } else if let Err(error) = read {
+        findings.add_error(PART, &error.into());
+    } else if stop.load(Ordering::Relaxed) {
+        findings.add(PART, Health::NotExamined, format!("stopped after {blocks} blocks"));
+    } else if unfinished > 0 {
+        let detail = format!("{blocks} blocks, and a record that is cut off, as a kill leaves it");
+        findings.add(PART, Health::Harmless, detail);
+    } else {
+        findings.add(PART, Health::Sound, format!("{blocks} blocks"));
+    }
+}
+
+/// What was seen in the files.
+#[derive(Debug, Default)]
+struct Seen {
+    problems: Problems,
+    /// Records that were being written.
+    unfinished: u64,
+    blocks: u64,
+}
+
+fn look(folder: &Path, magic: Magic, stop: &AtomicBool, seen: &mut Seen) -> Result<(), FileError> {
+    let mut files = BlockFiles::new();
+    for file in files.add(folder)? {
+        let scan = files.scan(file, magic)?;
+        for damage in &scan.damages {
+            if damage.is_unfinished_write() {
+                seen.unfinished += 1;
+            } else {
+                seen.problems.add(damage.to_string());
+            }
+        }
+        for record in scan.records {
+            if stop.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            seen.blocks += 1;
+            let bytes = files.read(&record.position)?;
+            let problem = match Block::decode(&bytes[..]) {
+                Err(error) => error.to_string(),
+                Ok(block) if block.merkle_root().hash != block.header().merkle_root.0 => {
+                    "its transactions are not those of its header".to_owned()
+                }
+                Ok(_) => continue,
+            };
+            let path = files.path(file).display();
+            seen.problems.add(format!(
+                "{path}: offset {}: block {}: {problem}",
+                record.position.offset, record.hash
+            ));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,278 @@
+//! The blocks of block files against the undo data that Bitcoin Core keeps beside them: every
+//! script and every rule that needs no set, of a whole directory, without a set. Nothing is
+//! written.
+
+use crate::chain::import::{Scanned, scan_files, take_headers};
+use crate::chain::index::{BlockId, HeaderIndex};
+use crate::error::EngineError;
+use crate::inspect::verify::{VerifyBlockError, VerifyOptions, verify_block};
+use crate::pipeline::signatures::{SignatureRanges, SignatureWay, Signatures};
+use crate::report::events::Event;
+use crate::report::{Observer, Progress};
+use blockmill_block::files::{BlockFiles, UndoFile};
+use blockmill_block::{Block, BlockHash};
+use blockmill_rules::{Params, Reject, ScriptVerifier};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+/// Why a block of block files is not verified.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Problem {
+    /// It breaks a rule.
+    Reject(Reject),
+    /// It, or its undo data, cannot be read, or is not there.
+    Unreadable(String),
+}
+
+/// A block that is not verified.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unverified {
+    /// Its hash.
+    pub hash: BlockHash,
+    /// Its height.
+    pub height: u32,
+    /// Where it lies: the file, and the place in bytes.
+    pub place: (PathBuf, u64),
+    /// Why.
+    pub problem: Problem,
+}
+
+/// How far it was when it was asked to stop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stopped {
+    /// The headers were being read, and no block was looked at.
+    Indexing,
+    /// So many blocks were still to come.
+    Before(usize),
+}
+
+/// What came of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FilesReport {
+    /// Blocks that are verified.
+    pub blocks: u64,
+    /// Their transactions.
+    pub transactions: u64,
+    /// Their inputs, coinbases not counted.
+    pub inputs: u64,
+    /// Height of the best chain of headers.
+    pub best_height: u32,
+    /// Blocks that are not.
+    pub unverified: Vec<Unverified>,
+    /// How signatures were verified, by height.
+    pub signatures: SignatureRanges,
+    /// Whether it was asked to stop before the end.
+    pub stopped: Option<Stopped>,
+}
+
+impl FilesReport {
+    /// Exit status of a command that ends with this report: 1 if a block breaks a rule, 3 if
+    /// something cannot be read, else 0.
+    pub fn exit_status(&self) -> u8 {
+        let rejected = |unverified: &Unverified| matches!(unverified.problem, Problem::Reject(_));
+        match &self.unverified[..] {
+            [] => 0,
+            some if some.iter().any(rejected) => 1,
+            _ => 3,
+        }
+    }
+}
+
+/// What of block files is verified, and how.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FilesOptions {
+    /// This block alone.
+    pub only: Option<BlockHash>,
+    /// Threads for the scripts, the caller included.
+    pub threads: usize,
+    /// How signatures are verified.
+    pub signatures: Signatures,
+}
+
+/// Verifies the blocks of the best chain of headers in `sources`, or the only one that is asked
+/// for. Locks that depend on the times of earlier blocks are checked neither here nor in
+/// [`verify_block`].
+///
+/// # Errors
+/// [`EngineError::File`] where a source cannot be read, [`EngineError::UnknownBlock`] where the only block asked for is nowhere.
+pub fn verify_files<V: ScriptVerifier + 'static>(
+    sources: &[PathBuf],
+    params: &Params,
+    options: FilesOptions,
+    verifier: &Arc<V>,
+    stop: &AtomicBool,
+    observer: &mut dyn Observer,
+) -> Result<FilesReport, EngineError> {
+    let start = Instant::now();
+    let mut files = BlockFiles::new();
+    for source in sources {
+        files.add(source)?;
+    }
+    let Some(index) = index(&files, params, stop, observer)? else {
+        return Ok(FilesReport {
+            stopped: Some(Stopped::Indexing),
+            ..FilesReport::default()
+        });
+    };
+    let best = index.best_header();
+    let best_height = index.entry(best).height;
+    let chain: Vec<BlockId> = match options.only {
+        Some(hash) => vec![index.find(&hash).ok_or(EngineError::UnknownBlock { hash })?],
+        None => (1..=best_height)
+            .filter_map(|height| index.ancestor(best, height))
+            .collect(),
+    };
+    let mut report = FilesReport {
+        best_height,
+        ..FilesReport::default()
+    };
+    let mut beside = Beside {
+        files: &files,
+        params,
+        open: None,
+    };
+    let remaining = |ids: &[BlockId]| ids.iter().map(|&id| length(&index, id)).sum::<u64>();
+    let mut progress = Progress {
+        height: 0,
+        best_height,
+        blocks: 0,
+        transactions: 0,
+        inputs: 0,
+        bytes: 0,
+        bytes_remaining: remaining(&chain),
+        cache_coins: 0,
+        cache_bytes: 0,
+        elapsed: start.elapsed(),
+    };
+    for (number, &id) in chain.iter().enumerate() {
+        if stop.load(Ordering::Relaxed) {
+            report.stopped = Some(Stopped::Before(chain.len() - number));
+            break;
+        }
+        let entry = index.entry(id);
+        let way = SignatureWay::of(&index, id, options.signatures, verifier.signatures_together() > 0);
+        let options = VerifyOptions {
+            height: entry.height,
+            threads: options.threads,
+            proof_of_work: true,
+            signatures: if way.lanes {
+                Signatures::Lanes
+            } else {
+                Signatures::Kernel
+            },
+        };
+        match beside.verify(&index, id, verifier, options) {
+            Ok(verified) => {
+                report.signatures.add(entry.height, way);
+                report.blocks += 1;
+                report.transactions += verified.transactions;
+                report.inputs += verified.inputs;
+            }
+            Err(problem) => {
+                let position = entry.position();
+                report.unverified.push(Unverified {
+                    hash: entry.hash,
+                    height: entry.height,
+                    place: position.map_or_else(Default::default, |position| {
+                        (files.path(position.file).to_owned(), position.offset)
+                    }),
+                    problem,
+                });
+            }
+        }
+        let bytes = length(&index, id);
+        progress = Progress {
+            height: entry.height,
+            blocks: report.blocks,
+            transactions: report.transactions,
+            inputs: report.inputs,
+            bytes: progress.bytes + bytes,
+            bytes_remaining: progress.bytes_remaining - bytes,
+            elapsed: start.elapsed(),
+            ..progress
+        };
+        observer.progress(&progress);
+    }
+    Ok(report)
+}
+
+fn length(index: &HeaderIndex, id: BlockId) -> u64 {
+    index.entry(id).block_length()
+}
+
+/// All headers of the files, and where their blocks lie. None if it was asked to stop.
+fn index(
+    files: &BlockFiles,
+    params: &Params,
+    stop: &AtomicBool,
+    observer: &mut dyn Observer,
+) -> Result<Option<HeaderIndex>, EngineError> {
+    let Some(Scanned { records, .. }) = scan_files(files, 0..files.len() as u32, params.magic(), stop, observer)?
+    else {
+        return Ok(None);
+    };
+    let mut index = HeaderIndex::new(params.clone());
+    take_headers(&mut index, &records, |record, reject| {
+        let hash = record.hash;
+        observer.event(&Event::HeaderRejected { hash, reject: &reject });
+    });
+    for record in &records {
+        if let Some(id) = index.find(&record.hash) {
+            index.add_position(id, record.position);
+        }
+    }
+    Ok(Some(index))
+}
+
+/// The files, and the undo data of that one of them which was asked for last.
+struct Beside<'a> {
+    files: &'a BlockFiles,
+    params: &'a Params,
+    open: Option<(u32, Option<UndoFile>)>,
+}
+
+impl Beside<'_> {
+    fn verify<V: ScriptVerifier + 'static>(
+        &mut self,
+        index: &HeaderIndex,
+        id: BlockId,
+        verifier: &Arc<V>,
+        options: VerifyOptions,
+    ) -> Result<crate::inspect::verify::Verified, Problem> {
+        let unreadable = |detail: String| Problem::Unreadable(detail);
+        let entry = index.entry(id);
+        let position = entry
+            .position()
+            .ok_or_else(|| unreadable("its content is in none of the block files".to_owned()))?;
+        let bytes = self
+            .files
+            .read(&position)
+            .map_err(|error| unreadable(error.to_string()))?;
+        let block = Block::decode(bytes).map_err(|error| unreadable(format!("the block does not decode: {error}")))?;
+        let file = self
+            .undo_file(position.file)
+            .map_err(|error| unreadable(error.to_string()))?;
+        let Some(file) = file else {
+            return Err(unreadable("there is no file of undo data beside its file".to_owned()));
+        };
+        let transactions = block.transaction_count().saturating_sub(1);
+        let Some(undo) = file.find(&block.header().prev_block_hash, transactions) else {
+            let path = file.path().display();
+            return Err(unreadable(format!("{path}: no undo data there has its checksum")));
+        };
+        verify_block(&Arc::new(block), &Arc::new(undo), self.params, verifier, options).map_err(|error| match error {
+            VerifyBlockError::Reject(reject) => Problem::Reject(reject),
+            VerifyBlockError::Verifier(detail) => unreadable(detail),
+        })
+    }
+
+    fn undo_file(&mut self, file: u32) -> Result<Option<&mut UndoFile>, EngineError> {
+        if self.open.as_ref().is_none_or(|(open, _)| *open != file) {
+            let undo = self.files.undo_file(file, self.params.magic())?;
+            self.open = Some((file, undo));
+        }
+        Ok(self.open.as_mut().and_then(|(_, undo)| undo.as_mut()))
+    }
+}

@@ -1,0 +1,168 @@
+//! Blocks that are resolved and not committed.
+
+use crate::chain::index::BlockId;
+use crate::pipeline::checks::{PendingChecks, RoundResult};
+use crate::pipeline::signatures::SignatureWay;
+use blockmill_block::coin::Coin;
+use blockmill_block::{Block, BlockUndo, OutPoint};
+use blockmill_rules::ScriptVerifier;
+use std::sync::Arc;
+
+/// Bytes that a coin of the undo data takes, about: with the script of a witness program, and what
+/// the allocator adds.
+const UNDO_COIN_BYTES: usize = size_of::<Coin>() + 48;
+
+/// A block that has changed the cache, and whose checks are under way.
+pub(crate) struct InFlight<V: ScriptVerifier + 'static> {
+    pub(crate) id: BlockId,
+    pub(crate) block: Arc<Block>,
+    pub(crate) undo: Arc<BlockUndo>,
+    /// Coins that it has replaced: one of the two blocks that repeat an older coinbase. Once it is
+    /// committed they are gone for good.
+    pub(crate) replaced: Vec<(OutPoint, Coin)>,
+    /// Memory in bytes, about.
+    pub(crate) memory: usize,
+    /// How its signatures are verified. None if its scripts need not run.
+    pub(crate) signatures: Option<SignatureWay>,
+    /// None when they have ended, or need not run.
+    pub(crate) checks: Option<PendingChecks<V>>,
+}
+
+impl<V: ScriptVerifier + 'static> InFlight<V> {
+    /// Memory in bytes that a block and the coins that it spends take, about.
+    pub(crate) fn memory_of(block: &Block, undo: &BlockUndo) -> usize {
+        block.memory() + undo.coins().len() * UNDO_COIN_BYTES
+    }
+
+    /// Whether its checks have ended and its scripts have their verdicts.
+    pub(crate) fn is_done(&mut self) -> bool {
+        self.checks.as_mut().is_none_or(PendingChecks::is_done)
+    }
+
+    /// Whether its checks are in the check queue.
+    pub(crate) fn is_in_round(&self) -> bool {
+        self.checks.as_ref().is_some_and(|checks| !checks.is_round_over())
+    }
+
+    /// Gives up its place in the check queue if all its checks have been run. Returns whether it
+    /// has none.
+    pub(crate) fn end_round_if_done(&mut self) -> bool {
+        self.checks.as_mut().is_none_or(PendingChecks::end_round_if_done)
+    }
+
+    /// Waits for its checks, running what is left of them, but not for scripts that were put off.
+    /// Returns false if there is nothing to wait for.
+    pub(crate) fn end_round(&mut self) -> bool {
+        self.checks.as_mut().is_some_and(PendingChecks::end_round)
+    }
+
+    /// Runs checks, at most so many; returns how many there were.
+    pub(crate) fn help(&self, checks_max: u32) -> u32 {
+        self.checks.as_ref().map_or(0, |checks| checks.help(checks_max))
+    }
+
+    /// Waits for its checks, running what is left of them, and has settled what was put off. None
+    /// if there were none.
+    pub(crate) fn finish(&mut self) -> Option<RoundResult> {
+        self.checks.take().map(PendingChecks::finish)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::open::Without;
+    use crate::report::trace::StageHook;
+    use crate::report::{Halt, Quiet, Stage};
+    use crate::{DataDir, Engine, Marks, Options};
+    use bitcoin::hashes::Hash;
+    use blockmill_block::{BlockHash, Network, OutPoint, Txid};
+    use blockmill_chaingen::builder::BlockBuilder;
+    use blockmill_coins::{CoinStore, MemoryStore};
+    use blockmill_kernel::KernelVerifier;
+    use blockmill_rules::Params;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+    /// Two blocks of the main network repeat an older coinbase. If one of them is taken back before
+    /// it is committed, the older coin is there again, whether it came from the store or from the
+    /// cache.
+    #[test]
+    fn a_repeated_coinbase_is_taken_back() {
+        let genesis = bitcoin::constants::genesis_block(bitcoin::Network::Regtest);
+        let time = genesis.header.time;
+        let first = BlockBuilder::new(genesis.block_hash(), 1, time + 600).build();
+        let coinbase = first.txdata[0].clone();
+        let second = BlockBuilder::new(first.block_hash(), 2, time + 1200)
+            .coinbase(|own| *own = coinbase.clone())
+            .build();
+        let outpoint = OutPoint {
+            txid: Txid(coinbase.compute_txid().to_byte_array()),
+            vout: 0,
+        };
+        let hash = |block: &bitcoin::Block| BlockHash(block.block_hash().to_byte_array());
+        let mut params = Params::new(Network::Regtest, None);
+        params.heights.height_in_coinbase = u32::MAX;
+        params.bip30_exceptions = Box::leak(Box::new([(2, hash(&second))]));
+
+        let home = tempfile::tempdir().unwrap();
+        let file = home.path().join("blk00000.dat");
+        let mut bytes = Vec::new();
+        for block in [&first, &second] {
+            let block = bitcoin::consensus::serialize(block);
+            bytes.extend(params.magic().0);
+            bytes.extend((block.len() as u32).to_le_bytes());
+            bytes.extend(block);
+        }
+        std::fs::write(&file, bytes).unwrap();
+        let marks = Marks {
+            network: Network::Regtest,
+            signet_challenge: None,
+        };
+
+        for flushed_between in [false, true] {
+            let data = home.path().join(format!("data-{flushed_between}"));
+            let store = Arc::new(MemoryStore::default());
+            let open = |options: Options| {
+                let directory = DataDir::open(&data, Some(&marks)).unwrap();
+                let store = Arc::<MemoryStore>::clone(&store);
+                Engine::with_params(directory, params.clone(), store, KernelVerifier, options).unwrap()
+            };
+            let sources = [file.clone()];
+            if flushed_between {
+                let options = Options {
+                    stop_at_height: Some(1),
+                    ..Options::default()
+                };
+                assert_eq!(open(options).connect(&sources, &mut Quiet).unwrap().height, 1);
+            }
+            // It stops when the second block has been resolved and not committed.
+            let stop = Arc::new(AtomicBool::new(false));
+            let resolved = AtomicU32::new(u32::from(flushed_between));
+            let hook = {
+                let stop = Arc::clone(&stop);
+                move |stage| {
+                    if stage == Stage::Resolve && resolved.fetch_add(1, Ordering::Relaxed) == 1 {
+                        stop.store(true, Ordering::Relaxed);
+                    }
+                }
+            };
+            let options = Options {
+                stop,
+                stage_hook: Some(StageHook(Arc::new(hook))),
+                without: Without {
+                    overlap: true,
+                    ..Without::default()
+                },
+                ..Options::default()
+            };
+            let report = open(options).connect(&sources, &mut Quiet).unwrap();
+            assert_eq!((report.height, report.halt), (1, Halt::Stopped));
+            let coin = store.get(&outpoint).unwrap().expect("the coin of the first block");
+            assert_eq!(coin.height, 1, "{flushed_between}");
+
+            let report = open(Options::default()).connect(&sources, &mut Quiet).unwrap();
+            assert_eq!(report.height, 2);
+            assert_eq!(store.get(&outpoint).unwrap().unwrap().height, 2);
+        }
+    }
+}

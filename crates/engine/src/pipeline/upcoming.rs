@@ -1,0 +1,88 @@
+//! Which transactions the blocks ahead will make: their outputs are not in the store yet, so no
+//! read for them is worth it.
+//!
+//! A table of words, each with a part of a transaction id and a height; who decodes a block writes
+//! those of its transactions. Transactions that meet in a word replace one another, and words stay
+//! when their blocks are connected. So it may be wrong in both directions, and only ever says what
+//! to read ahead.
+
+use blockmill_block::Txid;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Words, as a power of two: several times the transactions of all blocks that are loaded ahead.
+const WORD_BITS: u32 = 18;
+
+/// Bits of a word for the height.
+const HEIGHT_BITS: u32 = 24;
+
+const HEIGHT_MASK: u64 = (1 << HEIGHT_BITS) - 1;
+
+#[derive(Debug)]
+pub struct MadeAhead(Box<[AtomicU64]>);
+
+impl Default for MadeAhead {
+    fn default() -> Self {
+        Self((0..1 << WORD_BITS).map(|_| AtomicU64::new(0)).collect())
+    }
+}
+
+impl MadeAhead {
+    /// The word of a transaction, and what identifies it there, in the bits above the height.
+    fn place(&self, txid: &Txid) -> (&AtomicU64, u64) {
+        let first = txid.0.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+        let word = &self.0[(first >> (64 - WORD_BITS)) as usize];
+        (word, first << HEIGHT_BITS)
+    }
+
+    /// Notes that the block at a height makes this transaction.
+    pub fn note(&self, txid: &Txid, height: u32) {
+        let (word, mark) = self.place(txid);
+        word.store(mark | (u64::from(height) & HEIGHT_MASK), Ordering::Relaxed);
+    }
+
+    /// Whether a block above this height makes the transaction, as far as is known.
+    pub fn is_made_above(&self, txid: &Txid, height: u32) -> bool {
+        let (word, mark) = self.place(txid);
+        let noted = word.load(Ordering::Relaxed);
+        noted & !HEIGHT_MASK == mark && noted & HEIGHT_MASK > u64::from(height)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn txid(number: u64) -> Txid {
+        let mut bytes = [0; 32];
+        bytes[..8].copy_from_slice(&number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
+        Txid(bytes)
+    }
+
+    #[test]
+    fn what_was_noted_is_made_above_lower_heights_only() {
+        let made = MadeAhead::default();
+        assert!(!made.is_made_above(&txid(1), 0));
+        made.note(&txid(1), 500);
+        assert!(made.is_made_above(&txid(1), 499));
+        assert!(!made.is_made_above(&txid(1), 500));
+        assert!(!made.is_made_above(&txid(2), 0));
+        made.note(&txid(1), 700);
+        assert!(made.is_made_above(&txid(1), 500));
+    }
+
+    #[test]
+    fn most_of_what_lies_ahead_is_known() {
+        let made = MadeAhead::default();
+        for number in 0..50_000 {
+            made.note(&txid(number), 10 + (number / 2000) as u32);
+        }
+        let known = (0..50_000)
+            .filter(|&number| made.is_made_above(&txid(number), 9))
+            .count();
+        assert!(known > 40_000, "{known}");
+        let wrong = (50_000..100_000)
+            .filter(|&number| made.is_made_above(&txid(number), 9))
+            .count();
+        assert!(wrong < 50, "{wrong}");
+    }
+}

@@ -1,0 +1,160 @@
+//! What is worth a line in a log, when it happens.
+
+use crate::datadir::store_file::NEW_DIRECTORY;
+use crate::pipeline::signatures::SignatureWay;
+use crate::report::{Rejected, Unreadable};
+use blockmill_block::BlockHash;
+use blockmill_block::files::Damage;
+use blockmill_coins::Tip;
+use blockmill_rules::Reject;
+use std::fmt;
+use std::path::Path;
+use std::time::Duration;
+
+/// How much an event matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// For who looks closely.
+    Debug,
+    /// The ordinary course of things.
+    Info,
+    /// Something is not as it should be, and the work goes on.
+    Warning,
+    /// Something has ended early.
+    Error,
+}
+
+/// Changes were written to the data directory, durably.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Flushed {
+    /// The tip that they lead to.
+    pub tip: Tip,
+    /// Coins written and coins removed.
+    pub changes: u64,
+    /// Time that the thread of the flush took.
+    pub time: Duration,
+}
+
+/// Something worth a line in a log. Its text is the line.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub enum Event<'a> {
+    /// A place in a block file was passed over.
+    Damaged(&'a Damage),
+    /// A file has more such places than are named.
+    MoreDamaged {
+        /// The file.
+        path: &'a Path,
+        /// How many more.
+        places: u64,
+    },
+    /// A block is rejected, and what builds on it left out.
+    Rejected(&'a Rejected),
+    /// A block's content cannot be used.
+    Unreadable(&'a Unreadable),
+    /// A header breaks a rule, in files that are only verified.
+    HeaderRejected {
+        /// Its hash.
+        hash: BlockHash,
+        /// The rule.
+        reject: &'a Reject,
+    },
+    /// The undo data of the chain is not whole.
+    UndoDamaged {
+        /// Its file.
+        path: &'a Path,
+        /// Height of the tip.
+        height: u32,
+        /// What is wrong.
+        detail: &'a str,
+    },
+    /// From this height on scripts are not checked, since the chain is assumed valid.
+    ScriptsSkipped {
+        /// The height.
+        height: u32,
+    },
+    /// From this height on scripts are checked although a block was assumed valid.
+    ScriptsChecked {
+        /// The height.
+        height: u32,
+        /// The condition that does not hold.
+        reason: &'static str,
+    },
+    /// From this height on signatures are verified in another way; libsecp256k1 alone is where a
+    /// run begins.
+    Signatures {
+        /// The height.
+        height: u32,
+        /// The way.
+        way: SignatureWay,
+    },
+    /// A block has left the active chain for a chain with more work.
+    Disconnected {
+        /// Its hash.
+        hash: BlockHash,
+        /// Its height.
+        height: u32,
+    },
+    /// Changes were written to the data directory.
+    Flushed(&'a Flushed),
+}
+
+impl Event<'_> {
+    /// How much it matters.
+    pub fn level(&self) -> Level {
+        match self {
+            Self::Damaged(_)
+            | Self::MoreDamaged { .. }
+            | Self::Rejected(_)
+            | Self::Unreadable(_)
+            | Self::HeaderRejected { .. }
+            | Self::UndoDamaged { .. } => Level::Warning,
+            Self::ScriptsSkipped { .. }
+            | Self::ScriptsChecked { .. }
+            | Self::Signatures { .. }
+            | Self::Disconnected { .. } => Level::Info,
+            Self::Flushed(_) => Level::Debug,
+        }
+    }
+}
+
+impl fmt::Display for Event<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Damaged(damage) => damage.fmt(f),
+            Self::MoreDamaged { path, places } => write!(f, "{}: {places} more damaged places", path.display()),
+            Self::Rejected(rejected) => rejected.fmt(f),
+            Self::Unreadable(unreadable) => unreadable.fmt(f),
+            Self::HeaderRejected { hash, reject } => write!(f, "header {hash}: {reject}"),
+            Self::UndoDamaged { path, height, detail } => write!(
+                f,
+                "{}: {detail}: a branch from below height {height} may be one that cannot be taken; to be able to, \
+                 {NEW_DIRECTORY}",
+                path.display()
+            ),
+            Self::ScriptsSkipped { height } => write!(
+                f,
+                "scripts are not checked from height {height} on: the chain is assumed valid"
+            ),
+            Self::ScriptsChecked { height, reason } => {
+                write!(f, "scripts are checked from height {height} on: {reason}")
+            }
+            Self::Signatures { height, way } => write!(
+                f,
+                "signatures are verified {} from height {height} on: {}",
+                if way.lanes { "in lanes" } else { "by libsecp256k1 alone" },
+                way.reason
+            ),
+            Self::Disconnected { hash, height } => write!(
+                f,
+                "block {hash} (height {height}) has left the active chain for one with more work"
+            ),
+            Self::Flushed(Flushed { tip, changes, time }) => write!(
+                f,
+                "everything up to height {} is written: {changes} changes in {:.3} s",
+                tip.height,
+                time.as_secs_f64()
+            ),
+        }
+    }
+}
