@@ -11,7 +11,7 @@ use crate::gated_store::{Ending, GatedStore};
 use crate::input::Input;
 use blockmill_engine::pipeline::inputs::{BlockInputs, BlockOutputs};
 use blockmill_engine::pipeline::resolve::{self, ResolveContext, ResolveError};
-use blockmill_engine::pipeline::upcoming::MadeAhead;
+use blockmill_engine::pipeline::upcoming::UpcomingTxids;
 use crate::world::{BLOCKS_MAX, PARAMS, Planned, SPACING, World, first_coins};
 use blockmill_block::{Block, BlockHash, BlockUndo, Coin, OutPoint};
 use blockmill_coins::{CoinStore, CoinsCache, MemoryStore, Tip};
@@ -28,7 +28,7 @@ static POOLS: LazyLock<[ThreadPool; 2]> =
 
 /// What blocks ahead make. It only ever says what to read, so that what is left from other inputs
 /// does no harm.
-static MADE: LazyLock<Arc<MadeAhead>> = LazyLock::new(Arc::default);
+static MADE: LazyLock<Arc<UpcomingTxids>> = LazyLock::new(Arc::default);
 
 /// Limits of the cache in bytes: after a flush nothing stays, or a few coins, or some, or all.
 const LIMITS: [usize; 4] = [0, limit_for(400), limit_for(1500), 64 << 20];
@@ -110,7 +110,7 @@ fn resolve(planned: &Planned, absent_at: Option<u64>, cache: &mut CoinsCache) ->
 }
 
 fn take_back(block: &Block, undo: &BlockUndo, cache: &mut CoinsCache) -> bool {
-    resolve::take_back(block, undo, block.transaction_count(), cache).expect("the store can be read")
+    resolve::disconnect(block, undo, block.transaction_count(), cache).expect("the store can be read")
 }
 
 fn all_coins(cache: &CoinsCache) -> Vec<(OutPoint, Coin)> {

@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use crate::log::Format;
 use blockmill_block::{BlockHash, Network, hex};
 use blockmill_chaingen::Profile;
-use blockmill_engine::{Marks, Signatures};
+use blockmill_engine::{ChainId, Signatures};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use std::ffi::OsString;
@@ -75,11 +75,11 @@ pub(crate) struct DataArguments {
 impl DataArguments {
     /// What the data directory shall belong to, if that is said. A challenge says that it is a
     /// signet.
-    pub(crate) fn marks(&self) -> Result<Option<Marks>, Failure> {
+    pub(crate) fn chain_id(&self) -> Result<Option<ChainId>, Failure> {
         let Some(network) = self.network.or(self.signet_challenge.as_ref().map(|_| Network::Signet)) else {
             return Ok(None);
         };
-        Ok(Some(Marks {
+        Ok(Some(ChainId {
             network,
             signet_challenge: challenge_of(network, self.signet_challenge.as_ref())?,
         }))

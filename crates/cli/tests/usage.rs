@@ -7,7 +7,7 @@ use blockmill_chaingen::bitcoin::{self, Block, consensus::serialize, hex::Displa
 use blockmill_chaingen::builder::any_script;
 use blockmill_coins::stats::Hashes;
 use blockmill_coins::{StatsBuilder, Tip};
-use blockmill_engine::{DataDir, Marks};
+use blockmill_engine::{ChainId, DataDir};
 use common::branches::{branch, genesis};
 use common::{Run, Scratch, blockmill, run};
 use serde_json::{Value, json};
@@ -130,7 +130,7 @@ fn help_says_what_it_does() {
 fn a_directory_in_use_is_refused() {
     let scratch = Scratch::new();
     let data = scratch.join("data");
-    let marks = Marks {
+    let chain_id = ChainId {
         network: Network::Regtest,
         signet_challenge: None,
     };
@@ -141,7 +141,7 @@ fn a_directory_in_use_is_refused() {
         vec!["submit", "--network", "regtest", "--data", named],
         vec!["stats", "--data", named],
     ];
-    let lock = DataDir::open(&data, Some(&marks)).unwrap();
+    let lock = DataDir::open(&data, Some(&chain_id)).unwrap();
     for call in &calls {
         let refused = run(&mut command(call));
         assert!(refused.status > 1, "{refused:#?}");

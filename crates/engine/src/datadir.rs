@@ -20,7 +20,7 @@ pub mod store_file;
 
 mod meta;
 
-pub use meta::{Marks, SnapshotMark};
+pub use meta::{ChainId, SnapshotMark};
 
 pub(crate) use meta::META_FILE;
 
@@ -38,7 +38,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct DataDir {
     path: PathBuf,
-    marks: Marks,
+    chain_id: ChainId,
     snapshot: Option<SnapshotMark>,
     disk: Arc<dyn Disk>,
     _lock: File,
@@ -50,7 +50,7 @@ impl DataDir {
     ///
     /// # Errors
     /// [`EngineError::Locked`], [`EngineError::WrongNetwork`], [`EngineError::NoDataDirectory`], or the files' errors.
-    pub fn open(path: &Path, wanted: Option<&Marks>) -> Result<Self, EngineError> {
+    pub fn open(path: &Path, wanted: Option<&ChainId>) -> Result<Self, EngineError> {
         Self::open_on(Arc::new(SystemDisk), path, wanted)
     }
 
@@ -59,11 +59,11 @@ impl DataDir {
     ///
     /// # Errors
     /// As for [`DataDir::open`].
-    pub fn open_on(disk: Arc<dyn Disk>, path: &Path, wanted: Option<&Marks>) -> Result<Self, EngineError> {
+    pub fn open_on(disk: Arc<dyn Disk>, path: &Path, wanted: Option<&ChainId>) -> Result<Self, EngineError> {
         let meta_path = path.join(META_FILE);
         if !meta_path.is_file() {
             if wanted.is_none() {
-                return Err(without_marks(
+                return Err(without_chain_id(
                     path,
                     EngineError::NoDataDirectory { path: path.to_owned() },
                 ));
@@ -76,22 +76,22 @@ impl DataDir {
                 .map_err(file_error(path))?;
         }
         let lock = lock(path)?;
-        let (marks, snapshot) = match (read_meta(&meta_path)?, wanted) {
+        let (chain_id, snapshot) = match (read_meta(&meta_path)?, wanted) {
             (Some((found, snapshot)), Some(wanted)) => {
                 check_fits(path, &found, wanted)?;
                 (found, snapshot)
             }
             (Some(found), None) => found,
             (None, Some(wanted)) => {
-                let marks = new_marks(path, wanted)?;
-                write_meta(&*disk, path, &marks, None)?;
-                (marks, None)
+                let chain_id = new_chain_id(path, wanted)?;
+                write_meta(&*disk, path, &chain_id, None)?;
+                (chain_id, None)
             }
             (None, None) => return Err(EngineError::NoDataDirectory { path: path.to_owned() }),
         };
         Ok(Self {
             path: path.to_owned(),
-            marks,
+            chain_id,
             snapshot,
             disk,
             _lock: lock,
@@ -101,26 +101,26 @@ impl DataDir {
     /// Opens a data directory that must be there, to look at it. It need not be writable.
     ///
     /// # Errors
-    /// [`EngineError::NotThere`], [`EngineError::Locked`], [`EngineError::Damaged`] where the marks are, or the files' errors.
+    /// [`EngineError::NotThere`], [`EngineError::Locked`], [`EngineError::Damaged`] where the chain id is, or the files' errors.
     pub fn open_to_read(path: &Path) -> Result<Self, EngineError> {
         let not_there = || EngineError::NotThere { path: path.to_owned() };
         if !path.join(META_FILE).is_file() {
-            return Err(without_marks(path, not_there()));
+            return Err(without_chain_id(path, not_there()));
         }
         let lock = lock_to_read(path)?;
-        let (marks, snapshot) = read_meta(&path.join(META_FILE))?.ok_or_else(not_there)?;
-        Ok(Self::locked(path, marks, snapshot, lock))
+        let (chain_id, snapshot) = read_meta(&path.join(META_FILE))?.ok_or_else(not_there)?;
+        Ok(Self::locked(path, chain_id, snapshot, lock))
     }
 
-    /// Opens a data directory whose marks are lost, to look at the rest.
-    pub(crate) fn open_without_marks(path: &Path, marks: Marks) -> Result<Self, EngineError> {
-        Ok(Self::locked(path, marks, None, lock_to_read(path)?))
+    /// Opens a data directory whose chain id is lost, to look at the rest.
+    pub(crate) fn open_without_chain_id(path: &Path, chain_id: ChainId) -> Result<Self, EngineError> {
+        Ok(Self::locked(path, chain_id, None, lock_to_read(path)?))
     }
 
-    fn locked(path: &Path, marks: Marks, snapshot: Option<SnapshotMark>, lock: File) -> Self {
+    fn locked(path: &Path, chain_id: ChainId, snapshot: Option<SnapshotMark>, lock: File) -> Self {
         Self {
             path: path.to_owned(),
-            marks,
+            chain_id,
             snapshot,
             disk: Arc::new(SystemDisk),
             _lock: lock,
@@ -128,8 +128,8 @@ impl DataDir {
     }
 
     /// What the directory belongs to.
-    pub fn marks(&self) -> &Marks {
-        &self.marks
+    pub fn chain_id(&self) -> &ChainId {
+        &self.chain_id
     }
 
     /// The block up to which a snapshot has taken the place of validation, if one was loaded.
@@ -139,7 +139,7 @@ impl DataDir {
 
     /// Notes, durably, that a snapshot was loaded, or that none was.
     pub(crate) fn set_snapshot(&mut self, snapshot: Option<SnapshotMark>) -> Result<(), EngineError> {
-        write_meta(&*self.disk, &self.path, &self.marks, snapshot)?;
+        write_meta(&*self.disk, &self.path, &self.chain_id, snapshot)?;
         self.snapshot = snapshot;
         Ok(())
     }
@@ -172,8 +172,8 @@ fn has_parts(path: &Path) -> bool {
         .any(|name| std::fs::symlink_metadata(path.join(name)).is_ok())
 }
 
-/// What to say of a directory without marks: that they are missing where the rest is there.
-fn without_marks(path: &Path, nothing: EngineError) -> EngineError {
+/// The error for a directory without a chain id: that it is missing where the rest is there.
+fn without_chain_id(path: &Path, nothing: EngineError) -> EngineError {
     if !has_parts(path) {
         return nothing;
     }
@@ -186,7 +186,7 @@ fn without_marks(path: &Path, nothing: EngineError) -> EngineError {
     }
 }
 
-fn check_fits(path: &Path, found: &Marks, wanted: &Marks) -> Result<(), EngineError> {
+fn check_fits(path: &Path, found: &ChainId, wanted: &ChainId) -> Result<(), EngineError> {
     if found.fits(wanted) {
         return Ok(());
     }
@@ -197,9 +197,9 @@ fn check_fits(path: &Path, found: &Marks, wanted: &Marks) -> Result<(), EngineEr
     })
 }
 
-/// The marks for a directory that has none: those that are wanted, unless there is a store already.
+/// The chain id for a directory that has none: the one that is wanted, unless there is a store already.
 /// That one knows what it belongs to.
-fn new_marks(path: &Path, wanted: &Marks) -> Result<Marks, EngineError> {
+fn new_chain_id(path: &Path, wanted: &ChainId) -> Result<ChainId, EngineError> {
     check_not_lost(path)?;
     let Some(found) = network_of(path)? else {
         return Ok(wanted.clone());
@@ -243,8 +243,8 @@ mod tests {
     use super::*;
     use blockmill_block::{BlockHash, Network};
 
-    fn marks(network: Network) -> Marks {
-        Marks {
+    fn chain_id(network: Network) -> ChainId {
+        ChainId {
             network,
             signet_challenge: None,
         }
@@ -258,12 +258,12 @@ mod tests {
             DataDir::open(&path, None),
             Err(EngineError::NoDataDirectory { .. })
         ));
-        let made = DataDir::open(&path, Some(&marks(Network::Regtest))).unwrap();
+        let made = DataDir::open(&path, Some(&chain_id(Network::Regtest))).unwrap();
         drop(made);
         let opened = DataDir::open(&path, None).unwrap();
-        assert_eq!(opened.marks().network, Network::Regtest);
+        assert_eq!(opened.chain_id().network, Network::Regtest);
         drop(opened);
-        let error = DataDir::open(&path, Some(&marks(Network::Bitcoin))).unwrap_err();
+        let error = DataDir::open(&path, Some(&chain_id(Network::Bitcoin))).unwrap_err();
         assert!(matches!(&error, EngineError::WrongNetwork { found, .. } if found == "regtest"));
         assert_eq!(error.exit_status(), 2);
     }
@@ -271,13 +271,13 @@ mod tests {
     #[test]
     fn a_challenge_is_kept_and_compared() {
         let parent = tempfile::tempdir().unwrap();
-        let with = |challenge: Option<Vec<u8>>| Marks {
+        let with = |challenge: Option<Vec<u8>>| ChainId {
             network: Network::Signet,
             signet_challenge: challenge,
         };
         drop(DataDir::open(parent.path(), Some(&with(Some(vec![0x51])))).unwrap());
         let opened = DataDir::open(parent.path(), Some(&with(None))).unwrap();
-        assert_eq!(opened.marks().signet_challenge, Some(vec![0x51]));
+        assert_eq!(opened.chain_id().signet_challenge, Some(vec![0x51]));
         drop(opened);
         assert!(DataDir::open(parent.path(), Some(&with(Some(vec![0x52])))).is_err());
     }
@@ -286,7 +286,7 @@ mod tests {
     fn the_directory_of_another_program_is_left_alone() {
         let parent = tempfile::tempdir().unwrap();
         std::fs::create_dir(parent.path().join("blocks")).unwrap();
-        let error = DataDir::open(parent.path(), Some(&marks(Network::Regtest))).unwrap_err();
+        let error = DataDir::open(parent.path(), Some(&chain_id(Network::Regtest))).unwrap_err();
         assert!(matches!(error, EngineError::Foreign { .. }));
         assert_eq!(error.exit_status(), 2);
         assert_eq!(std::fs::read_dir(parent.path()).unwrap().count(), 1);
@@ -295,7 +295,7 @@ mod tests {
     #[test]
     fn the_mark_of_a_snapshot_is_kept() {
         let parent = tempfile::tempdir().unwrap();
-        let mut made = DataDir::open(parent.path(), Some(&marks(Network::Regtest))).unwrap();
+        let mut made = DataDir::open(parent.path(), Some(&chain_id(Network::Regtest))).unwrap();
         assert_eq!(made.snapshot(), None);
         let mark = SnapshotMark {
             height: 7,
@@ -313,7 +313,7 @@ mod tests {
     #[test]
     fn one_at_a_time() {
         let parent = tempfile::tempdir().unwrap();
-        let _first = DataDir::open(parent.path(), Some(&marks(Network::Regtest))).unwrap();
+        let _first = DataDir::open(parent.path(), Some(&chain_id(Network::Regtest))).unwrap();
         assert!(matches!(
             DataDir::open(parent.path(), None),
             Err(EngineError::Locked { .. })

@@ -18,14 +18,14 @@ pub mod pipeline;
 pub mod report;
 
 pub use chain::submit::{Submission, Verdict};
-pub use datadir::{DataDir, Marks, SnapshotMark};
+pub use datadir::{ChainId, DataDir, SnapshotMark};
 pub use error::EngineError;
 pub use open::Options;
 pub use pipeline::connect::Engine;
 pub use pipeline::signatures::Signatures;
 pub use report::events::{Event, Level};
 pub use report::trace::StageHook;
-pub use report::{ConnectReport, Observer, Progress, Quiet, Rejected};
+pub use report::{ConnectReport, Observer, Progress, Rejected};
 
 /// The library code in the README compiles.
 #[cfg(doctest)]

@@ -4,17 +4,17 @@ use crate::chain::import::{FirstSeen, Indexed};
 use crate::chain::index::HeaderIndex;
 use crate::datadir::chain_log::ChainLog;
 use crate::datadir::store_file::open_store;
-use crate::datadir::{DataDir, Marks, file_error};
+use crate::datadir::{ChainId, DataDir, file_error};
 use crate::error::EngineError;
 use crate::pipeline::checks::CheckPool;
 use crate::pipeline::connect::Engine;
 use crate::pipeline::flush::FlushPace;
-use crate::pipeline::load::BodyLoader;
+use crate::pipeline::load::BlockLoader;
 use crate::pipeline::prefetch::{self, Loading};
 use crate::pipeline::signatures::{SignatureRanges, Signatures};
 use crate::report::events::Event;
-use crate::report::trace::{StageHook, TimedStore, Timeline};
-use crate::report::{Observer, Quiet, Totals};
+use crate::report::trace::{StageHook, Trace, TracedStore};
+use crate::report::{Observer, Totals};
 use blockmill_block::BlockHash;
 use blockmill_coins::{CoinStore, CoinsCache};
 use blockmill_fetch::{Fetcher, Options as FetchOptions};
@@ -109,12 +109,12 @@ impl Default for Options {
 }
 
 impl<V: ScriptVerifier + 'static> Engine<V> {
-    /// Opens the data directory at `path`, or makes it if `marks` says for what.
+    /// Opens the data directory at `path`, or makes one for the chain in `chain_id`.
     ///
     /// # Errors
     /// Any [`EngineError`].
-    pub fn open(path: &Path, marks: Option<&Marks>, verifier: V, options: Options) -> Result<Self, EngineError> {
-        let mut directory = DataDir::open(path, marks)?;
+    pub fn open(path: &Path, chain_id: Option<&ChainId>, verifier: V, options: Options) -> Result<Self, EngineError> {
+        let mut directory = DataDir::open(path, chain_id)?;
         let store = open_store(&directory, options.cache_bytes_max / STORE_CACHE_SHARE)?;
         if directory.snapshot().is_some() && store.tip()?.is_none() {
             // Loading a snapshot was cut off before its last step.
@@ -133,7 +133,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         verifier: V,
         options: Options,
     ) -> Result<Self, EngineError> {
-        let params = directory.marks().params();
+        let params = directory.chain_id().params();
         Self::with_params(directory, params, store, verifier, options)
     }
 
@@ -164,10 +164,10 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         let tip = *active.last().unwrap_or(&index.genesis());
         let undo_problem = log.undo_problem(&index.header(tip), index.entry(tip).undo().as_ref());
         log.cut_back()?;
-        let timeline = Timeline::new(options.trace, options.stage_hook.clone());
+        let trace = Trace::new(options.trace, options.stage_hook.clone());
         let store: Arc<dyn CoinStore> = if options.trace {
-            let timeline = timeline.clone();
-            Arc::new(TimedStore { store, timeline })
+            let trace = trace.clone();
+            Arc::new(TracedStore { store, trace })
         } else {
             store
         };
@@ -177,13 +177,13 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             ..ThreadPoolOptions::workers(options.threads.saturating_sub(1))
         })
         .map_err(file_error("worker threads"))?;
-        let pool = CheckPool::noting(Arc::clone(&verifier), &thread_pool, CHECKS_THEN, timeline.clone());
+        let pool = CheckPool::with_trace(Arc::clone(&verifier), &thread_pool, CHECKS_THEN, trace.clone());
         let headers_path = directory.file("headers.dat");
-        let loader = Arc::new(BodyLoader::new(
+        let loader = Arc::new(BlockLoader::new(
             index.params().clone(),
             verifier,
             headers_path,
-            timeline.clone(),
+            trace.clone(),
         ));
         let loading = WorkQueue::with_options(&thread_pool, LOADING_LAST, Loading(Arc::clone(&loader)), &LOADING);
         let cache_limit = options.cache_bytes_max - options.cache_bytes_max / STORE_CACHE_SHARE;
@@ -222,7 +222,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             signature_note: false,
             signature_ranges: SignatureRanges::default(),
             undo_problem,
-            timeline,
+            trace,
         };
         engine.index_own_blocks()?;
         Ok(engine)
@@ -243,7 +243,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
     fn index_own_blocks(&mut self) -> Result<(), EngineError> {
         let own = self.directory.file("blocks");
         if own.join("blk00000.dat").is_file() {
-            self.own_blocks = self.index_sources(&[own], FirstSeen::ByArrival, &mut Quiet)?;
+            self.own_blocks = self.index_sources(&[own], FirstSeen::ByArrival, &mut ())?;
         }
         Ok(())
     }

@@ -482,8 +482,5 @@ pub trait Observer {
     }
 }
 
-/// An observer that does nothing.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Quiet;
-
-impl Observer for Quiet {}
+/// Hears nothing.
+impl Observer for () {}

@@ -130,7 +130,7 @@ fn run(blocks: &Path, options: Options, dice: &Arc<Dice>) -> Outcome {
     let set = StatsBuilder::new(Hashes::Serialized)
         .add_all(engine.coins().coins().unwrap())
         .unwrap()
-        .finish(&engine.stored_tip());
+        .finish(&engine.tip());
     (rejected.collect(), report.tip, set.hash_serialized_3.to_string())
 }
 

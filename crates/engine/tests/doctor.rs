@@ -4,8 +4,8 @@ mod common;
 
 use blockmill_block::{Coin, OutPoint, Txid};
 use blockmill_coins::{CoinStore, EmbeddedStore};
+use blockmill_engine::Observer;
 use blockmill_engine::inspect::doctor::{Findings, Health, examine};
-use blockmill_engine::{Observer, Quiet};
 use common::{Chain, LARGE, options, write_blocks};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,7 +23,7 @@ fn made(folder: &Path) -> PathBuf {
     let blocks = write_blocks(&folder.join("blocks.dat"), &chain.blocks);
     let data = folder.join("data");
     let mut engine = common::open(&data, options(1, LARGE));
-    engine.connect(&[blocks], &mut Quiet).unwrap();
+    engine.connect(&[blocks], &mut ()).unwrap();
     data
 }
 
@@ -31,7 +31,7 @@ fn made(folder: &Path) -> PathBuf {
 fn what_was_not_looked_at_is_not_called_sound() {
     let folder = tempfile::tempdir().unwrap();
     let data = made(folder.path());
-    let look = |stopped| examine(&data, &AtomicBool::new(stopped), &mut Quiet).unwrap();
+    let look = |stopped| examine(&data, &AtomicBool::new(stopped), &mut ()).unwrap();
     let sound = look(false);
     assert_eq!((sound.is_sound(), sound.exit_status()), (Some(true), 0));
     let stopped = look(true);

@@ -6,7 +6,7 @@ mod common;
 use blockmill_chaingen::Profile;
 use blockmill_coins::{CoinStore, StoreError};
 use blockmill_engine::open::Without;
-use blockmill_engine::{EngineError, Options, Quiet};
+use blockmill_engine::{EngineError, Options};
 use common::faults::FaultyStore;
 use common::generated::{FORK, Generated, HEIGHT, copy_directory};
 use common::{CoreEngine, connect, figures, open_with, options};
@@ -99,13 +99,13 @@ fn check(base: &Base, sources: &[PathBuf], fail: &dyn Fn(&FaultyStore), check_en
     let attempt = base.attempt();
     fail(&attempt.store);
     let mut engine = attempt.open(every_block(None));
-    let error = engine.connect(sources, &mut Quiet).unwrap_err();
+    let error = engine.connect(sources, &mut ()).unwrap_err();
     assert!(is_the_fault(&error), "{error}");
     assert_eq!(error.exit_status(), 4);
     if then == Then::GoOnAnyhow {
         for _ in 0..2 {
             // An engine may refuse to go on, but it must not write a set that is wrong.
-            let _ = engine.connect(sources, &mut Quiet);
+            let _ = engine.connect(sources, &mut ());
             let _ = engine.flush();
         }
     }
@@ -125,7 +125,7 @@ fn check(base: &Base, sources: &[PathBuf], fail: &dyn Fn(&FaultyStore), check_en
 fn count_calls(base: &Base, sources: &[PathBuf]) -> (u64, u64) {
     let attempt = base.attempt();
     let mut engine = attempt.open(every_block(None));
-    assert_eq!(engine.connect(sources, &mut Quiet).unwrap().exit_status(), 0);
+    assert_eq!(engine.connect(sources, &mut ()).unwrap().exit_status(), 0);
     attempt.store.counts()
 }
 
@@ -221,7 +221,7 @@ fn reads_ahead_that_fail() {
         let attempt = base.attempt();
         attempt.store.fail_at_get(number);
         let mut engine = attempt.open(options());
-        match engine.connect(&sources, &mut Quiet) {
+        match engine.connect(&sources, &mut ()) {
             Ok(report) => {
                 assert_eq!(report.exit_status(), 0);
                 went_on += u32::from(report.totals.fetch.reads.failed > 0);

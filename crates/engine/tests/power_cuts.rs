@@ -9,7 +9,7 @@ use blockmill_block::disk::Disk;
 use blockmill_chaingen::Profile;
 use blockmill_coins::UtxoStats;
 use blockmill_engine::datadir::{snapshot, store_file};
-use blockmill_engine::{DataDir, Engine, EngineError, Options, Quiet, Verdict};
+use blockmill_engine::{DataDir, Engine, EngineError, Options, Verdict};
 use common::disk::{Cut, Failing, JournalDisk, Step, files_after, write_files};
 use common::generated::Generated;
 use common::{
@@ -96,14 +96,14 @@ impl Scenario for Connect {
         };
         let mut engine = open_on(Arc::clone(&disk), data, bulk)?;
         if engine.height() < 100 {
-            engine.connect(std::slice::from_ref(&self.first), &mut Quiet)?;
+            engine.connect(std::slice::from_ref(&self.first), &mut ())?;
         }
         drop(engine);
         let mut engine = open_on(disk, data, flushing())?;
         if engine.height() == 100 {
-            engine.connect(std::slice::from_ref(&self.first), &mut Quiet)?;
+            engine.connect(std::slice::from_ref(&self.first), &mut ())?;
         }
-        let report = engine.connect(&[self.first.clone(), self.second.clone()], &mut Quiet)?;
+        let report = engine.connect(&[self.first.clone(), self.second.clone()], &mut ())?;
         assert_eq!(report.exit_status(), 0, "{report:?}");
         Ok(figures(&engine))
     }
@@ -129,7 +129,7 @@ impl Background {
         let chain = Generated::new(Profile::Utxo);
         let data = scratch();
         let mut engine = common::open(&data.path().join("data"), options(1, LARGE));
-        engine.connect(&[chain.blocks()], &mut Quiet).unwrap();
+        engine.connect(&[chain.blocks()], &mut ()).unwrap();
         let expected = figures(&engine);
         chain.assert_tip(&expected);
         Self { chain, expected }
@@ -143,7 +143,7 @@ impl Scenario for Background {
             ..options(2, 400_000)
         };
         let mut engine = open_on(disk, data, options)?;
-        let report = engine.connect(&[self.chain.blocks()], &mut Quiet)?;
+        let report = engine.connect(&[self.chain.blocks()], &mut ())?;
         assert_eq!(report.exit_status(), 0, "{report:?}");
         Ok(figures(&engine))
     }
@@ -190,7 +190,7 @@ impl Scenario for Submit {
     fn run(&self, disk: Arc<dyn Disk>, data: &Path) -> Result<UtxoStats, EngineError> {
         let mut engine = open_on(Arc::clone(&disk), data, options(1, LARGE))?;
         let submit = |engine: &mut CoreEngine, block: &Block| -> Result<Verdict, EngineError> {
-            Ok(engine.submit(bitcoin::consensus::serialize(block), &mut Quiet)?.verdict)
+            Ok(engine.submit(bitcoin::consensus::serialize(block), &mut ())?.verdict)
         };
         let (bulk, rest) = self.blocks[1..].split_at(98);
         for block in bulk {
@@ -240,12 +240,12 @@ impl Snapshot {
             ..options(1, LARGE)
         };
         let mut engine = common::open(&data, early);
-        engine.connect(std::slice::from_ref(&blocks), &mut Quiet).unwrap();
+        engine.connect(std::slice::from_ref(&blocks), &mut ()).unwrap();
         drop(engine);
         let snapshot = files.path().join("snapshot");
         let directory = DataDir::open(&data, None).unwrap();
         let stop = std::sync::atomic::AtomicBool::new(false);
-        let base = snapshot::dump(&directory, &snapshot, &stop, &mut Quiet).unwrap();
+        let base = snapshot::dump(&directory, &snapshot, &stop, &mut ()).unwrap();
         Self {
             blocks,
             snapshot,
@@ -262,13 +262,13 @@ impl Scenario for Snapshot {
         let engine = open_on(Arc::clone(&disk), data, options(1, LARGE))?;
         if engine.height() == 0 {
             let wanted = Some(self.base.hash_serialized_3);
-            engine.load_snapshot(&sources, &self.snapshot, wanted, &mut Quiet)?;
+            engine.load_snapshot(&sources, &self.snapshot, wanted, &mut ())?;
         } else {
             drop(engine);
         }
         let mut engine = open_on(disk, data, options(1, LARGE))?;
         assert_eq!(engine.directory().snapshot().map(|mark| mark.height), Some(30));
-        engine.connect(&sources, &mut Quiet)?;
+        engine.connect(&sources, &mut ())?;
         Ok(figures(&engine))
     }
 

@@ -5,7 +5,7 @@ mod common;
 
 use blockmill_block::BlockHash;
 use blockmill_engine::report::Halt;
-use blockmill_engine::{EngineError, Quiet, Verdict};
+use blockmill_engine::{EngineError, Verdict};
 use common::grower::Grower;
 use common::{LARGE, Node, figures_of, options, submit, submit_good, submit_side, write_blocks};
 
@@ -63,7 +63,7 @@ impl Between {
         let tip = node.engine.tip_hash();
         let mut node = node.restart();
         if self == Self::Crash {
-            assert_ne!(stored_tip(&node), Some(tip), "nothing was lost");
+            assert_ne!(durable_tip(&node), Some(tip), "nothing was lost");
         }
         let report = node.connect(&[]);
         assert_eq!(report.exit_status(), 0, "{report:?}");
@@ -73,7 +73,7 @@ impl Between {
 }
 
 /// The tip of the last flush.
-fn stored_tip(node: &Node) -> Option<BlockHash> {
+fn durable_tip(node: &Node) -> Option<BlockHash> {
     node.engine.coins().store().tip().unwrap().map(|tip| tip.hash)
 }
 
@@ -177,10 +177,7 @@ fn blocks_that_cannot_be_read_back_stop_a_reorganisation() {
     node.connect(&[&first]);
     let mut node = node.restart();
     // Without the first file there are no blocks to disconnect.
-    let error = node
-        .engine
-        .connect(std::slice::from_ref(&second), &mut Quiet)
-        .unwrap_err();
+    let error = node.engine.connect(std::slice::from_ref(&second), &mut ()).unwrap_err();
     assert!(
         matches!(&error, EngineError::BlockMissing { hash, height, .. }
             if *hash == branches.first.chain.hash() && *height == FORK + 5),
@@ -203,7 +200,7 @@ fn blocks_submitted_again_after_a_crash() {
     }
     assert_eq!(node.engine.tip_hash(), branches.second.chain.hash());
     let mut node = node.restart();
-    assert_eq!(stored_tip(&node), Some(branches.trunk.chain.hash()));
+    assert_eq!(durable_tip(&node), Some(branches.trunk.chain.hash()));
     for block in branches.first.above(FORK).iter().chain(branches.second.above(FORK)) {
         let submission = submit(&mut node.engine, block);
         assert_eq!(submission.verdict, Verdict::Duplicate);

@@ -7,7 +7,7 @@ use bitcoin::Block;
 use blockmill_block::BlockHash;
 use blockmill_chaingen::Profile;
 use blockmill_engine::report::Halt;
-use blockmill_engine::{Engine, EngineError, Marks, Observer, Options, Progress, Quiet, Verdict};
+use blockmill_engine::{ChainId, Engine, EngineError, Observer, Options, Progress, Verdict};
 use common::faults::{FaultyStore, KillAt};
 use common::generated::{FORK, Generated, HEIGHT, copy_directory, cut, length};
 use common::{
@@ -233,7 +233,7 @@ fn undo_data_before_the_flush_is_cut_off() {
     for _ in 0..2 {
         let mut engine = open(path, every_block(None));
         let error = engine
-            .connect(&[CHAIN.blocks(), CHAIN.branch.clone()], &mut Quiet)
+            .connect(&[CHAIN.blocks(), CHAIN.branch.clone()], &mut ())
             .unwrap_err();
         assert!(
             matches!(&error, EngineError::Undo { hash, .. } if *hash == lost),
@@ -262,7 +262,7 @@ fn headers_behind_the_tip_are_cut_off() {
     let store = Arc::new(FaultyStore::default());
     store.fail_at_commit(u64::from(TIP) + 1);
     let mut engine = open_with(directory.path(), store.clone(), every_block(None)).unwrap();
-    let error = engine.connect(&[CHAIN.blocks()], &mut Quiet).unwrap_err();
+    let error = engine.connect(&[CHAIN.blocks()], &mut ()).unwrap_err();
     assert_eq!(error.exit_status(), 4);
     drop(engine);
     let headers = length(&directory.path().join("headers.dat"));
@@ -281,7 +281,7 @@ fn headers_behind_the_tip_are_cut_off() {
 
 /// Opens a directory whose `headers.dat` does not reach to the tip.
 fn check_headers_damaged(directory: &Path) {
-    let Err(error) = CoreEngine::open(directory, None::<&Marks>, verifier(SIGNATURES), at_the_end(None)) else {
+    let Err(error) = CoreEngine::open(directory, None::<&ChainId>, verifier(SIGNATURES), at_the_end(None)) else {
         panic!("it opens");
     };
     let headers = directory.join("headers.dat");
@@ -355,7 +355,7 @@ fn submitted_blocks_are_cut_off() {
         drop(engine);
         cut(&directory.path().join("blocks/blk00000.dat"), bytes);
         let mut engine = open(directory.path(), at_the_end(None));
-        assert_eq!(engine.connect(&[], &mut Quiet).unwrap().height, 4, "{bytes}");
+        assert_eq!(engine.connect(&[], &mut ()).unwrap().height, 4, "{bytes}");
         let again: &[Block] = &chain.blocks[4..];
         let verdicts: Vec<_> = again.iter().map(|block| submit(&mut engine, block).verdict).collect();
         assert_eq!(verdicts, [Verdict::Duplicate, Verdict::Connected, Verdict::Connected]);

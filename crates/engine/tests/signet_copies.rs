@@ -7,7 +7,7 @@ use blockmill_chaingen::bitcoin::consensus::serialize;
 use blockmill_chaingen::bitcoin::hashes::Hash;
 use blockmill_chaingen::bitcoin::{Block, BlockHash, CompactTarget, OutPoint};
 use blockmill_chaingen::builder::{BlockBuilder, repair, spend_any};
-use blockmill_engine::{Engine, Marks, Options, Quiet};
+use blockmill_engine::{ChainId, Engine, Options};
 use blockmill_kernel::KernelVerifier;
 
 /// Every block of this network is signed by anyone; a witness commitment is needed all the same.
@@ -17,8 +17,8 @@ const CHALLENGE: [u8; 1] = [0x51];
 const BITS: u32 = 0x1e03_77ae;
 
 /// A block at height 1 with a witness commitment, mined at signet's limit (a few million tries).
-fn mined(marks: &Marks) -> Block {
-    let genesis = marks.params().genesis;
+fn mined(chain_id: &ChainId) -> Block {
+    let genesis = chain_id.params().genesis;
     let parent = BlockHash::from_byte_array(genesis.hash().0);
     let mut spending = spend_any(OutPoint::null(), 1);
     spending.input[0].witness.push([1]);
@@ -40,34 +40,34 @@ fn mined(marks: &Marks) -> Block {
     block
 }
 
-fn record(marks: &Marks, block: &[u8]) -> Vec<u8> {
+fn record(chain_id: &ChainId, block: &[u8]) -> Vec<u8> {
     let length = (block.len() as u32).to_le_bytes();
-    [&marks.params().magic().0[..], &length, block].concat()
+    [&chain_id.params().magic().0[..], &length, block].concat()
 }
 
 #[test]
 fn a_damaged_copy_does_not_condemn_the_good_one() {
-    let marks = Marks {
+    let chain_id = ChainId {
         network: Network::Signet,
         signet_challenge: Some(CHALLENGE.to_vec()),
     };
-    let block = serialize(&mined(&marks));
+    let block = serialize(&mined(&chain_id));
     // A bit of the commitment's mark: then there is no commitment, and so no signature.
     let place = block.windows(4).position(|mark| mark == [0xaa, 0x21, 0xa9, 0xed]);
     let mut damaged = block.clone();
     damaged[place.unwrap()] ^= 1;
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name);
-    std::fs::write(path("blk00000.dat"), record(&marks, &damaged)).unwrap();
+    std::fs::write(path("blk00000.dat"), record(&chain_id, &damaged)).unwrap();
     let connect = |data: &str| {
         let data = path(data);
-        let mut engine = Engine::open(&data, Some(&marks), KernelVerifier, Options::default()).unwrap();
-        engine.connect(&[directory.path().to_owned()], &mut Quiet).unwrap()
+        let mut engine = Engine::open(&data, Some(&chain_id), KernelVerifier, Options::default()).unwrap();
+        engine.connect(&[directory.path().to_owned()], &mut ()).unwrap()
     };
     let alone = connect("data-1");
     assert_eq!((alone.height, alone.exit_status()), (0, 1));
     assert_eq!(alone.rejected[0].reject.reason, "bad-signet-blksig");
-    std::fs::write(path("blk00001.dat"), record(&marks, &block)).unwrap();
+    std::fs::write(path("blk00001.dat"), record(&chain_id, &block)).unwrap();
     let both = connect("data-2");
     assert_eq!((both.height, both.exit_status()), (1, 0), "{}", hex::encode(&block));
 }

@@ -6,7 +6,7 @@ mod common;
 use blockmill_block::BlockHash;
 use blockmill_engine::datadir::snapshot;
 use blockmill_engine::inspect::doctor::examine;
-use blockmill_engine::{DataDir, EngineError, Quiet};
+use blockmill_engine::{DataDir, EngineError};
 use common::{Chain, CoreEngine, LARGE, connect, figures, figures_of, open, options, regtest, write_blocks};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -36,7 +36,7 @@ impl Setup {
         drop(engine);
         let snapshot = scratch.path().join("snapshot");
         let directory = DataDir::open(&data, None).unwrap();
-        let stats = snapshot::dump(&directory, &snapshot, &AtomicBool::new(false), &mut Quiet).unwrap();
+        let stats = snapshot::dump(&directory, &snapshot, &AtomicBool::new(false), &mut ()).unwrap();
         assert_eq!((stats.height, stats.hash_serialized_3), (BASE, hash));
         Self {
             scratch,
@@ -58,7 +58,7 @@ impl Setup {
     fn load(&self, engine: CoreEngine) -> Result<(), EngineError> {
         let sources = [self.blocks.clone()];
         engine
-            .load_snapshot(&sources, &self.snapshot, Some(self.hash), &mut Quiet)
+            .load_snapshot(&sources, &self.snapshot, Some(self.hash), &mut ())
             .map(|stats| assert_eq!(stats.hash_serialized_3, self.hash))
     }
 }
@@ -84,7 +84,7 @@ fn a_branch_that_leaves_below_a_snapshot_cannot_be_taken_and_one_above_can() {
     assert_eq!(figures(&engine), figures_of(&above));
     let below = branch(BASE - 1, 30);
     let file = write_blocks(&setup.scratch.path().join("below.dat"), &below.blocks[BASE as usize..]);
-    let error = engine.connect(&[file], &mut Quiet).unwrap_err();
+    let error = engine.connect(&[file], &mut ()).unwrap_err();
     assert_eq!(error.exit_status(), 3);
     let text = error.to_string();
     assert!(
@@ -100,7 +100,7 @@ fn a_dump_that_is_stopped_leaves_nothing() {
     let directory = DataDir::open(&setup.scratch.path().join("early"), None).unwrap();
     let path = setup.scratch.path().join("other");
     let before = std::fs::read_dir(setup.scratch.path()).unwrap().count();
-    let error = snapshot::dump(&directory, &path, &AtomicBool::new(true), &mut Quiet).unwrap_err();
+    let error = snapshot::dump(&directory, &path, &AtomicBool::new(true), &mut ()).unwrap_err();
     assert!(matches!(&error, EngineError::Stopped { path: named } if *named == path));
     assert_eq!(error.exit_status(), 0);
     assert_eq!(std::fs::read_dir(setup.scratch.path()).unwrap().count(), before);
@@ -120,7 +120,7 @@ fn a_load_that_was_cut_off_leaves_a_directory_that_works() {
     // that.
     setup.load(setup.engine()).unwrap();
     undo_the_rename();
-    let findings = examine(&setup.data(), &AtomicBool::new(false), &mut Quiet).unwrap();
+    let findings = examine(&setup.data(), &AtomicBool::new(false), &mut ()).unwrap();
     assert_eq!(findings.is_sound(), Some(true), "{findings:?}");
     assert!(findings.0.iter().any(|finding| finding.part == "coins.redb.loading"));
     let engine = setup.engine();
@@ -149,7 +149,7 @@ fn a_snapshot_without_its_mark_is_not_taken_for_what_was_validated() {
     assert!(error.to_string().contains("snapshot"), "{error}");
     assert_eq!(error.exit_status(), 3);
     assert!(!meta.exists());
-    let findings = examine(&setup.data(), &AtomicBool::new(false), &mut Quiet).unwrap();
+    let findings = examine(&setup.data(), &AtomicBool::new(false), &mut ()).unwrap();
     assert!(findings.0[0].detail.contains("new data directory"), "{findings:?}");
 }
 

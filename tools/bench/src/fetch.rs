@@ -17,7 +17,7 @@ use blockmill_coins::stats::Hashes;
 use blockmill_coins::{Change, CoinIterator, CoinStore, StatsBuilder, StoreError, Tip};
 use blockmill_engine::datadir::store_file::open_store;
 use blockmill_engine::open::Without;
-use blockmill_engine::{DataDir, Engine, Marks, Options, Quiet};
+use blockmill_engine::{ChainId, DataDir, Engine, Options};
 use blockmill_kernel::KernelVerifier;
 use rustix::fs::{Advice, fadvise};
 use serde::Serialize;
@@ -127,7 +127,7 @@ impl Base {
             directory,
             height,
         };
-        let marks = Marks {
+        let chain_id = ChainId {
             network: Network::Regtest,
             signet_challenge: None,
         };
@@ -135,8 +135,8 @@ impl Base {
             stop_at_height: Some(height),
             ..Options::default()
         };
-        let mut engine = Engine::open(&base.path("data"), Some(&marks), KernelVerifier, options)?;
-        engine.connect(&[base.path("blocks")], &mut Quiet)?;
+        let mut engine = Engine::open(&base.path("data"), Some(&chain_id), KernelVerifier, options)?;
+        engine.connect(&[base.path("blocks")], &mut ())?;
         Ok(base)
     }
 
@@ -173,11 +173,11 @@ impl Base {
         };
         let mut engine = Engine::with_store(directory, store, KernelVerifier, options)?;
         let clock = Stopwatch::start();
-        let report = engine.connect(&[self.path("blocks")], &mut Quiet)?;
+        let report = engine.connect(&[self.path("blocks")], &mut ())?;
         let elapsed = clock.elapsed();
         let found = StatsBuilder::new(Hashes::Serialized)
             .add_all(engine.coins().coins()?)?
-            .finish(&engine.stored_tip())
+            .finish(&engine.tip())
             .hash_serialized_3
             .to_string();
         if found != self.summary.hash_serialized_3 || report.start_height != self.height {

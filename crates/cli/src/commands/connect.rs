@@ -124,10 +124,10 @@ pub(crate) fn run(arguments: &ConnectArguments) -> Result<u8, Failure> {
         trace: arguments.trace.is_some(),
         ..options(&arguments.engine)?
     };
-    let marks = arguments.data.marks()?;
+    let chain_id = arguments.data.chain_id()?;
     let mut engine = Engine::open(
         &arguments.data.data,
-        marks.as_ref(),
+        chain_id.as_ref(),
         verifier(options.signatures),
         options,
     )?;

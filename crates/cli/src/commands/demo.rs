@@ -11,7 +11,7 @@ use crate::verifier::verifier;
 use blockmill_block::Network;
 use blockmill_chaingen::{Profile, Recipe};
 use blockmill_engine::report::Halt;
-use blockmill_engine::{Engine, Marks, Options, Signatures};
+use blockmill_engine::{ChainId, Engine, Options, Signatures};
 use serde_json::json;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -62,7 +62,7 @@ fn demo_in(directory: &Path) -> Result<(), Failure> {
     };
     let summary = generate::write_with_progress(&blocks, &recipe, &stop)?;
     log::info("connecting", "connecting it, all scripts checked", json!({}));
-    let marks = Marks {
+    let chain_id = ChainId {
         network: Network::Regtest,
         signet_challenge: None,
     };
@@ -74,7 +74,7 @@ fn demo_in(directory: &Path) -> Result<(), Failure> {
         ..Options::default()
     };
     let cpu_before = output::cpu_seconds();
-    let mut engine = Engine::open(&data, Some(&marks), verifier(Signatures::Auto), options)?;
+    let mut engine = Engine::open(&data, Some(&chain_id), verifier(Signatures::Auto), options)?;
     let mut meter = EngineMeter(Meter::new());
     let report = engine.connect(&[blocks], &mut meter)?;
     drop(meter);

@@ -39,7 +39,7 @@ fn load(arguments: &LoadArguments) -> Result<u8, Failure> {
     };
     connect::check_sources(blocks)?;
     File::open(file).map_err(Failure::file(file))?;
-    let marks = arguments.data.marks()?;
+    let chain_id = arguments.data.chain_id()?;
     let options = Options {
         threads: 1,
         cache_bytes_max: (arguments.dbcache as usize) << 20,
@@ -48,7 +48,7 @@ fn load(arguments: &LoadArguments) -> Result<u8, Failure> {
     };
     let engine = Engine::open(
         &arguments.data.data,
-        marks.as_ref(),
+        chain_id.as_ref(),
         verifier(options.signatures),
         options,
     )?;

@@ -22,7 +22,7 @@ const COINS_PER_LOOK: u64 = 10_000;
 pub(crate) fn compute(directory: &DataDir) -> Result<StatsJson, Failure> {
     let store = store_file::read_store(directory, STORE_CACHE)?;
     let tip = store.tip()?.unwrap_or_else(|| Tip {
-        hash: directory.marks().params().genesis.hash(),
+        hash: directory.chain_id().params().genesis.hash(),
         height: 0,
     });
     let mut meter = Meter::new();

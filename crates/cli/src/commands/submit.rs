@@ -12,7 +12,7 @@ use blockmill_block::BlockHash;
 use blockmill_block::hash::sha256d;
 use blockmill_coins::StatsBuilder;
 use blockmill_coins::stats::Hashes;
-use blockmill_engine::{Engine, Event, Observer, Options, Quiet, Submission};
+use blockmill_engine::{Engine, Event, Observer, Options, Submission};
 use serde::Serialize;
 use std::io;
 use std::sync::Arc;
@@ -64,10 +64,10 @@ pub(crate) fn run(arguments: &SubmitArguments) -> Result<u8, Failure> {
         signatures: arguments.signatures.into(),
         ..options
     };
-    let marks = arguments.data.marks()?;
+    let chain_id = arguments.data.chain_id()?;
     let mut engine = Engine::open(
         &arguments.data.data,
-        marks.as_ref(),
+        chain_id.as_ref(),
         verifier(options.signatures),
         options,
     )?;
@@ -80,8 +80,7 @@ pub(crate) fn run(arguments: &SubmitArguments) -> Result<u8, Failure> {
     say_leftovers(&report);
     let lines = read_lines()?;
     // A person reads the answers; the log of a machine has everything.
-    let (mut quiet, observer): (_, &mut dyn Observer) = (Quiet, &mut meter);
-    let observer = if log::is_json() { observer } else { &mut quiet };
+    let observer: &mut dyn Observer = if log::is_json() { &mut meter } else { &mut () };
     let mut out = io::stdout().lock();
     while !stop.load(Ordering::Relaxed) {
         let line = match lines.recv_timeout(STOP_INTERVAL) {
@@ -114,7 +113,7 @@ fn judge(engine: &mut Engine<Verifier>, line: Line, observer: &mut dyn Observer)
 fn answer(engine: &Engine<Verifier>, submission: Submission, utxo: bool) -> Result<Answer, Failure> {
     let stats = if utxo {
         let builder = StatsBuilder::new(Hashes::Serialized).add_all(engine.coins().coins()?)?;
-        Some(builder.finish(&engine.stored_tip()))
+        Some(builder.finish(&engine.tip()))
     } else {
         None
     };

@@ -10,7 +10,7 @@ use crate::verifier::{counts_text, signatures_text, verifier};
 use blockmill_block::{Block, BlockUndo};
 use blockmill_engine::inspect::verify::{VerifyBlockError, VerifyOptions, verify_block};
 use blockmill_engine::inspect::verify_files::{FilesOptions, FilesReport, Problem, Stopped, Unverified, verify_files};
-use blockmill_engine::{Marks, Options, Signatures};
+use blockmill_engine::{ChainId, Options, Signatures};
 use blockmill_rules::{Params, ScriptVerifier};
 use serde_json::json;
 use std::fs::File;
@@ -50,11 +50,11 @@ pub(crate) fn run(arguments: &VerifyArguments) -> Result<u8, Failure> {
 }
 
 fn params(arguments: &VerifyArguments) -> Result<Params, Failure> {
-    let marks = Marks {
+    let chain_id = ChainId {
         network: arguments.network,
         signet_challenge: challenge_of(arguments.network, arguments.signet_challenge.as_ref())?,
     };
-    Ok(marks.params())
+    Ok(chain_id.params())
 }
 
 fn threads(arguments: &VerifyArguments) -> usize {

@@ -6,8 +6,8 @@
 //! several with as much work, the one seen first. Only linked blocks without linked children are
 //! candidates, see `leaves`.
 
+mod candidate_tips;
 mod entry;
-mod leaves;
 
 pub use entry::Entry;
 
@@ -17,8 +17,8 @@ use blockmill_coins::UndoPosition;
 use blockmill_rules::header::{self, Ancestor, Ancestry, HeaderContext, MEDIAN_TIME_SPAN};
 use blockmill_rules::target::block_work;
 use blockmill_rules::{Params, Reject};
+use candidate_tips::{CandidateTips, Rank};
 use hashbrown::HashTable;
-use leaves::{Leaves, Rank};
 use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
@@ -60,9 +60,9 @@ pub struct HeaderIndex {
     /// Further positions of blocks that were found several times.
     copies: HashMap<BlockId, Vec<Position>>,
     /// Ends of the branches that can be connected.
-    candidates: Leaves,
+    candidates: CandidateTips,
     /// Ends of the branches of valid headers.
-    headers: Leaves,
+    headers: CandidateTips,
     sequence: u64,
     arrivals: u64,
 }
@@ -82,14 +82,14 @@ impl HeaderIndex {
             by_hash: HashTable::new(),
             hasher: RandomState::new(),
             copies: HashMap::new(),
-            candidates: Leaves::default(),
-            headers: Leaves::default(),
+            candidates: CandidateTips::default(),
+            headers: CandidateTips::default(),
             sequence: 0,
             arrivals: 0,
         };
         index.push(entry);
-        index.candidates.grow(index.rank(genesis), None);
-        index.headers.grow(index.header_rank(genesis), None);
+        index.candidates.insert(index.rank(genesis), None);
+        index.headers.insert(index.header_rank(genesis), None);
         index
     }
 
@@ -243,7 +243,7 @@ impl HeaderIndex {
         self.entry_mut(id).next_sibling = self.entry_mut(parent).first_child.replace(id);
         self.entry_mut(id).median_time_past = self.compute_median_time(id);
         let parent_rank = (!self.entry(parent).failed).then(|| self.header_rank(parent));
-        self.headers.grow(self.header_rank(id), parent_rank);
+        self.headers.insert(self.header_rank(id), parent_rank);
         id
     }
 
@@ -340,7 +340,7 @@ impl HeaderIndex {
         }
         self.entry_mut(id).linked = true;
         let parent = self.entry(id).parent.map(|parent| self.rank(parent));
-        self.candidates.grow(self.rank(id), parent);
+        self.candidates.insert(self.rank(id), parent);
     }
 
     /// Links a block and its descendants as far as their content is known: those next to it first,
@@ -370,9 +370,9 @@ impl HeaderIndex {
         let (was_linked, was_failed) = (self.entry(id).linked, self.entry(id).failed);
         let mut waiting = vec![id];
         while let Some(id) = waiting.pop() {
-            self.candidates.wither(&self.rank(id));
+            self.candidates.remove(&self.rank(id));
             if failed {
-                self.headers.wither(&self.header_rank(id));
+                self.headers.remove(&self.header_rank(id));
             }
             let entry = self.entry_mut(id);
             entry.linked = false;
@@ -383,10 +383,10 @@ impl HeaderIndex {
             return;
         };
         if was_linked {
-            self.candidates.cut(self.rank(parent));
+            self.candidates.reinstate_parent(self.rank(parent));
         }
         if failed && !was_failed {
-            self.headers.cut(self.header_rank(parent));
+            self.headers.reinstate_parent(self.header_rank(parent));
         }
     }
 

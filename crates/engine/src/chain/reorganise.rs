@@ -11,7 +11,7 @@ use blockmill_rules::ScriptVerifier;
 impl<V: ScriptVerifier + 'static> Engine<V> {
     /// Disconnects the tip, with its undo data.
     pub(crate) fn disconnect_tip(&mut self, observer: &mut dyn Observer) -> Result<(), EngineError> {
-        let id = self.tip();
+        let id = self.tip_id();
         let entry = self.index.entry(id).clone();
         let missing = |detail: String| EngineError::BlockMissing {
             hash: entry.hash,
@@ -30,7 +30,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         if !undo_fits(&block, &undo) {
             return Err(missing("its undo data is another block's".to_owned()));
         }
-        let clean = self.take_back(&block, &undo)?;
+        let clean = self.disconnect(&block, &undo)?;
         let overwritten = self
             .index
             .params()

@@ -121,7 +121,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             self.activate_best_chain(observer)?;
             return Ok(Submission::new(hash, Verdict::Duplicate));
         }
-        if let Err(reject) = self.loader.judge(&self.body_task(id), &block) {
+        if let Err(reject) = self.loader.judge(&self.load_request(id), &block) {
             if reject.kind != RejectKind::Mutated {
                 self.index.mark_failed(id);
             }

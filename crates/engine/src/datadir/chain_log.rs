@@ -268,7 +268,7 @@ fn lock(headers: &Mutex<Headers>) -> MutexGuard<'_, Headers> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::datadir::Marks;
+    use crate::datadir::ChainId;
     use blockmill_block::{BlockHash, Coin, MerkleRoot, Network};
     use blockmill_rules::Params;
 
@@ -277,11 +277,11 @@ mod tests {
     }
 
     fn directory(path: &Path) -> DataDir {
-        let marks = Marks {
+        let chain_id = ChainId {
             network: Network::Regtest,
             signet_challenge: None,
         };
-        DataDir::open(path, Some(&marks)).unwrap()
+        DataDir::open(path, Some(&chain_id)).unwrap()
     }
 
     fn header(previous: BlockHash, nonce: u32) -> Header {

@@ -27,20 +27,20 @@ pub(super) fn advice(directory: &Path) -> &'static str {
 
 /// What a data directory belongs to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Marks {
+pub struct ChainId {
     /// The network.
     pub network: Network,
     /// On signet a challenge other than the default.
     pub signet_challenge: Option<Vec<u8>>,
 }
 
-impl Marks {
+impl ChainId {
     /// The network's parameters.
     pub fn params(&self) -> Params {
         Params::new(self.network, self.signet_challenge.clone())
     }
 
-    /// The marks as one text: the network's name, and the challenge where there is one.
+    /// The chain id as one text: the network's name, and the challenge where there is one.
     pub fn text(&self) -> String {
         match &self.signet_challenge {
             Some(challenge) => format!("{}:{}", self.network, hex::encode(challenge)),
@@ -48,7 +48,7 @@ impl Marks {
         }
     }
 
-    /// The marks of a text.
+    /// The chain id of a text.
     pub fn from_text(text: &str) -> Option<Self> {
         let (network, challenge) = match text.split_once(':') {
             Some((network, challenge)) => (network, Some(hex::decode(challenge).ok()?)),
@@ -60,7 +60,7 @@ impl Marks {
         })
     }
 
-    /// Whether a directory with these marks is one that is asked for in this way. A challenge is
+    /// Whether a directory of this chain is one that is asked for in this way. A challenge is
     /// compared only if one is given.
     pub(crate) fn fits(&self, wanted: &Self) -> bool {
         let same_challenge = || self.params().signet_challenge == wanted.params().signet_challenge;
@@ -92,8 +92,8 @@ struct SnapshotMeta {
     hash: String,
 }
 
-/// Reads the marks; none where there is no file.
-pub(super) fn read_meta(path: &Path) -> Result<Option<(Marks, Option<SnapshotMark>)>, EngineError> {
+/// Reads the chain id; none where there is no file.
+pub(super) fn read_meta(path: &Path) -> Result<Option<(ChainId, Option<SnapshotMark>)>, EngineError> {
     let damaged = |detail: String| EngineError::Damaged {
         path: path.to_owned(),
         detail: format!("{detail}; {}", advice(path.parent().unwrap_or(path))),
@@ -126,24 +126,24 @@ pub(super) fn read_meta(path: &Path) -> Result<Option<(Marks, Option<SnapshotMar
         }),
         None => None,
     };
-    let marks = Marks {
+    let chain_id = ChainId {
         network,
         signet_challenge,
     };
-    Ok(Some((marks, snapshot)))
+    Ok(Some((chain_id, snapshot)))
 }
 
-/// Writes the marks so that they are there whole or not at all.
+/// Writes the chain id so that it is there whole or not at all.
 pub(super) fn write_meta(
     disk: &dyn Disk,
     directory: &Path,
-    marks: &Marks,
+    chain_id: &ChainId,
     snapshot: Option<SnapshotMark>,
 ) -> Result<(), EngineError> {
     let meta = Meta {
         format: FORMAT,
-        network: marks.network.to_string(),
-        signet_challenge: marks.signet_challenge.as_deref().map(hex::encode),
+        network: chain_id.network.to_string(),
+        signet_challenge: chain_id.signet_challenge.as_deref().map(hex::encode),
         snapshot: snapshot.map(|mark| SnapshotMeta {
             height: mark.height,
             hash: mark.hash.to_string(),

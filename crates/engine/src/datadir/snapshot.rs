@@ -48,7 +48,7 @@ pub fn dump(
     if path.exists() {
         return Err(wrong("there is a file of this name already"));
     }
-    let params = directory.marks().params();
+    let params = directory.chain_id().params();
     let store = read_store(directory, DUMP_CACHE)?;
     let tip = store.tip()?.unwrap_or_else(|| Tip {
         hash: params.genesis.hash(),
@@ -157,7 +157,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             )));
         };
         let loading = self.directory.file(LOADING_FILE);
-        let network = self.directory.marks().text();
+        let network = self.directory.chain_id().text();
         let stop = std::sync::Arc::clone(&self.options.stop);
         let disk = std::sync::Arc::clone(self.directory.disk());
         let outcome = Loading {

@@ -1,7 +1,7 @@
 //! The file of the embedded store in a data directory: telling one that was lost from one that was
 //! never made, and opening it.
 
-use crate::datadir::{DataDir, Marks, file_error};
+use crate::datadir::{ChainId, DataDir, file_error};
 use crate::error::EngineError;
 use blockmill_coins::embedded::is_there;
 use blockmill_coins::{CoinStore, EmbeddedStore, MemoryStore};
@@ -15,7 +15,7 @@ pub(crate) const STORE_FILE: &str = "coins.redb";
 /// Name of the file that a snapshot is loaded into.
 pub(crate) const LOADING_FILE: &str = "coins.redb.loading";
 
-/// Memory for pages of the store while only its marks are read, in bytes.
+/// Memory for pages of the store while only what it belongs to is read, in bytes.
 const MARKS_CACHE: usize = 1 << 20;
 
 /// What to do with a directory whose coins cannot be had back.
@@ -48,14 +48,14 @@ pub(crate) fn check_not_lost(directory: &Path) -> Result<(), EngineError> {
 }
 
 /// What the store of a directory says that it belongs to; none where there is no store.
-pub(crate) fn network_of(directory: &Path) -> Result<Option<Marks>, EngineError> {
+pub(crate) fn network_of(directory: &Path) -> Result<Option<ChainId>, EngineError> {
     let path = directory.join(STORE_FILE);
     if !is_there(&path)? {
         return Ok(None);
     }
     let store = EmbeddedStore::open_to_read(&path, None, MARKS_CACHE)?;
-    match Marks::from_text(store.network()) {
-        Some(marks) => Ok(Some(marks)),
+    match ChainId::from_text(store.network()) {
+        Some(chain_id) => Ok(Some(chain_id)),
         None => Err(EngineError::Damaged {
             path,
             detail: format!(
@@ -75,7 +75,7 @@ pub fn open_store(directory: &DataDir, cache_bytes: usize) -> Result<Arc<dyn Coi
     check_not_lost(directory.path())?;
     remove_unfinished(directory)?;
     let path = directory.file(STORE_FILE);
-    let store = EmbeddedStore::open_on(&**directory.disk(), &path, &directory.marks().text(), cache_bytes)?;
+    let store = EmbeddedStore::open_on(&**directory.disk(), &path, &directory.chain_id().text(), cache_bytes)?;
     Ok(Arc::new(store))
 }
 
@@ -100,6 +100,6 @@ pub fn read_store(directory: &DataDir, cache_bytes: usize) -> Result<Arc<dyn Coi
     if !is_there(&path)? {
         return Ok(Arc::new(MemoryStore::default()));
     }
-    let store = EmbeddedStore::open_to_read(&path, Some(&directory.marks().text()), cache_bytes)?;
+    let store = EmbeddedStore::open_to_read(&path, Some(&directory.chain_id().text()), cache_bytes)?;
     Ok(Arc::new(store))
 }

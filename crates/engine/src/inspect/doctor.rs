@@ -131,7 +131,7 @@ pub fn examine(path: &Path, stop: &AtomicBool, observer: &mut dyn Observer) -> R
     let Some(directory) = examine_marks(path, &mut findings)? else {
         return Ok(findings);
     };
-    let mut index = HeaderIndex::new(directory.marks().params());
+    let mut index = HeaderIndex::new(directory.chain_id().params());
     let named_end = examine_headers(&directory, &mut index, &mut findings);
     let tip = coins::examine(&directory, stop, observer, &mut findings);
     examine_loading(&directory, &mut findings);
@@ -155,12 +155,12 @@ pub fn examine(path: &Path, stop: &AtomicBool, observer: &mut dyn Observer) -> R
     Ok(findings)
 }
 
-/// Opens the directory. Where its marks are damaged the store says what it belongs to; none if that
+/// Opens the directory. Where its chain id is damaged the store says what it belongs to; none if that
 /// does not help.
 fn examine_marks(path: &Path, findings: &mut Findings) -> Result<Option<DataDir>, EngineError> {
     let error = match DataDir::open_to_read(path) {
         Ok(directory) => {
-            let detail = format!("a data directory for {}", directory.marks().text());
+            let detail = format!("a data directory for {}", directory.chain_id().text());
             findings.add(META_FILE, Health::Sound, detail);
             return Ok(Some(directory));
         }
@@ -169,7 +169,7 @@ fn examine_marks(path: &Path, findings: &mut Findings) -> Result<Option<DataDir>
     };
     findings.add_error(META_FILE, &error);
     match network_of(path) {
-        Ok(Some(marks)) => Ok(Some(DataDir::open_without_marks(path, marks)?)),
+        Ok(Some(chain_id)) => Ok(Some(DataDir::open_without_chain_id(path, chain_id)?)),
         Ok(None) => {
             findings.add(
                 coins::PART,

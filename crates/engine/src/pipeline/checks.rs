@@ -21,7 +21,7 @@ mod block;
 mod gather;
 
 use crate::report::Stage;
-use crate::report::trace::Timeline;
+use crate::report::trace::Trace;
 use block::{BlockChecks, lock};
 use blockmill_block::{Block, BlockUndo};
 use blockmill_checkqueue::{Check, CheckQueue, ClosedRound, Fault, TooManyRounds};
@@ -148,14 +148,14 @@ impl<V: ScriptVerifier + 'static> Check for UnitCheck<V> {
 
     fn run(&mut self, round: &RoundChecks<V>) -> Result<(), CheckFailure> {
         let checks = &round.checks;
-        let traced = checks.timeline.now();
+        let traced = checks.trace.now();
         let sampled = round.timed == Some((self.unit.transaction + self.unit.first) % TIMED_ONE_OF);
         let start = traced.or_else(|| sampled.then(Instant::now));
         let mut settling = Duration::ZERO;
         let outcome = round.check(&self.unit, &mut settling);
         let mut busy = settling;
         if let Some(start) = start {
-            checks.timeline.did(Stage::Check, checks.height, traced);
+            checks.trace.record_since(Stage::Check, checks.height, traced);
             let checking = start.elapsed().saturating_sub(settling);
             busy += if traced.is_some() {
                 checking
@@ -316,7 +316,7 @@ pub struct CheckPool<V: ScriptVerifier + 'static> {
     queue: CheckQueue<UnitCheck<V>>,
     /// None if the verifier puts nothing off.
     gather: Option<Arc<Gather<V>>>,
-    timeline: Timeline,
+    trace: Trace,
     /// Rounds so far.
     rounds: AtomicUsize,
     /// Dropped after the queues that it serves.
@@ -341,16 +341,16 @@ impl<V: ScriptVerifier + 'static> CheckPool<V> {
     /// A pool of the caller and the workers of a pool, which serve it before work sources of a
     /// higher number.
     pub fn in_pool(verifier: Arc<V>, thread_pool: &ThreadPool, priority: u32) -> Self {
-        Self::noting(verifier, thread_pool, priority, Timeline::default())
+        Self::with_trace(verifier, thread_pool, priority, Trace::default())
     }
 
-    /// The same pool, that notes its checks in a timeline.
-    pub(crate) fn noting(verifier: Arc<V>, thread_pool: &ThreadPool, priority: u32, timeline: Timeline) -> Self {
+    /// The same pool, that notes its checks in a trace.
+    pub(crate) fn with_trace(verifier: Arc<V>, thread_pool: &ThreadPool, priority: u32, trace: Trace) -> Self {
         Self {
-            gather: Gather::new(&verifier, thread_pool, priority, timeline.clone()),
+            gather: Gather::new(&verifier, thread_pool, priority, trace.clone()),
             queue: CheckQueue::new(thread_pool, priority),
             verifier,
-            timeline,
+            trace,
             rounds: AtomicUsize::new(0),
             _own_pool: None,
         }
@@ -399,7 +399,7 @@ impl<V: ScriptVerifier + 'static> CheckPool<V> {
 
     /// Begins to run the scripts of a block. Without workers all are run before this returns, and
     /// so they are while
-    /// [`ROUNDS_MAX`](blockmill_checkqueue::ROUNDS_MAX) rounds are under way. `height` is for the timeline.
+    /// [`ROUNDS_MAX`](blockmill_checkqueue::ROUNDS_MAX) rounds are under way. `height` is for the trace.
     pub fn begin(
         &self,
         block: &Arc<Block>,
@@ -422,7 +422,7 @@ impl<V: ScriptVerifier + 'static> CheckPool<V> {
             undo: Arc::clone(undo),
             flags,
             height,
-            timeline: self.timeline.clone(),
+            trace: self.trace.clone(),
             failure: Mutex::new(None),
             abandoned: AtomicBool::new(false),
             busy_ns: AtomicU64::new(0),

@@ -20,12 +20,12 @@ use crate::error::EngineError;
 use crate::pipeline::checks::CheckPool;
 use crate::pipeline::flush::FlushPace;
 use crate::pipeline::in_flight::InFlight;
-use crate::pipeline::load::{Body, BodyLoader};
-use crate::pipeline::prefetch::{self, Ahead, Bounds, Coming, Loading};
+use crate::pipeline::load::{BlockLoader, Body};
+use crate::pipeline::prefetch::{self, Bounds, Loading, PrefetchedBlock, Prefetcher};
 use crate::pipeline::resolve::{self, ResolveContext, ResolveError};
 use crate::pipeline::signatures::{SignatureRanges, SignatureWay};
 use crate::report::events::Event;
-use crate::report::trace::Timeline;
+use crate::report::trace::Trace;
 use crate::report::{ConnectReport, Halt, Observer, Progress, Rejected, Stage, Totals, Unreadable};
 use blockmill_block::coin::Coin;
 use blockmill_block::files::{BlockFileWriter, Position, Record};
@@ -66,7 +66,7 @@ pub struct Engine<V: ScriptVerifier + 'static> {
     pub(crate) directory: DataDir,
     pub(crate) options: Options,
     pub(crate) index: HeaderIndex,
-    pub(crate) loader: Arc<BodyLoader<V>>,
+    pub(crate) loader: Arc<BlockLoader<V>>,
     pub(crate) loading: WorkQueue<Loading<V>>,
     /// What was found amiss among the submitted blocks when the engine was opened, until it is
     /// reported.
@@ -103,13 +103,13 @@ pub struct Engine<V: ScriptVerifier + 'static> {
     pub(crate) signature_ranges: SignatureRanges,
     /// What was found wrong with the undo data, and not told yet.
     pub(crate) undo_problem: Option<String>,
-    pub(crate) timeline: Timeline,
+    pub(crate) trace: Trace,
     /// The threads beside the caller's. They end when all that they serve is gone.
     pub(crate) _thread_pool: ThreadPool,
 }
 
 /// A branch that is being connected.
-struct Course<'a> {
+struct BranchRun<'a> {
     target: BlockId,
     start: Instant,
     bytes_remaining: u64,
@@ -152,7 +152,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         };
         self.flush()?;
         self.tell_flushes(observer);
-        self.timeline.drain(|thread, span| observer.span(thread, span));
+        self.trace.drain(|thread, span| observer.span(thread, span));
         let totals = self.totals.since(&totals_before);
         self.totals.raise_maxima(&totals_before);
         Ok(ConnectReport {
@@ -181,18 +181,18 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         let start = Instant::now();
         loop {
             let target = self.index.best_candidate();
-            let fork = self.index.fork(self.tip(), target);
-            if target == self.tip() || self.index.entry(target).work < self.index.entry(self.tip()).work {
+            let fork = self.index.fork(self.tip_id(), target);
+            if target == self.tip_id() || self.index.entry(target).work < self.index.entry(self.tip_id()).work {
                 return Ok(Halt::Finished);
             }
             if let Some(halt) = self.must_halt() {
                 return Ok(halt);
             }
-            while self.tip() != fork {
+            while self.tip_id() != fork {
                 self.disconnect_tip(observer)?;
             }
             let path = self.path_to(target);
-            let mut course = Course {
+            let mut run = BranchRun {
                 target,
                 start,
                 bytes_remaining: path.iter().map(|block| block.1).sum(),
@@ -200,15 +200,15 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             };
             // Without workers a block that is loaded early only goes cold; but reads of its coins
             // may be under way meanwhile.
-            let one_by_one = self.options.without.decode || (self.pool.workers() == 0 && !self.fetches());
+            let one_by_one = self.options.without.decode || (self.pool.workers() == 0 && !self.should_fetch());
             let bounds = Bounds {
                 blocks: if one_by_one { 1 } else { prefetch::BLOCKS_MAX },
                 memory: self.blocks_memory(),
             };
-            let mut ahead = Ahead::new(&self.loading, path, bounds);
-            let followed = self.follow(&mut ahead, &mut course);
+            let mut ahead = Prefetcher::new(&self.loading, path, bounds);
+            let followed = self.connect_branch(&mut ahead, &mut run);
             // Whatever happened: what is in flight is not verified.
-            self.take_back_in_flight()?;
+            self.disconnect_in_flight()?;
             self.totals.signatures = self.pool.signature_counts();
             if let Some(halt) = followed? {
                 return Ok(halt);
@@ -220,7 +220,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
     fn path_to(&self, target: BlockId) -> Vec<(BlockId, u64)> {
         let mut path = Vec::new();
         let mut next = Some(target);
-        while let Some(id) = next.filter(|&id| id != self.tip()) {
+        while let Some(id) = next.filter(|&id| id != self.tip_id()) {
             let entry = self.index.entry(id);
             path.push((id, entry.block_length()));
             next = entry.parent;
@@ -231,7 +231,11 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
     /// Connects the blocks of a branch one after the other, until its end, or a reason to halt, or
     /// a block that is not what it should be: then none of them is left for this branch, and the
     /// best chain is to be chosen again.
-    fn follow(&mut self, ahead: &mut Ahead<V>, course: &mut Course<'_>) -> Result<Option<Halt>, EngineError> {
+    fn connect_branch(
+        &mut self,
+        ahead: &mut Prefetcher<V>,
+        run: &mut BranchRun<'_>,
+    ) -> Result<Option<Halt>, EngineError> {
         // Alone this thread runs checks when it adds them, and has nothing better to do than to
         // load the next block.
         let alone = self.pool.workers() == 0;
@@ -247,7 +251,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
                 self.finish_flush()?;
             }
             if self.in_flight.front_mut().is_some_and(InFlight::is_done) {
-                if self.commit_first(course)? == Checked::Rejected {
+                if self.commit_first(run)? == Checked::Rejected {
                     return Ok(None);
                 }
                 continue;
@@ -255,16 +259,16 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             self.end_rounds();
             let may_resolve = self.may_resolve(ahead);
             if may_resolve {
-                ahead.ask(|id| self.body_task(id));
+                ahead.request_more(|id| self.load_request(id));
                 // Rather than wait for a block this thread checks scripts.
                 let wait = self.in_flight.is_empty() || alone || std::mem::take(&mut idle);
-                let window = self.window();
+                let window = self.prefetch_limits();
                 if let Some(coming) = ahead.next(wait, window, |task, loaded| self.begin_fetches(task, loaded)) {
-                    let Coming { task, loaded, fetches } = coming;
-                    self.loaded(&loaded.stages);
+                    let PrefetchedBlock { task, loaded, fetches } = coming;
+                    self.record_load_times(&loaded.stages);
                     self.let_flush_catch_up();
                     let absent_at = self.finish_fetches(task.height, fetches.unwrap_or_default());
-                    if !self.take_in(task.id, loaded.body, absent_at, course)? {
+                    if !self.resolve_next(task.id, loaded.body, absent_at, run)? {
                         return Ok(None);
                     }
                     self.count_queues(ahead);
@@ -278,7 +282,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             // be settled with.
             if may_resolve {
                 idle = !self.settle_some();
-            } else if self.commit_first(course)? == Checked::Rejected {
+            } else if self.commit_first(run)? == Checked::Rejected {
                 return Ok(None);
             }
         }
@@ -293,7 +297,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
     }
 
     /// Whether another block may be in flight.
-    fn may_resolve(&self, ahead: &Ahead<V>) -> bool {
+    fn may_resolve(&self, ahead: &Prefetcher<V>) -> bool {
         let height = self.active.len() + self.in_flight.len();
         if ahead.is_at_end() || self.options.stop_at_height.is_some_and(|limit| height > limit as usize) {
             return false;
@@ -319,7 +323,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
     }
 
     /// Looks how many blocks are where.
-    fn count_queues(&mut self, ahead: &Ahead<V>) {
+    fn count_queues(&mut self, ahead: &Prefetcher<V>) {
         let (asked, loaded, memory) = ahead.depths();
         let memory = memory + self.in_flight_memory();
         let queues = &mut self.totals.queues;
@@ -331,12 +335,12 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
 
     /// Takes the next block of the branch in: resolves it and lets its checks begin. Returns false
     /// if it cannot be connected.
-    fn take_in(
+    fn resolve_next(
         &mut self,
         id: BlockId,
         body: Body,
         absent_at: Option<u64>,
-        course: &mut Course<'_>,
+        run: &mut BranchRun<'_>,
     ) -> Result<bool, EngineError> {
         let (reject, position) = match body {
             Body::Sound(block, facts) => {
@@ -344,7 +348,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
                 let flags = block_script_flags(self.index.params(), self.index.entry(id).height, &block.hash());
                 match self.resolve(id, &block, &facts, flags, absent_at) {
                     Ok((undo, replaced)) => {
-                        self.begin_checks(id, block, undo, replaced, flags, course.observer);
+                        self.begin_checks(id, block, undo, replaced, flags, run.observer);
                         return Ok(true);
                     }
                     Err(ResolveError::Reject(reject)) => (reject, position),
@@ -357,8 +361,8 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             }
             Body::Rejected(reject, position) => (reject, position),
             Body::Unreadable(unreadable) => {
-                if self.commit_all(course)? {
-                    course.observer.event(&Event::Unreadable(&unreadable));
+                if self.commit_all(run)? {
+                    run.observer.event(&Event::Unreadable(&unreadable));
                     self.unreadable.push(unreadable);
                     self.index.forget_content(id);
                 }
@@ -366,8 +370,8 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             }
         };
         // One of the blocks before it may be rejected too, and then that is the one to be named.
-        if self.commit_all(course)? {
-            self.reject(id, reject, position, course.observer);
+        if self.commit_all(run)? {
+            self.reject(id, reject, position, run.observer);
         }
         Ok(false)
     }
@@ -395,9 +399,9 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
 
     /// Waits for the checks of all blocks in flight and commits them. Returns false if one was
     /// rejected, or if it is time to halt.
-    fn commit_all(&mut self, course: &mut Course<'_>) -> Result<bool, EngineError> {
+    fn commit_all(&mut self, run: &mut BranchRun<'_>) -> Result<bool, EngineError> {
         while !self.in_flight.is_empty() {
-            if self.must_halt().is_some() || self.commit_first(course)? == Checked::Rejected {
+            if self.must_halt().is_some() || self.commit_first(run)? == Checked::Rejected {
                 return Ok(false);
             }
         }
@@ -406,7 +410,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
 
     /// Waits for the checks of the first block in flight, and commits it; if one has failed it and
     /// all above it are taken back.
-    fn commit_first(&mut self, course: &mut Course<'_>) -> Result<Checked, EngineError> {
+    fn commit_first(&mut self, run: &mut BranchRun<'_>) -> Result<Checked, EngineError> {
         let Some(first) = self.in_flight.front_mut() else {
             return Ok(Checked::Passed);
         };
@@ -420,11 +424,11 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
                         detail: failure.error.to_string(),
                     });
                 }
-                self.take_back_in_flight()?;
+                self.disconnect_in_flight()?;
                 let (transaction, input) = block.locate_input(failure.input);
                 let reject = SCRIPT_FAILED.in_transaction(transaction).at_input(input);
                 let position = self.index.entry(id).position();
-                self.reject(id, reject, position, course.observer);
+                self.reject(id, reject, position, run.observer);
                 return Ok(Checked::Rejected);
             }
         }
@@ -432,21 +436,18 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         if self.in_flight.is_empty() {
             self.flush_if_due()?;
         }
-        course.bytes_remaining = course
-            .bytes_remaining
-            .saturating_sub(self.index.entry(id).block_length());
-        self.tell_flushes(course.observer);
-        self.timeline.drain(|thread, span| course.observer.span(thread, span));
-        course
-            .observer
-            .progress(&self.progress(course.start, course.target, course.bytes_remaining));
-        course.observer.totals(&self.totals, &self.cache.counters());
+        run.bytes_remaining = run.bytes_remaining.saturating_sub(self.index.entry(id).block_length());
+        self.tell_flushes(run.observer);
+        self.trace.drain(|thread, span| run.observer.span(thread, span));
+        run.observer
+            .progress(&self.progress(run.start, run.target, run.bytes_remaining));
+        run.observer.totals(&self.totals, &self.cache.counters());
         Ok(Checked::Passed)
     }
 
     /// Takes all blocks in flight out of the cache again, the last one first. Checks that have not
     /// begun are not run.
-    fn take_back_in_flight(&mut self) -> Result<(), EngineError> {
+    fn disconnect_in_flight(&mut self) -> Result<(), EngineError> {
         if self.in_flight.is_empty() {
             return Ok(());
         }
@@ -459,7 +460,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
                 ..
             } = block;
             drop(checks);
-            self.take_back(&block, &undo)?;
+            self.disconnect(&block, &undo)?;
             resolve::put_back(&replaced, &mut self.cache);
         }
         self.pool.settle_abandoned();
@@ -467,8 +468,8 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
     }
 
     /// Takes a block out of the cache again. If that fails, nothing can be flushed any more.
-    pub(crate) fn take_back(&mut self, block: &Block, undo: &BlockUndo) -> Result<bool, EngineError> {
-        let taken_back = resolve::take_back(block, undo, block.transaction_count(), &mut self.cache);
+    pub(crate) fn disconnect(&mut self, block: &Block, undo: &BlockUndo) -> Result<bool, EngineError> {
+        let taken_back = resolve::disconnect(block, undo, block.transaction_count(), &mut self.cache);
         self.broken |= taken_back.is_err();
         Ok(taken_back?)
     }
@@ -600,7 +601,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         self.totals
             .stages
             .add(stage, end.saturating_duration_since(start), Duration::ZERO);
-        self.timeline.add(stage, height, start, end);
+        self.trace.add(stage, height, start, end);
     }
 
     fn reject(&mut self, id: BlockId, reject: Reject, position: Option<Position>, observer: &mut dyn Observer) {
@@ -650,22 +651,22 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
     }
 
     /// The tip of the active chain.
-    pub(crate) fn tip(&self) -> BlockId {
+    pub(crate) fn tip_id(&self) -> BlockId {
         self.active.last().copied().unwrap_or(self.index.genesis())
     }
 
     /// Hash of the tip.
     pub fn tip_hash(&self) -> BlockHash {
-        self.index.entry(self.tip()).hash
+        self.index.entry(self.tip_id()).hash
     }
 
     /// Height of the tip.
     pub fn height(&self) -> u32 {
-        self.index.entry(self.tip()).height
+        self.index.entry(self.tip_id()).height
     }
 
     /// The tip in the form of the store.
-    pub fn stored_tip(&self) -> Tip {
+    pub fn tip(&self) -> Tip {
         Tip {
             hash: self.tip_hash(),
             height: self.height(),

@@ -2,7 +2,7 @@
 
 use crate::pipeline::connect::Engine;
 use crate::pipeline::inputs::{BlockInputs, BlockOutputs};
-use crate::pipeline::load::{Body, BodyTask, Loaded};
+use crate::pipeline::load::{Body, LoadRequest, Loaded};
 use crate::pipeline::prefetch::{self, Window};
 use crate::report::{FetchTotals, Stage};
 use blockmill_fetch::Fetch;
@@ -37,15 +37,15 @@ impl Fetches {
 
 impl<V: ScriptVerifier + 'static> Engine<V> {
     /// Whether coins are to be read ahead: not while the cache has all there are.
-    pub(crate) fn fetches(&self) -> bool {
+    pub(crate) fn should_fetch(&self) -> bool {
         !self.options.without.fetch && self.cache.may_miss()
     }
 
     /// How far ahead blocks are loaded and their coins fetched. When reads block, and nobody but
     /// this thread loads blocks, as many blocks as may be are loaded first, so that reads for all
     /// of them are under way. What is fetched takes a small part of the memory for coins.
-    pub(crate) fn window(&self) -> Window {
-        let load_first = self.pool.workers() == 0 && self.fetches() && self.fetcher.reads_block();
+    pub(crate) fn prefetch_limits(&self) -> Window {
+        let load_first = self.pool.workers() == 0 && self.should_fetch() && self.fetcher.reads_block();
         Window {
             loaded_min: if load_first { prefetch::BLOCKS_MAX } else { 1 },
             inputs_max: self.cache.limit() / CACHE_SHARE / FETCHED_BYTES,
@@ -53,12 +53,12 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
     }
 
     /// Begins to read what a block that was loaded needs of the store.
-    pub(crate) fn begin_fetches(&self, task: &BodyTask, loaded: &Loaded) -> Fetches {
+    pub(crate) fn begin_fetches(&self, task: &LoadRequest, loaded: &Loaded) -> Fetches {
         let resolved = (self.active.len() + self.in_flight.len()) as u32 - 1;
         let Body::Sound(block, _) = &loaded.body else {
             return Fetches::default();
         };
-        if !self.fetches() || task.height <= resolved {
+        if !self.should_fetch() || task.height <= resolved {
             return Fetches::default();
         }
         let inputs = BlockInputs {
@@ -93,7 +93,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             taken: self.totals.fetch.taken,
         };
         self.totals.stages.add(Stage::Fetch, busy, waited);
-        self.timeline.add(Stage::Fetch, height, start + waited, Instant::now());
+        self.trace.add(Stage::Fetch, height, start + waited, Instant::now());
         let outputs = outputs.filter(|outputs| outputs.complete && outputs.coins.is_empty());
         outputs.map(|outputs| outputs.begun_at)
     }

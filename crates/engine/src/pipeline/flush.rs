@@ -126,7 +126,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         self.prepare_flush()?;
         if self.changed || self.cache.wants_flush() {
             let sync = self.log.sync_job();
-            let tip = self.stored_tip();
+            let tip = self.tip();
             let changes = self.cache.dirty_len();
             self.cache.begin_flush(&tip, move || sync().map_err(Into::into))?;
             self.flush_pace.begin(changes, self.cache.bytes());
@@ -192,7 +192,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         self.prepare_flush()?;
         if self.changed {
             let sync = self.log.sync_job();
-            let tip = self.stored_tip();
+            let tip = self.tip();
             self.changed = false;
             self.flush_pace.tip = Some(tip);
             self.wait_for_flush(|cache| cache.flush(&tip, move || sync().map_err(Into::into)))?;

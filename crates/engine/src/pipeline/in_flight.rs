@@ -72,8 +72,8 @@ impl<V: ScriptVerifier + 'static> InFlight<V> {
 mod tests {
     use crate::open::Without;
     use crate::report::trace::StageHook;
-    use crate::report::{Halt, Quiet, Stage};
-    use crate::{DataDir, Engine, Marks, Options};
+    use crate::report::{Halt, Stage};
+    use crate::{ChainId, DataDir, Engine, Options};
     use bitcoin::hashes::Hash;
     use blockmill_block::{BlockHash, Network, OutPoint, Txid};
     use blockmill_chaingen::builder::BlockBuilder;
@@ -114,7 +114,7 @@ mod tests {
             bytes.extend(block);
         }
         std::fs::write(&file, bytes).unwrap();
-        let marks = Marks {
+        let chain_id = ChainId {
             network: Network::Regtest,
             signet_challenge: None,
         };
@@ -123,7 +123,7 @@ mod tests {
             let data = home.path().join(format!("data-{flushed_between}"));
             let store = Arc::new(MemoryStore::default());
             let open = |options: Options| {
-                let directory = DataDir::open(&data, Some(&marks)).unwrap();
+                let directory = DataDir::open(&data, Some(&chain_id)).unwrap();
                 let store = Arc::<MemoryStore>::clone(&store);
                 Engine::with_params(directory, params.clone(), store, KernelVerifier, options).unwrap()
             };
@@ -133,7 +133,7 @@ mod tests {
                     stop_at_height: Some(1),
                     ..Options::default()
                 };
-                assert_eq!(open(options).connect(&sources, &mut Quiet).unwrap().height, 1);
+                assert_eq!(open(options).connect(&sources, &mut ()).unwrap().height, 1);
             }
             // It stops when the second block has been resolved and not committed.
             let stop = Arc::new(AtomicBool::new(false));
@@ -155,12 +155,12 @@ mod tests {
                 },
                 ..Options::default()
             };
-            let report = open(options).connect(&sources, &mut Quiet).unwrap();
+            let report = open(options).connect(&sources, &mut ()).unwrap();
             assert_eq!((report.height, report.halt), (1, Halt::Stopped));
             let coin = store.get(&outpoint).unwrap().expect("the coin of the first block");
             assert_eq!(coin.height, 1, "{flushed_between}");
 
-            let report = open(Options::default()).connect(&sources, &mut Quiet).unwrap();
+            let report = open(Options::default()).connect(&sources, &mut ()).unwrap();
             assert_eq!(report.height, 2);
             assert_eq!(store.get(&outpoint).unwrap().unwrap().height, 2);
         }

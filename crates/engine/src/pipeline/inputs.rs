@@ -1,6 +1,6 @@
 //! What the fetcher reads for a block ahead.
 
-use crate::pipeline::upcoming::MadeAhead;
+use crate::pipeline::upcoming::UpcomingTxids;
 use blockmill_block::coin::is_unspendable;
 use blockmill_block::{Block, OutPoint};
 use blockmill_coins::CacheView;
@@ -14,7 +14,7 @@ pub struct BlockInputs {
     pub block: Arc<Block>,
     /// The height up to which blocks were resolved when `view` was taken.
     pub resolved: u32,
-    pub made: Arc<MadeAhead>,
+    pub made: Arc<UpcomingTxids>,
     pub view: CacheView,
 }
 

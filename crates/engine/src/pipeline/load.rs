@@ -3,9 +3,9 @@
 
 use crate::chain::index::BlockId;
 use crate::pipeline::connect::Engine;
-use crate::pipeline::upcoming::MadeAhead;
+use crate::pipeline::upcoming::UpcomingTxids;
 use crate::report::events::Event;
-use crate::report::trace::Timeline;
+use crate::report::trace::Trace;
 use crate::report::{Observer, Stage, Unreadable};
 use blockmill_block::files::{BlockFiles, Position};
 use blockmill_block::{Block, BlockHash};
@@ -48,7 +48,7 @@ const ALL: BlockOptions = BlockOptions { proof_of_work: true };
 
 /// Which block, and what of the header index its rules need.
 #[derive(Debug, Clone)]
-pub(crate) struct BodyTask {
+pub(crate) struct LoadRequest {
     pub(crate) id: BlockId,
     hash: BlockHash,
     pub(crate) height: u32,
@@ -64,25 +64,25 @@ pub(crate) struct Loaded {
 }
 
 /// What reads and decodes blocks.
-pub(crate) struct BodyLoader<V> {
+pub(crate) struct BlockLoader<V> {
     files: RwLock<BlockFiles>,
     params: Params,
     verifier: Arc<V>,
-    pub(crate) timeline: Timeline,
+    pub(crate) trace: Trace,
     /// What blocks ahead make.
-    pub(crate) made: Arc<MadeAhead>,
+    pub(crate) made: Arc<UpcomingTxids>,
     /// The file that knows of blocks whose content is nowhere.
     headers_path: PathBuf,
 }
 
-impl<V: ScriptVerifier> BodyLoader<V> {
-    pub(crate) fn new(params: Params, verifier: Arc<V>, headers_path: PathBuf, timeline: Timeline) -> Self {
+impl<V: ScriptVerifier> BlockLoader<V> {
+    pub(crate) fn new(params: Params, verifier: Arc<V>, headers_path: PathBuf, trace: Trace) -> Self {
         Self {
             files: RwLock::new(BlockFiles::new()),
             params,
             verifier,
-            timeline,
-            made: Arc::new(MadeAhead::default()),
+            trace,
+            made: Arc::new(UpcomingTxids::default()),
             headers_path,
         }
     }
@@ -98,7 +98,7 @@ impl<V: ScriptVerifier> BodyLoader<V> {
 
     /// Reads a block from the first place where its content is the header's, and judges it by all
     /// rules that need no coins.
-    pub(crate) fn load(&self, task: &BodyTask) -> Loaded {
+    pub(crate) fn load(&self, task: &LoadRequest) -> Loaded {
         let mut stages = Vec::with_capacity(2);
         let mut first_problem = None;
         for &position in &task.positions {
@@ -127,7 +127,7 @@ impl<V: ScriptVerifier> BodyLoader<V> {
         Loaded { body, stages }
     }
 
-    fn load_at(&self, task: &BodyTask, position: Position, stages: &mut Vec<(Stage, Duration)>) -> Body {
+    fn load_at(&self, task: &LoadRequest, position: Position, stages: &mut Vec<(Stage, Duration)>) -> Body {
         let unreadable = |detail: String, path| {
             Body::Unreadable(Unreadable {
                 hash: task.hash,
@@ -141,7 +141,7 @@ impl<V: ScriptVerifier> BodyLoader<V> {
         let bytes = self.files().read(&position);
         let path = || self.files().path(position.file).to_owned();
         let decoding = Instant::now();
-        self.timeline.add(Stage::Read, task.height, reading, decoding);
+        self.trace.add(Stage::Read, task.height, reading, decoding);
         stages.push((Stage::Read, decoding - reading));
         let body = match bytes.map(Block::decode) {
             Err(error) => unreadable(error.to_string(), path()),
@@ -162,13 +162,13 @@ impl<V: ScriptVerifier> BodyLoader<V> {
             },
         };
         let end = Instant::now();
-        self.timeline.add(Stage::Decode, task.height, decoding, end);
+        self.trace.add(Stage::Decode, task.height, decoding, end);
         stages.push((Stage::Decode, end - decoding));
         body
     }
 
     /// Judges a block by all rules that need no coins.
-    pub(crate) fn judge(&self, task: &BodyTask, block: &Block) -> Result<BlockFacts, Reject> {
+    pub(crate) fn judge(&self, task: &LoadRequest, block: &Block) -> Result<BlockFacts, Reject> {
         let facts = self.judge_alone(block)?;
         if task.height > 0 {
             let place = BlockPlace {
@@ -189,10 +189,10 @@ impl<V: ScriptVerifier> BodyLoader<V> {
 
 impl<V: ScriptVerifier + 'static> Engine<V> {
     /// What is needed to load a block.
-    pub(crate) fn body_task(&self, id: BlockId) -> BodyTask {
+    pub(crate) fn load_request(&self, id: BlockId) -> LoadRequest {
         let entry = self.index.entry(id);
         let parent = entry.parent.map_or(entry, |parent| self.index.entry(parent));
-        BodyTask {
+        LoadRequest {
             id,
             hash: entry.hash,
             height: entry.height,
@@ -203,14 +203,14 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
 
     /// Loads a block on this thread.
     pub(crate) fn load_body(&mut self, id: BlockId) -> Body {
-        let task = self.body_task(id);
+        let task = self.load_request(id);
         let loaded = self.loader.load(&task);
-        self.loaded(&loaded.stages);
+        self.record_load_times(&loaded.stages);
         loaded.body
     }
 
     /// Counts the times of a block that was loaded.
-    pub(crate) fn loaded(&mut self, stages: &[(Stage, Duration)]) {
+    pub(crate) fn record_load_times(&mut self, stages: &[(Stage, Duration)]) {
         for &(stage, time) in stages {
             self.totals.stages.add(stage, time, Duration::ZERO);
         }

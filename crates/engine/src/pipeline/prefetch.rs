@@ -3,7 +3,7 @@
 
 use crate::chain::index::BlockId;
 use crate::pipeline::fetch::Fetches;
-use crate::pipeline::load::{BodyLoader, BodyTask, Loaded};
+use crate::pipeline::load::{BlockLoader, LoadRequest, Loaded};
 use blockmill_rules::ScriptVerifier;
 use blockmill_workqueue::{Done, Handler, Panicked, Requester, WorkQueue};
 use std::collections::VecDeque;
@@ -17,12 +17,12 @@ const MEMORY_PER_BYTE: usize = 4;
 
 /// A block to be loaded, and what came of it.
 pub(crate) struct LoadJob {
-    task: BodyTask,
+    task: LoadRequest,
     loaded: Option<Loaded>,
 }
 
 /// Loads blocks.
-pub(crate) struct Loading<V>(pub(crate) Arc<BodyLoader<V>>);
+pub(crate) struct Loading<V>(pub(crate) Arc<BlockLoader<V>>);
 
 impl<V: ScriptVerifier> Handler for Loading<V> {
     type Job = LoadJob;
@@ -33,8 +33,8 @@ impl<V: ScriptVerifier> Handler for Loading<V> {
 }
 
 /// A block that is loaded, and what is read for it.
-pub(crate) struct Coming {
-    pub(crate) task: BodyTask,
+pub(crate) struct PrefetchedBlock {
+    pub(crate) task: LoadRequest,
     pub(crate) loaded: Loaded,
     /// None before it has begun.
     pub(crate) fetches: Option<Fetches>,
@@ -58,7 +58,7 @@ pub(crate) struct Bounds {
 }
 
 /// The blocks of a branch, in order.
-pub(crate) struct Ahead<V: ScriptVerifier + 'static> {
+pub(crate) struct Prefetcher<V: ScriptVerifier + 'static> {
     requester: Requester<Loading<V>>,
     /// Blocks that nobody was asked for, with their sizes; the next one last.
     path: Vec<(BlockId, u64)>,
@@ -66,13 +66,13 @@ pub(crate) struct Ahead<V: ScriptVerifier + 'static> {
     /// to.
     asked: VecDeque<usize>,
     /// The first of them, which are loaded.
-    coming: VecDeque<Coming>,
+    coming: VecDeque<PrefetchedBlock>,
     /// The sum of `asked`.
     memory: usize,
     bounds: Bounds,
 }
 
-impl<V: ScriptVerifier + 'static> Ahead<V> {
+impl<V: ScriptVerifier + 'static> Prefetcher<V> {
     /// Nothing asked for yet. `path` has blocks and their sizes in bytes, the next one last.
     pub(crate) fn new(queue: &WorkQueue<Loading<V>>, path: Vec<(BlockId, u64)>, bounds: Bounds) -> Self {
         Self {
@@ -97,7 +97,7 @@ impl<V: ScriptVerifier + 'static> Ahead<V> {
     }
 
     /// Asks for more blocks, as many as may be in memory; `task` says what is needed for one.
-    pub(crate) fn ask(&mut self, mut task: impl FnMut(BlockId) -> BodyTask) {
+    pub(crate) fn request_more(&mut self, mut task: impl FnMut(BlockId) -> LoadRequest) {
         while self.asked.len() < self.bounds.blocks
             && self.memory < self.bounds.memory
             && let Some(&(id, size)) = self.path.last()
@@ -122,8 +122,8 @@ impl<V: ScriptVerifier + 'static> Ahead<V> {
         &mut self,
         wait: bool,
         window: Window,
-        fetch: impl FnMut(&BodyTask, &Loaded) -> Fetches,
-    ) -> Option<Coming> {
+        fetch: impl FnMut(&LoadRequest, &Loaded) -> Fetches,
+    ) -> Option<PrefetchedBlock> {
         while let Some(coming) = self.requester.try_collect_next().map(Self::came) {
             self.take(coming);
         }
@@ -144,7 +144,7 @@ impl<V: ScriptVerifier + 'static> Ahead<V> {
     }
 
     /// Takes the block that comes after those that are loaded.
-    fn take(&mut self, coming: Coming) {
+    fn take(&mut self, coming: PrefetchedBlock) {
         let expected = &mut self.asked[self.coming.len()];
         let memory = coming.loaded.body.memory();
         self.memory = self.memory - *expected + memory;
@@ -154,24 +154,24 @@ impl<V: ScriptVerifier + 'static> Ahead<V> {
 
     /// Begins to fetch the coins of blocks that are loaded: of the first, and of those after it
     /// while all together have no more than so many inputs.
-    fn begin_fetches(&mut self, inputs_max: usize, mut fetch: impl FnMut(&BodyTask, &Loaded) -> Fetches) {
+    fn begin_fetches(&mut self, inputs_max: usize, mut fetch: impl FnMut(&LoadRequest, &Loaded) -> Fetches) {
         let mut inputs = 0;
         for (place, coming) in self.coming.iter_mut().enumerate() {
             inputs += coming.loaded.body.input_count();
             if place > 0 && inputs > inputs_max {
                 break;
             }
-            let Coming { task, loaded, fetches } = coming;
+            let PrefetchedBlock { task, loaded, fetches } = coming;
             fetches.get_or_insert_with(|| fetch(task, loaded));
         }
     }
 
-    fn came(done: Result<Done<'_, Loading<V>>, Panicked>) -> Coming {
+    fn came(done: Result<Done<'_, Loading<V>>, Panicked>) -> PrefetchedBlock {
         match done.map(Done::take) {
             Ok(LoadJob {
                 task,
                 loaded: Some(loaded),
-            }) => Coming {
+            }) => PrefetchedBlock {
                 task,
                 loaded,
                 fetches: None,

@@ -62,7 +62,7 @@ pub fn apply<B: AsRef<[u8]>>(
     match outcome {
         Ok(()) => Ok(undo),
         Err(error) => {
-            take_back(block, &undo, created, cache).map_err(ResolveError::Broken)?;
+            disconnect(block, &undo, created, cache).map_err(ResolveError::Broken)?;
             Err(error)
         }
     }
@@ -202,7 +202,7 @@ fn create_outputs(transaction: &Transaction<'_>, height: u32, is_coinbase: bool,
 ///
 /// # Errors
 /// [`StoreError`].
-pub fn take_back<B: AsRef<[u8]>>(
+pub fn disconnect<B: AsRef<[u8]>>(
     block: &Block<B>,
     undo: &BlockUndo,
     created: usize,

@@ -18,15 +18,15 @@ const HEIGHT_BITS: u32 = 24;
 const HEIGHT_MASK: u64 = (1 << HEIGHT_BITS) - 1;
 
 #[derive(Debug)]
-pub struct MadeAhead(Box<[AtomicU64]>);
+pub struct UpcomingTxids(Box<[AtomicU64]>);
 
-impl Default for MadeAhead {
+impl Default for UpcomingTxids {
     fn default() -> Self {
         Self((0..1 << WORD_BITS).map(|_| AtomicU64::new(0)).collect())
     }
 }
 
-impl MadeAhead {
+impl UpcomingTxids {
     /// The word of a transaction, and what identifies it there, in the bits above the height.
     fn place(&self, txid: &Txid) -> (&AtomicU64, u64) {
         let first = txid.0.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn what_was_noted_is_made_above_lower_heights_only() {
-        let made = MadeAhead::default();
+        let made = UpcomingTxids::default();
         assert!(!made.is_made_above(&txid(1), 0));
         made.note(&txid(1), 500);
         assert!(made.is_made_above(&txid(1), 499));
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn most_of_what_lies_ahead_is_known() {
-        let made = MadeAhead::default();
+        let made = UpcomingTxids::default();
         for number in 0..50_000 {
             made.note(&txid(number), 10 + (number / 2000) as u32);
         }

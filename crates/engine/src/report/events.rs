@@ -16,7 +16,7 @@ use std::time::Duration;
 pub enum Level {
     /// For who looks closely.
     Debug,
-    /// The ordinary course of things.
+    /// The ordinary run of things.
     Info,
     /// Something is not as it should be, and the work goes on.
     Warning,

@@ -24,7 +24,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 thread_local! {
-    /// The thread's lane, and the timeline that it belongs to.
+    /// The thread's lane, and the trace that it belongs to.
     static LANE: RefCell<Option<(Arc<Lanes>, Spans, u32)>> = const { RefCell::new(None) };
 }
 
@@ -44,12 +44,12 @@ impl std::fmt::Debug for StageHook {
 
 /// All lanes; nothing happens if it is not wanted.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Timeline {
+pub(crate) struct Trace {
     lanes: Option<Arc<Lanes>>,
     hook: Option<StageHook>,
 }
 
-impl Timeline {
+impl Trace {
     pub(crate) fn new(wanted: bool, hook: Option<StageHook>) -> Self {
         Self {
             lanes: wanted.then(Arc::default),
@@ -65,7 +65,7 @@ impl Timeline {
 
     /// Notes what this thread has done since a moment that [`now`](Self::now) gave.
     #[inline]
-    pub(crate) fn did(&self, stage: Stage, height: u32, start: Option<Instant>) {
+    pub(crate) fn record_since(&self, stage: Stage, height: u32, start: Option<Instant>) {
         if let Some(start) = start {
             self.add(stage, height, start, Instant::now());
         }
@@ -129,23 +129,23 @@ impl Lanes {
 }
 
 /// A store whose reads and commits are noted.
-pub(crate) struct TimedStore {
+pub(crate) struct TracedStore {
     pub(crate) store: Arc<dyn CoinStore>,
-    pub(crate) timeline: Timeline,
+    pub(crate) trace: Trace,
 }
 
-impl CoinStore for TimedStore {
+impl CoinStore for TracedStore {
     fn get(&self, outpoint: &OutPoint) -> Result<Option<Coin>, StoreError> {
-        let start = self.timeline.now();
+        let start = self.trace.now();
         let found = self.store.get(outpoint);
-        self.timeline.did(Stage::Fetch, 0, start);
+        self.trace.record_since(Stage::Fetch, 0, start);
         found
     }
 
     fn get_many(&self, outpoints: &[OutPoint], coins: &mut Vec<Option<Coin>>) -> Result<(), StoreError> {
-        let start = self.timeline.now();
+        let start = self.trace.now();
         let outcome = self.store.get_many(outpoints, coins);
-        self.timeline.did(Stage::Fetch, 0, start);
+        self.trace.record_since(Stage::Fetch, 0, start);
         outcome
     }
 
@@ -154,9 +154,9 @@ impl CoinStore for TimedStore {
     }
 
     fn commit(&self, changes: &mut dyn Iterator<Item = Change>, tip: &Tip) -> Result<(), StoreError> {
-        let start = self.timeline.now();
+        let start = self.trace.now();
         let outcome = self.store.commit(changes, tip);
-        self.timeline.did(Stage::Flush, tip.height, start);
+        self.trace.record_since(Stage::Flush, tip.height, start);
         outcome
     }
 
@@ -173,46 +173,46 @@ impl CoinStore for TimedStore {
 mod tests {
     use super::*;
 
-    fn drained(timeline: &Timeline) -> Vec<(String, Span)> {
+    fn drained(trace: &Trace) -> Vec<(String, Span)> {
         let mut all = Vec::new();
-        timeline.drain(|name, span| all.push((name.to_owned(), *span)));
+        trace.drain(|name, span| all.push((name.to_owned(), *span)));
         all
     }
 
     #[test]
     fn each_thread_has_a_lane() {
-        let timeline = Timeline::new(true, None);
-        let start = timeline.now();
-        timeline.did(Stage::Resolve, 1, start);
+        let trace = Trace::new(true, None);
+        let start = trace.now();
+        trace.record_since(Stage::Resolve, 1, start);
         std::thread::scope(|scope| {
             for name in ["one", "other"] {
-                let timeline = &timeline;
+                let trace = &trace;
                 let thread = std::thread::Builder::new().name(name.to_owned());
-                let work = move || timeline.did(Stage::Check, 2, timeline.now());
+                let work = move || trace.record_since(Stage::Check, 2, trace.now());
                 thread.spawn_scoped(scope, work).unwrap();
             }
         });
-        let all = drained(&timeline);
+        let all = drained(&trace);
         let mut lanes: Vec<u32> = all.iter().map(|(_, span)| span.thread).collect();
         lanes.sort_unstable();
         assert_eq!(lanes, [1, 2, 3]);
         let mut names: Vec<&str> = all[1..].iter().map(|(name, _)| &**name).collect();
         names.sort_unstable();
         assert_eq!(names, ["one", "other"]);
-        assert!(drained(&timeline).is_empty());
+        assert!(drained(&trace).is_empty());
     }
 
     #[test]
     fn close_works_of_a_kind_are_one_span() {
-        let timeline = Timeline::new(true, None);
+        let trace = Trace::new(true, None);
         let start = Instant::now();
         let at = |nanoseconds| start + Duration::from_nanos(nanoseconds);
-        timeline.add(Stage::Check, 5, at(0), at(1_000));
-        timeline.add(Stage::Check, 5, at(1_500), at(3_000));
-        timeline.add(Stage::Check, 6, at(3_100), at(4_000));
-        timeline.add(Stage::Check, 6, at(10_000), at(11_000));
-        timeline.add(Stage::Resolve, 6, at(11_100), at(12_000));
-        let spans: Vec<_> = drained(&timeline)
+        trace.add(Stage::Check, 5, at(0), at(1_000));
+        trace.add(Stage::Check, 5, at(1_500), at(3_000));
+        trace.add(Stage::Check, 6, at(3_100), at(4_000));
+        trace.add(Stage::Check, 6, at(10_000), at(11_000));
+        trace.add(Stage::Resolve, 6, at(11_100), at(12_000));
+        let spans: Vec<_> = drained(&trace)
             .into_iter()
             .map(|(_, span)| (span.stage, span.height, span.start, span.end))
             .collect();
@@ -227,9 +227,9 @@ mod tests {
 
     #[test]
     fn nothing_is_kept_when_it_is_not_wanted() {
-        let timeline = Timeline::new(false, None);
-        assert_eq!(timeline.now(), None);
-        timeline.add(Stage::Check, 5, Instant::now(), Instant::now());
-        assert!(drained(&timeline).is_empty());
+        let trace = Trace::new(false, None);
+        assert_eq!(trace.now(), None);
+        trace.add(Stage::Check, 5, Instant::now(), Instant::now());
+        assert!(drained(&trace).is_empty());
     }
 }

@@ -20,7 +20,7 @@ use blockmill_chaingen::builder::{BlockBuilder, any_script, spend_any};
 use blockmill_coins::stats::Hashes;
 use blockmill_coins::{CoinStore, MemoryStore, StatsBuilder, UtxoStats};
 use blockmill_engine::{
-    ConnectReport, DataDir, Engine, EngineError, Marks, Options, Quiet, Signatures, Submission, Verdict,
+    ChainId, ConnectReport, DataDir, Engine, EngineError, Options, Signatures, Submission, Verdict,
 };
 use blockmill_script::CoreVerifier;
 use std::path::{Path, PathBuf};
@@ -200,8 +200,8 @@ pub(crate) fn write_blocks<'a>(path: &Path, blocks: impl IntoIterator<Item = &'a
     path.to_owned()
 }
 
-pub(crate) fn regtest() -> Marks {
-    Marks {
+pub(crate) fn regtest() -> ChainId {
+    ChainId {
         network: Network::Regtest,
         signet_challenge: None,
     }
@@ -231,7 +231,7 @@ pub(crate) fn open_with(path: &Path, store: Arc<dyn CoinStore>, options: Options
 
 pub(crate) fn connect(engine: &mut CoreEngine, sources: &[&Path]) -> ConnectReport {
     let sources: Vec<_> = sources.iter().map(|&path| path.to_owned()).collect();
-    engine.connect(&sources, &mut Quiet).unwrap()
+    engine.connect(&sources, &mut ()).unwrap()
 }
 
 pub(crate) fn submit(engine: &mut CoreEngine, block: &Block) -> Submission {
@@ -239,7 +239,7 @@ pub(crate) fn submit(engine: &mut CoreEngine, block: &Block) -> Submission {
 }
 
 pub(crate) fn submit_bytes(engine: &mut CoreEngine, bytes: Vec<u8>) -> Submission {
-    engine.submit(bytes, &mut Quiet).unwrap()
+    engine.submit(bytes, &mut ()).unwrap()
 }
 
 /// Submits a block that becomes the tip.
@@ -262,7 +262,7 @@ pub(crate) fn figures(engine: &CoreEngine) -> UtxoStats {
     StatsBuilder::new(Hashes::Serialized)
         .add_all(engine.coins().coins().unwrap())
         .unwrap()
-        .finish(&engine.stored_tip())
+        .finish(&engine.tip())
 }
 
 /// The figures of an engine that knows nothing but this chain, and has libsecp256k1 verify all

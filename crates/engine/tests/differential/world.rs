@@ -10,7 +10,7 @@ use blockmill_chaingen::bitcoin::{self, Amount, BlockHash, OutPoint, Transaction
 use blockmill_chaingen::builder::BlockBuilder;
 use blockmill_coins::stats::Hashes;
 use blockmill_coins::{StatsBuilder, UtxoStats};
-use blockmill_engine::{Engine, Marks, Options, Quiet, Rejected, Signatures, Submission, Verdict};
+use blockmill_engine::{ChainId, Engine, Options, Rejected, Signatures, Submission, Verdict};
 use blockmill_kernel::KernelVerifier;
 use blockmill_rules::{ScriptVerifier, SignatureCounts};
 use blockmill_script::CoreVerifier;
@@ -69,7 +69,7 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new(log: &CoreLog, threads: usize) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let marks = Marks {
+        let chain_id = ChainId {
             network: Network::Regtest,
             signet_challenge: None,
         };
@@ -79,9 +79,14 @@ impl World {
             ..Options::default()
         };
         let open = |name: &str| directory.path().join(name);
-        let engine = Engine::open(&open("data"), Some(&marks), KernelVerifier, options(Signatures::Kernel));
+        let engine = Engine::open(
+            &open("data"),
+            Some(&chain_id),
+            KernelVerifier,
+            options(Signatures::Kernel),
+        );
         let lanes = CoreVerifier::new(blockmill_script::Signatures::Lanes);
-        let in_lanes = Engine::open(&open("lanes"), Some(&marks), lanes, options(Signatures::Lanes));
+        let in_lanes = Engine::open(&open("lanes"), Some(&chain_id), lanes, options(Signatures::Lanes));
         let genesis = bitcoin::constants::genesis_block(bitcoin::Network::Regtest);
         let node = Node {
             hash: genesis.block_hash(),
@@ -116,8 +121,8 @@ impl World {
     /// or what differs.
     pub(crate) fn judge(&mut self, bytes: &[u8]) -> Result<String, String> {
         let core = self.core.judge(bytes);
-        let ours = self.engine.submit(bytes.to_vec(), &mut Quiet).unwrap();
-        let in_lanes = self.in_lanes.submit(bytes.to_vec(), &mut Quiet).unwrap();
+        let ours = self.engine.submit(bytes.to_vec(), &mut ()).unwrap();
+        let in_lanes = self.in_lanes.submit(bytes.to_vec(), &mut ()).unwrap();
         let lanes_tip = self.in_lanes.tip_hash();
         if in_lanes != ours || lanes_tip != self.engine.tip_hash() {
             return Err(format!("{ours:?}, but in lanes {in_lanes:?}, tip {lanes_tip}"));
@@ -158,8 +163,8 @@ impl World {
     /// verified in lanes.
     pub(crate) fn finish(mut self) -> SignatureCounts {
         self.compare_sets();
-        let in_lanes = self.in_lanes.connect(&[], &mut Quiet).unwrap();
-        let rejected = self.engine.connect(&[], &mut Quiet).unwrap().rejected;
+        let in_lanes = self.in_lanes.connect(&[], &mut ()).unwrap();
+        let rejected = self.engine.connect(&[], &mut ()).unwrap().rejected;
         let said = |rejected: &[Rejected]| -> Vec<String> {
             let said = rejected
                 .iter()
@@ -295,7 +300,7 @@ fn figures<V: ScriptVerifier + 'static>(engine: &Engine<V>) -> UtxoStats {
     StatsBuilder::new(Hashes::Serialized)
         .add_all(engine.coins().coins().unwrap())
         .unwrap()
-        .finish(&engine.stored_tip())
+        .finish(&engine.tip())
 }
 
 /// A line about a block: its hash, its parent, and what both sides said.

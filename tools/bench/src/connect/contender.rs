@@ -6,7 +6,7 @@ use blockmill_block::Network;
 use blockmill_coins::StatsBuilder;
 use blockmill_coins::stats::Hashes;
 use blockmill_engine::open::Without;
-use blockmill_engine::{Engine, Marks, Observer, Options, Quiet, Signatures};
+use blockmill_engine::{ChainId, Engine, Observer, Options, Signatures};
 use blockmill_script::CoreVerifier;
 use std::path::{Path, PathBuf};
 
@@ -134,7 +134,7 @@ pub(crate) fn connect_ours(
         without,
         ..options(threads)
     };
-    connect_observed(blocks, data, options, &mut Quiet)
+    connect_observed(blocks, data, options, &mut ())
 }
 
 /// Connects the blocks with our engine.
@@ -161,15 +161,15 @@ pub(super) fn stored_by_ours(data: &Path) -> Result<Stored, BenchError> {
     let engine = Engine::open(data, None, CoreVerifier::automatic(), options(1))?;
     let stats = StatsBuilder::new(Hashes::Serialized)
         .add_all(engine.coins().coins()?)?
-        .finish(&engine.stored_tip());
+        .finish(&engine.tip());
     Ok(Stored {
         tip: stats.best_block.to_string(),
         hash_serialized_3: Some(stats.hash_serialized_3.to_string()),
     })
 }
 
-fn regtest() -> Marks {
-    Marks {
+fn regtest() -> ChainId {
+    ChainId {
         network: Network::Regtest,
         signet_challenge: None,
     }

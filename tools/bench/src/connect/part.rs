@@ -10,7 +10,7 @@ use crate::kernel;
 use crate::watched::watch;
 use blockmill_block::BlockHash;
 use blockmill_chaingen::Summary;
-use blockmill_engine::{Options, Quiet};
+use blockmill_engine::Options;
 use serde::{Deserialize, Serialize};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -124,7 +124,7 @@ impl Part {
             ..options(self.threads)
         };
         if !self.traced {
-            return Ok((connect_observed(&self.blocks, data, options, &mut Quiet)?, None));
+            return Ok((connect_observed(&self.blocks, data, options, &mut ())?, None));
         }
         let mut timeline = Timeline::default();
         let elapsed = connect_observed(&self.blocks, data, options, &mut timeline)?;

@@ -40,7 +40,7 @@ impl Input {
     /// Reads the undo data of the chain in a data directory.
     fn read(data: &Path, expected: &Summary) -> Result<Self, BenchError> {
         let directory = DataDir::open(data, None)?;
-        let params = directory.marks().params();
+        let params = directory.chain_id().params();
         let magic = params.magic();
         let mut index = HeaderIndex::new(params);
         let log = ChainLog::open(&directory, magic, &mut index)?;

@@ -16,7 +16,7 @@ pub(super) fn examine(directory: &DataDir, stop: &AtomicBool, findings: &mut Fin
         return;
     }
     let mut seen = Seen::default();
-    let read = look(&folder, directory.marks().params().magic(), stop, &mut seen);
+    let read = look(&folder, directory.chain_id().params().magic(), stop, &mut seen);
     let Seen {
         problems,
         unfinished,

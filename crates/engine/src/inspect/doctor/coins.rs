@@ -35,7 +35,7 @@ fn open(directory: &DataDir) -> Result<Option<EmbeddedStore>, EngineError> {
     if !is_there(&path)? {
         return Ok(None);
     }
-    let network = directory.marks().text();
+    let network = directory.chain_id().text();
     Ok(Some(EmbeddedStore::open_to_read(&path, Some(&network), STORE_CACHE)?))
 }
 
@@ -78,7 +78,7 @@ pub(super) fn examine(
         }
     };
     let genesis = || Tip {
-        hash: directory.marks().params().genesis.hash(),
+        hash: directory.chain_id().params().genesis.hash(),
         height: 0,
     };
     let read = if problems.is_empty() {

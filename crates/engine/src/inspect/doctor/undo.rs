@@ -68,7 +68,7 @@ pub(super) fn examine(
         Ok(log) => log,
         Err(error) => return findings.add_error(PART, &error.into()),
     };
-    let magic = directory.marks().params().magic();
+    let magic = directory.chain_id().params().magic();
     let mut problems = Problems::default();
     let mut highest = 0;
     for (number, &id) in chain.iter().enumerate() {

@@ -1,7 +1,7 @@
 //! What the script checks of a block read, and what came of those that were put off.
 
 use super::CheckFailure;
-use crate::report::trace::Timeline;
+use crate::report::trace::Trace;
 use blockmill_block::{Block, BlockUndo};
 use blockmill_rules::{ScriptFlags, ScriptVerifier, SpentOutput, VerifyError};
 use std::cell::Cell;
@@ -22,7 +22,7 @@ pub(super) struct BlockChecks<V> {
     pub(super) undo: Arc<BlockUndo>,
     pub(super) flags: ScriptFlags,
     pub(super) height: u32,
-    pub(super) timeline: Timeline,
+    pub(super) trace: Trace,
     /// Failure of the lowest input among the scripts that were put off.
     pub(super) failure: Mutex<Option<CheckFailure>>,
     /// Whether nobody asks for the verdict any more.

@@ -14,7 +14,7 @@
 
 use super::block::{Again, BlockChecks, Offering, Script, lock};
 use crate::report::Stage;
-use crate::report::trace::Timeline;
+use crate::report::trace::Trace;
 use blockmill_checkqueue::{Check, CheckQueue, ClosedRound, TooManyRounds};
 use blockmill_pool::{ThreadPool, contain};
 use blockmill_rules::{DeferredChecks, Outcome, ScriptVerifier, VerifyError};
@@ -41,7 +41,7 @@ struct Slot<V: ScriptVerifier + 'static> {
 /// Where the scripts are whose signature checks were put off.
 pub(super) struct Gather<V: ScriptVerifier + 'static> {
     verifier: Arc<V>,
-    timeline: Timeline,
+    trace: Trace,
     /// Signature checks at which a slot is settled.
     together: usize,
     slots: Box<[CachePadded<Slot<V>>]>,
@@ -60,12 +60,7 @@ pub(super) struct Settled {
 
 impl<V: ScriptVerifier + 'static> Gather<V> {
     /// None for a verifier that puts nothing off.
-    pub(super) fn new(
-        verifier: &Arc<V>,
-        thread_pool: &ThreadPool,
-        priority: u32,
-        timeline: Timeline,
-    ) -> Option<Arc<Self>> {
+    pub(super) fn new(verifier: &Arc<V>, thread_pool: &ThreadPool, priority: u32, trace: Trace) -> Option<Arc<Self>> {
         let together = verifier.signatures_together();
         let slot = || Slot {
             batch: Mutex::default(),
@@ -75,7 +70,7 @@ impl<V: ScriptVerifier + 'static> Gather<V> {
         (together > 0).then(|| {
             Arc::new(Self {
                 verifier: Arc::clone(verifier),
-                timeline,
+                trace,
                 together,
                 slots: (0..=thread_pool.workers()).map(|_| CachePadded::new(slot())).collect(),
                 emptying: Mutex::new(()),
@@ -142,11 +137,11 @@ impl<V: ScriptVerifier + 'static> Gather<V> {
         start.elapsed()
     }
 
-    /// As `settle`, in the timeline too. For what is done outside of any block's checks.
+    /// As `settle`, in the trace too. For what is done outside of any block's checks.
     fn settle_for_all(&self, batch: &mut Batch<V>) -> Duration {
-        let start = self.timeline.now();
+        let start = self.trace.now();
         let busy = self.settle(batch);
-        self.timeline.did(Stage::Check, 0, start);
+        self.trace.record_since(Stage::Check, 0, start);
         busy
     }
 

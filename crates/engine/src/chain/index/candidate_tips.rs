@@ -1,4 +1,4 @@
-//! The ends of the branches of a tree, the best one at hand.
+//! The tips of all branches of a tree, ordered by work.
 
 use super::BlockId;
 use blockmill_rules::Work;
@@ -11,13 +11,13 @@ pub(super) type Rank = (Work, Reverse<u64>, BlockId);
 /// Blocks of some kind (linked ones, valid headers) that have no child of that kind. Only among
 /// these is the block with the most work, since a child has more than its parent.
 #[derive(Debug, Default)]
-pub(super) struct Leaves {
+pub(super) struct CandidateTips {
     leaves: BTreeSet<Rank>,
     /// For each block its children of the kind.
     children: Vec<u32>,
 }
 
-impl Leaves {
+impl CandidateTips {
     fn children_of(&mut self, id: BlockId) -> &mut u32 {
         let place = id.place();
         if place >= self.children.len() {
@@ -26,8 +26,8 @@ impl Leaves {
         &mut self.children[place]
     }
 
-    /// A block of the kind came, whose children are not of it yet.
-    pub(super) fn grow(&mut self, rank: Rank, parent: Option<Rank>) {
+    /// Inserts a block of the kind. None of its children is of that kind yet.
+    pub(super) fn insert(&mut self, rank: Rank, parent: Option<Rank>) {
         *self.children_of(rank.2) = 0;
         self.leaves.insert(rank);
         if let Some(parent) = parent {
@@ -36,14 +36,15 @@ impl Leaves {
         }
     }
 
-    /// A block is no longer of the kind, with all that grows from it; `cut` is to be called for the
-    /// lowest one.
-    pub(super) fn wither(&mut self, rank: &Rank) {
+    /// Removes a block that is no longer of the kind, as no block above it is. The caller calls
+    /// [`reinstate_parent`](Self::reinstate_parent) for the lowest one.
+    pub(super) fn remove(&mut self, rank: &Rank) {
         self.leaves.remove(rank);
     }
 
-    /// The branch that withered grew from `parent`, which is still of the kind.
-    pub(super) fn cut(&mut self, parent: Rank) {
+    /// Counts one child less for `parent`, which is still of the kind, and makes it a tip if that was
+    /// the last one.
+    pub(super) fn reinstate_parent(&mut self, parent: Rank) {
         let children = self.children_of(parent.2);
         *children -= 1;
         if *children == 0 {
