@@ -1,14 +1,15 @@
-//! Panics in units of work.
+//! Containment of panics in units of work.
 
 use std::any::Any;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-/// What a unit of work panicked with. Dropping it never panics, whatever the payload does.
+/// The payload of a panic in a unit of work. Dropping a `Panic` never panics, whatever the payload
+/// does.
 pub struct Panic(Option<Box<dyn Any + Send>>);
 
 impl Panic {
-    /// The message, if the panic has one.
+    /// The message of the panic, or "no message" if the payload is no string.
     pub fn message(&self) -> &str {
         let Some(payload) = &self.0 else {
             return "no message";
@@ -18,7 +19,7 @@ impl Panic {
             .unwrap_or("no message")
     }
 
-    /// Goes on with the panic in this thread.
+    /// Resumes the panic on this thread.
     pub fn resume(mut self) -> ! {
         let payload = self.0.take();
         resume_unwind(payload.unwrap_or_else(|| Box::new("no payload")))
@@ -29,22 +30,25 @@ impl Drop for Panic {
     fn drop(&mut self) {
         let payload = self.0.take();
         if let Err(another) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
-            // It might panic in the same way, and so on without end.
+            // Dropping `another` could panic with one more payload, and so on without end.
             std::mem::forget(another);
         }
     }
 }
 
-/// Ends the process when a panic passes by that nobody may see.
+/// Aborts the process if a panic unwinds past this guard. Prints the message first.
+#[cfg(not(blockmill_loom))]
 pub(crate) struct AbortOnUnwind(pub(crate) &'static str);
 
+#[cfg(not(blockmill_loom))]
 impl AbortOnUnwind {
-    /// The danger is over.
+    /// Removes the guard: the code that must not unwind has ended.
     pub(crate) fn disarm(self) {
         std::mem::forget(self);
     }
 }
 
+#[cfg(not(blockmill_loom))]
 impl Drop for AbortOnUnwind {
     fn drop(&mut self) {
         eprintln!("{}", self.0);
@@ -66,16 +70,24 @@ impl fmt::Display for Panic {
 
 impl std::error::Error for Panic {}
 
-/// Does a unit of work, and catches its panic.
+/// Runs a unit of work and catches its panic.
 ///
-/// What the work was about is given up when it panics: nobody may look at it again but to drop it.
+/// After a panic the caller must give up the data that the work changed, and only drop it.
+///
+/// ```
+/// use blockmill_pool::contain;
+///
+/// assert_eq!(contain(|| 6 * 7).unwrap(), 42);
+/// let panic = contain(|| -> u32 { panic!("no answer") }).unwrap_err();
+/// assert_eq!(panic.message(), "no answer");
+/// ```
 ///
 /// # Errors
-/// The [`Panic`].
+/// The [`Panic`], if `work` panics.
 #[inline]
 pub fn contain<R>(work: impl FnOnce() -> R) -> Result<R, Panic> {
     if cfg!(blockmill_loom) {
-        // Loom reports what it finds by panics.
+        // Loom reports its findings by panics.
         return Ok(work());
     }
     catch_unwind(AssertUnwindSafe(work)).map_err(|payload| Panic(Some(payload)))
@@ -96,7 +108,7 @@ mod tests {
         assert_eq!(again.map(|_: ()| ()).unwrap_err().message(), "text");
     }
 
-    /// Panics when it is dropped, with another such.
+    /// Panics when it is dropped, with another bomb as payload.
     struct Bomb(u32);
 
     impl Drop for Bomb {
@@ -106,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_panics_in_the_drop_of_a_panic_is_forgotten() {
+    fn a_payload_that_panics_in_its_drop_is_forgotten() {
         let panic = contain(|| std::panic::panic_any(Bomb(0))).unwrap_err();
         assert!(contain(|| drop(panic)).is_ok());
     }

@@ -1,22 +1,8 @@
-//! One pool of worker threads for everything that has work to hand out.
+//! One pool of worker threads for all parts of a program that have work.
 //!
-//! A [`WorkSource`] hands out units of work; a [`ThreadPool`] is a number of threads that serve its work sources, the one of highest priority
-//! first. Waking, spinning, parking and catching panics are done here, in one way for all work sources:
-//!
-//! - While somebody attends a work source (a master that adds work), idle workers stay awake for [`AWAKE_FOR`] before they park, if there are
-//!   more cores than threads that attend; else they park after a brief spin.
-//! - Nobody is woken for work when as many workers are awake as there are cores for, less those that attend. So more threads than cores cost nothing. (When
-//!   a work source comes or goes all are woken once; one that parks at the very moment of a notification may find the work by itself.)
-//! - Waking waits for no lock, and wakes the worker that parked last, on another core than that of who wakes it.
-//! - A panic in a unit of work is caught and given to its work source. Dropping the pool ends and joins its threads.
-//!
-//! In reading order:
-//! - `work source`: what hands out work, and its place in a pool;
-//! - `pool`: the threads;
-//! - `sleep`: which of them are awake;
-//! - `cores`: on which cores a woken one runs first;
-//! - `scope`: jobs that borrow;
-//! - `contain`: panics.
+//! A [`ThreadPool`] is a fixed number of worker threads. Each part of the program that has work
+//! implements [`WorkSource`] and registers with a priority. Workers serve the work source of
+//! highest priority first. Work that borrows from the stack goes through [`ThreadPool::scope`].
 //!
 //! ```
 //! use blockmill_pool::{ThreadPool, ThreadPoolOptions};
@@ -31,6 +17,75 @@
 //! assert_eq!(halves, [124_750, 374_750]);
 //! # Ok::<(), std::io::Error>(())
 //! ```
+//!
+//! A work source keeps its own queue, in whatever form is best for its work. The pool asks it for
+//! pending work and lets workers serve it:
+//!
+//! ```
+//! use blockmill_pool::{Panic, ThreadPool, ThreadPoolOptions, WorkSource};
+//! use std::sync::{Arc, Mutex, mpsc};
+//!
+//! struct Squares {
+//!     numbers: Mutex<Vec<u64>>,
+//!     results: mpsc::Sender<u64>,
+//! }
+//!
+//! impl WorkSource for Squares {
+//!     fn pending(&self) -> usize {
+//!         self.numbers.lock().unwrap().len()
+//!     }
+//!     fn serve(&self, _worker: usize) {
+//!         let number = self.numbers.lock().unwrap().pop();
+//!         if let Some(number) = number {
+//!             self.results.send(number * number).unwrap();
+//!         }
+//!     }
+//!     fn panicked(&self, panic: Panic) {
+//!         eprintln!("{panic}");
+//!     }
+//! }
+//!
+//! let (results, squares) = mpsc::channel();
+//! let source = Arc::new(Squares { numbers: Mutex::default(), results });
+//! let pool = ThreadPool::new(&ThreadPoolOptions::workers(2))?;
+//! let handle = pool.register(0, source.clone());
+//!
+//! source.numbers.lock().unwrap().extend([1, 2, 3]);
+//! handle.notify();
+//! assert_eq!(squares.iter().take(3).sum::<u64>(), 14);
+//! # Ok::<(), std::io::Error>(())
+//! ```
+//!
+//! # When workers are awake
+//!
+//! All waking, spinning and parking is here, in one way for all work sources.
+//!
+//! - A thread that makes work for a while registers as a producer
+//!   ([`WorkSourceHandle::register_producer`]). While there are producers, and fewer of them than
+//!   cores, idle workers stay awake for [`AWAKE_FOR`] before they park. Otherwise they park after a
+//!   brief spin.
+//! - [`WorkSourceHandle::notify`] wakes a worker only while fewer than `cores - producers` workers
+//!   are awake, and none is searching for work. So more threads than cores cost nothing. There are
+//!   two exceptions. Registering or removing a work source wakes all workers once. A worker that
+//!   parks at the very moment of a notification may find the work by itself.
+//! - A wake waits for no lock. It takes the worker that parked last, and starts that worker on
+//!   another core than that of the notifying thread.
+//!
+//! # Errors and panics
+//!
+//! Only starting threads can fail. A worker catches a panic of a unit of work and passes it to the
+//! work source as a [`Panic`]. A panic of a job is resumed by [`ThreadPool::scope`]. A panic in
+//! another method of a work source aborts the process.
+//!
+//! # Modules
+//!
+//! In reading order:
+//! - `work_source`: sources of work, and their registration in a pool;
+//! - `pool`: the threads;
+//! - `sleep`: which of them are awake;
+//! - `affinity`: the cores on which a woken worker starts;
+//! - `scope`: jobs that borrow;
+//! - `contain`: containment of panics.
 
 #[cfg(not(blockmill_loom))]
 mod work_source;
@@ -38,7 +93,7 @@ mod work_source;
 #[cfg(not(blockmill_loom))]
 mod pool;
 
-mod cores;
+mod affinity;
 
 #[cfg_attr(blockmill_loom, expect(dead_code, reason = "models use a part of it"))]
 mod sleep;
@@ -58,3 +113,8 @@ pub use work_source::{Producer, WorkSource, WorkSourceHandle};
 
 #[cfg(all(test, blockmill_loom))]
 mod tests;
+
+/// Compiles and runs the example of the README.
+#[cfg(all(doctest, not(blockmill_loom)))]
+#[doc = include_str!("../README.md")]
+struct Readme;

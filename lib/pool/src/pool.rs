@@ -11,24 +11,28 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Time for which an idle worker stays awake while a work source is attended.
+/// Time for which an idle worker stays awake before it parks, while there are producers.
 pub const AWAKE_FOR: Duration = Duration::from_micros(200);
 
-/// How a pool is to be.
+/// Options of a [`ThreadPool`].
 #[derive(Debug, Clone)]
 pub struct ThreadPoolOptions {
-    /// Threads to start.
+    /// Number of threads to start, fewer than 65,536. With 0, only scopes run work.
     pub workers: usize,
-    /// Threads that have cores to run on, those that attend included.
+    /// Number of cores for workers and producers together. [`notify`](WorkSourceHandle::notify)
+    /// wakes a worker only while fewer than `cores` less the number of producers are awake, but
+    /// always one.
     pub cores: usize,
-    /// What the threads are called, with their numbers behind it; the system may cut it to 15 bytes.
+    /// Prefix of the thread names: worker 3 is `NAME-3`. The system may cut names to 15 bytes.
     pub name: String,
-    /// Whether worker `i` is bound to core `i` modulo the cores of the machine. Only on Linux; elsewhere nothing happens.
+    /// Whether to bind worker `i` to one core: of the cores that the process may use, number `i`
+    /// modulo their number. On Linux only.
     pub pin: bool,
 }
 
 impl Default for ThreadPoolOptions {
-    /// A worker for every core but one, which is the caller's.
+    /// One worker for each core but one, which is left to the caller. The thread names begin with
+    /// "pool", and workers are not pinned.
     fn default() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
@@ -41,7 +45,7 @@ impl Default for ThreadPoolOptions {
 }
 
 impl ThreadPoolOptions {
-    /// So many workers, on the cores that there are.
+    /// The default options with another number of workers.
     pub fn workers(workers: usize) -> Self {
         Self {
             workers,
@@ -50,8 +54,10 @@ impl ThreadPoolOptions {
     }
 }
 
-/// A pool of worker threads. Dropping it ends them, after the units of work that they have begun; it waits for them, but for the one that it is
-/// dropped on.
+/// A pool of worker threads.
+///
+/// Dropping the pool lets running units finish and joins all threads, except the current one if a
+/// worker drops its own pool. Units that no worker has begun stay with their work sources.
 #[derive(Debug)]
 pub struct ThreadPool {
     shared: Arc<Shared>,
@@ -60,20 +66,20 @@ pub struct ThreadPool {
     jobs_handle: WorkSourceHandle,
 }
 
-/// What the threads of a pool and the handles of its work sources share.
+/// State that the threads of a pool share with the handles of its work sources.
 pub(crate) struct Shared {
     sleep: Sleep,
     cores: u32,
-    /// Threads that attend.
-    attending: CachePadded<AtomicU32>,
-    /// Counts the changes of the list of work sources; its highest bit says that the pool ends.
+    /// Number of producers.
+    producers: CachePadded<AtomicU32>,
+    /// Number of changes of the list of work sources. The highest bit is `SHUTDOWN`.
     version: CachePadded<AtomicU64>,
     sources: Mutex<Vec<Registered>>,
 }
 
-const ENDS: u64 = 1 << 63;
+const SHUTDOWN: u64 = 1 << 63;
 
-/// A work source in the list, which is in the order of service.
+/// A work source in the list. The list is in order of priority.
 #[derive(Clone)]
 struct Registered {
     priority: u32,
@@ -86,7 +92,7 @@ impl std::fmt::Debug for Shared {
         formatter
             .debug_struct("Shared")
             .field("sleep", &self.sleep)
-            .field("attending", &self.attending)
+            .field("producers", &self.producers)
             .finish_non_exhaustive()
     }
 }
@@ -95,15 +101,15 @@ impl ThreadPool {
     /// Starts the threads.
     ///
     /// # Errors
-    /// That of the system when a thread cannot be started.
+    /// The error of the system, if it cannot start a thread.
     ///
     /// # Panics
-    /// With 65,536 workers or more.
+    /// If `options.workers` is 65,536 or more.
     pub fn new(options: &ThreadPoolOptions) -> io::Result<Self> {
         let shared = Arc::new(Shared {
             sleep: Sleep::new(options.workers),
             cores: u32::try_from(options.cores).unwrap_or(u32::MAX),
-            attending: CachePadded::new(AtomicU32::new(0)),
+            producers: CachePadded::new(AtomicU32::new(0)),
             version: CachePadded::new(AtomicU64::new(0)),
             sources: Mutex::new(Vec::new()),
         });
@@ -121,15 +127,15 @@ impl ThreadPool {
             let thread = std::thread::Builder::new()
                 .name(format!("{}-{worker}", options.name))
                 .spawn(move || {
-                    let guard = AbortOnUnwind("a work source of the pool panicked outside of its units of work");
-                    let home = shared.sleep.home(worker);
+                    let guard = AbortOnUnwind("a work source panicked outside of its units of work");
+                    let affinity = shared.sleep.affinity(worker);
                     if pin {
                         pin_to_core(worker);
                     } else {
-                        home.enter();
+                        affinity.attach();
                     }
-                    Worker::new(&shared, worker).work();
-                    home.leave();
+                    Worker::new(&shared, worker).run();
+                    affinity.detach();
                     guard.disarm();
                 })?;
             pool.threads.push(thread);
@@ -137,18 +143,19 @@ impl ThreadPool {
         Ok(pool)
     }
 
-    /// Workers of the pool.
+    /// Number of workers.
     pub fn workers(&self) -> usize {
         self.threads.len()
     }
 
-    /// Workers that are awake at this moment; for diagnosis.
+    /// Number of workers that are awake at this moment. For diagnosis.
     pub fn awake(&self) -> usize {
         self.shared.sleep.awake() as usize
     }
 
-    /// Takes a work source in. Stations of a lower number are served first; of several with the same the one that came first.
-    /// Jobs of [`scope`](Self::scope) come last.
+    /// Registers a work source. Workers serve the work source of the lowest priority number first,
+    /// and among equal numbers the one that was registered first. Jobs of [`scope`](Self::scope)
+    /// come last.
     pub fn register(&self, priority: u32, source: Arc<dyn WorkSource>) -> WorkSourceHandle {
         self.shared.register(priority, source)
     }
@@ -160,14 +167,14 @@ impl ThreadPool {
 
 impl Drop for ThreadPool {
     fn drop(&mut self) {
-        self.shared.version.fetch_or(ENDS, Ordering::Release);
+        self.shared.version.fetch_or(SHUTDOWN, Ordering::Release);
         self.shared.sleep.wake_all();
         for thread in self.threads.drain(..) {
             if thread.thread().id() == std::thread::current().id() {
-                // A unit of work has dropped its own pool: this worker ends after it.
+                // A unit of work drops its own pool. Its worker ends after that unit.
                 continue;
             }
-            // A worker catches the panics of its units, so it does not panic.
+            // A worker thread does not panic: it catches the panics of its units.
             let _ = thread.join();
         }
     }
@@ -176,10 +183,10 @@ impl Drop for ThreadPool {
 impl Shared {
     fn register(self: &Arc<Self>, priority: u32, source: Arc<dyn WorkSource>) -> WorkSourceHandle {
         let mut sources = self.sources.lock();
-        // Release: pairs with the Acquire in `Worker::refresh`.
+        // Release: pairs with the Acquire in `Worker::refresh_sources`.
         let id = self.version.fetch_add(1, Ordering::Release);
-        let place = sources.partition_point(|other| other.priority <= priority);
-        sources.insert(place, Registered { priority, id, source });
+        let index = sources.partition_point(|other| other.priority <= priority);
+        sources.insert(index, Registered { priority, id, source });
         drop(sources);
         // The work source may have work already.
         self.sleep.wake_all();
@@ -188,12 +195,13 @@ impl Shared {
 
     pub(crate) fn unregister(&self, id: u64) {
         let mut sources = self.sources.lock();
-        let removed: Vec<_> = sources.extract_if(.., |other| other.id == id).collect();
+        let index = sources.iter().position(|other| other.id == id);
+        let removed = index.map(|index| sources.remove(index));
         self.version.fetch_add(1, Ordering::Release);
         drop(sources);
-        // So that parked workers let go of it too.
+        // Parked workers must drop their references too.
         self.sleep.wake_all();
-        // Not under the lock: the work source may own another place in this pool.
+        // After the unlock: the work source may own another handle of this pool.
         drop(removed);
     }
 
@@ -202,21 +210,21 @@ impl Shared {
         self.sleep.notify(|| self.awake_max());
     }
 
-    /// Most workers for which there are cores.
+    /// Largest number of workers that there are cores for, at least 1.
     fn awake_max(&self) -> u32 {
-        self.cores.saturating_sub(self.attending.load(Ordering::Relaxed)).max(1)
+        self.cores.saturating_sub(self.producers.load(Ordering::Relaxed)).max(1)
     }
 
     pub(crate) fn register_producer(&self) {
-        self.attending.fetch_add(1, Ordering::Relaxed);
+        self.producers.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn leave(&self) {
-        self.attending.fetch_sub(1, Ordering::Relaxed);
+    pub(crate) fn unregister_producer(&self) {
+        self.producers.fetch_sub(1, Ordering::Relaxed);
     }
 
     pub(crate) fn is_served(&self) -> bool {
-        self.workers() > 0 && self.version.load(Ordering::Relaxed) & ENDS == 0
+        self.workers() > 0 && self.version.load(Ordering::Relaxed) & SHUTDOWN == 0
     }
 
     pub(crate) fn workers(&self) -> usize {
@@ -224,97 +232,101 @@ impl Shared {
     }
 }
 
-/// A worker's own view.
+/// The private state of a worker.
 struct Worker<'a> {
     shared: &'a Shared,
-    number: usize,
+    index: usize,
+    /// Copy of the list of work sources, and the version of that list.
     sources: Vec<Registered>,
     version: u64,
 }
 
 impl<'a> Worker<'a> {
-    fn new(shared: &'a Shared, number: usize) -> Self {
+    fn new(shared: &'a Shared, index: usize) -> Self {
         Self {
             shared,
-            number,
+            index,
             sources: Vec::new(),
             version: u64::MAX,
         }
     }
 
-    /// Serves until the pool ends. Between the units of work it counts as looking.
-    fn work(mut self) {
+    /// Serves the work sources until the pool shuts down. The worker counts as searching whenever
+    /// it runs no work.
+    fn run(mut self) {
         let mut idle = Idle::default();
-        while self.refresh() {
-            if let Some(source) = self.with_work() {
+        while self.refresh_sources() {
+            if let Some(source) = self.first_pending() {
                 idle = Idle::default();
-                self.serve_while_there_is_work(source);
+                self.serve_until_idle(source);
             } else if !idle.stay_awake(self.shared) {
                 let (shared, version) = (self.shared, self.version);
-                let _ = shared.sleep.park(self.number, || {
-                    shared.version.load(Ordering::Relaxed) != version || self.with_work().is_some()
+                let _ = shared.sleep.park(self.index, || {
+                    shared.version.load(Ordering::Relaxed) != version || self.first_pending().is_some()
                 });
                 idle = Idle::default();
             }
         }
     }
 
-    /// Takes over changes of the list of work sources. Returns whether the pool goes on.
+    /// Copies the list of work sources if it has changed. Returns false if the pool shuts down.
     #[inline]
-    fn refresh(&mut self) -> bool {
+    fn refresh_sources(&mut self) -> bool {
         let version = self.shared.version.load(Ordering::Acquire);
         if version != self.version {
-            if version & ENDS != 0 {
+            if version & SHUTDOWN != 0 {
                 return false;
             }
             let sources = self.shared.sources.lock();
-            self.version = self.shared.version.load(Ordering::Relaxed) & !ENDS;
+            self.version = self.shared.version.load(Ordering::Relaxed) & !SHUTDOWN;
             let list = sources.clone();
             drop(sources);
-            // Not under the lock: a work source may go with the old list, and it may own another place in this pool.
+            // After the unlock: dropping the old list may drop a work source, which may own another
+            // handle of this pool.
             self.sources = list;
         }
         true
     }
 
-    /// The first work source that has work.
+    /// Index of the first work source that has work.
     #[inline]
-    fn with_work(&self) -> Option<usize> {
+    fn first_pending(&self) -> Option<usize> {
         self.sources
             .iter()
             .position(|registered| registered.source.pending() > 0)
     }
 
-    /// Serves the work sources, beginning with this one, until none has work.
-    fn serve_while_there_is_work(&mut self, first: usize) {
-        self.shared.sleep.home(self.number).take_back();
+    /// Serves work source `first`, then the others, until none has work.
+    fn serve_until_idle(&mut self, first: usize) {
+        self.shared.sleep.affinity(self.index).restore();
         let found = self.shared.sleep.found_work();
-        if found == Found::NobodyLooks && self.more_than_one_unit(first) {
+        if found == Found::LastSearcher && self.has_more_work(first) {
             self.shared.notify();
         }
         let mut next = Some(first);
         while let Some(source) = next {
             let source = &self.sources[source].source;
-            if let Err(panic) = contain(|| source.serve(self.number)) {
+            if let Err(panic) = contain(|| source.serve(self.index)) {
                 source.panicked(panic);
             }
             if self.shared.version.load(Ordering::Relaxed) != self.version {
                 break;
             }
-            next = self.with_work();
+            next = self.first_pending();
         }
-        self.shared.sleep.look();
+        self.shared.sleep.search();
     }
 
-    /// Whether there is more work than the unit of work source `first` that was found. At work sources before that one too: it may have come since
-    /// they were looked at, and who made it may have relied on this worker.
-    fn more_than_one_unit(&self, first: usize) -> bool {
+    /// Whether there is more work than the unit that this worker found at work source `first`. The
+    /// work sources before `first` count too: they may have work since the search passed them, and
+    /// its producer may have relied on this worker.
+    fn has_more_work(&self, first: usize) -> bool {
         let mut sources = self.sources.iter().enumerate();
-        sources.any(|(number, registered)| registered.source.pending() > usize::from(number == first))
+        sources.any(|(index, registered)| registered.source.pending() > usize::from(index == first))
     }
 }
 
-/// How long a worker has been idle.
+/// A worker's idle time.
 #[derive(Default)]
 struct Idle {
     backoff: Option<Backoff>,
@@ -322,14 +334,14 @@ struct Idle {
 }
 
 impl Idle {
-    /// Spins or yields for a while. Returns whether it did; else it is time to park.
+    /// Spins or yields for a while. Returns false if the worker should park.
     fn stay_awake(&mut self, shared: &Shared) -> bool {
         if self.backoff.get_or_insert_default().snooze() {
             return true;
         }
-        let attending = shared.attending.load(Ordering::Relaxed);
-        if attending == 0 || attending >= shared.cores || shared.sleep.awake() > shared.awake_max() {
-            // Nobody makes work, or those who do need the core.
+        let producers = shared.producers.load(Ordering::Relaxed);
+        if producers == 0 || producers >= shared.cores || shared.sleep.awake() > shared.awake_max() {
+            // There are no producers, or they need the core.
             return false;
         }
         if self.since.get_or_insert_with(Instant::now).elapsed() > AWAKE_FOR {
@@ -340,7 +352,7 @@ impl Idle {
     }
 }
 
-/// Binds this thread to a core; where that is not possible it stays free.
+/// Binds this thread to a core. Does nothing where the system cannot do so.
 fn pin_to_core(worker: usize) {
     #[cfg(target_os = "linux")]
     {
@@ -374,9 +386,9 @@ mod tests {
         fn panicked(&self, _panic: Panic) {}
     }
 
-    /// Work may come to a work source of higher priority between the look at it and the unit that was found.
+    /// A work source of higher priority may get work after the search has passed it.
     #[test]
-    fn work_is_told_of_at_whatever_station_it_is() {
+    fn more_work_is_found_at_every_work_source() {
         let pool = ThreadPool::new(&ThreadPoolOptions::workers(0)).unwrap();
         for (pending, first, more) in [
             ([0, 1, 0], 1, false),
@@ -387,8 +399,8 @@ mod tests {
         ] {
             let handles = pending.map(|units| pool.register(0, Arc::new(Pending(units))));
             let mut worker = Worker::new(&pool.shared, 0);
-            assert!(worker.refresh());
-            assert_eq!(worker.more_than_one_unit(first), more, "{pending:?}");
+            assert!(worker.refresh_sources());
+            assert_eq!(worker.has_more_work(first), more, "{pending:?}");
             drop(handles);
         }
     }

@@ -1,7 +1,8 @@
 //! Jobs that borrow.
 //!
-//! A scope lends what its jobs borrow until all of them are done. [`ThreadPool::scope`] does not return before, also when its closure panics; a
-//! handle that could be forgotten is never given out, so no soundness rests on a guard's drop.
+//! A scope keeps alive what its jobs borrow until all jobs have ended. [`ThreadPool::scope`]
+//! returns only then, even if its closure panics. The caller gets no handle that it could leak, so
+//! soundness does not rest on the drop of a guard.
 
 use crate::contain::{AbortOnUnwind, Panic, contain};
 use crate::pool::ThreadPool;
@@ -12,22 +13,23 @@ use std::collections::VecDeque;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-/// A job whose borrows are kept alive by its scope.
+/// A job. Its scope keeps its borrows alive.
 type Job = Box<dyn FnOnce() + Send>;
 
-/// The jobs of all scopes that wait.
+/// The queued jobs of all scopes.
 #[derive(Default)]
 pub(crate) struct Jobs {
-    waiting: AtomicU64,
-    /// Scopes that have jobs, with them. Each scope's thread runs its own only: else it might be in another's when its own wait.
+    queued: AtomicU64,
+    /// Ids of the scopes that have queued jobs, with these jobs. The thread of a scope runs only
+    /// jobs of its own scope: a job of another scope could hold it up while its own jobs wait.
     scopes: Mutex<VecDeque<(u64, VecDeque<Job>)>>,
-    /// Scopes that were begun.
-    begun: AtomicU64,
+    /// Id of the next scope.
+    next_scope: AtomicU64,
 }
 
 impl std::fmt::Debug for Jobs {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Jobs").field("waiting", &self.waiting).finish()
+        formatter.debug_struct("Jobs").field("queued", &self.queued).finish()
     }
 }
 
@@ -40,32 +42,33 @@ impl Jobs {
         }
         drop(scopes);
         // Release: pairs with the Acquire in `pending`.
-        self.waiting.fetch_add(1, Ordering::Release);
+        self.queued.fetch_add(1, Ordering::Release);
     }
 
-    /// Takes a job of this scope, or of the one that has had some for longest.
+    /// Takes a job of this scope. With `None`, takes one of the scope that has had jobs for
+    /// longest.
     fn pop(&self, scope: Option<u64>) -> Option<Job> {
         if self.pending() == 0 {
             return None;
         }
         let mut scopes = self.scopes.lock();
-        let place = match scope {
+        let index = match scope {
             None => 0,
             Some(scope) => scopes.iter().position(|(id, _)| *id == scope)?,
         };
-        let (_, jobs) = scopes.get_mut(place)?;
+        let (_, jobs) = scopes.get_mut(index)?;
         let job = jobs.pop_front()?;
-        let emptied = jobs.is_empty().then(|| scopes.remove(place));
+        let emptied = jobs.is_empty().then(|| scopes.remove(index));
         drop(scopes);
         drop(emptied);
-        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        self.queued.fetch_sub(1, Ordering::Relaxed);
         Some(job)
     }
 }
 
 impl WorkSource for Jobs {
     fn pending(&self) -> usize {
-        self.waiting.load(Ordering::Acquire) as usize
+        self.queued.load(Ordering::Acquire) as usize
     }
 
     fn serve(&self, _worker: usize) {
@@ -75,74 +78,97 @@ impl WorkSource for Jobs {
     }
 
     fn panicked(&self, _panic: Panic) {
-        // Jobs catch their own panics, for their scope.
+        // A job catches its own panic and keeps it for its scope.
     }
 }
 
-/// What the jobs of a scope leave behind.
+/// State that a scope shares with its jobs.
 #[derive(Default)]
-struct Outcome {
-    /// Jobs that are not done, and 1 for the scope itself.
-    undone: AtomicU64,
+struct Progress {
+    /// Jobs that have not ended, and 1 for the closure of the scope.
+    unfinished: AtomicU64,
+    /// The first panic of a job.
     panic: Mutex<Option<Panic>>,
-    /// Set when all are done, and when there is a new one.
+    /// Set when all jobs have ended, and when there is a new job.
     changed: AutoResetEvent,
 }
 
-impl Outcome {
-    fn one_done(&self) {
-        // AcqRel: the last one passes on what all before it did. Pairs with the Acquire in `is_done`.
-        if self.undone.fetch_sub(1, Ordering::AcqRel) == 1 {
+impl Progress {
+    fn finish_one(&self) {
+        // AcqRel: the last decrement passes on the writes before all others. Pairs with the Acquire
+        // in `is_done`.
+        if self.unfinished.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.changed.set();
         }
     }
 
     fn is_done(&self) -> bool {
-        self.undone.load(Ordering::Acquire) == 0
+        self.unfinished.load(Ordering::Acquire) == 0
     }
 }
 
-/// Where jobs are started that borrow for `'scope` from `'env`.
+/// A scope in which jobs start that borrow for `'scope` from `'env`. See [`ThreadPool::scope`].
 pub struct Scope<'scope, 'env: 'scope> {
     pool: &'scope ThreadPool,
-    /// Its number among the scopes of the pool.
+    /// Id among the scopes of the pool.
     id: u64,
-    outcome: Arc<Outcome>,
+    progress: Arc<Progress>,
     scope: PhantomData<&'scope mut &'scope ()>,
     env: PhantomData<&'env mut &'env ()>,
 }
 
 impl<'scope> Scope<'scope, '_> {
-    /// Gives a job to the pool. It runs at any time before the scope ends, on a worker or on the thread of the scope.
+    /// Queues a job. The job runs before the scope ends, on a worker or on the thread of the scope.
     pub fn spawn(&'scope self, job: impl FnOnce() + Send + 'scope) {
-        let outcome = Arc::clone(&self.outcome);
-        // There is at least the scope's own 1, so this does not begin at 0.
-        self.outcome.undone.fetch_add(1, Ordering::Relaxed);
+        let progress = Arc::clone(&self.progress);
+        // The closure or the calling job has not ended, so the count is not 0 here.
+        self.progress.unfinished.fetch_add(1, Ordering::Relaxed);
         let job = move || {
             if let Err(panic) = contain(job) {
-                outcome.panic.lock().get_or_insert(panic);
+                progress.panic.lock().get_or_insert(panic);
             }
-            outcome.one_done();
+            progress.finish_one();
         };
         let job: Box<dyn FnOnce() + Send + 'scope> = Box::new(job);
         #[expect(unsafe_code, reason = "workers outlive the scope, jobs do not")]
-        // SAFETY: only the lifetime changes. `ThreadPool::scope` returns, and so ends `'scope`, only when `undone` is 0, which each job
-        // counts down as its last act, after it has consumed what it borrowed. A job is never dropped without being run: the
-        // queue lives as long as the pool, which the scope borrows, and the scope empties it.
+        // SAFETY: only the lifetime changes. `ThreadPool::scope` returns, and so ends `'scope`,
+        // only when `unfinished` is 0. Each job decrements `unfinished` as its last act, after it
+        // has consumed what it borrowed. No job is dropped without running: the queue lives as long
+        // as the pool, which the scope borrows, and the scope empties it.
         let job: Job = unsafe { std::mem::transmute(job) };
         let (jobs, handle) = self.pool.jobs();
         jobs.push(self.id, job);
         handle.notify();
-        // The thread of the scope may wait already, and all workers be taken.
-        self.outcome.changed.set();
+        // The thread of the scope may be waiting already, and all workers may be busy.
+        self.progress.changed.set();
     }
 }
 
 impl ThreadPool {
-    /// Runs `work`, which may start jobs that borrow, and waits for them, doing them meanwhile. A panic of `work` or of a job (of several,
-    /// the first that was noticed) goes on in the caller when all have ended.
+    /// Runs `work`, which may start jobs that borrow. Returns when all jobs have ended. The calling
+    /// thread runs jobs of the scope while it waits, so a pool without workers runs all of them
+    /// there.
     ///
-    /// Jobs may be started from jobs. What they borrow must outlive the scope:
+    /// Jobs may start jobs:
+    ///
+    /// ```
+    /// use std::sync::atomic::{AtomicU32, Ordering};
+    ///
+    /// let pool = blockmill_pool::ThreadPool::new(&Default::default())?;
+    /// let sum = AtomicU32::new(0);
+    /// pool.scope(|scope| {
+    ///     scope.spawn(|| {
+    ///         sum.fetch_add(1, Ordering::Relaxed);
+    ///         scope.spawn(|| {
+    ///             sum.fetch_add(2, Ordering::Relaxed);
+    ///         });
+    ///     });
+    /// });
+    /// assert_eq!(sum.into_inner(), 3);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// What jobs borrow must outlive the scope:
     ///
     /// ```compile_fail
     /// let pool = blockmill_pool::ThreadPool::new(&Default::default()).unwrap();
@@ -151,36 +177,40 @@ impl ThreadPool {
     ///     scope.spawn(|| println!("{local}"));
     /// });
     /// ```
+    ///
+    /// # Panics
+    /// With the panic of `work`, or else with the first noticed panic of a job, after all jobs have
+    /// ended.
     pub fn scope<'env, R>(&'env self, work: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> R) -> R {
-        let outcome = Arc::new(Outcome::default());
-        outcome.undone.store(1, Ordering::Relaxed);
+        let progress = Arc::new(Progress::default());
+        progress.unfinished.store(1, Ordering::Relaxed);
         let (jobs, handle) = self.jobs();
         let scope = Scope {
             pool: self,
-            id: jobs.begun.fetch_add(1, Ordering::Relaxed),
-            outcome: Arc::clone(&outcome),
+            id: jobs.next_scope.fetch_add(1, Ordering::Relaxed),
+            progress: Arc::clone(&progress),
             scope: PhantomData,
             env: PhantomData,
         };
-        let attendance = handle.register_producer();
-        // Nothing here panics; but what jobs borrow rests on it.
+        let producer = handle.register_producer();
+        // No code below panics. The guard makes sure, because the borrows of jobs rest on it.
         let guard = AbortOnUnwind("a scope ended before its jobs");
         let result = contain(|| work(&scope));
-        outcome.one_done();
-        drop(attendance);
+        progress.finish_one();
+        drop(producer);
         loop {
-            let attendance = handle.register_producer();
+            let producer = handle.register_producer();
             while let Some(job) = jobs.pop(Some(scope.id)) {
                 job();
             }
-            drop(attendance);
-            if outcome.is_done() {
+            drop(producer);
+            if progress.is_done() {
                 break;
             }
-            outcome.changed.wait();
+            progress.changed.wait();
         }
         guard.disarm();
-        let panic = outcome.panic.lock().take();
+        let panic = progress.panic.lock().take();
         match (result, panic) {
             (Ok(result), None) => result,
             (Err(panic), _) | (Ok(_), Some(panic)) => panic.resume(),

@@ -1,265 +1,289 @@
-//! Which workers are awake, and how those that are not are woken.
+//! Which workers are awake, and how threads wake the others.
 //!
 //! # State
 //!
 //! | where | what | written by |
 //! |---|---|---|
-//! | `counts`, low half | workers that are awake | a worker that parks; who wakes one, for it |
-//! | `counts`, high half | those of them that look for work | the same, and a worker that finds work or runs out of it |
-//! | `top` | the stack of parked workers: number of the uppermost + 1, and a tag against reuse | who pushes or pops |
-//! | `place.below` | number of the worker below in the stack + 1 | its worker, before it pushes |
-//! | `place.word` | `OUT` of the stack, `PARKED` in it, or `AWAKE` although in it | its worker; `OUT` by who popped it |
-//! | `place.home` | on which cores its worker may run | see `cores` |
+//! | `counts`, low half | workers awake | a parking worker; a waking thread |
+//! | `counts`, high half | searching workers | the same; a worker that finds or lacks work |
+//! | `top` | link to the top of the stack, and a tag | pushing and popping threads |
+//! | `slot.next` | link to the worker below in the stack | its worker, before pushing |
+//! | `slot.state` | see below | its worker; the popping thread writes `OFF_STACK` |
+//! | `slot.affinity` | the cores that its worker may run on | see `affinity` |
+//!
+//! - The stack holds the parked workers.
+//! - A searching worker is awake, runs no work, and looks for some.
+//! - A waking thread changes `counts` for the worker that it wakes.
+//! - A link is the index of a worker + 1, or 0 for none. Each push and pop changes the tag, against
+//!   ABA.
+//! - The state of a slot is `OFF_STACK`, `PARKED` (on the stack) or `STALE` (on the stack, though
+//!   its worker is awake).
 //!
 //! # Protocol
 //!
-//! - *Who makes work* publishes it, then calls [`Sleep::notify`]: nobody is woken if a worker looks for work already, or if as many
-//!   are awake as there are cores for them. Else the one that parked last is woken: its cache is warm.
-//! - *A worker that finds work* stops looking before it does it. If it was the last that looked and there is more work, it notifies:
-//!   so work that came while it looked finds another worker.
-//! - *A worker that finds none* pushes itself, leaves `counts`, and looks once more before it sleeps. If there is work after all, it stays
-//!   in the stack as `AWAKE`, and who pops it goes on to the next.
-//! - *Who wakes* first counts the worker as awake and looking, then pops. So of several notifications at once only as many wake
-//!   as are wanted. Who wakes all takes the whole stack first. One that has work to tell of keeps the worker off its own core for the first moment.
+//! - *A thread that makes work* publishes the work, then calls [`Sleep::notify`]. `notify` wakes no
+//!   worker if one is searching already, or if as many are awake as there are cores for them.
+//!   Otherwise it wakes the worker that parked last: its cache is warm.
+//! - *A worker that finds work* stops searching before it runs the work. If it was the last
+//!   searcher and there is more work, it notifies. So work that came during its search finds
+//!   another worker.
+//! - *A worker that finds no work* pushes itself, leaves `counts`, and searches once more before it
+//!   sleeps. If it finds work then, it stays on the stack as `STALE`. A thread that pops a stale
+//!   slot goes on to the next.
+//! - *A waking thread* first counts the worker as awake and searching, then pops. So several
+//!   notifications at once wake only as many workers as are wanted. `wake_all` takes the whole
+//!   stack first. `notify` keeps the woken worker off the core of the notifying thread for the
+//!   first moment.
 //!
 //! # Why no wake is lost
 //!
-//! `notify` has a `fence(SeqCst)` between the publication and its look at `counts`; a parking worker has one between leaving
-//! `counts` and its last look for work. So either `notify` sees that the worker has left, or the worker sees the work. If `notify`
-//! relies on another worker that is awake, the same holds for that one when it parks.
+//! `notify` has a `fence(SeqCst)` between the publication and its load of `counts`. A parking
+//! worker has one between leaving `counts` and its last search. So either `notify` sees that the
+//! worker has left, or the worker sees the work. If `notify` relies on another worker that is
+//! awake, the same holds for that worker when it parks.
 //!
-//! Not guaranteed: that a certain worker is woken, or that all are when there is work for all; and any order among works.
+//! # Not guaranteed
+//!
+//! - That a certain worker wakes, or that all wake when there is work for all.
+//! - An order among units of work.
 
-use crate::cores::Home;
+use crate::affinity::Affinity;
 use blockmill_sync::CachePadded;
 use blockmill_sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use blockmill_sync::wait::WaitWord;
 
-/// Most workers of a pool: their numbers must fit the halves of `counts` and `top`.
+/// A pool has fewer workers than this. Their number must fit the halves of `counts` and `top`.
 pub(crate) const WORKERS_MAX: usize = 1 << 16;
 
-const AWAKE_ONE: u64 = 1;
-const LOOKING_ONE: u64 = 1 << 32;
+const ONE_AWAKE: u64 = 1;
+const ONE_SEARCHING: u64 = 1 << 32;
 
-const OUT: u32 = 0;
+const OFF_STACK: u32 = 0;
 const PARKED: u32 = 1;
-const AWAKE: u32 = 2;
+const STALE: u32 = 2;
 
-const EMPTY: u32 = 0;
+/// The link that points to no worker.
+const NO_LINK: u32 = 0;
 
 const fn awake(counts: u64) -> u32 {
     counts as u32
 }
 
-const fn looking(counts: u64) -> u32 {
+const fn searching(counts: u64) -> u32 {
     (counts >> 32) as u32
 }
 
-/// What only one worker parks on.
+/// The slot that one worker parks in.
 #[derive(Debug)]
-struct Place {
-    word: WaitWord,
-    below: AtomicU32,
-    home: Home,
+struct Slot {
+    state: WaitWord,
+    next: AtomicU32,
+    affinity: Affinity,
 }
 
-impl Place {
-    fn keep_off_this_core(&self) {
-        self.home.keep_off_this_core();
+impl Slot {
+    fn exclude_current_core(&self) {
+        self.affinity.exclude_current_core();
     }
 }
 
-/// Whether a worker that found work should call others.
+/// Whether other workers search when a worker has found work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Found {
-    /// Others look for work still.
-    OthersLook,
-    /// Nobody looks any more: if there is more work, [`Sleep::notify`].
-    NobodyLooks,
+    /// Other workers are still searching.
+    OthersSearch,
+    /// No worker searches any more. If there is more work, the caller must
+    /// [`notify`](Sleep::notify).
+    LastSearcher,
 }
 
-/// How a stay of a worker ended.
+/// Why [`Sleep::park`] returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
-pub(crate) enum Parked {
-    /// There was work at the last look.
-    NotAtAll,
-    /// It was woken.
+pub(crate) enum Unparked {
+    /// The last search found work, so the worker did not sleep.
+    FoundWork,
+    /// A thread woke the worker.
     Woken,
 }
 
-/// The workers of a pool, awake and parked. At first all are awake and look for work.
+/// The workers of a pool, awake and parked. At first all workers are awake and search for work.
 #[derive(Debug)]
 pub(crate) struct Sleep {
     counts: CachePadded<AtomicU64>,
     top: CachePadded<AtomicU64>,
-    places: Box<[CachePadded<Place>]>,
+    slots: Box<[CachePadded<Slot>]>,
 }
 
 impl Sleep {
     pub(crate) fn new(workers: usize) -> Self {
         assert!(workers < WORKERS_MAX, "too many workers");
-        let place = || {
-            CachePadded::new(Place {
-                word: WaitWord::new(OUT),
-                below: AtomicU32::new(EMPTY),
-                home: Home::default(),
+        let slot = || {
+            CachePadded::new(Slot {
+                state: WaitWord::new(OFF_STACK),
+                next: AtomicU32::new(NO_LINK),
+                affinity: Affinity::default(),
             })
         };
         Self {
-            counts: CachePadded::new(AtomicU64::new(workers as u64 * (AWAKE_ONE + LOOKING_ONE))),
-            top: CachePadded::new(AtomicU64::new(EMPTY.into())),
-            places: (0..workers).map(|_| place()).collect(),
+            counts: CachePadded::new(AtomicU64::new(workers as u64 * (ONE_AWAKE + ONE_SEARCHING))),
+            top: CachePadded::new(AtomicU64::new(NO_LINK.into())),
+            slots: (0..workers).map(|_| slot()).collect(),
         }
     }
 
-    /// All workers.
+    /// Number of workers, awake or parked.
     pub(crate) fn workers(&self) -> usize {
-        self.places.len()
+        self.slots.len()
     }
 
-    /// Workers that are awake at this moment; for diagnosis and policy.
+    /// Number of workers that are awake at this moment. For diagnosis and policy.
     pub(crate) fn awake(&self) -> u32 {
         awake(self.counts.load(Ordering::Relaxed))
     }
 
-    /// A worker that looked has found work.
+    /// Records that a searching worker has found work.
     #[inline]
     pub(crate) fn found_work(&self) -> Found {
-        let before = self.counts.fetch_sub(LOOKING_ONE, Ordering::Relaxed);
-        // Pairs with the one in `notify`, which may have relied on this worker to look further.
+        let before = self.counts.fetch_sub(ONE_SEARCHING, Ordering::Relaxed);
+        // Pairs with the fence in `notify`, which may have relied on this worker to search further.
         store_then_load_fence();
-        if looking(before) == 1 {
-            Found::NobodyLooks
+        if searching(before) == 1 {
+            Found::LastSearcher
         } else {
-            Found::OthersLook
+            Found::OthersSearch
         }
     }
 
-    /// A worker that did work looks for more.
+    /// Records that a worker that ran work searches for more.
     #[inline]
-    pub(crate) fn look(&self) {
-        self.counts.fetch_add(LOOKING_ONE, Ordering::Relaxed);
+    pub(crate) fn search(&self) {
+        self.counts.fetch_add(ONE_SEARCHING, Ordering::Relaxed);
     }
 
-    /// Tells that work was published. Wakes a worker unless one looks for work, or `awake_max` are awake.
+    /// Wakes a worker for work that the caller has published. Wakes none if a worker is searching
+    /// or `awake_max` workers are awake.
     #[inline]
     pub(crate) fn notify(&self, awake_max: impl FnOnce() -> u32) {
         // Pairs with the fences in `park` and `found_work`.
         store_then_load_fence();
         let counts = self.counts.load(Ordering::Relaxed);
-        if looking(counts) == 0 && (awake(counts) as usize) < self.places.len() && awake(counts) < awake_max() {
+        if searching(counts) == 0 && (awake(counts) as usize) < self.slots.len() && awake(counts) < awake_max() {
             self.wake_one(counts);
         }
     }
 
-    /// Wakes the worker that parked last, unless somebody looks by now.
+    /// Wakes the worker that parked last, unless a worker is searching by now.
     #[cold]
     fn wake_one(&self, mut counts: u64) {
-        while looking(counts) == 0 && (awake(counts) as usize) < self.places.len() {
-            let next = counts + AWAKE_ONE + LOOKING_ONE;
+        while searching(counts) == 0 && (awake(counts) as usize) < self.slots.len() {
+            let next = counts + ONE_AWAKE + ONE_SEARCHING;
             match self
                 .counts
                 .compare_exchange(counts, next, Ordering::AcqRel, Ordering::Relaxed)
             {
-                Ok(_) => return self.wake_counted(Place::keep_off_this_core),
+                Ok(_) => return self.wake_counted(Slot::exclude_current_core),
                 Err(found) => counts = found,
             }
         }
     }
 
-    /// Wakes a worker that is counted as awake and looking already; `prepare` is called for it before.
-    fn wake_counted(&self, prepare: impl Fn(&Place)) {
+    /// Wakes a worker that the caller has already counted as awake and searching. Calls `prepare`
+    /// for its slot first.
+    fn wake_counted(&self, prepare: impl Fn(&Slot)) {
         loop {
             while let Some(worker) = self.pop() {
-                let place = &self.places[worker];
-                prepare(place);
-                let word = &place.word;
-                // AcqRel: pairs with the same in `park`.
-                if word.atomic().swap(OUT, Ordering::AcqRel) == PARKED {
-                    word.address().wake_one();
+                let slot = &self.slots[worker];
+                prepare(slot);
+                // AcqRel: pairs with the exchanges of the state in `park`.
+                if slot.state.atomic().swap(OFF_STACK, Ordering::AcqRel) == PARKED {
+                    slot.state.address().wake_one();
                     return;
                 }
             }
-            // All that were in the stack are awake by themselves, and look once more before they park. But another notification may have
-            // relied on the worker that was counted here, and one may have parked since. AcqRel: such a worker changed the
-            // counts before this, so its push is seen.
-            self.counts.fetch_sub(AWAKE_ONE + LOOKING_ONE, Ordering::AcqRel);
-            if self.top.load(Ordering::Acquire) as u32 == EMPTY {
+            // All workers on the stack were awake already, and search once more before they park.
+            // But another notification may have relied on the worker that this thread counted, and
+            // a worker may have parked since. AcqRel: that worker changed `counts` before this
+            // step, so this thread sees its push.
+            self.counts.fetch_sub(ONE_AWAKE + ONE_SEARCHING, Ordering::AcqRel);
+            if self.top.load(Ordering::Acquire) as u32 == NO_LINK {
                 return;
             }
-            self.counts.fetch_add(AWAKE_ONE + LOOKING_ONE, Ordering::AcqRel);
+            self.counts.fetch_add(ONE_AWAKE + ONE_SEARCHING, Ordering::AcqRel);
         }
     }
 
-    /// Wakes all workers that are parked. One that is woken and parks again at once is not taken for another: the whole stack is taken
-    /// first.
+    /// Wakes all parked workers. `wake_all` takes the whole stack first, so a worker that wakes and
+    /// parks again at once does not count twice.
     pub(crate) fn wake_all(&self) {
         fence(Ordering::SeqCst);
         let mut next = self.pop_all();
         while let Some(worker) = next {
-            let place = &self.places[worker];
-            // Who was in the stack does not push itself before its word is `OUT`, so `below` is still that of the stack.
-            next = number(place.below.load(Ordering::Relaxed));
-            self.counts.fetch_add(AWAKE_ONE + LOOKING_ONE, Ordering::AcqRel);
-            // AcqRel: pairs with the same in `park`.
-            if place.word.atomic().swap(OUT, Ordering::AcqRel) == PARKED {
-                place.word.address().wake_one();
+            let slot = &self.slots[worker];
+            // A worker of the stack does not push itself again before its state is `OFF_STACK`. So
+            // `next` is still the link of the stack.
+            next = linked(slot.next.load(Ordering::Relaxed));
+            self.counts.fetch_add(ONE_AWAKE + ONE_SEARCHING, Ordering::AcqRel);
+            // AcqRel: pairs with the exchanges of the state in `park`.
+            if slot.state.atomic().swap(OFF_STACK, Ordering::AcqRel) == PARKED {
+                slot.state.address().wake_one();
             } else {
-                // It is awake by itself. Its count goes to one that has parked since, or is taken back.
+                // The worker was awake already. Its count goes to a worker that has parked since,
+                // or is subtracted again.
                 self.wake_counted(|_| {});
             }
         }
     }
 
-    /// Where a worker may run.
+    /// The affinity mask of a worker.
     #[cfg(not(blockmill_loom))]
-    pub(crate) fn home(&self, worker: usize) -> &Home {
-        &self.places[worker].home
+    pub(crate) fn affinity(&self, worker: usize) -> &Affinity {
+        &self.slots[worker].affinity
     }
 
-    /// Parks a worker that looks for work, unless `has_work`; returns when it has been woken, and looks for work again.
+    /// Parks a searching worker until a thread wakes it, unless `has_work` returns true. The worker
+    /// counts as searching again on return.
     #[cold]
-    pub(crate) fn park(&self, worker: usize, has_work: impl Fn() -> bool) -> Parked {
-        let parked = self.park_here(worker, has_work);
-        self.places[worker].home.take_back();
-        parked
+    pub(crate) fn park(&self, worker: usize, has_work: impl Fn() -> bool) -> Unparked {
+        let unparked = self.sleep_on_stack(worker, has_work);
+        self.slots[worker].affinity.restore();
+        unparked
     }
 
-    fn park_here(&self, worker: usize, has_work: impl Fn() -> bool) -> Parked {
-        let word = &self.places[worker].word;
-        if word.atomic().swap(PARKED, Ordering::AcqRel) == OUT {
+    fn sleep_on_stack(&self, worker: usize, has_work: impl Fn() -> bool) -> Unparked {
+        let state = &self.slots[worker].state;
+        if state.atomic().swap(PARKED, Ordering::AcqRel) == OFF_STACK {
             self.push(worker);
         }
-        // AcqRel: pairs with the one in `wake_counted`, which then sees the push.
-        self.counts.fetch_sub(AWAKE_ONE + LOOKING_ONE, Ordering::AcqRel);
-        // Pairs with the one in `notify`.
+        // AcqRel: pairs with the change of `counts` in `wake_counted`, which then sees the push.
+        self.counts.fetch_sub(ONE_AWAKE + ONE_SEARCHING, Ordering::AcqRel);
+        // Pairs with the fence in `notify`.
         store_then_load_fence();
         if has_work() {
-            let back = word
+            let stays_awake = state
                 .atomic()
-                .compare_exchange(PARKED, AWAKE, Ordering::AcqRel, Ordering::Acquire);
-            if back.is_ok() {
-                self.counts.fetch_add(AWAKE_ONE + LOOKING_ONE, Ordering::AcqRel);
+                .compare_exchange(PARKED, STALE, Ordering::AcqRel, Ordering::Acquire);
+            if stays_awake.is_ok() {
+                self.counts.fetch_add(ONE_AWAKE + ONE_SEARCHING, Ordering::AcqRel);
             }
-            // Else it has been woken, and counted, just now.
-            return Parked::NotAtAll;
+            // Otherwise a thread has just woken this worker, and counted it.
+            return Unparked::FoundWork;
         }
         // Acquire: pairs with the swap in `wake_counted`.
-        while word.atomic().load(Ordering::Acquire) == PARKED {
-            let _ = word.wait(PARKED, None);
+        while state.atomic().load(Ordering::Acquire) == PARKED {
+            let _ = state.wait(PARKED, None);
         }
-        Parked::Woken
+        Unparked::Woken
     }
 
     fn push(&self, worker: usize) {
-        let place = &self.places[worker];
+        let slot = &self.slots[worker];
         let mut top = self.top.load(Ordering::Relaxed);
         loop {
-            place.below.store(top as u32, Ordering::Relaxed);
-            let next = (tag(top) << 32) | (worker as u64 + 1);
-            // Release: pairs with the Acquire in `pop`, which reads `below`.
+            slot.next.store(top as u32, Ordering::Relaxed);
+            let next = (next_tag(top) << 32) | (worker as u64 + 1);
+            // Release: pairs with the Acquire in `pop`, which reads `slot.next`.
             match self
                 .top
                 .compare_exchange(top, next, Ordering::Release, Ordering::Relaxed)
@@ -270,13 +294,13 @@ impl Sleep {
         }
     }
 
-    /// Takes all workers out of the stack. Returns the uppermost.
+    /// Takes all workers off the stack. Returns the top one.
     fn pop_all(&self) -> Option<usize> {
         let mut top = self.top.load(Ordering::Acquire);
         loop {
-            let worker = number(top as u32)?;
-            let next = (tag(top) << 32) | u64::from(EMPTY);
-            // Acquire: pairs with the Release in `push`, of all that are in the stack.
+            let worker = linked(top as u32)?;
+            let next = (next_tag(top) << 32) | u64::from(NO_LINK);
+            // Acquire: pairs with the Release in `push` of every worker on the stack.
             match self
                 .top
                 .compare_exchange(top, next, Ordering::AcqRel, Ordering::Acquire)
@@ -290,10 +314,11 @@ impl Sleep {
     fn pop(&self) -> Option<usize> {
         let mut top = self.top.load(Ordering::Acquire);
         loop {
-            let worker = number(top as u32)?;
-            let below = self.places[worker].below.load(Ordering::Relaxed);
-            // `below` may be another's by now; then the tag has changed too.
-            let next = (tag(top) << 32) | u64::from(below);
+            let worker = linked(top as u32)?;
+            let below = self.slots[worker].next.load(Ordering::Relaxed);
+            // `below` may belong to a later push. Then the tag has changed too, and the exchange
+            // fails.
+            let next = (next_tag(top) << 32) | u64::from(below);
             match self
                 .top
                 .compare_exchange(top, next, Ordering::AcqRel, Ordering::Acquire)
@@ -305,7 +330,7 @@ impl Sleep {
     }
 }
 
-/// Between a store of this thread and a load of another's.
+/// Orders a store of this thread before its load of what another thread stores.
 #[inline]
 fn store_then_load_fence() {
     #[cfg(all(test, blockmill_loom))]
@@ -315,12 +340,12 @@ fn store_then_load_fence() {
     fence(Ordering::SeqCst);
 }
 
-/// The worker that is meant by a number + 1.
-fn number(plus_one: u32) -> Option<usize> {
-    plus_one.checked_sub(1).map(|worker| worker as usize)
+/// The worker that a link points to.
+fn linked(link: u32) -> Option<usize> {
+    link.checked_sub(1).map(|worker| worker as usize)
 }
 
-/// The tag of the next state of the stack.
-const fn tag(top: u64) -> u64 {
+/// The tag for the next state of the stack.
+const fn next_tag(top: u64) -> u64 {
     ((top >> 32) + 1) & u32::MAX as u64
 }

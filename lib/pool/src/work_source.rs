@@ -1,26 +1,31 @@
-//! What hands out work, and its place in a pool.
+//! Sources of work, and their registration in a pool.
 
 use crate::contain::Panic;
 use crate::pool::Shared;
 use std::sync::Arc;
 
-/// Something that hands out units of work. Workers call it, several at once.
+/// A source of units of work. Workers call its methods, several workers at once.
 ///
-/// Units must not wait for one another: there may be one worker awake, or none. Only [`serve`](Self::serve) may panic; a panic elsewhere, or in the drop
-/// of a work source on a worker, ends the process.
+/// A unit must not wait for another unit: only one worker may be awake, or none.
+///
+/// Only [`serve`](Self::serve) may panic. A panic in another method, or in the drop of a work
+/// source on a worker, aborts the process.
 pub trait WorkSource: Send + Sync {
-    /// Units of work that can be taken now, or more: a hint, but 0 only if there was a moment in this call without any.
+    /// Units of work that can be taken now. The number is a hint and may be too high. It may be 0
+    /// only if there was no unit at some moment during the call.
     fn pending(&self) -> usize;
 
-    /// Takes a unit of work, if there is one, and does it. `worker` is the number of the calling worker in its pool, below the
-    /// number of workers; no two calls at once have the same.
+    /// Takes a unit of work, if there is one, and runs it. `worker` is the index of the calling
+    /// worker in its pool, below the number of workers. No two calls at the same time have the same
+    /// index.
     fn serve(&self, worker: usize);
 
-    /// A unit of work has panicked out of [`serve`](Self::serve).
+    /// Called when [`serve`](Self::serve) has panicked, on the same worker.
     fn panicked(&self, panic: Panic);
 }
 
-/// A work source's place in a pool. When it is dropped the pool serves the work source no more; a unit of work that was begun goes on.
+/// The registration of a work source in a pool. Dropping the handle ends the registration: the pool
+/// starts no more units of the work source, and running units go on.
 #[derive(Debug)]
 pub struct WorkSourceHandle {
     shared: Arc<Shared>,
@@ -32,15 +37,15 @@ impl WorkSourceHandle {
         Self { shared, id }
     }
 
-    /// Tells the pool that the work source has more work than before. To be called after the work can be taken. Wakes a worker if none
-    /// looks for work and there is a core for it; takes no lock.
+    /// Notifies the pool of new work. The caller must publish the work first. Wakes a worker if
+    /// none is searching for work and a core is free for one. Takes no lock.
     #[inline]
     pub fn notify(&self) {
         self.shared.notify();
     }
 
-    /// While the attendance lives, the calling thread counts as one that makes work: idle workers stay awake for it, and leave it
-    /// a core.
+    /// Registers this thread as a producer of work, until the [`Producer`] is dropped. Idle workers
+    /// then stay awake for longer, and leave the producer a core.
     pub fn register_producer(&self) -> Producer {
         self.shared.register_producer();
         Producer {
@@ -48,12 +53,12 @@ impl WorkSourceHandle {
         }
     }
 
-    /// Whether the pool has workers, and has not ended.
+    /// Whether the pool has workers and has not been dropped.
     pub fn is_served(&self) -> bool {
         self.shared.is_served()
     }
 
-    /// Workers of the pool.
+    /// Number of workers of the pool.
     pub fn workers(&self) -> usize {
         self.shared.workers()
     }
@@ -65,15 +70,17 @@ impl Drop for WorkSourceHandle {
     }
 }
 
-/// That somebody makes work for a work source.
+/// The registration of a thread as a producer of work.
+///
+/// Leaking a `Producer` leaves the thread counted: one worker fewer stays awake.
 #[derive(Debug)]
-#[must_use = "the attendance ends when it is dropped"]
+#[must_use = "dropping the producer ends its registration"]
 pub struct Producer {
     shared: Arc<Shared>,
 }
 
 impl Drop for Producer {
     fn drop(&mut self) {
-        self.shared.leave();
+        self.shared.unregister_producer();
     }
 }

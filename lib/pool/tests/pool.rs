@@ -1,4 +1,4 @@
-//! A pool from outside.
+//! The pool through its public interface.
 
 use blockmill_pool::{Panic, ThreadPool, ThreadPoolOptions, WorkSource};
 use std::collections::HashSet;
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// A number of units of work; every panic comes after a certain number of them.
+/// Counted units of work. Every `panics_every`-th unit panics, unless that is 0.
 #[derive(Default)]
 struct Units {
     waiting: AtomicUsize,
@@ -15,7 +15,7 @@ struct Units {
     panics: Mutex<Vec<String>>,
     order: Arc<Mutex<Vec<&'static str>>>,
     name: &'static str,
-    /// While it is set, units that were taken are not done.
+    /// While set, workers hold the units that they have taken.
     held: AtomicBool,
     threads: Mutex<HashSet<String>>,
 }
@@ -58,7 +58,7 @@ impl WorkSource for Units {
             .insert(std::thread::current().name().unwrap().to_owned());
         self.order.lock().unwrap().push(self.name);
         let done = self.done.fetch_add(1, Ordering::AcqRel) + 1;
-        if self.panics_every > 0 && done.is_multiple_of(self.panics_every) {
+        if self.panics_every > 0 && done % self.panics_every == 0 {
             panic!("unit {done}");
         }
     }
@@ -110,11 +110,12 @@ fn idle_workers_park_and_no_more_wake_than_there_are_cores() {
             std::thread::sleep(Duration::from_millis(1));
         }
     };
-    let attendance = handle.register_producer();
+    let producer = handle.register_producer();
     let cores = ThreadPoolOptions::default().cores.saturating_sub(1).max(1);
-    // A worker that parks at the very moment of a notification may find the work by itself, and be one more. So of several
-    // attempts one must keep to the cores; without the rule all workers wake in each.
-    let keeps_to_the_cores = |attempt: usize| {
+    // A worker that parks at the very moment of a notification may find the work by itself, and be
+    // one too many. So one of several attempts must stay within the cores. Without the rule all
+    // workers wake in each attempt.
+    let stays_within_cores = |attempt: usize| {
         wait_until_parked();
         units.held.store(true, Ordering::Release);
         units.add(50);
@@ -128,13 +129,13 @@ fn idle_workers_park_and_no_more_wake_than_there_are_cores() {
         units.wait_for((attempt + 1) * 50);
         awake <= cores
     };
-    assert!((0..100).any(keeps_to_the_cores));
-    drop(attendance);
+    assert!((0..100).any(stays_within_cores));
+    drop(producer);
     wait_until_parked();
 }
 
 #[test]
-fn panics_go_to_their_station_and_the_workers_go_on() {
+fn panics_go_to_their_work_source_and_the_workers_go_on() {
     let pool = pool(2);
     let bad = Arc::new(Units {
         panics_every: 10,
@@ -159,7 +160,7 @@ fn panics_go_to_their_station_and_the_workers_go_on() {
 }
 
 #[test]
-fn the_station_of_higher_priority_comes_first() {
+fn the_work_source_of_higher_priority_comes_first() {
     let pool = pool(1);
     let order = Arc::new(Mutex::new(Vec::new()));
     let source = |name| {
@@ -170,7 +171,7 @@ fn the_station_of_higher_priority_comes_first() {
         })
     };
     let (low, high, middle) = (source("low"), source("high"), source("middle"));
-    // The worker is held up while all get their work.
+    // A job holds the worker until all work sources have work.
     let hold = Arc::new(AtomicBool::new(true));
     let held = Arc::new(AtomicBool::new(false));
     std::thread::scope(|scope| {
@@ -217,7 +218,7 @@ fn the_station_of_higher_priority_comes_first() {
 }
 
 #[test]
-fn a_station_that_left_is_let_go() {
+fn the_pool_drops_an_unregistered_work_source() {
     let pool = pool(3);
     let units = Arc::new(Units::default());
     let handle = pool.register(0, Arc::<Units>::clone(&units));
@@ -281,7 +282,7 @@ fn a_panic_of_a_job_goes_on_in_the_scope_when_all_have_ended() {
     assert_eq!(pool.scope(|_| 5), 5);
 }
 
-/// The cores that each worker may run on.
+/// Records the cores that each worker may run on.
 #[cfg(target_os = "linux")]
 #[derive(Default)]
 struct Cores(Mutex<std::collections::BTreeMap<usize, Vec<usize>>>);
@@ -355,14 +356,15 @@ fn a_payload_that_panics_is_forgotten_and_ends_no_scope_early() {
                 }
             });
         }));
-        // Before the payload of the first one is dropped, which panics.
+        // All jobs ended before the drop of the first payload, which panics.
         assert_eq!(done.load(Ordering::Relaxed), 20);
         std::mem::forget(caught.unwrap_err());
         assert_eq!(pool.scope(|_| 5), 5);
     }
 }
 
-/// A job that a worker runs makes another, and waits for it, while the thread of its scope waits already.
+/// A job on a worker starts a second job and waits for it, while the thread of the scope waits
+/// already.
 #[test]
 fn a_scope_that_waits_runs_the_jobs_that_come_then() {
     let (send, ended) = std::sync::mpsc::channel();
@@ -388,7 +390,7 @@ fn a_scope_that_waits_runs_the_jobs_that_come_then() {
     ended.recv_timeout(Duration::from_secs(30)).expect("the scope ends");
 }
 
-/// Two scopes without workers: neither is left with jobs that the other's thread made.
+/// Two scopes on a pool without workers: each thread runs the jobs of its own scope to the end.
 #[test]
 fn scopes_end_beside_each_other_without_workers() {
     let (send, ended) = std::sync::mpsc::channel();
@@ -428,8 +430,8 @@ fn scopes_end_beside_each_other_without_workers() {
     assert!(ended.recv_timeout(Duration::from_secs(30)).expect("the scopes end"));
 }
 
-/// A work source that has a place of its own in the pool, for work that it makes.
-struct Owner(#[expect(dead_code, reason = "it is only dropped")] blockmill_pool::WorkSourceHandle);
+/// A work source that owns the handle of another one in the same pool.
+struct Owner(#[expect(dead_code, reason = "the handle is only dropped")] blockmill_pool::WorkSourceHandle);
 
 impl WorkSource for Owner {
     fn pending(&self) -> usize {
@@ -440,7 +442,7 @@ impl WorkSource for Owner {
 }
 
 #[test]
-fn a_station_may_own_a_place_in_its_crew() {
+fn a_work_source_may_own_a_handle_of_its_pool() {
     let (send, ended) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         for workers in [0, 1, 3] {
@@ -448,7 +450,7 @@ fn a_station_may_own_a_place_in_its_crew() {
                 let pool = pool(workers);
                 let inner = pool.register(0, Arc::new(Units::default()));
                 let outer = pool.register(0, Arc::new(Owner(inner)));
-                // The workers take it into their lists.
+                // Leaves the workers time to copy the list of work sources.
                 std::thread::sleep(Duration::from_micros(100));
                 drop(outer);
             }
@@ -457,7 +459,7 @@ fn a_station_may_own_a_place_in_its_crew() {
     });
     ended
         .recv_timeout(Duration::from_secs(60))
-        .expect("no lock waits for itself");
+        .expect("no thread deadlocks");
 }
 
 /// A unit of work that holds the last reference to its pool.
@@ -477,7 +479,7 @@ impl WorkSource for Last {
 }
 
 #[test]
-fn a_worker_may_drop_its_crew() {
+fn a_worker_may_drop_its_pool() {
     for workers in [1, 3] {
         let pool = Arc::new(pool(workers));
         let last = Arc::new(Last(Mutex::new(None)));
@@ -485,7 +487,7 @@ fn a_worker_may_drop_its_crew() {
         *last.0.lock().unwrap() = Some(pool);
         handle.notify();
         let start = Instant::now();
-        // All workers end, and let go of the work source; the pool's own list goes with the handle.
+        // All workers end and drop their references. The handle drops the reference of the list.
         drop(handle);
         while Arc::strong_count(&last) > 1 {
             assert!(start.elapsed() < Duration::from_secs(60), "a worker goes on");

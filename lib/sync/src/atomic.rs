@@ -1,4 +1,6 @@
-//! The one doorway to atomics: everything in this crate takes them from here, so that loom runs the very code.
+//! Atomics, fences and spin hints: those of `std`, or loom's under the cfg `blockmill_loom`.
+//!
+//! The crate takes them from here alone, so that loom runs the very code that ships.
 
 #[cfg(blockmill_loom)]
 pub use loom::hint::spin_loop;

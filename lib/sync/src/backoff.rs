@@ -1,23 +1,26 @@
 //! Bounded spinning and yielding.
 //!
-//! How long a thread spins before it looks again decides how much it disturbs the one that it waits for: each look takes the cache line
-//! away from it. So there are few looks, far apart. Their distance is a time, not a number of pauses: a pause takes 40 cycles on
-//! some processors and 140 on others.
+//! Every look at a shared value takes the cache line from the thread that works on the value. So a
+//! waiting thread looks seldom. The time between two looks is in nanoseconds, not in pause
+//! instructions: a pause takes 40 cycles on some processors and 140 on others.
 
 use crate::atomic::{spin_loop, yield_now};
 use std::sync::OnceLock;
 
-/// Rounds of spinning, in nanoseconds.
+/// Length of each round of spinning, in nanoseconds.
 const SPINS_NS: [u32; 2] = [750, 3_000];
 
-/// Rounds after those in which the core is offered to another thread: it may be the one that is waited for.
+/// Rounds of yielding, after those of spinning. The thread that gets the core may be the one that
+/// the caller waits for.
 const YIELDS: usize = 1;
 
 /// Most pauses in a microsecond.
 const PAUSES_PER_US_MAX: u32 = 1_000;
 
-/// Spins for a while, longer each time, then yields, and then says that it is enough: the caller should sleep. On a machine with one
-/// core it does neither.
+/// Bounded waiting: rounds of spinning, each longer than the last, then a round of yielding.
+///
+/// After the last round [`snooze`](Self::snooze) returns false, and the caller should sleep. On a
+/// machine with one core there are no rounds.
 ///
 /// ```
 /// use blockmill_sync::Backoff;
@@ -42,7 +45,7 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// All rounds.
+    /// A backoff with all rounds.
     pub fn new() -> Self {
         Self {
             round: 0,
@@ -54,7 +57,7 @@ impl Backoff {
         }
     }
 
-    /// The longest round of spinning alone, for a thread that has just been woken.
+    /// A backoff with only the longest round of spinning, for a thread that has just been woken.
     pub fn after_wake() -> Self {
         let spins = if pauses_per_us() > 0 { SPINS_NS.len() } else { 0 };
         Self {
@@ -63,7 +66,7 @@ impl Backoff {
         }
     }
 
-    /// Spins or yields for one round. Returns whether it did.
+    /// Spins or yields for one round. Returns false if no round is left.
     #[inline]
     pub fn snooze(&mut self) -> bool {
         if self.round == self.end {
@@ -82,8 +85,8 @@ impl Backoff {
     }
 }
 
-/// Pauses that take a microsecond, measured once; 0 if no other thread can run meanwhile. Under loom spinning only makes more of the
-/// same executions.
+/// Pauses in a microsecond, measured once. 0 on a machine with one core, where no other thread can
+/// run meanwhile. 0 under loom, where spinning only repeats the same executions.
 fn pauses_per_us() -> u32 {
     static PAUSES: OnceLock<u32> = OnceLock::new();
     if cfg!(blockmill_loom) {
@@ -98,7 +101,7 @@ fn pauses_per_us() -> u32 {
     })
 }
 
-/// The fastest of several tries counts: in the others something else had the core.
+/// Takes the fastest of several tries: in the others another thread may have had the core.
 fn measure_pauses_per_us() -> u32 {
     const PAUSES: u32 = 64;
     const TRIES: u32 = 4;
@@ -126,7 +129,8 @@ mod tests {
         }
     }
 
-    /// The shortest of many is not much longer than asked for, and a thread that was woken spins for one round.
+    /// The shortest of many waits is not much longer than the sum of its rounds. A woken thread
+    /// spins for one round.
     #[test]
     fn spinning_ends() {
         let rounds = |mut backoff: Backoff| {

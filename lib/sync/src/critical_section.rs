@@ -4,7 +4,8 @@ use crate::semaphore::Semaphore;
 #[cfg(not(blockmill_loom))]
 use std::time::{Duration, Instant};
 
-/// A lock that guards no data of its own: 8 bytes, as fast as its semaphore, and like it without starvation.
+/// A lock of 8 bytes that guards no data of its own: a [`Semaphore`] of one permit, with the speed
+/// of that semaphore. Newcomers cannot starve a waiter.
 ///
 /// ```
 /// use blockmill_sync::CriticalSection;
@@ -38,7 +39,7 @@ impl Default for CriticalSection {
 }
 
 impl CriticalSection {
-    /// A section with nobody in it.
+    /// A section that no thread is in.
     #[cfg(not(blockmill_loom))]
     pub const fn new() -> Self {
         Self {
@@ -46,7 +47,7 @@ impl CriticalSection {
         }
     }
 
-    /// A section with nobody in it.
+    /// A section that no thread is in.
     #[cfg(blockmill_loom)]
     pub fn new() -> Self {
         Self {
@@ -54,36 +55,36 @@ impl CriticalSection {
         }
     }
 
-    /// Enters, and waits until nobody else is in it.
+    /// Enters the section. Waits until no other thread is in it.
     #[inline]
     pub fn enter(&self) -> CriticalGuard<'_> {
         self.semaphore.acquire();
         CriticalGuard { section: self }
     }
 
-    /// Enters if nobody is in it, and nobody starves for it.
+    /// Enters if no thread is in the section and no waiter is starving.
     #[inline]
     pub fn try_enter(&self) -> Option<CriticalGuard<'_>> {
         self.semaphore.try_acquire().then(|| CriticalGuard { section: self })
     }
 
-    /// Threads that wait to enter at this moment; for diagnosis.
+    /// Threads that wait to enter at this moment. For diagnosis.
     pub fn waiters(&self) -> u32 {
         self.semaphore.waiters()
     }
 }
 
-/// Gives back the only permit, to whom it was given.
+/// Releases the only permit. The caller must hold it.
 #[inline]
 fn unlock(semaphore: &Semaphore) {
-    // The permit was taken, so there is room for it.
+    // The caller took the permit, so there is room for it.
     let released = semaphore.release(1);
-    debug_assert!(released.is_ok(), "a lock was unlocked that was not locked");
+    debug_assert!(released.is_ok(), "unlocked a lock that was not locked");
 }
 
-/// Leaves the section when it is dropped.
+/// Keeps other threads out of the section until it is dropped.
 #[derive(Debug)]
-#[must_use = "the section is left when the guard is dropped"]
+#[must_use = "dropping the guard leaves the section"]
 pub struct CriticalGuard<'a> {
     section: &'a CriticalSection,
 }
@@ -95,15 +96,16 @@ impl Drop for CriticalGuard<'_> {
     }
 }
 
-/// The critical section for `lock_api`.
+/// The critical section as a raw mutex of `lock_api`, which builds mutexes and guards over it.
 #[cfg(not(blockmill_loom))]
 #[derive(Debug)]
 pub struct RawCriticalSection(Semaphore);
 
 #[cfg(not(blockmill_loom))]
 #[expect(unsafe_code, reason = "lock_api asks for a promise of mutual exclusion")]
-// SAFETY: the semaphore begins with one permit; `lock` and `try_lock` take it and `unlock`, which may only be called by who has
-// it, gives it back. So between them no other `lock` returns: exclusion holds.
+// SAFETY: the semaphore begins with one permit. `lock` and `try_lock` take the permit. `unlock`
+// releases it, and only the holder may call `unlock`. So no other `lock` returns in between, and
+// exclusion holds.
 unsafe impl lock_api::RawMutex for RawCriticalSection {
     const INIT: Self = Self(Semaphore::new(1));
     type GuardMarker = lock_api::GuardSend;
@@ -130,7 +132,7 @@ unsafe impl lock_api::RawMutex for RawCriticalSection {
 
 #[cfg(not(blockmill_loom))]
 #[expect(unsafe_code, reason = "lock_api asks for a promise of mutual exclusion")]
-// SAFETY: as for `RawMutex`: true is returned only by who has taken the permit.
+// SAFETY: as for `RawMutex`. Both methods return true only after taking the permit.
 unsafe impl lock_api::RawMutexTimed for RawCriticalSection {
     type Duration = Duration;
     type Instant = Instant;
@@ -144,7 +146,7 @@ unsafe impl lock_api::RawMutexTimed for RawCriticalSection {
     }
 }
 
-/// A mutex over [`RawCriticalSection`].
+/// A mutex over [`RawCriticalSection`]: a value and the 8 bytes of its lock. There is no poisoning.
 ///
 /// ```
 /// use blockmill_sync::Mutex;

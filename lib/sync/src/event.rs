@@ -1,8 +1,9 @@
-//! Events: one thread says that something has happened, others wait for it.
+//! Events: one thread signals, other threads wait for the signal.
 //!
-//! State: the low half is `SET` or `CLEAR`; the high half is not used. `set` stores with Release, which pairs with the Acquire of the step
-//! by which a waiter finds the event set: what was done before `set` is seen after `wait`. A sleeper expects `CLEAR`, so it does not
-//! fall asleep after a `set` that it has not seen.
+//! The low half of the state is `SET` or `CLEAR`. The high half is unused. The swap in `set` is
+//! Release and pairs with the Acquire of the step in which a waiter finds the event set. So a
+//! waiter sees after `wait` what the signalling thread did before `set`. A sleeper expects `CLEAR`,
+//! so it does not fall asleep after a `set` that it has not seen.
 
 use crate::atomic::Ordering;
 use crate::wait::{Deadline, WaitResult, WaitState};
@@ -12,9 +13,9 @@ use std::time::Duration;
 const CLEAR: u64 = 0;
 const SET: u64 = 1;
 
-/// Ordering of the step that finds the event set.
+/// Ordering of the step that finds the event set. Acquire: pairs with the Release in `set`.
 #[inline]
-fn taking() -> Ordering {
+fn acquire_ordering() -> Ordering {
     #[cfg(all(test, blockmill_loom))]
     if crate::tests::WEAKENED.get() {
         return Ordering::Relaxed;
@@ -23,7 +24,7 @@ fn taking() -> Ordering {
 }
 
 macro_rules! event {
-    ($(#[$doc:meta])* $name:ident, $wakes:ident, $taken:expr) => {
+    ($(#[$doc:meta])* $name:ident, $wake:ident, $after_wait:expr) => {
         $(#[$doc])*
         #[derive(Debug)]
         pub struct $name {
@@ -37,7 +38,7 @@ macro_rules! event {
         }
 
         impl $name {
-            /// An event that has not happened.
+            /// A clear event.
             #[cfg(not(blockmill_loom))]
             pub const fn new() -> Self {
                 Self {
@@ -45,7 +46,7 @@ macro_rules! event {
                 }
             }
 
-            /// An event that has not happened.
+            /// A clear event.
             #[cfg(blockmill_loom)]
             pub fn new() -> Self {
                 Self {
@@ -53,37 +54,39 @@ macro_rules! event {
                 }
             }
 
-            /// Says that it has happened.
+            /// Sets the event. Wakes all waiters of a manual-reset event, one of an auto-reset
+            /// event.
             pub fn set(&self) {
                 let address = self.state.address();
                 if self.state.atomic().swap(SET, Ordering::Release) == CLEAR {
-                    // From the swap on a waiter may have gone on and freed the event.
-                    address.$wakes();
+                    // Since the swap a waiter may have returned and freed the event.
+                    address.$wake();
                 }
             }
 
-            /// Takes it back.
+            /// Clears the event.
             pub fn reset(&self) {
                 self.state.atomic().store(CLEAR, Ordering::Relaxed);
             }
 
-            /// Waits until it has happened.
+            /// Waits until the event is set.
             pub fn wait(&self) {
-                let happened = self.wait_until(None);
-                debug_assert!(happened, "without a deadline nobody gives up");
+                let is_set = self.wait_until(None);
+                debug_assert!(is_set, "a wait without a deadline timed out");
             }
 
-            /// Waits until it has happened, for at most `time`. Returns whether it has.
+            /// Waits until the event is set, for at most `time`. Returns whether the event was set.
             #[cfg(not(blockmill_loom))]
             pub fn wait_timeout(&self, time: Duration) -> bool {
                 self.wait_until(Some(&Deadline::after(time)))
             }
 
-            /// Waits until it has happened, or until a deadline. Returns whether it has.
+            /// Waits until the event is set or the deadline passes. Returns whether the event was
+            /// set.
             pub fn wait_until(&self, deadline: Option<&Deadline>) -> bool {
                 let mut timed_out = false;
                 loop {
-                    if self.take() {
+                    if self.try_wait() {
                         return true;
                     }
                     if timed_out {
@@ -93,11 +96,11 @@ macro_rules! event {
                 }
             }
 
-            /// Whether it has happened; an event that resets by itself is reset by that.
-            fn take(&self) -> bool {
+            /// Whether the event is set. Clears it if it is an auto-reset event.
+            fn try_wait(&self) -> bool {
                 self.state
                     .atomic()
-                    .compare_exchange(SET, $taken, taking(), Ordering::Relaxed)
+                    .compare_exchange(SET, $after_wait, acquire_ordering(), Ordering::Relaxed)
                     .is_ok()
             }
         }
@@ -105,7 +108,7 @@ macro_rules! event {
 }
 
 event!(
-    /// An event that stays set for all who wait, until it is reset.
+    /// An event that stays set, for all waiters, until [`reset`](Self::reset).
     ///
     /// ```
     /// use blockmill_sync::ManualResetEvent;
@@ -126,8 +129,8 @@ event!(
 );
 
 event!(
-    /// An event that lets one waiter go on for each time that it is found set, and resets by that. Setting it twice before a waiter comes
-    /// counts once.
+    /// An event that releases one waiter and is then clear again. Setting the event twice before a
+    /// waiter comes releases one waiter.
     ///
     /// ```
     /// use blockmill_sync::AutoResetEvent;

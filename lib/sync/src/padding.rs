@@ -2,7 +2,8 @@
 
 use std::ops::{Deref, DerefMut};
 
-/// A value that shares no cache line with another. 128 bytes: processors of today fetch lines of 64 bytes in pairs.
+/// A value that shares no cache line with another value. It is aligned to 128 bytes, because
+/// current processors fetch lines of 64 bytes in pairs.
 ///
 /// ```
 /// use blockmill_sync::CachePadded;
@@ -21,7 +22,7 @@ impl<T> CachePadded<T> {
         Self(value)
     }
 
-    /// The value alone.
+    /// Returns the value without its padding.
     pub fn into_inner(self) -> T {
         self.0
     }

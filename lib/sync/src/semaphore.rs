@@ -1,70 +1,94 @@
 //! A semaphore of 8 bytes in which newcomers cannot starve a waiter.
 //!
-//! # The state
+//! # State
 //!
-//! | bits | what |
+//! | bits | meaning |
 //! |---|---|
-//! | 0 to 29 | permits that anyone may take now |
-//! | 30 | `WAKING`: a waiter is on its way to look, so nobody needs to wake another |
+//! | 0 to 29 | permits that a thread may take now |
+//! | 30 | `WAKING`: a woken waiter is about to make its attempt, so no thread wakes another |
 //! | 31 | `STARVING`: a waiter has waited too long, so only waiters may take permits |
-//! | 32 to 63 | threads that wait: registered, asleep or on their way to or from sleep |
+//! | 32 to 63 | number of waiters: registered, asleep, falling asleep or waking up |
 //!
-//! All of it changes together, by compare and exchange. Threads sleep on the low half (see [`wait`](crate::wait)): a permit that
-//! is released, and each of the two bits, changes it; the number of waiters does not, and no sleeper has to know of it.
+//! All parts change together, by compare-and-exchange. Threads sleep on the low half (see
+//! [`wait`](crate::wait)). A released permit and a change of either bit change the low half. A
+//! change of the number of waiters does not, and no sleeper needs to know of it.
 //!
-//! # The protocol
+//! # Protocol
 //!
-//! - *Newcomers* take a permit if there is one and `STARVING` is not set; else they spin and yield for
-//!   a bounded time and then become waiters; while somebody starves, at once.
-//! - *Release* adds permits. If there are waiters and `WAKING` is not set, it sets it and wakes one.
-//! - *A waiter* that looks does one of three things in one step, and clears `WAKING` with it, since it is here now: it takes a permit
-//!   and is no waiter any more; it gives up, past its deadline; or it goes to sleep. It takes a permit if there is one, unless
-//!   `STARVING` is set, by another, and it has not been woken yet: who has only just come may not take what a starving waiter was woken for. That
-//!   the state had changed before it slept is no wake. When it leaves and leaves permits to other waiters, it sets `WAKING` again and wakes the next.
-//! - A waiter that was woken and finds no permit spins once more before it looks and sleeps again. `WAKING` is set
-//!   meanwhile, so that nobody is troubled to wake it or another.
-//! - `STARVING` is set by a waiter that finds no permit after it has waited for [`STARVING_AFTER`], and cleared by that waiter when it
-//!   leaves, or by the last waiter to leave.
+//! - A *newcomer* takes a permit if there is one and `STARVING` is clear. Otherwise it spins and
+//!   yields for a bounded time, and then becomes a waiter. While a waiter starves, a newcomer
+//!   becomes a waiter at once.
+//! - A *release* adds permits. If there are waiters and `WAKING` is clear, it sets `WAKING` and
+//!   wakes one waiter.
+//! - A *waiter* makes an attempt when it registers and after each sleep. An attempt is one step. It
+//!   clears `WAKING`, and does one of three things:
+//!     - it takes a permit and is no waiter any more;
+//!     - it gives up, if its deadline has passed;
+//!     - it goes to sleep.
+//! - A waiter may take any permit while `STARVING` is clear. While another waiter has set
+//!   `STARVING`, it may take a permit only if it has been woken: a fresh waiter may not take the
+//!   permit for which a starving waiter was woken. A sleep that ended with [`WaitResult::Changed`]
+//!   was no wake.
+//! - A waiter that leaves permits over for other waiters sets `WAKING` again and wakes the next.
+//! - A woken waiter that finds no permit spins before it makes its attempt and sleeps again.
+//!   `WAKING` stays set meanwhile, so no thread wakes another waiter.
+//! - A waiter sets `STARVING` if it finds no permit after waiting for [`STARVING_AFTER`]. The same
+//!   waiter clears `STARVING` when it leaves. The last waiter to leave clears it too.
 //!
 //! # Why no wake is lost
 //!
-//! Let there be a permit and a waiter. The step that brought this about was a release (or a waiter that left permits behind), and it
-//! left `WAKING` set: it set the bit and woke a sleeper, or it found it set. Since then no waiter that may take the permit has
-//! looked, or it would have taken it or found it gone. So either a woken waiter is on its way to look, or nobody slept when the wake
-//! came: then every waiter was between its step and its sleep, and will not fall asleep, because the low half is not what its step
-//! left. (Its step left no permit and `WAKING` clear; a later state with no permit and `WAKING` clear comes from a waiter that looked
-//! since, so that the wake has done its work.) Waiters that may not take a permit, since they have only just come, exist beside the
-//! one that set `STARVING`, which may.
+//! Suppose that there are a permit and a waiter. The step that led to this state was a release, or
+//! a waiter that left and left permits over. That step left `WAKING` set: it set the bit and woke a
+//! sleeper, or it found the bit set. Since then no waiter that may take the permit has made an
+//! attempt, or it would have taken the permit or found it gone. So there are two cases.
 //!
-//! # How long a waiter can be robbed
+//! 1. A woken waiter is about to make its attempt.
+//! 2. No thread slept when the wake came. Then every waiter was between its attempt and its sleep.
+//!    None of them falls asleep, because the low half is not what its attempt left: no permit, and
+//!    `WAKING` clear. If a later state has no permit and `WAKING` clear, a waiter has made an
+//!    attempt since, so the wake has done its work.
 //!
-//! A newcomer can take a permit in front of a waiter only while `STARVING` is clear. A waiter looks after every wake; once it has waited for
-//! [`STARVING_AFTER`] and finds no permit, it sets the bit, and goes to sleep behind those that sleep already. From then on permits go
-//! to waiters that were woken, until its own turn. So newcomers can rob a waiter for [`STARVING_AFTER`], for the time until
-//! its next look (it is woken again at the latest when all other waiters have been), and after it set the bit
-//! no more; while it is set, each of the waiters before it has one turn. A waiter that did not set the bit itself can be robbed again when
-//! the one that did has gone: it then sets the bit at its own next look.
+//! Only a fresh waiter may not take the permit, while `STARVING` is set. Then the waiter that set
+//! `STARVING` is there too, and may take the permit.
 //!
-//! Measured in turns: once the bit is set, a waiter waits for at most one hold and one hand-over of each thread that waits before it.
-//! That is where Linux keeps the order in which they fell asleep, which it does for threads of ordinary priority and does not
-//! promise; without that order the turns are those of any waiters, but still not of newcomers.
+//! # How long newcomers can overtake a waiter
 //!
-//! Time in which a thread could run but has no core is not the semaphore's, and not bounded by it.
+//! A newcomer can take a permit ahead of a waiter only while `STARVING` is clear. A waiter makes an
+//! attempt after every wake. Once it has waited for [`STARVING_AFTER`] and finds no permit, it sets
+//! `STARVING` and goes to sleep after the earlier sleepers. From then on permits go to woken
+//! waiters, until its own turn comes. So newcomers can overtake a waiter
+//!
+//! - for [`STARVING_AFTER`], and
+//! - until its next attempt: it is woken again, at the latest, when all other waiters have been.
+//!
+//! They cannot overtake it once it has set `STARVING`. While the bit is set, each of the waiters
+//! before it has one turn. A waiter that did not set the bit itself can be overtaken again after
+//! the waiter that did has left. It then sets the bit at its own next attempt.
+//!
+//! Measured in turns: once a waiter has set the bit, it waits for at most one hold and one
+//! hand-over of each thread that waits before it. This holds where Linux wakes sleepers in the
+//! order in which they fell asleep. Linux does so for threads of ordinary priority, and does not
+//! promise it. Without that order the turns are those of any waiters, but still not of newcomers.
+//!
+//! The bound does not cover the time in which a thread could run but has no core.
 //!
 //! # Orderings
 //!
-//! The step that takes a permit is Acquire and pairs with the Release of the step in [`Semaphore::release`] that added it (and of all steps
-//! between, which are read-modify-writes of the same word and so continue its release sequence). All other steps order nothing: Relaxed.
+//! The step that takes a permit is Acquire. It pairs with the Release of the step in
+//! [`Semaphore::release`] that added the permit. All steps between are read-modify-writes of the
+//! same word, so they continue its release sequence. All other steps are Relaxed and order nothing.
 //!
-//! Not guaranteed: fairness among newcomers, and order among waiters.
+//! # Not guaranteed
+//!
+//! Fairness among newcomers, and an order among waiters.
 
 use crate::atomic::Ordering;
 use crate::backoff::Backoff;
-use crate::wait::{Deadline, WaitResult, WaitState, low};
+use crate::wait::{Deadline, WaitResult, WaitState, low_half};
 use std::time::Duration;
 use thiserror::Error;
 
-/// Time after which a waiter is starving.
+/// A waiter that has waited for this long is starving.
 pub const STARVING_AFTER: Duration = Duration::from_millis(1);
 
 /// Most permits that a semaphore holds.
@@ -73,14 +97,15 @@ pub const PERMITS_MAX: u32 = (1 << 30) - 1;
 const PERMITS: u64 = PERMITS_MAX as u64;
 const WAKING: u64 = 1 << 30;
 const STARVING: u64 = 1 << 31;
-const WAITER: u64 = 1 << 32;
+const ONE_WAITER: u64 = 1 << 32;
 
-/// What a thread guesses that it will find: a permit to take, and none where it gives one back. Right for a semaphore of one permit for
-/// which nobody waits, where every nanosecond shows; elsewhere a wrong guess costs a failed exchange.
-const LAST_PERMIT: u64 = 1;
-const NO_PERMIT: u64 = 0;
+/// Guesses of the state, which save a load: one permit before an acquire, none before a release.
+/// Both are right for a semaphore of one permit without waiters, where every nanosecond shows.
+/// Elsewhere a wrong guess costs a failed exchange.
+const GUESS_ONE_PERMIT: u64 = 1;
+const GUESS_NO_PERMIT: u64 = 0;
 
-/// A release that would make more than [`PERMITS_MAX`] permits; nothing was released.
+/// A release would make more than [`PERMITS_MAX`] permits. Nothing was released.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("a semaphore holds at most {PERMITS_MAX} permits")]
 pub struct PermitOverflow;
@@ -93,9 +118,10 @@ const fn waiters(state: u64) -> u64 {
     state >> 32
 }
 
-/// Ordering of the step that takes a permit.
+/// Ordering of the step that takes a permit. Acquire: pairs with the Release in
+/// [`Semaphore::release`].
 #[inline]
-fn taking() -> Ordering {
+fn acquire_ordering() -> Ordering {
     #[cfg(all(test, blockmill_loom))]
     if crate::tests::WEAKENED.get() {
         return Ordering::Relaxed;
@@ -103,7 +129,7 @@ fn taking() -> Ordering {
     Ordering::Acquire
 }
 
-/// A counting semaphore of 8 bytes.
+/// A counting semaphore of 8 bytes, in which newcomers cannot starve a waiter.
 ///
 /// ```
 /// use blockmill_sync::Semaphore;
@@ -127,30 +153,33 @@ pub struct Semaphore {
 #[cfg(not(blockmill_loom))]
 const _: () = assert!(size_of::<Semaphore>() == 8);
 
-/// What a waiter finds when it looks.
+/// Outcome of a waiter's attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
-enum Look {
-    /// It has a permit.
-    Taken,
-    /// It has given up.
-    GivenUp,
-    /// It is to sleep while the low half is this.
+enum Attempt {
+    /// The waiter took a permit and has left.
+    Acquired,
+    /// The deadline had passed, and the waiter has left.
+    TimedOut,
+    /// The waiter must sleep while the low half has this value.
     Sleep(u32),
 }
 
-/// What a waiter knows of itself.
+/// The waiter's own part of the state.
 struct Waiter {
-    since: Since,
-    /// Whether it has been woken at least once.
+    clock: WaitClock,
+    /// Whether the waiter has been woken at least once.
     woken: bool,
-    /// Whether it has set `STARVING`.
+    /// Whether this waiter has set `STARVING`.
     starving: bool,
     timed_out: bool,
 }
 
 impl Semaphore {
-    /// A semaphore with so many permits, at most [`PERMITS_MAX`]; panics for more.
+    /// A semaphore with `permits` permits.
+    ///
+    /// # Panics
+    /// If `permits` is more than [`PERMITS_MAX`].
     #[cfg(not(blockmill_loom))]
     pub const fn new(permits: u32) -> Self {
         assert!(permits <= PERMITS_MAX, "too many permits");
@@ -159,7 +188,10 @@ impl Semaphore {
         }
     }
 
-    /// A semaphore with so many permits.
+    /// A semaphore with `permits` permits.
+    ///
+    /// # Panics
+    /// If `permits` is more than [`PERMITS_MAX`].
     #[cfg(blockmill_loom)]
     pub fn new(permits: u32) -> Self {
         assert!(permits <= PERMITS_MAX, "too many permits");
@@ -168,32 +200,33 @@ impl Semaphore {
         }
     }
 
-    /// Permits that could be taken at this moment; for diagnosis.
+    /// Permits that are free at this moment. For diagnosis.
     pub fn permits(&self) -> u32 {
         permits(self.state.peek()) as u32
     }
 
-    /// Threads that wait at this moment; for diagnosis.
+    /// Threads that wait at this moment. For diagnosis.
     pub fn waiters(&self) -> u32 {
         waiters(self.state.peek()) as u32
     }
 
-    /// Whether only waiters get permits at this moment; for diagnosis.
+    /// Whether only waiters may take permits at this moment. For diagnosis.
     pub fn is_starving(&self) -> bool {
         self.state.peek() & STARVING != 0
     }
 
-    /// Takes a permit if there is one for newcomers. Returns whether it did.
+    /// Takes a permit if one is free and no waiter is starving. Returns whether it took one.
     #[inline]
     pub fn try_acquire(&self) -> bool {
-        self.try_acquire_from(LAST_PERMIT)
+        self.try_acquire_from(GUESS_ONE_PERMIT)
     }
 
-    /// As [`try_acquire`](Self::try_acquire), where `state` is a guess: a right one saves a look.
+    /// As [`try_acquire`](Self::try_acquire). `state` is a guess of the state: a right guess saves
+    /// a load.
     #[inline]
     fn try_acquire_from(&self, mut state: u64) -> bool {
         while permits(state) > 0 && state & STARVING == 0 {
-            match self.replace(state, state - 1, taking()) {
+            match self.exchange(state, state - 1, acquire_ordering()) {
                 Ok(()) => return true,
                 Err(found) => state = found,
             }
@@ -201,54 +234,55 @@ impl Semaphore {
         false
     }
 
-    /// Takes a permit, and waits for one if there is none.
+    /// Takes a permit. Waits until there is one.
     #[inline]
     pub fn acquire(&self) {
         if !self.try_acquire() {
             let taken = self.acquire_slow(None);
-            debug_assert!(taken, "without a deadline nobody gives up");
+            debug_assert!(taken, "a wait without a deadline timed out");
         }
     }
 
-    /// Takes a permit, and waits for one for at most `time`. Returns whether it did.
+    /// Takes a permit. Waits for one for at most `time`. Returns whether it took one.
     #[cfg(not(blockmill_loom))]
     pub fn acquire_timeout(&self, time: Duration) -> bool {
         self.try_acquire() || self.acquire_slow(Some(&Deadline::after(time)))
     }
 
-    /// As [`acquire_timeout`](Self::acquire_timeout), until a deadline.
+    /// Takes a permit. Waits for one until `deadline`. Returns whether it took one.
     pub fn acquire_until(&self, deadline: &Deadline) -> bool {
         self.try_acquire() || self.acquire_slow(Some(deadline))
     }
 
-    /// Takes a permit that is given back when it is dropped.
+    /// Takes a permit, as [`acquire`](Self::acquire) does. Dropping the [`Permit`] releases it.
     pub fn permit(&self) -> Permit<'_> {
         self.acquire();
         Permit { semaphore: self }
     }
 
-    /// As [`permit`](Self::permit), if there is one for newcomers.
+    /// Takes a permit, if [`try_acquire`](Self::try_acquire) gets one.
     pub fn try_permit(&self) -> Option<Permit<'_>> {
         self.try_acquire().then(|| Permit { semaphore: self })
     }
 
-    /// Adds permits, and wakes a waiter if there are any.
+    /// Adds `count` permits, and wakes a waiter if there are any.
     ///
     /// # Errors
-    /// [`PermitOverflow`]; nothing is added then.
+    /// [`PermitOverflow`] if there would be more than [`PERMITS_MAX`] permits. Nothing is added
+    /// then.
     #[inline]
     pub fn release(&self, count: u32) -> Result<(), PermitOverflow> {
         let address = self.state.address();
-        let mut state = NO_PERMIT;
+        let mut state = GUESS_NO_PERMIT;
         loop {
             if u64::from(count) > PERMITS - permits(state) {
                 return Err(PermitOverflow);
             }
             let wake = waiters(state) > 0 && state & WAKING == 0 && count > 0;
             let next = (state + u64::from(count)) | if wake { WAKING } else { 0 };
-            match self.replace(state, next, Ordering::Release) {
+            match self.exchange(state, next, Ordering::Release) {
                 Ok(()) => {
-                    // The semaphore may be gone by now.
+                    // Since the exchange another thread may have freed the semaphore.
                     if wake {
                         address.wake_one();
                     }
@@ -259,10 +293,11 @@ impl Semaphore {
         }
     }
 
-    /// Adds as many permits as threads wait, and wakes them; does nothing when no one waits. Returns how many that were.
+    /// Adds one permit for each waiter, and wakes all waiters. Returns the number of waiters.
     ///
     /// # Errors
-    /// [`PermitOverflow`]; nothing is added then.
+    /// [`PermitOverflow`] if there would be more than [`PERMITS_MAX`] permits. Nothing is added
+    /// then.
     pub fn release_all_waiters(&self) -> Result<u32, PermitOverflow> {
         let address = self.state.address();
         let mut state = self.state.peek();
@@ -274,7 +309,7 @@ impl Semaphore {
             if count > PERMITS - permits(state) {
                 return Err(PermitOverflow);
             }
-            match self.replace(state, (state + count) | WAKING, Ordering::Release) {
+            match self.exchange(state, (state + count) | WAKING, Ordering::Release) {
                 Ok(()) => {
                     address.wake_all();
                     return Ok(count as u32);
@@ -284,14 +319,14 @@ impl Semaphore {
         }
     }
 
-    /// Wakes all sleepers although nothing has happened.
+    /// Wakes all sleepers, though the state has not changed.
     #[cfg(all(test, blockmill_loom))]
-    pub(crate) fn wake_for_no_reason(&self) {
+    pub(crate) fn wake_spuriously(&self) {
         self.state.address().wake_all();
     }
 
     #[inline]
-    fn replace(&self, state: u64, next: u64, ordering: Ordering) -> Result<(), u64> {
+    fn exchange(&self, state: u64, next: u64, ordering: Ordering) -> Result<(), u64> {
         let outcome = self
             .state
             .atomic()
@@ -299,12 +334,12 @@ impl Semaphore {
         outcome.map(|_| ())
     }
 
-    /// Spins and yields for a bounded time, then waits. Returns whether a permit was taken.
+    /// Spins and yields for a bounded time, then waits. Returns whether it took a permit.
     #[cold]
     fn acquire_slow(&self, deadline: Option<&Deadline>) -> bool {
         let mut backoff = Backoff::new();
         loop {
-            // Looks before it tries: a failed try would take the cache line from the one who is inside.
+            // A load first: a failed exchange would take the cache line from the holder.
             let state = self.state.peek();
             if permits(state) > 0 && self.try_acquire_from(state) {
                 return true;
@@ -317,21 +352,22 @@ impl Semaphore {
             return true;
         }
         let mut waiter = Waiter {
-            since: Since::now(),
+            clock: WaitClock::start(),
             woken: false,
             starving: false,
             timed_out: false,
         };
         loop {
-            match self.look(&mut waiter) {
-                Look::Taken => return true,
-                Look::GivenUp => return false,
-                Look::Sleep(expected) => match self.state.wait(expected, deadline) {
+            match self.attempt(&mut waiter) {
+                Attempt::Acquired => return true,
+                Attempt::TimedOut => return false,
+                Attempt::Sleep(expected) => match self.state.wait(expected, deadline) {
                     WaitResult::TimedOut => waiter.timed_out = true,
                     ended => {
-                        // If the state had changed before it slept, another may have been woken, and not this one.
-                        waiter.woken |= ended == WaitResult::LookAgain;
-                        waiter.since.woke();
+                        // If the state changed before the sleep, the wake may have gone to another
+                        // waiter.
+                        waiter.woken |= ended == WaitResult::Woken;
+                        waiter.clock.sleep_ended();
                         let mut backoff = Backoff::after_wake();
                         while permits(self.state.peek()) == 0 && backoff.snooze() {}
                     }
@@ -340,35 +376,37 @@ impl Semaphore {
         }
     }
 
-    /// Becomes a waiter; or takes a permit as a newcomer, if there is one now, and returns false.
+    /// Registers a waiter and returns true. If a permit is free for newcomers, takes it instead and
+    /// returns false.
     fn register(&self) -> bool {
         let mut state = self.state.peek();
         loop {
             let free = permits(state) > 0 && state & STARVING == 0;
-            let next = if free { state - 1 } else { state + WAITER };
-            match self.replace(state, next, taking()) {
+            let next = if free { state - 1 } else { state + ONE_WAITER };
+            match self.exchange(state, next, acquire_ordering()) {
                 Ok(()) => return !free,
                 Err(found) => state = found,
             }
         }
     }
 
-    /// What a waiter does when it has come to look, all in one step.
-    fn look(&self, waiter: &mut Waiter) -> Look {
+    /// Makes one attempt for a waiter: takes a permit, gives up, or prepares for sleep, in one
+    /// exchange.
+    fn attempt(&self, waiter: &mut Waiter) -> Attempt {
         let mut state = self.state.peek();
         loop {
-            let (next, look) = waiter.step(state);
-            let pass_on = next & WAKING != 0;
+            let (next, outcome) = waiter.next_state(state);
+            let wakes_next = next & WAKING != 0;
             if next == state {
-                return look;
+                return outcome;
             }
-            match self.replace(state, next, taking()) {
+            match self.exchange(state, next, acquire_ordering()) {
                 Ok(()) => {
                     waiter.starving = next & STARVING != 0 && (waiter.starving || state & STARVING == 0);
-                    if pass_on {
+                    if wakes_next {
                         self.state.address().wake_one();
                     }
-                    return look;
+                    return outcome;
                 }
                 Err(found) => state = found,
             }
@@ -377,78 +415,79 @@ impl Semaphore {
 }
 
 impl Waiter {
-    /// The state that a waiter leaves when it finds `state`, and what that means. `WAKING` is set in it if the next is to be woken.
-    fn step(&self, state: u64) -> (u64, Look) {
-        let awake = state & !WAKING;
+    /// The state after an attempt that finds `state`, and the outcome. The new state has `WAKING`
+    /// set if this waiter must wake the next.
+    fn next_state(&self, state: u64) -> (u64, Attempt) {
+        let arrived = state & !WAKING;
         let may_take = self.woken || self.starving || state & STARVING == 0;
         if permits(state) > 0 && may_take {
-            return (self.leave(awake - 1), Look::Taken);
+            return (self.leave(arrived - 1), Attempt::Acquired);
         }
         if self.timed_out {
-            return (self.leave(awake), Look::GivenUp);
+            return (self.leave(arrived), Attempt::TimedOut);
         }
-        let next = if permits(state) == 0 && self.since.is_long() {
-            awake | STARVING
+        let next = if permits(state) == 0 && self.clock.is_starving() {
+            arrived | STARVING
         } else {
-            awake
+            arrived
         };
-        (next, Look::Sleep(low(next)))
+        (next, Attempt::Sleep(low_half(next)))
     }
 
     /// `state` without this waiter.
     fn leave(&self, state: u64) -> u64 {
-        let left = state - WAITER;
+        let left = state - ONE_WAITER;
         let others = waiters(left) > 0;
-        let calm = if self.starving || !others {
+        let next = if self.starving || !others {
             left & !STARVING
         } else {
             left
         };
-        if permits(calm) > 0 && others {
-            calm | WAKING
+        if permits(next) > 0 && others {
+            next | WAKING
         } else {
-            calm
+            next
         }
     }
 }
 
-/// Since when a thread waits.
+/// The moment at which a wait began.
 #[cfg(not(blockmill_loom))]
-struct Since(std::time::Instant);
+struct WaitClock(std::time::Instant);
 
 #[cfg(not(blockmill_loom))]
-impl Since {
-    fn now() -> Self {
+impl WaitClock {
+    fn start() -> Self {
         Self(std::time::Instant::now())
     }
 
-    fn woke(&mut self) {}
+    fn sleep_ended(&mut self) {}
 
-    fn is_long(&self) -> bool {
+    fn is_starving(&self) -> bool {
         self.0.elapsed() >= STARVING_AFTER
     }
 }
 
-/// Under loom a wait is long once it has ended in vain.
+/// Whether a sleep has ended. Under loom a waiter is starving after its first sleep.
 #[cfg(blockmill_loom)]
-struct Since(bool);
+struct WaitClock(bool);
 
 #[cfg(blockmill_loom)]
-impl Since {
-    fn now() -> Self {
+impl WaitClock {
+    fn start() -> Self {
         Self(false)
     }
 
-    fn woke(&mut self) {
+    fn sleep_ended(&mut self) {
         self.0 = true;
     }
 
-    fn is_long(&self) -> bool {
+    fn is_starving(&self) -> bool {
         self.0
     }
 }
 
-/// A permit that is given back when it is dropped.
+/// A permit of a [`Semaphore`]. Dropping the permit releases it.
 ///
 /// ```
 /// use blockmill_sync::Semaphore;
@@ -462,13 +501,13 @@ impl Since {
 /// assert_eq!(semaphore.permits(), 1);
 /// ```
 #[derive(Debug)]
-#[must_use = "the permit is given back when it is dropped"]
+#[must_use = "dropping the permit releases it"]
 pub struct Permit<'a> {
     semaphore: &'a Semaphore,
 }
 
 impl Permit<'_> {
-    /// Keeps the permit: it is not given back.
+    /// Drops the permit without releasing it: the semaphore has one permit fewer.
     pub fn forget(self) {
         std::mem::forget(self);
     }
@@ -476,7 +515,8 @@ impl Permit<'_> {
 
 impl Drop for Permit<'_> {
     fn drop(&mut self) {
-        // There is room for a permit that was taken, unless more were released than taken: then one less does no harm.
+        // There is room for a permit that was taken. If callers released more than they took, the
+        // semaphore is full, and one permit fewer does no harm.
         let _ = self.semaphore.release(1);
     }
 }
@@ -487,17 +527,18 @@ mod tests {
 
     fn waiter(woken: bool, starving: bool) -> Waiter {
         Waiter {
-            since: Since::now(),
+            clock: WaitClock::start(),
             woken,
             starving,
             timed_out: false,
         }
     }
 
-    /// While somebody starves a permit is for waiters that were woken, and for the one that starves; not for one that came just now.
+    /// While a waiter starves, permits are for that waiter and for woken ones. A fresh waiter gets
+    /// none.
     #[test]
-    fn who_may_take_a_permit() {
-        let two_wait = 2 * WAITER + 1;
+    fn a_fresh_waiter_takes_no_permit_while_another_starves() {
+        let two_wait = 2 * ONE_WAITER + 1;
         for (state, woken, starving, takes) in [
             (two_wait, false, false, true),
             (two_wait | STARVING, false, false, false),
@@ -505,19 +546,21 @@ mod tests {
             (two_wait | STARVING, true, false, true),
             (two_wait | STARVING, false, true, true),
         ] {
-            let (_, look) = waiter(woken, starving).step(state);
-            assert_eq!(look == Look::Taken, takes, "{state:#x} {woken} {starving}");
+            let (_, outcome) = waiter(woken, starving).next_state(state);
+            assert_eq!(outcome == Attempt::Acquired, takes, "{state:#x} {woken} {starving}");
         }
     }
 
-    /// A waiter whose sleep was not begun, since a permit had come, leaves it to the one that starves.
+    /// A waiter that did not sleep, because a permit had come, leaves the permit to the starving
+    /// one.
     #[test]
     fn a_change_before_the_sleep_is_no_wake() {
         let semaphore = Semaphore::new(1);
         semaphore.state.atomic().fetch_or(STARVING, Ordering::Relaxed);
-        semaphore.state.atomic().fetch_add(WAITER, Ordering::Relaxed);
-        // It has looked when there was no permit; now there is one, so it does not sleep, and gives up at its deadline.
-        assert_eq!(semaphore.state.wait(low(STARVING), None), WaitResult::Changed);
+        semaphore.state.atomic().fetch_add(ONE_WAITER, Ordering::Relaxed);
+        // The waiter's attempt found no permit. Now there is one, so the waiter does not sleep, and
+        // gives up at its deadline.
+        assert_eq!(semaphore.state.wait(low_half(STARVING), None), WaitResult::Changed);
         let start = std::time::Instant::now();
         assert!(!semaphore.acquire_timeout(Duration::from_millis(20)));
         assert!(start.elapsed() >= Duration::from_millis(20));

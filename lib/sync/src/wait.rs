@@ -1,9 +1,10 @@
 //! Waiting on one half of a 64-bit state, or on a word of 32 bits.
 //!
-//! [`WaitState`] is an `AtomicU64` on whose low half threads can wait: [`WaitState::wait`] sleeps if the low half is as expected,
-//! and [`wake_one`](Address::wake_one) and [`wake_all`](Address::wake_all) end such sleeps. The comparison and the falling
-//! asleep are one step for all who wake. Programs only ever touch the whole; only the kernel sees the half. [`WaitWord`] is the
-//! same over an `AtomicU32`.
+//! A [`WaitState`] is an `AtomicU64` on whose low half threads can wait. [`WaitState::wait`] sleeps
+//! if the low half has the expected value. [`wake_one`](Address::wake_one) and
+//! [`wake_all`](Address::wake_all) end sleeps. For a waking thread, comparing and falling asleep
+//! are one step. The program reads and writes only the whole state; only the kernel reads the half.
+//! A [`WaitWord`] is the same over an `AtomicU32`.
 //!
 //! ```
 //! use blockmill_sync::atomic::Ordering;
@@ -16,40 +17,46 @@
 //!         word.address().wake_all();
 //!     });
 //!     while word.atomic().load(Ordering::Acquire) == 0 {
-//!         // Sleeps only while the word is 0; may end for no reason.
+//!         // Sleeps only while the word is 0. A sleep may end spuriously.
 //!         let _ = word.wait(0, None);
 //!     }
 //! });
 //! ```
 //!
-//! | where | how |
+//! | platform | implementation |
 //! |---|---|
 //! | Linux | futex on the address of the half |
-//! | elsewhere, or with the cfg `blockmill_portable_wait` | `parking_lot_core`, keyed by that address |
-//! | under the cfg `blockmill_loom` | a mutex and a condition variable of loom, and a clock that a model sets |
+//! | elsewhere, or with cfg `blockmill_portable_wait` | `parking_lot_core`, keyed by that address |
+//! | with cfg `blockmill_loom` | a mutex and a condition variable of loom; a model sets the clock |
 //!
-//! Why a change of the high half cannot lose a wake: a thread decides to sleep by one atomic operation on the whole state, and
-//! says what low half it left. If the low half has changed since, by anyone for any reason, it does not fall asleep. A
-//! change of the high half alone is no reason for a sleeper to look again, so nobody needs to be woken for it.
+//! # Why a change of the high half loses no wake
 //!
-//! Not guaranteed: any order among those who wait (Linux promises none), and that a sleep ends only for a reason.
+//! A thread decides to sleep in one atomic operation on the whole state. It then passes to `wait`
+//! the low half that this operation left. If any thread has changed the low half since, the thread
+//! does not fall asleep. A change of the high half alone gives a sleeper no reason to look again,
+//! so it needs no wake.
+//!
+//! # Not guaranteed
+//!
+//! - An order among waiters. Linux promises none.
+//! - A reason for every end of a sleep: sleeps may end spuriously.
 
 use crate::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// How a sleep ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[must_use = "a sleep that ended says nothing about the state: look again"]
+#[must_use = "the end of a sleep says nothing about the state: look again"]
 pub enum WaitResult {
-    /// Woken, or for no reason.
-    LookAgain,
-    /// Not begun, since the low half was not as expected: nobody was woken by this.
+    /// A thread woke the sleeper, or the sleep ended spuriously.
+    Woken,
+    /// The low half had another value, so the thread did not sleep and used up no wake.
     Changed,
     /// The deadline has passed.
     TimedOut,
 }
 
-/// The low half of a state.
-pub const fn low(state: u64) -> u32 {
+/// The low half of a state, which threads wait on.
+pub const fn low_half(state: u64) -> u32 {
     state as u32
 }
 
@@ -81,14 +88,15 @@ macro_rules! wait_on {
                 }
             }
 
-            /// The state, for everything but waiting.
+            /// The atomic itself, for all operations but waiting.
             #[inline]
             pub fn atomic(&self) -> &$atomic {
                 &self.state
             }
 
-            /// Where sleepers are found. A thread that wakes others takes it before its last change of the state: from that change
-            /// on the state may be gone, since a thread that was let in may free it.
+            /// The address that waiters sleep on. A thread that wakes others takes the address
+            /// before its last change of the state. From that change on a waiter may go on and free
+            /// the state.
             #[inline]
             pub fn address(&self) -> Address<'_> {
                 #[cfg(not(blockmill_loom))]
@@ -97,7 +105,7 @@ macro_rules! wait_on {
                 return Address(&self.sleepers);
             }
 
-            /// Sleeps while the low 32 bits are `expected`, until woken or until `deadline`.
+            /// Sleeps until woken or until `deadline`, if the low 32 bits are `expected`.
             #[inline]
             pub fn wait(&self, expected: u32, deadline: Option<&Deadline>) -> WaitResult {
                 let as_expected = || self.peek() as u32 == expected;
@@ -107,7 +115,7 @@ macro_rules! wait_on {
                 return self.sleepers.wait(as_expected, deadline);
             }
 
-            /// The state as it is now; orders nothing.
+            /// Loads the state. Relaxed: the load orders nothing.
             #[inline]
             pub fn peek(&self) -> $value {
                 self.state.load(Ordering::Relaxed)
@@ -124,17 +132,17 @@ wait_on!(
     /// use std::time::Duration;
     ///
     /// let state = WaitState::new(7 | 1 << 32);
-    /// // The low half is not 8, so this does not sleep.
+    /// // The low half is not 8, so the thread does not sleep.
     /// assert_eq!(state.wait(8, None), WaitResult::Changed);
-    /// // It is 7, and nobody wakes: this sleeps until the deadline.
+    /// // The low half is 7 and no thread wakes: the thread sleeps until the deadline.
     /// let deadline = Deadline::after(Duration::from_millis(1));
-    /// while state.wait(7, Some(&deadline)) == WaitResult::LookAgain {}
+    /// while state.wait(7, Some(&deadline)) == WaitResult::Woken {}
     /// assert_eq!(deadline.remaining(), None);
     /// ```
     WaitState,
     u64,
     AtomicU64,
-    half
+    low_half_address
 );
 
 wait_on!(
@@ -145,19 +153,21 @@ wait_on!(
     |state: &AtomicU32| state.as_ptr().cast_const()
 );
 
-/// Where the sleepers of a [`WaitState`] or [`WaitWord`] are found. It may outlive the state's content: waking at an address where nobody sleeps
-/// does nothing, and where others have come to sleep it wakes them for no reason.
+/// The address that waiters of a [`WaitState`] or [`WaitWord`] sleep on.
+///
+/// Waking is allowed after the state is gone. If no thread sleeps at the address, nothing happens.
+/// If threads sleep on another state at the same address, they wake spuriously.
 #[cfg(not(blockmill_loom))]
 #[derive(Debug, Clone, Copy)]
 pub struct Address<'a>(*const u32, std::marker::PhantomData<&'a ()>);
 
-/// Where the sleepers of a [`WaitState`] or [`WaitWord`] are found.
+/// The address that waiters of a [`WaitState`] or [`WaitWord`] sleep on.
 #[cfg(blockmill_loom)]
 #[derive(Debug, Clone, Copy)]
 pub struct Address<'a>(&'a model::Sleepers);
 
 impl Address<'_> {
-    /// Wakes one of those who sleep, if any do.
+    /// Wakes one sleeper, if there is one.
     #[inline]
     pub fn wake_one(self) {
         #[cfg(not(blockmill_loom))]
@@ -166,7 +176,7 @@ impl Address<'_> {
         self.0.wake(false);
     }
 
-    /// Wakes all who sleep.
+    /// Wakes all sleepers.
     #[inline]
     pub fn wake_all(self) {
         #[cfg(not(blockmill_loom))]
@@ -183,7 +193,7 @@ pub use model::Deadline;
 
 /// Address of the low half.
 #[cfg(not(blockmill_loom))]
-fn half(state: &AtomicU64) -> *const u32 {
+fn low_half_address(state: &AtomicU64) -> *const u32 {
     let first = state.as_ptr().cast_const().cast::<u32>();
     if cfg!(target_endian = "little") {
         first
@@ -196,17 +206,17 @@ fn half(state: &AtomicU64) -> *const u32 {
 mod clock {
     use std::time::{Duration, Instant};
 
-    /// A moment at which waiting ends.
+    /// The moment at which a wait ends.
     #[derive(Debug, Clone, Copy)]
     pub struct Deadline(Option<Instant>);
 
     impl Deadline {
-        /// So long from now; a time that the clock cannot reach never comes.
+        /// A deadline `time` from now. If the clock cannot represent the moment, it never comes.
         pub fn after(time: Duration) -> Self {
             Self(Instant::now().checked_add(time))
         }
 
-        /// Time that remains: none once the moment has passed.
+        /// Time that remains, or `None` once the moment has passed.
         pub fn remaining(&self) -> Option<Duration> {
             match self.0 {
                 Some(moment) => moment
@@ -223,7 +233,7 @@ mod clock {
 mod platform {
     use super::{Deadline, WaitResult};
 
-    /// The kernel compares by itself, so `as_expected` is not called.
+    /// Ignores `as_expected`: the kernel compares the value with `expected`.
     pub(super) fn wait(
         address: *const u32,
         expected: u32,
@@ -232,7 +242,7 @@ mod platform {
     ) -> WaitResult {
         let timeout = match deadline.map(Deadline::remaining) {
             Some(None) => return WaitResult::TimedOut,
-            // A timeout that does not fit is as good as none.
+            // A timeout too long for the kernel is as good as none.
             Some(Some(time)) => libc::time_t::try_from(time.as_secs())
                 .ok()
                 .map(|seconds| libc::timespec {
@@ -246,8 +256,9 @@ mod platform {
             unsafe_code,
             reason = "the futex system call has no safe wrapper for one half of a word"
         )]
-        // SAFETY: the kernel reads four bytes at `address`, which is inside the state that the caller borrows, and aligned
-        // to four bytes; it writes nothing. `timeout` is null or points to a local that outlives the call.
+        // SAFETY: the kernel reads four bytes at `address` and writes nothing. The address lies
+        // inside the state that the caller borrows, and is aligned to four bytes. `timeout` is null
+        // or points to a local that outlives the call.
         let outcome = unsafe {
             libc::syscall(
                 libc::SYS_futex,
@@ -258,12 +269,12 @@ mod platform {
             )
         };
         if outcome != -1 {
-            return WaitResult::LookAgain;
+            return WaitResult::Woken;
         }
         match std::io::Error::last_os_error().raw_os_error() {
             Some(libc::ETIMEDOUT) => WaitResult::TimedOut,
             Some(libc::EAGAIN) => WaitResult::Changed,
-            _ => WaitResult::LookAgain,
+            _ => WaitResult::Woken,
         }
     }
 
@@ -273,7 +284,8 @@ mod platform {
             unsafe_code,
             reason = "the futex system call has no safe wrapper for one half of a word"
         )]
-        // SAFETY: for a wake the kernel uses the address as a key and reads nothing there, so it need not be valid any more.
+        // SAFETY: for a wake the kernel uses the address only as a key and reads nothing there. So
+        // the address need not be valid any more.
         unsafe {
             libc::syscall(
                 libc::SYS_futex,
@@ -285,7 +297,7 @@ mod platform {
     }
 }
 
-/// `parking_lot_core`'s table of sleepers.
+/// The table of sleepers of `parking_lot_core`.
 #[cfg(all(not(blockmill_loom), any(not(target_os = "linux"), blockmill_portable_wait)))]
 mod platform {
     use super::{Deadline, WaitResult};
@@ -304,8 +316,8 @@ mod platform {
             None => None,
         };
         #[expect(unsafe_code, reason = "parking is unsafe since keys are shared by the whole process")]
-        // SAFETY: the key is an address inside an object of ours, so nobody else parks on it; the closures do not panic and
-        // do not call into `parking_lot_core`.
+        // SAFETY: the key is an address inside our own object, so no other code parks on it. The
+        // closures do not panic and do not call into `parking_lot_core`.
         let outcome = unsafe {
             park(
                 address as usize,
@@ -318,7 +330,7 @@ mod platform {
         };
         match outcome {
             ParkResult::TimedOut => WaitResult::TimedOut,
-            ParkResult::Unparked(_) => WaitResult::LookAgain,
+            ParkResult::Unparked(_) => WaitResult::Woken,
             ParkResult::Invalid => WaitResult::Changed,
         }
     }
@@ -326,7 +338,8 @@ mod platform {
     pub(super) fn wake(address: *const u32, all: bool) {
         let key = address as usize;
         #[expect(unsafe_code, reason = "parking is unsafe since keys are shared by the whole process")]
-        // SAFETY: the key is used as in `wait`, as a number; the closure does not panic and does not call back.
+        // SAFETY: the key is a number, used as in `wait`. The closure does not panic and does not
+        // call into `parking_lot_core`.
         unsafe {
             if all {
                 unpark_all(key, DEFAULT_UNPARK_TOKEN);
@@ -337,8 +350,8 @@ mod platform {
     }
 }
 
-/// A model of sleeping for loom. The mutex stands for the kernel's lock of a queue of sleepers: whoever wakes takes it after its
-/// change of the state, whoever sleeps compares under it.
+/// A model of sleeping for loom. The mutex stands for the kernel's lock of a queue of sleepers. A
+/// waking thread takes the mutex after its change of the state. A waiter compares under the mutex.
 #[cfg(blockmill_loom)]
 mod model {
     use super::WaitResult;
@@ -374,7 +387,7 @@ mod model {
             if passed() {
                 WaitResult::TimedOut
             } else {
-                WaitResult::LookAgain
+                WaitResult::Woken
             }
         }
 
@@ -388,8 +401,8 @@ mod model {
         }
     }
 
-    /// A deadline that passes when a model says so, at any point of an execution. Sleepers must then be woken by the model, which
-    /// at the same time models sleeps that end for no reason.
+    /// A deadline that a model lets pass, at any point of an execution. The model must then wake
+    /// the sleepers. Those wakes stand for spurious ends of sleeps too.
     #[derive(Debug, Clone)]
     pub struct Deadline(Arc<AtomicBool>);
 

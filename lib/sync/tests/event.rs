@@ -1,4 +1,5 @@
-//! Events natively: hand-overs back and forth, and a completion signal whose waiter frees it at once.
+//! Events on the real machine: hand-overs back and forth, and a completion signal whose waiter
+//! frees it at once.
 
 use blockmill_sync::{AutoResetEvent, ManualResetEvent};
 use std::sync::Arc;
@@ -32,7 +33,7 @@ fn setting_twice_counts_once() {
     assert!(!event.wait_timeout(Duration::from_millis(1)));
 }
 
-/// The last touch before the wake may free the event.
+/// The waiter may free the event after the swap in `set`, before the wake.
 #[test]
 fn a_waiter_may_free_the_event_as_soon_as_it_is_set() {
     for _ in 0..2_000 {

@@ -1,4 +1,5 @@
-//! The semaphore natively: against a model, under stress with more threads than cores, and with a thread that robs.
+//! The semaphore on the real machine: against a model, under stress with more threads than cores,
+//! and with threads that barge.
 
 use blockmill_sync::semaphore::{PERMITS_MAX, STARVING_AFTER};
 use blockmill_sync::{CachePadded, CriticalSection, Mutex, PermitOverflow, Semaphore};
@@ -7,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 #[test]
-fn timeouts_wait_for_their_time_and_leave_nothing_behind() {
+fn timeouts_wait_for_their_time_and_unregister_the_waiter() {
     let semaphore = Semaphore::new(0);
     let start = Instant::now();
     assert!(!semaphore.acquire_timeout(Duration::from_millis(30)));
@@ -32,7 +33,7 @@ fn more_permits_than_fit_are_refused() {
 }
 
 #[test]
-fn a_permit_comes_back_unless_it_is_forgotten() {
+fn dropping_a_permit_releases_it_and_forgetting_does_not() {
     let semaphore = Semaphore::new(2);
     let first = semaphore.permit();
     let second = semaphore.try_permit().unwrap();
@@ -71,7 +72,8 @@ fn all_waiters_are_released_and_nothing_happens_without_any() {
     assert_eq!((semaphore.permits(), semaphore.waiters()), (0, 0));
 }
 
-/// Threads that take, hold and give back; never more inside than there are permits, and all permits there at the end.
+/// Threads acquire, hold and release. Never are more threads inside than there are permits, and all
+/// permits are there at the end.
 fn stress(threads: u32, permits: u32, rounds: u32, with_timeouts: bool) {
     let semaphore = Semaphore::new(permits);
     let inside = CachePadded::new(AtomicU32::new(0));
@@ -117,8 +119,8 @@ fn stress_with_more_threads_than_cores() {
     }
 }
 
-/// For as many seconds as `BLOCKMILL_STRESS_SECONDS` says, an hour unless told: threads and permits at random, a watchdog for
-/// lost wakes.
+/// Random numbers of threads and permits, for `BLOCKMILL_STRESS_SECONDS` seconds, by default an
+/// hour. A watchdog looks for lost wakes.
 #[test]
 #[ignore = "takes an hour"]
 fn stress_for_long() {
@@ -158,9 +160,9 @@ fn stress_for_long() {
     assert!(rounds > 0);
 }
 
-/// A thread that takes the permit again as soon as it has given it back cannot keep it from others.
+/// Threads that enter again right after leaving cannot keep another thread out.
 #[test]
-fn a_robber_starves_nobody() {
+fn barging_threads_starve_no_waiter() {
     let section = CriticalSection::new();
     let stop = AtomicBool::new(false);
     let mut longest = Duration::ZERO;
@@ -183,8 +185,8 @@ fn a_robber_starves_nobody() {
         }
         stop.store(true, Ordering::Relaxed);
     });
-    // A thread may also have to wait for a core, which on a busy machine takes far longer than the lock. A waiter that starves does
-    // so for ever.
+    // A thread may also wait for a core, on a busy machine far longer than for the lock. A starving
+    // waiter would wait for ever.
     assert!(longest < STARVING_AFTER + Duration::from_secs(60), "{longest:?}");
 }
 
@@ -228,9 +230,9 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// With one thread a semaphore is a number.
+    /// With one thread a semaphore is a counter.
     #[test]
-    fn it_counts_as_a_number_does(start in 0u32..4, steps in proptest::collection::vec(step(), 0..60)) {
+    fn with_one_thread_it_is_a_counter(start in 0u32..4, steps in proptest::collection::vec(step(), 0..60)) {
         let semaphore = Semaphore::new(start);
         let mut model = start;
         for step in steps {

@@ -1,17 +1,22 @@
 //! Models under loom. Run them with
-//! `RUSTFLAGS="--cfg blockmill_loom" cargo test --release -p blockmill-pool --lib --target-dir target-loom`.
+//!
+//! ```sh
+//! RUSTFLAGS="--cfg blockmill_loom" cargo test --release -p blockmill-pool --lib \
+//!     --target-dir target-loom
+//! ```
 
 mod loom_sleep;
 
 use std::cell::Cell;
 
 thread_local! {
-    /// Whether the fences between a store and a load are weaker, which is wrong: a planted weakening that loom must catch. Loom
-    /// runs all threads of a model on one thread of the system, so this is seen by all of them.
+    /// Whether the fences between a store and a load are AcqRel. That is wrong: a planted
+    /// weakening, which loom must catch. Loom runs all threads of a model on one thread of the
+    /// system, so all of them see this flag.
     pub(crate) static WEAKENED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Explores a model with at most so many preemptions in an execution.
+/// Explores a model with at most `preemptions` preemptions in an execution.
 pub(crate) fn model(preemptions: usize, body: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);

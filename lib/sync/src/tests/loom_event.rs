@@ -6,8 +6,8 @@ use crate::{AutoResetEvent, ManualResetEvent};
 use loom::sync::Arc;
 use loom::thread;
 
-/// What was done before `set` is seen after `wait`, by two who wait.
-fn two_wait() {
+/// Two waiters see after `wait` what the main thread did before `set`.
+fn two_waiters() {
     model(3, || {
         let shared = Arc::new((ManualResetEvent::new(), AtomicU32::new(0)));
         let waiters: Vec<_> = (0..2)
@@ -28,20 +28,20 @@ fn two_wait() {
 }
 
 #[test]
-fn a_manual_event_lets_all_go_on_and_shows_what_came_before() {
-    two_wait();
+fn a_manual_event_releases_all_waiters_and_publishes_earlier_writes() {
+    two_waiters();
 }
 
-/// The planted weakening: without Acquire what came before is not seen.
+/// The planted weakening: without Acquire a waiter may miss the earlier write.
 #[test]
 #[should_panic(expected = "assertion `left == right` failed")]
 fn a_weaker_wait_is_caught() {
     WEAKENED.set(true);
-    two_wait();
+    two_waiters();
 }
 
 #[test]
-fn an_auto_event_lets_one_go_on_for_each_time() {
+fn an_auto_event_releases_one_waiter_for_each_set() {
     model(3, || {
         let shared = Arc::new((AutoResetEvent::new(), AtomicU32::new(0)));
         let waiter = {
@@ -54,7 +54,7 @@ fn an_auto_event_lets_one_go_on_for_each_time() {
         shared.1.store(7, Ordering::Relaxed);
         shared.0.set();
         waiter.join().unwrap();
-        // It has reset itself.
+        // The event is clear again.
         shared.0.set();
         shared.0.wait();
     });

@@ -8,7 +8,7 @@ use loom::sync::Arc;
 use loom::thread;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A counter that only exclusion protects; loom fails where two threads may be in it at once.
+/// A counter that only exclusion protects. Loom fails if two threads may access it at once.
 struct Guarded {
     section: CriticalSection,
     count: UnsafeCell<u32>,
@@ -26,7 +26,7 @@ impl Guarded {
         let _guard = self.section.enter();
         self.count.with_mut(|count| {
             #[expect(unsafe_code, reason = "the model is about this access")]
-            // SAFETY: the guard is held; loom checks that nobody else is here.
+            // SAFETY: this thread holds the guard. Loom checks that no other thread is here.
             unsafe {
                 *count += 1;
             }
@@ -35,7 +35,7 @@ impl Guarded {
 }
 
 #[expect(unsafe_code, reason = "the model is about this access")]
-// SAFETY: `count` is only touched under the section; loom checks that.
+// SAFETY: threads access `count` only inside the section. Loom checks that.
 unsafe impl Sync for Guarded {}
 #[expect(unsafe_code, reason = "the model is about this access")]
 // SAFETY: as for Sync.
@@ -54,10 +54,10 @@ fn exclusion(threads: usize, preemptions: usize) {
         for other in others {
             other.join().unwrap();
         }
-        // Everybody was let in once, so no wake was lost, and the permit is there again.
+        // Each thread entered once, so no wake was lost. The permit is there again.
         guarded.count.with(|count| {
             #[expect(unsafe_code, reason = "the model is about this access")]
-            // SAFETY: all other threads have been joined.
+            // SAFETY: this thread has joined all others.
             let count = unsafe { *count };
             assert_eq!(count as usize, threads);
         });
@@ -76,10 +76,10 @@ fn three_threads_exclude_each_other() {
     exclusion(3, 2);
 }
 
-/// The planted weakening: without Acquire a thread may not see what the one before it did.
+/// The planted weakening: without Acquire a thread may not see the writes of the last holder.
 #[test]
 #[should_panic(expected = "Causality violation")]
-fn a_relaxed_take_is_caught() {
+fn a_relaxed_acquire_is_caught() {
     WEAKENED.set(true);
     exclusion(2, 4);
 }
@@ -126,7 +126,7 @@ fn two_permits_released_at_once_reach_two_waiters() {
     });
 }
 
-/// A deadline passes at any moment, and wakes come for no reason with it.
+/// A deadline passes at any moment, together with spurious wakes.
 #[test]
 fn a_timeout_against_a_release() {
     model(3, || {
@@ -140,7 +140,7 @@ fn a_timeout_against_a_release() {
             let (semaphore, deadline) = (Arc::clone(&semaphore), deadline);
             thread::spawn(move || {
                 deadline.pass();
-                semaphore.wake_for_no_reason();
+                semaphore.wake_spuriously();
             })
         };
         semaphore.release(1).unwrap();
@@ -152,7 +152,7 @@ fn a_timeout_against_a_release() {
     });
 }
 
-/// A waiter that gives up must not take a wake with it that another needs.
+/// A waiter that gives up must not swallow a wake that another waiter needs.
 #[test]
 fn a_wake_is_not_lost_with_a_waiter_that_gives_up() {
     model(2, || {
@@ -168,7 +168,7 @@ fn a_wake_is_not_lost_with_a_waiter_that_gives_up() {
         };
         semaphore.release(1).unwrap();
         deadline.pass();
-        semaphore.wake_for_no_reason();
+        semaphore.wake_spuriously();
         if hasty.join().unwrap() {
             semaphore.release(1).unwrap();
         }
@@ -189,7 +189,7 @@ fn releasing_all_waiters_against_acquire() {
             .collect();
         let released = semaphore.release_all_waiters().unwrap();
         assert!(released <= 2);
-        // Who came later is let in now.
+        // Waiters that registered later get their permits here.
         semaphore.release(2 - released).unwrap();
         for waiter in waiters {
             waiter.join().unwrap();
@@ -199,20 +199,21 @@ fn releasing_all_waiters_against_acquire() {
     });
 }
 
-/// Once a waiter is starving, a newcomer does not get the permit in front of it.
+/// Once a waiter is starving, a newcomer cannot take the permit ahead of it.
 #[test]
-fn nobody_barges_in_front_of_a_starving_waiter() {
+fn no_newcomer_overtakes_a_starving_waiter() {
     static SEEN: AtomicBool = AtomicBool::new(false);
     model(3, || {
         let semaphore = Arc::new(Semaphore::new(0));
         let waiter = {
             let semaphore = Arc::clone(&semaphore);
-            // It keeps its permit, so that a newcomer can only get another one.
+            // The waiter keeps its permit, so a newcomer can only get another permit.
             thread::spawn(move || semaphore.acquire())
         };
         semaphore.release(1).unwrap();
         if semaphore.try_acquire() {
-            // The waiter has been robbed, or has not come yet. It may look now, and find that it starves.
+            // A newcomer overtook the waiter, or the waiter has not come yet. The waiter may now
+            // make an attempt, and find that it is starving.
             thread::yield_now();
             let starving = semaphore.is_starving();
             semaphore.release(1).unwrap();
@@ -228,18 +229,20 @@ fn nobody_barges_in_front_of_a_starving_waiter() {
     assert!(SEEN.load(Ordering::Relaxed), "no execution has a starving waiter");
 }
 
-/// Lets a waiter that is asleep, if the execution has it so, wake in vain, and so become a starving one. Returns whether it has.
+/// Wakes a sleeping waiter in vain, so that it starves. Returns whether a waiter is starving: in
+/// some executions none sleeps yet.
 fn starve(semaphore: &Semaphore) -> bool {
-    // Loom switches threads at a read only where it is told to.
+    // Loom switches threads at a read only where the model yields.
     thread::yield_now();
-    semaphore.wake_for_no_reason();
+    semaphore.wake_spuriously();
     thread::yield_now();
     semaphore.is_starving()
 }
 
-/// Nor does one that becomes a waiter for it: who has not been woken yet leaves the permit to the one that starves.
+/// A newcomer that becomes a waiter cannot take the permit either: before its first wake it leaves
+/// the permit to the starving waiter.
 #[test]
-fn a_fresh_waiter_does_not_take_from_a_starving_one() {
+fn a_fresh_waiter_does_not_overtake_a_starving_one() {
     static SEEN: AtomicBool = AtomicBool::new(false);
     model(3, || {
         let semaphore = Arc::new(Semaphore::new(0));
@@ -253,7 +256,7 @@ fn a_fresh_waiter_does_not_take_from_a_starving_one() {
             let passed = Deadline::in_the_future();
             passed.pass();
             SEEN.store(true, Ordering::Relaxed);
-            assert!(!semaphore.acquire_until(&passed), "robbed");
+            assert!(!semaphore.acquire_until(&passed), "a fresh waiter overtook");
         }
         waiter.join().unwrap();
         assert_eq!((semaphore.permits(), semaphore.waiters()), (0, 0));
@@ -262,9 +265,9 @@ fn a_fresh_waiter_does_not_take_from_a_starving_one() {
     assert!(SEEN.load(Ordering::Relaxed), "no execution has a starving waiter");
 }
 
-/// A waiter that may not take a permit, and gives up with a wake that reached it, passes that on.
+/// A waiter that may not take a permit, and gives up after a wake, passes the wake on.
 #[test]
-fn a_wake_is_passed_on_by_a_waiter_that_may_not_take() {
+fn a_waiter_that_may_not_take_passes_its_wake_on() {
     model(3, || {
         let semaphore = Arc::new(Semaphore::new(0));
         let deadline = Deadline::in_the_future();
@@ -285,7 +288,7 @@ fn a_wake_is_passed_on_by_a_waiter_that_may_not_take() {
         deadline.pass();
         semaphore.release(1).unwrap();
         patient.join().unwrap();
-        semaphore.wake_for_no_reason();
+        semaphore.wake_spuriously();
         hasty.join().unwrap();
         assert_eq!((semaphore.permits(), semaphore.waiters()), (0, 0));
         assert!(!semaphore.is_starving());
