@@ -41,21 +41,21 @@ mod tests;
 
 pub use flush::FlushError;
 
-use crate::map::{CoinMap, CoinRef, Marks, Update};
+use crate::flush_epoch::{FlushClock, FlushEpoch};
 use crate::merged::Merged;
 use crate::store::{Change, CoinIterator, CoinStore, StoreError, Tip};
 use blockmill_block::{Coin, OutPoint, coin};
+use blockmill_coinmap::{CoinMap, CoinRef, EntryFlags, Update};
 use flush::{Changed, Flush, Job};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// The store does not know what the entry says.
-const DIRTY: Marks = Marks::bit(0);
+const DIRTY: EntryFlags = EntryFlags::bit(0);
 /// The store has nothing under the outpoint.
-const FRESH: Marks = Marks::bit(1);
+const FRESH: EntryFlags = EntryFlags::bit(1);
 /// Somebody has asked for the coin.
-const USED: Marks = Marks::bit(2);
+const USED: EntryFlags = EntryFlags::bit(2);
 
 /// Sixteenths of the limit that should be free when a flush begins, for what comes while it goes on.
 const ROOM_16: usize = 5;
@@ -122,10 +122,10 @@ pub struct CoinsCache {
     store: Arc<dyn CoinStore>,
     map: Arc<CoinMap>,
     flush: Option<Flush>,
-    /// Flushes that have reached the store.
-    flush_number: Arc<AtomicU64>,
+    /// Counts the flushes that have reached the store.
+    clock: FlushClock,
     /// What the last one that was finished has changed, and its number.
-    changed: Option<(u64, Changed)>,
+    changed: Option<(FlushEpoch, Changed)>,
     limit: usize,
     dirty: usize,
     /// Whether the store has nothing that is not here: it was empty, and no coin has left the cache since.
@@ -177,7 +177,7 @@ impl CoinsCache {
             complete,
             map: Arc::new(CoinMap::new()),
             flush: None,
-            flush_number: Arc::new(AtomicU64::new(0)),
+            clock: FlushClock::default(),
             changed: None,
             limit,
             dirty: 0,
@@ -277,7 +277,7 @@ impl CoinsCache {
             None => (Update::Keep, Above::Nothing),
             Some(entry) => match entry.coin() {
                 None => (Update::Keep, Above::Spent),
-                Some(coin) => (Update::Mark(entry.marks().with(USED)), Above::Unspent(coin)),
+                Some(coin) => (Update::SetFlags(entry.flags().with(USED)), Above::Unspent(coin)),
             },
         });
         self.counters.hits += 1;
@@ -316,7 +316,7 @@ impl CoinsCache {
     ///
     /// # Errors
     /// Any [`StoreError`].
-    pub fn contains(&mut self, outpoint: &OutPoint, absent_at: Option<u64>) -> Result<bool, StoreError> {
+    pub fn contains(&mut self, outpoint: &OutPoint, absent_at: Option<FlushEpoch>) -> Result<bool, StoreError> {
         if let Some(unspent) = self.map.with(outpoint, |entry| entry.map(|entry| !entry.is_spent())) {
             return Ok(unspent);
         }
@@ -324,7 +324,7 @@ impl CoinsCache {
             return Ok(known.is_some());
         }
         // Looked up after the frozen entries: see the rule of resurrection.
-        if absent_at == Some(self.flush_number()) {
+        if absent_at == Some(self.flush_epoch()) {
             return Ok(false);
         }
         Ok(self.read_store(outpoint)?.is_some())
@@ -343,8 +343,8 @@ impl CoinsCache {
             let Some(coin) = entry.coin() else {
                 return (Update::Keep, Above::Spent);
             };
-            let was_dirty = isize::from(entry.marks().has(DIRTY));
-            if entry.marks().has(FRESH) {
+            let was_dirty = isize::from(entry.flags().has(DIRTY));
+            if entry.flags().has(FRESH) {
                 change = -was_dirty;
                 (Update::Remove, Above::Unspent(coin))
             } else {
@@ -381,8 +381,9 @@ impl CoinsCache {
         #[cfg(test)]
         if self.without == Some(Rule::FreshAcrossFlushPoint) {
             let fresh = |flush: &Flush| {
-                let is_fresh =
-                    |entry: Option<crate::map::EntryRef<'_>>| entry.is_some_and(|entry| entry.marks().has(FRESH));
+                let is_fresh = |entry: Option<blockmill_coinmap::EntryRef<'_>>| {
+                    entry.is_some_and(|entry| entry.flags().has(FRESH))
+                };
                 flush.frozen().with(_outpoint, is_fresh)
             };
             return self.flush.as_ref().is_some_and(fresh);
@@ -399,23 +400,22 @@ impl CoinsCache {
             let (was_dirty, fresh) = match entry {
                 None => (false, overwrite == Overwrite::Impossible),
                 // What is spent here may still stand in the store, so this coin is not fresh unless it was.
-                Some(entry) => (entry.marks().has(DIRTY), entry.marks().has(FRESH)),
+                Some(entry) => (entry.flags().has(DIRTY), entry.flags().has(FRESH)),
             };
-            let marks = if fresh { DIRTY.with(FRESH) } else { DIRTY };
-            (Update::Put(marks, Some(coin)), was_dirty)
+            let flags = if fresh { DIRTY.with(FRESH) } else { DIRTY };
+            (Update::Put(flags, Some(coin)), was_dirty)
         });
         self.dirty += usize::from(!was_dirty);
     }
 
     /// Flushes that have reached the store. Who reads from it to [`offer`](Self::offer) what it finds asks for this before.
-    pub fn flush_number(&self) -> u64 {
-        // Acquire: pairs with the Release in the thread of a flush; who sees the number reads the store as that flush left it.
-        self.flush_number.load(Ordering::Acquire)
+    pub fn flush_epoch(&self) -> FlushEpoch {
+        self.clock.now()
     }
 
     /// A counter that other threads can ask for [`flush_number`](Self::flush_number), with Acquire.
-    pub fn flush_number_handle(&self) -> Arc<AtomicU64> {
-        Arc::clone(&self.flush_number)
+    pub fn flush_clock(&self) -> FlushClock {
+        self.clock.clone()
     }
 
     /// Whether the store may have coins that the cache has not. If not it is never read.
@@ -433,7 +433,7 @@ impl CoinsCache {
 
     /// Takes a coin in that somebody has read from the store, when the number of flushes was `read_at`. Returns whether it was taken:
     /// not if a flush since may have changed it, or if anything is known of the outpoint already.
-    pub fn offer(&mut self, outpoint: &OutPoint, coin: &Coin, read_at: u64) -> bool {
+    pub fn insert_if_fresh_read(&mut self, outpoint: &OutPoint, coin: &Coin, read_epoch: FlushEpoch) -> bool {
         #[cfg(test)]
         if self.without == Some(Rule::StaleFetch) {
             self.map.insert(outpoint, USED, Some(CoinRef::from(coin)));
@@ -443,23 +443,23 @@ impl CoinsCache {
         if self.frozen(outpoint).is_some() {
             return false;
         }
-        let may_be_stale = self.may_have_changed_since(outpoint, read_at);
+        let may_be_stale = self.may_have_changed_since(outpoint, read_epoch);
         #[cfg(test)]
         let may_be_stale = may_be_stale && self.without != Some(Rule::Resurrection);
         !may_be_stale && self.insert_if_absent(outpoint, coin)
     }
 
     /// Whether the store may say something else of an outpoint than it did when the number of flushes was `read_at`.
-    fn may_have_changed_since(&self, outpoint: &OutPoint, read_at: u64) -> bool {
-        let number = self.flush_number();
-        if number == read_at {
+    fn may_have_changed_since(&self, outpoint: &OutPoint, read_epoch: FlushEpoch) -> bool {
+        let epoch = self.flush_epoch();
+        if epoch == read_epoch {
             return false;
         }
         // One flush has ended since, and it is known what it has changed.
         let changed = self
             .changed
             .as_ref()
-            .filter(|&&(last, _)| last == number && number == read_at + 1);
+            .filter(|&&(last, _)| last == epoch && epoch == read_epoch.next());
         changed.is_none_or(|(_, changed)| changed.may_have(outpoint))
     }
 
@@ -485,7 +485,7 @@ impl CoinsCache {
 fn changes_in_order(map: &CoinMap) -> Vec<Change> {
     let mut changes = Vec::new();
     map.for_each(|entry| {
-        if entry.marks().has(DIRTY) {
+        if entry.flags().has(DIRTY) {
             changes.push((entry.outpoint(), entry.coin()));
         }
     });
@@ -523,7 +523,7 @@ impl CoinsCache {
             store: Arc::clone(&self.store),
             frozen: Arc::clone(&self.map),
             above: Arc::clone(&above),
-            number: Arc::clone(&self.flush_number),
+            clock: self.clock.clone(),
             tip: *tip,
             keep_bytes: self.flush_at() - self.limit / 16 * BETWEEN_16,
         };
@@ -563,7 +563,7 @@ impl CoinsCache {
                 self.flush_counters.changes += done.changes;
                 self.flush_counters.kept += done.kept;
                 self.flush_counters.time += done.time;
-                self.changed = Some((self.flush_number(), done.changed));
+                self.changed = Some((self.flush_epoch(), done.changed));
                 Ok(())
             }
             Err(error) => {
@@ -575,20 +575,20 @@ impl CoinsCache {
 
     /// Puts frozen entries back where nothing stands above them.
     fn take_back(&mut self, frozen: &CoinMap) {
-        for shard in 0..crate::map::SHARDS {
+        for shard in 0..blockmill_coinmap::SHARDS {
             frozen.drain_shard(shard, |old| {
                 let coin = old.coin();
-                let back = Update::Put(old.marks(), coin.as_ref().map(CoinRef::from));
+                let back = Update::Put(old.flags(), coin.as_ref().map(CoinRef::from));
                 self.map.update(&old.outpoint(), |entry| match entry {
                     None => (back, ()),
                     Some(_) => (Update::Keep, ()),
                 });
             });
         }
-        self.map.settle(|entry| Some(entry.marks().without(FRESH)));
+        self.map.retain_with_flags(|entry| Some(entry.flags().without(FRESH)));
         self.dirty = 0;
         self.map
-            .for_each(|entry| self.dirty += usize::from(entry.marks().has(DIRTY)));
+            .for_each(|entry| self.dirty += usize::from(entry.flags().has(DIRTY)));
     }
 
     /// Writes all changes with the tip that they lead to, and waits for it: for that of an earlier flush too. While there is room coins stay

@@ -10,8 +10,7 @@
 //! - [`snapshot`]: the whole set in a file, as Core's `dumptxoutset` writes it.
 
 pub mod cache;
-pub mod embedded;
-pub mod map;
+mod flush_epoch;
 pub mod memory;
 pub mod muhash;
 pub mod snapshot;
@@ -21,9 +20,9 @@ pub mod undo_log;
 
 mod merged;
 
+pub use blockmill_coinmap::CoinRef;
 pub use cache::{CacheCounters, CacheView, CoinsCache, FlushCounters, FlushError, Overwrite};
-pub use embedded::EmbeddedStore;
-pub use map::{CoinMap, CoinRef};
+pub use flush_epoch::{FlushClock, FlushEpoch};
 pub use memory::MemoryStore;
 pub use muhash::MuHash;
 pub use snapshot::{SnapshotError, SnapshotMetadata, SnapshotReader, write_snapshot};

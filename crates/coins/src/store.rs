@@ -1,8 +1,10 @@
 //! The trait of coin stores.
 
 use blockmill_block::reader::{DecodeError, Reader};
-use blockmill_block::{BlockHash, Coin, OutPoint, Txid};
+use blockmill_block::{BlockHash, Coin, OutPoint};
 use thiserror::Error;
+
+pub use blockmill_coinmap::key::{KEY_LENGTH, OutpointKey, outpoint_from_key, outpoint_key};
 
 /// The block at whose end the stored set of coins is what it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,29 +108,8 @@ pub trait CoinStore: Send + Sync {
     fn disk_size(&self) -> Result<u64, StoreError>;
 }
 
-/// Length in bytes of a key.
-pub(crate) const KEY_LENGTH: usize = OutPoint::LENGTH;
-
-/// The key of an outpoint: the id in wire order, then the index in big endian, so that keys sort by number.
-pub(crate) fn key(outpoint: &OutPoint) -> [u8; KEY_LENGTH] {
-    let mut key = [0; KEY_LENGTH];
-    key[..32].copy_from_slice(&outpoint.txid.0);
-    key[32..].copy_from_slice(&outpoint.vout.to_be_bytes());
-    key
-}
-
-/// The outpoint of a key.
-pub(crate) fn outpoint_of(key: &[u8; KEY_LENGTH]) -> OutPoint {
-    let mut txid = [0; 32];
-    txid.copy_from_slice(&key[..32]);
-    OutPoint {
-        txid: Txid(txid),
-        vout: u32::from_be_bytes([key[32], key[33], key[34], key[35]]),
-    }
-}
-
 /// Decodes a stored coin.
-pub(crate) fn decode_coin(outpoint: &OutPoint, value: &[u8]) -> Result<Coin, StoreError> {
+pub fn decode_coin(outpoint: &OutPoint, value: &[u8]) -> Result<Coin, StoreError> {
     let mut reader = Reader::new(value);
     Coin::read_compressed(&mut reader)
         .and_then(|coin| reader.finish().map(|()| coin))
@@ -136,20 +117,4 @@ pub(crate) fn decode_coin(outpoint: &OutPoint, value: &[u8]) -> Result<Coin, Sto
             what: outpoint.to_string(),
             error,
         })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn keys_sort_by_number() {
-        let outpoint = |vout| OutPoint {
-            txid: Txid([1; 32]),
-            vout,
-        };
-        assert!(key(&outpoint(256)) > key(&outpoint(255)));
-        assert!(key(&outpoint(16_512)) > key(&outpoint(256)));
-        assert_eq!(outpoint_of(&key(&outpoint(70_000))), outpoint(70_000));
-    }
 }

@@ -2,8 +2,8 @@
 
 use crate::data_dir::{DataDir, Marks, file_error};
 use crate::error::EngineError;
-use blockmill_coins::embedded::is_there;
-use blockmill_coins::{CoinStore, EmbeddedStore, MemoryStore};
+use blockmill_coins::{CoinStore, MemoryStore};
+use blockmill_store_redb::{RedbStore, is_there};
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ pub(crate) fn network_of(directory: &Path) -> Result<Option<Marks>, EngineError>
     if !is_there(&path)? {
         return Ok(None);
     }
-    let store = EmbeddedStore::open_to_read(&path, None, MARKS_CACHE)?;
+    let store = RedbStore::open_to_read(&path, None, MARKS_CACHE)?;
     match Marks::from_text(store.network()) {
         Some(marks) => Ok(Some(marks)),
         None => Err(EngineError::Damaged {
@@ -72,7 +72,7 @@ pub fn open_store(directory: &DataDir, cache_bytes: usize) -> Result<Arc<dyn Coi
     check_not_lost(directory.path())?;
     remove_unfinished(directory)?;
     let path = directory.file(STORE_FILE);
-    let store = EmbeddedStore::open_on(&**directory.disk(), &path, &directory.marks().text(), cache_bytes)?;
+    let store = RedbStore::open_on(&**directory.disk(), &path, &directory.marks().text(), cache_bytes)?;
     Ok(Arc::new(store))
 }
 
@@ -95,6 +95,6 @@ pub fn read_store(directory: &DataDir, cache_bytes: usize) -> Result<Arc<dyn Coi
     if !is_there(&path)? {
         return Ok(Arc::new(MemoryStore::default()));
     }
-    let store = EmbeddedStore::open_to_read(&path, Some(&directory.marks().text()), cache_bytes)?;
+    let store = RedbStore::open_to_read(&path, Some(&directory.marks().text()), cache_bytes)?;
     Ok(Arc::new(store))
 }

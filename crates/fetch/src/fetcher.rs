@@ -2,7 +2,7 @@
 
 use crate::job::{Found, Job, SharedJob, Wanted};
 use crate::pace::Pace;
-use blockmill_coins::CoinStore;
+use blockmill_coins::{CoinStore, FlushClock};
 use blockmill_pool::{Panic, ThreadPool, WorkSource, WorkSourceHandle};
 use blockmill_sync::{Mutex, Semaphore};
 use std::collections::VecDeque;
@@ -81,7 +81,7 @@ struct Counters {
 
 struct Shared {
     store: Arc<dyn CoinStore>,
-    flush_number: Arc<AtomicU64>,
+    clock: FlushClock,
     /// Fetches with places to claim, the oldest first; some may have none left.
     jobs: Mutex<VecDeque<SharedJob>>,
     /// Places to claim, of all fetches: a hint.
@@ -161,7 +161,7 @@ impl Shared {
         let in_flight = counters.in_flight.fetch_add(1, Ordering::Relaxed) + 1;
         counters.in_flight_max.fetch_max(in_flight, Ordering::Relaxed);
         let start = Instant::now();
-        let read = job.read(range, &*self.store, &self.flush_number);
+        let read = job.read(range, &*self.store, &self.clock);
         let time = start.elapsed();
         counters.in_flight.fetch_sub(1, Ordering::Relaxed);
         counters.time_ns.fetch_add(time.as_nanos() as u64, Ordering::Relaxed);
@@ -231,12 +231,12 @@ impl Fetcher {
         pool: &ThreadPool,
         priority: u32,
         store: Arc<dyn CoinStore>,
-        flush_number: Arc<AtomicU64>,
+        clock: FlushClock,
         options: &Options,
     ) -> Self {
         let shared = Arc::new(Shared {
             store,
-            flush_number,
+            clock,
             jobs: Mutex::new(VecDeque::new()),
             unclaimed: AtomicUsize::new(0),
             pace: Pace::default(),
@@ -253,9 +253,8 @@ impl Fetcher {
 
     /// Begins to fetch. What is found is asked for with [`Fetch::finish`].
     pub fn begin(&self, wanted: impl Wanted + 'static) -> Fetch {
-        // Acquire: as `CoinsCache::flush_number`.
-        let begun_at = self.shared.flush_number.load(Ordering::Acquire);
-        let job = Arc::new(Job::new(Box::new(wanted), begun_at));
+        let begin_epoch = self.shared.clock.now();
+        let job = Arc::new(Job::new(Box::new(wanted), begin_epoch));
         let places = job.unclaimed();
         if places > 0 {
             self.shared.unclaimed.fetch_add(places, Ordering::Relaxed);

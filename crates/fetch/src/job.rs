@@ -1,12 +1,12 @@
 //! One fetch: what is wanted, how far it is claimed, and what was found.
 
 use blockmill_block::{Coin, OutPoint};
-use blockmill_coins::CoinStore;
+use blockmill_coins::{CoinStore, FlushClock, FlushEpoch};
 use blockmill_pool::contain;
 use blockmill_sync::{ManualResetEvent, Mutex};
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// The outpoints of a fetch. Which of them are worth a read is decided by who serves a range of them, at that moment.
 pub trait Wanted: Send + Sync {
@@ -35,7 +35,7 @@ pub struct Fetched {
     /// What the store had.
     pub coin: Coin,
     /// Flushes that had reached the store before the read began.
-    pub read_at: u64,
+    pub read_epoch: FlushEpoch,
 }
 
 /// What a fetch came to.
@@ -46,7 +46,7 @@ pub struct Found {
     /// Whether the store was asked for everything that was wanted, and answered.
     pub complete: bool,
     /// Flushes that had reached the store when the fetch began: before any of its reads.
-    pub begun_at: u64,
+    pub begin_epoch: FlushEpoch,
 }
 
 /// What a range came to.
@@ -69,7 +69,7 @@ pub(crate) struct Job {
     done: AtomicUsize,
     cancelled: AtomicBool,
     failed: AtomicBool,
-    begun_at: u64,
+    begin_epoch: FlushEpoch,
     /// Set when all places are done.
     all_done: ManualResetEvent,
     /// Ranges by their first places.
@@ -77,7 +77,7 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    pub(crate) fn new(wanted: Box<dyn Wanted>, begun_at: u64) -> Self {
+    pub(crate) fn new(wanted: Box<dyn Wanted>, begin_epoch: FlushEpoch) -> Self {
         let places = wanted.places();
         let job = Self {
             wanted,
@@ -86,7 +86,7 @@ impl Job {
             done: AtomicUsize::new(0),
             cancelled: AtomicBool::new(false),
             failed: AtomicBool::new(false),
-            begun_at,
+            begin_epoch,
             all_done: ManualResetEvent::new(),
             found: Mutex::new(Vec::new()),
         };
@@ -113,14 +113,14 @@ impl Job {
     }
 
     /// Reads a range that was claimed. A panic of the store or of what is wanted counts as a failed read.
-    pub(crate) fn read(&self, range: Range<usize>, store: &dyn CoinStore, flush_number: &AtomicU64) -> RangeRead {
+    pub(crate) fn read(&self, range: Range<usize>, store: &dyn CoinStore, clock: &FlushClock) -> RangeRead {
         let mut read = RangeRead {
             keys: 0,
             found: 0,
             failed: false,
         };
         if !self.cancelled.load(Ordering::Relaxed) {
-            match contain(|| self.read_range(range.clone(), store, flush_number)) {
+            match contain(|| self.read_range(range.clone(), store, clock)) {
                 Ok((keys, found)) => {
                     read.keys = keys;
                     read.failed = found.is_none();
@@ -149,7 +149,7 @@ impl Job {
         &self,
         range: Range<usize>,
         store: &dyn CoinStore,
-        flush_number: &AtomicU64,
+        clock: &FlushClock,
     ) -> (usize, Option<Vec<Fetched>>) {
         let mut outpoints = Vec::with_capacity(range.len());
         self.wanted.outpoints(range, &mut outpoints);
@@ -157,7 +157,7 @@ impl Job {
             return (0, Some(Vec::new()));
         }
         // Before the read: a flush that ends during it makes what is found doubtful. Acquire: as `CoinsCache::flush_number`.
-        let read_at = flush_number.load(Ordering::Acquire);
+        let read_epoch = clock.now();
         let mut coins = Vec::with_capacity(outpoints.len());
         if store.get_many(&outpoints, &mut coins).is_err() {
             return (outpoints.len(), None);
@@ -167,7 +167,7 @@ impl Job {
             coin.map(|coin| Fetched {
                 outpoint,
                 coin,
-                read_at,
+                read_epoch,
             })
         });
         (keys, Some(found.collect()))
@@ -196,7 +196,7 @@ impl Job {
         Found {
             coins: ranges.into_iter().flat_map(|(_, found)| found).collect(),
             complete: !self.failed.load(Ordering::Relaxed),
-            begun_at: self.begun_at,
+            begin_epoch: self.begin_epoch,
         }
     }
 }

@@ -13,18 +13,17 @@
 //! # What is found is a hint
 //!
 //! A coin that was read may have been spent before it is used. So each comes with the number of flushes that had reached the store when
-//! its read began ([`Fetched::read_at`]), and it is for the cache to refuse it ([`CoinsCache::offer`](blockmill_coins::CoinsCache::offer)). A read that fails is
+//! its read began ([`Fetched::read_epoch`]), and it is for the cache to refuse it ([`CoinsCache::insert_if_fresh_read`](blockmill_coins::CoinsCache::insert_if_fresh_read)). A read that fails is
 //! left out: who needs the coin reads it again, and has the error.
 //!
 //! Source: document 003 of the project's seeds (Bitcoin Core's pull request 31132).
 //!
 //! ```
 //! use blockmill_block::{Coin, OutPoint, Txid};
-//! use blockmill_coins::{CoinStore, MemoryStore, Tip};
+//! use blockmill_coins::{CoinStore, FlushClock, MemoryStore, Tip};
 //! use blockmill_pool::{ThreadPool, ThreadPoolOptions};
 //! use blockmill_fetch::{Fetcher, Options};
 //! use std::sync::Arc;
-//! use std::sync::atomic::AtomicU64;
 //!
 //! let outpoint = |vout| OutPoint { txid: Txid([7; 32]), vout };
 //! let coin = Coin { value: 5, height: 1, is_coinbase: false, script_pubkey: Box::new([]) };
@@ -33,7 +32,7 @@
 //! store.commit(&mut [(outpoint(3), Some(coin.clone()))].into_iter(), &tip)?;
 //!
 //! let pool = ThreadPool::new(&ThreadPoolOptions::workers(1))?;
-//! let fetcher = Fetcher::new(&pool, 0, store, Arc::new(AtomicU64::new(0)), &Options::default());
+//! let fetcher = Fetcher::new(&pool, 0, store, FlushClock::default(), &Options::default());
 //! let fetch = fetcher.begin(vec![outpoint(2), outpoint(3)]);
 //! let found = fetch.finish();
 //! assert_eq!((found.coins.len(), &found.coins[0].coin), (1, &coin));

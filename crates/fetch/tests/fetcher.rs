@@ -1,12 +1,12 @@
 //! The fetcher by its behaviour: everything is read once and found, whoever reads, however slow, broken or fast the store is.
 
 use blockmill_block::{BlockHash, Coin, OutPoint, Txid};
-use blockmill_coins::{Change, CoinIterator, CoinStore, MemoryStore, StoreError, Tip};
+use blockmill_coins::{Change, CoinIterator, CoinStore, FlushClock, FlushEpoch, MemoryStore, StoreError, Tip};
 use blockmill_fetch::{Fetcher, Found, Options, Wanted};
 use blockmill_pool::{ThreadPool, ThreadPoolOptions};
 use proptest::prelude::*;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -95,12 +95,12 @@ impl CoinStore for TestStore {
     }
 }
 
-fn fetcher(workers: usize, readers: usize, store: &Arc<TestStore>) -> (ThreadPool, Fetcher, Arc<AtomicU64>) {
+fn fetcher(workers: usize, readers: usize, store: &Arc<TestStore>) -> (ThreadPool, Fetcher, FlushClock) {
     let pool = ThreadPool::new(&ThreadPoolOptions::workers(workers)).unwrap();
-    let flushes = Arc::new(AtomicU64::new(0));
+    let clock = FlushClock::default();
     let store: Arc<dyn CoinStore> = Arc::<TestStore>::clone(store);
-    let fetcher = Fetcher::new(&pool, 0, store, Arc::clone(&flushes), &Options { readers });
-    (pool, fetcher, flushes)
+    let fetcher = Fetcher::new(&pool, 0, store, clock.clone(), &Options { readers });
+    (pool, fetcher, clock)
 }
 
 fn numbers(found: &Found) -> Vec<u64> {
@@ -120,14 +120,16 @@ fn numbers(found: &Found) -> Vec<u64> {
 fn what_is_there_is_found_in_order() {
     for (workers, readers) in [(0, 0), (1, 0), (3, 0), (0, 4), (8, 8)] {
         let store = TestStore::new(100..900, Duration::ZERO);
-        let (_thread_pool, fetcher, flushes) = fetcher(workers, readers, &store);
-        for round in 0..50 {
-            flushes.store(round, Ordering::Release);
+        let (_thread_pool, fetcher, clock) = fetcher(workers, readers, &store);
+        let mut epoch = FlushEpoch::default();
+        for _ in 0..50 {
             let wanted: Vec<OutPoint> = (0..1000).map(outpoint).collect();
             let found = fetcher.begin(wanted).finish();
             assert_eq!(numbers(&found), (100..900).collect::<Vec<_>>());
-            assert!(found.coins.iter().all(|fetched| fetched.read_at == round));
-            assert_eq!(found.begun_at, round);
+            assert!(found.coins.iter().all(|fetched| fetched.read_epoch == epoch));
+            assert_eq!(found.begin_epoch, epoch);
+            clock.advance();
+            epoch = epoch.next();
         }
         let statistics = fetcher.statistics();
         assert_eq!((statistics.keys, statistics.found), (50 * 1000, 50 * 800));

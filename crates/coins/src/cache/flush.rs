@@ -1,12 +1,12 @@
 //! A flush: a thread that writes frozen changes, and then lets coins move up.
 
 use super::{DIRTY, FRESH, USED};
-use crate::map::{CoinMap, CoinRef, EntryRef, HashKey, Marks, Ordered, SHARDS, Update};
+use crate::flush_epoch::FlushClock;
 use crate::store::{CoinStore, StoreError, Tip};
 use blockmill_block::OutPoint;
+use blockmill_coinmap::{CoinMap, CoinRef, EntryFlags, EntryRef, HashKey, Ordered, SHARDS, Update};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use thiserror::Error;
@@ -36,7 +36,7 @@ pub(super) struct Job {
     pub(super) store: Arc<dyn CoinStore>,
     pub(super) frozen: Arc<CoinMap>,
     pub(super) above: Arc<CoinMap>,
-    pub(super) number: Arc<AtomicU64>,
+    pub(super) clock: FlushClock,
     pub(super) tip: Tip,
     /// Bytes up to which coins may move up.
     pub(super) keep_bytes: usize,
@@ -54,11 +54,11 @@ pub(super) struct Changed {
 
 impl Changed {
     fn of(frozen: &CoinMap) -> Self {
-        let key = *frozen.key();
+        let key = *frozen.hash_key();
         let mut hashes = Vec::new();
         frozen.for_each(|entry| {
             // Of what is fresh the store had nothing, so nobody has read it.
-            if entry.marks().has(DIRTY) && !entry.marks().has(FRESH) {
+            if entry.flags().has(DIRTY) && !entry.flags().has(FRESH) {
                 hashes.push(key.hash(&entry.outpoint()));
             }
         });
@@ -167,17 +167,18 @@ impl Drop for Flush {
 impl Job {
     /// Writes the changes.
     fn write(&self) -> Result<u64, StoreError> {
-        let mut changes = Ordered::new(Arc::clone(&self.frozen), |entry| entry.marks().has(DIRTY));
+        let mut changes = Ordered::new(Arc::clone(&self.frozen), |entry| entry.flags().has(DIRTY));
         let count = changes.len() as u64;
         self.store.commit(&mut changes, &self.tip)?;
-        // Release: pairs with the Acquire in `CoinsCache::flush_number`. It stands before the first marker goes.
-        self.number.fetch_add(1, Ordering::Release);
+        // The new epoch begins before the first marker goes: see the rule of resurrection.
+        self.clock.advance();
         Ok(count)
     }
 
     /// Makes the frozen entries what the store has.
     fn settle(&self) -> u64 {
-        self.frozen.settle(|entry| (!entry.is_spent()).then_some(Marks::NONE));
+        self.frozen
+            .retain_with_flags(|entry| (!entry.is_spent()).then_some(EntryFlags::NONE));
         self.frozen.len() as u64
     }
 
@@ -198,7 +199,7 @@ impl Job {
                     room -= bytes;
                 }
                 let coin = entry.coin();
-                let put = Update::Put(Marks::NONE, coin.as_ref().map(CoinRef::from));
+                let put = Update::Put(EntryFlags::NONE, coin.as_ref().map(CoinRef::from));
                 kept += self.above.update(&entry.outpoint(), |there| match there {
                     None => (put, 1),
                     // Younger news: a coin that was spent or made anew above.
@@ -230,7 +231,7 @@ impl Job {
 
 /// How much an entry is worth keeping: its height, more if somebody asked for it; nothing for a spent one.
 fn rank(entry: EntryRef<'_>) -> Option<u64> {
-    let used = u64::from(entry.marks().has(USED));
+    let used = u64::from(entry.flags().has(USED));
     (!entry.is_spent()).then(|| used << 32 | u64::from(entry.height()))
 }
 

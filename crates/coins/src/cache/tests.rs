@@ -205,11 +205,11 @@ fn offered_after_it_was_spent_and_flushed(without: Option<Rule>) -> bool {
     cache.without = without;
     add(&mut cache, 1, 5, Overwrite::Impossible);
     cache.flush(&TIP, || Ok(())).unwrap();
-    let read_at = cache.flush_number();
+    let read_epoch = cache.flush_epoch();
     let read = cache.store().get(&outpoint(1)).unwrap().unwrap();
     assert_eq!(cache.spend(&outpoint(1)).unwrap(), Some(coin(5)));
     cache.flush(&TIP, || Ok(())).unwrap();
-    cache.offer(&outpoint(1), &read, read_at);
+    cache.insert_if_fresh_read(&outpoint(1), &read, read_epoch);
     cache.get(&outpoint(1)).unwrap().is_some()
 }
 
@@ -225,14 +225,14 @@ fn offered_after_it_was_spent(without: Option<Rule>, frozen: bool) -> bool {
     cache.without = without;
     add(&mut cache, 1, 5, Overwrite::Impossible);
     cache.flush(&TIP, || Ok(())).unwrap();
-    let read_at = cache.flush_number();
+    let read_epoch = cache.flush_epoch();
     let read = cache.store().get(&outpoint(1)).unwrap().unwrap();
     assert_eq!(cache.spend(&outpoint(1)).unwrap(), Some(coin(5)));
     if frozen {
         store.set(false, Ending::Well);
         begin(&mut cache);
     }
-    let taken = cache.offer(&outpoint(1), &read, read_at);
+    let taken = cache.insert_if_fresh_read(&outpoint(1), &read, read_epoch);
     let unspent = cache.get(&outpoint(1)).unwrap().is_some();
     assert_eq!(taken, unspent);
     store.set(true, Ending::Well);
@@ -257,7 +257,7 @@ fn what_the_last_flush_left_alone_is_taken() {
     cache.flush(&TIP, || Ok(())).unwrap();
     let store = Arc::clone(cache.store());
     let mut cache = CoinsCache::new(store, 1 << 20);
-    let read_at = cache.flush_number();
+    let read_epoch = cache.flush_epoch();
     for number in 1..=20 {
         assert_eq!(cache.spend(&outpoint(number)).unwrap(), Some(coin(number.into())));
     }
@@ -266,18 +266,18 @@ fn what_the_last_flush_left_alone_is_taken() {
     begin(&mut cache);
     cache.finish_flush().unwrap();
     for number in 1..=20 {
-        assert!(!cache.offer(&outpoint(number), &coin(number.into()), read_at));
+        assert!(!cache.insert_if_fresh_read(&outpoint(number), &coin(number.into()), read_epoch));
     }
     for number in 21..=30 {
-        assert!(cache.offer(&outpoint(number), &coin(number.into()), read_at));
+        assert!(cache.insert_if_fresh_read(&outpoint(number), &coin(number.into()), read_epoch));
     }
     add(&mut cache, 50, 5, Overwrite::Impossible);
     begin(&mut cache);
     cache.finish_flush().unwrap();
     // Of the flush before the last nothing is known any more.
     for number in 31..=40 {
-        assert!(!cache.offer(&outpoint(number), &coin(number.into()), read_at));
-        assert!(cache.offer(&outpoint(number), &coin(number.into()), read_at + 1));
+        assert!(!cache.insert_if_fresh_read(&outpoint(number), &coin(number.into()), read_epoch));
+        assert!(cache.insert_if_fresh_read(&outpoint(number), &coin(number.into()), read_epoch.next()));
     }
 }
 
@@ -288,9 +288,9 @@ fn an_offered_coin_is_a_hit() {
     store
         .commit(&mut [(outpoint(1), Some(coin(5)))].into_iter(), &TIP)
         .unwrap();
-    let read_at = cache.flush_number();
-    assert!(cache.offer(&outpoint(1), &coin(5), read_at));
-    assert!(!cache.offer(&outpoint(1), &coin(5), read_at));
+    let read_epoch = cache.flush_epoch();
+    assert!(cache.insert_if_fresh_read(&outpoint(1), &coin(5), read_epoch));
+    assert!(!cache.insert_if_fresh_read(&outpoint(1), &coin(5), read_epoch));
     assert_eq!(cache.spend(&outpoint(1)).unwrap(), Some(coin(5)));
     assert_eq!(cache.counters(), CacheCounters { hits: 1, misses: 0 });
     cache.flush(&TIP, || Ok(())).unwrap();
@@ -309,7 +309,10 @@ fn after_a_failed_flush_no_coin_rises_from_the_dead() {
         add(&mut cache, 3, 7, Overwrite::Impossible);
         store.set(true, ending);
         assert!(matches!(cache.finish_flush(), Err(FlushError::Store(_))));
-        assert_eq!((cache.len(), cache.dirty_len(), cache.flush_number()), (3, 3, 0));
+        assert_eq!(
+            (cache.len(), cache.dirty_len(), cache.flush_epoch()),
+            (3, 3, FlushEpoch::default())
+        );
         store.set(true, Ending::Well);
         assert_eq!(cache.spend(&outpoint(1)).unwrap(), Some(coin(5)));
         cache.flush(&TIP, || Ok(())).unwrap();
@@ -492,9 +495,9 @@ struct World {
     /// Older and newer coins, to be undone from the last.
     undo: Vec<(OutPoint, Option<Coin>)>,
     /// Coins read from the store, with the number of flushes before.
-    reads: Vec<(OutPoint, Coin, u64)>,
+    reads: Vec<(OutPoint, Coin, FlushEpoch)>,
     /// Outpoints of which the store had nothing, with the number of flushes before that was seen.
-    absent: BTreeMap<OutPoint, u64>,
+    absent: BTreeMap<OutPoint, FlushEpoch>,
 }
 
 impl World {
@@ -548,17 +551,17 @@ impl World {
                 );
             }
             Step::Read(number) => {
-                let read_at = self.cache.flush_number();
+                let read_epoch = self.cache.flush_epoch();
                 match self.cache.store().get(&outpoint(*number)).unwrap() {
-                    Some(coin) => self.reads.push((outpoint(*number), coin, read_at)),
+                    Some(coin) => self.reads.push((outpoint(*number), coin, read_epoch)),
                     None => {
-                        self.absent.insert(outpoint(*number), read_at);
+                        self.absent.insert(outpoint(*number), read_epoch);
                     }
                 }
             }
             Step::Offer => {
-                for (outpoint, coin, read_at) in self.reads.drain(..) {
-                    self.cache.offer(&outpoint, &coin, read_at);
+                for (outpoint, coin, read_epoch) in self.reads.drain(..) {
+                    self.cache.insert_if_fresh_read(&outpoint, &coin, read_epoch);
                 }
             }
             Step::Freeze(ending) => {

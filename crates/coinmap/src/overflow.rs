@@ -6,7 +6,7 @@
 use super::pool::{ALLOCATION_BYTES, Pool};
 use super::record::key_of;
 use super::segment::{hash_of, place_of, word};
-use crate::store::KEY_LENGTH;
+use crate::key::OutpointKey;
 use std::cmp::Ordering;
 
 /// Most words of a block.
@@ -22,7 +22,7 @@ pub(crate) struct Overflow {
 }
 
 /// How a word's record compares to a hash and a key.
-fn compare(one: u64, hash: u32, key: &[u8; KEY_LENGTH], pool: &Pool) -> Ordering {
+fn compare(one: u64, hash: u32, key: &OutpointKey, pool: &Pool) -> Ordering {
     hash_of(one)
         .cmp(&hash)
         .then_with(|| key_of(pool.at(place_of(one))).cmp(key))
@@ -50,7 +50,7 @@ impl Overflow {
     }
 
     /// The block, and the place in it, of a word; or where it would stand.
-    fn search(&self, hash: u32, key: &[u8; KEY_LENGTH], pool: &Pool) -> (usize, Result<usize, usize>) {
+    fn search(&self, hash: u32, key: &OutpointKey, pool: &Pool) -> (usize, Result<usize, usize>) {
         let behind = self.blocks.partition_point(|block| {
             block
                 .first()
@@ -65,7 +65,7 @@ impl Overflow {
     }
 
     /// The place of the record with this key.
-    pub(crate) fn find(&self, hash: u32, key: &[u8; KEY_LENGTH], pool: &Pool) -> Option<u32> {
+    pub(crate) fn find(&self, hash: u32, key: &OutpointKey, pool: &Pool) -> Option<u32> {
         let (block, at) = self.search(hash, key, pool);
         Some(place_of(self.blocks[block][at.ok()?]))
     }
@@ -91,7 +91,7 @@ impl Overflow {
     }
 
     /// Removes the word of a record.
-    pub(crate) fn remove(&mut self, hash: u32, key: &[u8; KEY_LENGTH], pool: &Pool) {
+    pub(crate) fn remove(&mut self, hash: u32, key: &OutpointKey, pool: &Pool) {
         let (block, Ok(at)) = self.search(hash, key, pool) else {
             return;
         };
@@ -103,7 +103,7 @@ impl Overflow {
     }
 
     /// Gives the record of this key another place.
-    pub(crate) fn replace(&mut self, hash: u32, key: &[u8; KEY_LENGTH], place: u32, pool: &Pool) {
+    pub(crate) fn replace(&mut self, hash: u32, key: &OutpointKey, place: u32, pool: &Pool) {
         if let (block, Ok(at)) = self.search(hash, key, pool) {
             self.blocks[block][at] = word(hash, place);
         }

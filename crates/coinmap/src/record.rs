@@ -3,7 +3,7 @@
 //! | bytes | what |
 //! |---|---|
 //! | 0..36 | key: the transaction id, then the index in big endian, so that keys compare as outpoints do |
-//! | 36 | form in the low half, marks in the high half |
+//! | 36 | form in the low half, flags in the high half |
 //! | 37..41 | twice the height plus the coinbase flag |
 //! | 41..48 | amount |
 //! | 48.. | script, without what the form says |
@@ -11,22 +11,22 @@
 //! A spent entry ends after the form. A coin whose height or amount does not fit (none that a block may have) takes the wide form,
 //! with all of its fields behind the form in full.
 
-use crate::store::{KEY_LENGTH, key, outpoint_of};
+use crate::key::{KEY_LENGTH, OutpointKey, outpoint_from_key, outpoint_key};
 use blockmill_block::{Coin, OutPoint};
 
-/// Marks of an entry, of which the map only keeps what its user gives: four bits.
+/// EntryFlags of an entry, of which the map only keeps what its user gives: four bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Marks(u8);
+pub struct EntryFlags(u8);
 
-impl Marks {
-    /// No marks.
+impl EntryFlags {
+    /// No flags.
     pub const NONE: Self = Self(0);
-    /// All marks that there are.
+    /// All flags that there are.
     pub const ALL: Self = Self(0b1111);
 
     /// The mark of a number below four.
     pub const fn bit(number: u8) -> Self {
-        assert!(number < 4, "there are four marks");
+        assert!(number < 4, "there are four flags");
         Self(1 << number)
     }
 
@@ -190,9 +190,9 @@ impl<'a> Draft<'a> {
 
     /// Writes the record at the beginning of `record`, which must be long enough.
     #[inline]
-    pub(crate) fn write(&self, outpoint: &OutPoint, marks: Marks, record: &mut [u8]) {
-        record[..KEY_LENGTH].copy_from_slice(&key(outpoint));
-        record[FORM_AT] = marks.0 << 4
+    pub(crate) fn write(&self, outpoint: &OutPoint, flags: EntryFlags, record: &mut [u8]) {
+        record[..KEY_LENGTH].copy_from_slice(&outpoint_key(outpoint));
+        record[FORM_AT] = flags.0 << 4
             | match &self.shape {
                 Shape::Spent => SPENT,
                 Shape::Wide(_) => WIDE,
@@ -237,15 +237,15 @@ fn write_numbers(coin: &CoinRef<'_>, record: &mut [u8]) {
     record[AMOUNT_AT..SCRIPT_AT].copy_from_slice(&coin.value.to_le_bytes()[..AMOUNT_BYTES]);
 }
 
-/// Sets the marks of a record.
+/// Sets the flags of a record.
 #[inline]
-pub(crate) fn set_marks(record: &mut [u8], marks: Marks) {
-    record[FORM_AT] = record[FORM_AT] & 0xf | marks.0 << 4;
+pub(crate) fn set_flags(record: &mut [u8], flags: EntryFlags) {
+    record[FORM_AT] = record[FORM_AT] & 0xf | flags.0 << 4;
 }
 
 /// The key of a record.
 #[inline]
-pub(crate) fn key_of(record: &[u8]) -> &[u8; KEY_LENGTH] {
+pub(crate) fn key_of(record: &[u8]) -> &OutpointKey {
     match record.first_chunk() {
         Some(key) => key,
         None => unreachable!("a record begins with its key"),
@@ -254,7 +254,7 @@ pub(crate) fn key_of(record: &[u8]) -> &[u8; KEY_LENGTH] {
 
 /// Whether a record has this key.
 #[inline]
-pub(crate) fn has_key(record: &[u8], key: &[u8; KEY_LENGTH]) -> bool {
+pub(crate) fn has_key(record: &[u8], key: &OutpointKey) -> bool {
     // Word by word: a call to compare 36 bytes takes longer than to compare them.
     let (words, rest) = key_of(record).as_chunks::<8>();
     let (key_words, key_rest) = key.as_chunks::<8>();
@@ -286,19 +286,19 @@ impl<'a> EntryRef<'a> {
         Self { record }
     }
 
-    pub(crate) fn key(&self) -> &'a [u8; KEY_LENGTH] {
+    pub(crate) fn key(&self) -> &'a OutpointKey {
         key_of(self.record)
     }
 
     /// The outpoint.
     pub fn outpoint(&self) -> OutPoint {
-        outpoint_of(self.key())
+        outpoint_from_key(self.key())
     }
 
-    /// The marks.
+    /// The flags.
     #[inline]
-    pub fn marks(&self) -> Marks {
-        Marks(self.record[FORM_AT] >> 4)
+    pub fn flags(&self) -> EntryFlags {
+        EntryFlags(self.record[FORM_AT] >> 4)
     }
 
     /// Whether this is the marker of a spent outpoint.
@@ -335,7 +335,7 @@ impl<'a> EntryRef<'a> {
     }
 
     /// Bytes of the record.
-    pub(crate) fn length(&self) -> usize {
+    pub fn length(&self) -> usize {
         match self.record[FORM_AT] & 0xf {
             SPENT => CODE_AT,
             WIDE => CODE_AT + WIDE_BYTES + self.wide_script_length(),
@@ -408,26 +408,26 @@ mod tests {
     use blockmill_block::Txid;
     use proptest::prelude::*;
 
-    fn check(coin: Option<&Coin>, marks: Marks, longest: usize) {
+    fn check(coin: Option<&Coin>, flags: EntryFlags, longest: usize) {
         let outpoint = OutPoint {
             txid: Txid([9; 32]),
             vout: 70_000,
         };
         let draft = Draft::new(coin.map(CoinRef::from));
         let mut record = vec![0xee; draft.length() + 5];
-        draft.write(&outpoint, marks, &mut record);
+        draft.write(&outpoint, flags, &mut record);
         assert_eq!(record[draft.length()..], [0xee; 5]);
         let entry = EntryRef::new(&record);
         assert_eq!(entry.coin().as_ref(), coin);
-        assert_eq!((entry.outpoint(), entry.marks()), (outpoint, marks));
+        assert_eq!((entry.outpoint(), entry.flags()), (outpoint, flags));
         assert_eq!((entry.is_spent(), entry.length()), (coin.is_none(), draft.length()));
         assert_eq!(entry.height(), coin.map_or(0, |coin| coin.height));
         assert_eq!(entry.value(), coin.map_or(0, |coin| coin.value));
         assert!(draft.length() <= longest, "{} bytes", draft.length());
-        let other = Marks::ALL.without(marks);
-        set_marks(&mut record, other);
+        let other = EntryFlags::ALL.without(flags);
+        set_flags(&mut record, other);
         let entry = EntryRef::new(&record);
-        assert_eq!((entry.coin().as_ref(), entry.marks()), (coin, other));
+        assert_eq!((entry.coin().as_ref(), entry.flags()), (coin, other));
     }
 
     fn coin(script: &[u8]) -> Coin {
@@ -441,7 +441,7 @@ mod tests {
 
     #[test]
     fn usual_scripts_are_short() {
-        check(None, Marks::bit(1), 40);
+        check(None, EntryFlags::bit(1), 40);
         let hash = [0xab; 20];
         let longer = [0xab; 32];
         for (script, longest) in [
@@ -452,11 +452,11 @@ mod tests {
             ([&[0x51, 32], &longer[..]].concat(), 80),
             ([&[33, 2], &longer[..], &[0xac]].concat(), 88),
         ] {
-            check(Some(&coin(&script)), Marks::bit(3), longest);
+            check(Some(&coin(&script)), EntryFlags::bit(3), longest);
             // Nearly the same script is another one.
             let mut other = script.clone();
             other[0] ^= 1;
-            check(Some(&coin(&other)), Marks::NONE, longest + 8);
+            check(Some(&coin(&other)), EntryFlags::NONE, longest + 8);
         }
     }
 
@@ -470,7 +470,7 @@ mod tests {
                         height,
                         ..coin(&vec![0; length])
                     };
-                    check(Some(&coin), Marks::ALL, length + 60);
+                    check(Some(&coin), EntryFlags::ALL, length + 60);
                 }
             }
         }
@@ -486,7 +486,7 @@ mod tests {
             mark in 0u8..4,
         ) {
             let coin = Coin { value, height, is_coinbase, script_pubkey: script.into() };
-            check(Some(&coin), Marks::bit(mark), 160);
+            check(Some(&coin), EntryFlags::bit(mark), 160);
         }
     }
 }

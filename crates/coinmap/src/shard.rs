@@ -4,9 +4,9 @@
 
 use super::pool::Pool;
 use super::prefetch::prefetch;
-use super::record::{CoinRef, Draft, EntryRef, Marks, set_marks};
+use super::record::{CoinRef, Draft, EntryFlags, EntryRef, set_flags};
 use super::segment::{Found, IndexStatistics, Segment};
-use crate::store::{KEY_LENGTH, key};
+use crate::key::{OutpointKey, outpoint_key};
 use blockmill_block::OutPoint;
 
 /// Bits of a hash that choose the shard: the highest. In fuzzing, where maps are small and many, few, so that entries meet.
@@ -25,10 +25,10 @@ const WINDOW: usize = 16;
 pub enum Update<'a> {
     /// It stays, or stays absent.
     Keep,
-    /// It gets other marks. Nothing happens if there is none.
-    Mark(Marks),
+    /// It gets other flags. Nothing happens if there is none.
+    SetFlags(EntryFlags),
     /// It becomes this coin, or a spent marker.
-    Put(Marks, Option<CoinRef<'a>>),
+    Put(EntryFlags, Option<CoinRef<'a>>),
     /// It goes.
     Remove,
 }
@@ -70,11 +70,11 @@ impl Shard {
     /// The entry of an outpoint.
     #[inline]
     pub(crate) fn get(&self, hash: u64, outpoint: &OutPoint) -> Option<EntryRef<'_>> {
-        self.get_by_key(hash, &key(outpoint))
+        self.get_by_key(hash, &outpoint_key(outpoint))
     }
 
     #[inline]
-    fn get_by_key(&self, hash: u64, key: &[u8; KEY_LENGTH]) -> Option<EntryRef<'_>> {
+    fn get_by_key(&self, hash: u64, key: &OutpointKey) -> Option<EntryRef<'_>> {
         match self.segments[segment_of(hash)].find(short(hash), key, &self.pool) {
             Found::InTable { place, .. } | Found::InOverflow { place } => Some(EntryRef::new(self.pool.at(place))),
             Found::Nowhere { .. } => None,
@@ -133,7 +133,7 @@ impl Shard {
         outpoint: &OutPoint,
         change: impl FnOnce(Option<EntryRef<'_>>) -> (Update<'a>, R),
     ) -> (Difference, R) {
-        let key = key(outpoint);
+        let key = outpoint_key(outpoint);
         let found = self.segments[segment_of(hash)].find(short(hash), &key, &self.pool);
         let place = match found {
             Found::InTable { place, .. } | Found::InOverflow { place } => Some(place),
@@ -143,13 +143,13 @@ impl Shard {
         let old_length = entry.map_or(0, |entry| entry.length());
         let (update, result) = change(entry);
         let difference = match (update, place) {
-            (Update::Keep, _) | (Update::Mark(_) | Update::Remove, None) => Difference::default(),
-            (Update::Mark(marks), Some(place)) => {
-                set_marks(self.pool.at_mut(place), marks);
+            (Update::Keep, _) | (Update::SetFlags(_) | Update::Remove, None) => Difference::default(),
+            (Update::SetFlags(flags), Some(place)) => {
+                set_flags(self.pool.at_mut(place), flags);
                 Difference::default()
             }
             (Update::Remove, Some(place)) => self.remove(hash, &key, found, place, old_length),
-            (Update::Put(marks, coin), place) => self.put(hash, outpoint, found, place, old_length, marks, coin),
+            (Update::Put(flags, coin), place) => self.put(hash, outpoint, found, place, old_length, flags, coin),
         };
         (difference, result)
     }
@@ -163,7 +163,7 @@ impl Shard {
         found: Found,
         old: Option<u32>,
         old_length: usize,
-        marks: Marks,
+        flags: EntryFlags,
         coin: Option<CoinRef<'_>>,
     ) -> Difference {
         let bytes_before = self.bytes();
@@ -172,7 +172,7 @@ impl Shard {
             Some(old) if Pool::same_size(old_length, draft.length()) => old,
             _ => self.pool.allocate(draft.length()),
         };
-        draft.write(outpoint, marks, self.pool.at_mut(place));
+        draft.write(outpoint, flags, self.pool.at_mut(place));
         if old == Some(place) {
             return Difference::default();
         }
@@ -180,7 +180,9 @@ impl Shard {
         let segment_bytes = segment.bytes();
         match found {
             Found::InTable { at, .. } => segment.replace_at(at, place),
-            Found::InOverflow { .. } => segment.replace_overflowed(short(hash), &key(outpoint), place, &self.pool),
+            Found::InOverflow { .. } => {
+                segment.replace_overflowed(short(hash), &outpoint_key(outpoint), place, &self.pool)
+            }
             Found::Nowhere { at, crowded } => {
                 segment.insert(short(hash), place, at, crowded, &self.pool);
                 self.len += 1;
@@ -196,7 +198,7 @@ impl Shard {
         }
     }
 
-    fn remove(&mut self, hash: u64, key: &[u8; KEY_LENGTH], found: Found, place: u32, length: usize) -> Difference {
+    fn remove(&mut self, hash: u64, key: &OutpointKey, found: Found, place: u32, length: usize) -> Difference {
         let bytes_before = self.bytes();
         let segment = &mut self.segments[segment_of(hash)];
         let segment_bytes = segment.bytes();
@@ -219,12 +221,16 @@ impl Shard {
         EntryRef::new(self.pool.at(place))
     }
 
-    /// Gives every entry the marks that `change` makes of it. Those of which it makes none are added to `gone`.
-    pub(crate) fn settle(&mut self, mut change: impl FnMut(EntryRef<'_>) -> Option<Marks>, gone: &mut Vec<OutPoint>) {
+    /// Gives every entry the flags that `change` makes of it. Those of which it makes none are added to `gone`.
+    pub(crate) fn retain_with_flags(
+        &mut self,
+        mut change: impl FnMut(EntryRef<'_>) -> Option<EntryFlags>,
+        gone: &mut Vec<OutPoint>,
+    ) {
         for place in self.segments.iter().flat_map(Segment::places) {
             let entry = EntryRef::new(self.pool.at(place));
             match change(entry) {
-                Some(marks) => set_marks(self.pool.at_mut(place), marks),
+                Some(flags) => set_flags(self.pool.at_mut(place), flags),
                 None => gone.push(entry.outpoint()),
             }
         }

@@ -20,6 +20,7 @@
 //! for the prefetch instruction.
 
 mod hash;
+pub mod key;
 mod ordered;
 mod overflow;
 mod pool;
@@ -31,8 +32,8 @@ mod shard;
 mod tests;
 
 pub use hash::HashKey;
-pub(crate) use ordered::Ordered;
-pub use record::{CoinRef, EntryRef, Marks};
+pub use ordered::Ordered;
+pub use record::{CoinRef, EntryFlags, EntryRef};
 pub use segment::IndexStatistics;
 pub use shard::Update;
 
@@ -47,8 +48,8 @@ pub const SHARDS: usize = 1 << SHARD_BITS;
 /// An entry, taken out of the map's memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// The marks.
-    pub marks: Marks,
+    /// The flags.
+    pub flags: EntryFlags,
     /// The coin; none for the marker of a spent outpoint.
     pub coin: Option<Coin>,
 }
@@ -56,7 +57,7 @@ pub struct Entry {
 impl From<EntryRef<'_>> for Entry {
     fn from(entry: EntryRef<'_>) -> Self {
         Self {
-            marks: entry.marks(),
+            flags: entry.flags(),
             coin: entry.coin(),
         }
     }
@@ -149,7 +150,7 @@ impl CoinMap {
     }
 
     /// The key of the hashes.
-    pub(crate) fn key(&self) -> &HashKey {
+    pub fn hash_key(&self) -> &HashKey {
         &self.key
     }
 
@@ -229,8 +230,8 @@ impl CoinMap {
     }
 
     /// Puts a coin or a spent marker in, in the place of what was there. Returns whether there was something.
-    pub fn insert(&self, outpoint: &OutPoint, marks: Marks, coin: Option<CoinRef<'_>>) -> bool {
-        self.update(outpoint, |old| (Update::Put(marks, coin), old.is_some()))
+    pub fn insert(&self, outpoint: &OutPoint, flags: EntryFlags, coin: Option<CoinRef<'_>>) -> bool {
+        self.update(outpoint, |old| (Update::Put(flags, coin), old.is_some()))
     }
 
     /// Removes the entry of an outpoint. Returns whether there was one.
@@ -251,11 +252,11 @@ impl CoinMap {
         }
     }
 
-    /// Gives every entry the marks that `change` makes of it, and removes those of which it makes none.
-    pub(crate) fn settle(&self, mut change: impl FnMut(EntryRef<'_>) -> Option<Marks>) {
+    /// Gives every entry the flags that `change` makes of it, and removes those of which it makes none.
+    pub fn retain_with_flags(&self, mut change: impl FnMut(EntryRef<'_>) -> Option<EntryFlags>) {
         let mut gone = Vec::new();
         for shard in 0..SHARDS {
-            self.write(shard).settle(&mut change, &mut gone);
+            self.write(shard).retain_with_flags(&mut change, &mut gone);
             for outpoint in gone.drain(..) {
                 self.remove(&outpoint);
             }
@@ -263,7 +264,7 @@ impl CoinMap {
     }
 
     /// Takes the entries of a shard out and lets `look` see them; their memory is free then.
-    pub(crate) fn drain_shard(&self, shard: usize, mut look: impl FnMut(EntryRef<'_>)) {
+    pub fn drain_shard(&self, shard: usize, mut look: impl FnMut(EntryRef<'_>)) {
         let shard = std::mem::take(&mut *self.write(shard));
         self.account(Difference {
             bytes: -(shard.bytes().cast_signed()),
@@ -327,8 +328,8 @@ impl Exclusive<'_> {
 
     /// As [`CoinMap::insert`].
     #[inline]
-    pub fn insert(&mut self, outpoint: &OutPoint, marks: Marks, coin: Option<CoinRef<'_>>) -> bool {
-        self.update(outpoint, |old| (Update::Put(marks, coin), old.is_some()))
+    pub fn insert(&mut self, outpoint: &OutPoint, flags: EntryFlags, coin: Option<CoinRef<'_>>) -> bool {
+        self.update(outpoint, |old| (Update::Put(flags, coin), old.is_some()))
     }
 
     /// As [`CoinMap::remove`].

@@ -15,7 +15,7 @@
 use super::overflow::Overflow;
 use super::pool::{ALLOCATION_BYTES, NOWHERE, Pool};
 use super::record::has_key;
-use crate::store::KEY_LENGTH;
+use crate::key::OutpointKey;
 
 /// Farthest from its home that a word may stand.
 pub(crate) const DISTANCE_MAX: usize = 512;
@@ -139,7 +139,7 @@ impl Segment {
 
     /// Searches a key.
     #[inline]
-    pub(crate) fn find(&self, hash: u32, key: &[u8; KEY_LENGTH], pool: &Pool) -> Found {
+    pub(crate) fn find(&self, hash: u32, key: &OutpointKey, pool: &Pool) -> Found {
         let mut at = self.lower_bound(hash);
         let mut equal = 0;
         // The last word is a gap, so this ends inside of the table.
@@ -245,7 +245,7 @@ impl Segment {
     }
 
     /// Removes a record's word from the overflow.
-    pub(crate) fn remove_overflowed(&mut self, hash: u32, key: &[u8; KEY_LENGTH], pool: &Pool) {
+    pub(crate) fn remove_overflowed(&mut self, hash: u32, key: &OutpointKey, pool: &Pool) {
         self.overflow.remove(hash, key, pool);
     }
 
@@ -256,7 +256,7 @@ impl Segment {
     }
 
     /// Gives a record whose word is in the overflow another place.
-    pub(crate) fn replace_overflowed(&mut self, hash: u32, key: &[u8; KEY_LENGTH], place: u32, pool: &Pool) {
+    pub(crate) fn replace_overflowed(&mut self, hash: u32, key: &OutpointKey, place: u32, pool: &Pool) {
         self.overflow.replace(hash, key, place, pool);
     }
 

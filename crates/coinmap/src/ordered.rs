@@ -5,7 +5,7 @@
 
 use super::record::EntryRef;
 use super::{CoinMap, SHARDS};
-use crate::store::KEY_LENGTH;
+use crate::key::OutpointKey;
 use blockmill_block::{Coin, OutPoint};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -15,21 +15,19 @@ use std::sync::Arc;
 /// How many entries of a shard before its turn one begins to come from memory.
 const PREFETCH_AHEAD: usize = 2;
 
-type Key = [u8; KEY_LENGTH];
-
 /// Entries that were chosen of a map that nobody changes meanwhile.
-pub(crate) struct Ordered {
+pub struct Ordered {
     map: Arc<CoinMap>,
     /// For each shard the places that are still to come, the next one last.
     shards: Vec<Vec<u32>>,
     /// The next key of each shard that has one.
-    next: BinaryHeap<Reverse<(Key, usize)>>,
+    next: BinaryHeap<Reverse<(OutpointKey, usize)>>,
     len: usize,
 }
 
 impl Ordered {
     /// The entries for which `wanted` says so.
-    pub(crate) fn new(map: Arc<CoinMap>, wanted: impl Fn(EntryRef<'_>) -> bool) -> Self {
+    pub fn new(map: Arc<CoinMap>, wanted: impl Fn(EntryRef<'_>) -> bool) -> Self {
         let mut shards: Vec<Vec<u32>> = Vec::with_capacity(SHARDS);
         let mut next = BinaryHeap::with_capacity(SHARDS);
         let mut len = 0;
@@ -45,12 +43,12 @@ impl Ordered {
     }
 
     /// Entries still to come.
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.len
     }
 
     /// Bytes of memory that are taken for so many entries.
-    pub(crate) const fn bytes_for(entries: usize) -> usize {
+    pub const fn bytes_for(entries: usize) -> usize {
         // A shard's share of the sixteen bytes, twice as it may be larger than the others.
         entries * size_of::<u32>() + entries * size_of::<(u64, u32)>() * 2 / SHARDS
     }
@@ -72,7 +70,7 @@ fn sorted_places(map: &CoinMap, shard: usize, wanted: impl Fn(EntryRef<'_>) -> b
     places.into_iter().map(|(_, place)| place).collect()
 }
 
-fn beginning(key: &Key) -> u64 {
+fn beginning(key: &OutpointKey) -> u64 {
     u64::from_be_bytes(std::array::from_fn(|place| key[place]))
 }
 

@@ -15,10 +15,11 @@ mod view;
 
 pub use contain::is_panic_contained;
 
-use crate::store::{Change, CoinIterator, CoinStore, KEY_LENGTH, StoreError, Tip, decode_coin, key, outpoint_of};
 use blockmill_block::disk::{Disk, DiskFile, Open, SystemDisk};
 use blockmill_block::reader::DecodeError;
 use blockmill_block::{BlockHash, Coin, OutPoint};
+use blockmill_coins::store::{OutpointKey, decode_coin, outpoint_from_key, outpoint_key};
+use blockmill_coins::{Change, CoinIterator, CoinStore, StoreError, Tip};
 use contain::{Contained, contained, passing};
 use redb::{Database, ReadOnlyTable, ReadableDatabase, StorageBackend, TableDefinition};
 use std::fs::File;
@@ -27,17 +28,17 @@ use std::path::{Path, PathBuf};
 use std::sync::{OnceLock, PoisonError, RwLock};
 use view::View;
 
-const COINS: TableDefinition<'_, &[u8; KEY_LENGTH], &[u8]> = TableDefinition::new("coins");
+const COINS: TableDefinition<'_, &OutpointKey, &[u8]> = TableDefinition::new("coins");
 const VALUES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("values");
 
 /// Version of the tables and of what is in them.
 const FORMAT: u32 = 1;
 
-type CoinTable = ReadOnlyTable<&'static [u8; KEY_LENGTH], &'static [u8]>;
-type CoinRange = redb::Range<'static, &'static [u8; KEY_LENGTH], &'static [u8]>;
+type CoinTable = ReadOnlyTable<&'static OutpointKey, &'static [u8]>;
+type CoinRange = redb::Range<'static, &'static OutpointKey, &'static [u8]>;
 
 /// Coins in a file.
-pub struct EmbeddedStore {
+pub struct RedbStore {
     path: PathBuf,
     /// The network that the file names.
     network: String,
@@ -137,7 +138,7 @@ impl StorageBackend for Backend {
     }
 }
 
-impl EmbeddedStore {
+impl RedbStore {
     /// Opens the store in the file at `path`, or makes it. `network` names what the coins belong to (the network, and on
     /// signet its challenge). `cache_bytes` bounds the memory for pages of the file.
     ///
@@ -148,10 +149,10 @@ impl EmbeddedStore {
         Self::open_on(&SystemDisk, path, network, cache_bytes)
     }
 
-    /// As [`EmbeddedStore::open`], on a disk of the caller's. Only the system's can keep another process from opening the file.
+    /// As [`RedbStore::open`], on a disk of the caller's. Only the system's can keep another process from opening the file.
     ///
     /// # Errors
-    /// As for [`EmbeddedStore::open`].
+    /// As for [`RedbStore::open`].
     pub fn open_on(disk: &dyn Disk, path: &Path, network: &str, cache_bytes: usize) -> Result<Self, StoreError> {
         if !is_there(path)? {
             // A kill in the middle of making the file must not leave half of one under its name.
@@ -175,7 +176,7 @@ impl EmbeddedStore {
     /// kept in memory. Without a `network` that of the store is taken.
     ///
     /// # Errors
-    /// As for [`EmbeddedStore::open`].
+    /// As for [`RedbStore::open`].
     pub fn open_to_read(path: &Path, network: Option<&str>, cache_bytes: usize) -> Result<Self, StoreError> {
         if !is_there(path)? {
             return Err(StoreError::Backend(format!(
@@ -322,10 +323,10 @@ impl EmbeddedStore {
                         Some(coin) => {
                             value.clear();
                             coin.write_compressed(&mut value);
-                            coins.insert(&key(&outpoint), &value[..])?;
+                            coins.insert(&outpoint_key(&outpoint), &value[..])?;
                         }
                         None => {
-                            coins.remove(&key(&outpoint))?;
+                            coins.remove(&outpoint_key(&outpoint))?;
                         }
                     }
                 }
@@ -339,7 +340,7 @@ impl EmbeddedStore {
     }
 }
 
-impl Drop for EmbeddedStore {
+impl Drop for RedbStore {
     fn drop(&mut self) {
         // To close the database is to write what it has in memory: the state of its allocator, for the next open.
         if self.is_view || self.panicked.get().is_some() {
@@ -348,7 +349,7 @@ impl Drop for EmbeddedStore {
     }
 }
 
-impl CoinStore for EmbeddedStore {
+impl CoinStore for RedbStore {
     fn get(&self, outpoint: &OutPoint) -> Result<Option<Coin>, StoreError> {
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
         let Some(table) = table.as_ref() else {
@@ -358,7 +359,7 @@ impl CoinStore for EmbeddedStore {
             )));
         };
         let found = self.call(|| {
-            let value = table.get(&key(outpoint))?;
+            let value = table.get(&outpoint_key(outpoint))?;
             Ok(value.map(|value| decode_coin(outpoint, value.value())))
         })?;
         found.transpose()
@@ -392,7 +393,7 @@ impl CoinStore for EmbeddedStore {
     fn coins(&self) -> Result<CoinIterator, StoreError> {
         let range = self.call(|| {
             let table = self.database.begin_read()?.open_table(COINS)?;
-            Ok(table.range::<&[u8; KEY_LENGTH]>(..)?)
+            Ok(table.range::<&OutpointKey>(..)?)
         })?;
         Ok(Box::new(Coins {
             path: self.path.clone(),
@@ -413,7 +414,7 @@ struct Coins {
     path: PathBuf,
     /// None behind an error of the file.
     range: Option<Contained<CoinRange>>,
-    previous: Option<[u8; KEY_LENGTH]>,
+    previous: Option<OutpointKey>,
 }
 
 impl Iterator for Coins {
@@ -424,7 +425,7 @@ impl Iterator for Coins {
         let found = call(&self.path, || {
             let entry = range.next().transpose()?;
             Ok(entry.map(|(key, value)| {
-                let outpoint = outpoint_of(key.value());
+                let outpoint = outpoint_from_key(key.value());
                 (*key.value(), outpoint, decode_coin(&outpoint, value.value()))
             }))
         });

@@ -51,7 +51,7 @@ impl HashKey {
 
     /// SipHash-1-3 of the 36 bytes of an outpoint: the id, then the index in little endian.
     #[inline]
-    pub(crate) fn hash(&self, outpoint: &OutPoint) -> u64 {
+    pub fn hash(&self, outpoint: &OutPoint) -> u64 {
         let mut sip = Sip {
             a: self.first ^ 0x736f_6d65_7073_6575,
             b: self.second ^ 0x646f_7261_6e64_6f6d,

@@ -2,7 +2,8 @@
 
 use blockmill_block::{BlockHash, Coin, OutPoint, Txid};
 use blockmill_coins::stats::Hashes;
-use blockmill_coins::{Change, CoinStore, EmbeddedStore, MemoryStore, StatsBuilder, Tip};
+use blockmill_coins::{Change, CoinStore, MemoryStore, StatsBuilder, Tip};
+use blockmill_store_redb::RedbStore;
 
 fn outpoint(number: u32) -> OutPoint {
     OutPoint {
@@ -73,11 +74,11 @@ fn memory_store() {
 fn embedded_store() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("coins");
-    let store = EmbeddedStore::open(&path, "regtest", 1 << 20).unwrap();
+    let store = RedbStore::open(&path, "regtest", 1 << 20).unwrap();
     check(&store);
     assert!(store.disk_size().unwrap() > 0);
     drop(store);
-    let store = EmbeddedStore::open(&path, "regtest", 1 << 20).unwrap();
+    let store = RedbStore::open(&path, "regtest", 1 << 20).unwrap();
     assert_eq!(store.tip().unwrap(), Some(tip(2)));
     assert_eq!(store.coins().unwrap().count(), 5);
 }

@@ -1,8 +1,8 @@
 //! Stores whose file was damaged: whatever is done with them, there is an error that says so, or the right answer, and never a panic.
 
 use blockmill_block::{BlockHash, Coin, OutPoint, Txid};
-use blockmill_coins::embedded::is_panic_contained;
-use blockmill_coins::{Change, CoinStore, EmbeddedStore, StoreError, Tip};
+use blockmill_coins::{Change, CoinStore, StoreError, Tip};
+use blockmill_store_redb::{RedbStore, is_panic_contained};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use tempfile::TempDir;
@@ -84,7 +84,7 @@ fn sorted(mut changes: Vec<Change>) -> impl Iterator<Item = Change> {
 
 /// A store after several commits, which have left pages behind; and what is in it.
 fn made(path: &Path) -> Vec<(OutPoint, Coin)> {
-    let store = EmbeddedStore::open(path, "regtest", 1 << 20).unwrap();
+    let store = RedbStore::open(path, "regtest", 1 << 20).unwrap();
     for round in 0..4 {
         let new = (round * 1500..(round + 1) * 1500).map(|number| (outpoint(number), Some(coin(number))));
         let spent = (0..round * 1500)
@@ -147,7 +147,7 @@ fn damaged(sound: &[u8], number: u64) -> (Vec<u8>, String) {
 type Content = (bool, Option<Tip>, Vec<(OutPoint, Coin)>);
 
 fn looked_at(path: &Path) -> Result<Content, StoreError> {
-    let mut store = EmbeddedStore::open_to_read(path, Some("regtest"), 1 << 20)?;
+    let mut store = RedbStore::open_to_read(path, Some("regtest"), 1 << 20)?;
     let sound = store.check_pages()?;
     let tip = store.tip()?;
     let coins = store.coins()?.collect::<Result<_, _>>()?;
@@ -155,7 +155,7 @@ fn looked_at(path: &Path) -> Result<Content, StoreError> {
 }
 
 fn worked_with(path: &Path) -> Result<(), StoreError> {
-    let store = EmbeddedStore::open(path, "regtest", 1 << 20)?;
+    let store = RedbStore::open(path, "regtest", 1 << 20)?;
     store.tip()?;
     for number in 0..500 {
         store.get(&outpoint(number * 11))?;
@@ -216,7 +216,7 @@ fn looking_changes_nothing() {
     assert!(sound && coins == content);
     assert_eq!(found, Some(tip(103)));
     // After a kill the file has to be mended before it can be read.
-    let store = EmbeddedStore::open(&path, "regtest", 1 << 20).unwrap();
+    let store = RedbStore::open(&path, "regtest", 1 << 20).unwrap();
     let killed = directory.path().join("killed");
     std::fs::copy(&path, &killed).unwrap();
     let bytes = std::fs::read(&killed).unwrap();
@@ -228,11 +228,11 @@ fn looking_changes_nothing() {
     // What is not there is not made.
     let nothing = directory.path().join("nothing");
     assert!(matches!(
-        EmbeddedStore::open_to_read(&nothing, None, 1 << 20),
+        RedbStore::open_to_read(&nothing, None, 1 << 20),
         Err(StoreError::Backend(_))
     ));
     assert!(!nothing.exists());
-    let store = EmbeddedStore::open_to_read(&path, None, 1 << 20).unwrap();
+    let store = RedbStore::open_to_read(&path, None, 1 << 20).unwrap();
     assert_eq!(store.network(), "regtest");
 }
 
@@ -240,11 +240,7 @@ fn looking_changes_nothing() {
 fn what_is_no_store_is_left_alone() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("coins");
-    let refused = || {
-        EmbeddedStore::open(&path, "regtest", 1 << 20)
-            .err()
-            .expect("it is refused")
-    };
+    let refused = || RedbStore::open(&path, "regtest", 1 << 20).err().expect("it is refused");
     std::os::unix::fs::symlink(directory.path().join("unmounted"), &path).unwrap();
     assert!(matches!(refused(), StoreError::Backend(text) if text.contains("symbolic link")));
     std::fs::remove_file(&path).unwrap();
@@ -261,7 +257,7 @@ fn panics_of_the_caller_are_not_taken_for_damage() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("coins");
     let content = made(&path);
-    let store = EmbeddedStore::open(&path, "regtest", 1 << 20).unwrap();
+    let store = RedbStore::open(&path, "regtest", 1 << 20).unwrap();
     let mut changes = std::iter::once_with(|| panic!("ours"));
     let outcome = catch_unwind(AssertUnwindSafe(|| store.commit(&mut changes, &tip(104))));
     assert_eq!(outcome.unwrap_err().downcast_ref(), Some(&"ours"));

@@ -59,27 +59,27 @@ fn coin(number: u64) -> Coin {
     }
 }
 
-type Model = BTreeMap<OutPoint, (Marks, Option<Coin>)>;
+type Model = BTreeMap<OutPoint, (EntryFlags, Option<Coin>)>;
 
 /// One step on map and model.
 fn step(map: &CoinMap, model: &mut Model, numbers: &mut Numbers, keys: u64) {
     let outpoint = outpoint(numbers.below(keys));
-    let marks = Marks::bit((numbers.next() % 4) as u8);
+    let flags = EntryFlags::bit((numbers.next() % 4) as u8);
     match numbers.below(16) {
         0..=6 => {
             let coin = coin(numbers.below(1 << 20));
-            let new = model.insert(outpoint, (marks, Some(coin.clone()))).is_none();
-            assert_eq!(map.insert(&outpoint, marks, Some(CoinRef::from(&coin))), !new);
+            let new = model.insert(outpoint, (flags, Some(coin.clone()))).is_none();
+            assert_eq!(map.insert(&outpoint, flags, Some(CoinRef::from(&coin))), !new);
         }
         7..=10 => assert_eq!(map.remove(&outpoint), model.remove(&outpoint).is_some()),
         11 => {
-            let new = model.insert(outpoint, (marks, None)).is_none();
-            assert_eq!(map.insert(&outpoint, marks, None), !new);
+            let new = model.insert(outpoint, (flags, None)).is_none();
+            assert_eq!(map.insert(&outpoint, flags, None), !new);
         }
         12 => {
-            map.update(&outpoint, |_| (Update::Mark(marks), ()));
+            map.update(&outpoint, |_| (Update::SetFlags(flags), ()));
             if let Some(entry) = model.get_mut(&outpoint) {
-                entry.0 = marks;
+                entry.0 = flags;
             }
         }
         13 => map.update(&outpoint, |entry| {
@@ -90,7 +90,7 @@ fn step(map: &CoinMap, model: &mut Model, numbers: &mut Numbers, keys: u64) {
             (Update::Keep, ())
         }),
         _ => {
-            let found = map.get(&outpoint).map(|entry| (entry.marks, entry.coin));
+            let found = map.get(&outpoint).map(|entry| (entry.flags, entry.coin));
             assert_eq!(found.as_ref(), model.get(&outpoint));
         }
     }
@@ -100,7 +100,7 @@ fn check_all(map: &CoinMap, model: &Model) {
     assert_eq!(map.len(), model.len());
     let mut seen = BTreeMap::new();
     map.for_each(|entry| {
-        assert!(seen.insert(entry.outpoint(), (entry.marks(), entry.coin())).is_none());
+        assert!(seen.insert(entry.outpoint(), (entry.flags(), entry.coin())).is_none());
     });
     assert!(&seen == model);
     let outpoints: Vec<OutPoint> = model
@@ -110,7 +110,7 @@ fn check_all(map: &CoinMap, model: &Model) {
         .collect();
     let mut answers = 0;
     map.get_many(&outpoints, |number, entry| {
-        let found = entry.map(|entry| (entry.marks(), entry.coin()));
+        let found = entry.map(|entry| (entry.flags(), entry.coin()));
         assert_eq!(found.as_ref(), model.get(&outpoints[number]));
         answers += 1;
     });
@@ -140,11 +140,11 @@ fn random_steps(key: HashKey, seed: u64, keys: u64, steps: u64) {
     let wanted = Ordered::new(Arc::clone(&map), |_| true);
     assert_eq!(wanted.len(), ordered.len());
     assert!(wanted.eq(model.iter().map(|(outpoint, entry)| (*outpoint, entry.1.clone()))));
-    let first = Ordered::new(Arc::clone(&map), |entry| entry.marks().has(Marks::bit(0)));
+    let first = Ordered::new(Arc::clone(&map), |entry| entry.flags().has(EntryFlags::bit(0)));
     assert!(
         first.eq(model
             .iter()
-            .filter(|(_, entry)| entry.0.has(Marks::bit(0)))
+            .filter(|(_, entry)| entry.0.has(EntryFlags::bit(0)))
             .map(|(outpoint, entry)| (*outpoint, entry.1.clone())))
     );
     map.clear();
@@ -186,7 +186,7 @@ fn a_million_outpoints_with_one_hash() {
     let mut alone = map.exclusive();
     for number in 0..COUNT {
         let coin = coin(number * 8);
-        assert!(!alone.insert(&outpoint(number), Marks::NONE, Some(CoinRef::from(&coin))));
+        assert!(!alone.insert(&outpoint(number), EntryFlags::NONE, Some(CoinRef::from(&coin))));
     }
     for number in 0..COUNT {
         let value = alone.get(&outpoint(number)).map(|entry| entry.value());
@@ -208,7 +208,7 @@ fn colliding_outpoints_take_no_more_memory_than_others() {
     let fill = |key| {
         let map = CoinMap::with_key(key);
         for number in 0..50_000 {
-            map.insert(&outpoint(number), Marks::NONE, Some(CoinRef::from(&coin(number))));
+            map.insert(&outpoint(number), EntryFlags::NONE, Some(CoinRef::from(&coin(number))));
         }
         map
     };
@@ -244,7 +244,7 @@ fn distances_are_those_of_random_hashes() {
     ] {
         let map = CoinMap::new();
         for number in 0..1_000_000 {
-            map.insert(&outpoint(number), Marks::NONE, None);
+            map.insert(&outpoint(number), EntryFlags::NONE, None);
         }
         let statistics = map.index_statistics();
         assert_eq!(statistics.words + statistics.overflowed, 1_000_000, "{what}");
@@ -266,7 +266,7 @@ fn one_thread_alone_needs_no_locks() {
     let mut map = CoinMap::new();
     let mut alone = map.exclusive();
     for number in 0..1000 {
-        assert!(!alone.insert(&outpoint(number), Marks::NONE, Some(CoinRef::from(&coin(number)))));
+        assert!(!alone.insert(&outpoint(number), EntryFlags::NONE, Some(CoinRef::from(&coin(number)))));
     }
     assert!(alone.remove(&outpoint(5)));
     assert!(alone.get(&outpoint(5)).is_none());
@@ -297,7 +297,7 @@ fn readers_beside_writers() {
                     for round in 1..=ROUNDS {
                         for number in (writer..KEYS).step_by(2) {
                             let coin = version(round, number);
-                            map.insert(&outpoint(number), Marks::NONE, Some(CoinRef::from(&coin)));
+                            map.insert(&outpoint(number), EntryFlags::NONE, Some(CoinRef::from(&coin)));
                         }
                     }
                 })
@@ -344,14 +344,18 @@ fn readers_beside_writers() {
 fn shards_are_drained_one_by_one() {
     let map = CoinMap::new();
     for number in 0..5000 {
-        map.insert(&outpoint(number), Marks::bit(2), Some(CoinRef::from(&coin(number))));
+        map.insert(
+            &outpoint(number),
+            EntryFlags::bit(2),
+            Some(CoinRef::from(&coin(number))),
+        );
     }
     let mut shown = 0;
     for shard in 0..SHARDS {
         let before = (map.len(), map.bytes());
         let mut here = 0;
         map.drain_shard(shard, |entry| {
-            assert!(entry.marks() == Marks::bit(2) && !entry.is_spent());
+            assert!(entry.flags() == EntryFlags::bit(2) && !entry.is_spent());
             here += 1;
         });
         assert_eq!(map.len(), before.0 - here);
