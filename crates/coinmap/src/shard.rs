@@ -1,35 +1,37 @@
 //! A shard of the map: records in a pool, and the index over them in segments.
 //!
-//! Each segment has a table of its own, so that growth moves a small part of the shard at a time.
+//! Each segment has a table of its own. So growth moves a small part of the shard at a time.
 
 use super::pool::Pool;
 use super::prefetch::prefetch;
-use super::record::{CoinRef, Draft, EntryFlags, EntryRef, set_flags};
+use super::record::{CoinRef, EntryFlags, EntryRef, NewRecord, set_flags};
 use super::segment::{Found, IndexStatistics, Segment};
 use crate::key::{OutpointKey, outpoint_key};
 use blockmill_block::OutPoint;
 
-/// Bits of a hash that choose the shard: the highest. In fuzzing, where maps are small and many, few, so that entries meet.
+/// Bits of a hash that choose the shard: the highest. Fuzzing has few shards and segments, since
+/// its maps are small and many, and their entries should meet.
 pub(crate) const SHARD_BITS: u32 = if cfg!(fuzzing) { 1 } else { 6 };
 
-/// Bits of a hash that choose the segment: those below.
+/// Bits of a hash that choose the segment: the bits below those of the shard.
 const SEGMENT_BITS: u32 = if cfg!(fuzzing) { 1 } else { 4 };
 
 const SEGMENTS: usize = 1 << SEGMENT_BITS;
 
-/// Searches of a batch that are under way at once: enough to hide the way to memory, few enough for the processor's line buffers.
+/// Searches of a batch that overlap. The number is large enough to hide the latency of memory, and
+/// small enough for the processor's line fill buffers.
 const WINDOW: usize = 16;
 
-/// What becomes of an entry.
+/// What [`update`](crate::CoinMap::update) does with an entry.
 #[derive(Debug, Clone, Copy)]
 pub enum Update<'a> {
-    /// It stays, or stays absent.
+    /// Nothing.
     Keep,
-    /// It gets other flags. Nothing happens if there is none.
+    /// Sets other flags. Does nothing if there is no entry.
     SetFlags(EntryFlags),
-    /// It becomes this coin, or a spent marker.
+    /// Inserts a coin or a spent marker, or replaces the entry by it.
     Put(EntryFlags, Option<CoinRef<'a>>),
-    /// It goes.
+    /// Removes the entry, if there is one.
     Remove,
 }
 
@@ -38,11 +40,11 @@ pub(crate) struct Shard {
     pool: Pool,
     segments: [Segment; SEGMENTS],
     len: usize,
-    /// Bytes of the tables of all segments.
+    /// Memory of the tables of all segments in bytes.
     index_bytes: usize,
 }
 
-/// How memory and entries have changed.
+/// The change of memory and number of entries.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Difference {
     pub(crate) bytes: isize,
@@ -53,8 +55,8 @@ const fn segment_of(hash: u64) -> usize {
     (hash << SHARD_BITS >> (64 - SEGMENT_BITS)) as usize
 }
 
-/// The bits that a segment sorts by.
-const fn short(hash: u64) -> u32 {
+/// The bits of a hash by which a segment sorts.
+const fn segment_hash(hash: u64) -> u32 {
     (hash << (SHARD_BITS + SEGMENT_BITS) >> 32) as u32
 }
 
@@ -75,40 +77,40 @@ impl Shard {
 
     #[inline]
     fn get_by_key(&self, hash: u64, key: &OutpointKey) -> Option<EntryRef<'_>> {
-        match self.segments[segment_of(hash)].find(short(hash), key, &self.pool) {
-            Found::InTable { place, .. } | Found::InOverflow { place } => Some(EntryRef::new(self.pool.at(place))),
-            Found::Nowhere { .. } => None,
+        match self.segments[segment_of(hash)].find(segment_hash(hash), key, &self.pool) {
+            Found::InTable { slot, .. } | Found::InOverflow { slot } => Some(EntryRef::new(self.pool.at(slot))),
+            Found::Absent { .. } => None,
         }
     }
 
-    /// Begins to bring the place in the index where a search begins into the caches.
+    /// Starts loading the word of the index at which a search begins.
     #[inline]
     pub(crate) fn prefetch_word(&self, hash: u64) {
-        if let Some(word) = self.segments[segment_of(hash)].first_word(short(hash)) {
+        if let Some(word) = self.segments[segment_of(hash)].first_word(segment_hash(hash)) {
             prefetch(word);
         }
     }
 
-    /// Begins to bring the record that a search will probably find into the caches.
+    /// Starts loading the record that a search will probably find.
     #[inline]
     pub(crate) fn prefetch_record(&self, hash: u64) {
-        if let Some(place) = self.segments[segment_of(hash)].candidate(short(hash)) {
-            self.prefetch_at(place);
+        if let Some(slot) = self.segments[segment_of(hash)].candidate(segment_hash(hash)) {
+            self.prefetch_at(slot);
         }
     }
 
-    /// Begins to bring the record at a place into the caches.
+    /// Starts loading the record in a slot.
     #[inline]
-    pub(crate) fn prefetch_at(&self, place: u32) {
-        let record = self.pool.at(place);
+    pub(crate) fn prefetch_at(&self, slot: u32) {
+        let record = self.pool.at(slot);
         prefetch(&record[0]);
-        if let Some(behind) = record.get(64) {
-            prefetch(behind);
+        if let Some(second_line) = record.get(64) {
+            prefetch(second_line);
         }
     }
 
-    /// The entries of several outpoints: for each, the number that it was given with. All of one window are on their way through
-    /// memory at the same time.
+    /// Calls `found` with the entry of each outpoint. `wanted` has pairs of a hash and an index in
+    /// `outpoints`. The searches of one window overlap.
     pub(crate) fn get_many(
         &self,
         wanted: &[(u64, u32)],
@@ -125,7 +127,7 @@ impl Shard {
         }
     }
 
-    /// Lets `change` see the entry of an outpoint and say what becomes of it.
+    /// Calls `change` with the entry of an outpoint, and does what `change` returns.
     #[inline]
     pub(crate) fn update<'a, R>(
         &mut self,
@@ -134,22 +136,22 @@ impl Shard {
         change: impl FnOnce(Option<EntryRef<'_>>) -> (Update<'a>, R),
     ) -> (Difference, R) {
         let key = outpoint_key(outpoint);
-        let found = self.segments[segment_of(hash)].find(short(hash), &key, &self.pool);
-        let place = match found {
-            Found::InTable { place, .. } | Found::InOverflow { place } => Some(place),
-            Found::Nowhere { .. } => None,
+        let found = self.segments[segment_of(hash)].find(segment_hash(hash), &key, &self.pool);
+        let slot = match found {
+            Found::InTable { slot, .. } | Found::InOverflow { slot } => Some(slot),
+            Found::Absent { .. } => None,
         };
-        let entry = place.map(|place| EntryRef::new(self.pool.at(place)));
+        let entry = slot.map(|slot| EntryRef::new(self.pool.at(slot)));
         let old_length = entry.map_or(0, |entry| entry.length());
         let (update, result) = change(entry);
-        let difference = match (update, place) {
+        let difference = match (update, slot) {
             (Update::Keep, _) | (Update::SetFlags(_) | Update::Remove, None) => Difference::default(),
-            (Update::SetFlags(flags), Some(place)) => {
-                set_flags(self.pool.at_mut(place), flags);
+            (Update::SetFlags(flags), Some(slot)) => {
+                set_flags(self.pool.at_mut(slot), flags);
                 Difference::default()
             }
-            (Update::Remove, Some(place)) => self.remove(hash, &key, found, place, old_length),
-            (Update::Put(flags, coin), place) => self.put(hash, outpoint, found, place, old_length, flags, coin),
+            (Update::Remove, Some(slot)) => self.remove(hash, &key, found, slot, old_length),
+            (Update::Put(flags, coin), slot) => self.put(hash, outpoint, found, slot, old_length, flags, coin),
         };
         (difference, result)
     }
@@ -167,24 +169,24 @@ impl Shard {
         coin: Option<CoinRef<'_>>,
     ) -> Difference {
         let bytes_before = self.bytes();
-        let draft = Draft::new(coin);
-        let place = match old {
-            Some(old) if Pool::same_size(old_length, draft.length()) => old,
-            _ => self.pool.allocate(draft.length()),
+        let record = NewRecord::new(coin);
+        let slot = match old {
+            Some(old) if Pool::same_size(old_length, record.length()) => old,
+            _ => self.pool.allocate(record.length()),
         };
-        draft.write(outpoint, flags, self.pool.at_mut(place));
-        if old == Some(place) {
+        record.write(outpoint, flags, self.pool.at_mut(slot));
+        if old == Some(slot) {
             return Difference::default();
         }
         let segment = &mut self.segments[segment_of(hash)];
         let segment_bytes = segment.bytes();
         match found {
-            Found::InTable { at, .. } => segment.replace_at(at, place),
+            Found::InTable { index, .. } => segment.replace_at(index, slot),
             Found::InOverflow { .. } => {
-                segment.replace_overflowed(short(hash), &outpoint_key(outpoint), place, &self.pool)
+                segment.replace_overflowed(segment_hash(hash), &outpoint_key(outpoint), slot, &self.pool)
             }
-            Found::Nowhere { at, crowded } => {
-                segment.insert(short(hash), place, at, crowded, &self.pool);
+            Found::Absent { index, crowded } => {
+                segment.insert(segment_hash(hash), slot, index, crowded, &self.pool);
                 self.len += 1;
             }
         }
@@ -198,16 +200,16 @@ impl Shard {
         }
     }
 
-    fn remove(&mut self, hash: u64, key: &OutpointKey, found: Found, place: u32, length: usize) -> Difference {
+    fn remove(&mut self, hash: u64, key: &OutpointKey, found: Found, slot: u32, length: usize) -> Difference {
         let bytes_before = self.bytes();
         let segment = &mut self.segments[segment_of(hash)];
         let segment_bytes = segment.bytes();
         match found {
-            Found::InTable { at, .. } => segment.remove_at(at),
-            _ => segment.remove_overflowed(short(hash), key, &self.pool),
+            Found::InTable { index, .. } => segment.remove_at(index),
+            _ => segment.remove_overflowed(segment_hash(hash), key, &self.pool),
         }
         self.index_bytes = self.index_bytes + segment.bytes() - segment_bytes;
-        self.pool.release(place, length);
+        self.pool.release(slot, length);
         self.len -= 1;
         Difference {
             bytes: self.bytes() as isize - bytes_before as isize,
@@ -215,30 +217,31 @@ impl Shard {
         }
     }
 
-    /// The entry at a place that [`places`](Self::places) gave.
+    /// The entry in a slot, which [`slots`](Self::slots) returned.
     #[inline]
-    pub(crate) fn at(&self, place: u32) -> EntryRef<'_> {
-        EntryRef::new(self.pool.at(place))
+    pub(crate) fn entry_at(&self, slot: u32) -> EntryRef<'_> {
+        EntryRef::new(self.pool.at(slot))
     }
 
-    /// Gives every entry the flags that `change` makes of it. Those of which it makes none are added to `gone`.
+    /// Gives every entry the flags that `change` returns. Entries for which it returns none are
+    /// added to `removed`.
     pub(crate) fn retain_with_flags(
         &mut self,
         mut change: impl FnMut(EntryRef<'_>) -> Option<EntryFlags>,
-        gone: &mut Vec<OutPoint>,
+        removed: &mut Vec<OutPoint>,
     ) {
-        for place in self.segments.iter().flat_map(Segment::places) {
-            let entry = EntryRef::new(self.pool.at(place));
+        for slot in self.segments.iter().flat_map(Segment::slots) {
+            let entry = EntryRef::new(self.pool.at(slot));
             match change(entry) {
-                Some(flags) => set_flags(self.pool.at_mut(place), flags),
-                None => gone.push(entry.outpoint()),
+                Some(flags) => set_flags(self.pool.at_mut(slot), flags),
+                None => removed.push(entry.outpoint()),
             }
         }
     }
 
-    /// Places of all records. They hold until the shard is changed.
-    pub(crate) fn places(&self) -> impl Iterator<Item = u32> {
-        self.segments.iter().flat_map(Segment::places)
+    /// Slots of all records, valid until the next change of the shard.
+    pub(crate) fn slots(&self) -> impl Iterator<Item = u32> {
+        self.segments.iter().flat_map(Segment::slots)
     }
 
     pub(crate) fn add_statistics(&self, statistics: &mut IndexStatistics) {
@@ -247,11 +250,11 @@ impl Shard {
         }
     }
 
-    /// Whether the index holds what its file says, and the counts are right.
+    /// Checks the index and the counts.
     #[cfg(test)]
     pub(crate) fn check(&self) {
         self.segments.iter().for_each(Segment::check);
-        assert_eq!(self.places().count(), self.len);
+        assert_eq!(self.slots().count(), self.len);
         assert_eq!(
             self.segments.iter().map(Segment::bytes).sum::<usize>(),
             self.index_bytes

@@ -38,8 +38,8 @@ impl FlushClock {
     /// as the last flush of this epoch.
     #[inline]
     pub fn now(&self) -> FlushEpoch {
-        // Acquire: pairs with the Release in `advance`. A thread that sees the epoch reads the store
-        // as that flush left it.
+        // Acquire: pairs with the Release in `advance`. A thread that sees the epoch reads the
+        // store as that flush left it.
         FlushEpoch(self.0.load(Ordering::Acquire))
     }
 

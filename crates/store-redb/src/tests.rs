@@ -1,9 +1,9 @@
-//! Tests of the store that look into its file.
+//! Tests of the store that read its file.
 
 use super::*;
 
 #[test]
-fn marks_are_kept_and_compared() {
+fn format_and_network_are_kept_and_compared() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("coins");
     let open = |network| RedbStore::open(&path, network, 1 << 20);
@@ -54,7 +54,7 @@ fn after_a_kill_the_file_is_not_walked() {
     let store = RedbStore::open(&path, "regtest", 1 << 20).unwrap();
     store.commit(&mut std::iter::empty(), &tip).unwrap();
     drop(store);
-    // What a kill leaves after an open, and in the middle of the first commit after it.
+    // What a kill leaves: after an open, and in the middle of the first commit after it.
     let store = RedbStore::open(&path, "regtest", 1 << 20).unwrap();
     let check = |name: &str| {
         let copy = directory.path().join(name);

@@ -1,7 +1,8 @@
-//! A file that is only read: what is written to it is kept in memory.
+//! A file that is only read: writes to it stay in memory.
 //!
-//! redb writes to a file when it opens one that was not closed, and when it closes one. Who only looks at a store does so through this: the file
-//! stays as it is, and need not be writable. What is written is little: a header, and the state of the allocator.
+//! redb writes to a file when it opens one that was not closed, and when it closes one. A reader of
+//! a store uses this view instead: the file stays unchanged, and need not be writable. The writes
+//! are few: a header, and the state of the allocator.
 
 use blockmill_block::disk::DiskFile;
 use redb::StorageBackend;
@@ -9,8 +10,8 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Bytes of the pieces that are kept.
-const PIECE: usize = 4096;
+/// Bytes of a page, the unit of changes.
+const PAGE_BYTES: usize = 4096;
 
 #[derive(Debug)]
 pub(super) struct View {
@@ -21,10 +22,10 @@ pub(super) struct View {
 #[derive(Debug)]
 struct Changes {
     length: u64,
-    /// Bytes of the file that still count; behind them are zeros.
-    from_file: u64,
-    /// Pieces that were written to, by their number.
-    pieces: BTreeMap<u64, Box<[u8; PIECE]>>,
+    /// The file counts up to this offset. After it are zeros.
+    file_bytes: u64,
+    /// Pages that were written, by number.
+    pages: BTreeMap<u64, Box<[u8; PAGE_BYTES]>>,
 }
 
 impl View {
@@ -32,8 +33,8 @@ impl View {
         let length = file.length()?;
         let changes = Changes {
             length,
-            from_file: length,
-            pieces: BTreeMap::new(),
+            file_bytes: length,
+            pages: BTreeMap::new(),
         };
         Ok(Self {
             file,
@@ -45,24 +46,24 @@ impl View {
         self.changes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads what the file has from a place on, and zeros where it has nothing that counts.
-    fn read_file(&self, from_file: u64, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        let there = from_file.saturating_sub(offset).min(out.len() as u64) as usize;
-        let (there, behind) = out.split_at_mut(there);
-        behind.fill(0);
-        self.file.read_exact_at(there, offset)
+    /// Reads the file from an offset on, and zeros where the file does not count.
+    fn read_file(&self, file_bytes: u64, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let available = file_bytes.saturating_sub(offset).min(out.len() as u64) as usize;
+        let (head, rest) = out.split_at_mut(available);
+        rest.fill(0);
+        self.file.read_exact_at(head, offset)
     }
 }
 
-/// Splits the bytes from a place on into those of each piece: its number, the place in it, and how many.
-fn pieces(offset: u64, length: usize) -> impl Iterator<Item = (u64, usize, usize)> {
-    let mut at = offset;
+/// Splits a range of bytes by pages: the page's number, the offset in the page, and the length.
+fn pages(offset: u64, length: usize) -> impl Iterator<Item = (u64, usize, usize)> {
+    let mut position = offset;
     let end = offset + length as u64;
     std::iter::from_fn(move || {
-        let (number, inside) = (at / PIECE as u64, (at % PIECE as u64) as usize);
-        let count = (end - at).min((PIECE - inside) as u64) as usize;
-        at += count as u64;
-        (count > 0).then_some((number, inside, count))
+        let (number, offset_in_page) = (position / PAGE_BYTES as u64, (position % PAGE_BYTES as u64) as usize);
+        let count = (end - position).min((PAGE_BYTES - offset_in_page) as u64) as usize;
+        position += count as u64;
+        (count > 0).then_some((number, offset_in_page, count))
     })
 }
 
@@ -79,20 +80,20 @@ impl StorageBackend for View {
         {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        let from_file = changes.from_file;
+        let file_bytes = changes.file_bytes;
         let mut written: Vec<(usize, Vec<u8>)> = Vec::new();
-        let mut at = 0;
-        for (number, inside, count) in pieces(offset, out.len()) {
-            if let Some(piece) = changes.pieces.get(&number) {
-                written.push((at, piece[inside..inside + count].to_vec()));
+        let mut position = 0;
+        for (number, offset_in_page, count) in pages(offset, out.len()) {
+            if let Some(page) = changes.pages.get(&number) {
+                written.push((position, page[offset_in_page..offset_in_page + count].to_vec()));
             }
-            at += count;
+            position += count;
         }
-        // Others may read meanwhile.
+        // Other threads may read meanwhile.
         drop(changes);
-        self.read_file(from_file, offset, out)?;
-        for (at, bytes) in written {
-            out[at..at + bytes.len()].copy_from_slice(&bytes);
+        self.read_file(file_bytes, offset, out)?;
+        for (position, bytes) in written {
+            out[position..position + bytes.len()].copy_from_slice(&bytes);
         }
         Ok(())
     }
@@ -100,16 +101,16 @@ impl StorageBackend for View {
     fn set_len(&self, length: u64) -> io::Result<()> {
         let mut changes = self.changes();
         changes.length = length;
-        changes.from_file = changes.from_file.min(length);
-        let last = length / PIECE as u64;
-        let behind = changes.pieces.split_off(&last);
-        if let Some(mut piece) = behind
+        changes.file_bytes = changes.file_bytes.min(length);
+        let last = length / PAGE_BYTES as u64;
+        let removed = changes.pages.split_off(&last);
+        if let Some(mut page) = removed
             .into_iter()
             .find(|&(number, _)| number == last)
-            .map(|(_, piece)| piece)
+            .map(|(_, page)| page)
         {
-            piece[(length % PIECE as u64) as usize..].fill(0);
-            changes.pieces.insert(last, piece);
+            page[(length % PAGE_BYTES as u64) as usize..].fill(0);
+            changes.pages.insert(last, page);
         }
         Ok(())
     }
@@ -127,16 +128,16 @@ impl StorageBackend for View {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         let mut data = data;
-        for (number, inside, count) in pieces(offset, data.len()) {
+        for (number, offset_in_page, count) in pages(offset, data.len()) {
             let (bytes, rest) = data.split_at(count);
             data = rest;
-            if !changes.pieces.contains_key(&number) {
-                let mut piece = Box::new([0; PIECE]);
-                self.read_file(changes.from_file, number * PIECE as u64, &mut piece[..])?;
-                changes.pieces.insert(number, piece);
+            if !changes.pages.contains_key(&number) {
+                let mut page = Box::new([0; PAGE_BYTES]);
+                self.read_file(changes.file_bytes, number * PAGE_BYTES as u64, &mut page[..])?;
+                changes.pages.insert(number, page);
             }
-            if let Some(piece) = changes.pieces.get_mut(&number) {
-                piece[inside..inside + count].copy_from_slice(bytes);
+            if let Some(page) = changes.pages.get_mut(&number) {
+                page[offset_in_page..offset_in_page + count].copy_from_slice(bytes);
             }
         }
         Ok(())
@@ -156,42 +157,43 @@ mod tests {
     }
 
     fn call() -> impl Strategy<Value = Call> {
-        const END: usize = 4 * PIECE;
+        const END: usize = 4 * PAGE_BYTES;
         prop_oneof![
-            (0..END, proptest::collection::vec(any::<u8>(), 0..6000)).prop_map(|(at, bytes)| Call::Write(at, bytes)),
+            (0..END, proptest::collection::vec(any::<u8>(), 0..6000))
+                .prop_map(|(position, bytes)| Call::Write(position, bytes)),
             (0..END).prop_map(Call::SetLength),
-            (0..END, 0..3 * PIECE).prop_map(|(at, length)| Call::Read(at, length)),
+            (0..END, 0..3 * PAGE_BYTES).prop_map(|(position, length)| Call::Read(position, length)),
         ]
     }
 
     proptest! {
-        /// It does what a file does, and leaves the file alone.
+        /// The view does what a file does, and the file stays unchanged.
         #[test]
-        fn it_is_as_a_file_would_be(length in 0usize..3 * PIECE, calls in proptest::collection::vec(call(), 0..30)) {
-            let mut model: Vec<u8> = (0..length).map(|at| at as u8 | 1).collect();
+        fn it_is_as_a_file_would_be(length in 0usize..3 * PAGE_BYTES, calls in proptest::collection::vec(call(), 0..30)) {
+            let mut model: Vec<u8> = (0..length).map(|position| position as u8 | 1).collect();
             let mut file = tempfile::tempfile().unwrap();
             io::Write::write_all(&mut file, &model).unwrap();
             let view = View::new(Box::new(file.try_clone().unwrap())).unwrap();
             let before = model.clone();
             for call in calls {
                 match call {
-                    Call::Write(at, bytes) => {
-                        let fits = at + bytes.len() <= model.len();
-                        prop_assert_eq!(view.write(at as u64, &bytes).is_ok(), fits);
+                    Call::Write(position, bytes) => {
+                        let fits = position + bytes.len() <= model.len();
+                        prop_assert_eq!(view.write(position as u64, &bytes).is_ok(), fits);
                         if fits {
-                            model[at..at + bytes.len()].copy_from_slice(&bytes);
+                            model[position..position + bytes.len()].copy_from_slice(&bytes);
                         }
                     }
                     Call::SetLength(length) => {
                         view.set_len(length as u64).unwrap();
                         model.resize(length, 0);
                     }
-                    Call::Read(at, length) => {
+                    Call::Read(position, length) => {
                         let mut bytes = vec![7; length];
-                        let fits = at + length <= model.len();
-                        prop_assert_eq!(view.read(at as u64, &mut bytes).is_ok(), fits);
+                        let fits = position + length <= model.len();
+                        prop_assert_eq!(view.read(position as u64, &mut bytes).is_ok(), fits);
                         if fits {
-                            prop_assert_eq!(&bytes[..], &model[at..at + length]);
+                            prop_assert_eq!(&bytes[..], &model[position..position + length]);
                         }
                     }
                 }

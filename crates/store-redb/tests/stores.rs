@@ -46,7 +46,7 @@ fn check(store: &dyn CoinStore) {
         .unwrap();
     assert_eq!(found, [Some(coin(256)), None, Some(coin(0))]);
 
-    // A snapshot does not see later commits, and comes in the order of id and number.
+    // A snapshot does not show later commits, and is sorted by key.
     let snapshot = store.coins().unwrap();
     let mut spent = [(outpoint(256), None), (outpoint(999), None)].into_iter();
     store.commit(&mut spent, &tip(2)).unwrap();
@@ -71,7 +71,7 @@ fn memory_store() {
 }
 
 #[test]
-fn embedded_store() {
+fn redb_store() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("coins");
     let store = RedbStore::open(&path, "regtest", 1 << 20).unwrap();
