@@ -68,7 +68,7 @@ memcheck:
 	@command -v valgrind >/dev/null || { echo "valgrind is missing: install it, then run make again"; exit 1; }
 	$(HOST_RUNNER)="$(MEMCHECK) --leak-check=full --show-leak-kinds=definite --errors-for-leak-kinds=definite" $(CARGO) test --release $(LOCK_FREE) --lib --tests $(CARGO_FLAGS) -- --test-threads=1 --skip forg
 	$(HOST_RUNNER)="$(MEMCHECK)" $(CARGO) test --release $(LOCK_FREE) --lib --tests $(CARGO_FLAGS) -- --test-threads=1 forg
-	$(HOST_RUNNER)="$(MEMCHECK) --leak-check=full --show-leak-kinds=definite --errors-for-leak-kinds=definite" PROPTEST_CASES=4 $(CARGO) test --release -p blockmill-coins --lib $(CARGO_FLAGS) -- --test-threads=1 map::
+	$(HOST_RUNNER)="$(MEMCHECK) --leak-check=full --show-leak-kinds=definite --errors-for-leak-kinds=definite" PROPTEST_CASES=4 $(CARGO) test --release -p blockmill-coinmap --lib $(CARGO_FLAGS) -- --test-threads=1
 
 one-core:
 	$(HOST_RUNNER)="taskset -c 0" $(CARGO) test --release $(LOCK_FREE) $(CARGO_FLAGS)

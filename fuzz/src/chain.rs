@@ -14,7 +14,7 @@ use blockmill_engine::pipeline::resolve::{self, ResolveContext, ResolveError};
 use blockmill_engine::pipeline::upcoming::UpcomingTxids;
 use crate::world::{BLOCKS_MAX, PARAMS, Planned, SPACING, World, first_coins};
 use blockmill_block::{Block, BlockHash, BlockUndo, Coin, OutPoint};
-use blockmill_coins::{CoinStore, CoinsCache, MemoryStore, Tip};
+use blockmill_coins::{CoinStore, CoinsCache, FlushEpoch, MemoryStore, Tip};
 use blockmill_pool::{ThreadPool, ThreadPoolOptions};
 use blockmill_fetch::{Fetch, Fetcher, Options};
 use blockmill_rules::Reject;
@@ -94,7 +94,7 @@ impl Beside {
     }
 }
 
-fn resolve(planned: &Planned, absent_at: Option<u64>, cache: &mut CoinsCache) -> Result<BlockUndo, ResolveError> {
+fn resolve(planned: &Planned, absent_at: Option<FlushEpoch>, cache: &mut CoinsCache) -> Result<BlockUndo, ResolveError> {
     let median_time_past = |height: u32| height * SPACING;
     let context = ResolveContext {
         params: &PARAMS,
@@ -197,7 +197,7 @@ impl Ahead {
         let pool = &POOLS[usize::from(flags & 1)];
         let below = Arc::<GatedStore>::clone(&store);
         Self {
-            fetcher: Fetcher::new(pool, 0, below, cache.flush_number_handle(), &FETCHER),
+            fetcher: Fetcher::new(pool, 0, below, cache.flush_clock(), &FETCHER),
             cache,
             store,
             flushes: 0,
@@ -258,18 +258,18 @@ impl Ahead {
     }
 
     /// As the engine does before a block is resolved.
-    fn finish_fetches(&mut self, fetches: Fetches) -> Option<u64> {
+    fn finish_fetches(&mut self, fetches: Fetches) -> Option<FlushEpoch> {
         let found = fetches.inputs?.finish().coins;
         let outputs = fetches.outputs.map(Fetch::finish);
         for fetched in &found {
-            self.cache.offer(&fetched.outpoint, &fetched.coin, fetched.read_at);
+            self.cache.insert_if_fresh_read(&fetched.outpoint, &fetched.coin, fetched.read_epoch);
         }
         let outputs = outputs.filter(|outputs| outputs.complete && outputs.coins.is_empty());
-        outputs.map(|outputs| outputs.begun_at)
+        outputs.map(|outputs| outputs.begin_epoch)
     }
 
     /// Resolves a block; if the store fails, once more.
-    fn resolve(&mut self, case: &Case, absent_at: Option<u64>) -> Outcome {
+    fn resolve(&mut self, case: &Case, absent_at: Option<FlushEpoch>) -> Outcome {
         self.store.fail_reads(case.fails_reads);
         let mut outcome = resolve(&case.planned, absent_at, &mut self.cache);
         if matches!(outcome, Err(ResolveError::Store(_))) {

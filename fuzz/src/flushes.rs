@@ -4,7 +4,8 @@ use crate::gated_store::{Ending, GatedStore};
 use crate::input::Input;
 use blockmill_block::coin::is_unspendable;
 use blockmill_block::{BlockHash, Coin, OutPoint, Txid};
-use blockmill_coins::{CoinMap, CoinRef, CoinStore, CoinsCache, Overwrite, Tip};
+use blockmill_coinmap::CoinMap;
+use blockmill_coins::{CoinRef, CoinStore, CoinsCache, FlushEpoch, Overwrite, Tip};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -37,7 +38,7 @@ const TIP: Tip = Tip {
 type Coins = BTreeMap<OutPoint, Coin>;
 
 /// A coin that was read from the store, and the number of flushes before.
-type Read = (OutPoint, Coin, u64);
+type Read = (OutPoint, Coin, FlushEpoch);
 
 struct Flushes {
     store: Arc<GatedStore>,
@@ -53,7 +54,7 @@ struct Flushes {
     undo: Vec<(OutPoint, Option<Coin>)>,
     reads: Vec<Read>,
     /// Outpoints of which the store had nothing, with the number of flushes before that was seen.
-    absent: BTreeMap<OutPoint, u64>,
+    absent: BTreeMap<OutPoint, FlushEpoch>,
 }
 
 /// Runs the steps that the bytes name.
@@ -174,8 +175,8 @@ impl Flushes {
             13 | 14 => self.read(outpoint(input)),
             15 | 16 => {
                 // It stays, to be offered again.
-                if let Some((outpoint, coin, read_at)) = self.reads.get(usize::from(input.u8()) % READS_MAX) {
-                    self.cache.offer(outpoint, coin, *read_at);
+                if let Some((outpoint, coin, read_epoch)) = self.reads.get(usize::from(input.u8()) % READS_MAX) {
+                    self.cache.insert_if_fresh_read(outpoint, coin, *read_epoch);
                 }
             }
             17 => self.begin_flush(ending(input)),
@@ -219,11 +220,11 @@ impl Flushes {
 
     /// Reads from the store as the fetcher does: number of flushes first.
     fn read(&mut self, outpoint: OutPoint) {
-        let read_at = self.cache.flush_number();
+        let read_epoch = self.cache.flush_epoch();
         match self.store.get(&outpoint).expect("the store can be read") {
-            Some(coin) if self.reads.len() < READS_MAX => self.reads.push((outpoint, coin, read_at)),
+            Some(coin) if self.reads.len() < READS_MAX => self.reads.push((outpoint, coin, read_epoch)),
             Some(_) => {}
-            None => drop(self.absent.insert(outpoint, read_at)),
+            None => drop(self.absent.insert(outpoint, read_epoch)),
         }
     }
 

@@ -17,7 +17,7 @@ mod trace;
 mod verifier;
 
 use arguments::{Arguments, Command};
-use blockmill_coins::embedded::is_panic_contained;
+use blockmill_store_redb::is_panic_contained;
 use clap::Parser;
 use failure::Failure;
 use serde_json::json;

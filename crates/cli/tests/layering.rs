@@ -10,7 +10,7 @@ const CRATES: &str = "crates";
 const TOOLS: &str = "tools";
 
 /// All crates, with their folders and floors.
-const PLACES: [(&str, &str, u8); 16] = [
+const PLACES: [(&str, &str, u8); 18] = [
     ("secp256k1-lanes", LIB, 0),
     ("sync", LIB, 0),
     ("pool", LIB, 1),
@@ -19,7 +19,9 @@ const PLACES: [(&str, &str, u8); 16] = [
     ("block", CRATES, 1),
     ("rules", CRATES, 2),
     ("script", CRATES, 3),
+    ("coinmap", CRATES, 2),
     ("coins", CRATES, 3),
+    ("store-redb", CRATES, 4),
     ("fetch", CRATES, 4),
     ("engine", CRATES, 5),
     ("cli", CRATES, 7),
@@ -146,7 +148,7 @@ fn parts_for_others_need_no_c_compiler() {
         .iter()
         .filter(|(_, folder, _)| *folder == LIB)
         .map(|(name, ..)| *name);
-    for name in of_lib.chain(["block", "rules", "coins", "fetch"]) {
+    for name in of_lib.chain(["block", "rules", "coinmap", "coins", "store-redb", "fetch"]) {
         let package = match name {
             "secp256k1-lanes" => name.to_owned(),
             _ => format!("blockmill-{name}"),

@@ -1,4 +1,5 @@
-//! The coins cache: what has changed since the last flush, what is being written at the moment, and what was read lately.
+//! The coins cache: changes since the last flush, changes that a flush writes at this moment, and
+//! coins that were read from the store.
 //!
 //! # Entries
 //!
@@ -9,31 +10,36 @@
 //! | coin | yes | no | may have anything: an older coin, or nothing |
 //! | spent | yes | no | has the coin, or may have it |
 //!
-//! A fresh coin that is spent is dropped, and the store never hears of it.
+//! A fresh coin that is spent is dropped. The store never sees it.
 //!
 //! # The flush point
 //!
-//! A flush freezes the entries as they are: they become a map of their own, which nobody writes, and an empty one takes their
-//! place. A thread writes what is dirty among the frozen ones, in one batch, in the order of the keys, while the cache goes on above them.
-//! An outpoint is looked up above, then among the frozen, then in the store.
+//! A flush freezes the entries: they stay in a map that nobody writes, and the cache gets a new,
+//! empty map. Entries of the new map are *above* the flush point. A thread writes the dirty frozen
+//! entries to the store, in one batch, sorted by key. The cache works on above the flush point at
+//! the same time. A look-up asks the live entries first, then the frozen entries, then the store.
 //!
-//! | state of a flush | the frozen entries | the store | ends by |
+//! | state of a flush | frozen entries | the store | ends with |
 //! |---|---|---|---|
-//! | writing | as they were frozen | before or after the batch, for them only | the commit |
-//! | thawing | move up, or go | has the batch | the last one gone |
-//! | failed | as they were frozen | not known | [`CoinsCache::finish_flush`], which takes them back |
+//! | writing | unchanged | before or after the batch, for these entries only | the commit |
+//! | promoting | become live entries, or are dropped | has the batch | the last frozen entry |
+//! | failed | unchanged | unknown | [`CoinsCache::finish_flush`], which restores them |
 //!
 //! # Rules
 //!
-//! - *Resurrection.* A coin that was read from the store is offered with the number of flushes at the time before it was read. If one has ended
-//!   since, it is refused: the coin may have been spent, and its marker written and gone. Both are looked up in this order: frozen
-//!   entries, number of flushes. The thread counts the flush before the first marker goes, so who sees no marker sees the count. Of the last flush
-//!   that was finished it is known what it has changed; what was read before it and is not among that is taken.
-//! - *Fresh across the flush point.* What is spent above although it was made below leaves a marker, fresh or not: the batch may bring it into
-//!   the store.
-//! - *Stale fetch.* An offered coin never takes the place of an entry, frozen or not, and neither does one that thaws.
+//! - *Resurrection.* A coin that was read from the store comes with the [`FlushEpoch`] before the
+//!   read. If a flush has ended since, the coin is refused: it may have been spent, and its marker
+//!   written and dropped. The check looks at the frozen entries first, and at the epoch second. The
+//!   flush begins the next epoch before it drops the first marker, so a thread that finds no marker
+//!   sees the new epoch. The cache knows what the last finished flush has changed. A coin that was
+//!   read one epoch ago, and is not among those changes, is accepted.
+//! - *Fresh across the flush point.* A coin from below the flush point that is spent above it
+//!   leaves a marker, fresh or not: the batch may bring the coin into the store.
+//! - *Stale fetch.* A coin that was read from the store never replaces an entry, live or frozen.
+//!   Neither does a promoted coin.
 //!
-//! The cache has one writer, its owner; beside it only thawing coins come in, each only where nothing stands.
+//! The cache has one writer, its owner. Besides the owner only the flush inserts: it promotes coins
+//! whose outpoints have no live entry.
 
 mod flush;
 #[cfg(test)]
@@ -41,51 +47,52 @@ mod tests;
 
 pub use flush::FlushError;
 
-use crate::map::{CoinMap, CoinRef, Marks, Update};
+use crate::flush_epoch::{FlushClock, FlushEpoch};
 use crate::merged::Merged;
 use crate::store::{Change, CoinIterator, CoinStore, StoreError, Tip};
 use blockmill_block::{Coin, OutPoint, coin};
+use blockmill_coinmap::{CoinMap, CoinRef, EntryFlags, Update};
 use flush::{Changed, Flush, Job};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// The store does not know what the entry says.
-const DIRTY: Marks = Marks::bit(0);
+/// The store may say something else than the entry.
+const DIRTY: EntryFlags = EntryFlags::bit(0);
 /// The store has nothing under the outpoint.
-const FRESH: Marks = Marks::bit(1);
-/// Somebody has asked for the coin.
-const USED: Marks = Marks::bit(2);
+const FRESH: EntryFlags = EntryFlags::bit(1);
+/// The coin was asked for.
+const USED: EntryFlags = EntryFlags::bit(2);
 
-/// Sixteenths of the limit that should be free when a flush begins, for what comes while it goes on.
-const ROOM_16: usize = 5;
+/// Sixteenths of the limit that should be free when a flush begins, for new entries while it runs.
+const FREE_AT_FLUSH_16: usize = 5;
 
-/// Bytes that should be free then if that is less than half of the limit: a few large blocks, and the first memory of the map for them.
-const ROOM_MIN: usize = 7 << 20;
+/// Bytes that should be free when a flush begins, but at most half of the limit: a few large
+/// blocks, and the first memory that the map takes for them.
+const FREE_AT_FLUSH_MIN: usize = 7 << 20;
 
-/// Sixteenths of the limit that should be free for what comes between two flushes.
-const BETWEEN_16: usize = 4;
+/// Sixteenths of the limit that should be free for new entries between two flushes.
+const BETWEEN_FLUSHES_16: usize = 4;
 
-/// What may already stand under an outpoint that gets a coin.
+/// What may exist under an outpoint that gets a coin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Overwrite {
-    /// Nothing: the caller has made sure of that.
+    /// Nothing. The caller has made sure.
     Impossible,
-    /// An unspent coin, which is then replaced.
+    /// An unspent coin, which is replaced.
     Possible,
 }
 
-/// How often the cache had what was asked for.
+/// How often the cache had an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CacheCounters {
     /// Look-ups that the cache answered.
     pub hits: u64,
-    /// Look-ups that went to the store.
+    /// Look-ups that asked the store.
     pub misses: u64,
 }
 
 impl CacheCounters {
-    /// What was counted since then.
+    /// The difference from an earlier count.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         Self {
@@ -95,20 +102,20 @@ impl CacheCounters {
     }
 }
 
-/// What flushes have done so far.
+/// Totals of all flushes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FlushCounters {
-    /// Flushes that ended well.
+    /// Flushes that succeeded.
     pub flushes: u64,
-    /// Coins written and coins removed.
+    /// Coins written, and coins removed.
     pub changes: u64,
-    /// Coins that stayed in memory afterwards.
+    /// Coins that stayed in memory after their flush.
     pub kept: u64,
-    /// Time that their threads took.
+    /// Time of the flush threads.
     pub time: Duration,
 }
 
-/// A rule that a test takes out, to show that another test would see it.
+/// A rule that a test disables, to show that another test depends on it.
 #[cfg(test)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Rule {
@@ -117,67 +124,88 @@ enum Rule {
     StaleFetch,
 }
 
-/// A cache over a store.
+/// A cache over a store. The head of the module has the states of an entry and the rules.
+///
+/// ```
+/// use blockmill_block::{BlockHash, Coin, OutPoint, Txid};
+/// use blockmill_coins::{CoinRef, CoinStore, CoinsCache, MemoryStore, Overwrite, Tip};
+/// use std::sync::Arc;
+///
+/// let store = Arc::new(MemoryStore::new());
+/// let mut cache = CoinsCache::new(store.clone(), 64 << 20);
+/// let outpoint = OutPoint { txid: Txid([7; 32]), vout: 0 };
+/// let coin = Coin { value: 5_000, height: 1, is_coinbase: false, script_pubkey: [0x51].into() };
+///
+/// cache.add(&outpoint, CoinRef::from(&coin), Overwrite::Impossible);
+/// assert_eq!(store.get(&outpoint)?, None);
+/// let tip = Tip { hash: BlockHash([1; 32]), height: 1 };
+/// cache.flush(&tip, || Ok(()))?;
+/// assert_eq!(store.get(&outpoint)?, Some(coin.clone()));
+/// assert_eq!(cache.spend(&outpoint)?, Some(coin));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct CoinsCache {
     store: Arc<dyn CoinStore>,
     map: Arc<CoinMap>,
     flush: Option<Flush>,
-    /// Flushes that have reached the store.
-    flush_number: Arc<AtomicU64>,
-    /// What the last one that was finished has changed, and its number.
-    changed: Option<(u64, Changed)>,
+    /// Counts the flushes that have reached the store.
+    clock: FlushClock,
+    /// The changes of the last finished flush, and the epoch that it began.
+    changed: Option<(FlushEpoch, Changed)>,
     limit: usize,
     dirty: usize,
-    /// Whether the store has nothing that is not here: it was empty, and no coin has left the cache since.
+    /// Whether every coin of the store is in the cache: the store was empty, and no coin has left
+    /// the cache since.
     complete: bool,
     counters: CacheCounters,
     flush_counters: FlushCounters,
     store_time: Duration,
     #[cfg(test)]
-    without: Option<Rule>,
+    disabled: Option<Rule>,
 }
 
-/// The entries of a cache, for threads that want to know whether a read from the store is worth it. What it says is a hint: it sees what
-/// the owner does, until entries leave the maps that it knows.
+/// A view of the cache's entries, for threads that decide whether a read from the store is worth
+/// it. The answers are hints. The view follows the owner's changes, until entries move to maps that
+/// it does not have.
 #[derive(Debug, Clone)]
 pub struct CacheView {
-    above: Arc<CoinMap>,
+    live: Arc<CoinMap>,
     frozen: Option<Arc<CoinMap>>,
 }
 
 impl CacheView {
-    /// Leaves those outpoints of which the cache knows nothing, in any order.
+    /// Removes the outpoints that the cache has an entry of.
     pub fn retain_unknown(&self, outpoints: &mut Vec<OutPoint>) {
-        for map in std::iter::once(&self.above).chain(&self.frozen) {
+        for map in std::iter::once(&self.live).chain(&self.frozen) {
             let mut known = vec![false; outpoints.len()];
-            map.get_many(outpoints, |place, entry| known[place] = entry.is_some());
-            let mut place = 0;
+            map.get_many(outpoints, |index, entry| known[index] = entry.is_some());
+            let mut index = 0;
             outpoints.retain(|_| {
-                place += 1;
-                !known[place - 1]
+                index += 1;
+                !known[index - 1]
             });
         }
     }
 }
 
-/// What the entries above the flush point know of an outpoint.
-enum Above {
+/// What the live entries know of an outpoint.
+enum LiveEntry {
     Unspent(Coin),
     Spent,
-    Nothing,
+    Absent,
 }
 
 impl CoinsCache {
-    /// An empty cache over `store` that is to take no more than `limit` bytes.
+    /// An empty cache over `store`, with a limit of `limit` bytes.
     pub fn new(store: Arc<dyn CoinStore>, limit: usize) -> Self {
-        // If it does not say, reads will.
+        // If the store cannot tell now, reads will report the error.
         let complete = matches!(store.tip(), Ok(None));
         Self {
             store,
             complete,
             map: Arc::new(CoinMap::new()),
             flush: None,
-            flush_number: Arc::new(AtomicU64::new(0)),
+            clock: FlushClock::default(),
             changed: None,
             limit,
             dirty: 0,
@@ -185,49 +213,50 @@ impl CoinsCache {
             flush_counters: FlushCounters::default(),
             store_time: Duration::ZERO,
             #[cfg(test)]
-            without: None,
+            disabled: None,
         }
     }
 
-    /// The store below.
+    /// The store.
     pub fn store(&self) -> &Arc<dyn CoinStore> {
         &self.store
     }
 
-    /// Entries, spent and frozen ones included.
+    /// Number of entries, spent and frozen entries included.
     pub fn len(&self) -> usize {
         self.map.len() + self.flush.as_ref().map_or(0, |flush| flush.frozen().len())
     }
 
-    /// Whether there are no entries.
+    /// Whether the cache has no entries.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Entries above the flush point that the next flush writes.
+    /// Number of live entries that the next flush writes.
     pub fn dirty_len(&self) -> usize {
         self.dirty
     }
 
-    /// Memory in bytes: all entries, their index, the room that is kept free, and what a flush takes to sort its changes.
+    /// Memory in bytes: all entries, their index, its free memory, and the memory in which a flush
+    /// sorts its changes.
     pub fn bytes(&self) -> usize {
         self.map.bytes()
             + self.flush.as_ref().map_or(0, Flush::bytes)
             + self.changed.as_ref().map_or(0, |(_, changed)| changed.bytes())
     }
 
-    /// The limit in bytes.
+    /// The limit of the memory in bytes.
     pub fn limit(&self) -> usize {
         self.limit
     }
 
     /// Bytes at which a flush should begin.
     fn flush_at(&self) -> usize {
-        let room = (self.limit / 16 * ROOM_16).max(ROOM_MIN.min(self.limit / 2));
-        self.limit - room
+        let free = (self.limit / 16 * FREE_AT_FLUSH_16).max(FREE_AT_FLUSH_MIN.min(self.limit / 2));
+        self.limit - free
     }
 
-    /// Whether it is time for a flush, so that the cache need not wait for it when it is full.
+    /// Whether a flush should begin now, so that the cache is not full before the flush has ended.
     pub fn wants_flush(&self) -> bool {
         self.flush.is_none() && self.map.bytes() > self.flush_at()
     }
@@ -242,17 +271,17 @@ impl CoinsCache {
         self.counters
     }
 
-    /// What flushes have done so far.
+    /// Totals of all flushes so far.
     pub fn flush_counters(&self) -> FlushCounters {
         self.flush_counters
     }
 
-    /// Time spent on reads from the store so far.
+    /// Time that reads from the store have taken so far.
     pub fn store_time(&self) -> Duration {
         self.store_time
     }
 
-    /// What the frozen entries know of an outpoint: nothing, that it is spent, or its coin.
+    /// What the frozen entries know of an outpoint: no entry, `Some(None)` if spent, or the coin.
     fn frozen(&self, outpoint: &OutPoint) -> Option<Option<Coin>> {
         let flush = self.flush.as_ref()?;
         flush.frozen().with(outpoint, |entry| entry.map(|entry| entry.coin()))
@@ -268,23 +297,23 @@ impl CoinsCache {
         found
     }
 
-    /// The coin of an outpoint, if it is unspent.
+    /// The coin of an outpoint; none if it is spent or never existed.
     ///
     /// # Errors
     /// Any [`StoreError`].
     pub fn get(&mut self, outpoint: &OutPoint) -> Result<Option<Coin>, StoreError> {
-        let above = self.map.update(outpoint, |entry| match entry {
-            None => (Update::Keep, Above::Nothing),
+        let live = self.map.update(outpoint, |entry| match entry {
+            None => (Update::Keep, LiveEntry::Absent),
             Some(entry) => match entry.coin() {
-                None => (Update::Keep, Above::Spent),
-                Some(coin) => (Update::Mark(entry.marks().with(USED)), Above::Unspent(coin)),
+                None => (Update::Keep, LiveEntry::Spent),
+                Some(coin) => (Update::SetFlags(entry.flags().with(USED)), LiveEntry::Unspent(coin)),
             },
         });
         self.counters.hits += 1;
-        match above {
-            Above::Unspent(coin) => return Ok(Some(coin)),
-            Above::Spent => return Ok(None),
-            Above::Nothing => {}
+        match live {
+            LiveEntry::Unspent(coin) => return Ok(Some(coin)),
+            LiveEntry::Spent => return Ok(None),
+            LiveEntry::Absent => {}
         }
         if let Some(known) = self.frozen(outpoint) {
             return Ok(known);
@@ -298,7 +327,8 @@ impl CoinsCache {
         Ok(found)
     }
 
-    /// Begins to bring the entries of these outpoints into the processor's caches: for a few dozen that are asked for soon after.
+    /// Starts loading the entries of these outpoints into the processor's caches. For a few dozen
+    /// outpoints that are looked up soon after.
     pub fn prefetch(&self, outpoints: &[OutPoint]) {
         self.map.prefetch(outpoints);
     }
@@ -310,54 +340,56 @@ impl CoinsCache {
         })
     }
 
-    /// Whether an outpoint has an unspent coin. This is for outpoints that hardly ever have one: it does not count as a
-    /// hit or a miss, and nothing is kept of what the store says. `absent_at` says that the store had none when so many flushes had reached
-    /// it; if there has been none since it is not asked again.
+    /// Whether an outpoint has an unspent coin.
+    ///
+    /// For outpoints that nearly never have a coin: the call is not counted as a hit or a miss, and
+    /// the store's answer is not kept. `absent_at` is an epoch at which the store had no such coin.
+    /// If that epoch still lasts the store is not asked again.
     ///
     /// # Errors
     /// Any [`StoreError`].
-    pub fn contains(&mut self, outpoint: &OutPoint, absent_at: Option<u64>) -> Result<bool, StoreError> {
+    pub fn contains(&mut self, outpoint: &OutPoint, absent_at: Option<FlushEpoch>) -> Result<bool, StoreError> {
         if let Some(unspent) = self.map.with(outpoint, |entry| entry.map(|entry| !entry.is_spent())) {
             return Ok(unspent);
         }
         if let Some(known) = self.frozen(outpoint) {
             return Ok(known.is_some());
         }
-        // Looked up after the frozen entries: see the rule of resurrection.
-        if absent_at == Some(self.flush_number()) {
+        // After the look at the frozen entries: see the rule of resurrection.
+        if absent_at == Some(self.flush_epoch()) {
             return Ok(false);
         }
         Ok(self.read_store(outpoint)?.is_some())
     }
 
-    /// Takes the coin of an outpoint, if it is unspent.
+    /// Spends the coin of an outpoint and returns it; none if it is spent or never existed.
     ///
     /// # Errors
     /// Any [`StoreError`].
     pub fn spend(&mut self, outpoint: &OutPoint) -> Result<Option<Coin>, StoreError> {
         let mut change = 0;
-        let above = self.map.update(outpoint, |entry| {
+        let live = self.map.update(outpoint, |entry| {
             let Some(entry) = entry else {
-                return (Update::Keep, Above::Nothing);
+                return (Update::Keep, LiveEntry::Absent);
             };
             let Some(coin) = entry.coin() else {
-                return (Update::Keep, Above::Spent);
+                return (Update::Keep, LiveEntry::Spent);
             };
-            let was_dirty = isize::from(entry.marks().has(DIRTY));
-            if entry.marks().has(FRESH) {
+            let was_dirty = isize::from(entry.flags().has(DIRTY));
+            if entry.flags().has(FRESH) {
                 change = -was_dirty;
-                (Update::Remove, Above::Unspent(coin))
+                (Update::Remove, LiveEntry::Unspent(coin))
             } else {
                 change = 1 - was_dirty;
-                (Update::Put(DIRTY, None), Above::Unspent(coin))
+                (Update::Put(DIRTY, None), LiveEntry::Unspent(coin))
             }
         });
         self.dirty = self.dirty.wrapping_add_signed(change);
         self.counters.hits += 1;
-        match above {
-            Above::Unspent(coin) => return Ok(Some(coin)),
-            Above::Spent => return Ok(None),
-            Above::Nothing => {}
+        match live {
+            LiveEntry::Unspent(coin) => return Ok(Some(coin)),
+            LiveEntry::Spent => return Ok(None),
+            LiveEntry::Absent => {}
         }
         let known = match self.frozen(outpoint) {
             Some(known) => known,
@@ -368,7 +400,7 @@ impl CoinsCache {
             }
         };
         if known.is_some() && !self.needs_no_marker(outpoint) {
-            // A coin may have thawed in between: it is the same one, and not dirty.
+            // The flush may have promoted the coin in between. It is the same coin, and not dirty.
             self.map.insert(outpoint, DIRTY, None);
             self.dirty += 1;
         }
@@ -379,10 +411,11 @@ impl CoinsCache {
     #[cfg_attr(not(test), expect(clippy::unused_self, reason = "tests take the rule out here"))]
     fn needs_no_marker(&self, _outpoint: &OutPoint) -> bool {
         #[cfg(test)]
-        if self.without == Some(Rule::FreshAcrossFlushPoint) {
+        if self.disabled == Some(Rule::FreshAcrossFlushPoint) {
             let fresh = |flush: &Flush| {
-                let is_fresh =
-                    |entry: Option<crate::map::EntryRef<'_>>| entry.is_some_and(|entry| entry.marks().has(FRESH));
+                let is_fresh = |entry: Option<blockmill_coinmap::EntryRef<'_>>| {
+                    entry.is_some_and(|entry| entry.flags().has(FRESH))
+                };
                 flush.frozen().with(_outpoint, is_fresh)
             };
             return self.flush.as_ref().is_some_and(fresh);
@@ -390,7 +423,7 @@ impl CoinsCache {
         false
     }
 
-    /// Puts a coin in. An output that can never be spent is left out.
+    /// Adds a coin. An output that can never be spent is left out.
     pub fn add(&mut self, outpoint: &OutPoint, coin: CoinRef<'_>, overwrite: Overwrite) {
         if coin::is_unspendable(coin.script_pubkey) {
             return;
@@ -398,85 +431,87 @@ impl CoinsCache {
         let was_dirty = self.map.update(outpoint, |entry| {
             let (was_dirty, fresh) = match entry {
                 None => (false, overwrite == Overwrite::Impossible),
-                // What is spent here may still stand in the store, so this coin is not fresh unless it was.
-                Some(entry) => (entry.marks().has(DIRTY), entry.marks().has(FRESH)),
+                // The store may still have the coin that is spent here. So the new coin is fresh
+                // only if the old entry was.
+                Some(entry) => (entry.flags().has(DIRTY), entry.flags().has(FRESH)),
             };
-            let marks = if fresh { DIRTY.with(FRESH) } else { DIRTY };
-            (Update::Put(marks, Some(coin)), was_dirty)
+            let flags = if fresh { DIRTY.with(FRESH) } else { DIRTY };
+            (Update::Put(flags, Some(coin)), was_dirty)
         });
         self.dirty += usize::from(!was_dirty);
     }
 
-    /// Flushes that have reached the store. Who reads from it to [`offer`](Self::offer) what it finds asks for this before.
-    pub fn flush_number(&self) -> u64 {
-        // Acquire: pairs with the Release in the thread of a flush; who sees the number reads the store as that flush left it.
-        self.flush_number.load(Ordering::Acquire)
+    /// The epoch of the store. A thread that reads from the store for
+    /// [`insert_if_fresh_read`](Self::insert_if_fresh_read) asks for the epoch before it reads.
+    pub fn flush_epoch(&self) -> FlushEpoch {
+        self.clock.now()
     }
 
-    /// A counter that other threads can ask for [`flush_number`](Self::flush_number), with Acquire.
-    pub fn flush_number_handle(&self) -> Arc<AtomicU64> {
-        Arc::clone(&self.flush_number)
+    /// The counter of [`flush_epoch`](Self::flush_epoch), for other threads.
+    pub fn flush_clock(&self) -> FlushClock {
+        self.clock.clone()
     }
 
-    /// Whether the store may have coins that the cache has not. If not it is never read.
+    /// Whether the store may have coins that the cache lacks. If not, the store is never read.
     pub fn may_miss(&self) -> bool {
         !self.complete
     }
 
-    /// What other threads may ask of the cache while it goes on.
+    /// A view of the entries, for other threads.
     pub fn view(&self) -> CacheView {
         CacheView {
-            above: Arc::clone(&self.map),
+            live: Arc::clone(&self.map),
             frozen: self.flush.as_ref().map(|flush| Arc::clone(flush.frozen())),
         }
     }
 
-    /// Takes a coin in that somebody has read from the store, when the number of flushes was `read_at`. Returns whether it was taken:
-    /// not if a flush since may have changed it, or if anything is known of the outpoint already.
-    pub fn offer(&mut self, outpoint: &OutPoint, coin: &Coin, read_at: u64) -> bool {
+    /// Inserts a coin that was read from the store when its epoch was `read_epoch`. Returns whether
+    /// the coin was inserted: not if a later flush may have changed it, nor if the cache has an
+    /// entry of the outpoint.
+    pub fn insert_if_fresh_read(&mut self, outpoint: &OutPoint, coin: &Coin, read_epoch: FlushEpoch) -> bool {
         #[cfg(test)]
-        if self.without == Some(Rule::StaleFetch) {
+        if self.disabled == Some(Rule::StaleFetch) {
             self.map.insert(outpoint, USED, Some(CoinRef::from(coin)));
             return true;
         }
-        // First the frozen entries, then the number: see the rule of resurrection.
+        // First the frozen entries, then the epoch: see the rule of resurrection.
         if self.frozen(outpoint).is_some() {
             return false;
         }
-        let may_be_stale = self.may_have_changed_since(outpoint, read_at);
+        let may_be_stale = self.may_have_changed_since(outpoint, read_epoch);
         #[cfg(test)]
-        let may_be_stale = may_be_stale && self.without != Some(Rule::Resurrection);
+        let may_be_stale = may_be_stale && self.disabled != Some(Rule::Resurrection);
         !may_be_stale && self.insert_if_absent(outpoint, coin)
     }
 
-    /// Whether the store may say something else of an outpoint than it did when the number of flushes was `read_at`.
-    fn may_have_changed_since(&self, outpoint: &OutPoint, read_at: u64) -> bool {
-        let number = self.flush_number();
-        if number == read_at {
+    /// Whether the store may say something else of an outpoint than it did at `read_epoch`.
+    fn may_have_changed_since(&self, outpoint: &OutPoint, read_epoch: FlushEpoch) -> bool {
+        let epoch = self.flush_epoch();
+        if epoch == read_epoch {
             return false;
         }
-        // One flush has ended since, and it is known what it has changed.
+        // One flush has ended since, and its changes are known.
         let changed = self
             .changed
             .as_ref()
-            .filter(|&&(last, _)| last == number && number == read_at + 1);
-        changed.is_none_or(|(_, changed)| changed.may_have(outpoint))
+            .filter(|&&(last, _)| last == epoch && epoch == read_epoch.next());
+        changed.is_none_or(|(_, changed)| changed.may_contain(outpoint))
     }
 
-    /// All unspent coins, of cache and store together, in the order of their keys.
+    /// All unspent coins of cache and store together, sorted by key.
     ///
     /// # Errors
     /// Any [`StoreError`].
     pub fn coins(&self) -> Result<CoinIterator, StoreError> {
-        // From above to below, so that what moves meanwhile is seen twice and not missed.
-        let above = changes_in_order(&self.map);
+        // From the live entries down: an entry that moves meanwhile is seen twice, never missed.
+        let live = changes_in_order(&self.map);
         let frozen = self
             .flush
             .as_ref()
             .map_or_else(Vec::new, |flush| changes_in_order(flush.frozen()));
         let stored = self.store.coins()?;
         Ok(Box::new(Merged::new(
-            above.into_iter(),
+            live.into_iter(),
             Merged::new(frozen.into_iter(), stored),
         )))
     }
@@ -485,7 +520,7 @@ impl CoinsCache {
 fn changes_in_order(map: &CoinMap) -> Vec<Change> {
     let mut changes = Vec::new();
     map.for_each(|entry| {
-        if entry.marks().has(DIRTY) {
+        if entry.flags().has(DIRTY) {
             changes.push((entry.outpoint(), entry.coin()));
         }
     });
@@ -495,11 +530,12 @@ fn changes_in_order(map: &CoinMap) -> Vec<Change> {
 
 /// Flushing.
 impl CoinsCache {
-    /// Begins to write all changes with the tip that they lead to, on a thread of its own. `before` runs on it first: what
-    /// must be durable before the store moves on. Nothing happens if a flush is going on.
+    /// Begins to write all changes, and the tip that they lead to, on a thread of its own. `before`
+    /// runs first on that thread, for what must be durable before the store changes. Does nothing
+    /// during a flush.
     ///
     /// # Errors
-    /// [`FlushError::Thread`]; the cache is as it was.
+    /// [`FlushError::Thread`]; the cache is unchanged.
     pub fn begin_flush(
         &mut self,
         tip: &Tip,
@@ -517,24 +553,24 @@ impl CoinsCache {
         if self.flush.is_some() {
             return Ok(());
         }
-        let above = Arc::new(CoinMap::new());
+        let live = Arc::new(CoinMap::new());
         let job = Job {
             in_place,
             store: Arc::clone(&self.store),
             frozen: Arc::clone(&self.map),
-            above: Arc::clone(&above),
-            number: Arc::clone(&self.flush_number),
+            live: Arc::clone(&live),
+            clock: self.clock.clone(),
             tip: *tip,
-            keep_bytes: self.flush_at() - self.limit / 16 * BETWEEN_16,
+            keep_bytes: self.flush_at() - self.limit / 16 * BETWEEN_FLUSHES_16,
         };
         self.flush = Some(Flush::begin(job, before)?);
         self.complete &= in_place;
-        self.map = above;
+        self.map = live;
         self.dirty = 0;
         Ok(())
     }
 
-    /// Whether a flush is going on, or has ended and was not finished.
+    /// Whether there is a flush that [`finish_flush`](Self::finish_flush) has not finished.
     pub fn is_flushing(&self) -> bool {
         self.flush.is_some()
     }
@@ -544,16 +580,16 @@ impl CoinsCache {
         self.flush.as_ref().is_some_and(Flush::is_done)
     }
 
-    /// Waits for the end of the flush, if there is one. When it has failed the cache has all the coins that it had, and takes none for fresh:
-    /// who knows what the store has got.
+    /// Waits for the end of the flush, if there is one. After a failure the cache has all its coins
+    /// again, and none of them counts as fresh: nobody knows what the store has.
     ///
     /// # Errors
-    /// [`FlushError`]: that of the store, or of what had to be done before.
+    /// [`FlushError`]: that of the store, or that of `before`.
     pub fn finish_flush(&mut self) -> Result<(), FlushError> {
         let Some(flush) = self.flush.take() else {
             return Ok(());
         };
-        let (frozen, outcome) = flush.end();
+        let (frozen, outcome) = flush.finish();
         match outcome {
             Ok(done) => {
                 if done.in_place {
@@ -563,39 +599,39 @@ impl CoinsCache {
                 self.flush_counters.changes += done.changes;
                 self.flush_counters.kept += done.kept;
                 self.flush_counters.time += done.time;
-                self.changed = Some((self.flush_number(), done.changed));
+                self.changed = Some((self.flush_epoch(), done.changed));
                 Ok(())
             }
             Err(error) => {
-                self.take_back(&frozen);
+                self.restore_frozen(&frozen);
                 Err(error)
             }
         }
     }
 
-    /// Puts frozen entries back where nothing stands above them.
-    fn take_back(&mut self, frozen: &CoinMap) {
-        for shard in 0..crate::map::SHARDS {
+    /// Puts frozen entries back where there is no live entry.
+    fn restore_frozen(&mut self, frozen: &CoinMap) {
+        for shard in 0..blockmill_coinmap::SHARDS {
             frozen.drain_shard(shard, |old| {
                 let coin = old.coin();
-                let back = Update::Put(old.marks(), coin.as_ref().map(CoinRef::from));
+                let restored = Update::Put(old.flags(), coin.as_ref().map(CoinRef::from));
                 self.map.update(&old.outpoint(), |entry| match entry {
-                    None => (back, ()),
+                    None => (restored, ()),
                     Some(_) => (Update::Keep, ()),
                 });
             });
         }
-        self.map.settle(|entry| Some(entry.marks().without(FRESH)));
+        self.map.retain_with_flags(|entry| Some(entry.flags().without(FRESH)));
         self.dirty = 0;
         self.map
-            .for_each(|entry| self.dirty += usize::from(entry.marks().has(DIRTY)));
+            .for_each(|entry| self.dirty += usize::from(entry.flags().has(DIRTY)));
     }
 
-    /// Writes all changes with the tip that they lead to, and waits for it: for that of an earlier flush too. While there is room coins stay
-    /// where they are.
+    /// Writes all changes and the tip that they lead to, and waits for the end. A running flush is
+    /// finished first. If there is room the coins stay in memory.
     ///
     /// # Errors
-    /// [`FlushError`], as [`finish_flush`](Self::finish_flush).
+    /// As [`finish_flush`](Self::finish_flush).
     pub fn flush(
         &mut self,
         tip: &Tip,

@@ -5,7 +5,7 @@ use blockmill_block::{Coin, OutPoint};
 use std::collections::BTreeMap;
 use std::sync::{PoisonError, RwLock};
 
-/// Coins in an ordered map.
+/// Coins in a sorted map.
 #[derive(Debug, Default)]
 pub struct MemoryStore {
     state: RwLock<State>,
@@ -49,7 +49,7 @@ impl CoinStore for MemoryStore {
 
     fn coins(&self) -> Result<CoinIterator, StoreError> {
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
-        // The order of outpoints is that of keys: bytes of the id, then the index.
+        // Outpoints sort as their keys do: by the bytes of the id, then by the index.
         Ok(Box::new(state.coins.clone().into_iter().map(Ok)))
     }
 

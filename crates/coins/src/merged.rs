@@ -1,10 +1,10 @@
-//! The coins of a store with the changes of a cache laid over them.
+//! Stored coins merged with the changes of a cache.
 
 use crate::store::StoreError;
 use blockmill_block::{Coin, OutPoint};
 use std::iter::Peekable;
 
-/// Stored coins with changes laid over them; both come in the order of their keys.
+/// Stored coins merged with changes. Both inputs are sorted by key.
 pub(crate) struct Merged<C: Iterator, S: Iterator> {
     changes: Peekable<C>,
     stored: Peekable<S>,

@@ -1,7 +1,20 @@
 //! MuHash3072: a hash of a set that does not depend on the order of its elements.
 //!
-//! Every element becomes a number of 3,072 bits (the ChaCha20 key stream under the element's SHA-256); the hash is the SHA-256 of
-//! the product of all of them modulo 2^3072 - 1,103,717 (Core's crypto/muhash.cpp).
+//! Every element becomes a number of 3,072 bits: the ChaCha20 key stream under the SHA-256 of the
+//! element. The hash is the SHA-256 of the product of all numbers modulo 2^3072 - 1,103,717.
+//! Source: Core's crypto/muhash.cpp.
+//!
+//! ```
+//! use blockmill_coins::MuHash;
+//!
+//! let mut one = MuHash::new();
+//! one.insert(b"first");
+//! one.insert(b"second");
+//! let mut other = MuHash::new();
+//! other.insert(b"second");
+//! other.insert(b"first");
+//! assert_eq!(one.finalize(), other.finalize());
+//! ```
 
 use blockmill_block::hash::sha256;
 use chacha20::ChaCha20;
@@ -10,13 +23,14 @@ use chacha20::cipher::{KeyIvInit, StreamCipher};
 const LIMBS: usize = 48;
 const BYTES: usize = LIMBS * 8;
 
-/// The modulus is 2^3072 less this.
+/// The modulus is 2^3072 minus this number.
 const PRIME_DIFFERENCE: u64 = 1_103_717;
 
-/// The product so far.
+/// A MuHash: the product so far.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MuHash {
-    /// Least significant limb first; below 2^3072, and so at most once above the modulus.
+    /// Least significant limb first. The number is below 2^3072, so it exceeds the modulus at most
+    /// once.
     limbs: [u64; LIMBS],
 }
 
@@ -38,7 +52,7 @@ fn element(bytes: &[u8]) -> [u64; LIMBS] {
     limbs
 }
 
-/// Adds `carry` times the difference, which is what `carry` times 2^3072 comes to.
+/// Adds `carry` times the difference: `carry` times 2^3072 is equal to that, modulo the modulus.
 fn fold(limbs: &mut [u64; LIMBS], mut carry: u64) {
     while carry != 0 {
         let mut add = u128::from(carry) * u128::from(PRIME_DIFFERENCE);
@@ -56,14 +70,14 @@ fn fold(limbs: &mut [u64; LIMBS], mut carry: u64) {
 
 fn multiply(left: &[u64; LIMBS], right: &[u64; LIMBS]) -> [u64; LIMBS] {
     let mut product = [0u64; 2 * LIMBS];
-    for (place, &factor) in left.iter().enumerate() {
+    for (index, &factor) in left.iter().enumerate() {
         let mut carry = 0u64;
-        for (limb, &other) in product[place..place + LIMBS].iter_mut().zip(right) {
+        for (limb, &other) in product[index..index + LIMBS].iter_mut().zip(right) {
             let sum = u128::from(factor) * u128::from(other) + u128::from(*limb) + u128::from(carry);
             *limb = sum as u64;
             carry = (sum >> 64) as u64;
         }
-        product[place + LIMBS] = carry;
+        product[index + LIMBS] = carry;
     }
     let mut reduced = [0; LIMBS];
     let mut carry = 0u64;
@@ -85,22 +99,22 @@ impl MuHash {
         Self { limbs }
     }
 
-    /// Takes an element in.
+    /// Adds an element to the set.
     pub fn insert(&mut self, bytes: &[u8]) {
         self.limbs = multiply(&self.limbs, &element(bytes));
     }
 
-    /// Takes in all elements of another hash.
+    /// Adds all elements of another set.
     pub fn merge(&mut self, other: &Self) {
         self.limbs = multiply(&self.limbs, &other.limbs);
     }
 
-    /// The hash; Core prints it byte-reversed.
+    /// The hash. Core prints its bytes in reverse order.
     pub fn finalize(&self) -> [u8; 32] {
         let mut limbs = self.limbs;
         let above = limbs[0] >= PRIME_DIFFERENCE.wrapping_neg() && limbs[1..].iter().all(|&limb| limb == u64::MAX);
         if above {
-            // Less the modulus is more by the difference, without the carry.
+            // Subtracting the modulus is adding the difference, without the carry.
             limbs[0] = limbs[0].wrapping_add(PRIME_DIFFERENCE);
             limbs[1..].fill(0);
         }
@@ -128,7 +142,8 @@ mod tests {
 
     #[test]
     fn known_answers() {
-        // From an independent implementation with Python's integers, itself checked against Core's test vector.
+        // From an independent implementation with Python's integers, which was checked against
+        // Core's test vector.
         assert_eq!(
             hash(&[]),
             "dd5ad2a105c2d29495f577245c357409002329b9f4d6182c0af3dc2f462555c8"
@@ -151,7 +166,7 @@ mod tests {
 
     #[test]
     fn numbers_at_the_modulus() {
-        // 2^3072 - 1, which is one less than the difference.
+        // 2^3072 - 1 is the difference minus one, modulo the modulus.
         let most = [u64::MAX; LIMBS];
         let mut small = [0; LIMBS];
         small[0] = PRIME_DIFFERENCE - 1;
@@ -166,7 +181,7 @@ mod tests {
             }
             .finalize()
         );
-        // The modulus itself is zero.
+        // The modulus is zero.
         let mut modulus = most;
         modulus[0] = PRIME_DIFFERENCE.wrapping_neg();
         assert_eq!(

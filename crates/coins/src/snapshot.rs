@@ -1,16 +1,18 @@
-//! Snapshots of the set in the format of Core's `dumptxoutset`, version 2 (node/utxo_snapshot.h, rpc/blockchain.cpp).
+//! Snapshots of the set in the format of Core's `dumptxoutset`, version 2 (node/utxo_snapshot.h,
+//! rpc/blockchain.cpp).
 //!
-//! | bytes | what |
+//! | bytes | content |
 //! |---|---|
 //! | 5 | `utxo` and 0xff |
 //! | 2 | version, little endian |
 //! | 4 | magic of the network |
-//! | 32 | hash of the base block, at whose end the set is this |
+//! | 32 | hash of the base block, the last block of the set |
 //! | 8 | number of coins, little endian |
 //!
-//! Then, for each transaction that has coins: its id (32), CompactSize of their number, and for each its output index as a CompactSize and the
-//! coin as in Core's database. Transactions come in the order of their ids in wire order. Coins of one come in the order of Core's database,
-//! where the index is a VARINT: 16,512 before 256.
+//! Then, for each transaction with coins: its id (32 bytes), and the number of its coins as a
+//! CompactSize. For each coin follow its output index as a CompactSize, and the coin as in Core's
+//! database. Transactions are sorted by id, in wire order. Coins of a transaction come in the order
+//! of Core's database, where the index is a VARINT: 16,512 before 256.
 
 use crate::store::{StoreError, Tip};
 use blockmill_block::reader::{DecodeError, Reader, write_compact_size, write_varint};
@@ -24,16 +26,17 @@ const VERSION: u16 = 2;
 
 const METADATA_LENGTH: usize = 5 + 2 + 4 + 32 + 8;
 
-/// Where the number of coins stands.
+/// Offset of the number of coins.
 const COUNT_AT: u64 = METADATA_LENGTH as u64 - 8;
 
-/// Bytes that are read at once.
+/// Bytes that one read asks for.
 const CHUNK: usize = 1 << 20;
 
-/// Bytes of a coin that cannot be: far more than a script that is kept at all.
+/// No coin takes this many bytes: it is far more than the longest script that is kept.
 const COIN_MAX: usize = 16 << 20;
 
-/// Outputs that a transaction can have: a block of 4 million weight has no room for more of 9 bytes.
+/// Most outputs of a transaction: a block of 4 million weight has no room for more outputs of 9
+/// bytes.
 const OUTPUTS_MAX: usize = 4_000_000 / 4 / 9;
 
 const MAX_MONEY: i64 = 21_000_000 * 100_000_000;
@@ -47,44 +50,44 @@ pub enum SnapshotError {
     /// The set cannot be read.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// It is something else.
-    #[error("offset 0: this is no UTXO snapshot (it does not begin with 'utxo' and ff)")]
+    /// The file is no snapshot.
+    #[error("offset 0: not a UTXO snapshot (it does not begin with 'utxo' and ff)")]
     NoSnapshot,
-    /// It is of a version that this program does not read.
+    /// This program does not read the version.
     #[error("offset 5: snapshot version {found}; this program reads version {VERSION}")]
     Version {
         /// The version found.
         found: u16,
     },
-    /// It belongs to another network.
-    #[error("offset 7: the snapshot belongs to the network with magic {found}, not to that with {wanted}")]
+    /// The snapshot belongs to another network.
+    #[error("offset 7: the snapshot belongs to the network with magic {found}, not {wanted}")]
     Network {
         /// The magic found.
         found: String,
         /// The magic wanted.
         wanted: String,
     },
-    /// Bytes that are not what they should be.
+    /// The content is wrong.
     #[error("offset {offset}: {detail}")]
     Damaged {
-        /// Where.
+        /// Where the wrong part begins.
         offset: u64,
         /// What is wrong.
         detail: String,
     },
 }
 
-/// What stands at the beginning of a snapshot.
+/// The head of a snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SnapshotMetadata {
-    /// The block at whose end the set is this.
+    /// The last block of the set.
     pub base: BlockHash,
     /// Number of coins.
     pub coins: u64,
 }
 
-/// Writes the coins of a set, which come in the order of the store's keys, and returns their number. `each` is called with every coin, in
-/// that order.
+/// Writes the coins of a set, sorted by key, and returns their number. Calls `each` with every
+/// coin, in that order.
 ///
 /// # Errors
 /// [`SnapshotError::Io`], [`SnapshotError::Store`].
@@ -137,12 +140,13 @@ fn write_group(group: &mut Vec<(OutPoint, Coin)>, into: &mut Vec<u8>) {
     }
 }
 
-/// The place of an output index in the order of Core's keys: its VARINT, filled up with zeros. No VARINT is the beginning of another.
+/// Sorts output indices as Core's keys do: the VARINT, padded with zeros. No VARINT is a prefix of
+/// another.
 fn database_order(vout: u32) -> [u8; 5] {
     let mut bytes = Vec::with_capacity(5);
     write_varint(vout.into(), &mut bytes);
     bytes.resize(5, 0);
-    std::array::from_fn(|place| bytes[place])
+    std::array::from_fn(|index| bytes[index])
 }
 
 /// Reads a snapshot, coin by coin.
@@ -150,16 +154,16 @@ fn database_order(vout: u32) -> [u8; 5] {
 pub struct SnapshotReader<R> {
     input: R,
     metadata: SnapshotMetadata,
-    /// What was read and not used, from `start` on.
+    /// Bytes that were read; those before `start` are used.
     buffer: Vec<u8>,
     start: usize,
-    /// Place in the file of what stands at `start`.
+    /// Offset in the file of the byte at `start`.
     offset: u64,
     at_end: bool,
 }
 
 impl<R: Read> SnapshotReader<R> {
-    /// Reads the metadata of a snapshot of the network with this magic.
+    /// Reads the head of a snapshot of the network with this magic.
     ///
     /// # Errors
     /// Any [`SnapshotError`].
@@ -200,12 +204,13 @@ impl<R: Read> SnapshotReader<R> {
         Ok(reader)
     }
 
-    /// What stands at the beginning.
+    /// The head of the snapshot.
     pub fn metadata(&self) -> &SnapshotMetadata {
         &self.metadata
     }
 
-    /// The coins, in the order of the store's keys. `base_height` is the height of the base block. After an error nothing more comes.
+    /// The coins, sorted by key. `base_height` is the height of the base block. The iterator ends
+    /// after an error.
     pub fn coins(self, base_height: u32) -> SnapshotCoins<R> {
         SnapshotCoins {
             left: self.metadata.coins,
@@ -217,7 +222,7 @@ impl<R: Read> SnapshotReader<R> {
         }
     }
 
-    /// Reads until so many bytes are there, or the file ends.
+    /// Reads until the buffer has `wanted` bytes, or the file ends.
     fn fill(&mut self, wanted: usize) -> Result<(), SnapshotError> {
         if self.start > 0 && self.buffer.len() - self.start < wanted {
             self.buffer.drain(..self.start);
@@ -230,7 +235,7 @@ impl<R: Read> SnapshotReader<R> {
         Ok(())
     }
 
-    /// Reads something that is no longer than a coin can be.
+    /// Reads a value that is no longer than a coin.
     fn parse<T>(&mut self, read: impl Fn(&mut Reader<'_>) -> Result<T, DecodeError>) -> Result<T, SnapshotError> {
         let mut wanted = 1;
         loop {
@@ -267,16 +272,16 @@ impl<R: Read> SnapshotReader<R> {
 pub struct SnapshotCoins<R> {
     reader: SnapshotReader<R>,
     base_height: u32,
-    /// Coins that are still to be read.
+    /// Coins that are not read yet.
     left: u64,
     txid: Option<Txid>,
-    /// Coins of one transaction, the one with the least output index last.
+    /// Coins of one transaction, the lowest output index last.
     group: Vec<(OutPoint, Coin)>,
     ended: bool,
 }
 
 impl<R: Read> SnapshotCoins<R> {
-    /// Bytes read so far.
+    /// Bytes of the file that are used so far.
     pub fn offset(&self) -> u64 {
         self.reader.offset
     }
@@ -287,7 +292,7 @@ impl<R: Read> SnapshotCoins<R> {
                 self.reader.fill(1)?;
                 return match self.reader.buffer.len() - self.reader.start {
                     0 => Ok(None),
-                    _ => Err(self.reader.damaged("there is more behind the last coin".to_owned())),
+                    _ => Err(self.reader.damaged("the file goes on after the last coin".to_owned())),
                 };
             }
             self.read_group()?;
@@ -307,7 +312,7 @@ impl<R: Read> SnapshotCoins<R> {
         }
         if count == 0 || count > OUTPUTS_MAX || count as u64 > self.left {
             return Err(damaged(format!(
-                "transaction {txid} has {count} coins, of {} that are left",
+                "transaction {txid} has {count} coins, of {} that remain",
                 self.left
             )));
         }
@@ -319,7 +324,7 @@ impl<R: Read> SnapshotCoins<R> {
         self.group
             .sort_unstable_by_key(|(outpoint, _)| std::cmp::Reverse(outpoint.vout));
         if let Some(pair) = self.group.windows(2).find(|pair| pair[0].0 == pair[1].0) {
-            return Err(damaged(format!("coin {} is there twice", pair[0].0)));
+            return Err(damaged(format!("coin {} occurs twice", pair[0].0)));
         }
         self.left -= count as u64;
         Ok(())
@@ -333,7 +338,7 @@ impl<R: Read> SnapshotCoins<R> {
         let problem = if coin.height > self.base_height {
             Some(format!("its height {} is above that of the base block", coin.height))
         } else if !(0..=MAX_MONEY).contains(&coin.value) {
-            Some(format!("its amount {} cannot be", coin.value))
+            Some(format!("its amount {} is out of range", coin.value))
         } else {
             None
         };
@@ -386,7 +391,7 @@ mod tests {
         }
     }
 
-    /// Coins in the order of the store's keys.
+    /// Coins sorted by key.
     fn coins(counts: &[u32]) -> Vec<(OutPoint, Coin)> {
         let ids = (1u8..).map(|number| Txid([number; 32]));
         let outpoints = ids
@@ -431,7 +436,7 @@ mod tests {
     fn outputs_come_in_the_order_of_their_varints() {
         let coins = coins(&[17_000]);
         let bytes = write(&coins);
-        // Sorting by the bytes of Core's keys, computed by itself.
+        // The bytes of Core's keys, computed on their own.
         let mut keys: Vec<(Vec<u8>, u32)> = (0..17_000)
             .map(|vout: u32| {
                 let mut key = vec![0x43];
@@ -444,40 +449,40 @@ mod tests {
         let mut reader = Reader::new(&bytes[METADATA_LENGTH..]);
         reader.take(32).unwrap();
         assert_eq!(reader.compact_size().unwrap(), 17_000);
-        let mut places = Vec::new();
+        let mut order = Vec::new();
         for (_, vout) in keys {
             assert_eq!(reader.compact_size().unwrap() as u32, vout);
             assert_eq!(Coin::read_compressed(&mut reader).unwrap(), coin(vout));
-            places.push(vout);
+            order.push(vout);
         }
         reader.finish().unwrap();
-        let place = |vout| places.iter().position(|&other| other == vout).unwrap();
-        assert!(place(16_512) < place(256) && place(255) < place(16_512));
+        let position = |vout| order.iter().position(|&other| other == vout).unwrap();
+        assert!(position(16_512) < position(256) && position(255) < position(16_512));
         assert_eq!(read(&bytes).unwrap(), coins);
     }
 
     #[test]
     fn other_files_are_refused() {
         let bytes = write(&coins(&[2, 1]));
-        assert!(refused(b"utxo").contains("no UTXO snapshot"));
+        assert!(refused(b"utxo").contains("not a UTXO snapshot"));
         assert!(refused(&bytes[..40]).contains("the file ends"));
-        let changed = |place: usize, byte: u8| {
+        let changed = |offset: usize, byte: u8| {
             let mut bytes = bytes.clone();
-            bytes[place] = byte;
+            bytes[offset] = byte;
             refused(&bytes)
         };
-        assert!(changed(0, 7).contains("no UTXO snapshot"));
+        assert!(changed(0, 7).contains("not a UTXO snapshot"));
         assert!(changed(5, 1).contains("version 1"));
         assert!(changed(7, 7).contains("07020304"));
-        // One coin more, or less, than there are.
+        // One coin more, or fewer, than the file has.
         assert!(changed(43, 4).contains("ends too early"));
-        assert!(changed(43, 2).contains("more behind"));
-        assert!(changed(43, 0).contains("more behind"));
+        assert!(changed(43, 2).contains("goes on after"));
+        assert!(changed(43, 0).contains("goes on after"));
         assert!(changed(43, 1).contains("has 2 coins, of 1"));
     }
 
     #[test]
-    fn coins_that_cannot_be_are_refused() {
+    fn impossible_coins_are_refused() {
         let with = |coin: Coin, vouts: &[u32]| {
             let mut bytes = write(&[]);
             bytes[43] = vouts.len() as u8;
@@ -513,7 +518,7 @@ mod tests {
     }
 
     #[test]
-    fn a_length_that_the_file_has_not_takes_no_memory() {
+    fn a_false_length_takes_no_memory() {
         let mut bytes = write(&[]);
         bytes[43..51].copy_from_slice(&u64::MAX.to_le_bytes());
         bytes.extend([5; 32]);

@@ -1,28 +1,29 @@
-//! Figures and hashes of the whole set, as Core's `gettxoutsetinfo` gives them.
+//! Figures and hashes of the whole set, as Core's `gettxoutsetinfo` reports them.
 
 use crate::muhash::MuHash;
 use crate::store::{StoreError, Tip};
 use blockmill_block::hash::Sha256d;
 use blockmill_block::{BlockHash, Coin, OutPoint, Txid};
 
-/// Bytes that Core's size measure counts for a coin besides its script: id, index, height and flag, amount, script length.
+/// Bytes that Core's measure of size counts for a coin without its script: id, index, height and
+/// flag, amount, script length.
 const BOGO_SIZE_BASE: u64 = 32 + 4 + 4 + 8 + 2;
 
-/// Which hashes of the set are wanted.
+/// The hashes to compute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hashes {
     /// `hash_serialized_3` alone.
     Serialized,
-    /// Both.
+    /// `hash_serialized_3` and MuHash.
     Both,
 }
 
 /// Figures of a set of coins.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UtxoStats {
-    /// Height of the block at whose end the set is this.
+    /// Height of the set's last block.
     pub height: u32,
-    /// Its hash.
+    /// Hash of the set's last block.
     pub best_block: BlockHash,
     /// Number of coins.
     pub txouts: u64,
@@ -32,13 +33,13 @@ pub struct UtxoStats {
     pub transactions: u64,
     /// Sum of all coins in satoshi.
     pub total_amount: i64,
-    /// Hash over all coins in order; printed like a block hash.
+    /// Hash over all coins in order. Its bytes are printed in reverse order, like a block hash.
     pub hash_serialized_3: BlockHash,
-    /// MuHash of all coins where it was asked for; printed like a block hash.
+    /// MuHash of all coins, if it was computed. Printed like a block hash.
     pub muhash: Option<BlockHash>,
 }
 
-/// Takes in coins, in the order of their keys.
+/// Computes the figures of a set, coin by coin.
 pub struct StatsBuilder {
     serialized: Sha256d,
     muhash: Option<MuHash>,
@@ -51,7 +52,7 @@ pub struct StatsBuilder {
 }
 
 impl StatsBuilder {
-    /// No coins yet.
+    /// A set without coins.
     pub fn new(hashes: Hashes) -> Self {
         Self {
             serialized: Sha256d::new(),
@@ -65,7 +66,7 @@ impl StatsBuilder {
         }
     }
 
-    /// Takes in the next coin. Coins must come by transaction id, then by output index.
+    /// Adds a coin. Coins must come sorted by transaction id, then by output index.
     pub fn add(&mut self, outpoint: &OutPoint, coin: &Coin) {
         self.preimage.clear();
         coin.write_hash_preimage(outpoint, &mut self.preimage);
@@ -82,10 +83,10 @@ impl StatsBuilder {
         self.total_amount = self.total_amount.saturating_add(coin.value);
     }
 
-    /// Takes in all coins of an iterator.
+    /// Adds all coins of an iterator, which must be sorted as for [`add`](Self::add).
     ///
     /// # Errors
-    /// What the iterator returns.
+    /// The first error of the iterator.
     pub fn add_all(
         mut self,
         coins: impl Iterator<Item = Result<(OutPoint, Coin), StoreError>>,
@@ -97,7 +98,7 @@ impl StatsBuilder {
         Ok(self)
     }
 
-    /// The figures at `tip`.
+    /// The figures of the set at `tip`.
     pub fn finish(self, tip: &Tip) -> UtxoStats {
         UtxoStats {
             height: tip.height,

@@ -1,75 +1,80 @@
 //! The trait of coin stores.
+//!
+//! A store in a crate of its own needs [`CoinStore`], [`StoreError`], and the helpers of this
+//! module: keys that sort as the trait demands, and [`decode_coin`].
 
 use blockmill_block::reader::{DecodeError, Reader};
-use blockmill_block::{BlockHash, Coin, OutPoint, Txid};
+use blockmill_block::{BlockHash, Coin, OutPoint};
 use thiserror::Error;
 
-/// The block at whose end the stored set of coins is what it is.
+pub use blockmill_coinmap::key::{KEY_LENGTH, OutpointKey, outpoint_from_key, outpoint_key};
+
+/// The last block of the chain that a stored set belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tip {
     /// Hash of the block.
     pub hash: BlockHash,
-    /// Its height.
+    /// Height of the block.
     pub height: u32,
 }
 
 /// Why a store failed.
 #[derive(Debug, Error)]
 pub enum StoreError {
-    /// The backend refused: disk full, no permission.
+    /// The backend cannot read or write: disk full, no permission.
     #[error("coin store: {0}")]
     Backend(String),
-    /// The file is not one that the backend has left so.
+    /// The file is not as the backend left it.
     #[error("coin store: {0}")]
     Corrupt(String),
     /// A stored value does not decode.
     #[error("coin store: the value of {what} is damaged: {error}")]
     Damaged {
-        /// What the value belongs to.
+        /// The outpoint, or another name of the value.
         what: String,
-        /// What is wrong with it.
+        /// The error of decoding.
         error: DecodeError,
     },
-    /// The store was written by another version, or by something else.
+    /// Another version wrote the store, or another program.
     #[error("coin store: format {found}, this program reads format {wanted}")]
     Format {
-        /// Format found.
+        /// The format found.
         found: String,
-        /// Format of this program.
+        /// The format of this program.
         wanted: u32,
     },
     /// The store belongs to another network.
-    #[error("coin store: it belongs to {found}, not to {wanted}")]
+    #[error("coin store: it belongs to network {found}, not {wanted}")]
     Network {
-        /// Network found.
+        /// The network found.
         found: String,
-        /// Network asked for.
+        /// The network that the caller wants.
         wanted: String,
     },
 }
 
 impl StoreError {
-    /// Whether what is stored is not what it should be, as against a store that cannot be read or written.
+    /// Whether the stored data is wrong, as opposed to a store that cannot be read or written.
     pub fn is_corruption(&self) -> bool {
         !matches!(self, Self::Backend(_))
     }
 }
 
-/// A change of a coin: its value from now on, or none once it is spent.
+/// A change of a coin: the new coin, or none if it is spent.
 pub type Change = (OutPoint, Option<Coin>);
 
-/// The coins of a snapshot in the order of their keys: by transaction id (in wire order), then by output index.
+/// The coins of a set, sorted by key: by transaction id (in wire order), then by output index.
 pub type CoinIterator = Box<dyn Iterator<Item = Result<(OutPoint, Coin), StoreError>>>;
 
-/// Something that keeps coins and the tip that they belong to. Reads may come from several threads at once.
+/// A store of coins and of the tip that they belong to. Several threads may read at once.
 pub trait CoinStore: Send + Sync {
-    /// The coin of an outpoint.
+    /// The coin of an outpoint; none if the store has none.
     ///
     /// # Errors
     /// Any [`StoreError`].
     fn get(&self, outpoint: &OutPoint) -> Result<Option<Coin>, StoreError>;
 
-    /// The coins of several outpoints, appended to `coins` in the same order.
+    /// Appends the coins of several outpoints to `coins`, in the same order.
     ///
     /// # Errors
     /// Any [`StoreError`].
@@ -86,14 +91,14 @@ pub trait CoinStore: Send + Sync {
     /// Any [`StoreError`].
     fn tip(&self) -> Result<Option<Tip>, StoreError>;
 
-    /// Writes changes, which come in the order of their keys, and the tip that they lead to: all of it durably, or nothing.
-    /// Until it returns, reads see what was there before, or what is written.
+    /// Writes `changes`, which are sorted by key, and the tip that they lead to: all of it durably,
+    /// or nothing. Until the call returns, a read sees either the old state or the new one.
     ///
     /// # Errors
-    /// [`StoreError::Backend`] or [`StoreError::Corrupt`]; the store is then as it was before.
+    /// [`StoreError::Backend`] or [`StoreError::Corrupt`]; the store is then unchanged.
     fn commit(&self, changes: &mut dyn Iterator<Item = Change>, tip: &Tip) -> Result<(), StoreError>;
 
-    /// All coins as they are now, in the order of their keys; later commits do not show.
+    /// All coins at this moment, sorted by key. Later commits do not show.
     ///
     /// # Errors
     /// Any [`StoreError`].
@@ -106,29 +111,11 @@ pub trait CoinStore: Send + Sync {
     fn disk_size(&self) -> Result<u64, StoreError>;
 }
 
-/// Length in bytes of a key.
-pub(crate) const KEY_LENGTH: usize = OutPoint::LENGTH;
-
-/// The key of an outpoint: the id in wire order, then the index in big endian, so that keys sort by number.
-pub(crate) fn key(outpoint: &OutPoint) -> [u8; KEY_LENGTH] {
-    let mut key = [0; KEY_LENGTH];
-    key[..32].copy_from_slice(&outpoint.txid.0);
-    key[32..].copy_from_slice(&outpoint.vout.to_be_bytes());
-    key
-}
-
-/// The outpoint of a key.
-pub(crate) fn outpoint_of(key: &[u8; KEY_LENGTH]) -> OutPoint {
-    let mut txid = [0; 32];
-    txid.copy_from_slice(&key[..32]);
-    OutPoint {
-        txid: Txid(txid),
-        vout: u32::from_be_bytes([key[32], key[33], key[34], key[35]]),
-    }
-}
-
-/// Decodes a stored coin.
-pub(crate) fn decode_coin(outpoint: &OutPoint, value: &[u8]) -> Result<Coin, StoreError> {
+/// Decodes a coin from Core's compressed form. `outpoint` names the coin in the error.
+///
+/// # Errors
+/// [`StoreError::Damaged`] if the bytes are not exactly one coin.
+pub fn decode_coin(outpoint: &OutPoint, value: &[u8]) -> Result<Coin, StoreError> {
     let mut reader = Reader::new(value);
     Coin::read_compressed(&mut reader)
         .and_then(|coin| reader.finish().map(|()| coin))
@@ -136,20 +123,4 @@ pub(crate) fn decode_coin(outpoint: &OutPoint, value: &[u8]) -> Result<Coin, Sto
             what: outpoint.to_string(),
             error,
         })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn keys_sort_by_number() {
-        let outpoint = |vout| OutPoint {
-            txid: Txid([1; 32]),
-            vout,
-        };
-        assert!(key(&outpoint(256)) > key(&outpoint(255)));
-        assert!(key(&outpoint(16_512)) > key(&outpoint(256)));
-        assert_eq!(outpoint_of(&key(&outpoint(70_000))), outpoint(70_000));
-    }
 }

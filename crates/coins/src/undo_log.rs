@@ -1,56 +1,61 @@
-//! The undo log: one file of records that is only appended to, by any number of threads at once.
+//! The undo log: one file of records, to which any number of threads append at once.
 //!
-//! A record is what a block spent, as in Core's `rev*.dat`, with its checksum. The log gives it a place, and reads it
-//! from there.
+//! A record is what a block spent, as in Core's `rev*.dat`, with its checksum. The log assigns the
+//! record an offset, and reads it from there.
 //!
 //! # The way of a record
 //!
-//! 1. The thread that appends it encodes it and makes its checksum, before it takes any lock.
-//! 2. Under the lock of `tail` the record gets the place behind all others and is copied into the log buffer.
-//! 3. Who finds no room swaps the buffer for an empty one and puts its record there, still under the lock; then it
-//!    writes the full buffer. Places are absolute, so several full buffers may be on their way to the file at once: at
-//!    most [`FULL_BUFFERS_MAX`], each with a permit that was taken before the lock. Empty buffers are used again. A
-//!    record that is larger than a buffer gets the place behind the full buffer, and is written with it from where the
-//!    caller has it.
-//! 4. [`UndoLog::sync`] writes out the buffer as it is, waits for what others are writing, and syncs the file.
+//! 1. The appending thread encodes the record and computes its checksum, before it takes a lock.
+//! 2. Under the lock of `tail` the record gets the offset at the end of the log, and is copied into
+//!    the log buffer.
+//! 3. If the buffer has no room, the thread swaps it for an empty one and puts its record there,
+//!    still under the lock. Then it writes the full buffer. Offsets are absolute, so several full
+//!    buffers may be in flight to the file: at most [`FULL_BUFFERS_MAX`], each with a permit that
+//!    was taken before the lock. Empty buffers are reused. A record larger than a buffer gets the
+//!    offset at the end of the full buffer, and is written with it, from the caller's memory.
+//! 4. [`UndoLog::sync`] writes the buffer as it is, waits for the writes of other threads, and
+//!    syncs the file.
 //!
-//! # Who holds what
+//! # Locks and permits
 //!
 //! | | guards | held for |
 //! |---|---|---|
-//! | a permit of `full_buffers` | a buffer on its way to the file | its write |
-//! | lock of `tail` | all else | a copy of at most [`BUFFER_BYTES`]; never a call of the file |
+//! | a permit of `full_buffers` | a buffer in flight to the file | its write |
+//! | lock of `tail` | everything else | a copy of at most [`BUFFER_BYTES`]; no call of the file |
 //!
-//! Permits are taken before the lock, and nobody waits for the write or the sync of another while it holds either. So
-//! the thread that writes a buffer waits for nothing but the file and the lock: every write ends, its permit comes
-//! back, and who waits for either goes on.
+//! A thread takes its permit before the lock. It holds neither while it waits for another thread's
+//! write or sync. So a thread that writes a buffer waits only for the file and the lock. Every
+//! write ends, its permit comes back, and the threads that wait go on.
 //!
 //! # Group commit
 //!
-//! Who calls `sync` notes the end of the log. If all before it is durable, that is all. If no sync is in progress, the
-//! caller becomes the leader of one, for itself and for all whose records are in the log when it takes the buffer out.
-//! Else it waits until the sync that is in progress has ended, whoever that may serve, and looks again: it finds its
-//! records durable, or leads the next sync, or waits for the one that another of those who waited leads. That one
-//! begins after its call, and so serves it: nobody waits for more than two.
+//! A thread that calls `sync` notes the end of the log. If everything before that end is durable,
+//! the call returns. If no sync is in progress, the thread leads one: for itself, and for all whose
+//! records are in the log when the leader takes the buffer. Otherwise the thread waits until the
+//! sync in progress has ended, and looks again. Then its records are durable, or it leads the next
+//! sync, or it waits for the leader of the next sync. That sync begins after the call, so it covers
+//! the records: no thread waits for more than two syncs.
 //!
-//! A wait is for one write or one sync: for its event, which is set once, when it has ended, well or not, and is never
-//! reset. So no wake can be lost. Nobody spins, but for the bounded time that the lock and the semaphore do before they
+//! A thread waits for one write or one sync, by its event. The event is set once, when the write or
+//! the sync has ended, with or without success, and is never reset. So no wake-up is lost. No
+//! thread spins, except for the bounded time that the lock and the semaphore spin before they
 //! block.
 //!
 //! # Failure
 //!
-//! After a write or a sync that failed nobody knows what the file has (after a failed `fdatasync` the kernel may hold
-//! what it could not write for clean). So it is never tried again: the log has failed for good. Who met the error gets
-//! it; from then on every append and every sync says what had failed first. Leaders and writers that fail set their
-//! events like others, and who waited for them learns of the failure when it looks again. Records before the failed
-//! write can still be read.
+//! After a failed write or sync nobody knows what the file has. (After a failed `fdatasync` the
+//! kernel may count pages as clean that it could not write.) So the log never tries again: it has
+//! failed for good. The thread that met the error gets the error. Every later append and sync
+//! reports what failed first. Leaders and writers that fail set their events too, and the threads
+//! that wait learn of the failure when they look again. Records before the failed write can still
+//! be read.
 //!
 //! # What is lost without a sync
 //!
-//! Records in the buffer, when the log is dropped: dropping writes nothing. When the machine stops, any part of what
-//! was not synced, and not only from the end: buffers are written in any order. Nothing that a `sync` vouched for is
-//! ever lost by that. What counts is what the caller names elsewhere after a sync; [`UndoLog::cut_back`] removes what
-//! lies behind it.
+//! When the log is dropped: the records in the buffer, since dropping writes nothing. When the
+//! machine stops: any part of what was not synced, and not only from the end, since buffers are
+//! written in any order. Neither affects what a `sync` has covered. What counts is what the caller
+//! names elsewhere after a sync; [`UndoLog::cut_back`] removes the rest of the file.
 
 pub mod error;
 mod file;
@@ -76,33 +81,33 @@ use tail::{Failure, FullBuffer, SyncTurn, Tail};
 /// Bytes of the log buffer.
 pub const BUFFER_BYTES: usize = 1 << 20;
 
-/// Full buffers that may be on their way to the file at once. With the one that is being filled they are all the memory
-/// that the log takes.
+/// Full buffers that may be in flight to the file at once. With the buffer that is being filled
+/// they are all the memory of the log.
 pub const FULL_BUFFERS_MAX: u32 = 4;
 
 thread_local! {
-    /// Where a thread encodes records. It keeps the memory, at most that of a buffer: with many writers, taking it and giving it back
-    /// for each record takes longer than the lock.
+    /// The memory in which a thread encodes records, at most the size of a buffer. Threads keep it:
+    /// with many writers, allocating and freeing for each record takes longer than the lock.
     static RECORD: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// Where a block's undo data lies in the undo log.
+/// The position of a block's undo data in the undo log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UndoPosition {
-    /// Place of the record in bytes.
+    /// Offset of the record in bytes.
     pub offset: u64,
     /// Length of the record in bytes.
     pub length: u32,
 }
 
 impl UndoPosition {
-    /// The place behind the record in bytes; none if no number has room for it.
+    /// The offset of the record's end in bytes; none if it exceeds 64 bits.
     pub fn end(&self) -> Option<u64> {
         self.offset.checked_add(self.length.into())
     }
 }
 
-/// The open log. `K` is the kind of its locks.
+/// An open undo log. `K` is the kind of its locks. The head of the module has the protocol.
 ///
 /// ```
 /// use blockmill_block::{BlockHash, BlockUndo, Magic};
@@ -124,7 +129,7 @@ pub struct UndoLog<K: LockKind = SectionLock> {
     path: PathBuf,
     file: Box<dyn DiskFile>,
     tail: K::Lock<Tail>,
-    /// A permit for each full buffer that may be on its way to the file.
+    /// One permit for each full buffer that may be in flight to the file.
     full_buffers: Semaphore,
 }
 
@@ -139,8 +144,9 @@ impl<K: LockKind> fmt::Debug for UndoLog<K> {
 }
 
 impl UndoLog {
-    /// Opens the log in the file at `path`, or makes it. The next record goes behind all that the file has, and behind
-    /// `known_end`, the largest end of the positions that the caller knows.
+    /// Opens the log in the file at `path`, or creates it. The next record gets an offset after the
+    /// end of the file, and after `known_end`: the largest end of the positions that the caller
+    /// knows, in bytes.
     ///
     /// # Errors
     /// [`UndoLogError::Io`].
@@ -150,7 +156,7 @@ impl UndoLog {
 }
 
 impl<K: LockKind> UndoLog<K> {
-    /// As [`UndoLog::open`], with locks of any kind.
+    /// As [`UndoLog::open`], with any kind of lock.
     ///
     /// # Errors
     /// [`UndoLogError::Io`].
@@ -158,7 +164,7 @@ impl<K: LockKind> UndoLog<K> {
         Self::open_on(&SystemDisk, path, known_end)
     }
 
-    /// As [`UndoLog::open`], with locks of any kind, on a disk of the caller's.
+    /// As [`UndoLog::open`], with any kind of lock, on the caller's disk.
     ///
     /// # Errors
     /// [`UndoLogError::Io`].
@@ -167,14 +173,14 @@ impl<K: LockKind> UndoLog<K> {
         Self::with_file(path, file, known_end)
     }
 
-    /// As [`UndoLog::open`], in a file of the caller's, which `path` names in errors.
+    /// As [`UndoLog::open`], in the caller's file. Errors name the file by `path`.
     ///
     /// # Errors
     /// [`UndoLogError::Io`].
     pub fn with_file(path: &Path, file: Box<dyn DiskFile>, known_end: u64) -> Result<Self, UndoLogError> {
         let end = file.length().map_err(io_error(path))?.max(known_end);
         if i64::try_from(end).is_err() {
-            // No file is that long. Below it, adding up lengths of records cannot overflow.
+            // No file is that long. Below this bound the sum of record lengths cannot overflow.
             return Err(io_error(path)(ErrorKind::FileTooLarge.into()));
         }
         Ok(Self {
@@ -185,14 +191,14 @@ impl<K: LockKind> UndoLog<K> {
         })
     }
 
-    /// Removes what lies behind `end`. To be called by who knows that no record there is named anywhere; `end` is the
-    /// largest end of the positions that are.
+    /// Removes everything from the offset `end` on. The caller passes the largest end of all
+    /// positions that it still names anywhere.
     ///
     /// # Errors
-    /// [`UndoLogError::Io`], and the log is as it was; [`UndoLogError::Failed`].
+    /// [`UndoLogError::Io`], and the log is unchanged; [`UndoLogError::Failed`].
     pub fn cut_back(&mut self, end: u64) -> Result<(), UndoLogError> {
-        // Nobody else has the log, so nothing is on its way to the file.
-        self.while_sound(|_| ())?;
+        // The reference is exclusive, so nothing is in flight to the file.
+        self.unless_failed(|_| ())?;
         if self.file.length().map_err(io_error(&self.path))? > end {
             self.file.set_length(end).map_err(io_error(&self.path))?;
         }
@@ -200,10 +206,10 @@ impl<K: LockKind> UndoLog<K> {
         Ok(())
     }
 
-    /// Appends the undo data of a block whose parent is `previous`.
+    /// Appends the undo data of a block whose parent is `previous`. Returns its position.
     ///
     /// # Errors
-    /// As for [`append_record`](Self::append_record).
+    /// As [`append_record`](Self::append_record).
     pub fn append(&self, magic: Magic, previous: &BlockHash, undo: &BlockUndo) -> Result<UndoPosition, UndoLogError> {
         let mut record = RECORD.take();
         record.clear();
@@ -215,29 +221,29 @@ impl<K: LockKind> UndoLog<K> {
         position
     }
 
-    /// Appends a record that is encoded already.
+    /// Appends an encoded record. Returns its position.
     ///
     /// # Errors
-    /// [`UndoLogError::Io`] if a write failed, be it of this record or of the full buffer that was in its way; then the
-    /// record has no place. [`UndoLogError::Failed`], [`UndoLogError::TooLong`].
+    /// [`UndoLogError::Io`] if a write failed, either of this record or of the full buffer before
+    /// it; the record then has no position. [`UndoLogError::Failed`], [`UndoLogError::TooLong`].
     #[inline]
     pub fn append_record(&self, record: &[u8]) -> Result<UndoPosition, UndoLogError> {
-        match self.while_sound(|tail| tail.place(record))? {
+        match self.unless_failed(|tail| tail.append(record))? {
             Some(position) => Ok(position),
-            None => self.append_behind_full(record),
+            None => self.append_after_swap(record),
         }
     }
 
     /// Appends a record for which the buffer had no room.
     #[cold]
-    fn append_behind_full(&self, record: &[u8]) -> Result<UndoPosition, UndoLogError> {
+    fn append_after_swap(&self, record: &[u8]) -> Result<UndoPosition, UndoLogError> {
         let length = u32::try_from(record.len()).map_err(|_| UndoLogError::TooLong { length: record.len() })?;
         let _permit = self.full_buffers.permit();
-        let (position, full) = self.while_sound(|tail| match tail.place(record) {
-            // Someone else has swapped the buffer meanwhile.
+        let (position, full) = self.unless_failed(|tail| match tail.append(record) {
+            // Another thread has swapped the buffer in the meantime.
             Some(position) => (position, None),
             None => {
-                let (position, full) = tail.place_behind_full(record, length);
+                let (position, full) = tail.append_after_full(record, length);
                 (position, Some(full))
             }
         })?;
@@ -247,12 +253,12 @@ impl<K: LockKind> UndoLog<K> {
         Ok(position)
     }
 
-    /// Writes a full buffer to its place; by who holds a permit.
+    /// Writes a full buffer to its offset. The thread holds a permit.
     fn write(&self, full: FullBuffer<'_>) -> Result<(), UndoLogError> {
-        let behind = full.write.start + full.bytes.len() as u64;
+        let large_offset = full.write.start + full.bytes.len() as u64;
         let written = without_panic(|| {
             self.file.write_all_at(&full.bytes, full.write.start)?;
-            self.file.write_all_at(full.large_record, behind)
+            self.file.write_all_at(full.large_record, large_offset)
         });
         let failure = written.as_ref().err().map(|error| Failure::new("write", error));
         self.tail.with(|tail| tail.end_write(&full.write, full.bytes, failure));
@@ -260,14 +266,14 @@ impl<K: LockKind> UndoLog<K> {
         written.map_err(io_error(&self.path))
     }
 
-    /// Makes everything durable that was appended before the call.
+    /// Makes all records durable that were appended before the call.
     ///
     /// # Errors
     /// [`UndoLogError::Io`], [`UndoLogError::Failed`].
     pub fn sync(&self) -> Result<(), UndoLogError> {
-        let wanted = self.while_sound(|tail| tail.end())?;
+        let wanted = self.unless_failed(|tail| tail.end())?;
         loop {
-            match self.while_sound(|tail| tail.sync_turn(wanted))? {
+            match self.unless_failed(|tail| tail.sync_turn(wanted))? {
                 SyncTurn::Durable => return Ok(()),
                 SyncTurn::Wait(ended) => ended.wait(),
                 SyncTurn::Lead(ended) => {
@@ -280,7 +286,7 @@ impl<K: LockKind> UndoLog<K> {
         }
     }
 
-    /// Syncs all that is in the log, by the leader. Returns the place before which everything is durable.
+    /// Syncs the whole log, for the leader. Returns the offset before which everything is durable.
     fn sync_for_all(&self) -> Result<u64, UndoLogError> {
         let end = self.write_out()?;
         let synced = without_panic(|| self.file.sync_data());
@@ -288,37 +294,39 @@ impl<K: LockKind> UndoLog<K> {
         Ok(end)
     }
 
-    /// Writes the buffer as it is, and waits for what others are writing: everything before the place that is returned
-    /// is in the file then.
+    /// Writes the buffer as it is, and waits for the writes of other threads. Returns the offset
+    /// before which everything is in the file.
     fn write_out(&self) -> Result<u64, UndoLogError> {
         let permit = self.full_buffers.permit();
-        let (end, full) = self.while_sound(|tail| (tail.end(), tail.take_buffer()))?;
+        let (end, full) = self.unless_failed(|tail| (tail.end(), tail.take_buffer()))?;
         if let Some(full) = full {
             self.write(full)?;
         }
         drop(permit);
-        // What is appended meanwhile lies behind the end, so these become no more.
-        while let Some(write) = self.while_sound(|tail| tail.write_before(end))? {
+        // Records that are appended meanwhile are after the end, so the number of these writes only
+        // falls.
+        while let Some(write) = self.unless_failed(|tail| tail.write_before(end))? {
             write.ended.wait();
         }
         Ok(end)
     }
 
-    /// Reads the undo data of a block whose parent is `previous`. A record that is not in the file yet is written
-    /// first.
+    /// Reads the undo data of a block whose parent is `previous`. A record that is not in the file
+    /// yet is written first.
     ///
     /// # Errors
-    /// As for [`read_record`](Self::read_record), or [`UndoLogError::Record`].
+    /// As [`read_record`](Self::read_record), or [`UndoLogError::Record`].
     pub fn read(&self, magic: Magic, previous: &BlockHash, position: &UndoPosition) -> Result<BlockUndo, UndoLogError> {
         let record = self.read_record(position)?;
         Ok(read_record(magic, previous, &record)?)
     }
 
-    /// Reads the bytes of a record. One that is not in the file yet is written first, with all that is in the buffer.
+    /// Reads the bytes of a record. A record that is not in the file yet is written first, with the
+    /// whole buffer.
     ///
     /// # Errors
-    /// [`UndoLogError::OutOfRange`], [`UndoLogError::Io`]; [`UndoLogError::Failed`] if the record did not reach the
-    /// file before a write or a sync failed.
+    /// [`UndoLogError::OutOfRange`], [`UndoLogError::Io`]; [`UndoLogError::Failed`] if the record
+    /// did not reach the file before a write or a sync failed.
     pub fn read_record(&self, position: &UndoPosition) -> Result<Vec<u8>, UndoLogError> {
         let out_of_range = || UndoLogError::OutOfRange(*position);
         let (end, written_end) = self.tail.with(|tail| (tail.end(), tail.written_end()));
@@ -329,20 +337,20 @@ impl<K: LockKind> UndoLog<K> {
         let mut record = vec![0; position.length as usize];
         match self.file.read_exact_at(&mut record, position.offset) {
             Ok(()) => Ok(record),
-            // The file ends before the positions that were known when it was opened.
+            // The file ends before positions that were known when it was opened.
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => Err(out_of_range()),
             Err(error) => Err(io_error(&self.path)(error)),
         }
     }
 
-    /// Bytes of the log, those in the buffer included.
+    /// Length of the log in bytes, the buffer included.
     pub fn bytes(&self) -> u64 {
         self.tail.with(|tail| tail.end())
     }
 
     /// Works on the tail, unless the log has failed.
     #[inline]
-    fn while_sound<R>(&self, work: impl FnOnce(&mut Tail) -> R) -> Result<R, UndoLogError> {
+    fn unless_failed<R>(&self, work: impl FnOnce(&mut Tail) -> R) -> Result<R, UndoLogError> {
         let worked = self.tail.with(|tail| match tail.failure() {
             None => Ok(work(tail)),
             Some(failure) => Err(failure.clone()),
@@ -350,7 +358,7 @@ impl<K: LockKind> UndoLog<K> {
         worked.map_err(|failure| UndoLogError::Failed(file_error(&self.path, failure.into_error())))
     }
 
-    /// Notes that the log has failed. Returns the error for who met it.
+    /// Marks the log as failed. Returns the error for the thread that met it.
     #[cold]
     fn fail(&self, operation: &'static str, error: io::Error) -> UndoLogError {
         let failure = Failure::new(operation, &error);
@@ -359,7 +367,7 @@ impl<K: LockKind> UndoLog<K> {
     }
 }
 
-/// Makes an error of a panic of the file: others may wait for what it was to do.
+/// Turns a panic of the file into an error: other threads may wait for the outcome.
 fn without_panic(work: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err(io::Error::other("the file panicked")))
 }

@@ -6,7 +6,7 @@ use blockmill_block::undo::UndoRecordError;
 use blockmill_block::{BlockHash, BlockUndo, Coin, Magic};
 use blockmill_coins::undo_log::{BUFFER_BYTES, LockKind, SectionLock, StandardLock};
 use blockmill_coins::{UndoLog, UndoLogError, UndoPosition};
-use common::{Dice, without_hanging};
+use common::{Rng, without_hanging};
 use proptest::prelude::*;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -44,19 +44,19 @@ fn set_length(path: &Path, length: u64) {
     File::options().write(true).open(path).unwrap().set_len(length).unwrap();
 }
 
-/// Appends records of many lengths; each fifth thread syncs now and then.
+/// Appends records of many lengths. One thread of five syncs now and then.
 fn append_many<K: LockKind>(log: &UndoLog<K>, thread: usize) -> Vec<(UndoPosition, Vec<u8>)> {
     const RECORDS: usize = 60;
     const LENGTHS: [usize; 7] = [0, 1, 40, 1_000, 9_000, 60_000, 300_000];
-    let mut dice = Dice::new(thread as u64);
+    let mut rng = Rng::new(thread as u64);
     let mut appended = Vec::new();
     for number in 0..RECORDS {
         let length = match number {
             20 if thread.is_multiple_of(4) => BUFFER_BYTES + thread,
             30 if thread.is_multiple_of(4) => BUFFER_BYTES,
-            _ => LENGTHS[dice.below(LENGTHS.len())],
+            _ => LENGTHS[rng.below(LENGTHS.len())],
         };
-        let record = dice.record(length);
+        let record = rng.record(length);
         let position = log.append_record(&record).unwrap();
         assert_eq!(position.length as usize, length);
         if thread.is_multiple_of(5) && number.is_multiple_of(7) {
@@ -132,7 +132,7 @@ fn undo_data_is_read_while_it_is_in_the_buffer_and_afterwards() {
 }
 
 #[test]
-fn places_that_are_not_in_the_log_are_errors() {
+fn positions_outside_of_the_log_are_errors() {
     let (_directory, path) = scratch();
     let log = UndoLog::open(&path, 0).unwrap();
     let check = |log: &UndoLog, offset, length| {
@@ -158,7 +158,7 @@ fn places_that_are_not_in_the_log_are_errors() {
     }
     assert_eq!(log.read_record(&UndoPosition { offset: 100, length: 0 }).unwrap(), []);
     drop(log);
-    // The file is shorter than what is known of it.
+    // The file is shorter than the known end.
     let log = UndoLog::open(&path, 300).unwrap();
     check(&log, 50, 51);
     check(&log, 200, 100);
@@ -192,7 +192,7 @@ fn after_a_crash_earlier_records_are_read() {
         std::fs::write(&path, &bytes).unwrap();
         let mut log = UndoLog::open(&path, second.end().unwrap()).unwrap();
         assert!(log.read(MAGIC, &PARENT, &last).is_err());
-        // What may be named is not touched, and nothing is written over.
+        // Nothing before the known end is overwritten.
         assert_eq!(log.bytes(), bytes.len() as u64);
         log.cut_back(second.end().unwrap()).unwrap();
         assert_eq!(length(&path), second.end().unwrap());
@@ -207,7 +207,7 @@ fn after_a_crash_earlier_records_are_read() {
 }
 
 #[test]
-fn records_go_behind_what_is_known_even_if_the_file_is_shorter() {
+fn records_go_after_the_known_end_even_if_the_file_is_shorter() {
     let (_directory, path) = scratch();
     let log = UndoLog::open(&path, 0).unwrap();
     let lost = log.append(MAGIC, &PARENT, &undo(3)).unwrap();
@@ -224,7 +224,7 @@ fn records_go_behind_what_is_known_even_if_the_file_is_shorter() {
 }
 
 #[test]
-fn cutting_back_forgets_what_is_behind_in_the_file_and_in_the_buffer() {
+fn cutting_back_forgets_the_rest_of_file_and_buffer() {
     let (_directory, path) = scratch();
     let mut log = UndoLog::open(&path, 0).unwrap();
     log.append_record(&[1; 100]).unwrap();
@@ -236,7 +236,7 @@ fn cutting_back_forgets_what_is_behind_in_the_file_and_in_the_buffer() {
     assert_eq!(log.bytes(), 120);
     log.cut_back(60).unwrap();
     assert_eq!((log.bytes(), length(&path)), (60, 60));
-    // What takes the place of synced records is synced too.
+    // A record that replaces synced records is synced too.
     let position = log.append_record(&[3; 10]).unwrap();
     assert_eq!(position.offset, 60);
     log.sync().unwrap();
@@ -244,15 +244,15 @@ fn cutting_back_forgets_what_is_behind_in_the_file_and_in_the_buffer() {
     assert_eq!(log.read_record(&position).unwrap(), [3; 10]);
 }
 
-/// A step of a user of the log.
+/// A step of the log's user.
 #[derive(Debug, Clone)]
 enum Step {
     Append(usize),
     Sync,
     Read(prop::sample::Index),
-    /// With what was synced known, and the rest cut back.
+    /// With the synced positions known, and the rest cut back.
     Reopen,
-    /// With nothing known, and nothing cut back.
+    /// With no position known, and nothing cut back.
     ReopenAsItIs,
 }
 
@@ -267,10 +267,10 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What the log should have.
+/// The expected content of the log.
 #[derive(Default)]
 struct Model {
-    /// All records, as one.
+    /// All records, concatenated.
     bytes: Vec<u8>,
     positions: Vec<UndoPosition>,
     synced: usize,
@@ -281,7 +281,7 @@ impl Model {
         &self.bytes[position.offset as usize..][..position.length as usize]
     }
 
-    /// Forgets what lies behind a length.
+    /// Forgets everything from a length on.
     fn cut(&mut self, length: usize) {
         self.bytes.truncate(length);
         self.positions
@@ -296,7 +296,7 @@ fn check_steps(steps: Vec<Step>) {
     for (number, step) in steps.into_iter().enumerate() {
         match step {
             Step::Append(length) => {
-                let record = Dice::new(number as u64).record(length);
+                let record = Rng::new(number as u64).record(length);
                 let position = log.append_record(&record).unwrap();
                 assert_eq!(position.offset, model.bytes.len() as u64);
                 model.bytes.extend(&record);

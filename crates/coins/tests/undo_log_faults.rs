@@ -1,20 +1,21 @@
-//! The undo log on a file that counts, waits and fails: shared syncs, writes in flight, and errors that reach everyone.
+//! The undo log on a file that counts, waits and fails: shared syncs, writes in flight, and errors
+//! that reach every thread.
 
 mod common;
 
 use blockmill_coins::undo_log::{BUFFER_BYTES, FULL_BUFFERS_MAX};
 use blockmill_coins::{UndoLog, UndoLogError, UndoPosition};
 use common::faulty_file::{FAULT, FaultyFile, State};
-use common::{Dice, without_hanging};
+use common::{Rng, without_hanging};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// More than there are cores.
+/// More than the machine has cores.
 const THREADS: u64 = 16;
 
-/// Time in which something that must not happen has a chance to.
+/// A time in which a wrong event would happen.
 const CHANCE: Duration = Duration::from_millis(30);
 
 const NAME: &str = "data/undo.dat";
@@ -23,7 +24,7 @@ fn log_in(file: &FaultyFile) -> UndoLog {
     UndoLog::with_file(Path::new(NAME), Box::new(file.clone()), 0).unwrap()
 }
 
-/// Whether a record is in the bytes of a file.
+/// Whether the bytes of a file have the record at its position.
 fn holds(bytes: &[u8], position: &UndoPosition, record: &[u8]) -> bool {
     let start = position.offset as usize;
     bytes.get(start..start + record.len()) == Some(record)
@@ -42,7 +43,8 @@ fn assert_is_later(error: &UndoLogError, operation: &str) {
     assert_eq!(error.to_string(), text);
 }
 
-/// After a failure every append and every sync says what had failed, and the file is left alone.
+/// After a failure every append and every sync reports the first failure, and the file is not
+/// called.
 #[track_caller]
 fn check_failed_for_good(log: &UndoLog, file: &FaultyFile, operation: &str) {
     let calls = || {
@@ -62,15 +64,15 @@ fn syncs_are_shared_and_nobody_returns_before_its_own() {
     const ROUNDS: u32 = 20;
     without_hanging(|| {
         let file = FaultyFile::default();
-        file.tell(|state| state.sync_time = Duration::from_millis(2));
+        file.set(|state| state.sync_time = Duration::from_millis(2));
         let log = log_in(&file);
         thread::scope(|scope| {
             for number in 0..THREADS {
                 let (log, file) = (&log, &file);
                 scope.spawn(move || {
-                    let mut dice = Dice::new(number);
+                    let mut rng = Rng::new(number);
                     for _ in 0..ROUNDS {
-                        let record = dice.record(100);
+                        let record = rng.record(100);
                         let position = log.append_record(&record).unwrap();
                         log.sync().unwrap();
                         assert!(holds(&file.state().synced, &position, &record));
@@ -80,17 +82,17 @@ fn syncs_are_shared_and_nobody_returns_before_its_own() {
         });
         let syncs = file.state().syncs;
         assert!(syncs * 4 <= ROUNDS * THREADS as u32, "{syncs} syncs");
-        // Nothing was appended since: nothing is synced.
+        // Nothing was appended since, so nothing is synced.
         log.sync().unwrap();
         assert_eq!(file.state().syncs, syncs);
     });
 }
 
 #[test]
-fn who_comes_during_a_sync_is_served_by_the_next() {
+fn a_call_during_a_sync_is_served_by_the_next_sync() {
     without_hanging(|| {
         let file = FaultyFile::default();
-        file.tell(|state| state.held_sync = Some(1));
+        file.set(|state| state.held_sync = Some(1));
         let log = log_in(&file);
         let returned = AtomicU32::new(0);
         thread::scope(|scope| {
@@ -110,13 +112,13 @@ fn who_comes_during_a_sync_is_served_by_the_next() {
             }
             thread::sleep(CHANCE);
             assert_eq!((returned.load(Ordering::Relaxed), file.state().syncs), (0, 1));
-            file.tell(|state| state.held_sync = None);
+            file.set(|state| state.held_sync = None);
         });
         assert_eq!(file.state().syncs, 2);
     });
 }
 
-/// Appends until a write is held.
+/// Appends until a write waits.
 fn fill_until_held(log: &UndoLog, file: &FaultyFile) -> Result<(), UndoLogError> {
     while file.state().writes == 0 {
         log.append_record(&[9; 70_000])?;
@@ -128,7 +130,7 @@ fn fill_until_held(log: &UndoLog, file: &FaultyFile) -> Result<(), UndoLogError>
 fn a_sync_waits_for_the_writes_of_others() {
     without_hanging(|| {
         let file = FaultyFile::default();
-        file.tell(|state| state.held_write = Some(1));
+        file.set(|state| state.held_write = Some(1));
         let log = log_in(&file);
         let returned = AtomicBool::new(false);
         thread::scope(|scope| {
@@ -142,14 +144,14 @@ fn a_sync_waits_for_the_writes_of_others() {
                 assert!(file.state().synced.len() as u64 >= end);
                 assert!(file.state().synced.iter().all(|&byte| byte == 9));
             });
-            // The sync has written out its own part.
+            // The sync has written its own part.
             drop(file.wait_until(|state| state.writes == 2));
-            // Meanwhile others can append.
+            // Other threads can append meanwhile.
             log.append_record(&[9; 100]).unwrap();
             thread::sleep(CHANCE);
             assert!(!returned.load(Ordering::Relaxed));
             assert_eq!(file.state().syncs, 0);
-            file.tell(|state| state.held_write = None);
+            file.set(|state| state.held_write = None);
         });
         assert!(returned.load(Ordering::Relaxed));
     });
@@ -159,15 +161,15 @@ fn a_sync_waits_for_the_writes_of_others() {
 fn full_buffers_are_written_at_once_but_not_too_many() {
     without_hanging(|| {
         let file = FaultyFile::default();
-        file.tell(|state| state.write_time = Duration::from_millis(3));
+        file.set(|state| state.write_time = Duration::from_millis(3));
         let log = log_in(&file);
         thread::scope(|scope| {
             for number in 0..THREADS {
                 let log = &log;
                 scope.spawn(move || {
-                    let mut dice = Dice::new(number);
+                    let mut rng = Rng::new(number);
                     for _ in 0..4 {
-                        log.append_record(&dice.record(BUFFER_BYTES * 3 / 4)).unwrap();
+                        log.append_record(&rng.record(BUFFER_BYTES * 3 / 4)).unwrap();
                     }
                 });
             }
@@ -183,10 +185,10 @@ fn errors_of_many(log: &UndoLog) -> Vec<UndoLogError> {
         let threads: Vec<_> = (0..THREADS)
             .map(|number| {
                 scope.spawn(move || {
-                    let mut dice = Dice::new(number);
+                    let mut rng = Rng::new(number);
                     loop {
-                        let length = dice.below(200_000);
-                        let done = log.append_record(&dice.record(length)).and_then(|_| log.sync());
+                        let length = rng.below(200_000);
+                        let done = log.append_record(&rng.record(length)).and_then(|_| log.sync());
                         if let Err(error) = done {
                             return error;
                         }
@@ -198,11 +200,11 @@ fn errors_of_many(log: &UndoLog) -> Vec<UndoLogError> {
     })
 }
 
-/// The first error goes to who met it, and what it was to all others.
+/// One thread gets the first error; all others get a report of it.
 fn check_fault_for_many(operation: &'static str, tell: fn(&mut State)) {
     without_hanging(move || {
         let file = FaultyFile::default();
-        file.tell(tell);
+        file.set(tell);
         let log = log_in(&file);
         let errors = errors_of_many(&log);
         let (first, later): (Vec<_>, Vec<_>) = errors.iter().partition(|error| matches!(error, UndoLogError::Io(_)));
@@ -234,10 +236,10 @@ fn a_failed_sync_reaches_everyone() {
 }
 
 #[test]
-fn those_who_wait_for_a_leader_learn_that_it_failed() {
+fn threads_that_wait_for_a_leader_learn_that_it_failed() {
     without_hanging(|| {
         let file = FaultyFile::default();
-        file.tell(|state| {
+        file.set(|state| {
             state.held_sync = Some(1);
             state.failing_sync = Some(1);
         });
@@ -246,14 +248,14 @@ fn those_who_wait_for_a_leader_learn_that_it_failed() {
         thread::scope(|scope| {
             let leader = scope.spawn(|| log.sync().unwrap_err());
             drop(file.wait_until(|state| state.syncs == 1));
-            // Half of them wait for what the leader syncs, half for what comes behind.
+            // Half of the threads wait for the leader's sync, half for the next one.
             let wait = || scope.spawn(|| log.sync().unwrap_err());
             let mut waiters: Vec<_> = (0..5).map(|_| wait()).collect();
             thread::sleep(CHANCE);
             log.append_record(&[2; 10]).unwrap();
             waiters.extend((0..5).map(|_| wait()));
             thread::sleep(CHANCE);
-            file.tell(|state| state.held_sync = None);
+            file.set(|state| state.held_sync = None);
             assert_is_first(&leader.join().unwrap());
             for waiter in waiters {
                 assert_is_later(&waiter.join().unwrap(), "sync");
@@ -268,7 +270,7 @@ fn those_who_wait_for_a_leader_learn_that_it_failed() {
 fn a_sync_that_waits_for_a_write_learns_that_it_failed() {
     without_hanging(|| {
         let file = FaultyFile::default();
-        file.tell(|state| {
+        file.set(|state| {
             state.held_write = Some(1);
             state.failing_write = Some(1);
         });
@@ -279,7 +281,7 @@ fn a_sync_that_waits_for_a_write_learns_that_it_failed() {
             let waiter = scope.spawn(|| log.sync().unwrap_err());
             drop(file.wait_until(|state| state.writes == 2));
             thread::sleep(CHANCE);
-            file.tell(|state| state.held_write = None);
+            file.set(|state| state.held_write = None);
             assert_is_first(&writer.join().unwrap());
             assert_is_later(&waiter.join().unwrap(), "write");
         });
@@ -296,7 +298,7 @@ fn what_was_written_before_the_failure_can_be_read() {
         let synced = log.append_record(&[1; 10]).unwrap();
         log.sync().unwrap();
         let in_buffer = log.append_record(&[2; 10]).unwrap();
-        file.tell(|state| state.failing_write = Some(2));
+        file.set(|state| state.failing_write = Some(2));
         assert_is_first(&log.read_record(&in_buffer).unwrap_err());
         assert_is_later(&log.read_record(&in_buffer).unwrap_err(), "write");
         assert_eq!(log.read_record(&synced).unwrap(), [1; 10]);
@@ -306,13 +308,13 @@ fn what_was_written_before_the_failure_can_be_read() {
     });
 }
 
-/// Nobody waits for ever for what a file did not do because it panicked.
+/// A panic of the file leaves no thread waiting.
 #[test]
 fn a_file_that_panics_fails() {
     without_hanging(|| {
         for in_sync in [false, true] {
             let file = FaultyFile::default();
-            file.tell(|state| {
+            file.set(|state| {
                 state.panics = true;
                 state.write_time = Duration::from_millis(5);
                 state.sync_time = Duration::from_millis(5);
@@ -327,8 +329,8 @@ fn a_file_that_panics_fails() {
                 for number in 0..THREADS {
                     let log = &log;
                     scope.spawn(move || {
-                        let mut dice = Dice::new(number);
-                        let synced = log.append_record(&dice.record(100)).and_then(|_| log.sync());
+                        let mut rng = Rng::new(number);
+                        let synced = log.append_record(&rng.record(100)).and_then(|_| log.sync());
                         let error = synced.unwrap_err();
                         assert!(error.to_string().contains("the file panicked"), "{error}");
                     });

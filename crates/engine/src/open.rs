@@ -188,11 +188,11 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         let loading = WorkQueue::with_options(&thread_pool, LOADING_LAST, Loading(Arc::clone(&loader)), &LOADING);
         let cache_limit = options.cache_bytes_max - options.cache_bytes_max / STORE_CACHE_SHARE;
         let cache = CoinsCache::new(Arc::clone(&store), cache_limit);
-        let flush_number = cache.flush_number_handle();
+        let flush_clock = cache.flush_clock();
         let readers = FetchOptions {
             readers: options.readers,
         };
-        let fetcher = Fetcher::new(&thread_pool, FETCHING_FIRST, store, flush_number, &readers);
+        let fetcher = Fetcher::new(&thread_pool, FETCHING_FIRST, store, flush_clock, &readers);
         let mut engine = Self {
             directory,
             options,

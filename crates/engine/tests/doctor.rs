@@ -3,9 +3,10 @@
 mod common;
 
 use blockmill_block::{Coin, OutPoint, Txid};
-use blockmill_coins::{CoinStore, EmbeddedStore};
+use blockmill_coins::CoinStore;
 use blockmill_engine::Observer;
 use blockmill_engine::inspect::doctor::{Findings, Health, examine};
+use blockmill_store_redb::RedbStore;
 use common::{Chain, LARGE, options, write_blocks};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -66,7 +67,7 @@ fn a_stop_in_the_middle_of_the_coins_is_told() {
         script_pubkey: [0x51].into(),
     };
     let fill = |height| {
-        let store = EmbeddedStore::open(&data.join("coins.redb"), "regtest", 1 << 20).unwrap();
+        let store = RedbStore::open(&data.join("coins.redb"), "regtest", 1 << 20).unwrap();
         let tip = store.tip().unwrap().unwrap();
         let mut changes = (0..50_000).map(|vout| {
             let outpoint = OutPoint {

@@ -1,8 +1,8 @@
-//! The fetcher: fetches in a row, workers of a pool and readers that serve them.
+//! The fetcher: a queue of fetches, and the workers and readers that serve it.
 
 use crate::job::{Found, Job, SharedJob, Wanted};
 use crate::pace::Pace;
-use blockmill_coins::CoinStore;
+use blockmill_coins::{CoinStore, FlushClock};
 use blockmill_pool::{Panic, ThreadPool, WorkSource, WorkSourceHandle};
 use blockmill_sync::{Mutex, Semaphore};
 use std::collections::VecDeque;
@@ -12,16 +12,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Places that are claimed at once when reads are fast.
+/// Items that a thread claims at once when reads are fast.
 const RANGE_FAST: usize = 64;
 
-/// Places that are claimed at once as long as that is not sure: few, so that it shows soon, and that many readers share a block.
+/// Items that a thread claims at once until reads are known to be fast. Few, so that slow reads
+/// show early, and many readers share a block.
 const RANGE_SMALL: usize = 8;
 
-/// How a fetcher is to work.
+/// Options of a fetcher.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
-    /// Threads of its own, for reads that block. With 0 the pool does all reads.
+    /// Threads that the fetcher owns, for reads that block. With 0 the pool does all reads.
     pub readers: usize,
 }
 
@@ -32,27 +33,27 @@ impl Default for Options {
     }
 }
 
-/// What a fetcher has done so far.
+/// Totals of a fetcher.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Statistics {
-    /// Keys that the store was asked for.
+    /// Keys that were looked up in the store.
     pub keys: u64,
-    /// Of those, how many it had.
+    /// Keys that the store had.
     pub found: u64,
-    /// Batches in which it was asked.
+    /// Batches of keys.
     pub batches: u64,
     /// Batches that failed.
     pub failed: u64,
-    /// Batches done by readers.
+    /// Batches that readers did.
     pub by_readers: u64,
-    /// Time that threads spent on batches, added up.
+    /// Time of all batches, summed over threads.
     pub time: Duration,
     /// Most batches in flight at once.
     pub in_flight_max: usize,
 }
 
 impl Statistics {
-    /// What was done since then. The maximum is that of all.
+    /// The difference from earlier totals. The maximum is that of the whole time.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         Self {
@@ -81,16 +82,16 @@ struct Counters {
 
 struct Shared {
     store: Arc<dyn CoinStore>,
-    flush_number: Arc<AtomicU64>,
-    /// Fetches with places to claim, the oldest first; some may have none left.
+    clock: FlushClock,
+    /// Fetches with unclaimed items, oldest first. Some may have no item left.
     jobs: Mutex<VecDeque<SharedJob>>,
-    /// Places to claim, of all fetches: a hint.
+    /// Unclaimed items of all fetches: a hint.
     unclaimed: AtomicUsize,
     pace: Pace,
-    /// Ranges that readers may look for; there may be fewer.
+    /// One permit for each range that readers may look for. There may be fewer ranges.
     ranges: Semaphore,
     readers_max: usize,
-    /// Readers that were started: none before they are needed.
+    /// The readers: none before they are needed.
     readers: Mutex<Vec<JoinHandle<()>>>,
     reading: AtomicUsize,
     stop: AtomicBool,
@@ -103,7 +104,8 @@ impl Shared {
         self.pace.blocks() && self.reading.load(Ordering::Relaxed) > 0
     }
 
-    /// Starts the readers if they are wanted for the first time. If the system has no more threads the others go on without.
+    /// Starts the readers when they are needed for the first time. If the system cannot start a
+    /// thread, the fetcher goes on with fewer.
     fn start_readers(self: &Arc<Self>) {
         if !self.pace.blocks() || self.readers_max == 0 || self.reading.load(Ordering::Relaxed) > 0 {
             return;
@@ -115,7 +117,7 @@ impl Shared {
         for number in 0..self.readers_max {
             let shared = Arc::clone(self);
             let thread = std::thread::Builder::new().name(format!("reader-{number}"));
-            let Ok(reader) = thread.spawn(move || shared.be_reader()) else {
+            let Ok(reader) = thread.spawn(move || shared.run_reader()) else {
                 break;
             };
             readers.push(reader);
@@ -161,7 +163,7 @@ impl Shared {
         let in_flight = counters.in_flight.fetch_add(1, Ordering::Relaxed) + 1;
         counters.in_flight_max.fetch_max(in_flight, Ordering::Relaxed);
         let start = Instant::now();
-        let read = job.read(range, &*self.store, &self.flush_number);
+        let read = job.read(range, &*self.store, &self.clock);
         let time = start.elapsed();
         counters.in_flight.fetch_sub(1, Ordering::Relaxed);
         counters.time_ns.fetch_add(time.as_nanos() as u64, Ordering::Relaxed);
@@ -173,27 +175,28 @@ impl Shared {
         counters.batches.fetch_add(1, Ordering::Relaxed);
         counters.failed.fetch_add(read.failed.into(), Ordering::Relaxed);
         counters.by_readers.fetch_add(by_reader.into(), Ordering::Relaxed);
-        if self.pace.took(read.keys, time) && self.blocks() {
+        if self.pace.record(read.keys, time) && self.blocks() {
             self.call_readers(self.unclaimed.load(Ordering::Relaxed));
         }
     }
 
-    /// Lets readers look for ranges in so many places.
-    fn call_readers(&self, places: usize) {
-        let ranges = places.div_ceil(RANGE_SMALL).try_into().unwrap_or(u32::MAX / 2);
+    /// Lets readers look for ranges in this number of items.
+    fn call_readers(&self, items: usize) {
+        let ranges = items.div_ceil(RANGE_SMALL).try_into().unwrap_or(u32::MAX / 2);
         if ranges > 0 {
-            // Too many permits: then readers have more to do than they can count, and look anyway.
+            // Too many permits: the readers have enough to look for anyway.
             let _ = self.ranges.release(ranges);
         }
     }
 
-    fn be_reader(&self) {
+    fn run_reader(&self) {
         loop {
             self.ranges.acquire();
             if self.stop.load(Ordering::Acquire) {
                 return;
             }
-            // Also when reads have become fast meanwhile: workers were not told of this range.
+            // Readers serve this range even if reads have become fast meanwhile: no worker was
+            // notified of it.
             self.serve_oldest(true);
         }
     }
@@ -213,30 +216,33 @@ impl WorkSource for Shared {
     }
 
     fn panicked(&self, _panic: Panic) {
-        // Reads are contained one by one, and what is not read is read again by who needs it.
+        // Each read is contained, and a coin that was not read is read again by the thread that
+        // needs it.
         self.counters.failed.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-/// Reads coins ahead. See the [crate](crate) for how it is used.
+/// Reads coins in advance. The [crate] has an example.
 pub struct Fetcher {
     shared: Arc<Shared>,
     handle: WorkSourceHandle,
 }
 
 impl Fetcher {
-    /// A fetcher over `store`, served by a pool and by readers of its own. `flush_number` counts the flushes that have reached the store.
-    /// Its readers are started when reads block for the first time.
+    /// A fetcher over `store`, served by a pool and by readers of its own. `clock` counts the
+    /// flushes that reach the store
+    /// ([`CoinsCache::flush_clock`](blockmill_coins::CoinsCache::flush_clock)). `priority` is that
+    /// of a work source of the pool. The readers start when reads block for the first time.
     pub fn new(
         pool: &ThreadPool,
         priority: u32,
         store: Arc<dyn CoinStore>,
-        flush_number: Arc<AtomicU64>,
+        clock: FlushClock,
         options: &Options,
     ) -> Self {
         let shared = Arc::new(Shared {
             store,
-            flush_number,
+            clock,
             jobs: Mutex::new(VecDeque::new()),
             unclaimed: AtomicUsize::new(0),
             pace: Pace::default(),
@@ -251,18 +257,17 @@ impl Fetcher {
         Self { shared, handle }
     }
 
-    /// Begins to fetch. What is found is asked for with [`Fetch::finish`].
+    /// Begins a fetch. [`Fetch::finish`] returns what it finds.
     pub fn begin(&self, wanted: impl Wanted + 'static) -> Fetch {
-        // Acquire: as `CoinsCache::flush_number`.
-        let begun_at = self.shared.flush_number.load(Ordering::Acquire);
-        let job = Arc::new(Job::new(Box::new(wanted), begun_at));
-        let places = job.unclaimed();
-        if places > 0 {
-            self.shared.unclaimed.fetch_add(places, Ordering::Relaxed);
+        let begin_epoch = self.shared.clock.now();
+        let job = Arc::new(Job::new(Box::new(wanted), begin_epoch));
+        let items = job.unclaimed();
+        if items > 0 {
+            self.shared.unclaimed.fetch_add(items, Ordering::Relaxed);
             self.shared.jobs.lock().push_back(Arc::clone(&job));
             self.shared.start_readers();
             if self.shared.blocks() {
-                self.shared.call_readers(places);
+                self.shared.call_readers(items);
             } else {
                 self.handle.notify();
             }
@@ -273,12 +278,12 @@ impl Fetcher {
         }
     }
 
-    /// Whether reads have turned out to block, so that it is worth having more of them under way than threads.
+    /// Whether reads block, so that more reads should be in flight than there are threads.
     pub fn reads_block(&self) -> bool {
         self.shared.blocks()
     }
 
-    /// What was done so far.
+    /// Totals so far.
     pub fn statistics(&self) -> Statistics {
         let counters = &self.shared.counters;
         Statistics {
@@ -305,9 +310,9 @@ impl fmt::Debug for Fetcher {
 
 impl Drop for Fetcher {
     fn drop(&mut self) {
-        // Release: pairs with the Acquire in `be_reader`.
+        // Release: pairs with the Acquire in `run_reader`.
         self.shared.stop.store(true, Ordering::Release);
-        // If there are too many permits already they wake all readers too.
+        // If there are too many permits already, those wake all readers too.
         let mut readers = self.shared.readers.lock();
         let _ = self.shared.ranges.release(readers.len() as u32);
         for reader in readers.drain(..) {
@@ -316,8 +321,8 @@ impl Drop for Fetcher {
     }
 }
 
-/// A fetch under way. Dropping it gives up what has not been begun.
-#[must_use = "a fetch that is dropped is given up"]
+/// A running fetch. Dropping it cancels what has not begun.
+#[must_use = "dropping a fetch cancels it"]
 pub struct Fetch {
     shared: Arc<Shared>,
     job: SharedJob,
@@ -329,7 +334,7 @@ impl Fetch {
         self.job.is_done()
     }
 
-    /// Reads what nobody has begun, waits for the rest, and returns what was found.
+    /// Reads the unclaimed items, waits for the others, and returns what was found.
     pub fn finish(self) -> Found {
         while let Some(range) = self.job.claim(self.shared.range()) {
             self.shared.serve(&self.job, range, false);
@@ -344,7 +349,7 @@ impl Drop for Fetch {
     fn drop(&mut self) {
         let rest = self.job.cancel();
         self.shared.unclaimed.fetch_sub(rest, Ordering::Relaxed);
-        // Its owner may have done all of it, and then nobody else would come by.
+        // If the owner has served all of the fetch, no other thread would remove it.
         self.shared.jobs.lock().retain(|job| job.unclaimed() > 0);
     }
 }

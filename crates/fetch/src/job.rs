@@ -1,29 +1,31 @@
-//! One fetch: what is wanted, how far it is claimed, and what was found.
+//! One fetch: the wanted items, how many are claimed, and what was found.
 
 use blockmill_block::{Coin, OutPoint};
-use blockmill_coins::CoinStore;
+use blockmill_coins::{CoinStore, FlushClock, FlushEpoch};
 use blockmill_pool::contain;
 use blockmill_sync::{ManualResetEvent, Mutex};
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// The outpoints of a fetch. Which of them are worth a read is decided by who serves a range of them, at that moment.
+/// The items of a fetch. Each item stands for some outpoints. The thread that serves a range of
+/// items decides at that moment which of their outpoints are worth a read.
 pub trait Wanted: Send + Sync {
-    /// How many places there are.
-    fn places(&self) -> usize;
+    /// Number of items.
+    fn items(&self) -> usize;
 
-    /// Appends the outpoints of these places that should be read. It may leave out any, and is called at most once for each place.
-    fn outpoints(&self, places: Range<usize>, wanted: &mut Vec<OutPoint>);
+    /// Appends the outpoints of a range of items to `wanted`. May leave out any outpoint. Called at
+    /// most once for each item.
+    fn outpoints(&self, items: Range<usize>, wanted: &mut Vec<OutPoint>);
 }
 
 impl Wanted for Vec<OutPoint> {
-    fn places(&self) -> usize {
+    fn items(&self) -> usize {
         self.len()
     }
 
-    fn outpoints(&self, places: Range<usize>, wanted: &mut Vec<OutPoint>) {
-        wanted.extend_from_slice(&self[places]);
+    fn outpoints(&self, items: Range<usize>, wanted: &mut Vec<OutPoint>) {
+        wanted.extend_from_slice(&self[items]);
     }
 }
 
@@ -32,95 +34,95 @@ impl Wanted for Vec<OutPoint> {
 pub struct Fetched {
     /// Its outpoint.
     pub outpoint: OutPoint,
-    /// What the store had.
+    /// The coin in the store.
     pub coin: Coin,
-    /// Flushes that had reached the store before the read began.
-    pub read_at: u64,
+    /// The epoch of the store before the read began.
+    pub read_epoch: FlushEpoch,
 }
 
-/// What a fetch came to.
+/// The result of a fetch.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Found {
-    /// The coins, in the order of the places.
+    /// The coins, in the order of the items.
     pub coins: Vec<Fetched>,
-    /// Whether the store was asked for everything that was wanted, and answered.
+    /// Whether the store answered for every wanted outpoint.
     pub complete: bool,
-    /// Flushes that had reached the store when the fetch began: before any of its reads.
-    pub begun_at: u64,
+    /// The epoch of the store when the fetch began, before any of its reads.
+    pub begin_epoch: FlushEpoch,
 }
 
-/// What a range came to.
+/// The result of a range.
 pub(crate) struct RangeRead {
-    /// Keys that the store was asked for.
+    /// Keys that were looked up in the store.
     pub(crate) keys: usize,
-    /// Of those, how many it had.
+    /// Keys that the store had.
     pub(crate) found: usize,
     /// Whether the read failed.
     pub(crate) failed: bool,
 }
 
-/// A fetch under way.
+/// A running fetch.
 pub(crate) struct Job {
     wanted: Box<dyn Wanted>,
-    places: usize,
-    /// The first place that nobody has claimed.
+    items: usize,
+    /// The first unclaimed item.
     claimed: AtomicUsize,
-    /// Places whose range is done.
+    /// Items whose range is done.
     done: AtomicUsize,
     cancelled: AtomicBool,
     failed: AtomicBool,
-    begun_at: u64,
-    /// Set when all places are done.
+    begin_epoch: FlushEpoch,
+    /// Set when all items are done.
     all_done: ManualResetEvent,
-    /// Ranges by their first places.
+    /// Results of ranges, each with the first item of its range.
     found: Mutex<Vec<(usize, Vec<Fetched>)>>,
 }
 
 impl Job {
-    pub(crate) fn new(wanted: Box<dyn Wanted>, begun_at: u64) -> Self {
-        let places = wanted.places();
+    pub(crate) fn new(wanted: Box<dyn Wanted>, begin_epoch: FlushEpoch) -> Self {
+        let items = wanted.items();
         let job = Self {
             wanted,
-            places,
+            items,
             claimed: AtomicUsize::new(0),
             done: AtomicUsize::new(0),
             cancelled: AtomicBool::new(false),
             failed: AtomicBool::new(false),
-            begun_at,
+            begin_epoch,
             all_done: ManualResetEvent::new(),
             found: Mutex::new(Vec::new()),
         };
-        if places == 0 {
+        if items == 0 {
             job.all_done.set();
         }
         job
     }
 
-    /// Places that nobody has claimed.
+    /// Number of unclaimed items.
     pub(crate) fn unclaimed(&self) -> usize {
-        self.places.saturating_sub(self.claimed.load(Ordering::Relaxed))
+        self.items.saturating_sub(self.claimed.load(Ordering::Relaxed))
     }
 
-    /// Claims the next range of at most so many places.
-    pub(crate) fn claim(&self, most: usize) -> Option<Range<usize>> {
-        // A claim says only who serves what; the places themselves do not change.
-        let claim = |claimed: usize| (claimed < self.places).then(|| self.places.min(claimed + most));
+    /// Claims the next range, of at most `items_max` items.
+    pub(crate) fn claim(&self, items_max: usize) -> Option<Range<usize>> {
+        // A claim only assigns items to threads. The items themselves do not change.
+        let claim = |claimed: usize| (claimed < self.items).then(|| self.items.min(claimed + items_max));
         let start = self
             .claimed
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, claim)
             .ok()?;
-        Some(start..self.places.min(start + most))
+        Some(start..self.items.min(start + items_max))
     }
 
-    /// Reads a range that was claimed. A panic of the store or of what is wanted counts as a failed read.
-    pub(crate) fn read(&self, range: Range<usize>, store: &dyn CoinStore, flush_number: &AtomicU64) -> RangeRead {
+    /// Reads a claimed range. A panic of the store or of the wanted items counts as a failed read.
+    pub(crate) fn read(&self, range: Range<usize>, store: &dyn CoinStore, clock: &FlushClock) -> RangeRead {
         let mut read = RangeRead {
             keys: 0,
             found: 0,
             failed: false,
         };
         if !self.cancelled.load(Ordering::Relaxed) {
-            match contain(|| self.read_range(range.clone(), store, flush_number)) {
+            match contain(|| self.read_range(range.clone(), store, clock)) {
                 Ok((keys, found)) => {
                     read.keys = keys;
                     read.failed = found.is_none();
@@ -136,28 +138,29 @@ impl Job {
         if read.failed {
             self.failed.store(true, Ordering::Relaxed);
         }
-        let places = range.end - range.start;
-        // AcqRel: who does the last range sets the event, and whoever sees that sees what all ranges have found.
-        if self.done.fetch_add(places, Ordering::AcqRel) + places == self.places {
+        let items = range.end - range.start;
+        // AcqRel: the thread with the last range sets the event. Whoever sees the event sees what
+        // all ranges have found.
+        if self.done.fetch_add(items, Ordering::AcqRel) + items == self.items {
             self.all_done.set();
         }
         read
     }
 
-    /// How many keys were asked for, and what was found; none if the store failed.
+    /// The number of keys that were looked up, and the coins found; none if the store failed.
     fn read_range(
         &self,
         range: Range<usize>,
         store: &dyn CoinStore,
-        flush_number: &AtomicU64,
+        clock: &FlushClock,
     ) -> (usize, Option<Vec<Fetched>>) {
         let mut outpoints = Vec::with_capacity(range.len());
         self.wanted.outpoints(range, &mut outpoints);
         if outpoints.is_empty() {
             return (0, Some(Vec::new()));
         }
-        // Before the read: a flush that ends during it makes what is found doubtful. Acquire: as `CoinsCache::flush_number`.
-        let read_at = flush_number.load(Ordering::Acquire);
+        // Before the read: a flush that ends during the read makes its result doubtful.
+        let read_epoch = clock.now();
         let mut coins = Vec::with_capacity(outpoints.len());
         if store.get_many(&outpoints, &mut coins).is_err() {
             return (outpoints.len(), None);
@@ -167,7 +170,7 @@ impl Job {
             coin.map(|coin| Fetched {
                 outpoint,
                 coin,
-                read_at,
+                read_epoch,
             })
         });
         (keys, Some(found.collect()))
@@ -175,31 +178,31 @@ impl Job {
 
     pub(crate) fn is_done(&self) -> bool {
         // Acquire: pairs with the AcqRel in `read`.
-        self.done.load(Ordering::Acquire) == self.places
+        self.done.load(Ordering::Acquire) == self.items
     }
 
     pub(crate) fn wait(&self) {
         self.all_done.wait();
     }
 
-    /// Keeps ranges that were not begun from being read. Returns how many places that are.
+    /// Cancels the ranges that have not begun. Returns the number of their items.
     pub(crate) fn cancel(&self) -> usize {
         self.cancelled.store(true, Ordering::Relaxed);
-        let claimed = self.claimed.swap(self.places, Ordering::Relaxed);
-        self.places - claimed
+        let claimed = self.claimed.swap(self.items, Ordering::Relaxed);
+        self.items - claimed
     }
 
-    /// Takes out what was found, when all is done.
+    /// Takes what was found. For when all items are done.
     pub(crate) fn take_found(&self) -> Found {
         let mut ranges = std::mem::take(&mut *self.found.lock());
         ranges.sort_unstable_by_key(|range| range.0);
         Found {
             coins: ranges.into_iter().flat_map(|(_, found)| found).collect(),
             complete: !self.failed.load(Ordering::Relaxed),
-            begun_at: self.begun_at,
+            begin_epoch: self.begin_epoch,
         }
     }
 }
 
-/// A job that is shared between its owner and those who serve it.
+/// A job, shared by its owner and the threads that serve it.
 pub(crate) type SharedJob = Arc<Job>;

@@ -1,22 +1,23 @@
-//! Whether reads block.
+//! Decides whether reads block.
 //!
-//! Each range that was read gives its time per key. One that takes longer than [`SLOW_NS`] is a vote for readers of their own, one below
-//! [`FAST_NS`] a vote against; after [`VOTES`] more on one side than on the other it is changed. Single ranges of a thread that lost its core, or
-//! that had to go to the disk once, so change nothing.
+//! Each range gives its time per key. A time above [`SLOW_NS`] is a vote for readers, a time below
+//! [`FAST_NS`] a vote against. A lead of [`VOTES`] votes decides. So single ranges change nothing:
+//! the thread may have lost its core, or one read may have gone to the disk.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::time::Duration;
 
-/// A read from memory takes a few thousand nanoseconds, one from a fast disk not below this.
+/// A read from memory takes a few thousand nanoseconds. A read from a fast disk takes longer than
+/// this.
 const SLOW_NS: u128 = 20_000;
 
-/// Below this a read has not blocked.
+/// A read that takes less has not blocked.
 const FAST_NS: u128 = 12_000;
 
-/// Lead of one side that decides.
+/// The lead in votes that decides.
 const VOTES: i32 = 4;
 
-/// What the ranges so far have shown. At first reads pass for fast.
+/// The votes so far. Initially reads count as fast.
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
     blocks: AtomicBool,
@@ -29,20 +30,20 @@ impl Pace {
         self.blocks.load(Ordering::Relaxed)
     }
 
-    /// Whether it is beyond doubt that reads are fast.
+    /// Whether the votes have decided that reads are fast.
     pub(crate) fn is_surely_fast(&self) -> bool {
         self.votes.load(Ordering::Relaxed) == -VOTES
     }
 
-    /// Takes in how long a range took. Returns whether reads have just begun to block.
-    pub(crate) fn took(&self, keys: usize, time: Duration) -> bool {
+    /// Records the time of a range. Returns whether reads have begun to block with this vote.
+    pub(crate) fn record(&self, keys: usize, time: Duration) -> bool {
         if keys == 0 {
             return false;
         }
         let each = time.as_nanos() / keys as u128;
         let vote = i32::from(each > SLOW_NS) - i32::from(each < FAST_NS);
         let before = self.votes.load(Ordering::Relaxed);
-        // Votes of two threads at once may count as one: there are more.
+        // Votes of two threads at once may count as one: more votes come.
         let votes = (before + vote).clamp(-VOTES, VOTES);
         self.votes.store(votes, Ordering::Relaxed);
         if votes == VOTES {
@@ -60,21 +61,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_takes_several_ranges_to_change() {
+    fn a_change_takes_several_ranges() {
         let pace = Pace::default();
         let slow = Duration::from_micros(800);
         let fast = Duration::from_micros(20);
         assert!(!pace.blocks());
-        let changes: Vec<bool> = (0..6).map(|_| pace.took(8, slow)).collect();
+        let changes: Vec<bool> = (0..6).map(|_| pace.record(8, slow)).collect();
         assert_eq!(changes, [false, false, false, true, false, false]);
         assert!(pace.blocks());
         for _ in 0..7 {
-            pace.took(8, fast);
+            pace.record(8, fast);
             assert!(pace.blocks());
         }
-        pace.took(8, fast);
+        pace.record(8, fast);
         assert!(!pace.blocks() && pace.is_surely_fast());
-        pace.took(8, slow);
+        pace.record(8, slow);
         assert!(!pace.blocks() && !pace.is_surely_fast());
     }
 
@@ -83,8 +84,8 @@ mod tests {
         let pace = Pace::default();
         for round in 0..1000 {
             let time = if round % 3 == 0 { 5_000 } else { 20 };
-            pace.took(8, Duration::from_micros(time));
-            pace.took(0, Duration::from_secs(1));
+            pace.record(8, Duration::from_micros(time));
+            pace.record(0, Duration::from_secs(1));
             assert!(!pace.blocks());
         }
     }

@@ -1,12 +1,13 @@
-//! The fetcher by its behaviour: everything is read once and found, whoever reads, however slow, broken or fast the store is.
+//! The fetcher from outside: everything is read once and found, by any thread, from a slow, broken
+//! or fast store.
 
 use blockmill_block::{BlockHash, Coin, OutPoint, Txid};
-use blockmill_coins::{Change, CoinIterator, CoinStore, MemoryStore, StoreError, Tip};
+use blockmill_coins::{Change, CoinIterator, CoinStore, FlushClock, FlushEpoch, MemoryStore, StoreError, Tip};
 use blockmill_fetch::{Fetcher, Found, Options, Wanted};
 use blockmill_pool::{ThreadPool, ThreadPoolOptions};
 use proptest::prelude::*;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -28,7 +29,7 @@ fn coin(number: u64) -> Coin {
     }
 }
 
-/// A store that takes its time for each key, on the calling thread, and can fail or panic.
+/// A store that sleeps for each key on the calling thread, and that can fail or panic.
 #[derive(Default)]
 struct TestStore {
     coins: MemoryStore,
@@ -95,12 +96,12 @@ impl CoinStore for TestStore {
     }
 }
 
-fn fetcher(workers: usize, readers: usize, store: &Arc<TestStore>) -> (ThreadPool, Fetcher, Arc<AtomicU64>) {
+fn fetcher(workers: usize, readers: usize, store: &Arc<TestStore>) -> (ThreadPool, Fetcher, FlushClock) {
     let pool = ThreadPool::new(&ThreadPoolOptions::workers(workers)).unwrap();
-    let flushes = Arc::new(AtomicU64::new(0));
+    let clock = FlushClock::default();
     let store: Arc<dyn CoinStore> = Arc::<TestStore>::clone(store);
-    let fetcher = Fetcher::new(&pool, 0, store, Arc::clone(&flushes), &Options { readers });
-    (pool, fetcher, flushes)
+    let fetcher = Fetcher::new(&pool, 0, store, clock.clone(), &Options { readers });
+    (pool, fetcher, clock)
 }
 
 fn numbers(found: &Found) -> Vec<u64> {
@@ -120,14 +121,16 @@ fn numbers(found: &Found) -> Vec<u64> {
 fn what_is_there_is_found_in_order() {
     for (workers, readers) in [(0, 0), (1, 0), (3, 0), (0, 4), (8, 8)] {
         let store = TestStore::new(100..900, Duration::ZERO);
-        let (_thread_pool, fetcher, flushes) = fetcher(workers, readers, &store);
-        for round in 0..50 {
-            flushes.store(round, Ordering::Release);
+        let (_thread_pool, fetcher, clock) = fetcher(workers, readers, &store);
+        let mut epoch = FlushEpoch::default();
+        for _ in 0..50 {
             let wanted: Vec<OutPoint> = (0..1000).map(outpoint).collect();
             let found = fetcher.begin(wanted).finish();
             assert_eq!(numbers(&found), (100..900).collect::<Vec<_>>());
-            assert!(found.coins.iter().all(|fetched| fetched.read_at == round));
-            assert_eq!(found.begun_at, round);
+            assert!(found.coins.iter().all(|fetched| fetched.read_epoch == epoch));
+            assert_eq!(found.begin_epoch, epoch);
+            clock.advance();
+            epoch = epoch.next();
         }
         let statistics = fetcher.statistics();
         assert_eq!((statistics.keys, statistics.found), (50 * 1000, 50 * 800));
@@ -144,14 +147,15 @@ fn nothing_wanted_is_done_at_once() {
     assert_eq!(numbers(&fetch.finish()), []);
 }
 
-/// Of reads that take a while many are in flight, though there is one worker; the same reads one after the other take much longer.
+/// With slow reads many are in flight, though there is one worker. In sequence the reads would take
+/// much longer.
 #[test]
 fn reads_that_block_are_done_by_readers() {
     const EACH: Duration = Duration::from_micros(500);
     let store = TestStore::new(0..2000, EACH);
     let (_thread_pool, fetcher, _) = fetcher(1, 16, &store);
     let start = Instant::now();
-    // Several at once, small and large.
+    // Several fetches at once, small and large.
     let ranges = [0..700, 700..710, 710..711, 711..1500, 1500..2000];
     let fetches: Vec<_> = ranges
         .iter()
@@ -170,9 +174,9 @@ fn reads_that_block_are_done_by_readers() {
     assert!(threads.iter().any(|name| name == "reader-15"), "{threads:?}");
 }
 
-/// While reads are fast no reader takes part.
+/// While reads are fast, readers do not take part.
 #[test]
-fn fast_reads_are_left_to_the_crew() {
+fn fast_reads_are_left_to_the_pool() {
     let store = TestStore::new(0..5000, Duration::ZERO);
     let (_thread_pool, fetcher, _) = fetcher(1, 16, &store);
     for _ in 0..20 {
@@ -184,13 +188,13 @@ fn fast_reads_are_left_to_the_crew() {
 }
 
 #[test]
-fn a_fetch_that_is_dropped_is_given_up() {
+fn dropping_a_fetch_cancels_it() {
     let store = TestStore::new(0..100_000, Duration::from_micros(50));
     let (pool, fetcher, _) = fetcher(2, 2, &store);
     for _ in 0..10 {
         drop(fetcher.begin((0..100_000).map(outpoint).collect::<Vec<_>>()));
     }
-    // What comes behind is served.
+    // The next fetch is served.
     assert_eq!(
         numbers(&fetcher.begin(vec![outpoint(5), outpoint(200_000)]).finish()),
         [5]
@@ -220,7 +224,7 @@ fn a_store_that_fails_or_panics_finds_nothing() {
     assert_eq!(numbers(&fetcher.begin(all()).finish()).len(), 1000);
 }
 
-/// Counts how often each place is asked for, and leaves some out.
+/// Counts how often each item is asked for, and leaves some out.
 struct Picky {
     asked: Arc<Vec<AtomicUsize>>,
     first: u64,
@@ -228,14 +232,14 @@ struct Picky {
 }
 
 impl Wanted for Picky {
-    fn places(&self) -> usize {
+    fn items(&self) -> usize {
         self.asked.len()
     }
 
-    fn outpoints(&self, places: Range<usize>, wanted: &mut Vec<OutPoint>) {
-        for place in places {
-            self.asked[place].fetch_add(1, Ordering::Relaxed);
-            let number = self.first + place as u64;
+    fn outpoints(&self, items: Range<usize>, wanted: &mut Vec<OutPoint>) {
+        for item in items {
+            self.asked[item].fetch_add(1, Ordering::Relaxed);
+            let number = self.first + item as u64;
             if self.leave_out == 0 || !number.is_multiple_of(self.leave_out) {
                 wanted.push(outpoint(number));
             }
@@ -243,9 +247,9 @@ impl Wanted for Picky {
     }
 }
 
-/// What is wanted is given up with its fetch, though no worker or reader ever looks for work.
+/// The items are dropped with their fetch, even if no worker or reader looks for work again.
 #[test]
-fn nothing_of_a_fetch_stays() {
+fn a_fetch_frees_its_items() {
     for workers in [0, 2] {
         let store = TestStore::new(0..1000, Duration::ZERO);
         let (_thread_pool, fetcher, _) = fetcher(workers, 0, &store);
@@ -260,7 +264,7 @@ fn nothing_of_a_fetch_stays() {
             one.finish();
             drop(other);
         }
-        // A worker may be about to let go of the last one.
+        // A worker may be about to drop the last one.
         let deadline = Instant::now() + Duration::from_secs(20);
         while Arc::strong_count(&asked) > 1 && Instant::now() < deadline {
             std::thread::yield_now();
@@ -270,7 +274,8 @@ fn nothing_of_a_fetch_stays() {
 }
 
 proptest! {
-    /// However many fetches there are at once and whoever serves them: every place is asked for once, and all that is there is found.
+    /// With any number of fetches and threads: every item is asked for once, and every coin is
+    /// found.
     #[test]
     fn every_place_is_asked_for_once(
         sizes in proptest::collection::vec((0usize..400, 0u64..4), 1..12),

@@ -9,7 +9,7 @@ mod log;
 
 use arguments::Arguments;
 use blockmill_bench::{BenchError, BenchOptions, WITHOUT};
-use blockmill_coins::embedded::is_panic_contained;
+use blockmill_store_redb::is_panic_contained;
 use clap::Parser;
 use log::Level;
 use std::path::PathBuf;

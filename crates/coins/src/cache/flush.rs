@@ -1,17 +1,18 @@
-//! A flush: a thread that writes frozen changes, and then lets coins move up.
+//! A flush: a thread that writes the frozen changes, and then promotes frozen coins to live
+//! entries.
 
 use super::{DIRTY, FRESH, USED};
-use crate::map::{CoinMap, CoinRef, EntryRef, HashKey, Marks, Ordered, SHARDS, Update};
+use crate::flush_epoch::FlushClock;
 use crate::store::{CoinStore, StoreError, Tip};
 use blockmill_block::OutPoint;
+use blockmill_coinmap::{CoinMap, CoinRef, EntryFlags, EntryRef, HashKey, SHARDS, SortedEntries, Update};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use thiserror::Error;
 
-/// Bytes of an entry's word in the index, with the room that is kept free.
+/// Bytes of an entry's word in the index, with the index's free memory.
 const WORD_BYTES: usize = 11;
 
 /// Why a flush failed.
@@ -20,45 +21,47 @@ pub enum FlushError {
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// What had to be done before failed.
+    /// The work before the commit failed.
     #[error("{0}")]
     Before(Box<dyn std::error::Error + Send + Sync>),
-    /// The store, or what had to be done before, panicked.
+    /// The store, or the work before the commit, panicked.
     #[error("the flush panicked: {0}")]
     Panicked(String),
-    /// The system starts no thread.
+    /// The system cannot start a thread.
     #[error("thread of the flush: {0}")]
     Thread(std::io::Error),
 }
 
-/// What a flush is to do.
+/// The work of a flush.
 pub(super) struct Job {
     pub(super) store: Arc<dyn CoinStore>,
     pub(super) frozen: Arc<CoinMap>,
-    pub(super) above: Arc<CoinMap>,
-    pub(super) number: Arc<AtomicU64>,
+    pub(super) live: Arc<CoinMap>,
+    pub(super) clock: FlushClock,
     pub(super) tip: Tip,
-    /// Bytes up to which coins may move up.
+    /// Bytes that the live entries may have after promotion.
     pub(super) keep_bytes: usize,
-    /// Whether the frozen entries are to become the cache's again: only if nothing is done above meanwhile.
+    /// Whether the frozen map becomes the live map again. Only if nothing changes above it
+    /// meanwhile.
     pub(super) in_place: bool,
 }
 
-/// The outpoints of which the store knew something else before a flush. Who has read one of them before must not believe it.
+/// Outpoints that a flush has changed in the store. An earlier read of one of them is stale.
 #[derive(Debug)]
 pub(super) struct Changed {
     key: HashKey,
-    /// In order. That two outpoints have one hash does no harm: then both pass for changed.
+    /// Hashes of the outpoints, sorted. If two outpoints have one hash, both count as changed,
+    /// which does no harm.
     hashes: Vec<u64>,
 }
 
 impl Changed {
     fn of(frozen: &CoinMap) -> Self {
-        let key = *frozen.key();
+        let key = *frozen.hash_key();
         let mut hashes = Vec::new();
         frozen.for_each(|entry| {
-            // Of what is fresh the store had nothing, so nobody has read it.
-            if entry.marks().has(DIRTY) && !entry.marks().has(FRESH) {
+            // The store had nothing under a fresh coin's outpoint, so nobody can have read it.
+            if entry.flags().has(DIRTY) && !entry.flags().has(FRESH) {
                 hashes.push(key.hash(&entry.outpoint()));
             }
         });
@@ -67,17 +70,17 @@ impl Changed {
         Self { key, hashes }
     }
 
-    pub(super) fn may_have(&self, outpoint: &OutPoint) -> bool {
+    pub(super) fn may_contain(&self, outpoint: &OutPoint) -> bool {
         self.hashes.binary_search(&self.key.hash(outpoint)).is_ok()
     }
 
-    /// Bytes of memory.
+    /// Memory in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.hashes.capacity() * size_of::<u64>()
     }
 }
 
-/// What a flush has done.
+/// The result of a flush.
 #[derive(Debug)]
 pub(super) struct Done {
     pub(super) changes: u64,
@@ -87,16 +90,16 @@ pub(super) struct Done {
     pub(super) changed: Changed,
 }
 
-/// A flush that goes on.
+/// A running flush.
 #[derive(Debug)]
 pub(super) struct Flush {
     frozen: Arc<CoinMap>,
-    /// None once it was joined.
+    /// None after the join.
     thread: Option<JoinHandle<Result<Done, FlushError>>>,
 }
 
 impl Flush {
-    /// Starts the thread of a flush.
+    /// Starts the thread.
     pub(super) fn begin(
         job: Job,
         before: impl FnOnce() -> Result<(), Box<dyn std::error::Error + Send + Sync>> + Send + 'static,
@@ -109,7 +112,11 @@ impl Flush {
                 before().map_err(FlushError::Before)?;
                 let changes = job.write()?;
                 let changed = Changed::of(&job.frozen);
-                let kept = if job.in_place { job.settle() } else { job.thaw() };
+                let kept = if job.in_place {
+                    job.keep_in_place()
+                } else {
+                    job.promote()
+                };
                 Ok(Done {
                     changes,
                     kept,
@@ -125,23 +132,23 @@ impl Flush {
         })
     }
 
-    /// The frozen entries; fewer and fewer while they thaw.
+    /// The frozen entries. Promotion empties the map.
     pub(super) fn frozen(&self) -> &Arc<CoinMap> {
         &self.frozen
     }
 
-    /// Bytes of memory.
+    /// Memory in bytes.
     pub(super) fn bytes(&self) -> usize {
-        self.frozen.bytes() + Ordered::bytes_for(self.frozen.len())
+        self.frozen.bytes() + SortedEntries::bytes_for(self.frozen.len())
     }
 
-    /// Whether it can be ended without waiting.
+    /// Whether [`finish`](Self::finish) would not wait.
     pub(super) fn is_done(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Waits for its end.
-    pub(super) fn end(mut self) -> (Arc<CoinMap>, Result<Done, FlushError>) {
+    /// Waits for the end.
+    pub(super) fn finish(mut self) -> (Arc<CoinMap>, Result<Done, FlushError>) {
         let outcome = match self.thread.take().map(JoinHandle::join) {
             Some(Ok(outcome)) => outcome,
             Some(Err(panic)) => {
@@ -156,7 +163,7 @@ impl Flush {
 }
 
 impl Drop for Flush {
-    /// Nothing of a cache outlives it.
+    /// No thread of a cache outlives the cache.
     fn drop(&mut self) {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -165,25 +172,27 @@ impl Drop for Flush {
 }
 
 impl Job {
-    /// Writes the changes.
+    /// Writes the changes. Returns their number.
     fn write(&self) -> Result<u64, StoreError> {
-        let mut changes = Ordered::new(Arc::clone(&self.frozen), |entry| entry.marks().has(DIRTY));
+        let mut changes = SortedEntries::new(Arc::clone(&self.frozen), |entry| entry.flags().has(DIRTY));
         let count = changes.len() as u64;
         self.store.commit(&mut changes, &self.tip)?;
-        // Release: pairs with the Acquire in `CoinsCache::flush_number`. It stands before the first marker goes.
-        self.number.fetch_add(1, Ordering::Release);
+        // The new epoch begins before the first marker goes: see the rule of resurrection.
+        self.clock.advance();
         Ok(count)
     }
 
-    /// Makes the frozen entries what the store has.
-    fn settle(&self) -> u64 {
-        self.frozen.settle(|entry| (!entry.is_spent()).then_some(Marks::NONE));
+    /// Keeps the frozen coins as entries that the store has too, and drops the spent ones.
+    fn keep_in_place(&self) -> u64 {
+        self.frozen
+            .retain_with_flags(|entry| (!entry.is_spent()).then_some(EntryFlags::NONE));
         self.frozen.len() as u64
     }
 
-    /// Lets coins move up, those that were asked for and the youngest, as far as there is room, and drops the rest.
-    fn thaw(&self) -> u64 {
-        let (oldest, mut room) = self.choose();
+    /// Promotes frozen coins while there is budget, and drops the rest. Coins that were asked for
+    /// come first, then the youngest.
+    fn promote(&self) -> u64 {
+        let (oldest, mut budget) = self.choose();
         let mut kept = 0;
         for shard in 0..SHARDS {
             self.frozen.drain_shard(shard, |entry| {
@@ -192,16 +201,16 @@ impl Job {
                 };
                 if rank == oldest {
                     let bytes = entry_bytes(entry);
-                    if bytes > room {
+                    if bytes > budget {
                         return;
                     }
-                    room -= bytes;
+                    budget -= bytes;
                 }
                 let coin = entry.coin();
-                let put = Update::Put(Marks::NONE, coin.as_ref().map(CoinRef::from));
-                kept += self.above.update(&entry.outpoint(), |there| match there {
+                let put = Update::Put(EntryFlags::NONE, coin.as_ref().map(CoinRef::from));
+                kept += self.live.update(&entry.outpoint(), |existing| match existing {
                     None => (put, 1),
-                    // Younger news: a coin that was spent or made anew above.
+                    // The live entry is newer: the coin was spent, or created again.
                     Some(_) => (Update::Keep, 0),
                 });
             });
@@ -209,7 +218,7 @@ impl Job {
         kept
     }
 
-    /// The lowest rank that stays, and the bytes that there are for entries of just that rank.
+    /// The lowest rank that is promoted, and the bytes for entries of that rank.
     fn choose(&self) -> (u64, usize) {
         let mut bytes_by_rank: BTreeMap<u64, usize> = BTreeMap::new();
         self.frozen.for_each(|entry| {
@@ -217,20 +226,20 @@ impl Job {
                 *bytes_by_rank.entry(rank).or_default() += entry_bytes(entry);
             }
         });
-        let mut room = self.keep_bytes.saturating_sub(self.above.bytes());
+        let mut budget = self.keep_bytes.saturating_sub(self.live.bytes());
         for (&rank, &bytes) in bytes_by_rank.iter().rev() {
-            if bytes > room {
-                return (rank, room);
+            if bytes > budget {
+                return (rank, budget);
             }
-            room -= bytes;
+            budget -= bytes;
         }
-        (0, room)
+        (0, budget)
     }
 }
 
-/// How much an entry is worth keeping: its height, more if somebody asked for it; nothing for a spent one.
+/// The worth of an entry: its height, and more if it was asked for; none for a spent entry.
 fn rank(entry: EntryRef<'_>) -> Option<u64> {
-    let used = u64::from(entry.marks().has(USED));
+    let used = u64::from(entry.flags().has(USED));
     (!entry.is_spent()).then(|| used << 32 | u64::from(entry.height()))
 }
 

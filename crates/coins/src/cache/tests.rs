@@ -1,4 +1,5 @@
-//! The cache against a model: with a store whose commits wait until a test lets them go on, fail, or fail only in words.
+//! The cache against a model, over a store whose commits wait for the test, fail, or report a false
+//! failure.
 
 use super::*;
 use crate::MemoryStore;
@@ -32,13 +33,13 @@ fn coin(value: i64) -> Coin {
     }
 }
 
-/// How commits end.
+/// The end of a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ending {
     Well,
     /// Nothing is written.
     Failing,
-    /// All is written, and the store says that it failed.
+    /// All is written, and the store reports a failure.
     Lying,
     /// Nothing is written, and the store panics.
     Panicking,
@@ -50,7 +51,7 @@ struct Gate {
     ending: Ending,
 }
 
-/// A store whose commits stop at a gate.
+/// A store whose commits wait at a gate.
 #[derive(Debug)]
 struct GatedStore {
     inner: MemoryStore,
@@ -146,7 +147,7 @@ fn a_coin_that_may_overwrite_leaves_a_marker() {
     add(&mut cache, 1, 5, Overwrite::Possible);
     cache.flush(&TIP, || Ok(())).unwrap();
     assert!(stored(&cache, 1));
-    // Made again under the same outpoint, and spent: the older coin in the store must go too.
+    // The outpoint gets another coin, which is spent: the older coin in the store must go too.
     add(&mut cache, 1, 6, Overwrite::Possible);
     assert_eq!(cache.spend(&outpoint(1)).unwrap(), Some(coin(6)));
     assert_eq!((cache.len(), cache.dirty_len()), (1, 1));
@@ -179,10 +180,11 @@ fn unspendable_outputs_stay_out() {
     assert!(cache.is_empty());
 }
 
-/// Spends a coin that the batch under way brings into the store. Returns whether it is there after the next flush.
-fn spent_across_the_flush_point(without: Option<Rule>) -> bool {
+/// Spends a coin that the running batch brings into the store. Returns whether the store has the
+/// coin after the next flush.
+fn spent_across_the_flush_point(disabled: Option<Rule>) -> bool {
     let (store, mut cache) = gated();
-    cache.without = without;
+    cache.disabled = disabled;
     store.set(false, Ending::Well);
     add(&mut cache, 1, 5, Overwrite::Impossible);
     begin(&mut cache);
@@ -199,40 +201,42 @@ fn fresh_does_not_reach_across_the_flush_point() {
     assert!(spent_across_the_flush_point(Some(Rule::FreshAcrossFlushPoint)));
 }
 
-/// A coin is read from the store, then spent, then the marker is flushed, and then it is offered. Returns whether it is there again.
-fn offered_after_it_was_spent_and_flushed(without: Option<Rule>) -> bool {
+/// Reads a coin from the store, spends it, flushes the marker, and inserts what was read. Returns
+/// whether the cache has the coin again.
+fn inserted_after_spend_and_flush(disabled: Option<Rule>) -> bool {
     let (_, mut cache) = gated();
-    cache.without = without;
+    cache.disabled = disabled;
     add(&mut cache, 1, 5, Overwrite::Impossible);
     cache.flush(&TIP, || Ok(())).unwrap();
-    let read_at = cache.flush_number();
+    let read_epoch = cache.flush_epoch();
     let read = cache.store().get(&outpoint(1)).unwrap().unwrap();
     assert_eq!(cache.spend(&outpoint(1)).unwrap(), Some(coin(5)));
     cache.flush(&TIP, || Ok(())).unwrap();
-    cache.offer(&outpoint(1), &read, read_at);
+    cache.insert_if_fresh_read(&outpoint(1), &read, read_epoch);
     cache.get(&outpoint(1)).unwrap().is_some()
 }
 
 #[test]
 fn no_coin_rises_from_the_dead() {
-    assert!(!offered_after_it_was_spent_and_flushed(None));
-    assert!(offered_after_it_was_spent_and_flushed(Some(Rule::Resurrection)));
+    assert!(!inserted_after_spend_and_flush(None));
+    assert!(inserted_after_spend_and_flush(Some(Rule::Resurrection)));
 }
 
-/// A coin is read from the store, then spent, and then it is offered, with the marker above or below the flush point.
-fn offered_after_it_was_spent(without: Option<Rule>, frozen: bool) -> bool {
+/// Reads a coin from the store, spends it, and inserts what was read, while the marker is above or
+/// below the flush point. Returns whether the coin was inserted.
+fn inserted_after_spend(disabled: Option<Rule>, frozen: bool) -> bool {
     let (store, mut cache) = gated();
-    cache.without = without;
+    cache.disabled = disabled;
     add(&mut cache, 1, 5, Overwrite::Impossible);
     cache.flush(&TIP, || Ok(())).unwrap();
-    let read_at = cache.flush_number();
+    let read_epoch = cache.flush_epoch();
     let read = cache.store().get(&outpoint(1)).unwrap().unwrap();
     assert_eq!(cache.spend(&outpoint(1)).unwrap(), Some(coin(5)));
     if frozen {
         store.set(false, Ending::Well);
         begin(&mut cache);
     }
-    let taken = cache.offer(&outpoint(1), &read, read_at);
+    let taken = cache.insert_if_fresh_read(&outpoint(1), &read, read_epoch);
     let unspent = cache.get(&outpoint(1)).unwrap().is_some();
     assert_eq!(taken, unspent);
     store.set(true, Ending::Well);
@@ -243,13 +247,13 @@ fn offered_after_it_was_spent(without: Option<Rule>, frozen: bool) -> bool {
 #[test]
 fn a_stale_fetch_replaces_nothing() {
     for frozen in [false, true] {
-        assert!(!offered_after_it_was_spent(None, frozen));
-        assert!(offered_after_it_was_spent(Some(Rule::StaleFetch), frozen));
+        assert!(!inserted_after_spend(None, frozen));
+        assert!(inserted_after_spend(Some(Rule::StaleFetch), frozen));
     }
 }
 
 #[test]
-fn what_the_last_flush_left_alone_is_taken() {
+fn a_coin_that_the_last_flush_left_unchanged_is_accepted() {
     let (_, mut cache) = gated();
     for number in 1..=40 {
         add(&mut cache, number, number.into(), Overwrite::Impossible);
@@ -257,40 +261,40 @@ fn what_the_last_flush_left_alone_is_taken() {
     cache.flush(&TIP, || Ok(())).unwrap();
     let store = Arc::clone(cache.store());
     let mut cache = CoinsCache::new(store, 1 << 20);
-    let read_at = cache.flush_number();
+    let read_epoch = cache.flush_epoch();
     for number in 1..=20 {
         assert_eq!(cache.spend(&outpoint(number)).unwrap(), Some(coin(number.into())));
     }
-    // One is spent and made anew: what was read of it is old.
+    // One outpoint is spent and gets another coin: the earlier read is stale.
     add(&mut cache, 20, 99, Overwrite::Possible);
     begin(&mut cache);
     cache.finish_flush().unwrap();
     for number in 1..=20 {
-        assert!(!cache.offer(&outpoint(number), &coin(number.into()), read_at));
+        assert!(!cache.insert_if_fresh_read(&outpoint(number), &coin(number.into()), read_epoch));
     }
     for number in 21..=30 {
-        assert!(cache.offer(&outpoint(number), &coin(number.into()), read_at));
+        assert!(cache.insert_if_fresh_read(&outpoint(number), &coin(number.into()), read_epoch));
     }
     add(&mut cache, 50, 5, Overwrite::Impossible);
     begin(&mut cache);
     cache.finish_flush().unwrap();
-    // Of the flush before the last nothing is known any more.
+    // The changes of the flush before the last are not known any more.
     for number in 31..=40 {
-        assert!(!cache.offer(&outpoint(number), &coin(number.into()), read_at));
-        assert!(cache.offer(&outpoint(number), &coin(number.into()), read_at + 1));
+        assert!(!cache.insert_if_fresh_read(&outpoint(number), &coin(number.into()), read_epoch));
+        assert!(cache.insert_if_fresh_read(&outpoint(number), &coin(number.into()), read_epoch.next()));
     }
 }
 
 #[test]
-fn an_offered_coin_is_a_hit() {
+fn a_coin_that_was_read_ahead_is_a_hit() {
     let (_, mut cache) = gated();
     let store = Arc::clone(cache.store());
     store
         .commit(&mut [(outpoint(1), Some(coin(5)))].into_iter(), &TIP)
         .unwrap();
-    let read_at = cache.flush_number();
-    assert!(cache.offer(&outpoint(1), &coin(5), read_at));
-    assert!(!cache.offer(&outpoint(1), &coin(5), read_at));
+    let read_epoch = cache.flush_epoch();
+    assert!(cache.insert_if_fresh_read(&outpoint(1), &coin(5), read_epoch));
+    assert!(!cache.insert_if_fresh_read(&outpoint(1), &coin(5), read_epoch));
     assert_eq!(cache.spend(&outpoint(1)).unwrap(), Some(coin(5)));
     assert_eq!(cache.counters(), CacheCounters { hits: 1, misses: 0 });
     cache.flush(&TIP, || Ok(())).unwrap();
@@ -309,7 +313,10 @@ fn after_a_failed_flush_no_coin_rises_from_the_dead() {
         add(&mut cache, 3, 7, Overwrite::Impossible);
         store.set(true, ending);
         assert!(matches!(cache.finish_flush(), Err(FlushError::Store(_))));
-        assert_eq!((cache.len(), cache.dirty_len(), cache.flush_number()), (3, 3, 0));
+        assert_eq!(
+            (cache.len(), cache.dirty_len(), cache.flush_epoch()),
+            (3, 3, FlushEpoch::default())
+        );
         store.set(true, Ending::Well);
         assert_eq!(cache.spend(&outpoint(1)).unwrap(), Some(coin(5)));
         cache.flush(&TIP, || Ok(())).unwrap();
@@ -317,7 +324,7 @@ fn after_a_failed_flush_no_coin_rises_from_the_dead() {
     }
 }
 
-/// A panic in the store is a flush that failed: who catches it elsewhere must not go on without the spent markers.
+/// A panic in the store is a failed flush: the spent markers must be kept.
 #[test]
 fn a_flush_that_panics_loses_nothing() {
     let (store, mut cache) = gated();
@@ -378,13 +385,13 @@ fn the_youngest_and_those_asked_for_stay() {
             Overwrite::Impossible,
         );
     }
-    // Early coins that somebody has asked for.
+    // Old coins that were asked for.
     for number in 1..=100 {
         assert!(cache.get(&numbered(number)).unwrap().is_some());
     }
     cache.flush(&TIP, || Ok(())).unwrap();
     let kept = cache.len() as u32;
-    let keep = cache.flush_at() - limit / 16 * BETWEEN_16;
+    let keep = cache.flush_at() - limit / 16 * BETWEEN_FLUSHES_16;
     assert!(cache.bytes() <= keep + limit / 16, "{}", cache.bytes());
     assert!(cache.bytes() >= keep - limit / 16 * 2, "{}", cache.bytes());
     assert_eq!(cache.flush_counters().kept, u64::from(kept));
@@ -399,7 +406,7 @@ fn the_youngest_and_those_asked_for_stay() {
     assert_eq!(cache.counters().misses, misses + 99);
 }
 
-/// Many changes at once, after a flush of them that failed.
+/// Many changes at once, after a flush of them has failed.
 #[test]
 fn large_flushes_write_every_change_once() {
     const COINS: u32 = 60_000;
@@ -408,7 +415,7 @@ fn large_flushes_write_every_change_once() {
     for number in 0..COINS {
         cache.add(&numbered(number), CoinRef::from(&of(number)), Overwrite::Impossible);
     }
-    // A flush that fails leaves all as it was.
+    // A failed flush changes nothing.
     store.set(true, Ending::Failing);
     assert!(cache.flush(&TIP, || Ok(())).is_err());
     assert_eq!(cache.dirty_len(), COINS as usize);
@@ -453,13 +460,13 @@ enum Step {
     Spend(u8),
     Get(u8),
     Contains(u8),
-    /// Reads from the store, to be offered later.
+    /// Reads from the store, for a later insertion.
     Read(u8),
     Offer,
     /// Begins a flush that stays at the gate.
     Freeze(Ending),
     Finish,
-    /// Back to what was when the last flush began.
+    /// Returns to the state at the start of the last flush.
     Rollback,
 }
 
@@ -480,21 +487,21 @@ fn step() -> impl Strategy<Value = Step> {
 
 type Coins = BTreeMap<OutPoint, Coin>;
 
-/// The cache beside a model of what it should hold.
+/// The cache next to a model of its content.
 struct World {
     store: Arc<GatedStore>,
     cache: CoinsCache,
     model: Coins,
-    /// How flushes under way will end, and the coins at their flush point.
+    /// The end of the running flush, and the coins at its flush point.
     frozen: Option<(Ending, Coins)>,
-    /// What the store should hold.
+    /// The coins that the store should have.
     stored: Coins,
-    /// Older and newer coins, to be undone from the last.
+    /// Older and newer coins, to be undone from the last one.
     undo: Vec<(OutPoint, Option<Coin>)>,
-    /// Coins read from the store, with the number of flushes before.
-    reads: Vec<(OutPoint, Coin, u64)>,
-    /// Outpoints of which the store had nothing, with the number of flushes before that was seen.
-    absent: BTreeMap<OutPoint, u64>,
+    /// Coins read from the store, with the epoch before the read.
+    reads: Vec<(OutPoint, Coin, FlushEpoch)>,
+    /// Outpoints without a coin in the store, with the epoch before the read.
+    absent: BTreeMap<OutPoint, FlushEpoch>,
 }
 
 impl World {
@@ -516,7 +523,7 @@ impl World {
         match step {
             Step::Add(number, value, over) => {
                 let outpoint = outpoint(*number);
-                // Who says that nothing can be there must be right.
+                // The promise that no coin exists must be true.
                 let overwrite = if *over || self.model.contains_key(&outpoint) {
                     Overwrite::Possible
                 } else {
@@ -548,17 +555,17 @@ impl World {
                 );
             }
             Step::Read(number) => {
-                let read_at = self.cache.flush_number();
+                let read_epoch = self.cache.flush_epoch();
                 match self.cache.store().get(&outpoint(*number)).unwrap() {
-                    Some(coin) => self.reads.push((outpoint(*number), coin, read_at)),
+                    Some(coin) => self.reads.push((outpoint(*number), coin, read_epoch)),
                     None => {
-                        self.absent.insert(outpoint(*number), read_at);
+                        self.absent.insert(outpoint(*number), read_epoch);
                     }
                 }
             }
             Step::Offer => {
-                for (outpoint, coin, read_at) in self.reads.drain(..) {
-                    self.cache.offer(&outpoint, &coin, read_at);
+                for (outpoint, coin, read_epoch) in self.reads.drain(..) {
+                    self.cache.insert_if_fresh_read(&outpoint, &coin, read_epoch);
                 }
             }
             Step::Freeze(ending) => {
@@ -584,7 +591,7 @@ impl World {
         }
     }
 
-    /// Lets the flush go on to its end, and looks what the store has got.
+    /// Lets the flush end, and compares the store.
     fn finish(&mut self) {
         let Some((ending, coins)) = self.frozen.take() else {
             return;
@@ -615,20 +622,20 @@ proptest! {
         world.check();
         world.finish();
         world.check();
-        // And once more: what is left of earlier flushes must not come back.
+        // Once more: the rest of earlier flushes must not come back.
         world.take(&Step::Freeze(Ending::Well));
         world.finish();
         world.check();
     }
 }
 
-/// Flushes that go on freely beside the steps, so that coins thaw at any moment.
+/// Flushes that run beside the steps, so that coins are promoted at any moment.
 #[test]
 fn flushes_beside_the_work() {
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let mut world = World::new();
     let mut flushes = 0;
-    // How many flushes the steps see depends on how busy the machine is.
+    // How many flushes the steps meet depends on the load of the machine.
     for number in 0..30_000_000 {
         if number >= 300_000 && flushes > 100 {
             break;

@@ -1,4 +1,4 @@
-//! What can go wrong in the undo log.
+//! Errors of the undo log.
 
 use super::UndoPosition;
 use blockmill_block::files::FileError;
@@ -8,22 +8,23 @@ use thiserror::Error;
 /// Why a call of the undo log failed.
 #[derive(Debug, Error)]
 pub enum UndoLogError {
-    /// The operating system refused.
+    /// The operating system reported an error.
     #[error(transparent)]
     Io(FileError),
-    /// An earlier write or sync failed, and the log with it; the text says what failed first.
+    /// An earlier write or sync failed, and the log has failed for good. The text names what failed
+    /// first.
     #[error(transparent)]
     Failed(FileError),
-    /// A place that is not in the log.
+    /// A position outside of the log.
     #[error("the undo log has no record of {} bytes at offset {}", .0.length, .0.offset)]
     OutOfRange(UndoPosition),
-    /// A record that is longer than a position can say.
+    /// A record whose length does not fit into a position.
     #[error("a record of {length} bytes is too long for the undo log")]
     TooLong {
         /// Length of the record in bytes.
         length: usize,
     },
-    /// What lies at a place is not the undo data of that block.
+    /// The bytes at the position are not the undo data of that block.
     #[error(transparent)]
     Record(#[from] UndoRecordError),
 }

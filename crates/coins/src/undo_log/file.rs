@@ -1,10 +1,10 @@
-//! The file under the undo log.
+//! The file of the undo log.
 
 use blockmill_block::disk::{Disk, DiskFile, Open};
 use std::io;
 use std::path::Path;
 
-/// Opens the file at `path`, or makes it, durably as far as its name goes.
+/// Opens the file at `path`. A new file's name is durable when the call returns.
 pub(super) fn open(disk: &dyn Disk, path: &Path) -> io::Result<Box<dyn DiskFile>> {
     let exists = path.exists();
     let file = disk.open(path, Open::Keep)?;

@@ -1,24 +1,23 @@
-//! The locks of the undo log are of a kind that can be chosen, so that a benchmark can run the same log under another
-//! lock.
+//! The undo log is generic over its lock, so that a benchmark can run it with another lock.
 
 use std::sync::PoisonError;
 
-/// A value behind a lock.
+/// A value that a lock guards.
 pub trait Guarded<T>: Send + Sync {
-    /// Puts a value behind a lock.
+    /// An unlocked value.
     fn new(value: T) -> Self;
 
-    /// Works on the value while nobody else does; waits until nobody does.
+    /// Waits for the lock, and calls `work` with the value.
     fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> R;
 }
 
-/// A kind of lock, which can guard any value.
+/// A kind of lock, for values of any type.
 pub trait LockKind {
-    /// A value behind such a lock.
+    /// A value under a lock of this kind.
     type Lock<T: Send>: Guarded<T>;
 }
 
-/// [`blockmill_sync::Mutex`], a critical section around the value.
+/// [`blockmill_sync::Mutex`].
 #[derive(Debug, Clone, Copy)]
 pub struct SectionLock;
 

@@ -1,37 +1,38 @@
-//! What the lock of the undo log guards: the buffer that is being filled, which full ones are on their way to the file,
-//! and how much of the log is durable.
+//! The state under the lock of the undo log: the buffer that is being filled, the full buffers in
+//! flight to the file, and how much of the log is durable.
 //!
 //! ```text
 //! 0        durable       written_end    start         end
 //! | synced | in the file | in flight    | buffer      |
 //! ```
-//! Some of what is in flight may be in the file already. Nothing here calls the file.
+//! Part of what is in flight may be in the file already. Nothing here calls the file.
 
 use super::{BUFFER_BYTES, FULL_BUFFERS_MAX, UndoPosition};
 use blockmill_sync::ManualResetEvent;
 use std::io;
 use std::sync::Arc;
 
-/// A write that was begun. Who waits for it has a part in it, so the event outlives the thread that sets it.
+/// A write in flight. Threads that wait for it share ownership, so the event outlives the thread
+/// that sets it.
 #[derive(Debug)]
 pub(super) struct Write {
-    /// Its place in bytes. All writes in flight that begin later lie behind it.
+    /// Offset of the write in bytes. Every later write in flight has a larger offset.
     pub(super) start: u64,
-    /// Set when it has ended, well or not; never reset.
+    /// Set when the write has ended, with or without success; never reset.
     pub(super) ended: ManualResetEvent,
 }
 
-/// A full buffer, for its thread to write.
+/// A full buffer, for a thread to write.
 #[derive(Debug)]
 #[must_use = "what is taken out of the tail must be written"]
 pub(super) struct FullBuffer<'a> {
     pub(super) write: Arc<Write>,
     pub(super) bytes: Vec<u8>,
-    /// A record too large for a buffer, right behind the bytes; else empty.
+    /// A record too large for a buffer, which follows the bytes; else empty.
     pub(super) large_record: &'a [u8],
 }
 
-/// What failed first.
+/// The first failure.
 #[derive(Debug, Clone)]
 pub(super) struct Failure {
     operation: &'static str,
@@ -56,30 +57,31 @@ impl Failure {
     }
 }
 
-/// What who calls for a sync is to do. The events are set when the sync has ended, well or not, and never reset.
+/// What a thread that calls for a sync does next. The event of a sync is set when it has ended,
+/// with or without success, and is never reset.
 #[derive(Debug)]
 #[must_use]
 pub(super) enum SyncTurn {
-    /// Nothing: what it wants is durable.
+    /// Nothing: its records are durable.
     Durable,
     /// Wait for the sync in progress, and look again.
     Wait(Arc<ManualResetEvent>),
-    /// Sync for all, and then set the event.
+    /// Sync for all threads, and set the event.
     Lead(Arc<ManualResetEvent>),
 }
 
 /// The end of the log.
 #[derive(Debug)]
 pub(super) struct Tail {
-    /// Place of the buffer's first byte in the file.
+    /// Offset in the file of the buffer's first byte.
     start: u64,
-    /// The last records, one behind the other.
+    /// The last records, in sequence.
     buffer: Vec<u8>,
-    /// Empty buffers. There is one for each permit that is not taken.
+    /// Empty buffers, one for each free permit.
     spare: Vec<Vec<u8>>,
-    /// Writes that have not ended, and those that failed.
+    /// Writes that have not ended, and writes that failed.
     in_flight: Vec<Arc<Write>>,
-    /// All records that were appended before this place are durable. At first it is where appending begins.
+    /// All records before this offset are durable. Initially the offset of the first record.
     durable: u64,
     /// The sync in progress.
     sync: Option<Arc<ManualResetEvent>>,
@@ -87,7 +89,7 @@ pub(super) struct Tail {
 }
 
 impl Tail {
-    /// The end of a log that has nothing behind `end`.
+    /// The tail of a log that ends at `end`.
     pub(super) fn new(end: u64) -> Self {
         let empty = || Vec::with_capacity(BUFFER_BYTES);
         Self {
@@ -101,12 +103,12 @@ impl Tail {
         }
     }
 
-    /// The place behind the last record.
+    /// The offset of the log's end.
     pub(super) fn end(&self) -> u64 {
         self.start + self.buffer.len() as u64
     }
 
-    /// Everything before this place is in the file.
+    /// Everything before this offset is in the file.
     pub(super) fn written_end(&self) -> u64 {
         let in_flight = self.in_flight.iter().map(|write| write.start);
         in_flight.min().unwrap_or(self.start)
@@ -116,14 +118,14 @@ impl Tail {
         self.failure.as_ref()
     }
 
-    /// Notes that something failed; only what failed first counts.
+    /// Records a failure. Only the first one counts.
     pub(super) fn fail(&mut self, failure: Failure) {
         self.failure.get_or_insert(failure);
     }
 
-    /// Copies a record into the buffer, if there is room.
+    /// Copies a record to the end of the buffer, if there is room.
     #[inline]
-    pub(super) fn place(&mut self, record: &[u8]) -> Option<UndoPosition> {
+    pub(super) fn append(&mut self, record: &[u8]) -> Option<UndoPosition> {
         if record.len() > BUFFER_BYTES - self.buffer.len() {
             return None;
         }
@@ -135,11 +137,11 @@ impl Tail {
         Some(position)
     }
 
-    /// Takes the buffer out, and gives a record of this length its place in the empty one; or right behind the full
-    /// one, if it is larger than a buffer.
-    pub(super) fn place_behind_full<'a>(&mut self, record: &'a [u8], length: u32) -> (UndoPosition, FullBuffer<'a>) {
+    /// Swaps the full buffer for an empty one, and appends a record of this length to the empty
+    /// one. A record larger than a buffer gets the offset at the end of the full buffer.
+    pub(super) fn append_after_full<'a>(&mut self, record: &'a [u8], length: u32) -> (UndoPosition, FullBuffer<'a>) {
         let full = self.swap();
-        if let Some(position) = self.place(record) {
+        if let Some(position) = self.append(record) {
             return (position, full);
         }
         let offset = self.start;
@@ -151,12 +153,12 @@ impl Tail {
         (UndoPosition { offset, length }, full)
     }
 
-    /// Takes the buffer out as it is, if there is anything in it.
+    /// Takes the buffer as it is, unless it is empty.
     pub(super) fn take_buffer(&mut self) -> Option<FullBuffer<'static>> {
         (!self.buffer.is_empty()).then(|| self.swap())
     }
 
-    /// By who holds a permit.
+    /// The caller holds a permit.
     fn swap(&mut self) -> FullBuffer<'static> {
         let empty = self.spare.pop().unwrap_or_default();
         let bytes = std::mem::replace(&mut self.buffer, empty);
@@ -173,8 +175,8 @@ impl Tail {
         }
     }
 
-    /// Takes back the buffer of a write that has ended. One that failed stays in flight, so that nothing behind it
-    /// counts as written.
+    /// Reclaims the buffer of a write that has ended. A failed write stays in flight, so that
+    /// nothing after it counts as written.
     pub(super) fn end_write(&mut self, ended: &Arc<Write>, mut buffer: Vec<u8>, failure: Option<Failure>) {
         match failure {
             None => self.in_flight.retain(|write| !Arc::ptr_eq(write, ended)),
@@ -184,12 +186,12 @@ impl Tail {
         self.spare.push(buffer);
     }
 
-    /// A write in flight that begins before a place.
+    /// A write in flight that begins before an offset.
     pub(super) fn write_before(&self, end: u64) -> Option<Arc<Write>> {
         self.in_flight.iter().find(|write| write.start < end).cloned()
     }
 
-    /// What who wants everything before a place to be durable is to do.
+    /// What a thread does next that wants everything before `wanted` to be durable.
     pub(super) fn sync_turn(&mut self, wanted: u64) -> SyncTurn {
         if self.durable >= wanted {
             return SyncTurn::Durable;
@@ -200,13 +202,14 @@ impl Tail {
         }
     }
 
-    /// Ends the sync in progress; if it went well, with the place before which everything is durable.
+    /// Ends the sync in progress. `durable` is the offset before which everything is durable; none
+    /// after a failure.
     pub(super) fn end_sync(&mut self, durable: Option<u64>) {
         self.sync = None;
         self.durable = durable.unwrap_or(self.durable);
     }
 
-    /// Forgets what lies behind `end`; when nothing is in flight.
+    /// Forgets everything from `end` on. Nothing may be in flight.
     pub(super) fn cut_back(&mut self, end: u64) {
         let kept = end.saturating_sub(self.start).min(self.buffer.len() as u64);
         self.buffer.truncate(kept as usize);

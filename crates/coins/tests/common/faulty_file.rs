@@ -1,4 +1,4 @@
-//! A file in memory that counts, waits and fails as it is told to.
+//! A file in memory that counts calls, and that waits and fails as a test demands.
 
 use blockmill_block::disk::DiskFile;
 use std::io;
@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
 use std::time::Duration;
 
-/// What the file says when it fails.
+/// The text of the file's error.
 pub(crate) const FAULT: &str = "a fault of the test";
 
 /// The file; clones are the same file.
@@ -21,21 +21,21 @@ struct Shared {
 
 #[derive(Default)]
 pub(crate) struct State {
-    /// All that was written.
+    /// Everything that was written.
     pub(crate) written: Vec<u8>,
-    /// What was written when the last sync that succeeded began.
+    /// The content at the start of the last successful sync.
     pub(crate) synced: Vec<u8>,
     pub(crate) writes: u32,
     pub(crate) syncs: u32,
-    /// Writes at this moment, and the most there were.
+    /// Writes at this moment, and their maximum.
     pub(crate) writes_now: u32,
     pub(crate) writes_now_max: u32,
-    /// The write and the sync, counted from 1, that fail.
+    /// The number of the write and of the sync, from 1, that fail.
     pub(crate) failing_write: Option<u32>,
     pub(crate) failing_sync: Option<u32>,
-    /// Whether they panic.
+    /// Whether failing calls panic.
     pub(crate) panics: bool,
-    /// The write and the sync, counted from 1, that wait until these are taken back.
+    /// The number of the write and of the sync, from 1, that wait until the test resets the field.
     pub(crate) held_write: Option<u32>,
     pub(crate) held_sync: Option<u32>,
     pub(crate) write_time: Duration,
@@ -43,18 +43,18 @@ pub(crate) struct State {
 }
 
 impl FaultyFile {
-    /// The state, to look at.
+    /// The state.
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.0.state.lock().unwrap()
     }
 
-    /// Changes what it is told, and wakes who waits for that.
-    pub(crate) fn tell(&self, change: impl FnOnce(&mut State)) {
+    /// Changes the state, and wakes the calls that wait.
+    pub(crate) fn set(&self, change: impl FnOnce(&mut State)) {
         change(&mut self.state());
         self.0.changed.notify_all();
     }
 
-    /// Waits until something holds.
+    /// Waits until a condition holds.
     pub(crate) fn wait_until(&self, holds: impl Fn(&State) -> bool) -> MutexGuard<'_, State> {
         let unwanted = |state: &mut State| !holds(state);
         self.0.changed.wait_while(self.state(), unwanted).unwrap()
@@ -81,7 +81,7 @@ impl DiskFile for FaultyFile {
 
     fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         if bytes.is_empty() {
-            // As with a real file, nothing happens.
+            // As with a real file, an empty write does nothing.
             return Ok(());
         }
         let mut state = self.state();

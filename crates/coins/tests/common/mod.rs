@@ -1,4 +1,4 @@
-//! What the tests of the undo log have in common.
+//! Shared parts of the undo log's tests.
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
@@ -8,10 +8,10 @@ use std::time::Duration;
 
 pub(crate) mod faulty_file;
 
-/// Numbers that look random (xorshift).
-pub(crate) struct Dice(u64);
+/// Pseudorandom numbers (xorshift).
+pub(crate) struct Rng(u64);
 
-impl Dice {
+impl Rng {
     pub(crate) fn new(seed: u64) -> Self {
         Self((seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
@@ -27,7 +27,7 @@ impl Dice {
         (self.next() % end as u64) as usize
     }
 
-    /// A record of this length that is unlike others.
+    /// A record of this length, different from all others.
     pub(crate) fn record(&mut self, length: usize) -> Vec<u8> {
         let mut record = Vec::with_capacity(length + 8);
         while record.len() < length {

@@ -11,11 +11,10 @@ use crate::report::Observer;
 use blockmill_block::disk::Disk;
 use blockmill_block::{BlockHash, Coin, OutPoint};
 use blockmill_coins::stats::Hashes;
-use blockmill_coins::{
-    Change, CoinStore, EmbeddedStore, SnapshotError, SnapshotReader, StatsBuilder, Tip, UtxoStats, write_snapshot,
-};
+use blockmill_coins::{Change, CoinStore, SnapshotError, SnapshotReader, StatsBuilder, Tip, UtxoStats, write_snapshot};
 use blockmill_rules::ScriptVerifier;
 use blockmill_rules::snapshots::known_snapshots;
+use blockmill_store_redb::RedbStore;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -258,7 +257,7 @@ impl Loading<'_> {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
             _ => {}
         }
-        let store = EmbeddedStore::open_on(self.disk, self.path, self.network, self.cache_bytes / 2)?;
+        let store = RedbStore::open_on(self.disk, self.path, self.network, self.cache_bytes / 2)?;
         let mut stats = StatsBuilder::new(Hashes::Serialized);
         let mut coins = reader.coins(self.tip.height);
         let mut batch: Vec<Change> = Vec::new();

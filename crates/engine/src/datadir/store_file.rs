@@ -3,8 +3,8 @@
 
 use crate::datadir::{ChainId, DataDir, file_error};
 use crate::error::EngineError;
-use blockmill_coins::embedded::is_there;
-use blockmill_coins::{CoinStore, EmbeddedStore, MemoryStore};
+use blockmill_coins::{CoinStore, MemoryStore};
+use blockmill_store_redb::{RedbStore, is_there};
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
@@ -53,7 +53,7 @@ pub(crate) fn network_of(directory: &Path) -> Result<Option<ChainId>, EngineErro
     if !is_there(&path)? {
         return Ok(None);
     }
-    let store = EmbeddedStore::open_to_read(&path, None, MARKS_CACHE)?;
+    let store = RedbStore::open_to_read(&path, None, MARKS_CACHE)?;
     match ChainId::from_text(store.network()) {
         Some(chain_id) => Ok(Some(chain_id)),
         None => Err(EngineError::Damaged {
@@ -75,7 +75,7 @@ pub fn open_store(directory: &DataDir, cache_bytes: usize) -> Result<Arc<dyn Coi
     check_not_lost(directory.path())?;
     remove_unfinished(directory)?;
     let path = directory.file(STORE_FILE);
-    let store = EmbeddedStore::open_on(&**directory.disk(), &path, &directory.chain_id().text(), cache_bytes)?;
+    let store = RedbStore::open_on(&**directory.disk(), &path, &directory.chain_id().text(), cache_bytes)?;
     Ok(Arc::new(store))
 }
 
@@ -100,6 +100,6 @@ pub fn read_store(directory: &DataDir, cache_bytes: usize) -> Result<Arc<dyn Coi
     if !is_there(&path)? {
         return Ok(Arc::new(MemoryStore::default()));
     }
-    let store = EmbeddedStore::open_to_read(&path, Some(&directory.chain_id().text()), cache_bytes)?;
+    let store = RedbStore::open_to_read(&path, Some(&directory.chain_id().text()), cache_bytes)?;
     Ok(Arc::new(store))
 }

@@ -30,7 +30,7 @@ use crate::report::{ConnectReport, Halt, Observer, Progress, Rejected, Stage, To
 use blockmill_block::coin::Coin;
 use blockmill_block::files::{BlockFileWriter, Position, Record};
 use blockmill_block::{Block, BlockHash, BlockUndo, OutPoint};
-use blockmill_coins::{CoinsCache, Tip};
+use blockmill_coins::{CoinsCache, FlushEpoch, Tip};
 use blockmill_fetch::Fetcher;
 use blockmill_pool::ThreadPool;
 use blockmill_rules::block::BlockFacts;
@@ -339,7 +339,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         &mut self,
         id: BlockId,
         body: Body,
-        absent_at: Option<u64>,
+        absent_at: Option<FlushEpoch>,
         run: &mut BranchRun<'_>,
     ) -> Result<bool, EngineError> {
         let (reject, position) = match body {
@@ -482,7 +482,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         block: &Block,
         facts: &BlockFacts,
         flags: ScriptFlags,
-        absent_at: Option<u64>,
+        absent_at: Option<FlushEpoch>,
     ) -> Result<(BlockUndo, Vec<(OutPoint, Coin)>), ResolveError> {
         let start = Instant::now();
         let fetched_before = self.cache.store_time();

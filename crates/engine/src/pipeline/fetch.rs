@@ -5,6 +5,7 @@ use crate::pipeline::inputs::{BlockInputs, BlockOutputs};
 use crate::pipeline::load::{Body, LoadRequest, Loaded};
 use crate::pipeline::prefetch::{self, Window};
 use crate::report::{FetchTotals, Stage};
+use blockmill_coins::FlushEpoch;
 use blockmill_fetch::Fetch;
 use blockmill_rules::ScriptVerifier;
 use std::sync::Arc;
@@ -74,16 +75,18 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         }
     }
 
-    /// Waits for what is read for a block, and offers the coins to the cache. Returns after how
-    /// many flushes the store was seen to have none of the block's outputs, if it was.
-    pub(crate) fn finish_fetches(&mut self, height: u32, fetches: Fetches) -> Option<u64> {
+    /// Waits for what is read for a block, and offers the coins to the cache. Returns the epoch at
+    /// which the store was seen to have none of the block's outputs, if it was.
+    pub(crate) fn finish_fetches(&mut self, height: u32, fetches: Fetches) -> Option<FlushEpoch> {
         let inputs = fetches.inputs?;
         let start = Instant::now();
         let found = inputs.finish().coins;
         let outputs = fetches.outputs.map(Fetch::finish);
         let waited = start.elapsed();
         for fetched in &found {
-            let taken = self.cache.offer(&fetched.outpoint, &fetched.coin, fetched.read_at);
+            let taken = self
+                .cache
+                .insert_if_fresh_read(&fetched.outpoint, &fetched.coin, fetched.read_epoch);
             self.totals.fetch.taken += u64::from(taken);
         }
         let statistics = self.fetcher.statistics();
@@ -95,6 +98,6 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         self.totals.stages.add(Stage::Fetch, busy, waited);
         self.trace.add(Stage::Fetch, height, start + waited, Instant::now());
         let outputs = outputs.filter(|outputs| outputs.complete && outputs.coins.is_empty());
-        outputs.map(|outputs| outputs.begun_at)
+        outputs.map(|outputs| outputs.begin_epoch)
     }
 }

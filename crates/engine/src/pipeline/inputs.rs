@@ -26,12 +26,12 @@ impl BlockInputs {
 }
 
 impl Wanted for BlockInputs {
-    fn places(&self) -> usize {
+    fn items(&self) -> usize {
         self.block.input_count() - self.first()
     }
 
-    fn outpoints(&self, places: Range<usize>, wanted: &mut Vec<OutPoint>) {
-        let (start, end) = (places.start + self.first(), places.end + self.first());
+    fn outpoints(&self, items: Range<usize>, wanted: &mut Vec<OutPoint>) {
+        let (start, end) = (items.start + self.first(), items.end + self.first());
         let mut next = start;
         while next < end {
             let (transaction, place) = self.block.locate_input(next);
@@ -54,17 +54,17 @@ impl Wanted for BlockInputs {
     }
 }
 
-/// The coins that a block makes: none of them may be there already (BIP 30). The places are its
+/// The coins that a block makes: none of them may be there already (BIP 30). The items are its
 /// transactions.
 pub struct BlockOutputs(pub Arc<Block>);
 
 impl Wanted for BlockOutputs {
-    fn places(&self) -> usize {
+    fn items(&self) -> usize {
         self.0.transaction_count()
     }
 
-    fn outpoints(&self, places: Range<usize>, wanted: &mut Vec<OutPoint>) {
-        for transaction in self.0.transactions().skip(places.start).take(places.len()) {
+    fn outpoints(&self, items: Range<usize>, wanted: &mut Vec<OutPoint>) {
+        for transaction in self.0.transactions().skip(items.start).take(items.len()) {
             let txid = transaction.txid();
             for (vout, output) in (0..).zip(transaction.outputs()) {
                 if !is_unspendable(output.script_pubkey()) {

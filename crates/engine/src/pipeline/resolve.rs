@@ -2,7 +2,7 @@
 
 use blockmill_block::coin::{Coin, is_unspendable};
 use blockmill_block::{Block, BlockUndo, OutPoint, Transaction};
-use blockmill_coins::{CoinRef, CoinsCache, Overwrite, StoreError};
+use blockmill_coins::{CoinRef, CoinsCache, FlushEpoch, Overwrite, StoreError};
 use blockmill_rules::spend::{self, SpendContext};
 use blockmill_rules::{Params, Reject, ScriptFlags, sigops};
 use thiserror::Error;
@@ -17,9 +17,9 @@ pub struct ResolveContext<'a> {
     pub flags: ScriptFlags,
     /// Whether its transactions may not overwrite coins (BIP 30).
     pub enforce_bip30: bool,
-    /// After how many flushes the store was seen to have none of the block's outputs, if that was
+    /// The flush epoch at which the store was seen to have none of the block's outputs, if that was
     /// seen.
-    pub absent_at: Option<u64>,
+    pub absent_at: Option<FlushEpoch>,
     /// Median time past of its parent.
     pub parent_median_time_past: u32,
     /// Median time past of its ancestor at a height.
@@ -71,7 +71,7 @@ pub fn apply<B: AsRef<[u8]>>(
 /// A block MUST not make an outpoint anew whose coin is unspent (BIP 30).
 fn no_overwriting<B: AsRef<[u8]>>(
     block: &Block<B>,
-    absent_at: Option<u64>,
+    absent_at: Option<FlushEpoch>,
     cache: &mut CoinsCache,
 ) -> Result<(), ResolveError> {
     for (index, transaction) in block.transactions().enumerate() {

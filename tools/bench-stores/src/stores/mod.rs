@@ -7,7 +7,8 @@ mod rocks;
 
 use blockmill_block::reader::{DecodeError, Reader};
 use blockmill_block::{BlockHash, Coin, OutPoint, Txid};
-use blockmill_coins::{CoinIterator, CoinStore, EmbeddedStore, StoreError, Tip};
+use blockmill_coins::{CoinIterator, CoinStore, StoreError, Tip};
+use blockmill_store_redb::RedbStore;
 use clap::ValueEnum;
 use std::path::Path;
 use std::sync::mpsc::sync_channel;
@@ -19,7 +20,7 @@ const NETWORK: &str = "compare";
 /// A store that takes part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Kind {
-    /// Our `EmbeddedStore`.
+    /// Our `RedbStore`.
     Redb,
     /// LMDB through `heed`.
     Lmdb,
@@ -65,7 +66,7 @@ pub(crate) trait Contestant: CoinStore {
     }
 }
 
-impl Contestant for EmbeddedStore {}
+impl Contestant for RedbStore {}
 
 impl Kind {
     /// The name on the command line.
@@ -78,7 +79,7 @@ impl Kind {
     pub(crate) fn open(self, directory: &Path, settings: Settings) -> Result<Box<dyn Contestant>, StoreError> {
         std::fs::create_dir_all(directory).map_err(backend)?;
         Ok(match self {
-            Self::Redb => Box::new(EmbeddedStore::open(
+            Self::Redb => Box::new(RedbStore::open(
                 &directory.join("coins.redb"),
                 NETWORK,
                 settings.cache_bytes,

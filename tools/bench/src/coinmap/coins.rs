@@ -14,7 +14,7 @@
 //! | 1 | something else | 1 to 120 |
 
 use blockmill_block::{OutPoint, Txid};
-use blockmill_coins::CoinRef;
+use blockmill_coinmap::CoinRef;
 use std::ops::Range;
 
 /// Shares of the scripts in words, for the report.

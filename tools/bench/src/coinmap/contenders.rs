@@ -1,8 +1,7 @@
 //! The maps: ours, and those of others with `Coin` values, as a user of theirs would have.
 
 use blockmill_block::{Coin, OutPoint};
-use blockmill_coins::map::{EntryRef, Marks, Update};
-use blockmill_coins::{CoinMap, CoinRef};
+use blockmill_coinmap::{CoinMap, CoinRef, EntryFlags, EntryRef, Update};
 use siphasher::sip::SipHasher13;
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 
@@ -95,7 +94,7 @@ macro_rules! both_ways {
 impl Contender for Ours {
     #[inline]
     fn insert(&mut self, outpoint: &OutPoint, coin: CoinRef<'_>) {
-        self.0.exclusive().insert(outpoint, Marks::NONE, Some(coin));
+        self.0.exclusive().insert(outpoint, EntryFlags::NONE, Some(coin));
     }
 
     #[inline]
@@ -119,7 +118,7 @@ impl Contender for Ours {
 impl Contender for Locked {
     #[inline]
     fn insert(&mut self, outpoint: &OutPoint, coin: CoinRef<'_>) {
-        self.0.insert(outpoint, Marks::NONE, Some(coin));
+        self.0.insert(outpoint, EntryFlags::NONE, Some(coin));
     }
 
     #[inline]

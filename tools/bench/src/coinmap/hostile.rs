@@ -9,8 +9,7 @@ use super::contenders::Tally;
 use super::work::{Phase, expect};
 use crate::error::BenchError;
 use blockmill_block::{OutPoint, Txid};
-use blockmill_coins::map::{HashKey, IndexStatistics, Marks};
-use blockmill_coins::{CoinMap, CoinRef};
+use blockmill_coinmap::{CoinMap, CoinRef, EntryFlags, HashKey, IndexStatistics};
 use serde::{Deserialize, Serialize};
 use siphasher::sip::SipHasher13;
 
@@ -88,7 +87,7 @@ pub(super) fn run(attack: Attack) -> Result<Outcome, BenchError> {
     insert.time(count, || {
         let mut map = map.exclusive();
         for (number, outpoint) in outpoints.iter().enumerate() {
-            map.insert(outpoint, Marks::NONE, Some(coin(number)));
+            map.insert(outpoint, EntryFlags::NONE, Some(coin(number)));
         }
     });
     let IndexStatistics {

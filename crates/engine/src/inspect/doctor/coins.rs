@@ -5,9 +5,9 @@ use crate::datadir::DataDir;
 use crate::datadir::store_file::{NEW_DIRECTORY, STORE_FILE, check_not_lost};
 use crate::error::EngineError;
 use crate::report::Observer;
-use blockmill_coins::embedded::is_there;
 use blockmill_coins::stats::Hashes;
-use blockmill_coins::{CoinStore, EmbeddedStore, StatsBuilder, StoreError, Tip};
+use blockmill_coins::{CoinStore, StatsBuilder, StoreError, Tip};
+use blockmill_store_redb::{RedbStore, is_there};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 pub(super) const PART: &str = STORE_FILE;
@@ -29,18 +29,18 @@ enum Read {
 }
 
 /// Opens the store; none if there is none yet.
-fn open(directory: &DataDir) -> Result<Option<EmbeddedStore>, EngineError> {
+fn open(directory: &DataDir) -> Result<Option<RedbStore>, EngineError> {
     check_not_lost(directory.path())?;
     let path = directory.file(PART);
     if !is_there(&path)? {
         return Ok(None);
     }
     let network = directory.chain_id().text();
-    Ok(Some(EmbeddedStore::open_to_read(&path, Some(&network), STORE_CACHE)?))
+    Ok(Some(RedbStore::open_to_read(&path, Some(&network), STORE_CACHE)?))
 }
 
 /// Compares the pages of the store with their checksums, and reads its tip.
-fn check(store: &mut EmbeddedStore, problems: &mut Problems) -> Result<Option<Tip>, StoreError> {
+fn check(store: &mut RedbStore, problems: &mut Problems) -> Result<Option<Tip>, StoreError> {
     if !store.check_pages()? {
         problems.add("a page is not what was written".to_owned());
     }
@@ -104,7 +104,7 @@ pub(super) fn examine(
 
 /// Reads all coins, and says what they come to.
 fn read_coins(
-    store: &EmbeddedStore,
+    store: &RedbStore,
     tip: &Tip,
     stop: &AtomicBool,
     observer: &mut dyn Observer,

@@ -2,7 +2,8 @@
 
 use blockmill_block::{BlockHash, Coin, OutPoint, Txid};
 use blockmill_coins::stats::Hashes;
-use blockmill_coins::{Change, CoinStore, EmbeddedStore, MemoryStore, StatsBuilder, Tip};
+use blockmill_coins::{Change, CoinStore, MemoryStore, StatsBuilder, Tip};
+use blockmill_store_redb::RedbStore;
 
 fn outpoint(number: u32) -> OutPoint {
     OutPoint {
@@ -45,7 +46,7 @@ fn check(store: &dyn CoinStore) {
         .unwrap();
     assert_eq!(found, [Some(coin(256)), None, Some(coin(0))]);
 
-    // A snapshot does not see later commits, and comes in the order of id and number.
+    // A snapshot does not show later commits, and is sorted by key.
     let snapshot = store.coins().unwrap();
     let mut spent = [(outpoint(256), None), (outpoint(999), None)].into_iter();
     store.commit(&mut spent, &tip(2)).unwrap();
@@ -70,14 +71,14 @@ fn memory_store() {
 }
 
 #[test]
-fn embedded_store() {
+fn redb_store() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("coins");
-    let store = EmbeddedStore::open(&path, "regtest", 1 << 20).unwrap();
+    let store = RedbStore::open(&path, "regtest", 1 << 20).unwrap();
     check(&store);
     assert!(store.disk_size().unwrap() > 0);
     drop(store);
-    let store = EmbeddedStore::open(&path, "regtest", 1 << 20).unwrap();
+    let store = RedbStore::open(&path, "regtest", 1 << 20).unwrap();
     assert_eq!(store.tip().unwrap(), Some(tip(2)));
     assert_eq!(store.coins().unwrap().count(), 5);
 }

@@ -1,61 +1,64 @@
-//! How an entry lies in memory.
+//! The layout of an entry in memory.
 //!
-//! | bytes | what |
+//! | bytes | content |
 //! |---|---|
-//! | 0..36 | key: the transaction id, then the index in big endian, so that keys compare as outpoints do |
-//! | 36 | form in the low half, marks in the high half |
+//! | 0..36 | key (see [`key`](crate::key)): its bytes sort as outpoints do |
+//! | 36 | form in the low half, flags in the high half |
 //! | 37..41 | twice the height plus the coinbase flag |
 //! | 41..48 | amount |
-//! | 48.. | script, without what the form says |
+//! | 48.. | script, without the bytes that its form implies |
 //!
-//! A spent entry ends after the form. A coin whose height or amount does not fit (none that a block may have) takes the wide form,
-//! with all of its fields behind the form in full.
+//! A spent entry ends after the form. A coin whose height or amount does not fit takes the wide
+//! form: after the form come all of its fields in full. No coin of a valid block needs it.
 
-use crate::store::{KEY_LENGTH, key, outpoint_of};
+use crate::key::{KEY_LENGTH, OutpointKey, outpoint_from_key, outpoint_key};
 use blockmill_block::{Coin, OutPoint};
 
-/// Marks of an entry, of which the map only keeps what its user gives: four bits.
+/// Four flags of an entry. The map stores them; its user gives them a meaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Marks(u8);
+pub struct EntryFlags(u8);
 
-impl Marks {
-    /// No marks.
+impl EntryFlags {
+    /// No flag.
     pub const NONE: Self = Self(0);
-    /// All marks that there are.
+    /// All four flags.
     pub const ALL: Self = Self(0b1111);
 
-    /// The mark of a number below four.
+    /// The flag with this number.
+    ///
+    /// # Panics
+    /// If the number is 4 or more.
     pub const fn bit(number: u8) -> Self {
-        assert!(number < 4, "there are four marks");
+        assert!(number < 4, "there are four flags");
         Self(1 << number)
     }
 
-    /// Whether all of these are set.
+    /// Whether all flags of `other` are set.
     pub const fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// These and the others.
+    /// The flags of both.
     #[must_use]
     pub const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// These without the others.
+    /// The flags that are set here and not in `other`.
     #[must_use]
     pub const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 }
 
-/// A coin whose script lies elsewhere.
+/// A coin that borrows its script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CoinRef<'a> {
     /// Amount in satoshi.
     pub value: i64,
-    /// Height of the block that made it.
+    /// Height of the block that created the coin.
     pub height: u32,
-    /// Whether a coinbase made it.
+    /// Whether a coinbase created the coin.
     pub is_coinbase: bool,
     /// Locking script.
     pub script_pubkey: &'a [u8],
@@ -72,10 +75,10 @@ impl<'a> From<&'a Coin> for CoinRef<'a> {
     }
 }
 
-/// An entry as it lies in the map: a coin, or the marker that its outpoint is spent.
+/// An entry in the memory of the map: a coin, or the marker of a spent outpoint.
 #[derive(Debug, Clone, Copy)]
 pub struct EntryRef<'a> {
-    /// The record; may be followed by bytes that mean nothing.
+    /// The record, and perhaps further bytes without meaning.
     record: &'a [u8],
 }
 
@@ -88,19 +91,19 @@ const SCRIPT_AT: usize = AMOUNT_AT + AMOUNT_BYTES;
 /// Bytes of the fields of the wide form: amount, height, coinbase flag, length of the script.
 const WIDE_BYTES: usize = 8 + 4 + 1 + 4;
 
-/// Bytes of the length before a script without a template.
+/// Bytes of the length field of a script without a template.
 const LENGTH_BYTES: usize = 2;
 
 const SPENT: u8 = 0;
 const WIDE: u8 = 1;
 const PLAIN: u8 = 2;
 
-/// A script that has a form: what stands before and behind its payload.
+/// A form of script: the bytes before and after its payload.
 struct Template {
     form: u8,
-    before: &'static [u8],
+    prefix: &'static [u8],
     payload: usize,
-    behind: &'static [u8],
+    suffix: &'static [u8],
 }
 
 /// The usual locking scripts.
@@ -113,31 +116,31 @@ const TEMPLATES: [Template; 6] = [
     template(8, &[33], 33, &[0xac]),
 ];
 
-const fn template(form: u8, before: &'static [u8], payload: usize, behind: &'static [u8]) -> Template {
+const fn template(form: u8, prefix: &'static [u8], payload: usize, suffix: &'static [u8]) -> Template {
     Template {
         form,
-        before,
+        prefix,
         payload,
-        behind,
+        suffix,
     }
 }
 
 impl Template {
     fn length(&self) -> usize {
-        self.before.len() + self.payload + self.behind.len()
+        self.prefix.len() + self.payload + self.suffix.len()
     }
 
-    /// The payload of a script that has this form.
+    /// The payload of a script of this form.
     #[inline]
     fn payload<'a>(&self, script: &'a [u8]) -> Option<&'a [u8]> {
         if script.len() != self.length() {
             return None;
         }
-        script.strip_prefix(self.before)?.strip_suffix(self.behind)
+        script.strip_prefix(self.prefix)?.strip_suffix(self.suffix)
     }
 }
 
-/// The shape that a coin's record gets.
+/// The shape of a record.
 enum Shape<'a> {
     Spent,
     Wide(CoinRef<'a>),
@@ -145,13 +148,13 @@ enum Shape<'a> {
     Template(CoinRef<'a>, u8, &'a [u8]),
 }
 
-/// A record that is to be written.
-pub(crate) struct Draft<'a> {
+/// A record to be written.
+pub(crate) struct NewRecord<'a> {
     shape: Shape<'a>,
     length: usize,
 }
 
-impl<'a> Draft<'a> {
+impl<'a> NewRecord<'a> {
     /// The record of a coin, or of a spent marker.
     #[inline]
     pub(crate) fn new(coin: Option<CoinRef<'a>>) -> Self {
@@ -182,17 +185,17 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Bytes that the record takes.
+    /// Length of the record in bytes.
     #[inline]
     pub(crate) fn length(&self) -> usize {
         self.length
     }
 
-    /// Writes the record at the beginning of `record`, which must be long enough.
+    /// Writes the record at the start of `record`, which must be long enough.
     #[inline]
-    pub(crate) fn write(&self, outpoint: &OutPoint, marks: Marks, record: &mut [u8]) {
-        record[..KEY_LENGTH].copy_from_slice(&key(outpoint));
-        record[FORM_AT] = marks.0 << 4
+    pub(crate) fn write(&self, outpoint: &OutPoint, flags: EntryFlags, record: &mut [u8]) {
+        record[..KEY_LENGTH].copy_from_slice(&outpoint_key(outpoint));
+        record[FORM_AT] = flags.0 << 4
             | match &self.shape {
                 Shape::Spent => SPENT,
                 Shape::Wide(_) => WIDE,
@@ -206,7 +209,7 @@ impl<'a> Draft<'a> {
                 put(&mut rest, &coin.value.to_le_bytes());
                 put(&mut rest, &coin.height.to_le_bytes());
                 put(&mut rest, &[u8::from(coin.is_coinbase)]);
-                // A script of 4 GiB cannot come from a block or a store.
+                // No block and no store has a script of 4 GiB.
                 put(&mut rest, &(coin.script_pubkey.len() as u32).to_le_bytes());
                 put(&mut rest, coin.script_pubkey);
             }
@@ -225,9 +228,9 @@ impl<'a> Draft<'a> {
 }
 
 fn put(rest: &mut &mut [u8], bytes: &[u8]) {
-    let (place, behind) = std::mem::take(rest).split_at_mut(bytes.len());
-    place.copy_from_slice(bytes);
-    *rest = behind;
+    let (head, tail) = std::mem::take(rest).split_at_mut(bytes.len());
+    head.copy_from_slice(bytes);
+    *rest = tail;
 }
 
 #[inline]
@@ -237,15 +240,15 @@ fn write_numbers(coin: &CoinRef<'_>, record: &mut [u8]) {
     record[AMOUNT_AT..SCRIPT_AT].copy_from_slice(&coin.value.to_le_bytes()[..AMOUNT_BYTES]);
 }
 
-/// Sets the marks of a record.
+/// Sets the flags of a record.
 #[inline]
-pub(crate) fn set_marks(record: &mut [u8], marks: Marks) {
-    record[FORM_AT] = record[FORM_AT] & 0xf | marks.0 << 4;
+pub(crate) fn set_flags(record: &mut [u8], flags: EntryFlags) {
+    record[FORM_AT] = record[FORM_AT] & 0xf | flags.0 << 4;
 }
 
 /// The key of a record.
 #[inline]
-pub(crate) fn key_of(record: &[u8]) -> &[u8; KEY_LENGTH] {
+pub(crate) fn key_of(record: &[u8]) -> &OutpointKey {
     match record.first_chunk() {
         Some(key) => key,
         None => unreachable!("a record begins with its key"),
@@ -254,8 +257,8 @@ pub(crate) fn key_of(record: &[u8]) -> &[u8; KEY_LENGTH] {
 
 /// Whether a record has this key.
 #[inline]
-pub(crate) fn has_key(record: &[u8], key: &[u8; KEY_LENGTH]) -> bool {
-    // Word by word: a call to compare 36 bytes takes longer than to compare them.
+pub(crate) fn has_key(record: &[u8], key: &OutpointKey) -> bool {
+    // Word by word: a call that compares 36 bytes takes longer than the comparison.
     let (words, rest) = key_of(record).as_chunks::<8>();
     let (key_words, key_rest) = key.as_chunks::<8>();
     let different = |one: &[u8; 8], other: &[u8; 8]| u64::from_ne_bytes(*one) ^ u64::from_ne_bytes(*other);
@@ -266,13 +269,13 @@ pub(crate) fn has_key(record: &[u8], key: &[u8; KEY_LENGTH]) -> bool {
     word_bits == 0 && rest == key_rest
 }
 
-fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+fn array<const N: usize>(bytes: &[u8], offset: usize) -> [u8; N] {
     let mut array = [0; N];
-    array.copy_from_slice(&bytes[at..at + N]);
+    array.copy_from_slice(&bytes[offset..offset + N]);
     array
 }
 
-/// The numbers of a coin.
+/// The numeric fields of a coin.
 struct Numbers {
     value: i64,
     height: u32,
@@ -280,25 +283,26 @@ struct Numbers {
 }
 
 impl<'a> EntryRef<'a> {
-    /// The entry that begins with these bytes.
+    /// The entry at the start of these bytes.
     #[inline]
     pub(crate) fn new(record: &'a [u8]) -> Self {
         Self { record }
     }
 
-    pub(crate) fn key(&self) -> &'a [u8; KEY_LENGTH] {
+    pub(crate) fn key(&self) -> &'a OutpointKey {
         key_of(self.record)
     }
 
     /// The outpoint.
+    #[inline]
     pub fn outpoint(&self) -> OutPoint {
-        outpoint_of(self.key())
+        outpoint_from_key(self.key())
     }
 
-    /// The marks.
+    /// The flags.
     #[inline]
-    pub fn marks(&self) -> Marks {
-        Marks(self.record[FORM_AT] >> 4)
+    pub fn flags(&self) -> EntryFlags {
+        EntryFlags(self.record[FORM_AT] >> 4)
     }
 
     /// Whether this is the marker of a spent outpoint.
@@ -307,25 +311,27 @@ impl<'a> EntryRef<'a> {
         self.record[FORM_AT] & 0xf == SPENT
     }
 
-    /// Amount in satoshi; 0 for a spent coin.
+    /// Amount in satoshi; 0 for a spent outpoint.
     #[inline]
     pub fn value(&self) -> i64 {
         self.numbers().map_or(0, |numbers| numbers.value)
     }
 
-    /// Height of the block that made the coin; 0 for a spent one.
+    /// Height of the block that created the coin; 0 for a spent outpoint.
+    #[inline]
     pub fn height(&self) -> u32 {
         self.numbers().map_or(0, |numbers| numbers.height)
     }
 
-    /// The coin, unless it is spent.
+    /// The coin; none for a spent outpoint.
+    #[inline]
     pub fn coin(&self) -> Option<Coin> {
         let numbers = self.numbers()?;
-        let [before, payload, behind] = self.script();
-        let mut script = Vec::with_capacity(before.len() + payload.len() + behind.len());
-        script.extend_from_slice(before);
+        let [prefix, payload, suffix] = self.script();
+        let mut script = Vec::with_capacity(prefix.len() + payload.len() + suffix.len());
+        script.extend_from_slice(prefix);
         script.extend_from_slice(payload);
-        script.extend_from_slice(behind);
+        script.extend_from_slice(suffix);
         Some(Coin {
             value: numbers.value,
             height: numbers.height,
@@ -334,8 +340,9 @@ impl<'a> EntryRef<'a> {
         })
     }
 
-    /// Bytes of the record.
-    pub(crate) fn length(&self) -> usize {
+    /// Length of the record in bytes.
+    #[inline]
+    pub fn length(&self) -> usize {
         match self.record[FORM_AT] & 0xf {
             SPENT => CODE_AT,
             WIDE => CODE_AT + WIDE_BYTES + self.wide_script_length(),
@@ -352,7 +359,8 @@ impl<'a> EntryRef<'a> {
         usize::from(u16::from_le_bytes(array(self.record, SCRIPT_AT)))
     }
 
-    /// The numbers of a coin. The forms of scripts do not come into it, which nobody can foresee.
+    /// The numeric fields of a coin. The form of the script plays no part: its branch cannot be
+    /// predicted.
     #[inline]
     fn numbers(&self) -> Option<Numbers> {
         let record = self.record;
@@ -392,7 +400,7 @@ impl<'a> EntryRef<'a> {
             form => {
                 let template = template_of(form);
                 let payload = &record[SCRIPT_AT..SCRIPT_AT + template.payload];
-                [template.before, payload, template.behind]
+                [template.prefix, payload, template.suffix]
             }
         }
     }
@@ -408,26 +416,26 @@ mod tests {
     use blockmill_block::Txid;
     use proptest::prelude::*;
 
-    fn check(coin: Option<&Coin>, marks: Marks, longest: usize) {
+    fn check(coin: Option<&Coin>, flags: EntryFlags, longest: usize) {
         let outpoint = OutPoint {
             txid: Txid([9; 32]),
             vout: 70_000,
         };
-        let draft = Draft::new(coin.map(CoinRef::from));
-        let mut record = vec![0xee; draft.length() + 5];
-        draft.write(&outpoint, marks, &mut record);
-        assert_eq!(record[draft.length()..], [0xee; 5]);
+        let new = NewRecord::new(coin.map(CoinRef::from));
+        let mut record = vec![0xee; new.length() + 5];
+        new.write(&outpoint, flags, &mut record);
+        assert_eq!(record[new.length()..], [0xee; 5]);
         let entry = EntryRef::new(&record);
         assert_eq!(entry.coin().as_ref(), coin);
-        assert_eq!((entry.outpoint(), entry.marks()), (outpoint, marks));
-        assert_eq!((entry.is_spent(), entry.length()), (coin.is_none(), draft.length()));
+        assert_eq!((entry.outpoint(), entry.flags()), (outpoint, flags));
+        assert_eq!((entry.is_spent(), entry.length()), (coin.is_none(), new.length()));
         assert_eq!(entry.height(), coin.map_or(0, |coin| coin.height));
         assert_eq!(entry.value(), coin.map_or(0, |coin| coin.value));
-        assert!(draft.length() <= longest, "{} bytes", draft.length());
-        let other = Marks::ALL.without(marks);
-        set_marks(&mut record, other);
+        assert!(new.length() <= longest, "{} bytes", new.length());
+        let other = EntryFlags::ALL.without(flags);
+        set_flags(&mut record, other);
         let entry = EntryRef::new(&record);
-        assert_eq!((entry.coin().as_ref(), entry.marks()), (coin, other));
+        assert_eq!((entry.coin().as_ref(), entry.flags()), (coin, other));
     }
 
     fn coin(script: &[u8]) -> Coin {
@@ -441,7 +449,7 @@ mod tests {
 
     #[test]
     fn usual_scripts_are_short() {
-        check(None, Marks::bit(1), 40);
+        check(None, EntryFlags::bit(1), 40);
         let hash = [0xab; 20];
         let longer = [0xab; 32];
         for (script, longest) in [
@@ -452,11 +460,11 @@ mod tests {
             ([&[0x51, 32], &longer[..]].concat(), 80),
             ([&[33, 2], &longer[..], &[0xac]].concat(), 88),
         ] {
-            check(Some(&coin(&script)), Marks::bit(3), longest);
-            // Nearly the same script is another one.
+            check(Some(&coin(&script)), EntryFlags::bit(3), longest);
+            // A script that differs in one byte has no template.
             let mut other = script.clone();
             other[0] ^= 1;
-            check(Some(&coin(&other)), Marks::NONE, longest + 8);
+            check(Some(&coin(&other)), EntryFlags::NONE, longest + 8);
         }
     }
 
@@ -470,7 +478,7 @@ mod tests {
                         height,
                         ..coin(&vec![0; length])
                     };
-                    check(Some(&coin), Marks::ALL, length + 60);
+                    check(Some(&coin), EntryFlags::ALL, length + 60);
                 }
             }
         }
@@ -486,7 +494,7 @@ mod tests {
             mark in 0u8..4,
         ) {
             let coin = Coin { value, height, is_coinbase, script_pubkey: script.into() };
-            check(Some(&coin), Marks::bit(mark), 160);
+            check(Some(&coin), EntryFlags::bit(mark), 160);
         }
     }
 }

@@ -1,7 +1,7 @@
-//! The keyed hash of outpoints: SipHash-1-3, with a key that nobody outside can know.
+//! The keyed hash of outpoints: SipHash-1-3, with a key that no outsider can know.
 //!
-//! Who makes transactions chooses their ids, if at a cost, so the hash must be one whose collisions cannot be found without
-//! its key. SipHash-1-3 is what Core takes for its maps in memory.
+//! Whoever makes transactions chooses their ids, at a cost. So the hash must be one whose
+//! collisions cannot be found without its key. Core takes SipHash-1-3 too for its maps in memory.
 
 use blockmill_block::OutPoint;
 use std::hash::{BuildHasher, RandomState};
@@ -11,7 +11,8 @@ use std::hash::{BuildHasher, RandomState};
 pub struct HashKey {
     first: u64,
     second: u64,
-    /// The bits of a hash that are kept; to make outpoints collide as those would that somebody chose who knows the key.
+    /// The bits of a hash that are kept. With few bits outpoints collide, as if somebody who knows
+    /// the key had chosen them.
     #[cfg(test)]
     kept: u64,
 }
@@ -23,14 +24,14 @@ impl std::fmt::Debug for HashKey {
 }
 
 impl HashKey {
-    /// A key from the system's source of randomness, another one each time.
+    /// A new key from the system's source of randomness.
     pub fn random() -> Self {
         let state = RandomState::new();
         Self::known(state.hash_one(1u64), state.hash_one(2u64))
     }
 
-    /// A key that is known, for tests and measurements. A map with such a key still answers right whatever its outpoints are,
-    /// but who knows the key can make it slow.
+    /// A key that the caller knows, for tests and measurements. The answers of a map with this key
+    /// are still right. But whoever knows the key can make the map slow.
     pub fn known(first: u64, second: u64) -> Self {
         Self {
             first,
@@ -40,7 +41,7 @@ impl HashKey {
         }
     }
 
-    /// A key under which all hashes are alike but for these bits.
+    /// A key whose hashes differ in these bits only.
     #[cfg(test)]
     pub(crate) fn colliding(kept: u64) -> Self {
         Self {
@@ -51,7 +52,7 @@ impl HashKey {
 
     /// SipHash-1-3 of the 36 bytes of an outpoint: the id, then the index in little endian.
     #[inline]
-    pub(crate) fn hash(&self, outpoint: &OutPoint) -> u64 {
+    pub fn hash(&self, outpoint: &OutPoint) -> u64 {
         let mut sip = Sip {
             a: self.first ^ 0x736f_6d65_7073_6575,
             b: self.second ^ 0x646f_7261_6e64_6f6d,
@@ -62,7 +63,7 @@ impl HashKey {
         for word in words {
             sip.take_in(u64::from_le_bytes(*word));
         }
-        // The last word has the four bytes that are left, and the length in its highest byte.
+        // The last word holds the remaining four bytes, and the length in its highest byte.
         sip.take_in(u64::from(outpoint.vout) | (OutPoint::LENGTH as u64) << 56);
         sip.c ^= 0xff;
         for _ in 0..3 {
@@ -112,12 +113,12 @@ mod tests {
     use blockmill_block::Txid;
     use std::hash::Hasher;
 
-    /// The default hasher of `std` is SipHash-1-3, and its default key is zero.
+    /// The default hasher of `std` is SipHash-1-3 with a key of zero.
     #[test]
     fn it_is_siphash_1_3() {
         let mut reference = std::collections::hash_map::DefaultHasher::default();
         let outpoint = OutPoint {
-            txid: Txid(std::array::from_fn(|place| place as u8 * 7)),
+            txid: Txid(std::array::from_fn(|index| index as u8 * 7)),
             vout: 0x0102_0304,
         };
         let mut bytes = outpoint.txid.0.to_vec();

@@ -1,39 +1,41 @@
-//! The memory of a shard's records: chunks of one size, cut into pieces of whole units, which are used again when they are free.
+//! The memory of a shard's records: chunks, cut into slots of whole units. Free slots are reused.
 //!
-//! A piece is named by its *place*: the number of its chunk, and the unit in it. Free pieces of a size form a list whose links lie in the
-//! pieces themselves. A record that is too long for that has a chunk of its own.
+//! The number of a slot has two parts: the number of its chunk, and its first unit in the chunk.
+//! Free slots of one size form a list, whose links are stored in the slots. A record that is too
+//! long for a shared chunk gets a chunk of its own.
 
-/// Bytes of a unit: pieces begin and end at multiples of it.
+/// Bytes of a unit. Slots begin and end at multiples of a unit.
 pub(crate) const UNIT: usize = 8;
 
-/// Bits of a place for the unit in its chunk.
+/// Bits of a slot number for the first unit in the chunk.
 const UNIT_BITS: u32 = 13;
 
-/// Bytes of a chunk, once the pool is large. Before, chunks are an eighth of it at most, so that a small map is small. Large chunks keep
-/// the table of chunks short: it is on the way to every record.
+/// Bytes of a chunk in a large pool. In a small pool a new chunk is at most an eighth of the pool,
+/// so that a small map stays small. Large chunks keep the table of chunks short; every access to a
+/// record reads that table.
 pub(crate) const CHUNK_BYTES: usize = UNIT << UNIT_BITS;
 
-/// Bytes of the first chunk: enough for any piece that is cut from one.
+/// Bytes of the first chunk: enough for the largest slot in a shared chunk.
 const FIRST_CHUNK_BYTES: usize = UNIT * UNITS_MAX;
 
-/// Largest piece that is cut from a chunk, in units; what is longer has a chunk of its own.
+/// Largest slot in a shared chunk, in units.
 const UNITS_MAX: usize = 128;
 
-/// The end of a list, and the place that no piece has.
-pub(crate) const NOWHERE: u32 = u32::MAX;
+/// The end of a list. No slot has this number.
+pub(crate) const NO_SLOT: u32 = u32::MAX;
 
-/// What an allocator takes for itself beside a block, on the average.
+/// Bytes that the allocator adds to a block, on average.
 pub(crate) const ALLOCATION_BYTES: usize = 16;
 
-/// Chunks and the free pieces in them.
+/// Chunks and their free slots.
 #[derive(Debug)]
 pub(crate) struct Pool {
     chunks: Vec<Box<[u8]>>,
-    /// By size in units, the first of the free pieces.
+    /// The first free slot of each size; the index is the size in units.
     free: Box<[u32]>,
-    /// Numbers of chunks that had long records, and are empty.
+    /// Numbers of chunks that held long records and are free now.
     vacant: Vec<u32>,
-    /// The chunk that is being cut, and the first unit that is left of it.
+    /// The chunk that new slots are cut from, and its first unused unit.
     open: u32,
     open_unit: usize,
     open_end: usize,
@@ -47,7 +49,7 @@ impl Default for Pool {
             chunks: Vec::new(),
             free: Box::new([]),
             vacant: Vec::new(),
-            open: NOWHERE,
+            open: NO_SLOT,
             open_unit: 0,
             open_end: 0,
             chunk_bytes: 0,
@@ -59,12 +61,12 @@ const fn units(length: usize) -> usize {
     length.div_ceil(UNIT)
 }
 
-const fn place(chunk: u32, unit: usize) -> u32 {
+const fn slot_at(chunk: u32, unit: usize) -> u32 {
     chunk << UNIT_BITS | unit as u32
 }
 
 impl Pool {
-    /// Bytes of memory, with what the allocator adds.
+    /// Memory in bytes, with the allocator's share.
     pub(crate) fn bytes(&self) -> usize {
         self.chunk_bytes
             + self.chunks.len() * ALLOCATION_BYTES
@@ -72,24 +74,25 @@ impl Pool {
             + (self.vacant.capacity() + self.free.len()) * size_of::<u32>()
     }
 
-    /// The bytes from a place on: the piece, and what lies behind it in its chunk.
+    /// The bytes from the start of a slot to the end of its chunk.
     #[inline]
-    pub(crate) fn at(&self, place: u32) -> &[u8] {
-        let chunk = &self.chunks[(place >> UNIT_BITS) as usize];
-        &chunk[(place as usize & ((1 << UNIT_BITS) - 1)) * UNIT..]
+    pub(crate) fn at(&self, slot: u32) -> &[u8] {
+        let chunk = &self.chunks[(slot >> UNIT_BITS) as usize];
+        &chunk[(slot as usize & ((1 << UNIT_BITS) - 1)) * UNIT..]
     }
 
-    /// As [`at`](Self::at), to be written.
+    /// As [`at`](Self::at), for writing.
     #[inline]
-    pub(crate) fn at_mut(&mut self, place: u32) -> &mut [u8] {
-        let chunk = &mut self.chunks[(place >> UNIT_BITS) as usize];
-        &mut chunk[(place as usize & ((1 << UNIT_BITS) - 1)) * UNIT..]
+    pub(crate) fn at_mut(&mut self, slot: u32) -> &mut [u8] {
+        let chunk = &mut self.chunks[(slot >> UNIT_BITS) as usize];
+        &mut chunk[(slot as usize & ((1 << UNIT_BITS) - 1)) * UNIT..]
     }
 
-    /// A piece for so many bytes. What it holds is not defined.
+    /// A slot for `length` bytes. Its content is not defined.
     ///
     /// # Panics
-    /// When all numbers of chunks are taken: at 32 GiB of short records, or at half a million long ones, which have a chunk each.
+    /// When all chunk numbers are taken: at 32 GiB of short records, or at half a million long
+    /// records.
     #[inline]
     pub(crate) fn allocate(&mut self, length: usize) -> u32 {
         let units = units(length);
@@ -97,7 +100,7 @@ impl Pool {
             return self.allocate_long(units);
         }
         match self.free.get(units) {
-            Some(&first) if first != NOWHERE => {
+            Some(&first) if first != NO_SLOT => {
                 self.free[units] = self.next(first);
                 first
             }
@@ -105,56 +108,56 @@ impl Pool {
         }
     }
 
-    /// Takes a piece back that was made for so many bytes.
+    /// Frees a slot that was allocated for `length` bytes.
     #[inline]
-    pub(crate) fn release(&mut self, piece: u32, length: usize) {
+    pub(crate) fn release(&mut self, slot: u32, length: usize) {
         let units = units(length);
         if units > UNITS_MAX {
-            let number = piece >> UNIT_BITS;
+            let number = slot >> UNIT_BITS;
             let chunk = std::mem::take(&mut self.chunks[number as usize]);
             self.chunk_bytes -= chunk.len();
             self.vacant.push(number);
         } else {
-            self.put_in_list(piece, units);
+            self.push_free(slot, units);
         }
     }
 
-    /// Whether a piece for one length would do for another as well, neither too short nor longer than needed.
+    /// Whether slots for the two lengths have the same size.
     #[inline]
     pub(crate) fn same_size(one: usize, other: usize) -> bool {
         units(one) == units(other)
     }
 
-    fn next(&self, piece: u32) -> u32 {
-        match self.at(piece).first_chunk() {
+    fn next(&self, slot: u32) -> u32 {
+        match self.at(slot).first_chunk() {
             Some(link) => u32::from_le_bytes(*link),
-            None => NOWHERE,
+            None => NO_SLOT,
         }
     }
 
-    fn put_in_list(&mut self, piece: u32, units: usize) {
+    fn push_free(&mut self, slot: u32, units: usize) {
         if self.free.is_empty() {
-            self.free = vec![NOWHERE; UNITS_MAX + 1].into_boxed_slice();
+            self.free = vec![NO_SLOT; UNITS_MAX + 1].into_boxed_slice();
         }
-        let next = std::mem::replace(&mut self.free[units], piece);
-        self.at_mut(piece)[..4].copy_from_slice(&next.to_le_bytes());
+        let next = std::mem::replace(&mut self.free[units], slot);
+        self.at_mut(slot)[..4].copy_from_slice(&next.to_le_bytes());
     }
 
-    /// A piece that was never used.
+    /// Cuts a new slot.
     fn cut(&mut self, units: usize) -> u32 {
         if self.open_unit + units > self.open_end {
             self.open_chunk();
         }
-        let piece = place(self.open, self.open_unit);
+        let slot = slot_at(self.open, self.open_unit);
         self.open_unit += units;
-        piece
+        slot
     }
 
     #[cold]
     fn open_chunk(&mut self) {
         let left = self.open_end - self.open_unit;
         if left > 0 {
-            self.put_in_list(place(self.open, self.open_unit), left);
+            self.push_free(slot_at(self.open, self.open_unit), left);
         }
         let eighth = (self.chunk_bytes / 16 + 1).next_power_of_two();
         let bytes = eighth.clamp(FIRST_CHUNK_BYTES, CHUNK_BYTES);
@@ -165,7 +168,7 @@ impl Pool {
 
     #[cold]
     fn allocate_long(&mut self, units: usize) -> u32 {
-        place(self.add_chunk(units * UNIT), 0)
+        slot_at(self.add_chunk(units * UNIT), 0)
     }
 
     fn add_chunk(&mut self, bytes: usize) -> u32 {
@@ -195,16 +198,16 @@ mod tests {
     #[test]
     fn freed_memory_is_used_again() {
         let mut pool = Pool::default();
-        let places: Vec<u32> = (0..1000).map(|_| pool.allocate(72)).collect();
+        let slots: Vec<u32> = (0..1000).map(|_| pool.allocate(72)).collect();
         let bytes = pool.bytes();
         assert!((72_000..72_000 + 2 * CHUNK_BYTES).contains(&bytes), "{bytes}");
-        for &place in &places {
-            pool.release(place, 72);
+        for &slot in &slots {
+            pool.release(slot, 72);
         }
         let again: Vec<u32> = (0..1000).map(|_| pool.allocate(70)).collect();
         let mut sorted = again.clone();
         sorted.sort_unstable();
-        assert_eq!(sorted, places);
+        assert_eq!(sorted, slots);
         assert!(pool.bytes() <= bytes + 4 * (UNITS_MAX + 1));
     }
 
@@ -220,25 +223,25 @@ mod tests {
     }
 
     proptest! {
-        /// Pieces never overlap, whatever is allocated and released.
+        /// Slots never overlap, whatever is allocated and released.
         #[test]
-        fn pieces_keep_what_is_written(steps in proptest::collection::vec((1usize..1400, any::<bool>()), 1..400)) {
+        fn slots_keep_what_is_written(steps in proptest::collection::vec((1usize..1400, any::<bool>()), 1..400)) {
             let mut pool = Pool::default();
-            let mut pieces = BTreeMap::new();
+            let mut slots = BTreeMap::new();
             for (number, (length, release)) in steps.into_iter().enumerate() {
                 if release {
-                    if let Some((piece, (length, filler))) = pieces.pop_first() {
-                        prop_assert!(pool.at(piece)[..length].iter().all(|&byte| byte == filler));
-                        pool.release(piece, length);
+                    if let Some((slot, (length, filler))) = slots.pop_first() {
+                        prop_assert!(pool.at(slot)[..length].iter().all(|&byte| byte == filler));
+                        pool.release(slot, length);
                     }
                     continue;
                 }
-                let piece = pool.allocate(length);
-                pool.at_mut(piece)[..length].fill(number as u8);
-                prop_assert!(pieces.insert(piece, (length, number as u8)).is_none());
+                let slot = pool.allocate(length);
+                pool.at_mut(slot)[..length].fill(number as u8);
+                prop_assert!(slots.insert(slot, (length, number as u8)).is_none());
             }
-            for (piece, (length, filler)) in pieces {
-                prop_assert!(pool.at(piece)[..length].iter().all(|&byte| byte == filler));
+            for (slot, (length, filler)) in slots {
+                prop_assert!(pool.at(slot)[..length].iter().all(|&byte| byte == filler));
             }
         }
     }

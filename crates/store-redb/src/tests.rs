@@ -1,12 +1,12 @@
-//! Tests of the store that look into its file.
+//! Tests of the store that read its file.
 
 use super::*;
 
 #[test]
-fn marks_are_kept_and_compared() {
+fn format_and_network_are_kept_and_compared() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("coins");
-    let open = |network| EmbeddedStore::open(&path, network, 1 << 20);
+    let open = |network| RedbStore::open(&path, network, 1 << 20);
     let tip = Tip {
         hash: BlockHash([5; 32]),
         height: 77,
@@ -23,7 +23,7 @@ fn marks_are_kept_and_compared() {
 fn another_format_and_another_file_are_refused() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("coins");
-    let store = EmbeddedStore::open(&path, "regtest", 1 << 20).unwrap();
+    let store = RedbStore::open(&path, "regtest", 1 << 20).unwrap();
     let write = store.database.begin_write().unwrap();
     write
         .open_table(VALUES)
@@ -33,12 +33,12 @@ fn another_format_and_another_file_are_refused() {
     write.commit().unwrap();
     drop(store);
     assert!(matches!(
-        EmbeddedStore::open(&path, "regtest", 1 << 20),
+        RedbStore::open(&path, "regtest", 1 << 20),
         Err(StoreError::Format { .. })
     ));
     std::fs::write(&path, [7; 10_000]).unwrap();
     assert!(matches!(
-        EmbeddedStore::open(&path, "regtest", 1 << 20),
+        RedbStore::open(&path, "regtest", 1 << 20),
         Err(StoreError::Corrupt(_))
     ));
 }
@@ -51,11 +51,11 @@ fn after_a_kill_the_file_is_not_walked() {
         hash: BlockHash([5; 32]),
         height: 77,
     };
-    let store = EmbeddedStore::open(&path, "regtest", 1 << 20).unwrap();
+    let store = RedbStore::open(&path, "regtest", 1 << 20).unwrap();
     store.commit(&mut std::iter::empty(), &tip).unwrap();
     drop(store);
-    // What a kill leaves after an open, and in the middle of the first commit after it.
-    let store = EmbeddedStore::open(&path, "regtest", 1 << 20).unwrap();
+    // What a kill leaves: after an open, and in the middle of the first commit after it.
+    let store = RedbStore::open(&path, "regtest", 1 << 20).unwrap();
     let check = |name: &str| {
         let copy = directory.path().join(name);
         std::fs::copy(&path, &copy).unwrap();
@@ -63,7 +63,7 @@ fn after_a_kill_the_file_is_not_walked() {
         builder.set_repair_callback(redb::RepairSession::abort);
         builder.open(&copy).unwrap();
         assert_eq!(
-            EmbeddedStore::open(&copy, "regtest", 1 << 20).unwrap().tip().unwrap(),
+            RedbStore::open(&copy, "regtest", 1 << 20).unwrap().tip().unwrap(),
             Some(tip)
         );
     };

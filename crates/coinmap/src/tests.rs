@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// A generator of numbers that look random (SplitMix64).
+/// Pseudorandom numbers (SplitMix64).
 struct Numbers(u64);
 
 impl Numbers {
@@ -59,27 +59,27 @@ fn coin(number: u64) -> Coin {
     }
 }
 
-type Model = BTreeMap<OutPoint, (Marks, Option<Coin>)>;
+type Model = BTreeMap<OutPoint, (EntryFlags, Option<Coin>)>;
 
 /// One step on map and model.
 fn step(map: &CoinMap, model: &mut Model, numbers: &mut Numbers, keys: u64) {
     let outpoint = outpoint(numbers.below(keys));
-    let marks = Marks::bit((numbers.next() % 4) as u8);
+    let flags = EntryFlags::bit((numbers.next() % 4) as u8);
     match numbers.below(16) {
         0..=6 => {
             let coin = coin(numbers.below(1 << 20));
-            let new = model.insert(outpoint, (marks, Some(coin.clone()))).is_none();
-            assert_eq!(map.insert(&outpoint, marks, Some(CoinRef::from(&coin))), !new);
+            let new = model.insert(outpoint, (flags, Some(coin.clone()))).is_none();
+            assert_eq!(map.insert(&outpoint, flags, Some(CoinRef::from(&coin))), !new);
         }
         7..=10 => assert_eq!(map.remove(&outpoint), model.remove(&outpoint).is_some()),
         11 => {
-            let new = model.insert(outpoint, (marks, None)).is_none();
-            assert_eq!(map.insert(&outpoint, marks, None), !new);
+            let new = model.insert(outpoint, (flags, None)).is_none();
+            assert_eq!(map.insert(&outpoint, flags, None), !new);
         }
         12 => {
-            map.update(&outpoint, |_| (Update::Mark(marks), ()));
+            map.update(&outpoint, |_| (Update::SetFlags(flags), ()));
             if let Some(entry) = model.get_mut(&outpoint) {
-                entry.0 = marks;
+                entry.0 = flags;
             }
         }
         13 => map.update(&outpoint, |entry| {
@@ -90,7 +90,7 @@ fn step(map: &CoinMap, model: &mut Model, numbers: &mut Numbers, keys: u64) {
             (Update::Keep, ())
         }),
         _ => {
-            let found = map.get(&outpoint).map(|entry| (entry.marks, entry.coin));
+            let found = map.get(&outpoint).map(|entry| (entry.flags, entry.coin));
             assert_eq!(found.as_ref(), model.get(&outpoint));
         }
     }
@@ -100,7 +100,7 @@ fn check_all(map: &CoinMap, model: &Model) {
     assert_eq!(map.len(), model.len());
     let mut seen = BTreeMap::new();
     map.for_each(|entry| {
-        assert!(seen.insert(entry.outpoint(), (entry.marks(), entry.coin())).is_none());
+        assert!(seen.insert(entry.outpoint(), (entry.flags(), entry.coin())).is_none());
     });
     assert!(&seen == model);
     let outpoints: Vec<OutPoint> = model
@@ -110,7 +110,7 @@ fn check_all(map: &CoinMap, model: &Model) {
         .collect();
     let mut answers = 0;
     map.get_many(&outpoints, |number, entry| {
-        let found = entry.map(|entry| (entry.marks(), entry.coin()));
+        let found = entry.map(|entry| (entry.flags(), entry.coin()));
         assert_eq!(found.as_ref(), model.get(&outpoints[number]));
         answers += 1;
     });
@@ -137,14 +137,14 @@ fn random_steps(key: HashKey, seed: u64, keys: u64, steps: u64) {
     check_all(&map, &model);
     let ordered: Vec<OutPoint> = model.keys().copied().collect();
     let map = Arc::new(map);
-    let wanted = Ordered::new(Arc::clone(&map), |_| true);
+    let wanted = SortedEntries::new(Arc::clone(&map), |_| true);
     assert_eq!(wanted.len(), ordered.len());
     assert!(wanted.eq(model.iter().map(|(outpoint, entry)| (*outpoint, entry.1.clone()))));
-    let first = Ordered::new(Arc::clone(&map), |entry| entry.marks().has(Marks::bit(0)));
+    let first = SortedEntries::new(Arc::clone(&map), |entry| entry.flags().has(EntryFlags::bit(0)));
     assert!(
         first.eq(model
             .iter()
-            .filter(|(_, entry)| entry.0.has(Marks::bit(0)))
+            .filter(|(_, entry)| entry.0.has(EntryFlags::bit(0)))
             .map(|(outpoint, entry)| (*outpoint, entry.1.clone())))
     );
     map.clear();
@@ -157,58 +157,58 @@ fn millions_of_steps_as_in_the_model() {
     random_steps(HashKey::random(), 2, 300, 1_000_000);
 }
 
-/// The bits of a hash that a segment sorts by end here; above are segment and shard.
+/// The lowest of the bits by which a segment sorts. Above those bits are segment and shard.
 const SORTED_BITS_START: u32 = 64 - 32 - 10;
 
 #[test]
-fn outpoints_that_collide_are_told_apart() {
-    // All hashes alike: one word after the other goes to the overflow.
+fn colliding_outpoints_are_distinguished() {
+    // All hashes are equal: the overflow gets nearly all words.
     random_steps(HashKey::colliding(0), 3, 20_000, 200_000);
-    // All at the end of the table.
+    // All words are at the end of the table.
     random_steps(
         HashKey::colliding(u64::MAX << (SORTED_BITS_START + 10)),
         4,
         20_000,
         200_000,
     );
-    // A few thousand hashes side by side: the distance from home is what runs out.
+    // A few thousand neighbouring hashes: words get too far from their homes.
     random_steps(HashKey::colliding(0xfff << SORTED_BITS_START), 5, 20_000, 200_000);
-    // One segment, else at random.
+    // One segment only, with random hashes in it.
     random_steps(HashKey::colliding(u64::MAX >> 10), 6, 20_000, 200_000);
 }
 
-/// A million outpoints that nothing but their keys tells apart: slower, but each is found, and removed.
+/// A million outpoints with one hash: slower, but each is found, and removed.
 #[test]
 #[ignore = "takes seconds; run with --ignored"]
 fn a_million_outpoints_with_one_hash() {
     const COUNT: u64 = 1_000_000;
     let mut map = CoinMap::with_key(HashKey::colliding(0));
-    let mut alone = map.exclusive();
+    let mut exclusive = map.exclusive();
     for number in 0..COUNT {
         let coin = coin(number * 8);
-        assert!(!alone.insert(&outpoint(number), Marks::NONE, Some(CoinRef::from(&coin))));
+        assert!(!exclusive.insert(&outpoint(number), EntryFlags::NONE, Some(CoinRef::from(&coin))));
     }
     for number in 0..COUNT {
-        let value = alone.get(&outpoint(number)).map(|entry| entry.value());
+        let value = exclusive.get(&outpoint(number)).map(|entry| entry.value());
         assert_eq!(value, Some(coin(number * 8).value));
     }
-    assert!(alone.get(&outpoint(COUNT + 1)).is_none());
+    assert!(exclusive.get(&outpoint(COUNT + 1)).is_none());
     let statistics = map.index_statistics();
     assert!(statistics.overflowed as u64 > COUNT - 100, "{statistics:?}");
-    let mut alone = map.exclusive();
+    let mut exclusive = map.exclusive();
     for number in 0..COUNT {
-        assert!(alone.remove(&outpoint(number)));
+        assert!(exclusive.remove(&outpoint(number)));
     }
     assert!(map.is_empty());
 }
 
-/// With the key known, memory stays bounded too.
+/// Memory stays bounded even if the key is known.
 #[test]
 fn colliding_outpoints_take_no_more_memory_than_others() {
     let fill = |key| {
         let map = CoinMap::with_key(key);
         for number in 0..50_000 {
-            map.insert(&outpoint(number), Marks::NONE, Some(CoinRef::from(&coin(number))));
+            map.insert(&outpoint(number), EntryFlags::NONE, Some(CoinRef::from(&coin(number))));
         }
         map
     };
@@ -224,7 +224,7 @@ fn colliding_outpoints_take_no_more_memory_than_others() {
     }
 }
 
-/// Nobody who lacks the key can make searches long: outpoints in any order have the distances of random ones.
+/// Nobody without the key can make searches long: distances are those of random outpoints.
 #[test]
 fn distances_are_those_of_random_hashes() {
     for (what, outpoint) in [
@@ -244,13 +244,14 @@ fn distances_are_those_of_random_hashes() {
     ] {
         let map = CoinMap::new();
         for number in 0..1_000_000 {
-            map.insert(&outpoint(number), Marks::NONE, None);
+            map.insert(&outpoint(number), EntryFlags::NONE, None);
         }
         let statistics = map.index_statistics();
         assert_eq!(statistics.words + statistics.overflowed, 1_000_000, "{what}");
         let mean = statistics.distance_sum as f64 / statistics.words as f64;
         let load = statistics.words as f64 / statistics.homes as f64;
-        // Linear probing: half of load / (1 - load) on the average; the loads of the tables differ, so the mean is a little above.
+        // Linear probing: half of load / (1 - load) on average. The loads of the tables differ, so
+        // the mean is a little above.
         let expected = load / (1.0 - load) / 2.0;
         assert!(
             (expected * 0.95..expected * 1.35).contains(&mean),
@@ -262,28 +263,32 @@ fn distances_are_those_of_random_hashes() {
 }
 
 #[test]
-fn one_thread_alone_needs_no_locks() {
+fn exclusive_access_needs_no_locks() {
     let mut map = CoinMap::new();
-    let mut alone = map.exclusive();
+    let mut exclusive = map.exclusive();
     for number in 0..1000 {
-        assert!(!alone.insert(&outpoint(number), Marks::NONE, Some(CoinRef::from(&coin(number)))));
+        assert!(!exclusive.insert(&outpoint(number), EntryFlags::NONE, Some(CoinRef::from(&coin(number)))));
     }
-    assert!(alone.remove(&outpoint(5)));
-    assert!(alone.get(&outpoint(5)).is_none());
-    assert_eq!(alone.get(&outpoint(6)).and_then(|entry| entry.coin()), Some(coin(6)));
+    assert!(exclusive.remove(&outpoint(5)));
+    assert!(exclusive.get(&outpoint(5)).is_none());
+    assert_eq!(
+        exclusive.get(&outpoint(6)).and_then(|entry| entry.coin()),
+        Some(coin(6))
+    );
     assert_eq!(map.len(), 999);
     let bytes: usize = map.shards.iter().map(|shard| shard.read().unwrap().bytes()).sum();
     assert_eq!(map.bytes(), bytes + CoinMap::EMPTY_BYTES);
 }
 
-/// Readers see each entry as one writer left it, whole, and never an older one after a younger.
+/// Readers see whole entries, each as one writer left it, and never an older entry after a newer
+/// one.
 #[test]
 fn readers_beside_writers() {
     const KEYS: u64 = 2000;
     const ROUNDS: u32 = 40;
     let map = CoinMap::new();
     let done = AtomicBool::new(false);
-    // The height says how often a writer was there; value and script follow from it.
+    // The height is the number of the write. Value and script follow from it.
     let version = |round: u32, number: u64| Coin {
         height: round,
         value: i64::from(round) + number as i64,
@@ -297,7 +302,7 @@ fn readers_beside_writers() {
                     for round in 1..=ROUNDS {
                         for number in (writer..KEYS).step_by(2) {
                             let coin = version(round, number);
-                            map.insert(&outpoint(number), Marks::NONE, Some(CoinRef::from(&coin)));
+                            map.insert(&outpoint(number), EntryFlags::NONE, Some(CoinRef::from(&coin)));
                         }
                     }
                 })
@@ -339,19 +344,23 @@ fn readers_beside_writers() {
     assert_eq!(map.len() as u64, KEYS);
 }
 
-/// Draining gives back what it shows.
+/// Draining shows every entry, and frees its memory.
 #[test]
 fn shards_are_drained_one_by_one() {
     let map = CoinMap::new();
     for number in 0..5000 {
-        map.insert(&outpoint(number), Marks::bit(2), Some(CoinRef::from(&coin(number))));
+        map.insert(
+            &outpoint(number),
+            EntryFlags::bit(2),
+            Some(CoinRef::from(&coin(number))),
+        );
     }
     let mut shown = 0;
     for shard in 0..SHARDS {
         let before = (map.len(), map.bytes());
         let mut here = 0;
         map.drain_shard(shard, |entry| {
-            assert!(entry.marks() == Marks::bit(2) && !entry.is_spent());
+            assert!(entry.flags() == EntryFlags::bit(2) && !entry.is_spent());
             here += 1;
         });
         assert_eq!(map.len(), before.0 - here);

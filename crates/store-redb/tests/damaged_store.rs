@@ -1,18 +1,19 @@
-//! Stores whose file was damaged: whatever is done with them, there is an error that says so, or the right answer, and never a panic.
+//! Stores with damaged files: every call returns an error that says so, or the right answer, and
+//! never panics.
 
 use blockmill_block::{BlockHash, Coin, OutPoint, Txid};
-use blockmill_coins::embedded::is_panic_contained;
-use blockmill_coins::{Change, CoinStore, EmbeddedStore, StoreError, Tip};
+use blockmill_coins::{Change, CoinStore, StoreError, Tip};
+use blockmill_store_redb::{RedbStore, is_panic_contained};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use tempfile::TempDir;
 
 const PAGE: usize = 4096;
 
-/// How many damages; each follows from its number.
+/// Number of damages. Each follows from its number.
 const DAMAGES: u64 = 400;
 
-/// A folder for files that need no disk, so that syncing them takes no time.
+/// A directory in memory if there is one, so that a sync takes no time.
 fn scratch() -> TempDir {
     let memory = Path::new("/dev/shm");
     if memory.is_dir() {
@@ -22,7 +23,7 @@ fn scratch() -> TempDir {
     }
 }
 
-/// Lets panics that become errors pass without a word, as the command does.
+/// Silences panics that become errors, as the command does.
 fn quiet() {
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -32,10 +33,10 @@ fn quiet() {
     }));
 }
 
-/// Draws that follow from a seed (splitmix64).
-struct Dice(u64);
+/// Pseudorandom numbers from a seed (SplitMix64).
+struct Rng(u64);
 
-impl Dice {
+impl Rng {
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -50,10 +51,10 @@ impl Dice {
 }
 
 fn outpoint(number: u64) -> OutPoint {
-    let mut dice = Dice(number);
+    let mut rng = Rng(number);
     let mut txid = [0; 32];
     txid.chunks_mut(8)
-        .for_each(|part| part.copy_from_slice(&dice.next().to_le_bytes()));
+        .for_each(|part| part.copy_from_slice(&rng.next().to_le_bytes()));
     OutPoint {
         txid: Txid(txid),
         vout: (number % 7) as u32,
@@ -76,15 +77,15 @@ fn tip(number: u32) -> Tip {
     }
 }
 
-/// Changes in the order of their keys.
+/// Changes sorted by key.
 fn sorted(mut changes: Vec<Change>) -> impl Iterator<Item = Change> {
     changes.sort_by_key(|(outpoint, _)| (outpoint.txid.0, outpoint.vout));
     changes.into_iter()
 }
 
-/// A store after several commits, which have left pages behind; and what is in it.
+/// Creates a store with several commits, which have left unused pages. Returns its content.
 fn made(path: &Path) -> Vec<(OutPoint, Coin)> {
-    let store = EmbeddedStore::open(path, "regtest", 1 << 20).unwrap();
+    let store = RedbStore::open(path, "regtest", 1 << 20).unwrap();
     for round in 0..4 {
         let new = (round * 1500..(round + 1) * 1500).map(|number| (outpoint(number), Some(coin(number))));
         let spent = (0..round * 1500)
@@ -97,71 +98,71 @@ fn made(path: &Path) -> Vec<(OutPoint, Coin)> {
     store.coins().unwrap().map(Result::unwrap).collect()
 }
 
-/// The file with one damage, and its name.
+/// The file with one damage, and the name of the damage.
 fn damaged(sound: &[u8], number: u64) -> (Vec<u8>, String) {
-    let mut dice = Dice(number);
+    let mut rng = Rng(number);
     let mut bytes = sound.to_vec();
     let pages = bytes.len() / PAGE;
-    // The first pages, which all hangs on, more often than others.
+    // The first pages, on which everything depends, more often than others.
     let page = if number.is_multiple_of(3) {
-        dice.below(8)
+        rng.below(8)
     } else {
-        dice.below(pages)
+        rng.below(pages)
     };
     let range = page * PAGE..(page + 1) * PAGE;
-    let kind = match dice.below(7) {
+    let kind = match rng.below(7) {
         0 => {
             bytes[range].fill(0);
             "zeros"
         }
         1 => {
-            bytes[range].iter_mut().for_each(|byte| *byte = dice.next() as u8);
+            bytes[range].iter_mut().for_each(|byte| *byte = rng.next() as u8);
             "any bytes"
         }
         2 => {
-            let other = dice.below(pages) * PAGE;
+            let other = rng.below(pages) * PAGE;
             let copy = bytes[other..other + PAGE].to_vec();
             bytes[range].copy_from_slice(&copy);
             "another page"
         }
         3 => {
-            bytes.truncate(1 + dice.below(sound.len() - 1));
+            bytes.truncate(1 + rng.below(sound.len() - 1));
             "cut off"
         }
         4 => {
-            // Where most of the fields are.
-            let at = range.start + dice.below(64);
-            bytes[at] = dice.next() as u8;
+            // Most fields are here.
+            let offset = range.start + rng.below(64);
+            bytes[offset] = rng.next() as u8;
             "a byte of the head"
         }
         _ => {
-            let at = range.start + dice.below(PAGE);
-            bytes[at] ^= 1 << dice.below(8);
+            let offset = range.start + rng.below(PAGE);
+            bytes[offset] ^= 1 << rng.below(8);
             "a bit"
         }
     };
     (bytes, format!("damage {number}: {kind}, page {page} of {pages}"))
 }
 
-/// What is in a store, and whether its pages are sound.
+/// Whether the pages are sound, and the content.
 type Content = (bool, Option<Tip>, Vec<(OutPoint, Coin)>);
 
-fn looked_at(path: &Path) -> Result<Content, StoreError> {
-    let mut store = EmbeddedStore::open_to_read(path, Some("regtest"), 1 << 20)?;
+fn read_all(path: &Path) -> Result<Content, StoreError> {
+    let mut store = RedbStore::open_to_read(path, Some("regtest"), 1 << 20)?;
     let sound = store.check_pages()?;
     let tip = store.tip()?;
     let coins = store.coins()?.collect::<Result<_, _>>()?;
     Ok((sound, tip, coins))
 }
 
-fn worked_with(path: &Path) -> Result<(), StoreError> {
-    let store = EmbeddedStore::open(path, "regtest", 1 << 20)?;
+fn use_store(path: &Path) -> Result<(), StoreError> {
+    let store = RedbStore::open(path, "regtest", 1 << 20)?;
     store.tip()?;
     for number in 0..500 {
         store.get(&outpoint(number * 11))?;
     }
     let coins = store.coins()?.try_for_each(|entry| entry.map(|_| ()));
-    // What comes behind an error must not panic either.
+    // Calls after an error must not panic either.
     let changes = (0..3000).map(|number| (outpoint(number), (number % 2 == 0).then(|| coin(number + 1))));
     let first = store.commit(&mut sorted(changes.collect()), &tip(104));
     let changes = (0..3000).map(|number| (outpoint(number), None));
@@ -182,7 +183,7 @@ fn damage_is_an_error_or_does_no_harm() {
     for number in 0..DAMAGES {
         let (bytes, name) = damaged(&sound, number);
         std::fs::write(&path, &bytes).unwrap();
-        let looked = catch_unwind(AssertUnwindSafe(|| looked_at(&path))).unwrap_or_else(|_| panic!("{name}: a panic"));
+        let looked = catch_unwind(AssertUnwindSafe(|| read_all(&path))).unwrap_or_else(|_| panic!("{name}: a panic"));
         assert!(std::fs::read(&path).unwrap() == bytes, "{name}: it was written to");
         match looked {
             Ok((false, ..)) => errors += 1,
@@ -196,8 +197,7 @@ fn damage_is_an_error_or_does_no_harm() {
                 errors += 1;
             }
         }
-        let worked =
-            catch_unwind(AssertUnwindSafe(|| worked_with(&path))).unwrap_or_else(|_| panic!("{name}: a panic"));
+        let worked = catch_unwind(AssertUnwindSafe(|| use_store(&path))).unwrap_or_else(|_| panic!("{name}: a panic"));
         if let Err(error) = worked {
             assert!(error.is_corruption(), "{name}: {error}");
         }
@@ -207,49 +207,45 @@ fn damage_is_an_error_or_does_no_harm() {
 }
 
 #[test]
-fn looking_changes_nothing() {
+fn opening_to_read_changes_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("coins");
     let content = made(&path);
     let before = std::fs::read(&path).unwrap();
-    let (sound, found, coins) = looked_at(&path).unwrap();
+    let (sound, found, coins) = read_all(&path).unwrap();
     assert!(sound && coins == content);
     assert_eq!(found, Some(tip(103)));
-    // After a kill the file has to be mended before it can be read.
-    let store = EmbeddedStore::open(&path, "regtest", 1 << 20).unwrap();
+    // After a kill the file has to be repaired before it can be read.
+    let store = RedbStore::open(&path, "regtest", 1 << 20).unwrap();
     let killed = directory.path().join("killed");
     std::fs::copy(&path, &killed).unwrap();
     let bytes = std::fs::read(&killed).unwrap();
     assert!(bytes != before);
-    let (sound, _, coins) = looked_at(&killed).unwrap();
+    let (sound, _, coins) = read_all(&killed).unwrap();
     assert!(sound && coins == content);
     assert!(std::fs::read(&killed).unwrap() == bytes);
     drop(store);
-    // What is not there is not made.
+    // A missing file is not created.
     let nothing = directory.path().join("nothing");
     assert!(matches!(
-        EmbeddedStore::open_to_read(&nothing, None, 1 << 20),
+        RedbStore::open_to_read(&nothing, None, 1 << 20),
         Err(StoreError::Backend(_))
     ));
     assert!(!nothing.exists());
-    let store = EmbeddedStore::open_to_read(&path, None, 1 << 20).unwrap();
+    let store = RedbStore::open_to_read(&path, None, 1 << 20).unwrap();
     assert_eq!(store.network(), "regtest");
 }
 
 #[test]
-fn what_is_no_store_is_left_alone() {
+fn other_files_are_left_unchanged() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("coins");
-    let refused = || {
-        EmbeddedStore::open(&path, "regtest", 1 << 20)
-            .err()
-            .expect("it is refused")
-    };
+    let refused = || RedbStore::open(&path, "regtest", 1 << 20).err().expect("it is refused");
     std::os::unix::fs::symlink(directory.path().join("unmounted"), &path).unwrap();
     assert!(matches!(refused(), StoreError::Backend(text) if text.contains("symbolic link")));
     std::fs::remove_file(&path).unwrap();
     std::fs::create_dir(&path).unwrap();
-    assert!(matches!(refused(), StoreError::Backend(text) if text.contains("no file")));
+    assert!(matches!(refused(), StoreError::Backend(text) if text.contains("not a file")));
     std::fs::remove_dir(&path).unwrap();
     std::fs::write(&path, []).unwrap();
     assert!(matches!(refused(), StoreError::Corrupt(text) if text.contains("empty")));
@@ -257,16 +253,16 @@ fn what_is_no_store_is_left_alone() {
 }
 
 #[test]
-fn panics_of_the_caller_are_not_taken_for_damage() {
+fn panics_of_the_caller_are_not_damage() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("coins");
     let content = made(&path);
-    let store = EmbeddedStore::open(&path, "regtest", 1 << 20).unwrap();
+    let store = RedbStore::open(&path, "regtest", 1 << 20).unwrap();
     let mut changes = std::iter::once_with(|| panic!("ours"));
     let outcome = catch_unwind(AssertUnwindSafe(|| store.commit(&mut changes, &tip(104))));
     assert_eq!(outcome.unwrap_err().downcast_ref(), Some(&"ours"));
     drop(store);
-    let (_, found, coins) = looked_at(&path).unwrap();
+    let (_, found, coins) = read_all(&path).unwrap();
     assert_eq!(found, Some(tip(103)));
     assert!(coins == content);
 }

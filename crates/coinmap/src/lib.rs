@@ -1,72 +1,106 @@
-//! A map from outpoints to coins, made for hundreds of millions of them.
+//! A map from outpoints to coins, made for hundreds of millions of entries.
+//!
+//! ```
+//! use blockmill_block::{Coin, OutPoint, Txid};
+//! use blockmill_coinmap::{CoinMap, CoinRef, EntryFlags};
+//!
+//! let map = CoinMap::new();
+//! let outpoint = OutPoint { txid: Txid([7; 32]), vout: 0 };
+//! let coin = Coin { value: 5_000, height: 1, is_coinbase: true, script_pubkey: [0x51].into() };
+//!
+//! let changed = EntryFlags::bit(0);
+//! let replaced = map.insert(&outpoint, changed, Some(CoinRef::from(&coin)));
+//! assert!(!replaced);
+//! let entry = map.get(&outpoint).expect("the entry was inserted");
+//! assert_eq!((entry.flags, entry.coin), (changed, Some(coin)));
+//!
+//! // An entry without a coin says that the outpoint is spent.
+//! map.insert(&outpoint, changed, None);
+//! assert!(map.with(&outpoint, |entry| entry.is_some_and(|entry| entry.is_spent())));
+//! assert_eq!(map.len(), 1);
+//! ```
 //!
 //! In reading order:
 //! - `hash`: the keyed hash;
-//! - `record`: how an entry lies in memory, in a short form of its own;
+//! - [`key`]: the key of an outpoint, by which entries are sorted;
+//! - `record`: the layout of an entry in memory, a short form of its own;
 //! - `pool`: the memory of the records;
-//! - `segment`, `overflow`: the index, a word for each record, with bounded searches;
+//! - `segment`, `overflow`: the index, one word for each record, with bounded searches;
 //! - `shard`: records and index of a part of all outpoints; batched searches;
-//! - `ordered`: entries in the order of their keys.
+//! - `sorted`: entries in the order of their keys.
 //!
-//! A usual coin takes 72 bytes, and about 10 more in the index. Nothing doubles when the map grows: a thousandth of the index
-//! grows at a time, by a quarter. Whatever the keys are, nothing fails (but for memory: a shard has room for 32 GiB of records, and for half a
-//! million with scripts of more than a kilobyte), and every operation is bounded by the size of a segment of the index.
+//! # Memory and bounds
+//!
+//! A usual coin takes 72 bytes, and about 10 bytes in the index. Nothing doubles when the map
+//! grows: a thousandth of the index grows at a time, by a quarter.
+//!
+//! No operation fails, whatever the keys are, while there is memory. Every operation is bounded by
+//! the size of one segment of the index. A shard has room for 32 GiB of records, and for half a
+//! million scripts of more than a kilobyte.
 //!
 //! # Threads
 //!
-//! There are [`SHARDS`] shards, each behind a lock for many readers or one writer, and an operation holds one lock at a time. So threads
-//! may read and write at once; what spans several operations is not atomic. A closure that an operation calls must not use the map.
-//! That no two threads touch a shard against its lock's rules is what the type of the lock says; there is no unsafe code here but
-//! for the prefetch instruction.
+//! The map has [`SHARDS`] shards. Each shard has a lock for many readers or one writer, and an
+//! operation holds one lock at a time. So threads may read and write at once. A sequence of
+//! operations is not atomic. A closure that an operation calls must not use the map.
+//!
+//! The type of the lock keeps threads from breaking its rules. The only unsafe code here is the
+//! prefetch instruction.
 
 mod hash;
-mod ordered;
+pub mod key;
 mod overflow;
 mod pool;
 mod prefetch;
 mod record;
 mod segment;
 mod shard;
+mod sorted;
 #[cfg(test)]
 mod tests;
 
 pub use hash::HashKey;
-pub(crate) use ordered::Ordered;
-pub use record::{CoinRef, EntryRef, Marks};
+pub use record::{CoinRef, EntryFlags, EntryRef};
 pub use segment::IndexStatistics;
 pub use shard::Update;
+pub use sorted::SortedEntries;
 
 use blockmill_block::{Coin, OutPoint};
 use shard::{Difference, SHARD_BITS, Shard};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// Parts of a map that are locked apart.
+/// The examples of the README compile and run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
+/// Number of shards. Each has a lock of its own.
 pub const SHARDS: usize = 1 << SHARD_BITS;
 
-/// An entry, taken out of the map's memory.
+/// An entry, copied out of the map's memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// The marks.
-    pub marks: Marks,
-    /// The coin; none for the marker of a spent outpoint.
+    /// The flags.
+    pub flags: EntryFlags,
+    /// The coin; none for a spent outpoint.
     pub coin: Option<Coin>,
 }
 
 impl From<EntryRef<'_>> for Entry {
     fn from(entry: EntryRef<'_>) -> Self {
         Self {
-            marks: entry.marks(),
+            flags: entry.flags(),
             coin: entry.coin(),
         }
     }
 }
 
-/// A map from outpoints to coins and spent markers.
+/// A map from outpoints to coins and spent markers. See the [crate] for an example.
 pub struct CoinMap {
     key: HashKey,
     shards: Box<[RwLock<Shard>]>,
-    /// Entries and bytes of all shards; exact whenever no operation is under way.
+    /// Entries and bytes of all shards. Both are exact whenever no operation is running.
     len: AtomicUsize,
     bytes: AtomicUsize,
 }
@@ -91,19 +125,19 @@ const fn shard_of(hash: u64) -> usize {
     (hash >> (64 - SHARD_BITS)) as usize
 }
 
-/// Searches whose ways through memory overlap.
+/// Outpoints whose memory is prefetched together.
 const PREFETCH_WINDOW: usize = 32;
 
 impl CoinMap {
-    /// Bytes of an empty map.
+    /// Bytes that an empty map takes.
     pub const EMPTY_BYTES: usize = SHARDS * size_of::<RwLock<Shard>>();
 
-    /// An empty map with a key from the system.
+    /// An empty map with a key from the system's source of randomness.
     pub fn new() -> Self {
         Self::with_key(HashKey::random())
     }
 
-    /// An empty map with a key of the caller's.
+    /// An empty map with the caller's key.
     pub fn with_key(key: HashKey) -> Self {
         Self {
             key,
@@ -113,22 +147,24 @@ impl CoinMap {
         }
     }
 
-    /// Entries, spent markers included.
+    /// Number of entries, spent markers included.
     pub fn len(&self) -> usize {
         self.len.load(Ordering::Relaxed)
     }
 
-    /// Whether there are no entries.
+    /// Whether the map has no entries.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Bytes of memory: records, their index, the room that both keep free, and what the allocator is taken to add.
+    /// Memory of the map in bytes: records, their index, the free memory of both, and an estimate
+    /// of the allocator's own share.
     pub fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    // A thread that panics in a caller's closure leaves its shard whole: closures are called before anything is changed.
+    // A panic in a caller's closure leaves its shard whole: closures run before anything is
+    // changed.
     fn read(&self, shard: usize) -> RwLockReadGuard<'_, Shard> {
         self.shards[shard].read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -149,24 +185,25 @@ impl CoinMap {
     }
 
     /// The key of the hashes.
-    pub(crate) fn key(&self) -> &HashKey {
+    pub fn hash_key(&self) -> &HashKey {
         &self.key
     }
 
-    /// Lets `look` see the entry of an outpoint.
+    /// Calls `visit` with the entry of an outpoint.
     #[inline]
-    pub fn with<R>(&self, outpoint: &OutPoint, look: impl FnOnce(Option<EntryRef<'_>>) -> R) -> R {
+    pub fn with<R>(&self, outpoint: &OutPoint, visit: impl FnOnce(Option<EntryRef<'_>>) -> R) -> R {
         let hash = self.key.hash(outpoint);
-        look(self.read(shard_of(hash)).get(hash, outpoint))
+        visit(self.read(shard_of(hash)).get(hash, outpoint))
     }
 
-    /// The entry of an outpoint.
+    /// The entry of an outpoint, copied.
     pub fn get(&self, outpoint: &OutPoint) -> Option<Entry> {
         self.with(outpoint, |entry| entry.map(Entry::from))
     }
 
-    /// Lets `found` see the entries of several outpoints, each with the place that it has in `outpoints`, in any order. The more there
-    /// are, the better their ways through memory overlap.
+    /// Calls `found` once for each outpoint: with its index in `outpoints`, and with its entry. The
+    /// order of the calls is not defined. The reads from memory overlap, so large batches are
+    /// faster.
     ///
     /// # Panics
     /// With 2^32 outpoints or more.
@@ -178,8 +215,8 @@ impl CoinMap {
         }
     }
 
-    /// Begins to bring what a search for each of these outpoints reads into the caches of this processor: for a few dozen that are searched
-    /// soon after.
+    /// Starts loading the memory that a search for each of these outpoints reads. For a few dozen
+    /// outpoints that this processor searches soon after.
     pub fn prefetch(&self, outpoints: &[OutPoint]) {
         for window in outpoints.chunks(PREFETCH_WINDOW) {
             let mut hashes = [0; PREFETCH_WINDOW];
@@ -193,7 +230,7 @@ impl CoinMap {
         }
     }
 
-    /// Hashes and numbers of outpoints, those of a shard together.
+    /// Hashes and indices of the outpoints, grouped by shard.
     fn by_shard(&self, outpoints: &[OutPoint]) -> Vec<(u64, u32)> {
         let hashes: Vec<u64> = outpoints.iter().map(|outpoint| self.key.hash(outpoint)).collect();
         let mut ends = [0u32; SHARDS];
@@ -213,7 +250,8 @@ impl CoinMap {
         wanted
     }
 
-    /// Lets `change` see the entry of an outpoint and say what becomes of it; nobody else sees or changes it in between.
+    /// Calls `change` with the entry of an outpoint, and does what `change` returns. No other
+    /// thread sees or changes the entry in between.
     #[inline]
     pub fn update<'a, R>(
         &self,
@@ -228,58 +266,65 @@ impl CoinMap {
         result
     }
 
-    /// Puts a coin or a spent marker in, in the place of what was there. Returns whether there was something.
-    pub fn insert(&self, outpoint: &OutPoint, marks: Marks, coin: Option<CoinRef<'_>>) -> bool {
-        self.update(outpoint, |old| (Update::Put(marks, coin), old.is_some()))
+    /// Inserts a coin, or a spent marker, and replaces the old entry. Returns whether there was an
+    /// old entry.
+    pub fn insert(&self, outpoint: &OutPoint, flags: EntryFlags, coin: Option<CoinRef<'_>>) -> bool {
+        self.update(outpoint, |old| (Update::Put(flags, coin), old.is_some()))
     }
 
-    /// Removes the entry of an outpoint. Returns whether there was one.
+    /// Removes the entry of an outpoint. Returns whether there was an entry.
     pub fn remove(&self, outpoint: &OutPoint) -> bool {
         self.update(outpoint, |old| (Update::Remove, old.is_some()))
     }
 
-    /// The map for one thread alone, which needs no locks.
+    /// Access for one thread, without locks.
     pub fn exclusive(&mut self) -> Exclusive<'_> {
         Exclusive { map: self }
     }
 
-    /// Lets `look` see all entries, in no order. A shard is locked for readers while its entries are shown.
-    pub fn for_each(&self, mut look: impl FnMut(EntryRef<'_>)) {
+    /// Calls `visit` with every entry, in no defined order. A shard is locked for reading while
+    /// `visit` sees its entries.
+    pub fn for_each(&self, mut visit: impl FnMut(EntryRef<'_>)) {
         for shard in 0..SHARDS {
             let shard = self.read(shard);
-            shard.places().for_each(|place| look(shard.at(place)));
+            shard.slots().for_each(|slot| visit(shard.entry_at(slot)));
         }
     }
 
-    /// Gives every entry the marks that `change` makes of it, and removes those of which it makes none.
-    pub(crate) fn settle(&self, mut change: impl FnMut(EntryRef<'_>) -> Option<Marks>) {
-        let mut gone = Vec::new();
+    /// Gives every entry the flags that `change` returns, and removes the entries for which it
+    /// returns none.
+    pub fn retain_with_flags(&self, mut change: impl FnMut(EntryRef<'_>) -> Option<EntryFlags>) {
+        let mut removed = Vec::new();
         for shard in 0..SHARDS {
-            self.write(shard).settle(&mut change, &mut gone);
-            for outpoint in gone.drain(..) {
+            self.write(shard).retain_with_flags(&mut change, &mut removed);
+            for outpoint in removed.drain(..) {
                 self.remove(&outpoint);
             }
         }
     }
 
-    /// Takes the entries of a shard out and lets `look` see them; their memory is free then.
-    pub(crate) fn drain_shard(&self, shard: usize, mut look: impl FnMut(EntryRef<'_>)) {
+    /// Removes all entries of a shard, and calls `visit` with each. Their memory is free
+    /// afterwards.
+    ///
+    /// # Panics
+    /// If `shard` is not below [`SHARDS`].
+    pub fn drain_shard(&self, shard: usize, mut visit: impl FnMut(EntryRef<'_>)) {
         let shard = std::mem::take(&mut *self.write(shard));
         self.account(Difference {
             bytes: -(shard.bytes().cast_signed()),
             entries: -(shard.len().cast_signed()),
         });
-        shard.places().for_each(|place| look(shard.at(place)));
+        shard.slots().for_each(|slot| visit(shard.entry_at(slot)));
     }
 
-    /// Removes all entries and gives their memory back.
+    /// Removes all entries and frees their memory.
     pub fn clear(&self) {
         for shard in 0..SHARDS {
             self.drain_shard(shard, |_| {});
         }
     }
 
-    /// How far the words of the index stand from where a search begins.
+    /// How far words of the index are from the position where their search begins.
     pub fn index_statistics(&self) -> IndexStatistics {
         let mut statistics = IndexStatistics::default();
         for shard in 0..SHARDS {
@@ -289,7 +334,7 @@ impl CoinMap {
     }
 }
 
-/// A map that only one thread uses at the moment: [`CoinMap::exclusive`].
+/// A map that one thread has for itself; from [`CoinMap::exclusive`].
 #[derive(Debug)]
 pub struct Exclusive<'m> {
     map: &'m mut CoinMap,
@@ -302,7 +347,7 @@ impl Exclusive<'_> {
         shard.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// As [`CoinMap::with`]; the entry can be kept as long as nothing is changed.
+    /// As [`CoinMap::with`]. The entry can be kept until the next change.
     #[inline]
     pub fn get(&mut self, outpoint: &OutPoint) -> Option<EntryRef<'_>> {
         let hash = self.map.key.hash(outpoint);
@@ -327,8 +372,8 @@ impl Exclusive<'_> {
 
     /// As [`CoinMap::insert`].
     #[inline]
-    pub fn insert(&mut self, outpoint: &OutPoint, marks: Marks, coin: Option<CoinRef<'_>>) -> bool {
-        self.update(outpoint, |old| (Update::Put(marks, coin), old.is_some()))
+    pub fn insert(&mut self, outpoint: &OutPoint, flags: EntryFlags, coin: Option<CoinRef<'_>>) -> bool {
+        self.update(outpoint, |old| (Update::Put(flags, coin), old.is_some()))
     }
 
     /// As [`CoinMap::remove`].

@@ -1,7 +1,9 @@
-//! Panics of redb, which meets damage in its file with them here and there: they end a call with an error, and nothing else.
+//! Panics of redb, which happen on damaged files: they end a call with an error, and do nothing
+//! else.
 //!
-//! A call of redb in [`contained`] cannot panic, and neither can the drop of what it gave back, in [`Contained`]. What runs in the middle of such a
-//! call and is not redb's (an iterator of the caller's) runs in [`passing`]: its panics go on their way.
+//! A call of redb in [`contained`] cannot panic. Neither can the drop of its result, in
+//! [`Contained`]. Code of others that runs in the middle of a call (the caller's iterator) runs in
+//! [`pass_through`]: its panics continue.
 
 use std::cell::Cell;
 use std::ops::Deref;
@@ -12,14 +14,16 @@ thread_local! {
     static CONTAINED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether a panic of this thread would be caught and become an error of the store, so that a panic hook need not print it.
+/// Whether a panic of this thread would be caught and become an error of the store. A panic hook
+/// need not print it.
 pub fn is_panic_contained() -> bool {
     CONTAINED.get()
 }
 
-/// Does some work with redb. If it panics, the message.
+/// Runs work with redb. If the work panics the result is the message.
 ///
-/// What the work was about may be in any state then, but for its file, which has what was committed.
+/// After a panic the objects of the work may be in any state. The file still has what was
+/// committed.
 pub(super) fn contained<R>(work: impl FnOnce() -> R) -> Result<R, String> {
     let outer = CONTAINED.replace(true);
     let outcome = catch_unwind(AssertUnwindSafe(work));
@@ -34,15 +38,15 @@ pub(super) fn contained<R>(work: impl FnOnce() -> R) -> Result<R, String> {
     })
 }
 
-/// Does something in the middle of contained work whose panics are not redb's.
-pub(super) fn passing<R>(work: impl FnOnce() -> R) -> R {
+/// Runs code of others in the middle of contained work. Its panics are not caught.
+pub(super) fn pass_through<R>(work: impl FnOnce() -> R) -> R {
     CONTAINED.set(false);
     let result = work();
     CONTAINED.set(true);
     result
 }
 
-/// Something of redb's, whose drop may do things and panic.
+/// An object of redb, whose drop may do work and panic.
 pub(super) struct Contained<T>(Option<T>);
 
 impl<T> Contained<T> {
@@ -50,7 +54,7 @@ impl<T> Contained<T> {
         Self(Some(value))
     }
 
-    /// Drops it in such a way that it writes nothing more: redb does not when a panic is on its way.
+    /// Drops the object without a write: redb writes nothing while a panic unwinds.
     pub(super) fn abandon(&mut self) {
         if let Some(value) = self.0.take() {
             let _ = contained(|| {
@@ -71,7 +75,7 @@ impl<T> Deref for Contained<T> {
     fn deref(&self) -> &T {
         match &self.0 {
             Some(value) => value,
-            None => unreachable!("it is used after it was abandoned"),
+            None => unreachable!("used after `abandon`"),
         }
     }
 }
@@ -104,13 +108,13 @@ mod tests {
 
     #[test]
     fn panics_of_others_pass() {
-        let passed = catch_unwind(|| contained(|| passing(|| panic!("ours"))));
+        let passed = catch_unwind(|| contained(|| pass_through(|| panic!("ours"))));
         assert_eq!(
             passed.map(|_: Result<(), _>| ()).unwrap_err().downcast_ref(),
             Some(&"ours")
         );
         assert!(!is_panic_contained());
-        assert_eq!(contained(|| passing(is_panic_contained)), Ok(false));
+        assert_eq!(contained(|| pass_through(is_panic_contained)), Ok(false));
     }
 
     #[test]

@@ -1,12 +1,37 @@
 //! The default store on disk: one file of the embedded database `redb`, a copy-on-write B-tree.
 //!
-//! Two tables: coins (key: transaction id and index in big endian; value: Core's compressed form), and a few named values
-//! (format, network, tip). A commit is one write transaction, synced, so a kill at any moment leaves the state of the last
-//! commit, and the next open need not walk the file (`quick repair`).
+//! ```
+//! use blockmill_block::{BlockHash, Coin, OutPoint, Txid};
+//! use blockmill_coins::{CoinStore, Tip};
+//! use blockmill_store_redb::RedbStore;
 //!
-//! redb checks its pages when it is asked to, and not when it reads them: with a damaged one it returns an error, panics, or gives other coins than
-//! were put in. So every call of it goes through one function, `contained`: a panic is an error that [is corruption](StoreError::is_corruption), after which
-//! the store is not used any more, and nothing more is written, not even to close it.
+//! let directory = tempfile::tempdir()?;
+//! let path = directory.path().join("coins.redb");
+//! let outpoint = OutPoint { txid: Txid([7; 32]), vout: 0 };
+//! let coin = Coin { value: 5_000, height: 1, is_coinbase: true, script_pubkey: [0x51].into() };
+//! let tip = Tip { hash: BlockHash([1; 32]), height: 1 };
+//!
+//! let store = RedbStore::open(&path, "regtest", 16 << 20)?;
+//! store.commit(&mut [(outpoint, Some(coin.clone()))].into_iter(), &tip)?;
+//! drop(store);
+//! let store = RedbStore::open_to_read(&path, Some("regtest"), 16 << 20)?;
+//! assert_eq!(store.get(&outpoint)?, Some(coin));
+//! assert_eq!(store.tip()?, Some(tip));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! The file has two tables. One has the coins (key: transaction id and index in big endian; value:
+//! Core's compressed form). The other has a few named values (format, network, tip). A commit is
+//! one write transaction, synced. So a kill at any moment leaves the state of the last commit, and
+//! the next open need not walk the file (`quick repair`).
+//!
+//! # Damaged files
+//!
+//! redb checks its pages only when [`check_pages`](RedbStore::check_pages) asks for it, not when it
+//! reads them. On a damaged page it returns an error, panics, or returns other coins than were
+//! stored. So every call of redb goes through one function, `contained`, which turns a panic into
+//! an error that [is corruption](StoreError::is_corruption). After a panic the store refuses
+//! every call, and writes nothing more, not even when it is closed.
 
 mod contain;
 #[cfg(test)]
@@ -15,11 +40,12 @@ mod view;
 
 pub use contain::is_panic_contained;
 
-use crate::store::{Change, CoinIterator, CoinStore, KEY_LENGTH, StoreError, Tip, decode_coin, key, outpoint_of};
 use blockmill_block::disk::{Disk, DiskFile, Open, SystemDisk};
 use blockmill_block::reader::DecodeError;
 use blockmill_block::{BlockHash, Coin, OutPoint};
-use contain::{Contained, contained, passing};
+use blockmill_coins::store::{OutpointKey, decode_coin, outpoint_from_key, outpoint_key};
+use blockmill_coins::{Change, CoinIterator, CoinStore, StoreError, Tip};
+use contain::{Contained, contained, pass_through};
 use redb::{Database, ReadOnlyTable, ReadableDatabase, StorageBackend, TableDefinition};
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -27,30 +53,35 @@ use std::path::{Path, PathBuf};
 use std::sync::{OnceLock, PoisonError, RwLock};
 use view::View;
 
-const COINS: TableDefinition<'_, &[u8; KEY_LENGTH], &[u8]> = TableDefinition::new("coins");
+/// The examples of the README compile and run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
+const COINS: TableDefinition<'_, &OutpointKey, &[u8]> = TableDefinition::new("coins");
 const VALUES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("values");
 
-/// Version of the tables and of what is in them.
+/// Version of the tables and their content.
 const FORMAT: u32 = 1;
 
-type CoinTable = ReadOnlyTable<&'static [u8; KEY_LENGTH], &'static [u8]>;
-type CoinRange = redb::Range<'static, &'static [u8; KEY_LENGTH], &'static [u8]>;
+type CoinTable = ReadOnlyTable<&'static OutpointKey, &'static [u8]>;
+type CoinRange = redb::Range<'static, &'static OutpointKey, &'static [u8]>;
 
-/// Coins in a file.
-pub struct EmbeddedStore {
+/// Coins in a file of redb.
+pub struct RedbStore {
     path: PathBuf,
-    /// The network that the file names.
+    /// The network that the file belongs to.
     network: String,
     database: Contained<Database>,
-    /// Whether the file is only read.
+    /// Whether the file is never written.
     is_view: bool,
-    /// The coins at the last commit; they can be read while the next one runs.
+    /// The coins at the last commit. They can be read while the next commit runs.
     table: RwLock<Option<Contained<CoinTable>>>,
-    /// What redb has panicked with.
+    /// The message of redb's first panic.
     panicked: OnceLock<String>,
 }
 
-/// What redb says of a file as an error of the store: that it is damaged, or that it cannot be read or written.
+/// Maps an error of redb: the file is damaged, or cannot be read or written.
 fn failed(path: &Path, error: redb::Error) -> StoreError {
     use redb::Error as Redb;
     let text = format!("{}: {error}", path.display());
@@ -68,7 +99,7 @@ fn failed(path: &Path, error: redb::Error) -> StoreError {
     }
 }
 
-/// The same of an error of its file: that it ends early, or is asked for a place that no file has, is damage.
+/// Maps an error of the file. A file that ends early, or an offset that no file has, is damage.
 fn io_failed(path: &Path, error: io::Error) -> StoreError {
     let text = format!("{}: {error}", path.display());
     match error.kind() {
@@ -81,7 +112,7 @@ fn panicked(path: &Path, message: &str) -> StoreError {
     StoreError::Corrupt(format!("{}: damaged: reading it panicked: {message}", path.display()))
 }
 
-/// Does something with redb and a file.
+/// Calls redb on a file.
 fn call<R>(path: &Path, work: impl FnOnce() -> Result<R, redb::Error>) -> Result<R, StoreError> {
     match contained(work) {
         Ok(done) => done.map_err(|error| failed(path, error)),
@@ -89,21 +120,26 @@ fn call<R>(path: &Path, work: impl FnOnce() -> Result<R, redb::Error>) -> Result
     }
 }
 
-/// Whether there is a store at a path: anything of that name, be it only a link to a disk that is not mounted, is no reason to make another.
+/// Whether a store exists at a path. Any directory entry of this name counts, even a link to a disk
+/// that is not mounted: then no new store may be created.
 ///
 /// # Errors
-/// [`StoreError::Backend`] where it cannot be looked at or is no file; [`StoreError::Corrupt`] where it is empty, which a store never is.
+/// [`StoreError::Backend`] if the entry cannot be examined or is not a file;
+/// [`StoreError::Corrupt`] if the file is empty, which a store never is.
 pub fn is_there(path: &Path) -> Result<bool, StoreError> {
     match std::fs::symlink_metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
         found => found.map_err(|error| io_failed(path, error))?,
     };
     let metadata = std::fs::metadata(path).map_err(|error| match error.kind() {
-        ErrorKind::NotFound => StoreError::Backend(format!("{}: a symbolic link to what is not there", path.display())),
+        ErrorKind::NotFound => StoreError::Backend(format!(
+            "{}: a symbolic link to a file that does not exist",
+            path.display()
+        )),
         _ => io_failed(path, error),
     })?;
     if !metadata.is_file() {
-        return Err(StoreError::Backend(format!("{}: this is no file", path.display())));
+        return Err(StoreError::Backend(format!("{}: not a file", path.display())));
     }
     if metadata.len() == 0 {
         return Err(StoreError::Corrupt(format!("{}: the file is empty", path.display())));
@@ -111,7 +147,7 @@ pub fn is_there(path: &Path) -> Result<bool, StoreError> {
     Ok(true)
 }
 
-/// A file of a disk that is not the system's.
+/// A file of the caller's disk.
 #[derive(Debug)]
 struct Backend(Box<dyn DiskFile>);
 
@@ -137,51 +173,49 @@ impl StorageBackend for Backend {
     }
 }
 
-impl EmbeddedStore {
-    /// Opens the store in the file at `path`, or makes it. `network` names what the coins belong to (the network, and on
-    /// signet its challenge). `cache_bytes` bounds the memory for pages of the file.
+impl RedbStore {
+    /// Opens the store in the file at `path`, or creates it. `network` names the network of the
+    /// coins, on signet with its challenge. `cache_bytes` bounds the memory for pages of the file.
     ///
     /// # Errors
-    /// [`StoreError::Format`] or [`StoreError::Network`] for a store of another kind, [`StoreError::Corrupt`] for a damaged one, else
-    /// [`StoreError::Backend`].
+    /// [`StoreError::Format`] or [`StoreError::Network`] for a store of another kind,
+    /// [`StoreError::Corrupt`] for a damaged store, else [`StoreError::Backend`].
     pub fn open(path: &Path, network: &str, cache_bytes: usize) -> Result<Self, StoreError> {
         Self::open_on(&SystemDisk, path, network, cache_bytes)
     }
 
-    /// As [`EmbeddedStore::open`], on a disk of the caller's. Only the system's can keep another process from opening the file.
+    /// As [`RedbStore::open`], on the caller's disk. Only the system's disk keeps another process
+    /// from opening the file.
     ///
     /// # Errors
-    /// As for [`EmbeddedStore::open`].
+    /// As [`RedbStore::open`].
     pub fn open_on(disk: &dyn Disk, path: &Path, network: &str, cache_bytes: usize) -> Result<Self, StoreError> {
         if !is_there(path)? {
-            // A kill in the middle of making the file must not leave half of one under its name.
+            // A kill during the creation must not leave half a file under the final name.
             let unfinished = path.with_extension("new");
             let renamed = match disk.remove(&unfinished) {
                 Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
                 _ => {
-                    let made = Self::with_database(&unfinished, Self::open_file(disk, &unfinished, cache_bytes)?);
-                    made.write_marks(network)?;
-                    drop(made);
+                    let new = Self::with_database(&unfinished, Self::open_file(disk, &unfinished, cache_bytes)?);
+                    new.write_format_and_network(network)?;
+                    drop(new);
                     disk.rename(&unfinished, path).and_then(|()| disk.sync_name(path))
                 }
             };
             renamed.map_err(|error| io_failed(path, error))?;
         }
         let store = Self::with_database(path, Self::open_file(disk, path, cache_bytes)?);
-        store.marked(Some(network))
+        store.with_checked_network(Some(network))
     }
 
-    /// Opens the store in the file at `path`, which must be there, to look at it: the file is not changed, nor need it be writable. Commits are
-    /// kept in memory. Without a `network` that of the store is taken.
+    /// Opens the existing store in the file at `path` for reading. The file is not changed, and
+    /// need not be writable. Commits stay in memory. Without a `network` every network is accepted.
     ///
     /// # Errors
-    /// As for [`EmbeddedStore::open`].
+    /// As [`RedbStore::open`].
     pub fn open_to_read(path: &Path, network: Option<&str>, cache_bytes: usize) -> Result<Self, StoreError> {
         if !is_there(path)? {
-            return Err(StoreError::Backend(format!(
-                "{}: there is no such file",
-                path.display()
-            )));
+            return Err(StoreError::Backend(format!("{}: no such file", path.display())));
         }
         let view = File::open(path).and_then(|file| View::new(Box::new(file)));
         let view = view.map_err(|error| io_failed(path, error))?;
@@ -190,7 +224,7 @@ impl EmbeddedStore {
         let database = call(path, || Ok(builder.create_with_backend(view)?))?;
         let mut store = Self::with_database(path, database);
         store.is_view = true;
-        store.marked(network)
+        store.with_checked_network(network)
     }
 
     fn open_file(disk: &dyn Disk, path: &Path, cache_bytes: usize) -> Result<Database, StoreError> {
@@ -215,7 +249,7 @@ impl EmbeddedStore {
         }
     }
 
-    /// Refuses to go on after a panic.
+    /// Fails after a panic.
     fn check_usable(&self) -> Result<(), StoreError> {
         match self.panicked.get() {
             Some(message) => Err(panicked(&self.path, message)),
@@ -223,14 +257,14 @@ impl EmbeddedStore {
         }
     }
 
-    /// Does something with the database.
+    /// Calls redb on the database.
     fn call<R>(&self, work: impl FnOnce() -> Result<R, redb::Error>) -> Result<R, StoreError> {
         self.check_usable()?;
-        self.noted(contained(work))
+        self.note_panic(contained(work))
     }
 
-    /// What came of a call; that it has panicked is noted.
-    fn noted<R>(&self, outcome: Result<Result<R, redb::Error>, String>) -> Result<R, StoreError> {
+    /// Maps the outcome of a contained call, and keeps the message of a panic.
+    fn note_panic<R>(&self, outcome: Result<Result<R, redb::Error>, String>) -> Result<R, StoreError> {
         outcome
             .map_err(|message| {
                 let error = panicked(&self.path, &message);
@@ -240,9 +274,10 @@ impl EmbeddedStore {
             .map_err(|error| failed(&self.path, error))
     }
 
-    /// Compares format and network of an old store, and makes its coins readable. It is not written to: its last commit must stay one with the
-    /// allocator's state, or an open after a kill walks the whole file.
-    fn marked(mut self, network: Option<&str>) -> Result<Self, StoreError> {
+    /// Compares format and network of an existing store, and opens the table of coins. Writes
+    /// nothing: the last commit must stay one with the allocator's state, or an open after a kill
+    /// walks the whole file.
+    fn with_checked_network(mut self, network: Option<&str>) -> Result<Self, StoreError> {
         let (format, found) = self.call(|| {
             let values = self.database.begin_read()?.open_table(VALUES)?;
             let text = |name| -> Result<Vec<u8>, redb::Error> {
@@ -268,7 +303,7 @@ impl EmbeddedStore {
     }
 
     /// Writes format and network into a new store.
-    fn write_marks(&self, network: &str) -> Result<(), StoreError> {
+    fn write_format_and_network(&self, network: &str) -> Result<(), StoreError> {
         self.call(|| {
             let mut write = self.database.begin_write()?;
             write.set_quick_repair(true);
@@ -282,12 +317,13 @@ impl EmbeddedStore {
         })
     }
 
-    /// The network that the store belongs to, with the challenge on a signet.
+    /// The network of the store, on signet with its challenge.
     pub fn network(&self) -> &str {
         &self.network
     }
 
-    /// Reads all pages of the file and compares their checksums. Returns whether all are sound; what can be mended then is.
+    /// Reads all pages of the file and compares their checksums. Returns whether all are sound. If
+    /// not, redb repairs what it can.
     ///
     /// # Errors
     /// [`StoreError::Corrupt`], [`StoreError::Backend`].
@@ -299,7 +335,7 @@ impl EmbeddedStore {
             return Ok(false);
         };
         let checked = contained(|| Ok(database.check_integrity()?));
-        let sound = self.noted(checked)?;
+        let sound = self.note_panic(checked)?;
         self.refresh()?;
         Ok(sound)
     }
@@ -317,15 +353,15 @@ impl EmbeddedStore {
             {
                 let mut coins = write.open_table(COINS)?;
                 let mut value = Vec::new();
-                while let Some((outpoint, coin)) = passing(|| changes.next()) {
+                while let Some((outpoint, coin)) = pass_through(|| changes.next()) {
                     match coin {
                         Some(coin) => {
                             value.clear();
                             coin.write_compressed(&mut value);
-                            coins.insert(&key(&outpoint), &value[..])?;
+                            coins.insert(&outpoint_key(&outpoint), &value[..])?;
                         }
                         None => {
-                            coins.remove(&key(&outpoint))?;
+                            coins.remove(&outpoint_key(&outpoint))?;
                         }
                     }
                 }
@@ -339,16 +375,16 @@ impl EmbeddedStore {
     }
 }
 
-impl Drop for EmbeddedStore {
+impl Drop for RedbStore {
     fn drop(&mut self) {
-        // To close the database is to write what it has in memory: the state of its allocator, for the next open.
+        // Closing the database writes the state of its allocator, for the next open.
         if self.is_view || self.panicked.get().is_some() {
             self.database.abandon();
         }
     }
 }
 
-impl CoinStore for EmbeddedStore {
+impl CoinStore for RedbStore {
     fn get(&self, outpoint: &OutPoint) -> Result<Option<Coin>, StoreError> {
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
         let Some(table) = table.as_ref() else {
@@ -358,7 +394,7 @@ impl CoinStore for EmbeddedStore {
             )));
         };
         let found = self.call(|| {
-            let value = table.get(&key(outpoint))?;
+            let value = table.get(&outpoint_key(outpoint))?;
             Ok(value.map(|value| decode_coin(outpoint, value.value())))
         })?;
         found.transpose()
@@ -392,7 +428,7 @@ impl CoinStore for EmbeddedStore {
     fn coins(&self) -> Result<CoinIterator, StoreError> {
         let range = self.call(|| {
             let table = self.database.begin_read()?.open_table(COINS)?;
-            Ok(table.range::<&[u8; KEY_LENGTH]>(..)?)
+            Ok(table.range::<&OutpointKey>(..)?)
         })?;
         Ok(Box::new(Coins {
             path: self.path.clone(),
@@ -411,9 +447,9 @@ impl CoinStore for EmbeddedStore {
 /// All coins of a store.
 struct Coins {
     path: PathBuf,
-    /// None behind an error of the file.
+    /// None after an error of the file.
     range: Option<Contained<CoinRange>>,
-    previous: Option<[u8; KEY_LENGTH]>,
+    previous: Option<OutpointKey>,
 }
 
 impl Iterator for Coins {
@@ -424,12 +460,12 @@ impl Iterator for Coins {
         let found = call(&self.path, || {
             let entry = range.next().transpose()?;
             Ok(entry.map(|(key, value)| {
-                let outpoint = outpoint_of(key.value());
+                let outpoint = outpoint_from_key(key.value());
                 (*key.value(), outpoint, decode_coin(&outpoint, value.value()))
             }))
         });
         match found {
-            // Out of order they might never end.
+            // With keys out of order the iteration might never end.
             Ok(Some((key, outpoint, _))) if self.previous.is_some_and(|previous| previous >= key) => {
                 self.range = None;
                 let text = format!("{}: coin {outpoint} is out of order", self.path.display());

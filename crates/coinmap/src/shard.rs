@@ -1,0 +1,263 @@
+//! A shard of the map: records in a pool, and the index over them in segments.
+//!
+//! Each segment has a table of its own. So growth moves a small part of the shard at a time.
+
+use super::pool::Pool;
+use super::prefetch::prefetch;
+use super::record::{CoinRef, EntryFlags, EntryRef, NewRecord, set_flags};
+use super::segment::{Found, IndexStatistics, Segment};
+use crate::key::{OutpointKey, outpoint_key};
+use blockmill_block::OutPoint;
+
+/// Bits of a hash that choose the shard: the highest. Fuzzing has few shards and segments, since
+/// its maps are small and many, and their entries should meet.
+pub(crate) const SHARD_BITS: u32 = if cfg!(fuzzing) { 1 } else { 6 };
+
+/// Bits of a hash that choose the segment: the bits below those of the shard.
+const SEGMENT_BITS: u32 = if cfg!(fuzzing) { 1 } else { 4 };
+
+const SEGMENTS: usize = 1 << SEGMENT_BITS;
+
+/// Searches of a batch that overlap. The number is large enough to hide the latency of memory, and
+/// small enough for the processor's line fill buffers.
+const WINDOW: usize = 16;
+
+/// What [`update`](crate::CoinMap::update) does with an entry.
+#[derive(Debug, Clone, Copy)]
+pub enum Update<'a> {
+    /// Nothing.
+    Keep,
+    /// Sets other flags. Does nothing if there is no entry.
+    SetFlags(EntryFlags),
+    /// Inserts a coin or a spent marker, or replaces the entry by it.
+    Put(EntryFlags, Option<CoinRef<'a>>),
+    /// Removes the entry, if there is one.
+    Remove,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Shard {
+    pool: Pool,
+    segments: [Segment; SEGMENTS],
+    len: usize,
+    /// Memory of the tables of all segments in bytes.
+    index_bytes: usize,
+}
+
+/// The change of memory and number of entries.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Difference {
+    pub(crate) bytes: isize,
+    pub(crate) entries: isize,
+}
+
+const fn segment_of(hash: u64) -> usize {
+    (hash << SHARD_BITS >> (64 - SEGMENT_BITS)) as usize
+}
+
+/// The bits of a hash by which a segment sorts.
+const fn segment_hash(hash: u64) -> u32 {
+    (hash << (SHARD_BITS + SEGMENT_BITS) >> 32) as u32
+}
+
+impl Shard {
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.pool.bytes() + self.index_bytes
+    }
+
+    /// The entry of an outpoint.
+    #[inline]
+    pub(crate) fn get(&self, hash: u64, outpoint: &OutPoint) -> Option<EntryRef<'_>> {
+        self.get_by_key(hash, &outpoint_key(outpoint))
+    }
+
+    #[inline]
+    fn get_by_key(&self, hash: u64, key: &OutpointKey) -> Option<EntryRef<'_>> {
+        match self.segments[segment_of(hash)].find(segment_hash(hash), key, &self.pool) {
+            Found::InTable { slot, .. } | Found::InOverflow { slot } => Some(EntryRef::new(self.pool.at(slot))),
+            Found::Absent { .. } => None,
+        }
+    }
+
+    /// Starts loading the word of the index at which a search begins.
+    #[inline]
+    pub(crate) fn prefetch_word(&self, hash: u64) {
+        if let Some(word) = self.segments[segment_of(hash)].first_word(segment_hash(hash)) {
+            prefetch(word);
+        }
+    }
+
+    /// Starts loading the record that a search will probably find.
+    #[inline]
+    pub(crate) fn prefetch_record(&self, hash: u64) {
+        if let Some(slot) = self.segments[segment_of(hash)].candidate(segment_hash(hash)) {
+            self.prefetch_at(slot);
+        }
+    }
+
+    /// Starts loading the record in a slot.
+    #[inline]
+    pub(crate) fn prefetch_at(&self, slot: u32) {
+        let record = self.pool.at(slot);
+        prefetch(&record[0]);
+        if let Some(second_line) = record.get(64) {
+            prefetch(second_line);
+        }
+    }
+
+    /// Calls `found` with the entry of each outpoint. `wanted` has pairs of a hash and an index in
+    /// `outpoints`. The searches of one window overlap.
+    pub(crate) fn get_many(
+        &self,
+        wanted: &[(u64, u32)],
+        outpoints: &[OutPoint],
+        mut found: impl FnMut(usize, Option<EntryRef<'_>>),
+    ) {
+        for window in wanted.chunks(WINDOW) {
+            window.iter().for_each(|&(hash, _)| self.prefetch_word(hash));
+            window.iter().for_each(|&(hash, _)| self.prefetch_record(hash));
+            for &(hash, number) in window {
+                let number = number as usize;
+                found(number, self.get(hash, &outpoints[number]));
+            }
+        }
+    }
+
+    /// Calls `change` with the entry of an outpoint, and does what `change` returns.
+    #[inline]
+    pub(crate) fn update<'a, R>(
+        &mut self,
+        hash: u64,
+        outpoint: &OutPoint,
+        change: impl FnOnce(Option<EntryRef<'_>>) -> (Update<'a>, R),
+    ) -> (Difference, R) {
+        let key = outpoint_key(outpoint);
+        let found = self.segments[segment_of(hash)].find(segment_hash(hash), &key, &self.pool);
+        let slot = match found {
+            Found::InTable { slot, .. } | Found::InOverflow { slot } => Some(slot),
+            Found::Absent { .. } => None,
+        };
+        let entry = slot.map(|slot| EntryRef::new(self.pool.at(slot)));
+        let old_length = entry.map_or(0, |entry| entry.length());
+        let (update, result) = change(entry);
+        let difference = match (update, slot) {
+            (Update::Keep, _) | (Update::SetFlags(_) | Update::Remove, None) => Difference::default(),
+            (Update::SetFlags(flags), Some(slot)) => {
+                set_flags(self.pool.at_mut(slot), flags);
+                Difference::default()
+            }
+            (Update::Remove, Some(slot)) => self.remove(hash, &key, found, slot, old_length),
+            (Update::Put(flags, coin), slot) => self.put(hash, outpoint, found, slot, old_length, flags, coin),
+        };
+        (difference, result)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the one caller has all of it at hand")]
+    #[inline]
+    fn put(
+        &mut self,
+        hash: u64,
+        outpoint: &OutPoint,
+        found: Found,
+        old: Option<u32>,
+        old_length: usize,
+        flags: EntryFlags,
+        coin: Option<CoinRef<'_>>,
+    ) -> Difference {
+        let bytes_before = self.bytes();
+        let record = NewRecord::new(coin);
+        let slot = match old {
+            Some(old) if Pool::same_size(old_length, record.length()) => old,
+            _ => self.pool.allocate(record.length()),
+        };
+        record.write(outpoint, flags, self.pool.at_mut(slot));
+        if old == Some(slot) {
+            return Difference::default();
+        }
+        let segment = &mut self.segments[segment_of(hash)];
+        let segment_bytes = segment.bytes();
+        match found {
+            Found::InTable { index, .. } => segment.replace_at(index, slot),
+            Found::InOverflow { .. } => {
+                segment.replace_overflowed(segment_hash(hash), &outpoint_key(outpoint), slot, &self.pool)
+            }
+            Found::Absent { index, crowded } => {
+                segment.insert(segment_hash(hash), slot, index, crowded, &self.pool);
+                self.len += 1;
+            }
+        }
+        self.index_bytes = self.index_bytes + segment.bytes() - segment_bytes;
+        if let Some(old) = old {
+            self.pool.release(old, old_length);
+        }
+        Difference {
+            bytes: self.bytes() as isize - bytes_before as isize,
+            entries: isize::from(old.is_none()),
+        }
+    }
+
+    fn remove(&mut self, hash: u64, key: &OutpointKey, found: Found, slot: u32, length: usize) -> Difference {
+        let bytes_before = self.bytes();
+        let segment = &mut self.segments[segment_of(hash)];
+        let segment_bytes = segment.bytes();
+        match found {
+            Found::InTable { index, .. } => segment.remove_at(index),
+            _ => segment.remove_overflowed(segment_hash(hash), key, &self.pool),
+        }
+        self.index_bytes = self.index_bytes + segment.bytes() - segment_bytes;
+        self.pool.release(slot, length);
+        self.len -= 1;
+        Difference {
+            bytes: self.bytes() as isize - bytes_before as isize,
+            entries: -1,
+        }
+    }
+
+    /// The entry in a slot, which [`slots`](Self::slots) returned.
+    #[inline]
+    pub(crate) fn entry_at(&self, slot: u32) -> EntryRef<'_> {
+        EntryRef::new(self.pool.at(slot))
+    }
+
+    /// Gives every entry the flags that `change` returns. Entries for which it returns none are
+    /// added to `removed`.
+    pub(crate) fn retain_with_flags(
+        &mut self,
+        mut change: impl FnMut(EntryRef<'_>) -> Option<EntryFlags>,
+        removed: &mut Vec<OutPoint>,
+    ) {
+        for slot in self.segments.iter().flat_map(Segment::slots) {
+            let entry = EntryRef::new(self.pool.at(slot));
+            match change(entry) {
+                Some(flags) => set_flags(self.pool.at_mut(slot), flags),
+                None => removed.push(entry.outpoint()),
+            }
+        }
+    }
+
+    /// Slots of all records, valid until the next change of the shard.
+    pub(crate) fn slots(&self) -> impl Iterator<Item = u32> {
+        self.segments.iter().flat_map(Segment::slots)
+    }
+
+    pub(crate) fn add_statistics(&self, statistics: &mut IndexStatistics) {
+        for segment in &self.segments {
+            segment.add_statistics(statistics);
+        }
+    }
+
+    /// Checks the index and the counts.
+    #[cfg(test)]
+    pub(crate) fn check(&self) {
+        self.segments.iter().for_each(Segment::check);
+        assert_eq!(self.slots().count(), self.len);
+        assert_eq!(
+            self.segments.iter().map(Segment::bytes).sum::<usize>(),
+            self.index_bytes
+        );
+    }
+}
