@@ -11,10 +11,13 @@ use std::sync::Arc;
 /// The coins that a block spends, less those that no store can have yet, and those that the cache
 /// has.
 pub struct BlockInputs {
+    /// The block.
     pub block: Arc<Block>,
     /// The height up to which blocks were resolved when `view` was taken.
     pub resolved: u32,
+    /// What the blocks ahead make.
     pub made: Arc<UpcomingTxids>,
+    /// Which coins the cache has.
     pub view: CacheView,
 }
 

@@ -17,6 +17,7 @@ const HEIGHT_BITS: u32 = 24;
 
 const HEIGHT_MASK: u64 = (1 << HEIGHT_BITS) - 1;
 
+/// The transactions of blocks ahead, as far as the table has room.
 #[derive(Debug)]
 pub struct UpcomingTxids(Box<[AtomicU64]>);
 
