@@ -11,15 +11,11 @@
 //! - [`header`], [`transaction`], [`block`]: the decoded forms;
 //! - [`merkle`]: merkle roots and the witness commitment;
 //! - [`coin`], [`compress`], [`undo`]: coins, Core's compressed form of them, and undo data;
-//! - [`network`]: networks and their magic bytes;
-//! - [`files`]: `blk*.dat` files, read and written;
-//! - [`disk`]: the calls that change files, behind a trait.
+//! - [`network`]: networks and their magic bytes.
 
 pub mod block;
 pub mod coin;
 pub mod compress;
-pub mod disk;
-pub mod files;
 pub mod hash;
 pub mod header;
 pub mod hex;

@@ -16,9 +16,9 @@ mod view;
 pub use contain::is_panic_contained;
 
 use crate::store::{Change, CoinIterator, CoinStore, KEY_LENGTH, StoreError, Tip, decode_coin, key, outpoint_of};
-use blockmill_block::disk::{Disk, DiskFile, Open, SystemDisk};
 use blockmill_block::reader::DecodeError;
 use blockmill_block::{BlockHash, Coin, OutPoint};
+use blockmill_blockfiles::disk::{Disk, DiskFile, Open, SystemDisk};
 use contain::{Contained, contained, passing};
 use redb::{Database, ReadOnlyTable, ReadableDatabase, StorageBackend, TableDefinition};
 use std::fs::File;

@@ -4,7 +4,7 @@ use crate::report::{Rejected, Unreadable};
 use crate::signatures::SignatureWay;
 use crate::store_file::NEW_DIRECTORY;
 use blockmill_block::BlockHash;
-use blockmill_block::files::Damage;
+use blockmill_blockfiles::Damage;
 use blockmill_coins::Tip;
 use blockmill_rules::Reject;
 use std::fmt;

@@ -3,7 +3,7 @@
 use crate::events::Event;
 use crate::signatures::SignatureRanges;
 use blockmill_block::BlockHash;
-use blockmill_block::files::Damage;
+use blockmill_blockfiles::Damage;
 use blockmill_coins::CacheCounters;
 use blockmill_fetch::Statistics;
 use blockmill_rules::{Reject, SignatureCounts};

@@ -7,8 +7,8 @@ use crate::index::BlockId;
 use crate::report::Observer;
 use crate::sources::FirstSeen;
 use crate::store_file::{LOADING_FILE, STORE_FILE, read_store};
-use blockmill_block::disk::Disk;
 use blockmill_block::{BlockHash, Coin, OutPoint};
+use blockmill_blockfiles::disk::Disk;
 use blockmill_coins::stats::Hashes;
 use blockmill_coins::{
     Change, CoinStore, EmbeddedStore, SnapshotError, SnapshotReader, StatsBuilder, Tip, UtxoStats, write_snapshot,

@@ -4,7 +4,7 @@
 mod common;
 
 use bitcoin::Block;
-use blockmill_block::disk::Disk;
+use blockmill_blockfiles::disk::Disk;
 use blockmill_chaingen::Profile;
 use blockmill_coins::UtxoStats;
 use blockmill_engine::{DataDir, Engine, EngineError, Options, Quiet, Verdict, snapshot, store_file};
@@ -297,7 +297,7 @@ fn for_all(count: usize, work: impl Fn(usize) + Sync) {
 }
 
 fn run_on_system(scenario: &dyn Scenario, data: &Path) -> Result<UtxoStats, EngineError> {
-    scenario.run(Arc::new(blockmill_block::disk::SystemDisk), data)
+    scenario.run(Arc::new(blockmill_blockfiles::disk::SystemDisk), data)
 }
 
 /// Cuts a run behind every so manieth of its steps, and goes on from what is left.

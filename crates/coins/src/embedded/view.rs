@@ -3,7 +3,7 @@
 //! redb writes to a file when it opens one that was not closed, and when it closes one. Who only looks at a store does so through this: the file
 //! stays as it is, and need not be writable. What is written is little: a header, and the state of the allocator.
 
-use blockmill_block::disk::DiskFile;
+use blockmill_blockfiles::disk::DiskFile;
 use redb::StorageBackend;
 use std::collections::BTreeMap;
 use std::io;

@@ -1,6 +1,6 @@
 //! A file in memory that counts, waits and fails as it is told to.
 
-use blockmill_block::disk::DiskFile;
+use blockmill_blockfiles::disk::DiskFile;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;

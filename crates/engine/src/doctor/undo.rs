@@ -3,7 +3,7 @@
 use super::{Findings, Health, Problems};
 use crate::data_dir::{DataDir, file_error};
 use crate::index::{BlockId, HeaderIndex};
-use blockmill_block::disk::DiskFile;
+use blockmill_blockfiles::disk::DiskFile;
 use blockmill_coins::{Tip, UndoLog, UndoLogError};
 use std::fs::File;
 use std::io::ErrorKind;

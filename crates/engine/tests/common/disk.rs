@@ -3,7 +3,7 @@
 //! What it does it does to real files, and notes it. From the journal a directory can be made as it would be if all had stopped behind any
 //! call: with everything that was done (a kill), with nothing but what was synced (a power cut), or with any part of the rest, writes torn.
 
-use blockmill_block::disk::{Disk, DiskFile, Open, SystemDisk};
+use blockmill_blockfiles::disk::{Disk, DiskFile, Open, SystemDisk};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};

@@ -9,16 +9,17 @@
 //! - [`mod@write`]: appending records;
 //! - [`undo`]: the undo data that Core keeps beside them.
 
+pub mod disk;
 pub mod scan;
 pub mod source;
 pub mod undo;
 pub mod write;
 
-use crate::hash::BlockHash;
-use crate::header::Header;
+use blockmill_block::{BlockHash, Header};
 use std::path::PathBuf;
 use thiserror::Error;
 
+pub use disk::{Disk, DiskFile, Open, SystemDisk};
 pub use scan::{Damage, DamageKind, Scan, ScanProgress};
 pub use source::{BlockFiles, XorKey};
 pub use undo::UndoFile;

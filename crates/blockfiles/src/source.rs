@@ -1,6 +1,6 @@
 //! Which block files there are, and reading from them.
 
-use super::{FileError, Position};
+use crate::{FileError, Position};
 use std::collections::HashMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;

@@ -1,8 +1,8 @@
 //! Appending blocks to block files, as Bitcoin Core lays them out.
 
-use super::{BlockFiles, FileError, Position, RECORD_HEAD};
 use crate::disk::{Disk, DiskFile, Open, SystemDisk};
-use crate::network::Magic;
+use crate::{BlockFiles, FileError, Position, RECORD_HEAD};
+use blockmill_block::network::Magic;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! Scanning of block files: what real directories hold, and damage of every kind.
 
-use blockmill_block::files::{BlockFiles, DamageKind, Scan};
 use blockmill_block::hash::sha256d;
 use blockmill_block::{BlockHash, Magic, Network};
+use blockmill_blockfiles::{BlockFiles, DamageKind, Scan};
 use std::path::Path;
 
 const MAGIC: Magic = Magic([0xfa, 0xbf, 0xb5, 0xda]);

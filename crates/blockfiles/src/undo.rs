@@ -1,14 +1,14 @@
 //! Undo data as Bitcoin Core keeps it beside its block files: `rev*.dat`.
 //!
-//! A record is magic, length, undo data and a checksum over it and the hash of the block's parent, see [`crate::undo`]. Nothing else says which
+//! A record is magic, length, undo data and a checksum over it and the hash of the block's parent, see [`blockmill_block::undo`]. Nothing else says which
 //! block it belongs to. Records lie in the file with the number of the block's file, in the order in which the blocks were connected; behind them
 //! may be zeros, which were allocated and not written.
 
-use super::{BlockFiles, FileError};
-use crate::hash::BlockHash;
-use crate::network::Magic;
-use crate::reader::Reader;
-use crate::undo::{BlockUndo, RECORD_HEAD, RECORD_TAIL, UndoRecordError, read_record};
+use crate::{BlockFiles, FileError};
+use blockmill_block::hash::BlockHash;
+use blockmill_block::network::Magic;
+use blockmill_block::reader::Reader;
+use blockmill_block::undo::{BlockUndo, RECORD_HEAD, RECORD_TAIL, UndoRecordError, read_record};
 use std::ops::Range;
 use std::path::PathBuf;
 
@@ -115,9 +115,9 @@ impl UndoFile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::files::XorKey;
-    use crate::undo::write_record;
-    use crate::{Coin, Network};
+    use crate::XorKey;
+    use blockmill_block::undo::write_record;
+    use blockmill_block::{Coin, Network};
 
     fn undo(transactions: usize, value: i64) -> BlockUndo {
         let mut undo = BlockUndo::default();

@@ -4,11 +4,11 @@
 //! else follows, the block is decoded and its merkle root computed: that tells whether the record's length is wrong or what
 //! comes after it. Whatever is damaged is reported, and the search goes on at the next magic.
 
-use super::{BLOCK_SIZE_MAX, BlockFiles, FileError, Position, RECORD_HEAD, Record, XorKey};
-use crate::block::Block;
-use crate::hash::BlockHash;
-use crate::header::Header;
-use crate::network::{Magic, Network};
+use crate::{BLOCK_SIZE_MAX, BlockFiles, FileError, Position, RECORD_HEAD, Record, XorKey};
+use blockmill_block::block::Block;
+use blockmill_block::hash::BlockHash;
+use blockmill_block::header::Header;
+use blockmill_block::network::{Magic, Network};
 use memchr::memmem;
 use std::fs::File;
 use std::io;
