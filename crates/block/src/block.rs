@@ -279,8 +279,8 @@ mod tests {
             bytes.extend(tail);
             let _ = Block::decode(bytes);
             let mut bytes = with_witness();
-            let place = flip % (bytes.len() * 8);
-            bytes[place / 8] ^= 1 << (place % 8);
+            let bit = flip % (bytes.len() * 8);
+            bytes[bit / 8] ^= 1 << (bit % 8);
             if let Ok(block) = Block::decode(bytes) {
                 for transaction in block.transactions() {
                     for input in transaction.inputs() {

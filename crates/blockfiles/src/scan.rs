@@ -386,28 +386,28 @@ impl Scanner<'_> {
     /// The head of a record may look like padding: bytes that are the same in the key are stored as zero.
     fn skip_padding(&mut self, at: u64) -> ReadResult<u64> {
         let key = self.window.key;
-        let mut place = self.skip_zeros(at)?.max(at + 1);
-        while place < self.window.size {
-            let bytes = self.window.get(place, RECORD_HEAD as usize)?;
-            let is_head = bytes.starts_with(&self.magic.0) && !key.is_padding(bytes, place);
-            if is_head || !key.is_padding(&bytes[..1], place) {
+        let mut offset = self.skip_zeros(at)?.max(at + 1);
+        while offset < self.window.size {
+            let bytes = self.window.get(offset, RECORD_HEAD as usize)?;
+            let is_head = bytes.starts_with(&self.magic.0) && !key.is_padding(bytes, offset);
+            if is_head || !key.is_padding(&bytes[..1], offset) {
                 break;
             }
-            place += 1;
+            offset += 1;
         }
-        Ok(place)
+        Ok(offset)
     }
 
     /// Passes over zeros of one kind by steps that double and, where the zeros end, halve: a place before which no record begins, unless at
     /// `at`. Steps overlap, so that every head of a record lies in one of them.
     fn skip_zeros(&mut self, at: u64) -> ReadResult<u64> {
         let key = self.window.key;
-        let mut place = at;
+        let mut offset = at;
         let mut step = SEARCH_WINDOW_FIRST;
         let mut grows = true;
         while step > 2 * RECORD_HEAD as usize {
-            let bytes = self.window.get(place, step)?;
-            if !key.is_padding(bytes, place) {
+            let bytes = self.window.get(offset, step)?;
+            if !key.is_padding(bytes, offset) {
                 grows = false;
                 step /= 2;
                 continue;
@@ -415,29 +415,29 @@ impl Scanner<'_> {
             if bytes.len() < step {
                 return Ok(self.window.size);
             }
-            place += (step - (RECORD_HEAD as usize - 1)) as u64;
+            offset += (step - (RECORD_HEAD as usize - 1)) as u64;
             if grows {
                 step = (step * 2).min(SEARCH_WINDOW);
             }
         }
-        Ok(place)
+        Ok(offset)
     }
 
     /// The next place from `at` on where the magic stands.
     fn find_magic(&mut self, at: u64) -> ReadResult<Option<u64>> {
         let finder = memmem::Finder::new(&self.magic.0);
-        let mut place = at;
+        let mut offset = at;
         // Small steps first, since the next record is often near and its surroundings are in the window.
         let mut step = SEARCH_WINDOW_FIRST;
-        while place < self.window.size {
-            let bytes = self.window.get(place, step)?;
+        while offset < self.window.size {
+            let bytes = self.window.get(offset, step)?;
             if let Some(found) = finder.find(bytes) {
-                return Ok(Some(place + found as u64));
+                return Ok(Some(offset + found as u64));
             }
             if bytes.len() < step {
                 break;
             }
-            place += (step - 3) as u64;
+            offset += (step - 3) as u64;
             step = (step * 4).min(SEARCH_WINDOW);
         }
         Ok(None)

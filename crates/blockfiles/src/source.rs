@@ -217,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_key_goes_by_place_in_the_file() {
+    fn the_key_goes_by_offset_in_the_file() {
         let key = XorKey::new([1, 2, 3, 4, 5, 6, 7, 8]);
         let mut bytes = [0; 11];
         key.apply(&mut bytes, 6);

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 
 /// A record.
 #[derive(Debug)]
-struct Place {
+struct UndoRecord {
     /// Where it stands, head and checksum included.
     range: Range<usize>,
     /// Transactions that it says it is for, the coinbase not counted.
@@ -27,7 +27,7 @@ pub struct UndoFile {
     path: PathBuf,
     magic: Magic,
     bytes: Vec<u8>,
-    places: Vec<Place>,
+    records: Vec<UndoRecord>,
     /// The place behind the one that was found last: blocks mostly come in the order of the records.
     next: usize,
 }
@@ -49,19 +49,19 @@ impl BlockFiles {
             read => read.map_err(FileError::io(&path))?,
         };
         source.key.apply(&mut bytes, 0);
-        let places = find_records(&bytes, magic);
+        let records = find_records(&bytes, magic);
         Ok(Some(UndoFile {
             path,
             magic,
             bytes,
-            places,
+            records,
             next: 0,
         }))
     }
 }
 
-fn find_records(bytes: &[u8], magic: Magic) -> Vec<Place> {
-    let mut places = Vec::new();
+fn find_records(bytes: &[u8], magic: Magic) -> Vec<UndoRecord> {
+    let mut records = Vec::new();
     let mut at = 0;
     while at + RECORD_HEAD + RECORD_TAIL <= bytes.len() {
         let length = Reader::new(&bytes[at + 4..])
@@ -75,14 +75,14 @@ fn find_records(bytes: &[u8], magic: Magic) -> Vec<Place> {
         }
         let undo = &bytes[at + RECORD_HEAD..end - RECORD_TAIL];
         if let Ok(transactions) = Reader::new(undo).compact_size() {
-            places.push(Place {
+            records.push(UndoRecord {
                 range: at..end,
                 transactions,
             });
         }
         at = end;
     }
-    places
+    records
 }
 
 impl UndoFile {
@@ -93,13 +93,13 @@ impl UndoFile {
 
     /// The undo data of a block with this parent and so many transactions, the coinbase not counted; none if it is not here.
     pub fn find(&mut self, previous: &BlockHash, transactions: usize) -> Option<BlockUndo> {
-        let count = self.places.len();
+        let count = self.records.len();
         for number in (self.next..count).chain(0..self.next.min(count)) {
-            let place = &self.places[number];
-            if place.transactions != transactions {
+            let record = &self.records[number];
+            if record.transactions != transactions {
                 continue;
             }
-            match read_record(self.magic, previous, &self.bytes[place.range.clone()]) {
+            match read_record(self.magic, previous, &self.bytes[record.range.clone()]) {
                 Ok(undo) => {
                     self.next = number + 1;
                     return Some(undo);

@@ -139,10 +139,10 @@ fn keys_that_share_bytes_with_the_magic() {
     let blocks: Vec<_> = (1..40).map(|number| block(number, number)).collect();
     let whole = blocks.iter().map(|block| record(block)).collect::<Vec<_>>().concat();
     let keys: Vec<[u8; 8]> = (0..8)
-        .flat_map(|place| {
+        .flat_map(|index| {
             MAGIC.0.map(|byte| {
                 let mut key = [2, 3, 4, 5, 6, 7, 8, 9];
-                key[place] = byte;
+                key[index] = byte;
                 key
             })
         })
@@ -259,13 +259,13 @@ fn every_flipped_bit_of_a_record_is_seen_or_changes_the_block() {
         let mut bytes = whole.clone();
         bytes[bit / 8] ^= 1 << (bit % 8);
         let (scan, blocks) = scan_bytes(&bytes, None);
-        let place = bit / 8;
+        let offset = bit / 8;
         let start = [0, second, third]
             .into_iter()
             .rev()
-            .find(|&start| place >= start)
+            .find(|&start| offset >= start)
             .unwrap();
-        if place < start + 8 {
+        if offset < start + 8 {
             // Magic or length: the record is gone, and named by its place and its block.
             assert_eq!(scan.damages.len(), 1, "bit {bit}");
             assert_eq!(scan.damages[0].offset, start as u64, "bit {bit}");

@@ -99,7 +99,7 @@ fn legacy_sigops_in_bounds(counts: &[u64]) -> Verdict {
 
 /// A block's place among the headers before it.
 #[derive(Debug, Clone, Copy)]
-pub struct BlockPlace<'a> {
+pub struct BlockContext<'a> {
     /// Parameters of the network.
     pub params: &'a Params,
     /// Height of the block.
@@ -109,7 +109,7 @@ pub struct BlockPlace<'a> {
 }
 
 /// A check of a block with its place.
-pub type ContextCheck = fn(&dyn BlockView, &BlockPlace<'_>) -> Verdict;
+pub type ContextCheck = fn(&dyn BlockView, &BlockContext<'_>) -> Verdict;
 
 /// What the rules of this stage see of a block, whoever owns its bytes.
 pub trait BlockView {
@@ -161,22 +161,22 @@ rules! {
 ///
 /// # Errors
 /// The first rule that is broken, in Core's order.
-pub fn check_block_context(block: &dyn BlockView, place: &BlockPlace<'_>) -> Verdict {
+pub fn check_block_context(block: &dyn BlockView, context: &BlockContext<'_>) -> Verdict {
     CONTEXT_RULES
         .iter()
-        .filter(|rule| rule.activation.holds(place.params, place.height))
-        .try_for_each(|rule| (rule.check)(block, place))
+        .filter(|rule| rule.activation.holds(context.params, context.height))
+        .try_for_each(|rule| (rule.check)(block, context))
 }
 
 /// Every transaction MUST be final at the block's height and time; from BIP 113 on the time is the parent's median.
-fn all_transactions_final(block: &dyn BlockView, place: &BlockPlace<'_>) -> Verdict {
-    let cutoff = if place.params.is_active(Deployment::Csv, place.height) {
-        place.parent_median_time_past
+fn all_transactions_final(block: &dyn BlockView, context: &BlockContext<'_>) -> Verdict {
+    let cutoff = if context.params.is_active(Deployment::Csv, context.height) {
+        context.parent_median_time_past
     } else {
         block.header().time
     };
     match (0..block.transaction_count())
-        .find(|&index| !locks::is_final(&block.transaction(index), place.height, cutoff))
+        .find(|&index| !locks::is_final(&block.transaction(index), context.height, cutoff))
     {
         Some(index) => Err(Reject::consensus("bad-txns-nonfinal").in_transaction(index)),
         None => Ok(()),
@@ -184,12 +184,12 @@ fn all_transactions_final(block: &dyn BlockView, place: &BlockPlace<'_>) -> Verd
 }
 
 /// The coinbase's script MUST begin with the push of the block's height.
-fn height_in_coinbase(block: &dyn BlockView, place: &BlockPlace<'_>) -> Verdict {
+fn height_in_coinbase(block: &dyn BlockView, context: &BlockContext<'_>) -> Verdict {
     if block
         .transaction(0)
         .input(0)
         .script_sig()
-        .starts_with(&height_push(place.height))
+        .starts_with(&height_push(context.height))
     {
         return Ok(());
     }
@@ -197,10 +197,10 @@ fn height_in_coinbase(block: &dyn BlockView, place: &BlockPlace<'_>) -> Verdict 
 }
 
 /// Witnesses MUST be those that the coinbase commits to, and there MUST be none where it does not, or before segwit.
-fn witness_commitment(block: &dyn BlockView, place: &BlockPlace<'_>) -> Verdict {
+fn witness_commitment(block: &dyn BlockView, context: &BlockContext<'_>) -> Verdict {
     let coinbase = block.transaction(0);
     let commitment = merkle::witness_commitment(&coinbase);
-    if let (true, Some(commitment)) = (place.params.is_active(Deployment::Segwit, place.height), commitment) {
+    if let (true, Some(commitment)) = (context.params.is_active(Deployment::Segwit, context.height), commitment) {
         let witness = coinbase.input(0).witness();
         let reserved = match witness.last() {
             Some(item) if witness.len() == 1 && item.len() == 32 => item,
@@ -220,7 +220,7 @@ fn witness_commitment(block: &dyn BlockView, place: &BlockPlace<'_>) -> Verdict 
 }
 
 /// A block MUST not outweigh the limit.
-fn weight_in_bounds(block: &dyn BlockView, _place: &BlockPlace<'_>) -> Verdict {
+fn weight_in_bounds(block: &dyn BlockView, _context: &BlockContext<'_>) -> Verdict {
     if block.weight() > MAX_BLOCK_WEIGHT {
         return Err(Reject::consensus("bad-blk-weight"));
     }

@@ -125,9 +125,9 @@ fn coinbase_with(coinbase: &Transaction<'_>, index: usize, script: &[u8]) -> Vec
         bytes.extend(input.sequence().to_le_bytes());
     }
     write_compact_size(coinbase.output_count() as u64, &mut bytes);
-    for (place, output) in coinbase.outputs().enumerate() {
+    for (position, output) in coinbase.outputs().enumerate() {
         bytes.extend(output.value().to_le_bytes());
-        write_sized(&mut bytes, if place == index { script } else { output.script_pubkey() });
+        write_sized(&mut bytes, if position == index { script } else { output.script_pubkey() });
     }
     bytes.extend(coinbase.lock_time().to_le_bytes());
     bytes

@@ -1,7 +1,7 @@
 //! Script kinds, what it costs to spend each, and how often each is paid to.
 
-use crate::dice::Dice;
-use crate::recipe::Profile;
+use crate::chain_spec::Profile;
+use crate::rng::Rng;
 
 /// How many addresses of each kind a chain has: its keys, for the signed kinds.
 pub(crate) const ADDRESSES_PER_KIND: u16 = 512;
@@ -143,10 +143,10 @@ pub(crate) struct Address {
 
 impl Address {
     /// A random address of the profile.
-    pub(crate) fn random(profile: Profile, dice: &mut Dice) -> Address {
+    pub(crate) fn random(profile: Profile, rng: &mut Rng) -> Address {
         Address {
-            kind: dice.weighted(Kind::of(profile)),
-            number: dice.below(ADDRESSES_PER_KIND.into()) as u16,
+            kind: rng.weighted(Kind::of(profile)),
+            number: rng.below(ADDRESSES_PER_KIND.into()) as u16,
         }
     }
 }

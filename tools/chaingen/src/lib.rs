@@ -2,17 +2,17 @@
 //!
 //! Two things are made here:
 //!
-//! - whole chains, described by a [`Recipe`], handed out block by block ([`generate`]) or written as `blk*.dat` files
+//! - whole chains, described by a [`ChainSpec`], handed out block by block ([`generate`]) or written as `blk*.dat` files
 //!   ([`write_chain`]). The generator keeps the UTXO set that it makes and ends with its `hash_serialized_3`, computed without the
 //!   engine, so that a validator can be checked against it;
 //! - single blocks, good and bad, for the tests of other crates ([`builder`]).
 //!
 //! ```
-//! use blockmill_chaingen::{Profile, Recipe, generate};
+//! use blockmill_chaingen::{Profile, ChainSpec, generate};
 //!
 //! let mut bytes = 0;
 //! let summary = generate(
-//!     &Recipe::new(Profile::Utxo, 10, 1),
+//!     &ChainSpec::new(Profile::Utxo, 10, 1),
 //!     &mut |_height, block| {
 //!         bytes += block.len() as u64;
 //!         Ok(())
@@ -24,7 +24,7 @@
 //! # Ok::<(), blockmill_chaingen::GenerateError>(())
 //! ```
 
-pub mod recipe;
+pub mod chain_spec;
 
 mod chain;
 mod files;
@@ -33,8 +33,8 @@ mod plan;
 mod schedule;
 mod shapes;
 
-mod draft;
-mod purse;
+mod coin_pool;
+mod tx_plan;
 
 mod assemble;
 mod sign;
@@ -42,12 +42,12 @@ mod wallet;
 mod work;
 
 mod address;
-mod dice;
+mod rng;
 
 pub mod builder;
 
 pub use bitcoin;
 
 pub use crate::chain::generate;
+pub use crate::chain_spec::{ChainSpec, GenerateError, Profile, Progress, Summary, UnknownProfile};
 pub use crate::files::{write_chain, write_chain_until};
-pub use crate::recipe::{GenerateError, Profile, Progress, Recipe, Summary, UnknownProfile};

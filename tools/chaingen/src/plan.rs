@@ -3,20 +3,20 @@
 
 use crate::address::Address;
 use crate::builder::subsidy;
-use crate::dice::Dice;
-use crate::draft::{Group, Payee, Room};
-use crate::purse::{Coin, Purse};
-use crate::recipe::{Profile, Recipe};
+use crate::chain_spec::{ChainSpec, Profile};
+use crate::coin_pool::{Coin, CoinPool};
+use crate::rng::Rng;
 use crate::schedule::{Schedule, Target};
+use crate::tx_plan::{Budget, Group, Payee};
 use crate::work::SignedTransaction;
 use bitcoin::Txid;
 
-/// The stream of [`Dice`] that plans come from.
+/// The stream of [`Rng`] that plans come from.
 const PLAN_STREAM: u64 = 2;
 /// Weight kept free for the header, the transaction count and the coinbase.
 const COINBASE_WEIGHT: u64 = 2_400;
 /// The sigop cost of a block that consensus allows, less that of the coinbase.
-const SIGOPS_MOST: u64 = 80_000 - 40;
+const SIGOPS_MAX: u64 = 80_000 - 40;
 /// One coinbase in so many has two outputs.
 const COINBASE_SPLIT_ONE_IN: u64 = 8;
 
@@ -35,19 +35,19 @@ pub(crate) struct BlockPlan {
 pub(crate) struct BlockUnderway {
     pub(crate) height: u32,
     pub(crate) target: Target,
-    pub(crate) room: Room,
+    pub(crate) budget: Budget,
     pub(crate) inputs: u64,
     /// Coins made by the block so far and not spent in it.
     pub(crate) created: u64,
     /// Fan-outs and consolidations that changed the number of coins by next to nothing.
-    pub(crate) came_to_nothing: u32,
+    pub(crate) fruitless: u32,
 }
 
 /// The chain's planner with the coins that are live after the blocks taken in.
 pub(crate) struct Planner {
     pub(crate) profile: Profile,
-    pub(crate) dice: Dice,
-    pub(crate) purse: Purse,
+    pub(crate) rng: Rng,
+    pub(crate) coin_pool: CoinPool,
     schedule: Schedule,
     block_weight_max: u64,
     inputs_made: u64,
@@ -55,41 +55,41 @@ pub(crate) struct Planner {
 
 impl Planner {
     /// A planner at genesis.
-    pub(crate) fn new(recipe: &Recipe) -> Planner {
-        let schedule = Schedule::new(recipe);
+    pub(crate) fn new(spec: &ChainSpec) -> Planner {
+        let schedule = Schedule::new(spec);
         Planner {
-            profile: recipe.profile,
-            dice: Dice::new(recipe.seed, PLAN_STREAM),
-            purse: Purse::new(schedule.young_coins()),
+            profile: spec.profile,
+            rng: Rng::new(spec.seed, PLAN_STREAM),
+            coin_pool: CoinPool::new(schedule.young_coins()),
             schedule,
-            block_weight_max: recipe.block_weight_max.into(),
+            block_weight_max: spec.block_weight_max.into(),
             inputs_made: 0,
         }
     }
 
-    /// Plans the block at `height`. The coins that it spends leave the purse.
+    /// Plans the block at `height`. The coins that it spends leave the coin_pool.
     pub(crate) fn plan(&mut self, height: u32) -> BlockPlan {
-        self.purse.mature(height);
+        self.coin_pool.mature(height);
         let target = self
             .schedule
-            .target(height, self.inputs_made, self.purse.len(), &mut self.dice);
+            .target(height, self.inputs_made, self.coin_pool.len(), &mut self.rng);
         let mut groups = Vec::new();
         let mut inputs = 0;
         if let Some(target) = target {
-            let room = Room {
+            let budget = Budget {
                 weight: self.block_weight_max - COINBASE_WEIGHT,
-                sigops: SIGOPS_MOST,
+                sigops: SIGOPS_MAX,
             };
             let mut block = BlockUnderway {
                 height,
                 target,
-                room,
+                budget,
                 inputs: 0,
                 created: 1,
-                came_to_nothing: 0,
+                fruitless: 0,
             };
             while let Some(group) = self.next_group(&mut block) {
-                block.take_in(&group);
+                block.add_group(&group);
                 groups.push(group);
             }
             inputs = block.inputs;
@@ -107,10 +107,10 @@ impl Planner {
     }
 
     /// Takes in the coins of a planned block, now that the transactions have ids.
-    pub(crate) fn absorb(&mut self, plan: &BlockPlan, signed: &[Vec<SignedTransaction>], coinbase: Txid) {
+    pub(crate) fn add_coins_of(&mut self, plan: &BlockPlan, signed: &[Vec<SignedTransaction>], coinbase: Txid) {
         let height_code = plan.height * 2;
         for (vout, &(address, value)) in (0..).zip(&plan.coinbase) {
-            self.purse.add_coinbase(Coin {
+            self.coin_pool.add_coinbase(Coin {
                 txid: coinbase,
                 value,
                 vout,
@@ -124,7 +124,7 @@ impl Planner {
                 if let Payee::Address(address) = output.payee
                     && !output.spent_in_block
                 {
-                    self.purse.add(Coin {
+                    self.coin_pool.add(Coin {
                         txid,
                         value: output.value,
                         vout,
@@ -142,15 +142,15 @@ impl Planner {
             .zip(groups)
             .flat_map(|(number, group)| std::iter::repeat_n(number, group.len()))
             .collect();
-        self.dice.shuffle(&mut order);
+        self.rng.shuffle(&mut order);
         order
     }
 
     fn coinbase(&mut self, value: u64) -> Vec<(Address, u64)> {
-        let mut address = || Address::random(self.profile, &mut self.dice);
+        let mut address = || Address::random(self.profile, &mut self.rng);
         let addresses = [address(), address()];
-        if self.dice.one_in(COINBASE_SPLIT_ONE_IN) && value > 1 {
-            let first = self.dice.range(1, value - 1);
+        if self.rng.one_in(COINBASE_SPLIT_ONE_IN) && value > 1 {
+            let first = self.rng.range(1, value - 1);
             return vec![(addresses[0], first), (addresses[1], value - first)];
         }
         vec![(addresses[0], value)]
@@ -158,7 +158,7 @@ impl Planner {
 }
 
 impl BlockUnderway {
-    fn take_in(&mut self, group: &Group) {
+    fn add_group(&mut self, group: &Group) {
         for transaction in group {
             self.inputs += transaction.inputs.len() as u64;
             self.created += transaction

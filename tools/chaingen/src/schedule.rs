@@ -1,9 +1,9 @@
-//! How much each block is to do: the inputs and live coins that a recipe wants, spread over the blocks that can spend.
+//! How much each block is to do: the inputs and live coins that a spec wants, spread over the blocks that can spend.
 
 use bitcoin::constants::COINBASE_MATURITY;
 
-use crate::dice::Dice;
-use crate::recipe::{Profile, Recipe};
+use crate::chain_spec::{ChainSpec, Profile};
+use crate::rng::Rng;
 
 /// What one block aims at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,32 +41,32 @@ pub(crate) struct Schedule {
 const WORKING_BLOCKS: u64 = 4;
 /// The part of the spending blocks (one in so many) in which the working set is built up.
 const RAMP_ONE_IN: u64 = 20;
-/// Room for inputs and coins, in percent of what they need, below which blocks vary no more in size.
+/// Budget for inputs and coins, in percent of what they need, below which blocks vary no more in size.
 const TIGHT_PERCENT: u64 = 150;
 
 impl Schedule {
-    /// The schedule of a recipe.
-    pub(crate) fn new(recipe: &Recipe) -> Schedule {
-        let blocks = u64::from(recipe.blocks.saturating_sub(recipe.empty_blocks));
+    /// The schedule of a spec.
+    pub(crate) fn new(spec: &ChainSpec) -> Schedule {
+        let blocks = u64::from(spec.blocks.saturating_sub(spec.empty_blocks));
         let spending_blocks = blocks.saturating_sub(COINBASE_MATURITY.into());
-        let per_block = recipe.inputs / spending_blocks.max(1);
+        let per_block = spec.inputs / spending_blocks.max(1);
         let working_coins = WORKING_BLOCKS * per_block + 100;
-        let (input_weight, output_weight, inputs_per_final_coin) = match recipe.profile {
+        let (input_weight, output_weight, inputs_per_final_coin) = match spec.profile {
             Profile::Mixed => (650, 145, 3),
             Profile::Utxo => (330, 90, 2),
         };
-        let final_coins = match recipe.coins {
-            0 => working_coins + recipe.inputs / inputs_per_final_coin,
+        let final_coins = match spec.coins {
+            0 => working_coins + spec.inputs / inputs_per_final_coin,
             given => given,
         };
         Schedule {
             blocks,
             spending_blocks,
-            inputs: recipe.inputs,
+            inputs: spec.inputs,
             working_coins,
             final_coins,
-            final_coins_given: recipe.coins != 0,
-            block_weight_max: recipe.block_weight_max.into(),
+            final_coins_given: spec.coins != 0,
+            block_weight_max: spec.block_weight_max.into(),
             input_weight,
             output_weight,
         }
@@ -79,7 +79,7 @@ impl Schedule {
 
     /// What the block at `height` aims at, after `inputs_made` and with `live` coins; `None` while no coinbase is mature, and for the
     /// empty blocks at the end.
-    pub(crate) fn target(&self, height: u32, inputs_made: u64, live: u64, dice: &mut Dice) -> Option<Target> {
+    pub(crate) fn target(&self, height: u32, inputs_made: u64, live: u64, rng: &mut Rng) -> Option<Target> {
         let spending_block = u64::from(height)
             .checked_sub(COINBASE_MATURITY.into())
             .filter(|&n| n > 0)?;
@@ -87,15 +87,15 @@ impl Schedule {
         let inputs_even = self.inputs.saturating_sub(inputs_made).div_ceil(blocks_left);
         let coins_even = self.final_coins.saturating_sub(live) / blocks_left;
         let weight_needed = inputs_even * self.input_weight + coins_even * self.output_weight;
-        let room_percent = self.block_weight_max * 100 / weight_needed.max(1);
-        let percent = match room_percent {
+        let budget_percent = self.block_weight_max * 100 / weight_needed.max(1);
+        let percent = match budget_percent {
             _ if blocks_left == 1 => 100,
-            300.. => match dice.below(8) {
+            300.. => match rng.below(8) {
                 0 => 5,
                 1 => 250,
-                _ => dice.range(60, 140),
+                _ => rng.range(60, 140),
             },
-            TIGHT_PERCENT..300 => dice.range(70, 130),
+            TIGHT_PERCENT..300 => rng.range(70, 130),
             _ => 100,
         };
         let path = self.path(spending_block);
@@ -107,7 +107,7 @@ impl Schedule {
             inputs: inputs_even * percent / 100,
             live: if path > live { live + growth } else { path },
             may_shrink: self.final_coins_given && spending_block * 5 > self.spending_blocks * 4,
-            is_tight: room_percent < TIGHT_PERCENT,
+            is_tight: budget_percent < TIGHT_PERCENT,
         })
     }
 
@@ -132,10 +132,10 @@ mod tests {
     use super::*;
 
     fn schedule(coins: u64) -> Schedule {
-        Schedule::new(&Recipe {
+        Schedule::new(&ChainSpec {
             inputs: 20_000,
             coins,
-            ..Recipe::new(Profile::Mixed, 300, 1)
+            ..ChainSpec::new(Profile::Mixed, 300, 1)
         })
     }
 
@@ -151,9 +151,9 @@ mod tests {
 
     #[test]
     fn no_block_is_asked_for_what_cannot_be() {
-        let mut dice = Dice::new(0, 0);
-        assert_eq!(schedule(0).target(100, 0, 100, &mut dice), None);
-        let last = schedule(5_000).target(300, 19_000, 4_000, &mut dice).unwrap();
+        let mut rng = Rng::new(0, 0);
+        assert_eq!(schedule(0).target(100, 0, 100, &mut rng), None);
+        let last = schedule(5_000).target(300, 19_000, 4_000, &mut rng).unwrap();
         assert_eq!(
             last,
             Target {
@@ -163,34 +163,34 @@ mod tests {
                 is_tight: false
             }
         );
-        let unasked = schedule(0).target(300, 19_000, 4_000, &mut dice).unwrap();
+        let unasked = schedule(0).target(300, 19_000, 4_000, &mut rng).unwrap();
         assert_eq!((unasked.live, unasked.may_shrink), (4_000, false));
     }
 
     #[test]
     fn empty_blocks_have_no_target() {
-        let recipe = Recipe {
+        let spec = ChainSpec {
             inputs: 20_000,
             empty_blocks: 100,
-            ..Recipe::new(Profile::Mixed, 300, 1)
+            ..ChainSpec::new(Profile::Mixed, 300, 1)
         };
-        let schedule = Schedule::new(&recipe);
-        let mut dice = Dice::new(0, 0);
+        let schedule = Schedule::new(&spec);
+        let mut rng = Rng::new(0, 0);
         let mut made = 0;
         for height in 101..=200 {
-            made += schedule.target(height, made, 1_000, &mut dice).unwrap().inputs;
+            made += schedule.target(height, made, 1_000, &mut rng).unwrap().inputs;
         }
         assert_eq!(made, 20_000);
-        assert_eq!(schedule.target(201, made, 1_000, &mut dice), None);
-        assert_eq!(schedule.target(300, made, 1_000, &mut dice), None);
+        assert_eq!(schedule.target(201, made, 1_000, &mut rng), None);
+        assert_eq!(schedule.target(300, made, 1_000, &mut rng), None);
     }
 
     #[test]
     fn targets_reach_the_total() {
-        let mut dice = Dice::new(0, 0);
+        let mut rng = Rng::new(0, 0);
         let mut made = 0;
         for height in 101..=300 {
-            made += schedule(0).target(height, made, 1_000, &mut dice).unwrap().inputs;
+            made += schedule(0).target(height, made, 1_000, &mut rng).unwrap().inputs;
         }
         assert_eq!(made, 20_000);
     }

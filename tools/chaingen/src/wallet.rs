@@ -8,10 +8,10 @@ use bitcoin::taproot::{LeafVersion, TaprootBuilder, TaprootSpendInfo};
 use bitcoin::{PublicKey, ScriptBuf, XOnlyPublicKey};
 
 use crate::address::{ADDRESSES_PER_KIND, Address, Kind};
-use crate::dice::Dice;
-use crate::recipe::Profile;
+use crate::chain_spec::Profile;
+use crate::rng::Rng;
 
-/// The stream of [`Dice`] that secret keys come from.
+/// The stream of [`Rng`] that secret keys come from.
 const KEY_STREAM: u64 = 1;
 
 /// All that is needed to pay to and to spend from any [`Address`] of a profile.
@@ -79,8 +79,8 @@ pub(crate) fn open_script(number: u16) -> ScriptBuf {
 }
 
 fn make_keys(secp: &Secp256k1<All>, seed: u64) -> (Vec<Key>, Vec<TaprootSpendInfo>) {
-    let mut dice = Dice::new(seed, KEY_STREAM);
-    let secrets: Vec<SecretKey> = (0..ADDRESSES_PER_KIND).map(|_| secret_key(&mut dice)).collect();
+    let mut rng = Rng::new(seed, KEY_STREAM);
+    let secrets: Vec<SecretKey> = (0..ADDRESSES_PER_KIND).map(|_| secret_key(&mut rng)).collect();
     let keypairs: Vec<Keypair> = secrets.iter().map(|secret| secret.keypair(secp)).collect();
     let publics: Vec<CompressedPublicKey> = keypairs
         .iter()
@@ -107,10 +107,10 @@ fn make_keys(secp: &Secp256k1<All>, seed: u64) -> (Vec<Key>, Vec<TaprootSpendInf
         .unzip()
 }
 
-fn secret_key(dice: &mut Dice) -> SecretKey {
+fn secret_key(rng: &mut Rng) -> SecretKey {
     loop {
         let mut bytes = [0; 32];
-        dice.fill(&mut bytes);
+        rng.fill(&mut bytes);
         if let Ok(secret) = SecretKey::from_slice(&bytes) {
             return secret;
         }

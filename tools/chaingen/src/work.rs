@@ -10,8 +10,8 @@ use bitcoin::{
     transaction,
 };
 
-use crate::draft::{Group, Payee, PlannedTransaction, Source};
 use crate::sign::{Spent, sign};
+use crate::tx_plan::{Group, Payee, PlannedTransaction, Source};
 use crate::wallet::Wallet;
 
 /// A transaction as it stands in its block.
@@ -125,24 +125,24 @@ fn unsigned(wallet: &Wallet, planned: &PlannedTransaction, earlier: &[SignedTran
 mod tests {
     use super::*;
     use crate::address::{Address, Kind};
-    use crate::dice::Dice;
-    use crate::draft::{Draft, Room, Split};
-    use crate::purse::Coin;
-    use crate::recipe::Profile;
+    use crate::chain_spec::Profile;
+    use crate::coin_pool::Coin;
+    use crate::rng::Rng;
+    use crate::tx_plan::{Budget, Split, TxPlan};
 
-    const PLENTY: Room = Room {
+    const PLENTY: Budget = Budget {
         weight: 1_000_000,
         sigops: 10_000,
     };
 
     fn planned(source: Source, address: Address) -> (PlannedTransaction, u64) {
-        let mut dice = Dice::new(5, 0);
-        let mut draft = Draft::new(PLENTY).unwrap();
+        let mut rng = Rng::new(5, 0);
+        let mut tx_plan = TxPlan::new(PLENTY).unwrap();
         for _ in 0..8 {
-            assert!(draft.add_input(source, (address, 100_000, 10), &mut dice));
+            assert!(tx_plan.add_input(source, (address, 100_000, 10), &mut rng));
         }
-        assert!(draft.add_output(address));
-        let (transaction, left) = draft.finish(Split::Uneven, 120, &mut dice);
+        assert!(tx_plan.add_output(address));
+        let (transaction, left) = tx_plan.finish(Split::Uneven, 120, &mut rng);
         (transaction, PLENTY.weight - left.weight)
     }
 

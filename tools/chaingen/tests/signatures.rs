@@ -13,7 +13,7 @@ use blockmill_chaingen::bitcoin::taproot::{ControlBlock, LeafVersion, TapLeafHas
 use blockmill_chaingen::bitcoin::{
     EcdsaSighashType, PublicKey, Script, ScriptBuf, Transaction, TxOut, XOnlyPublicKey, ecdsa, taproot,
 };
-use blockmill_chaingen::{Profile, Recipe};
+use blockmill_chaingen::{ChainSpec, Profile};
 use common::{Connected, check};
 
 struct Verifier<'a> {
@@ -191,9 +191,9 @@ fn every_input_of_every_kind_is_signed() {
         }
     };
     check(
-        &Recipe {
+        &ChainSpec {
             inputs: 10_000,
-            ..Recipe::new(Profile::Mixed, 130, 4)
+            ..ChainSpec::new(Profile::Mixed, 130, 4)
         },
         &mut visit,
     );
@@ -234,9 +234,9 @@ fn every_open_input_shows_its_script() {
         }
     };
     check(
-        &Recipe {
+        &ChainSpec {
             inputs: 10_000,
-            ..Recipe::new(Profile::Utxo, 130, 4)
+            ..ChainSpec::new(Profile::Utxo, 130, 4)
         },
         &mut visit,
     );

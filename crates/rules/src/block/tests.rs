@@ -44,12 +44,12 @@ fn builder() -> BlockBuilder {
 fn judge_under(params: &Params, bytes: &[u8]) -> Result<(), Reject> {
     let block = Block::decode(bytes).unwrap();
     check_block(&block, params, &NoScripts, BlockOptions { proof_of_work: true })?;
-    let place = BlockPlace {
+    let context = BlockContext {
         params,
         height: HEIGHT,
         parent_median_time_past: MEDIAN,
     };
-    check_block_context(&block, &place)
+    check_block_context(&block, &context)
 }
 
 fn regtest() -> Params {
@@ -264,8 +264,8 @@ fn the_last_commitment_counts() {
         value: Amount::ZERO,
         script_pubkey: ScriptBuf::from_bytes([&[0x6a, 0x24, 0xaa, 0x21, 0xa9, 0xed][..], &[3; 32]].concat()),
     };
-    let place = block.txdata[0].output.len() - 1;
-    block.txdata[0].output.insert(place, wrong.clone());
+    let index = block.txdata[0].output.len() - 1;
+    block.txdata[0].output.insert(index, wrong.clone());
     block.header.merkle_root = block.compute_merkle_root().unwrap();
     mine(&mut block.header);
     check(&block, None);

@@ -1,4 +1,4 @@
-//! What to generate ([`Recipe`]), what came of it ([`Summary`]), how far it is ([`Progress`]), and what can go wrong.
+//! What to generate ([`ChainSpec`]), what came of it ([`Summary`]), how far it is ([`Progress`]), and what can go wrong.
 
 use std::fmt;
 use std::io;
@@ -7,12 +7,12 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// The least block weight limit that a recipe may ask for: room for the coinbase and one transaction of any kind.
-pub const BLOCK_WEIGHT_LEAST: u32 = 10_000;
+/// The least block weight limit that a spec may ask for: room for the coinbase and one transaction of any kind.
+pub const BLOCK_WEIGHT_MIN: u32 = 10_000;
 /// The block weight limit of consensus.
-pub const BLOCK_WEIGHT_MOST: u32 = 4_000_000;
+pub const BLOCK_WEIGHT_MAX: u32 = 4_000_000;
 /// The longest chain: at ten minutes a block it still ends in the past, as a chain has to.
-pub const BLOCKS_MOST: u32 = 750_000;
+pub const BLOCKS_MAX: u32 = 750_000;
 
 /// What the scripts of a chain are like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -51,7 +51,7 @@ pub struct UnknownProfile(pub String);
 
 /// What to generate. The chain's bytes follow from all fields but `threads`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Recipe {
+pub struct ChainSpec {
     /// The scripts.
     pub profile: Profile,
     /// Keys, shapes and amounts follow from it.
@@ -64,39 +64,39 @@ pub struct Recipe {
     pub inputs: u64,
     /// Live coins aimed at, at the end; 0 leaves it to the profile.
     pub coins: u64,
-    /// The weight that no block exceeds, [`BLOCK_WEIGHT_LEAST`] to [`BLOCK_WEIGHT_MOST`].
+    /// The weight that no block exceeds, [`BLOCK_WEIGHT_MIN`] to [`BLOCK_WEIGHT_MAX`].
     pub block_weight_max: u32,
     /// Signing threads; 0 is one for each core.
     pub threads: usize,
 }
 
-impl Recipe {
-    /// A recipe with 340 inputs a block for [`Profile::Mixed`] and 1,000 for [`Profile::Utxo`], any number of coins, full weight
+impl ChainSpec {
+    /// A spec with 340 inputs a block for [`Profile::Mixed`] and 1,000 for [`Profile::Utxo`], any number of coins, full weight
     /// and all cores.
-    pub fn new(profile: Profile, blocks: u32, seed: u64) -> Recipe {
+    pub fn new(profile: Profile, blocks: u32, seed: u64) -> ChainSpec {
         let inputs_per_block = match profile {
             Profile::Mixed => 340,
             Profile::Utxo => 1_000,
         };
-        Recipe {
+        ChainSpec {
             profile,
             seed,
             blocks,
             empty_blocks: 0,
             inputs: u64::from(blocks) * inputs_per_block,
             coins: 0,
-            block_weight_max: BLOCK_WEIGHT_MOST,
+            block_weight_max: BLOCK_WEIGHT_MAX,
             threads: 0,
         }
     }
 
     pub(crate) fn check(&self) -> Result<(), GenerateError> {
-        if !(BLOCK_WEIGHT_LEAST..=BLOCK_WEIGHT_MOST).contains(&self.block_weight_max) {
+        if !(BLOCK_WEIGHT_MIN..=BLOCK_WEIGHT_MAX).contains(&self.block_weight_max) {
             return Err(GenerateError::BlockWeight {
                 given: self.block_weight_max,
             });
         }
-        if self.blocks > BLOCKS_MOST {
+        if self.blocks > BLOCKS_MAX {
             return Err(GenerateError::TooManyBlocks { given: self.blocks });
         }
         if self.empty_blocks > self.blocks {
@@ -114,7 +114,7 @@ impl Recipe {
 pub struct Summary {
     /// The [`Profile`]'s name.
     pub profile: String,
-    /// The recipe's seed.
+    /// The spec's seed.
     pub seed: u64,
     /// Always `regtest`.
     pub network: String,
@@ -157,25 +157,25 @@ pub struct Progress {
     pub phase: &'static str,
 }
 
-/// Why no chain came of a recipe.
+/// Why no chain came of a spec.
 #[derive(Debug, thiserror::Error)]
 pub enum GenerateError {
-    /// The recipe's block weight is out of range.
-    #[error("a block weight of {given} is outside {BLOCK_WEIGHT_LEAST} to {BLOCK_WEIGHT_MOST}")]
+    /// The spec's block weight is out of range.
+    #[error("a block weight of {given} is outside {BLOCK_WEIGHT_MIN} to {BLOCK_WEIGHT_MAX}")]
     BlockWeight {
-        /// What the recipe says.
+        /// What the spec says.
         given: u32,
     },
-    /// The recipe's chain would end in the future.
-    #[error("{given} blocks are more than the {BLOCKS_MOST} that end in the past")]
+    /// The spec's chain would end in the future.
+    #[error("{given} blocks are more than the {BLOCKS_MAX} that end in the past")]
     TooManyBlocks {
-        /// What the recipe says.
+        /// What the spec says.
         given: u32,
     },
     /// More blocks are to be empty than there are.
     #[error("{given} blocks cannot be empty of {blocks}")]
     TooManyEmptyBlocks {
-        /// What the recipe says.
+        /// What the spec says.
         given: u32,
         /// How many blocks it has.
         blocks: u32,
@@ -223,21 +223,21 @@ mod tests {
     }
 
     #[test]
-    fn recipes_are_checked() {
-        let recipe = Recipe::new(Profile::Mixed, 300, 1);
-        assert!(recipe.inputs >= 100_000);
-        assert!(recipe.check().is_ok());
+    fn specs_are_checked() {
+        let spec = ChainSpec::new(Profile::Mixed, 300, 1);
+        assert!(spec.inputs >= 100_000);
+        assert!(spec.check().is_ok());
         assert!(matches!(
-            Recipe {
+            ChainSpec {
                 block_weight_max: 9_999,
-                ..recipe.clone()
+                ..spec.clone()
             }
             .check(),
             Err(GenerateError::BlockWeight { given: 9_999 })
         ));
-        let empty = |empty_blocks: u32| Recipe {
+        let empty = |empty_blocks: u32| ChainSpec {
             empty_blocks,
-            ..recipe.clone()
+            ..spec.clone()
         };
         assert!(empty(300).check().is_ok());
         assert!(matches!(
@@ -248,9 +248,9 @@ mod tests {
             })
         ));
         assert!(matches!(
-            Recipe {
+            ChainSpec {
                 blocks: 800_000,
-                ..recipe
+                ..spec
             }
             .check(),
             Err(GenerateError::TooManyBlocks { given: 800_000 })

@@ -7,7 +7,7 @@ use bitcoin::Txid;
 use bitcoin::constants::COINBASE_MATURITY;
 
 use crate::address::Address;
-use crate::dice::Dice;
+use crate::rng::Rng;
 
 /// An unspent output: 56 bytes, so that millions of them are some hundred megabytes.
 #[derive(Clone, Copy, Debug)]
@@ -32,7 +32,7 @@ impl Coin {
 }
 
 /// Matured coinbases kept apart for fan-outs; more of them join the old coins.
-const RICH_MOST: usize = 64;
+const RICH_MAX: usize = 64;
 /// Coins looked at to find one of high value.
 const RICH_SAMPLES: usize = 12;
 /// Of 100 draws, how many ask for a young coin. The rest ask for an old one, so that a cache of recent coins misses.
@@ -41,7 +41,7 @@ const YOUNG_PERCENT: u64 = 75;
 const COINBASE_ONE_IN: u64 = 64;
 
 /// All live coins.
-pub(crate) struct Purse {
+pub(crate) struct CoinPool {
     immature: VecDeque<Coin>,
     rich: VecDeque<Coin>,
     young: VecDeque<Coin>,
@@ -49,10 +49,10 @@ pub(crate) struct Purse {
     young_max: usize,
 }
 
-impl Purse {
-    /// An empty purse in which the last `young_max` coins count as young.
-    pub(crate) fn new(young_max: usize) -> Purse {
-        Purse {
+impl CoinPool {
+    /// An empty coin_pool in which the last `young_max` coins count as young.
+    pub(crate) fn new(young_max: usize) -> CoinPool {
+        CoinPool {
             immature: VecDeque::new(),
             rich: VecDeque::new(),
             young: VecDeque::new(),
@@ -67,7 +67,7 @@ impl Purse {
             && coin.height() + COINBASE_MATURITY <= height
         {
             self.rich.extend(self.immature.pop_front());
-            if self.rich.len() > RICH_MOST {
+            if self.rich.len() > RICH_MAX {
                 self.old.extend(self.rich.pop_front());
             }
         }
@@ -102,32 +102,32 @@ impl Purse {
     }
 
     /// Takes a coin for a payment: mostly a young one.
-    pub(crate) fn take(&mut self, dice: &mut Dice) -> Option<Coin> {
-        if dice.one_in(COINBASE_ONE_IN)
+    pub(crate) fn take(&mut self, rng: &mut Rng) -> Option<Coin> {
+        if rng.one_in(COINBASE_ONE_IN)
             && let Some(coin) = self.rich.pop_front()
         {
             return Some(coin);
         }
-        let wants_young = dice.below(100) < YOUNG_PERCENT;
+        let wants_young = rng.below(100) < YOUNG_PERCENT;
         if !self.young.is_empty() && (wants_young || self.old.is_empty()) {
-            let index = dice.index(self.young.len());
+            let index = rng.index(self.young.len());
             return self.young.swap_remove_back(index);
         }
         if !self.old.is_empty() {
-            let index = dice.index(self.old.len());
+            let index = rng.index(self.old.len());
             return Some(self.old.swap_remove(index));
         }
         self.rich.pop_front()
     }
 
     /// Takes a coin of high value: a matured coinbase, or else the best of a few.
-    pub(crate) fn take_rich(&mut self, dice: &mut Dice) -> Option<Coin> {
+    pub(crate) fn take_rich(&mut self, rng: &mut Rng) -> Option<Coin> {
         if let Some(coin) = self.rich.pop_front() {
             return Some(coin);
         }
-        let mut best = self.take(dice)?;
+        let mut best = self.take(rng)?;
         for _ in 1..RICH_SAMPLES.min(self.spendable() as usize) {
-            let Some(mut coin) = self.take(dice) else { break };
+            let Some(mut coin) = self.take(rng) else { break };
             if coin.value > best.value {
                 std::mem::swap(&mut coin, &mut best);
             }
@@ -168,36 +168,36 @@ mod tests {
 
     #[test]
     fn coinbases_mature_after_100_blocks() {
-        let mut purse = Purse::new(10);
-        purse.add_coinbase(coin(1, 3));
-        purse.mature(100);
-        assert_eq!((purse.len(), purse.spendable()), (1, 0));
-        purse.mature(101);
-        assert_eq!((purse.len(), purse.spendable()), (1, 1));
-        assert_eq!(purse.take(&mut Dice::new(0, 0)).unwrap().height(), 1);
+        let mut coin_pool = CoinPool::new(10);
+        coin_pool.add_coinbase(coin(1, 3));
+        coin_pool.mature(100);
+        assert_eq!((coin_pool.len(), coin_pool.spendable()), (1, 0));
+        coin_pool.mature(101);
+        assert_eq!((coin_pool.len(), coin_pool.spendable()), (1, 1));
+        assert_eq!(coin_pool.take(&mut Rng::new(0, 0)).unwrap().height(), 1);
     }
 
     #[test]
     fn draws_come_from_young_and_old() {
-        let mut purse = Purse::new(50);
-        (0..100).for_each(|number| purse.add(coin(number, 10)));
-        let mut dice = Dice::new(0, 0);
+        let mut coin_pool = CoinPool::new(50);
+        (0..100).for_each(|number| coin_pool.add(coin(number, 10)));
+        let mut rng = Rng::new(0, 0);
         let mut young = 0;
         for _ in 0..40 {
-            young += u32::from(purse.take(&mut dice).unwrap().value >= 50);
+            young += u32::from(coin_pool.take(&mut rng).unwrap().value >= 50);
         }
         assert!((20..=38).contains(&young), "{young} young coins of 40");
-        assert!(purse.take_rich(&mut dice).unwrap().value > 60);
-        assert_eq!(purse.len(), 59);
-        let order: Vec<u64> = purse.into_sorted().iter().map(|coin| coin.value).collect();
+        assert!(coin_pool.take_rich(&mut rng).unwrap().value > 60);
+        assert_eq!(coin_pool.len(), 59);
+        let order: Vec<u64> = coin_pool.into_sorted().iter().map(|coin| coin.value).collect();
         assert!(order.is_sorted());
         assert_eq!(order.len(), 59);
     }
 
     #[test]
-    fn an_empty_purse_gives_nothing() {
-        let mut purse = Purse::new(1);
-        assert!(purse.take(&mut Dice::new(0, 0)).is_none() && purse.take_rich(&mut Dice::new(0, 0)).is_none());
+    fn an_empty_pool_gives_nothing() {
+        let mut coin_pool = CoinPool::new(1);
+        assert!(coin_pool.take(&mut Rng::new(0, 0)).is_none() && coin_pool.take_rich(&mut Rng::new(0, 0)).is_none());
         assert_eq!(size_of::<Coin>(), 56);
     }
 }
