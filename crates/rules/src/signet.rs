@@ -127,7 +127,14 @@ fn coinbase_with(coinbase: &Transaction<'_>, index: usize, script: &[u8]) -> Vec
     write_compact_size(coinbase.output_count() as u64, &mut bytes);
     for (position, output) in coinbase.outputs().enumerate() {
         bytes.extend(output.value().to_le_bytes());
-        write_sized(&mut bytes, if position == index { script } else { output.script_pubkey() });
+        write_sized(
+            &mut bytes,
+            if position == index {
+                script
+            } else {
+                output.script_pubkey()
+            },
+        );
     }
     bytes.extend(coinbase.lock_time().to_le_bytes());
     bytes

@@ -288,3 +288,25 @@ fn weight_at_its_boundary() {
     check(&with(guess), None);
     check(&with(guess + 1), Some("bad-blk-weight"));
 }
+
+#[test]
+fn no_rule_of_a_block_by_itself_begins_at_a_height() {
+    for rule in BLOCK_RULES {
+        assert!(
+            matches!(rule.activation, Activation::Always | Activation::Signet),
+            "{}",
+            rule.name
+        );
+    }
+}
+
+/// A block without work for signet and without a signature passes when its header is not judged.
+#[test]
+fn work_and_signature_can_be_left_out() {
+    let signet = Params::new(Network::Signet, None);
+    let bytes = serialize(&builder().build());
+    let block = Block::decode(&bytes[..]).unwrap();
+    let judge = |proof_of_work| check_block(&block, &signet, &NoScripts, BlockOptions { proof_of_work });
+    assert_eq!(judge(true).unwrap_err().reason, "high-hash");
+    assert_eq!(judge(false).unwrap().legacy_sigops, [0, 0]);
+}
