@@ -22,6 +22,8 @@ pub mod hex;
 pub mod merkle;
 pub mod network;
 pub mod reader;
+#[cfg(feature = "bitcoin")]
+pub mod rust_bitcoin;
 pub mod transaction;
 pub mod undo;
 
