@@ -31,11 +31,11 @@ use bitcoin::consensus::encode;
 use bitcoin::hashes::Hash;
 use thiserror::Error;
 
-/// An amount that the other side cannot hold.
+/// An amount that does not fit the other type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("the amount {satoshi} satoshi is out of range")]
 pub struct AmountOutOfRange {
-    /// The amount.
+    /// The amount in satoshi.
     pub satoshi: i128,
 }
 

@@ -1,8 +1,9 @@
-//! Undo data as Bitcoin Core keeps it beside its block files: `rev*.dat`.
+//! Undo data in the files `rev*.dat`, which Bitcoin Core writes beside its block files.
 //!
-//! A record is magic, length, undo data and a checksum over it and the hash of the block's parent, see [`blockmill_block::undo`]. Nothing else says which
-//! block it belongs to. Records lie in the file with the number of the block's file, in the order in which the blocks were connected; behind them
-//! may be zeros, which were allocated and not written.
+//! A record is magic, length, undo data and a checksum, see [`blockmill_block::undo`]. The checksum
+//! covers the undo data and the hash of the block's parent. Nothing else links a record to its
+//! block. Records are in the file with the number of the block's file, in the order in which the
+//! blocks were connected. Zeros may follow them, which were allocated and not written.
 
 use crate::{BlockFiles, FileError};
 use blockmill_block::hash::BlockHash;
@@ -12,28 +13,30 @@ use blockmill_block::undo::{BlockUndo, RECORD_HEAD, RECORD_TAIL, UndoRecordError
 use std::ops::Range;
 use std::path::PathBuf;
 
-/// A record.
+/// A record of an undo file.
 #[derive(Debug)]
 struct UndoRecord {
-    /// Where it stands, head and checksum included.
+    /// Its bytes in the file, head and checksum included.
     range: Range<usize>,
-    /// Transactions that it says it is for, the coinbase not counted.
+    /// Number of transactions by its own count, the coinbase not counted.
     transactions: usize,
 }
 
-/// One file of undo data, read whole: it is no larger than the block file with its number.
+/// One file of undo data, in memory. It is no larger than the block file with its number.
 #[derive(Debug)]
 pub struct UndoFile {
     path: PathBuf,
     magic: Magic,
     bytes: Vec<u8>,
     records: Vec<UndoRecord>,
-    /// The place behind the one that was found last: blocks mostly come in the order of the records.
+    /// Number of the record after the last one found: blocks mostly come in the order of the
+    /// records.
     next: usize,
 }
 
 impl BlockFiles {
-    /// The undo data that lies beside block file number `file`; none if there is no such file, or if it has another name than Core's.
+    /// The undo file beside block file number `file`. `None` if it is missing, or if the block file
+    /// does not have a name of Core's.
     ///
     /// # Errors
     /// [`FileError::Io`].
@@ -91,7 +94,8 @@ impl UndoFile {
         &self.path
     }
 
-    /// The undo data of a block with this parent and so many transactions, the coinbase not counted; none if it is not here.
+    /// The undo data of the block with the parent `previous` and this many transactions, the
+    /// coinbase not counted. `None` if the file does not have it.
     pub fn find(&mut self, previous: &BlockHash, transactions: usize) -> Option<BlockUndo> {
         let count = self.records.len();
         for number in (self.next..count).chain(0..self.next.min(count)) {
@@ -104,7 +108,8 @@ impl UndoFile {
                     self.next = number + 1;
                     return Some(undo);
                 }
-                // Another block's, or damaged: which of them, nobody can say.
+                // The record belongs to another block or is damaged: the checksum cannot tell
+                // which.
                 Err(UndoRecordError::Head | UndoRecordError::Checksum | UndoRecordError::Decode(_)) => {}
             }
         }
@@ -143,7 +148,8 @@ mod tests {
         for number in 1..=4 {
             write_record(magic, &parent(number), &undo(2, number.into()), &mut bytes);
         }
-        // Damage between two records, a record of a block without transactions, and a tail that was never written.
+        // Damage between two records, a record of a block without transactions, and padding that
+        // was never written.
         bytes.extend([0xfa, 0xbf, 1, 2, 3]);
         write_record(magic, &parent(5), &undo(0, 0), &mut bytes);
         XorKey::new(key).apply(&mut bytes, 0);

@@ -1,4 +1,5 @@
-//! Rules of a block by itself (Core's `CheckBlock`), and among the headers before it (`ContextualCheckBlock`).
+//! Rules of a block by itself (Core's `CheckBlock`), and among the headers before it
+//! (`ContextualCheckBlock`).
 
 use crate::params::{Deployment, Params};
 use crate::reject::Reject;
@@ -10,14 +11,14 @@ use crate::{MAX_BLOCK_SIGOPS_COST, MAX_BLOCK_WEIGHT, WITNESS_SCALE_FACTOR, heade
 use blockmill_block::{Block, BlockHash, Header, Transaction, merkle};
 use std::cell::OnceCell;
 
-/// What of a block's content is checked when.
+/// Which rules of a block by itself hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockOptions {
-    /// Whether the header's proof of work (and on signet the block's signature) is checked.
+    /// Whether the proof of work in the header is checked, and on signet the block's signature.
     pub proof_of_work: bool,
 }
 
-/// What [`check_block`] computed on its way.
+/// Facts about a block that [`check_block`] has computed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BlockFacts {
     /// For each transaction the signature operations in its own scripts.
@@ -34,7 +35,7 @@ pub struct LoneBlock<'a> {
     pub options: BlockOptions,
     /// Checks the signature of a signet block with the caller's verifier.
     pub signet_solution: &'a dyn Fn() -> Verdict,
-    /// Counted when the first rule asks for them.
+    /// Counted at the first use.
     legacy_sigops: OnceCell<Vec<u64>>,
 }
 
@@ -115,8 +116,8 @@ fn signed_on_signet(lone: &LoneBlock<'_>) -> Verdict {
     (lone.signet_solution)()
 }
 
-/// The header's merkle root MUST be that of the transactions, in a tree that no other list of
-/// transactions has (CVE-2012-2459).
+/// The header's merkle root MUST be the root of the transactions. The tree MUST NOT repeat nodes:
+/// a shorter list of transactions would have the same root (CVE-2012-2459).
 fn merkle_root(lone: &LoneBlock<'_>) -> Verdict {
     let root = lone.block.merkle_root();
     if root.hash != lone.block.header().merkle_root.0 {
@@ -128,7 +129,7 @@ fn merkle_root(lone: &LoneBlock<'_>) -> Verdict {
     Ok(())
 }
 
-/// A block MUST have a transaction, and without witnesses not outweigh the limit.
+/// A block MUST have a transaction, and MUST NOT weigh more than the limit without its witnesses.
 fn size_limits(lone: &LoneBlock<'_>) -> Verdict {
     let count = lone.block.transaction_count();
     let too_large = count * WITNESS_SCALE_FACTOR > MAX_BLOCK_WEIGHT
@@ -148,7 +149,7 @@ fn coinbase_first(lone: &LoneBlock<'_>) -> Verdict {
     }
 }
 
-/// No transaction but the first MUST be a coinbase.
+/// Transactions after the first MUST NOT be coinbases.
 fn no_other_coinbase(lone: &LoneBlock<'_>) -> Verdict {
     match (1..lone.block.transaction_count()).find(|&index| lone.block.transaction(index).is_coinbase()) {
         Some(index) => Err(Reject::consensus("bad-cb-multiple").in_transaction(index)),
@@ -165,7 +166,7 @@ fn valid_transactions(lone: &LoneBlock<'_>) -> Verdict {
         })
 }
 
-/// The signature operations in the transactions' own scripts MUST not cost more than the limit.
+/// The signature operations in the transactions' own scripts MUST NOT cost more than the limit.
 fn legacy_sigops_in_bounds(lone: &LoneBlock<'_>) -> Verdict {
     let count: u64 = lone.legacy_sigops().iter().sum();
     if count * WITNESS_SCALE_FACTOR as u64 > MAX_BLOCK_SIGOPS_COST {
@@ -174,21 +175,21 @@ fn legacy_sigops_in_bounds(lone: &LoneBlock<'_>) -> Verdict {
     Ok(())
 }
 
-/// A block's place among the headers before it.
+/// The position of a block in its chain.
 #[derive(Debug, Clone, Copy)]
 pub struct BlockContext<'a> {
     /// Parameters of the network.
     pub params: &'a Params,
     /// Height of the block.
     pub height: u32,
-    /// Median time past of its parent.
+    /// Median time past of the block's parent.
     pub parent_median_time_past: u32,
 }
 
-/// A check of a block with its place.
+/// A check of a block in its chain.
 pub type ContextCheck = fn(&dyn BlockView, &BlockContext<'_>) -> Verdict;
 
-/// What rules see of a block, whoever owns its bytes.
+/// A block as rules see it, independent of the owner of its bytes.
 pub trait BlockView {
     /// The header.
     fn header(&self) -> &Header;
@@ -201,9 +202,9 @@ pub trait BlockView {
     /// # Panics
     /// If the block has no transaction at `index`.
     fn transaction(&self, index: usize) -> Transaction<'_>;
-    /// Root over the transaction ids.
+    /// Merkle root of the transaction ids.
     fn merkle_root(&self) -> merkle::Root;
-    /// Root over the witness transaction ids.
+    /// Merkle root of the witness transaction ids.
     fn witness_merkle_root(&self) -> [u8; 32];
     /// Length in bytes without witnesses.
     fn base_size(&self) -> usize;
@@ -255,7 +256,8 @@ rules! {
     ]
 }
 
-/// Checks what depends on the headers before a block, but not on coins. The block must have passed [`check_block`].
+/// Runs all rules of a block among the headers before it. None needs coins. The block must have
+/// passed [`check_block`]; a block without transactions panics.
 ///
 /// # Errors
 /// The first rule that is broken, in Core's order.
@@ -266,7 +268,8 @@ pub fn check_block_context(block: &dyn BlockView, context: &BlockContext<'_>) ->
         .try_for_each(|rule| (rule.check)(block, context))
 }
 
-/// Every transaction MUST be final at the block's height and time; from BIP 113 on the time is the parent's median.
+/// Every transaction MUST be final at the block's height and time. From BIP 113 on, the time is the
+/// parent's median time past.
 fn all_transactions_final(block: &dyn BlockView, context: &BlockContext<'_>) -> Verdict {
     let cutoff = if context.params.is_active(Deployment::Csv, context.height) {
         context.parent_median_time_past
@@ -294,7 +297,8 @@ fn height_in_coinbase(block: &dyn BlockView, context: &BlockContext<'_>) -> Verd
     Err(Reject::consensus("bad-cb-height"))
 }
 
-/// Witnesses MUST be those that the coinbase commits to, and there MUST be none where it does not, or before segwit.
+/// Witnesses MUST match the commitment in the coinbase. A block without commitment, or before
+/// segwit, MUST NOT have witnesses.
 fn witness_commitment(block: &dyn BlockView, context: &BlockContext<'_>) -> Verdict {
     let coinbase = block.transaction(0);
     let commitment = merkle::witness_commitment(&coinbase);
@@ -317,7 +321,7 @@ fn witness_commitment(block: &dyn BlockView, context: &BlockContext<'_>) -> Verd
     }
 }
 
-/// A block MUST not outweigh the limit.
+/// A block MUST NOT weigh more than the limit.
 fn weight_in_bounds(block: &dyn BlockView, _context: &BlockContext<'_>) -> Verdict {
     if block.weight() > MAX_BLOCK_WEIGHT {
         return Err(Reject::consensus("bad-blk-weight"));

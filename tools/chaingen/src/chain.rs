@@ -1,4 +1,5 @@
-//! Generates a chain: plan a block, sign it, put it together, hand it over; at the end the hash of the UTXO set.
+//! Generates a chain. Each block is planned, signed, assembled and given to the sink. The UTXO set
+//! is hashed at the end.
 
 use std::io;
 use std::thread;
@@ -14,12 +15,13 @@ use crate::plan::Planner;
 use crate::wallet::Wallet;
 use crate::work::sign_groups;
 
-/// Generates the chain of a spec. `sink` is called with each block's height and serialization, genesis first, in order;
-/// `progress` after each block and at each new phase.
+/// Generates the chain of a spec. `sink` gets each block's height and serialization, in order,
+/// genesis first. `progress` is called after each block and at each new phase.
 ///
 /// # Errors
 ///
-/// [`GenerateError::BlockWeight`], [`GenerateError::TooManyBlocks`] and [`GenerateError::TooManyEmptyBlocks`] for a spec out of range, before anything is generated;
+/// [`GenerateError::BlockWeight`], [`GenerateError::TooManyBlocks`] and
+/// [`GenerateError::TooManyEmptyBlocks`] for a spec out of range, before the first block;
 /// [`GenerateError::Sink`] when `sink` fails.
 pub fn generate(
     spec: &ChainSpec,
@@ -98,8 +100,8 @@ fn at_phase(spec: &ChainSpec, summary: &Summary, phase: &'static str) -> Progres
     }
 }
 
-/// Bitcoin Core's `hash_serialized_3` of coins in the set's order: one double SHA256 over outpoint, height and coinbase flag,
-/// amount and script of each.
+/// Bitcoin Core's `hash_serialized_3` of coins in the set's order: one double SHA256 over the
+/// outpoint, height and coinbase flag, amount and script of each coin.
 fn hash_serialized(coins: &[Coin], wallet: &Wallet) -> sha256d::Hash {
     let mut engine = sha256d::Hash::engine();
     let mut record = Vec::new();

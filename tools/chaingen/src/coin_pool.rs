@@ -1,5 +1,5 @@
-//! The live coins of the chain under way, sorted by how they are drawn: coinbases that wait, coinbases that can be spent, young
-//! coins, old coins.
+//! The live coins of the chain in four groups: immature coinbases, mature coinbases, young coins,
+//! old coins.
 
 use std::collections::VecDeque;
 
@@ -9,18 +9,18 @@ use bitcoin::constants::COINBASE_MATURITY;
 use crate::address::Address;
 use crate::rng::Rng;
 
-/// An unspent output: 56 bytes, so that millions of them are some hundred megabytes.
+/// An unspent output. With 56 bytes each, millions of coins take some hundred megabytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Coin {
     /// The transaction that made it.
     pub(crate) txid: Txid,
     /// Satoshi.
     pub(crate) value: u64,
-    /// Its position among the outputs.
+    /// Its index among the transaction's outputs.
     pub(crate) vout: u32,
     /// Twice the height, plus 1 for a coinbase.
     pub(crate) height_code: u32,
-    /// Whom it pays.
+    /// The address that it pays to.
     pub(crate) address: Address,
 }
 
@@ -31,13 +31,14 @@ impl Coin {
     }
 }
 
-/// Matured coinbases kept apart for fan-outs; more of them join the old coins.
+/// Mature coinbases kept for fan-outs; the others join the old coins.
 const RICH_MAX: usize = 64;
-/// Coins looked at to find one of high value.
+/// Coins drawn to find one of high value.
 const RICH_SAMPLES: usize = 12;
-/// Of 100 draws, how many ask for a young coin. The rest ask for an old one, so that a cache of recent coins misses.
+/// Draws of 100 that take a young coin. The others take an old one, so that a cache of recent coins
+/// misses.
 const YOUNG_PERCENT: u64 = 75;
-/// One draw in so many takes a matured coinbase.
+/// One draw in this many takes a mature coinbase.
 const COINBASE_ONE_IN: u64 = 64;
 
 /// All live coins.
@@ -50,7 +51,7 @@ pub(crate) struct CoinPool {
 }
 
 impl CoinPool {
-    /// An empty coin_pool in which the last `young_max` coins count as young.
+    /// An empty pool in which the last `young_max` coins count as young.
     pub(crate) fn new(young_max: usize) -> CoinPool {
         CoinPool {
             immature: VecDeque::new(),
@@ -61,7 +62,7 @@ impl CoinPool {
         }
     }
 
-    /// Makes those coinbases spendable that a block at `height` may spend.
+    /// Makes the coinbases spendable that are mature at `height`.
     pub(crate) fn mature(&mut self, height: u32) {
         while let Some(coin) = self.immature.front()
             && coin.height() + COINBASE_MATURITY <= height
@@ -73,12 +74,12 @@ impl CoinPool {
         }
     }
 
-    /// Takes in the output of a coinbase.
+    /// Adds the output of a coinbase.
     pub(crate) fn add_coinbase(&mut self, coin: Coin) {
         self.immature.push_back(coin);
     }
 
-    /// Takes in any other output.
+    /// Adds any other output.
     pub(crate) fn add(&mut self, coin: Coin) {
         self.young.push_back(coin);
         if self.young.len() > self.young_max {
@@ -86,17 +87,17 @@ impl CoinPool {
         }
     }
 
-    /// Takes back a coin that was taken and not spent.
+    /// Returns a coin that was taken and not spent.
     pub(crate) fn give_back(&mut self, coin: Coin) {
         self.old.push(coin);
     }
 
-    /// All coins, spendable or not.
+    /// Number of coins, spendable or not.
     pub(crate) fn len(&self) -> u64 {
         self.immature.len() as u64 + self.spendable()
     }
 
-    /// The coins that can be taken.
+    /// Number of coins that can be taken.
     pub(crate) fn spendable(&self) -> u64 {
         (self.rich.len() + self.young.len() + self.old.len()) as u64
     }
@@ -120,7 +121,7 @@ impl CoinPool {
         self.rich.pop_front()
     }
 
-    /// Takes a coin of high value: a matured coinbase, or else the best of a few.
+    /// Takes a coin of high value: a mature coinbase, or else the best of a few.
     pub(crate) fn take_rich(&mut self, rng: &mut Rng) -> Option<Coin> {
         if let Some(coin) = self.rich.pop_front() {
             return Some(coin);
@@ -136,7 +137,8 @@ impl CoinPool {
         Some(best)
     }
 
-    /// Every coin, in the order of the UTXO set's serialization: by the bytes of the txid, then by output index.
+    /// Every coin, in the order of the UTXO set's serialization: by the bytes of the txid, then by
+    /// output index.
     pub(crate) fn into_sorted(self) -> Vec<Coin> {
         let mut coins = self.old;
         coins.extend(self.immature);

@@ -1,4 +1,4 @@
-//! Writes a chain as Bitcoin Core keeps it: `blk*.dat` files, here with a manifest beside them.
+//! Writes a chain to `blk*.dat` files, as Bitcoin Core does, with a manifest beside them.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -8,22 +8,25 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::chain::generate;
 use crate::chain_spec::{ChainSpec, GenerateError, Progress, Summary};
 
-/// What begins each record on regtest.
+/// Magic of regtest: each record begins with these bytes.
 const MAGIC: [u8; 4] = [0xfa, 0xbf, 0xb5, 0xda];
-/// The size that no block file exceeds: 128 MiB.
+/// Largest block file in bytes: 128 MiB.
 const FILE_BYTES_MAX: u64 = 128 << 20;
 /// Bytes of a record before the block: magic and length.
 const RECORD_HEADER_BYTES: u64 = 8;
 /// The manifest's name.
 const MANIFEST: &str = "manifest.json";
 
-/// Generates the chain of a spec into `out`: `blk00000.dat` and so on, without an xor key, each record being regtest's magic, the
-/// block's length (4 bytes, little endian) and the block; and `manifest.json`, the [`Summary`]. The directory is made if need be.
+/// Generates the chain of a spec into the directory `out`, which is created if it is missing. The
+/// files are `blk00000.dat` and so on, without an xor key, and `manifest.json` with the
+/// [`Summary`]. A record is regtest's magic, the block's length (4 bytes, little endian) and the
+/// block.
 ///
 /// # Errors
 ///
-/// Those of [`generate`] for its spec; [`GenerateError::Occupied`] when `out` holds block files already; [`GenerateError::Write`] when a file
-/// or the directory could not be made or written. Nothing of the chain is left then.
+/// Those of [`generate`] for its spec; [`GenerateError::Occupied`] when `out` holds block files
+/// already; [`GenerateError::Write`] when a file or the directory could not be created or written.
+/// An error leaves no file of the chain.
 pub fn write_chain(
     out: &Path,
     spec: &ChainSpec,
@@ -32,11 +35,11 @@ pub fn write_chain(
     write_chain_until(out, spec, &AtomicBool::new(false), progress)
 }
 
-/// As [`write_chain`], until `stop` is set, which is looked at before each block.
+/// As [`write_chain`], but setting `stop` ends the run before the next block.
 ///
 /// # Errors
 ///
-/// As for [`write_chain`]; [`GenerateError::Stopped`].
+/// Those of [`write_chain`], and [`GenerateError::Stopped`].
 pub fn write_chain_until(
     out: &Path,
     spec: &ChainSpec,
@@ -87,7 +90,8 @@ fn write_files(
         Ok(summary)
     });
     written.map_err(|error| {
-        // A part of a chain is of no use, and would be in the way of the next one. What cannot be removed stays.
+        // A part of a chain is useless, and would block the next one. Files that cannot be removed
+        // stay.
         for name in &files.names {
             let _ = fs::remove_file(out.join(name));
         }
@@ -120,7 +124,7 @@ fn block_file_in(directory: &Path) -> io::Result<Option<PathBuf>> {
 struct BlockFiles<'a> {
     directory: &'a Path,
     file_bytes_max: u64,
-    /// The file that was made last, or was to be made.
+    /// The file that was created last, or that could not be created.
     path: PathBuf,
     current: Option<BufWriter<File>>,
     /// Bytes in the current file.

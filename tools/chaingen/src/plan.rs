@@ -1,5 +1,6 @@
-//! Plans blocks, one after the other on one thread: which coins are spent, in which transactions, in which order. Nothing here
-//! depends on a signature, so the plan is the same however many threads sign.
+//! Plans blocks, one after the other on one thread: the coins that are spent, the transactions, and
+//! their order. No plan depends on a signature, and so none depends on the number of signing
+//! threads.
 
 use crate::address::Address;
 use crate::builder::subsidy;
@@ -11,20 +12,21 @@ use crate::tx_plan::{Budget, Group, Payee};
 use crate::work::SignedTransaction;
 use bitcoin::Txid;
 
-/// The stream of [`Rng`] that plans come from.
+/// The stream of [`Rng`] for plans.
 const PLAN_STREAM: u64 = 2;
 /// Weight kept free for the header, the transaction count and the coinbase.
 const COINBASE_WEIGHT: u64 = 2_400;
-/// The sigop cost of a block that consensus allows, less that of the coinbase.
+/// Largest sigop cost of a block by consensus, less the cost of the coinbase.
 const SIGOPS_MAX: u64 = 80_000 - 40;
-/// One coinbase in so many has two outputs.
+/// One coinbase in this many has two outputs.
 const COINBASE_SPLIT_ONE_IN: u64 = 8;
 
 /// A block before it is signed.
 pub(crate) struct BlockPlan {
     pub(crate) height: u32,
     pub(crate) groups: Vec<Group>,
-    /// The transactions' order after the coinbase: a group's number stands for its next member.
+    /// The order of the transactions after the coinbase. A group's number stands for its next
+    /// member.
     pub(crate) order: Vec<u32>,
     /// Outputs of the coinbase: address and satoshi.
     pub(crate) coinbase: Vec<(Address, u64)>,
@@ -39,11 +41,11 @@ pub(crate) struct BlockUnderway {
     pub(crate) inputs: u64,
     /// Coins made by the block so far and not spent in it.
     pub(crate) created: u64,
-    /// Fan-outs and consolidations that changed the number of coins by next to nothing.
+    /// Fan-outs and consolidations that hardly changed the number of coins.
     pub(crate) fruitless: u32,
 }
 
-/// The chain's planner with the coins that are live after the blocks taken in.
+/// The chain's planner, with the coins that are live after the blocks so far.
 pub(crate) struct Planner {
     pub(crate) profile: Profile,
     pub(crate) rng: Rng,
@@ -67,7 +69,7 @@ impl Planner {
         }
     }
 
-    /// Plans the block at `height`. The coins that it spends leave the coin_pool.
+    /// Plans the block at `height`. The coins that it spends leave the pool.
     pub(crate) fn plan(&mut self, height: u32) -> BlockPlan {
         self.coin_pool.mature(height);
         let target = self
@@ -106,7 +108,7 @@ impl Planner {
         }
     }
 
-    /// Takes in the coins of a planned block, now that the transactions have ids.
+    /// Adds the coins of a planned block. Signing has given the transactions their ids.
     pub(crate) fn add_coins_of(&mut self, plan: &BlockPlan, signed: &[Vec<SignedTransaction>], coinbase: Txid) {
         let height_code = plan.height * 2;
         for (vout, &(address, value)) in (0..).zip(&plan.coinbase) {
@@ -136,7 +138,7 @@ impl Planner {
         }
     }
 
-    /// A random order in which each group's members keep theirs.
+    /// A random order of all transactions. The members of a group stay in order.
     fn order(&mut self, groups: &[Group]) -> Vec<u32> {
         let mut order: Vec<u32> = (0..)
             .zip(groups)

@@ -1,13 +1,14 @@
-//! The one source of chance: ChaCha8, seeded, with the few draws that the generator needs.
+//! The only source of random numbers: ChaCha8 with a seed, and the few draws that the generator
+//! needs.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng as _, SeedableRng};
 
-/// Draws that follow from a seed and a stream number alone.
+/// A random number generator. Its draws follow from a seed and a stream number alone.
 pub(crate) struct Rng(ChaCha8Rng);
 
 impl Rng {
-    /// The draws of `stream` under `seed`: streams of one seed are independent.
+    /// The draws of `stream` under `seed`. Streams of one seed are independent.
     pub(crate) fn new(seed: u64, stream: u64) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         rng.set_stream(stream);
@@ -34,7 +35,8 @@ impl Rng {
         self.below(n) == 0
     }
 
-    /// One of the choices, each as likely as its weight says. There is at least one, and not all weights are 0.
+    /// One of the choices, with a likelihood in proportion to its weight. The caller gives at least
+    /// one choice with a weight above 0.
     pub(crate) fn weighted<T: Copy>(&mut self, choices: &[(T, u64)]) -> T {
         let mut draw = self.below(choices.iter().map(|(_, weight)| weight).sum());
         for &(choice, weight) in choices {

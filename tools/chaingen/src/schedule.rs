@@ -1,31 +1,35 @@
-//! How much each block is to do: the inputs and live coins that a spec wants, spread over the blocks that can spend.
+//! The share of each block: the inputs and live coins that a spec asks for, spread over the blocks
+//! that can spend.
 
 use bitcoin::constants::COINBASE_MATURITY;
 
 use crate::chain_spec::{ChainSpec, Profile};
 use crate::rng::Rng;
 
-/// What one block aims at.
+/// The aims of one block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
     /// Inputs, the coinbase's not counted.
     pub(crate) inputs: u64,
     /// Live coins after the block.
     pub(crate) live: u64,
-    /// Coins beyond `live` are to be gathered up, even with more inputs than wanted.
+    /// Whether the block consolidates coins in excess of `live`, even with more inputs than asked
+    /// for.
     pub(crate) may_shrink: bool,
-    /// The blocks have hardly the room for all inputs: those shapes come first that take least of it.
+    /// Whether the blocks have hardly weight for all inputs. Shapes that take little weight are
+    /// preferred then.
     pub(crate) is_tight: bool,
 }
 
-/// The plan for the whole chain. It is followed adaptively: what one block misses, the others share.
+/// The plan for the whole chain. When a block misses its target, the later blocks share the
+/// difference.
 pub(crate) struct Schedule {
     /// Blocks before the empty ones at the end.
     blocks: u64,
     /// Blocks that can spend.
     spending_blocks: u64,
     inputs: u64,
-    /// Coins that the payments of a few blocks draw from.
+    /// Coins that the payments of [`WORKING_BLOCKS`] blocks draw from.
     working_coins: u64,
     /// Coins at the end.
     final_coins: u64,
@@ -37,11 +41,12 @@ pub(crate) struct Schedule {
     output_weight: u64,
 }
 
-/// Blocks whose inputs the working set of coins lasts for.
+/// The working set of coins has enough inputs for this many blocks.
 const WORKING_BLOCKS: u64 = 4;
-/// The part of the spending blocks (one in so many) in which the working set is built up.
+/// The working set is built up in the first of this many parts of the spending blocks.
 const RAMP_ONE_IN: u64 = 20;
-/// Budget for inputs and coins, in percent of what they need, below which blocks vary no more in size.
+/// Below this budget, in percent of the weight that inputs and coins need, all blocks have the same
+/// size.
 const TIGHT_PERCENT: u64 = 150;
 
 impl Schedule {
@@ -77,8 +82,8 @@ impl Schedule {
         (self.inputs / self.spending_blocks.max(1) * 3).clamp(64, 1 << 32) as usize
     }
 
-    /// What the block at `height` aims at, after `inputs_made` and with `live` coins; `None` while no coinbase is mature, and for the
-    /// empty blocks at the end.
+    /// The aims of the block at `height`, after `inputs_made` inputs and with `live` coins. `None`
+    /// while no coinbase is mature, and for the empty blocks at the end.
     pub(crate) fn target(&self, height: u32, inputs_made: u64, live: u64, rng: &mut Rng) -> Option<Target> {
         let spending_block = u64::from(height)
             .checked_sub(COINBASE_MATURITY.into())
@@ -111,7 +116,7 @@ impl Schedule {
         })
     }
 
-    /// Live coins wanted after the `spending_block`th block that can spend, counted from 1.
+    /// Live coins aimed at after the `spending_block`th block that can spend, counted from 1.
     fn path(&self, spending_block: u64) -> u64 {
         let ramp = (self.spending_blocks / RAMP_ONE_IN).max(1);
         let ramped = self.working_coins * spending_block.min(ramp) / ramp;

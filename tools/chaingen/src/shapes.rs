@@ -1,4 +1,5 @@
-//! The shapes of transactions: payments, chains within the block, consolidations, fan-outs; and which comes next.
+//! The shapes of transactions (payments, chains within the block, consolidations, fan-outs) and the
+//! choice among them.
 
 use crate::address::Address;
 use crate::chain_spec::Profile;
@@ -18,19 +19,19 @@ enum Shape {
     FanOut,
 }
 
-/// With fewer spendable coins than this, making coins comes first.
+/// With fewer spendable coins than this, fan-outs come first.
 const SPENDABLE_SCARCE: u64 = 50;
-/// Coins missing or in excess from which on a block without further inputs to make still adds or gathers some.
+/// A block that has its inputs still makes or consolidates coins from this difference in coins on.
 const DIFFERENCE_WORTH: i64 = 8;
-/// Fan-outs of coins too poor, or consolidations of coins too few, after which a block gives up on them.
+/// After this many fruitless fan-outs and consolidations a block tries no more of them.
 const FAILURES_MAX: u32 = 30;
 /// The most outputs of one transaction.
 const OUTPUTS_MAX: u64 = 20_000;
-/// A payment or chain member in so many carries data.
+/// One payment or chain member in this many carries data.
 const DATA_ONE_IN: u64 = 12;
 
 impl Planner {
-    /// The block's next transactions, or `None` when it has what it aims at, or can take no more.
+    /// The block's next transactions. `None` when the block has met its target or is full.
     pub(crate) fn next_group(&mut self, block: &mut BlockUnderway) -> Option<Group> {
         let shape = self.choose(block)?;
         match shape {
@@ -80,7 +81,8 @@ impl Planner {
         self.finish(tx_plan, Split::Uneven, block)
     }
 
-    /// Two to 25 transactions: each spends an output of one before it, some also a coin from outside.
+    /// Two to 25 transactions. Each spends an output of an earlier one; some spend a coin from
+    /// outside, too.
     fn chain(&mut self, block: &mut BlockUnderway) -> Option<Group> {
         let length = if self.rng.one_in(16) {
             self.rng.range(8, 25)
@@ -198,7 +200,7 @@ impl Planner {
         }
     }
 
-    /// The draft's transaction, if it has an input; its room is taken from the block's.
+    /// The planned transaction, if it has an input. The block's budget shrinks by it.
     fn finish(&mut self, tx_plan: TxPlan, split: Split, block: &mut BlockUnderway) -> Option<PlannedTransaction> {
         if tx_plan.inputs() == 0 {
             return None;
@@ -209,7 +211,7 @@ impl Planner {
     }
 }
 
-/// The outputs of a group that nothing spends: member and output index.
+/// The unspent outputs of a group: member and output index.
 fn open_outputs(group: &Group) -> Vec<(u32, u32)> {
     (0..)
         .zip(group)

@@ -1,6 +1,8 @@
-//! One transaction in the making: inputs and outputs are added while the block has room, then amounts and locks are settled.
+//! Planning of one transaction. Inputs and outputs are added within the block's budget; then
+//! amounts and locks are chosen.
 //!
-//! A planned transaction names coins and addresses, not scripts: signing, and all that needs the wallet, comes later and in parallel.
+//! A planned transaction names coins and addresses, not scripts. All work that needs the wallet
+//! follows later and in parallel.
 
 use bitcoin::ScriptBuf;
 use bitcoin::opcodes::all::OP_RETURN;
@@ -11,14 +13,14 @@ use crate::assemble::block_time;
 use crate::coin_pool::Coin;
 use crate::rng::Rng;
 
-/// Weight and sigop cost still free in a block.
+/// Weight and sigop cost that a block has left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Budget {
     pub(crate) weight: u64,
     pub(crate) sigops: u64,
 }
 
-/// What a planned input spends.
+/// The coin of a planned input.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Source {
     /// A coin of an earlier block.
@@ -40,7 +42,7 @@ pub(crate) struct PlannedInput {
     pub(crate) anyone_can_pay: bool,
 }
 
-/// Where an output pays to.
+/// The payee of an output.
 #[derive(Clone, Debug)]
 pub(crate) enum Payee {
     Address(Address),
@@ -58,7 +60,7 @@ pub(crate) struct PlannedOutput {
     pub(crate) spent_in_block: bool,
 }
 
-/// A transaction but for its ids, scripts and signatures.
+/// A transaction without its ids, scripts and signatures.
 #[derive(Clone, Debug)]
 pub(crate) struct PlannedTransaction {
     pub(crate) version: i32,
@@ -77,25 +79,25 @@ pub(crate) type Group = Vec<PlannedTransaction>;
 pub(crate) enum Split {
     /// Any shares: a payment and its change.
     Uneven,
-    /// About the same for each.
+    /// About equal shares.
     Even,
 }
 
 /// Version, lock time, counts (of up to 65,535 inputs and outputs) and the segwit marker.
 const TRANSACTION_WEIGHT: u64 = 4 * (4 + 4 + 3 + 3) + 2;
-/// Below this room no transaction is begun: any one input and any one output fit into it.
+/// Smallest budget for a new transaction: any one input and any one output fit.
 pub(crate) const BUDGET_MIN: Budget = Budget {
     weight: 2_000,
     sigops: 40,
 };
-/// What the first output needs at most, kept free while inputs are added.
+/// Upper bound of the first output, reserved while inputs are added.
 const FIRST_OUTPUT: Budget = Budget {
     weight: 4 * (8 + 1 + 67),
     sigops: 4,
 };
-/// Satoshi below which an output is not split off if it can be avoided.
+/// Smallest amount in satoshi of an output, where the value suffices.
 pub(crate) const OUTPUT_MIN: u64 = 546;
-/// One input in so many is signed with ANYONECANPAY.
+/// One input in this many is signed with ANYONECANPAY.
 const ANYONE_CAN_PAY_ONE_IN: u64 = 50;
 
 /// The flag of BIP68 that makes a relative lock count units of 512 seconds.
@@ -103,7 +105,7 @@ const SEQUENCE_TIME_FLAG: u32 = 1 << 22;
 /// The sequences that lock nothing: final, lock time only, replaceable.
 const SEQUENCES_FREE: [u32; 3] = [0xffff_ffff, 0xffff_fffe, 0xffff_fffd];
 
-/// A transaction to which inputs and outputs are being added.
+/// A transaction that still takes inputs and outputs.
 pub(crate) struct TxPlan {
     inputs: Vec<PlannedInput>,
     outputs: Vec<PlannedOutput>,
@@ -112,7 +114,7 @@ pub(crate) struct TxPlan {
 }
 
 impl TxPlan {
-    /// Begins a transaction, if there is room for one.
+    /// A transaction without inputs and outputs. `None` below [`BUDGET_MIN`].
     pub(crate) fn new(budget: Budget) -> Option<TxPlan> {
         if budget.weight < BUDGET_MIN.weight || budget.sigops < BUDGET_MIN.sigops {
             return None;
@@ -129,7 +131,7 @@ impl TxPlan {
         })
     }
 
-    /// Adds an input, or says `false` if there is no room.
+    /// Adds an input. `false` if the budget is too small.
     #[must_use]
     pub(crate) fn add_input(&mut self, source: Source, output: (Address, u64, u32), rng: &mut Rng) -> bool {
         let (address, value, height) = output;
@@ -160,13 +162,13 @@ impl TxPlan {
         true
     }
 
-    /// Adds a coin as an input, or says `false` if there is no room.
+    /// Adds a coin as an input. `false` if the budget is too small.
     #[must_use]
     pub(crate) fn add_coin(&mut self, coin: Coin, rng: &mut Rng) -> bool {
         self.add_input(Source::Live(coin), (coin.address, coin.value, coin.height()), rng)
     }
 
-    /// Adds an output, or says `false` if there is no room. The first always has room.
+    /// Adds an output. `false` if the budget is too small; the first output always fits.
     pub(crate) fn add_output(&mut self, address: Address) -> bool {
         let weight = 4 * (8 + 1 + address.kind.script_len());
         let needed = Budget {
@@ -184,7 +186,7 @@ impl TxPlan {
         fits
     }
 
-    /// Adds an OP_RETURN output with up to 80 bytes of data, if there is room.
+    /// Adds an OP_RETURN output with up to 80 bytes of data, if the budget allows.
     pub(crate) fn add_data(&mut self, rng: &mut Rng) {
         let mut data = vec![0; rng.range(1, 80) as usize];
         rng.fill(&mut data);
@@ -208,12 +210,13 @@ impl TxPlan {
         self.inputs.iter().map(|input| input.value).sum()
     }
 
-    /// Inputs so far.
+    /// Number of inputs so far.
     pub(crate) fn inputs(&self) -> u64 {
         self.inputs.len() as u64
     }
 
-    /// Settles fee, amounts and locks for a block at `height`; also says what room is left.
+    /// Chooses fee, amounts and locks for a block at `height`. Returns the budget that is left,
+    /// too.
     pub(crate) fn finish(mut self, split: Split, height: u32, rng: &mut Rng) -> (PlannedTransaction, Budget) {
         let value = self.value();
         let virtual_size = (self.start.weight - self.left.weight) / 4;
@@ -261,13 +264,14 @@ fn share(outputs: &mut [PlannedOutput], value: u64, split: Split, rng: &mut Rng)
     last.value = left;
 }
 
-/// Half of the amounts are round ones, as people pay them.
+/// Rounds half of the amounts, as people pay round amounts.
 fn rounded(value: u64, rng: &mut Rng) -> u64 {
     let unit = [1, 1, 1_000, 100_000][rng.index(4)];
     if value > unit { value - value % unit } else { value }
 }
 
-/// Chooses version, lock time and sequences: most transactions have no lock, the others one that is satisfied at `height`.
+/// Chooses version, lock time and sequences. Most transactions have no lock; the others have one
+/// that is open at `height`.
 fn lock(inputs: &mut [PlannedInput], height: u32, rng: &mut Rng) -> (i32, u32) {
     let free = SEQUENCES_FREE[rng.index(3)];
     inputs.iter_mut().for_each(|input| input.sequence = free);
@@ -286,7 +290,7 @@ fn lock(inputs: &mut [PlannedInput], height: u32, rng: &mut Rng) -> (i32, u32) {
                 height - 1 - rng.below(height.min(100).into()) as u32,
             )
         }
-        // The median time of the block before is that of six blocks ago.
+        // The parent's median time past is the time of the sixth block before this one.
         17..20 if height > 20 => {
             inputs.iter_mut().for_each(|input| input.sequence = SEQUENCES_FREE[1]);
             (
@@ -301,7 +305,7 @@ fn lock(inputs: &mut [PlannedInput], height: u32, rng: &mut Rng) -> (i32, u32) {
             }
             (2, 0)
         }
-        // From block 11 on, median times are as far apart as the blocks are.
+        // From block 11 on, median times differ by as much as block times.
         27..30 => {
             for input in inputs.iter_mut().filter(|input| input.height > 11) {
                 let elapsed = u64::from(block_time(height) - block_time(input.height));

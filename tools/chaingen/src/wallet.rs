@@ -1,4 +1,5 @@
-//! The keys and scripts of a chain: a fixed pool made from the seed, so that making keys does not dominate making blocks.
+//! The keys and scripts of a chain: a fixed pool made from the seed. Making keys should not
+//! dominate making blocks.
 
 use bitcoin::key::{CompressedPublicKey, TapTweak};
 use bitcoin::opcodes::all::{OP_CHECKMULTISIG, OP_CHECKSIG, OP_DROP, OP_PUSHNUM_1, OP_PUSHNUM_2, OP_PUSHNUM_3};
@@ -14,11 +15,12 @@ use crate::rng::Rng;
 /// The stream of [`Rng`] that secret keys come from.
 const KEY_STREAM: u64 = 1;
 
-/// All that is needed to pay to and to spend from any [`Address`] of a profile.
+/// Scripts and keys to pay to and to spend from any [`Address`] of a profile.
 pub(crate) struct Wallet {
     pub(crate) secp: Secp256k1<All>,
     keys: Vec<Key>,
-    /// Scripts by kind (its number), then by address number; empty for kinds that the profile does not have.
+    /// Scripts by the number of the kind, then by address number. Kinds outside of the profile have
+    /// none.
     scripts: Vec<Vec<ScriptBuf>>,
 }
 
@@ -63,13 +65,13 @@ impl Wallet {
         &self.scripts[address.kind as usize][usize::from(address.number)]
     }
 
-    /// The key of an address, or one of those after it (of a multisig script).
+    /// The key `further` keys after the address's own. Multisig scripts use the first three.
     pub(crate) fn key(&self, address: Address, further: usize) -> &Key {
         &self.keys[(usize::from(address.number) + further) % self.keys.len()]
     }
 }
 
-/// The script behind the P2SH and P2WSH addresses that need no signature.
+/// The script whose hash is in the P2SH and P2WSH addresses that need no signature.
 pub(crate) fn open_script(number: u16) -> ScriptBuf {
     Builder::new()
         .push_slice(number.to_le_bytes())

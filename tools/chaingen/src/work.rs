@@ -1,5 +1,5 @@
-//! Turns planned groups into signed transactions, on all threads. A group is the unit of work: its members are signed in order,
-//! since a member's id may depend on its signatures.
+//! Turns planned groups into signed transactions, on all threads. A group is the unit of work. Its
+//! members are signed in order, since a member's id may depend on its signatures.
 
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -26,7 +26,7 @@ pub(crate) struct SignedTransaction {
 /// Groups that a thread takes at a time.
 const BATCH: usize = 16;
 
-/// Signs the groups; the result has their order. One thread does it when there is too little for more.
+/// Signs the groups; the result has their order. At most one thread per [`BATCH`] groups works.
 pub(crate) fn sign_groups(wallet: &Wallet, groups: &[Group], threads: usize) -> Vec<Vec<SignedTransaction>> {
     let threads = threads.min(groups.len().div_ceil(BATCH));
     if threads < 2 {
@@ -169,7 +169,8 @@ mod tests {
                     (signed[0].txid, signed[0].wtxid)
                 );
                 let weight = tx.weight().to_wu();
-                // Signatures may be a byte or two shorter; counts and witness marker are reserved generously.
+                // Signatures may be a byte or two shorter; counts and witness marker are reserved
+                // generously.
                 let slack = 30 + 8 * 2 * 3 * 4;
                 assert!(
                     (estimate - slack..=estimate).contains(&weight),

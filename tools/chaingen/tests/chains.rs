@@ -1,4 +1,5 @@
-//! Whole chains: deterministic, valid, as large as asked for, and with all that a profile promises.
+//! Whole chains: deterministic, valid, of the size of their spec, and with all shapes of their
+//! profile.
 
 mod common;
 
@@ -8,11 +9,12 @@ use blockmill_chaingen::bitcoin::{Block, Txid, consensus::deserialize};
 use blockmill_chaingen::{ChainSpec, Profile};
 use common::{Connected, chain, check};
 
-/// A count for each thing that a chain should have somewhere.
+/// Counts of the features that a chain should have somewhere.
 #[derive(Default)]
 struct Census {
     seen: BTreeMap<&'static str, u64>,
-    /// How many transactions of its own block a transaction descends from, in the longest line; for those of `height`.
+    /// For each transaction of the block at `height`, the length of its longest line of ancestors
+    /// in that block.
     depths: HashMap<Txid, u64>,
     height: u32,
     ages: Vec<u32>,

@@ -1,5 +1,6 @@
-//! Every input of a mixed chain, checked through the `bitcoin` crate's sighashes and secp256k1: the right key of each script signed
-//! the right message. (The script verifier itself lives on a floor above this crate.)
+//! Every input of a mixed chain, checked with the `bitcoin` crate's sighashes and with secp256k1:
+//! the right key of each script has signed the right message. (The script verifier itself is on a
+//! higher floor than this crate.)
 
 mod common;
 
@@ -103,7 +104,8 @@ impl Verifier<'_> {
         assert!(self.ecdsa(&witness[0], &key, &mut digest));
     }
 
-    /// Two of three, as OP_CHECKMULTISIG does it: an empty element, then signatures in the order of the keys.
+    /// Checks two of three as OP_CHECKMULTISIG does: an empty element, then signatures in the order
+    /// of the keys.
     fn multisig(&self, script: &Script, stack: &[Vec<u8>], digest: Digest<'_>) {
         assert_eq!(stack.len(), 4);
         assert!(stack[0].is_empty());

@@ -93,7 +93,7 @@ fn work_and_merkle_root() {
     block.header.merkle_root = bitcoin::TxMerkleNode::from_byte_array([5; 32]);
     mine(&mut block.header);
     check(&block, Some("bad-txnmrklroot"));
-    // Work comes first: the first nonce whose hash is above the target.
+    // Work comes first. Takes the first nonce whose hash is above the target.
     let params = regtest();
     while crate::target::meets_target(&Block::decode(serialize(&block)).unwrap().hash(), 0x207f_ffff, &params) {
         block.header.nonce += 1;
@@ -103,7 +103,7 @@ fn work_and_merkle_root() {
 
 #[test]
 fn a_repeated_end_is_mutation() {
-    // Three transactions; the tree pairs the third with itself.
+    // Three transactions: the tree pairs the third with itself.
     let mut block = builder().transaction(spend_any(outpoint(8), 1000)).build();
     block.txdata.push(block.txdata[2].clone());
     let reject = judge_under(&regtest(), &serialize(&block)).unwrap_err();
@@ -243,7 +243,7 @@ fn witnesses_and_their_commitment() {
     without.header.merkle_root = without.compute_merkle_root().unwrap();
     mine(&mut without.header);
     mutated(&without, "unexpected-witness");
-    // Before segwit neither, whatever is committed to.
+    // Before segwit neither, with any commitment.
     let before = Params {
         heights: Heights {
             segwit: HEIGHT + 1,

@@ -1,5 +1,5 @@
-//! Generates a chain and connects it to a plain hash map, with every rule of a block but its scripts: a second opinion on the
-//! generator, which shares no code with it.
+//! Generates a chain and connects it to a plain hash map, with every rule of a block except
+//! scripts. This second opinion shares no code with the generator.
 
 use std::collections::HashMap;
 
