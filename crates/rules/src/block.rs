@@ -39,9 +39,25 @@ pub struct LoneBlock<'a> {
     legacy_sigops: OnceCell<Vec<u64>>,
 }
 
-impl LoneBlock<'_> {
+impl<'a> LoneBlock<'a> {
+    /// A block and what its rules need.
+    pub fn new(
+        block: &'a dyn BlockView,
+        params: &'a Params,
+        options: BlockOptions,
+        signet_solution: &'a dyn Fn() -> Verdict,
+    ) -> Self {
+        Self {
+            block,
+            params,
+            options,
+            signet_solution,
+            legacy_sigops: OnceCell::new(),
+        }
+    }
+
     /// For each transaction the signature operations in its own scripts.
-    fn legacy_sigops(&self) -> &[u64] {
+    pub fn legacy_sigops(&self) -> &[u64] {
         self.legacy_sigops.get_or_init(|| {
             transactions(self.block)
                 .map(|transaction| sigops::legacy_count(&transaction))
@@ -77,13 +93,8 @@ pub fn check_block<B: AsRef<[u8]>>(
     verifier: &impl ScriptVerifier,
     options: BlockOptions,
 ) -> Result<BlockFacts, Reject> {
-    let lone = LoneBlock {
-        block,
-        params,
-        options,
-        signet_solution: &|| signet::check_solution(block, params, verifier),
-        legacy_sigops: OnceCell::new(),
-    };
+    let signet_solution = || signet::check_solution(block, params, verifier);
+    let lone = LoneBlock::new(block, params, options, &signet_solution);
     // No rule begins at a height, so any height will do.
     let holds = |rule: &&Rule<BlockCheck>| rule.activation.holds(params, 0);
     BLOCK_RULES
