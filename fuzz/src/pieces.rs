@@ -3,7 +3,7 @@
 use crate::input::Input;
 use crate::parts::{OutputParts, block, coinbase, fix_merkle_root};
 use blockmill_block::Magic;
-use blockmill_block::files::XorKey;
+use blockmill_blockfiles::XorKey;
 use std::ops::Range;
 
 /// Pieces of one file at most.

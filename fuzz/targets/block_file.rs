@@ -10,9 +10,9 @@
 
 #![no_main]
 
-use blockmill_block::files::{BlockFiles, RECORD_HEAD, Scan, XorKey};
 use blockmill_block::hash::sha256d;
 use blockmill_block::{Block, Header, Magic};
+use blockmill_blockfiles::{BlockFiles, RECORD_HEAD, Scan, XorKey};
 use blockmill_fuzz::input::Input;
 use blockmill_fuzz::pieces::{Made, as_it_is, pieces};
 use libfuzzer_sys::fuzz_target;

@@ -14,7 +14,7 @@ use blockmill_block::{Block, hex};
 use blockmill_fuzz::input::Input;
 use blockmill_fuzz::parts::fix_merkle_root;
 use blockmill_fuzz::submitted::{check_stream, decode_one};
-use blockmill_rules::block::{BlockOptions, BlockPlace, check_block, check_block_context};
+use blockmill_rules::block::{BlockContext, BlockOptions, check_block, check_block_context};
 use blockmill_rules::flags::block_script_flags;
 use blockmill_rules::{Params, ScriptFlags, ScriptVerifier, SpentOutput, VerifyError, header, signet, sigops};
 use libfuzzer_sys::fuzz_target;
@@ -65,7 +65,7 @@ fn line_of(bytes: &[u8], flags: u8) -> Vec<u8> {
 }
 
 fn judge(block: &Block, params: &Params, height: u32, parent_median_time_past: u32) {
-    let place = BlockPlace {
+    let place = BlockContext {
         params,
         height,
         parent_median_time_past,

@@ -7,7 +7,7 @@ use crate::reader::{DecodeError, Reader, compact_size_length};
 use crate::transaction::{Tables, Transaction, check_length};
 use std::ops::Range;
 
-/// A decoded block: its bytes (owned or borrowed) and where everything stands in them.
+/// A decoded block: its bytes (owned or borrowed) and the offsets of its parts.
 #[derive(Debug, Clone)]
 pub struct Block<B = Vec<u8>> {
     bytes: B,
@@ -15,18 +15,19 @@ pub struct Block<B = Vec<u8>> {
     header: Header,
     hash: BlockHash,
     tables: Tables,
-    /// For each transaction the index of its first input, and at the end the number of inputs.
+    /// The index of each transaction's first input, and at the end the number of inputs.
     input_starts: Vec<u32>,
 }
 
 impl<B: AsRef<[u8]>> Block<B> {
-    /// Decodes a block from the start of `bytes`, ids and hashes included. What follows the block is left alone,
-    /// as by Bitcoin Core; [`Block::bytes`] is the block without it.
+    /// Decodes a block from the start of `bytes`, ids and hashes included. Bytes after the block
+    /// are ignored, as by Bitcoin Core; [`Block::bytes`] ends with the block.
     ///
-    /// Memory: at most about 22 bytes of tables per byte of block, and 33 while they grow (a transaction of 10 bytes takes 104, and tables may be half empty).
+    /// Memory: at most about 22 bytes of tables per byte of block, and 33 while the tables grow. (A
+    /// transaction of 10 bytes takes 104 bytes, and tables may be half empty.)
     ///
     /// # Errors
-    /// Any [`DecodeError`]; offsets count from the start of the block.
+    /// Any [`DecodeError`]. Offsets count from the start of the block.
     pub fn decode(bytes: B) -> Result<Self, DecodeError> {
         let raw = bytes.as_ref();
         check_length(raw)?;
@@ -49,12 +50,12 @@ impl<B: AsRef<[u8]>> Block<B> {
         })
     }
 
-    /// The block's bytes.
+    /// The block's bytes, without any bytes after it.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes.as_ref()[..self.length]
     }
 
-    /// Memory in bytes that the block takes: its bytes and its tables, with the room that they keep free.
+    /// Memory of the block in bytes: its bytes and its tables, unused capacity included.
     pub fn memory(&self) -> usize {
         self.bytes.as_ref().len() + self.tables.memory() + self.input_starts.capacity() * size_of::<u32>()
     }
@@ -84,7 +85,7 @@ impl<B: AsRef<[u8]>> Block<B> {
         self.tables.output_count()
     }
 
-    /// The transaction at `index`; panics where there is none.
+    /// The transaction at `index`. Panics if the block has none there.
     pub fn transaction(&self, index: usize) -> Transaction<'_> {
         self.tables.transaction(self.bytes.as_ref(), index)
     }
@@ -94,13 +95,14 @@ impl<B: AsRef<[u8]>> Block<B> {
         (0..self.transaction_count()).map(|index| self.transaction(index))
     }
 
-    /// The block's inputs that belong to the transaction at `index`, counted through the whole block from 0 on
-    /// (the coinbase's come first).
+    /// The inputs of the transaction at `index`, as indices into all inputs of the block, the
+    /// coinbase's first. Panics if the block has no transaction there.
     pub fn input_range(&self, index: usize) -> Range<usize> {
         self.input_starts[index] as usize..self.input_starts[index + 1] as usize
     }
 
-    /// The transaction that has the block's input number `input`, and the input's number in it.
+    /// For input number `input` of the whole block: the index of its transaction, and its index
+    /// there. The inverse of [`Block::input_range`].
     pub fn locate_input(&self, input: usize) -> (usize, usize) {
         let transaction = self.input_starts.partition_point(|&start| start as usize <= input) - 1;
         (transaction, input - self.input_starts[transaction] as usize)
@@ -117,13 +119,13 @@ impl<B: AsRef<[u8]>> Block<B> {
         3 * self.base_size() + self.length
     }
 
-    /// Root over the transaction ids.
+    /// Merkle root of the transaction ids.
     pub fn merkle_root(&self) -> merkle::Root {
         let mut leaves: Vec<_> = self.tables_txids().collect();
         merkle::root(&mut leaves)
     }
 
-    /// Root over the witness transaction ids, where the coinbase counts as zero.
+    /// Merkle root of the witness transaction ids, with zero for the coinbase (BIP 141).
     pub fn witness_merkle_root(&self) -> [u8; 32] {
         let mut leaves: Vec<_> = self.transactions().map(|transaction| transaction.wtxid().0).collect();
         if let Some(coinbase) = leaves.first_mut() {
@@ -279,8 +281,8 @@ mod tests {
             bytes.extend(tail);
             let _ = Block::decode(bytes);
             let mut bytes = with_witness();
-            let place = flip % (bytes.len() * 8);
-            bytes[place / 8] ^= 1 << (place % 8);
+            let bit = flip % (bytes.len() * 8);
+            bytes[bit / 8] ^= 1 << (bit % 8);
             if let Ok(block) = Block::decode(bytes) {
                 for transaction in block.transactions() {
                     for input in transaction.inputs() {

@@ -5,17 +5,17 @@ use crate::hash::Txid;
 use crate::reader::{DecodeError, Reader, write_compact_size, write_varint};
 use std::fmt;
 
-/// Longest script that can be run, in bytes; a longer locking script can never be spent.
+/// Longest script that can be run, in bytes. No output with a longer locking script can be spent.
 pub const SCRIPT_SIZE_MAX: usize = 10_000;
 
 const OP_RETURN: u8 = 0x6a;
 
-/// The name of an output: the transaction that made it, and its place among that transaction's outputs.
+/// An outpoint names an output: its transaction, and its index among that transaction's outputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct OutPoint {
     /// Id of the transaction.
     pub txid: Txid,
-    /// Place among its outputs, from 0.
+    /// Index among the transaction's outputs, from 0.
     pub vout: u32,
 }
 
@@ -23,7 +23,7 @@ impl OutPoint {
     /// Length in bytes.
     pub const LENGTH: usize = 36;
 
-    /// What a coinbase spends.
+    /// The outpoint that a coinbase spends.
     pub const NULL: Self = Self {
         txid: Txid::ZERO,
         vout: u32::MAX,
@@ -39,7 +39,7 @@ impl OutPoint {
         }
     }
 
-    /// Whether this is what a coinbase spends.
+    /// Whether this is the outpoint that a coinbase spends.
     pub fn is_null(&self) -> bool {
         *self == Self::NULL
     }
@@ -51,7 +51,8 @@ impl fmt::Display for OutPoint {
     }
 }
 
-/// Whether an output with this script can never be spent, so that it never enters the UTXO set.
+/// Whether no output with this script can be spent (Core's `IsUnspendable`). The UTXO set has none
+/// of them.
 pub fn is_unspendable(script_pubkey: &[u8]) -> bool {
     script_pubkey.first() == Some(&OP_RETURN) || script_pubkey.len() > SCRIPT_SIZE_MAX
 }
@@ -74,8 +75,8 @@ impl Coin {
         self.height << 1 | u32::from(self.is_coinbase)
     }
 
-    /// Appends the form that Core keeps in its database: VARINT of twice the height plus the coinbase flag,
-    /// then amount and script compressed.
+    /// Appends the form of Core's database: VARINT of twice the height plus the coinbase flag, then
+    /// amount and script compressed. The amount must not be negative.
     pub fn write_compressed(&self, into: &mut Vec<u8>) {
         write_varint(u64::from(self.code()), into);
         compress::write_output(self.value, &self.script_pubkey, into);
@@ -90,8 +91,8 @@ impl Coin {
         Self::read_output(code, reader)
     }
 
-    /// Appends the form of Core's undo data: as in the database, with a zero byte after the first
-    /// number where the height is above 0.
+    /// Appends the form of Core's undo data: the form of the database, with a zero byte after the
+    /// first number if the height is above 0.
     pub fn write_undo(&self, into: &mut Vec<u8>) {
         write_varint(u64::from(self.code()), into);
         if self.height > 0 {
@@ -107,7 +108,7 @@ impl Coin {
     pub fn read_undo(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let code = reader.varint(u64::from(u32::MAX))? as u32;
         if code >> 1 > 0 {
-            // Once the version of the transaction; of no use now.
+            // Core wrote the version of the transaction here once. Nothing uses it now.
             reader.varint(u64::from(u32::MAX))?;
         }
         Self::read_output(code, reader)
@@ -123,8 +124,8 @@ impl Coin {
         })
     }
 
-    /// Appends what `hash_serialized_3` and MuHash take of a coin: outpoint, twice the height plus the coinbase flag
-    /// in four bytes, amount, script (Core's `TxOutSer`).
+    /// Appends the bytes of a coin that `hash_serialized_3` and MuHash cover: outpoint, twice the
+    /// height plus the coinbase flag in four bytes, amount, script (Core's `TxOutSer`).
     pub fn write_hash_preimage(&self, outpoint: &OutPoint, into: &mut Vec<u8>) {
         into.extend_from_slice(&outpoint.txid.0);
         into.extend_from_slice(&outpoint.vout.to_le_bytes());

@@ -11,7 +11,8 @@ const OP_EQUALVERIFY: u8 = 0x88;
 const OP_CHECKSIG: u8 = 0xac;
 const OP_RETURN: u8 = 0x6a;
 
-/// Number of script forms with a code of their own: key hash, script hash, and the four of public keys.
+/// Number of script forms with a code of their own: key hash, script hash, and the four of public
+/// keys.
 const SPECIAL_SCRIPTS: u64 = 6;
 
 /// Compresses an amount: trailing decimal zeros become an exponent.
@@ -28,7 +29,8 @@ pub fn compress_amount(amount: u64) -> u64 {
     if exponent == 9 {
         return 1 + (mantissa - 1) * 10 + 9;
     }
-    // The last digit is not zero, so it is stored as one of nine. Amounts beyond all money may wrap, as in Core.
+    // The last digit is not zero, so it is stored as one of nine. Amounts above all money may wrap,
+    // as in Core.
     let digit = mantissa % 10;
     (mantissa / 10)
         .wrapping_mul(9)
@@ -37,7 +39,8 @@ pub fn compress_amount(amount: u64) -> u64 {
         .wrapping_add(exponent + 1)
 }
 
-/// The amount that [`compress_amount`] made this number of. Numbers that it never makes may wrap, as in Core.
+/// The inverse of [`compress_amount`]. Numbers that [`compress_amount`] never returns may wrap, as
+/// in Core.
 pub fn decompress_amount(compressed: u64) -> u64 {
     let Some(rest) = compressed.checked_sub(1) else {
         return 0;
@@ -68,7 +71,7 @@ pub fn read_output(reader: &mut Reader<'_>) -> Result<(i64, Box<[u8]>), DecodeEr
     Ok((value, read_script(reader)?))
 }
 
-/// Whether these are both coordinates of a point.
+/// Whether the 64 bytes are both coordinates of a point of the curve.
 fn is_full_key(key: &[u8]) -> bool {
     key.split_first_chunk()
         .is_some_and(|(x, y)| y.as_array().is_some_and(|y| is_point(x, y)))
@@ -122,7 +125,7 @@ fn read_script(reader: &mut Reader<'_>) -> Result<Box<[u8]>, DecodeError> {
             let length = (code - SPECIAL_SCRIPTS) as usize;
             let script = reader.take(length)?;
             if length > SCRIPT_SIZE_MAX {
-                // Never spendable; Core puts a short script in its place.
+                // Never spendable. Core replaces it by a short script.
                 vec![OP_RETURN]
             } else {
                 script.to_vec()

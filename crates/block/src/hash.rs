@@ -1,4 +1,4 @@
-//! SHA-256, double SHA-256, and the hashes that name things.
+//! SHA-256, double SHA-256, and types for the hashes of blocks and transactions.
 
 use crate::hex::{self, HexError};
 use sha2::{Digest, Sha256};
@@ -20,17 +20,17 @@ pub fn sha256d(bytes: &[u8]) -> [u8; 32] {
 pub struct Sha256d(Sha256);
 
 impl Sha256d {
-    /// A hash of nothing yet.
+    /// A hash of no bytes so far.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Appends `bytes` to what is hashed.
+    /// Appends `bytes`.
     pub fn update(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }
 
-    /// The double SHA-256 of everything given.
+    /// The double SHA-256 of all bytes.
     pub fn finalize(self) -> [u8; 32] {
         sha256(&self.0.finalize())
     }
@@ -56,7 +56,7 @@ const fn parse_reversed(text: &[u8]) -> [u8; 32] {
 macro_rules! hash_type {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
-        /// Kept in the order of its bytes on the wire; printed and parsed reversed, as Bitcoin Core does.
+        /// The bytes are in wire order. Text has them in reverse, as in Bitcoin Core.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
         pub struct $name(pub [u8; 32]);
 
@@ -64,7 +64,8 @@ macro_rules! hash_type {
             /// 32 zero bytes.
             pub const ZERO: Self = Self([0; 32]);
 
-            /// A hash written as text in the program itself; panics where the text is not 64 hex digits.
+            /// The hash of a literal in the source. Panics if the text is not 64 lower-case hex
+            /// digits.
             pub const fn from_text(text: &str) -> Self {
                 Self(parse_reversed(text.as_bytes()))
             }
@@ -107,7 +108,7 @@ macro_rules! hash_type {
 }
 
 hash_type!(
-    /// Hash of a block's header: the block's name.
+    /// Hash of a block's header, which identifies the block.
     BlockHash
 );
 hash_type!(

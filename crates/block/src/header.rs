@@ -3,7 +3,7 @@
 use crate::hash::{BlockHash, MerkleRoot, sha256d};
 use crate::reader::{DecodeError, Reader};
 
-/// The 80 bytes that a block is known by.
+/// A block header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
     /// Version; the rules of BIP 34, 65 and 66 set lower bounds for it.
@@ -12,11 +12,11 @@ pub struct Header {
     pub prev_block_hash: BlockHash,
     /// Merkle root of the transaction ids.
     pub merkle_root: MerkleRoot,
-    /// Seconds since 1970, as the miner states them.
+    /// The miner's time in seconds since 1970.
     pub time: u32,
     /// Target in compact form.
     pub bits: u32,
-    /// What the miner varied.
+    /// The number that the miner varied.
     pub nonce: u32,
 }
 

@@ -8,18 +8,18 @@ pub enum HexError {
     /// The number of digits is odd.
     #[error("odd number of hex digits")]
     OddLength,
-    /// A character that is no hex digit.
+    /// A character that is not a hex digit.
     #[error("invalid hex digit at position {position}")]
     InvalidDigit {
-        /// Place of the character, counted in bytes from 0.
+        /// Index of the character in bytes.
         position: usize,
     },
-    /// The text stands for another number of bytes than wanted.
+    /// The text has the wrong number of bytes.
     #[error("expected {expected} bytes of hex, found {found}")]
     WrongLength {
-        /// Bytes wanted.
+        /// Expected number of bytes.
         expected: usize,
-        /// Bytes found.
+        /// Number of bytes in the text.
         found: usize,
     },
 }
@@ -45,10 +45,10 @@ fn digit(character: u8, position: usize) -> Result<u8, HexError> {
     }
 }
 
-/// Bytes of a hex text; both cases of digits are read.
+/// Bytes of a hex text. Digits may have either case.
 ///
 /// # Errors
-/// An odd number of digits, or a character that is none.
+/// [`HexError::OddLength`], [`HexError::InvalidDigit`].
 pub fn decode(text: &str) -> Result<Vec<u8>, HexError> {
     let text = text.as_bytes();
     if !text.len().is_multiple_of(2) {
@@ -64,7 +64,7 @@ pub fn decode(text: &str) -> Result<Vec<u8>, HexError> {
 /// As [`decode`], for a fixed number of bytes.
 ///
 /// # Errors
-/// As [`decode`], and [`HexError::WrongLength`].
+/// Those of [`decode`], and [`HexError::WrongLength`].
 pub fn decode_array<const N: usize>(text: &str) -> Result<[u8; N], HexError> {
     let bytes = decode(text)?;
     let found = bytes.len();

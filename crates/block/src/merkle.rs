@@ -8,13 +8,13 @@ use crate::transaction::Transaction;
 pub struct Root {
     /// The root; zero for no leaves.
     pub hash: [u8; 32],
-    /// Whether two neighbouring nodes at some level are equal: such a list of leaves has the same root as a shorter one
-    /// (CVE-2012-2459), so it must not be taken as the content of the block.
+    /// Whether two neighbouring nodes at some level are equal. A shorter list of leaves has the
+    /// same root then (CVE-2012-2459), so the list must not count as the content of the block.
     pub mutated: bool,
 }
 
-/// Root of the tree over `leaves`, which is used as working memory and left in disorder.
-/// Where a level has an odd number of nodes its last one is paired with itself.
+/// Root of the tree over `leaves`. The last node of a level with an odd number of nodes is paired
+/// with itself. `leaves` is working memory: its content is unspecified afterwards.
 pub fn root(leaves: &mut Vec<[u8; 32]>) -> Root {
     let mut mutated = false;
     while leaves.len() > 1 {
@@ -36,10 +36,11 @@ pub fn root(leaves: &mut Vec<[u8; 32]>) -> Root {
     }
 }
 
-/// First bytes of an output script that commits to the witnesses (BIP 141): OP_RETURN, a push of 36, the mark.
+/// First bytes of an output script that commits to the witnesses (BIP 141): OP_RETURN, a push of
+/// 36, the mark.
 const COMMITMENT_PREFIX: [u8; 6] = [0x6a, 0x24, 0xaa, 0x21, 0xa9, 0xed];
 
-/// Least length in bytes of an output script that commits to the witnesses.
+/// Smallest length in bytes of an output script that commits to the witnesses.
 const COMMITMENT_LENGTH_MIN: usize = 38;
 
 /// Index of the coinbase's output that commits to the witnesses: the last one of that form.
@@ -50,7 +51,7 @@ pub fn witness_commitment_index(coinbase: &Transaction<'_>) -> Option<usize> {
         .find(|&index| commits(coinbase.output(index).script_pubkey()))
 }
 
-/// The 32 bytes that the coinbase commits to, where it does.
+/// The 32 bytes of the witness commitment, if the coinbase has one.
 pub fn witness_commitment<'a>(coinbase: &Transaction<'a>) -> Option<&'a [u8]> {
     let index = witness_commitment_index(coinbase)?;
     coinbase

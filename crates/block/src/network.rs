@@ -33,7 +33,7 @@ pub const SIGNET_DEFAULT_CHALLENGE: [u8; 71] = [
     0xe3, 0xb2, 0x78, 0x76, 0x0f, 0x04, 0x8f, 0x51, 0x89, 0xf2, 0xe6, 0xc4, 0x52, 0xae,
 ];
 
-/// A text that names no network.
+/// The name of no network.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("unknown network '{0}' (bitcoin, testnet3, testnet4, signet, regtest)")]
 pub struct UnknownNetwork(pub String);
@@ -59,7 +59,7 @@ impl Network {
         }
     }
 
-    /// Magic bytes; on signet those of the default challenge, see [`Magic::of_signet`].
+    /// Magic bytes. Those of signet belong to the default challenge, see [`Magic::of_signet`].
     pub fn magic(self) -> Magic {
         match self {
             Self::Bitcoin => Magic([0xf9, 0xbe, 0xb4, 0xd9]),
@@ -72,7 +72,8 @@ impl Network {
 }
 
 impl Magic {
-    /// Magic of the signet with this challenge: the first bytes of the double SHA-256 of its serialization (BIP 325).
+    /// Magic of the signet with this challenge: the first bytes of the double SHA-256 of the
+    /// serialized challenge (BIP 325).
     pub fn of_signet(challenge: &[u8]) -> Self {
         let mut length = Vec::new();
         write_compact_size(challenge.len() as u64, &mut length);

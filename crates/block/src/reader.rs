@@ -1,78 +1,78 @@
-//! Bounded reading of the integers and lengths that Bitcoin's formats are made of.
+//! Bounded reading of the integers and lengths in Bitcoin's formats.
 
 use thiserror::Error;
 
-/// Largest length that a CompactSize may state, in elements or bytes (Core's `MAX_SIZE`).
+/// Largest length that a CompactSize may have, in elements or bytes (Core's `MAX_SIZE`).
 pub const COMPACT_SIZE_MAX: u64 = 0x0200_0000;
 
-/// Why bytes are not what they should be. Every offset counts bytes from the start of what was being decoded.
+/// Why bytes do not decode. Offsets count bytes from the start of the decoded value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum DecodeError {
     /// The bytes end too early.
-    #[error("data ends at offset {offset}, {wanted} more bytes wanted")]
+    #[error("data ends too early: {wanted} bytes needed at offset {offset}")]
     UnexpectedEnd {
-        /// Where the read began.
+        /// Start of the read.
         offset: usize,
-        /// Bytes wanted from there.
+        /// Bytes that the read needs.
         wanted: usize,
     },
     /// A CompactSize that has a shorter form.
     #[error("non-canonical CompactSize at offset {offset}")]
     NonCanonicalSize {
-        /// Where the CompactSize begins.
+        /// Start of the CompactSize.
         offset: usize,
     },
     /// A length above [`COMPACT_SIZE_MAX`].
     #[error("size {size} at offset {offset} is too large")]
     SizeTooLarge {
-        /// Where the CompactSize begins.
+        /// Start of the CompactSize.
         offset: usize,
-        /// What it says.
+        /// Value of the CompactSize.
         size: u64,
     },
-    /// A VARINT that does not fit its type.
+    /// A VARINT above its bound.
     #[error("VARINT at offset {offset} is too large")]
     VarIntTooLarge {
-        /// Where the VARINT begins.
+        /// Start of the VARINT.
         offset: usize,
     },
     /// A transaction in the witness form without any witness.
     #[error("superfluous witness record in the transaction at offset {offset}")]
     SuperfluousWitness {
-        /// Where the transaction begins.
+        /// Start of the transaction.
         offset: usize,
     },
     /// Unknown flags in a transaction's extended form.
     #[error("unknown transaction flags {flags:#04x} at offset {offset}")]
     UnknownFlags {
-        /// Where the flags stand.
+        /// Offset of the flags.
         offset: usize,
         /// The flags.
         flags: u8,
     },
     /// A compressed public key that is not on the curve.
-    #[error("compressed script at offset {offset} holds no point of the curve")]
+    #[error("compressed script at offset {offset} has a key that is not on the curve")]
     InvalidPoint {
-        /// Where the compressed script begins.
+        /// Start of the compressed script.
         offset: usize,
     },
     /// Bytes follow the end.
     #[error("{extra} bytes after the end at offset {offset}")]
     TrailingBytes {
-        /// Where the value ended.
+        /// End of the value.
         offset: usize,
-        /// Bytes after it.
+        /// Number of bytes after the value.
         extra: usize,
     },
-    /// More bytes than offsets of 32 bits reach.
-    #[error("{length} bytes are more than can be decoded")]
+    /// More bytes than an offset of 32 bits can count.
+    #[error("{length} bytes are too many to decode")]
     TooLong {
-        /// Bytes given.
+        /// Number of bytes.
         length: usize,
     },
 }
 
-/// A place in borrowed bytes.
+/// A cursor over borrowed bytes.
 #[derive(Debug, Clone)]
 pub struct Reader<'a> {
     bytes: &'a [u8],
@@ -80,7 +80,7 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Reads from the start of `bytes`.
+    /// A reader at the start of `bytes`.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, offset: 0 }
     }
@@ -154,7 +154,8 @@ impl<'a> Reader<'a> {
     /// A CompactSize that states a length: canonical, and at most [`COMPACT_SIZE_MAX`].
     ///
     /// # Errors
-    /// [`DecodeError::UnexpectedEnd`], [`DecodeError::NonCanonicalSize`], [`DecodeError::SizeTooLarge`].
+    /// [`DecodeError::UnexpectedEnd`], [`DecodeError::NonCanonicalSize`],
+    /// [`DecodeError::SizeTooLarge`].
     #[inline]
     pub fn compact_size(&mut self) -> Result<usize, DecodeError> {
         let offset = self.offset;
@@ -177,14 +178,15 @@ impl<'a> Reader<'a> {
     /// Bytes with a CompactSize length before them.
     ///
     /// # Errors
-    /// As [`Reader::compact_size`] and [`Reader::take`].
+    /// Those of [`Reader::compact_size`] and [`Reader::take`].
     #[inline]
     pub fn sized_bytes(&mut self) -> Result<&'a [u8], DecodeError> {
         let length = self.compact_size()?;
         self.take(length)
     }
 
-    /// Core's VARINT: base 128, most significant digit first, one added per further byte; at most `max`.
+    /// Core's VARINT: base 128, most significant digit first, one added per further byte; at most
+    /// `max`.
     ///
     /// # Errors
     /// [`DecodeError::UnexpectedEnd`], [`DecodeError::VarIntTooLarge`].
@@ -210,7 +212,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Nothing may be left.
+    /// Checks that no bytes are left.
     ///
     /// # Errors
     /// [`DecodeError::TrailingBytes`].

@@ -1,13 +1,14 @@
 //! Transactions as views of borrowed bytes.
 //!
-//! A transaction is decoded to offsets (the `*Layout` types, kept in flat tables for a whole block) and read through
-//! the views [`Transaction`], [`Input`], [`Output`] and [`Witness`], which borrow the bytes. Nothing is copied.
+//! A transaction is decoded to offsets (the `*Layout` types, kept in flat tables for a whole block)
+//! and read through the views [`Transaction`], [`Input`], [`Output`] and [`Witness`], which borrow
+//! the bytes. Nothing is copied.
 
 use crate::coin::OutPoint;
 use crate::hash::{Sha256d, Txid, Wtxid, sha256d};
 use crate::reader::{DecodeError, Reader, compact_size_length};
 
-/// Where one input stands. Offsets count from the start of the bytes that were decoded.
+/// Offsets of one input, from the start of the decoded bytes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct InputLayout {
     outpoint_at: u32,
@@ -18,7 +19,7 @@ pub(crate) struct InputLayout {
     witness_items: u32,
 }
 
-/// Where one output stands.
+/// Amount and offsets of one output.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OutputLayout {
     value: i64,
@@ -26,7 +27,7 @@ pub(crate) struct OutputLayout {
     script_length: u32,
 }
 
-/// Where one transaction stands, and its ids.
+/// Offsets of one transaction, its ranges in the tables, and its ids.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TransactionLayout {
     start: u32,
@@ -35,7 +36,7 @@ pub(crate) struct TransactionLayout {
     input_count: u32,
     first_output: u32,
     output_count: u32,
-    /// Length of the witnesses with the two bytes of marker and flag; 0 where there are none.
+    /// Length of the witnesses with the two bytes of marker and flag. 0 without witnesses.
     witness_length: u32,
     version: u32,
     lock_time: u32,
@@ -52,7 +53,7 @@ pub(crate) struct Tables {
 }
 
 fn offset32(offset: usize) -> u32 {
-    // Decoding refuses more bytes than 32 bits count, see `check_length`.
+    // `check_length` has refused longer bytes.
     offset as u32
 }
 
@@ -65,14 +66,15 @@ pub(crate) fn check_length(bytes: &[u8]) -> Result<(), DecodeError> {
 }
 
 impl Tables {
-    /// Memory in bytes, with the room that is kept free.
+    /// Memory in bytes, unused capacity included.
     pub(crate) fn memory(&self) -> usize {
         self.transactions.capacity() * size_of::<TransactionLayout>()
             + self.inputs.capacity() * size_of::<InputLayout>()
             + self.outputs.capacity() * size_of::<OutputLayout>()
     }
 
-    /// Decodes one transaction, as Core's `UnserializeTransaction` with witnesses allowed, and appends it.
+    /// Decodes one transaction, as Core's `UnserializeTransaction` with witnesses allowed, and
+    /// appends it.
     pub(crate) fn read_transaction(&mut self, bytes: &[u8], reader: &mut Reader<'_>) -> Result<(), DecodeError> {
         let start = reader.offset();
         let first_input = self.inputs.len();
@@ -81,7 +83,7 @@ impl Tables {
         let mut flags = 0;
         let mut input_count = self.read_inputs(reader)?;
         if input_count == 0 {
-            // The marker of the extended form, or a transaction without inputs, whose outputs are then none.
+            // The marker of the extended form, or a transaction without inputs and outputs.
             flags = reader.u8()?;
             if flags != 0 {
                 input_count = self.read_inputs(reader)?;
@@ -157,7 +159,7 @@ impl Tables {
         Ok(())
     }
 
-    /// Reads one witness per input; whether any has an item.
+    /// Reads one witness per input. Returns whether any witness has an item.
     fn read_witnesses(&mut self, first_input: usize, reader: &mut Reader<'_>) -> Result<bool, DecodeError> {
         let mut any = false;
         for input in &mut self.inputs[first_input..] {
@@ -174,7 +176,7 @@ impl Tables {
         Ok(any)
     }
 
-    /// The transaction at `index`, over the bytes it was decoded from.
+    /// The transaction at `index`. `bytes` are the decoded bytes.
     pub(crate) fn transaction<'a>(&'a self, bytes: &'a [u8], index: usize) -> Transaction<'a> {
         let layout = &self.transactions[index];
         let inputs = layout.first_input as usize..(layout.first_input + layout.input_count) as usize;
@@ -196,7 +198,8 @@ impl Tables {
     }
 }
 
-/// Both ids of a serialized transaction whose witness part has the given length (with marker and flag).
+/// Both ids of a serialized transaction whose witness part has the given length (with marker and
+/// flag).
 fn ids(raw: &[u8], witness_length: usize) -> (Txid, Wtxid) {
     let whole = sha256d(raw);
     if witness_length == 0 {
@@ -251,7 +254,7 @@ impl<'a> Transaction<'a> {
         self.inputs.len() == 1 && self.input(0).previous_output().is_null()
     }
 
-    /// The serialized transaction, with witnesses where it has them.
+    /// The serialized transaction, with its witnesses.
     pub fn raw(&self) -> &'a [u8] {
         &self.bytes[self.layout.start as usize..self.layout.end as usize]
     }
@@ -276,7 +279,7 @@ impl<'a> Transaction<'a> {
         self.outputs.len()
     }
 
-    /// The input at `index`; panics where there is none.
+    /// The input at `index`. Panics if the transaction has none there.
     pub fn input(&self, index: usize) -> Input<'a> {
         Input {
             bytes: self.bytes,
@@ -284,7 +287,7 @@ impl<'a> Transaction<'a> {
         }
     }
 
-    /// The output at `index`; panics where there is none.
+    /// The output at `index`. Panics if the transaction has none there.
     pub fn output(&self, index: usize) -> Output<'a> {
         Output {
             bytes: self.bytes,
@@ -313,7 +316,7 @@ pub struct Input<'a> {
 }
 
 impl<'a> Input<'a> {
-    /// What is spent.
+    /// The outpoint that the input spends.
     pub fn previous_output(&self) -> OutPoint {
         let at = self.layout.outpoint_at as usize;
         let mut bytes = [0; OutPoint::LENGTH];
@@ -335,7 +338,7 @@ impl<'a> Input<'a> {
         u32::from_le_bytes(bytes)
     }
 
-    /// Witness; empty where there is none.
+    /// The witness. Empty if the input has none.
     pub fn witness(&self) -> Witness<'a> {
         Witness {
             items: &self.bytes[self.layout.witness_at as usize..self.layout.witness_end as usize],
@@ -352,7 +355,7 @@ pub struct Output<'a> {
 }
 
 impl<'a> Output<'a> {
-    /// Amount in satoshi, as it stands: it may be out of range.
+    /// Amount in satoshi, unchecked: it may be out of range.
     pub fn value(&self) -> i64 {
         self.layout.value
     }
@@ -395,7 +398,7 @@ impl<'a> Witness<'a> {
         (0..self.count).map_while(move |_| reader.sized_bytes().ok())
     }
 
-    /// The item on top of the stack.
+    /// The item on top of the stack, if there are items.
     pub fn last(&self) -> Option<&'a [u8]> {
         self.iter().last()
     }

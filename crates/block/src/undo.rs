@@ -7,16 +7,16 @@ use crate::reader::{DecodeError, Reader, write_compact_size};
 use std::ops::Range;
 use thiserror::Error;
 
-/// The coins that a block spent: for every transaction but the coinbase, a coin per input.
+/// The coins that a block spent: one coin per input of every transaction except the coinbase.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct BlockUndo {
     coins: Vec<Coin>,
-    /// Number of coins up to the end of each transaction.
+    /// For each transaction the number of coins up to its end.
     ends: Vec<usize>,
 }
 
 impl BlockUndo {
-    /// Nothing spent yet, with room for `coins` coins.
+    /// Undo data without coins, with capacity for `coins` coins.
     pub fn with_capacity(coins: usize) -> Self {
         Self {
             coins: Vec::with_capacity(coins),
@@ -44,13 +44,15 @@ impl BlockUndo {
         self.ends.len()
     }
 
-    /// Which of the [`coins`](Self::coins) belong to transaction `index`, counted without the coinbase.
+    /// The [`coins`](Self::coins) of transaction `index`, as a range. The coinbase does not count.
+    /// Panics if `index` is out of range.
     pub fn range(&self, index: usize) -> Range<usize> {
         let start = if index == 0 { 0 } else { self.ends[index - 1] };
         start..self.ends[index]
     }
 
-    /// The coins of transaction `index`, counted without the coinbase.
+    /// The coins of transaction `index`, one per input. The coinbase does not count. Panics if
+    /// `index` is out of range.
     pub fn transaction(&self, index: usize) -> &[Coin] {
         &self.coins[self.range(index)]
     }
@@ -91,13 +93,13 @@ pub const RECORD_HEAD: usize = 8;
 /// Bytes of a record after the undo data: the checksum.
 pub const RECORD_TAIL: usize = 32;
 
-/// Why a record of undo data is refused.
+/// Why an undo record is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum UndoRecordError {
     /// The record does not begin with the network's magic and its own length.
     #[error("no undo record begins here")]
     Head,
-    /// The checksum does not fit the data and the block.
+    /// The checksum does not match the data and the parent's hash.
     #[error("undo checksum mismatch")]
     Checksum,
     /// The data does not decode.
@@ -112,22 +114,22 @@ fn checksum(previous: &BlockHash, undo: &[u8]) -> [u8; 32] {
     hash.finalize()
 }
 
-/// Appends a record as in Core's `rev*.dat`: magic, length, undo data, and the double SHA-256 of the
-/// hash of the block's parent and the undo data.
+/// Appends a record as in Core's `rev*.dat`: magic, length, undo data, and the double SHA-256 of
+/// the hash of the block's parent and the undo data.
 pub fn write_record(magic: Magic, previous: &BlockHash, undo: &BlockUndo, into: &mut Vec<u8>) {
     into.extend_from_slice(&magic.0);
     let length_at = into.len();
     into.extend_from_slice(&[0; 4]);
     let start = into.len();
     undo.write(into);
-    // Undo data is bounded by its block: 2^32 bytes are out of reach.
+    // Undo data is bounded by its block: it has less than 2^32 bytes.
     let length = (into.len() - start) as u32;
     into[length_at..start].copy_from_slice(&length.to_le_bytes());
     let sum = checksum(previous, &into[start..]);
     into.extend_from_slice(&sum);
 }
 
-/// Reads one whole record of [`write_record`].
+/// Reads a whole record of [`write_record`]. `previous` is the hash of the block's parent.
 ///
 /// # Errors
 /// Any [`UndoRecordError`].

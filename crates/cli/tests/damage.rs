@@ -6,7 +6,7 @@ mod common;
 use blockmill_block::{BlockHash, Header, Network};
 use blockmill_chaingen::bitcoin::{self, consensus::serialize, constants::genesis_block};
 use blockmill_chaingen::builder::BlockBuilder;
-use blockmill_chaingen::{Profile, Recipe, Summary, generate};
+use blockmill_chaingen::{ChainSpec, Profile, Summary, generate};
 use common::{Dice, RECORD_HEAD, Run, Scratch, block_of, connect, hash_of, on_threads, record, records, run, stats};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -26,9 +26,9 @@ struct Chain {
 fn chain() -> &'static Chain {
     static CHAIN: OnceLock<Chain> = OnceLock::new();
     CHAIN.get_or_init(|| {
-        let recipe = Recipe {
+        let recipe = ChainSpec {
             inputs: 1_500,
-            ..Recipe::new(Profile::Mixed, BLOCKS, 5)
+            ..ChainSpec::new(Profile::Mixed, BLOCKS, 5)
         };
         let mut file = Vec::new();
         let mut sink = |_: u32, block: &[u8]| {

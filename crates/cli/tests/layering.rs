@@ -10,13 +10,14 @@ const CRATES: &str = "crates";
 const TOOLS: &str = "tools";
 
 /// All crates, with their folders and floors.
-const PLACES: [(&str, &str, u8); 18] = [
+const PLACES: [(&str, &str, u8); 19] = [
     ("secp256k1-lanes", LIB, 0),
     ("sync", LIB, 0),
     ("pool", LIB, 1),
     ("workqueue", LIB, 2),
     ("checkqueue", LIB, 2),
     ("block", CRATES, 1),
+    ("blockfiles", CRATES, 2),
     ("rules", CRATES, 2),
     ("script", CRATES, 3),
     ("coinmap", CRATES, 2),
@@ -148,7 +149,15 @@ fn parts_for_others_need_no_c_compiler() {
         .iter()
         .filter(|(_, folder, _)| *folder == LIB)
         .map(|(name, ..)| *name);
-    for name in of_lib.chain(["block", "rules", "coinmap", "coins", "store-redb", "fetch"]) {
+    for name in of_lib.chain([
+        "block",
+        "blockfiles",
+        "rules",
+        "coinmap",
+        "coins",
+        "store-redb",
+        "fetch",
+    ]) {
         let package = match name {
             "secp256k1-lanes" => name.to_owned(),
             _ => format!("blockmill-{name}"),

@@ -66,10 +66,10 @@ mod tail;
 pub use error::UndoLogError;
 pub use lock::{Guarded, LockKind, SectionLock, StandardLock};
 
-use blockmill_block::disk::{Disk, DiskFile, SystemDisk};
-use blockmill_block::files::FileError;
 use blockmill_block::undo::{read_record, write_record};
 use blockmill_block::{BlockHash, BlockUndo, Magic};
+use blockmill_blockfiles::FileError;
+use blockmill_blockfiles::disk::{Disk, DiskFile, SystemDisk};
 use blockmill_sync::Semaphore;
 use std::cell::Cell;
 use std::fmt;

@@ -26,8 +26,8 @@ pub(crate) use meta::META_FILE;
 
 use crate::datadir::store_file::{NEW_DIRECTORY, STORE_FILE, check_not_lost, network_of};
 use crate::error::EngineError;
-use blockmill_block::disk::{Disk, SystemDisk};
-use blockmill_block::files::FileError;
+use blockmill_blockfiles::FileError;
+use blockmill_blockfiles::disk::{Disk, SystemDisk};
 use meta::{advice, read_meta, write_meta};
 use std::fs::{File, TryLockError};
 use std::io::ErrorKind;

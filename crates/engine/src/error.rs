@@ -2,8 +2,8 @@
 
 use crate::datadir::store_file::NEW_DIRECTORY;
 use blockmill_block::BlockHash;
-use blockmill_block::files::FileError;
 use blockmill_block::undo::UndoRecordError;
+use blockmill_blockfiles::FileError;
 use blockmill_coins::{FlushError, SnapshotError, StoreError, UndoLogError};
 use std::path::PathBuf;
 use thiserror::Error;

@@ -8,7 +8,7 @@ pub(crate) mod trace;
 use crate::pipeline::signatures::SignatureRanges;
 use crate::report::events::Event;
 use blockmill_block::BlockHash;
-use blockmill_block::files::Damage;
+use blockmill_blockfiles::Damage;
 use blockmill_coins::CacheCounters;
 use blockmill_fetch::Statistics;
 use blockmill_rules::{Reject, SignatureCounts};

@@ -4,7 +4,7 @@
 mod common;
 
 use blockmill_block::{Coin, OutPoint};
-use blockmill_chaingen::{Profile, Recipe, Summary, write_chain};
+use blockmill_chaingen::{ChainSpec, Profile, Summary, write_chain};
 use blockmill_coins::{Change, CoinIterator, CoinStore, MemoryStore, StoreError, Tip};
 use blockmill_engine::open::Without;
 use blockmill_engine::{ConnectReport, Options};
@@ -50,10 +50,10 @@ struct Made {
 
 impl Made {
     fn new(blocks: u32, inputs: u64, coins: u64) -> Self {
-        let recipe = Recipe {
+        let recipe = ChainSpec {
             inputs,
             coins,
-            ..Recipe::new(Profile::Utxo, blocks, 23)
+            ..ChainSpec::new(Profile::Utxo, blocks, 23)
         };
         let directory = tempfile::tempdir().unwrap();
         let summary = write_chain(&directory.path().join("chain"), &recipe, &mut |_| ()).unwrap();

@@ -5,7 +5,7 @@
 mod common;
 
 use bitcoin::Block;
-use blockmill_block::disk::Disk;
+use blockmill_blockfiles::disk::Disk;
 use blockmill_chaingen::Profile;
 use blockmill_coins::UtxoStats;
 use blockmill_engine::datadir::{snapshot, store_file};
@@ -301,7 +301,7 @@ fn for_all(count: usize, work: impl Fn(usize) + Sync) {
 }
 
 fn run_on_system(scenario: &dyn Scenario, data: &Path) -> Result<UtxoStats, EngineError> {
-    scenario.run(Arc::new(blockmill_block::disk::SystemDisk), data)
+    scenario.run(Arc::new(blockmill_blockfiles::disk::SystemDisk), data)
 }
 
 /// Cuts a run after every n-th of its steps, and goes on from what is left.

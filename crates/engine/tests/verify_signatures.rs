@@ -7,7 +7,7 @@ use bitcoin::consensus::{deserialize, serialize};
 use bitcoin::{Block, OutPoint, Script, Txid};
 use blockmill_block::{BlockUndo, Coin, Network};
 use blockmill_chaingen::builder::repair;
-use blockmill_chaingen::{Profile, Recipe, generate};
+use blockmill_chaingen::{ChainSpec, Profile, generate};
 use blockmill_engine::Signatures;
 use blockmill_engine::inspect::verify::{VerifyBlockError, VerifyOptions, verify_block};
 use blockmill_kernel::KernelVerifier;
@@ -242,9 +242,9 @@ fn real_blocks() {
 
 /// The blocks of a generated chain, with their coins.
 fn generated() -> Vec<Sample> {
-    let recipe = Recipe {
+    let recipe = ChainSpec {
         inputs: 1_500,
-        ..Recipe::new(Profile::Mixed, 112, 7)
+        ..ChainSpec::new(Profile::Mixed, 112, 7)
     };
     let mut coins: HashMap<OutPoint, Coin> = HashMap::new();
     let mut samples = Vec::new();

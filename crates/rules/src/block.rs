@@ -1,29 +1,89 @@
-//! Rules of a block by itself (Core's `CheckBlock`), and among the headers before it (`ContextualCheckBlock`).
+//! Rules of a block by itself (Core's `CheckBlock`), and among the headers before it
+//! (`ContextualCheckBlock`).
 
 use crate::params::{Deployment, Params};
 use crate::reject::Reject;
-use crate::rule::{Activation, Verdict, rules};
+use crate::rule::{Activation, Rule, Verdict, rules};
 use crate::script::height_push;
 use crate::transaction::check_transaction;
 use crate::verifier::ScriptVerifier;
 use crate::{MAX_BLOCK_SIGOPS_COST, MAX_BLOCK_WEIGHT, WITNESS_SCALE_FACTOR, header, locks, signet, sigops};
-use blockmill_block::{Block, Header, merkle};
+use blockmill_block::{Block, BlockHash, Header, Transaction, merkle};
+use std::cell::OnceCell;
 
-/// What of a block's content is checked when.
+/// Which rules of a block by itself hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockOptions {
-    /// Whether the header's proof of work (and on signet the block's signature) is checked.
+    /// Whether the proof of work in the header is checked, and on signet the block's signature.
     pub proof_of_work: bool,
 }
 
-/// What [`check_block`] computed on its way.
+/// Facts about a block that [`check_block`] has computed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BlockFacts {
     /// For each transaction the signature operations in its own scripts.
     pub legacy_sigops: Vec<u64>,
 }
 
-/// Checks everything about a block that needs nothing else.
+/// A block by itself, and what its rules need besides the block.
+pub struct LoneBlock<'a> {
+    /// The block.
+    pub block: &'a dyn BlockView,
+    /// Parameters of the network.
+    pub params: &'a Params,
+    /// Which rules hold.
+    pub options: BlockOptions,
+    /// Checks the signature of a signet block with the caller's verifier.
+    pub signet_solution: &'a dyn Fn() -> Verdict,
+    /// Counted at the first use.
+    legacy_sigops: OnceCell<Vec<u64>>,
+}
+
+impl<'a> LoneBlock<'a> {
+    /// A block and what its rules need.
+    pub fn new(
+        block: &'a dyn BlockView,
+        params: &'a Params,
+        options: BlockOptions,
+        signet_solution: &'a dyn Fn() -> Verdict,
+    ) -> Self {
+        Self {
+            block,
+            params,
+            options,
+            signet_solution,
+            legacy_sigops: OnceCell::new(),
+        }
+    }
+
+    /// For each transaction the signature operations in its own scripts.
+    pub fn legacy_sigops(&self) -> &[u64] {
+        self.legacy_sigops.get_or_init(|| {
+            transactions(self.block)
+                .map(|transaction| sigops::legacy_count(&transaction))
+                .collect()
+        })
+    }
+}
+
+/// A check of a block by itself.
+pub type BlockCheck = fn(&LoneBlock<'_>) -> Verdict;
+
+rules! {
+    /// The rules of a block by itself, in Core's order. None depends on the height.
+    pub BLOCK_RULES: BlockCheck = [
+        proof_of_work, "CheckBlockHeader", Activation::Always;
+        signed_on_signet, "CheckSignetBlockSolution, BIP 325", Activation::Signet;
+        merkle_root, "CheckMerkleRoot, CVE-2012-2459", Activation::Always;
+        size_limits, "CheckBlock", Activation::Always;
+        coinbase_first, "CheckBlock", Activation::Always;
+        no_other_coinbase, "CheckBlock", Activation::Always;
+        valid_transactions, "CheckTransaction", Activation::Always;
+        legacy_sigops_in_bounds, "CheckBlock", Activation::Always;
+    ]
+}
+
+/// Runs all rules of a block by itself.
 ///
 /// # Errors
 /// The first rule that is broken, in Core's order.
@@ -33,28 +93,45 @@ pub fn check_block<B: AsRef<[u8]>>(
     verifier: &impl ScriptVerifier,
     options: BlockOptions,
 ) -> Result<BlockFacts, Reject> {
-    if options.proof_of_work {
-        header::check_proof_of_work(&block.hash(), block.header().bits, params)?;
-        signet::check_solution(block, params, verifier)?;
-    }
-    merkle_root(block)?;
-    size_limits(block)?;
-    coinbase_first_and_only(block)?;
-    for (index, transaction) in block.transactions().enumerate() {
-        check_transaction(&transaction).map_err(|reject| reject.in_transaction(index))?;
-    }
-    let legacy_sigops: Vec<u64> = block
-        .transactions()
-        .map(|transaction| sigops::legacy_count(&transaction))
-        .collect();
-    legacy_sigops_in_bounds(&legacy_sigops)?;
+    let signet_solution = || signet::check_solution(block, params, verifier);
+    let lone = LoneBlock::new(block, params, options, &signet_solution);
+    // No rule begins at a height, so any height will do.
+    let holds = |rule: &&Rule<BlockCheck>| rule.activation.holds(params, 0);
+    BLOCK_RULES
+        .iter()
+        .filter(holds)
+        .try_for_each(|rule| (rule.check)(&lone))?;
+    // The last rule has counted them.
+    let legacy_sigops = lone.legacy_sigops.into_inner().unwrap_or_default();
     Ok(BlockFacts { legacy_sigops })
 }
 
-/// The header's merkle root MUST be that of the transactions, in a tree that no other list of them has (CVE-2012-2459).
-fn merkle_root<B: AsRef<[u8]>>(block: &Block<B>) -> Verdict {
-    let root = block.merkle_root();
-    if root.hash != block.header().merkle_root.0 {
+/// The transactions of a block, in order.
+fn transactions(block: &dyn BlockView) -> impl Iterator<Item = Transaction<'_>> {
+    (0..block.transaction_count()).map(|index| block.transaction(index))
+}
+
+/// The hash MUST meet the target in the header, unless the caller has checked the header.
+fn proof_of_work(lone: &LoneBlock<'_>) -> Verdict {
+    if !lone.options.proof_of_work {
+        return Ok(());
+    }
+    header::check_proof_of_work(&lone.block.hash(), lone.block.header().bits, lone.params)
+}
+
+/// A block of a signet MUST be signed as the challenge asks, unless the caller trusts the header.
+fn signed_on_signet(lone: &LoneBlock<'_>) -> Verdict {
+    if !lone.options.proof_of_work {
+        return Ok(());
+    }
+    (lone.signet_solution)()
+}
+
+/// The header's merkle root MUST be the root of the transactions. The tree MUST NOT repeat nodes:
+/// a shorter list of transactions would have the same root (CVE-2012-2459).
+fn merkle_root(lone: &LoneBlock<'_>) -> Verdict {
+    let root = lone.block.merkle_root();
+    if root.hash != lone.block.header().merkle_root.0 {
         return Err(Reject::mutated("bad-txnmrklroot"));
     }
     if root.mutated {
@@ -63,65 +140,86 @@ fn merkle_root<B: AsRef<[u8]>>(block: &Block<B>) -> Verdict {
     Ok(())
 }
 
-/// A block MUST have a transaction, and without witnesses not outweigh the limit.
-fn size_limits<B: AsRef<[u8]>>(block: &Block<B>) -> Verdict {
-    let count = block.transaction_count();
-    let too_large =
-        count * WITNESS_SCALE_FACTOR > MAX_BLOCK_WEIGHT || block.base_size() * WITNESS_SCALE_FACTOR > MAX_BLOCK_WEIGHT;
+/// A block MUST have a transaction, and MUST NOT weigh more than the limit without its witnesses.
+fn size_limits(lone: &LoneBlock<'_>) -> Verdict {
+    let count = lone.block.transaction_count();
+    let too_large = count * WITNESS_SCALE_FACTOR > MAX_BLOCK_WEIGHT
+        || lone.block.base_size() * WITNESS_SCALE_FACTOR > MAX_BLOCK_WEIGHT;
     if count == 0 || too_large {
         return Err(Reject::consensus("bad-blk-length"));
     }
     Ok(())
 }
 
-/// The first transaction MUST be a coinbase, and no other.
-fn coinbase_first_and_only<B: AsRef<[u8]>>(block: &Block<B>) -> Verdict {
-    if !block.transaction(0).is_coinbase() {
-        return Err(Reject::consensus("bad-cb-missing"));
+/// The first transaction MUST be a coinbase.
+fn coinbase_first(lone: &LoneBlock<'_>) -> Verdict {
+    if lone.block.transaction(0).is_coinbase() {
+        Ok(())
+    } else {
+        Err(Reject::consensus("bad-cb-missing"))
     }
-    match block
-        .transactions()
-        .skip(1)
-        .position(|transaction| transaction.is_coinbase())
-    {
-        Some(index) => Err(Reject::consensus("bad-cb-multiple").in_transaction(index + 1)),
+}
+
+/// Transactions after the first MUST NOT be coinbases.
+fn no_other_coinbase(lone: &LoneBlock<'_>) -> Verdict {
+    match (1..lone.block.transaction_count()).find(|&index| lone.block.transaction(index).is_coinbase()) {
+        Some(index) => Err(Reject::consensus("bad-cb-multiple").in_transaction(index)),
         None => Ok(()),
     }
 }
 
-/// The signature operations in the transactions' own scripts MUST not cost more than the limit.
-fn legacy_sigops_in_bounds(counts: &[u64]) -> Verdict {
-    if counts.iter().sum::<u64>() * WITNESS_SCALE_FACTOR as u64 > MAX_BLOCK_SIGOPS_COST {
+/// Every transaction MUST keep the rules of a transaction by itself.
+fn valid_transactions(lone: &LoneBlock<'_>) -> Verdict {
+    transactions(lone.block)
+        .enumerate()
+        .try_for_each(|(index, transaction)| {
+            check_transaction(&transaction).map_err(|reject| reject.in_transaction(index))
+        })
+}
+
+/// The signature operations in the transactions' own scripts MUST NOT cost more than the limit.
+fn legacy_sigops_in_bounds(lone: &LoneBlock<'_>) -> Verdict {
+    let count: u64 = lone.legacy_sigops().iter().sum();
+    if count * WITNESS_SCALE_FACTOR as u64 > MAX_BLOCK_SIGOPS_COST {
         return Err(Reject::consensus("bad-blk-sigops"));
     }
     Ok(())
 }
 
-/// A block's place among the headers before it.
+/// The position of a block in its chain.
 #[derive(Debug, Clone, Copy)]
-pub struct BlockPlace<'a> {
+pub struct BlockContext<'a> {
     /// Parameters of the network.
     pub params: &'a Params,
     /// Height of the block.
     pub height: u32,
-    /// Median time past of its parent.
+    /// Median time past of the block's parent.
     pub parent_median_time_past: u32,
 }
 
-/// A check of a block with its place.
-pub type ContextCheck = fn(&dyn BlockView, &BlockPlace<'_>) -> Verdict;
+/// A check of a block in its chain.
+pub type ContextCheck = fn(&dyn BlockView, &BlockContext<'_>) -> Verdict;
 
-/// What the rules of this stage see of a block, whoever owns its bytes.
+/// A block as rules see it, independent of the owner of its bytes.
 pub trait BlockView {
     /// The header.
     fn header(&self) -> &Header;
+    /// Hash of the header.
+    fn hash(&self) -> BlockHash;
     /// Number of transactions.
     fn transaction_count(&self) -> usize;
     /// The transaction at `index`.
-    fn transaction(&self, index: usize) -> blockmill_block::Transaction<'_>;
-    /// Root over the witness transaction ids.
+    ///
+    /// # Panics
+    /// If the block has no transaction at `index`.
+    fn transaction(&self, index: usize) -> Transaction<'_>;
+    /// Merkle root of the transaction ids.
+    fn merkle_root(&self) -> merkle::Root;
+    /// Merkle root of the witness transaction ids.
     fn witness_merkle_root(&self) -> [u8; 32];
-    /// Weight.
+    /// Length in bytes without witnesses.
+    fn base_size(&self) -> usize;
+    /// Weight (BIP 141).
     fn weight(&self) -> usize;
 }
 
@@ -130,16 +228,28 @@ impl<B: AsRef<[u8]>> BlockView for Block<B> {
         self.header()
     }
 
+    fn hash(&self) -> BlockHash {
+        self.hash()
+    }
+
     fn transaction_count(&self) -> usize {
         self.transaction_count()
     }
 
-    fn transaction(&self, index: usize) -> blockmill_block::Transaction<'_> {
+    fn transaction(&self, index: usize) -> Transaction<'_> {
         self.transaction(index)
+    }
+
+    fn merkle_root(&self) -> merkle::Root {
+        self.merkle_root()
     }
 
     fn witness_merkle_root(&self) -> [u8; 32] {
         self.witness_merkle_root()
+    }
+
+    fn base_size(&self) -> usize {
+        self.base_size()
     }
 
     fn weight(&self) -> usize {
@@ -157,26 +267,28 @@ rules! {
     ]
 }
 
-/// Checks what depends on the headers before a block, but not on coins. The block must have passed [`check_block`].
+/// Runs all rules of a block among the headers before it. None needs coins. The block must have
+/// passed [`check_block`]; a block without transactions panics.
 ///
 /// # Errors
 /// The first rule that is broken, in Core's order.
-pub fn check_block_context(block: &dyn BlockView, place: &BlockPlace<'_>) -> Verdict {
+pub fn check_block_context(block: &dyn BlockView, context: &BlockContext<'_>) -> Verdict {
     CONTEXT_RULES
         .iter()
-        .filter(|rule| rule.activation.holds(place.params, place.height))
-        .try_for_each(|rule| (rule.check)(block, place))
+        .filter(|rule| rule.activation.holds(context.params, context.height))
+        .try_for_each(|rule| (rule.check)(block, context))
 }
 
-/// Every transaction MUST be final at the block's height and time; from BIP 113 on the time is the parent's median.
-fn all_transactions_final(block: &dyn BlockView, place: &BlockPlace<'_>) -> Verdict {
-    let cutoff = if place.params.is_active(Deployment::Csv, place.height) {
-        place.parent_median_time_past
+/// Every transaction MUST be final at the block's height and time. From BIP 113 on, the time is the
+/// parent's median time past.
+fn all_transactions_final(block: &dyn BlockView, context: &BlockContext<'_>) -> Verdict {
+    let cutoff = if context.params.is_active(Deployment::Csv, context.height) {
+        context.parent_median_time_past
     } else {
         block.header().time
     };
     match (0..block.transaction_count())
-        .find(|&index| !locks::is_final(&block.transaction(index), place.height, cutoff))
+        .find(|&index| !locks::is_final(&block.transaction(index), context.height, cutoff))
     {
         Some(index) => Err(Reject::consensus("bad-txns-nonfinal").in_transaction(index)),
         None => Ok(()),
@@ -184,23 +296,24 @@ fn all_transactions_final(block: &dyn BlockView, place: &BlockPlace<'_>) -> Verd
 }
 
 /// The coinbase's script MUST begin with the push of the block's height.
-fn height_in_coinbase(block: &dyn BlockView, place: &BlockPlace<'_>) -> Verdict {
+fn height_in_coinbase(block: &dyn BlockView, context: &BlockContext<'_>) -> Verdict {
     if block
         .transaction(0)
         .input(0)
         .script_sig()
-        .starts_with(&height_push(place.height))
+        .starts_with(&height_push(context.height))
     {
         return Ok(());
     }
     Err(Reject::consensus("bad-cb-height"))
 }
 
-/// Witnesses MUST be those that the coinbase commits to, and there MUST be none where it does not, or before segwit.
-fn witness_commitment(block: &dyn BlockView, place: &BlockPlace<'_>) -> Verdict {
+/// Witnesses MUST match the commitment in the coinbase. A block without commitment, or before
+/// segwit, MUST NOT have witnesses.
+fn witness_commitment(block: &dyn BlockView, context: &BlockContext<'_>) -> Verdict {
     let coinbase = block.transaction(0);
     let commitment = merkle::witness_commitment(&coinbase);
-    if let (true, Some(commitment)) = (place.params.is_active(Deployment::Segwit, place.height), commitment) {
+    if let (true, Some(commitment)) = (context.params.is_active(Deployment::Segwit, context.height), commitment) {
         let witness = coinbase.input(0).witness();
         let reserved = match witness.last() {
             Some(item) if witness.len() == 1 && item.len() == 32 => item,
@@ -219,8 +332,8 @@ fn witness_commitment(block: &dyn BlockView, place: &BlockPlace<'_>) -> Verdict 
     }
 }
 
-/// A block MUST not outweigh the limit.
-fn weight_in_bounds(block: &dyn BlockView, _place: &BlockPlace<'_>) -> Verdict {
+/// A block MUST NOT weigh more than the limit.
+fn weight_in_bounds(block: &dyn BlockView, _context: &BlockContext<'_>) -> Verdict {
     if block.weight() > MAX_BLOCK_WEIGHT {
         return Err(Reject::consensus("bad-blk-weight"));
     }

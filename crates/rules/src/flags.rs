@@ -1,4 +1,4 @@
-//! Script flags: which rules a script is run under.
+//! Script flags: the rules under which a script runs.
 
 use crate::params::{Deployment, Params};
 use blockmill_block::BlockHash;
@@ -9,7 +9,7 @@ use std::ops::BitOr;
 pub struct ScriptFlags(pub u32);
 
 impl ScriptFlags {
-    /// No rules beyond the first ones.
+    /// Only the rules of the first release.
     pub const NONE: Self = Self(0);
     /// Pay to script hash (BIP 16).
     pub const P2SH: Self = Self(1 << 0);
@@ -25,7 +25,7 @@ impl ScriptFlags {
     pub const WITNESS: Self = Self(1 << 11);
     /// Taproot and tapscript (BIP 341, 342).
     pub const TAPROOT: Self = Self(1 << 17);
-    /// All rules of blocks.
+    /// All script rules of consensus.
     pub const ALL: Self = Self::P2SH
         .with(Self::DERSIG)
         .with(Self::NULLDUMMY)
@@ -66,8 +66,9 @@ const DEPLOYED: [(Deployment, ScriptFlags); 4] = [
     (Deployment::Segwit, ScriptFlags::NULLDUMMY),
 ];
 
-/// The flags under which the scripts of a block MUST be run: P2SH, witness and taproot in every block but the listed
-/// exceptions, the others from their deployment on (Core's `GetBlockScriptFlags`).
+/// The flags under which the scripts of a block MUST run. P2SH, witness and taproot hold in every
+/// block except the listed ones, the others from their deployment on (Core's
+/// `GetBlockScriptFlags`).
 pub fn block_script_flags(params: &Params, height: u32, hash: &BlockHash) -> ScriptFlags {
     let exception = params.script_flag_exceptions.iter().find(|(block, _)| block == hash);
     let base = match exception {

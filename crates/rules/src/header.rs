@@ -1,4 +1,5 @@
-//! Rules of a header among its ancestors (Core's `CheckBlockHeader` and `ContextualCheckBlockHeader`).
+//! Rules of a header among its ancestors (Core's `CheckBlockHeader` and
+//! `ContextualCheckBlockHeader`).
 
 use crate::params::{Deployment, Params};
 use crate::reject::{Reject, RejectKind};
@@ -10,24 +11,25 @@ use std::borrow::Cow;
 /// Seconds by which a header may be ahead of the clock.
 pub const MAX_FUTURE_BLOCK_TIME: i64 = 2 * 60 * 60;
 
-/// Seconds by which the first block of a period may be behind the last one of the period before (BIP 94).
+/// Seconds by which the first block of a period may be earlier than the last block of the period
+/// before (BIP 94).
 pub const MAX_TIMEWARP: i64 = 600;
 
-/// Number of blocks whose times the median is taken of.
+/// Number of blocks in a median time past.
 pub const MEDIAN_TIME_SPAN: usize = 11;
 
-/// What the rules of a header ask of an ancestor.
+/// An ancestor, as the rules of a header see it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ancestor {
     /// Height.
     pub height: u32,
-    /// Time as its miner states it.
+    /// Time in its header, in seconds since 1970.
     pub time: u32,
     /// Target in compact form.
     pub bits: u32,
 }
 
-/// The chain of headers that ends in the parent of the block under judgement.
+/// The chain of headers that ends with the parent of the checked block.
 pub trait Ancestry {
     /// The parent.
     fn parent(&self) -> Ancestor;
@@ -35,20 +37,22 @@ pub trait Ancestry {
     /// Median of the times of the parent and the ten blocks before it.
     fn median_time_past(&self) -> u32;
 
-    /// The ancestor at `height`, which is at most the parent's.
+    /// The ancestor at `height`, which is at most the parent's height.
     fn at_height(&self, height: u32) -> Ancestor;
 
-    /// The nearest of the ancestors, the parent first, for which `wanted` holds, or else the first block.
+    /// The nearest ancestor for which `wanted` holds, the parent included. If none does, the first
+    /// block.
     fn find_back(&self, wanted: &mut dyn FnMut(&Ancestor) -> bool) -> Ancestor;
 }
 
-/// Median of block times: of an even number the later of the two in the middle. No times give zero.
+/// Median of block times. Of an even number of times, the later of the two in the middle. Of no
+/// times, zero.
 pub fn median_time(times: &mut [u32]) -> u32 {
     times.sort_unstable();
     times.get(times.len() / 2).copied().unwrap_or_default()
 }
 
-/// A header and what is known of the chain before it.
+/// A header, and the chain before it.
 pub struct HeaderContext<'a> {
     /// Parameters of the network.
     pub params: &'a Params,
@@ -97,12 +101,12 @@ pub fn check_header(context: &HeaderContext<'_>) -> Verdict {
         .try_for_each(|rule| (rule.check)(context))
 }
 
-/// The hash MUST not be above the target, and the target not above the network's limit.
+/// The hash MUST NOT be above the target, and the target MUST NOT be above the network's limit.
 fn proof_of_work(context: &HeaderContext<'_>) -> Verdict {
     check_proof_of_work(&context.hash, context.header.bits, context.params)
 }
 
-/// The rule of proof of work, for a header without ancestors at hand.
+/// Checks the proof of work of a header without its ancestors.
 ///
 /// # Errors
 /// `high-hash`.
@@ -117,7 +121,7 @@ pub fn check_proof_of_work(hash: &BlockHash, bits: u32, params: &Params) -> Verd
     }
 }
 
-/// The target MUST be the one that follows from the chain before.
+/// The target MUST be the one that follows from the chain before the header.
 fn difficulty(context: &HeaderContext<'_>) -> Verdict {
     if context.header.bits == next_bits(context.params, context.ancestry, context.header.time) {
         Ok(())
@@ -131,7 +135,7 @@ pub fn next_bits(params: &Params, ancestry: &dyn Ancestry, time: u32) -> u32 {
     let parent = ancestry.parent();
     let interval = params.difficulty_adjustment_interval();
     if (parent.height + 1).is_multiple_of(interval) {
-        // The first period has one block less to measure, since the first block has no parent.
+        // A period is measured from its first block to its last, one interval short, as in Core.
         let first = ancestry.at_height(parent.height + 1 - interval);
         let period = Period {
             first_time: first.time,
@@ -153,7 +157,7 @@ pub fn next_bits(params: &Params, ancestry: &dyn Ancestry, time: u32) -> u32 {
         .bits
 }
 
-/// The time MUST be later than the median of the eleven blocks before.
+/// The time MUST be later than the median of the times of the eleven blocks before.
 fn time_after_median(context: &HeaderContext<'_>) -> Verdict {
     if context.header.time > context.ancestry.median_time_past() {
         Ok(())
@@ -162,7 +166,7 @@ fn time_after_median(context: &HeaderContext<'_>) -> Verdict {
     }
 }
 
-/// The first block of a period MUST not be more than ten minutes earlier than its parent.
+/// The first block of a period MUST NOT be more than ten minutes earlier than its parent.
 fn no_time_warp(context: &HeaderContext<'_>) -> Verdict {
     let first = context
         .height()
@@ -175,7 +179,7 @@ fn no_time_warp(context: &HeaderContext<'_>) -> Verdict {
     }
 }
 
-/// The time MUST not be more than two hours ahead of the clock.
+/// The time MUST NOT be more than two hours ahead of the clock.
 fn time_not_in_future(context: &HeaderContext<'_>) -> Verdict {
     if i64::from(context.header.time) > context.now + MAX_FUTURE_BLOCK_TIME {
         Err(Reject::time_future("time-too-new"))
@@ -358,7 +362,8 @@ mod tests {
 
     #[test]
     fn retarget_of_mainnet_at_32_256() {
-        // The first period that was quick enough for a change; times of its first and its last block as in the chain.
+        // The first period that was quick enough for a change. Its first and last block have their
+        // times of the chain.
         let mut blocks = vec![(1_262_152_739, 0x1d00_ffff); 2016];
         blocks[0].0 = 1_261_130_161;
         let chain = Chain::new(30_240, blocks);
@@ -367,7 +372,7 @@ mod tests {
         assert_eq!(at(0x1d00_d86a), Ok(()));
         assert_eq!(at(0x1d00_d86b), refused("bad-diffbits"));
         assert_eq!(at(0x1d00_ffff), refused("bad-diffbits"));
-        // One block before, nothing changes.
+        // One block earlier, nothing changes.
         let earlier = Chain::new(30_240, vec![(1_261_130_161, 0x1d00_ffff); 2015]);
         let next = header(1, 1_262_152_739, 0x1d00_ffff);
         assert_eq!(check(Network::Bitcoin, &earlier, next), Ok(()));

@@ -2,43 +2,46 @@
 
 use blockmill_block::Transaction;
 
-/// Lock times below this are heights, from here on seconds since 1970.
+/// Lock times below this are heights. The others are seconds since 1970.
 pub const LOCKTIME_THRESHOLD: u32 = 500_000_000;
 
 /// The sequence number that switches lock times off.
 pub const SEQUENCE_FINAL: u32 = u32::MAX;
 
-/// Bit of a sequence number that says it is no relative lock.
+/// Bit of a sequence number without a relative lock.
 pub const SEQUENCE_LOCKTIME_DISABLE: u32 = 1 << 31;
 
-/// Bit of a sequence number that says it counts units of 512 seconds, not blocks.
+/// Bit of a sequence number that counts units of 512 seconds instead of blocks.
 pub const SEQUENCE_LOCKTIME_TYPE: u32 = 1 << 22;
 
-/// Bits of a sequence number that count.
+/// Bits of a sequence number that hold the count.
 pub const SEQUENCE_LOCKTIME_MASK: u32 = 0xffff;
 
 /// Binary logarithm of the seconds in a unit of time.
 const SEQUENCE_LOCKTIME_GRANULARITY: u32 = 9;
 
-/// Whether a transaction may stand in a block at `height`, where `cutoff` is the time that lock times are held
-/// against: the block's own, or from BIP 113 on the median time past of its parent (Core's `IsFinalTx`).
+/// Whether a transaction is final in a block at `height` (Core's `IsFinalTx`). Lock times are
+/// compared with `cutoff`: the block's time, and from BIP 113 on the median time past of its
+/// parent.
 pub fn is_final(transaction: &Transaction<'_>, height: u32, cutoff: u32) -> bool {
     let lock_time = transaction.lock_time();
     let limit = if lock_time < LOCKTIME_THRESHOLD { height } else { cutoff };
     lock_time == 0 || lock_time < limit || transaction.inputs().all(|input| input.sequence() == SEQUENCE_FINAL)
 }
 
-/// What the relative locks of a transaction amount to.
+/// The relative locks of a transaction, combined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SequenceLock {
-    /// Last height at which it may not stand in a block; -1 for none.
+    /// Last height at which the transaction is locked. -1 without a lock by height.
     pub height: i64,
-    /// Last median time past of a block's parent with which it may not; -1 for none.
+    /// Last median time past of a block's parent at which the transaction is locked. -1 without a
+    /// lock by time.
     pub time: i64,
 }
 
-/// The relative locks of a transaction (BIP 68, Core's `CalculateSequenceLocks`). `coin_height` gives the height of the
-/// coin that an input spends, `median_time_past` that time of the block at a height.
+/// The relative locks of a transaction (BIP 68, Core's `CalculateSequenceLocks`). `coin_height`
+/// gives the height of the coin of an input, `median_time_past` the median time past of the block
+/// at a height.
 pub fn sequence_lock(
     transaction: &Transaction<'_>,
     coin_height: impl Fn(usize) -> u32,

@@ -8,7 +8,7 @@ use ethnum::U256;
 /// A change of the rules that begins at a height.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Deployment {
-    /// The height stands in the coinbase (BIP 34).
+    /// The coinbase contains the height (BIP 34).
     HeightInCoinbase,
     /// Strict DER signatures (BIP 66).
     DerSig,
@@ -36,7 +36,7 @@ pub struct Heights {
 }
 
 impl Heights {
-    /// Everything from the first block on.
+    /// All deployments from the block after genesis on.
     const FROM_START: Self = Self {
         height_in_coinbase: 1,
         der_sig: 1,
@@ -51,7 +51,7 @@ impl Heights {
 pub struct Params {
     /// The network.
     pub network: Network,
-    /// On signet the script that blocks are signed for.
+    /// On signet the script that the signature of a block satisfies.
     pub signet_challenge: Option<Vec<u8>>,
     /// Header of the first block. Its coinbase is not in the UTXO set.
     pub genesis: Header,
@@ -59,17 +59,18 @@ pub struct Params {
     pub subsidy_halving_interval: u32,
     /// Heights of the deployments.
     pub heights: Heights,
-    /// Hash of the block at the height of BIP 34 in the chain for which BIP 30 need not be checked above it.
+    /// Hash of the block at the height of BIP 34 in the chain whose later blocks need no check of
+    /// BIP 30.
     pub bip34_hash: BlockHash,
-    /// Blocks whose scripts are run under flags of their own.
+    /// Blocks whose scripts run under flags of their own.
     pub script_flag_exceptions: &'static [(BlockHash, ScriptFlags)],
     /// Highest target.
     pub pow_limit: U256,
-    /// Seconds that a period between changes of difficulty should take.
+    /// Intended length of a difficulty period in seconds.
     pub pow_target_timespan: i64,
-    /// Seconds that a block should take.
+    /// Intended time between blocks in seconds.
     pub pow_target_spacing: i64,
-    /// Whether a block that comes late may have the highest target.
+    /// Whether a late block may have the highest target.
     pub allow_min_difficulty_blocks: bool,
     /// Whether BIP 94 holds.
     pub enforce_bip94: bool,
@@ -79,7 +80,8 @@ pub struct Params {
     pub minimum_chain_work: U256,
     /// Blocks that may repeat an earlier coinbase (BIP 30).
     pub bip30_exceptions: &'static [(u32, BlockHash)],
-    /// The blocks whose coinbase those repeat: its outputs are gone when they are disconnected.
+    /// Blocks whose coinbase the blocks of `bip30_exceptions` repeat. A disconnected repetition
+    /// takes the outputs with it.
     pub bip30_overwritten: &'static [(u32, BlockHash)],
 }
 
@@ -144,8 +146,8 @@ const TESTNET3_FLAG_EXCEPTIONS: &[(BlockHash, ScriptFlags)] = &[(
 const WEEK: i64 = 7 * 24 * 60 * 60;
 
 impl Params {
-    /// The parameters of `network`. A challenge other than the default makes a signet of its own; it is ignored on
-    /// other networks.
+    /// The parameters of `network`. On signet, a challenge replaces the default one. Other networks
+    /// ignore it.
     pub fn new(network: Network, signet_challenge: Option<Vec<u8>>) -> Self {
         match network {
             Network::Bitcoin => Self::bitcoin(),
@@ -223,7 +225,8 @@ impl Params {
             script_flag_exceptions: TESTNET3_FLAG_EXCEPTIONS,
             allow_min_difficulty_blocks: true,
             minimum_chain_work: U256::from_words(0, 0x0000_0000_0000_17dd_e1c6_49f3_708d_14b6),
-            // Core asks for the height and hash of two blocks of the main network, on every network.
+            // On every network, Core compares with height and hash of two blocks of the main
+            // network.
             ..Self::bitcoin()
         }
     }

@@ -3,16 +3,18 @@
 use std::borrow::Cow;
 use std::fmt;
 
-/// What a refusal says about the block's name.
+/// The consequence of a refusal for the block's hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RejectKind {
-    /// The block is invalid, and so is everything that builds on it.
+    /// The block is invalid, and so are its descendants.
     Consensus,
     /// The header itself is invalid.
     Header,
-    /// The header has no proof of work: nobody has mined it, so it is damage and not a block.
+    /// The header has no proof of work: nobody has mined it, so the bytes are damage and not a
+    /// block.
     NoWork,
-    /// The content does not belong to the header, or may not: another content under the same header may be valid.
+    /// The content may not belong to the header. Another content under the same header may be
+    /// valid.
     Mutated,
     /// The header's time is too far in the future: it may become valid.
     TimeFuture,
@@ -21,13 +23,13 @@ pub enum RejectKind {
 /// Why a block is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reject {
-    /// Bitcoin Core's word for it.
+    /// Bitcoin Core's reject reason.
     pub reason: Cow<'static, str>,
-    /// What follows for the block's name.
+    /// The consequence for the block's hash.
     pub kind: RejectKind,
-    /// Place of the transaction in the block, where one is to blame.
+    /// Index of the transaction that breaks the rule, if it is one of a transaction.
     pub transaction: Option<usize>,
-    /// Place of the input in that transaction, where one is to blame.
+    /// Index of the input in that transaction, if the rule is one of an input.
     pub input: Option<usize>,
 }
 
@@ -56,12 +58,12 @@ impl Reject {
         Self::new(reason, RejectKind::Mutated)
     }
 
-    /// The header lies in the future.
+    /// The header's time is in the future.
     pub const fn time_future(reason: &'static str) -> Self {
         Self::new(reason, RejectKind::TimeFuture)
     }
 
-    /// The same, blamed on a transaction.
+    /// The same refusal, with the index of the transaction.
     #[must_use]
     pub fn in_transaction(self, transaction: usize) -> Self {
         Self {
@@ -70,7 +72,7 @@ impl Reject {
         }
     }
 
-    /// The same, blamed on an input of the transaction.
+    /// The same refusal, with the index of the input.
     #[must_use]
     pub fn at_input(self, input: usize) -> Self {
         Self {

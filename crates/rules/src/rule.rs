@@ -3,7 +3,7 @@
 use crate::params::{Deployment, Params};
 use crate::reject::Reject;
 
-/// What a check returns.
+/// The result of a check.
 pub type Verdict = Result<(), Reject>;
 
 /// When a rule holds.
@@ -31,12 +31,12 @@ impl Activation {
     }
 }
 
-/// A rule: a pure function, what it follows, and when it holds. `C` is the function's type.
+/// A rule: a pure function, its source, and its activation. `C` is the function's type.
 #[derive(Debug, Clone, Copy)]
 pub struct Rule<C> {
     /// Name of the rule in this project.
     pub name: &'static str,
-    /// BIP, or function of Bitcoin Core, that the rule follows.
+    /// The BIP or the function of Bitcoin Core that the rule follows.
     pub source: &'static str,
     /// When the rule holds.
     pub activation: Activation,
@@ -44,7 +44,8 @@ pub struct Rule<C> {
     pub check: C,
 }
 
-/// Defines a table of rules: for each its name (also the function's), source and activation.
+/// Defines a table of rules. A rule has a name, which is also its function's, a source and an
+/// activation.
 macro_rules! rules {
     ($(#[$doc:meta])* $visibility:vis $table:ident: $check:ty = [$($name:ident, $source:literal, $activation:expr;)*]) => {
         $(#[$doc])*

@@ -1,4 +1,4 @@
-//! Reading scripts: their elements, and the forms of locking script that the rules name.
+//! Reading scripts: their elements, and the forms of locking script in the rules.
 
 /// OP_1NEGATE.
 pub const OP_1NEGATE: u8 = 0x4f;
@@ -19,7 +19,7 @@ const OP_HASH160: u8 = 0xa9;
 pub struct Element<'a> {
     /// The opcode.
     pub opcode: u8,
-    /// What it pushes from the script; empty for opcodes that take nothing from it.
+    /// The bytes of the script that it pushes. Empty for opcodes without data.
     pub data: &'a [u8],
 }
 
@@ -77,7 +77,8 @@ impl<'a> Iterator for Elements<'a> {
     }
 }
 
-/// Appends a push of `data` as Core's script builder makes it: the shortest length field, no opcodes for small numbers.
+/// Appends a push of `data` as Core's script builder makes it: the shortest length field, no
+/// opcodes for small numbers.
 pub fn push_data(script: &mut Vec<u8>, data: &[u8]) {
     match data.len() {
         length @ 0..=0x4b => script.push(length as u8),
@@ -94,7 +95,7 @@ pub fn push_data(script: &mut Vec<u8>, data: &[u8]) {
     script.extend_from_slice(data);
 }
 
-/// The push of a height as BIP 34 wants it at the start of a coinbase.
+/// The push of a height at the start of a coinbase script (BIP 34).
 pub fn height_push(height: u32) -> Vec<u8> {
     match height {
         0 => vec![0],
@@ -118,7 +119,8 @@ pub fn is_p2sh(script: &[u8]) -> bool {
     matches!(script, [OP_HASH160, 20, .., OP_EQUAL] if script.len() == 23)
 }
 
-/// Version and program of a witness program: one small number, then one push of 2 to 40 bytes, and nothing else.
+/// Version and program of a witness program: one small number, then one push of 2 to 40 bytes, and
+/// nothing else.
 pub fn witness_program(script: &[u8]) -> Option<(u8, &[u8])> {
     let [opcode, length, program @ ..] = script else {
         return None;
@@ -132,8 +134,8 @@ pub fn witness_program(script: &[u8]) -> Option<(u8, &[u8])> {
     fits.then_some((version, program))
 }
 
-/// The last push of a script that only pushes: what its last element has put on the stack from the script
-/// (nothing for opcodes that push numbers).
+/// The data of the last push in a script of pushes only. Empty for opcodes that push numbers.
+/// `None` for a script that does more than push.
 pub fn last_push(script: &[u8]) -> Option<&[u8]> {
     let mut last: &[u8] = &[];
     for element in elements(script) {

@@ -1,8 +1,8 @@
 //! The signature of a signet block (BIP 325, Core's signet.cpp).
 //!
-//! The coinbase's witness commitment carries a solution: script and witness of a made-up transaction that spends a
-//! made-up output locked by the network's challenge. What is signed is the header (without bits and nonce) of the block as
-//! it was before the solution was put in.
+//! The coinbase's witness commitment carries a solution: script and witness of a made-up
+//! transaction. That transaction spends a made-up output with the network's challenge as script.
+//! The signature covers the header (without bits and nonce) of the block without the solution.
 
 use crate::flags::ScriptFlags;
 use crate::params::Params;
@@ -18,13 +18,13 @@ use blockmill_block::{Block, Transaction};
 /// First bytes of the push that carries the solution.
 const SOLUTION_HEADER: [u8; 4] = [0xec, 0xc7, 0xda, 0xa2];
 
-/// Flags under which a solution is run.
+/// Flags under which a solution runs.
 const SOLUTION_FLAGS: ScriptFlags = ScriptFlags::P2SH
     .with(ScriptFlags::WITNESS)
     .with(ScriptFlags::DERSIG)
     .with(ScriptFlags::NULLDUMMY);
 
-/// On signet every block but the first MUST be signed as the network's challenge asks.
+/// On signet every block except the first MUST satisfy the network's challenge.
 ///
 /// # Errors
 /// `bad-signet-blksig`.
@@ -53,7 +53,8 @@ pub fn check_solution<B: AsRef<[u8]>>(block: &Block<B>, params: &Params, verifie
     }
 }
 
-/// The made-up transaction that carries the solution, serialized; none where the block cannot have one.
+/// The made-up transaction with the solution, serialized. `None` if the block has no place for a
+/// solution, or a malformed one.
 fn spending_transaction<B: AsRef<[u8]>>(block: &Block<B>, challenge: &[u8]) -> Option<Vec<u8>> {
     if block.transaction_count() == 0 {
         return None;
@@ -77,8 +78,9 @@ fn spending_transaction<B: AsRef<[u8]>>(block: &Block<B>, challenge: &[u8]) -> O
     Some(made_up(&sha256d(&to_spend), 0, script_sig, &[OP_RETURN], Some(witness)))
 }
 
-/// The script of the commitment with the solution cut out of it, and the solution where there is one.
-/// The rest is pushed again as Core does, up to a broken push; without a solution the script stays as it is.
+/// The script of the commitment without the solution, and the solution, if the script has one.
+/// Other data is pushed again as in Core, up to a broken push. A script without a solution is
+/// returned unchanged.
 fn take_solution(script: &[u8]) -> (Vec<u8>, Option<Vec<u8>>) {
     let mut replacement = Vec::new();
     let mut solution = None;
@@ -125,9 +127,16 @@ fn coinbase_with(coinbase: &Transaction<'_>, index: usize, script: &[u8]) -> Vec
         bytes.extend(input.sequence().to_le_bytes());
     }
     write_compact_size(coinbase.output_count() as u64, &mut bytes);
-    for (place, output) in coinbase.outputs().enumerate() {
+    for (position, output) in coinbase.outputs().enumerate() {
         bytes.extend(output.value().to_le_bytes());
-        write_sized(&mut bytes, if place == index { script } else { output.script_pubkey() });
+        write_sized(
+            &mut bytes,
+            if position == index {
+                script
+            } else {
+                output.script_pubkey()
+            },
+        );
     }
     bytes.extend(coinbase.lock_time().to_le_bytes());
     bytes
@@ -145,8 +154,8 @@ fn write_sized(bytes: &mut Vec<u8>, data: &[u8]) {
     bytes.extend_from_slice(data);
 }
 
-/// A transaction of version 0 with one input of sequence 0 and one output of value 0. A witness without items is
-/// left out, as serialization wants it.
+/// A transaction of version 0 with one input of sequence 0 and one output of value 0. A witness
+/// without items is left out, as in any serialization.
 fn made_up(txid: &[u8; 32], vout: u32, script_sig: &[u8], script_pubkey: &[u8], witness: Option<&[u8]>) -> Vec<u8> {
     let witness = witness.filter(|witness| witness.first() != Some(&0));
     let mut bytes = vec![0; 4];
@@ -179,7 +188,7 @@ mod tests {
         let mut cut = commitment.clone();
         push_data(&mut cut, &SOLUTION_HEADER);
         assert_eq!(take_solution(&signed), (cut, Some(vec![1, 2, 3])));
-        // The header alone is no solution.
+        // The header alone is not a solution.
         let mut empty = commitment.clone();
         push_data(&mut empty, &SOLUTION_HEADER);
         assert_eq!(take_solution(&empty), (empty.clone(), None));

@@ -1,4 +1,4 @@
-//! Counting signature operations, and what they cost a block.
+//! Counting signature operations, and their cost in a block.
 
 use crate::WITNESS_SCALE_FACTOR;
 use crate::flags::ScriptFlags;
@@ -10,11 +10,12 @@ const OP_CHECKSIGVERIFY: u8 = 0xad;
 const OP_CHECKMULTISIG: u8 = 0xae;
 const OP_CHECKMULTISIGVERIFY: u8 = 0xaf;
 
-/// What a CHECKMULTISIG counts where its number of keys is not read from the script.
+/// Operations of a CHECKMULTISIG whose number of keys is not read from the script.
 const MULTISIG_KEYS_MAX: u64 = 20;
 
-/// Signature operations in a script, up to a broken push. `accurate`: a CHECKMULTISIG right behind OP_1 to OP_16 counts
-/// as that many, else as twenty (Core's `CScript::GetSigOpCount`).
+/// Signature operations in a script, up to a broken push. With `accurate`, a CHECKMULTISIG right
+/// after OP_1 to OP_16 counts as that number; any other counts as twenty (Core's
+/// `CScript::GetSigOpCount`).
 pub fn count(script: &[u8], accurate: bool) -> u64 {
     let mut operations = 0;
     let mut previous = u8::MAX;
@@ -52,8 +53,8 @@ fn witness_program_count(version: u8, program: &[u8], witness: &Witness<'_>) -> 
     }
 }
 
-/// Cost of what an input runs beyond its own script: the script behind a script hash, and the witness
-/// (Core's `GetP2SHSigOpCount` and `CountWitnessSigOps`).
+/// Cost of an input's scripts that legacy counting leaves out: the redeem script of P2SH, and the
+/// witness (Core's `GetP2SHSigOpCount` and `CountWitnessSigOps`).
 fn input_cost(input: &Input<'_>, script_pubkey: &[u8], flags: ScriptFlags) -> u64 {
     let mut cost = 0;
     let redeem_script = if is_p2sh(script_pubkey) {
@@ -75,8 +76,8 @@ fn input_cost(input: &Input<'_>, script_pubkey: &[u8], flags: ScriptFlags) -> u6
     cost
 }
 
-/// Cost of a transaction's signature operations. `coins` are the coins that it spends, one per input, and none for a
-/// coinbase; `legacy` is its [`legacy_count`] (Core's `GetTransactionSigOpCost`).
+/// Cost of a transaction's signature operations. `coins` are the coins that it spends, one per
+/// input; a coinbase has none. `legacy` is its [`legacy_count`] (Core's `GetTransactionSigOpCost`).
 pub fn transaction_cost(transaction: &Transaction<'_>, coins: &[Coin], legacy: u64, flags: ScriptFlags) -> u64 {
     let inputs: u64 = transaction
         .inputs()
@@ -99,10 +100,10 @@ mod tests {
         assert_eq!(count(&[0x60, OP_CHECKMULTISIGVERIFY], true), 16);
         assert_eq!(count(&[0x00, OP_CHECKMULTISIG], true), 20);
         assert_eq!(count(&[OP_CHECKMULTISIG], true), 20);
-        // Data does not count, and nothing counts behind a broken push.
+        // Data does not count, and nothing counts after a broken push.
         assert_eq!(count(&[1, OP_CHECKSIG, OP_CHECKSIG], false), 1);
         assert_eq!(count(&[OP_CHECKSIG, 2, OP_CHECKSIG], false), 1);
-        // The last element counts as the number before a multisig, whatever it is.
+        // Only the element right before a multisig counts as its number.
         assert_eq!(count(&[0x53, 0x75, OP_CHECKMULTISIG], true), 20);
     }
 
@@ -152,7 +153,7 @@ mod tests {
         let push_multisig = [2, 0x53, OP_CHECKMULTISIG];
         check(&push_multisig, &[], &p2sh(), all, 12);
         check(&push_multisig, &[], &p2sh(), ScriptFlags::NONE, 0);
-        // A script that does more than push has no script behind its hash.
+        // A script that does more than push has no redeem script.
         check(&[2, 0x53, OP_CHECKMULTISIG, 0x75], &[], &p2sh(), all, 0);
         check(&[OP_CHECKSIG], &[], &[0x51], all, 4);
         let key_hash = [&[0, 20][..], &[5; 20]].concat();

@@ -1,8 +1,9 @@
-//! Snapshots of the UTXO set whose hashes Bitcoin Core has built in (`m_assumeutxo_data` of kernel/chainparams.cpp, 31.99).
+//! Snapshots of the UTXO set whose hashes Bitcoin Core has built in (`m_assumeutxo_data` of
+//! kernel/chainparams.cpp, 31.99).
 
 use blockmill_block::{BlockHash, Network};
 
-/// A snapshot that is known beforehand.
+/// A snapshot with a known hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KnownSnapshot {
     /// Height of its base block.
@@ -101,7 +102,7 @@ const REGTEST: &[KnownSnapshot] = &[
     ),
 ];
 
-/// The snapshots known of a network, by height.
+/// The known snapshots of a network, by height.
 pub fn known_snapshots(network: Network) -> &'static [KnownSnapshot] {
     match network {
         Network::Bitcoin => BITCOIN,

@@ -1,4 +1,5 @@
-//! Rules of what a transaction spends, and of what a block pays its miner (Core's `ConnectBlock`, `CheckTxInputs`).
+//! Rules of the coins that a transaction spends, and of subsidy and fees (Core's `ConnectBlock`,
+//! `CheckTxInputs`).
 
 use crate::params::{Deployment, Params};
 use crate::reject::Reject;
@@ -6,10 +7,11 @@ use crate::rule::{Activation, Verdict, rules};
 use crate::{COIN, COINBASE_MATURITY, MAX_BLOCK_SIGOPS_COST, locks, money_range};
 use blockmill_block::{BlockHash, Coin, Transaction};
 
-/// From this height on BIP 30 is checked again, since a coinbase from before BIP 34 could be repeated there.
+/// From this height on BIP 30 is checked again: a coinbase from before BIP 34 could be repeated
+/// there.
 pub const BIP34_IMPLIES_BIP30_LIMIT: u32 = 1_983_702;
 
-/// A transaction, the coins that it spends, and where that happens.
+/// A transaction, the coins that it spends, and its block's position in the chain.
 pub struct SpendContext<'a> {
     /// Parameters of the network.
     pub params: &'a Params,
@@ -19,18 +21,19 @@ pub struct SpendContext<'a> {
     pub parent_median_time_past: u32,
     /// Median time past of the block at a height, for heights up to the parent's.
     pub median_time_past: &'a dyn Fn(u32) -> u32,
-    /// The transaction; no coinbase.
+    /// The transaction, which is not a coinbase.
     pub transaction: Transaction<'a>,
     /// One coin per input.
     pub coins: &'a [Coin],
 }
 
-/// A check of what a transaction spends.
+/// A check of a transaction and its coins.
 pub type SpendCheck = fn(&SpendContext<'_>) -> Verdict;
 
 rules! {
-    /// The rules of what a transaction spends once all its coins are found, in Core's order. Between the third and the
-    /// fourth Core adds the fee to the block's, see [`add_fee`].
+    /// The rules of a transaction whose coins are all found, in Core's order. [`check_spend`]
+    /// checks the range of the fee after them. Then Core adds the fee to the block's fees, see
+    /// [`add_fee`].
     pub SPEND_RULES: SpendCheck = [
         coinbase_is_mature, "CheckTxInputs", Activation::Always;
         input_values_in_range, "CheckTxInputs", Activation::Always;
@@ -38,16 +41,16 @@ rules! {
     ]
 }
 
-/// The word for an input whose coin does not exist, or was spent before.
+/// Refusal of an input whose coin does not exist or is spent.
 pub const MISSING: Reject = Reject::consensus("bad-txns-inputs-missingorspent");
 
-/// The word for a script that fails.
+/// Refusal of a script that fails.
 pub const SCRIPT_FAILED: Reject = Reject::consensus("block-script-verify-flag-failed");
 
-/// The word for a transaction that would overwrite coins.
+/// Refusal of a transaction that would overwrite coins.
 pub const BIP30: Reject = Reject::consensus("bad-txns-BIP30");
 
-/// Runs the rules of what a transaction spends, and returns its fee in satoshi.
+/// Runs the rules of a transaction and its coins. Returns the fee in satoshi.
 ///
 /// # Errors
 /// The first rule that is broken.
@@ -65,12 +68,12 @@ pub fn check_spend(context: &SpendContext<'_>) -> Result<i64, Reject> {
     Ok(fee)
 }
 
-/// Sum of the outputs in satoshi; they are in range, see [`crate::transaction`].
+/// Sum of the outputs in satoshi. The rules of [`crate::transaction`] keep it in range.
 fn value_out(transaction: &Transaction<'_>) -> i64 {
     transaction.outputs().map(|output| output.value()).sum()
 }
 
-/// The output of a coinbase MUST not be spent before it has 100 confirmations.
+/// The output of a coinbase MUST NOT be spent before it has 100 confirmations.
 fn coinbase_is_mature(context: &SpendContext<'_>) -> Verdict {
     let immature = |coin: &Coin| coin.is_coinbase && context.height.saturating_sub(coin.height) < COINBASE_MATURITY;
     match context.coins.iter().position(immature) {
@@ -79,7 +82,7 @@ fn coinbase_is_mature(context: &SpendContext<'_>) -> Verdict {
     }
 }
 
-/// Every coin, and all coins up to it together, MUST be worth between nothing and all money.
+/// The amount of every coin, and every sum of the first coins, MUST be between zero and all money.
 fn input_values_in_range(context: &SpendContext<'_>) -> Verdict {
     let mut total: i64 = 0;
     for (input, coin) in context.coins.iter().enumerate() {
@@ -91,7 +94,7 @@ fn input_values_in_range(context: &SpendContext<'_>) -> Verdict {
     Ok(())
 }
 
-/// The outputs MUST not be worth more than the inputs.
+/// The outputs MUST NOT be worth more than the inputs.
 fn spends_no_more_than_it_has(context: &SpendContext<'_>) -> Verdict {
     let spent: i64 = context.coins.iter().map(|coin| coin.value).sum();
     if spent < value_out(&context.transaction) {
@@ -100,7 +103,7 @@ fn spends_no_more_than_it_has(context: &SpendContext<'_>) -> Verdict {
     Ok(())
 }
 
-/// The fees of a block together MUST be in range: adds one to those so far.
+/// The sum of a block's fees MUST be in range. Adds a fee to the sum so far, in satoshi.
 ///
 /// # Errors
 /// `bad-txns-accumulated-fee-outofrange`.
@@ -111,7 +114,7 @@ pub fn add_fee(fees: i64, fee: i64) -> Result<i64, Reject> {
     }
 }
 
-/// The relative locks of a transaction MUST be open (BIP 68), from that deployment on.
+/// The relative locks of a transaction MUST be open, from the deployment of BIP 68 on.
 ///
 /// # Errors
 /// `bad-txns-nonfinal`.
@@ -128,7 +131,8 @@ pub fn check_sequence_locks(context: &SpendContext<'_>) -> Verdict {
     }
 }
 
-/// The signature operations of a block MUST not cost more than the limit: adds a transaction's cost to that so far.
+/// The signature operations of a block MUST NOT cost more than the limit. Adds a transaction's cost
+/// to the cost so far.
 ///
 /// # Errors
 /// `bad-blk-sigops`.
@@ -145,7 +149,7 @@ pub fn block_subsidy(params: &Params, height: u32) -> i64 {
     if halvings >= 64 { 0 } else { (50 * COIN) >> halvings }
 }
 
-/// The coinbase MUST not pay out more than subsidy and fees.
+/// The coinbase MUST NOT pay more than subsidy and fees. `fees` is in satoshi.
 ///
 /// # Errors
 /// `bad-cb-amount`.
@@ -156,9 +160,10 @@ pub fn check_coinbase_amount(coinbase: &Transaction<'_>, params: &Params, height
     Ok(())
 }
 
-/// Whether a block MUST be checked for transactions that would overwrite coins (BIP 30): all blocks but two, and those
-/// above the height of BIP 34 in the chain where it made overwriting impossible. `at_bip34_height` is the hash of
-/// the block's ancestor at that height, where it has one.
+/// Whether a block MUST be checked for transactions that would overwrite coins (BIP 30). Two blocks
+/// are exempt. Blocks above the height of BIP 34 are exempt in the chain where BIP 34 makes
+/// overwriting impossible, up to [`BIP34_IMPLIES_BIP30_LIMIT`]. `at_bip34_height` is the hash of
+/// the block's ancestor at the height of BIP 34, if it has one.
 pub fn enforces_bip30(params: &Params, height: u32, hash: &BlockHash, at_bip34_height: Option<&BlockHash>) -> bool {
     let repeats = params.bip30_exceptions.contains(&(height, *hash));
     let impossible = at_bip34_height == Some(&params.bip34_hash);

@@ -1,13 +1,14 @@
-//! Targets in compact form, the work that a block stands for, and the next difficulty.
+//! Targets in compact form, the work of a block, and the next difficulty.
 
 use crate::params::Params;
 use blockmill_block::BlockHash;
 use ethnum::U256;
 
-/// Expected number of hashes behind a block or a chain.
+/// Work of a block or a chain: the expected number of hashes.
 pub type Work = U256;
 
-/// The target of a compact number, or none if it is negative, zero, or does not fit 256 bits (Core's `SetCompact`).
+/// The target of a compact number. `None` if it is negative, zero, or does not fit 256 bits (Core's
+/// `SetCompact`).
 pub fn decode_compact(bits: u32) -> Option<U256> {
     let size = bits >> 24;
     let mut word = bits & 0x007f_ffff;
@@ -49,7 +50,7 @@ pub fn meets_target(hash: &BlockHash, bits: u32, params: &Params) -> bool {
     decode_compact(bits).is_some_and(|target| target <= params.pow_limit && hash_value(hash) <= target)
 }
 
-/// Work behind a block with these bits: 2^256 / (target + 1), or nothing for an impossible target.
+/// Work of a block with these bits: 2^256 / (target + 1), and zero for an impossible target.
 pub fn block_work(bits: u32) -> Work {
     match decode_compact(bits) {
         // 2^256 does not fit: !t / (t + 1) + 1 is the same.
@@ -58,8 +59,9 @@ pub fn block_work(bits: u32) -> Work {
     }
 }
 
-/// Seconds that the work between two chains takes at the difficulty of `tip_bits`; `i64::MAX` where that does not fit
-/// (Core's `GetBlockProofEquivalentTime`, for a first chain with at least the work of the second).
+/// Time in seconds that the work between an ancestor and its descendant takes at the difficulty of
+/// `tip_bits`. `i64::MAX` if the time does not fit (Core's `GetBlockProofEquivalentTime`, for a
+/// first chain with at least the work of the second).
 pub fn equivalent_time(work: Work, ancestor_work: Work, tip_bits: u32, params: &Params) -> i64 {
     let difference = work.saturating_sub(ancestor_work);
     let per_block = block_work(tip_bits);
@@ -70,7 +72,7 @@ pub fn equivalent_time(work: Work, ancestor_work: Work, tip_bits: u32, params: &
     i64::try_from(seconds).unwrap_or(i64::MAX)
 }
 
-/// What the next difficulty is computed from: the last block of a period, and its first.
+/// The input of the next difficulty: the first and the last block of a period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Period {
     /// Time of the first block.
@@ -83,8 +85,9 @@ pub struct Period {
     pub last_bits: u32,
 }
 
-/// Bits of the period that follows (Core's `CalculateNextWorkRequired`): the target changes by the time that the period
-/// took, to a quarter and to four times at most, from the last block's target (with BIP 94: the first one's).
+/// Bits of the period that follows (Core's `CalculateNextWorkRequired`): the last block's target
+/// (with BIP 94 the first block's) times the length of the period over its intended length. The
+/// factor is at least a quarter and at most four.
 pub fn next_period_bits(period: &Period, params: &Params) -> u32 {
     if params.no_retargeting {
         return period.last_bits;
@@ -96,7 +99,7 @@ pub fn next_period_bits(period: &Period, params: &Params) -> u32 {
     } else {
         period.last_bits
     };
-    // The bits of a block that was accepted decode. A product of more than 256 bits wraps, as in Core.
+    // The bits of an accepted block decode. A product of more than 256 bits wraps, as in Core.
     let target = decode_compact(base)
         .unwrap_or_default()
         .wrapping_mul(U256::from(actual.unsigned_abs()))
@@ -116,7 +119,8 @@ mod tests {
 
     #[test]
     fn compact_forms_of_core() {
-        // arith_uint256_tests.cpp (bignum_SetCompact): what decodes to zero, negative or too much is no target.
+        // arith_uint256_tests.cpp (bignum_SetCompact): a number that is zero, negative or too large
+        // is not a target.
         for bits in [
             0,
             0x0012_3456,
@@ -160,7 +164,7 @@ mod tests {
         let target = decode_compact(0x1d00_ffff).unwrap();
         assert!(meets_target(&hash(target), 0x1d00_ffff, &params));
         assert!(!meets_target(&hash(target + 1), 0x1d00_ffff, &params));
-        // A target above the limit is refused, whatever the hash.
+        // A target above the limit is refused with any hash.
         assert!(!meets_target(&BlockHash::ZERO, 0x1d01_0000, &params));
         assert!(!meets_target(&BlockHash::ZERO, 0, &params));
         assert!(meets_target(&BlockHash::ZERO, 0x1d00_ffff, &params));

@@ -45,7 +45,7 @@ fn has_outputs(transaction: &Transaction<'_>) -> Verdict {
     Ok(())
 }
 
-/// A transaction without its witness MUST not outweigh a block.
+/// A transaction without its witness MUST NOT weigh more than a block.
 fn size_in_bounds(transaction: &Transaction<'_>) -> Verdict {
     if transaction.base_size() * WITNESS_SCALE_FACTOR > MAX_BLOCK_WEIGHT {
         return Err(Reject::consensus("bad-txns-oversize"));
@@ -53,7 +53,8 @@ fn size_in_bounds(transaction: &Transaction<'_>) -> Verdict {
     Ok(())
 }
 
-/// Every output, and all outputs up to it together, MUST be worth between nothing and all money.
+/// The amount of every output, and every sum of the first outputs, MUST be between zero and all
+/// money.
 fn output_values_in_range(transaction: &Transaction<'_>) -> Verdict {
     let mut total = 0;
     for output in transaction.outputs() {
@@ -75,7 +76,7 @@ fn output_values_in_range(transaction: &Transaction<'_>) -> Verdict {
 /// Up to this many inputs are compared pair by pair.
 const FEW_INPUTS: usize = 8;
 
-/// No two inputs of a transaction MUST spend the same output.
+/// A transaction MUST NOT spend the same output twice.
 fn no_duplicate_inputs(transaction: &Transaction<'_>) -> Verdict {
     let mut spent: Vec<OutPoint>;
     let duplicate = if transaction.input_count() <= FEW_INPUTS {
@@ -102,7 +103,7 @@ fn coinbase_script_length(transaction: &Transaction<'_>) -> Verdict {
     Ok(())
 }
 
-/// An input of any other transaction MUST not spend the null outpoint.
+/// A transaction that is not a coinbase MUST NOT spend the null outpoint.
 fn no_null_inputs(transaction: &Transaction<'_>) -> Verdict {
     if !transaction.is_coinbase() && transaction.inputs().any(|input| input.previous_output().is_null()) {
         return Err(Reject::consensus("bad-txns-prevout-null"));
@@ -202,7 +203,7 @@ mod tests {
         check(&[NULL], 100, &[0], None);
         check(&[NULL], 101, &[0], Some("bad-cb-length"));
         check(&[outpoint(1), NULL], 2, &[0], Some("bad-txns-prevout-null"));
-        // The null id with another index is an outpoint like any other.
+        // The null id with another index is an ordinary outpoint.
         let mut other = NULL;
         other[35] = 0;
         check(&[outpoint(1), other], 2, &[0], None);

@@ -1,14 +1,14 @@
 //! The trait of script verifiers.
 //!
-//! A verifier may put signature checks off: it runs a script as if every signature were valid, and keeps what it
-//! was asked. The caller gathers the signature checks of many scripts and settles them together. A script whose
-//! checks are put off has no verdict until it is settled.
+//! A verifier may defer signature checks: it runs a script as if every signature were valid, and
+//! records the checks. The caller gathers the checks of many scripts and settles them together. A
+//! script with deferred checks has no verdict until they are settled.
 
 use crate::flags::ScriptFlags;
 use std::sync::Arc;
 use thiserror::Error;
 
-/// What of a spent coin its spending needs.
+/// A spent coin, as far as a script check needs it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SpentOutput<'a> {
     /// Amount in satoshi.
@@ -17,44 +17,45 @@ pub struct SpentOutput<'a> {
     pub script_pubkey: &'a [u8],
 }
 
-/// Why a script check does not pass.
+/// Why a script check did not pass.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum VerifyError {
     /// The script fails.
     #[error("the script fails")]
     Invalid,
-    /// The verifier itself failed; this says nothing about the script.
+    /// The verifier itself failed. The script may be valid or not.
     #[error("script verifier: {0}")]
     Verifier(String),
 }
 
-/// What is known of an input's scripts after a run that may put signature checks off.
+/// The outcome of a run that may defer signature checks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Outcome {
     /// The scripts pass.
     Passed,
-    /// The scripts pass if all signature checks that were put off are valid. `settle` gives the verdict.
+    /// The scripts pass if all deferred signature checks are valid. [`ScriptVerifier::settle`]
+    /// gives the verdict.
     Deferred,
 }
 
-/// How many signature checks were verified, and how.
+/// Numbers of verified signature checks, by the way of verification.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SignatureCounts {
     /// Verified in lanes.
     pub lanes: u64,
-    /// Verified by libsecp256k1 in an ordinary run.
+    /// Verified by libsecp256k1 in an ordinary run of a script.
     pub kernel: u64,
     /// Scripts that were run a second time with known answers.
     pub again: u64,
-    /// The lanes could not tell, and libsecp256k1 was asked.
+    /// Left open by the lanes, and verified by libsecp256k1.
     pub cannot_tell: u64,
-    /// Valid in lanes, and checked once more by libsecp256k1.
+    /// Valid in lanes, and verified again by libsecp256k1.
     pub rechecked: u64,
 }
 
 impl SignatureCounts {
-    /// What was counted since then.
+    /// The difference to earlier counts.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         Self {
@@ -67,21 +68,22 @@ impl SignatureCounts {
     }
 }
 
-/// Signature checks that were put off, with the scripts they belong to. `T` is the caller's name for a script.
+/// Deferred signature checks and their scripts. `T` is the caller's name for a script.
 pub trait DeferredChecks<T>: Default + Send {
-    /// Signature checks in it.
+    /// Number of signature checks.
     fn signatures(&self) -> usize;
 
-    /// Scripts in it.
+    /// Number of scripts.
     fn scripts(&self) -> usize;
 
     /// Memory in bytes.
     fn memory(&self) -> usize;
 
-    /// Takes everything out of `other`.
+    /// Moves all checks and scripts of `other` to `self`.
     fn append(&mut self, other: &mut Self);
 
-    /// Takes scripts out, from the end, until they have at least so many signature checks or none is left.
+    /// Takes scripts from the end until they have at least this many signature checks or none is
+    /// left.
     #[must_use]
     fn take(&mut self, signatures: usize) -> Self;
 }
@@ -104,15 +106,17 @@ impl<T> DeferredChecks<T> for () {
     fn take(&mut self, _signatures: usize) -> Self {}
 }
 
-/// Something that runs scripts.
+/// A verifier of scripts.
 pub trait ScriptVerifier: Send + Sync {
-    /// A transaction made ready, once, for the checks of all its inputs: by one thread, for use by many.
+    /// A transaction prepared once, by one thread, for the checks of all its inputs on many
+    /// threads.
     type Prepared: Send + Sync;
 
-    /// Signature checks that were put off; `()` for a verifier that puts none off.
+    /// Deferred signature checks. `()` for a verifier that defers none.
     type Deferred<T: Send>: DeferredChecks<T>;
 
-    /// Makes a transaction ready. `transaction` is its serialization with witnesses, `spent` has one output per input.
+    /// Prepares a transaction. `transaction` is its serialization with witnesses. `spent` has one
+    /// output per input.
     ///
     /// # Errors
     /// [`VerifyError::Verifier`].
@@ -121,11 +125,12 @@ pub trait ScriptVerifier: Send + Sync {
     /// Runs the scripts of input number `input`.
     ///
     /// # Errors
-    /// [`VerifyError::Invalid`] if they fail.
+    /// [`VerifyError::Invalid`] if the scripts fail, [`VerifyError::Verifier`] if the verifier
+    /// does.
     fn verify(&self, prepared: &Self::Prepared, input: usize, flags: ScriptFlags) -> Result<(), VerifyError>;
 
-    /// As [`verify`](Self::verify), but signature checks may be put off into `deferred`, under the name `script`. A refusal
-    /// is final. A verifier that puts none off verifies at once.
+    /// As [`verify`](Self::verify), but may defer signature checks to `deferred`, under the name
+    /// `script`. A refusal is final. A verifier that defers none verifies at once.
     ///
     /// # Errors
     /// Those of [`verify`](Self::verify).
@@ -141,9 +146,10 @@ pub trait ScriptVerifier: Send + Sync {
         self.verify(prepared, input, flags).map(|()| Outcome::Passed)
     }
 
-    /// Verifies the signature checks that were put off. `settled` gets the verdict of each script, but of those that had to
-    /// be run again and put other checks off: they stay in `deferred`. A second call settles them all. `prepare` makes the
-    /// transaction of a script ready again, or hands out one that it has made for the script before.
+    /// Verifies the deferred signature checks. `settled` gets the verdict of each script. Some
+    /// scripts run again and defer other checks: they stay in `deferred`, and a second call settles
+    /// them all. `prepare` prepares the transaction of a script again, or returns the one from the
+    /// script before.
     #[expect(clippy::type_complexity, reason = "a name for it would hide that it is a closure")]
     fn settle<T: Send>(
         &self,
@@ -154,12 +160,12 @@ pub trait ScriptVerifier: Send + Sync {
         let _ = (deferred, prepare, settled);
     }
 
-    /// How many signature checks should be settled together; 0 for a verifier that puts none off.
+    /// Number of signature checks to settle together. 0 for a verifier that defers none.
     fn signatures_together(&self) -> usize {
         0
     }
 
-    /// How signature checks were verified so far.
+    /// Numbers of signature checks verified so far.
     fn signature_counts(&self) -> SignatureCounts {
         SignatureCounts::default()
     }

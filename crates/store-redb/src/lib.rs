@@ -40,9 +40,9 @@ mod view;
 
 pub use contain::is_panic_contained;
 
-use blockmill_block::disk::{Disk, DiskFile, Open, SystemDisk};
 use blockmill_block::reader::DecodeError;
 use blockmill_block::{BlockHash, Coin, OutPoint};
+use blockmill_blockfiles::disk::{Disk, DiskFile, Open, SystemDisk};
 use blockmill_coins::store::{OutpointKey, decode_coin, outpoint_from_key, outpoint_key};
 use blockmill_coins::{Change, CoinIterator, CoinStore, StoreError, Tip};
 use contain::{Contained, contained, pass_through};

@@ -4,7 +4,7 @@
 //! a store uses this view instead: the file stays unchanged, and need not be writable. The writes
 //! are few: a header, and the state of the allocator.
 
-use blockmill_block::disk::DiskFile;
+use blockmill_blockfiles::disk::DiskFile;
 use redb::StorageBackend;
 use std::collections::BTreeMap;
 use std::io;

@@ -9,7 +9,7 @@ use crate::connect::temporary_directory;
 use crate::error::BenchError;
 use crate::report::{Chart, Column, Report, Target};
 use crate::watched::{Watched, watch};
-use blockmill_chaingen::{Profile, Recipe, Summary, write_chain};
+use blockmill_chaingen::{ChainSpec, Profile, Summary, write_chain};
 use blockmill_coins::StatsBuilder;
 use blockmill_coins::stats::Hashes;
 use blockmill_engine::{Engine, Options};
@@ -122,16 +122,16 @@ pub(crate) fn report(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> 
     Ok(report)
 }
 
-fn plan(quick: bool) -> (Recipe, &'static [u64]) {
+fn plan(quick: bool) -> (ChainSpec, &'static [u64]) {
     let (blocks, inputs, coins, limits): (_, _, _, &[u64]) = if quick {
         (120, 60_000, 100_000, &[2, 8, 64])
     } else {
         (400, 3_000_000, 2_000_000, &[16, 64, 256, 1000])
     };
-    let recipe = Recipe {
+    let recipe = ChainSpec {
         inputs,
         coins,
-        ..Recipe::new(Profile::Utxo, blocks, SEED)
+        ..ChainSpec::new(Profile::Utxo, blocks, SEED)
     };
     (recipe, limits)
 }
@@ -277,6 +277,6 @@ mod tests {
 
     fn write_summary() -> Summary {
         let directory = tempfile::tempdir().unwrap();
-        write_chain(directory.path(), &Recipe::new(Profile::Utxo, 1, 1), &mut |_| ()).unwrap()
+        write_chain(directory.path(), &ChainSpec::new(Profile::Utxo, 1, 1), &mut |_| ()).unwrap()
     }
 }

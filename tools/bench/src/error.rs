@@ -2,7 +2,7 @@
 
 use crate::NAMES;
 use bitcoinkernel::KernelError;
-use blockmill_block::files::FileError;
+use blockmill_blockfiles::FileError;
 use blockmill_chaingen::GenerateError;
 use blockmill_coins::{StoreError, UndoLogError};
 use blockmill_engine::EngineError;

@@ -12,7 +12,7 @@ use crate::connect::temporary_directory;
 use crate::error::BenchError;
 use crate::report::{Column, Report, Target};
 use blockmill_block::{Coin, Network, OutPoint};
-use blockmill_chaingen::{Profile, Recipe, Summary, write_chain};
+use blockmill_chaingen::{ChainSpec, Profile, Summary, write_chain};
 use blockmill_coins::stats::Hashes;
 use blockmill_coins::{Change, CoinIterator, CoinStore, StatsBuilder, StoreError, Tip};
 use blockmill_engine::datadir::store_file::open_store;
@@ -120,7 +120,7 @@ struct Base {
 }
 
 impl Base {
-    fn new(recipe: &Recipe, height: u32) -> Result<Self, BenchError> {
+    fn new(recipe: &ChainSpec, height: u32) -> Result<Self, BenchError> {
         let directory = temporary_directory()?;
         let base = Self {
             summary: write_chain(&directory.path().join("blocks"), recipe, &mut |_| ())?,
@@ -234,10 +234,10 @@ pub(crate) fn report(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> 
     } else {
         (500, 200_000, 150_000, 450, 5)
     };
-    let recipe = Recipe {
+    let recipe = ChainSpec {
         inputs,
         coins,
-        ..Recipe::new(Profile::Utxo, blocks, SEED)
+        ..ChainSpec::new(Profile::Utxo, blocks, SEED)
     };
     let base = Base::new(&recipe, height)?;
     progress(&format!("connected a chain up to height {height}"));
@@ -323,10 +323,10 @@ mod tests {
 
     #[test]
     fn all_ways_end_alike() {
-        let recipe = Recipe {
+        let recipe = ChainSpec {
             inputs: 600,
             coins: 400,
-            ..Recipe::new(Profile::Utxo, 115, 3)
+            ..ChainSpec::new(Profile::Utxo, 115, 3)
         };
         let base = Base::new(&recipe, 108).unwrap();
         let rows = rows(&base, &[2], 1, &mut |_| ()).unwrap();

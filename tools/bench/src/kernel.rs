@@ -7,7 +7,7 @@ use bitcoinkernel::{
     disable_logging,
 };
 use blockmill_block::Network;
-use blockmill_block::files::BlockFiles;
+use blockmill_blockfiles::BlockFiles;
 use std::io;
 use std::path::Path;
 use std::sync::Once;

@@ -18,7 +18,7 @@ use crate::BenchOptions;
 use crate::clock::Spread;
 use crate::error::BenchError;
 use crate::report::{Chart, Column, Report, Target};
-use blockmill_chaingen::{Profile, Recipe};
+use blockmill_chaingen::{ChainSpec, Profile};
 use blockmill_coins::undo_log::{SectionLock, StandardLock};
 use drive::{Load, Outcome, Work, drive};
 use input::Input;
@@ -93,7 +93,7 @@ const fn chart(table: &'static str) -> Chart {
 /// What to append, and how much to run.
 #[derive(Debug, Clone)]
 struct Plan {
-    recipe: Recipe,
+    recipe: ChainSpec,
     /// Numbers of writers.
     writers: Vec<usize>,
     /// Runs of each lock with each number of writers and each kind of work.
@@ -181,9 +181,9 @@ impl Plan {
             (vec![1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 32], 5, 300)
         };
         Self {
-            recipe: Recipe {
+            recipe: ChainSpec {
                 inputs: 4_000,
-                ..Recipe::new(Profile::Mixed, 250, SEED)
+                ..ChainSpec::new(Profile::Mixed, 250, SEED)
             },
             writers,
             runs,
@@ -339,9 +339,9 @@ mod tests {
 
     fn tiny() -> Plan {
         Plan {
-            recipe: Recipe {
+            recipe: ChainSpec {
                 inputs: 60,
-                ..Recipe::new(Profile::Mixed, 110, 7)
+                ..ChainSpec::new(Profile::Mixed, 110, 7)
             },
             writers: vec![1, 4, 10],
             runs: 2,

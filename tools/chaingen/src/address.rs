@@ -1,12 +1,12 @@
-//! Script kinds, what it costs to spend each, and how often each is paid to.
+//! Kinds of script: the cost of spending each, and how often outputs pay to each.
 
-use crate::dice::Dice;
-use crate::recipe::Profile;
+use crate::chain_spec::Profile;
+use crate::rng::Rng;
 
-/// How many addresses of each kind a chain has: its keys, for the signed kinds.
+/// Addresses of each kind in a chain. A signed kind has a key for each.
 pub(crate) const ADDRESSES_PER_KIND: u16 = 512;
 
-/// What an output's script is.
+/// The form of an output's script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub(crate) enum Kind {
@@ -36,13 +36,13 @@ pub(crate) enum Kind {
     ShortDrop,
     /// A push of 32 bytes, OP_DROP, OP_TRUE.
     LongDrop,
-    /// OP_TRUE behind a short push and OP_DROP, in P2SH.
+    /// A short push, OP_DROP, OP_TRUE, in P2SH.
     P2shTrue,
     /// The same in P2WSH.
     P2wshTrue,
 }
 
-/// The kinds of [`Profile::Mixed`] and how often each is paid to, of 100.
+/// The kinds of [`Profile::Mixed`] and how many of 100 outputs pay to each.
 const MIXED: [(Kind, u64); 9] = [
     (Kind::P2pk, 3),
     (Kind::P2pkUncompressed, 2),
@@ -55,7 +55,7 @@ const MIXED: [(Kind, u64); 9] = [
     (Kind::P2trScript, 6),
 ];
 
-/// The kinds of [`Profile::Utxo`] and how often each is paid to, of 100.
+/// The kinds of [`Profile::Utxo`] and how many of 100 outputs pay to each.
 const UTXO: [(Kind, u64); 6] = [
     (Kind::True, 30),
     (Kind::Anchor, 10),
@@ -65,7 +65,7 @@ const UTXO: [(Kind, u64); 6] = [
     (Kind::P2wshTrue, 15),
 ];
 
-/// The most that it can take to spend an output.
+/// Upper bounds of what spending an output costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SpendCost {
     /// Bytes of the script sig, its length not counted.
@@ -85,7 +85,7 @@ impl Kind {
         }
     }
 
-    /// What it takes to spend: signatures count with their largest size, 72 bytes (65 for taproot).
+    /// The cost of spending. Signatures count with their largest size, 72 bytes (65 for taproot).
     pub(crate) fn spend_cost(self) -> SpendCost {
         let (script_sig, witness, sigops) = match self {
             Kind::P2pk | Kind::P2pkUncompressed => (73, 1, 0),
@@ -132,21 +132,21 @@ impl Kind {
     }
 }
 
-/// One of the chain's own scripts: three bytes instead of the script, so that millions of coins fit in memory.
+/// One of the chain's own scripts, in three bytes, so that millions of coins fit in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Address {
     /// Its kind.
     pub(crate) kind: Kind,
-    /// Which of the kind, below [`ADDRESSES_PER_KIND`].
+    /// Number within the kind, below [`ADDRESSES_PER_KIND`].
     pub(crate) number: u16,
 }
 
 impl Address {
     /// A random address of the profile.
-    pub(crate) fn random(profile: Profile, dice: &mut Dice) -> Address {
+    pub(crate) fn random(profile: Profile, rng: &mut Rng) -> Address {
         Address {
-            kind: dice.weighted(Kind::of(profile)),
-            number: dice.below(ADDRESSES_PER_KIND.into()) as u16,
+            kind: rng.weighted(Kind::of(profile)),
+            number: rng.below(ADDRESSES_PER_KIND.into()) as u16,
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Puts a block together from signed transactions: coinbase, witness commitment, merkle root, proof of work, bytes.
+//! Assembles a block from signed transactions: coinbase, witness commitment, merkle root, proof of
+//! work, bytes.
 
 use bitcoin::consensus::Encodable;
 use bitcoin::constants::genesis_block;
@@ -17,7 +18,7 @@ const GENESIS_TIME: u32 = 1_296_688_602;
 /// Seconds from one block to the next.
 const BLOCK_SPACING: u32 = 600;
 
-/// A block ready to be handed over.
+/// A finished block.
 pub(crate) struct AssembledBlock {
     pub(crate) hash: BlockHash,
     pub(crate) bytes: Vec<u8>,
@@ -36,7 +37,8 @@ pub(crate) fn genesis() -> (BlockHash, Vec<u8>) {
     (block.block_hash(), consensus::serialize(&block))
 }
 
-/// The planned block on top of `prev`. The seed stands in the coinbase, so that chains of different seeds share no block.
+/// The planned block on top of `prev`. The coinbase contains the seed, so that chains of different
+/// seeds share no block.
 pub(crate) fn assemble(
     prev: BlockHash,
     plan: &BlockPlan,

@@ -1,4 +1,4 @@
-//! Single regtest blocks, good and bad, in a few lines: for the tests of other crates.
+//! Single regtest blocks, good and bad, for the tests of other crates.
 //!
 //! ```
 //! use blockmill_chaingen::bitcoin::{Network, constants::genesis_block};
@@ -25,27 +25,31 @@ use bitcoin::{
 
 /// The compact target of every regtest block.
 pub(crate) const REGTEST_BITS: u32 = 0x207f_ffff;
-/// The version of the blocks made here.
+/// The version of the builder's blocks.
 pub(crate) const BLOCK_VERSION: i32 = 0x2000_0000;
 /// Blocks between two halvings of the subsidy on regtest.
 pub(crate) const HALVING_INTERVAL: u32 = 150;
-/// The witness reserved value: the only witness element of a coinbase whose block has a witness commitment.
+/// The witness reserved value: the only witness element of a coinbase whose block has a witness
+/// commitment.
 pub(crate) const RESERVED_VALUE: [u8; 32] = [0; 32];
-/// How the script of a witness commitment output begins: OP_RETURN, a push of 36 bytes, the four header bytes of BIP141.
+/// First bytes of the script of a witness commitment: OP_RETURN, a push of 36 bytes, the four
+/// header bytes of BIP141.
 pub(crate) const COMMITMENT_PREFIX: [u8; 6] = [0x6a, 0x24, 0xaa, 0x21, 0xa9, 0xed];
 
-/// Builds one block on any parent. Nothing is checked, so bad blocks are as easy to make as good ones.
+/// Builds one block on any parent. The builder checks nothing, so bad blocks are as easy as good
+/// ones.
 #[derive(Clone, Debug)]
 pub struct BlockBuilder {
     header: Header,
     transactions: Vec<Transaction>,
-    /// An edit of the header chose another merkle root than the true one: keep it.
+    /// Whether an edit of the header has set a merkle root of its own, which is kept.
     merkle_root_is_given: bool,
 }
 
 impl BlockBuilder {
-    /// A block at `height` on top of `prev`, at `time` (seconds since 1970): version 0x20000000, bits 0x207fffff, and a coinbase
-    /// with the height in its script (BIP34) that pays the whole regtest subsidy to [`any_script`].
+    /// A block at `height` on top of `prev`, at `time` (seconds since 1970): version 0x20000000 and
+    /// bits 0x207fffff. The coinbase has the height in its script (BIP34) and pays the whole
+    /// regtest subsidy to [`any_script`].
     pub fn new(prev: BlockHash, height: u32, time: u32) -> Self {
         let script_sig = Builder::new()
             .push_int(height.into())
@@ -73,20 +77,21 @@ impl BlockBuilder {
         self
     }
 
-    /// Appends a transaction after the coinbase and those given before.
+    /// Appends a transaction.
     pub fn transaction(mut self, tx: Transaction) -> Self {
         self.transactions.push(tx);
         self
     }
 
-    /// Edits the coinbase as it stands: fees given before are in, the witness commitment is not (`build` appends it).
+    /// Edits the coinbase. It has the fees added so far, but no witness commitment: `build` appends
+    /// that.
     pub fn coinbase(mut self, edit: impl FnOnce(&mut Transaction)) -> Self {
         edit(&mut self.transactions[0]);
         self
     }
 
-    /// Edits the header before it is mined. The merkle root that the closure sees is that of the transactions given so far; if it
-    /// changes the root, the block keeps the changed one.
+    /// Edits the header before it is mined. The closure sees the merkle root of the transactions so
+    /// far. If the closure changes the root, the block keeps the changed root.
     pub fn header(mut self, edit: impl FnOnce(&mut Header)) -> Self {
         if !self.merkle_root_is_given {
             self.header.merkle_root = self.clone().unmined().header.merkle_root;
@@ -97,7 +102,8 @@ impl BlockBuilder {
         self
     }
 
-    /// The block: with a witness commitment when any transaction has a witness, its merkle root, and a mined nonce.
+    /// The block, with merkle root and mined nonce, and a witness commitment if any transaction has
+    /// a witness.
     pub fn build(self) -> Block {
         let mut block = self.unmined();
         mine(&mut block.header);
@@ -137,7 +143,8 @@ impl BlockBuilder {
     }
 }
 
-/// Makes an edited block whole again: recomputes the witness commitment (if the coinbase has one), the merkle root and the nonce.
+/// Repairs an edited block: computes the witness commitment (if the coinbase has one), the merkle
+/// root and the nonce again.
 pub fn repair(block: &mut Block) {
     if !block.txdata.is_empty() {
         commit_to_witnesses(block);
@@ -146,8 +153,9 @@ pub fn repair(block: &mut Block) {
     mine(&mut block.header);
 }
 
-/// Sets the nonce to the first one, counted from 0, whose block hash meets the target of `header.bits`. A target so hard that it
-/// would take more than about 65,000 tries (or that is no valid target) is replaced by that of regtest.
+/// Sets the nonce to the first one, counted from 0, whose block hash meets the target of
+/// `header.bits`. Regtest's target is met in place of an invalid target, or of one that takes more
+/// than about 65,000 tries.
 pub fn mine(header: &mut Header) {
     let regtest = Target::from_compact(CompactTarget::from_consensus(REGTEST_BITS));
     let hardest = Target::from_compact(CompactTarget::from_consensus(0x1f00_ffff));
@@ -159,7 +167,8 @@ pub fn mine(header: &mut Header) {
     }
 }
 
-/// A transaction that spends an output to [`any_script`] into one output to [`any_script`] of `value_out` satoshi.
+/// A transaction that spends an output to [`any_script`] into one output to [`any_script`] of
+/// `value_out` satoshi.
 pub fn spend_any(outpoint: OutPoint, value_out: u64) -> Transaction {
     Transaction {
         version: transaction::Version::TWO,
@@ -177,7 +186,7 @@ pub fn spend_any(outpoint: OutPoint, value_out: u64) -> Transaction {
     }
 }
 
-/// The script that anyone can spend with an empty input: OP_TRUE.
+/// OP_TRUE: anyone can spend it with an empty script sig.
 pub fn any_script() -> ScriptBuf {
     Builder::new().push_opcode(OP_PUSHNUM_1).into_script()
 }
@@ -187,7 +196,7 @@ pub(crate) fn subsidy(height: u32) -> u64 {
     5_000_000_000_u64.checked_shr(height / HALVING_INTERVAL).unwrap_or(0)
 }
 
-/// A header on `prev` at `time`, with neither merkle root nor nonce.
+/// A header on `prev` at `time`, with zero as merkle root and nonce.
 pub(crate) fn header(prev: BlockHash, time: u32) -> Header {
     Header {
         version: Version::from_consensus(BLOCK_VERSION),
@@ -221,14 +230,14 @@ pub(crate) fn commitment_script(commitment: [u8; 32]) -> ScriptBuf {
     ScriptBuf::from_bytes(bytes)
 }
 
-/// The last output that BIP141 takes as the commitment.
+/// Index of the commitment (BIP141): the last output of that form.
 fn commitment_position(coinbase: &Transaction) -> Option<usize> {
     coinbase.output.iter().rposition(|output| {
         output.script_pubkey.len() >= 38 && output.script_pubkey.as_bytes().starts_with(&COMMITMENT_PREFIX)
     })
 }
 
-/// Writes the commitment to the block's witnesses into the output that is there for it, if there is one.
+/// Writes the commitment to the witnesses into the coinbase's commitment output, if it has one.
 fn commit_to_witnesses(block: &mut Block) {
     let Some(position) = commitment_position(&block.txdata[0]) else {
         return;

@@ -1,4 +1,4 @@
-//! Writes a chain as Bitcoin Core keeps it: `blk*.dat` files, here with a manifest beside them.
+//! Writes a chain to `blk*.dat` files, as Bitcoin Core does, with a manifest beside them.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -6,50 +6,57 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::chain::generate;
-use crate::recipe::{GenerateError, Progress, Recipe, Summary};
+use crate::chain_spec::{ChainSpec, GenerateError, Progress, Summary};
 
-/// What begins each record on regtest.
+/// Magic of regtest: each record begins with these bytes.
 const MAGIC: [u8; 4] = [0xfa, 0xbf, 0xb5, 0xda];
-/// The size that no block file exceeds: 128 MiB.
+/// Largest block file in bytes: 128 MiB.
 const FILE_BYTES_MAX: u64 = 128 << 20;
 /// Bytes of a record before the block: magic and length.
 const RECORD_HEADER_BYTES: u64 = 8;
 /// The manifest's name.
 const MANIFEST: &str = "manifest.json";
 
-/// Generates the chain of a recipe into `out`: `blk00000.dat` and so on, without an xor key, each record being regtest's magic, the
-/// block's length (4 bytes, little endian) and the block; and `manifest.json`, the [`Summary`]. The directory is made if need be.
+/// Generates the chain of a spec into the directory `out`, which is created if it is missing. The
+/// files are `blk00000.dat` and so on, without an xor key, and `manifest.json` with the
+/// [`Summary`]. A record is regtest's magic, the block's length (4 bytes, little endian) and the
+/// block.
 ///
 /// # Errors
 ///
-/// Those of [`generate`] for its recipe; [`GenerateError::Occupied`] when `out` holds block files already; [`GenerateError::Write`] when a file
-/// or the directory could not be made or written. Nothing of the chain is left then.
-pub fn write_chain(out: &Path, recipe: &Recipe, progress: &mut dyn FnMut(&Progress)) -> Result<Summary, GenerateError> {
-    write_chain_until(out, recipe, &AtomicBool::new(false), progress)
+/// Those of [`generate`] for its spec; [`GenerateError::Occupied`] when `out` holds block files
+/// already; [`GenerateError::Write`] when a file or the directory could not be created or written.
+/// An error leaves no file of the chain.
+pub fn write_chain(
+    out: &Path,
+    spec: &ChainSpec,
+    progress: &mut dyn FnMut(&Progress),
+) -> Result<Summary, GenerateError> {
+    write_chain_until(out, spec, &AtomicBool::new(false), progress)
 }
 
-/// As [`write_chain`], until `stop` is set, which is looked at before each block.
+/// As [`write_chain`], but setting `stop` ends the run before the next block.
 ///
 /// # Errors
 ///
-/// As for [`write_chain`]; [`GenerateError::Stopped`].
+/// Those of [`write_chain`], and [`GenerateError::Stopped`].
 pub fn write_chain_until(
     out: &Path,
-    recipe: &Recipe,
+    spec: &ChainSpec,
     stop: &AtomicBool,
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<Summary, GenerateError> {
-    write_files(out, recipe, FILE_BYTES_MAX, stop, progress)
+    write_files(out, spec, FILE_BYTES_MAX, stop, progress)
 }
 
 fn write_files(
     out: &Path,
-    recipe: &Recipe,
+    spec: &ChainSpec,
     file_bytes_max: u64,
     stop: &AtomicBool,
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<Summary, GenerateError> {
-    recipe.check()?;
+    spec.check()?;
     let is_new = !out.exists();
     let failed = |path: &Path| {
         let path = path.to_owned();
@@ -71,7 +78,7 @@ fn write_files(
         true => Err(io::ErrorKind::Interrupted.into()),
         false => files.append(block),
     };
-    let written = generate(recipe, &mut append, progress).and_then(|mut summary| {
+    let written = generate(spec, &mut append, progress).and_then(|mut summary| {
         files.finish().map_err(failed(&files.path))?;
         summary.files.clone_from(&files.names);
         let text = serde_json::to_string_pretty(&summary).expect("a summary has only strings and numbers");
@@ -83,7 +90,8 @@ fn write_files(
         Ok(summary)
     });
     written.map_err(|error| {
-        // A part of a chain is of no use, and would be in the way of the next one. What cannot be removed stays.
+        // A part of a chain is useless, and would block the next one. Files that cannot be removed
+        // stay.
         for name in &files.names {
             let _ = fs::remove_file(out.join(name));
         }
@@ -116,7 +124,7 @@ fn block_file_in(directory: &Path) -> io::Result<Option<PathBuf>> {
 struct BlockFiles<'a> {
     directory: &'a Path,
     file_bytes_max: u64,
-    /// The file that was made last, or was to be made.
+    /// The file that was created last, or that could not be created.
     path: PathBuf,
     current: Option<BufWriter<File>>,
     /// Bytes in the current file.
@@ -161,14 +169,14 @@ impl BlockFiles<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recipe::Profile;
+    use crate::chain_spec::Profile;
     use bitcoin::Block;
     use bitcoin::consensus::deserialize;
 
-    fn recipe() -> Recipe {
-        Recipe {
+    fn spec() -> ChainSpec {
+        ChainSpec {
             inputs: 500,
-            ..Recipe::new(Profile::Utxo, 120, 3)
+            ..ChainSpec::new(Profile::Utxo, 120, 3)
         }
     }
 
@@ -191,7 +199,7 @@ mod tests {
     fn files_hold_the_chain_record_by_record() {
         let directory = tempfile::tempdir().unwrap();
         let out = directory.path().join("new");
-        let summary = write_files(&out, &recipe(), 20_000, &AtomicBool::new(false), &mut |_| ()).unwrap();
+        let summary = write_files(&out, &spec(), 20_000, &AtomicBool::new(false), &mut |_| ()).unwrap();
         assert!(summary.files.len() > 1);
         for name in &summary.files {
             assert!(fs::metadata(out.join(name)).unwrap().len() <= 20_000);
@@ -199,7 +207,7 @@ mod tests {
         let blocks = records(&out, &summary.files);
         let mut generated = Vec::new();
         let direct = generate(
-            &recipe(),
+            &spec(),
             &mut |_, block| {
                 generated.push(block.to_vec());
                 Ok(())
@@ -225,7 +233,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("blk00007.dat");
         fs::write(&file, b"").unwrap();
-        match write_chain(directory.path(), &recipe(), &mut |_| ()) {
+        match write_chain(directory.path(), &spec(), &mut |_| ()) {
             Err(GenerateError::Occupied { file: named }) => assert_eq!(named, file),
             other => panic!("{other:?}"),
         }
@@ -241,7 +249,7 @@ mod tests {
         for (out, left) in [(directory.path().join("new"), None), (there, Some(1))] {
             let stop = AtomicBool::new(false);
             let mut progress = |progress: &Progress| stop.store(progress.blocks_done == 50, Ordering::Relaxed);
-            match write_files(&out, &recipe(), 5_000, &stop, &mut progress) {
+            match write_files(&out, &spec(), 5_000, &stop, &mut progress) {
                 Err(GenerateError::Stopped { directory }) => assert_eq!(directory, out),
                 other => panic!("{other:?}"),
             }
@@ -252,7 +260,7 @@ mod tests {
     #[test]
     fn a_sink_that_fails_ends_it() {
         let error = generate(
-            &recipe(),
+            &spec(),
             &mut |height, _| {
                 if height < 3 {
                     Ok(())

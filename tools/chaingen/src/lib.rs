@@ -1,18 +1,20 @@
-//! Deterministic Bitcoin regtest chains: valid, signed with real keys, the same bytes for the same seed on any number of threads.
+//! Deterministic Bitcoin regtest chains: valid, signed with real keys. The same seed gives the same
+//! bytes on any number of threads.
 //!
-//! Two things are made here:
+//! The crate makes two things:
 //!
-//! - whole chains, described by a [`Recipe`], handed out block by block ([`generate`]) or written as `blk*.dat` files
-//!   ([`write_chain`]). The generator keeps the UTXO set that it makes and ends with its `hash_serialized_3`, computed without the
-//!   engine, so that a validator can be checked against it;
+//! - whole chains, described by a [`ChainSpec`]. [`generate`] gives them block by block,
+//!   [`write_chain`] writes `blk*.dat` files. The generator keeps the UTXO set of the chain, and
+//!   its [`Summary`] has the set's `hash_serialized_3`. No code of the engine computes that hash,
+//!   so validators can be compared with it;
 //! - single blocks, good and bad, for the tests of other crates ([`builder`]).
 //!
 //! ```
-//! use blockmill_chaingen::{Profile, Recipe, generate};
+//! use blockmill_chaingen::{ChainSpec, Profile, generate};
 //!
 //! let mut bytes = 0;
 //! let summary = generate(
-//!     &Recipe::new(Profile::Utxo, 10, 1),
+//!     &ChainSpec::new(Profile::Utxo, 10, 1),
 //!     &mut |_height, block| {
 //!         bytes += block.len() as u64;
 //!         Ok(())
@@ -24,7 +26,7 @@
 //! # Ok::<(), blockmill_chaingen::GenerateError>(())
 //! ```
 
-pub mod recipe;
+pub mod chain_spec;
 
 mod chain;
 mod files;
@@ -33,8 +35,8 @@ mod plan;
 mod schedule;
 mod shapes;
 
-mod draft;
-mod purse;
+mod coin_pool;
+mod tx_plan;
 
 mod assemble;
 mod sign;
@@ -42,12 +44,17 @@ mod wallet;
 mod work;
 
 mod address;
-mod dice;
+mod rng;
 
 pub mod builder;
 
 pub use bitcoin;
 
 pub use crate::chain::generate;
+pub use crate::chain_spec::{ChainSpec, GenerateError, Profile, Progress, Summary, UnknownProfile};
 pub use crate::files::{write_chain, write_chain_until};
-pub use crate::recipe::{GenerateError, Profile, Progress, Recipe, Summary, UnknownProfile};
+
+/// Compiles the examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

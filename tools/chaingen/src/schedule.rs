@@ -1,31 +1,35 @@
-//! How much each block is to do: the inputs and live coins that a recipe wants, spread over the blocks that can spend.
+//! The share of each block: the inputs and live coins that a spec asks for, spread over the blocks
+//! that can spend.
 
 use bitcoin::constants::COINBASE_MATURITY;
 
-use crate::dice::Dice;
-use crate::recipe::{Profile, Recipe};
+use crate::chain_spec::{ChainSpec, Profile};
+use crate::rng::Rng;
 
-/// What one block aims at.
+/// The aims of one block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
     /// Inputs, the coinbase's not counted.
     pub(crate) inputs: u64,
     /// Live coins after the block.
     pub(crate) live: u64,
-    /// Coins beyond `live` are to be gathered up, even with more inputs than wanted.
+    /// Whether the block consolidates coins in excess of `live`, even with more inputs than asked
+    /// for.
     pub(crate) may_shrink: bool,
-    /// The blocks have hardly the room for all inputs: those shapes come first that take least of it.
+    /// Whether the blocks have hardly weight for all inputs. Shapes that take little weight are
+    /// preferred then.
     pub(crate) is_tight: bool,
 }
 
-/// The plan for the whole chain. It is followed adaptively: what one block misses, the others share.
+/// The plan for the whole chain. When a block misses its target, the later blocks share the
+/// difference.
 pub(crate) struct Schedule {
     /// Blocks before the empty ones at the end.
     blocks: u64,
     /// Blocks that can spend.
     spending_blocks: u64,
     inputs: u64,
-    /// Coins that the payments of a few blocks draw from.
+    /// Coins that the payments of [`WORKING_BLOCKS`] blocks draw from.
     working_coins: u64,
     /// Coins at the end.
     final_coins: u64,
@@ -37,36 +41,37 @@ pub(crate) struct Schedule {
     output_weight: u64,
 }
 
-/// Blocks whose inputs the working set of coins lasts for.
+/// The working set of coins has enough inputs for this many blocks.
 const WORKING_BLOCKS: u64 = 4;
-/// The part of the spending blocks (one in so many) in which the working set is built up.
+/// The working set is built up in the first of this many parts of the spending blocks.
 const RAMP_ONE_IN: u64 = 20;
-/// Room for inputs and coins, in percent of what they need, below which blocks vary no more in size.
+/// Below this budget, in percent of the weight that inputs and coins need, all blocks have the same
+/// size.
 const TIGHT_PERCENT: u64 = 150;
 
 impl Schedule {
-    /// The schedule of a recipe.
-    pub(crate) fn new(recipe: &Recipe) -> Schedule {
-        let blocks = u64::from(recipe.blocks.saturating_sub(recipe.empty_blocks));
+    /// The schedule of a spec.
+    pub(crate) fn new(spec: &ChainSpec) -> Schedule {
+        let blocks = u64::from(spec.blocks.saturating_sub(spec.empty_blocks));
         let spending_blocks = blocks.saturating_sub(COINBASE_MATURITY.into());
-        let per_block = recipe.inputs / spending_blocks.max(1);
+        let per_block = spec.inputs / spending_blocks.max(1);
         let working_coins = WORKING_BLOCKS * per_block + 100;
-        let (input_weight, output_weight, inputs_per_final_coin) = match recipe.profile {
+        let (input_weight, output_weight, inputs_per_final_coin) = match spec.profile {
             Profile::Mixed => (650, 145, 3),
             Profile::Utxo => (330, 90, 2),
         };
-        let final_coins = match recipe.coins {
-            0 => working_coins + recipe.inputs / inputs_per_final_coin,
+        let final_coins = match spec.coins {
+            0 => working_coins + spec.inputs / inputs_per_final_coin,
             given => given,
         };
         Schedule {
             blocks,
             spending_blocks,
-            inputs: recipe.inputs,
+            inputs: spec.inputs,
             working_coins,
             final_coins,
-            final_coins_given: recipe.coins != 0,
-            block_weight_max: recipe.block_weight_max.into(),
+            final_coins_given: spec.coins != 0,
+            block_weight_max: spec.block_weight_max.into(),
             input_weight,
             output_weight,
         }
@@ -77,9 +82,9 @@ impl Schedule {
         (self.inputs / self.spending_blocks.max(1) * 3).clamp(64, 1 << 32) as usize
     }
 
-    /// What the block at `height` aims at, after `inputs_made` and with `live` coins; `None` while no coinbase is mature, and for the
-    /// empty blocks at the end.
-    pub(crate) fn target(&self, height: u32, inputs_made: u64, live: u64, dice: &mut Dice) -> Option<Target> {
+    /// The aims of the block at `height`, after `inputs_made` inputs and with `live` coins. `None`
+    /// while no coinbase is mature, and for the empty blocks at the end.
+    pub(crate) fn target(&self, height: u32, inputs_made: u64, live: u64, rng: &mut Rng) -> Option<Target> {
         let spending_block = u64::from(height)
             .checked_sub(COINBASE_MATURITY.into())
             .filter(|&n| n > 0)?;
@@ -87,15 +92,15 @@ impl Schedule {
         let inputs_even = self.inputs.saturating_sub(inputs_made).div_ceil(blocks_left);
         let coins_even = self.final_coins.saturating_sub(live) / blocks_left;
         let weight_needed = inputs_even * self.input_weight + coins_even * self.output_weight;
-        let room_percent = self.block_weight_max * 100 / weight_needed.max(1);
-        let percent = match room_percent {
+        let budget_percent = self.block_weight_max * 100 / weight_needed.max(1);
+        let percent = match budget_percent {
             _ if blocks_left == 1 => 100,
-            300.. => match dice.below(8) {
+            300.. => match rng.below(8) {
                 0 => 5,
                 1 => 250,
-                _ => dice.range(60, 140),
+                _ => rng.range(60, 140),
             },
-            TIGHT_PERCENT..300 => dice.range(70, 130),
+            TIGHT_PERCENT..300 => rng.range(70, 130),
             _ => 100,
         };
         let path = self.path(spending_block);
@@ -107,11 +112,11 @@ impl Schedule {
             inputs: inputs_even * percent / 100,
             live: if path > live { live + growth } else { path },
             may_shrink: self.final_coins_given && spending_block * 5 > self.spending_blocks * 4,
-            is_tight: room_percent < TIGHT_PERCENT,
+            is_tight: budget_percent < TIGHT_PERCENT,
         })
     }
 
-    /// Live coins wanted after the `spending_block`th block that can spend, counted from 1.
+    /// Live coins aimed at after the `spending_block`th block that can spend, counted from 1.
     fn path(&self, spending_block: u64) -> u64 {
         let ramp = (self.spending_blocks / RAMP_ONE_IN).max(1);
         let ramped = self.working_coins * spending_block.min(ramp) / ramp;
@@ -132,10 +137,10 @@ mod tests {
     use super::*;
 
     fn schedule(coins: u64) -> Schedule {
-        Schedule::new(&Recipe {
+        Schedule::new(&ChainSpec {
             inputs: 20_000,
             coins,
-            ..Recipe::new(Profile::Mixed, 300, 1)
+            ..ChainSpec::new(Profile::Mixed, 300, 1)
         })
     }
 
@@ -151,9 +156,9 @@ mod tests {
 
     #[test]
     fn no_block_is_asked_for_what_cannot_be() {
-        let mut dice = Dice::new(0, 0);
-        assert_eq!(schedule(0).target(100, 0, 100, &mut dice), None);
-        let last = schedule(5_000).target(300, 19_000, 4_000, &mut dice).unwrap();
+        let mut rng = Rng::new(0, 0);
+        assert_eq!(schedule(0).target(100, 0, 100, &mut rng), None);
+        let last = schedule(5_000).target(300, 19_000, 4_000, &mut rng).unwrap();
         assert_eq!(
             last,
             Target {
@@ -163,34 +168,34 @@ mod tests {
                 is_tight: false
             }
         );
-        let unasked = schedule(0).target(300, 19_000, 4_000, &mut dice).unwrap();
+        let unasked = schedule(0).target(300, 19_000, 4_000, &mut rng).unwrap();
         assert_eq!((unasked.live, unasked.may_shrink), (4_000, false));
     }
 
     #[test]
     fn empty_blocks_have_no_target() {
-        let recipe = Recipe {
+        let spec = ChainSpec {
             inputs: 20_000,
             empty_blocks: 100,
-            ..Recipe::new(Profile::Mixed, 300, 1)
+            ..ChainSpec::new(Profile::Mixed, 300, 1)
         };
-        let schedule = Schedule::new(&recipe);
-        let mut dice = Dice::new(0, 0);
+        let schedule = Schedule::new(&spec);
+        let mut rng = Rng::new(0, 0);
         let mut made = 0;
         for height in 101..=200 {
-            made += schedule.target(height, made, 1_000, &mut dice).unwrap().inputs;
+            made += schedule.target(height, made, 1_000, &mut rng).unwrap().inputs;
         }
         assert_eq!(made, 20_000);
-        assert_eq!(schedule.target(201, made, 1_000, &mut dice), None);
-        assert_eq!(schedule.target(300, made, 1_000, &mut dice), None);
+        assert_eq!(schedule.target(201, made, 1_000, &mut rng), None);
+        assert_eq!(schedule.target(300, made, 1_000, &mut rng), None);
     }
 
     #[test]
     fn targets_reach_the_total() {
-        let mut dice = Dice::new(0, 0);
+        let mut rng = Rng::new(0, 0);
         let mut made = 0;
         for height in 101..=300 {
-            made += schedule(0).target(height, made, 1_000, &mut dice).unwrap().inputs;
+            made += schedule(0).target(height, made, 1_000, &mut rng).unwrap().inputs;
         }
         assert_eq!(made, 20_000);
     }

@@ -1,9 +1,10 @@
-//! The shapes of transactions: payments, chains within the block, consolidations, fan-outs; and which comes next.
+//! The shapes of transactions (payments, chains within the block, consolidations, fan-outs) and the
+//! choice among them.
 
 use crate::address::Address;
-use crate::draft::{Draft, Group, OUTPUT_LEAST, Payee, PlannedTransaction, Source, Split};
+use crate::chain_spec::Profile;
 use crate::plan::{BlockUnderway, Planner};
-use crate::recipe::Profile;
+use crate::tx_plan::{Group, OUTPUT_MIN, Payee, PlannedTransaction, Source, Split, TxPlan};
 
 /// The shape of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,19 +19,19 @@ enum Shape {
     FanOut,
 }
 
-/// With fewer spendable coins than this, making coins comes first.
+/// With fewer spendable coins than this, fan-outs come first.
 const SPENDABLE_SCARCE: u64 = 50;
-/// Coins missing or in excess from which on a block without further inputs to make still adds or gathers some.
+/// A block that has its inputs still makes or consolidates coins from this difference in coins on.
 const DIFFERENCE_WORTH: i64 = 8;
-/// Fan-outs of coins too poor, or consolidations of coins too few, after which a block gives up on them.
-const FAILURES_MOST: u32 = 30;
+/// After this many fruitless fan-outs and consolidations a block tries no more of them.
+const FAILURES_MAX: u32 = 30;
 /// The most outputs of one transaction.
-const OUTPUTS_MOST: u64 = 20_000;
-/// A payment or chain member in so many carries data.
+const OUTPUTS_MAX: u64 = 20_000;
+/// One payment or chain member in this many carries data.
 const DATA_ONE_IN: u64 = 12;
 
 impl Planner {
-    /// The block's next transactions, or `None` when it has what it aims at, or can take no more.
+    /// The block's next transactions. `None` when the block has met its target or is full.
     pub(crate) fn next_group(&mut self, block: &mut BlockUnderway) -> Option<Group> {
         let shape = self.choose(block)?;
         match shape {
@@ -43,28 +44,28 @@ impl Planner {
 
     /// Coins missing for the block's target; negative when there are too many.
     fn missing(&self, block: &BlockUnderway) -> i64 {
-        block.target.live as i64 - (self.purse.len() + block.created) as i64
+        block.target.live as i64 - (self.coin_pool.len() + block.created) as i64
     }
 
     fn choose(&mut self, block: &BlockUnderway) -> Option<Shape> {
         let missing = self.missing(block);
-        if self.purse.spendable() == 0 {
+        if self.coin_pool.spendable() == 0 {
             return None;
         }
         if block.inputs >= block.target.inputs {
             return match missing {
-                _ if block.came_to_nothing > FAILURES_MOST => None,
+                _ if block.fruitless > FAILURES_MAX => None,
                 DIFFERENCE_WORTH.. => Some(Shape::FanOut),
                 i64::MIN..=0 if block.target.may_shrink && missing <= -DIFFERENCE_WORTH => Some(Shape::Consolidation),
                 _ => None,
             };
         }
-        if missing > 0 && self.purse.spendable() < SPENDABLE_SCARCE && block.came_to_nothing <= FAILURES_MOST {
+        if missing > 0 && self.coin_pool.spendable() < SPENDABLE_SCARCE && block.fruitless <= FAILURES_MAX {
             return Some(Shape::FanOut);
         }
         let fan_out = if missing > 100 { 250 } else { 15 };
         let consolidation = if missing < -60 || block.target.is_tight { 80 } else { 12 };
-        Some(self.dice.weighted(&[
+        Some(self.rng.weighted(&[
             (Shape::Payment, 660),
             (Shape::Chain, 60),
             (Shape::Consolidation, consolidation),
@@ -73,27 +74,30 @@ impl Planner {
     }
 
     fn payment(&mut self, block: &mut BlockUnderway) -> Option<PlannedTransaction> {
-        let mut draft = Draft::new(block.room)?;
-        let inputs = self.dice.weighted(&[(1, 55), (2, 35), (3, 10)]);
-        self.add_coins(&mut draft, inputs);
-        self.add_payees(&mut draft);
-        self.finish(draft, Split::Uneven, block)
+        let mut tx_plan = TxPlan::new(block.budget)?;
+        let inputs = self.rng.weighted(&[(1, 55), (2, 35), (3, 10)]);
+        self.add_coins(&mut tx_plan, inputs);
+        self.add_payees(&mut tx_plan);
+        self.finish(tx_plan, Split::Uneven, block)
     }
 
-    /// Two to 25 transactions: each spends an output of one before it, some also a coin from outside.
+    /// Two to 25 transactions. Each spends an output of an earlier one; some spend a coin from
+    /// outside, too.
     fn chain(&mut self, block: &mut BlockUnderway) -> Option<Group> {
-        let length = if self.dice.one_in(16) {
-            self.dice.range(8, 25)
+        let length = if self.rng.one_in(16) {
+            self.rng.range(8, 25)
         } else {
-            self.dice.range(2, 6)
+            self.rng.range(2, 6)
         };
         let mut group: Group = vec![self.payment(block)?];
         while (group.len() as u64) < length {
-            let Some(mut draft) = Draft::new(block.room) else { break };
+            let Some(mut tx_plan) = TxPlan::new(block.budget) else {
+                break;
+            };
             let open = open_outputs(&group);
             // Mostly the newest output, for depth; now and then any, for breadth.
-            let pick = if self.dice.one_in(3) {
-                self.dice.index(open.len())
+            let pick = if self.rng.one_in(3) {
+                self.rng.index(open.len())
             } else {
                 open.len() - 1
             };
@@ -101,110 +105,113 @@ impl Planner {
             let output = &mut group[member as usize].outputs[vout as usize];
             let Payee::Address(address) = output.payee else { break };
             let source = Source::Member { member, vout };
-            if !draft.add_input(source, (address, output.value, block.height), &mut self.dice) {
+            if !tx_plan.add_input(source, (address, output.value, block.height), &mut self.rng) {
                 break;
             }
             output.spent_in_block = true;
-            if self.dice.one_in(4) {
-                self.add_coins(&mut draft, 1);
+            if self.rng.one_in(4) {
+                self.add_coins(&mut tx_plan, 1);
             }
-            self.add_payees(&mut draft);
-            group.extend(self.finish(draft, Split::Uneven, block));
+            self.add_payees(&mut tx_plan);
+            group.extend(self.finish(tx_plan, Split::Uneven, block));
         }
         Some(group)
     }
 
     fn consolidation(&mut self, block: &mut BlockUnderway) -> Option<PlannedTransaction> {
-        let mut draft = Draft::new(block.room)?;
-        let size = if self.dice.one_in(6) {
-            self.dice.range(100, 400)
+        let mut tx_plan = TxPlan::new(block.budget)?;
+        let size = if self.rng.one_in(6) {
+            self.rng.range(100, 400)
         } else {
-            self.dice.range(5, 60)
+            self.rng.range(5, 60)
         };
         let excess = (-self.missing(block)).max(0) as u64;
         let wanted = block.target.inputs.saturating_sub(block.inputs).max(excess) + 2;
-        self.add_coins(&mut draft, size.min(wanted).min(self.purse.spendable() / 3).max(1));
-        block.came_to_nothing += u32::from(draft.inputs() < 3);
-        draft.add_output(Address::random(self.profile, &mut self.dice));
-        if self.dice.one_in(2) && draft.value() > 2 * OUTPUT_LEAST && excess == 0 {
-            draft.add_output(Address::random(self.profile, &mut self.dice));
+        self.add_coins(
+            &mut tx_plan,
+            size.min(wanted).min(self.coin_pool.spendable() / 3).max(1),
+        );
+        block.fruitless += u32::from(tx_plan.inputs() < 3);
+        tx_plan.add_output(Address::random(self.profile, &mut self.rng));
+        if self.rng.one_in(2) && tx_plan.value() > 2 * OUTPUT_MIN && excess == 0 {
+            tx_plan.add_output(Address::random(self.profile, &mut self.rng));
         }
-        self.finish(draft, Split::Uneven, block)
+        self.finish(tx_plan, Split::Uneven, block)
     }
 
     fn fan_out(&mut self, block: &mut BlockUnderway) -> Option<PlannedTransaction> {
-        let mut draft = Draft::new(block.room)?;
+        let mut tx_plan = TxPlan::new(block.budget)?;
         let missing = self.missing(block).max(0) as u64;
         let size = self.fan_out_size(missing);
-        let coin = self.purse.take_rich(&mut self.dice)?;
-        if !draft.add_coin(coin, &mut self.dice) {
-            self.purse.give_back(coin);
+        let coin = self.coin_pool.take_rich(&mut self.rng)?;
+        if !tx_plan.add_coin(coin, &mut self.rng) {
+            self.coin_pool.give_back(coin);
             return None;
         }
-        if self.dice.one_in(6) {
-            self.add_coins(&mut draft, 1);
+        if self.rng.one_in(6) {
+            self.add_coins(&mut tx_plan, 1);
         }
-        let size = size.min(draft.value() / OUTPUT_LEAST).max(1);
+        let size = size.min(tx_plan.value() / OUTPUT_MIN).max(1);
         let made = (0..size)
-            .take_while(|_| draft.add_output(Address::random(self.profile, &mut self.dice)))
+            .take_while(|_| tx_plan.add_output(Address::random(self.profile, &mut self.rng)))
             .count();
-        block.came_to_nothing += u32::from(made < 4);
-        self.finish(draft, Split::Even, block)
+        block.fruitless += u32::from(made < 4);
+        self.finish(tx_plan, Split::Even, block)
     }
 
     fn fan_out_size(&mut self, missing: u64) -> u64 {
-        if self.purse.spendable() < SPENDABLE_SCARCE {
-            return (missing + 2).min(OUTPUTS_MOST);
+        if self.coin_pool.spendable() < SPENDABLE_SCARCE {
+            return (missing + 2).min(OUTPUTS_MAX);
         }
         if missing < DIFFERENCE_WORTH as u64 {
-            return self.dice.range(8, 40);
+            return self.rng.range(8, 40);
         }
-        let large = self.dice.one_in(8);
+        let large = self.rng.one_in(8);
         let size = match self.profile {
-            Profile::Mixed if large => self.dice.range(120, 1_500),
-            Profile::Mixed => self.dice.range(8, 120),
-            Profile::Utxo if large => self.dice.range(500, 3_000),
-            Profile::Utxo => self.dice.range(16, 500),
+            Profile::Mixed if large => self.rng.range(120, 1_500),
+            Profile::Mixed => self.rng.range(8, 120),
+            Profile::Utxo if large => self.rng.range(500, 3_000),
+            Profile::Utxo => self.rng.range(16, 500),
         };
         size.min(missing + 1)
     }
 
     /// Adds up to `count` coins.
-    fn add_coins(&mut self, draft: &mut Draft, count: u64) {
+    fn add_coins(&mut self, tx_plan: &mut TxPlan, count: u64) {
         for _ in 0..count {
-            let Some(coin) = self.purse.take(&mut self.dice) else {
+            let Some(coin) = self.coin_pool.take(&mut self.rng) else {
                 break;
             };
-            if !draft.add_coin(coin, &mut self.dice) {
-                self.purse.give_back(coin);
+            if !tx_plan.add_coin(coin, &mut self.rng) {
+                self.coin_pool.give_back(coin);
                 break;
             }
         }
     }
 
     /// Adds the outputs of a payment.
-    fn add_payees(&mut self, draft: &mut Draft) {
-        let outputs = self.dice.weighted(&[(1, 10), (2, 75), (3, 15)]);
-        for _ in 0..outputs.min(draft.value() / OUTPUT_LEAST).max(1) {
-            draft.add_output(Address::random(self.profile, &mut self.dice));
+    fn add_payees(&mut self, tx_plan: &mut TxPlan) {
+        let outputs = self.rng.weighted(&[(1, 10), (2, 75), (3, 15)]);
+        for _ in 0..outputs.min(tx_plan.value() / OUTPUT_MIN).max(1) {
+            tx_plan.add_output(Address::random(self.profile, &mut self.rng));
         }
-        if self.dice.one_in(DATA_ONE_IN) {
-            draft.add_data(&mut self.dice);
+        if self.rng.one_in(DATA_ONE_IN) {
+            tx_plan.add_data(&mut self.rng);
         }
     }
 
-    /// The draft's transaction, if it has an input; its room is taken from the block's.
-    fn finish(&mut self, draft: Draft, split: Split, block: &mut BlockUnderway) -> Option<PlannedTransaction> {
-        if draft.inputs() == 0 {
+    /// The planned transaction, if it has an input. The block's budget shrinks by it.
+    fn finish(&mut self, tx_plan: TxPlan, split: Split, block: &mut BlockUnderway) -> Option<PlannedTransaction> {
+        if tx_plan.inputs() == 0 {
             return None;
         }
-        let (planned, room) = draft.finish(split, block.height, &mut self.dice);
-        block.room = room;
+        let (planned, budget) = tx_plan.finish(split, block.height, &mut self.rng);
+        block.budget = budget;
         Some(planned)
     }
 }
 
-/// The outputs of a group that nothing spends: member and output index.
+/// The unspent outputs of a group: member and output index.
 fn open_outputs(group: &Group) -> Vec<(u32, u32)> {
     (0..)
         .zip(group)

@@ -1,4 +1,5 @@
-//! Unlocks the inputs of a transaction: signatures, redeem scripts and witnesses for each kind of address.
+//! Unlocks the inputs of a transaction: signatures, redeem scripts and witnesses for each kind of
+//! address.
 
 use bitcoin::hashes::Hash;
 use bitcoin::script::{Builder, PushBytesBuf};
@@ -15,11 +16,12 @@ use crate::wallet::{Key, Wallet, open_script};
 pub(crate) struct Spent {
     /// The address of the coin.
     pub(crate) address: Address,
-    /// Sign with ANYONECANPAY.
+    /// Whether the signature uses ANYONECANPAY.
     pub(crate) anyone_can_pay: bool,
 }
 
-/// Writes script sigs and witnesses into `tx`, whose inputs spend `outputs`; both slices are as long as the inputs.
+/// Writes script sigs and witnesses into `tx`, whose inputs spend `outputs`. `spent` and `outputs`
+/// have one element per input.
 ///
 /// Signatures are deterministic: RFC 6979 for ECDSA, no auxiliary randomness for Schnorr.
 pub(crate) fn sign(wallet: &Wallet, tx: &mut Transaction, spent: &[Spent], outputs: &[TxOut]) {
@@ -45,7 +47,8 @@ struct Signer<'a> {
     outputs: &'a [TxOut],
 }
 
-/// A transaction has every input that is signed, and no sighash type is used that needs an output of the same index.
+/// The transaction has every input that is signed. No sighash type in use needs an output of the
+/// same index.
 const IN_RANGE: &str = "the input is in the transaction";
 
 impl Signer<'_> {
@@ -98,7 +101,8 @@ impl Signer<'_> {
         }
     }
 
-    /// A signature over the old sighash, by the key `further` after that of the address.
+    /// A signature over the sighash from before segwit, by the key `further` keys after the
+    /// address's own.
     fn legacy(&self, index: usize, spent: Spent, further: usize) -> Vec<u8> {
         let key = self.wallet.key(spent.address, further);
         let script = match spent.address.kind {
@@ -126,7 +130,8 @@ impl Signer<'_> {
         self.ecdsa(key, sighash.to_byte_array(), sighash_type)
     }
 
-    /// A signature over the BIP143 sighash of P2WSH, by the key `further` after that of the address.
+    /// A signature over the BIP143 sighash of P2WSH, by the key `further` keys after the address's
+    /// own.
     fn segwit_script(&mut self, index: usize, spent: Spent, further: usize) -> Vec<u8> {
         let script = &self.wallet.key(spent.address, 0).multisig;
         let sighash_type = ecdsa_sighash_type(spent);
@@ -183,7 +188,7 @@ impl Signer<'_> {
     }
 }
 
-/// Which two of the three keys of a multisig address sign: each of the three pairs is in use.
+/// Which two of the three keys of a multisig address sign. Each of the three pairs is in use.
 fn signers(address: Address) -> [usize; 2] {
     [[0, 1], [0, 2], [1, 2]][usize::from(address.number % 3)]
 }

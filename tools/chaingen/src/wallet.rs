@@ -1,4 +1,5 @@
-//! The keys and scripts of a chain: a fixed pool made from the seed, so that making keys does not dominate making blocks.
+//! The keys and scripts of a chain: a fixed pool made from the seed. Making keys should not
+//! dominate making blocks.
 
 use bitcoin::key::{CompressedPublicKey, TapTweak};
 use bitcoin::opcodes::all::{OP_CHECKMULTISIG, OP_CHECKSIG, OP_DROP, OP_PUSHNUM_1, OP_PUSHNUM_2, OP_PUSHNUM_3};
@@ -8,17 +9,18 @@ use bitcoin::taproot::{LeafVersion, TaprootBuilder, TaprootSpendInfo};
 use bitcoin::{PublicKey, ScriptBuf, XOnlyPublicKey};
 
 use crate::address::{ADDRESSES_PER_KIND, Address, Kind};
-use crate::dice::Dice;
-use crate::recipe::Profile;
+use crate::chain_spec::Profile;
+use crate::rng::Rng;
 
-/// The stream of [`Dice`] that secret keys come from.
+/// The stream of [`Rng`] that secret keys come from.
 const KEY_STREAM: u64 = 1;
 
-/// All that is needed to pay to and to spend from any [`Address`] of a profile.
+/// Scripts and keys to pay to and to spend from any [`Address`] of a profile.
 pub(crate) struct Wallet {
     pub(crate) secp: Secp256k1<All>,
     keys: Vec<Key>,
-    /// Scripts by kind (its number), then by address number; empty for kinds that the profile does not have.
+    /// Scripts by the number of the kind, then by address number. Kinds outside of the profile have
+    /// none.
     scripts: Vec<Vec<ScriptBuf>>,
 }
 
@@ -63,13 +65,13 @@ impl Wallet {
         &self.scripts[address.kind as usize][usize::from(address.number)]
     }
 
-    /// The key of an address, or one of those after it (of a multisig script).
+    /// The key `further` keys after the address's own. Multisig scripts use the first three.
     pub(crate) fn key(&self, address: Address, further: usize) -> &Key {
         &self.keys[(usize::from(address.number) + further) % self.keys.len()]
     }
 }
 
-/// The script behind the P2SH and P2WSH addresses that need no signature.
+/// The script whose hash is in the P2SH and P2WSH addresses that need no signature.
 pub(crate) fn open_script(number: u16) -> ScriptBuf {
     Builder::new()
         .push_slice(number.to_le_bytes())
@@ -79,8 +81,8 @@ pub(crate) fn open_script(number: u16) -> ScriptBuf {
 }
 
 fn make_keys(secp: &Secp256k1<All>, seed: u64) -> (Vec<Key>, Vec<TaprootSpendInfo>) {
-    let mut dice = Dice::new(seed, KEY_STREAM);
-    let secrets: Vec<SecretKey> = (0..ADDRESSES_PER_KIND).map(|_| secret_key(&mut dice)).collect();
+    let mut rng = Rng::new(seed, KEY_STREAM);
+    let secrets: Vec<SecretKey> = (0..ADDRESSES_PER_KIND).map(|_| secret_key(&mut rng)).collect();
     let keypairs: Vec<Keypair> = secrets.iter().map(|secret| secret.keypair(secp)).collect();
     let publics: Vec<CompressedPublicKey> = keypairs
         .iter()
@@ -107,10 +109,10 @@ fn make_keys(secp: &Secp256k1<All>, seed: u64) -> (Vec<Key>, Vec<TaprootSpendInf
         .unzip()
 }
 
-fn secret_key(dice: &mut Dice) -> SecretKey {
+fn secret_key(rng: &mut Rng) -> SecretKey {
     loop {
         let mut bytes = [0; 32];
-        dice.fill(&mut bytes);
+        rng.fill(&mut bytes);
         if let Ok(secret) = SecretKey::from_slice(&bytes) {
             return secret;
         }

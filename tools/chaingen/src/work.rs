@@ -1,5 +1,5 @@
-//! Turns planned groups into signed transactions, on all threads. A group is the unit of work: its members are signed in order,
-//! since a member's id may depend on its signatures.
+//! Turns planned groups into signed transactions, on all threads. A group is the unit of work. Its
+//! members are signed in order, since a member's id may depend on its signatures.
 
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -10,8 +10,8 @@ use bitcoin::{
     transaction,
 };
 
-use crate::draft::{Group, Payee, PlannedTransaction, Source};
 use crate::sign::{Spent, sign};
+use crate::tx_plan::{Group, Payee, PlannedTransaction, Source};
 use crate::wallet::Wallet;
 
 /// A transaction as it stands in its block.
@@ -26,7 +26,7 @@ pub(crate) struct SignedTransaction {
 /// Groups that a thread takes at a time.
 const BATCH: usize = 16;
 
-/// Signs the groups; the result has their order. One thread does it when there is too little for more.
+/// Signs the groups; the result has their order. At most one thread per [`BATCH`] groups works.
 pub(crate) fn sign_groups(wallet: &Wallet, groups: &[Group], threads: usize) -> Vec<Vec<SignedTransaction>> {
     let threads = threads.min(groups.len().div_ceil(BATCH));
     if threads < 2 {
@@ -125,24 +125,24 @@ fn unsigned(wallet: &Wallet, planned: &PlannedTransaction, earlier: &[SignedTran
 mod tests {
     use super::*;
     use crate::address::{Address, Kind};
-    use crate::dice::Dice;
-    use crate::draft::{Draft, Room, Split};
-    use crate::purse::Coin;
-    use crate::recipe::Profile;
+    use crate::chain_spec::Profile;
+    use crate::coin_pool::Coin;
+    use crate::rng::Rng;
+    use crate::tx_plan::{Budget, Split, TxPlan};
 
-    const PLENTY: Room = Room {
+    const PLENTY: Budget = Budget {
         weight: 1_000_000,
         sigops: 10_000,
     };
 
     fn planned(source: Source, address: Address) -> (PlannedTransaction, u64) {
-        let mut dice = Dice::new(5, 0);
-        let mut draft = Draft::new(PLENTY).unwrap();
+        let mut rng = Rng::new(5, 0);
+        let mut tx_plan = TxPlan::new(PLENTY).unwrap();
         for _ in 0..8 {
-            assert!(draft.add_input(source, (address, 100_000, 10), &mut dice));
+            assert!(tx_plan.add_input(source, (address, 100_000, 10), &mut rng));
         }
-        assert!(draft.add_output(address));
-        let (transaction, left) = draft.finish(Split::Uneven, 120, &mut dice);
+        assert!(tx_plan.add_output(address));
+        let (transaction, left) = tx_plan.finish(Split::Uneven, 120, &mut rng);
         (transaction, PLENTY.weight - left.weight)
     }
 
@@ -169,7 +169,8 @@ mod tests {
                     (signed[0].txid, signed[0].wtxid)
                 );
                 let weight = tx.weight().to_wu();
-                // Signatures may be a byte or two shorter; counts and witness marker are reserved generously.
+                // Signatures may be a byte or two shorter; counts and witness marker are reserved
+                // generously.
                 let slack = 30 + 8 * 2 * 3 * 4;
                 assert!(
                     (estimate - slack..=estimate).contains(&weight),

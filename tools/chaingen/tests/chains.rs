@@ -1,18 +1,20 @@
-//! Whole chains: deterministic, valid, as large as asked for, and with all that a profile promises.
+//! Whole chains: deterministic, valid, of the size of their spec, and with all shapes of their
+//! profile.
 
 mod common;
 
 use std::collections::{BTreeMap, HashMap};
 
 use blockmill_chaingen::bitcoin::{Block, Txid, consensus::deserialize};
-use blockmill_chaingen::{Profile, Recipe};
+use blockmill_chaingen::{ChainSpec, Profile};
 use common::{Connected, chain, check};
 
-/// A count for each thing that a chain should have somewhere.
+/// Counts of the features that a chain should have somewhere.
 #[derive(Default)]
 struct Census {
     seen: BTreeMap<&'static str, u64>,
-    /// How many transactions of its own block a transaction descends from, in the longest line; for those of `height`.
+    /// For each transaction of the block at `height`, the length of its longest line of ancestors
+    /// in that block.
     depths: HashMap<Txid, u64>,
     height: u32,
     ages: Vec<u32>,
@@ -88,8 +90,8 @@ impl Census {
 #[test]
 fn a_mixed_chain_of_300_blocks_has_every_shape() {
     let mut census = Census::default();
-    let recipe = Recipe::new(Profile::Mixed, 300, 1);
-    let summary = check(&recipe, &mut |connected| census.visit(connected));
+    let spec = ChainSpec::new(Profile::Mixed, 300, 1);
+    let summary = check(&spec, &mut |connected| census.visit(connected));
     assert!(
         (100_000..105_000).contains(&summary.inputs),
         "{} inputs",
@@ -101,11 +103,11 @@ fn a_mixed_chain_of_300_blocks_has_every_shape() {
 #[test]
 fn a_utxo_chain_reaches_its_coins_and_has_every_shape() {
     let mut census = Census::default();
-    let recipe = Recipe {
+    let spec = ChainSpec {
         coins: 400_000,
-        ..Recipe::new(Profile::Utxo, 250, 2)
+        ..ChainSpec::new(Profile::Utxo, 250, 2)
     };
-    let summary = check(&recipe, &mut |connected| census.visit(connected));
+    let summary = check(&spec, &mut |connected| census.visit(connected));
     assert!(summary.inputs >= 250_000);
     assert!(summary.coins.abs_diff(400_000) < 1_000, "{} coins", summary.coins);
     census.assert_complete();
@@ -113,33 +115,33 @@ fn a_utxo_chain_reaches_its_coins_and_has_every_shape() {
 
 #[test]
 fn few_coins_are_reached_too() {
-    let recipe = Recipe {
+    let spec = ChainSpec {
         coins: 1_000,
         inputs: 100_000,
-        ..Recipe::new(Profile::Utxo, 250, 2)
+        ..ChainSpec::new(Profile::Utxo, 250, 2)
     };
-    let summary = check(&recipe, &mut |_| ());
+    let summary = check(&spec, &mut |_| ());
     assert!(summary.coins.abs_diff(1_000) < 100, "{} coins", summary.coins);
 }
 
 #[test]
 fn the_bytes_do_not_depend_on_threads_but_on_the_seed() {
     for profile in [Profile::Mixed, Profile::Utxo] {
-        let recipe = Recipe {
+        let spec = ChainSpec {
             inputs: 4_000,
             threads: 1,
-            ..Recipe::new(profile, 115, 7)
+            ..ChainSpec::new(profile, 115, 7)
         };
-        let one = chain(&recipe);
+        let one = chain(&spec);
         assert!(one.1.inputs >= 4_000);
         assert_eq!(
             one,
-            chain(&Recipe {
+            chain(&ChainSpec {
                 threads: 3,
-                ..recipe.clone()
+                ..spec.clone()
             })
         );
-        let other = chain(&Recipe { seed: 8, ..recipe });
+        let other = chain(&ChainSpec { seed: 8, ..spec });
         assert_eq!(one.0[0], other.0[0]);
         assert!(one.0.iter().zip(&other.0).skip(1).all(|(one, other)| one != other));
     }
@@ -149,23 +151,23 @@ fn the_bytes_do_not_depend_on_threads_but_on_the_seed() {
 fn short_chains_have_only_coinbases() {
     for blocks in [0, 1, 5, 17, 100] {
         for profile in [Profile::Mixed, Profile::Utxo] {
-            let summary = check(&Recipe::new(profile, blocks, 1), &mut |_| {
+            let summary = check(&ChainSpec::new(profile, blocks, 1), &mut |_| {
                 panic!("nothing can be spent")
             });
             assert_eq!((summary.inputs, summary.transactions), (0, u64::from(blocks) + 1));
         }
     }
-    check(&Recipe::new(Profile::Mixed, 101, 1), &mut |_| ());
+    check(&ChainSpec::new(Profile::Mixed, 101, 1), &mut |_| ());
 }
 
 #[test]
 fn a_short_chain_still_carries_its_inputs() {
     for seed in 0..4 {
-        let recipe = Recipe {
+        let spec = ChainSpec {
             inputs: 5_000,
-            ..Recipe::new(Profile::Mixed, 130, seed)
+            ..ChainSpec::new(Profile::Mixed, 130, seed)
         };
-        let summary = check(&recipe, &mut |_| ());
+        let summary = check(&spec, &mut |_| ());
         assert!((5_000..5_500).contains(&summary.inputs), "{} inputs", summary.inputs);
     }
 }
@@ -179,13 +181,13 @@ fn blocks_fill_up_to_any_weight_limit() {
         (Profile::Utxo, 4_000_000, 250_000),
         (Profile::Mixed, 4_000_000, 60_000),
     ] {
-        let recipe = Recipe {
+        let spec = ChainSpec {
             block_weight_max,
             inputs,
-            ..Recipe::new(profile, 106, 5)
+            ..ChainSpec::new(profile, 106, 5)
         };
-        check(&recipe, &mut |_| ());
-        let heaviest = chain(&recipe)
+        check(&spec, &mut |_| ());
+        let heaviest = chain(&spec)
             .0
             .iter()
             .map(|block| deserialize::<Block>(block).unwrap().weight().to_wu())
@@ -200,12 +202,12 @@ fn blocks_fill_up_to_any_weight_limit() {
 
 #[test]
 fn chains_outlive_the_subsidy() {
-    let recipe = Recipe {
+    let spec = ChainSpec {
         inputs: 30_000,
-        ..Recipe::new(Profile::Utxo, 5_500, 1)
+        ..ChainSpec::new(Profile::Utxo, 5_500, 1)
     };
     let mut last = 0;
-    let summary = check(&recipe, &mut |connected| last = last.max(connected.height));
+    let summary = check(&spec, &mut |connected| last = last.max(connected.height));
     assert!(summary.inputs >= 30_000);
     assert!(last > 5_480, "the last blocks spend, too: {last}");
 }

@@ -1,5 +1,6 @@
-//! Every input of a mixed chain, checked through the `bitcoin` crate's sighashes and secp256k1: the right key of each script signed
-//! the right message. (The script verifier itself lives on a floor above this crate.)
+//! Every input of a mixed chain, checked with the `bitcoin` crate's sighashes and with secp256k1:
+//! the right key of each script has signed the right message. (The script verifier itself is on a
+//! higher floor than this crate.)
 
 mod common;
 
@@ -13,7 +14,7 @@ use blockmill_chaingen::bitcoin::taproot::{ControlBlock, LeafVersion, TapLeafHas
 use blockmill_chaingen::bitcoin::{
     EcdsaSighashType, PublicKey, Script, ScriptBuf, Transaction, TxOut, XOnlyPublicKey, ecdsa, taproot,
 };
-use blockmill_chaingen::{Profile, Recipe};
+use blockmill_chaingen::{ChainSpec, Profile};
 use common::{Connected, check};
 
 struct Verifier<'a> {
@@ -103,7 +104,8 @@ impl Verifier<'_> {
         assert!(self.ecdsa(&witness[0], &key, &mut digest));
     }
 
-    /// Two of three, as OP_CHECKMULTISIG does it: an empty element, then signatures in the order of the keys.
+    /// Checks two of three as OP_CHECKMULTISIG does: an empty element, then signatures in the order
+    /// of the keys.
     fn multisig(&self, script: &Script, stack: &[Vec<u8>], digest: Digest<'_>) {
         assert_eq!(stack.len(), 4);
         assert!(stack[0].is_empty());
@@ -191,9 +193,9 @@ fn every_input_of_every_kind_is_signed() {
         }
     };
     check(
-        &Recipe {
+        &ChainSpec {
             inputs: 10_000,
-            ..Recipe::new(Profile::Mixed, 130, 4)
+            ..ChainSpec::new(Profile::Mixed, 130, 4)
         },
         &mut visit,
     );
@@ -234,9 +236,9 @@ fn every_open_input_shows_its_script() {
         }
     };
     check(
-        &Recipe {
+        &ChainSpec {
             inputs: 10_000,
-            ..Recipe::new(Profile::Utxo, 130, 4)
+            ..ChainSpec::new(Profile::Utxo, 130, 4)
         },
         &mut visit,
     );

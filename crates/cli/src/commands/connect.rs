@@ -9,7 +9,7 @@ use crate::progress::{EngineMeter, Meter};
 use crate::signals;
 use crate::trace::Trace;
 use crate::verifier::verifier;
-use blockmill_block::files::BlockFiles;
+use blockmill_blockfiles::BlockFiles;
 use blockmill_coins::CacheCounters;
 use blockmill_engine::report::{Halt, Indexing, Span, Totals};
 use blockmill_engine::{ConnectReport, Engine, EngineError, Event, Observer, Options, Progress};

@@ -9,7 +9,7 @@ use crate::progress::{EngineMeter, Meter};
 use crate::signals;
 use crate::verifier::verifier;
 use blockmill_block::Network;
-use blockmill_chaingen::{Profile, Recipe};
+use blockmill_chaingen::{ChainSpec, Profile};
 use blockmill_engine::report::Halt;
 use blockmill_engine::{ChainId, Engine, Options, Signatures};
 use serde_json::json;
@@ -56,9 +56,9 @@ fn demo_in(directory: &Path) -> Result<(), Failure> {
     let stop = signals::stop_flag()?;
     let making = format!("making a signed regtest chain of {BLOCKS} blocks");
     log::info("generating", &making, json!({"blocks": BLOCKS}));
-    let recipe = Recipe {
+    let recipe = ChainSpec {
         inputs: INPUTS,
-        ..Recipe::new(Profile::Mixed, BLOCKS, SEED)
+        ..ChainSpec::new(Profile::Mixed, BLOCKS, SEED)
     };
     let summary = generate::write_with_progress(&blocks, &recipe, &stop)?;
     log::info("connecting", "connecting it, all scripts checked", json!({}));

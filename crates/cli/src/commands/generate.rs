@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::output;
 use crate::progress::Meter;
 use crate::signals;
-use blockmill_chaingen::{Progress, Recipe, Summary, write_chain_until};
+use blockmill_chaingen::{ChainSpec, Progress, Summary, write_chain_until};
 use serde_json::json;
 use std::io::Write;
 use std::path::Path;
@@ -13,7 +13,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 /// Writes a chain and shows how far it is. A stop leaves nothing of it.
-pub(crate) fn write_with_progress(out: &Path, recipe: &Recipe, stop: &AtomicBool) -> Result<Summary, Failure> {
+pub(crate) fn write_with_progress(out: &Path, recipe: &ChainSpec, stop: &AtomicBool) -> Result<Summary, Failure> {
     let mut meter = Meter::new();
     let mut show = |progress: &Progress| {
         if meter.is_due() {
@@ -34,8 +34,8 @@ pub(crate) fn write_with_progress(out: &Path, recipe: &Recipe, stop: &AtomicBool
 }
 
 pub(crate) fn run(arguments: &GenerateArguments) -> Result<u8, Failure> {
-    let defaults = Recipe::new(arguments.profile, arguments.blocks, arguments.seed);
-    let recipe = Recipe {
+    let defaults = ChainSpec::new(arguments.profile, arguments.blocks, arguments.seed);
+    let recipe = ChainSpec {
         inputs: arguments.inputs.unwrap_or(defaults.inputs),
         coins: arguments.coins,
         empty_blocks: arguments.empty_blocks,

@@ -1,8 +1,8 @@
 //! Errors of the undo log.
 
 use super::UndoPosition;
-use blockmill_block::files::FileError;
 use blockmill_block::undo::UndoRecordError;
+use blockmill_blockfiles::FileError;
 use thiserror::Error;
 
 /// Why a call of the undo log failed.

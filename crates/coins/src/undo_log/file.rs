@@ -1,6 +1,6 @@
 //! The file of the undo log.
 
-use blockmill_block::disk::{Disk, DiskFile, Open};
+use blockmill_blockfiles::disk::{Disk, DiskFile, Open};
 use std::io;
 use std::path::Path;
 

@@ -1,6 +1,6 @@
 //! A file in memory that counts calls, and that waits and fails as a test demands.
 
-use blockmill_block::disk::DiskFile;
+use blockmill_blockfiles::disk::DiskFile;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;

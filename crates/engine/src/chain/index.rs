@@ -11,8 +11,8 @@ mod entry;
 
 pub use entry::Entry;
 
-use blockmill_block::files::Position;
 use blockmill_block::{BlockHash, Header};
+use blockmill_blockfiles::Position;
 use blockmill_coins::UndoPosition;
 use blockmill_rules::header::{self, Ancestor, Ancestry, HeaderContext, MEDIAN_TIME_SPAN};
 use blockmill_rules::target::block_work;

@@ -5,8 +5,8 @@ use crate::chain::index::{BlockId, HeaderRefusal};
 use crate::error::EngineError;
 use crate::pipeline::connect::Engine;
 use crate::report::Observer;
-use blockmill_block::files::BlockFileWriter;
 use blockmill_block::{Block, BlockHash};
+use blockmill_blockfiles::BlockFileWriter;
 use blockmill_rules::{Reject, RejectKind, ScriptVerifier};
 
 /// What became of a block.

@@ -12,10 +12,10 @@
 use crate::chain::index::HeaderIndex;
 use crate::datadir::{DataDir, file_error};
 use crate::error::EngineError;
-use blockmill_block::disk::{DiskFile, Open};
 use blockmill_block::hash::sha256d;
 use blockmill_block::undo::UndoRecordError;
 use blockmill_block::{BlockUndo, Header, Magic};
+use blockmill_blockfiles::disk::{DiskFile, Open};
 use blockmill_coins::{UndoLog, UndoLogError, UndoPosition};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};

@@ -4,7 +4,7 @@ use crate::pipeline::checks::CheckPool;
 use crate::pipeline::resolve::undo_fits;
 use crate::pipeline::signatures::Signatures;
 use blockmill_block::{Block, BlockUndo, Coin, OutPoint, Txid};
-use blockmill_rules::block::{BlockOptions, BlockPlace, check_block, check_block_context};
+use blockmill_rules::block::{BlockContext, BlockOptions, check_block, check_block_context};
 use blockmill_rules::flags::block_script_flags;
 use blockmill_rules::spend::{self, SpendContext};
 use blockmill_rules::{Params, Reject, ScriptVerifier, VerifyError, sigops};
@@ -131,7 +131,7 @@ pub fn verify_block<V: ScriptVerifier + 'static>(
 /// The rules among the headers, with the block's own time for the median before it: a block is at
 /// least as late as that, so lock times that are open by BIP 113 are open here too.
 fn check_context(block: &Block, params: &Params, height: u32) -> Result<(), Reject> {
-    let place = BlockPlace {
+    let place = BlockContext {
         params,
         height,
         parent_median_time_past: block.header().time,

@@ -7,9 +7,9 @@ use crate::pipeline::upcoming::UpcomingTxids;
 use crate::report::events::Event;
 use crate::report::trace::Trace;
 use crate::report::{Observer, Stage, Unreadable};
-use blockmill_block::files::{BlockFiles, Position};
 use blockmill_block::{Block, BlockHash};
-use blockmill_rules::block::{BlockFacts, BlockOptions, BlockPlace, check_block, check_block_context};
+use blockmill_blockfiles::{BlockFiles, Position};
+use blockmill_rules::block::{BlockContext, BlockFacts, BlockOptions, check_block, check_block_context};
 use blockmill_rules::{Params, Reject, RejectKind, ScriptVerifier};
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -171,7 +171,7 @@ impl<V: ScriptVerifier> BlockLoader<V> {
     pub(crate) fn judge(&self, task: &LoadRequest, block: &Block) -> Result<BlockFacts, Reject> {
         let facts = self.judge_alone(block)?;
         if task.height > 0 {
-            let place = BlockPlace {
+            let place = BlockContext {
                 params: &self.params,
                 height: task.height,
                 parent_median_time_past: task.parent_median_time_past,

@@ -4,7 +4,7 @@ use crate::datadir::store_file::NEW_DIRECTORY;
 use crate::pipeline::signatures::SignatureWay;
 use crate::report::{Rejected, Unreadable};
 use blockmill_block::BlockHash;
-use blockmill_block::files::Damage;
+use blockmill_blockfiles::Damage;
 use blockmill_coins::Tip;
 use blockmill_rules::Reject;
 use std::fmt;

@@ -5,7 +5,7 @@
 //! would be if all had stopped after any call: with everything that was done (a kill), with
 //! nothing but what was synced (a power cut), or with any part of the rest, writes torn.
 
-use blockmill_block::disk::{Disk, DiskFile, Open, SystemDisk};
+use blockmill_blockfiles::disk::{Disk, DiskFile, Open, SystemDisk};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};

@@ -4,7 +4,7 @@
 use super::{Chain, figures_of, write_blocks};
 use bitcoin::Block;
 use bitcoin::consensus::deserialize;
-use blockmill_chaingen::{Profile, Recipe, Summary, generate, write_chain};
+use blockmill_chaingen::{ChainSpec, Profile, Summary, generate, write_chain};
 use blockmill_coins::UtxoStats;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
@@ -30,9 +30,9 @@ pub(crate) struct Generated {
 
 impl Generated {
     pub(crate) fn new(profile: Profile) -> Self {
-        let recipe = Recipe {
+        let recipe = ChainSpec {
             inputs: INPUTS,
-            ..Recipe::new(profile, HEIGHT, 11)
+            ..ChainSpec::new(profile, HEIGHT, 11)
         };
         let directory = tempfile::tempdir().unwrap();
         let summary = write_chain(&directory.path().join("chain"), &recipe, &mut |_| ()).unwrap();

@@ -44,12 +44,12 @@ fn builder() -> BlockBuilder {
 fn judge_under(params: &Params, bytes: &[u8]) -> Result<(), Reject> {
     let block = Block::decode(bytes).unwrap();
     check_block(&block, params, &NoScripts, BlockOptions { proof_of_work: true })?;
-    let place = BlockPlace {
+    let context = BlockContext {
         params,
         height: HEIGHT,
         parent_median_time_past: MEDIAN,
     };
-    check_block_context(&block, &place)
+    check_block_context(&block, &context)
 }
 
 fn regtest() -> Params {
@@ -93,7 +93,7 @@ fn work_and_merkle_root() {
     block.header.merkle_root = bitcoin::TxMerkleNode::from_byte_array([5; 32]);
     mine(&mut block.header);
     check(&block, Some("bad-txnmrklroot"));
-    // Work comes first: the first nonce whose hash is above the target.
+    // Work comes first. Takes the first nonce whose hash is above the target.
     let params = regtest();
     while crate::target::meets_target(&Block::decode(serialize(&block)).unwrap().hash(), 0x207f_ffff, &params) {
         block.header.nonce += 1;
@@ -103,7 +103,7 @@ fn work_and_merkle_root() {
 
 #[test]
 fn a_repeated_end_is_mutation() {
-    // Three transactions; the tree pairs the third with itself.
+    // Three transactions: the tree pairs the third with itself.
     let mut block = builder().transaction(spend_any(outpoint(8), 1000)).build();
     block.txdata.push(block.txdata[2].clone());
     let reject = judge_under(&regtest(), &serialize(&block)).unwrap_err();
@@ -243,7 +243,7 @@ fn witnesses_and_their_commitment() {
     without.header.merkle_root = without.compute_merkle_root().unwrap();
     mine(&mut without.header);
     mutated(&without, "unexpected-witness");
-    // Before segwit neither, whatever is committed to.
+    // Before segwit neither, with any commitment.
     let before = Params {
         heights: Heights {
             segwit: HEIGHT + 1,
@@ -264,8 +264,8 @@ fn the_last_commitment_counts() {
         value: Amount::ZERO,
         script_pubkey: ScriptBuf::from_bytes([&[0x6a, 0x24, 0xaa, 0x21, 0xa9, 0xed][..], &[3; 32]].concat()),
     };
-    let place = block.txdata[0].output.len() - 1;
-    block.txdata[0].output.insert(place, wrong.clone());
+    let index = block.txdata[0].output.len() - 1;
+    block.txdata[0].output.insert(index, wrong.clone());
     block.header.merkle_root = block.compute_merkle_root().unwrap();
     mine(&mut block.header);
     check(&block, None);
@@ -287,4 +287,26 @@ fn weight_at_its_boundary() {
     assert_eq!(weight(&with(guess)), MAX_BLOCK_WEIGHT);
     check(&with(guess), None);
     check(&with(guess + 1), Some("bad-blk-weight"));
+}
+
+#[test]
+fn no_rule_of_a_block_by_itself_begins_at_a_height() {
+    for rule in BLOCK_RULES {
+        assert!(
+            matches!(rule.activation, Activation::Always | Activation::Signet),
+            "{}",
+            rule.name
+        );
+    }
+}
+
+/// A block without work for signet and without a signature passes when its header is not judged.
+#[test]
+fn work_and_signature_can_be_left_out() {
+    let signet = Params::new(Network::Signet, None);
+    let bytes = serialize(&builder().build());
+    let block = Block::decode(&bytes[..]).unwrap();
+    let judge = |proof_of_work| check_block(&block, &signet, &NoScripts, BlockOptions { proof_of_work });
+    assert_eq!(judge(true).unwrap_err().reason, "high-hash");
+    assert_eq!(judge(false).unwrap().legacy_sigops, [0, 0]);
 }

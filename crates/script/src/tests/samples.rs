@@ -10,7 +10,7 @@ use bitcoin::secp256k1::{Message, SecretKey};
 use bitcoin::sighash::{EcdsaSighashType, SighashCache};
 use bitcoin::{Amount, OutPoint, ScriptBuf, Sequence, Transaction, TxIn, TxOut, Txid, Witness, absolute, transaction};
 use blockmill_block::{BlockHash, BlockUndo, Network};
-use blockmill_chaingen::{Profile, Recipe, generate};
+use blockmill_chaingen::{ChainSpec, Profile, generate};
 use blockmill_rules::{Params, ScriptFlags, SpentOutput, flags::block_script_flags};
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -90,9 +90,9 @@ fn real_block(path: PathBuf) -> Block {
 
 /// The transactions of a generated chain with all common kinds of scripts.
 pub(crate) fn generated() -> Vec<Sample> {
-    let recipe = Recipe {
+    let recipe = ChainSpec {
         inputs: 1_000,
-        ..Recipe::new(Profile::Mixed, 108, 7)
+        ..ChainSpec::new(Profile::Mixed, 108, 7)
     };
     let mut outputs: HashMap<OutPoint, TxOut> = HashMap::new();
     let mut samples = Vec::new();

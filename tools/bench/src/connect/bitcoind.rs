@@ -109,7 +109,7 @@ fn last_tip(log: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use blockmill_chaingen::{Profile, Recipe, write_chain};
+    use blockmill_chaingen::{ChainSpec, Profile, write_chain};
     use std::os::unix::fs::PermissionsExt;
 
     /// A program that writes what it is called with into its directory, and a log such as the
@@ -130,7 +130,7 @@ mod tests {
     fn the_daemon_indexes_once_and_connects_as_it_is_told() {
         let directory = tempfile::tempdir().unwrap();
         let blocks = directory.path().join("blocks");
-        let summary = write_chain(&blocks, &Recipe::new(Profile::Utxo, 3, 1), &mut |_| ()).unwrap();
+        let summary = write_chain(&blocks, &ChainSpec::new(Profile::Utxo, 3, 1), &mut |_| ()).unwrap();
         let daemon = Daemon::prepare(&stand_in(directory.path(), 0), &blocks, &summary).unwrap();
         let copied = std::fs::read(daemon.folder().join("blocks").join(&summary.files[0])).unwrap();
         assert_eq!(copied, std::fs::read(blocks.join(&summary.files[0])).unwrap());

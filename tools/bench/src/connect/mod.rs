@@ -24,7 +24,7 @@ use crate::kernel;
 use crate::report::Report;
 use crate::signatures::lanes_are_fast;
 use bitcoind::Daemon;
-use blockmill_chaingen::{Profile, Recipe, Summary, write_chain};
+use blockmill_chaingen::{ChainSpec, Profile, Summary, write_chain};
 use contender::Contender;
 use part::{Part, Run, Runner};
 use rows::{CHARTS, COLUMNS, Row, rows, targets};
@@ -47,7 +47,7 @@ const BURYING_BLOCKS: u32 = 2_100;
 /// Which chains to connect, how, and how often.
 #[derive(Debug, Clone)]
 struct Plan {
-    chains: Vec<(&'static str, Recipe)>,
+    chains: Vec<(&'static str, ChainSpec)>,
     /// Numbers of threads, the smallest first.
     threads: Vec<usize>,
     /// What is left out in further rows, with as many threads as there are cores.
@@ -119,10 +119,10 @@ pub(crate) fn report(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> 
 impl Plan {
     fn new(options: &BenchOptions, cores: usize) -> Self {
         let quick = options.quick;
-        let recipe = |profile, blocks, inputs, coins| Recipe {
+        let recipe = |profile, blocks, inputs, coins| ChainSpec {
             inputs,
             coins,
-            ..Recipe::new(profile, blocks, SEED)
+            ..ChainSpec::new(profile, blocks, SEED)
         };
         let mut chains = if quick {
             vec![
@@ -146,7 +146,7 @@ impl Plan {
             let buried = recipe(Profile::Utxo, blocks + BURYING_BLOCKS, inputs, coins);
             chains.push((
                 UTXO_ASSUMED,
-                Recipe {
+                ChainSpec {
                     empty_blocks: BURYING_BLOCKS,
                     ..buried
                 },
@@ -180,7 +180,7 @@ fn threads(cores: usize) -> Vec<usize> {
 fn run_chain(
     plan: &Plan,
     name: &'static str,
-    recipe: &Recipe,
+    recipe: &ChainSpec,
     progress: &mut dyn FnMut(&str),
 ) -> Result<(Summary, Vec<Row>), BenchError> {
     let directory = temporary_directory()?;
@@ -289,9 +289,9 @@ mod tests {
         Plan {
             chains: vec![(
                 MIXED,
-                Recipe {
+                ChainSpec {
                     inputs: 60,
-                    ..Recipe::new(Profile::Mixed, 110, 7)
+                    ..ChainSpec::new(Profile::Mixed, 110, 7)
                 },
             )],
             threads: vec![1, 2],
@@ -394,7 +394,7 @@ mod tests {
     fn a_result_that_is_not_the_expected_one_is_an_error() {
         let directory = tempfile::tempdir().unwrap();
         let blocks = directory.path().join("blocks");
-        let recipe = Recipe::new(Profile::Utxo, 3, 1);
+        let recipe = ChainSpec::new(Profile::Utxo, 3, 1);
         let summary = write_chain(&blocks, &recipe, &mut |_| ()).unwrap();
         let check = |contender: Contender, expected: &Summary, wrong: &str| {
             let runner = Runner {

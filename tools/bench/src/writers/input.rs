@@ -4,7 +4,7 @@ use crate::connect::{connect_ours, temporary_directory};
 use crate::error::BenchError;
 use blockmill_block::undo::{read_record, write_record};
 use blockmill_block::{BlockHash, BlockUndo, Magic};
-use blockmill_chaingen::{Recipe, Summary, write_chain};
+use blockmill_chaingen::{ChainSpec, Summary, write_chain};
 use blockmill_engine::DataDir;
 use blockmill_engine::chain::index::HeaderIndex;
 use blockmill_engine::datadir::chain_log::ChainLog;
@@ -28,7 +28,7 @@ pub(super) struct Record {
 
 impl Input {
     /// Makes the chain of `recipe`, connects it, and reads its undo data back.
-    pub(super) fn make(recipe: &Recipe) -> Result<Self, BenchError> {
+    pub(super) fn make(recipe: &ChainSpec) -> Result<Self, BenchError> {
         let directory = temporary_directory()?;
         let blocks = directory.path().join("blocks");
         let data = directory.path().join("data");
@@ -113,9 +113,9 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let blocks = directory.path().join("blocks");
         let data = directory.path().join("data");
-        let recipe = Recipe {
+        let recipe = ChainSpec {
             inputs: 60,
-            ..Recipe::new(Profile::Mixed, 110, 7)
+            ..ChainSpec::new(Profile::Mixed, 110, 7)
         };
         let summary = write_chain(&blocks, &recipe, &mut |_| ()).unwrap();
         connect_ours(&blocks, &data, 1, Without::default()).unwrap();

@@ -7,7 +7,7 @@
 
 use crate::connect::temporary_directory;
 use crate::error::BenchError;
-use blockmill_block::disk::DiskFile;
+use blockmill_blockfiles::disk::DiskFile;
 use blockmill_coins::UndoLog;
 use blockmill_coins::undo_log::LockKind;
 use std::fs::File;

@@ -1,5 +1,5 @@
-//! Generates a chain and connects it to a plain hash map, with every rule of a block but its scripts: a second opinion on the
-//! generator, which shares no code with it.
+//! Generates a chain and connects it to a plain hash map, with every rule of a block except
+//! scripts. This second opinion shares no code with the generator.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use blockmill_chaingen::bitcoin::consensus::{deserialize, serialize};
 use blockmill_chaingen::bitcoin::hashes::{Hash, sha256d};
 use blockmill_chaingen::bitcoin::script::Builder;
 use blockmill_chaingen::bitcoin::{Block, BlockHash, OutPoint, Transaction, TxOut, absolute};
-use blockmill_chaingen::{Recipe, Summary, generate};
+use blockmill_chaingen::{ChainSpec, Summary, generate};
 
 /// An unspent output, as this file keeps it.
 #[derive(Clone, Debug)]
@@ -25,31 +25,31 @@ pub(crate) struct Connected<'a> {
 }
 
 /// The chain as bytes, genesis first, and its summary.
-pub(crate) fn chain(recipe: &Recipe) -> (Vec<Vec<u8>>, Summary) {
+pub(crate) fn chain(spec: &ChainSpec) -> (Vec<Vec<u8>>, Summary) {
     let mut blocks = Vec::new();
     let mut take = |height: u32, block: &[u8]| {
         assert_eq!(height as usize, blocks.len());
         blocks.push(block.to_vec());
         Ok(())
     };
-    let summary = generate(recipe, &mut take, &mut |_| ()).unwrap();
+    let summary = generate(spec, &mut take, &mut |_| ()).unwrap();
     (blocks, summary)
 }
 
 /// Generates and connects a chain, and compares all numbers with the summary.
-pub(crate) fn check(recipe: &Recipe, visit: &mut dyn FnMut(&Connected<'_>)) -> Summary {
-    let (blocks, summary) = chain(recipe);
+pub(crate) fn check(spec: &ChainSpec, visit: &mut dyn FnMut(&Connected<'_>)) -> Summary {
+    let (blocks, summary) = chain(spec);
     let mut set = Set::default();
     for (height, bytes) in (0..).zip(&blocks) {
         let block: Block = deserialize(bytes).unwrap();
         assert!(
-            block.weight().to_wu() <= recipe.block_weight_max.into(),
+            block.weight().to_wu() <= spec.block_weight_max.into(),
             "weight at {height}"
         );
         set.connect(height, &block, visit);
         set.bytes += bytes.len() as u64;
     }
-    assert_eq!(summary.height, recipe.blocks);
+    assert_eq!(summary.height, spec.blocks);
     assert_eq!(summary.tip, set.hashes.last().unwrap().to_string());
     assert_eq!(summary.blocks, blocks.len() as u64);
     assert_eq!(summary.transactions, set.transactions);

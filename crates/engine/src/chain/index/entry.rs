@@ -1,8 +1,8 @@
 //! What the index knows of one block, in 192 bytes: a chain has a million of them.
 
 use super::BlockId;
-use blockmill_block::files::Position;
 use blockmill_block::{BlockHash, Header, MerkleRoot};
+use blockmill_blockfiles::Position;
 use blockmill_coins::UndoPosition;
 use blockmill_rules::Work;
 

@@ -2,8 +2,8 @@
 
 use super::{Findings, Health, Problems};
 use crate::datadir::DataDir;
-use blockmill_block::files::{BlockFiles, FileError};
 use blockmill_block::{Block, Magic};
+use blockmill_blockfiles::{BlockFiles, FileError};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 

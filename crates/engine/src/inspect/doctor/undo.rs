@@ -3,7 +3,7 @@
 use super::{Findings, Health, Problems};
 use crate::chain::index::{BlockId, HeaderIndex};
 use crate::datadir::{DataDir, file_error};
-use blockmill_block::disk::DiskFile;
+use blockmill_blockfiles::disk::DiskFile;
 use blockmill_coins::{Tip, UndoLog, UndoLogError};
 use std::fs::File;
 use std::io::ErrorKind;

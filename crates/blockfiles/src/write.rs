@@ -1,12 +1,12 @@
-//! Appending blocks to block files, as Bitcoin Core lays them out.
+//! Appending blocks to block files in Bitcoin Core's format.
 
-use super::{BlockFiles, FileError, Position, RECORD_HEAD};
 use crate::disk::{Disk, DiskFile, Open, SystemDisk};
-use crate::network::Magic;
+use crate::{BlockFiles, FileError, Position, RECORD_HEAD};
+use blockmill_block::network::Magic;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A file is followed by a new one before it grows beyond this many bytes (Core's `MAX_BLOCKFILE_SIZE`).
+/// Largest block file in bytes (Core's `MAX_BLOCKFILE_SIZE`).
 const FILE_SIZE_MAX: u64 = 128 << 20;
 
 /// Appends records to the `blk*.dat` files of a directory.
@@ -17,9 +17,9 @@ pub struct BlockFileWriter {
     number: u32,
     disk: Arc<dyn Disk>,
     file: Option<(Box<dyn DiskFile>, u64)>,
-    /// Whether something was appended since the last sync.
+    /// Whether a record was appended since the last sync.
     unsynced: bool,
-    /// Whether a file was made since then.
+    /// Whether a file was created since then.
     unnamed: bool,
 }
 
@@ -28,8 +28,9 @@ fn file_path(directory: &Path, number: u32) -> PathBuf {
 }
 
 impl BlockFileWriter {
-    /// Goes on behind the last file of `directory`, which is made if it is missing.
-    /// `end` gives the place behind the last whole record of that file, so that the remains of a cut off write are replaced.
+    /// Opens `directory` for appending, and creates it if it is missing. `end` is the number of its
+    /// last file and the offset of the end of that file's last whole record. The remains of an
+    /// unfinished write after that offset are cut off.
     ///
     /// # Errors
     /// [`FileError::Io`].
@@ -37,7 +38,7 @@ impl BlockFileWriter {
         Self::open_on(Arc::new(SystemDisk), directory, magic, end)
     }
 
-    /// As [`BlockFileWriter::open`], on a disk of the caller's.
+    /// As [`BlockFileWriter::open`], on the given disk.
     ///
     /// # Errors
     /// [`FileError::Io`].
@@ -69,10 +70,11 @@ impl BlockFileWriter {
         Ok(writer)
     }
 
-    /// Goes on behind the last whole record that the last file of `directory` has; `files` says which files are known.
+    /// Opens `directory` for appending after the last whole record of its last file. `files` must
+    /// have that file.
     ///
     /// # Errors
-    /// [`FileError`].
+    /// Any [`FileError`].
     pub fn resume(disk: Arc<dyn Disk>, directory: &Path, magic: Magic, files: &BlockFiles) -> Result<Self, FileError> {
         let mut number = 0;
         while file_path(directory, number + 1).is_file() {
@@ -90,10 +92,11 @@ impl BlockFileWriter {
         Self::open_on(disk, directory, magic, Some((number, end)))
     }
 
-    /// Appends a block, and registers the file with `files` if it is new there. The block is not synced.
+    /// Appends a block, and adds its file to `files` if the file is new there. The block is not
+    /// synced.
     ///
     /// # Errors
-    /// [`FileError::Io`]. What was written before stays whole: a later call writes behind it.
+    /// [`FileError::Io`]. Earlier records stay whole, and a later call appends to them.
     pub fn append(&mut self, block: &[u8], files: &mut BlockFiles) -> Result<Position, FileError> {
         let record_length = RECORD_HEAD + block.len() as u64;
         if self
@@ -119,7 +122,7 @@ impl BlockFileWriter {
         record.extend_from_slice(&(block.len() as u32).to_le_bytes());
         record.extend_from_slice(block);
         if let Err(error) = file.write_all_at(&record, *length) {
-            // Take back what may have been written of it.
+            // Cut off the part of the record that may have been written.
             file.set_length(*length).map_err(FileError::io(&path))?;
             return Err(FileError::Io { path, error });
         }
@@ -134,7 +137,7 @@ impl BlockFileWriter {
         })
     }
 
-    /// Makes everything appended so far durable.
+    /// Makes all appended blocks durable.
     ///
     /// # Errors
     /// [`FileError::Io`].
@@ -170,7 +173,7 @@ mod tests {
         assert_eq!(files.read(&second).unwrap(), [8; 90]);
         writer.sync().unwrap();
         drop(writer);
-        // Remains behind the last whole record go.
+        // Remains after the last whole record are cut off.
         let path = directory.path().join("blk00000.dat");
         std::fs::File::options()
             .append(true)

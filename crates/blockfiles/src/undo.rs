@@ -1,39 +1,42 @@
-//! Undo data as Bitcoin Core keeps it beside its block files: `rev*.dat`.
+//! Undo data in the files `rev*.dat`, which Bitcoin Core writes beside its block files.
 //!
-//! A record is magic, length, undo data and a checksum over it and the hash of the block's parent, see [`crate::undo`]. Nothing else says which
-//! block it belongs to. Records lie in the file with the number of the block's file, in the order in which the blocks were connected; behind them
-//! may be zeros, which were allocated and not written.
+//! A record is magic, length, undo data and a checksum, see [`blockmill_block::undo`]. The checksum
+//! covers the undo data and the hash of the block's parent. Nothing else links a record to its
+//! block. Records are in the file with the number of the block's file, in the order in which the
+//! blocks were connected. Zeros may follow them, which were allocated and not written.
 
-use super::{BlockFiles, FileError};
-use crate::hash::BlockHash;
-use crate::network::Magic;
-use crate::reader::Reader;
-use crate::undo::{BlockUndo, RECORD_HEAD, RECORD_TAIL, UndoRecordError, read_record};
+use crate::{BlockFiles, FileError};
+use blockmill_block::hash::BlockHash;
+use blockmill_block::network::Magic;
+use blockmill_block::reader::Reader;
+use blockmill_block::undo::{BlockUndo, RECORD_HEAD, RECORD_TAIL, UndoRecordError, read_record};
 use std::ops::Range;
 use std::path::PathBuf;
 
-/// A record.
+/// A record of an undo file.
 #[derive(Debug)]
-struct Place {
-    /// Where it stands, head and checksum included.
+struct UndoRecord {
+    /// Its bytes in the file, head and checksum included.
     range: Range<usize>,
-    /// Transactions that it says it is for, the coinbase not counted.
+    /// Number of transactions by its own count, the coinbase not counted.
     transactions: usize,
 }
 
-/// One file of undo data, read whole: it is no larger than the block file with its number.
+/// One file of undo data, in memory. It is no larger than the block file with its number.
 #[derive(Debug)]
 pub struct UndoFile {
     path: PathBuf,
     magic: Magic,
     bytes: Vec<u8>,
-    places: Vec<Place>,
-    /// The place behind the one that was found last: blocks mostly come in the order of the records.
+    records: Vec<UndoRecord>,
+    /// Number of the record after the last one found: blocks mostly come in the order of the
+    /// records.
     next: usize,
 }
 
 impl BlockFiles {
-    /// The undo data that lies beside block file number `file`; none if there is no such file, or if it has another name than Core's.
+    /// The undo file beside block file number `file`. `None` if it is missing, or if the block file
+    /// does not have a name of Core's.
     ///
     /// # Errors
     /// [`FileError::Io`].
@@ -49,19 +52,19 @@ impl BlockFiles {
             read => read.map_err(FileError::io(&path))?,
         };
         source.key.apply(&mut bytes, 0);
-        let places = find_records(&bytes, magic);
+        let records = find_records(&bytes, magic);
         Ok(Some(UndoFile {
             path,
             magic,
             bytes,
-            places,
+            records,
             next: 0,
         }))
     }
 }
 
-fn find_records(bytes: &[u8], magic: Magic) -> Vec<Place> {
-    let mut places = Vec::new();
+fn find_records(bytes: &[u8], magic: Magic) -> Vec<UndoRecord> {
+    let mut records = Vec::new();
     let mut at = 0;
     while at + RECORD_HEAD + RECORD_TAIL <= bytes.len() {
         let length = Reader::new(&bytes[at + 4..])
@@ -75,14 +78,14 @@ fn find_records(bytes: &[u8], magic: Magic) -> Vec<Place> {
         }
         let undo = &bytes[at + RECORD_HEAD..end - RECORD_TAIL];
         if let Ok(transactions) = Reader::new(undo).compact_size() {
-            places.push(Place {
+            records.push(UndoRecord {
                 range: at..end,
                 transactions,
             });
         }
         at = end;
     }
-    places
+    records
 }
 
 impl UndoFile {
@@ -91,20 +94,22 @@ impl UndoFile {
         &self.path
     }
 
-    /// The undo data of a block with this parent and so many transactions, the coinbase not counted; none if it is not here.
+    /// The undo data of the block with the parent `previous` and this many transactions, the
+    /// coinbase not counted. `None` if the file does not have it.
     pub fn find(&mut self, previous: &BlockHash, transactions: usize) -> Option<BlockUndo> {
-        let count = self.places.len();
+        let count = self.records.len();
         for number in (self.next..count).chain(0..self.next.min(count)) {
-            let place = &self.places[number];
-            if place.transactions != transactions {
+            let record = &self.records[number];
+            if record.transactions != transactions {
                 continue;
             }
-            match read_record(self.magic, previous, &self.bytes[place.range.clone()]) {
+            match read_record(self.magic, previous, &self.bytes[record.range.clone()]) {
                 Ok(undo) => {
                     self.next = number + 1;
                     return Some(undo);
                 }
-                // Another block's, or damaged: which of them, nobody can say.
+                // The record belongs to another block or is damaged: the checksum cannot tell
+                // which.
                 Err(UndoRecordError::Head | UndoRecordError::Checksum | UndoRecordError::Decode(_)) => {}
             }
         }
@@ -115,9 +120,9 @@ impl UndoFile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::files::XorKey;
-    use crate::undo::write_record;
-    use crate::{Coin, Network};
+    use crate::XorKey;
+    use blockmill_block::undo::write_record;
+    use blockmill_block::{Coin, Network};
 
     fn undo(transactions: usize, value: i64) -> BlockUndo {
         let mut undo = BlockUndo::default();
@@ -143,7 +148,8 @@ mod tests {
         for number in 1..=4 {
             write_record(magic, &parent(number), &undo(2, number.into()), &mut bytes);
         }
-        // Damage between two records, a record of a block without transactions, and a tail that was never written.
+        // Damage between two records, a record of a block without transactions, and padding that
+        // was never written.
         bytes.extend([0xfa, 0xbf, 1, 2, 3]);
         write_record(magic, &parent(5), &undo(0, 0), &mut bytes);
         XorKey::new(key).apply(&mut bytes, 0);

@@ -1,4 +1,5 @@
-//! What to generate ([`Recipe`]), what came of it ([`Summary`]), how far it is ([`Progress`]), and what can go wrong.
+//! The description of a chain ([`ChainSpec`]), the numbers of the finished chain ([`Summary`]),
+//! progress, and errors.
 
 use std::fmt;
 use std::io;
@@ -7,19 +8,20 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// The least block weight limit that a recipe may ask for: room for the coinbase and one transaction of any kind.
-pub const BLOCK_WEIGHT_LEAST: u32 = 10_000;
+/// The smallest block weight limit of a spec. A coinbase and one transaction of any kind fit.
+pub const BLOCK_WEIGHT_MIN: u32 = 10_000;
 /// The block weight limit of consensus.
-pub const BLOCK_WEIGHT_MOST: u32 = 4_000_000;
-/// The longest chain: at ten minutes a block it still ends in the past, as a chain has to.
-pub const BLOCKS_MOST: u32 = 750_000;
+pub const BLOCK_WEIGHT_MAX: u32 = 4_000_000;
+/// The longest chain in blocks. At ten minutes a block, its tip is still in the past, as a tip has
+/// to be.
+pub const BLOCKS_MAX: u32 = 750_000;
 
-/// What the scripts of a chain are like.
+/// The kinds of scripts in a chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Profile {
     /// Every common script kind, signed with real keys.
     Mixed,
-    /// Scripts that cost next to nothing to check, so that the work on the UTXO set dominates.
+    /// Scripts that take almost no time to check, so that the work on the UTXO set dominates.
     Utxo,
 }
 
@@ -44,59 +46,61 @@ impl FromStr for Profile {
     }
 }
 
-/// The name is not that of a [`Profile`].
+/// A name that belongs to no [`Profile`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no profile is called {0:?}: there are mixed and utxo")]
+#[error("unknown profile {0:?} (mixed, utxo)")]
 pub struct UnknownProfile(pub String);
 
-/// What to generate. The chain's bytes follow from all fields but `threads`.
+/// The description of a chain. The chain's bytes follow from all fields except `threads`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Recipe {
-    /// The scripts.
+pub struct ChainSpec {
+    /// The kinds of scripts.
     pub profile: Profile,
-    /// Keys, shapes and amounts follow from it.
+    /// Seed of keys, shapes and amounts.
     pub seed: u64,
-    /// Blocks after genesis. Nothing can be spent before block 101, so that a chain of fewer has only coinbases.
+    /// Blocks after genesis. No coin is mature before block 101: a shorter chain has only
+    /// coinbases.
     pub blocks: u32,
-    /// How many of them, the last ones, have nothing but a coinbase.
+    /// How many of the last blocks have only a coinbase.
     pub empty_blocks: u32,
-    /// Inputs wanted over the whole chain, coinbases not counted. At least so many are made when the blocks have room for them.
+    /// Inputs of the whole chain, coinbases not counted. The chain has at least as many if they fit
+    /// into its blocks.
     pub inputs: u64,
-    /// Live coins aimed at, at the end; 0 leaves it to the profile.
+    /// Coins that the set should have at the end. With 0 the profile decides.
     pub coins: u64,
-    /// The weight that no block exceeds, [`BLOCK_WEIGHT_LEAST`] to [`BLOCK_WEIGHT_MOST`].
+    /// Largest weight of a block, [`BLOCK_WEIGHT_MIN`] to [`BLOCK_WEIGHT_MAX`].
     pub block_weight_max: u32,
-    /// Signing threads; 0 is one for each core.
+    /// Signing threads. 0 means one per core.
     pub threads: usize,
 }
 
-impl Recipe {
-    /// A recipe with 340 inputs a block for [`Profile::Mixed`] and 1,000 for [`Profile::Utxo`], any number of coins, full weight
-    /// and all cores.
-    pub fn new(profile: Profile, blocks: u32, seed: u64) -> Recipe {
+impl ChainSpec {
+    /// A spec with 340 inputs a block for [`Profile::Mixed`] and 1,000 for [`Profile::Utxo`], no
+    /// number of coins, full weight and all cores.
+    pub fn new(profile: Profile, blocks: u32, seed: u64) -> ChainSpec {
         let inputs_per_block = match profile {
             Profile::Mixed => 340,
             Profile::Utxo => 1_000,
         };
-        Recipe {
+        ChainSpec {
             profile,
             seed,
             blocks,
             empty_blocks: 0,
             inputs: u64::from(blocks) * inputs_per_block,
             coins: 0,
-            block_weight_max: BLOCK_WEIGHT_MOST,
+            block_weight_max: BLOCK_WEIGHT_MAX,
             threads: 0,
         }
     }
 
     pub(crate) fn check(&self) -> Result<(), GenerateError> {
-        if !(BLOCK_WEIGHT_LEAST..=BLOCK_WEIGHT_MOST).contains(&self.block_weight_max) {
+        if !(BLOCK_WEIGHT_MIN..=BLOCK_WEIGHT_MAX).contains(&self.block_weight_max) {
             return Err(GenerateError::BlockWeight {
                 given: self.block_weight_max,
             });
         }
-        if self.blocks > BLOCKS_MOST {
+        if self.blocks > BLOCKS_MAX {
             return Err(GenerateError::TooManyBlocks { given: self.blocks });
         }
         if self.empty_blocks > self.blocks {
@@ -109,12 +113,12 @@ impl Recipe {
     }
 }
 
-/// What was generated. Hashes are in hex as Bitcoin Core prints them.
+/// The numbers of a finished chain. Hashes are in hex as Bitcoin Core prints them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Summary {
     /// The [`Profile`]'s name.
     pub profile: String,
-    /// The recipe's seed.
+    /// The spec's seed.
     pub seed: u64,
     /// Always `regtest`.
     pub network: String,
@@ -128,26 +132,27 @@ pub struct Summary {
     pub transactions: u64,
     /// Inputs, coinbases not counted.
     pub inputs: u64,
-    /// Outputs of all those transactions, the unspendable ones included.
+    /// Outputs of all transactions, unspendable outputs included.
     pub outputs: u64,
-    /// Bytes of the serialized blocks, genesis included, record headers of files not.
+    /// Bytes of the serialized blocks, genesis included, without the record heads of files.
     pub bytes: u64,
     /// Coins in the UTXO set at the tip.
     pub coins: u64,
-    /// Their value in satoshi.
+    /// Sum of the coins' amounts in satoshi.
     pub total_amount: u64,
-    /// The UTXO set's hash as in `gettxoutsetinfo hash_serialized_3`, from the set that the generator kept.
+    /// The UTXO set's hash as in `gettxoutsetinfo hash_serialized_3`, computed from the generator's
+    /// own set.
     pub hash_serialized_3: String,
     /// Names of the files written, in order; empty from [`generate`](crate::generate).
     pub files: Vec<String>,
 }
 
-/// How far a generation is.
+/// Progress of a generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// Blocks made, genesis not counted.
     pub blocks_done: u32,
-    /// Blocks wanted, genesis not counted.
+    /// Blocks of the spec, genesis not counted.
     pub blocks: u32,
     /// Inputs made, coinbases not counted.
     pub inputs: u64,
@@ -157,55 +162,55 @@ pub struct Progress {
     pub phase: &'static str,
 }
 
-/// Why no chain came of a recipe.
+/// Why a chain was not generated.
 #[derive(Debug, thiserror::Error)]
 pub enum GenerateError {
-    /// The recipe's block weight is out of range.
-    #[error("a block weight of {given} is outside {BLOCK_WEIGHT_LEAST} to {BLOCK_WEIGHT_MOST}")]
+    /// The spec's block weight is out of range.
+    #[error("a block weight of {given} is outside {BLOCK_WEIGHT_MIN} to {BLOCK_WEIGHT_MAX}")]
     BlockWeight {
-        /// What the recipe says.
+        /// What the spec says.
         given: u32,
     },
-    /// The recipe's chain would end in the future.
-    #[error("{given} blocks are more than the {BLOCKS_MOST} that end in the past")]
+    /// The spec's chain would end in the future.
+    #[error("{given} blocks are too many: the longest chain has {BLOCKS_MAX}")]
     TooManyBlocks {
-        /// What the recipe says.
+        /// What the spec says.
         given: u32,
     },
-    /// More blocks are to be empty than there are.
-    #[error("{given} blocks cannot be empty of {blocks}")]
+    /// More empty blocks than blocks.
+    #[error("{given} empty blocks are more than all {blocks} blocks")]
     TooManyEmptyBlocks {
-        /// What the recipe says.
+        /// What the spec says.
         given: u32,
-        /// How many blocks it has.
+        /// Blocks of the spec.
         blocks: u32,
     },
-    /// The sink did not take a block.
-    #[error("block {height} could not be handed over: {source}")]
+    /// The sink failed.
+    #[error("the sink failed at block {height}: {source}")]
     Sink {
-        /// Its height.
+        /// Height of the block.
         height: u32,
-        /// What the sink answered.
+        /// The sink's error.
         source: io::Error,
     },
-    /// It was asked to stop before the end.
+    /// The caller stopped the run before the end.
     #[error("{}: stopped before the chain was complete; nothing of it is kept", .directory.display())]
     Stopped {
-        /// The directory that the chain was to be written to.
+        /// The directory of the unfinished chain.
         directory: PathBuf,
     },
     /// The directory holds block files already.
-    #[error("{} is there already: a chain is only written to a directory without block files", .file.display())]
+    #[error("{} exists: a chain is written only to a directory without block files", .file.display())]
     Occupied {
-        /// One of them.
+        /// One of these files.
         file: PathBuf,
     },
-    /// A file or directory could not be made or written.
+    /// A file or directory could not be created or written.
     #[error("{}: {source}", .path.display())]
     Write {
-        /// Which.
+        /// The file or directory.
         path: PathBuf,
-        /// Why.
+        /// The operating system's error.
         source: io::Error,
     },
 }
@@ -223,21 +228,21 @@ mod tests {
     }
 
     #[test]
-    fn recipes_are_checked() {
-        let recipe = Recipe::new(Profile::Mixed, 300, 1);
-        assert!(recipe.inputs >= 100_000);
-        assert!(recipe.check().is_ok());
+    fn specs_are_checked() {
+        let spec = ChainSpec::new(Profile::Mixed, 300, 1);
+        assert!(spec.inputs >= 100_000);
+        assert!(spec.check().is_ok());
         assert!(matches!(
-            Recipe {
+            ChainSpec {
                 block_weight_max: 9_999,
-                ..recipe.clone()
+                ..spec.clone()
             }
             .check(),
             Err(GenerateError::BlockWeight { given: 9_999 })
         ));
-        let empty = |empty_blocks: u32| Recipe {
+        let empty = |empty_blocks: u32| ChainSpec {
             empty_blocks,
-            ..recipe.clone()
+            ..spec.clone()
         };
         assert!(empty(300).check().is_ok());
         assert!(matches!(
@@ -248,9 +253,9 @@ mod tests {
             })
         ));
         assert!(matches!(
-            Recipe {
+            ChainSpec {
                 blocks: 800_000,
-                ..recipe
+                ..spec
             }
             .check(),
             Err(GenerateError::TooManyBlocks { given: 800_000 })

@@ -1,5 +1,5 @@
-//! The live coins of the chain under way, sorted by how they are drawn: coinbases that wait, coinbases that can be spent, young
-//! coins, old coins.
+//! The live coins of the chain in four groups: immature coinbases, mature coinbases, young coins,
+//! old coins.
 
 use std::collections::VecDeque;
 
@@ -7,20 +7,20 @@ use bitcoin::Txid;
 use bitcoin::constants::COINBASE_MATURITY;
 
 use crate::address::Address;
-use crate::dice::Dice;
+use crate::rng::Rng;
 
-/// An unspent output: 56 bytes, so that millions of them are some hundred megabytes.
+/// An unspent output. With 56 bytes each, millions of coins take some hundred megabytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Coin {
     /// The transaction that made it.
     pub(crate) txid: Txid,
     /// Satoshi.
     pub(crate) value: u64,
-    /// Its position among the outputs.
+    /// Its index among the transaction's outputs.
     pub(crate) vout: u32,
     /// Twice the height, plus 1 for a coinbase.
     pub(crate) height_code: u32,
-    /// Whom it pays.
+    /// The address that it pays to.
     pub(crate) address: Address,
 }
 
@@ -31,17 +31,18 @@ impl Coin {
     }
 }
 
-/// Matured coinbases kept apart for fan-outs; more of them join the old coins.
-const RICH_MOST: usize = 64;
-/// Coins looked at to find one of high value.
+/// Mature coinbases kept for fan-outs; the others join the old coins.
+const RICH_MAX: usize = 64;
+/// Coins drawn to find one of high value.
 const RICH_SAMPLES: usize = 12;
-/// Of 100 draws, how many ask for a young coin. The rest ask for an old one, so that a cache of recent coins misses.
+/// Draws of 100 that take a young coin. The others take an old one, so that a cache of recent coins
+/// misses.
 const YOUNG_PERCENT: u64 = 75;
-/// One draw in so many takes a matured coinbase.
+/// One draw in this many takes a mature coinbase.
 const COINBASE_ONE_IN: u64 = 64;
 
 /// All live coins.
-pub(crate) struct Purse {
+pub(crate) struct CoinPool {
     immature: VecDeque<Coin>,
     rich: VecDeque<Coin>,
     young: VecDeque<Coin>,
@@ -49,10 +50,10 @@ pub(crate) struct Purse {
     young_max: usize,
 }
 
-impl Purse {
-    /// An empty purse in which the last `young_max` coins count as young.
-    pub(crate) fn new(young_max: usize) -> Purse {
-        Purse {
+impl CoinPool {
+    /// An empty pool in which the last `young_max` coins count as young.
+    pub(crate) fn new(young_max: usize) -> CoinPool {
+        CoinPool {
             immature: VecDeque::new(),
             rich: VecDeque::new(),
             young: VecDeque::new(),
@@ -61,24 +62,24 @@ impl Purse {
         }
     }
 
-    /// Makes those coinbases spendable that a block at `height` may spend.
+    /// Makes the coinbases spendable that are mature at `height`.
     pub(crate) fn mature(&mut self, height: u32) {
         while let Some(coin) = self.immature.front()
             && coin.height() + COINBASE_MATURITY <= height
         {
             self.rich.extend(self.immature.pop_front());
-            if self.rich.len() > RICH_MOST {
+            if self.rich.len() > RICH_MAX {
                 self.old.extend(self.rich.pop_front());
             }
         }
     }
 
-    /// Takes in the output of a coinbase.
+    /// Adds the output of a coinbase.
     pub(crate) fn add_coinbase(&mut self, coin: Coin) {
         self.immature.push_back(coin);
     }
 
-    /// Takes in any other output.
+    /// Adds any other output.
     pub(crate) fn add(&mut self, coin: Coin) {
         self.young.push_back(coin);
         if self.young.len() > self.young_max {
@@ -86,48 +87,48 @@ impl Purse {
         }
     }
 
-    /// Takes back a coin that was taken and not spent.
+    /// Returns a coin that was taken and not spent.
     pub(crate) fn give_back(&mut self, coin: Coin) {
         self.old.push(coin);
     }
 
-    /// All coins, spendable or not.
+    /// Number of coins, spendable or not.
     pub(crate) fn len(&self) -> u64 {
         self.immature.len() as u64 + self.spendable()
     }
 
-    /// The coins that can be taken.
+    /// Number of coins that can be taken.
     pub(crate) fn spendable(&self) -> u64 {
         (self.rich.len() + self.young.len() + self.old.len()) as u64
     }
 
     /// Takes a coin for a payment: mostly a young one.
-    pub(crate) fn take(&mut self, dice: &mut Dice) -> Option<Coin> {
-        if dice.one_in(COINBASE_ONE_IN)
+    pub(crate) fn take(&mut self, rng: &mut Rng) -> Option<Coin> {
+        if rng.one_in(COINBASE_ONE_IN)
             && let Some(coin) = self.rich.pop_front()
         {
             return Some(coin);
         }
-        let wants_young = dice.below(100) < YOUNG_PERCENT;
+        let wants_young = rng.below(100) < YOUNG_PERCENT;
         if !self.young.is_empty() && (wants_young || self.old.is_empty()) {
-            let index = dice.index(self.young.len());
+            let index = rng.index(self.young.len());
             return self.young.swap_remove_back(index);
         }
         if !self.old.is_empty() {
-            let index = dice.index(self.old.len());
+            let index = rng.index(self.old.len());
             return Some(self.old.swap_remove(index));
         }
         self.rich.pop_front()
     }
 
-    /// Takes a coin of high value: a matured coinbase, or else the best of a few.
-    pub(crate) fn take_rich(&mut self, dice: &mut Dice) -> Option<Coin> {
+    /// Takes a coin of high value: a mature coinbase, or else the best of a few.
+    pub(crate) fn take_rich(&mut self, rng: &mut Rng) -> Option<Coin> {
         if let Some(coin) = self.rich.pop_front() {
             return Some(coin);
         }
-        let mut best = self.take(dice)?;
+        let mut best = self.take(rng)?;
         for _ in 1..RICH_SAMPLES.min(self.spendable() as usize) {
-            let Some(mut coin) = self.take(dice) else { break };
+            let Some(mut coin) = self.take(rng) else { break };
             if coin.value > best.value {
                 std::mem::swap(&mut coin, &mut best);
             }
@@ -136,7 +137,8 @@ impl Purse {
         Some(best)
     }
 
-    /// Every coin, in the order of the UTXO set's serialization: by the bytes of the txid, then by output index.
+    /// Every coin, in the order of the UTXO set's serialization: by the bytes of the txid, then by
+    /// output index.
     pub(crate) fn into_sorted(self) -> Vec<Coin> {
         let mut coins = self.old;
         coins.extend(self.immature);
@@ -168,36 +170,36 @@ mod tests {
 
     #[test]
     fn coinbases_mature_after_100_blocks() {
-        let mut purse = Purse::new(10);
-        purse.add_coinbase(coin(1, 3));
-        purse.mature(100);
-        assert_eq!((purse.len(), purse.spendable()), (1, 0));
-        purse.mature(101);
-        assert_eq!((purse.len(), purse.spendable()), (1, 1));
-        assert_eq!(purse.take(&mut Dice::new(0, 0)).unwrap().height(), 1);
+        let mut coin_pool = CoinPool::new(10);
+        coin_pool.add_coinbase(coin(1, 3));
+        coin_pool.mature(100);
+        assert_eq!((coin_pool.len(), coin_pool.spendable()), (1, 0));
+        coin_pool.mature(101);
+        assert_eq!((coin_pool.len(), coin_pool.spendable()), (1, 1));
+        assert_eq!(coin_pool.take(&mut Rng::new(0, 0)).unwrap().height(), 1);
     }
 
     #[test]
     fn draws_come_from_young_and_old() {
-        let mut purse = Purse::new(50);
-        (0..100).for_each(|number| purse.add(coin(number, 10)));
-        let mut dice = Dice::new(0, 0);
+        let mut coin_pool = CoinPool::new(50);
+        (0..100).for_each(|number| coin_pool.add(coin(number, 10)));
+        let mut rng = Rng::new(0, 0);
         let mut young = 0;
         for _ in 0..40 {
-            young += u32::from(purse.take(&mut dice).unwrap().value >= 50);
+            young += u32::from(coin_pool.take(&mut rng).unwrap().value >= 50);
         }
         assert!((20..=38).contains(&young), "{young} young coins of 40");
-        assert!(purse.take_rich(&mut dice).unwrap().value > 60);
-        assert_eq!(purse.len(), 59);
-        let order: Vec<u64> = purse.into_sorted().iter().map(|coin| coin.value).collect();
+        assert!(coin_pool.take_rich(&mut rng).unwrap().value > 60);
+        assert_eq!(coin_pool.len(), 59);
+        let order: Vec<u64> = coin_pool.into_sorted().iter().map(|coin| coin.value).collect();
         assert!(order.is_sorted());
         assert_eq!(order.len(), 59);
     }
 
     #[test]
-    fn an_empty_purse_gives_nothing() {
-        let mut purse = Purse::new(1);
-        assert!(purse.take(&mut Dice::new(0, 0)).is_none() && purse.take_rich(&mut Dice::new(0, 0)).is_none());
+    fn an_empty_pool_gives_nothing() {
+        let mut coin_pool = CoinPool::new(1);
+        assert!(coin_pool.take(&mut Rng::new(0, 0)).is_none() && coin_pool.take_rich(&mut Rng::new(0, 0)).is_none());
         assert_eq!(size_of::<Coin>(), 56);
     }
 }

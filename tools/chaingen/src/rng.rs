@@ -1,17 +1,18 @@
-//! The one source of chance: ChaCha8, seeded, with the few draws that the generator needs.
+//! The only source of random numbers: ChaCha8 with a seed, and the few draws that the generator
+//! needs.
 
 use rand_chacha::ChaCha8Rng;
-use rand_chacha::rand_core::{Rng, SeedableRng};
+use rand_chacha::rand_core::{Rng as _, SeedableRng};
 
-/// Draws that follow from a seed and a stream number alone.
-pub(crate) struct Dice(ChaCha8Rng);
+/// A random number generator. Its draws follow from a seed and a stream number alone.
+pub(crate) struct Rng(ChaCha8Rng);
 
-impl Dice {
-    /// The draws of `stream` under `seed`: streams of one seed are independent.
+impl Rng {
+    /// The draws of `stream` under `seed`. Streams of one seed are independent.
     pub(crate) fn new(seed: u64, stream: u64) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         rng.set_stream(stream);
-        Dice(rng)
+        Rng(rng)
     }
 
     /// 0 to `end` - 1; 0 when `end` is 0.
@@ -34,7 +35,8 @@ impl Dice {
         self.below(n) == 0
     }
 
-    /// One of the choices, each as likely as its weight says. There is at least one, and not all weights are 0.
+    /// One of the choices, with a likelihood in proportion to its weight. The caller gives at least
+    /// one choice with a weight above 0.
     pub(crate) fn weighted<T: Copy>(&mut self, choices: &[(T, u64)]) -> T {
         let mut draw = self.below(choices.iter().map(|(_, weight)| weight).sum());
         for &(choice, weight) in choices {
@@ -66,8 +68,8 @@ mod tests {
     #[test]
     fn draws_follow_from_seed_and_stream() {
         let draws = |seed, stream| {
-            let mut dice = Dice::new(seed, stream);
-            [dice.below(1 << 40), dice.below(1 << 40)]
+            let mut rng = Rng::new(seed, stream);
+            [rng.below(1 << 40), rng.below(1 << 40)]
         };
         assert_eq!(draws(1, 0), draws(1, 0));
         assert_ne!(draws(1, 0), draws(2, 0));
@@ -76,12 +78,12 @@ mod tests {
 
     #[test]
     fn draws_stay_in_range() {
-        let mut dice = Dice::new(3, 0);
-        assert!((0..1_000).all(|_| (5..=7).contains(&dice.range(5, 7))));
-        assert!((0..1_000).all(|_| dice.weighted(&[('a', 1), ('b', 0), ('c', 2)]) != 'b'));
-        assert_eq!(dice.below(0), 0);
+        let mut rng = Rng::new(3, 0);
+        assert!((0..1_000).all(|_| (5..=7).contains(&rng.range(5, 7))));
+        assert!((0..1_000).all(|_| rng.weighted(&[('a', 1), ('b', 0), ('c', 2)]) != 'b'));
+        assert_eq!(rng.below(0), 0);
         let mut items: Vec<u32> = (0..100).collect();
-        dice.shuffle(&mut items);
+        rng.shuffle(&mut items);
         assert_ne!(items, (0..100).collect::<Vec<_>>());
         items.sort_unstable();
         assert_eq!(items, (0..100).collect::<Vec<_>>());

@@ -1,7 +1,8 @@
-//! The calls of the file system that change something, behind a trait: so that tests can put a disk in its place that fails, fills up, or
-//! forgets what was not synced.
+//! The calls of the file system that change files, as a trait. Tests implement the trait with a
+//! disk that fails, fills up, or forgets all writes that were not synced.
 //!
-//! Names count as files do: a file that was made, renamed or removed is so after a power cut only when its directory was synced.
+//! Names need a sync of their own. After a power cut, a created, renamed or removed file is certain
+//! to be so only if its directory was synced.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -9,36 +10,38 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// An open file. Several threads may call it at once. Calls must return: who waits for a write waits as long as it takes.
+/// An open file. Several threads may call it at once. Calls must return: a caller that waits for a
+/// write has no timeout.
 pub trait DiskFile: Send + Sync {
     /// Length in bytes.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The operating system's error.
     fn length(&self) -> io::Result<u64>;
 
     /// Cuts or extends the file to a length in bytes.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The operating system's error.
     fn set_length(&self, length: u64) -> io::Result<()>;
 
-    /// Fills `bytes` from the file, from a place in bytes on.
+    /// Fills `bytes` from the file, from `offset` on.
     ///
     /// # Errors
-    /// What the operating system says; [`io::ErrorKind::UnexpectedEof`] if the file ends before.
+    /// The operating system's error; [`io::ErrorKind::UnexpectedEof`] if the file is too short.
     fn read_exact_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<()>;
 
-    /// Writes `bytes` to a place in bytes. What lies between it and the end of the file is zero.
+    /// Writes `bytes` at `offset`. Bytes between the end of the file and `offset` become zero.
     ///
     /// # Errors
-    /// What the operating system says; anything may have been written then.
+    /// The operating system's error; any part of `bytes` may have been written then.
     fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
 
-    /// Makes all writes durable that have returned, and the length with them.
+    /// Makes all writes durable that have returned, and the length of the file.
     ///
     /// # Errors
-    /// What the operating system says; nothing is known to be durable then, not even after a later success.
+    /// The operating system's error; no write is known to be durable then, not even after a later
+    /// success.
     fn sync_data(&self) -> io::Result<()>;
 }
 
@@ -70,58 +73,59 @@ impl DiskFile for File {
     }
 }
 
-/// What a file is opened for.
+/// How a file is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Open {
-    /// It is made if it is not there; what it has stays.
+    /// The file is created if it is missing. Its content stays.
     Keep,
-    /// It is made, or emptied.
+    /// The file is created or emptied.
     Empty,
-    /// It is made; an error if it is there.
+    /// The file is created. An existing file is an error.
     New,
 }
 
 /// A file system.
 pub trait Disk: Send + Sync + fmt::Debug {
-    /// Whether this is the system's own, so that a database may open its file by itself, and lock it.
+    /// Whether this is the file system of the operating system. A database may open and lock its
+    /// file by itself then.
     fn is_system(&self) -> bool {
         false
     }
 
-    /// Opens a file for reading and writing. That it was made is not durable yet.
+    /// Opens a file for reading and writing. The name of a new file is not durable yet.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The operating system's error.
     fn open(&self, path: &Path, how: Open) -> io::Result<Box<dyn DiskFile>>;
 
-    /// Gives a file another name, in place of any file of that name. Not durable yet.
+    /// Renames a file, and replaces any file at `to`. The new name is not durable yet.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The operating system's error.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
-    /// Removes a file. Not durable yet.
+    /// Removes a file. The removal is not durable yet.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The operating system's error.
     fn remove(&self, path: &Path) -> io::Result<()>;
 
-    /// Makes a directory, and those that it lies in. Not durable yet.
+    /// Creates a directory and its parents. Their names are not durable yet.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The operating system's error.
     fn create_directories(&self, path: &Path) -> io::Result<()>;
 
-    /// Makes durable what files a directory has.
+    /// Makes the names in a directory durable.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The operating system's error.
     fn sync_directory(&self, path: &Path) -> io::Result<()>;
 
-    /// Makes the name of a file, or that it is gone, durable.
+    /// Makes the name of a file, or its removal, durable.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The operating system's error.
     fn sync_name(&self, path: &Path) -> io::Result<()> {
         match path.parent() {
             Some(parent) if parent.as_os_str().is_empty() => self.sync_directory(Path::new(".")),
@@ -141,7 +145,7 @@ impl Disk for SystemDisk {
     }
 
     fn open(&self, path: &Path, how: Open) -> io::Result<Box<dyn DiskFile>> {
-        // Not in append mode: there, Linux ignores the places of writes.
+        // Not in append mode: Linux ignores the offsets of writes there.
         let mut options = OpenOptions::new();
         options.read(true).write(true);
         match how {

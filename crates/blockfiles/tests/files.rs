@@ -1,13 +1,14 @@
-//! Scanning of block files: what real directories hold, and damage of every kind.
+//! Scanning of block files: the content of real directories, and damage of every kind.
 
-use blockmill_block::files::{BlockFiles, DamageKind, Scan};
 use blockmill_block::hash::sha256d;
 use blockmill_block::{BlockHash, Magic, Network};
+use blockmill_blockfiles::{BlockFiles, DamageKind, Scan};
 use std::path::Path;
 
 const MAGIC: Magic = Magic([0xfa, 0xbf, 0xb5, 0xda]);
 
-/// A block that decodes and has a correct merkle root: one transaction with one input and a script of `length` bytes.
+/// A block that decodes and has a correct merkle root: one transaction with one input and a script
+/// of `length` bytes.
 fn block(number: u8, length: u8) -> Vec<u8> {
     let mut transaction = vec![1, 0, 0, 0, 1];
     transaction.extend([0; 32]);
@@ -97,7 +98,7 @@ fn obfuscated_files() {
     for (index, byte) in bytes.iter_mut().enumerate() {
         *byte ^= key[index % 8];
     }
-    // Zeros that were allocated and never written, which become the key when they are cleared.
+    // Zeros that were allocated and never written. Clearing turns them into the key.
     bytes.extend([0; 999]);
     let (scan, blocks) = scan_bytes(&bytes, Some(key));
     assert_eq!(blocks, [a.clone(), b.clone()]);
@@ -108,7 +109,7 @@ fn obfuscated_files() {
     assert_eq!(scan.damages, []);
 }
 
-/// What is said of files that are read with the wrong magic, or without their key.
+/// Reports about files that are read with the wrong magic, or without their key.
 #[test]
 fn files_that_are_not_what_they_are_taken_for() {
     let a = block(1, 10);
@@ -133,16 +134,16 @@ fn files_that_are_not_what_they_are_taken_for() {
     check(&[&hidden[..], &record(&a)].concat(), &[&a], &[(0, DamageKind::NoMagic)]);
 }
 
-/// A byte of the key that is the magic's at that place makes a zero of it in the file, which is no padding.
+/// A byte of the magic that equals its byte of the key is stored as zero, and is not padding.
 #[test]
 fn keys_that_share_bytes_with_the_magic() {
     let blocks: Vec<_> = (1..40).map(|number| block(number, number)).collect();
     let whole = blocks.iter().map(|block| record(block)).collect::<Vec<_>>().concat();
     let keys: Vec<[u8; 8]> = (0..8)
-        .flat_map(|place| {
+        .flat_map(|index| {
             MAGIC.0.map(|byte| {
                 let mut key = [2, 3, 4, 5, 6, 7, 8, 9];
-                key[place] = byte;
+                key[index] = byte;
                 key
             })
         })
@@ -162,7 +163,8 @@ fn keys_that_share_bytes_with_the_magic() {
     }
 }
 
-/// A key that holds the magic where a record begins: the magic is stored as zeros, as what was allocated and not written.
+/// A key with the magic's bytes where a record begins: the magic is stored as zeros, like bytes
+/// that were allocated and not written.
 #[test]
 fn a_magic_that_is_stored_as_zeros() {
     let (a, b, c) = (block(1, 10), block(2, 0), block(3, 20));
@@ -187,8 +189,8 @@ fn a_magic_that_is_stored_as_zeros() {
     }
 }
 
-/// The same behind padding that was written through the key, with a block that begins with zeros: every byte of the record's head looks like
-/// padding of one kind or the other.
+/// The same after padding that was written through the key, with a block that begins with zeros.
+/// Every byte of the record's head looks like padding of one kind or the other.
 #[test]
 fn a_head_of_both_kinds_of_zeros() {
     let mut b = block(2, 0);
@@ -230,7 +232,7 @@ fn a_magic_that_begins_with_zero() {
     assert_eq!(hashes, [hash(&a), hash(&b)]);
 }
 
-/// Files made to waste memory or time: reports are bounded, and so is what is decoded to settle doubts.
+/// Files made to waste memory or time: reports are bounded, and so is decoding in doubtful cases.
 #[test]
 fn hostile_files_are_bounded() {
     let (scan, _) = scan_bytes(&MAGIC.0.repeat(200_000), None);
@@ -241,7 +243,7 @@ fn hostile_files_are_bounded() {
     let (scan, _) = scan_bytes(&believable.repeat(600_000), None);
     assert!(!scan.damages.is_empty());
     assert!(start.elapsed().as_secs() < 20);
-    // Padding behind every record.
+    // Padding after every record.
     let short = [record(&block(1, 0)), vec![0]].concat();
     let start = std::time::Instant::now();
     let (scan, _) = scan_bytes(&short.repeat(400_000), None);
@@ -259,14 +261,14 @@ fn every_flipped_bit_of_a_record_is_seen_or_changes_the_block() {
         let mut bytes = whole.clone();
         bytes[bit / 8] ^= 1 << (bit % 8);
         let (scan, blocks) = scan_bytes(&bytes, None);
-        let place = bit / 8;
+        let offset = bit / 8;
         let start = [0, second, third]
             .into_iter()
             .rev()
-            .find(|&start| place >= start)
+            .find(|&start| offset >= start)
             .unwrap();
-        if place < start + 8 {
-            // Magic or length: the record is gone, and named by its place and its block.
+        if offset < start + 8 {
+            // Magic or length: the record is lost, and the report has its offset and its block.
             assert_eq!(scan.damages.len(), 1, "bit {bit}");
             assert_eq!(scan.damages[0].offset, start as u64, "bit {bit}");
             assert!(!scan.damages[0].is_unfinished_write(), "bit {bit}");
@@ -293,7 +295,7 @@ fn remains_between_records_are_reported_and_skipped() {
     check(&bytes, &[&a, &b], &[(record(&a).len() as u64, DamageKind::NoMagic)]);
     let long = [record(&a), vec![0x55; 3 << 20], record(&b)].concat();
     check(&long, &[&a, &b], &[(record(&a).len() as u64, DamageKind::NoMagic)]);
-    // A magic that runs over the edge of a search window is found.
+    // The search finds a magic across the edge of its window.
     for shift in 0..5 {
         let long = [record(&a), vec![0x55; (1 << 20) - shift], record(&b)].concat();
         check(&long, &[&a, &b], &[(record(&a).len() as u64, DamageKind::NoMagic)]);

@@ -1,6 +1,8 @@
-//! One transaction in the making: inputs and outputs are added while the block has room, then amounts and locks are settled.
+//! Planning of one transaction. Inputs and outputs are added within the block's budget; then
+//! amounts and locks are chosen.
 //!
-//! A planned transaction names coins and addresses, not scripts: signing, and all that needs the wallet, comes later and in parallel.
+//! A planned transaction names coins and addresses, not scripts. All work that needs the wallet
+//! follows later and in parallel.
 
 use bitcoin::ScriptBuf;
 use bitcoin::opcodes::all::OP_RETURN;
@@ -8,17 +10,17 @@ use bitcoin::script::{Builder, PushBytesBuf};
 
 use crate::address::Address;
 use crate::assemble::block_time;
-use crate::dice::Dice;
-use crate::purse::Coin;
+use crate::coin_pool::Coin;
+use crate::rng::Rng;
 
-/// Weight and sigop cost still free in a block.
+/// Weight and sigop cost that a block has left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Room {
+pub(crate) struct Budget {
     pub(crate) weight: u64,
     pub(crate) sigops: u64,
 }
 
-/// What a planned input spends.
+/// The coin of a planned input.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Source {
     /// A coin of an earlier block.
@@ -40,7 +42,7 @@ pub(crate) struct PlannedInput {
     pub(crate) anyone_can_pay: bool,
 }
 
-/// Where an output pays to.
+/// The payee of an output.
 #[derive(Clone, Debug)]
 pub(crate) enum Payee {
     Address(Address),
@@ -58,7 +60,7 @@ pub(crate) struct PlannedOutput {
     pub(crate) spent_in_block: bool,
 }
 
-/// A transaction but for its ids, scripts and signatures.
+/// A transaction without its ids, scripts and signatures.
 #[derive(Clone, Debug)]
 pub(crate) struct PlannedTransaction {
     pub(crate) version: i32,
@@ -77,25 +79,25 @@ pub(crate) type Group = Vec<PlannedTransaction>;
 pub(crate) enum Split {
     /// Any shares: a payment and its change.
     Uneven,
-    /// About the same for each.
+    /// About equal shares.
     Even,
 }
 
 /// Version, lock time, counts (of up to 65,535 inputs and outputs) and the segwit marker.
 const TRANSACTION_WEIGHT: u64 = 4 * (4 + 4 + 3 + 3) + 2;
-/// Below this room no transaction is begun: any one input and any one output fit into it.
-pub(crate) const ROOM_LEAST: Room = Room {
+/// Smallest budget for a new transaction: any one input and any one output fit.
+pub(crate) const BUDGET_MIN: Budget = Budget {
     weight: 2_000,
     sigops: 40,
 };
-/// What the first output needs at most, kept free while inputs are added.
-const FIRST_OUTPUT: Room = Room {
+/// Upper bound of the first output, reserved while inputs are added.
+const FIRST_OUTPUT: Budget = Budget {
     weight: 4 * (8 + 1 + 67),
     sigops: 4,
 };
-/// Satoshi below which an output is not split off if it can be avoided.
-pub(crate) const OUTPUT_LEAST: u64 = 546;
-/// One input in so many is signed with ANYONECANPAY.
+/// Smallest amount in satoshi of an output, where the value suffices.
+pub(crate) const OUTPUT_MIN: u64 = 546;
+/// One input in this many is signed with ANYONECANPAY.
 const ANYONE_CAN_PAY_ONE_IN: u64 = 50;
 
 /// The flag of BIP68 that makes a relative lock count units of 512 seconds.
@@ -103,52 +105,52 @@ const SEQUENCE_TIME_FLAG: u32 = 1 << 22;
 /// The sequences that lock nothing: final, lock time only, replaceable.
 const SEQUENCES_FREE: [u32; 3] = [0xffff_ffff, 0xffff_fffe, 0xffff_fffd];
 
-/// A transaction to which inputs and outputs are being added.
-pub(crate) struct Draft {
+/// A transaction that still takes inputs and outputs.
+pub(crate) struct TxPlan {
     inputs: Vec<PlannedInput>,
     outputs: Vec<PlannedOutput>,
-    start: Room,
-    left: Room,
+    start: Budget,
+    left: Budget,
 }
 
-impl Draft {
-    /// Begins a transaction, if there is room for one.
-    pub(crate) fn new(room: Room) -> Option<Draft> {
-        if room.weight < ROOM_LEAST.weight || room.sigops < ROOM_LEAST.sigops {
+impl TxPlan {
+    /// A transaction without inputs and outputs. `None` below [`BUDGET_MIN`].
+    pub(crate) fn new(budget: Budget) -> Option<TxPlan> {
+        if budget.weight < BUDGET_MIN.weight || budget.sigops < BUDGET_MIN.sigops {
             return None;
         }
-        let left = Room {
-            weight: room.weight - TRANSACTION_WEIGHT,
-            sigops: room.sigops,
+        let left = Budget {
+            weight: budget.weight - TRANSACTION_WEIGHT,
+            sigops: budget.sigops,
         };
-        Some(Draft {
+        Some(TxPlan {
             inputs: Vec::new(),
             outputs: Vec::new(),
-            start: room,
+            start: budget,
             left,
         })
     }
 
-    /// Adds an input, or says `false` if there is no room.
+    /// Adds an input. `false` if the budget is too small.
     #[must_use]
-    pub(crate) fn add_input(&mut self, source: Source, output: (Address, u64, u32), dice: &mut Dice) -> bool {
+    pub(crate) fn add_input(&mut self, source: Source, output: (Address, u64, u32), rng: &mut Rng) -> bool {
         let (address, value, height) = output;
         let cost = address.kind.spend_cost();
         let length_bytes = if cost.script_sig < 253 { 1 } else { 3 };
         let weight = 4 * (36 + 4 + length_bytes + cost.script_sig) + cost.witness;
-        let needed = Room {
+        let needed = Budget {
             weight,
             sigops: cost.sigops,
         };
         let reserved = if self.outputs.is_empty() {
             FIRST_OUTPUT
         } else {
-            Room { weight: 0, sigops: 0 }
+            Budget { weight: 0, sigops: 0 }
         };
         if !self.occupy(needed, reserved) {
             return false;
         }
-        let anyone_can_pay = dice.one_in(ANYONE_CAN_PAY_ONE_IN);
+        let anyone_can_pay = rng.one_in(ANYONE_CAN_PAY_ONE_IN);
         self.inputs.push(PlannedInput {
             source,
             address,
@@ -160,20 +162,20 @@ impl Draft {
         true
     }
 
-    /// Adds a coin as an input, or says `false` if there is no room.
+    /// Adds a coin as an input. `false` if the budget is too small.
     #[must_use]
-    pub(crate) fn add_coin(&mut self, coin: Coin, dice: &mut Dice) -> bool {
-        self.add_input(Source::Live(coin), (coin.address, coin.value, coin.height()), dice)
+    pub(crate) fn add_coin(&mut self, coin: Coin, rng: &mut Rng) -> bool {
+        self.add_input(Source::Live(coin), (coin.address, coin.value, coin.height()), rng)
     }
 
-    /// Adds an output, or says `false` if there is no room. The first always has room.
+    /// Adds an output. `false` if the budget is too small; the first output always fits.
     pub(crate) fn add_output(&mut self, address: Address) -> bool {
         let weight = 4 * (8 + 1 + address.kind.script_len());
-        let needed = Room {
+        let needed = Budget {
             weight,
             sigops: address.kind.output_sigops(),
         };
-        let fits = self.occupy(needed, Room { weight: 0, sigops: 0 });
+        let fits = self.occupy(needed, Budget { weight: 0, sigops: 0 });
         if fits {
             self.outputs.push(PlannedOutput {
                 value: 0,
@@ -184,17 +186,17 @@ impl Draft {
         fits
     }
 
-    /// Adds an OP_RETURN output with up to 80 bytes of data, if there is room.
-    pub(crate) fn add_data(&mut self, dice: &mut Dice) {
-        let mut data = vec![0; dice.range(1, 80) as usize];
-        dice.fill(&mut data);
+    /// Adds an OP_RETURN output with up to 80 bytes of data, if the budget allows.
+    pub(crate) fn add_data(&mut self, rng: &mut Rng) {
+        let mut data = vec![0; rng.range(1, 80) as usize];
+        rng.fill(&mut data);
         let push = PushBytesBuf::try_from(data).expect("80 bytes are a push");
         let script = Builder::new().push_opcode(OP_RETURN).push_slice(push).into_script();
-        let needed = Room {
+        let needed = Budget {
             weight: 4 * (8 + 1 + script.len() as u64),
             sigops: 0,
         };
-        if self.occupy(needed, Room { weight: 0, sigops: 0 }) {
+        if self.occupy(needed, Budget { weight: 0, sigops: 0 }) {
             self.outputs.push(PlannedOutput {
                 value: 0,
                 payee: Payee::Nobody(script),
@@ -208,18 +210,19 @@ impl Draft {
         self.inputs.iter().map(|input| input.value).sum()
     }
 
-    /// Inputs so far.
+    /// Number of inputs so far.
     pub(crate) fn inputs(&self) -> u64 {
         self.inputs.len() as u64
     }
 
-    /// Settles fee, amounts and locks for a block at `height`; also says what room is left.
-    pub(crate) fn finish(mut self, split: Split, height: u32, dice: &mut Dice) -> (PlannedTransaction, Room) {
+    /// Chooses fee, amounts and locks for a block at `height`. Returns the budget that is left,
+    /// too.
+    pub(crate) fn finish(mut self, split: Split, height: u32, rng: &mut Rng) -> (PlannedTransaction, Budget) {
         let value = self.value();
         let virtual_size = (self.start.weight - self.left.weight) / 4;
-        let fee = (virtual_size * dice.range(1, 8)).min(value / 10);
-        share(&mut self.outputs, value - fee, split, dice);
-        let (version, lock_time) = lock(&mut self.inputs, height, dice);
+        let fee = (virtual_size * rng.range(1, 8)).min(value / 10);
+        share(&mut self.outputs, value - fee, split, rng);
+        let (version, lock_time) = lock(&mut self.inputs, height, rng);
         let planned = PlannedTransaction {
             version,
             lock_time,
@@ -230,7 +233,7 @@ impl Draft {
         (planned, self.left)
     }
 
-    fn occupy(&mut self, needed: Room, reserved: Room) -> bool {
+    fn occupy(&mut self, needed: Budget, reserved: Budget) -> bool {
         let fits =
             self.left.weight >= needed.weight + reserved.weight && self.left.sigops >= needed.sigops + reserved.sigops;
         if fits {
@@ -242,7 +245,7 @@ impl Draft {
 }
 
 /// Shares `value` among the outputs that pay an address, to the last satoshi.
-fn share(outputs: &mut [PlannedOutput], value: u64, split: Split, dice: &mut Dice) {
+fn share(outputs: &mut [PlannedOutput], value: u64, split: Split, rng: &mut Rng) {
     let mut payable: Vec<&mut PlannedOutput> = outputs
         .iter_mut()
         .filter(|output| matches!(output.payee, Payee::Address(_)))
@@ -255,62 +258,63 @@ fn share(outputs: &mut [PlannedOutput], value: u64, split: Split, dice: &mut Dic
             Split::Even => (even / 2, even),
             Split::Uneven => (left / 16, left - left / 16),
         };
-        output.value = rounded(dice.range(least, most), dice);
+        output.value = rounded(rng.range(least, most), rng);
         left -= output.value;
     }
     last.value = left;
 }
 
-/// Half of the amounts are round ones, as people pay them.
-fn rounded(value: u64, dice: &mut Dice) -> u64 {
-    let unit = [1, 1, 1_000, 100_000][dice.index(4)];
+/// Rounds half of the amounts, as people pay round amounts.
+fn rounded(value: u64, rng: &mut Rng) -> u64 {
+    let unit = [1, 1, 1_000, 100_000][rng.index(4)];
     if value > unit { value - value % unit } else { value }
 }
 
-/// Chooses version, lock time and sequences: most transactions have no lock, the others one that is satisfied at `height`.
-fn lock(inputs: &mut [PlannedInput], height: u32, dice: &mut Dice) -> (i32, u32) {
-    let free = SEQUENCES_FREE[dice.index(3)];
+/// Chooses version, lock time and sequences. Most transactions have no lock; the others have one
+/// that is open at `height`.
+fn lock(inputs: &mut [PlannedInput], height: u32, rng: &mut Rng) -> (i32, u32) {
+    let free = SEQUENCES_FREE[rng.index(3)];
     inputs.iter_mut().for_each(|input| input.sequence = free);
-    match dice.below(100) {
+    match rng.below(100) {
         // Version 1 knows no relative locks: any sequence will do.
         0..10 => {
             inputs
                 .iter_mut()
-                .for_each(|input| input.sequence = dice.below(1 << 32) as u32);
+                .for_each(|input| input.sequence = rng.below(1 << 32) as u32);
             (1, 0)
         }
         10..17 => {
             inputs.iter_mut().for_each(|input| input.sequence = SEQUENCES_FREE[1]);
             (
-                dice.range(1, 2) as i32,
-                height - 1 - dice.below(height.min(100).into()) as u32,
+                rng.range(1, 2) as i32,
+                height - 1 - rng.below(height.min(100).into()) as u32,
             )
         }
-        // The median time of the block before is that of six blocks ago.
+        // The parent's median time past is the time of the sixth block before this one.
         17..20 if height > 20 => {
             inputs.iter_mut().for_each(|input| input.sequence = SEQUENCES_FREE[1]);
             (
-                dice.range(1, 2) as i32,
-                block_time(height - 12) - dice.below(10_000) as u32,
+                rng.range(1, 2) as i32,
+                block_time(height - 12) - rng.below(10_000) as u32,
             )
         }
         20..27 => {
             for input in inputs.iter_mut() {
                 let most = (height - input.height).min(0xffff);
-                input.sequence = dice.below(u64::from(most) + 1) as u32;
+                input.sequence = rng.below(u64::from(most) + 1) as u32;
             }
             (2, 0)
         }
-        // From block 11 on, median times are as far apart as the blocks are.
+        // From block 11 on, median times differ by as much as block times.
         27..30 => {
             for input in inputs.iter_mut().filter(|input| input.height > 11) {
                 let elapsed = u64::from(block_time(height) - block_time(input.height));
-                let units = dice.below((elapsed / 512).min(0xffff) + 1) as u32;
+                let units = rng.below((elapsed / 512).min(0xffff) + 1) as u32;
                 input.sequence = SEQUENCE_TIME_FLAG | units;
             }
             (2, 0)
         }
-        _ => (dice.range(1, 10).min(2) as i32, 0),
+        _ => (rng.range(1, 10).min(2) as i32, 0),
     }
 }
 
@@ -337,7 +341,7 @@ mod tests {
 
     #[test]
     fn amounts_are_shared_to_the_last_satoshi() {
-        let mut dice = Dice::new(0, 0);
+        let mut rng = Rng::new(0, 0);
         let address = Address {
             kind: Kind::True,
             number: 0,
@@ -348,15 +352,15 @@ mod tests {
             (Split::Even, 5),
             (Split::Uneven, 0),
         ] {
-            let mut draft = Draft::new(Room {
+            let mut tx_plan = TxPlan::new(Budget {
                 weight: 100_000,
                 sigops: 100,
             })
             .unwrap();
-            assert!(draft.add_coin(coin(value), &mut dice));
-            (0..9).for_each(|_| assert!(draft.add_output(address)));
-            draft.add_data(&mut dice);
-            let (planned, _) = draft.finish(split, 120, &mut dice);
+            assert!(tx_plan.add_coin(coin(value), &mut rng));
+            (0..9).for_each(|_| assert!(tx_plan.add_output(address)));
+            tx_plan.add_data(&mut rng);
+            let (planned, _) = tx_plan.finish(split, 120, &mut rng);
             let paid: u64 = planned.outputs.iter().map(|output| output.value).sum();
             assert_eq!(paid + planned.fee, value);
             assert_eq!(planned.outputs[9].value, 0);
@@ -364,31 +368,31 @@ mod tests {
     }
 
     #[test]
-    fn a_draft_keeps_to_its_room() {
-        let mut dice = Dice::new(0, 0);
+    fn a_plan_keeps_to_its_budget() {
+        let mut rng = Rng::new(0, 0);
         assert!(
-            Draft::new(Room {
-                weight: ROOM_LEAST.weight - 1,
+            TxPlan::new(Budget {
+                weight: BUDGET_MIN.weight - 1,
                 sigops: 100
             })
             .is_none()
         );
-        let mut draft = Draft::new(Room {
+        let mut tx_plan = TxPlan::new(Budget {
             weight: 20_000,
             sigops: 1_000,
         })
         .unwrap();
-        while draft.add_coin(coin(9), &mut dice) {}
-        assert!(draft.add_output(Address {
+        while tx_plan.add_coin(coin(9), &mut rng) {}
+        assert!(tx_plan.add_output(Address {
             kind: Kind::P2pkUncompressed,
             number: 0
         }));
-        while draft.add_output(Address {
+        while tx_plan.add_output(Address {
             kind: Kind::True,
             number: 0,
         }) {}
-        let inputs = draft.inputs();
-        let (planned, left) = draft.finish(Split::Even, 120, &mut dice);
+        let inputs = tx_plan.inputs();
+        let (planned, left) = tx_plan.finish(Split::Even, 120, &mut rng);
         assert_eq!(inputs, planned.inputs.len() as u64);
         assert!(inputs > 10 && left.weight < 40 && left.sigops == 996 - 12 * inputs);
     }

@@ -1,14 +1,15 @@
-//! Finding the records of a block file: 88 bytes a block are looked at, and the blocks are skipped.
+//! Finding the records of a block file. A scan reads 88 bytes of each record and skips the rest.
 //!
-//! A record is believed when another record or the end of the file follows it. Where padding or something
-//! else follows, the block is decoded and its merkle root computed: that tells whether the record's length is wrong or what
-//! comes after it. Whatever is damaged is reported, and the search goes on at the next magic.
+//! A record is accepted if another record or the end of the file follows. If padding or anything
+//! else follows, the scan decodes the block and computes its merkle root. The result tells whether
+//! the record's length is wrong, or the bytes after the record. The scan reports damage and goes on
+//! at the next magic.
 
-use super::{BLOCK_SIZE_MAX, BlockFiles, FileError, Position, RECORD_HEAD, Record, XorKey};
-use crate::block::Block;
-use crate::hash::BlockHash;
-use crate::header::Header;
-use crate::network::{Magic, Network};
+use crate::{BLOCK_SIZE_MAX, BlockFiles, FileError, Position, RECORD_HEAD, Record, XorKey};
+use blockmill_block::block::Block;
+use blockmill_block::hash::BlockHash;
+use blockmill_block::header::Header;
+use blockmill_block::network::{Magic, Network};
 use memchr::memmem;
 use std::fs::File;
 use std::io;
@@ -17,47 +18,47 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Bytes read at a time while records are short, and while they are long.
+/// Bytes per read while records are short, and while they are long.
 const WINDOW_SHORT: usize = 64 << 10;
 const WINDOW_LONG: usize = 4 << 10;
 
-/// Records from this length on count as long.
+/// Length in bytes from which a record counts as long.
 const LONG_RECORD: u32 = 32 << 10;
 
-/// Bytes looked at at a time when searching for a magic, at first and at the most.
+/// Bytes per step of a search for the magic: the first step, and the longest.
 const SEARCH_WINDOW_FIRST: usize = 256;
 const SEARCH_WINDOW: usize = 1 << 20;
 
-/// What is wrong at a place in a block file.
+/// A kind of damage in a block file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DamageKind {
     /// Neither a record's magic nor padding.
     NoMagic,
     /// The magic of another network.
     OtherNetwork(Network),
-    /// As [`DamageKind::NoMagic`], and no record was found in the whole file: the key may be missing.
+    /// As [`DamageKind::NoMagic`], in a file without any record: the key may be missing.
     NoRecords,
     /// A record whose length is impossible or does not fit its block.
     BadLength(u32),
-    /// The file ends inside the record: the last write may not have been finished.
+    /// The file ends inside the record: the last write may be unfinished.
     Truncated,
 }
 
-/// A damaged place in a block file.
+/// Damage in a block file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Damage {
     /// The file.
     pub path: PathBuf,
-    /// The place in bytes.
+    /// Offset of the damage in bytes.
     pub offset: u64,
-    /// What is wrong.
+    /// Kind of the damage.
     pub kind: DamageKind,
-    /// Hash of the header that stands where the record's header would be, where the file is long enough.
+    /// Hash of the 80 bytes where the record's header would be, if the file has them.
     pub hash: Option<BlockHash>,
 }
 
 impl Damage {
-    /// Whether this may be no more than a write that is not finished.
+    /// Whether an unfinished write explains the damage.
     pub fn is_unfinished_write(&self) -> bool {
         self.kind == DamageKind::Truncated
     }
@@ -68,9 +69,9 @@ impl std::fmt::Display for Damage {
         write!(f, "{}: offset {}: ", self.path.display(), self.offset)?;
         match self.kind {
             DamageKind::NoMagic => f.write_str("no block record begins here")?,
-            DamageKind::OtherNetwork(network) => write!(f, "a block record of another network begins here, of {network}")?,
+            DamageKind::OtherNetwork(network) => write!(f, "a block record of another network ({network}) begins here")?,
             DamageKind::NoRecords => f.write_str(
-                "no block record of this network begins here, or anywhere in this file: is xor.dat missing, or another directory's?",
+                "no block record begins here, and the file has none of this network: is xor.dat missing, or from another directory?",
             )?,
             DamageKind::BadLength(length) => write!(f, "record with a wrong length ({length})")?,
             DamageKind::Truncated => f.write_str("the file ends inside this record")?,
@@ -82,45 +83,45 @@ impl std::fmt::Display for Damage {
     }
 }
 
-/// How far a scan is.
+/// Progress of a scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ScanProgress {
-    /// The place in the file that is looked at, in bytes.
+    /// Offset of the next read in bytes.
     pub offset: u64,
     /// Length of the file in bytes.
     pub bytes: u64,
-    /// Records found.
+    /// Number of records found so far.
     pub records: usize,
 }
 
-/// What the scan of a file found.
+/// The result of a scan.
 #[derive(Debug, Clone, Default)]
 pub struct Scan {
     /// The records, in the order of the file.
     pub records: Vec<Record>,
-    /// The first damaged places, in the order of the file.
+    /// The first damages, in the order of the file.
     pub damages: Vec<Damage>,
-    /// Number of damaged places besides those.
+    /// Number of further damages.
     pub more_damages: u64,
     /// Length of the file in bytes.
     pub bytes: u64,
 }
 
 impl BlockFiles {
-    /// Finds the records of file number `file`.
+    /// Finds the records of file number `file`. `magic` is that of the network.
     ///
     /// # Errors
-    /// [`FileError::Io`] or [`FileError::Read`]. Damage is no error: it is reported in the result.
+    /// [`FileError::Io`] or [`FileError::Read`]. Damage is not an error: the result lists it.
     pub fn scan(&self, file: u32, magic: Magic) -> Result<Scan, FileError> {
         let scan = self.scan_watched(file, magic, &mut |_| ControlFlow::Continue(()))?;
         Ok(scan.unwrap_or_default())
     }
 
-    /// As [`BlockFiles::scan`]; `watch` is told how far it is before each read, and may
-    /// break it off: then nothing is returned.
+    /// As [`BlockFiles::scan`]. `watch` gets the progress before each read. If `watch` breaks, the
+    /// scan ends and returns `None`.
     ///
     /// # Errors
-    /// As for [`BlockFiles::scan`].
+    /// Those of [`BlockFiles::scan`].
     pub fn scan_watched(
         &self,
         file: u32,
@@ -154,7 +155,7 @@ impl BlockFiles {
         while at < size {
             at = match scanner.step(at) {
                 Ok(next) => next,
-                Err(Cut::Watched) => return Ok(None),
+                Err(Cut::Stopped) => return Ok(None),
                 Err(Cut::Read(offset, error)) => {
                     return Err(FileError::Read {
                         path: source.path.clone(),
@@ -168,19 +169,19 @@ impl BlockFiles {
         if let (true, Some(first)) = (scan.records.is_empty(), scan.damages.first_mut())
             && first.kind == DamageKind::NoMagic
         {
-            // What stands there is no header either.
+            // The bytes there are no header either.
             (first.kind, first.hash) = (DamageKind::NoRecords, None);
         }
         Ok(Some(scan))
     }
 }
 
-/// What ends a scan early.
+/// The reason of an early end of a scan.
 enum Cut {
-    /// A read failed at a place.
+    /// A read failed at an offset.
     Read(u64, io::Error),
-    /// Who watches has broken it off.
-    Watched,
+    /// The caller's `watch` broke.
+    Stopped,
 }
 
 type ReadResult<T> = Result<T, Cut>;
@@ -210,7 +211,7 @@ impl Window<'_> {
                 records: self.records,
             };
             if (self.watch)(&progress).is_break() {
-                return Err(Cut::Watched);
+                return Err(Cut::Stopped);
             }
             let length = self.length.max(count).min((self.size - at) as usize);
             self.bytes.resize(length, 0);
@@ -225,7 +226,7 @@ impl Window<'_> {
     }
 }
 
-/// What the bytes at a place are.
+/// The meaning of the bytes at an offset.
 enum Boundary {
     End,
     Magic,
@@ -233,15 +234,16 @@ enum Boundary {
     Other,
 }
 
-/// A file's blocks are decoded to settle doubts until so many times its length has been read for that, and this many bytes more.
+/// Bound of decoding in doubtful cases, in bytes: this many times the length of the file, plus a
+/// constant.
 const DOUBT_BUDGET: u64 = 8;
 const DOUBT_BUDGET_BASE: u64 = 64 << 20;
 
-/// Damaged places of a file that are described; more are only counted.
+/// Damages of a file that are described. Further damages are only counted.
 const DAMAGES_MAX: usize = 100;
 
 struct Scanner<'a> {
-    /// Bytes that may still be decoded to settle doubts.
+    /// Bytes that may still be decoded in doubtful cases.
     doubt_budget: u64,
     file: u32,
     path: PathBuf,
@@ -251,7 +253,7 @@ struct Scanner<'a> {
 }
 
 impl Scanner<'_> {
-    /// Deals with what stands at `at`, and returns the place to go on from, which is further on.
+    /// Handles the bytes at `at`. Returns the offset of the next step, which is larger than `at`.
     fn step(&mut self, at: u64) -> ReadResult<u64> {
         match self.boundary(at)? {
             Boundary::End => Ok(self.window.size),
@@ -275,7 +277,7 @@ impl Scanner<'_> {
         Ok(if bytes.is_empty() {
             Boundary::End
         } else if bytes[..length] == magic.0[..length] && (length == magic.0.len() || !key.is_padding(bytes, at)) {
-            // At the end of the file a part of it will do: the rest was not written.
+            // At the end of the file a part of the magic is enough: the rest was not written.
             Boundary::Magic
         } else if key.is_padding(&bytes[..1], at) {
             Boundary::Padding
@@ -284,7 +286,7 @@ impl Scanner<'_> {
         })
     }
 
-    /// A record's magic stands at `at`.
+    /// Handles a record whose magic is at `at`.
     fn record(&mut self, at: u64) -> ReadResult<u64> {
         let head = self.window.get(at, RECORD_HEAD as usize + Header::LENGTH)?;
         let Some(length) = head
@@ -324,7 +326,7 @@ impl Scanner<'_> {
         Ok(end)
     }
 
-    /// A record runs past the end of the file: cut off, or its length is wrong.
+    /// Handles a record that runs past the end of the file. It is cut off, or its length is wrong.
     fn cut_off(&mut self, at: u64, length: u32) -> ReadResult<u64> {
         let next = self.find_magic(at + 4)?;
         if next.is_some() || self.decodes(at, length, false)? {
@@ -340,7 +342,8 @@ impl Scanner<'_> {
         Ok(self.find_magic(at + 4)?.unwrap_or(self.window.size))
     }
 
-    /// Whether a block with a correct merkle root begins in the record at `at`, taking up all of `length` if `exact`.
+    /// Whether a block with a correct merkle root begins in the record at `at`. With `exact` the
+    /// block must have all of `length`.
     fn decodes(&mut self, at: u64, length: u32, exact: bool) -> ReadResult<bool> {
         let Some(budget) = self.doubt_budget.checked_sub(length.into()) else {
             return Ok(false);
@@ -355,7 +358,7 @@ impl Scanner<'_> {
         }))
     }
 
-    /// The network whose magic stands at `at`.
+    /// The network whose magic is at `at`.
     fn other_network(&mut self, at: u64) -> ReadResult<Option<Network>> {
         let bytes = self.window.get(at, RECORD_HEAD as usize)?;
         let is_there = |network: &Network| bytes.starts_with(&network.magic().0);
@@ -381,33 +384,36 @@ impl Scanner<'_> {
         Ok(())
     }
 
-    /// Padding begins at `at`, and no magic stands there: the next magic, or where something else begins.
+    /// Offset of the end of padding that begins at `at`, where no magic is: the next magic, or
+    /// other bytes.
     ///
-    /// The head of a record may look like padding: bytes that are the same in the key are stored as zero.
+    /// The head of a record may look like padding: a byte that equals its byte of the key is stored
+    /// as zero.
     fn skip_padding(&mut self, at: u64) -> ReadResult<u64> {
         let key = self.window.key;
-        let mut place = self.skip_zeros(at)?.max(at + 1);
-        while place < self.window.size {
-            let bytes = self.window.get(place, RECORD_HEAD as usize)?;
-            let is_head = bytes.starts_with(&self.magic.0) && !key.is_padding(bytes, place);
-            if is_head || !key.is_padding(&bytes[..1], place) {
+        let mut offset = self.skip_zeros(at)?.max(at + 1);
+        while offset < self.window.size {
+            let bytes = self.window.get(offset, RECORD_HEAD as usize)?;
+            let is_head = bytes.starts_with(&self.magic.0) && !key.is_padding(bytes, offset);
+            if is_head || !key.is_padding(&bytes[..1], offset) {
                 break;
             }
-            place += 1;
+            offset += 1;
         }
-        Ok(place)
+        Ok(offset)
     }
 
-    /// Passes over zeros of one kind by steps that double and, where the zeros end, halve: a place before which no record begins, unless at
-    /// `at`. Steps overlap, so that every head of a record lies in one of them.
+    /// Skips zeros of one kind in steps that double and, at the end of the zeros, halve. Returns an
+    /// offset before which no record begins, except at `at`. Steps overlap, so that every head of a
+    /// record lies within one step.
     fn skip_zeros(&mut self, at: u64) -> ReadResult<u64> {
         let key = self.window.key;
-        let mut place = at;
+        let mut offset = at;
         let mut step = SEARCH_WINDOW_FIRST;
         let mut grows = true;
         while step > 2 * RECORD_HEAD as usize {
-            let bytes = self.window.get(place, step)?;
-            if !key.is_padding(bytes, place) {
+            let bytes = self.window.get(offset, step)?;
+            if !key.is_padding(bytes, offset) {
                 grows = false;
                 step /= 2;
                 continue;
@@ -415,29 +421,29 @@ impl Scanner<'_> {
             if bytes.len() < step {
                 return Ok(self.window.size);
             }
-            place += (step - (RECORD_HEAD as usize - 1)) as u64;
+            offset += (step - (RECORD_HEAD as usize - 1)) as u64;
             if grows {
                 step = (step * 2).min(SEARCH_WINDOW);
             }
         }
-        Ok(place)
+        Ok(offset)
     }
 
-    /// The next place from `at` on where the magic stands.
+    /// Offset of the next magic from `at` on.
     fn find_magic(&mut self, at: u64) -> ReadResult<Option<u64>> {
         let finder = memmem::Finder::new(&self.magic.0);
-        let mut place = at;
-        // Small steps first, since the next record is often near and its surroundings are in the window.
+        let mut offset = at;
+        // Small steps first: the next record is often near, within the window.
         let mut step = SEARCH_WINDOW_FIRST;
-        while place < self.window.size {
-            let bytes = self.window.get(place, step)?;
+        while offset < self.window.size {
+            let bytes = self.window.get(offset, step)?;
             if let Some(found) = finder.find(bytes) {
-                return Ok(Some(place + found as u64));
+                return Ok(Some(offset + found as u64));
             }
             if bytes.len() < step {
                 break;
             }
-            place += (step - 3) as u64;
+            offset += (step - 3) as u64;
             step = (step * 4).min(SEARCH_WINDOW);
         }
         Ok(None)

@@ -1,6 +1,6 @@
-//! Which block files there are, and reading from them.
+//! Lists of block files, and reading from them.
 
-use super::{FileError, Position};
+use crate::{FileError, Position};
 use std::collections::HashMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -13,20 +13,21 @@ const OPEN_FILES_MAX: usize = 64;
 /// Name of the file beside the block files that holds the obfuscation key.
 const KEY_FILE: &str = "xor.dat";
 
-/// The key with which block files are obfuscated: byte `i` of a file is xored with byte `i mod 8` of the key.
+/// The key with which block files are obfuscated: byte `i` of a file is xored with byte `i mod 8`
+/// of the key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct XorKey([u8; 8]);
 
 impl XorKey {
-    /// A key of these bytes; all zero means that nothing is obfuscated.
+    /// A key of these bytes; the zero key leaves files as they are.
     pub const fn new(bytes: [u8; 8]) -> Self {
         Self(bytes)
     }
 
-    /// The key of a directory of block files. No key file means the zero key.
+    /// The key of a directory of block files. Without a key file the key is zero.
     ///
     /// # Errors
-    /// [`FileError::KeyLength`], or [`FileError::Io`] where the key file cannot be read.
+    /// [`FileError::KeyLength`], or [`FileError::Io`] if the key file cannot be read.
     pub fn of_directory(directory: &Path) -> Result<Self, FileError> {
         let path = directory.join(KEY_FILE);
         match std::fs::read(&path) {
@@ -47,7 +48,7 @@ impl XorKey {
         self.0 == [0; 8]
     }
 
-    /// Obfuscates or clears `bytes`, which stand at `offset` in their file.
+    /// Obfuscates or clears `bytes`, which are at `offset` in their file.
     pub fn apply(&self, bytes: &mut [u8], offset: u64) {
         if self.is_zero() {
             return;
@@ -61,8 +62,8 @@ impl XorKey {
         }
     }
 
-    /// Whether `bytes`, already cleared of the key and standing at `offset`, are zeros: as stored in the file (allocated
-    /// and never written) or after clearing.
+    /// Whether `bytes`, read at `offset` and cleared of the key, are padding. Padding is zero as
+    /// stored (allocated and never written), or zero after clearing.
     pub(crate) fn is_padding(&self, bytes: &[u8], offset: u64) -> bool {
         if bytes.iter().all(|&byte| byte == 0) {
             return true;
@@ -104,17 +105,17 @@ fn list_block_files(directory: &Path) -> Result<Vec<PathBuf>, FileError> {
 }
 
 impl BlockFiles {
-    /// No files yet.
+    /// A list without files.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds the `blk*.dat` files of a directory (or of its folder `blocks`) in the order of their numbers, or a single
-    /// file under any name. A file is added once, however often it is named. The key is that of the file's directory.
-    /// Returns the numbers of the files that were added.
+    /// Adds the `blk*.dat` files of a directory (or of its folder `blocks`) in the order of their
+    /// numbers, or a single file under any name. Files that are in the list already are skipped.
+    /// The key is that of the file's directory. Returns the numbers of the files that were added.
     ///
     /// # Errors
-    /// Any [`FileError`] but [`FileError::Read`].
+    /// Any [`FileError`] except [`FileError::Read`].
     pub fn add(&mut self, path: &Path) -> Result<std::ops::Range<u32>, FileError> {
         let metadata = std::fs::metadata(path).map_err(FileError::io(path))?;
         let first = self.sources.len() as u32;
@@ -157,7 +158,7 @@ impl BlockFiles {
         self.sources.is_empty()
     }
 
-    /// Path of file number `file`; panics where there is none.
+    /// Path of file number `file`. Panics if `file` is out of range.
     pub fn path(&self, file: u32) -> &Path {
         &self.sources[file as usize].path
     }
@@ -165,7 +166,7 @@ impl BlockFiles {
     /// Number of the file at `path`.
     ///
     /// # Errors
-    /// [`FileError::Io`] where there is no such file among these.
+    /// [`FileError::Io`] if the file is not in the list.
     pub fn number_of(&self, path: &Path) -> Result<u32, FileError> {
         let path = std::fs::canonicalize(path).map_err(FileError::io(path))?;
         match self.sources.iter().rposition(|source| source.path == path) {
@@ -192,7 +193,8 @@ impl BlockFiles {
         Ok(handle)
     }
 
-    /// The bytes of the block at `position`, cleared of the key.
+    /// The bytes of the block at `position`, cleared of the key. Panics if the position's file is
+    /// out of range.
     ///
     /// # Errors
     /// [`FileError::Io`] or [`FileError::Read`].
@@ -217,7 +219,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_key_goes_by_place_in_the_file() {
+    fn the_key_goes_by_offset_in_the_file() {
         let key = XorKey::new([1, 2, 3, 4, 5, 6, 7, 8]);
         let mut bytes = [0; 11];
         key.apply(&mut bytes, 6);

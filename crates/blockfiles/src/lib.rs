@@ -1,0 +1,133 @@
+//! Block files: `blk*.dat` as Bitcoin Core writes them, and single files of the same form.
+//!
+//! A file is a run of records: magic (4 bytes), length (4 bytes, little endian), block. Real files
+//! have more: zeros that were allocated ahead, a last record cut off by a crash, remains of older
+//! records, blocks in any order, and blocks that are in another file too. Core since 28 obfuscates
+//! the files with the key in `xor.dat`.
+//!
+//! - [`source`]: lists of block files, and reading blocks from them;
+//! - [`scan`]: finding the records and their headers without reading the blocks;
+//! - [`mod@write`]: appending records;
+//! - [`undo`]: the undo data in the `rev*.dat` files beside them;
+//! - [`disk`]: the calls that change files, as a trait that tests can implement.
+//!
+//! The files of a directory, scanned and read:
+//!
+//! ```
+//! use blockmill_block::{Block, Network};
+//! use blockmill_blockfiles::{BlockFileWriter, BlockFiles};
+//! # use blockmill_chaingen::builder::BlockBuilder;
+//! # use blockmill_chaingen::bitcoin::{constants::genesis_block, Network::Regtest};
+//! # let genesis = genesis_block(Regtest);
+//! # let builder = BlockBuilder::new(genesis.block_hash(), 1, genesis.header.time + 600);
+//! # let bytes = builder.build_bytes();
+//! # let directory = tempfile::tempdir()?;
+//! # let directory = directory.path();
+//! let magic = Network::Regtest.magic();
+//! let mut files = BlockFiles::new();
+//! let mut writer = BlockFileWriter::open(directory, magic, None)?;
+//! writer.append(&bytes, &mut files)?;
+//! writer.sync()?;
+//!
+//! let scan = files.scan(0, magic)?;
+//! assert!(scan.damages.is_empty());
+//! for record in &scan.records {
+//!     let block = Block::decode(files.read(&record.position)?)?;
+//!     println!("{} {} transactions", record.hash, block.transaction_count());
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+pub mod disk;
+pub mod scan;
+pub mod source;
+pub mod undo;
+pub mod write;
+
+use blockmill_block::{BlockHash, Header};
+use std::path::PathBuf;
+use thiserror::Error;
+
+pub use disk::{Disk, DiskFile, Open, SystemDisk};
+pub use scan::{Damage, DamageKind, Scan, ScanProgress};
+pub use source::{BlockFiles, XorKey};
+pub use undo::UndoFile;
+pub use write::BlockFileWriter;
+
+/// Bytes of a record before the block: magic and length.
+pub const RECORD_HEAD: u64 = 8;
+
+/// Largest serialized block in bytes (Core's `MAX_BLOCK_SERIALIZED_SIZE`); a record with a larger
+/// length is damaged.
+pub const BLOCK_SIZE_MAX: u32 = 4_000_000;
+
+/// The position of a block in a set of files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Position {
+    /// Number of the file among the [`BlockFiles`].
+    pub file: u32,
+    /// Length of the block in bytes.
+    pub length: u32,
+    /// Offset of the block in the file in bytes, after magic and length.
+    pub offset: u64,
+}
+
+/// A record that a scan has found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Record {
+    /// Position of the block.
+    pub position: Position,
+    /// The block's header.
+    pub header: Header,
+    /// The header's hash.
+    pub hash: BlockHash,
+}
+
+/// Why block files cannot be used.
+#[derive(Debug, Error)]
+pub enum FileError {
+    /// A call of the operating system failed.
+    #[error("{}: {error}", path.display())]
+    Io {
+        /// The file or directory.
+        path: PathBuf,
+        /// The operating system's error.
+        error: std::io::Error,
+    },
+    /// A read at a known offset failed, for example because the file has shrunk.
+    #[error("{}: offset {offset}: {error}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Offset in bytes.
+        offset: u64,
+        /// The operating system's error.
+        error: std::io::Error,
+    },
+    /// A directory without block files.
+    #[error("{}: no blk*.dat files", path.display())]
+    NoBlockFiles {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// A key file of the wrong length.
+    #[error("{}: the obfuscation key has {length} bytes, not 8", path.display())]
+    KeyLength {
+        /// The key file.
+        path: PathBuf,
+        /// Its length in bytes.
+        length: usize,
+    },
+}
+
+impl FileError {
+    pub(crate) fn io(path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.into();
+        move |error| Self::Io { path, error }
+    }
+}
+
+/// Compiles the examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
