@@ -6,10 +6,10 @@
 //! | from | to | fails |
 //! |---|---|---|
 //! | `&`[`Coin`], [`Output`] | [`bitcoin::TxOut`] | negative amounts |
-//! | [`Transaction`] | [`bitcoin::Transaction`] | what rust-bitcoin does not decode |
-//! | `&`[`Block`] | [`bitcoin::Block`] | what rust-bitcoin does not decode |
-//! | `&`[`bitcoin::Transaction`] | [`OwnedTransaction`] | what Core does not decode |
-//! | `&`[`bitcoin::Block`] | [`Block`] | what Core does not decode |
+//! | [`Transaction`] | [`bitcoin::Transaction`] | bytes that rust-bitcoin refuses |
+//! | `&`[`Block`] | [`bitcoin::Block`] | bytes that rust-bitcoin refuses |
+//! | `&`[`bitcoin::Transaction`] | [`OwnedTransaction`] | bytes that Core refuses |
+//! | `&`[`bitcoin::Block`] | [`Block`] | bytes that Core refuses |
 //!
 //! An output does not say at which height it was made, so the way back to a coin is a function:
 //! [`Coin::from_tx_out`].

@@ -1,8 +1,8 @@
 //! Transactions as views of borrowed bytes.
 //!
-//! A transaction is decoded to offsets (the `*Layout` types, kept in flat tables for a whole block)
-//! and read through the views [`Transaction`], [`Input`], [`Output`] and [`Witness`], which borrow
-//! the bytes. Nothing is copied.
+//! Decoding turns a transaction into offsets: the `*Layout` types, in flat tables for a whole
+//! block. The views [`Transaction`], [`Input`], [`Output`] and [`Witness`] read the bytes through
+//! these offsets. They borrow the bytes and copy no script.
 
 use crate::coin::OutPoint;
 use crate::hash::{Sha256d, Txid, Wtxid, sha256d};

@@ -114,8 +114,8 @@ fn checksum(previous: &BlockHash, undo: &[u8]) -> [u8; 32] {
     hash.finalize()
 }
 
-/// Appends a record as in Core's `rev*.dat`: magic, length, undo data, and the double SHA-256 of
-/// the hash of the block's parent and the undo data.
+/// Appends a record as in Core's `rev*.dat`: magic, length, undo data, checksum. The checksum is
+/// the double SHA-256 of the hash of the block's parent and the undo data.
 pub fn write_record(magic: Magic, previous: &BlockHash, undo: &BlockUndo, into: &mut Vec<u8>) {
     into.extend_from_slice(&magic.0);
     let length_at = into.len();

@@ -2,8 +2,8 @@
 //!
 //! A file is a run of records: magic (4 bytes), length (4 bytes, little endian), block. Real files
 //! have more: zeros that were allocated ahead, a last record cut off by a crash, remains of older
-//! records, blocks in any order, and blocks that are in another file too. Core since 28 obfuscates
-//! the files with the key in `xor.dat`.
+//! records. Blocks come in any order, and some are in two files. Core since 28 obfuscates the files
+//! with the key in `xor.dat`.
 //!
 //! - [`source`]: lists of block files, and reading blocks from them;
 //! - [`scan`]: finding the records and their headers without reading the blocks;

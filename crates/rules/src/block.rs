@@ -40,7 +40,7 @@ pub struct LoneBlock<'a> {
 }
 
 impl<'a> LoneBlock<'a> {
-    /// A block and what its rules need.
+    /// A block, with what its rules need besides it.
     pub fn new(
         block: &'a dyn BlockView,
         params: &'a Params,
@@ -127,8 +127,8 @@ fn signed_on_signet(lone: &LoneBlock<'_>) -> Verdict {
     (lone.signet_solution)()
 }
 
-/// The header's merkle root MUST be the root of the transactions. The tree MUST NOT repeat nodes:
-/// a shorter list of transactions would have the same root (CVE-2012-2459).
+/// The header's merkle root MUST be the root of the transactions. The tree MUST NOT repeat nodes: a
+/// shorter list of transactions would have the same root (CVE-2012-2459).
 fn merkle_root(lone: &LoneBlock<'_>) -> Verdict {
     let root = lone.block.merkle_root();
     if root.hash != lone.block.header().merkle_root.0 {

@@ -85,9 +85,9 @@ pub struct Period {
     pub last_bits: u32,
 }
 
-/// Bits of the period that follows (Core's `CalculateNextWorkRequired`): the last block's target
-/// (with BIP 94 the first block's) times the length of the period over its intended length. The
-/// factor is at least a quarter and at most four.
+/// Bits of the next period (Core's `CalculateNextWorkRequired`). The new target is the last
+/// block's, with BIP 94 the first block's, times the length of the period over its intended length.
+/// That factor is at least a quarter and at most four. The target stays within the network's limit.
 pub fn next_period_bits(period: &Period, params: &Params) -> u32 {
     if params.no_retargeting {
         return period.last_bits;
