@@ -1,6 +1,6 @@
 //! The keyed hash of outpoints: SipHash-1-3, with a key that no outsider can know.
 //!
-//! Whoever makes transactions chooses their ids, at a cost. So the hash must be one whose
+//! An attacker who makes transactions chooses their ids, at a cost. So the hash must be one whose
 //! collisions cannot be found without its key. Core takes SipHash-1-3 too for its maps in memory.
 
 use blockmill_block::OutPoint;
@@ -11,8 +11,8 @@ use std::hash::{BuildHasher, RandomState};
 pub struct HashKey {
     first: u64,
     second: u64,
-    /// The bits of a hash that are kept. With few bits outpoints collide, as if somebody who knows
-    /// the key had chosen them.
+    /// The bits of a hash that are kept. With few bits outpoints collide, as if an attacker who
+    /// knows the key had chosen them.
     #[cfg(test)]
     kept: u64,
 }
@@ -31,7 +31,7 @@ impl HashKey {
     }
 
     /// A key that the caller knows, for tests and measurements. The answers of a map with this key
-    /// are still right. But whoever knows the key can make the map slow.
+    /// are still right. But an attacker who knows the key can make the map slow.
     pub fn known(first: u64, second: u64) -> Self {
         Self {
             first,

@@ -1,7 +1,7 @@
 //! The words that a table has no room for, sorted by hash and then by key.
 //!
 //! The words are stored in blocks, so that an insertion moves a bounded number of words. While
-//! nobody knows the map's key the overflow is nearly empty. Somebody who knows the key can make it
+//! the map's key is secret the overflow is nearly empty. An attacker with the key can make it
 //! as large as the map. Each search is then two binary searches.
 
 use super::pool::{ALLOCATION_BYTES, Pool};

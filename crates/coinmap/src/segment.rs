@@ -9,9 +9,9 @@
 //! # Bounds
 //!
 //! No word is more than [`DISTANCE_MAX`] after its home, and no hash has more than [`EQUAL_MAX`]
-//! words. A word that would break a bound goes to the overflow, a sorted list. With hashes that
-//! nobody can foresee the overflow stays nearly empty. With a million hashes that collide every
-//! search is still a binary search.
+//! words. A word that would break a bound goes to the overflow, a sorted list. With hashes that an
+//! attacker cannot foresee the overflow stays nearly empty. With a million hashes that collide
+//! every search is still a binary search.
 //!
 //! The table grows by a quarter when [`LOAD_MAX_16`] sixteenths of it are used. It also grows when
 //! a half-full table has no room for a word near its home. So collisions cannot make it grow
@@ -118,7 +118,7 @@ impl Segment {
         self.words.get(self.home(hash))
     }
 
-    /// The index of the first word with this hash, or the index that such a word would get. Several
+    /// The index of the first word with this hash, or the index for a new word with it. Several
     /// words are compared without a branch for each: how many are smaller cannot be predicted, and
     /// a wrong guess would delay the searches after this one.
     #[inline]

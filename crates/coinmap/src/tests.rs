@@ -224,7 +224,7 @@ fn colliding_outpoints_take_no_more_memory_than_others() {
     }
 }
 
-/// Nobody without the key can make searches long: distances are those of random outpoints.
+/// An attacker without the key cannot make searches long: distances are those of random outpoints.
 #[test]
 fn distances_are_those_of_random_hashes() {
     for (what, outpoint) in [

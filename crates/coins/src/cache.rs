@@ -343,7 +343,7 @@ impl CoinsCache {
     /// Whether an outpoint has an unspent coin.
     ///
     /// For outpoints that nearly never have a coin: the call is not counted as a hit or a miss, and
-    /// the store's answer is not kept. `absent_at` is an epoch at which the store had no such coin.
+    /// the store's answer is not kept. `absent_at` is an epoch at which the store had no coin here.
     /// If that epoch still lasts the store is not asked again.
     ///
     /// # Errors

@@ -154,7 +154,7 @@ fn database_order(vout: u32) -> [u8; 5] {
 pub struct SnapshotReader<R> {
     input: R,
     metadata: SnapshotMetadata,
-    /// Bytes that were read; those before `start` are used.
+    /// Bytes that were read. The bytes before `start` are used up.
     buffer: Vec<u8>,
     start: usize,
     /// Offset in the file of the byte at `start`.
