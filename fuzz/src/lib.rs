@@ -23,7 +23,3 @@ pub mod parts;
 pub mod pieces;
 pub mod submitted;
 pub mod world;
-
-// The command's own file, as it is: its crate depends on the kernel's.
-#[path = "../../crates/cli/src/lines.rs"]
-mod lines;

@@ -1,6 +1,6 @@
 //! Lines as `blockmill submit` reads them.
 
-use crate::lines::{LINE_MAX, Line, decode_line, read_line};
+use blockmill_blockfiles::lines::{LINE_MAX, Line, decode_line, read_line};
 use std::io::{BufReader, Read};
 
 /// What a line stands for, if it is one of hex; of several lines the first.

@@ -9,6 +9,7 @@
 //! - [`scan`]: finding the records and their headers without reading the blocks;
 //! - [`mod@write`]: appending records;
 //! - [`undo`]: the undo data in the `rev*.dat` files beside them;
+//! - [`lines`]: blocks as lines of hex;
 //! - [`disk`]: the calls that change files, as a trait that tests can implement.
 //!
 //! The files of a directory, scanned and read:
@@ -39,6 +40,7 @@
 //! ```
 
 pub mod disk;
+pub mod lines;
 pub mod scan;
 pub mod source;
 pub mod undo;

@@ -7,7 +7,6 @@
 mod arguments;
 mod commands;
 mod failure;
-mod lines;
 mod log;
 mod metrics;
 mod output;

@@ -3,13 +3,13 @@
 use crate::arguments::SubmitArguments;
 use crate::commands::connect::{options, say_leftovers};
 use crate::failure::Failure;
-use crate::lines::{LINE_MAX, Line, decode_line, read_line};
 use crate::log;
 use crate::output;
 use crate::progress::{EngineMeter, Meter};
 use crate::verifier::{Verifier, verifier};
 use blockmill_block::BlockHash;
 use blockmill_block::hash::sha256d;
+use blockmill_blockfiles::lines::{LINE_MAX, Line, decode_line, read_line};
 use blockmill_coins::StatsBuilder;
 use blockmill_coins::stats::Hashes;
 use blockmill_engine::{Engine, Event, Observer, Options, Submission};

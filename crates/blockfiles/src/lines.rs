@@ -1,23 +1,26 @@
-//! Lines of hex on standard input, each a block.
+//! Blocks as lines of hex, one block a line, as `submit` reads them.
 
 use blockmill_block::hex;
 use std::io::{self, BufRead};
 
 /// Longest line that is read, in bytes; a block of the largest size has eight million hex digits.
-pub(crate) const LINE_MAX: usize = 64 << 20;
+pub const LINE_MAX: usize = 64 << 20;
 
 /// A line of input.
 #[derive(Debug)]
-pub(crate) enum Line {
+pub enum Line {
     /// What it says, without its end.
     Text(Vec<u8>),
     /// It is longer than this many bytes.
     TooLong(usize),
 }
 
-/// Reads a line; one of more than `length_max` bytes is read over and not kept. None at the end of
+/// Reads a line. A line of more than `length_max` bytes is skipped and not kept. None at the end of
 /// the input.
-pub(crate) fn read_line(input: &mut impl BufRead, length_max: usize) -> io::Result<Option<Line>> {
+///
+/// # Errors
+/// Those of the input.
+pub fn read_line(input: &mut impl BufRead, length_max: usize) -> io::Result<Option<Line>> {
     let mut line = Vec::new();
     let mut too_long = false;
     loop {
@@ -50,8 +53,11 @@ pub(crate) fn read_line(input: &mut impl BufRead, length_max: usize) -> io::Resu
     }
 }
 
-/// The bytes that a line stands for.
-pub(crate) fn decode_line(line: Line) -> Result<Vec<u8>, String> {
+/// The bytes of a line.
+///
+/// # Errors
+/// Words about a line that is too long, no text or no hex.
+pub fn decode_line(line: Line) -> Result<Vec<u8>, String> {
     let line = match line {
         Line::Text(line) => line,
         Line::TooLong(length_max) => return Err(format!("the line is longer than {length_max} bytes")),
