@@ -138,7 +138,7 @@ fn a_store_that_cannot_be_read_is_not_damaged() {
     assert_eq!(made.doctor().json()["sound"], serde_json::Value::Null);
     std::fs::remove_file(&store).unwrap();
     std::fs::create_dir(&store).unwrap();
-    made.refused(4, &[store.to_str().unwrap(), "no file"]);
+    made.refused(4, &[store.to_str().unwrap(), "not a file"]);
     assert_eq!(made.part("coins.redb", 4).0, "unreadable");
     std::fs::remove_dir(&store).unwrap();
     // A link to where it is is as good as the file.

@@ -10,7 +10,7 @@ use blockmill_chaingen::bitcoin::{self, Amount, BlockHash, OutPoint, Transaction
 use blockmill_chaingen::builder::BlockBuilder;
 use blockmill_coins::stats::Hashes;
 use blockmill_coins::{StatsBuilder, UtxoStats};
-use blockmill_engine::{ChainId, Engine, Options, Rejected, Signatures, Submission, Verdict};
+use blockmill_engine::{ChainId, Engine, Event, Observer, Options, Signatures, Submission, Verdict};
 use blockmill_kernel::KernelVerifier;
 use blockmill_rules::{ScriptVerifier, SignatureCounts};
 use blockmill_script::CoreVerifier;
@@ -41,10 +41,24 @@ pub(crate) struct Spendable {
     pub(crate) kind: Kind,
 }
 
+/// What an engine says of rejected blocks, in order.
+#[derive(Default)]
+struct Said(Vec<String>);
+
+impl Observer for Said {
+    fn event(&mut self, event: &Event<'_>) {
+        if let Event::Rejected(block) = event {
+            self.0.push(format!("{} {:?}", block.hash, block.reject));
+        }
+    }
+}
+
 pub(crate) struct World {
     engine: Engine<KernelVerifier>,
+    said: Said,
     /// The same, with signatures verified in lanes.
     in_lanes: Engine<CoreVerifier>,
+    said_in_lanes: Said,
     core: CoreNode,
     pub(crate) nodes: Vec<Node>,
     by_hash: HashMap<BlockHash, usize>,
@@ -96,7 +110,9 @@ impl World {
         };
         let mut world = Self {
             engine: engine.unwrap(),
+            said: Said::default(),
             in_lanes: in_lanes.unwrap(),
+            said_in_lanes: Said::default(),
             core: CoreNode::new(log),
             nodes: vec![node],
             by_hash: HashMap::from([(node.hash, 0)]),
@@ -121,8 +137,8 @@ impl World {
     /// or what differs.
     pub(crate) fn judge(&mut self, bytes: &[u8]) -> Result<String, String> {
         let core = self.core.judge(bytes);
-        let ours = self.engine.submit(bytes.to_vec(), &mut ()).unwrap();
-        let in_lanes = self.in_lanes.submit(bytes.to_vec(), &mut ()).unwrap();
+        let ours = self.engine.submit(bytes.to_vec(), &mut self.said).unwrap();
+        let in_lanes = self.in_lanes.submit(bytes.to_vec(), &mut self.said_in_lanes).unwrap();
         let lanes_tip = self.in_lanes.tip_hash();
         if in_lanes != ours || lanes_tip != self.engine.tip_hash() {
             return Err(format!("{ours:?}, but in lanes {in_lanes:?}, tip {lanes_tip}"));
@@ -163,16 +179,10 @@ impl World {
     /// verified in lanes.
     pub(crate) fn finish(mut self) -> SignatureCounts {
         self.compare_sets();
-        let in_lanes = self.in_lanes.connect(&[], &mut ()).unwrap();
-        let rejected = self.engine.connect(&[], &mut ()).unwrap().rejected;
-        let said = |rejected: &[Rejected]| -> Vec<String> {
-            let said = rejected
-                .iter()
-                .map(|block| format!("{} {:?}", block.hash, block.reject));
-            said.collect()
-        };
-        assert_eq!(said(&in_lanes.rejected), said(&rejected));
-        in_lanes.totals.signatures
+        self.in_lanes.connect(&[], &mut self.said_in_lanes).unwrap();
+        self.engine.connect(&[], &mut self.said).unwrap();
+        assert_eq!(self.said_in_lanes.0, self.said.0);
+        self.in_lanes.totals().signatures
     }
 
     /// Keeps track of blocks that have become known.
