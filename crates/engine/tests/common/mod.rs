@@ -20,7 +20,8 @@ use blockmill_chaingen::builder::{BlockBuilder, any_script, spend_any};
 use blockmill_coins::stats::Hashes;
 use blockmill_coins::{CoinStore, MemoryStore, StatsBuilder, UtxoStats};
 use blockmill_engine::{
-    ChainId, ConnectReport, DataDir, Engine, EngineError, Options, Signatures, Submission, Verdict,
+    ChainId, ConnectReport, DataDir, Engine, EngineError, Event, Observer, Options, Rejected, Signatures, Submission,
+    Verdict,
 };
 use blockmill_script::CoreVerifier;
 use std::path::{Path, PathBuf};
@@ -227,6 +228,18 @@ pub(crate) fn open(path: &Path, options: Options) -> CoreEngine {
 pub(crate) fn open_with(path: &Path, store: Arc<dyn CoinStore>, options: Options) -> Result<CoreEngine, EngineError> {
     let directory = DataDir::open(path, Some(&regtest()))?;
     Engine::with_store(directory, store, verifier(options.signatures), options)
+}
+
+/// The rejected blocks that an engine reports while it runs.
+#[derive(Default)]
+pub(crate) struct Rejections(pub(crate) Vec<Rejected>);
+
+impl Observer for Rejections {
+    fn event(&mut self, event: &Event<'_>) {
+        if let Event::Rejected(rejected) = event {
+            self.0.push((*rejected).clone());
+        }
+    }
 }
 
 pub(crate) fn connect(engine: &mut CoreEngine, sources: &[&Path]) -> ConnectReport {

@@ -1,8 +1,8 @@
 //! A row of blocks with the answers that they must get.
 
 use crate::common::{
-    BOTH_WAYS, Chain, CoreEngine, LARGE, Node, SUBSIDY, figures_of, hash_of, options, outpoint, output, output_to,
-    spend_into, submit_bytes, write_blocks,
+    BOTH_WAYS, Chain, CoreEngine, LARGE, Node, Rejections, SUBSIDY, figures_of, hash_of, options, outpoint, output,
+    output_to, spend_into, write_blocks,
 };
 use bitcoin::consensus::serialize;
 use bitcoin::{Block, OutPoint, ScriptBuf};
@@ -176,15 +176,17 @@ impl Scenario {
             });
             let start = write_blocks(&node.file("start.dat"), &self.chain.up_to(self.start).blocks);
             assert_eq!(node.connect(&[&start]).height, self.start);
+            let mut rejections = Rejections::default();
             for step in &self.steps {
                 let place = format!("{} ({place})", step.name);
-                step.play(&mut node.engine, &place);
+                step.play(&mut node.engine, &mut rejections, &place);
             }
             assert_eq!(node.figures(), good, "{place}");
             self.check_flushes(node.engine.totals().flushes, cache_bytes_max);
             let in_lanes = node.engine.totals().signatures.lanes;
             assert_eq!(in_lanes > 0, self.signed && signatures == Signatures::Lanes, "{place}");
-            self.compare_rejected(node.connect(&[]).rejected, &place);
+            assert_eq!(node.connect(&[]).rejected, [], "{place}");
+            self.compare_rejected(rejections.0, &place);
         }
     }
 
@@ -199,7 +201,7 @@ impl Scenario {
         }
     }
 
-    /// The blocks that were rejected when they were to be connected, and what was to blame.
+    /// The blocks that were reported as rejected, and what was to blame.
     fn compare_rejected(&self, rejected: Vec<Rejected>, place: &str) {
         let mut found: HashMap<_, _> = rejected
             .into_iter()
@@ -222,20 +224,20 @@ impl Step {
         BlockHash(blockmill_block::hash::sha256d(&self.bytes[..80]))
     }
 
-    fn play(&self, engine: &mut CoreEngine, place: &str) {
+    fn play(&self, engine: &mut CoreEngine, rejections: &mut Rejections, place: &str) {
         let before = engine.tip_hash();
         let check = |submission: Submission, verdict, reason: Option<&str>| {
             assert_eq!(submission.verdict, verdict, "{place}: {submission:?}");
             assert_eq!(submission.reason.as_deref(), reason, "{place}");
             assert_eq!(submission.failed, None, "{place}");
         };
-        let first = submit_bytes(engine, self.bytes.clone());
+        let first = engine.submit(self.bytes.clone(), rejections).unwrap();
         if self.expected == Expected::Connected {
             check(first, Verdict::Connected, None);
             assert_eq!(engine.tip_hash(), self.hash(), "{place}");
             return;
         }
-        let again = submit_bytes(engine, self.bytes.clone());
+        let again = engine.submit(self.bytes.clone(), rejections).unwrap();
         match self.expected {
             Expected::Connected => {}
             Expected::Refused(reason) => {
