@@ -119,12 +119,12 @@ fn stress_with_more_threads_than_cores() {
     }
 }
 
-/// Random numbers of threads and permits, for `BLOCKMILL_STRESS_SECONDS` seconds, by default an
+/// Random numbers of threads and permits, for `BLOCKMILL_TEST_SEMAPHORE_SECONDS` seconds, by default an
 /// hour. A watchdog looks for lost wakes.
 #[test]
 #[ignore = "takes an hour"]
 fn stress_for_long() {
-    let seconds = std::env::var("BLOCKMILL_STRESS_SECONDS").map_or(3_600, |text| text.parse().unwrap());
+    let seconds = std::env::var("BLOCKMILL_TEST_SEMAPHORE_SECONDS").map_or(3_600, |text| text.parse().unwrap());
     let end = Instant::now() + Duration::from_secs(seconds);
     let beat = AtomicU64::new(0);
     let done = AtomicBool::new(false);

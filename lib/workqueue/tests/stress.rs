@@ -1,4 +1,4 @@
-//! More threads than cores, for a while: `BLOCKMILL_STRESS_SECONDS` sets the duration (1 by
+//! More threads than cores, for a while: `BLOCKMILL_TEST_QUEUE_SECONDS` sets the duration (1 by
 //! default).
 
 use blockmill_workqueue::{Handler, Help, Options, Requester, WorkQueue};
@@ -85,7 +85,7 @@ fn run_requester(queue: &WorkQueue<Uneven>, number: u64, end: Instant) -> u64 {
 
 #[test]
 fn many_requesters_and_workers() {
-    let seconds = std::env::var("BLOCKMILL_STRESS_SECONDS").map_or(1.0, |text| text.parse().unwrap());
+    let seconds = std::env::var("BLOCKMILL_TEST_QUEUE_SECONDS").map_or(1.0, |text| text.parse().unwrap());
     let settings = [
         (1, 1, 4, Help::Never),
         (2, 8, 4, Help::Never),

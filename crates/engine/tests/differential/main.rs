@@ -8,8 +8,9 @@
 //! of multisig. Verdict, reason and tip must be the same on all sides after every block, and the
 //! sets of both engines now and then.
 //!
-//! `BLOCKMILL_MUTATIONS` sets the number of blocks, `BLOCKMILL_SEED` the seed, `BLOCKMILL_EPISODE`
-//! the episode to begin with; all are printed, with a histogram of reasons.
+//! `BLOCKMILL_TEST_MUTATIONS` sets the number of blocks, `BLOCKMILL_TEST_MUTATIONS_SEED` the seed,
+//! `BLOCKMILL_TEST_MUTATIONS_EPISODE` the episode to begin with; all are printed, with a histogram
+//! of reasons.
 
 mod candidate;
 mod core_node;
@@ -84,14 +85,14 @@ fn number(name: &str, default: u64) -> u64 {
 
 #[test]
 fn verdicts_reasons_and_tips_are_those_of_core() {
-    let count = number("BLOCKMILL_MUTATIONS", MUTATIONS);
-    let seed = number("BLOCKMILL_SEED", 1);
+    let count = number("BLOCKMILL_TEST_MUTATIONS", MUTATIONS);
+    let seed = number("BLOCKMILL_TEST_MUTATIONS_SEED", 1);
     eprintln!("{count} blocks, seed {seed}");
     let log = core_node::CoreLog::connect();
     let mut histogram: BTreeMap<String, u64> = BTreeMap::new();
     let mut signatures = Vec::new();
     let mut done = 0;
-    for episode in number("BLOCKMILL_EPISODE", 0).. {
+    for episode in number("BLOCKMILL_TEST_MUTATIONS_EPISODE", 0).. {
         if done >= count {
             break;
         }
