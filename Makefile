@@ -4,11 +4,12 @@
 CARGO ?= cargo
 CARGO_FLAGS ?= --locked
 
-.PHONY: help run test build install deps models memcheck one-core fuzz lint doc bench clean
+.PHONY: help run test build install examples deps models memcheck one-core fuzz lint doc bench clean
 
 help:
 	@echo "make run    install what is missing, build, run 'blockmill demo'"
 	@echo "make test   the same, then all tests"
+	@echo "make examples  the examples of the crates in lib/"
 	@echo "make install PREFIX=/usr/local   an optimised command with its manual page and completions"
 	@echo "make models the lock-free parts under loom, and over the portable twin of futexes"
 	@echo "make memcheck  those parts and the coin map under valgrind; make one-core  the same on one core"
@@ -38,6 +39,16 @@ install: deps
 	target/dist/blockmill completions bash >"$(SHARE)/bash-completion/completions/blockmill"
 	target/dist/blockmill completions zsh >"$(SHARE)/zsh/site-functions/_blockmill"
 	target/dist/blockmill completions fish >"$(SHARE)/fish/vendor_completions.d/blockmill.fish"
+
+# Each example checks its own result. Those of crates/ are tests.
+EXAMPLES := blockmill-sync:contention blockmill-pool:scope blockmill-pool:work_source blockmill-checkqueue:primes \
+	blockmill-workqueue:requesters secp256k1-lanes:verify secp256k1-lanes:throughput
+
+examples:
+	@for pair in $(EXAMPLES); do \
+		echo "example $${pair#*:} of $${pair%%:*}"; \
+		$(CARGO) run -q --release $(CARGO_FLAGS) -p $${pair%%:*} --example $${pair#*:} || exit 1; \
+	done
 
 # What the kernel crate's C++ needs. Installed only when missing.
 deps:
