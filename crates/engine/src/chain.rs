@@ -1,14 +1,14 @@
 //! Which blocks there are, and which chain of them is the best.
 //!
 //! - [`index`]: the header index and the choice of the best chain;
+//! - `files`: the block files that are open;
+//! - `state`: the active chain beside the index;
 //! - `import`: headers from block files;
-//! - [`assume_valid`]: when scripts need not run;
-//! - `reorganise`: the tip is disconnected;
-//! - [`submit`]: blocks one by one, with a verdict each.
+//! - [`assume_valid`]: when scripts need not run, and when signatures are verified in lanes.
 
 pub mod assume_valid;
 pub mod index;
-pub mod submit;
 
+pub(crate) mod files;
 pub(crate) mod import;
-pub(crate) mod reorganise;
+pub(crate) mod state;

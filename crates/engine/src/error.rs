@@ -1,6 +1,5 @@
 //! What can go wrong besides invalid blocks.
 
-use crate::datadir::store_file::NEW_DIRECTORY;
 use blockmill_block::BlockHash;
 use blockmill_block::undo::UndoRecordError;
 use blockmill_blockfiles::FileError;
@@ -138,6 +137,15 @@ pub enum EngineError {
         /// What it said.
         detail: String,
     },
+}
+
+/// What to do with a directory whose coins cannot be had back.
+pub(crate) const NEW_DIRECTORY: &str = "connect into a new data directory";
+
+/// Makes an error of the operating system an error about a file.
+pub(crate) fn file_error(path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> EngineError {
+    let path = path.into();
+    move |error| EngineError::File(FileError::Io { path, error })
 }
 
 /// What to do about an error of the store, where that is certain.

@@ -1,24 +1,28 @@
-//! The way of a block: prefetch, fetch, resolve, check, commit, flush.
+//! The way of a block: prefetch, fetch, resolve, check, accept, flush.
 //!
 //! In reading order:
-//! - [`connect`]: the main loop, with all control flow in one place;
+//! - `connect`: the main loop, with all control flow in one place;
+//! - `state`: the pipeline's parts, and how far ahead each of them works;
 //! - `prefetch`, `load`: blocks are read and decoded ahead, by all threads;
 //! - `fetch`, `inputs`, `upcoming`: coins are read from the store ahead of their use;
-//! - [`resolve`]: a block is applied to the coins cache, or disconnected from it;
-//! - [`checks`], [`signatures`]: its scripts run on all threads, its signatures in lanes or not;
+//! - `apply`, [`resolve`]: a block is applied to the coins cache, or disconnected from it;
+//! - [`checks`]: its scripts run on all threads;
 //! - `in_flight`: blocks that are resolved, and whose checks are under way;
-//! - `flush`: changes go to the store.
+//! - `flush`: changes go to the store;
+//! - `disconnect`: the tip is disconnected, for a branch with more work.
 
 pub mod checks;
-pub mod connect;
 pub mod resolve;
-pub mod signatures;
 
+pub(crate) mod apply;
+pub(crate) mod connect;
+pub(crate) mod disconnect;
 pub(crate) mod fetch;
 pub(crate) mod flush;
 pub(crate) mod in_flight;
 pub(crate) mod load;
 pub(crate) mod prefetch;
+pub(crate) mod state;
 
 // Fuzz targets run these against a model.
 #[cfg(not(fuzzing))]

@@ -7,7 +7,7 @@ use blockmill_block::{BlockHash, Coin, OutPoint};
 use blockmill_chaingen::builder::spend_any;
 use blockmill_coins::stats::Hashes;
 use blockmill_coins::{Change, CoinIterator, CoinStore, MemoryStore, StatsBuilder, StoreError, Tip};
-use blockmill_engine::open::Without;
+use blockmill_engine::engine::Without;
 use blockmill_engine::{DataDir, Engine, Observer, Options, Progress, Signatures, StageHook};
 use blockmill_kernel::KernelVerifier;
 use blockmill_rules::{ScriptFlags, ScriptVerifier, SpentOutput, VerifyError};

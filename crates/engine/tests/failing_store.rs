@@ -5,7 +5,7 @@ mod common;
 
 use blockmill_chaingen::Profile;
 use blockmill_coins::{CoinStore, StoreError};
-use blockmill_engine::open::Without;
+use blockmill_engine::engine::Without;
 use blockmill_engine::{EngineError, Options};
 use common::faults::FaultyStore;
 use common::generated::{FORK, Generated, HEIGHT, copy_directory};

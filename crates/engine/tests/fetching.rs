@@ -6,7 +6,7 @@ mod common;
 use blockmill_block::{Coin, OutPoint};
 use blockmill_chaingen::{ChainSpec, Profile, Summary, write_chain};
 use blockmill_coins::{Change, CoinIterator, CoinStore, MemoryStore, StoreError, Tip};
-use blockmill_engine::open::Without;
+use blockmill_engine::engine::Without;
 use blockmill_engine::{ConnectReport, Options};
 use common::{LARGE, connect, figures, open, open_with, options};
 use std::path::Path;

@@ -16,7 +16,7 @@ use blockmill_chaingen::{ChainSpec, Profile, Summary, write_chain};
 use blockmill_coins::stats::Hashes;
 use blockmill_coins::{Change, CoinIterator, CoinStore, StatsBuilder, StoreError, Tip};
 use blockmill_engine::datadir::store_file::open_store;
-use blockmill_engine::open::Without;
+use blockmill_engine::engine::Without;
 use blockmill_engine::{ChainId, DataDir, Engine, Options};
 use blockmill_kernel::KernelVerifier;
 use rustix::fs::{Advice, fadvise};
@@ -150,7 +150,7 @@ impl Base {
         copy_files(&self.path("data"), copy.path())?;
         let directory = DataDir::open(copy.path(), None)?;
         if store == DROPPED {
-            drop_pages(&directory.file("coins.redb"))?;
+            drop_pages(&directory.store_path())?;
         }
         let embedded = open_store(&directory, CACHE_BYTES / 8)?;
         let store: Arc<dyn CoinStore> = if store == SLEEPING {

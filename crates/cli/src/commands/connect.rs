@@ -140,7 +140,7 @@ pub(crate) fn run(arguments: &ConnectArguments) -> Result<u8, Failure> {
         trace,
         metrics: arguments
             .metrics
-            .map(|address| Metrics::serve(address, engine.directory().file("coins.redb")))
+            .map(|address| Metrics::serve(address, engine.directory().store_path()))
             .transpose()?,
     };
     let report = engine.connect(&arguments.blocks, &mut watcher)?;

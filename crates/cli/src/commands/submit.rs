@@ -93,7 +93,7 @@ pub(crate) fn run(arguments: &SubmitArguments) -> Result<u8, Failure> {
         output::json_line(&mut out, &answer)?;
     }
     engine.flush()?;
-    engine.tell_flushes(observer);
+    engine.report_flushes(observer);
     Ok(0)
 }
 

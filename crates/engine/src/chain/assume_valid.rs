@@ -2,6 +2,7 @@
 //! `ConnectBlock`).
 
 use crate::chain::index::{BlockId, HeaderIndex};
+use crate::report::signatures::{SignatureWay, Signatures};
 use blockmill_block::BlockHash;
 use blockmill_rules::target::equivalent_time;
 
@@ -36,8 +37,16 @@ pub fn reason_to_check(index: &HeaderIndex, id: BlockId, assumed: Option<&BlockH
     (!is_buried(index, id)).then_some("the block is too close to the best header")
 }
 
+/// How the signatures of a block are verified. `can_defer` says whether the verifier has lanes.
+pub(crate) fn signature_way(index: &HeaderIndex, id: BlockId, wanted: Signatures, can_defer: bool) -> SignatureWay {
+    SignatureWay::new(wanted, can_defer, || {
+        let best = index.best_header();
+        index.ancestor(best, index.entry(id).height) == Some(id) && is_buried(index, id)
+    })
+}
+
 /// Whether a block in the chain of the best header has more than two weeks of work above it.
-pub(crate) fn is_buried(index: &HeaderIndex, id: BlockId) -> bool {
+fn is_buried(index: &HeaderIndex, id: BlockId) -> bool {
     let best = index.entry(index.best_header());
     equivalent_time(best.work, index.entry(id).work, best.bits, index.params()) > BURIED_SECONDS
 }

@@ -1,111 +1,109 @@
-//! Finding blocks in block files, and taking their headers into the index.
+//! Import: blocks are found in block files, and their headers are inserted into the index.
 
-use crate::chain::index::{HeaderIndex, HeaderRefusal};
+use crate::chain::index::{BlockId, HeaderIndex, HeaderRefusal};
+use crate::chain::state::ChainState;
 use crate::error::EngineError;
-use crate::pipeline::connect::Engine;
 use crate::report::events::Event;
-use crate::report::{Indexing, Leftover, Observer, Rejected, Unreadable};
-use blockmill_block::{BlockHash, Magic};
+use crate::report::findings::{ImportEnd, ImportFindings, Leftover, Rejected, Unreadable};
+use crate::report::observer::{Indexing, Observer};
+use crate::report::telemetry::Reporter;
+use blockmill_block::{BlockHash, Header, Magic};
 use blockmill_blockfiles::{BlockFiles, Damage, Position, Record, ScanProgress};
 use blockmill_rules::target::block_work;
-use blockmill_rules::{Reject, RejectKind, ScriptVerifier, Work};
+use blockmill_rules::{Reject, RejectKind, Work};
 use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
 use std::ops::{ControlFlow, Range};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// What counts as first seen among blocks of equal work.
+/// Which of several blocks of equal work was seen first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FirstSeen {
-    /// The order of files and of places in them.
-    ByPlace,
-    /// The order in which blocks could be connected, as when they came one by one.
+    /// The one at the lower offset in the earlier file.
+    ByOffset,
+    /// The one that could be connected first, as when blocks come one by one.
     ByArrival,
 }
 
-/// What chains are compared by: their work, then the place in which the last block lies; the
+/// How chains are compared: by their work, then by the file and offset of the last block. The
 /// earlier one wins.
 type Claim = (Work, Reverse<Option<(u32, u64)>>);
 
-fn place(position: Position) -> (u32, u64) {
+fn file_and_offset(position: Position) -> (u32, u64) {
     (position.file, position.offset)
 }
 
-/// What the search of block files found besides blocks of the tree.
-#[derive(Default)]
-pub(crate) struct Indexed {
-    /// It was asked to stop before all files were searched, and has taken nothing in.
-    pub(crate) stopped: bool,
-    pub(crate) damages: Vec<Damage>,
-    pub(crate) leftovers: u64,
-    /// Blocks that build on headers that were refused.
-    pub(crate) left_out: u64,
-    pub(crate) first_leftover: Option<Leftover>,
-}
-
-impl Indexed {
-    /// Adds what another search found.
-    pub(crate) fn merge(&mut self, other: Self) {
-        self.stopped |= other.stopped;
-        self.damages.extend(other.damages);
-        self.leftovers += other.leftovers;
-        self.left_out += other.left_out;
-        self.first_leftover = self.first_leftover.take().or(other.first_leftover);
-    }
-}
-
-impl<V: ScriptVerifier + 'static> Engine<V> {
-    /// Finds the blocks in `sources` and takes their headers into the index, in whatever order they
-    /// come.
-    pub(crate) fn index_sources(
+impl ChainState {
+    /// Finds the blocks in `sources` and inserts their headers into the index, in any order. When
+    /// `stop` is set the search ends, and says nothing about leftovers: the files that remain may
+    /// have their parents.
+    pub(crate) fn import(
         &mut self,
         sources: &[PathBuf],
         first_seen: FirstSeen,
-        observer: &mut dyn Observer,
-    ) -> Result<Indexed, EngineError> {
-        let loader = Arc::clone(&self.loader);
-        let first = loader.files().len() as u32;
+        stop: &AtomicBool,
+        reporter: &mut Reporter<'_>,
+    ) -> Result<ImportFindings, EngineError> {
+        let first = self.files.read().len() as u32;
         for source in sources {
-            loader.files_mut().add(source)?;
+            self.files.write().add(source)?;
         }
-        let last = loader.files().len() as u32;
+        let last = self.files.read().len() as u32;
         let magic = self.index.params().magic();
-        let scanned = scan_files(&loader.files(), first..last, magic, &self.options.stop, observer)?;
+        let scanned = scan_files(&self.files.read(), first..last, magic, stop, reporter.observer)?;
         let Some(Scanned { records, damages }) = scanned else {
-            // Nothing is known of what lies in the files that remain, so nothing is said about
-            // leftovers.
-            return Ok(Indexed {
-                stopped: true,
-                ..Indexed::default()
+            return Ok(ImportFindings {
+                end: ImportEnd::Stopped,
+                ..ImportFindings::default()
             });
         };
-        let mut indexed = Indexed {
+        let mut findings = ImportFindings {
             damages,
-            ..Indexed::default()
+            ..ImportFindings::default()
         };
-        self.index_records(&records, first_seen, &mut indexed, observer);
-        Ok(indexed)
+        self.insert_records(&records, first_seen, &mut findings, reporter);
+        Ok(findings)
     }
 
-    /// Takes records into the index: each as soon as its parent is there.
-    fn index_records(
+    /// Imports the blocks that came one by one, before an engine begins its work. Their findings
+    /// wait for [`take_own_findings`](Self::take_own_findings).
+    pub(crate) fn import_own(
+        &mut self,
+        folder: PathBuf,
+        stop: &AtomicBool,
+        reporter: &mut Reporter<'_>,
+    ) -> Result<(), EngineError> {
+        self.own_findings = self.import(&[folder], FirstSeen::ByArrival, stop, reporter)?;
+        Ok(())
+    }
+
+    /// The findings among the submitted blocks, once. Blocks whose parents are known by now are no
+    /// leftovers.
+    pub(crate) fn take_own_findings(&mut self, reporter: &mut Reporter<'_>) -> ImportFindings {
+        let mut own = std::mem::take(&mut self.own_findings);
+        own.leftovers = self.adopt_known_orphans(reporter);
+        own.first_leftover = own.first_leftover.filter(|_| own.leftovers > 0);
+        own
+    }
+
+    /// Inserts records into the index, each as soon as its parent is there.
+    fn insert_records(
         &mut self,
         records: &[Record],
         first_seen: FirstSeen,
-        indexed: &mut Indexed,
-        observer: &mut dyn Observer,
+        findings: &mut ImportFindings,
+        reporter: &mut Reporter<'_>,
     ) {
         let mut refused = Vec::new();
-        let mut waiting = take_headers(&mut self.index, records, |record, reject| {
+        let mut waiting = insert_headers(&mut self.index, records, |record, reject| {
             refused.push((record, reject))
         });
         for record in records {
             if let Some(id) = self.index.find(&record.hash) {
                 match first_seen {
-                    FirstSeen::ByPlace => self.index.add_position(id, record.position),
+                    FirstSeen::ByOffset => self.index.add_position(id, record.position),
                     FirstSeen::ByArrival => self.index.receive(id, record.position),
                 }
             }
@@ -113,8 +111,8 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         let best = self.best_claim();
         for (record, reject) in refused {
             let (claim, above) = self.claim_of(record, records, &mut waiting);
-            indexed.left_out += above;
-            self.refuse_header(record, reject, claim > best, observer);
+            findings.left_out += above;
+            self.refuse_header(record, reject, claim > best, reporter);
         }
         if first_seen == FirstSeen::ByArrival {
             for (parent, numbers) in &waiting {
@@ -122,32 +120,31 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
                 self.orphans.entry(*parent).or_default().extend(kept);
             }
         }
-        indexed.leftovers = waiting.values().map(|numbers| numbers.len() as u64).sum();
+        findings.leftovers = waiting.values().map(|numbers| numbers.len() as u64).sum();
         if let Some(&number) = waiting.values().flatten().min() {
             let record = &records[number];
-            indexed.first_leftover = Some(Leftover {
+            findings.first_leftover = Some(Leftover {
                 hash: record.hash,
                 parent: record.header.prev_block_hash,
-                path: self.loader.files().path(record.position.file).to_owned(),
+                path: self.files.read().path(record.position.file).to_owned(),
                 offset: record.position.offset,
             });
         }
     }
 
-    /// Takes in the kept blocks whose parents are known by now. Returns how many are still left
-    /// over.
-    pub(crate) fn adopt_known_orphans(&mut self, observer: &mut dyn Observer) -> u64 {
+    /// Inserts the kept blocks whose parents are known by now. Returns the number of the others.
+    fn adopt_known_orphans(&mut self, reporter: &mut Reporter<'_>) -> u64 {
         let known: Vec<_> = self.orphans.keys().copied().collect();
         for parent in known {
             if self.index.find(&parent).is_some() {
-                self.adopt_orphans(parent, observer);
+                self.adopt_orphans(parent, reporter);
             }
         }
         self.orphans.values().map(|records| records.len() as u64).sum()
     }
 
-    /// Takes in the kept blocks that waited for this one, and those that waited for them.
-    pub(crate) fn adopt_orphans(&mut self, parent: BlockHash, observer: &mut dyn Observer) {
+    /// Inserts the kept blocks that waited for this one, and those that waited for them.
+    fn adopt_orphans(&mut self, parent: BlockHash, reporter: &mut Reporter<'_>) {
         let mut parents = VecDeque::from([parent]);
         while let Some(parent) = parents.pop_front() {
             for record in self.orphans.remove(&parent).unwrap_or_default() {
@@ -158,7 +155,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
                     }
                     Err(HeaderRefusal::Invalid(reject)) => {
                         let (claim, _) = self.claim_of(&record, &[], &mut HashMap::new());
-                        self.refuse_header(&record, reject, claim > self.best_claim(), observer);
+                        self.refuse_header(&record, reject, claim > self.best_claim(), reporter);
                     }
                     // Its parent is in the index now.
                     Err(HeaderRefusal::MissingParent) => {}
@@ -167,16 +164,28 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         }
     }
 
-    /// What the best chain that can be connected has to show. What was connected in an earlier run
-    /// came before all files.
+    /// Accepts the header of a block that came by itself.
+    pub(crate) fn accept_header(&mut self, header: &Header, hash: BlockHash) -> Result<BlockId, HeaderRefusal> {
+        self.index.accept_header(header, hash, clock())
+    }
+
+    /// Notes where a block that came by itself was written, and inserts the kept blocks that waited
+    /// for it.
+    pub(crate) fn receive(&mut self, id: BlockId, position: Position, reporter: &mut Reporter<'_>) {
+        self.index.receive(id, position);
+        self.adopt_orphans(self.index.entry(id).hash, reporter);
+    }
+
+    /// The claim of the best chain that can be connected. Blocks connected in an earlier run came
+    /// before all files.
     fn best_claim(&self) -> Claim {
         let best = self.index.entry(self.index.best_candidate());
         let position = best.position().filter(|_| best.sequence > 0);
-        (best.work, Reverse(position.map(place)))
+        (best.work, Reverse(position.map(file_and_offset)))
     }
 
-    /// What a header that is refused would have had to show, with those that build on it, and how
-    /// many these are. They wait no longer.
+    /// The claim of the best chain through a header that is refused, and the number of blocks that
+    /// build on that header. They wait no longer.
     fn claim_of(
         &self,
         refused: &Record,
@@ -192,7 +201,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         )];
         while let Some((record, work)) = branches.pop() {
             let work = work + block_work(record.header.bits);
-            best = best.max((work, Reverse(Some(place(record.position)))));
+            best = best.max((work, Reverse(Some(file_and_offset(record.position)))));
             let children = waiting.remove(&record.hash).unwrap_or_default();
             above += children.len() as u64;
             branches.extend(children.into_iter().map(|child| (&records[child], work)));
@@ -200,26 +209,23 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         (best, above)
     }
 
-    fn refuse_header(&mut self, record: &Record, reject: Reject, of_best_chain: bool, observer: &mut dyn Observer) {
+    fn refuse_header(&self, record: &Record, reject: Reject, of_best_chain: bool, reporter: &mut Reporter<'_>) {
         let parent = self.index.find(&record.header.prev_block_hash);
         let height = parent.map_or(0, |parent| self.index.entry(parent).height + 1);
         let rejected = Rejected {
             of_best_chain,
-            ..self.rejected_block(record.hash, height, reject, Some(record.position))
+            ..self.rejected_at(record.hash, height, reject, Some(record.position))
         };
         if rejected.reject.kind == RejectKind::NoWork {
-            let unreadable = Unreadable {
+            reporter.unreadable(Unreadable {
                 hash: rejected.hash,
                 height,
                 path: rejected.path,
                 offset: rejected.offset,
                 detail: "its header is not the work of a miner (high-hash)".to_owned(),
-            };
-            observer.event(&Event::Unreadable(&unreadable));
-            self.unreadable.push(unreadable);
+            });
         } else {
-            observer.event(&Event::Rejected(&rejected));
-            self.rejected.push(rejected);
+            reporter.rejected(rejected);
         }
     }
 }
@@ -231,8 +237,7 @@ pub(crate) struct Scanned {
     damages: Vec<Damage>,
 }
 
-/// Finds the records of some of the files, and says what is damaged there. None if it was asked to
-/// stop.
+/// Finds the records of some of the files, and reports damage. None if `stop` was set.
 pub(crate) fn scan_files(
     files: &BlockFiles,
     numbers: Range<u32>,
@@ -273,9 +278,9 @@ pub(crate) fn scan_files(
     Ok(Some(found))
 }
 
-/// Takes the headers of records into an index: each as soon as its parent is there. Returns the
-/// numbers of those whose parents are nowhere, by parent.
-pub(crate) fn take_headers<'r>(
+/// Inserts the headers of records into an index, each as soon as its parent is there. Returns the
+/// numbers of the records whose parents are nowhere, by parent.
+pub(crate) fn insert_headers<'r>(
     index: &mut HeaderIndex,
     records: &'r [Record],
     mut refuse: impl FnMut(&'r Record, Reject),

@@ -4,11 +4,13 @@
 //! A block is *linked* when its content and that of all its ancestors is known and none of them has
 //! failed: then it may be connected. The best chain ends in the linked block of most work; of
 //! several with as much work, the one seen first. Only linked blocks without linked children are
-//! candidates, see `leaves`.
+//! candidates, see `candidate_tips`.
 
+mod block_id;
 mod candidate_tips;
 mod entry;
 
+pub use block_id::BlockId;
 pub use entry::Entry;
 
 use blockmill_block::{BlockHash, Header};
@@ -22,21 +24,6 @@ use hashbrown::HashTable;
 use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
-use std::num::NonZeroU32;
-
-/// A header's number in the index, from one on; parents have lower numbers than their children.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct BlockId(NonZeroU32);
-
-impl BlockId {
-    const GENESIS: Self = Self(NonZeroU32::MIN);
-
-    /// The place of its entry.
-    fn place(self) -> usize {
-        self.0.get() as usize - 1
-    }
-}
-
 /// Places that are kept of a block; more copies are of no use.
 const POSITIONS_MAX: usize = 8;
 
@@ -113,7 +100,7 @@ impl HeaderIndex {
         self.entries.reserve_exact(headers);
         let (entries, hasher) = (&self.entries, &self.hasher);
         self.by_hash
-            .reserve(headers, |id| hasher.hash_one(entries[id.place()].hash));
+            .reserve(headers, |id| hasher.hash_one(entries[id.index()].hash));
     }
 
     /// Never: the first block is always there.
@@ -129,7 +116,7 @@ impl HeaderIndex {
 
     /// What is known of a block.
     pub fn entry(&self, id: BlockId) -> &Entry {
-        &self.entries[id.place()]
+        &self.entries[id.index()]
     }
 
     /// The header of a block.
@@ -146,7 +133,7 @@ impl HeaderIndex {
     }
 
     fn entry_mut(&mut self, id: BlockId) -> &mut Entry {
-        &mut self.entries[id.place()]
+        &mut self.entries[id.index()]
     }
 
     /// The valid header with the most work; of several the first seen.
@@ -248,12 +235,12 @@ impl HeaderIndex {
     }
 
     fn push(&mut self, entry: Entry) -> BlockId {
-        let id = BlockId(NonZeroU32::MIN.saturating_add(self.entries.len() as u32));
+        let id = BlockId::from_index(self.entries.len());
         let hash = self.hasher.hash_one(entry.hash);
         self.entries.push(entry);
         let (entries, hasher) = (&self.entries, &self.hasher);
         self.by_hash
-            .insert_unique(hash, id, |id| hasher.hash_one(entries[id.place()].hash));
+            .insert_unique(hash, id, |id| hasher.hash_one(entries[id.index()].hash));
         id
     }
 
@@ -331,7 +318,7 @@ impl HeaderIndex {
 
     /// Headers came in the order of their numbers.
     fn header_rank(&self, id: BlockId) -> Rank {
-        (self.entry(id).work, Reverse(u64::from(id.0.get())), id)
+        (self.entry(id).work, Reverse(id.index() as u64), id)
     }
 
     fn link(&mut self, id: BlockId) {

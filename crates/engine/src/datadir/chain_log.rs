@@ -1,34 +1,29 @@
-//! The log of connected blocks: their undo data in `undo.dat`, their headers and the places of that
-//! data in `headers.dat`.
+//! The log of connected blocks: their undo data in `undo.dat`, their headers and the positions of
+//! that data in `headers.dat`.
 //!
-//! Both files are only appended to. When a block is connected its undo data is appended to the
-//! [`UndoLog`]; before a flush the undo data is synced, then the headers of the blocks connected
-//! since the last flush are appended and synced, and only then the coin store moves on to their
-//! tip. So whatever tip the store has, the log knows the chain up to it. What a kill leaves behind
-//! that (records of blocks that were not flushed, in parts and with gaps, a record cut off) does no
-//! harm: places are absolute, `headers.dat` is cut back to its last whole record, and `undo.dat` to
-//! the last record that a header names.
+//! Both files are only appended to. When a block is connected, its undo data is appended to the
+//! [`UndoLog`]. A flush has three steps. It syncs the undo data. It appends the headers of the
+//! blocks connected since the last flush, and syncs them. Only then the coin store moves on to
+//! their tip. So the log knows the chain up to the tip of the store, whatever that tip is.
+//!
+//! A kill may leave more after that: records of blocks that were not flushed, in parts and with
+//! gaps, or a record cut off. They do no harm. Offsets are absolute, `headers.dat` is cut back to
+//! its last whole record, and `undo.dat` to the last record that a header names.
 
 use crate::chain::index::HeaderIndex;
-use crate::datadir::{DataDir, file_error};
-use crate::error::EngineError;
-use blockmill_block::hash::sha256d;
+use crate::datadir::DataDir;
+use crate::datadir::files::{HEADERS_FILE, UNDO_FILE};
+use crate::datadir::headers_file::{NO_UNDO, RECORD, decode, encode};
+use crate::error::{EngineError, file_error};
 use blockmill_block::undo::UndoRecordError;
 use blockmill_block::{BlockUndo, Header, Magic};
 use blockmill_blockfiles::disk::{DiskFile, Open};
 use blockmill_coins::{UndoLog, UndoLogError, UndoPosition};
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Bytes of a record of `headers.dat`: header, place and length of the undo data, checksum.
-pub(crate) const RECORD: usize = Header::LENGTH + 8 + 4 + 4;
-
 /// Bytes of `headers.dat` that are read at a time.
 const PIECE: u64 = 8192 * RECORD as u64;
-
-/// The place of undo data that there is not: of a block that came with a snapshot.
-pub(crate) const NO_UNDO: UndoPosition = UndoPosition { offset: 0, length: 0 };
 
 /// The open log.
 #[derive(Debug)]
@@ -89,45 +84,13 @@ fn open(directory: &DataDir, path: &Path) -> Result<(Box<dyn DiskFile>, u64), En
     opened.map_err(file_error(path))
 }
 
-fn encode(header: &Header, undo: &UndoPosition) -> [u8; RECORD] {
-    let mut record = [0; RECORD];
-    record[..80].copy_from_slice(&header.to_bytes());
-    record[80..88].copy_from_slice(&undo.offset.to_le_bytes());
-    record[88..92].copy_from_slice(&undo.length.to_le_bytes());
-    let checksum = sha256d(&record[..92]);
-    record[92..].copy_from_slice(&checksum[..4]);
-    record
-}
-
-pub(crate) fn decode(record: &[u8]) -> Option<(Header, UndoPosition)> {
-    let record: &[u8; RECORD] = record.try_into().ok()?;
-    let checksum = sha256d(&record[..92]);
-    if record[92..] != checksum[..4] {
-        return None;
-    }
-    let header = Header::from_bytes(record[..80].try_into().ok()?);
-    let offset = u64::from_le_bytes(record[80..88].try_into().ok()?);
-    let length = u32::from_le_bytes(record[88..92].try_into().ok()?);
-    Some((header, UndoPosition { offset, length }))
-}
-
-/// Whether some headers in the file at `path` came with a snapshot.
-pub(crate) fn came_with_snapshot(path: &Path) -> Result<bool, EngineError> {
-    let bytes = match std::fs::read(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
-        read => read.map_err(file_error(path))?,
-    };
-    let mut records = bytes.chunks(RECORD).map_while(decode);
-    Ok(records.any(|(_, position)| position == NO_UNDO))
-}
-
 impl ChainLog {
     /// Opens the log of a data directory, and takes the headers that it knows into `index`.
     ///
     /// # Errors
     /// [`EngineError::File`], or [`EngineError::Damaged`] where a header has no parent.
     pub fn open(directory: &DataDir, magic: Magic, index: &mut HeaderIndex) -> Result<Self, EngineError> {
-        let headers_path = directory.file("headers.dat");
+        let headers_path = directory.file(HEADERS_FILE);
         let (headers, length) = open(directory, &headers_path)?;
         let mut piece = vec![0; length.min(PIECE) as usize];
         let mut headers_length = 0;
@@ -156,7 +119,7 @@ impl ChainLog {
             headers_length += RECORD as u64;
             undo_end = position.end().unwrap_or(u64::MAX).max(undo_end);
         }
-        let undo_path = directory.file("undo.dat");
+        let undo_path = directory.file(UNDO_FILE);
         // What cannot be looked at cannot be opened either.
         let undo_length = std::fs::metadata(&undo_path).map_or(0, |metadata| metadata.len());
         Ok(Self {
@@ -345,7 +308,7 @@ mod tests {
         log.append(&second, &undo(8)).unwrap();
         log.sync().unwrap();
         drop(log);
-        let path = directory.file("headers.dat");
+        let path = directory.file(HEADERS_FILE);
         let whole = std::fs::read(&path).unwrap();
         for damaged in [
             whole[..whole.len() - 1].to_vec(),
@@ -375,7 +338,7 @@ mod tests {
         // Reading writes the record to the file; no header names it yet.
         assert_eq!(log.read(&second, &loose).unwrap(), undo(8));
         drop(log);
-        let path = directory.file("undo.dat");
+        let path = directory.file(UNDO_FILE);
         let length = || std::fs::metadata(&path).unwrap().len();
         assert_eq!(length(), loose.end().unwrap());
 

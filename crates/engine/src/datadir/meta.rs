@@ -1,17 +1,13 @@
 //! `meta.json`: what a data directory belongs to.
 
-use super::file_error;
-use crate::datadir::chain_log::came_with_snapshot;
-use crate::datadir::store_file::NEW_DIRECTORY;
-use crate::error::EngineError;
+use crate::datadir::files::{HEADERS_FILE, META_FILE};
+use crate::datadir::headers_file::came_with_snapshot;
+use crate::error::{EngineError, NEW_DIRECTORY, file_error};
 use blockmill_block::{BlockHash, Network, hex};
 use blockmill_blockfiles::disk::{Disk, Open};
 use blockmill_rules::Params;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
-
-/// Name of the file.
-pub(crate) const META_FILE: &str = "meta.json";
 
 /// Version of the layout of a data directory.
 const FORMAT: u32 = 1;
@@ -19,7 +15,7 @@ const FORMAT: u32 = 1;
 /// What to do where the file is lost: `connect` takes the network from the store then, but nothing
 /// says up to which block a snapshot stands.
 pub(super) fn advice(directory: &Path) -> &'static str {
-    match came_with_snapshot(&directory.join("headers.dat")) {
+    match came_with_snapshot(&directory.join(HEADERS_FILE)) {
         Ok(false) => "remove what is there of it and connect with --network, and it is made again",
         _ => NEW_DIRECTORY,
     }
@@ -60,8 +56,8 @@ impl ChainId {
         })
     }
 
-    /// Whether a directory of this chain is one that is asked for in this way. A challenge is
-    /// compared only if one is given.
+    /// Whether a directory of this chain may be opened as `wanted`. Challenges are compared only if
+    /// `wanted` has one.
     pub(crate) fn fits(&self, wanted: &Self) -> bool {
         let same_challenge = || self.params().signet_challenge == wanted.params().signet_challenge;
         self.network == wanted.network && (wanted.signet_challenge.is_none() || same_challenge())

@@ -7,128 +7,33 @@
 
 mod blocks;
 mod coins;
+mod findings;
 mod undo;
 
+pub use findings::{Finding, Findings, Health};
+
 use crate::chain::index::HeaderIndex;
-use crate::datadir::chain_log::{NO_UNDO, RECORD, decode};
-use crate::datadir::store_file::{LOADING_FILE, NEW_DIRECTORY, network_of};
-use crate::datadir::{DataDir, META_FILE, file_error};
-use crate::error::EngineError;
-use crate::report::Observer;
-use blockmill_coins::{StoreError, Tip};
-use std::fmt;
+use crate::datadir::DataDir;
+use crate::datadir::files::{HEADERS_FILE, LOADING_FILE, META_FILE};
+use crate::datadir::headers_file::{NO_UNDO, RECORD, decode};
+use crate::datadir::lost_store::network_of;
+use crate::error::{EngineError, NEW_DIRECTORY, file_error};
+use crate::report::observer::Observer;
+use blockmill_coins::Tip;
+use findings::STOPPED;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-
-/// Problems of one part that are named; there may be more.
-const NAMED_MAX: usize = 5;
-
-/// Why a part was not looked at.
-const STOPPED: &str = "stopped before it was looked at";
-
-/// How a part of a data directory is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Health {
-    /// As it should be.
-    Sound,
-    /// Not as it was left, in a way that does no harm: what a kill leaves.
-    Harmless,
-    /// Nobody knows: it was not looked at, or not at all of it.
-    NotExamined,
-    /// Nobody knows: it cannot be read, which says nothing about what is in it.
-    Unreadable,
-    /// Not what it should be.
-    Damaged,
-}
-
-impl fmt::Display for Health {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Padded where the caller asks for it.
-        f.pad(match self {
-            Self::Sound => "sound",
-            Self::Harmless => "harmless",
-            Self::NotExamined => "not examined",
-            Self::Unreadable => "unreadable",
-            Self::Damaged => "DAMAGED",
-        })
-    }
-}
-
-/// What was found of a part.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finding {
-    /// The file or folder in the data directory.
-    pub part: &'static str,
-    /// How it is.
-    pub health: Health,
-    /// What was found, and where it is damaged what to do.
-    pub detail: String,
-    /// Exit status of a command that cannot read it; 0 where that is not so.
-    status: u8,
-}
-
-/// All that was found.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Findings(pub Vec<Finding>);
-
-impl Findings {
-    fn add(&mut self, part: &'static str, health: Health, detail: impl Into<String>) {
-        self.0.push(Finding {
-            part,
-            health,
-            detail: detail.into(),
-            status: 0,
-        });
-    }
-
-    /// Adds what came of an error: damage, with what to do, or a part that cannot be read.
-    fn add_error(&mut self, part: &'static str, error: &EngineError) {
-        let health = match error {
-            EngineError::File(_) | EngineError::Store(StoreError::Backend(_)) => Health::Unreadable,
-            _ => Health::Damaged,
-        };
-        self.add(part, health, error.to_string());
-        if let Some(finding) = self.0.last_mut().filter(|_| health == Health::Unreadable) {
-            finding.status = error.exit_status();
-        }
-    }
-
-    fn has(&self, health: Health) -> bool {
-        self.0.iter().any(|finding| finding.health == health)
-    }
-
-    /// Whether all is sound. None if nothing is damaged as far as was looked, and something was not
-    /// looked at.
-    pub fn is_sound(&self) -> Option<bool> {
-        if self.has(Health::Damaged) {
-            Some(false)
-        } else if self.has(Health::NotExamined) || self.has(Health::Unreadable) {
-            None
-        } else {
-            Some(true)
-        }
-    }
-
-    /// Exit status of a command that ends with this: 3 where something is damaged, else 4 where the
-    /// store cannot be read and 3 where another part cannot, else 0.
-    pub fn exit_status(&self) -> u8 {
-        let unreadable = self.0.iter().map(|finding| finding.status).max();
-        match self.is_sound() {
-            Some(false) => 3,
-            _ => unreadable.unwrap_or(0),
-        }
-    }
-}
 
 /// Looks a data directory over. When `stop` is set it ends early, and what was not looked at is
 /// said to be so.
 ///
 /// # Errors
-/// [`EngineError`] where the directory cannot be opened; damage is no error, and neither is a part that cannot be read.
+/// [`EngineError`] where the directory cannot be opened. Damage is no error, and neither is a part
+/// that cannot be read.
 pub fn examine(path: &Path, stop: &AtomicBool, observer: &mut dyn Observer) -> Result<Findings, EngineError> {
     let mut findings = Findings::default();
-    let Some(directory) = examine_marks(path, &mut findings)? else {
+    let Some(directory) = examine_chain_id(path, &mut findings)? else {
         return Ok(findings);
     };
     let mut index = HeaderIndex::new(directory.chain_id().params());
@@ -155,9 +60,9 @@ pub fn examine(path: &Path, stop: &AtomicBool, observer: &mut dyn Observer) -> R
     Ok(findings)
 }
 
-/// Opens the directory. Where its chain id is damaged the store says what it belongs to; none if that
-/// does not help.
-fn examine_marks(path: &Path, findings: &mut Findings) -> Result<Option<DataDir>, EngineError> {
+/// Opens the directory. Where its chain id is damaged, the store says which chain it belongs to.
+/// None if the store does not know either.
+fn examine_chain_id(path: &Path, findings: &mut Findings) -> Result<Option<DataDir>, EngineError> {
     let error = match DataDir::open_to_read(path) {
         Ok(directory) => {
             let detail = format!("a data directory for {}", directory.chain_id().text());
@@ -185,41 +90,10 @@ fn examine_marks(path: &Path, findings: &mut Findings) -> Result<Option<DataDir>
     }
 }
 
-/// What is wrong with a part: the first few problems, and how many more there are.
-#[derive(Debug, Default)]
-struct Problems {
-    named: Vec<String>,
-    more: u64,
-}
-
-impl Problems {
-    fn add(&mut self, problem: String) {
-        if self.named.len() < NAMED_MAX {
-            self.named.push(problem);
-        } else {
-            self.more += 1;
-        }
-    }
-
-    fn is_empty(&self) -> bool {
-        self.named.is_empty()
-    }
-}
-
-impl fmt::Display for Problems {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.named.join("; "))?;
-        match self.more {
-            0 => Ok(()),
-            more => write!(f, "; and {more} more"),
-        }
-    }
-}
-
 /// Reads the headers into the index. Returns the largest end of undo data that one names; none if
 /// they cannot be read.
 fn examine_headers(directory: &DataDir, index: &mut HeaderIndex, findings: &mut Findings) -> Option<u64> {
-    const PART: &str = "headers.dat";
+    const PART: &str = HEADERS_FILE;
     let path = directory.file(PART);
     let bytes = match std::fs::read(&path) {
         Ok(bytes) => bytes,
@@ -274,7 +148,7 @@ fn examine_loading(directory: &DataDir, findings: &mut Findings) {
 }
 
 fn examine_chain(directory: &DataDir, index: &HeaderIndex, tip: Option<&Tip>, findings: &mut Findings) {
-    const PART: &str = "headers.dat";
+    const PART: &str = HEADERS_FILE;
     let Some(tip) = tip else { return };
     match index.find(&tip.hash) {
         None => {

@@ -2,7 +2,7 @@
 
 use crate::pipeline::checks::CheckPool;
 use crate::pipeline::resolve::undo_fits;
-use crate::pipeline::signatures::Signatures;
+use crate::report::signatures::Signatures;
 use blockmill_block::{Block, BlockUndo, Coin, OutPoint, Txid};
 use blockmill_rules::block::{BlockContext, BlockOptions, check_block, check_block_context};
 use blockmill_rules::flags::block_script_flags;

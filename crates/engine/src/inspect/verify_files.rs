@@ -2,13 +2,14 @@
 //! script and every rule that needs no set, of a whole directory, without a set. Nothing is
 //! written.
 
-use crate::chain::import::{Scanned, scan_files, take_headers};
+use crate::chain::assume_valid::signature_way;
+use crate::chain::import::{Scanned, insert_headers, scan_files};
 use crate::chain::index::{BlockId, HeaderIndex};
 use crate::error::EngineError;
-use crate::inspect::verify::{VerifyBlockError, VerifyOptions, verify_block};
-use crate::pipeline::signatures::{SignatureRanges, SignatureWay, Signatures};
+use crate::inspect::verify::{Verified, VerifyBlockError, VerifyOptions, verify_block};
 use crate::report::events::Event;
-use crate::report::{Observer, Progress};
+use crate::report::observer::{Observer, Progress};
+use crate::report::signatures::{SignatureRanges, Signatures};
 use blockmill_block::{Block, BlockHash};
 use blockmill_blockfiles::{BlockFiles, UndoFile};
 use blockmill_rules::{Params, Reject, ScriptVerifier};
@@ -96,7 +97,8 @@ pub struct FilesOptions {
 /// [`verify_block`].
 ///
 /// # Errors
-/// [`EngineError::File`] where a source cannot be read, [`EngineError::UnknownBlock`] where the only block asked for is nowhere.
+/// [`EngineError::File`] where a source cannot be read, [`EngineError::UnknownBlock`] where the only
+/// block asked for is nowhere.
 pub fn verify_files<V: ScriptVerifier + 'static>(
     sources: &[PathBuf],
     params: &Params,
@@ -152,7 +154,7 @@ pub fn verify_files<V: ScriptVerifier + 'static>(
             break;
         }
         let entry = index.entry(id);
-        let way = SignatureWay::of(&index, id, options.signatures, verifier.signatures_together() > 0);
+        let way = signature_way(&index, id, options.signatures, verifier.signatures_together() > 0);
         let options = VerifyOptions {
             height: entry.height,
             threads: options.threads,
@@ -214,7 +216,7 @@ fn index(
         return Ok(None);
     };
     let mut index = HeaderIndex::new(params.clone());
-    take_headers(&mut index, &records, |record, reject| {
+    insert_headers(&mut index, &records, |record, reject| {
         let hash = record.hash;
         observer.event(&Event::HeaderRejected { hash, reject: &reject });
     });
@@ -240,7 +242,7 @@ impl Beside<'_> {
         id: BlockId,
         verifier: &Arc<V>,
         options: VerifyOptions,
-    ) -> Result<crate::inspect::verify::Verified, Problem> {
+    ) -> Result<Verified, Problem> {
         let unreadable = |detail: String| Problem::Unreadable(detail);
         let entry = index.entry(id);
         let position = entry

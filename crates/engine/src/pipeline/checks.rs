@@ -18,9 +18,12 @@
 //! - `gather`: where these lie, and how they are settled.
 
 mod block;
+mod failure;
 mod gather;
 
-use crate::report::Stage;
+pub use failure::CheckFailure;
+
+use crate::report::stages::Stage;
 use crate::report::trace::Trace;
 use block::{BlockChecks, lock};
 use blockmill_block::{Block, BlockUndo};
@@ -34,22 +37,6 @@ use std::time::{Duration, Instant};
 
 /// Of so many checks one is timed: looking at the clock takes as long as a cheap script.
 const TIMED_ONE_OF: usize = 8;
-
-/// A check that did not pass.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CheckFailure {
-    /// The input's number, counted through the block.
-    pub input: usize,
-    /// Why.
-    pub error: VerifyError,
-}
-
-impl CheckFailure {
-    /// The one of the lower input.
-    fn lower(one: Option<Self>, other: Option<Self>) -> Option<Self> {
-        one.into_iter().chain(other).min_by_key(|failure| failure.input)
-    }
-}
 
 /// How often everything is settled for a block at most. Twice is enough: the second time settles
 /// what the first one had to run again.
@@ -398,8 +385,8 @@ impl<V: ScriptVerifier + 'static> CheckPool<V> {
     }
 
     /// Begins to run the scripts of a block. Without workers all are run before this returns, and
-    /// so they are while
-    /// [`ROUNDS_MAX`](blockmill_checkqueue::ROUNDS_MAX) rounds are under way. `height` is for the trace.
+    /// so they are while [`ROUNDS_MAX`](blockmill_checkqueue::ROUNDS_MAX) rounds are under way.
+    /// `height` is for the trace.
     pub fn begin(
         &self,
         block: &Arc<Block>,

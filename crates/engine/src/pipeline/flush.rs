@@ -1,11 +1,10 @@
 //! When the cache is flushed, and what comes before and after.
 
+use crate::datadir::state::DataState;
 use crate::error::EngineError;
-use crate::pipeline::connect::Engine;
-use crate::report::events::{Event, Flushed};
-use crate::report::{Observer, Stage};
-use blockmill_coins::{CoinsCache, FlushError, StoreError, Tip};
-use blockmill_rules::ScriptVerifier;
+use crate::report::events::Flushed;
+use crate::report::telemetry::Telemetry;
+use blockmill_coins::{CoinsCache, FlushCounters, FlushError, StoreError, Tip};
 use std::time::{Duration, Instant};
 
 /// The longest that a block waits for a flush to catch up.
@@ -20,19 +19,214 @@ const SECONDS_PER_CHANGE: f64 = 5e-6;
 /// A flush takes longer than expected by up to this factor.
 const SAFETY: f64 = 1.25;
 
+/// Where flushes run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FlushMode {
+    /// On a thread of their own, beside the work.
+    Background,
+    /// The connecting thread waits for every flush.
+    Foreground,
+}
+
+/// What a flush works on.
+pub(crate) struct FlushTarget<'a> {
+    pub(crate) cache: &'a mut CoinsCache,
+    pub(crate) data: &'a mut DataState,
+    pub(crate) telemetry: &'a mut Telemetry,
+    /// The active tip.
+    pub(crate) tip: Tip,
+}
+
+/// Decides when to flush, and flushes.
+#[derive(Debug)]
+pub(crate) struct Flusher {
+    interval: Duration,
+    mode: FlushMode,
+    last: Instant,
+    pace: FlushPace,
+    /// Whether the tip has moved since the last flush.
+    tip_moved: bool,
+    /// Whether an error has left the cache in between two blocks.
+    broken: bool,
+}
+
+impl Flusher {
+    pub(crate) fn new(interval: Duration, mode: FlushMode) -> Self {
+        Self {
+            interval,
+            mode,
+            last: Instant::now(),
+            pace: FlushPace::default(),
+            tip_moved: false,
+            broken: false,
+        }
+    }
+
+    /// Begins the interval anew.
+    pub(crate) fn restart_interval(&mut self) {
+        self.last = Instant::now();
+    }
+
+    /// Notes that the tip has moved.
+    pub(crate) fn note_tip_moved(&mut self) {
+        self.tip_moved = true;
+    }
+
+    /// Notes that an error has left the cache in between two blocks. No flush follows.
+    pub(crate) fn note_broken(&mut self) {
+        self.broken = true;
+    }
+
+    fn wants_to_begin(&self, cache: &CoinsCache) -> bool {
+        cache.wants_flush() || self.last.elapsed() >= self.interval
+    }
+
+    /// Whether a flush is to be begun or waited for, while no block is in flight.
+    pub(crate) fn is_due(&self, cache: &CoinsCache) -> bool {
+        (self.wants_to_begin(cache) && !cache.is_flushing()) || cache.is_full()
+    }
+
+    /// Begins a flush in the background if it is time for one. Waits for it only if the cache is
+    /// full, or if every block is to be flushed.
+    pub(crate) fn flush_if_due(&mut self, mut target: FlushTarget<'_>) -> Result<(), EngineError> {
+        let start = Instant::now();
+        if target.cache.is_flush_done() {
+            self.finish(target.cache, target.telemetry)?;
+        }
+        let due = self.wants_to_begin(target.cache);
+        if self.interval.is_zero() || (due && self.mode == FlushMode::Foreground) {
+            return self.flush(target);
+        }
+        if due && !target.cache.is_flushing() {
+            self.begin(&mut target)?;
+        }
+        if target.cache.is_flushing() && target.cache.is_full() {
+            self.finish(target.cache, target.telemetry)?;
+            target.telemetry.flush_waited();
+        }
+        target.telemetry.flush_held_up(start.elapsed());
+        Ok(())
+    }
+
+    /// Waits a little before a block is resolved, if a flush runs and the cache would be full
+    /// before its end: many short waits in place of a long one. `work` is done meanwhile; it
+    /// returns false when there is nothing to do.
+    pub(crate) fn catch_up(
+        &self,
+        cache: &CoinsCache,
+        telemetry: &mut Telemetry,
+        mut work: impl FnMut(&mut Telemetry) -> bool,
+    ) {
+        let start = Instant::now();
+        while cache.is_flushing()
+            && !cache.is_flush_done()
+            && self.pace.is_behind(cache.bytes(), cache.limit())
+            && start.elapsed() < PAUSE_MAX
+        {
+            if !work(telemetry) {
+                std::thread::sleep(LOOK_EVERY);
+            }
+        }
+        let waited = start.elapsed();
+        if waited >= LOOK_EVERY {
+            telemetry.flush_paused(waited);
+        }
+    }
+
+    /// Freezes everything up to the tip and lets it be written.
+    fn begin(&mut self, target: &mut FlushTarget<'_>) -> Result<(), EngineError> {
+        self.prepare(target.data)?;
+        if self.tip_moved || target.cache.wants_flush() {
+            let sync = target.data.sync_job();
+            let changes = target.cache.dirty_len();
+            target
+                .cache
+                .begin_flush(&target.tip, move || sync().map_err(Into::into))?;
+            self.pace.begin(changes, target.cache.bytes());
+            self.pace.tip = Some(target.tip);
+            self.tip_moved = false;
+        }
+        Ok(())
+    }
+
+    /// Does what comes before a flush, on this thread.
+    fn prepare(&mut self, data: &mut DataState) -> Result<(), EngineError> {
+        if self.broken {
+            let detail = "an earlier error has left the coins cache unusable; nothing after the last flush is kept";
+            return Err(StoreError::Backend(detail.to_owned()).into());
+        }
+        data.sync_blocks()?;
+        self.restart_interval();
+        Ok(())
+    }
+
+    /// Waits for the present flush, if there is one.
+    pub(crate) fn finish(&mut self, cache: &mut CoinsCache, telemetry: &mut Telemetry) -> Result<(), EngineError> {
+        self.wait(cache, telemetry, CoinsCache::finish_flush)
+    }
+
+    fn wait(
+        &mut self,
+        cache: &mut CoinsCache,
+        telemetry: &mut Telemetry,
+        wait: impl FnOnce(&mut CoinsCache) -> Result<(), FlushError>,
+    ) -> Result<(), EngineError> {
+        let start = Instant::now();
+        let before = cache.flush_counters();
+        let outcome = wait(cache);
+        self.tip_moved |= outcome.is_err();
+        let after = cache.flush_counters();
+        let done = FlushCounters {
+            flushes: after.flushes - before.flushes,
+            changes: after.changes - before.changes,
+            kept: after.kept - before.kept,
+            time: after.time - before.time,
+        };
+        self.pace.end(done.changes, done.time);
+        let tip = self.pace.tip.take().filter(|_| outcome.is_ok());
+        let flushed = tip.map(|tip| Flushed {
+            tip,
+            changes: done.changes,
+            time: done.time,
+        });
+        telemetry.flush_ended(&done, flushed, start.elapsed());
+        Ok(outcome?)
+    }
+
+    /// Writes everything up to the tip to the data directory, durably, and waits for it. The coins
+    /// stay in the cache while there is room.
+    pub(crate) fn flush(&mut self, target: FlushTarget<'_>) -> Result<(), EngineError> {
+        let FlushTarget {
+            cache,
+            data,
+            telemetry,
+            tip,
+        } = target;
+        self.finish(cache, telemetry)?;
+        self.prepare(data)?;
+        if self.tip_moved {
+            let sync = data.sync_job();
+            self.tip_moved = false;
+            self.pace.tip = Some(tip);
+            self.wait(cache, telemetry, |cache| {
+                cache.flush(&tip, move || sync().map_err(Into::into))
+            })?;
+        }
+        Ok(())
+    }
+}
+
 /// How a flush is expected to go on, so that the cache is not full before it ends.
 #[derive(Debug)]
-pub(crate) struct FlushPace {
+struct FlushPace {
     seconds_per_change: f64,
     begun: Instant,
     /// Seconds that the present flush is expected to take.
     expected: f64,
     /// Bytes of the cache when it began.
     bytes: usize,
-    /// The tip that it leads to.
+    /// The tip up to which the present flush writes.
     tip: Option<Tip>,
-    /// Flushes that have ended and were not told of.
-    untold: Vec<Flushed>,
 }
 
 impl Default for FlushPace {
@@ -43,7 +237,6 @@ impl Default for FlushPace {
             expected: 0.0,
             bytes: 0,
             tip: None,
-            untold: Vec::new(),
         }
     }
 }
@@ -67,137 +260,6 @@ impl FlushPace {
         let used = bytes.saturating_sub(self.bytes) as f64;
         let room = limit.saturating_sub(self.bytes) as f64;
         used * self.expected > room * self.begun.elapsed().as_secs_f64()
-    }
-}
-
-impl<V: ScriptVerifier + 'static> Engine<V> {
-    /// Whether there is something to do about a flush for which no block may be in flight.
-    pub(crate) fn flush_is_due(&self) -> bool {
-        let begin = self.cache.wants_flush() || self.last_flush.elapsed() >= self.options.flush_interval;
-        (begin && !self.cache.is_flushing()) || self.cache.is_full()
-    }
-
-    /// Begins a flush in the background if it is time for one. Waits for it only if the cache is
-    /// full, or if every block is to be flushed.
-    pub(crate) fn flush_if_due(&mut self) -> Result<(), EngineError> {
-        let start = Instant::now();
-        if self.cache.is_flush_done() {
-            self.finish_flush()?;
-        }
-        let due = self.cache.wants_flush() || self.last_flush.elapsed() >= self.options.flush_interval;
-        if self.options.flush_interval.is_zero() || (due && self.options.without.background_flush) {
-            return self.flush();
-        }
-        if due && !self.cache.is_flushing() {
-            self.begin_flush()?;
-        }
-        if self.cache.is_flushing() && self.cache.is_full() {
-            self.finish_flush()?;
-            self.totals.flush_waits += 1;
-        }
-        self.totals.flush_pause_max = self.totals.flush_pause_max.max(start.elapsed());
-        Ok(())
-    }
-
-    /// Waits a little before a block is resolved if a flush goes on and its end is further away
-    /// than that of the room in the cache: many short waits instead of a long one when the cache is
-    /// full. This thread checks scripts meanwhile.
-    pub(crate) fn let_flush_catch_up(&mut self) {
-        let start = Instant::now();
-        while self.cache.is_flushing()
-            && !self.cache.is_flush_done()
-            && self.flush_pace.is_behind(self.cache.bytes(), self.cache.limit())
-            && start.elapsed() < PAUSE_MAX
-        {
-            if !self.help_with_checks() && !self.settle_some() {
-                std::thread::sleep(LOOK_EVERY);
-            }
-        }
-        let waited = start.elapsed();
-        if waited >= LOOK_EVERY {
-            self.totals.flush_pauses += 1;
-            self.totals.flush_pause_max = self.totals.flush_pause_max.max(waited);
-            self.totals.stages.add(Stage::Flush, Duration::ZERO, waited);
-        }
-    }
-
-    /// Freezes everything up to the tip and lets it be written.
-    fn begin_flush(&mut self) -> Result<(), EngineError> {
-        self.prepare_flush()?;
-        if self.changed || self.cache.wants_flush() {
-            let sync = self.log.sync_job();
-            let tip = self.tip();
-            let changes = self.cache.dirty_len();
-            self.cache.begin_flush(&tip, move || sync().map_err(Into::into))?;
-            self.flush_pace.begin(changes, self.cache.bytes());
-            self.flush_pace.tip = Some(tip);
-            self.changed = false;
-        }
-        Ok(())
-    }
-
-    /// Does what comes before a flush, on this thread.
-    fn prepare_flush(&mut self) -> Result<(), EngineError> {
-        if self.broken {
-            let detail = "an earlier error has left the coins cache unusable; nothing after the last flush is kept";
-            return Err(StoreError::Backend(detail.to_owned()).into());
-        }
-        if let Some(writer) = &mut self.writer {
-            writer.sync()?;
-        }
-        self.last_flush = Instant::now();
-        Ok(())
-    }
-
-    /// Waits for the flush that goes on, if there is one.
-    pub(crate) fn finish_flush(&mut self) -> Result<(), EngineError> {
-        self.wait_for_flush(CoinsCache::finish_flush)
-    }
-
-    fn wait_for_flush(
-        &mut self,
-        wait: impl FnOnce(&mut CoinsCache) -> Result<(), FlushError>,
-    ) -> Result<(), EngineError> {
-        let start = Instant::now();
-        let before = self.cache.flush_counters();
-        let outcome = wait(&mut self.cache);
-        self.changed |= outcome.is_err();
-        let after = self.cache.flush_counters();
-        let (changes, time) = (after.changes - before.changes, after.time - before.time);
-        self.flush_pace.end(changes, time);
-        if let Some(tip) = self.flush_pace.tip.take().filter(|_| outcome.is_ok()) {
-            self.flush_pace.untold.push(Flushed { tip, changes, time });
-        }
-        self.totals.flushes += after.flushes - before.flushes;
-        self.totals.flush_changes += changes;
-        self.totals.stages.add(Stage::Flush, time, start.elapsed());
-        Ok(outcome?)
-    }
-
-    /// Tells of the flushes that have ended and were not told of. [`connect`](Self::connect) and
-    /// [`submit`](Self::submit) do so by themselves.
-    pub fn tell_flushes(&mut self, observer: &mut dyn Observer) {
-        for flushed in self.flush_pace.untold.drain(..) {
-            observer.event(&Event::Flushed(&flushed));
-        }
-    }
-
-    /// Writes everything up to the tip to the data directory, durably. The coins stay in the cache
-    /// while there is room.
-    ///
-    /// # Errors
-    /// Any [`EngineError`]; what was flushed before is kept.
-    pub fn flush(&mut self) -> Result<(), EngineError> {
-        self.finish_flush()?;
-        self.prepare_flush()?;
-        if self.changed {
-            let sync = self.log.sync_job();
-            let tip = self.tip();
-            self.changed = false;
-            self.flush_pace.tip = Some(tip);
-            self.wait_for_flush(|cache| cache.flush(&tip, move || sync().map_err(Into::into)))?;
-        }
-        Ok(())
     }
 }
 

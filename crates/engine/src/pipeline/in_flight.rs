@@ -1,11 +1,14 @@
-//! Blocks that are resolved and not committed.
+//! Blocks in flight: resolved, and not accepted yet.
 
 use crate::chain::index::BlockId;
 use crate::pipeline::checks::{PendingChecks, RoundResult};
-use crate::pipeline::signatures::SignatureWay;
+use crate::pipeline::resolve;
+use crate::report::signatures::SignatureWay;
 use blockmill_block::coin::Coin;
 use blockmill_block::{Block, BlockUndo, OutPoint};
+use blockmill_coins::{CoinsCache, StoreError};
 use blockmill_rules::ScriptVerifier;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// Bytes that a coin of the undo data takes, about: with the script of a witness program, and what
@@ -18,10 +21,8 @@ pub(crate) struct InFlight<V: ScriptVerifier + 'static> {
     pub(crate) block: Arc<Block>,
     pub(crate) undo: Arc<BlockUndo>,
     /// Coins that it has replaced: one of the two blocks that repeat an older coinbase. Once it is
-    /// committed they are gone for good.
+    /// accepted they are gone for good.
     pub(crate) replaced: Vec<(OutPoint, Coin)>,
-    /// Memory in bytes, about.
-    pub(crate) memory: usize,
     /// How its signatures are verified. None if its scripts need not run.
     pub(crate) signatures: Option<SignatureWay>,
     /// None when they have ended, or need not run.
@@ -29,48 +30,121 @@ pub(crate) struct InFlight<V: ScriptVerifier + 'static> {
 }
 
 impl<V: ScriptVerifier + 'static> InFlight<V> {
-    /// Memory in bytes that a block and the coins that it spends take, about.
-    pub(crate) fn memory_of(block: &Block, undo: &BlockUndo) -> usize {
-        block.memory() + undo.coins().len() * UNDO_COIN_BYTES
+    /// Memory in bytes of the block and the coins that it spends, about.
+    fn memory(&self) -> usize {
+        self.block.memory() + self.undo.coins().len() * UNDO_COIN_BYTES
     }
 
     /// Whether its checks have ended and its scripts have their verdicts.
-    pub(crate) fn is_done(&mut self) -> bool {
+    fn is_done(&mut self) -> bool {
         self.checks.as_mut().is_none_or(PendingChecks::is_done)
     }
 
     /// Whether its checks are in the check queue.
-    pub(crate) fn is_in_round(&self) -> bool {
+    fn is_in_round(&self) -> bool {
         self.checks.as_ref().is_some_and(|checks| !checks.is_round_over())
     }
 
     /// Gives up its place in the check queue if all its checks have been run. Returns whether it
     /// has none.
-    pub(crate) fn end_round_if_done(&mut self) -> bool {
+    fn end_round_if_done(&mut self) -> bool {
         self.checks.as_mut().is_none_or(PendingChecks::end_round_if_done)
     }
 
-    /// Waits for its checks, running what is left of them, but not for scripts that were put off.
-    /// Returns false if there is nothing to wait for.
-    pub(crate) fn end_round(&mut self) -> bool {
-        self.checks.as_mut().is_some_and(PendingChecks::end_round)
-    }
-
-    /// Runs checks, at most so many; returns how many there were.
-    pub(crate) fn help(&self, checks_max: u32) -> u32 {
-        self.checks.as_ref().map_or(0, |checks| checks.help(checks_max))
-    }
-
-    /// Waits for its checks, running what is left of them, and has settled what was put off. None
-    /// if there were none.
+    /// Waits for its checks and runs what is left of them, then settles what was put off. None if
+    /// there were no checks.
     pub(crate) fn finish(&mut self) -> Option<RoundResult> {
         self.checks.take().map(PendingChecks::finish)
     }
 }
 
+/// All blocks in flight, in order of height.
+pub(crate) struct InFlightBlocks<V: ScriptVerifier + 'static>(VecDeque<InFlight<V>>);
+
+impl<V: ScriptVerifier + 'static> Default for InFlightBlocks<V> {
+    fn default() -> Self {
+        Self(VecDeque::new())
+    }
+}
+
+impl<V: ScriptVerifier + 'static> InFlightBlocks<V> {
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The block of a number, from 0.
+    pub(crate) fn id(&self, number: usize) -> Option<BlockId> {
+        self.0.get(number).map(|block| block.id)
+    }
+
+    /// The lowest block.
+    pub(crate) fn first_mut(&mut self) -> Option<&mut InFlight<V>> {
+        self.0.front_mut()
+    }
+
+    /// Adds a block above all others.
+    pub(crate) fn push(&mut self, block: InFlight<V>) {
+        self.0.push_back(block);
+    }
+
+    /// Removes the lowest block.
+    pub(crate) fn pop_first(&mut self) -> Option<InFlight<V>> {
+        self.0.pop_front()
+    }
+
+    /// Memory in bytes, about.
+    pub(crate) fn memory(&self) -> usize {
+        self.0.iter().map(InFlight::memory).sum()
+    }
+
+    /// Blocks with checks in the check queue.
+    pub(crate) fn rounds(&self) -> usize {
+        self.0.iter().filter(|block| block.is_in_round()).count()
+    }
+
+    /// Whether the lowest block has its verdict.
+    pub(crate) fn is_first_done(&mut self) -> bool {
+        self.0.front_mut().is_some_and(InFlight::is_done)
+    }
+
+    /// Runs checks of the lowest block that has any left, at most so many. Returns false if no block
+    /// has.
+    pub(crate) fn help(&self, checks_max: u32) -> bool {
+        let checks = self.0.iter().filter_map(|block| block.checks.as_ref());
+        checks.into_iter().any(|checks| checks.help(checks_max) > 0)
+    }
+
+    /// Lets blocks whose checks have all been run give up their places in the check queue, the
+    /// lowest ones first.
+    pub(crate) fn end_rounds(&mut self) {
+        let _ = self.0.iter_mut().all(InFlight::end_round_if_done);
+    }
+
+    /// Waits for the checks of the lowest block and runs what is left of them, but not for scripts
+    /// that were put off. Returns false if there is nothing to wait for.
+    pub(crate) fn end_first_round(&mut self) -> bool {
+        let checks = self.0.front_mut().and_then(|block| block.checks.as_mut());
+        checks.is_some_and(PendingChecks::end_round)
+    }
+
+    /// Disconnects all blocks from the cache, the highest one first. Checks that have not begun are
+    /// not run.
+    pub(crate) fn disconnect_all(&mut self, cache: &mut CoinsCache) -> Result<(), StoreError> {
+        while let Some(block) = self.0.pop_back() {
+            drop(block.checks);
+            resolve::disconnect(&block.block, &block.undo, block.block.transaction_count(), cache)?;
+            resolve::restore_replaced(&block.replaced, cache);
+        }
+        Ok(())
+    }
+}
 #[cfg(test)]
 mod tests {
-    use crate::open::Without;
+    use crate::engine::Without;
     use crate::report::trace::StageHook;
     use crate::report::{Halt, Stage};
     use crate::{ChainId, DataDir, Engine, Options};

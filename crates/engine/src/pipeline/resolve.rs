@@ -267,7 +267,7 @@ pub fn replaced_coins<B: AsRef<[u8]>>(
 }
 
 /// Puts back what [`replaced_coins`] has found, when its block has been taken back.
-pub fn put_back(replaced: &[(OutPoint, Coin)], cache: &mut CoinsCache) {
+pub fn restore_replaced(replaced: &[(OutPoint, Coin)], cache: &mut CoinsCache) {
     for (outpoint, coin) in replaced {
         cache.add(outpoint, CoinRef::from(coin), Overwrite::Possible);
     }

@@ -1,8 +1,8 @@
 //! What is worth a line in a log, when it happens.
 
-use crate::datadir::store_file::NEW_DIRECTORY;
-use crate::pipeline::signatures::SignatureWay;
-use crate::report::{Rejected, Unreadable};
+use crate::error::NEW_DIRECTORY;
+use crate::report::findings::{Rejected, Unreadable};
+use crate::report::signatures::SignatureWay;
 use blockmill_block::BlockHash;
 use blockmill_blockfiles::Damage;
 use blockmill_coins::Tip;

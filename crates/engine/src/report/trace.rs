@@ -4,7 +4,7 @@
 //! connecting thread empties. Works of one kind that follow each other closely become one span, so
 //! that cheap checks do not make a span each.
 
-use crate::report::{Span, Stage};
+use crate::report::stages::{Span, Stage};
 use blockmill_block::{Coin, OutPoint};
 use blockmill_coins::{Change, CoinIterator, CoinStore, StoreError, Tip};
 use std::cell::RefCell;

@@ -5,7 +5,7 @@ use crate::error::BenchError;
 use blockmill_block::Network;
 use blockmill_coins::StatsBuilder;
 use blockmill_coins::stats::Hashes;
-use blockmill_engine::open::Without;
+use blockmill_engine::engine::Without;
 use blockmill_engine::{ChainId, Engine, Observer, Options, Signatures};
 use blockmill_script::CoreVerifier;
 use std::path::{Path, PathBuf};

@@ -1,6 +1,6 @@
 //! The tips of all branches of a tree, ordered by work.
 
-use super::BlockId;
+use super::block_id::BlockId;
 use blockmill_rules::Work;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -12,26 +12,26 @@ pub(super) type Rank = (Work, Reverse<u64>, BlockId);
 /// these is the block with the most work, since a child has more than its parent.
 #[derive(Debug, Default)]
 pub(super) struct CandidateTips {
-    leaves: BTreeSet<Rank>,
+    tips: BTreeSet<Rank>,
     /// For each block its children of the kind.
     children: Vec<u32>,
 }
 
 impl CandidateTips {
     fn children_of(&mut self, id: BlockId) -> &mut u32 {
-        let place = id.place();
-        if place >= self.children.len() {
-            self.children.resize(place + 1, 0);
+        let index = id.index();
+        if index >= self.children.len() {
+            self.children.resize(index + 1, 0);
         }
-        &mut self.children[place]
+        &mut self.children[index]
     }
 
     /// Inserts a block of the kind. None of its children is of that kind yet.
     pub(super) fn insert(&mut self, rank: Rank, parent: Option<Rank>) {
         *self.children_of(rank.2) = 0;
-        self.leaves.insert(rank);
+        self.tips.insert(rank);
         if let Some(parent) = parent {
-            self.leaves.remove(&parent);
+            self.tips.remove(&parent);
             *self.children_of(parent.2) += 1;
         }
     }
@@ -39,26 +39,26 @@ impl CandidateTips {
     /// Removes a block that is no longer of the kind, as no block above it is. The caller calls
     /// [`reinstate_parent`](Self::reinstate_parent) for the lowest one.
     pub(super) fn remove(&mut self, rank: &Rank) {
-        self.leaves.remove(rank);
+        self.tips.remove(rank);
     }
 
-    /// Counts one child less for `parent`, which is still of the kind, and makes it a tip if that was
-    /// the last one.
+    /// Counts one child less for `parent`, which is still of the kind. Without children it is a tip
+    /// again.
     pub(super) fn reinstate_parent(&mut self, parent: Rank) {
         let children = self.children_of(parent.2);
         *children -= 1;
         if *children == 0 {
-            self.leaves.insert(parent);
+            self.tips.insert(parent);
         }
     }
 
     /// The block with the most work; of several the one that came first.
     pub(super) fn best(&self) -> Option<BlockId> {
-        self.leaves.last().map(|rank| rank.2)
+        self.tips.last().map(|rank| rank.2)
     }
 
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
-        self.leaves.len()
+        self.tips.len()
     }
 }

@@ -1,6 +1,6 @@
 //! What the index knows of one block, in 192 bytes: a chain has a million of them.
 
-use super::BlockId;
+use super::block_id::BlockId;
 use blockmill_block::{BlockHash, Header, MerkleRoot};
 use blockmill_blockfiles::Position;
 use blockmill_coins::UndoPosition;

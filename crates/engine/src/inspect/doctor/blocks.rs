@@ -1,7 +1,8 @@
 //! The blocks that came through `submit`.
 
-use super::{Findings, Health, Problems};
+use super::findings::{Findings, Health, Problems};
 use crate::datadir::DataDir;
+use crate::datadir::files::{BLOCKS_FOLDER, FIRST_BLOCK_FILE};
 use blockmill_block::{Block, Magic};
 use blockmill_blockfiles::{BlockFiles, FileError};
 use std::path::Path;
@@ -11,8 +12,8 @@ const PART: &str = "blocks/";
 
 /// Reads the blocks that were submitted.
 pub(super) fn examine(directory: &DataDir, stop: &AtomicBool, findings: &mut Findings) {
-    let folder = directory.file("blocks");
-    if !folder.join("blk00000.dat").is_file() {
+    let folder = directory.file(BLOCKS_FOLDER);
+    if !folder.join(FIRST_BLOCK_FILE).is_file() {
         return;
     }
     let mut seen = Seen::default();

@@ -1,10 +1,11 @@
 //! The store of the coins.
 
-use super::{Findings, Health, Problems, STOPPED};
+use super::findings::{Findings, Health, Problems, STOPPED};
 use crate::datadir::DataDir;
-use crate::datadir::store_file::{NEW_DIRECTORY, STORE_FILE, check_not_lost};
-use crate::error::EngineError;
-use crate::report::Observer;
+use crate::datadir::files::STORE_FILE;
+use crate::datadir::lost_store::check_not_lost;
+use crate::error::{EngineError, NEW_DIRECTORY};
+use crate::report::observer::Observer;
 use blockmill_coins::stats::Hashes;
 use blockmill_coins::{CoinStore, StatsBuilder, StoreError, Tip};
 use blockmill_store_redb::{RedbStore, is_there};

@@ -1,15 +1,17 @@
 //! The undo data of the active chain, which a reorganisation needs.
 
-use super::{Findings, Health, Problems};
+use super::findings::{Findings, Health, Problems};
 use crate::chain::index::{BlockId, HeaderIndex};
-use crate::datadir::{DataDir, file_error};
+use crate::datadir::DataDir;
+use crate::datadir::files::UNDO_FILE;
+use crate::error::file_error;
 use blockmill_blockfiles::disk::DiskFile;
 use blockmill_coins::{Tip, UndoLog, UndoLogError};
 use std::fs::File;
 use std::io::ErrorKind;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-pub(super) const PART: &str = "undo.dat";
+pub(super) const PART: &str = UNDO_FILE;
 
 /// What to do without it.
 const TO_BE_ABLE: &str = "to be able to, connect into a new data directory";

@@ -1,6 +1,6 @@
 //! What the script checks of a block read, and what came of those that were put off.
 
-use super::CheckFailure;
+use super::failure::CheckFailure;
 use crate::report::trace::Trace;
 use blockmill_block::{Block, BlockUndo};
 use blockmill_rules::{ScriptFlags, ScriptVerifier, SpentOutput, VerifyError};

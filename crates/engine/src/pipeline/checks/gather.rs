@@ -13,7 +13,7 @@
 //! run again lies in a slot when it returns, and the second call settles that too.
 
 use super::block::{Again, BlockChecks, Offering, Script, lock};
-use crate::report::Stage;
+use crate::report::stages::Stage;
 use crate::report::trace::Trace;
 use blockmill_checkqueue::{Check, CheckQueue, ClosedRound, TooManyRounds};
 use blockmill_pool::{ThreadPool, contain};

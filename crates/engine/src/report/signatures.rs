@@ -1,8 +1,6 @@
 //! Which blocks have their signatures verified in lanes, many at a time, and which by libsecp256k1
 //! alone.
 
-use crate::chain::assume_valid::is_buried;
-use crate::chain::index::{BlockId, HeaderIndex};
 use std::fmt;
 
 /// How signatures are to be verified.
@@ -41,14 +39,6 @@ impl SignatureWay {
             Signatures::Auto => (false, "less than two weeks of work above"),
         };
         Self { lanes, reason }
-    }
-
-    /// The way of a block of the index.
-    pub(crate) fn of(index: &HeaderIndex, id: BlockId, wanted: Signatures, can_defer: bool) -> Self {
-        Self::new(wanted, can_defer, || {
-            let best = index.best_header();
-            index.ancestor(best, index.entry(id).height) == Some(id) && is_buried(index, id)
-        })
     }
 
     /// The name of what verifies.

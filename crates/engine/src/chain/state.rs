@@ -1,0 +1,158 @@
+//! The chain of an engine: all headers, the active chain, and the files with the blocks.
+
+use crate::chain::files::SharedFiles;
+use crate::chain::index::{BlockId, HeaderIndex};
+use crate::report::findings::{ImportFindings, Rejected};
+use blockmill_block::BlockHash;
+use blockmill_blockfiles::{Position, Record};
+use blockmill_coins::{Tip, UndoPosition};
+use blockmill_rules::spend::enforces_bip30;
+use blockmill_rules::{Reject, RejectKind};
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+/// Which blocks there are, and which of them are connected.
+pub(crate) struct ChainState {
+    pub(super) index: HeaderIndex,
+    pub(super) files: SharedFiles,
+    /// The active chain by height.
+    active: Vec<BlockId>,
+    /// Blocks kept in the data directory whose parents are unknown, by parent: only a wrong body of
+    /// the parent has come.
+    pub(super) orphans: HashMap<BlockHash, Vec<Record>>,
+    /// Findings among the submitted blocks, until a run reports them.
+    pub(super) own_findings: ImportFindings,
+}
+
+impl ChainState {
+    /// A chain whose active tip is `tip`, which is in the index.
+    pub(crate) fn new(index: HeaderIndex, tip: BlockId) -> Self {
+        let height = index.entry(tip).height;
+        Self {
+            active: (0..=height).filter_map(|height| index.ancestor(tip, height)).collect(),
+            index,
+            files: SharedFiles::default(),
+            orphans: HashMap::new(),
+            own_findings: ImportFindings::default(),
+        }
+    }
+
+    /// All headers.
+    pub(crate) fn index(&self) -> &HeaderIndex {
+        &self.index
+    }
+
+    /// The files with the blocks.
+    pub(crate) fn files(&self) -> &SharedFiles {
+        &self.files
+    }
+
+    /// The tip of the active chain.
+    pub(crate) fn tip_id(&self) -> BlockId {
+        self.active.last().copied().unwrap_or(self.index.genesis())
+    }
+
+    /// The tip in the form of the store.
+    pub(crate) fn tip(&self) -> Tip {
+        let entry = self.index.entry(self.tip_id());
+        Tip {
+            hash: entry.hash,
+            height: entry.height,
+        }
+    }
+
+    /// Height of the tip.
+    pub(crate) fn height(&self) -> u32 {
+        self.active.len().saturating_sub(1) as u32
+    }
+
+    /// The block of the active chain at a height.
+    pub(crate) fn active_at(&self, height: usize) -> Option<BlockId> {
+        self.active.get(height).copied()
+    }
+
+    /// Whether a block is in the active chain.
+    pub(crate) fn is_active(&self, id: BlockId) -> bool {
+        self.active_at(self.index.entry(id).height as usize) == Some(id)
+    }
+
+    /// Whether the block with this hash is `id` or an ancestor of it.
+    pub(crate) fn is_ancestor(&self, hash: &BlockHash, id: BlockId) -> bool {
+        self.index
+            .find(hash)
+            .is_some_and(|ancestor| self.index.ancestor(id, self.index.entry(ancestor).height) == Some(ancestor))
+    }
+
+    /// The blocks from `target` down to the first one above the tip, with their sizes in bytes.
+    pub(crate) fn path_to(&self, target: BlockId) -> Vec<(BlockId, u64)> {
+        let mut path = Vec::new();
+        let mut next = Some(target);
+        while let Some(id) = next.filter(|&id| id != self.tip_id()) {
+            let entry = self.index.entry(id);
+            path.push((id, entry.block_length()));
+            next = entry.parent;
+        }
+        path
+    }
+
+    /// Moves the tip to a child of it, whose undo data is at `undo`.
+    pub(crate) fn connect(&mut self, id: BlockId, undo: UndoPosition) {
+        self.index.set_undo(id, undo);
+        self.active.push(id);
+    }
+
+    /// Moves the tip to its parent.
+    pub(crate) fn disconnect_tip(&mut self) {
+        self.active.pop();
+    }
+
+    /// Whether a block may not make coins that are there already.
+    pub(crate) fn enforces_bip30(&self, id: BlockId) -> bool {
+        let (params, entry) = (self.index.params(), self.index.entry(id));
+        // As Core asks, of the parent: the block at that height itself is looked at once more.
+        let parent = entry.parent.unwrap_or(id);
+        let bip34_block = self.index.ancestor(parent, params.heights.height_in_coinbase);
+        let bip34_hash = bip34_block.map(|id| self.index.entry(id).hash);
+        enforces_bip30(params, entry.height, &entry.hash, bip34_hash.as_ref())
+    }
+
+    /// A rejected block in words for the report.
+    pub(crate) fn rejected(&self, id: BlockId, reject: Reject, position: Option<Position>) -> Rejected {
+        let entry = self.index.entry(id);
+        self.rejected_at(entry.hash, entry.height, reject, position)
+    }
+
+    pub(super) fn rejected_at(
+        &self,
+        hash: BlockHash,
+        height: u32,
+        reject: Reject,
+        position: Option<Position>,
+    ) -> Rejected {
+        Rejected {
+            hash,
+            height,
+            reject,
+            path: position.map_or_else(PathBuf::new, |position| {
+                self.files.read().path(position.file).to_owned()
+            }),
+            offset: position.map_or(0, |position| position.offset),
+            of_best_chain: true,
+        }
+    }
+
+    /// Marks a block as rejected: as failed, or its content as unknown where that does not belong to
+    /// its header.
+    pub(crate) fn reject(&mut self, id: BlockId, kind: RejectKind) {
+        if kind == RejectKind::Mutated {
+            self.index.forget_content(id);
+        } else {
+            self.index.mark_failed(id);
+        }
+    }
+
+    /// Forgets where a block lies, since its content cannot be used.
+    pub(crate) fn forget_content(&mut self, id: BlockId) {
+        self.index.forget_content(id);
+    }
+}

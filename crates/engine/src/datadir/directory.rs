@@ -1,0 +1,317 @@
+//! A data directory and its lock.
+
+use crate::datadir::files::{BLOCKS_FOLDER, HEADERS_FILE, LOCK_FILE, META_FILE, STORE_FILE, UNDO_FILE};
+use crate::datadir::headers_file::came_with_snapshot;
+use crate::datadir::lost_store::{check_not_lost, network_of};
+use crate::datadir::meta::{ChainId, SnapshotMark, advice, read_meta, write_meta};
+use crate::error::{EngineError, NEW_DIRECTORY, file_error};
+use blockmill_blockfiles::disk::{Disk, SystemDisk};
+use std::fs::{File, TryLockError};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// An open data directory. No other process can open it meanwhile.
+#[derive(Debug)]
+pub struct DataDir {
+    path: PathBuf,
+    chain_id: ChainId,
+    snapshot: Option<SnapshotMark>,
+    disk: Arc<dyn Disk>,
+    _lock: File,
+}
+
+impl DataDir {
+    /// Opens a data directory, or makes one if `wanted` says for what. An existing one must be for
+    /// `wanted`, if that is given; a challenge is compared only if one is given.
+    ///
+    /// # Errors
+    /// [`EngineError::Locked`], [`EngineError::WrongNetwork`], [`EngineError::NoDataDirectory`], or
+    /// the files' errors.
+    pub fn open(path: &Path, wanted: Option<&ChainId>) -> Result<Self, EngineError> {
+        Self::open_on(Arc::new(SystemDisk), path, wanted)
+    }
+
+    /// As [`DataDir::open`], on a disk of the caller's, which everything in the directory is then
+    /// written to.
+    ///
+    /// # Errors
+    /// As for [`DataDir::open`].
+    pub fn open_on(disk: Arc<dyn Disk>, path: &Path, wanted: Option<&ChainId>) -> Result<Self, EngineError> {
+        let meta_path = path.join(META_FILE);
+        if !meta_path.is_file() {
+            if wanted.is_none() {
+                return Err(without_chain_id(
+                    path,
+                    EngineError::NoDataDirectory { path: path.to_owned() },
+                ));
+            }
+            if path.join(BLOCKS_FOLDER).exists() && !has_parts(path) {
+                return Err(EngineError::Foreign { path: path.to_owned() });
+            }
+            disk.create_directories(path)
+                .and_then(|()| disk.sync_name(path))
+                .map_err(file_error(path))?;
+        }
+        let lock = lock(path)?;
+        let (chain_id, snapshot) = match (read_meta(&meta_path)?, wanted) {
+            (Some((found, snapshot)), Some(wanted)) => {
+                check_fits(path, &found, wanted)?;
+                (found, snapshot)
+            }
+            (Some(found), None) => found,
+            (None, Some(wanted)) => {
+                let chain_id = new_chain_id(path, wanted)?;
+                write_meta(&*disk, path, &chain_id, None)?;
+                (chain_id, None)
+            }
+            (None, None) => return Err(EngineError::NoDataDirectory { path: path.to_owned() }),
+        };
+        Ok(Self {
+            path: path.to_owned(),
+            chain_id,
+            snapshot,
+            disk,
+            _lock: lock,
+        })
+    }
+
+    /// Opens a data directory that must be there, to look at it. It need not be writable.
+    ///
+    /// # Errors
+    /// [`EngineError::NotThere`], [`EngineError::Locked`], [`EngineError::Damaged`] where the chain
+    /// id is, or the files' errors.
+    pub fn open_to_read(path: &Path) -> Result<Self, EngineError> {
+        let not_there = || EngineError::NotThere { path: path.to_owned() };
+        if !path.join(META_FILE).is_file() {
+            return Err(without_chain_id(path, not_there()));
+        }
+        let lock = lock_to_read(path)?;
+        let (chain_id, snapshot) = read_meta(&path.join(META_FILE))?.ok_or_else(not_there)?;
+        Ok(Self::locked(path, chain_id, snapshot, lock))
+    }
+
+    /// Opens a data directory whose chain id is lost, to look at the rest.
+    pub(crate) fn open_without_chain_id(path: &Path, chain_id: ChainId) -> Result<Self, EngineError> {
+        Ok(Self::locked(path, chain_id, None, lock_to_read(path)?))
+    }
+
+    fn locked(path: &Path, chain_id: ChainId, snapshot: Option<SnapshotMark>, lock: File) -> Self {
+        Self {
+            path: path.to_owned(),
+            chain_id,
+            snapshot,
+            disk: Arc::new(SystemDisk),
+            _lock: lock,
+        }
+    }
+
+    /// What the directory belongs to.
+    pub fn chain_id(&self) -> &ChainId {
+        &self.chain_id
+    }
+
+    /// The block up to which a snapshot has taken the place of validation, if one was loaded.
+    pub fn snapshot(&self) -> Option<SnapshotMark> {
+        self.snapshot
+    }
+
+    /// Notes, durably, that a snapshot was loaded, or that none was.
+    pub(crate) fn set_snapshot(&mut self, snapshot: Option<SnapshotMark>) -> Result<(), EngineError> {
+        write_meta(&*self.disk, &self.path, &self.chain_id, snapshot)?;
+        self.snapshot = snapshot;
+        Ok(())
+    }
+
+    /// Where it lies.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What everything in the directory is written to.
+    pub fn disk(&self) -> &Arc<dyn Disk> {
+        &self.disk
+    }
+
+    /// Path of the file of the embedded store.
+    pub fn store_path(&self) -> PathBuf {
+        self.file(STORE_FILE)
+    }
+
+    /// Path of a file of the directory.
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+}
+
+/// Whether a directory has something that only a data directory has.
+fn has_parts(path: &Path) -> bool {
+    [STORE_FILE, HEADERS_FILE, UNDO_FILE]
+        .iter()
+        .any(|name| std::fs::symlink_metadata(path.join(name)).is_ok())
+}
+
+/// The error for a directory without a chain id: that it is missing where the rest is there.
+fn without_chain_id(path: &Path, nothing: EngineError) -> EngineError {
+    if !has_parts(path) {
+        return nothing;
+    }
+    EngineError::Damaged {
+        path: path.join(META_FILE),
+        detail: format!(
+            "it is missing, and the rest of a data directory is there; {}",
+            advice(path)
+        ),
+    }
+}
+
+fn check_fits(path: &Path, found: &ChainId, wanted: &ChainId) -> Result<(), EngineError> {
+    if found.fits(wanted) {
+        return Ok(());
+    }
+    Err(EngineError::WrongNetwork {
+        path: path.to_owned(),
+        found: found.text(),
+        wanted: wanted.text(),
+    })
+}
+
+/// The chain id for a directory that has none: the store's, or the one that is wanted where there is
+/// no store.
+fn new_chain_id(path: &Path, wanted: &ChainId) -> Result<ChainId, EngineError> {
+    check_not_lost(path)?;
+    let Some(found) = network_of(path)? else {
+        return Ok(wanted.clone());
+    };
+    check_fits(path, &found, wanted)?;
+    if came_with_snapshot(&path.join(HEADERS_FILE))? {
+        return Err(EngineError::Damaged {
+            path: path.join(META_FILE),
+            detail: format!("it is missing, and with it up to which block a snapshot was loaded; {NEW_DIRECTORY}"),
+        });
+    }
+    Ok(found)
+}
+
+fn lock(path: &Path) -> Result<File, EngineError> {
+    let lock_path = path.join(LOCK_FILE);
+    let file = File::create(&lock_path).map_err(file_error(&lock_path))?;
+    take_lock(path, file)
+}
+
+/// The same for who only reads, possibly on a disk that cannot be written.
+fn lock_to_read(path: &Path) -> Result<File, EngineError> {
+    let lock_path = path.join(LOCK_FILE);
+    let file = File::create(&lock_path).or_else(|error| match error.kind() {
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => File::open(&lock_path),
+        _ => Err(error),
+    });
+    take_lock(path, file.map_err(file_error(&lock_path))?)
+}
+
+fn take_lock(path: &Path, file: File) -> Result<File, EngineError> {
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(EngineError::Locked { path: path.to_owned() }),
+        Err(TryLockError::Error(error)) => Err(file_error(path.join(LOCK_FILE))(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use blockmill_block::{BlockHash, Network};
+
+    fn chain_id(network: Network) -> ChainId {
+        ChainId {
+            network,
+            signet_challenge: None,
+        }
+    }
+
+    #[test]
+    fn the_network_is_kept() {
+        let parent = tempfile::tempdir().unwrap();
+        let path = parent.path().join("data");
+        assert!(matches!(
+            DataDir::open(&path, None),
+            Err(EngineError::NoDataDirectory { .. })
+        ));
+        let made = DataDir::open(&path, Some(&chain_id(Network::Regtest))).unwrap();
+        drop(made);
+        let opened = DataDir::open(&path, None).unwrap();
+        assert_eq!(opened.chain_id().network, Network::Regtest);
+        drop(opened);
+        let error = DataDir::open(&path, Some(&chain_id(Network::Bitcoin))).unwrap_err();
+        assert!(matches!(&error, EngineError::WrongNetwork { found, .. } if found == "regtest"));
+        assert_eq!(error.exit_status(), 2);
+    }
+
+    #[test]
+    fn a_challenge_is_kept_and_compared() {
+        let parent = tempfile::tempdir().unwrap();
+        let with = |challenge: Option<Vec<u8>>| ChainId {
+            network: Network::Signet,
+            signet_challenge: challenge,
+        };
+        drop(DataDir::open(parent.path(), Some(&with(Some(vec![0x51])))).unwrap());
+        let opened = DataDir::open(parent.path(), Some(&with(None))).unwrap();
+        assert_eq!(opened.chain_id().signet_challenge, Some(vec![0x51]));
+        drop(opened);
+        assert!(DataDir::open(parent.path(), Some(&with(Some(vec![0x52])))).is_err());
+    }
+
+    #[test]
+    fn the_directory_of_another_program_is_left_alone() {
+        let parent = tempfile::tempdir().unwrap();
+        std::fs::create_dir(parent.path().join("blocks")).unwrap();
+        let error = DataDir::open(parent.path(), Some(&chain_id(Network::Regtest))).unwrap_err();
+        assert!(matches!(error, EngineError::Foreign { .. }));
+        assert_eq!(error.exit_status(), 2);
+        assert_eq!(std::fs::read_dir(parent.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn the_mark_of_a_snapshot_is_kept() {
+        let parent = tempfile::tempdir().unwrap();
+        let mut made = DataDir::open(parent.path(), Some(&chain_id(Network::Regtest))).unwrap();
+        assert_eq!(made.snapshot(), None);
+        let mark = SnapshotMark {
+            height: 7,
+            hash: BlockHash([3; 32]),
+        };
+        made.set_snapshot(Some(mark)).unwrap();
+        drop(made);
+        let mut opened = DataDir::open(parent.path(), None).unwrap();
+        assert_eq!(opened.snapshot(), Some(mark));
+        opened.set_snapshot(None).unwrap();
+        drop(opened);
+        assert_eq!(DataDir::open(parent.path(), None).unwrap().snapshot(), None);
+    }
+
+    #[test]
+    fn one_at_a_time() {
+        let parent = tempfile::tempdir().unwrap();
+        let _first = DataDir::open(parent.path(), Some(&chain_id(Network::Regtest))).unwrap();
+        assert!(matches!(
+            DataDir::open(parent.path(), None),
+            Err(EngineError::Locked { .. })
+        ));
+    }
+
+    #[test]
+    fn damaged_marks_are_refused() {
+        let parent = tempfile::tempdir().unwrap();
+        for text in [
+            "",
+            "{}",
+            "{\"format\":9,\"network\":\"regtest\",\"signet_challenge\":null}",
+        ] {
+            std::fs::write(parent.path().join("meta.json"), text).unwrap();
+            assert!(matches!(
+                DataDir::open(parent.path(), None),
+                Err(EngineError::Damaged { .. })
+            ));
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! Names of the files in a data directory.
+
+/// What the directory belongs to.
+pub(crate) const META_FILE: &str = "meta.json";
+
+/// The lock.
+pub(super) const LOCK_FILE: &str = "lock";
+
+/// The embedded store.
+pub(crate) const STORE_FILE: &str = "coins.redb";
+
+/// The store that a snapshot is loaded into.
+pub(crate) const LOADING_FILE: &str = "coins.redb.loading";
+
+/// Headers of connected blocks.
+pub(crate) const HEADERS_FILE: &str = "headers.dat";
+
+/// Undo data of connected blocks.
+pub(crate) const UNDO_FILE: &str = "undo.dat";
+
+/// The folder of submitted blocks.
+pub(crate) const BLOCKS_FOLDER: &str = "blocks";
+
+/// The first file in that folder.
+pub(crate) const FIRST_BLOCK_FILE: &str = "blk00000.dat";

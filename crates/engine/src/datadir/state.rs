@@ -1,0 +1,112 @@
+//! What an engine keeps open of its data directory, besides the coins.
+
+use crate::chain::files::SharedFiles;
+use crate::datadir::DataDir;
+use crate::datadir::chain_log::ChainLog;
+use crate::datadir::files::{BLOCKS_FOLDER, FIRST_BLOCK_FILE, UNDO_FILE};
+use crate::error::EngineError;
+use crate::report::events::Event;
+use crate::report::observer::Observer;
+use blockmill_block::{Block, BlockUndo, Header, Magic};
+use blockmill_blockfiles::{BlockFileWriter, Position};
+use blockmill_coins::UndoPosition;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// The directory, the log of connected blocks, and the writer of submitted blocks.
+pub(crate) struct DataState {
+    directory: DataDir,
+    log: ChainLog,
+    /// None until a block is submitted.
+    writer: Option<BlockFileWriter>,
+    /// What is wrong with the undo data, until it is reported.
+    undo_problem: Option<String>,
+}
+
+impl DataState {
+    pub(crate) fn new(directory: DataDir, log: ChainLog, undo_problem: Option<String>) -> Self {
+        Self {
+            directory,
+            log,
+            writer: None,
+            undo_problem,
+        }
+    }
+
+    pub(crate) fn directory(&self) -> &DataDir {
+        &self.directory
+    }
+
+    pub(crate) fn into_directory(self) -> DataDir {
+        self.directory
+    }
+
+    /// Reports, once, what is wrong with the undo data of the chain up to `height`.
+    pub(crate) fn report_undo_problem(&mut self, height: u32, observer: &mut dyn Observer) {
+        if let Some(detail) = self.undo_problem.take() {
+            observer.event(&Event::UndoDamaged {
+                path: &self.directory.file(UNDO_FILE),
+                height,
+                detail: &detail,
+            });
+        }
+    }
+
+    /// The folder of submitted blocks, if there is one.
+    pub(crate) fn submitted_blocks(&self) -> Option<PathBuf> {
+        let folder = self.directory.file(BLOCKS_FOLDER);
+        folder.join(FIRST_BLOCK_FILE).is_file().then_some(folder)
+    }
+
+    /// Appends a submitted block after the last whole record, and adds its file to `files`.
+    pub(crate) fn keep_block(
+        &mut self,
+        block: &Block,
+        magic: Magic,
+        files: &SharedFiles,
+    ) -> Result<Position, EngineError> {
+        let writer = match &mut self.writer {
+            Some(writer) => writer,
+            none => none.insert(BlockFileWriter::resume(
+                Arc::clone(self.directory.disk()),
+                &self.directory.file(BLOCKS_FOLDER),
+                magic,
+                &files.read(),
+            )?),
+        };
+        Ok(writer.append(block.bytes(), &mut files.write())?)
+    }
+
+    /// Makes submitted blocks durable.
+    pub(crate) fn sync_blocks(&mut self) -> Result<(), EngineError> {
+        match &mut self.writer {
+            Some(writer) => Ok(writer.sync()?),
+            None => Ok(()),
+        }
+    }
+
+    /// Appends the undo data of a connected block.
+    pub(crate) fn append_undo(&mut self, header: &Header, undo: &BlockUndo) -> Result<UndoPosition, EngineError> {
+        self.log.append(header, undo)
+    }
+
+    /// Appends the header of a block that a snapshot stands for.
+    pub(crate) fn append_header(&mut self, header: &Header) {
+        self.log.append_header(header);
+    }
+
+    /// Reads the undo data of a block.
+    pub(crate) fn read_undo(&self, header: &Header, position: &UndoPosition) -> Result<BlockUndo, EngineError> {
+        self.log.read(header, position)
+    }
+
+    /// A job that makes everything appended to the log so far durable, on any thread.
+    pub(crate) fn sync_job(&mut self) -> impl FnOnce() -> Result<(), EngineError> + Send + 'static {
+        self.log.sync_job()
+    }
+
+    /// Makes the log durable.
+    pub(crate) fn sync_log(&mut self) -> Result<(), EngineError> {
+        self.log.sync()
+    }
+}

@@ -1,0 +1,195 @@
+//! The facade: an engine on a data directory.
+//!
+//! - `options`: how an engine is to work;
+//! - `open`: an engine is opened;
+//! - `submit`: blocks one by one, with a verdict each;
+//! - `load_snapshot`: a set in place of the blocks up to its base.
+
+mod load_snapshot;
+mod open;
+mod options;
+mod submit;
+
+pub use options::{Options, Without};
+pub use submit::{Submission, Verdict};
+
+use crate::chain::import::FirstSeen;
+use crate::chain::state::ChainState;
+use crate::datadir::DataDir;
+use crate::datadir::state::DataState;
+use crate::error::EngineError;
+use crate::pipeline::connect::{self, BranchEnd};
+use crate::pipeline::disconnect::disconnect_tip;
+use crate::pipeline::load::Content;
+use crate::pipeline::state::{Pipeline, Run};
+use crate::report::connect_report::{ConnectReport, Halt};
+use crate::report::findings::ImportEnd;
+use crate::report::observer::Observer;
+use crate::report::telemetry::{Reporter, Telemetry};
+use crate::report::totals::Totals;
+use blockmill_block::BlockHash;
+use blockmill_coins::{CoinsCache, Tip};
+use blockmill_rules::ScriptVerifier;
+use std::path::PathBuf;
+use std::time::Instant;
+
+/// A data directory with everything that connects blocks to it.
+pub struct Engine<V: ScriptVerifier + 'static> {
+    /// Dropped first: the store is closed before the directory is unlocked.
+    pipeline: Pipeline<V>,
+    chain: ChainState,
+    data: DataState,
+    telemetry: Telemetry,
+    /// Memory for coins in bytes.
+    cache_bytes_max: usize,
+}
+
+impl<V: ScriptVerifier + 'static> Engine<V> {
+    /// Imports the blocks in `sources` (directories of `blk*.dat`, or single files), connects the
+    /// best chain and flushes. Blocks that break a rule are left out with all that builds on them,
+    /// and reported.
+    ///
+    /// # Errors
+    /// Any [`EngineError`]. What was flushed before is kept.
+    pub fn connect(&mut self, sources: &[PathBuf], observer: &mut dyn Observer) -> Result<ConnectReport, EngineError> {
+        let start = Instant::now();
+        let start_height = self.height();
+        let totals_before = self.telemetry.begin_run();
+        let cache_before = self.coins().counters();
+        self.data.report_undo_problem(start_height, observer);
+        let (pipeline, mut run) = self.parts(observer);
+        let mut findings = run
+            .chain
+            .import(sources, FirstSeen::ByOffset, pipeline.stop(), &mut run.reporter)?;
+        findings.merge(run.chain.take_own_findings(&mut run.reporter));
+        check_genesis(pipeline, &mut run);
+        pipeline.flusher_mut().restart_interval();
+        let halt = match findings.end {
+            ImportEnd::Stopped => Halt::Stopped,
+            ImportEnd::Complete => activate_best_chain(pipeline, &mut run)?,
+        };
+        pipeline.flush(&mut run)?;
+        run.reporter.report_pending();
+        let figures = self.telemetry.end_run(&totals_before);
+        Ok(ConnectReport {
+            network: self.chain.index().params().network.name(),
+            tip: self.tip_hash(),
+            height: self.height(),
+            start_height,
+            totals: figures.totals,
+            seconds: start.elapsed().as_secs_f64(),
+            signatures: figures.signatures,
+            cache: self.coins().counters().since(&cache_before),
+            cache_coins_max: figures.cache_coins_max,
+            cache_bytes_max: figures.cache_bytes_max,
+            rejected: figures.rejected,
+            unreadable: figures.unreadable,
+            damages: findings.damages,
+            leftovers: findings.leftovers,
+            left_out: findings.left_out,
+            first_leftover: findings.first_leftover,
+            halt,
+        })
+    }
+
+    /// The pipeline, and what it works on.
+    fn parts<'a>(&'a mut self, observer: &'a mut dyn Observer) -> (&'a mut Pipeline<V>, Run<'a>) {
+        let reporter = Reporter {
+            telemetry: &mut self.telemetry,
+            observer,
+        };
+        let run = Run {
+            chain: &mut self.chain,
+            data: &mut self.data,
+            reporter,
+        };
+        (&mut self.pipeline, run)
+    }
+
+    /// Writes everything up to the tip to the data directory, durably. The coins stay in the cache
+    /// while there is room.
+    ///
+    /// # Errors
+    /// Any [`EngineError`]; what was flushed before is kept.
+    pub fn flush(&mut self) -> Result<(), EngineError> {
+        let mut nobody = ();
+        let (pipeline, mut run) = self.parts(&mut nobody);
+        pipeline.flush(&mut run)
+    }
+
+    /// Reports the flushes that have ended and were not reported. [`connect`](Self::connect) and
+    /// [`submit`](Self::submit) do so by themselves.
+    pub fn report_flushes(&mut self, observer: &mut dyn Observer) {
+        self.telemetry.report_flushes(observer);
+    }
+
+    /// Hash of the tip.
+    pub fn tip_hash(&self) -> BlockHash {
+        self.tip().hash
+    }
+
+    /// Height of the tip.
+    pub fn height(&self) -> u32 {
+        self.chain.height()
+    }
+
+    /// The tip of the active chain.
+    pub fn tip(&self) -> Tip {
+        self.chain.tip()
+    }
+
+    /// What was done since the engine was opened.
+    pub fn totals(&self) -> &Totals {
+        self.telemetry.totals()
+    }
+
+    /// The coins at the tip.
+    pub fn coins(&self) -> &CoinsCache {
+        self.pipeline.coins()
+    }
+
+    /// The data directory.
+    pub fn directory(&self) -> &DataDir {
+        self.data.directory()
+    }
+}
+
+/// Makes the chain with the most work the active one, as far as it is valid.
+fn activate_best_chain<V: ScriptVerifier + 'static>(
+    pipeline: &mut Pipeline<V>,
+    run: &mut Run<'_>,
+) -> Result<Halt, EngineError> {
+    let start = Instant::now();
+    loop {
+        let index = run.chain.index();
+        let (tip, target) = (run.chain.tip_id(), index.best_candidate());
+        if target == tip || index.entry(target).work < index.entry(tip).work {
+            return Ok(Halt::Finished);
+        }
+        if let Some(halt) = pipeline.must_halt(run.chain) {
+            return Ok(halt);
+        }
+        let fork = index.fork(tip, target);
+        while run.chain.tip_id() != fork {
+            disconnect_tip(pipeline, run)?;
+        }
+        match connect::connect(pipeline, run, target, start)? {
+            BranchEnd::Halted(halt) => return Ok(halt),
+            BranchEnd::Finished | BranchEnd::Reselect => {}
+        }
+    }
+}
+
+/// Judges the first block where it lies in the files. It is never connected, so nothing else would
+/// judge it.
+fn check_genesis<V: ScriptVerifier + 'static>(pipeline: &Pipeline<V>, run: &mut Run<'_>) {
+    let genesis = run.chain.index().genesis();
+    if !run.chain.index().entry(genesis).has_content() {
+        return;
+    }
+    match pipeline.load_now(run.chain, genesis, run.reporter.telemetry) {
+        Content::Sound(..) => {}
+        Content::Rejected(reject, position) => run.reporter.rejected(run.chain.rejected(genesis, reject, position)),
+        Content::Unreadable(unreadable) => run.reporter.unreadable(unreadable),
+    }
+}

@@ -1,0 +1,164 @@
+//! Blocks one by one, each with a verdict (Core's `ProcessNewBlock`).
+
+use crate::chain::index::{BlockId, HeaderRefusal};
+use crate::engine::{Engine, activate_best_chain};
+use crate::error::EngineError;
+use crate::pipeline::load::LoadRequest;
+use crate::pipeline::state::{Pipeline, Run};
+use crate::report::observer::Observer;
+use crate::report::telemetry::FindingsMark;
+use blockmill_block::{Block, BlockHash};
+use blockmill_rules::{Reject, RejectKind, ScriptVerifier};
+
+/// What became of a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is in the active chain.
+    Connected,
+    /// It is kept, in a chain with no more work than the active one.
+    Side,
+    /// Its parent is unknown; it is not kept.
+    Orphan,
+    /// It was known already.
+    Duplicate,
+    /// It, or a block before it, breaks a rule.
+    Invalid,
+    /// It does not decode.
+    Malformed,
+}
+
+impl Verdict {
+    /// The word for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Connected => "connected",
+            Self::Side => "side",
+            Self::Orphan => "orphan",
+            Self::Duplicate => "duplicate",
+            Self::Invalid => "invalid",
+            Self::Malformed => "malformed",
+        }
+    }
+}
+
+/// The answer to a block.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Submission {
+    /// Hash of the block, if its header could be read.
+    pub hash: Option<BlockHash>,
+    /// What became of it.
+    pub verdict: Verdict,
+    /// Core's word, where the block is not accepted.
+    pub reason: Option<String>,
+    /// The ancestor that broke the rule, where it was not the block itself.
+    pub failed: Option<BlockHash>,
+}
+
+impl Submission {
+    fn new(hash: BlockHash, verdict: Verdict) -> Self {
+        Self {
+            hash: Some(hash),
+            verdict,
+            reason: None,
+            failed: None,
+        }
+    }
+
+    fn invalid(hash: BlockHash, reject: &Reject) -> Self {
+        Self {
+            reason: Some(reject.reason.clone().into_owned()),
+            ..Self::new(hash, Verdict::Invalid)
+        }
+    }
+
+    /// The answer to what is no block.
+    pub fn malformed(hash: Option<BlockHash>, reason: String) -> Self {
+        Self {
+            hash,
+            verdict: Verdict::Malformed,
+            reason: Some(reason),
+            failed: None,
+        }
+    }
+}
+
+impl<V: ScriptVerifier + 'static> Engine<V> {
+    /// Judges a block, keeps it if it may be of use, and makes the best chain the active one.
+    ///
+    /// # Errors
+    /// Any [`EngineError`]. An invalid block is no error.
+    pub fn submit(&mut self, bytes: Vec<u8>, observer: &mut dyn Observer) -> Result<Submission, EngineError> {
+        let (pipeline, mut run) = self.parts(observer);
+        let mark = run.reporter.mark();
+        let submission = judge_and_connect(pipeline, &mut run, bytes, mark);
+        // The answer and the events have said them.
+        run.reporter.forget_since(mark);
+        submission
+    }
+}
+
+fn judge_and_connect<V: ScriptVerifier + 'static>(
+    pipeline: &mut Pipeline<V>,
+    run: &mut Run<'_>,
+    bytes: Vec<u8>,
+    mark: FindingsMark,
+) -> Result<Submission, EngineError> {
+    let block = match Block::decode(bytes) {
+        Ok(block) => block,
+        Err(error) => return Ok(Submission::malformed(None, error.to_string())),
+    };
+    let hash = block.hash();
+    // A block that fails by itself leaves no trace: what was sent may not be what belongs to its
+    // header.
+    if let Err(reject) = pipeline.loader().judge_alone(&block) {
+        return Ok(Submission::invalid(hash, &reject));
+    }
+    let id = match run.chain.accept_header(block.header(), hash) {
+        Ok(id) => id,
+        Err(HeaderRefusal::MissingParent) => {
+            return Ok(Submission {
+                reason: Some("prev-blk-not-found".to_owned()),
+                ..Submission::new(hash, Verdict::Orphan)
+            });
+        }
+        Err(HeaderRefusal::Invalid(reject)) => return Ok(Submission::invalid(hash, &reject)),
+    };
+    let index = run.chain.index();
+    if id == index.genesis() || index.entry(id).has_content() || run.chain.is_active(id) {
+        // It may have been known since the engine was opened, and not be connected yet.
+        activate_best_chain(pipeline, run)?;
+        return Ok(Submission::new(hash, Verdict::Duplicate));
+    }
+    if let Err(reject) = pipeline.loader().judge(&LoadRequest::new(index, id), &block) {
+        if reject.kind != RejectKind::Mutated {
+            run.chain.reject(id, reject.kind);
+        }
+        return Ok(Submission::invalid(hash, &reject));
+    }
+    let magic = index.params().magic();
+    let position = run.data.keep_block(&block, magic, run.chain.files())?;
+    run.chain.receive(id, position, &mut run.reporter);
+    activate_best_chain(pipeline, run)?;
+    pipeline.flush_if_due(run)?;
+    run.reporter.telemetry.report_flushes(run.reporter.observer);
+    Ok(answer(run, id, hash, mark))
+}
+
+fn answer(run: &Run<'_>, id: BlockId, hash: BlockHash, mark: FindingsMark) -> Submission {
+    if run.chain.is_active(id) {
+        return Submission::new(hash, Verdict::Connected);
+    }
+    // The first block on the way to this one that was rejected just now.
+    let culprit = run
+        .reporter
+        .rejected_since(mark)
+        .iter()
+        .find(|rejected| run.chain.is_ancestor(&rejected.hash, id));
+    match culprit {
+        Some(rejected) => Submission {
+            failed: (rejected.hash != hash).then_some(rejected.hash),
+            ..Submission::invalid(hash, &rejected.reject)
+        },
+        None => Submission::new(hash, Verdict::Side),
+    }
+}

@@ -1,0 +1,50 @@
+//! The tip is disconnected, for a branch with more work.
+
+use crate::chain::index::BlockId;
+use crate::error::EngineError;
+use crate::pipeline::load::Content;
+use crate::pipeline::resolve::{self, undo_fits};
+use crate::pipeline::state::{Pipeline, Run};
+use crate::report::events::Event;
+use blockmill_rules::ScriptVerifier;
+
+/// Disconnects the tip, with its undo data.
+pub(crate) fn disconnect_tip<V: ScriptVerifier + 'static>(
+    pipeline: &mut Pipeline<V>,
+    run: &mut Run<'_>,
+) -> Result<(), EngineError> {
+    let id: BlockId = run.chain.tip_id();
+    let entry = run.chain.index().entry(id).clone();
+    let missing = |detail: String| EngineError::BlockMissing {
+        hash: entry.hash,
+        height: entry.height,
+        detail,
+    };
+    let position = entry
+        .undo()
+        .ok_or_else(|| missing("it has no undo data, since it came with a snapshot".to_owned()))?;
+    let block = match pipeline.load_now(run.chain, id, run.reporter.telemetry) {
+        Content::Sound(block, _) => block,
+        Content::Rejected(reject, _) => return Err(missing(reject.to_string())),
+        Content::Unreadable(unreadable) => return Err(missing(unreadable.detail)),
+    };
+    let undo = run.data.read_undo(&run.chain.index().header(id), &position)?;
+    if !undo_fits(&block, &undo) {
+        return Err(missing("its undo data is another block's".to_owned()));
+    }
+    let disconnected =
+        pipeline.change_coins(|cache| resolve::disconnect(&block, &undo, block.transaction_count(), cache))?;
+    let overwritten = run.chain.index().params().bip30_overwritten;
+    if !disconnected && !overwritten.contains(&(entry.height, entry.hash)) {
+        pipeline.flusher_mut().note_broken();
+        return Err(missing("the UTXO set does not have its outputs".to_owned()));
+    }
+    run.chain.disconnect_tip();
+    pipeline.flusher_mut().note_tip_moved();
+    let event = Event::Disconnected {
+        hash: entry.hash,
+        height: entry.height,
+    };
+    run.reporter.disconnected(&event, entry.height);
+    Ok(())
+}

@@ -1,0 +1,347 @@
+//! The pipeline: every part that a block passes on its way, and how far ahead each of them works.
+
+use crate::chain::index::BlockId;
+use crate::chain::state::ChainState;
+use crate::datadir::state::DataState;
+use crate::error::{EngineError, file_error};
+use crate::pipeline::apply::ScriptOptions;
+use crate::pipeline::checks::CheckPool;
+use crate::pipeline::fetch::{FetchMode, Fetches, Fetching, Overwriting};
+use crate::pipeline::flush::{FlushMode, FlushTarget, Flusher};
+use crate::pipeline::in_flight::InFlightBlocks;
+use crate::pipeline::load::{BlockLoader, Content, LoadRequest, PrefetchedBlock};
+use crate::pipeline::prefetch::{self, Bounds, LoadHandler, Window};
+use crate::report::connect_report::Halt;
+use crate::report::stages::Stage;
+use crate::report::telemetry::{CacheState, Reporter, Telemetry};
+use crate::report::trace::Trace;
+use blockmill_coins::{CoinStore, CoinsCache, FlushEpoch, StoreError};
+use blockmill_fetch::{Fetcher, Options as FetchOptions};
+use blockmill_pool::{ThreadPool, ThreadPoolOptions};
+use blockmill_rules::ScriptVerifier;
+use blockmill_workqueue::{Help, Options as WorkQueueOptions, WorkQueue};
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Highest priority: no block can be resolved without its coins, and few are missing.
+const FETCHING_FIRST: u32 = 0;
+
+/// Everything waits for the checks of the lowest block in the end.
+const CHECKS_THEN: u32 = 1;
+
+/// Blocks are loaded when there are no checks.
+const LOADING_LAST: u32 = 2;
+
+/// The master loads blocks only when it can do nothing else.
+const LOADING: WorkQueueOptions = WorkQueueOptions {
+    workers: None,
+    slots_per_worker: Some(prefetch::BLOCKS_MAX),
+    help: Help::WhileWaiting,
+};
+
+/// Most blocks in flight.
+const IN_FLIGHT_MAX: usize = 256;
+
+/// Most of them that have checks in the check queue.
+pub(super) const ROUNDS_IN_FLIGHT_MAX: usize = blockmill_checkqueue::ROUNDS_MAX / 2;
+
+/// Blocks that are loaded ahead take at most this fraction of the memory for coins, and those in
+/// flight as much.
+const BLOCKS_SHARE: usize = 16;
+
+/// The least that this may come to in bytes, and the most.
+const BLOCKS_BYTES: RangeInclusive<usize> = 12 << 20..=48 << 20;
+
+/// When a run ends before the end of its branch.
+#[derive(Debug)]
+pub(crate) struct Limits {
+    /// Set by anyone to make a run stop after the block it is at.
+    pub(crate) stop: Arc<AtomicBool>,
+    /// The height above which nothing is connected.
+    pub(crate) height_max: Option<u32>,
+}
+
+/// How blocks follow one another.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Concurrency {
+    /// Most blocks that are loaded ahead.
+    pub(crate) loaded_max: usize,
+    /// Most blocks in flight.
+    pub(crate) in_flight_max: usize,
+}
+
+impl Concurrency {
+    pub(crate) const FULL: Self = Self {
+        loaded_max: prefetch::BLOCKS_MAX,
+        in_flight_max: IN_FLIGHT_MAX,
+    };
+}
+
+/// Everything that a block passes on its way.
+pub(crate) struct Pipeline<V: ScriptVerifier + 'static> {
+    pub(super) limits: Limits,
+    pub(super) scripts: ScriptOptions,
+    pub(super) concurrency: Concurrency,
+    pub(super) loader: Arc<BlockLoader<V>>,
+    pub(super) loading: WorkQueue<LoadHandler<V>>,
+    pub(super) fetching: Fetching,
+    pub(super) cache: CoinsCache,
+    pub(super) checks: CheckPool<V>,
+    pub(super) in_flight: InFlightBlocks<V>,
+    pub(super) flusher: Flusher,
+    /// The threads beside the caller's. They end when all that they serve is gone.
+    pub(super) _thread_pool: ThreadPool,
+}
+
+/// What a run works on besides the pipeline.
+pub(crate) struct Run<'a> {
+    pub(crate) chain: &'a mut ChainState,
+    pub(crate) data: &'a mut DataState,
+    pub(crate) reporter: Reporter<'a>,
+}
+
+/// How a pipeline is to work.
+pub(crate) struct Settings {
+    /// Threads that validate, the caller's included.
+    pub(crate) threads: usize,
+    /// Threads beside them that read coins, when reads of the store block.
+    pub(crate) readers: usize,
+    /// Memory of the coins cache.
+    pub(crate) cache_bytes: usize,
+    pub(crate) limits: Limits,
+    pub(crate) scripts: ScriptOptions,
+    pub(crate) concurrency: Concurrency,
+    pub(crate) fetch_mode: FetchMode,
+    pub(crate) flush_interval: Duration,
+    pub(crate) flush_mode: FlushMode,
+}
+
+impl<V: ScriptVerifier + 'static> Pipeline<V> {
+    /// A pipeline over `store` for the blocks of `chain`. `headers_path` is named where a block's
+    /// content is nowhere.
+    ///
+    /// # Errors
+    /// [`EngineError::File`] where the system makes no more threads.
+    pub(crate) fn new(
+        settings: Settings,
+        chain: &ChainState,
+        headers_path: PathBuf,
+        store: Arc<dyn CoinStore>,
+        verifier: V,
+        trace: &Trace,
+    ) -> Result<Self, EngineError> {
+        let verifier = Arc::new(verifier);
+        let thread_pool = ThreadPool::new(&ThreadPoolOptions {
+            name: "worker".to_owned(),
+            ..ThreadPoolOptions::workers(settings.threads.saturating_sub(1))
+        })
+        .map_err(file_error("worker threads"))?;
+        let checks = CheckPool::with_trace(Arc::clone(&verifier), &thread_pool, CHECKS_THEN, trace.clone());
+        let params = chain.index().params().clone();
+        let files = chain.files().clone();
+        let loader = Arc::new(BlockLoader::new(files, params, verifier, headers_path, trace.clone()));
+        let handler = LoadHandler(Arc::clone(&loader));
+        let loading = WorkQueue::with_options(&thread_pool, LOADING_LAST, handler, &LOADING);
+        let cache = CoinsCache::new(Arc::clone(&store), settings.cache_bytes);
+        let readers = FetchOptions {
+            readers: settings.readers,
+        };
+        let fetcher = Fetcher::new(&thread_pool, FETCHING_FIRST, store, cache.flush_clock(), &readers);
+        Ok(Self {
+            limits: settings.limits,
+            scripts: settings.scripts,
+            concurrency: settings.concurrency,
+            loader,
+            loading,
+            fetching: Fetching::new(fetcher, settings.fetch_mode),
+            cache,
+            checks,
+            in_flight: InFlightBlocks::default(),
+            flusher: Flusher::new(settings.flush_interval, settings.flush_mode),
+            _thread_pool: thread_pool,
+        })
+    }
+
+    /// Whether a run is to end where the tip is.
+    pub(crate) fn must_halt(&self, chain: &ChainState) -> Option<Halt> {
+        if self.limits.stop.load(Ordering::Relaxed) {
+            return Some(Halt::Stopped);
+        }
+        let limit = self.limits.height_max?;
+        (chain.height() >= limit).then_some(Halt::HeightReached)
+    }
+
+    /// Set by anyone to make a run stop.
+    pub(crate) fn stop(&self) -> &Arc<AtomicBool> {
+        &self.limits.stop
+    }
+
+    /// The coins at the tip, while no run goes on.
+    pub(crate) fn coins(&self) -> &CoinsCache {
+        &self.cache
+    }
+
+    /// What loads blocks.
+    pub(crate) fn loader(&self) -> &BlockLoader<V> {
+        &self.loader
+    }
+
+    pub(crate) fn flusher_mut(&mut self) -> &mut Flusher {
+        &mut self.flusher
+    }
+
+    /// Loads a block on this thread.
+    pub(crate) fn load_now(&self, chain: &ChainState, id: BlockId, telemetry: &mut Telemetry) -> Content {
+        let block = self.loader.load(LoadRequest::new(chain.index(), id));
+        count_times(&block.times, telemetry);
+        block.content
+    }
+
+    /// Memory in bytes that the blocks ahead may take, and those in flight as well. One more block
+    /// begins below that.
+    pub(super) fn blocks_memory(&self) -> usize {
+        (self.cache.limit() / BLOCKS_SHARE).clamp(*BLOCKS_BYTES.start(), *BLOCKS_BYTES.end())
+    }
+
+    /// Memory in bytes of the blocks in flight, and of their signature checks that are put off,
+    /// about.
+    pub(super) fn in_flight_memory(&self) -> usize {
+        self.in_flight.memory() + self.checks.deferred_memory()
+    }
+
+    /// How many blocks are loaded ahead. Without workers a block that is loaded early only goes
+    /// cold; but reads of its coins may be under way meanwhile.
+    pub(super) fn prefetch_bounds(&self) -> Bounds {
+        let one_by_one = self.checks.workers() == 0 && !self.fetching.is_useful(&self.cache);
+        Bounds {
+            blocks: if one_by_one { 1 } else { self.concurrency.loaded_max },
+            memory: self.blocks_memory(),
+        }
+    }
+
+    /// When blocks are handed out. When reads block, and nobody but this thread loads blocks, as
+    /// many blocks as may be are loaded first, so that reads for all of them are under way.
+    pub(super) fn prefetch_window(&self) -> Window {
+        let load_first =
+            self.checks.workers() == 0 && self.fetching.is_useful(&self.cache) && self.fetching.reads_block();
+        Window {
+            loaded_min: if load_first { prefetch::BLOCKS_MAX } else { 1 },
+            inputs_max: Fetching::inputs_max(&self.cache),
+        }
+    }
+
+    pub(super) fn begin_fetches(&self, block: &PrefetchedBlock, chain: &ChainState) -> Fetches {
+        let resolved = chain.height() + self.in_flight.len() as u32;
+        let request = &block.request;
+        match &block.content {
+            Content::Sound(block, _) if request.height > resolved && self.fetching.is_useful(&self.cache) => {
+                let overwriting = match chain.enforces_bip30(request.id) {
+                    true => Overwriting::Forbidden,
+                    false => Overwriting::Allowed,
+                };
+                let made = self.loader.made();
+                self.fetching.begin(block, overwriting, resolved, made, &self.cache)
+            }
+            _ => Fetches::default(),
+        }
+    }
+
+    /// Ends a flush that has written everything.
+    pub(super) fn finish_flush_if_done(&mut self, run: &mut Run<'_>) -> Result<(), EngineError> {
+        if self.cache.is_flush_done() {
+            self.flusher.finish(&mut self.cache, run.reporter.telemetry)?;
+        }
+        Ok(())
+    }
+
+    /// Waits a little if the cache would be full before a flush ends. This thread checks scripts
+    /// meanwhile, `help_checks` at a time.
+    pub(super) fn let_flush_catch_up(&self, help_checks: u32, telemetry: &mut Telemetry) {
+        self.flusher.catch_up(&self.cache, telemetry, |telemetry| {
+            self.in_flight.help(help_checks) || self.settle_some(telemetry)
+        });
+    }
+
+    /// Waits for the reads for a block, and inserts the coins into the cache. Returns the epoch at
+    /// which the store had none of the block's outputs, if that was seen.
+    pub(super) fn finish_fetches(
+        &mut self,
+        height: u32,
+        fetches: Fetches,
+        telemetry: &mut Telemetry,
+    ) -> Option<FlushEpoch> {
+        self.fetching.finish(height, fetches, &mut self.cache, telemetry)
+    }
+
+    /// Settles a part of the signature checks that are put off. Returns false if there are too few
+    /// to fill the lanes.
+    pub(super) fn settle_some(&self, telemetry: &mut Telemetry) -> bool {
+        let settled = self.checks.settle_some();
+        if let Some(busy) = settled {
+            telemetry.add_stage(Stage::Check, busy, Duration::ZERO);
+        }
+        settled.is_some()
+    }
+
+    /// Disconnects all blocks in flight from the cache.
+    pub(super) fn disconnect_in_flight(&mut self) -> Result<(), EngineError> {
+        if self.in_flight.is_empty() {
+            return Ok(());
+        }
+        let mut in_flight = std::mem::take(&mut self.in_flight);
+        self.change_coins(|cache| in_flight.disconnect_all(cache))?;
+        self.checks.settle_abandoned();
+        Ok(())
+    }
+
+    /// Changes the coins of more than one transaction. If that fails, no flush follows.
+    pub(crate) fn change_coins<R>(
+        &mut self,
+        change: impl FnOnce(&mut CoinsCache) -> Result<R, StoreError>,
+    ) -> Result<R, EngineError> {
+        let outcome = change(&mut self.cache);
+        if outcome.is_err() {
+            self.flusher.note_broken();
+        }
+        Ok(outcome?)
+    }
+
+    /// The cache at this moment.
+    pub(super) fn cache_state(&self) -> CacheState {
+        CacheState {
+            coins: self.cache.len() as u64,
+            bytes: self.cache.bytes() as u64,
+            counters: self.cache.counters(),
+        }
+    }
+
+    /// Begins a flush if it is time for one. No block may be in flight.
+    pub(crate) fn flush_if_due(&mut self, run: &mut Run<'_>) -> Result<(), EngineError> {
+        self.flusher.flush_if_due(FlushTarget {
+            tip: run.chain.tip(),
+            cache: &mut self.cache,
+            data: run.data,
+            telemetry: run.reporter.telemetry,
+        })
+    }
+
+    /// Writes everything up to the tip, durably. No block may be in flight.
+    pub(crate) fn flush(&mut self, run: &mut Run<'_>) -> Result<(), EngineError> {
+        self.flusher.flush(FlushTarget {
+            tip: run.chain.tip(),
+            cache: &mut self.cache,
+            data: run.data,
+            telemetry: run.reporter.telemetry,
+        })
+    }
+}
+
+/// Counts the times of a block that was loaded.
+pub(super) fn count_times(times: &[(Stage, Duration)], telemetry: &mut Telemetry) {
+    for &(stage, time) in times {
+        telemetry.add_stage(stage, time, Duration::ZERO);
+    }
+}

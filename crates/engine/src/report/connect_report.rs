@@ -1,0 +1,74 @@
+//! The result of a run of [`connect`](crate::Engine::connect).
+
+use crate::report::findings::{Leftover, Rejected, Unreadable};
+use crate::report::signatures::SignatureRanges;
+use crate::report::totals::Totals;
+use blockmill_block::BlockHash;
+use blockmill_blockfiles::Damage;
+use blockmill_coins::CacheCounters;
+
+/// Why the engine went no further.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Halt {
+    /// The best chain is connected.
+    #[default]
+    Finished,
+    /// It was asked to stop.
+    Stopped,
+    /// The height at which it was to stop is reached.
+    HeightReached,
+}
+
+/// What a run of [`connect`](crate::Engine::connect) came to. All figures are those of this run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ConnectReport {
+    /// Name of the network.
+    pub network: &'static str,
+    /// Hash of the tip.
+    pub tip: BlockHash,
+    /// Its height.
+    pub height: u32,
+    /// Height from which the run went on.
+    pub start_height: u32,
+    /// What was done.
+    pub totals: Totals,
+    /// How long it took in seconds.
+    pub seconds: f64,
+    /// How signatures were verified, by height.
+    pub signatures: SignatureRanges,
+    /// Look-ups in the coins cache.
+    pub cache: CacheCounters,
+    /// Entries in the coins cache at the most.
+    pub cache_coins_max: u64,
+    /// Its memory in bytes at the most.
+    pub cache_bytes_max: u64,
+    /// Blocks that break a rule.
+    pub rejected: Vec<Rejected>,
+    /// Blocks whose content cannot be used.
+    pub unreadable: Vec<Unreadable>,
+    /// Damaged places in the block files.
+    pub damages: Vec<Damage>,
+    /// Number of blocks that build on headers that were rejected.
+    pub left_out: u64,
+    /// Number of blocks whose parent is nowhere.
+    pub leftovers: u64,
+    /// The first of them in the order of files and places.
+    pub first_leftover: Option<Leftover>,
+    /// Why the run ended.
+    pub halt: Halt,
+}
+
+impl ConnectReport {
+    /// Exit status of a command that ends with this report: 1 if a block of the best chain was
+    /// rejected, 3 if input is corrupt or incomplete, else 0.
+    pub fn exit_status(&self) -> u8 {
+        let damaged = self.damages.iter().any(|damage| !damage.is_unfinished_write());
+        if self.rejected.iter().any(|block| block.of_best_chain) {
+            1
+        } else if !self.unreadable.is_empty() || damaged || self.leftovers > 0 {
+            3
+        } else {
+            0
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Blocks that the engine cannot connect, and what is wrong with them.
+
+use blockmill_block::BlockHash;
+use blockmill_blockfiles::Damage;
+use blockmill_rules::Reject;
+use std::fmt;
+use std::path::PathBuf;
+
+/// A block that was rejected.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rejected {
+    /// Its hash.
+    pub hash: BlockHash,
+    /// Its height.
+    pub height: u32,
+    /// Why.
+    pub reject: Reject,
+    /// The file in which it lies.
+    pub path: PathBuf,
+    /// Its place in the file in bytes.
+    pub offset: u64,
+    /// Whether the chain that it is in, with all that builds on it, was the best one: blocks are
+    /// connected only then, headers are judged on every branch.
+    pub of_best_chain: bool,
+}
+
+impl fmt::Display for Rejected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}: offset {}: block {} (height {}) is rejected: {}",
+            self.path.display(),
+            self.offset,
+            self.hash,
+            self.height,
+            self.reject
+        )
+    }
+}
+
+/// A block whose content cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unreadable {
+    /// Its hash.
+    pub hash: BlockHash,
+    /// Its height.
+    pub height: u32,
+    /// The file in which it lies.
+    pub path: PathBuf,
+    /// Its place in the file in bytes.
+    pub offset: u64,
+    /// What is wrong.
+    pub detail: String,
+}
+
+impl fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}: offset {}: block {} (height {}): {}",
+            self.path.display(),
+            self.offset,
+            self.hash,
+            self.height,
+            self.detail
+        )
+    }
+}
+
+/// A block whose parent is nowhere.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Leftover {
+    /// Its hash.
+    pub hash: BlockHash,
+    /// Hash of the parent.
+    pub parent: BlockHash,
+    /// The file in which it lies.
+    pub path: PathBuf,
+    /// Its place in the file in bytes.
+    pub offset: u64,
+}
+
+/// Whether a search of block files went to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum ImportEnd {
+    #[default]
+    Complete,
+    /// The caller has asked to stop. No block of the files is in the index.
+    Stopped,
+}
+
+/// What a search of block files found besides blocks of the tree.
+#[derive(Debug, Default)]
+pub(crate) struct ImportFindings {
+    pub(crate) end: ImportEnd,
+    pub(crate) damages: Vec<Damage>,
+    /// Number of blocks whose parent is nowhere.
+    pub(crate) leftovers: u64,
+    /// Number of blocks that build on headers that were rejected.
+    pub(crate) left_out: u64,
+    /// The first leftover block in the order of files and offsets.
+    pub(crate) first_leftover: Option<Leftover>,
+}
+
+impl ImportFindings {
+    /// Adds the findings of another search.
+    pub(crate) fn merge(&mut self, other: Self) {
+        if other.end == ImportEnd::Stopped {
+            self.end = ImportEnd::Stopped;
+        }
+        self.damages.extend(other.damages);
+        self.leftovers += other.leftovers;
+        self.left_out += other.left_out;
+        self.first_leftover = self.first_leftover.take().or(other.first_leftover);
+    }
+}

@@ -1,0 +1,84 @@
+//! Who hears what happens while it happens.
+
+use crate::report::events::Event;
+use crate::report::stages::Span;
+use crate::report::totals::Totals;
+use blockmill_coins::CacheCounters;
+use std::time::Duration;
+
+/// How far the search of block files for headers is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Indexing {
+    /// Number of the file, from 1.
+    pub file: usize,
+    /// How many there are.
+    pub files: usize,
+    /// The place in the file in bytes.
+    pub offset: u64,
+    /// Length of the file in bytes.
+    pub bytes: u64,
+    /// Headers found so far, in all files.
+    pub headers: usize,
+}
+
+/// How far a run is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Progress {
+    /// Height of the tip.
+    pub height: u32,
+    /// Height of the best chain known.
+    pub best_height: u32,
+    /// Blocks connected in this run.
+    pub blocks: u64,
+    /// Transactions in them.
+    pub transactions: u64,
+    /// Inputs in them, coinbases not counted.
+    pub inputs: u64,
+    /// Bytes of blocks connected in this run.
+    pub bytes: u64,
+    /// Bytes of blocks that remain.
+    pub bytes_remaining: u64,
+    /// Entries in the coins cache.
+    pub cache_coins: u64,
+    /// Memory of the coins cache in bytes.
+    pub cache_bytes: u64,
+    /// Time since the run began.
+    pub elapsed: Duration,
+}
+
+/// Something that is told what happens, on the main thread.
+pub trait Observer {
+    /// Block files are being searched for headers; called often.
+    fn indexing(&mut self, indexing: &Indexing) {
+        let _ = indexing;
+    }
+
+    /// A block was connected.
+    fn progress(&mut self, progress: &Progress) {
+        let _ = progress;
+    }
+
+    /// What was done so far, and how often the coins cache had what was asked for; with every
+    /// [`progress`](Self::progress).
+    fn totals(&mut self, totals: &Totals, cache: &CacheCounters) {
+        let _ = (totals, cache);
+    }
+
+    /// So many coins of a snapshot are done, and this share of all.
+    fn coins(&mut self, coins: u64, share: f64) {
+        let _ = (coins, share);
+    }
+
+    /// A thread of this name has done something; only with [`Options::trace`](crate::Options).
+    fn span(&mut self, thread: &str, span: &Span) {
+        let _ = (thread, span);
+    }
+
+    /// Something worth a line in a log.
+    fn event(&mut self, event: &Event<'_>) {
+        let _ = event;
+    }
+}
+
+/// Hears nothing.
+impl Observer for () {}

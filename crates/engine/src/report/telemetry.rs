@@ -1,0 +1,313 @@
+//! Where the engine gathers what it reports: totals, findings, spans, and what the observer was
+//! last told.
+
+use crate::report::events::{Event, Flushed};
+use crate::report::findings::{Rejected, Unreadable};
+use crate::report::observer::{Observer, Progress};
+use crate::report::signatures::{SignatureRanges, SignatureWay};
+use crate::report::stages::Stage;
+use crate::report::totals::{FetchTotals, Totals};
+use crate::report::trace::Trace;
+use blockmill_coins::{CacheCounters, FlushCounters};
+use blockmill_fetch::Statistics;
+use blockmill_rules::SignatureCounts;
+use std::time::{Duration, Instant};
+
+/// Everything that is counted or noted.
+#[derive(Debug, Default)]
+pub(crate) struct Telemetry {
+    totals: Totals,
+    trace: Trace,
+    branch: Branch,
+    cache_coins_max: u64,
+    cache_bytes_max: u64,
+    rejected: Vec<Rejected>,
+    unreadable: Vec<Unreadable>,
+    /// Flushes that have ended and that no observer has heard of.
+    flushed: Vec<Flushed>,
+    /// What the observer last heard about running scripts.
+    scripts: Option<Option<&'static str>>,
+    /// Whether the observer last heard that signatures are verified in lanes.
+    lanes: bool,
+    /// How the signatures of blocks connected in this run were verified.
+    signatures: SignatureRanges,
+}
+
+/// The branch that is being connected.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Branch {
+    /// When the engine began to choose a branch.
+    pub(crate) start: Instant,
+    /// Height of its last block.
+    pub(crate) best_height: u32,
+    /// Bytes of its blocks that are not connected.
+    pub(crate) bytes_remaining: u64,
+}
+
+impl Default for Branch {
+    fn default() -> Self {
+        Self {
+            start: Instant::now(),
+            best_height: 0,
+            bytes_remaining: 0,
+        }
+    }
+}
+
+/// A block that was accepted, in figures.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Accepted {
+    pub(crate) height: u32,
+    pub(crate) transactions: usize,
+    /// The coinbase's input is not counted.
+    pub(crate) inputs: usize,
+    pub(crate) bytes: usize,
+    /// None if its scripts were not run.
+    pub(crate) signatures: Option<SignatureWay>,
+}
+
+/// The cache at one moment.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CacheState {
+    pub(crate) coins: u64,
+    pub(crate) bytes: u64,
+    pub(crate) counters: CacheCounters,
+}
+
+/// What one run came to.
+pub(crate) struct RunFigures {
+    pub(crate) totals: Totals,
+    pub(crate) signatures: SignatureRanges,
+    pub(crate) cache_coins_max: u64,
+    pub(crate) cache_bytes_max: u64,
+    pub(crate) rejected: Vec<Rejected>,
+    pub(crate) unreadable: Vec<Unreadable>,
+}
+
+impl Telemetry {
+    pub(crate) fn new(trace: Trace) -> Self {
+        Self {
+            trace,
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn totals(&self) -> &Totals {
+        &self.totals
+    }
+
+    /// Begins a run. The totals so far are for [`end_run`](Self::end_run).
+    pub(crate) fn begin_run(&mut self) -> Totals {
+        (self.cache_coins_max, self.cache_bytes_max) = (0, 0);
+        self.signatures = SignatureRanges::default();
+        self.totals.take_maxima()
+    }
+
+    /// Ends the run that began when the totals were `before`, and hands out its findings.
+    pub(crate) fn end_run(&mut self, before: &Totals) -> RunFigures {
+        let totals = self.totals.since(before);
+        self.totals.raise_maxima(before);
+        RunFigures {
+            totals,
+            signatures: self.signatures.clone(),
+            cache_coins_max: self.cache_coins_max,
+            cache_bytes_max: self.cache_bytes_max,
+            rejected: std::mem::take(&mut self.rejected),
+            unreadable: std::mem::take(&mut self.unreadable),
+        }
+    }
+
+    /// Begins a branch.
+    pub(crate) fn begin_branch(&mut self, branch: Branch) {
+        self.branch = branch;
+    }
+
+    /// Adds the time that a stage took, and the time that this thread waited for it.
+    pub(crate) fn add_stage(&mut self, stage: Stage, busy: Duration, wait: Duration) {
+        self.totals.stages.add(stage, busy, wait);
+    }
+
+    /// Adds the time since `start` to a stage of this thread.
+    pub(crate) fn stage_done(&mut self, stage: Stage, height: u32, start: Instant) {
+        let end = Instant::now();
+        self.add_stage(stage, end.saturating_duration_since(start), Duration::ZERO);
+        self.trace.add(stage, height, start, end);
+    }
+
+    /// Notes that coins fetched for a block have come: how long this thread waited from `start` on,
+    /// what all reads so far came to, and how many coins the cache has taken.
+    pub(crate) fn fetched(&mut self, height: u32, start: Instant, waited: Duration, reads: Statistics, taken: u64) {
+        let fetch = &mut self.totals.fetch;
+        let busy = reads.time - fetch.reads.time;
+        *fetch = FetchTotals {
+            reads,
+            taken: fetch.taken + taken,
+        };
+        self.totals.stages.add(Stage::Fetch, busy, waited);
+        self.trace.add(Stage::Fetch, height, start + waited, Instant::now());
+    }
+
+    /// Notes how many blocks are where, and the memory of all of them in bytes.
+    pub(crate) fn queues(&mut self, ahead: usize, loaded: usize, in_flight: usize, memory: usize) {
+        let queues = &mut self.totals.queues;
+        queues.ahead.add(ahead);
+        queues.loaded.add(loaded);
+        queues.in_flight.add(in_flight);
+        queues.memory_max = queues.memory_max.max(memory);
+    }
+
+    /// Notes that a block was accepted.
+    pub(crate) fn accepted(&mut self, block: &Accepted, counts: SignatureCounts, cache: &CacheState) {
+        self.totals.blocks += 1;
+        self.totals.transactions += block.transactions as u64;
+        self.totals.inputs += block.inputs as u64;
+        self.totals.bytes += block.bytes as u64;
+        self.totals.scripts_skipped += u64::from(block.signatures.is_none());
+        self.totals.signatures = counts;
+        if let Some(way) = block.signatures {
+            self.signatures.add(block.height, way);
+        }
+        self.cache_coins_max = self.cache_coins_max.max(cache.coins);
+        self.cache_bytes_max = self.cache_bytes_max.max(cache.bytes);
+    }
+
+    /// Notes how signatures were verified so far.
+    pub(crate) fn set_signature_counts(&mut self, counts: SignatureCounts) {
+        self.totals.signatures = counts;
+    }
+
+    /// Notes that a flush has ended, or a wait for one. `flushed` is what it wrote, if it succeeded;
+    /// `done` is the difference in the cache's counters.
+    pub(crate) fn flush_ended(&mut self, done: &FlushCounters, flushed: Option<Flushed>, waited: Duration) {
+        self.flushed.extend(flushed);
+        self.totals.flushes += done.flushes;
+        self.totals.flush_changes += done.changes;
+        self.totals.stages.add(Stage::Flush, done.time, waited);
+    }
+
+    /// Notes that the connecting thread waited for a flush because the cache was full.
+    pub(crate) fn flush_waited(&mut self) {
+        self.totals.flush_waits += 1;
+    }
+
+    /// Notes that a block waited a little for a flush.
+    pub(crate) fn flush_paused(&mut self, waited: Duration) {
+        self.totals.flush_pauses += 1;
+        self.flush_held_up(waited);
+        self.totals.stages.add(Stage::Flush, Duration::ZERO, waited);
+    }
+
+    /// Notes how long a flush has held up the connecting thread.
+    pub(crate) fn flush_held_up(&mut self, time: Duration) {
+        self.totals.flush_pause_max = self.totals.flush_pause_max.max(time);
+    }
+
+    /// Reports the flushes that have ended and were not reported.
+    pub(crate) fn report_flushes(&mut self, observer: &mut dyn Observer) {
+        for flushed in self.flushed.drain(..) {
+            observer.event(&Event::Flushed(&flushed));
+        }
+    }
+
+    fn progress(&self, height: u32, cache: &CacheState) -> Progress {
+        Progress {
+            height,
+            best_height: self.branch.best_height,
+            blocks: self.totals.blocks,
+            transactions: self.totals.transactions,
+            inputs: self.totals.inputs,
+            bytes: self.totals.bytes,
+            bytes_remaining: self.branch.bytes_remaining,
+            cache_coins: cache.coins,
+            cache_bytes: cache.bytes,
+            elapsed: self.branch.start.elapsed(),
+        }
+    }
+}
+
+/// How many findings there are at one moment.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FindingsMark {
+    rejected: usize,
+    unreadable: usize,
+}
+
+/// The telemetry, and the observer who hears of it.
+pub(crate) struct Reporter<'a> {
+    pub(crate) telemetry: &'a mut Telemetry,
+    pub(crate) observer: &'a mut dyn Observer,
+}
+
+impl Reporter<'_> {
+    /// Reports a rejected block.
+    pub(crate) fn rejected(&mut self, rejected: Rejected) {
+        self.observer.event(&Event::Rejected(&rejected));
+        self.telemetry.rejected.push(rejected);
+    }
+
+    /// Reports a block whose content cannot be used.
+    pub(crate) fn unreadable(&mut self, unreadable: Unreadable) {
+        self.observer.event(&Event::Unreadable(&unreadable));
+        self.telemetry.unreadable.push(unreadable);
+    }
+
+    /// The present number of findings.
+    pub(crate) fn mark(&self) -> FindingsMark {
+        FindingsMark {
+            rejected: self.telemetry.rejected.len(),
+            unreadable: self.telemetry.unreadable.len(),
+        }
+    }
+
+    /// The blocks rejected since a mark.
+    pub(crate) fn rejected_since(&self, mark: FindingsMark) -> &[Rejected] {
+        &self.telemetry.rejected[mark.rejected..]
+    }
+
+    /// Drops the findings since a mark: the caller's answer has them, and no later report does.
+    pub(crate) fn forget_since(&mut self, mark: FindingsMark) {
+        self.telemetry.rejected.truncate(mark.rejected);
+        self.telemetry.unreadable.truncate(mark.unreadable);
+    }
+
+    /// Reports why scripts run from this height on, or that they do not, if that has changed.
+    pub(crate) fn scripts(&mut self, height: u32, reason: Option<&'static str>) {
+        if self.telemetry.scripts.replace(reason) != Some(reason) {
+            self.observer.event(&match reason {
+                Some(reason) => Event::ScriptsChecked { height, reason },
+                None => Event::ScriptsSkipped { height },
+            });
+        }
+    }
+
+    /// Reports how signatures are verified from this height on, if that has changed.
+    pub(crate) fn signatures(&mut self, height: u32, way: SignatureWay) {
+        if std::mem::replace(&mut self.telemetry.lanes, way.lanes) != way.lanes {
+            self.observer.event(&Event::Signatures { height, way });
+        }
+    }
+
+    /// Reports that a block was disconnected.
+    pub(crate) fn disconnected(&mut self, event: &Event<'_>, height: u32) {
+        self.telemetry.signatures.cut(height);
+        self.telemetry.totals.disconnected += 1;
+        self.observer.event(event);
+    }
+
+    /// Reports how far the branch is, after a block of so many bytes was accepted.
+    pub(crate) fn progress(&mut self, height: u32, bytes: u64, cache: &CacheState) {
+        let branch = &mut self.telemetry.branch;
+        branch.bytes_remaining = branch.bytes_remaining.saturating_sub(bytes);
+        self.report_pending();
+        self.observer.progress(&self.telemetry.progress(height, cache));
+        self.observer.totals(&self.telemetry.totals, &cache.counters);
+    }
+
+    /// Reports flushes that have ended, and spans.
+    pub(crate) fn report_pending(&mut self) {
+        self.telemetry.report_flushes(self.observer);
+        self.telemetry
+            .trace
+            .drain(|thread, span| self.observer.span(thread, span));
+    }
+}

@@ -1,0 +1,160 @@
+//! What the engine did, in figures.
+
+use crate::report::stages::Stages;
+use blockmill_fetch::Statistics;
+use blockmill_rules::SignatureCounts;
+use std::time::Duration;
+
+/// What was read ahead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct FetchTotals {
+    /// What the fetcher has done.
+    pub reads: Statistics,
+    /// Coins that the cache took of it.
+    pub taken: u64,
+}
+
+/// How many there were in a queue, each time that it was looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Depth {
+    looks: u64,
+    sum: u64,
+    max: u64,
+}
+
+impl Depth {
+    pub(crate) fn add(&mut self, depth: usize) {
+        self.looks += 1;
+        self.sum += depth as u64;
+        self.max = self.max.max(depth as u64);
+    }
+
+    /// What was added since then. The maximum is that of all.
+    fn since(&self, before: &Self) -> Self {
+        Self {
+            looks: self.looks - before.looks,
+            sum: self.sum - before.sum,
+            max: self.max,
+        }
+    }
+
+    /// How many there were on average; 0 if nobody has looked.
+    pub fn mean(&self) -> f64 {
+        self.sum as f64 / self.looks.max(1) as f64
+    }
+
+    /// The most that there were.
+    pub fn max(&self) -> u64 {
+        self.max
+    }
+}
+
+/// Blocks on their way, looked at whenever one has been resolved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct QueueTotals {
+    /// Blocks that were asked for and are not resolved.
+    pub ahead: Depth,
+    /// Those of them that are loaded.
+    pub loaded: Depth,
+    /// Blocks that are resolved and not committed.
+    pub in_flight: Depth,
+    /// Memory in bytes of all of them at the most, about.
+    pub memory_max: usize,
+}
+
+/// What the engine did, in all calls since it was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Totals {
+    /// Blocks connected.
+    pub blocks: u64,
+    /// Their transactions.
+    pub transactions: u64,
+    /// Their inputs, coinbases not counted.
+    pub inputs: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Blocks disconnected.
+    pub disconnected: u64,
+    /// Blocks connected without running their scripts.
+    pub scripts_skipped: u64,
+    /// Coins read ahead.
+    pub fetch: FetchTotals,
+    /// Blocks on their way.
+    pub queues: QueueTotals,
+    /// Flushes.
+    pub flushes: u64,
+    /// Coins that flushes have written or removed.
+    pub flush_changes: u64,
+    /// How often connecting had to wait for one, as the cache was full.
+    pub flush_waits: u64,
+    /// How often a block waited a little for a flush to catch up, so that the cache need not be
+    /// full before its end.
+    pub flush_pauses: u64,
+    /// Longest time that a flush has taken of the connecting thread, waiting included; the last
+    /// one, which is waited for, is left out.
+    pub flush_pause_max: Duration,
+    /// Times of the stages.
+    pub stages: Stages,
+    /// How signatures were verified, counted by the verifier.
+    pub signatures: SignatureCounts,
+}
+
+impl Totals {
+    /// What was done since then.
+    ///
+    /// Maxima can't be told apart like that. [`take_maxima`](Self::take_maxima) was called then.
+    pub(crate) fn since(&self, before: &Self) -> Self {
+        Self {
+            blocks: self.blocks - before.blocks,
+            transactions: self.transactions - before.transactions,
+            inputs: self.inputs - before.inputs,
+            bytes: self.bytes - before.bytes,
+            disconnected: self.disconnected - before.disconnected,
+            scripts_skipped: self.scripts_skipped - before.scripts_skipped,
+            fetch: FetchTotals {
+                reads: self.fetch.reads.since(&before.fetch.reads),
+                taken: self.fetch.taken - before.fetch.taken,
+            },
+            queues: QueueTotals {
+                ahead: self.queues.ahead.since(&before.queues.ahead),
+                loaded: self.queues.loaded.since(&before.queues.loaded),
+                in_flight: self.queues.in_flight.since(&before.queues.in_flight),
+                memory_max: self.queues.memory_max,
+            },
+            flushes: self.flushes - before.flushes,
+            flush_changes: self.flush_changes - before.flush_changes,
+            flush_waits: self.flush_waits - before.flush_waits,
+            flush_pauses: self.flush_pauses - before.flush_pauses,
+            flush_pause_max: self.flush_pause_max,
+            stages: self.stages.since(&before.stages),
+            signatures: self.signatures.since(&before.signatures),
+        }
+    }
+
+    /// Begins all maxima anew; those so far are left in what is returned.
+    pub(crate) fn take_maxima(&mut self) -> Self {
+        let before = *self;
+        for depth in self.queues.depths() {
+            depth.max = 0;
+        }
+        self.queues.memory_max = 0;
+        self.flush_pause_max = Duration::ZERO;
+        before
+    }
+
+    /// Makes all maxima those of both.
+    pub(crate) fn raise_maxima(&mut self, before: &Self) {
+        let mut others = before.queues;
+        for (depth, other) in self.queues.depths().into_iter().zip(others.depths()) {
+            depth.max = depth.max.max(other.max);
+        }
+        self.queues.memory_max = self.queues.memory_max.max(before.queues.memory_max);
+        self.flush_pause_max = self.flush_pause_max.max(before.flush_pause_max);
+    }
+}
+
+impl QueueTotals {
+    fn depths(&mut self) -> [&mut Depth; 3] {
+        [&mut self.ahead, &mut self.loaded, &mut self.in_flight]
+    }
+}
