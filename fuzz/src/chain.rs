@@ -54,8 +54,8 @@ struct Case {
     fails_reads: bool,
     /// Whether its fetches are given up.
     gives_up: bool,
-    /// Blocks that are taken back after it.
-    taken_back: usize,
+    /// Blocks that are disconnected after it.
+    disconnected: usize,
     expected: Outcome,
 }
 
@@ -109,7 +109,7 @@ fn resolve(planned: &Planned, absent_at: Option<FlushEpoch>, cache: &mut CoinsCa
     resolve::apply(&planned.block, &context, cache)
 }
 
-fn take_back(block: &Block, undo: &BlockUndo, cache: &mut CoinsCache) -> bool {
+fn disconnect(block: &Block, undo: &BlockUndo, cache: &mut CoinsCache) -> bool {
     resolve::disconnect(block, undo, block.transaction_count(), cache).expect("the store can be read")
 }
 
@@ -154,20 +154,20 @@ fn plan(input: &mut Input<'_>, flags: u8) -> (Vec<Case>, Vec<(OutPoint, Coin)>) 
             }
             Err(error) => panic!("a store in memory has failed: {error}"),
         };
-        let taken_back = if more & 0x30 == 0x30 { usize::from(more >> 6) } else { 0 };
-        let taken_back = taken_back.min(connected.len());
+        let disconnected = if more & 0x30 == 0x30 { usize::from(more >> 6) } else { 0 };
+        let disconnected = disconnected.min(connected.len());
         cases.push(Case {
             planned,
             beside,
             fails_reads: more & 3 == 3,
             gives_up: more & 0xc == 0xc,
-            taken_back,
+            disconnected,
             expected,
         });
-        for (index, before) in connected.split_off(connected.len() - taken_back).into_iter().rev() {
+        for (index, before) in connected.split_off(connected.len() - disconnected).into_iter().rev() {
             let Case { planned, expected, .. } = &cases[index];
             let undo = expected.as_ref().expect("a connected block has undo data");
-            take_back(&planned.block, undo, &mut cache);
+            disconnect(&planned.block, undo, &mut cache);
             world = before;
         }
     }
@@ -307,12 +307,12 @@ impl Ahead {
                 connected.push(case);
             }
             self.beside(case.beside[3]);
-            if case.taken_back > 0 {
+            if case.disconnected > 0 {
                 self.store.fail_reads(false);
             }
-            for case in connected.split_off(connected.len() - case.taken_back).into_iter().rev() {
+            for case in connected.split_off(connected.len() - case.disconnected).into_iter().rev() {
                 let undo = case.expected.as_ref().expect("a connected block has undo data");
-                take_back(&case.planned.block, undo, &mut self.cache);
+                disconnect(&case.planned.block, undo, &mut self.cache);
             }
         }
         self.store.release_reads();

@@ -18,7 +18,7 @@ const FLUSHES_MAX: usize = 4;
 /// Times at most that all coins are compared before the end.
 const CHECKS_MAX: usize = 2;
 
-/// Coins that were read and may be offered, at most.
+/// Coins that were read and may be inserted, at most.
 const READS_MAX: usize = 32;
 
 /// Limits of the cache in bytes: after a flush nothing stays, or a few coins, or some, or all.
@@ -174,7 +174,7 @@ impl Flushes {
             }
             13 | 14 => self.read(outpoint(input)),
             15 | 16 => {
-                // It stays, to be offered again.
+                // The coin stays, to be inserted again.
                 if let Some((outpoint, coin, read_epoch)) = self.reads.get(usize::from(input.u8()) % READS_MAX) {
                     self.cache.insert_if_fresh_read(outpoint, coin, *read_epoch);
                 }

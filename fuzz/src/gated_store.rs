@@ -24,7 +24,7 @@ struct Gate {
     ending: Ending,
 }
 
-/// A store in memory behind a gate.
+/// A store in memory with a gate before it.
 #[derive(Debug)]
 pub struct GatedStore {
     inner: MemoryStore,

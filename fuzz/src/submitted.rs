@@ -18,7 +18,7 @@ pub fn decode_one(line: &[u8]) -> Option<Vec<u8>> {
 pub fn check_stream(stream: &[u8], piece: usize, length_max: usize) {
     let mut input = BufReader::with_capacity(piece, stream);
     let mut expected: Vec<&[u8]> = stream.split(|&byte| byte == b'\n').collect();
-    // Behind the last line feed there is a line only if there is something.
+    // The bytes after the last line feed are a line, unless there are none.
     expected.pop_if(|last| last.is_empty());
     for expected in expected {
         let line = read_line(&mut input, length_max).expect("memory can be read");

@@ -2,10 +2,9 @@
 //! outputs, double spends, missing coins and duplicates, and when flushes begin and end beside
 //! them.
 //!
-//! Checked: resolved over a cache whose coins are read ahead by a pool and offered, with flushes,
-//! failing reads and blocks that are taken back in between, the blocks have the same verdicts
-//! (reason and place), the same undo data, and leave the same set of coins, as over a cache without
-//! any of this.
+//! Checked: the blocks are resolved over a cache whose coins a pool reads ahead and inserts, with
+//! flushes, failing reads and disconnected blocks in between. They have the same verdicts (reason
+//! and place) and the same undo data, and leave the same set of coins, as over a plain cache.
 
 #![no_main]
 

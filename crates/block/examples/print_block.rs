@@ -1,4 +1,5 @@
-//! Prints a block that is given in hex on stdin. Without input, the first block of the main network.
+//! Prints a block that is given in hex on stdin. Without input, the first block of the main
+//! network.
 
 use blockmill_block::{Block, hex};
 use std::error::Error;

@@ -1,6 +1,8 @@
-//! When scripts are left out: for blocks in the chain of the assumed valid block and of the best
-//! header, buried under more than two weeks of work. Each condition on both sides, with a block
-//! whose script fails: it is accepted where scripts are left out, and refused where they run.
+//! Scripts are left out for blocks in the chain of the assumed valid block and of the best header
+//! that are buried under more than two weeks of work.
+//!
+//! The tests have both sides of each condition, with a block whose script fails. The block is
+//! accepted where scripts are left out, and refused where they run.
 
 mod common;
 
@@ -185,7 +187,7 @@ fn the_best_header_is_in_another_chain() {
     blocks[3].txdata[0].lock_time = bitcoin::absolute::LockTime::from_consensus(1);
     let damaged = Setup::new(CHAIN.blocks.iter().chain(&blocks));
     damaged.refuses(Some(hash_at(HEIGHT)), fork);
-    // With one block less it is the chain of the bad block that has the best header.
+    // With one block less the chain of the bad block has the best header.
     blocks.truncate(blocks.len() - 1);
     let shorter = Setup::new(CHAIN.blocks.iter().chain(&blocks));
     shorter.accepts(hash_at(HEIGHT), HEIGHT, HEIGHT - BURIED - 1);

@@ -1,5 +1,5 @@
-//! Block files that change while they are read: what was connected stays, the rest is named, and
-//! nothing is made of it that no file has.
+//! Block files that change while they are read. Connected blocks stay, errors name the rest, and no
+//! block is connected that no file has.
 
 mod common;
 
@@ -61,8 +61,8 @@ fn a_file_that_shrinks_or_changes_meanwhile() {
             let mut engine = open(&data, options(threads, LARGE));
             let report = engine.connect(std::slice::from_ref(&path), &mut observer).unwrap();
             assert!((20..HEIGHT).contains(&report.height), "{number}: {report:?}");
-            // Where a block's second half is another it decodes at times; then it is not that which
-            // its header is for.
+            // A block with a changed second half may still decode. Then it does not match its
+            // header.
             let next = match (&report.unreadable[..], &report.rejected[..]) {
                 ([first, ..], []) => (first.height, first.path.clone(), 3),
                 ([], [first]) if first.reject.kind == RejectKind::Mutated => (first.height, first.path.clone(), 1),

@@ -1,5 +1,5 @@
-//! Random delays in all stages, with random settings: verdict, tip and set are those of a run
-//! without any.
+//! Random delays in all stages, with random settings. Verdict, tip and set are those of a run
+//! without delays.
 
 mod common;
 
@@ -41,7 +41,7 @@ impl Dice {
         (value ^ (value >> 31)) % end
     }
 
-    /// Mostly nothing, sometimes a yield, sometimes up to so many microseconds.
+    /// Mostly returns at once, sometimes yields, sometimes sleeps for up to `most` microseconds.
     fn delay(&self, most: u64) {
         match self.below(8) {
             0 => std::thread::sleep(Duration::from_micros(self.below(most))),

@@ -1,4 +1,4 @@
-//! `doctor` that is stopped: what it has not looked at is not called sound.
+//! When `doctor` is stopped, it calls only those parts sound that it has looked at.
 
 mod common;
 
@@ -47,7 +47,7 @@ fn what_was_not_looked_at_is_not_called_sound() {
     assert_eq!(health(&damaged, "meta.json"), Health::Damaged);
 }
 
-/// Stops at the first word of how far it is.
+/// Stops at the first report of progress.
 struct StopAtOnce<'a>(&'a AtomicBool);
 
 impl Observer for StopAtOnce<'_> {

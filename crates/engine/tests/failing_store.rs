@@ -1,5 +1,5 @@
-//! A store that fails, at every commit and at many a get: the error says so, and neither the engine
-//! that saw it nor one that is opened again ends at another set.
+//! A store that fails at every commit, and at some of the gets. The error says so. The same engine
+//! and one that is opened again both end at the right set.
 
 mod common;
 
@@ -15,7 +15,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// Height from which on the commits fail one by one: coins are spent from here on.
+/// Height from which on the commits fail one by one. Coins are spent from here on.
 const BASE: u32 = 100;
 
 static CHAIN: LazyLock<Generated> = LazyLock::new(|| Generated::new(Profile::Utxo));
@@ -32,8 +32,8 @@ struct Attempt {
     store: Arc<FaultyStore>,
 }
 
-/// A flush after every block, and no coin kept in memory. Resolve reads all coins itself, so that
-/// each read is one that it cannot do without.
+/// Flushes after every block and keeps no coin in memory. Nothing is read ahead, so a block fails
+/// if one of its reads does.
 fn every_block(stop_at_height: Option<u32>) -> Options {
     Options {
         without: Without {
@@ -82,14 +82,14 @@ fn is_the_fault(error: &EngineError) -> bool {
     matches!(error, EngineError::Store(StoreError::Backend(text)) if text == "a fault of the test")
 }
 
-/// How it goes on after a fault.
+/// How a test goes on after a fault.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Then {
     /// With an engine that is opened again.
     Reopen,
     /// With the same engine, which reaches the end.
     GoOn,
-    /// With the same engine, whatever it says to it; and then with another.
+    /// With the same engine, even if it refuses, and then with another.
     GoOnAnyhow,
 }
 
@@ -206,8 +206,8 @@ fn gets_here_and_there() {
     }
 }
 
-/// A read ahead that fails is done again by who needs the coin: the run goes on, unless that was
-/// the read that failed.
+/// When a read ahead fails, resolve reads the coin again, and the run goes on. A run ends only when
+/// the read by resolve fails.
 #[test]
 fn reads_ahead_that_fail() {
     let base = Base::at(BASE);

@@ -1,5 +1,5 @@
-//! Coins read ahead: the outcome is that of reading them one by one, whatever is switched off, and
-//! slow stores are waited for much less.
+//! Coins that are read ahead lead to the outcome of reading them one by one, whatever is switched
+//! off. The engine waits much less for slow stores.
 
 mod common;
 
@@ -50,13 +50,13 @@ struct Made {
 
 impl Made {
     fn new(blocks: u32, inputs: u64, coins: u64) -> Self {
-        let recipe = ChainSpec {
+        let spec = ChainSpec {
             inputs,
             coins,
             ..ChainSpec::new(Profile::Utxo, blocks, 23)
         };
         let directory = tempfile::tempdir().unwrap();
-        let summary = write_chain(&directory.path().join("chain"), &recipe, &mut |_| ()).unwrap();
+        let summary = write_chain(&directory.path().join("chain"), &spec, &mut |_| ()).unwrap();
         Self { directory, summary }
     }
 

@@ -1,5 +1,5 @@
-//! Signature checks that are put off: they gather over blocks, and which blocks put them off
-//! follows from the headers.
+//! Signature checks that are put off gather over several blocks. The headers decide which blocks
+//! put them off.
 
 mod common;
 
@@ -75,8 +75,8 @@ fn signatures(signatures: Signatures, threads: usize) -> Options {
     }
 }
 
-/// A chain of blocks with a coinbase, and then of blocks that spend one coin each, the last one's,
-/// into one coin.
+/// A chain of blocks that have only a coinbase, and then of blocks that each spend one coin, which
+/// the block before has made.
 fn one_input_blocks(count: u32) -> Chain {
     let mut chain = Chain::of(TRUNK);
     let mut coin = chain.coinbase(1);

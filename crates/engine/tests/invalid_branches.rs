@@ -1,5 +1,5 @@
-//! Branches that prove invalid in their middle: the engine goes back to the best chain that
-//! remains, names the culprit, and refuses what builds on it.
+//! Branches with an invalid block in their middle. The engine goes back to the best chain that
+//! remains, names the invalid block, and refuses all blocks on top of it.
 
 mod common;
 

@@ -1,6 +1,7 @@
-//! Crashes, enumerated: a run is stopped after every call that changes a file, by a kill, by a
-//! power cut that keeps only what was synced, and by power cuts that keep any part of the rest; and
-//! every call of a file fails, once or from then on. The next run must come to the same set.
+//! Crashes, enumerated. A run is stopped after every call that changes a file: by a kill, by a
+//! power cut that keeps only what was synced, and by power cuts that keep any part of the rest. In
+//! other runs every call of a file fails, once or from then on. The next run must come to the same
+//! set.
 
 mod common;
 
@@ -32,9 +33,9 @@ fn scratch() -> TempDir {
     }
 }
 
-/// What is done to a data directory, and what must come of it, however often it was begun before.
+/// Work on a data directory. Its outcome is the same however often the work was begun before.
 trait Scenario: Sync {
-    /// Does it, from whatever an earlier run has left.
+    /// Does the work, on whatever an earlier run has left.
     fn run(&self, disk: Arc<dyn Disk>, data: &Path) -> Result<UtxoStats, EngineError>;
 
     fn expected(&self) -> UtxoStats;
@@ -157,8 +158,8 @@ impl Scenario for Background {
     }
 }
 
-/// Blocks are submitted one by one, a bad one among them, and then a longer branch, for which some
-/// of the first must be taken back.
+/// Blocks are submitted one by one, a bad one among them. Then a longer branch is submitted, and
+/// some of the first blocks are disconnected.
 struct Submit {
     blocks: Vec<Block>,
     bad: Block,
@@ -340,7 +341,7 @@ fn cut_everywhere(scenario: &dyn Scenario, every: usize, seeds: u64) {
     );
 }
 
-/// Lets every so manieth call fail, and goes on from what is left.
+/// Lets one call in `every` fail, and goes on from what is left.
 fn fail_everywhere(scenario: &dyn Scenario, every: usize) {
     let folder = scratch();
     let whole = JournalDisk::new(Failing::Nothing);
@@ -358,7 +359,7 @@ fn fail_everywhere(scenario: &dyn Scenario, every: usize) {
         };
         let left = folder.path().join(format!("left-{number}"));
         match scenario.run(Arc::new(JournalDisk::new(failing)), &left) {
-            // A call that may fail: what it was for was done in another way.
+            // The engine may do without this call: the work has succeeded.
             Ok(figures) => assert_eq!(figures, scenario.expected(), "{failing:?}"),
             Err(error) => {
                 reported.fetch_add(1, Ordering::Relaxed);

@@ -1,5 +1,5 @@
-//! Reorganisations: whatever way the engine came to a tip, the UTXO set is the one of a fresh
-//! engine that connects the same chain alone.
+//! Reorganisations. On any way to a tip, the UTXO set is that of a fresh engine that connects the
+//! same chain alone.
 
 mod common;
 
@@ -126,7 +126,7 @@ fn there_and_back_by_submit() {
     }
 }
 
-/// The same branches in files, each file given when the engine is to go over to it.
+/// The same branches in files. Each file is given when the engine is to switch to its branch.
 fn check_connect(branches: &Branches, cache_bytes_max: usize, restart: bool) {
     let mut node = Node::new(options(2, cache_bytes_max));
     let trunk = write_blocks(&node.file("trunk.dat"), &branches.trunk.chain.blocks);

@@ -1,4 +1,4 @@
-//! What reports are about: their own run, and nothing before it.
+//! Reports are about their own run alone.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! Stopped, killed, or with the end of a file cut off: the next start goes on from the last flush
-//! and ends at the same set.
+//! A run is stopped or killed, or the end of a file is cut off. The next start goes on from the
+//! last flush and ends at the same set.
 
 mod common;
 
@@ -96,7 +96,7 @@ fn stopped_by_the_flag() {
     CHAIN.assert_tip(&figures(&engine));
 }
 
-/// Stopped inside of a reorganisation, where the tip has less work than the one before.
+/// The run stops inside of a reorganisation, where the tip has less work than the old one.
 #[test]
 fn stopped_inside_of_a_reorganisation() {
     let both = [CHAIN.blocks(), CHAIN.branch.clone()];
@@ -111,7 +111,7 @@ fn stopped_inside_of_a_reorganisation() {
         let report = engine.connect(&paths, &mut observer).unwrap();
         assert_eq!((report.height, report.halt), (height, Halt::Stopped));
         drop(engine);
-        // A limit that is passed already takes nothing back, though there is a better branch.
+        // A limit below the tip disconnects nothing, though there is a better branch.
         let mut engine = open(directory.path(), at_the_end(Some(FORK)));
         assert_eq!(connect(&mut engine, &both).height, height);
         drop(engine);
@@ -121,7 +121,7 @@ fn stopped_inside_of_a_reorganisation() {
     }
 }
 
-/// Connects, and is killed when a block at `height` is connected.
+/// Connects, and kills the engine when a block at `height` is connected.
 fn killed_at(directory: &Path, options: Options, height: u32) {
     let mut engine = open(directory, options);
     let run = AssertUnwindSafe(|| engine.connect(&[CHAIN.blocks()], &mut KillAt(height)));
@@ -145,8 +145,7 @@ fn check_the_rest(directory: &Path, start_height: u32) {
 
 #[test]
 fn killed_between_flushes() {
-    // Killed again and again: flushed after every block, nothing is lost; flushed at the end,
-    // everything is.
+    // With a flush after every block, kills lose nothing. With a flush at the end they lose all.
     let directory = tempfile::tempdir().unwrap();
     for height in [1, 100, 104, 105, 117, HEIGHT - 1] {
         killed_at(directory.path(), every_block(None), height);
@@ -161,11 +160,10 @@ fn killed_between_flushes() {
     check_the_rest(directory.path(), 0);
 }
 
-/// A data directory that is flushed at height 105, and was killed with fifteen more blocks
-/// connected.
+/// A data directory that was flushed at height 105. The engine was killed fifteen blocks later.
 struct Killed {
     directory: TempDir,
-    /// The undo data of those blocks, of which a kill may leave any part.
+    /// The undo data of the fifteen blocks. A kill may leave any part of it.
     loose: Vec<u8>,
 }
 
@@ -184,7 +182,7 @@ impl Killed {
         connect(&mut open(unhurt.path(), options), &[&CHAIN.blocks()]);
         let undo = std::fs::read(unhurt.path().join("undo.dat")).unwrap();
         killed_at(path, at_the_end(None), Self::CONNECTED);
-        // All of it was in the log's buffer.
+        // All of their undo data was in the log's buffer.
         assert_eq!(length(&path.join("undo.dat")), flushed_undo);
         Self {
             directory,
@@ -192,7 +190,7 @@ impl Killed {
         }
     }
 
-    /// A copy in which this much was left after the flush.
+    /// A copy with these bytes of undo data after the flushed ones.
     fn copy_with(&self, left: &[u8]) -> TempDir {
         let copy = tempfile::tempdir().unwrap();
         copy_directory(self.directory.path(), copy.path());
@@ -203,7 +201,7 @@ impl Killed {
 }
 
 #[test]
-fn undo_data_behind_the_flush_is_cut_off() {
+fn undo_data_after_the_flush_is_cut_off() {
     let killed = Killed::new();
     let length = killed.loose.len();
     assert!(length > 1_000);
@@ -211,14 +209,14 @@ fn undo_data_behind_the_flush_is_cut_off() {
         let copy = killed.copy_with(&killed.loose[..length - bytes]);
         check_the_rest(copy.path(), Killed::FLUSHED);
     }
-    // Later parts may be there without earlier ones.
+    // A kill may leave later parts without earlier ones.
     let mut gap = killed.loose.clone();
     gap[..length / 2].fill(0);
     check_the_rest(killed.copy_with(&gap).path(), Killed::FLUSHED);
 }
 
-/// What a kill cannot do: undo data is gone that was flushed. The engine goes on, until it has to
-/// take that block back.
+/// Undo data that was flushed is lost, which a kill cannot do. The engine goes on until it has to
+/// disconnect that block.
 #[test]
 fn undo_data_before_the_flush_is_cut_off() {
     let directory = tempfile::tempdir().unwrap();
@@ -254,9 +252,9 @@ fn hash_at(height: u32) -> BlockHash {
 }
 
 #[test]
-fn headers_behind_the_tip_are_cut_off() {
-    // The commit fails after the header of its block was written: what a kill between the two
-    // leaves.
+fn headers_above_the_tip_are_cut_off() {
+    // The commit fails after the header of its block was written. A kill between the two leaves the
+    // same files.
     const TIP: u32 = 112;
     let directory = tempfile::tempdir().unwrap();
     let store = Arc::new(FaultyStore::default());
@@ -316,7 +314,7 @@ fn headers_up_to_the_tip_are_missed() {
     }
     std::fs::remove_file(path.join("headers.dat")).unwrap();
     check_headers_damaged(path);
-    // With a record less than the first, the rest has no parent.
+    // Without the first record the others have no parent.
     std::fs::write(path.join("headers.dat"), &whole[HEADER_RECORD as usize..]).unwrap();
     check_headers_damaged(path);
     // Nothing else was touched.
@@ -339,7 +337,7 @@ fn a_store_that_is_gone_is_missed() {
     assert_eq!(std::fs::read(&headers).unwrap(), before);
 }
 
-/// Blocks that came by `submit`, with the end of their file cut off before it was flushed.
+/// The end of the file of submitted blocks is cut off before it was flushed.
 #[test]
 fn submitted_blocks_are_cut_off() {
     let chain = Chain::of(6);
@@ -366,8 +364,8 @@ fn submitted_blocks_are_cut_off() {
     }
 }
 
-/// A header that is known only through a wrong body is not kept over a restart; the blocks above
-/// it are, and are connected when the right body comes, alone or in a file.
+/// A header that came only with a wrong body is forgotten at a restart. The blocks above it are
+/// kept, and are connected when the right body comes, alone or in a file.
 #[test]
 fn kept_blocks_wait_for_their_parent_over_a_restart() {
     for in_file in [false, true] {

@@ -10,7 +10,7 @@ use blockmill_chaingen::builder::{BlockBuilder, repair, spend_any};
 use blockmill_engine::{ChainId, Engine, Options};
 use blockmill_kernel::KernelVerifier;
 
-/// Every block of this network is signed by anyone; a witness commitment is needed all the same.
+/// The challenge of a network whose blocks need no signature. They need a witness commitment.
 const CHALLENGE: [u8; 1] = [0x51];
 
 /// Bits of signet's first period.

@@ -1,4 +1,4 @@
-//! Snapshots, where the command alone cannot show it: loads that are cut off, and branches that
+//! Snapshots, where tests of the command are not enough: loads that are cut off, and branches that
 //! leave the chain below a snapshot.
 
 mod common;
@@ -70,7 +70,7 @@ fn a_branch_that_leaves_below_a_snapshot_cannot_be_taken_and_one_above_can() {
     let mut engine = setup.engine();
     connect(&mut engine, &[&setup.blocks]);
     assert_eq!(engine.height(), BASE + 10);
-    // Other blocks than those of the chain, as they come a second later.
+    // These blocks differ from those of the chain: they come a second later.
     let branch = |from: u32, blocks: u32| {
         let mut branch = setup.chain.up_to(from);
         branch.push(branch.next().header(|header| header.time += 1).build());
@@ -93,7 +93,7 @@ fn a_branch_that_leaves_below_a_snapshot_cannot_be_taken_and_one_above_can() {
     );
 }
 
-/// What a stop leaves: an error that is none, and no file.
+/// A load that is stopped ends with its own error, and leaves no file.
 #[test]
 fn a_dump_that_is_stopped_leaves_nothing() {
     let setup = Setup::new();
@@ -116,8 +116,7 @@ fn a_load_that_was_cut_off_leaves_a_directory_that_works() {
         std::fs::rename(&store, &loading).unwrap();
         std::fs::write(&store, &empty).unwrap();
     };
-    // Killed after the headers and the mark, before the store got its name: all of it is there but
-    // that.
+    // Killed after the headers and the mark were written, before the store got its name.
     setup.load(setup.engine()).unwrap();
     undo_the_rename();
     let findings = examine(&setup.data(), &AtomicBool::new(false), &mut ()).unwrap();
@@ -165,8 +164,7 @@ fn no_byte_may_be_another() {
     let mut setup = Setup::new();
     let bytes = std::fs::read(&setup.snapshot).unwrap();
     setup.snapshot = setup.scratch.path().join("changed");
-    // Every byte of the metadata, and of the coins one in so many, so that all bytes of a coin are
-    // met.
+    // Every byte of the metadata, and some bytes of the coins, so that all bytes of a coin are met.
     let places = (0..51).chain((51..bytes.len()).step_by(37));
     for place in places {
         changed(&setup.snapshot, &bytes, place);

@@ -16,7 +16,7 @@ const ONE_THREAD: FilesOptions = FilesOptions {
     signatures: SIGNATURES,
 };
 
-/// Asks to stop at a height, or as soon as so many headers are found.
+/// Asks to stop at a height, or as soon as `headers` headers are found.
 struct StopAt {
     stop: Arc<AtomicBool>,
     height: u32,

@@ -1,5 +1,5 @@
-//! A byte changed inside R or S of a signature, with merkle root and witness commitment made to
-//! fit: it is the script check that refuses the block, and it names the transaction and the input.
+//! Blocks with a byte changed inside R or S of a signature. Merkle root and witness commitment are
+//! made to fit, so the script check refuses the block. It names the transaction and the input.
 
 mod common;
 
@@ -21,9 +21,9 @@ use std::sync::Arc;
 /// Signatures of each kind that are changed in a block.
 const OF_EACH_KIND: usize = 2;
 
-/// Inputs of a block among which they are chosen, since the scripts of all inputs before a changed
-/// one run every time. Of a kind that occurs only after them, one signature is changed, and only
-/// two threads are tried.
+/// Signatures are chosen among this many inputs of a block, since the scripts of all inputs before
+/// a changed one run every time. Of a kind that occurs only later, one signature is changed, and
+/// only two threads are tried.
 const INPUTS_NEAR: usize = 400;
 
 /// A block with the coins that it spends.
@@ -43,8 +43,8 @@ struct Place {
 }
 
 impl Sample {
-    /// Verifies a block by the kernel's interface, and with signatures in lanes. The answer, which
-    /// must be the same.
+    /// Verifies a block by the kernel's interface, and with signatures in lanes. Both answers must
+    /// be the same.
     fn verify(&self, block: &Block, threads: usize) -> Result<(), Reject> {
         let block = Arc::new(blockmill_block::Block::decode(serialize(block)).unwrap());
         let by_kernel = self.verify_by(KernelVerifier, Signatures::Kernel, &block, threads);
@@ -169,7 +169,7 @@ fn check(sample: &Sample, kinds: &mut BTreeMap<&'static str, usize>) {
     }
 }
 
-/// Where the roots are left as they were, the scripts are not what refuses.
+/// Where the roots are not made to fit, another rule than the scripts refuses the block.
 fn check_unrepaired(sample: &Sample, block: &Block) {
     let reason = sample.verify(block, 1).unwrap_err().reason;
     let same_ids = block.compute_merkle_root() == Some(sample.block.header.merkle_root);
@@ -242,7 +242,7 @@ fn real_blocks() {
 
 /// The blocks of a generated chain, with their coins.
 fn generated() -> Vec<Sample> {
-    let recipe = ChainSpec {
+    let spec = ChainSpec {
         inputs: 1_500,
         ..ChainSpec::new(Profile::Mixed, 112, 7)
     };
@@ -280,7 +280,7 @@ fn generated() -> Vec<Sample> {
         }
         Ok(())
     };
-    generate(&recipe, &mut take, &mut |_| ()).unwrap();
+    generate(&spec, &mut take, &mut |_| ()).unwrap();
     samples
 }
 

@@ -1,5 +1,5 @@
-//! A bad block at each place among those that are under way at once: the earliest one is named, and
-//! the set is that of the chain before it, however many threads there are.
+//! A bad block at each place among the blocks in flight. The report names the earliest bad block,
+//! and the set is that of the chain before it, for any number of threads.
 
 mod common;
 
@@ -9,14 +9,14 @@ use common::grower::{Grower, SPARE_COINBASE, spend_wrongly_signed};
 use common::{LARGE, Node, SUBSIDY, figures_of, hash_of, options, spend_failing, write_blocks};
 use std::time::Duration;
 
-/// Blocks before those that are looked at.
+/// Blocks before the branch.
 const TRUNK: u32 = 112;
 
 /// More blocks than are in flight at once.
 const LENGTH: u32 = 40;
 
-/// A branch whose block `script_fails` has a script that fails, and whose block `takes_too_much`
-/// has a coinbase that takes a satoshi too much; they are counted from 1, and 0 is none.
+/// A branch with two bad blocks. Block number `script_fails` has a script that fails. The coinbase
+/// of block number `takes_too_much` takes a satoshi too much. Numbers count from 1, and 0 is none.
 fn branch(trunk: &Grower, script_fails: u32, takes_too_much: u32) -> Grower {
     let mut grower = trunk.fork(3);
     for number in 1..=LENGTH {

@@ -58,11 +58,7 @@ impl<'a> LoneBlock<'a> {
 
     /// For each transaction the signature operations in its own scripts.
     pub fn legacy_sigops(&self) -> &[u64] {
-        self.legacy_sigops.get_or_init(|| {
-            transactions(self.block)
-                .map(|transaction| sigops::legacy_count(&transaction))
-                .collect()
-        })
+        self.legacy_sigops.get_or_init(|| count_legacy_sigops(self.block))
     }
 }
 
@@ -101,9 +97,17 @@ pub fn check_block<B: AsRef<[u8]>>(
         .iter()
         .filter(holds)
         .try_for_each(|rule| (rule.check)(&lone))?;
-    // The last rule has counted them.
-    let legacy_sigops = lone.legacy_sigops.into_inner().unwrap_or_default();
+    // The rule on signature operations has counted them.
+    let counted = lone.legacy_sigops.into_inner();
+    let legacy_sigops = counted.unwrap_or_else(|| count_legacy_sigops(block));
     Ok(BlockFacts { legacy_sigops })
+}
+
+/// For each transaction of a block the signature operations in its own scripts.
+fn count_legacy_sigops(block: &dyn BlockView) -> Vec<u64> {
+    transactions(block)
+        .map(|transaction| sigops::legacy_count(&transaction))
+        .collect()
 }
 
 /// The transactions of a block, in order.

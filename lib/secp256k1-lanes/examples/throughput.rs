@@ -27,7 +27,8 @@ fn main() {
             for batch in [8, 32, 256] {
                 let mut verdicts = Vec::new();
                 let mut ratios = Vec::new();
-                // Turns of 256 checks: the least time of each side is that of a processor left alone.
+                // Turns of 256 checks: the least time of each side is that of a processor left
+                // alone.
                 let (mut ours, mut theirs) = (f64::MAX, f64::MAX);
                 for round in 0..60 {
                     let turn = &checks[round % 4 * 256..][..256];

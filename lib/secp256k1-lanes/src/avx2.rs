@@ -1,9 +1,11 @@
 //! Four lanes of AVX2 whose products come from the multiply-add of floating point.
 //!
-//! A product of two limbs has 104 bits, a float 53. The first multiply-add rounds the product to the nearest multiple of 2^52,
-//! its high part. The second one subtracts that part from the product. What is left, the low part, is at most 2^51 on either
-//! side of zero, so it is exact. Where it is below zero, the high half is one less and the low half 2^52 more: the halves are
-//! those of the exact product, as IFMA computes them (`tests/agreement.rs`). Floats are rounded to nearest, as Rust has it.
+//! A product of two limbs has 104 bits, a float 53. The first multiply-add rounds the product to
+//! the nearest multiple of 2^52, its high part. The second one subtracts that part from the
+//! product. What is left, the low part, is at most 2^51 on either side of zero, so it is exact.
+//! Where it is below zero, the high half is one less and the low half 2^52 more: the halves are
+//! those of the exact product, as IFMA computes them (`tests/agreement.rs`). Floats are rounded to
+//! nearest, as Rust has it.
 //!
 //! Products by `vpmuludq`, in halves of 26 bits, take 35 ns for 25 pairs, and these 31 ns at most.
 
@@ -32,7 +34,8 @@ const LIMB_END: f64 = (1_u64 << 52) as f64;
 /// 2^104: its sums with smaller numbers are rounded to multiples of 2^52.
 const PRODUCT_END: f64 = (1_u128 << 104) as f64;
 
-/// 2^52 + 2^51: the same as [`LIMB_END`], for integers from -2^51 to 2^51. The bits of 2^53, too, are those of 2^52 plus 2^52.
+/// 2^52 + 2^51: the same as [`LIMB_END`], for integers from -2^51 to 2^51. The bits of 2^53, too,
+/// are those of 2^52 plus 2^52.
 const SIGNED_END: f64 = (3_u64 << 51) as f64;
 
 #[inline(always)]
@@ -113,8 +116,8 @@ impl Carried {
     }
 }
 
-/// Makes the products of the next column depend on the sum of this one. Without it the compiler computes all products first,
-/// for which there are too few registers.
+/// Makes the products of the next column depend on the sum of this one. Without it the compiler
+/// computes all products first, for which there are too few registers.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn in_turn(carried: &mut Carried) {
@@ -191,7 +194,8 @@ const fn pairs(place: usize) -> u64 {
 
 /// A column of a product, or of a square of `a`, and what it carries to the next one.
 ///
-/// A sum is made of bits of floating point numbers. What those have beside their values is subtracted beforehand.
+/// A sum is made of bits of floating point numbers. What those have beside their values is
+/// subtracted beforehand.
 #[inline(always)]
 fn column<const PLACE: usize, const SQUARE: bool>(carried: &mut Carried, a: &[__m256d; 5], b: &[__m256d; 5]) -> Avx2 {
     let beside = const {
@@ -299,8 +303,8 @@ impl Multiplier for Fma {
     }
     #[inline(always)]
     fn apart<R>(work: impl FnOnce() -> R) -> R {
-        // rustc 1.95 ignores `inline(never)` on functions with target features. This function has none, so it stays a
-        // function, and the one inside `vectorize` cannot become part of it.
+        // rustc 1.95 ignores `inline(never)` on functions with target features. This function has
+        // none, so it stays a function, and the one inside `vectorize` cannot become part of it.
         #[inline(never)]
         fn outer<R>(work: impl FnOnce() -> R) -> R {
             Fma::vectorize(work)

@@ -56,11 +56,10 @@ impl Mask for Mask8 {
 /// An intrinsic that only computes.
 macro_rules! compute {
     ($call:expr) => {
-        // SAFETY: the intrinsic touches no memory. Its instructions are there: this type is used only by a `Verifier` whose
-        // backend was chosen after `is_available` had said so, and by tests that ask the same.
-        unsafe {
-            $call
-        }
+        // SAFETY: the intrinsic touches no memory. Its instructions are there: this type is used
+        // only by a `Verifier` whose backend was chosen after `is_available` had said so, and by
+        // tests that ask the same.
+        unsafe { $call }
     };
 }
 
@@ -84,13 +83,15 @@ impl Word for Avx512 {
     }
     #[inline(always)]
     fn from_lanes(lanes: &[u64; LANES_MAX]) -> Self {
-        // SAFETY: the reference is to 64 bytes that can be read; the load asks for no alignment. For the instruction see `compute`.
+        // SAFETY: the reference is to 64 bytes that can be read; the load asks for no alignment.
+        // For the instruction see `compute`.
         Self(unsafe { _mm512_loadu_epi64(lanes.as_ptr().cast()) })
     }
     #[inline(always)]
     fn to_lanes(self) -> [u64; LANES_MAX] {
         let mut lanes = [0; LANES_MAX];
-        // SAFETY: the array is 64 bytes of this function; the store asks for no alignment. For the instruction see `compute`.
+        // SAFETY: the array is 64 bytes of this function; the store asks for no alignment. For the
+        // instruction see `compute`.
         unsafe {
             _mm512_storeu_epi64(lanes.as_mut_ptr().cast(), self.0);
         }

@@ -37,8 +37,8 @@ impl Multiplier for Ifma {
     }
 }
 
-/// The same with the other encoding of the two instructions, which processors with AVX-512 have, and still with the sixteen
-/// registers of AVX: all else is tested there.
+/// The same with the other encoding of the two instructions, which processors with AVX-512 have,
+/// and still with the sixteen registers of AVX: all else is tested there.
 #[cfg(test)]
 pub(crate) mod twin {
     use super::*;

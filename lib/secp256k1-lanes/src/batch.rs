@@ -6,10 +6,11 @@
 //! |---|---|---|---|---|---|
 //! | ECDSA | the key | message / s | r / s | r modulo n | any |
 //! | BIP340 | the key with an even y | s | -challenge | r | even |
-//! | tweak | the internal key with an even y | the tweak | 1 | that of the tweaked key | of the given parity |
+//! | tweak | the internal key with an even y | the tweak | 1 | the tweaked key's | as given |
 //!
-//! A lane ends in one of three masks: `refused` (a number out of its range, or a key that is no point: certainly invalid),
-//! `unsure` (a special case, or one that is not computed), or neither, and then the comparison decides.
+//! A lane ends in one of three masks: `refused` (a number out of its range, or a key that is no
+//! point: certainly invalid), `unsure` (a special case, or one that is not computed), or neither,
+//! and then the comparison decides.
 
 use crate::check::{Check, Kind, Verdict};
 use crate::curve::Curve;
@@ -226,8 +227,8 @@ impl<W: Word> Batch<W> {
         self.right.clear();
     }
 
-    /// Takes the checks of one word. Lanes without a check, and those whose numbers are out of range, are refused, and compute
-    /// with stand-ins.
+    /// Takes the checks of one word. Lanes without a check, and those whose numbers are out of
+    /// range, are refused, and compute with stand-ins.
     fn take(&mut self, checks: &[Check]) {
         let mut numbers = [[ONE; LANES_MAX]; 5];
         let [mut refused, mut unsure, mut is_ecdsa, mut key_odd, mut result_odd] = [0; 5];
@@ -334,7 +335,8 @@ impl<W: Word> Batch<W> {
     fn compare(&mut self, curve: &Curve) {
         let points = &self.workspace.points;
         for (word, point) in points.iter().enumerate() {
-            // A special case of the walk; or the result is infinity, or it is none of the curve's points, which cannot be.
+            // A special case of the walk; or the result is infinity, or it is none of the curve's
+            // points, which cannot be.
             let z = point.z.clear();
             let infinite = z.is_zero();
             let zz = z.square();
@@ -455,7 +457,8 @@ pub(crate) mod tests {
         }
     }
 
-    /// The comparison with points that the walk leaves when it met a special case, or that are none of the curve's.
+    /// The comparison with points that the walk leaves when it met a special case, or that are none
+    /// of the curve's.
     pub(crate) fn results_that_are_none() {
         let number = |value: u64| Fe::<u64>::small(value);
         let point = |x: u64, y: u64, z: u64| Jacobian {
@@ -464,7 +467,8 @@ pub(crate) mod tests {
             z: number(z).as_factor(),
         };
         for kind in [Kind::Ecdsa, Kind::Schnorr, Kind::Tweak] {
-            // All 0: what a doubling in the place of a sum leaves. Then a Z of 0 alone, and a point off the curve whose x is wanted.
+            // All 0: what a doubling in the place of a sum leaves. Then a Z of 0 alone, and a point
+            // off the curve whose x is wanted.
             for point in [point(0, 0, 0), point(1, 1, 0), point(1, 3, 1)] {
                 let mut batch = Batch::<u64>::default();
                 batch.take(&[check(kind, key(2, &ONE), ONE, ONE)]);

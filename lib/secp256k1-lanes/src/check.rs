@@ -9,19 +9,23 @@ use crate::avx512::{self, Avx512};
 use crate::batch::Batch;
 use std::sync::OnceLock;
 
-/// Checks that are verified together at most; more are verified in several batches. Fewer than 32 cost as much as 32.
+/// Checks that are verified together at most; more are verified in several batches. Fewer than 32
+/// cost as much as 32.
 pub const BATCH: usize = 256;
 
 /// What a [`Check`] asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Kind {
-    /// An ECDSA signature: `key` is a compressed public key, `r` and `s` are the signature, `message` is the hash that is signed.
+    /// An ECDSA signature: `key` is a compressed public key, `r` and `s` are the signature,
+    /// `message` is the hash that is signed.
     Ecdsa = 0,
-    /// A signature of BIP340: `key[1..]` is the x-only public key, `r` and `s` are the signature, `message` is what is signed.
+    /// A signature of BIP340: `key[1..]` is the x-only public key, `r` and `s` are the signature,
+    /// `message` is what is signed.
     Schnorr = 1,
-    /// A commitment by a tweak (BIP341): the point with the x coordinate `r` and the parity of `message[0]` must be that with the
-    /// x coordinate `key[1..]` and an even y coordinate, plus `s` times the generator.
+    /// A commitment by a tweak (BIP341): the point with the x coordinate `r` and the parity of
+    /// `message[0]` must be that with the x coordinate `key[1..]` and an even y coordinate, plus
+    /// `s` times the generator.
     Tweak = 2,
 }
 
@@ -31,7 +35,8 @@ pub enum Kind {
 pub struct Check {
     /// What is asked.
     pub kind: Kind,
-    /// A compressed point: 2 or 3 for the parity of its y coordinate, and its x coordinate. The parity counts for ECDSA alone.
+    /// A compressed point: 2 or 3 for the parity of its y coordinate, and its x coordinate. The
+    /// parity counts for ECDSA alone.
     pub key: [u8; 33],
     /// The first half of the signature, or the x coordinate of the tweaked point.
     pub r: [u8; 32],
@@ -54,26 +59,28 @@ pub enum Verdict {
 
 /// How checks are computed.
 ///
-/// Times are for one ECDSA check in batches of 256 on a core of an Intel Xeon (Sapphire Rapids class), and ratios are to
-/// libsecp256k1, which takes 29.4 us there.
+/// Times are for one ECDSA check in batches of 256 on a core of an Intel Xeon (Sapphire Rapids
+/// class), and ratios are to libsecp256k1, which takes 29.4 us there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Backend {
     /// Eight lanes of AVX-512 with IFMA: 3.9 us, ratio 7.6.
     Avx512,
-    /// Four lanes of AVX-IFMA. An estimate: 7.4 us, ratio 4.1, measured with the same code on sixteen registers and the
-    /// encoding of AVX-512 for the two instructions. Processors with narrower multipliers are slower.
+    /// Four lanes of AVX-IFMA. An estimate: 7.4 us, ratio 4.1, measured with the same code on
+    /// sixteen registers and the encoding of AVX-512 for the two instructions. Processors with
+    /// narrower multipliers are slower.
     AvxIfma,
-    /// Four lanes of AVX2 with FMA: 17.6 us, ratio 1.7; for [`Kind::Tweak`] 1.5. Batches below 32 are slower than
-    /// libsecp256k1.
+    /// Four lanes of AVX2 with FMA: 17.6 us, ratio 1.7; for [`Kind::Tweak`] 1.5. Batches below 32
+    /// are slower than libsecp256k1.
     Avx2,
     /// One lane of plain integers.
     Portable,
 }
 
 impl Backend {
-    /// The fastest backend that this machine has; or the one that the environment variable `SECP256K1_LANES_BACKEND` names
-    /// (`avx512`, `avxifma`, `avx2` or `portable`), for tests of what other machines do. The variable is read once, at the first
-    /// call. A name that is unknown, or of a backend that the machine does not have, counts for nothing.
+    /// The fastest backend that this machine has; or the one that the environment variable
+    /// `SECP256K1_LANES_BACKEND` names (`avx512`, `avxifma`, `avx2` or `portable`), for tests of
+    /// what other machines do. The variable is read once, at the first call. A name that is
+    /// unknown, or of a backend that the machine does not have, counts for nothing.
     pub fn detect() -> Self {
         static WANTED: OnceLock<Option<Backend>> = OnceLock::new();
         match *WANTED.get_or_init(Self::wanted) {
@@ -112,13 +119,15 @@ impl Backend {
         }
     }
 
-    /// Whether it verifies signatures at least 1.5 times as fast as libsecp256k1 does one by one, in batches of 32 and more.
+    /// Whether it verifies signatures at least 1.5 times as fast as libsecp256k1 does one by one,
+    /// in batches of 32 and more.
     pub fn is_fast(self) -> bool {
         self != Self::Portable
     }
 }
 
-/// Verifies checks. It keeps working memory of two megabytes between calls; every thread should have its own.
+/// Verifies checks. It keeps working memory of two megabytes between calls; every thread should
+/// have its own.
 #[derive(Debug)]
 pub struct Verifier(Batches);
 

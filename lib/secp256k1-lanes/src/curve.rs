@@ -35,7 +35,8 @@ const GENERATOR: [Number; 2] = [
     ],
 ];
 
-/// A curve y^2 = x^3 + b modulo p with a generator. Tests have others than secp256k1, with small groups.
+/// A curve y^2 = x^3 + b modulo p with a generator. Tests have others than secp256k1, with small
+/// groups.
 #[derive(Debug)]
 pub(crate) struct Curve {
     pub(crate) b: u64,

@@ -1,5 +1,5 @@
-//! Planted faults: each leaves out one carry or one mask. Tests show that every one of them is found; nothing of this is
-//! left in any other build.
+//! Planted faults: each leaves out one carry or one mask. Tests show that every one of them is
+//! found; nothing of this is left in any other build.
 
 use crate::word::Word;
 
@@ -58,8 +58,8 @@ pub(crate) enum Fault {
     ResultParity,
 }
 
-/// Whether the fault is planted on this thread, for words of a single lane alone: vectors go without, since the branches
-/// would make their code large.
+/// Whether the fault is planted on this thread, for words of a single lane alone: vectors go
+/// without, since the branches would make their code large.
 #[inline(always)]
 pub(crate) fn is_planted<W: Word>(fault: Fault) -> bool {
     #[cfg(test)]

@@ -1,15 +1,16 @@
 //! Arithmetic modulo p = 2^256 - 2^32 - 977, in five limbs of 52 bits.
 //!
-//! Three forms of a number keep carries from being propagated more often than they must be. All of them stand for a
-//! residue modulo p, none is unique.
+//! Three forms of a number keep carries from being propagated more often than they must be. All of
+//! them stand for a residue modulo p, none is unique.
 //!
 //! | type | limbs | what it may be used for |
 //! |---|---|---|
 //! | [`Fe`] | below 2^52 | everything |
-//! | [`Factor`] | carried, but with the carried bits still in place | a factor of a product: the multiplier reads the low 52 bits |
+//! | [`Factor`] | carried, with the carried bits still in place | a factor: only 52 bits are read |
 //! | [`Lazy`] | about 2^58 at most, perhaps negative | to be subtracted from a product |
 //!
-//! The tests run every formula over intervals: no limb overflows for any input of these forms (`intervals.rs`).
+//! The tests run every formula over intervals: no limb overflows for any input of these forms
+//! (`intervals.rs`).
 
 use crate::fault::{Fault, is_planted};
 use crate::word::{LIMB_BITS, LIMB_MASK, Word};
@@ -29,7 +30,8 @@ const TOP_MASK: u64 = (1 << TOP_BITS) - 1;
 /// The limbs of p.
 const P: [u64; 5] = [LIMB_MASK - FOLD_256 + 1, LIMB_MASK, LIMB_MASK, LIMB_MASK, TOP_MASK];
 
-/// `factor` times p, with limbs that are lifted by 2^`lift`: smaller limbs can be subtracted from them without a borrow.
+/// `factor` times p, with limbs that are lifted by 2^`lift`: smaller limbs can be subtracted from
+/// them without a borrow.
 const fn lifted(factor: u64, lift: u32) -> [u64; 5] {
     let mut limbs = [0; 5];
     let mut carry = 0;
@@ -56,8 +58,8 @@ const LIFTED_SMALL: [u64; 5] = lifted(4, 58);
 /// A multiple of p to subtract [`Lazy`] numbers from.
 const LIFTED_LARGE: [u64; 5] = lifted(64, 61);
 
-/// A multiple of p in ten columns, 4p times 2^260, lifted by 2^60: columns of a product, scaled by up to 8, can be subtracted from
-/// them without a borrow.
+/// A multiple of p in ten columns, 4p times 2^260, lifted by 2^60: columns of a product, scaled by
+/// up to 8, can be subtracted from them without a borrow.
 const LIFTED_WIDE: [u64; 10] = {
     const LIFT: u64 = 1 << 60;
     let four_p = lifted(4, LIMB_BITS);
@@ -115,7 +117,8 @@ impl<W: Word> Multiplicand<W> for Factor<W> {
     }
 }
 
-/// A product before its reduction: ten columns, the sum of which, each times 2^52 of the one before it, is the product.
+/// A product before its reduction: ten columns, the sum of which, each times 2^52 of the one before
+/// it, is the product.
 #[derive(Debug, Clone, Copy)]
 #[must_use]
 pub(crate) struct Product<W>([W; 10]);
@@ -525,11 +528,13 @@ impl<W: Word> Fe<W> {
     }
 }
 
-/// A root of each number that has one: its power (p + 1) / 4. `N` words are computed side by side, which hides latency.
+/// A root of each number that has one: its power (p + 1) / 4. `N` words are computed side by side,
+/// which hides latency.
 #[inline(always)]
 pub(crate) fn square_roots<W: Word, const N: usize>(numbers: &[Fe<W>; N]) -> [Fe<W>; N] {
-    // `x[k]` is the power 2^k - 1. A step squares so often, multiplies by an earlier power, and keeps the product.
-    // The exponent is a run of 223 ones, a zero, 22 ones, four zeros, two ones and two zeros, in binary.
+    // `x[k]` is the power 2^k - 1. A step squares so often, multiplies by an earlier power, and
+    // keeps the product. The exponent is a run of 223 ones, a zero, 22 ones, four zeros, two ones
+    // and two zeros, in binary.
     struct Step {
         squarings: u32,
         factor: usize,

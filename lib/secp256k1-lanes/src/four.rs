@@ -60,8 +60,9 @@ pub(crate) struct Mask4(__m256i);
 /// An intrinsic that only computes.
 macro_rules! compute {
     ($call:expr) => {
-        // SAFETY: the intrinsic touches no memory. Its instructions are there: a type of four lanes is used only by a
-        // `Verifier` whose backend was chosen after its `is_available` had said so, and by tests that ask the same.
+        // SAFETY: the intrinsic touches no memory. Its instructions are there: a type of four lanes
+        // is used only by a `Verifier` whose backend was chosen after its `is_available` had said
+        // so, and by tests that ask the same.
         unsafe { $call }
     };
 }
@@ -113,13 +114,15 @@ impl<M: Multiplier> Four<M> {
     #[inline(always)]
     fn load<const HALF: usize>(numbers: &[u64; 8]) -> Self {
         let (halves, _) = numbers.as_chunks::<4>();
-        // SAFETY: the reference is to 32 bytes that can be read; the load asks for no alignment. For the instruction see `compute`.
+        // SAFETY: the reference is to 32 bytes that can be read; the load asks for no alignment.
+        // For the instruction see `compute`.
         Self::new(unsafe { _mm256_loadu_si256(halves[HALF].as_ptr().cast()) })
     }
     #[inline(always)]
     fn store<const HALF: usize>(self, numbers: &mut [u64; 8]) {
         let (halves, _) = numbers.as_chunks_mut::<4>();
-        // SAFETY: the reference is to 32 bytes that can be written; the store asks for no alignment. For the instruction see `compute`.
+        // SAFETY: the reference is to 32 bytes that can be written; the store asks for no
+        // alignment. For the instruction see `compute`.
         unsafe {
             _mm256_storeu_si256(halves[HALF].as_mut_ptr().cast(), self.0);
         }
@@ -211,7 +214,8 @@ impl<M: Multiplier> Word for Four<M> {
     }
     #[inline(always)]
     fn shift_right_signed<const BITS: u32>(self) -> Self {
-        // AVX2 has no such shift of 64 bits. The sign comes down as a bit, and the bits above it are its copies.
+        // AVX2 has no such shift of 64 bits. The sign comes down as a bit, and the bits above it
+        // are its copies.
         let sign = Self::splat(1 << (63 - BITS));
         let shifted = self.shift_right::<BITS>();
         Self::new(compute!(_mm256_xor_si256(shifted.0, sign.0))).sub(sign)

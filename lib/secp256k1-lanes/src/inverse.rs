@@ -1,10 +1,11 @@
-//! The inverse of one number modulo p or n, by the divisions of Bernstein and Yang ("Fast constant-time gcd
-//! computation and modular inversion", 2019), in the variable time that public numbers allow.
+//! The inverse of one number modulo p or n, by the divisions of Bernstein and Yang ("Fast
+//! constant-time gcd computation and modular inversion", 2019), in the variable time that public
+//! numbers allow.
 //!
-//! The pair (f, g) begins as (modulus, number) and ends as (1 or -1, 0). 62 steps at a time are computed on the low
-//! words alone, as a matrix, which is then applied to the whole numbers, and modulo the modulus to (d, e), which begins as
-//! (0, 1). At all times d and e, times the number, are f and g modulo the modulus. So d is the inverse at the end, up to
-//! the sign of f.
+//! The pair (f, g) begins as (modulus, number) and ends as (1 or -1, 0). 62 steps at a time are
+//! computed on the low words alone, as a matrix, which is then applied to the whole numbers, and
+//! modulo the modulus to (d, e), which begins as (0, 1). At all times d and e, times the number,
+//! are f and g modulo the modulus. So d is the inverse at the end, up to the sign of f.
 
 const LIMB_MASK: u64 = (1 << 62) - 1;
 
@@ -37,7 +38,8 @@ fn from_signed(number: &Signed) -> [u64; 4] {
 
 impl Modulus {
     pub(crate) const fn new(modulus: &[u64; 4]) -> Self {
-        // Each step doubles the bits that are right; of an odd number's inverse three are right to begin with.
+        // Each step doubles the bits that are right; of an odd number's inverse three are right to
+        // begin with.
         let mut inverse = modulus[0];
         let mut round = 0;
         while round < 5 {
@@ -65,10 +67,12 @@ impl Modulus {
         self.normalize(d, f[4] < 0)
     }
 
-    /// Applies a matrix over 2^62, modulo the modulus. `d` and `e` stay between minus twice and once the modulus.
+    /// Applies a matrix over 2^62, modulo the modulus. `d` and `e` stay between minus twice and
+    /// once the modulus.
     fn apply_modulo(&self, d: &mut Signed, e: &mut Signed, matrix: &Matrix) {
         let Matrix { u, v, q, r } = *matrix;
-        // Multiples of the modulus that make up for negative numbers, and then those that clear the low 62 bits.
+        // Multiples of the modulus that make up for negative numbers, and then those that clear the
+        // low 62 bits.
         let (d_sign, e_sign) = (d[4] >> 63, e[4] >> 63);
         let mut d_times = (u & d_sign) + (v & e_sign);
         let mut e_times = (q & d_sign) + (r & e_sign);
@@ -137,7 +141,8 @@ struct Matrix {
     r: i64,
 }
 
-/// 62 steps on the low bits of f and g. `eta` is minus the difference of their lengths, as Bernstein and Yang count it.
+/// 62 steps on the low bits of f and g. `eta` is minus the difference of their lengths, as
+/// Bernstein and Yang count it.
 fn steps(mut eta: i64, f: u64, g: u64) -> (i64, Matrix) {
     let (mut u, mut v, mut q, mut r) = (1_u64, 0_u64, 0_u64, 1_u64);
     let (mut f, mut g) = (f, g);
@@ -153,7 +158,8 @@ fn steps(mut eta: i64, f: u64, g: u64) -> (i64, Matrix) {
         if left == 0 {
             break;
         }
-        // Both are odd: a multiple of f clears low bits of g, of as many steps as do not swap, and of 6 at most.
+        // Both are odd: a multiple of f clears low bits of g, of as many steps as do not swap, and
+        // of 6 at most.
         if eta < 0 {
             eta = -eta;
             (f, g) = (g, f.wrapping_neg());

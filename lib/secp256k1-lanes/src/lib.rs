@@ -29,8 +29,8 @@
 //!
 //! # Verdicts
 //!
-//! [`Verdict::Valid`] and [`Verdict::Invalid`] are final. [`Verdict::CannotTell`] is no verdict: the
-//! check met a special case, and the caller asks another library. Special cases are
+//! [`Verdict::Valid`] and [`Verdict::Invalid`] are final. [`Verdict::CannotTell`] is no verdict:
+//! the check met a special case, and the caller asks another library. Special cases are
 //!
 //! - an ECDSA signature with an r below p - n, which stands for two x coordinates;
 //! - an addition of two equal or opposite points on the way, and a result at infinity.
@@ -41,7 +41,8 @@
 //! # Shapes, units, errors
 //!
 //! - All numbers are 32 bytes in big endian. Keys are compressed, or x-only with any first byte.
-//! - Bitcoin's rule for ECDSA holds: an s above n / 2 is invalid. Callers normalise it if they want.
+//! - Bitcoin's rule for ECDSA holds: an s above n / 2 is invalid. Callers normalise it if they
+//!   want.
 //! - Any bytes are allowed. A number out of its range, or a key that is no point, is invalid. There
 //!   are no errors, and no panics.
 //! - Checks are verified in batches of [`BATCH`]. A batch below 32 checks takes as long as one of
@@ -68,8 +69,8 @@
 //!    so that each of their digits is odd (Hamburg, "Fast and compact elliptic-curve cryptography",
 //!    2012, section 3.3). No digit is 0, so all lanes have one schedule.
 //! 5. The four products are interleaved over one row of doublings (Straus, "Addition chains of
-//!    vectors", 1964; Moeller, "Algorithms for multi-exponentiation", 2001). Windows have 5 bits for
-//!    P and 10 bits for G. All points that are added at one place are first added up in affine
+//!    vectors", 1964; Moeller, "Algorithms for multi-exponentiation", 2001). Windows have 5 bits
+//!    for P and 10 bits for G. All points that are added at one place are first added up in affine
 //!    coordinates, with shared inversions.
 //! 6. What remains is in Jacobian coordinates: 125 doublings and 25 mixed additions. A doubling is
 //!    dbl-2009-l of the Explicit-Formulas Database, with 4 X Y^2 as a product. An addition is
@@ -91,8 +92,8 @@
 //! - `scalar`: arithmetic modulo n, halves and digits.
 //! - `inverse`, `number`, `curve`: one inversion, plain numbers, the table of G.
 //! - `key`: single keys, for those who have no other library.
-//! - `word`: the lane type that all of this is generic over. `portable` is one lane of `u64`, on any
-//!   machine; the others are vectors. Tests add intervals, which prove that nothing overflows.
+//! - `word`: the lane type that all of this is generic over. `portable` is one lane of `u64`, on
+//!   any machine; the others are vectors. Tests add intervals, which prove that nothing overflows.
 //! - `fault`: carries and masks that tests leave out.
 
 mod batch;

@@ -1,13 +1,16 @@
 //! Sums u1 G + u2 P of many points P at once.
 //!
-//! Both scalars come as two odd halves (`scalar.rs`). Their digits select entries of tables of odd multiples: 26 digits of
-//! 5 bits of each half of u2, from a table of the point's own, and 13 digits of 10 bits of each half of u1, from the
-//! table of the generator, whose digits meet every second one of the others.
+//! Both scalars come as two odd halves (`scalar.rs`). Their digits select entries of tables of odd
+//! multiples: 26 digits of 5 bits of each half of u2, from a table of the point's own, and 13
+//! digits of 10 bits of each half of u1, from the table of the generator, whose digits meet every
+//! second one of the others.
 //!
 //! 1. *Tables*: 1 P, 3 P ... 31 P, and lambda times the same, by affine sums.
-//! 2. *Sums*: what is added at each of the 26 places is one point: the entries of both halves of u2, and at every second
-//!    place those of u1 too, added affinely. All sums of [`GROUP`] words share their inversions.
-//! 3. *Walk*: from the highest place down, five doublings and one addition a place, in Jacobian coordinates.
+//! 2. *Sums*: what is added at each of the 26 places is one point: the entries of both halves of
+//!    u2, and at every second place those of u1 too, added affinely. All sums of [`GROUP`] words
+//!    share their inversions.
+//! 3. *Walk*: from the highest place down, five doublings and one addition a place, in Jacobian
+//!    coordinates.
 //!
 //! Special cases of affine sums are put into `unsure`. Those of the walk leave a Z of 0.
 
@@ -80,8 +83,8 @@ impl<W> Default for Workspace<W> {
 }
 
 impl<W: Word> Workspace<W> {
-    /// Computes u1 G + u2 P for each of `points`, into [`points`](Self::points). A lane of `unsure` is set where a
-    /// special case was met; where it is not, and Z is not 0, the result is right.
+    /// Computes u1 G + u2 P for each of `points`, into [`points`](Self::points). A lane of `unsure`
+    /// is set where a special case was met; where it is not, and Z is not 0, the result is right.
     pub(crate) fn multiply(
         &mut self,
         curve: &Curve,
@@ -220,7 +223,8 @@ impl<W: Word> Workspace<W> {
         }
     }
 
-    /// The entries of all places of a group of words, in pairs that are to be added, and the denominators of their sums.
+    /// The entries of all places of a group of words, in pairs that are to be added, and the
+    /// denominators of their sums.
     #[inline(always)]
     fn look_up(&mut self, curve: &Curve, first: usize, halves: &[Halves<W>]) {
         self.pairs.clear();
@@ -324,7 +328,8 @@ impl<W: Word> Workspace<W> {
     }
 }
 
-/// The entry of a table for a digit from 0 to 2^`BITS` - 1, which stands for the odd number 2 digit + 1 - 2^`BITS`.
+/// The entry of a table for a digit from 0 to 2^`BITS` - 1, which stands for the odd number
+/// 2 digit + 1 - 2^`BITS`.
 #[inline(always)]
 fn entry<W: Word, const BITS: usize>(table: &[Row], digit: W, stride: usize) -> Signed<W> {
     let half = 1 << (BITS - 1);

@@ -1,11 +1,13 @@
 //! Points of the curve y^2 = x^3 + b.
 //!
-//! No formula here asks whether its case is the general one. Where it is not, the formula's denominator is 0: the
-//! difference of two x coordinates for a sum, twice y for a double. The callers see to that:
-//! - affine sums take an inverse of their denominator, and [`invert_all`] reports the lanes in which that was 0;
-//! - Jacobian sums and doubles multiply the denominator into Z. So Z is 0 from the first special case on, whatever
-//!   follows: each formula's Z is a multiple of the one before it. A Z that is not 0 at the end means that no step
-//!   met a special case.
+//! No formula here asks whether its case is the general one. Where it is not, the formula's
+//! denominator is 0: the difference of two x coordinates for a sum, twice y for a double. The
+//! callers see to that:
+//! - affine sums take an inverse of their denominator, and [`invert_all`] reports the lanes in
+//!   which that was 0;
+//! - Jacobian sums and doubles multiply the denominator into Z. So Z is 0 from the first special
+//!   case on, whatever follows: each formula's Z is a multiple of the one before it. A Z that is
+//!   not 0 at the end means that no step met a special case.
 
 use crate::fault::{Fault, is_planted};
 use crate::field::{Factor, Fe, Lazy, Multiplicand};
@@ -197,8 +199,8 @@ pub(crate) fn add_each<W: Word, const N: usize>(points: &mut [Jacobian<W>; N], o
     }
 }
 
-/// Replaces numbers by their inverses, with one inversion for all. Where numbers are 0, `zero` is told their places and
-/// lanes, and their inverses are 1; all others are right.
+/// Replaces numbers by their inverses, with one inversion for all. Where numbers are 0, `zero` is
+/// told their places and lanes, and their inverses are 1; all others are right.
 #[inline(always)]
 pub(crate) fn invert_all<W: Word>(
     numbers: &mut [Fe<W>],
@@ -277,7 +279,8 @@ fn multiply_down<W: Word>(numbers: &mut [Fe<W>], before: &[Fe<W>], product: [Fe<
     }
 }
 
-/// The inverse of each chain's next number; what is left of `inverse` is that of the numbers before it.
+/// The inverse of each chain's next number; what is left of `inverse` is that of the numbers before
+/// it.
 #[inline(always)]
 fn multiply_back<W: Word>(inverse: &mut [Fe<W>; CHAINS], numbers: &mut [Fe<W>], before: &[Fe<W>]) {
     for ((inverse, number), before) in inverse.iter_mut().zip(numbers).zip(before) {

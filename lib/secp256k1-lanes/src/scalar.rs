@@ -1,18 +1,21 @@
 //! Arithmetic modulo n, the order of the group, and the splitting of scalars.
 //!
-//! Products are Montgomery's with R = 2^260. A [`Scalar`] is below 2^257, with limbs below 2^52; its highest limb is below
-//! 2^49, which is what keeps a product in the same form.
+//! Products are Montgomery's with R = 2^260. A [`Scalar`] is below 2^257, with limbs below 2^52;
+//! its highest limb is below 2^49, which is what keeps a product in the same form.
 //!
-//! **Splitting.** The curve has a cheap endomorphism: lambda times (x, y) is (beta x, y). So u P is u1 P + u2 (lambda P), for
-//! any u1 + u2 lambda = u modulo n; the two halves have half the length (Gallant, Lambert and Vanstone, "Faster
-//! point multiplication on elliptic curves with efficient endomorphisms", 2001). The pairs (u1, u2) for one u differ by the
-//! vectors of a lattice, of which (A1, -B1) and (A2, A1) are a basis. The pair is reduced by the multiples of both that
-//! come nearest, up to an error of two at most, and then made odd in both halves: adding (A1, -B1) changes the parity of both
-//! (A1 and B1 are odd), adding (A2, A1) that of the second alone (A2 is even).
+//! **Splitting.** The curve has a cheap endomorphism: lambda times (x, y) is (beta x, y). So u P is
+//! u1 P + u2 (lambda P), for any u1 + u2 lambda = u modulo n; the two halves have half the length
+//! (Gallant, Lambert and Vanstone, "Faster point multiplication on elliptic curves with efficient
+//! endomorphisms", 2001). The pairs (u1, u2) for one u differ by the vectors of a lattice, of which
+//! (A1, -B1) and (A2, A1) are a basis. The pair is reduced by the multiples of both that come
+//! nearest, up to an error of two at most, and then made odd in both halves: adding (A1, -B1)
+//! changes the parity of both (A1 and B1 are odd), adding (A2, A1) that of the second alone (A2 is
+//! even).
 //!
-//! **Digits.** An odd half k with |k| < 2^130 is, for a width w that divides 130, the sum of (2 c_i - (2^w - 1)) 2^(w i), where the
-//! c_i are the digits of K = (k + 2^130 - 1) / 2 to the base 2^w. So every digit is odd, none is zero, and all lanes have the same
-//! schedule. Whether K is in its range is not left to the bounds of the lattice: [`Half`] has a mask for it.
+//! **Digits.** An odd half k with |k| < 2^130 is, for a width w that divides 130, the sum of
+//! (2 c_i - (2^w - 1)) 2^(w i), where the c_i are the digits of K = (k + 2^130 - 1) / 2 to the base
+//! 2^w. So every digit is odd, none is zero, and all lanes have the same schedule. Whether K is in its
+//! range is not left to the bounds of the lattice: [`Half`] has a mask for it.
 
 use crate::fault::{Fault, is_planted};
 use crate::field::Fe;
@@ -139,7 +142,8 @@ impl<W: Word> Scalar<W> {
 
     /// The number of a lane of a product: from 0 to n - 1.
     fn number(&self, lane: usize) -> Number {
-        // A product is below (2^514 + 2^260 n) / 2^260, so it has one n too much at most, and 257 bits.
+        // A product is below (2^514 + 2^260 n) / 2^260, so it has one n too much at most, and 257
+        // bits.
         let limbs = self.0.map(|limb| limb.to_lanes()[lane]);
         let number = [
             limbs[0] | limbs[1] << 52,
@@ -160,7 +164,8 @@ impl<W: Word> Scalar<W> {
         self.mul(&Self::small(1)).number(lane)
     }
 
-    /// The two halves, and the lanes in which they are in their range: all, by the bounds of the lattice.
+    /// The two halves, and the lanes in which they are in their range: all, by the bounds of the
+    /// lattice.
     #[inline(always)]
     pub(crate) fn split(&self) -> ([Half<W>; 2], W::Mask) {
         let k = &self.0;
@@ -204,7 +209,8 @@ fn difference<W: Word>(a: &[W; 3], b: &[W; 3]) -> [W; 3] {
     [a[0].sub(b[0]), a[1].sub(b[1]), a[2].sub(b[2])]
 }
 
-/// `k` times `factor` over 2^384, or a little less: the columns below 2^364 are left out, which come to less than 2^369.
+/// `k` times `factor` over 2^384, or a little less: the columns below 2^364 are left out, which
+/// come to less than 2^369.
 #[inline(always)]
 fn high_product<W: Word>(k: &[W; 5], factor: &[u64; 5]) -> [W; 3] {
     let factor: [W; 5] = splat(factor);
@@ -252,8 +258,8 @@ fn low_product<W: Word>(mut sum: [W; 3], a: &[W; 3], b: &[W; 3]) -> [W; 3] {
 }
 
 impl<W: Word> Half<W> {
-    /// From an odd number with a sign, modulo 2^156, whose limbs are not carried. The mask has the lanes in which it is between
-    /// -2^130 and 2^130.
+    /// From an odd number with a sign, modulo 2^156, whose limbs are not carried. The mask has the
+    /// lanes in which it is between -2^130 and 2^130.
     #[inline(always)]
     fn new(mut k: [W; 3]) -> (Self, W::Mask) {
         let mask = W::splat(LIMB_MASK);
@@ -317,7 +323,8 @@ pub(crate) fn invert_all<W: Word>(scalars: &mut [Scalar<W>], before: &mut Vec<Sc
         before.push(*product);
         *product = product.mul(scalar);
     }
-    // The product of all chains, in each lane; then the inverse of each lane's, by one inversion for all lanes.
+    // The product of all chains, in each lane; then the inverse of each lane's, by one inversion
+    // for all lanes.
     let [first, second] = products;
     let all = first.mul(&second);
     let inverse = invert_lanes(&all);

@@ -1,12 +1,13 @@
 //! The lane type that all arithmetic is generic over.
 //!
-//! A [`Word`] is a vector of lanes of 64 bits; every operation acts on all lanes alike. The same source runs on vector
-//! registers, on a single `u64`, and, in tests, on intervals, which prove that nothing overflows.
+//! A [`Word`] is a vector of lanes of 64 bits; every operation acts on all lanes alike. The same
+//! source runs on vector registers, on a single `u64`, and, in tests, on intervals, which prove
+//! that nothing overflows.
 
 use std::fmt::Debug;
 
-/// Words computed side by side, one for each place of an array. Unlike `std::array::from_fn` it is always part of its caller,
-/// which has the instructions of a vector type.
+/// Words computed side by side, one for each place of an array. Unlike `std::array::from_fn` it is
+/// always part of its caller, which has the instructions of a vector type.
 #[inline(always)]
 pub(crate) fn side_by_side<T: Copy, const N: usize>(mut work: impl FnMut(usize) -> T) -> [T; N] {
     let mut all = [work(0); N];
@@ -66,8 +67,8 @@ pub(crate) trait Word: Copy + Debug {
 
     type Mask: Mask;
 
-    /// Runs `work` where the instructions of this type may be used. All other operations must happen inside it: there
-    /// they become instructions, and outside they would be calls.
+    /// Runs `work` where the instructions of this type may be used. All other operations must
+    /// happen inside it: there they become instructions, and outside they would be calls.
     fn vectorize<R>(work: impl FnOnce() -> R) -> R;
 
     fn splat(value: u64) -> Self;
@@ -99,8 +100,8 @@ pub(crate) trait Word: Copy + Debug {
     /// `self` plus the bits from 52 to 103 of the same product.
     fn add_product_high(self, a: Self, b: Self) -> Self;
 
-    /// Adds the product of two numbers of five limbs to its ten columns: low halves of the products of limbs to the column of
-    /// the limbs' places, high halves to the next one.
+    /// Adds the product of two numbers of five limbs to its ten columns: low halves of the products
+    /// of limbs to the column of the limbs' places, high halves to the next one.
     #[inline(always)]
     fn add_product(columns: &mut [Self; 10], a: &[Self; 5], b: &[Self; 5]) {
         add_product_by_rows(columns, a, b);
@@ -122,8 +123,9 @@ pub(crate) trait Word: Copy + Debug {
     fn add_multiple(columns: &mut [Self; 6], number: &[Self; 5], limb: Self) {
         add_multiple_by_halves(columns, number, limb);
     }
-    /// Runs `work` in a function of its own, if the code of this type's products is so long that copies of it in all places
-    /// would not fit the processor's cache, or would take too long to build.
+    /// Runs `work` in a function of its own, if the code of this type's products is so long that
+    /// copies of it in all places would not fit the processor's cache, or would take too long to
+    /// build.
     #[inline(always)]
     fn apart<R>(work: impl FnOnce() -> R) -> R {
         work()
@@ -136,8 +138,8 @@ pub(crate) trait Word: Copy + Debug {
     /// The lanes of `yes` where the mask is set, those of `no` elsewhere.
     fn select(mask: Self::Mask, yes: Self, no: Self) -> Self;
 
-    /// Rows of a table by their numbers, transposed: word `j` has the number `j` of each lane's row. Lane `i` takes row
-    /// `index + i * stride`.
+    /// Rows of a table by their numbers, transposed: word `j` has the number `j` of each lane's
+    /// row. Lane `i` takes row `index + i * stride`.
     fn load_rows(table: &[Row], index: Self, stride: usize) -> [Self; 8];
     /// The reverse: lane `i` goes to row `first + i * stride`.
     fn store_rows(table: &mut [Row], first: usize, stride: usize, words: [Self; 8]);

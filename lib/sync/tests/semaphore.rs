@@ -119,8 +119,8 @@ fn stress_with_more_threads_than_cores() {
     }
 }
 
-/// Random numbers of threads and permits, for `BLOCKMILL_TEST_SEMAPHORE_SECONDS` seconds, by default an
-/// hour. A watchdog looks for lost wakes.
+/// Random numbers of threads and permits, for `BLOCKMILL_TEST_SEMAPHORE_SECONDS` seconds, by
+/// default an hour. A watchdog looks for lost wakes.
 #[test]
 #[ignore = "takes an hour"]
 fn stress_for_long() {

@@ -462,7 +462,7 @@ enum Step {
     Contains(u8),
     /// Reads from the store, for a later insertion.
     Read(u8),
-    Offer,
+    InsertRead,
     /// Begins a flush that stays at the gate.
     Freeze(Ending),
     Finish,
@@ -478,7 +478,7 @@ fn step() -> impl Strategy<Value = Step> {
         3 => (0u8..24).prop_map(Step::Get),
         2 => (0u8..24).prop_map(Step::Contains),
         3 => (0u8..24).prop_map(Step::Read),
-        3 => Just(Step::Offer),
+        3 => Just(Step::InsertRead),
         2 => ending.prop_map(Step::Freeze),
         2 => Just(Step::Finish),
         1 => Just(Step::Rollback),
@@ -563,7 +563,7 @@ impl World {
                     }
                 }
             }
-            Step::Offer => {
+            Step::InsertRead => {
                 for (outpoint, coin, read_epoch) in self.reads.drain(..) {
                     self.cache.insert_if_fresh_read(&outpoint, &coin, read_epoch);
                 }

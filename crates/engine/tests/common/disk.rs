@@ -1,9 +1,8 @@
-//! A disk that keeps a journal of what was done to it, fails when it is told to, and can be set
-//! back to what a power cut leaves.
+//! A disk that keeps a journal of its calls and fails where a test wants it to.
 //!
-//! What it does it does to real files, and notes it. From the journal a directory can be made as it
-//! would be if all had stopped after any call: with everything that was done (a kill), with
-//! nothing but what was synced (a power cut), or with any part of the rest, writes torn.
+//! Each call goes to a real file and into the journal. From the journal a test can make the files
+//! as they are after a kill or a power cut at any call. A kill keeps all writes. A power cut keeps
+//! what was synced, and of the other writes none, or any part, with writes torn.
 
 use blockmill_blockfiles::disk::{Disk, DiskFile, Open, SystemDisk};
 use std::collections::BTreeMap;
@@ -14,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 /// Bytes that a disk writes whole or not at all.
 const SECTOR: usize = 512;
 
-/// A call that changed something, and how many calls had returned when it began.
+/// A call that changed something, and the number of such calls that had returned when it began.
 #[derive(Debug, Clone)]
 pub(crate) struct Step {
     begun_at: usize,
@@ -36,27 +35,27 @@ pub(crate) enum Call {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Failing {
     Nothing,
-    /// This one, counted from 0, and no other.
+    /// This call alone, counted from 0.
     Once(usize, io::ErrorKind),
-    /// This one and all that come after it.
+    /// This call and all later ones.
     From(usize, io::ErrorKind),
 }
 
 #[derive(Debug)]
 struct State {
     steps: Vec<Step>,
-    /// Calls so far, those that read included.
+    /// Calls so far, reads included.
     calls: usize,
     failing: Failing,
     files: usize,
     names: BTreeMap<PathBuf, usize>,
 }
 
-/// The disk; clones are the same one.
+/// The disk. Clones are the same disk.
 #[derive(Debug, Clone)]
 pub(crate) struct JournalDisk(Arc<Mutex<State>>);
 
-/// An open file of it.
+/// An open file of the disk.
 struct JournalFile {
     disk: JournalDisk,
     number: usize,
@@ -87,8 +86,8 @@ impl JournalDisk {
         self.state().steps.clone()
     }
 
-    /// Counts a call; an error if it is to fail. Returns how many calls that change something had
-    /// returned before.
+    /// Counts a call. Fails if the call is to fail. Otherwise returns the number of earlier calls
+    /// that changed something.
     fn begin(&self) -> io::Result<usize> {
         let mut state = self.state();
         let number = state.calls;
@@ -217,19 +216,19 @@ impl DiskFile for JournalFile {
     }
 }
 
-/// What is left when everything stops.
+/// What stops, and what it leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cut {
-    /// The process: all that was done.
+    /// The process. All writes stay.
     Kill,
-    /// The power: what was synced, and nothing else.
+    /// The power. Only what was synced stays.
     Power,
-    /// The power: what was synced, and a part of the rest that follows from a seed, in which writes
+    /// The power. What was synced stays, and a part of the rest that follows from a seed. Writes
     /// are torn.
     Torn(u64),
 }
 
-/// A file as it was synced, and what was done to it since.
+/// A file's content at its last sync, and the calls since.
 #[derive(Debug, Default, Clone)]
 struct Content {
     durable: Vec<u8>,
@@ -368,7 +367,7 @@ fn torn(call: &Call, dice: &mut Dice) -> Call {
     }
 }
 
-/// Makes the directory `to` as `from` is in these files.
+/// Writes to `to` the files that lie in `from`.
 pub(crate) fn write_files(files: &BTreeMap<PathBuf, Vec<u8>>, from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
     for (path, bytes) in files {

@@ -1,5 +1,4 @@
-//! Faults: a store whose calls fail when a test says so, and an observer that ends a run as a kill
-//! would.
+//! A store whose calls fail when a test says so, and an observer that ends a run as a kill would.
 
 use blockmill_block::{Coin, OutPoint};
 use blockmill_coins::{Change, CoinIterator, CoinStore, MemoryStore, StoreError, Tip};
@@ -75,8 +74,8 @@ impl CoinStore for FaultyStore {
     }
 }
 
-/// Unwinds out of the engine once a block at this height is connected. What is caught and dropped
-/// then has not been flushed.
+/// Unwinds out of the engine once a block at this height is connected. A test then drops the engine
+/// without a flush.
 pub(crate) struct KillAt(pub(crate) u32);
 
 impl Observer for KillAt {

@@ -30,12 +30,12 @@ pub(crate) struct Generated {
 
 impl Generated {
     pub(crate) fn new(profile: Profile) -> Self {
-        let recipe = ChainSpec {
+        let spec = ChainSpec {
             inputs: INPUTS,
             ..ChainSpec::new(profile, HEIGHT, 11)
         };
         let directory = tempfile::tempdir().unwrap();
-        let summary = write_chain(&directory.path().join("chain"), &recipe, &mut |_| ()).unwrap();
+        let summary = write_chain(&directory.path().join("chain"), &spec, &mut |_| ()).unwrap();
         let mut chain = Chain { blocks: Vec::new() };
         let mut take = |height: u32, bytes: &[u8]| {
             if height <= FORK {
@@ -43,7 +43,7 @@ impl Generated {
             }
             Ok(())
         };
-        generate(&recipe, &mut take, &mut |_| ()).unwrap();
+        generate(&spec, &mut take, &mut |_| ()).unwrap();
         chain.mine(HEIGHT + 1 - FORK);
         let branch = directory.path().join("branch.dat");
         write_blocks(&branch, &chain.blocks[FORK as usize + 1..]);

@@ -1,7 +1,7 @@
-//! Chains whose blocks do what makes a reorganisation hard to take back: chains of spends inside a
-//! block, coins made before a fork and spent after it, outputs that never enter the set, sequence
-//! locks that open at the block that spends, signatures of all common kinds, and (at every third
-//! height) the same transactions and coinbase as in any other branch.
+//! Chains whose blocks are hard to disconnect. They have chains of spends inside a block, coins
+//! made before a fork and spent after it, outputs that never enter the set, sequence locks that
+//! open at the block that spends, and signatures of all common kinds. At every third height they
+//! have the same transactions and coinbase as all other branches.
 
 use super::keys::{Lock, Signer, sign};
 use super::{Chain, outpoint, output, output_to, spend_into, spend_locked};
@@ -18,7 +18,7 @@ const FEE: u64 = 10;
 /// Confirmations after which a coinbase may be spent.
 const MATURITY: u32 = 100;
 
-/// A height whose coinbase is never spent here: left to the tests.
+/// Height of a coinbase that is never spent here. Tests may spend it.
 pub(crate) const SPARE_COINBASE: u32 = 1;
 
 /// Coins to be spent together in a later block: the last outputs of a transaction, one for each
@@ -96,7 +96,7 @@ impl Grower {
         &self.chain.blocks[height as usize + 1..]
     }
 
-    /// The next block, still to be built; its spends are noted as done.
+    /// The next block, still to be built. Its coins count as spent from here on.
     pub(crate) fn next(&mut self) -> BlockBuilder {
         let height = self.chain.height() + 1;
         let tag = if height.is_multiple_of(3) { 0 } else { self.tag };

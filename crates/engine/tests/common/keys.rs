@@ -45,7 +45,7 @@ struct Keys {
     taproot: TaprootSpendInfo,
 }
 
-/// Keys that lock coins; after these come as many that lock none.
+/// Number of keys that lock coins. As many keys follow that lock none.
 const OWNERS: usize = 3;
 
 fn keys() -> &'static Keys {
@@ -243,14 +243,14 @@ pub(crate) fn sign(transaction: &mut Transaction, spent: &[TxOut], signer: Signe
     }
 }
 
-/// A way to spoil a signature, or what it is made for, or not to.
+/// A change of a signature or of its message. Some changes leave the signature valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Spoil {
     /// A bit of r.
     R,
     /// A bit of s.
     S,
-    /// r of another length, or of a length that its head does not say.
+    /// r of another length, with a right or a wrong length in its head.
     Encoding,
     /// Another type of hash, and so another message.
     HashType,
@@ -260,7 +260,7 @@ pub(crate) enum Spoil {
     Order,
     /// The element after the signature: a key, or another signature, or a script.
     Next,
-    /// The group's order less s: for ECDSA as good as s.
+    /// The group's order less s, which is valid for ECDSA too.
     Negated,
 }
 

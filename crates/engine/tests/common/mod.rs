@@ -9,6 +9,7 @@ pub(crate) mod generated;
 pub(crate) mod grower;
 pub(crate) mod keys;
 pub(crate) mod recorded;
+pub(crate) mod rejections;
 pub(crate) mod signatures;
 
 use bitcoin::consensus::serialize;
@@ -20,8 +21,7 @@ use blockmill_chaingen::builder::{BlockBuilder, any_script, spend_any};
 use blockmill_coins::stats::Hashes;
 use blockmill_coins::{CoinStore, MemoryStore, StatsBuilder, UtxoStats};
 use blockmill_engine::{
-    ChainId, ConnectReport, DataDir, Engine, EngineError, Event, Observer, Options, Rejected, Signatures, Submission,
-    Verdict,
+    ChainId, ConnectReport, DataDir, Engine, EngineError, Options, Signatures, Submission, Verdict,
 };
 use blockmill_script::CoreVerifier;
 use std::path::{Path, PathBuf};
@@ -208,7 +208,7 @@ pub(crate) fn regtest() -> ChainId {
     }
 }
 
-/// No flush but for want of room and at the end of `connect`.
+/// Flushes take place only for want of room and at the end of `connect`.
 pub(crate) fn options(threads: usize, cache_bytes_max: usize) -> Options {
     Options {
         threads,
@@ -224,22 +224,10 @@ pub(crate) fn open(path: &Path, options: Options) -> CoreEngine {
     Engine::open(path, Some(&regtest()), verifier(options.signatures), options).unwrap()
 }
 
-/// An engine on a directory, with a store of the test's.
+/// An engine on a directory, with the store that the test gives.
 pub(crate) fn open_with(path: &Path, store: Arc<dyn CoinStore>, options: Options) -> Result<CoreEngine, EngineError> {
     let directory = DataDir::open(path, Some(&regtest()))?;
     Engine::with_store(directory, store, verifier(options.signatures), options)
-}
-
-/// The rejected blocks that an engine reports while it runs.
-#[derive(Default)]
-pub(crate) struct Rejections(pub(crate) Vec<Rejected>);
-
-impl Observer for Rejections {
-    fn event(&mut self, event: &Event<'_>) {
-        if let Event::Rejected(rejected) = event {
-            self.0.push((*rejected).clone());
-        }
-    }
 }
 
 pub(crate) fn connect(engine: &mut CoreEngine, sources: &[&Path]) -> ConnectReport {
@@ -278,8 +266,7 @@ pub(crate) fn figures(engine: &CoreEngine) -> UtxoStats {
         .finish(&engine.tip())
 }
 
-/// The figures of an engine that knows nothing but this chain, and has libsecp256k1 verify all
-/// signatures.
+/// The figures of an engine that knows this chain alone, with libsecp256k1 for all signatures.
 pub(crate) fn figures_of(chain: &Chain) -> UtxoStats {
     let directory = tempfile::tempdir().unwrap();
     let file = write_blocks(&directory.path().join("chain.dat"), &chain.blocks);

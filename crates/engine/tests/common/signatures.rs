@@ -122,7 +122,7 @@ fn pushes(script: &Script) -> Vec<(usize, Vec<u8>)> {
                 found.push((start + head, bytes.as_bytes().to_vec()));
                 start += head + bytes.len();
             }
-            // Anything else is no script that these kinds have.
+            // These kinds of script have no other opcodes.
             _ => return Vec::new(),
         }
     }

@@ -32,9 +32,9 @@ pub(crate) enum Kind {
 /// What is done to the signatures of a transaction.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fraud {
-    /// Others sign.
+    /// Other keys sign.
     Stranger,
-    /// The first output is another than the one that was signed.
+    /// The first output is changed after signing.
     Message,
     /// A part of a signature is changed.
     Spoil {
@@ -94,9 +94,9 @@ pub(crate) struct Candidate {
     pub(crate) spends: Vec<Vec<Spendable>>,
     /// Whether inputs are signed after the mutations.
     pub(crate) sign: bool,
-    /// What is wrong with the signatures of transactions, by their places.
+    /// Indexes of transactions, and the faults of their signatures.
     pub(crate) frauds: Vec<(usize, Fraud)>,
-    /// Whether outpoints follow the transaction of the block that they mean when it changes.
+    /// Whether outpoints are updated when their transaction in the block changes.
     pub(crate) relink: bool,
     /// Whether commitment, merkle root and nonce are repaired.
     pub(crate) repair: bool,
@@ -179,7 +179,7 @@ impl Candidate {
         self.links.push((self.block.txdata.len() - 1, maker));
     }
 
-    /// Puts a witness commitment in, as every block of this test has one at first.
+    /// Adds a witness commitment. Every block of this test has one at first.
     fn commit(&mut self) {
         let coinbase = &mut self.block.txdata[0];
         coinbase.input[0].witness = Witness::from_slice(&[[0; 32]]);
@@ -189,7 +189,7 @@ impl Candidate {
         });
     }
 
-    /// The block with a witness that it does not commit to, and as it should be.
+    /// The block with a witness that it does not commit to, and the right block.
     pub(crate) fn finish_mutated(mut self, random: &mut Random) -> (Vec<u8>, Vec<u8>) {
         self.sign = true;
         self.relink = true;
@@ -222,12 +222,12 @@ impl Candidate {
         }
     }
 
-    /// The block's bytes, signed and repaired if that is wanted.
+    /// The block's bytes, signed and repaired where `sign` and `repair` say so.
     pub(crate) fn finish(mut self, random: &mut Random) -> Vec<u8> {
         self.relink();
         if self.sign {
             self.sign();
-            // Some signatures stand where they change what a transaction is called.
+            // Signatures outside of witnesses change the transaction's id.
             self.relink();
         }
         if self.repair {
@@ -248,7 +248,7 @@ fn choose_parent(world: &World, random: &mut Random) -> usize {
         return world.failed[random.below(world.failed.len() as u64) as usize];
     }
     if random.one_in(40) {
-        // Any of the last blocks, whatever became of it.
+        // Any of the last blocks, valid or not.
         let last = world.nodes.len() - 1;
         return last - random.below(8.min(last as u64)) as usize;
     }
@@ -270,8 +270,8 @@ fn input(outpoint: OutPoint) -> TxIn {
     }
 }
 
-/// Signs the inputs whose coins are known, and spoils signatures; a transaction that was changed
-/// too much is left alone.
+/// Signs the inputs whose coins are known, and spoils signatures. Transactions without
+/// outputs, or with other inputs than the known coins, stay unsigned.
 fn sign(transaction: &mut Transaction, spends: &[Spendable], frauds: impl Iterator<Item = Fraud> + Clone) {
     let known = transaction.input.len() == spends.len();
     if !known || transaction.output.is_empty() {

@@ -7,8 +7,8 @@ use bitcoinkernel::{
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 
-/// A reason that Core gave, up to its first comma or parenthesis, and the block it was for: none
-/// for the one just sent.
+/// A reason that Core gave, up to its first comma or parenthesis, and its block. It is `None`
+/// for the block just sent.
 pub(crate) type CoreReason = (Option<String>, String);
 
 /// The reasons that Core gives in its log.

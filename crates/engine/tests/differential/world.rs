@@ -1,8 +1,9 @@
-//! All sides, and what the maker of blocks knows of the chain.
+//! Both engines, Core, and the chain as the tests know it.
 
 use crate::core_node::{CoreAnswer, CoreLog, CoreNode};
 use crate::keys::Lock;
 use crate::random::Random;
+use crate::rejections::Rejections;
 use blockmill_block::Network;
 use blockmill_chaingen::bitcoin::consensus::deserialize;
 use blockmill_chaingen::bitcoin::hashes::Hash;
@@ -10,7 +11,7 @@ use blockmill_chaingen::bitcoin::{self, Amount, BlockHash, OutPoint, Transaction
 use blockmill_chaingen::builder::BlockBuilder;
 use blockmill_coins::stats::Hashes;
 use blockmill_coins::{StatsBuilder, UtxoStats};
-use blockmill_engine::{ChainId, Engine, Event, Observer, Options, Signatures, Submission, Verdict};
+use blockmill_engine::{ChainId, Engine, Options, Signatures, Submission, Verdict};
 use blockmill_kernel::KernelVerifier;
 use blockmill_rules::{ScriptVerifier, SignatureCounts};
 use blockmill_script::CoreVerifier;
@@ -41,24 +42,12 @@ pub(crate) struct Spendable {
     pub(crate) kind: Kind,
 }
 
-/// What an engine says of rejected blocks, in order.
-#[derive(Default)]
-struct Said(Vec<String>);
-
-impl Observer for Said {
-    fn event(&mut self, event: &Event<'_>) {
-        if let Event::Rejected(block) = event {
-            self.0.push(format!("{} {:?}", block.hash, block.reject));
-        }
-    }
-}
-
 pub(crate) struct World {
     engine: Engine<KernelVerifier>,
-    said: Said,
+    rejections: Rejections,
     /// The same, with signatures verified in lanes.
     in_lanes: Engine<CoreVerifier>,
-    said_in_lanes: Said,
+    rejections_in_lanes: Rejections,
     core: CoreNode,
     pub(crate) nodes: Vec<Node>,
     by_hash: HashMap<BlockHash, usize>,
@@ -71,11 +60,11 @@ pub(crate) struct World {
     /// Coins by the height of the coinbase that made them.
     young: Vec<Vec<Spendable>>,
     recent: Vec<Vec<u8>>,
-    /// Blocks whose mutated body was sent, to be sent as they should be.
+    /// Blocks whose mutated body was sent. The right body is still to be sent.
     pub(crate) owed: Vec<Vec<u8>>,
     /// Transactions of blocks that were connected lately.
     pub(crate) confirmed: Vec<Transaction>,
-    /// What became of each block, for the message when something differs.
+    /// The outcome of each block, for the message about a difference.
     history: Vec<String>,
     _directory: tempfile::TempDir,
 }
@@ -110,9 +99,9 @@ impl World {
         };
         let mut world = Self {
             engine: engine.unwrap(),
-            said: Said::default(),
+            rejections: Rejections::default(),
             in_lanes: in_lanes.unwrap(),
-            said_in_lanes: Said::default(),
+            rejections_in_lanes: Rejections::default(),
             core: CoreNode::new(log),
             nodes: vec![node],
             by_hash: HashMap::from([(node.hash, 0)]),
@@ -137,8 +126,11 @@ impl World {
     /// or what differs.
     pub(crate) fn judge(&mut self, bytes: &[u8]) -> Result<String, String> {
         let core = self.core.judge(bytes);
-        let ours = self.engine.submit(bytes.to_vec(), &mut self.said).unwrap();
-        let in_lanes = self.in_lanes.submit(bytes.to_vec(), &mut self.said_in_lanes).unwrap();
+        let ours = self.engine.submit(bytes.to_vec(), &mut self.rejections).unwrap();
+        let in_lanes = self
+            .in_lanes
+            .submit(bytes.to_vec(), &mut self.rejections_in_lanes)
+            .unwrap();
         let lanes_tip = self.in_lanes.tip_hash();
         if in_lanes != ours || lanes_tip != self.engine.tip_hash() {
             return Err(format!("{ours:?}, but in lanes {in_lanes:?}, tip {lanes_tip}"));
@@ -175,17 +167,17 @@ impl World {
         assert_eq!(figures(&self.in_lanes), figures(&self.engine));
     }
 
-    /// Compares the sets, and what was said of blocks that were rejected. How signatures were
+    /// Compares the sets and the rejected blocks of both engines. Returns how signatures were
     /// verified in lanes.
     pub(crate) fn finish(mut self) -> SignatureCounts {
         self.compare_sets();
-        self.in_lanes.connect(&[], &mut self.said_in_lanes).unwrap();
-        self.engine.connect(&[], &mut self.said).unwrap();
-        assert_eq!(self.said_in_lanes.0, self.said.0);
+        self.in_lanes.connect(&[], &mut self.rejections_in_lanes).unwrap();
+        self.engine.connect(&[], &mut self.rejections).unwrap();
+        assert_eq!(self.rejections_in_lanes.reasons(), self.rejections.reasons());
         self.in_lanes.totals().signatures
     }
 
-    /// Keeps track of blocks that have become known.
+    /// Notes a block that has become known.
     fn note(&mut self, bytes: &[u8], verdict: Verdict, ancestor_failed: bool) {
         let Ok(block) = deserialize::<bitcoin::Block>(bytes) else {
             return;
@@ -237,8 +229,8 @@ impl World {
                 self.coins.retain(|coin| coin.outpoint != input.previous_output);
             }
         }
-        // After a reorganisation the coinbases of some blocks below are others: what they made is
-        // not used.
+        // A reorganisation has changed the coinbases of some blocks below. Their coins are not
+        // used.
         self.young.resize(height, Vec::new());
         let txid = block.txdata[0].compute_txid();
         let outputs = block.txdata[0].output.iter().enumerate();
@@ -253,16 +245,16 @@ impl World {
                 })
                 .collect(),
         );
-        // What blocks that waited for this one have made is not used.
+        // Blocks that waited for this one are connected too. Their coins are not used.
         self.young.resize(self.nodes[self.tip].height as usize + 1, Vec::new());
-        // Mature with room to spare, so that a short reorganisation changes nothing about it.
+        // These coins stay mature in a short reorganisation.
         if let Some(matured) = height.checked_sub(105) {
             let matured = std::mem::take(&mut self.young[matured]);
             self.coins.extend(matured);
         }
     }
 
-    /// Coins of a coinbase with so many confirmations at the next block.
+    /// Coins of the coinbase that has `confirmations` confirmations at the next block.
     pub(crate) fn coinbase_coins(&self, confirmations: u32) -> &[Spendable] {
         let height = (self.nodes[self.tip].height + 1).saturating_sub(confirmations);
         &self.young[height as usize]
@@ -291,9 +283,9 @@ impl World {
         times[times.len() / 2]
     }
 
-    /// The time of a block on this node, if nothing else is wanted.
+    /// The usual time of a block on this node.
     pub(crate) fn next_time(&self, id: usize) -> u32 {
-        // Not after the block's own time, which may be as late as is allowed.
+        // The parent's own time may be as late as is allowed, so the median counts.
         self.median_time_past(id) + SPACING
     }
 

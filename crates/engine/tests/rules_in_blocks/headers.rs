@@ -104,7 +104,7 @@ fn describe_order(scenario: &mut Scenario) {
 
 pub(crate) fn describe_future(scenario: &mut Scenario) {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() as u32;
-    // The scenario is played within the margin, or the test says so by failing.
+    // The test fails if the scenario takes longer than the margin.
     let late = edited(scenario, |header| header.time = now + AHEAD_MAX + MARGIN);
     scenario.refused("time-too-new", "too far ahead", &late);
     let ahead = edited(scenario, |header| header.time = now + AHEAD_MAX);

@@ -1,7 +1,8 @@
-//! A table of bad blocks, each judged by `Engine::submit` with Core's word and followed by the good
-//! block on the other side of the rule's boundary: on one thread and on four, with a coins cache
-//! that holds nothing, next to nothing, and everything, with signatures verified by libsecp256k1
-//! and in lanes.
+//! A table of bad blocks. `Engine::submit` judges each with Core's word, and then accepts the good
+//! block on the other side of the rule's boundary.
+//!
+//! Each scenario runs on one thread and on four, with a coins cache that holds nothing, next to
+//! nothing, and everything, and with signatures verified by libsecp256k1 and in lanes.
 
 #[path = "../common/mod.rs"]
 mod common;

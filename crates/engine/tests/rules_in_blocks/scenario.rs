@@ -1,8 +1,9 @@
-//! A row of blocks with the answers that they must get.
+//! Blocks in order, with the answers that they must get.
 
+use crate::common::rejections::Rejections;
 use crate::common::{
-    BOTH_WAYS, Chain, CoreEngine, LARGE, Node, Rejections, SUBSIDY, figures_of, hash_of, options, outpoint, output,
-    output_to, spend_into, write_blocks,
+    BOTH_WAYS, Chain, CoreEngine, LARGE, Node, SUBSIDY, figures_of, hash_of, options, outpoint, output, output_to,
+    spend_into, write_blocks,
 };
 use bitcoin::consensus::serialize;
 use bitcoin::{Block, OutPoint, ScriptBuf};
@@ -17,20 +18,20 @@ const START: u32 = 140;
 /// Outputs of the block that fills a coins cache of 1 MiB.
 const FAN_OUT: u64 = 12_000;
 
-/// Threads and bytes for coins; with no bytes, the cache is emptied after every block.
+/// Threads, and bytes for coins. With no bytes the cache is emptied after every block.
 const CONFIGURATIONS: [(usize, usize); 5] = [(1, 0), (1, 1 << 20), (1, LARGE), (4, 1 << 20), (4, LARGE)];
 
-/// What a block must be answered with.
+/// The answer that a block must get.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Expected {
     Connected,
     /// Invalid, now and whenever it is sent again: nothing is kept of it.
     Refused(&'static str),
-    /// Invalid, and its name stands for an invalid block from then on. It broke a rule before it
+    /// Invalid, and its hash is that of an invalid block from then on. It broke a rule before it
     /// was stored.
     Failed(&'static str),
-    /// The same, and the rule was broken when the block was to be connected: transaction and input
-    /// that are to blame.
+    /// The same, with transaction and input that are to blame. The block broke the rule when it was
+    /// to be connected.
     Rejected(&'static str, Option<usize>, Option<usize>),
     Orphan,
     Malformed,
@@ -261,7 +262,7 @@ impl Step {
     }
 }
 
-/// The first block of a chain of which the engine knows nothing but what comes after it.
+/// A block whose parent the engine does not know.
 pub(crate) fn orphan_of(chain: &Chain) -> Block {
     let mut other = chain.clone();
     other.push(chain.next().header(|header| header.time += 7).build());

@@ -1,5 +1,4 @@
-//! Signatures of all common kinds, spoilt in every part: the input is named, whatever else is
-//! right.
+//! Signatures of all common kinds, each spoilt in every part. The verdict names the input.
 
 use crate::common::keys::{Lock, Signer, Spoil, sign};
 use crate::common::{SUBSIDY, outpoint, output, output_to, spend_into};
@@ -9,7 +8,7 @@ use blockmill_chaingen::builder::spend_any;
 
 const REASON: &str = "block-script-verify-flag-failed";
 
-/// Connects a block with a transaction that pays to every lock, so many times over.
+/// Connects a block with a transaction that pays `times` times to every lock.
 fn pay_to_all(scenario: &mut Scenario, times: usize) -> Transaction {
     let count = times * Lock::ALL.len();
     let outputs = Lock::ALL.iter().cycle().take(count);
@@ -34,7 +33,7 @@ fn spend_all(payment: &Transaction, signer: Signer) -> Transaction {
     transaction
 }
 
-/// A transaction with one signature spoilt; none if there is nothing to spoil.
+/// A transaction with one signature spoilt, or `None` if there is nothing to spoil.
 fn spoilt(good: &Transaction, input: usize, place: usize, spoil: Spoil) -> Option<Transaction> {
     let lock = Lock::ALL[input % Lock::ALL.len()];
     let mut elements = lock.elements(good, input);

@@ -8,7 +8,7 @@ use blockmill_chaingen::builder::spend_any;
 
 const REASON: &str = "bad-blk-sigops";
 
-/// OP_CHECKSIG so often that they cost a block all that it may spend, at four each.
+/// Number of OP_CHECKSIG that reach the limit of a block, at a cost of four each.
 const CHECKSIGS_MAX: usize = 20_000;
 
 /// A script that succeeds and counts `operations` signature operations, none of which is run.
@@ -17,7 +17,7 @@ fn idle(operations: usize) -> ScriptBuf {
     ScriptBuf::from_bytes([&[0x00, 0x63][..], &checks, &[0x68, 0x51]].concat())
 }
 
-/// A transaction with so many signature operations in the script of its output.
+/// A transaction with `operations` signature operations in the script of its output.
 fn with_operations(coin: OutPoint, operations: usize) -> Transaction {
     let script = ScriptBuf::from_bytes(vec![0xac; operations]);
     spend_into(coin, vec![output_to(1, script)])
@@ -62,8 +62,8 @@ pub(crate) fn describe(scenario: &mut Scenario) {
     let three = spend_script_hash(hashed[1], &idle(3));
     let over = block(scenario, CHECKSIGS_MAX - 2, Some(three));
     scenario.rejected(REASON, 2, "80,004 with script hashes", &over);
-    // A transaction that fails is not the one that has the operations, but the one with which there
-    // are too many.
+    // The verdict names the transaction that exceeds the limit, not the one with the most
+    // operations.
     let four = spend_witness_script(coins[0], &idle(4));
     let over = scenario
         .next()

@@ -17,8 +17,8 @@ fn spend_all(coins: &[OutPoint], value: u64) -> Transaction {
     transaction
 }
 
-/// A block with a transaction that has neither inputs nor outputs: the `bitcoin` crate writes such
-/// a one in a form that does not decode.
+/// A block with a transaction that has neither inputs nor outputs. The `bitcoin` crate writes such
+/// a transaction in a form that does not decode.
 fn with_nothing(scenario: &Scenario) -> Vec<u8> {
     let Block { mut header, txdata } = scenario.next().build();
     let nothing = [2, 0, 0, 0, 0, 0, 9, 0, 0, 0];
@@ -60,7 +60,7 @@ pub(crate) fn describe(scenario: &mut Scenario) {
 }
 
 fn describe_inputs(scenario: &mut Scenario) {
-    // With few inputs and with many, since they are compared in different ways.
+    // Few inputs and many inputs are compared in different ways.
     for count in [2, 3, 8, 9, 12] {
         let coins: Vec<_> = (0..count - 1).map(|_| scenario.chain.coinbase(30 + count)).collect();
         let mut coins: Vec<OutPoint> = coins

@@ -1,6 +1,6 @@
 //! Scripts made so that putting checks off is in vain and dear. What is counted is work, not time.
 
-use super::lanes::{Lie, TestLanes};
+use super::lanes::honest_verifier;
 use super::samples::{Sample, empty_input, public, spending};
 use crate::balance::CAP_NS;
 use crate::{CoreVerifier, Deferred};
@@ -91,13 +91,9 @@ fn work(verifier: &CoreVerifier, sample: &Sample, times: usize, settled: bool) -
     work
 }
 
-fn verifier() -> CoreVerifier {
-    CoreVerifier::with_lanes(|| TestLanes::boxed(Lie::Never))
-}
-
 #[test]
 fn many_small_traps() {
-    let verifier = verifier();
+    let verifier = honest_verifier();
     let sample = transaction(10, &trap(64), &pairs(65), 100);
     let inputs = 4_000;
     let work = work(&verifier, &sample, inputs / 10, true);
@@ -121,7 +117,7 @@ fn many_small_traps() {
 
 #[test]
 fn traps_that_hash_much() {
-    let verifier = verifier();
+    let verifier = honest_verifier();
     let sample = transaction(10, &trap(64), &pairs(65), 98_000);
     let inputs = 1_000;
     let work = work(&verifier, &sample, inputs / 10, true);
@@ -137,7 +133,7 @@ fn traps_that_hash_much() {
 
 #[test]
 fn legacy_inputs_of_large_transactions_are_not_put_off() {
-    let verifier = verifier();
+    let verifier = honest_verifier();
     let sample = transaction(3, &trap(64), &pairs(65), 900_000);
     let work = work(&verifier, &sample, 2, true);
     assert_eq!((work.deferred, work.records, work.passed), (0, 0, 6));
@@ -150,7 +146,7 @@ fn legacy_inputs_of_large_transactions_are_not_put_off() {
 /// from the account at once, so that work does not pile up where nothing is settled.
 #[test]
 fn work_does_not_pile_up_before_it_is_settled() {
-    let verifier = verifier();
+    let verifier = honest_verifier();
     let sample = transaction(5, &trap(18), &pairs(19), 98_000);
     let work = work(&verifier, &sample, 40, false);
     assert!(work.deferred > 5 && work.deferred < 25, "{work:?}");
@@ -160,7 +156,7 @@ fn work_does_not_pile_up_before_it_is_settled() {
 /// `66 x (CHECKSIG NOT VERIFY)`: without a bound on runs, one run for each of the checks.
 #[test]
 fn chains_of_refused_signatures() {
-    let verifier = verifier();
+    let verifier = honest_verifier();
     let script = (0..66).fold(Builder::new(), |builder, _| {
         builder
             .push_opcode(op::OP_CHECKSIG)
@@ -180,7 +176,7 @@ fn chains_of_refused_signatures() {
 /// third run follows.
 #[test]
 fn never_a_third_run() {
-    let verifier = verifier();
+    let verifier = honest_verifier();
     // Five checks that fail one after another: two of two keys each, then a wrong one.
     let script = Builder::new()
         .push_int(1)

@@ -1,8 +1,8 @@
 //! Lanes whose verdicts are libsecp256k1's, and lanes that lie.
 
 use super::random::Random;
-use crate::ffi;
 use crate::lanes::Lanes;
+use crate::{CoreVerifier, ffi};
 use secp256k1_lanes::{Check, Verdict};
 
 /// Which verdicts are not the true ones.
@@ -21,13 +21,23 @@ pub(crate) enum Lie {
     Nothing,
 }
 
-pub(crate) struct TestLanes {
+/// A verifier whose lanes tell this lie.
+pub(crate) fn verifier_with(lie: Lie) -> CoreVerifier {
+    CoreVerifier::with_lanes(move || TestLanes::boxed(lie))
+}
+
+/// A verifier whose lanes are right.
+pub(crate) fn honest_verifier() -> CoreVerifier {
+    verifier_with(Lie::Never)
+}
+
+struct TestLanes {
     lie: Lie,
     random: Random,
 }
 
 impl TestLanes {
-    pub(crate) fn boxed(lie: Lie) -> Box<dyn Lanes> {
+    fn boxed(lie: Lie) -> Box<dyn Lanes> {
         Box::new(Self { lie, random: Random(1) })
     }
 

@@ -1,6 +1,6 @@
 //! Lanes whose verdicts are wrong: what must be found, and what must do no harm.
 
-use super::lanes::{Lie, TestLanes};
+use super::lanes::{Lie, honest_verifier, verifier_with};
 use super::samples::{BOTH_OR_NEITHER, Form, Push, Sample, both_or_neither, generated, public, spend};
 use crate::{CoreVerifier, Deferred};
 use bitcoin::opcodes::all as op;
@@ -55,7 +55,7 @@ fn one_wrong() -> Vec<Sample> {
 
 #[test]
 fn a_wrong_valid_is_found_and_ends_everything() {
-    let verifier = CoreVerifier::with_lanes(|| TestLanes::boxed(Lie::Valid)).with_rechecked_one_in(NonZeroU64::MIN);
+    let verifier = verifier_with(Lie::Valid).with_rechecked_one_in(NonZeroU64::MIN);
     let samples = one_wrong();
     let found = verdicts(&verifier, &samples);
     let key: String = public(4).iter().map(|byte| format!("{byte:02x}")).collect();
@@ -74,8 +74,7 @@ fn a_wrong_valid_is_found_and_ends_everything() {
 #[test]
 fn honest_lanes_are_rechecked_as_often_as_wanted() {
     for (one_in, wanted) in [(1, 90), (3, 30), (1000, 1)] {
-        let verifier = CoreVerifier::with_lanes(|| TestLanes::boxed(Lie::Never))
-            .with_rechecked_one_in(NonZeroU64::new(one_in).unwrap());
+        let verifier = honest_verifier().with_rechecked_one_in(NonZeroU64::new(one_in).unwrap());
         for _ in 0..10 {
             let found = verdicts(&verifier, &one_wrong());
             let failed: Vec<usize> = (0..10).filter(|&index| found[index].is_err()).collect();
@@ -93,7 +92,7 @@ fn a_wrong_invalid_lets_nothing_pass() {
     for form in [Form::Bare, Form::ScriptHash, Form::Witness] {
         for lie in [Lie::AlwaysInvalid, Lie::Invalid, Lie::Never, Lie::CannotTell] {
             for _ in 0..10 {
-                let verifier = CoreVerifier::with_lanes(move || TestLanes::boxed(lie));
+                let verifier = verifier_with(lie);
                 let samples: Vec<Sample> = BOTH_OR_NEITHER
                     .iter()
                     .map(|(pushes, _)| spend(form, &both_or_neither(), pushes))
@@ -113,7 +112,7 @@ fn a_wrong_invalid_lets_nothing_pass() {
 /// is refused.
 #[test]
 fn commitments_are_put_off() {
-    let verifier = CoreVerifier::with_lanes(|| TestLanes::boxed(Lie::Never));
+    let verifier = honest_verifier();
     let (mut found, mut refused) = (0, 0);
     for sample in generated() {
         for (input, spent) in sample.spent.iter().enumerate() {

@@ -1,6 +1,6 @@
 //! Guesses about multisig scripts: what they save, and that they decide nothing.
 
-use super::lanes::{Lie, TestLanes};
+use super::lanes::{Lie, honest_verifier, verifier_with};
 use super::random::Random;
 use super::samples::{Form, Push, Sample, multisig, spend};
 use crate::ffi::Signers;
@@ -68,10 +68,6 @@ fn settle(verifier: &CoreVerifier, sample: &Sample) -> (Result<(), VerifyError>,
     (verdicts[0].clone(), counts)
 }
 
-fn verifier() -> CoreVerifier {
-    CoreVerifier::with_lanes(|| TestLanes::boxed(Lie::Never))
-}
-
 /// What a wallet did before it does again: then no check is in vain, and nothing is run twice.
 #[test]
 fn the_keys_that_sign_are_learned() {
@@ -87,7 +83,7 @@ fn the_keys_that_sign_are_learned() {
             (&keys[..5], &[1, 2, 5]),
             (&keys[..5], &[1, 2, 3, 5]),
         ] {
-            let verifier = verifier();
+            let verifier = honest_verifier();
             let sample = signed(form, keys, signers);
             let (first, _) = settle(&verifier, &sample);
             let (second, counts) = settle(&verifier, &sample);
@@ -108,7 +104,7 @@ fn a_second_run_sorts_out_two_of_three() {
     for form in FORMS {
         for learned in pairs {
             for signers in pairs {
-                let verifier = verifier();
+                let verifier = honest_verifier();
                 assert_eq!(settle(&verifier, &signed(form, &[1, 2, 3], &learned)).0, Ok(()));
                 let (verdict, counts) = settle(&verifier, &signed(form, &[1, 2, 3], &signers));
                 assert_eq!(verdict, Ok(()));
@@ -129,7 +125,7 @@ fn no_verdict_depends_on_a_guess() {
     let random = &mut Random(5);
     let secret = |random: &mut Random| 1 + random.below(5) as u8;
     for lie in [Lie::Never, Lie::Invalid, Lie::CannotTell] {
-        let verifier = CoreVerifier::with_lanes(move || TestLanes::boxed(lie));
+        let verifier = verifier_with(lie);
         for _ in 0..300 {
             let keys: Vec<u8> = (0..1 + random.below(4)).map(|_| secret(random)).collect();
             let needed = 1 + random.below(keys.len());

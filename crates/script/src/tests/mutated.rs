@@ -2,7 +2,7 @@
 //! interface. All three agree.
 
 use super::cases;
-use super::lanes::{Lie, TestLanes};
+use super::lanes::{Lie, honest_verifier, verifier_with};
 use super::random::Random;
 use super::samples::{Sample, generated, other_s, real_blocks, unusual};
 use crate::{CoreVerifier, Deferred, Signatures};
@@ -268,7 +268,7 @@ fn check(verifier: &CoreVerifier, count: u64, seed: u64) {
 
 #[test]
 fn all_ways_agree() {
-    let verifier = CoreVerifier::with_lanes(|| TestLanes::boxed(Lie::Never));
+    let verifier = honest_verifier();
     check(&verifier, cases(10_000), 1);
 }
 
@@ -279,22 +279,22 @@ fn all_ways_agree_with_the_real_lanes() {
 
 #[test]
 fn lanes_that_cannot_tell_change_no_verdict() {
-    let verifier = CoreVerifier::with_lanes(|| TestLanes::boxed(Lie::CannotTell));
+    let verifier = verifier_with(Lie::CannotTell);
     check(&verifier, cases(3_000), 3);
     assert!(verifier.signature_counts().cannot_tell > 0);
 }
 
 #[test]
 fn lanes_that_call_valid_signatures_invalid_change_no_verdict() {
-    let verifier = CoreVerifier::with_lanes(|| TestLanes::boxed(Lie::Invalid));
+    let verifier = verifier_with(Lie::Invalid);
     check(&verifier, cases(3_000), 4);
-    let verifier = CoreVerifier::with_lanes(|| TestLanes::boxed(Lie::AlwaysInvalid));
+    let verifier = verifier_with(Lie::AlwaysInvalid);
     check(&verifier, cases(3_000), 5);
 }
 
 #[test]
 fn lanes_without_verdicts_change_no_verdict() {
-    let verifier = CoreVerifier::with_lanes(|| TestLanes::boxed(Lie::Nothing));
+    let verifier = verifier_with(Lie::Nothing);
     check(&verifier, cases(1_000), 6);
     assert_eq!(verifier.signature_counts().lanes, 0);
 }
@@ -303,10 +303,10 @@ fn lanes_without_verdicts_change_no_verdict() {
 fn records_that_have_no_room_change_no_verdict() {
     use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
     static CALLS: AtomicU64 = AtomicU64::new(0);
-    let sometimes = CoreVerifier::with_lanes(|| TestLanes::boxed(Lie::Never))
+    let sometimes = honest_verifier()
         .with_reserve(|records| CALLS.fetch_add(1, Relaxed) % 4 != 3 && records.try_reserve(1).is_ok());
     check(&sometimes, cases(2_000), 7);
-    let never = CoreVerifier::with_lanes(|| TestLanes::boxed(Lie::Never)).with_reserve(|_| false);
+    let never = honest_verifier().with_reserve(|_| false);
     let tally = compare(&never, &samples(), 1_000, 8);
     assert_eq!(tally.deferred, 0, "{tally:?}");
     assert!(tally.passed > 100 && tally.failed > 100, "{tally:?}");

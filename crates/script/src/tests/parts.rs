@@ -1,6 +1,6 @@
 //! The parts by themselves, wrong arguments, and many threads.
 
-use super::lanes::{Lie, TestLanes};
+use super::lanes::honest_verifier;
 use super::samples::{Form, Push, Sample, both_or_neither, generated, public, secret, spend};
 use crate::balance::{Balance, CAP_NS, Cost, SIGNATURE_NS, lane_ns};
 use crate::ffi::{Answer, Answers, Report, Signers};
@@ -12,10 +12,6 @@ use bitcoin::script::{Builder, PushBytesBuf};
 use blockmill_rules::{DeferredChecks, Outcome, ScriptFlags, ScriptVerifier, SpentOutput, VerifyError};
 use secp256k1_lanes::{Check, Kind, Verdict};
 use std::sync::Arc;
-
-fn verifier() -> CoreVerifier {
-    CoreVerifier::with_lanes(|| TestLanes::boxed(Lie::Never))
-}
 
 /// Two checks, both valid.
 fn two_checks() -> Sample {
@@ -40,7 +36,7 @@ fn check_number(number: u32) -> Check {
 
 #[test]
 fn wrong_arguments_are_no_verdict() {
-    let verifier = verifier();
+    let verifier = honest_verifier();
     let sample = two_checks();
     let (bytes, spent) = (sample.bytes(), sample.spent());
     let refused = |bytes: &[u8], spent: &[SpentOutput<'_>]| {
@@ -86,7 +82,7 @@ fn all_forms_of_keys_and_signatures_are_put_off() {
     let long = point.serialize_uncompressed();
     let mut hybrid = long;
     hybrid[0] = point.serialize()[0] + 4;
-    let verifier = verifier();
+    let verifier = honest_verifier();
     let mut deferred = Deferred::default();
     let mut count = 0;
     for key in [&point.serialize()[..], &long, &hybrid] {
@@ -122,7 +118,7 @@ fn all_forms_of_keys_and_signatures_are_put_off() {
 
 #[test]
 fn what_one_verifier_puts_off_another_settles() {
-    let (verifier, kernel) = (verifier(), CoreVerifier::new(Signatures::Kernel));
+    let (verifier, kernel) = (honest_verifier(), CoreVerifier::new(Signatures::Kernel));
     let pushes = [[Push::Signed(2), Push::Signed(1)], [Push::Signed(2), Push::Wrong(1)]];
     let samples = pushes.map(|pushes| spend(Form::Witness, &both_or_neither(), &pushes));
     for other in [&verifier, &kernel] {
@@ -143,7 +139,7 @@ fn what_one_verifier_puts_off_another_settles() {
 /// A caller that gives the wrong transaction, or none, gets no verdict.
 #[test]
 fn a_transaction_that_is_not_the_right_one_is_no_verdict() {
-    let verifier = verifier();
+    let verifier = honest_verifier();
     let sample = spend(Form::Witness, &both_or_neither(), &[Push::Signed(2), Push::Wrong(1)]);
     let mut twice = sample.clone();
     twice.transaction.input.insert(0, super::samples::empty_input(3));
@@ -165,7 +161,7 @@ fn a_transaction_that_is_not_the_right_one_is_no_verdict() {
 
 #[test]
 fn checks_are_taken_from_the_end_by_scripts() {
-    let verifier = verifier();
+    let verifier = honest_verifier();
     let sample = two_checks();
     let prepared = prepare(&verifier, &sample).unwrap();
     let put_off = |names: std::ops::Range<u32>| {
@@ -277,7 +273,7 @@ fn the_account_bounds_the_work() {
 /// Threads put off and settle at once, each for itself and for each other.
 #[test]
 fn many_threads() {
-    let verifier = verifier();
+    let verifier = honest_verifier();
     let samples = generated();
     let shared = std::sync::Mutex::new(Deferred::<(usize, usize)>::default());
     let passed = std::sync::atomic::AtomicUsize::new(0);

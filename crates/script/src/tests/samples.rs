@@ -90,7 +90,7 @@ fn real_block(path: PathBuf) -> Block {
 
 /// The transactions of a generated chain with all common kinds of scripts.
 pub(crate) fn generated() -> Vec<Sample> {
-    let recipe = ChainSpec {
+    let spec = ChainSpec {
         inputs: 1_000,
         ..ChainSpec::new(Profile::Mixed, 108, 7)
     };
@@ -117,7 +117,7 @@ pub(crate) fn generated() -> Vec<Sample> {
         }
         Ok(())
     };
-    generate(&recipe, &mut take, &mut |_| ()).unwrap();
+    generate(&spec, &mut take, &mut |_| ()).unwrap();
     samples
 }
 

@@ -1,4 +1,5 @@
-//! All lane types agree, bit by bit, on every operation: what is proven over intervals for one of them holds for all.
+//! All lane types agree, bit by bit, on every operation: what is proven over intervals for one of
+//! them holds for all.
 
 use super::Dice;
 use crate::word::{LANES_MAX, LIMB_BITS, LIMB_MASK, Mask, Row, Word};
@@ -106,7 +107,8 @@ fn agrees<W: Word>() {
     }
 }
 
-/// Products about which a rounding could err: at the half of 2^52, at its multiples, and at all small distances from them.
+/// Products about which a rounding could err: at the half of 2^52, at its multiples, and at all
+/// small distances from them.
 fn products_agree<W: Word>() {
     let near = |bits: u32| {
         let power = 1_u64 << bits;

@@ -57,16 +57,17 @@ fn digits(scalar: &BigUint, width: usize, places: [usize; 2]) -> [[i64; 2]; 2] {
         .map(|half| places.map(|place| 2 * half.digit(place * width, width) as i64 - (1 << width) + 1))
 }
 
-/// A signature, not valid, for which the first addition of the walk adds a point to itself: all coordinates are 0 from
-/// there on, and the comparison holds for any r.
+/// A signature, not valid, for which the first addition of the walk adds a point to itself: all
+/// coordinates are 0 from there on, and the comparison holds for any r.
 fn walk_doubles(dice: &mut Dice) -> Check {
     let (n, lambda) = (n(), lambda());
     let shift: BigUint = (BigUint::from(1_u32) << 130) - 1_u32;
     let mut random = || big(&std::array::from_fn(|_| dice.next())) % &n;
     loop {
         let u2 = random();
-        // With the generator as key everything is a multiple of it. Places 25 and 24 of u2, place 12 of u1 (which
-        // meets place 24): 32 times the first must be the second plus the third, in both halves.
+        // With the generator as key everything is a multiple of it. Places 25 and 24 of u2, place
+        // 12 of u1 (which meets place 24): 32 times the first must be the second plus the third, in
+        // both halves.
         let wanted = digits(&u2, 5, [25, 24]).map(|[high, low]| 32 * high - low);
         if wanted.iter().any(|digit| digit.abs() > 300) {
             continue;
@@ -109,7 +110,8 @@ fn masks_decide() {
         other_parity.key[0] ^= 1;
         assert_eq!(verdict(&other_parity), Verdict::Invalid);
         if prefix == 2 {
-            // x = 5 has no point. The lane computes with the generator, for which the signature is valid.
+            // x = 5 has no point. The lane computes with the generator, for which the signature is
+            // valid.
             let no_point = Check {
                 key: key(2, &[5, 0, 0, 0]),
                 ..check
@@ -117,7 +119,8 @@ fn masks_decide() {
             assert_eq!(verdict(&no_point), Verdict::Invalid);
         }
     }
-    // The point with x = 1 written with an x of p + 1: u1 G + u2 P, computed by the lanes' own arithmetic.
+    // The point with x = 1 written with an x of p + 1: u1 G + u2 P, computed by the lanes' own
+    // arithmetic.
     let one = Fe::<u64>::small(1);
     let y = crate::field::square_roots(&[Fe::<u64>::small(8)])[0].normalize();
     let prefix = if y.0[0] & 1 == 1 { 3 } else { 2 };

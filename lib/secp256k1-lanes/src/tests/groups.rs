@@ -1,8 +1,9 @@
-//! Groups so small that everything in them can be tried: every key, and every sum of multiples of it and of the generator.
+//! Groups so small that everything in them can be tried: every key, and every sum of multiples of
+//! it and of the generator.
 //!
-//! The curves y^2 = x^3 + b over the same field have six orders; some have small prime factors, and so small subgroups with the
-//! same endomorphism. Here special cases are met all the time, which on secp256k1 nobody meets by chance. A result must be
-//! right, or unsure.
+//! The curves y^2 = x^3 + b over the same field have six orders; some have small prime factors, and
+//! so small subgroups with the same endomorphism. Here special cases are met all the time, which on
+//! secp256k1 nobody meets by chance. A result must be right, or unsure.
 
 use super::Dice;
 use crate::curve::{BETA, Curve, GENERATOR_ENTRIES};
@@ -92,7 +93,8 @@ impl Group {
         // The residue of 2 K - (2^130 - 1), without numbers above 2^128: 2^130 is 4 times 2^128.
         let residue = |digits: u128| (2 * (digits % q) + 4 * q + 1 - (u128::MAX % q + 1) * 4 % q) % q;
         let random = |dice: &mut Dice| {
-            // Up to 2^128, a quarter of the range, from the middle of it on either side or from anywhere in its lower half.
+            // Up to 2^128, a quarter of the range, from the middle of it on either side or from
+            // anywhere in its lower half.
             u128::from(dice.next()) << 64 | u128::from(dice.next())
         };
         loop {
@@ -115,7 +117,8 @@ impl Group {
         }
     }
 
-    /// Computes u1 G + u2 P for many (u1, u2, d), where P is d G. Returns how many results were certain.
+    /// Computes u1 G + u2 P for many (u1, u2, d), where P is d G. Returns how many results were
+    /// certain.
     fn check<W: Word>(&self, cases: &[[u64; 3]], dice: &mut Dice) -> usize {
         let curve = self.curve();
         let mut workspace = Workspace::<W>::default();
@@ -184,7 +187,8 @@ fn all_cases(order: u64, one_of: u64, dice: &mut Dice) -> Vec<[u64; 3]> {
         .collect()
 }
 
-/// The group of order 13: each key's table meets infinity (13 P is one of its entries), so nothing is certain.
+/// The group of order 13: each key's table meets infinity (13 P is one of its entries), so nothing
+/// is certain.
 #[test]
 fn thirteen() {
     let group = Group::new(
@@ -201,7 +205,8 @@ fn thirteen() {
     assert!(check(&group, &cases, &mut dice).iter().all(|&certain| certain == 0));
 }
 
-/// The group of order 199: all 7,840,000 sums with `BLOCKMILL_TEST_GROUPS=all`, else a part of them.
+/// The group of order 199: all 7,840,000 sums with `BLOCKMILL_TEST_GROUPS=all`, else a part of
+/// them.
 #[test]
 fn hundred_and_ninety_nine() {
     let group = Group::new(

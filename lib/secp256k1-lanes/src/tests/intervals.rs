@@ -1,9 +1,10 @@
 //! The whole computation over intervals.
 //!
-//! An interval stands for every value that a word may have. The pipeline is straight-line code: which instructions run
-//! does not depend on the numbers, but for the path of denominators that are 0, which is taken too. So one run over
-//! intervals is a proof for all inputs: no sum is too large for its word, no difference is below 0 where it is read as
-//! a number without sign, no factor has bits that the multiplier does not read.
+//! An interval stands for every value that a word may have. The pipeline is straight-line code:
+//! which instructions run does not depend on the numbers, but for the path of denominators that are
+//! 0, which is taken too. So one run over intervals is a proof for all inputs: no sum is too large
+//! for its word, no difference is below 0 where it is read as a number without sign, no factor has
+//! bits that the multiplier does not read.
 
 use crate::batch::Batch;
 use crate::check::{Check, Kind, Verdict};
@@ -218,7 +219,8 @@ pub(super) fn whole_computation() {
     for bits in [0, u8::MAX] {
         BITS.set(bits);
         for kind in [Kind::Ecdsa, Kind::Schnorr, Kind::Tweak] {
-            // What is in a check does not matter: numbers from memory are any numbers. It must be in range.
+            // What is in a check does not matter: numbers from memory are any numbers. It must be
+            // in range.
             let mut key = [3; 33];
             key[0] = 2;
             let check = Check {
@@ -244,7 +246,8 @@ fn intervals_see_what_is_wrong() {
     let fails = |work: fn()| assert!(std::panic::catch_unwind(work).is_err());
     let limb = || Interval::new(0, 1 << 52);
     let _ = limb;
-    // Too large, below 0 and read, a factor of more than 52 bits at the top, a table that is too short.
+    // Too large, below 0 and read, a factor of more than 52 bits at the top, a table that is too
+    // short.
     fails(|| {
         Interval::ANY.add(Interval::splat(1));
     });

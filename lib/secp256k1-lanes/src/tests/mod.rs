@@ -1,6 +1,7 @@
 //! Unit tests, over all lane types.
 
-/// Runs an expression with every lane type that this machine has, where its instructions may be used.
+/// Runs an expression with every lane type that this machine has, where its instructions may be
+/// used.
 macro_rules! on_lane_types {
     (|$word:ident| $body:expr) => {{
         {

@@ -1,6 +1,8 @@
-//! Whole batches on the vector types, the twin of AVX-IFMA among them, which no public backend runs.
+//! Whole batches on the vector types, the twin of AVX-IFMA among them, which no public backend
+//! runs.
 //!
-//! How fast AVX-IFMA would be: `cargo test --release -p secp256k1-lanes -- --ignored --nocapture twin`.
+//! How fast AVX-IFMA would be: `cargo test --release -p secp256k1-lanes -- --ignored --nocapture
+//! twin`.
 
 use crate::avx_ifma::twin::{self, Twin};
 use crate::batch::Batch;
