@@ -26,7 +26,7 @@ struct Chain {
 fn chain() -> &'static Chain {
     static CHAIN: OnceLock<Chain> = OnceLock::new();
     CHAIN.get_or_init(|| {
-        let recipe = ChainSpec {
+        let spec = ChainSpec {
             inputs: 1_500,
             ..ChainSpec::new(Profile::Mixed, BLOCKS, 5)
         };
@@ -35,7 +35,7 @@ fn chain() -> &'static Chain {
             file.extend(record(Network::Regtest.magic(), block));
             Ok(())
         };
-        let summary = generate(&recipe, &mut sink, &mut |_| ()).expect("a chain");
+        let summary = generate(&spec, &mut sink, &mut |_| ()).expect("a chain");
         let records = records(&file);
         let hashes = records.iter().map(|range| hash_of(&file[range.clone()])).collect();
         Chain {
