@@ -8,7 +8,7 @@ CARGO_FLAGS ?= --locked
 
 help:
 	@echo "make run    install what is missing, build, run 'blockmill demo'"
-	@echo "make test   the same, then all tests"
+	@echo "make test   the same, then all tests, then the list of tests that were left out"
 	@echo "make examples  the examples of the crates in lib/"
 	@echo "make install PREFIX=/usr/local   an optimised command with its manual page and completions"
 	@echo "make models the lock-free parts under loom, and over the portable twin of futexes"
@@ -20,8 +20,18 @@ help:
 run: build
 	./target/release/blockmill demo
 
+# `make test TESTS="-p blockmill-coins"` tests one crate. The last lines list what the run left out.
+# Passing tests print it, and their output goes to target/test.log alone.
+TESTS ?= --workspace
+SUCCESSES := /^successes:$$/,/^(failures|test result):/{/^(failures|test result):/!d;}
+
 test: run
-	$(CARGO) test --release --workspace $(CARGO_FLAGS)
+	$(CARGO) test --release $(TESTS) --no-run $(CARGO_FLAGS)
+	@mkdir -p target && rm -f target/test.status
+	@{ $(CARGO) test --release $(TESTS) $(CARGO_FLAGS) -- --show-output 2>&1; echo $$? >target/test.status; } \
+		| tee target/test.log | sed -u -E '$(SUCCESSES)'
+	@awk -f .ci/left-out.awk target/test.log
+	@exit $$(cat target/test.status)
 
 build: deps
 	$(CARGO) build --release --workspace $(CARGO_FLAGS)

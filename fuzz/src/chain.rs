@@ -1,36 +1,35 @@
-//! A chain resolved twice: with all that the engine does to have coins early, and with nothing of
-//! it.
+//! A chain resolved twice: with fetches and flushes as in the engine, and without.
 //!
-//! What happens beside a block is named by four bytes of the input (`Beside`): at the moment when
-//! its fetches begin, when they are finished, when it is resolved, and after it. Blocks are loaded
-//! up to four ahead, as by the engine: each notes the transactions that it makes, and its fetches
-//! begin with a view of the cache at that moment.
+//! Four bytes of the input (`Beside`) name what happens beside each block: when its fetches begin,
+//! when they end, when the block is resolved, and after that. Up to four blocks are loaded ahead,
+//! as in the engine. Each notes its transactions, and its fetches see the cache of that moment.
 
 use crate::flushes::limit_for;
 use crate::gated_store::{Ending, GatedStore};
 use crate::input::Input;
-use blockmill_engine::pipeline::inputs::{BlockInputs, BlockOutputs};
-use blockmill_engine::pipeline::resolve::{self, ResolveContext, ResolveError};
-use blockmill_engine::pipeline::upcoming::UpcomingTxids;
 use crate::world::{BLOCKS_MAX, PARAMS, Planned, SPACING, World, first_coins};
 use blockmill_block::{Block, BlockHash, BlockUndo, Coin, OutPoint};
 use blockmill_coins::{CoinStore, CoinsCache, FlushEpoch, MemoryStore, Tip};
-use blockmill_pool::{ThreadPool, ThreadPoolOptions};
+use blockmill_engine::pipeline::inputs::{BlockInputs, BlockOutputs};
+use blockmill_engine::pipeline::resolve::{self, ResolveContext, ResolveError};
+use blockmill_engine::pipeline::upcoming::UpcomingTxids;
 use blockmill_fetch::{Fetch, Fetcher, Options};
+use blockmill_pool::{ThreadPool, ThreadPoolOptions};
 use blockmill_rules::Reject;
 use blockmill_rules::flags::block_script_flags;
 use std::collections::VecDeque;
 use std::sync::{Arc, LazyLock};
 
-/// Crews with one worker and with two, which go on from input to input.
-static POOLS: LazyLock<[ThreadPool; 2]> =
-    LazyLock::new(|| [1, 2].map(|workers| ThreadPool::new(&ThreadPoolOptions::workers(workers)).expect("threads can be started")));
+/// Pools with one worker and with two. All inputs share them.
+static POOLS: LazyLock<[ThreadPool; 2]> = LazyLock::new(|| {
+    [1, 2].map(|workers| ThreadPool::new(&ThreadPoolOptions::workers(workers)).expect("threads can be started"))
+});
 
-/// What blocks ahead make. It only ever says what to read, so that what is left from other inputs
-/// does no harm.
+/// Transactions of the blocks ahead. They only decide what is read ahead, so entries left from
+/// other inputs are harmless.
 static MADE: LazyLock<Arc<UpcomingTxids>> = LazyLock::new(Arc::default);
 
-/// Limits of the cache in bytes: after a flush nothing stays, or a few coins, or some, or all.
+/// Limits of the cache in bytes. After a flush none, a few, some or all coins stay.
 const LIMITS: [usize; 4] = [0, limit_for(400), limit_for(1500), 64 << 20];
 
 /// Flushes of one input at most.
@@ -43,39 +42,39 @@ const TIP: Tip = Tip {
     height: 3,
 };
 
-/// What is said of a block.
+/// The verdict on a block.
 type Outcome = Result<BlockUndo, Reject>;
 
-/// A block of the chain, what is to happen beside it, and what the plain run says of it.
+/// A block of the chain, the events beside it, and its verdict in the plain run.
 struct Case {
     planned: Planned,
     beside: [Beside; 4],
     /// Whether the store fails all reads while the block is resolved for the first time.
     fails_reads: bool,
-    /// Whether its fetches are given up.
+    /// Whether its fetches are abandoned.
     gives_up: bool,
-    /// Blocks that are disconnected after it.
+    /// Number of blocks that are disconnected after it.
     disconnected: usize,
     expected: Outcome,
 }
 
-/// What happens to the flush, or to reads.
+/// An event beside a block.
 #[derive(Debug, Clone, Copy)]
 enum Beside {
     Nothing,
-    /// It begins, and waits at the gate.
+    /// A flush begins, and waits at the gate.
     Freeze,
-    /// It begins, and goes on.
+    /// A flush begins, and the gate is open.
     Begin,
-    /// It begins, and is waited for; coins stay where they are.
+    /// A flush runs to its end in place.
     InPlace,
-    /// It goes on.
+    /// The gate opens.
     Open,
-    /// It goes on, and ends.
+    /// The gate opens, and the flush ends.
     Finish,
-    /// What is read ahead is held back until the next fetches are finished.
+    /// Reads ahead return only when the next fetches are finished.
     HoldReads,
-    /// Reads fail until then.
+    /// Reads fail until the next fetches are finished.
     FailReads,
 }
 
@@ -94,7 +93,11 @@ impl Beside {
     }
 }
 
-fn resolve(planned: &Planned, absent_at: Option<FlushEpoch>, cache: &mut CoinsCache) -> Result<BlockUndo, ResolveError> {
+fn resolve(
+    planned: &Planned,
+    absent_at: Option<FlushEpoch>,
+    cache: &mut CoinsCache,
+) -> Result<BlockUndo, ResolveError> {
     let median_time_past = |height: u32| height * SPACING;
     let context = ResolveContext {
         params: &PARAMS,
@@ -118,7 +121,7 @@ fn all_coins(cache: &CoinsCache) -> Vec<(OutPoint, Coin)> {
     coins.expect("the store can be read")
 }
 
-/// A store with the coins before the first block, if there are any.
+/// Writes the coins before the first block into a store, if there are any.
 fn fill(store: &dyn CoinStore, with_coins: bool) {
     if with_coins {
         let mut coins = first_coins().into_iter().map(|(outpoint, coin)| (outpoint, Some(coin)));
@@ -126,8 +129,7 @@ fn fill(store: &dyn CoinStore, with_coins: bool) {
     }
 }
 
-/// The plain run: makes the chain, with the outcome of each block, and returns the coins at its
-/// end.
+/// The plain run: makes the chain with the verdict on each block, and returns the coins at the end.
 fn plan(input: &mut Input<'_>, flags: u8) -> (Vec<Case>, Vec<(OutPoint, Coin)>) {
     let with_coins = flags & 2 == 0;
     let store = Arc::new(MemoryStore::new());
@@ -135,7 +137,7 @@ fn plan(input: &mut Input<'_>, flags: u8) -> (Vec<Case>, Vec<(OutPoint, Coin)>) 
     let mut cache = CoinsCache::new(store, LIMITS[3]);
     let mut world = World::new(if flags & 4 == 0 { 1 } else { 60 }, with_coins);
     let mut cases: Vec<Case> = Vec::new();
-    // Blocks that are connected, with what the world was before them.
+    // Connected blocks, each with the world before it.
     let mut connected: Vec<(usize, World)> = Vec::new();
     while cases.len() < BLOCKS_MAX && !input.is_empty() {
         let beside = input.array::<4>().map(Beside::of);
@@ -148,7 +150,7 @@ fn plan(input: &mut Input<'_>, flags: u8) -> (Vec<Case>, Vec<(OutPoint, Coin)>) 
                 Ok(undo)
             }
             Err(ResolveError::Reject(reject)) => {
-                // The height may come again.
+                // The next block may have the same height.
                 world = before;
                 Err(reject)
             }
@@ -181,14 +183,14 @@ struct Fetches {
 }
 
 /// The run with fetches and flushes.
-struct Ahead {
+struct FetchingRun {
     store: Arc<GatedStore>,
     cache: CoinsCache,
     fetcher: Fetcher,
     flushes: usize,
 }
 
-impl Ahead {
+impl FetchingRun {
     fn new(flags: u8) -> Self {
         let store = Arc::new(GatedStore::default());
         fill(&*store, flags & 2 == 0);
@@ -233,7 +235,7 @@ impl Ahead {
         self.cache.finish_flush().expect("memory can be written");
     }
 
-    /// As the engine does when a block was loaded.
+    /// Begins the fetches of a loaded block, as the engine does.
     fn begin_fetches(&self, planned: &Planned, resolved: u32) -> Fetches {
         for transaction in planned.block.transactions() {
             MADE.note(&transaction.txid(), planned.height);
@@ -257,23 +259,24 @@ impl Ahead {
         }
     }
 
-    /// As the engine does before a block is resolved.
+    /// Ends the fetches of a block before it is resolved, as the engine does.
     fn finish_fetches(&mut self, fetches: Fetches) -> Option<FlushEpoch> {
         let found = fetches.inputs?.finish().coins;
         let outputs = fetches.outputs.map(Fetch::finish);
         for fetched in &found {
-            self.cache.insert_if_fresh_read(&fetched.outpoint, &fetched.coin, fetched.read_epoch);
+            self.cache
+                .insert_if_fresh_read(&fetched.outpoint, &fetched.coin, fetched.read_epoch);
         }
         let outputs = outputs.filter(|outputs| outputs.complete && outputs.coins.is_empty());
         outputs.map(|outputs| outputs.begin_epoch)
     }
 
-    /// Resolves a block; if the store fails, once more.
+    /// Resolves a block; tries again if the store fails.
     fn resolve(&mut self, case: &Case, absent_at: Option<FlushEpoch>) -> Outcome {
         self.store.fail_reads(case.fails_reads);
         let mut outcome = resolve(&case.planned, absent_at, &mut self.cache);
         if matches!(outcome, Err(ResolveError::Store(_))) {
-            assert!(case.fails_reads, "the store fails by itself");
+            assert!(case.fails_reads, "the store fails unasked");
             self.store.fail_reads(false);
             outcome = resolve(&case.planned, absent_at, &mut self.cache);
         }
@@ -281,24 +284,24 @@ impl Ahead {
         match outcome {
             Ok(undo) => Ok(undo),
             Err(ResolveError::Reject(reject)) => Err(reject),
-            Err(error) => panic!("a block that is half resolved: {error}"),
+            Err(error) => panic!("the block is half resolved: {error}"),
         }
     }
 
     /// Runs the chain.
     fn run(&mut self, cases: &[Case], window: usize) {
-        let mut coming = VecDeque::new();
+        let mut prefetched = VecDeque::new();
         let mut connected: Vec<&Case> = Vec::new();
         for (index, case) in cases.iter().enumerate() {
-            while coming.len() < window && index + coming.len() < cases.len() {
-                let next = &cases[index + coming.len()];
+            while prefetched.len() < window && index + prefetched.len() < cases.len() {
+                let next = &cases[index + prefetched.len()];
                 self.beside(next.beside[0]);
                 let resolved = connected.last().map_or(0, |case| case.planned.height);
-                coming.push_back(self.begin_fetches(&next.planned, resolved));
+                prefetched.push_back(self.begin_fetches(&next.planned, resolved));
             }
             self.beside(case.beside[1]);
             self.store.release_reads();
-            let fetches = coming.pop_front().filter(|_| !case.gives_up);
+            let fetches = prefetched.pop_front().filter(|_| !case.gives_up);
             let absent_at = fetches.and_then(|fetches| self.finish_fetches(fetches));
             self.beside(case.beside[2]);
             let outcome = self.resolve(case, absent_at);
@@ -310,7 +313,11 @@ impl Ahead {
             if case.disconnected > 0 {
                 self.store.fail_reads(false);
             }
-            for case in connected.split_off(connected.len() - case.disconnected).into_iter().rev() {
+            for case in connected
+                .split_off(connected.len() - case.disconnected)
+                .into_iter()
+                .rev()
+            {
                 let undo = case.expected.as_ref().expect("a connected block has undo data");
                 disconnect(&case.planned.block, undo, &mut self.cache);
             }
@@ -319,8 +326,8 @@ impl Ahead {
         self.store.fail_reads(false);
     }
 
-    /// Looks whether these coins are there, now, after the flush under way, and in the store
-    /// after one more.
+    /// Checks that exactly these coins are in the cache, now and after the flush under way, and in
+    /// the store after one more flush.
     fn check(&mut self, expected: &[(OutPoint, Coin)]) {
         if self.cache.is_flushing() {
             assert_eq!(all_coins(&self.cache), expected);
@@ -333,21 +340,21 @@ impl Ahead {
     }
 }
 
-/// Makes a chain of what the bytes say, and resolves it twice.
+/// Makes the chain that the bytes describe, and resolves it twice.
 ///
 /// # Panics
-/// If the outcome differs.
+/// If the outcomes differ.
 pub fn run(data: &[u8]) {
     let mut input = Input::new(data);
     let flags = input.u8();
     let window = usize::from(flags >> 6) + 1;
     let (cases, expected) = plan(&mut input, flags);
-    let mut ahead = Ahead::new(flags);
-    ahead.run(&cases, window);
-    ahead.check(&expected);
+    let mut run = FetchingRun::new(flags);
+    run.run(&cases, window);
+    run.check(&expected);
     for case in &cases {
         for transaction in case.planned.block.transactions() {
-            // For the next input no block makes it.
+            // No block of the next input makes this transaction.
             MADE.note(&transaction.txid(), 0);
         }
     }

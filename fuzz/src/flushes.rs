@@ -1,4 +1,4 @@
-//! The coins cache beside a model of what it should hold, driven by the fuzzer's bytes.
+//! The coins cache beside a model of its content. The fuzzer's bytes name the steps.
 
 use crate::gated_store::{Ending, GatedStore};
 use crate::input::Input;
@@ -9,23 +9,23 @@ use blockmill_coins::{CoinRef, CoinStore, CoinsCache, FlushEpoch, Overwrite, Tip
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Steps of one input at most.
+/// Most steps of one input.
 const STEPS_MAX: usize = 160;
 
-/// Flushes of one input at most: each is a thread, and a new map.
+/// Most flushes of one input: each starts a thread and makes a new map.
 const FLUSHES_MAX: usize = 4;
 
-/// Times at most that all coins are compared before the end.
+/// Most comparisons of all coins before the end.
 const CHECKS_MAX: usize = 2;
 
-/// Coins that were read and may be inserted, at most.
+/// Most coins that were read and may be inserted.
 const READS_MAX: usize = 32;
 
-/// Limits of the cache in bytes: after a flush nothing stays, or a few coins, or some, or all.
+/// Limits of the cache in bytes. After a flush none, a few, some or all coins stay.
 const LIMITS: [usize; 5] = [0, limit_for(200), limit_for(700), limit_for(2000), 64 << 20];
 
-/// The limit of a cache in which coins of so many bytes stay after a flush: a quarter of it is for
-/// them and the empty map.
+/// The limit of a cache in which coins of `bytes` bytes stay after a flush. A quarter of the limit
+/// is for them and the empty map.
 pub const fn limit_for(bytes: usize) -> usize {
     4 * (CoinMap::EMPTY_BYTES + bytes)
 }
@@ -37,7 +37,7 @@ const TIP: Tip = Tip {
 
 type Coins = BTreeMap<OutPoint, Coin>;
 
-/// A coin that was read from the store, and the number of flushes before.
+/// A coin that was read from the store, and the flush epoch before the read.
 type Read = (OutPoint, Coin, FlushEpoch);
 
 struct Flushes {
@@ -53,14 +53,14 @@ struct Flushes {
     /// Older and newer coins since the last flush began, to be undone from the last.
     undo: Vec<(OutPoint, Option<Coin>)>,
     reads: Vec<Read>,
-    /// Outpoints of which the store had nothing, with the number of flushes before that was seen.
+    /// Outpoints that were absent from the store, with the flush epoch before the read.
     absent: BTreeMap<OutPoint, FlushEpoch>,
 }
 
 /// Runs the steps that the bytes name.
 ///
 /// # Panics
-/// If the cache says anything that the model does not.
+/// If cache and model differ.
 pub fn run(data: &[u8]) {
     let mut input = Input::new(data);
     let flags = input.u8();
@@ -78,7 +78,7 @@ pub fn run(data: &[u8]) {
         flushes.flush_in_place(Ending::Well);
         flushes.check();
     }
-    // What is left of earlier flushes must not come back.
+    // Leftovers of earlier flushes must not come back.
     flushes.spend_all();
 }
 
@@ -110,7 +110,7 @@ fn coin(input: &mut Input<'_>) -> Coin {
     }
 }
 
-/// A script of a usual form or of none, filled with `byte`.
+/// A script, standard or not, filled with `byte`.
 fn script(form: u8, byte: u8) -> Vec<u8> {
     let around = |before: &[u8], length: usize, after: &[u8]| [before, &vec![byte; length], after].concat();
     match form {
@@ -174,7 +174,7 @@ impl Flushes {
             }
             13 | 14 => self.read(outpoint(input)),
             15 | 16 => {
-                // The coin stays, to be inserted again.
+                // The coin stays in `reads`, and may be inserted again.
                 if let Some((outpoint, coin, read_epoch)) = self.reads.get(usize::from(input.u8()) % READS_MAX) {
                     self.cache.insert_if_fresh_read(outpoint, coin, *read_epoch);
                 }
@@ -182,7 +182,7 @@ impl Flushes {
             17 => self.begin_flush(ending(input)),
             18 => self.store.open(),
             19 => {
-                // Up to its last step, but not finished: what thaws has thawed.
+                // The flush runs up to its last step, in which entries have been promoted.
                 self.store.open();
                 while self.cache.is_flushing() && !self.cache.is_flush_done() {
                     std::thread::yield_now();
@@ -197,7 +197,7 @@ impl Flushes {
 
     fn add(&mut self, input: &mut Input<'_>) {
         let (outpoint, coin) = (outpoint(input), coin(input));
-        // Who says that nothing can be there must be right.
+        // Without `overwrite` the caller promises that no coin is there.
         let overwrite = if self.model.contains_key(&outpoint) || coin.value % 4 == 0 {
             Overwrite::Possible
         } else {
@@ -218,7 +218,7 @@ impl Flushes {
         }
     }
 
-    /// Reads from the store as the fetcher does: number of flushes first.
+    /// Reads from the store as the fetcher does: the flush epoch first.
     fn read(&mut self, outpoint: OutPoint) {
         let read_epoch = self.cache.flush_epoch();
         match self.store.get(&outpoint).expect("the store can be read") {
@@ -228,7 +228,7 @@ impl Flushes {
         }
     }
 
-    /// Begins a flush that stays at the gate. Nothing happens if one is going on.
+    /// Begins a flush that waits at the gate, unless a flush is under way.
     fn begin_flush(&mut self, ending: Ending) {
         if self.frozen.is_none() {
             if self.flushes == FLUSHES_MAX {
@@ -245,7 +245,7 @@ impl Flushes {
         assert!(self.cache.is_flushing());
     }
 
-    /// Lets the flush go on to its end, and looks what the store has got.
+    /// Lets the flush end, and compares the store with the model.
     fn finish(&mut self) {
         self.store.open();
         let finished = self.cache.finish_flush();
@@ -266,7 +266,7 @@ impl Flushes {
         assert_eq!(found, self.stored);
     }
 
-    /// A flush that is waited for, during which coins stay where they are if there is room.
+    /// Flushes in place: coins stay where they are if there is room.
     fn flush_in_place(&mut self, ending: Ending) {
         self.finish();
         self.store.open_for(ending);
@@ -277,7 +277,7 @@ impl Flushes {
         self.check_store(ending, self.model.clone());
     }
 
-    /// Back to what was when the last flush began.
+    /// Undoes all changes since the last flush began.
     fn roll_back(&mut self) {
         for (outpoint, old) in std::mem::take(&mut self.undo).into_iter().rev() {
             match old {
@@ -293,7 +293,7 @@ impl Flushes {
         }
     }
 
-    /// What else the cache can be asked.
+    /// Calls the cache's other queries.
     fn look(&mut self, outpoint: OutPoint) {
         self.cache.prefetch(&[outpoint]);
         let mut unknown: Vec<OutPoint> = self.model.keys().copied().chain([outpoint]).collect();
@@ -302,9 +302,9 @@ impl Flushes {
         assert!(unknown.len() <= all);
         if !self.cache.may_miss() {
             let known = |outpoint| self.model.contains_key(outpoint);
-            assert!(!unknown.iter().any(known), "a coin is nowhere");
+            assert!(!unknown.iter().any(known), "a known coin is reported as unknown");
         }
-        // Entries that go take off what they brought.
+        // Every entry that leaves takes its bytes off the sum.
         assert!(self.cache.bytes() < 1 << 30 && self.cache.len() < 1 << 20 && self.cache.dirty_len() < 1 << 20);
         let _ = (self.cache.wants_flush(), self.cache.is_full());
         if self.checks < CHECKS_MAX {
@@ -313,7 +313,7 @@ impl Flushes {
         }
     }
 
-    /// Whether cache and store together have the coins of the model.
+    /// Checks that cache and store together have the coins of the model.
     fn check(&self) {
         let mut found = self.cache.coins().expect("a list").map(Result::unwrap);
         let mut expected = self.model.iter();
@@ -326,7 +326,7 @@ impl Flushes {
         }
     }
 
-    /// Spends everything, one by one, and looks whether anything is left.
+    /// Spends all coins one by one, and checks that none is left.
     fn spend_all(&mut self) {
         for outpoint in self.model.keys().copied().collect::<Vec<_>>() {
             self.spend(&outpoint);

@@ -1,5 +1,5 @@
-//! A store whose commits wait at a gate, whose batched reads may be held back, and which fails as
-//! it is told.
+//! A store whose commits wait at a gate, whose batched reads may be held back, and whose failures
+//! are chosen by the target.
 
 use blockmill_block::{Coin, OutPoint};
 use blockmill_coins::{Change, CoinIterator, CoinStore, MemoryStore, StoreError, Tip};
@@ -31,7 +31,7 @@ pub struct GatedStore {
     gate: Mutex<Gate>,
     changed: Condvar,
     fails_reads: AtomicBool,
-    /// Whether batched reads of other threads than the maker's return only later.
+    /// Whether batched reads wait before they return, except on the thread that made the store.
     holds_reads: Mutex<bool>,
     released: Condvar,
     maker: ThreadId,
@@ -59,36 +59,36 @@ impl GatedStore {
         self.gate.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Commits that begin from now on wait at the gate, and are to end so.
+    /// Closes the gate: commits from now on wait there, and end as `ending` says.
     pub fn close(&self, ending: Ending) {
         *self.gate() = Gate { open: false, ending };
     }
 
-    /// Commits go on.
+    /// Opens the gate.
     pub fn open(&self) {
         self.gate().open = true;
         self.changed.notify_all();
     }
 
-    /// Commits go on, and are to end so.
+    /// Opens the gate; commits end as `ending` says.
     pub fn open_for(&self, ending: Ending) {
         *self.gate() = Gate { open: true, ending };
         self.changed.notify_all();
     }
 
-    /// Batched reads from now on wait with what they have read, but for those of the thread that
-    /// has made the store.
+    /// Holds batched reads: from now on they wait before they return, except on the thread that
+    /// made the store.
     pub fn hold_reads(&self) {
         *self.holds_reads.lock().unwrap_or_else(PoisonError::into_inner) = true;
     }
 
-    /// No read waits any more.
+    /// Lets all held reads return.
     pub fn release_reads(&self) {
         *self.holds_reads.lock().unwrap_or_else(PoisonError::into_inner) = false;
         self.released.notify_all();
     }
 
-    /// Whether reads fail from now on.
+    /// Sets whether reads fail from now on.
     pub fn fail_reads(&self, fails: bool) {
         self.fails_reads.store(fails, Ordering::Relaxed);
     }

@@ -1,8 +1,8 @@
-//! The fuzzer's bytes as a source of numbers. When they end, zeros come.
+//! The fuzzer's bytes as a source of numbers. After their end come zeros.
 
 use blockmill_block::{Magic, Network};
 
-/// What is left of the fuzzer's bytes.
+/// The rest of the fuzzer's bytes.
 #[derive(Debug, Clone)]
 pub struct Input<'a> {
     bytes: &'a [u8],
@@ -19,19 +19,19 @@ impl<'a> Input<'a> {
         self.bytes.is_empty()
     }
 
-    /// So many bytes, or what is left.
+    /// The next `count` bytes, or the rest if it is shorter.
     pub fn take(&mut self, count: usize) -> &'a [u8] {
         let (taken, rest) = self.bytes.split_at(count.min(self.bytes.len()));
         self.bytes = rest;
         taken
     }
 
-    /// All that is left.
+    /// The rest.
     pub fn rest(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.bytes)
     }
 
-    /// So many bytes, with zeros where there are too few.
+    /// The next `N` bytes, filled up with zeros.
     pub fn array<const N: usize>(&mut self) -> [u8; N] {
         let mut array = [0; N];
         let taken = self.take(N);

@@ -1,18 +1,17 @@
-//! What the fuzz targets share. Each target is a small file in `targets`, whose head says what it
-//! checks.
+//! Shared code of the fuzz targets. Each target is a small file in `targets`, and its head names
+//! the checks.
 //!
 //! In reading order:
 //! - [`input`]: numbers and pieces out of the fuzzer's bytes;
-//! - [`memory`]: what a piece of work allocates;
-//! - [`parts`]: transactions and blocks put together, and taken apart again;
-//! - [`gated_store`]: a store whose commits wait, and which fails, as it is told;
-//! - [`pieces`]: block files put together;
+//! - [`memory`]: the memory that a piece of work allocates;
+//! - [`parts`]: transactions and blocks, written from parts and rewritten from views;
+//! - [`gated_store`]: a store whose commits wait and fail on demand;
+//! - [`pieces`]: block files made of pieces;
 //! - [`submitted`]: lines as `submit` reads them;
 //! - [`flushes`]: the coins cache beside a model;
 //! - [`world`], [`chain`]: short chains, and their outcome with coins read ahead and without.
 //!
-//! A target is deterministic but for the timing of threads and the keys of coin maps, which change
-//! with every map.
+//! A target is deterministic, except for the timing of threads and the random keys of coin maps.
 
 pub mod chain;
 pub mod flushes;

@@ -1,9 +1,8 @@
-//! What a piece of work allocates. The target must have `PeakAlloc` for its allocator.
+//! The memory that a piece of work allocates. The target's allocator must be `PeakAlloc`.
 
 use peak_alloc::PeakAlloc;
 
-/// What was done, and the most memory in bytes that was taken for it at once beyond what was taken
-/// before.
+/// The result of `work`, and the peak of its memory in bytes, above the memory in use before.
 pub fn peak_of<T>(work: impl FnOnce() -> T) -> (T, usize) {
     let allocator = PeakAlloc;
     allocator.reset_peak_usage();

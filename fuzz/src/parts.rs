@@ -1,12 +1,12 @@
-//! Transactions and blocks put together from parts, and taken apart again.
+//! Transactions and blocks: written from parts, and rewritten from decoded views.
 
 use blockmill_block::reader::write_compact_size;
 use blockmill_block::{Block, Header, OutPoint, Transaction};
 
-/// An input that is to be written.
+/// An input to write.
 #[derive(Debug, Clone)]
 pub struct InputParts {
-    /// What it spends.
+    /// The outpoint that it spends.
     pub previous_output: OutPoint,
     /// Unlocking script.
     pub script_sig: Vec<u8>,
@@ -14,7 +14,7 @@ pub struct InputParts {
     pub sequence: u32,
 }
 
-/// An output that is to be written.
+/// An output to write.
 #[derive(Debug, Clone)]
 pub struct OutputParts {
     /// Amount in satoshi.
@@ -23,7 +23,7 @@ pub struct OutputParts {
     pub script_pubkey: Vec<u8>,
 }
 
-/// A transaction without witnesses that is to be written.
+/// A transaction to write, without witnesses.
 #[derive(Debug, Clone)]
 pub struct TransactionParts {
     /// Version.
@@ -78,7 +78,7 @@ pub fn block(transactions: &[Vec<u8>]) -> Vec<u8> {
     bytes
 }
 
-/// Puts the merkle root of its transactions into a block's header, if the block decodes.
+/// Writes the right merkle root into a block's header, if the block decodes.
 pub fn fix_merkle_root(block: &mut [u8]) {
     if let Ok(root) = Block::decode(&*block).map(|block| block.merkle_root().hash) {
         block[36..68].copy_from_slice(&root);
@@ -95,7 +95,7 @@ fn write_sized(data: &[u8], into: &mut Vec<u8>) {
     into.extend_from_slice(data);
 }
 
-/// The bytes of a decoded transaction, written anew from what its views say.
+/// The bytes of a decoded transaction, written again from its views.
 pub fn rewrite(transaction: &Transaction<'_>, with_witness: bool) -> Vec<u8> {
     let with_witness = with_witness && transaction.has_witness();
     let mut bytes = transaction.version().to_le_bytes().to_vec();
@@ -108,7 +108,7 @@ pub fn rewrite(transaction: &Transaction<'_>, with_witness: bool) -> Vec<u8> {
         write_sized(input.script_sig(), &mut bytes);
         bytes.extend(input.sequence().to_le_bytes());
     }
-    // A transaction without inputs has no outputs either, and a byte that says so.
+    // A transaction without inputs has no outputs either, only their count.
     write_compact_size(transaction.output_count() as u64, &mut bytes);
     for output in transaction.outputs() {
         bytes.extend(output.value().to_le_bytes());

@@ -1,4 +1,4 @@
-//! Block files put together from records, padding and anything else, by the fuzzer's bytes.
+//! Block files made of records, padding and other bytes, as the fuzzer's bytes choose.
 
 use crate::input::Input;
 use crate::parts::{OutputParts, block, coinbase, fix_merkle_root};
@@ -6,25 +6,25 @@ use blockmill_block::Magic;
 use blockmill_blockfiles::XorKey;
 use std::ops::Range;
 
-/// Pieces of one file at most.
+/// Most pieces of one file.
 const PIECES_MAX: usize = 24;
 
-/// A file that was put together.
+/// A block file made of pieces.
 pub struct Made {
     /// Its bytes.
     pub bytes: Vec<u8>,
-    /// Those that are given as they are stored; the others are given as they are to be read.
+    /// Ranges given in stored form. The other bytes are in plain form.
     pub stored: Vec<Range<usize>>,
-    /// Place and length of the blocks in it, if they are known: then a scan finds just these.
+    /// Offset and length of its blocks, if known: a scan must find exactly these.
     pub records: Option<Vec<(usize, u32)>>,
-    /// Places where damaged records begin, and the length that they state.
+    /// Offsets of damaged records, with the length that each states.
     pub damaged: Vec<(usize, u32)>,
-    /// Whether there is nothing in it but whole records and padding.
+    /// Whether it has only whole records and padding.
     pub undamaged: bool,
 }
 
 impl Made {
-    /// The bytes as they are to be stored under a key.
+    /// The bytes in stored form, under a key.
     pub fn store(&self, key: XorKey) -> Vec<u8> {
         let mut bytes = self.bytes.clone();
         key.apply(&mut bytes, 0);
@@ -51,7 +51,7 @@ pub fn as_it_is(input: &mut Input<'_>) -> Made {
     }
 }
 
-/// A file of pieces that the input names one by one.
+/// A file of pieces, each named by the input.
 pub fn pieces(input: &mut Input<'_>, magic: Magic) -> Made {
     let mut bytes = Vec::new();
     let mut stored = Vec::new();
@@ -108,7 +108,7 @@ fn write_record(bytes: &mut Vec<u8>, magic: Magic, length: u32, block: &[u8]) {
     bytes.extend(block);
 }
 
-/// A block with a right merkle root, whose transactions have bytes of the input in their scripts.
+/// A block with the right merkle root. The scripts of its transactions hold bytes of the input.
 fn small_block(input: &mut Input<'_>) -> Vec<u8> {
     let transactions: Vec<Vec<u8>> = (0..=input.u8() % 3)
         .map(|_| {

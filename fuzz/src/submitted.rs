@@ -3,26 +3,26 @@
 use blockmill_blockfiles::lines::{LINE_MAX, Line, decode_line, read_line};
 use std::io::{BufReader, Read};
 
-/// What a line stands for, if it is one of hex; of several lines the first.
+/// The bytes of the first line, if it is valid hex.
 pub fn decode_one(line: &[u8]) -> Option<Vec<u8>> {
     let mut input = line.chain(&b"\n"[..]);
     let first = read_line(&mut input, LINE_MAX).expect("memory can be read")?;
     decode_line(first).ok()
 }
 
-/// Reads all lines of a stream that comes in pieces of `piece` bytes, and compares them with what
-/// stands between the line feeds.
+/// Reads all lines of a stream that arrives in pieces of `piece` bytes, and compares them with the
+/// text between the line feeds.
 ///
 /// # Panics
-/// If there is a difference, or more is kept of a line than `length_max`.
+/// If a line differs, or the reader keeps more than `length_max` bytes of a line.
 pub fn check_stream(stream: &[u8], piece: usize, length_max: usize) {
     let mut input = BufReader::with_capacity(piece, stream);
     let mut expected: Vec<&[u8]> = stream.split(|&byte| byte == b'\n').collect();
-    // The bytes after the last line feed are a line, unless there are none.
+    // Text after the last line feed is a line, unless it is empty.
     expected.pop_if(|last| last.is_empty());
     for expected in expected {
         let line = read_line(&mut input, length_max).expect("memory can be read");
-        match line.as_ref().expect("a line more") {
+        match line.as_ref().expect("one more line") {
             Line::Text(text) => assert_eq!(text, expected),
             Line::TooLong(_) => assert!(expected.len() > length_max),
         }

@@ -1,6 +1,6 @@
-//! Short chains of small blocks, as the fuzzer's bytes describe them. The blocks decode, and no
-//! more is sure: they double spend, overspend and repeat transactions. But what has no special mark
-//! is valid, so that chains go on.
+//! Short chains of small blocks, as the fuzzer's bytes describe them. Every block decodes. Some
+//! double spend, overspend or repeat transactions; most inputs lead to valid blocks, so that chains
+//! grow.
 
 use crate::input::Input;
 use crate::parts::{InputParts, OutputParts, TransactionParts, block, coinbase};
@@ -11,22 +11,22 @@ use blockmill_rules::spend::block_subsidy;
 use blockmill_rules::{Params, sigops};
 use std::sync::{Arc, LazyLock};
 
-/// Blocks of a chain at most.
+/// Most blocks of a chain.
 pub const BLOCKS_MAX: usize = 5;
 
-/// Transactions of a block at most, beside the coinbase.
+/// Most transactions of a block, the coinbase not counted.
 const TRANSACTIONS_MAX: u8 = 4;
 
 /// Seconds between blocks.
 pub const SPACING: u32 = 600;
 
-/// Coins that are there before the first block.
+/// Number of coins before the first block.
 const FIRST_COINS: u8 = 14;
 
 /// Parameters of the chain's network.
 pub static PARAMS: LazyLock<Params> = LazyLock::new(|| Params::new(Network::Regtest, None));
 
-/// An output, as far as those who spend it need to know it.
+/// An output, as its spender sees it.
 #[derive(Debug, Clone, Copy)]
 struct Known {
     outpoint: OutPoint,
@@ -50,11 +50,11 @@ pub struct Planned {
     pub height: u32,
     /// For each transaction the signature operations in its own scripts.
     pub legacy_sigops: Vec<u64>,
-    /// Whether BIP 30 holds for it.
+    /// Whether BIP 30 applies to it.
     pub enforce_bip30: bool,
 }
 
-/// What a chain of blocks can spend and repeat.
+/// The outputs and transactions that later blocks can spend and repeat.
 #[derive(Clone)]
 pub struct World {
     height_step: u32,
@@ -62,7 +62,7 @@ pub struct World {
     unspent: Vec<Known>,
     spent: Vec<Known>,
     old: Vec<Old>,
-    /// Makes transactions differ that are alike.
+    /// A counter in each transaction, so that equal ones have different ids.
     number: u32,
 }
 
@@ -86,12 +86,11 @@ pub fn first_coins() -> Vec<(OutPoint, Coin)> {
         .collect()
 }
 
-/// A locking script of a usual form or of none. The long ones have one number each, as they cost
-/// time.
+/// A locking script, standard or not. Each long one has only one number: it costs time.
 fn script(form: u8) -> Vec<u8> {
     let around = |before: &[u8], length: usize, after: &[u8]| [before, &vec![form; length], after].concat();
     match form {
-        // With two of these a block has too many signature operations.
+        // Two of these exceed a block's limit of signature operations.
         7 => return vec![0xae; 600],
         10 => return around(&[0x4d, 16, 39], 10_000, &[]),
         _ => {}
@@ -115,7 +114,7 @@ fn is_p2sh(script: &[u8]) -> bool {
 }
 
 impl World {
-    /// Before the first block, with the [`first_coins`] or without.
+    /// The world before the first block, with the [`first_coins`] or without.
     pub fn new(height_step: u32, with_coins: bool) -> Self {
         let coins = if with_coins { first_coins() } else { Vec::new() };
         let known = |(outpoint, coin): (OutPoint, Coin)| Known {
@@ -133,11 +132,11 @@ impl World {
         }
     }
 
-    /// The next block, which counts as connected from now on.
+    /// The next block. The world counts it as connected.
     pub fn next_block(&mut self, input: &mut Input<'_>) -> Planned {
         self.height += self.height_step;
         let flags = input.u8();
-        // A block may only go without BIP 30 if it repeats nothing but coinbases.
+        // A block without BIP 30 may repeat only coinbases.
         let enforce_bip30 = flags & 0xc0 != 0xc0;
         let mut transactions = vec![self.coinbase(input, flags)];
         for _ in 0..(flags & 7).min(TRANSACTIONS_MAX) {
@@ -183,7 +182,7 @@ impl World {
         fitting.nth(usize::from(choice & 7)).map(|old| old.bytes.clone())
     }
 
-    /// A transaction of so many inputs and outputs as the input says.
+    /// A transaction; the fuzzer's bytes choose its inputs and outputs.
     fn transaction(&mut self, input: &mut Input<'_>, may_repeat: bool) -> Vec<u8> {
         let shape = input.u8();
         if shape >= 0xf0
@@ -209,18 +208,17 @@ impl World {
                     script_pubkey: script(input.u8()),
                 })
                 .collect(),
-            // It is locked to a height that has come.
+            // A lock to a height, open by now.
             lock_time: self.number % 100,
         };
         self.made(parts.write(), false)
     }
 
-    /// What an input spends, and its sequence number: mostly something unspent, the last made
-    /// first.
+    /// The output that an input spends, and its sequence number: mostly a recent unspent output.
     fn previous(&mut self, input: &mut Input<'_>) -> (Known, u32) {
         let choice = input.u8();
         let sequence = match choice >> 5 {
-            // Relative locks that may be open or not.
+            // A relative lock, open or not.
             6 => u32::from(input.u8()),
             7 => 1 << 22 | u32::from(input.u8()),
             _ => u32::MAX,
@@ -237,10 +235,10 @@ impl World {
             31 => missing,
             30 => self.spent.last().copied().unwrap_or(missing),
             29 => self.spent.first().copied().unwrap_or(missing),
-            place if self.unspent.is_empty() => self.spent.get(usize::from(place)).copied().unwrap_or(missing),
-            place => {
-                let place = self.unspent.len() - 1 - usize::from(place) % self.unspent.len();
-                let known = self.unspent.remove(place);
+            choice if self.unspent.is_empty() => self.spent.get(usize::from(choice)).copied().unwrap_or(missing),
+            choice => {
+                let index = self.unspent.len() - 1 - usize::from(choice) % self.unspent.len();
+                let known = self.unspent.remove(index);
                 self.spent.push(known);
                 known
             }
@@ -248,7 +246,7 @@ impl World {
         (known, sequence)
     }
 
-    /// Notes a transaction that stands in a block.
+    /// Notes a transaction of a block.
     fn made(&mut self, bytes: Vec<u8>, is_coinbase: bool) -> Vec<u8> {
         let decoded = OwnedTransaction::decode(bytes.clone()).expect("a transaction of parts decodes");
         let txid = decoded.view().txid();
@@ -259,7 +257,7 @@ impl World {
                 is_p2sh: is_p2sh(output.script_pubkey()),
             };
             let is_there = self.unspent.iter().any(|other| other.outpoint == known.outpoint);
-            // A coinbase is spent when it is old enough, and that is seldom.
+            // A spend of a coinbase is rarely mature.
             if !is_there && !is_unspendable(output.script_pubkey()) {
                 self.unspent
                     .insert(if is_coinbase { 0 } else { self.unspent.len() }, known);

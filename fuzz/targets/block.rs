@@ -1,9 +1,9 @@
 //! The input is a block.
 //!
-//! Checked: everything that decodes is walked through, and each transaction, written anew from what
-//! its views say, gives the same bytes and ids; sizes, weight and places of inputs fit; the block's
-//! own bytes decode to the same. Memory stays below a fixed multiple of the input, in
-//! [`Block::memory`] and in what is really allocated.
+//! Checked: each transaction of a block that decodes, written again from its views, has the same
+//! bytes and ids. Sizes, weight and positions of inputs fit. The block's own bytes decode to the
+//! same block. Memory stays below a fixed multiple of the input, both in [`Block::memory`] and in
+//! the allocator.
 
 #![no_main]
 
@@ -19,20 +19,20 @@ use peak_alloc::PeakAlloc;
 #[global_allocator]
 static ALLOCATOR: PeakAlloc = PeakAlloc;
 
-/// Bytes of tables for a byte of block. The worst is a transaction of 10 bytes, which takes 104 in
-/// the tables, and they may be half empty.
+/// Bytes of tables for a byte of block. The worst case is a transaction of 10 bytes: it takes 104
+/// bytes in tables that may be half empty.
 const TABLES_PER_BYTE: usize = 22;
 
-/// Bytes that are allocated at once for a byte of block: tables that grow are there twice, the old
-/// one half as large.
+/// Peak of allocated bytes for a byte of block: while a table grows, the old one of half its size
+/// is still there.
 const PEAK_PER_BYTE: usize = 33;
 
-/// The first elements of the tables, and what a block of 81 bytes has.
+/// Bytes for the first elements of the tables, and for a block of 81 bytes.
 const TABLES_BASE: usize = 1024;
 
 fn walk_transactions<B: AsRef<[u8]>>(block: &Block<B>) -> usize {
     let mut base_size = 0;
-    let mut place = 0;
+    let mut input_index = 0;
     for (index, transaction) in block.transactions().enumerate() {
         let (raw, stripped) = (rewrite(&transaction, true), rewrite(&transaction, false));
         assert_eq!(raw, transaction.raw());
@@ -42,19 +42,19 @@ fn walk_transactions<B: AsRef<[u8]>>(block: &Block<B>) -> usize {
             (transaction.total_size(), transaction.base_size()),
             (raw.len(), stripped.len())
         );
-        let single = OwnedTransaction::decode(raw).expect("a transaction of a block decodes by itself");
+        let single = OwnedTransaction::decode(raw).expect("a transaction of a block decodes alone");
         assert_eq!(single.view().txid(), transaction.txid());
         assert_eq!(single.view().raw(), transaction.raw());
         base_size += stripped.len();
         let inputs = block.input_range(index);
-        assert_eq!(inputs, place..place + transaction.input_count());
+        assert_eq!(inputs, input_index..input_index + transaction.input_count());
         for (number, input) in transaction.inputs().enumerate() {
-            assert_eq!(block.locate_input(place + number), (index, number));
+            assert_eq!(block.locate_input(input_index + number), (index, number));
             let witness = input.witness();
             assert_eq!(witness.iter().count(), witness.len());
             assert_eq!(witness.last(), witness.iter().last());
         }
-        place = inputs.end;
+        input_index = inputs.end;
         transaction.outputs().for_each(|output| assert!(output.size() >= 9));
         if transaction.is_coinbase() {
             assert_eq!(
@@ -63,7 +63,7 @@ fn walk_transactions<B: AsRef<[u8]>>(block: &Block<B>) -> usize {
             );
         }
     }
-    assert_eq!(place, block.input_count());
+    assert_eq!(input_index, block.input_count());
     assert_eq!(
         block.output_count(),
         block

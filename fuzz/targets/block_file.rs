@@ -1,12 +1,13 @@
-//! The input is a `blk*.dat` file, or pieces to make one of, with a network and an obfuscation key.
+//! The input is a `blk*.dat` file, or describes the pieces of one, with a network and an
+//! obfuscation key.
 //!
-//! Checked: the scan finds records that lie inside the file, do not overlap, begin with magic and
-//! length, and are read as what the scan says of them; what neither another record nor the end of
-//! the file follows is a block with the right merkle root; damaged places come in order, inside the
-//! file and not in a record. In a file of pieces just its whole records are found, whatever is
-//! between them; and no damage if that is only padding.
+//! Checked: the records that the scan finds lie inside the file, do not overlap, begin with magic
+//! and length, and are read as the scan describes them. A record that is followed neither by
+//! another record nor by the end of the file is a block with the right merkle root. Damage is
+//! reported in order, inside the file and outside of records. In a file of pieces the scan finds
+//! exactly the whole records, and no damage if there is only padding between them.
 //!
-//! The file lies in `TMPDIR`, or in `/dev/shm` where that is not set.
+//! The file lies in `TMPDIR`, by default in `/dev/shm`.
 
 #![no_main]
 
@@ -24,14 +25,14 @@ use std::sync::LazyLock;
 /// Bytes of a record before its block.
 const HEAD: usize = RECORD_HEAD as usize;
 
-/// The files of this process, written anew for every input.
-struct Place {
+/// The files of this process, written again for every input.
+struct ScratchFiles {
     path: PathBuf,
     blocks: File,
     key: File,
 }
 
-static PLACE: LazyLock<Place> = LazyLock::new(|| {
+static SCRATCH: LazyLock<ScratchFiles> = LazyLock::new(|| {
     let memory = PathBuf::from("/dev/shm");
     let base = if std::env::var_os("TMPDIR").is_none() && memory.is_dir() {
         memory
@@ -41,7 +42,7 @@ static PLACE: LazyLock<Place> = LazyLock::new(|| {
     let directory = base.join(format!("blockmill-fuzz-{}", std::process::id()));
     std::fs::create_dir_all(&directory).expect("a directory for the file");
     let path = directory.join("blk00000.dat");
-    Place {
+    ScratchFiles {
         blocks: File::create(&path).expect("a file for the blocks"),
         key: File::create(directory.join("xor.dat")).expect("a file for the key"),
         path,
@@ -54,33 +55,33 @@ fn overwrite(file: &File, bytes: &[u8]) {
         .expect("the file can be written");
 }
 
-/// Whether a file of pieces can be read in one way only: not if there is another magic between them
-/// (padding that is stored as zeros reads as the key), nor if a damaged record may be taken for a
-/// whole one, nor if the whole head of a record is stored as zeros, magic and length, which is so
-/// for one key in 2^64.
+/// Whether a file of pieces can be read in one way only. Three things make it ambiguous: another
+/// magic between the pieces (padding stored as zeros reads as the key); a damaged record that may
+/// be taken for a whole one; a record whose whole head is stored as zeros, for one key in 2^64.
 fn is_unambiguous(cleared: &[u8], made: &Made, records: &[(usize, u32)], key: [u8; 8], magic: Magic) -> bool {
-    let starts = |place| {
-        records.iter().any(|record| record.0 - HEAD == place) || made.damaged.iter().any(|record| record.0 == place)
+    let starts = |offset| {
+        records.iter().any(|record| record.0 - HEAD == offset) || made.damaged.iter().any(|record| record.0 == offset)
     };
-    let lies_in_block = |place| {
+    let lies_in_block = |offset| {
         records
             .iter()
-            .any(|record| (record.0 - HEAD..record.0 + record.1 as usize).contains(&place))
+            .any(|record| (record.0 - HEAD..record.0 + record.1 as usize).contains(&offset))
     };
-    let is_zeros = |place: usize| (place..place + HEAD).all(|at| cleared.get(at) == Some(&key[at % 8]));
-    let is_other = |place| {
-        if starts(place) {
-            is_zeros(place)
+    let is_zeros = |offset: usize| (offset..offset + HEAD).all(|at| cleared.get(at) == Some(&key[at % 8]));
+    let is_other = |offset| {
+        if starts(offset) {
+            is_zeros(offset)
         } else {
-            !lies_in_block(place)
+            !lies_in_block(offset)
         }
     };
     let magics = cleared.windows(4).enumerate().filter(|(_, bytes)| *bytes == magic.0);
-    !magics.map(|(place, _)| place).any(is_other)
+    !magics.map(|(offset, _)| offset).any(is_other)
         && !made.damaged.iter().any(|record| may_be_whole(cleared, *record, magic))
 }
 
-/// Whether another record or the end of the file follows a damaged record, or a block is in it.
+/// Whether a damaged record may be taken for a whole one: another record or the end of the file
+/// follows it, or it contains a block.
 fn may_be_whole(cleared: &[u8], (start, length): (usize, u32), magic: Magic) -> bool {
     let end = start + HEAD + length as usize;
     cleared
@@ -88,12 +89,12 @@ fn may_be_whole(cleared: &[u8], (start, length): (usize, u32), magic: Magic) -> 
         .is_some_and(|rest| begins_magic(rest, magic) || is_block(&cleared[start + HEAD..end]))
 }
 
-/// Whether a magic is here, or as much of it as there are bytes.
+/// Whether `bytes` begin with the magic, or are the beginning of it.
 fn begins_magic(bytes: &[u8], magic: Magic) -> bool {
     bytes.starts_with(&magic.0[..bytes.len().min(4)])
 }
 
-/// Whether these are just a block, with the right merkle root.
+/// Whether `raw` is exactly a block with the right merkle root.
 fn is_block(raw: &[u8]) -> bool {
     Block::decode(raw)
         .is_ok_and(|block| block.bytes().len() == raw.len() && block.merkle_root().hash == block.header().merkle_root.0)
@@ -116,7 +117,7 @@ fn check(scan: &Scan, files: &BlockFiles, cleared: &[u8], magic: Magic) {
         assert_eq!(raw[8..8 + Header::LENGTH], record.header.to_bytes());
         assert_eq!(record.hash.0, sha256d(&raw[8..8 + Header::LENGTH]));
         if !begins_magic(&cleared[end as usize..], magic) {
-            assert!(is_block(&raw[8..]), "a record is believed that nothing speaks for");
+            assert!(is_block(&raw[8..]), "the scan reports a record without evidence");
         }
     }
     assert!(scan.damages.len() <= 100 && (scan.more_damages == 0 || scan.damages.len() == 100));
@@ -142,7 +143,7 @@ fuzz_target!(|data: &[u8]| {
     let magic = input.magic();
     let mut key_bytes = if flags & 1 == 0 { [0; 8] } else { input.array() };
     if flags & 4 != 0 {
-        // A magic in the right place is stored as zeros then.
+        // A magic at that offset is stored as zeros then.
         for (byte, value) in magic.0.into_iter().enumerate() {
             key_bytes[(usize::from(flags >> 5) + byte) % 8] = value;
         }
@@ -156,11 +157,11 @@ fuzz_target!(|data: &[u8]| {
     let stored = made.store(key);
     let mut cleared = stored.clone();
     key.apply(&mut cleared, 0);
-    overwrite(&PLACE.blocks, &stored);
-    overwrite(&PLACE.key, &key_bytes);
+    overwrite(&SCRATCH.blocks, &stored);
+    overwrite(&SCRATCH.key, &key_bytes);
 
     let mut files = BlockFiles::new();
-    assert_eq!(files.add(&PLACE.path).expect("the file is there"), 0..1);
+    assert_eq!(files.add(&SCRATCH.path).expect("the file is there"), 0..1);
     let scan = files.scan(0, magic).expect("the file can be read");
     check(&scan, &files, &cleared, magic);
     if let Some(expected) = &made.records

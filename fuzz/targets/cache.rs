@@ -1,9 +1,8 @@
-//! The input names steps that are taken on a coins cache over a store in memory: coins are added,
-//! spent and looked up, read from the store and inserted later, flushes begin, wait, fail or
-//! succeed, in place or beside the work, and all changes since the last one are rolled back.
+//! The input names steps on a coins cache over a store in memory. Coins are added, spent and looked
+//! up, or read from the store and inserted later. Flushes begin, wait, fail or succeed, in place or
+//! in the background. Changes since the last flush are rolled back.
 //!
-//! Checked: the cache never gives another answer than a map does, and neither does the store after
-//! a flush.
+//! Checked: the cache always answers as a plain map does, and so does the store after a flush.
 
 #![no_main]
 

@@ -1,8 +1,8 @@
 //! The input describes signature checks, mostly valid ones, and changes to them.
 //!
-//! Checked: one lane, the fastest backend of this machine and AVX2 give the same verdicts, and the
-//! first check alone has the verdict that it has in the batch. A verdict is libsecp256k1's, unless
-//! it is "cannot tell". A check that nothing has changed is valid.
+//! Checked: one lane, the fastest backend of this machine and AVX2 give the same verdicts. The
+//! first check has the same verdict alone and in the batch. Every verdict is libsecp256k1's or
+//! "cannot tell". An unchanged check is valid.
 //!
 //! Scalars may be small, negative or powers of two, so that the lanes meet their special cases.
 
@@ -13,7 +13,7 @@ use libfuzzer_sys::fuzz_target;
 use secp256k1::{Keypair, Message, Parity, PublicKey, SECP256K1, Scalar, SecretKey, XOnlyPublicKey, ecdsa, schnorr};
 use secp256k1_lanes::{Backend, Check, Kind, Verdict, Verifier};
 
-/// Most checks of an input: a few more than 32, which fill the lanes once.
+/// Most checks of an input: a few more than 32, which fill all lanes.
 const CHECKS_MAX: usize = 40;
 
 /// Numbers at the ends of ranges: n, p, half of n, p - n, and all ones.
@@ -76,7 +76,7 @@ fn product(a: SecretKey, b: SecretKey) -> SecretKey {
 }
 
 fn halves(signature: &[u8; 64]) -> [[u8; 32]; 2] {
-    [0, 32].map(|first| std::array::from_fn(|place| signature[first + place]))
+    [0, 32].map(|first| std::array::from_fn(|index| signature[first + index]))
 }
 
 fn with_prefix(prefix: u8, x: &[u8]) -> [u8; 33] {
@@ -90,7 +90,7 @@ fn with_prefix(prefix: u8, x: &[u8]) -> [u8; 33] {
 fn ecdsa_check(input: &mut Input<'_>) -> Option<Check> {
     let (d, k, w) = (scalar(input), scalar(input), scalar(input));
     let nonce = k.public_key(SECP256K1).serialize();
-    // An x coordinate from n on is not tried: nobody knows one.
+    // No nonce with an x coordinate of n or more is known.
     let r = SecretKey::from_slice(&nonce[1..]).ok()?;
     let s = product(r, w);
     let message = product(s, k).add_tweak(&Scalar::from(product(r, d).negate()));
@@ -103,7 +103,7 @@ fn ecdsa_check(input: &mut Input<'_>) -> Option<Check> {
         key: d.public_key(SECP256K1).serialize(),
         r,
         s,
-        // An error: the sum is 0.
+        // The sum is 0: no message.
         message: message.map_or([0; 32], |message| message.secret_bytes()),
     })
 }
@@ -127,7 +127,7 @@ fn tweak_check(input: &mut Input<'_>) -> Option<Check> {
         .x_only_public_key()
         .0;
     let tweak = scalar(input);
-    // None: the sum is infinity.
+    // The sum is infinity: no check.
     let (output, parity) = internal.add_tweak(SECP256K1, &Scalar::from(tweak)).ok()?;
     let mut message = [0; 32];
     message[0] = u8::from(parity == Parity::Odd);
@@ -140,7 +140,7 @@ fn tweak_check(input: &mut Input<'_>) -> Option<Check> {
     })
 }
 
-/// Any bytes, which are hardly ever valid.
+/// A check of arbitrary bytes, hardly ever valid.
 fn raw_check(kind: Kind, input: &mut Input<'_>) -> Check {
     Check {
         kind,
@@ -193,7 +193,7 @@ fn check(input: &mut Input<'_>) -> (Check, bool) {
     (made, false)
 }
 
-/// What libsecp256k1 says.
+/// The verdict of libsecp256k1.
 fn reference(check: &Check) -> bool {
     let numbers = [check.r, check.s].concat();
     let message = Message::from_digest(check.message);
@@ -225,7 +225,8 @@ fn reference(check: &Check) -> bool {
 }
 
 thread_local! {
-    /// One of one lane, the fastest one, and that of AVX2. Without vectors all are of one lane.
+    /// Verifiers of one lane, of the fastest backend and of AVX2. Without vectors all have one
+    /// lane.
     static VERIFIERS: std::cell::RefCell<[Verifier; 3]> =
         [Backend::Portable, Backend::detect(), Backend::Avx2].map(Verifier::with_backend).into();
 }
@@ -253,7 +254,7 @@ fn run(data: &[u8]) {
             let agrees = [*expected, Verdict::CannotTell].contains(verdict);
             assert!(agrees, "{verdict:?} in place of {expected:?}: {check:?}");
         }
-        // The first one alone.
+        // The first check alone.
         if let [first, _, ..] = &checks[..] {
             portable.verify(&[*first], &mut others);
             assert_eq!(others, verdicts[..1], "{first:?}");

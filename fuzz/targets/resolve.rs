@@ -1,10 +1,11 @@
-//! The input describes a short chain of small blocks with spends of their own and of earlier
-//! outputs, double spends, missing coins and duplicates, and when flushes begin and end beside
-//! them.
+//! The input describes a short chain of small blocks, and the flushes beside them. The blocks spend
+//! their own and earlier outputs, double spend, spend missing coins, and repeat transactions.
 //!
-//! Checked: the blocks are resolved over a cache whose coins a pool reads ahead and inserts, with
-//! flushes, failing reads and disconnected blocks in between. They have the same verdicts (reason
-//! and place) and the same undo data, and leave the same set of coins, as over a plain cache.
+//! The chain is resolved twice: once over a plain cache, and once over a cache whose coins are read
+//! ahead by a pool, with flushes, failing reads and disconnected blocks in between.
+//!
+//! Checked: both runs give the same verdicts (reason and position), the same undo data, and the
+//! same set of coins.
 
 #![no_main]
 

@@ -1,9 +1,9 @@
-//! The input is a snapshot of the set, after a byte that says whether its first bytes are put
-//! right, and how many bytes a read gives.
+//! The input is a snapshot of the set. A byte before it chooses whether its first bytes are
+//! repaired, and how many bytes each read gives.
 //!
-//! Checked: coins come in the order of the store's keys, no more of them than the input has bytes,
-//! within the bounds of height and amount, and as many as the metadata say if there is no error;
-//! nothing comes after an error. The coins that came are written, and read again to the same.
+//! Checked: coins come in the order of the store's keys, within the bounds of height and amount,
+//! and there are at most as many as the input has bytes. Without an error there are as many as the
+//! metadata say; no coin comes after an error. The coins, written and read again, are the same.
 //! Memory stays below a fixed multiple of the input.
 
 #![no_main]
@@ -29,15 +29,15 @@ const HEAD: [u8; 11] = *b"utxo\xff\x02\x00\xf9\xbe\xb4\xd9";
 
 const COUNT: std::ops::Range<usize> = 43..51;
 
-/// Bytes that are allocated at once for a byte of input. The worst is a coin of 4 bytes, which
-/// takes 72 in a table that may be half empty, and that grows with the old one still there; and as
-/// much again for the coins that this target collects.
+/// Peak of allocated bytes for a byte of input. The worst case is a coin of 4 bytes: it takes 72
+/// bytes in a table that may be half empty, and the old table is still there while a new one is
+/// filled. The coins that this target collects take as much again.
 const PEAK_PER_BYTE: usize = 112;
 
-/// What is allocated for an empty file.
+/// Bytes allocated for an empty file.
 const PEAK_BASE: usize = 4096;
 
-/// A file of which a read gives few bytes.
+/// A file whose reads give few bytes each.
 struct Pieces<'a> {
     bytes: &'a [u8],
     most: usize,
@@ -50,7 +50,7 @@ impl Read for Pieces<'_> {
     }
 }
 
-/// The coins of a snapshot up to its end or its first error, and whether there was none.
+/// The coins of a snapshot up to its end or its first error, and whether it had no error.
 fn read(bytes: &[u8], most: usize) -> (Vec<(OutPoint, Coin)>, bool) {
     let Ok(reader) = SnapshotReader::new(Pieces { bytes, most }, MAGIC) else {
         return (Vec::new(), false);
@@ -65,7 +65,7 @@ fn read(bytes: &[u8], most: usize) -> (Vec<(OutPoint, Coin)>, bool) {
             Some(Err(error)) => break Some(error),
         }
     };
-    assert!(entries.next().is_none(), "something comes after the end");
+    assert!(entries.next().is_none(), "an entry comes after the end");
     assert!(entries.offset() <= bytes.len() as u64);
     match &error {
         None => {
@@ -88,7 +88,7 @@ fuzz_target!(|data: &[u8]| {
     if flags & 1 == 1 && bytes.len() >= COUNT.end {
         bytes[..HEAD.len()].copy_from_slice(&HEAD);
         if flags & 2 == 2 {
-            // No more coins than there can be.
+            // A number of coins that can be true.
             bytes[COUNT][2..].fill(0);
         }
     }

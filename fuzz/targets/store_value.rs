@@ -1,8 +1,8 @@
-//! The input is a coin: in the form of the store, in that of undo data, and in parts.
+//! The input is a coin, read in the form of the store, in the form of undo data, and as parts.
 //!
-//! Checked: what decodes is written in both forms and read again to the same, if its amount can be
-//! (others may wrap, as in Core); so is any coin made of parts. Memory stays below a fixed multiple
-//! of the input.
+//! Checked: a coin that decodes is written in both forms, and reads back the same. Amounts outside
+//! of the valid range are exempt: they may wrap, as in Core. A coin made of parts reads back the
+//! same too. Memory stays below a fixed multiple of the input.
 
 #![no_main]
 
@@ -28,12 +28,11 @@ const FORMS: [(Decode, Encode); 2] = [
     (Coin::read_undo, Coin::write_undo),
 ];
 
-/// Bytes that are allocated at once for a byte of a coin, and for any: a public key of 33 bytes
-/// becomes a script of 67.
+/// Peak of allocated bytes for a byte of a coin: a public key of 33 bytes becomes a script of 67.
 const PEAK_PER_BYTE: usize = 2;
 const PEAK_BASE: usize = 256;
 
-/// The coin, and the bytes that it took.
+/// The coin, and the number of bytes read.
 fn decode(decode: Decode, bytes: &[u8]) -> Option<(Coin, usize)> {
     let mut reader = Reader::new(bytes);
     let (coin, peak) = peak_of(|| decode(&mut reader));
@@ -73,7 +72,7 @@ fuzz_target!(|data: &[u8]| {
     let code = input.u32();
     let value = input.i64();
     let amount = value.cast_unsigned();
-    // Any number is survived.
+    // No number panics.
     let _ = (compress_amount(amount), decompress_amount(amount));
     let coin = Coin {
         value: value.rem_euclid(MAX_MONEY + 1),

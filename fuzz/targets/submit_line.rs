@@ -1,11 +1,10 @@
-//! The input is a stream of lines or a line as `blockmill submit` takes it, or a block to make one
-//! of.
+//! The input is a stream of lines, one line as `blockmill submit` reads it, or a block for a line.
 //!
-//! Checked: a stream is cut into the lines that it has, of which no more is kept than may be; a
-//! line becomes bytes, or is refused; a block's line becomes the block's bytes in either case of
-//! digits and with white space around it. The block is judged by all rules that need no coins, on
-//! any network and at any height, with and without its proof of work and its right merkle root, and
-//! nothing panics; what a signet verifier is given decodes.
+//! Checked: the reader cuts a stream into its lines, and keeps no more of a line than the limit. A
+//! line becomes bytes or is refused. A block's line becomes the block's bytes, with digits of
+//! either case and white space around them. All rules that need no coins judge the block, on any
+//! network and at any height, with and without proof of work and the right merkle root. No rule
+//! panics, and a signet verifier only gets transactions that decode.
 
 #![no_main]
 
@@ -28,10 +27,10 @@ static PARAMS: LazyLock<Vec<Params>> = LazyLock::new(|| {
         .collect()
 });
 
-/// Looks at what it is given, and accepts what the first byte of its hash says.
-struct Looking;
+/// Verifies signet solutions: decodes the transaction, and accepts or refuses by a byte of its id.
+struct SignetVerifier;
 
-impl ScriptVerifier for Looking {
+impl ScriptVerifier for SignetVerifier {
     type Prepared = OwnedTransaction;
     type Deferred<T: Send> = ();
 
@@ -52,7 +51,7 @@ impl ScriptVerifier for Looking {
     }
 }
 
-/// A line of these bytes, in the manner that the flags say.
+/// A line of hex for these bytes; the flags choose the case of digits and the white space.
 fn line_of(bytes: &[u8], flags: u8) -> Vec<u8> {
     let mut text = hex::encode(bytes);
     if flags & 0x10 != 0 {
@@ -65,17 +64,17 @@ fn line_of(bytes: &[u8], flags: u8) -> Vec<u8> {
 }
 
 fn judge(block: &Block, params: &Params, height: u32, parent_median_time_past: u32) {
-    let place = BlockContext {
+    let context = BlockContext {
         params,
         height,
         parent_median_time_past,
     };
     let _ = block_script_flags(params, height, &block.hash());
     let _ = header::check_proof_of_work(&block.hash(), block.header().bits, params);
-    let _ = signet::check_solution(block, params, &Looking);
-    let alone = check_block(block, params, &Looking, BlockOptions { proof_of_work: false });
-    let with_work = check_block(block, params, &Looking, BlockOptions { proof_of_work: true });
-    // Work is one rule more, before the others.
+    let _ = signet::check_solution(block, params, &SignetVerifier);
+    let alone = check_block(block, params, &SignetVerifier, BlockOptions { proof_of_work: false });
+    let with_work = check_block(block, params, &SignetVerifier, BlockOptions { proof_of_work: true });
+    // Proof of work is one more rule, before the others.
     assert!(alone.is_ok() || with_work.is_err());
     match alone {
         Ok(facts) => {
@@ -83,7 +82,7 @@ fn judge(block: &Block, params: &Params, height: u32, parent_median_time_past: u
                 .transactions()
                 .map(|transaction| sigops::legacy_count(&transaction));
             assert!(counts.eq(facts.legacy_sigops.iter().copied()));
-            if let Err(reject) = check_block_context(block, &place) {
+            if let Err(reject) = check_block_context(block, &context) {
                 drop(reject.to_string());
             }
         }

@@ -1,8 +1,9 @@
 //! The input is undo data, and a record of it.
 //!
-//! Checked: what decodes is written again and decodes to the same (as long as its amounts can be:
-//! others may wrap, as in Core), alone and in a record; a record whose checksum is right reads as
-//! its data; a damaged one is refused. Memory stays below a fixed multiple of the input.
+//! Checked: data that decodes, written again, decodes to the same, alone and in a record. Amounts
+//! outside of the valid range are exempt: they may wrap, as in Core. A record with the right
+//! checksum reads as its data, and a damaged one is refused. Memory stays below a fixed multiple of
+//! the input.
 
 #![no_main]
 
@@ -21,11 +22,12 @@ const MAGIC: Magic = Magic([0xf9, 0xbe, 0xb4, 0xd9]);
 
 const PARENT: BlockHash = BlockHash([7; 32]);
 
-/// Bytes that are allocated at once for a byte of undo data. The worst is a coin of 3 bytes, which
-/// takes 32 in a table that may be half empty, and that grows with the old one still there.
+/// Peak of allocated bytes for a byte of undo data. The worst case is a coin of 3 bytes: it takes
+/// 32 bytes in a table that may be half empty, and the old table is still there while a new one is
+/// filled.
 const PEAK_PER_BYTE: usize = 33;
 
-/// What the first coins take.
+/// Bytes for the first coins.
 const PEAK_BASE: usize = 1024;
 
 fn decode(data: &[u8]) -> Option<BlockUndo> {
@@ -39,14 +41,14 @@ fn decode(data: &[u8]) -> Option<BlockUndo> {
 }
 
 fn check_round_trip(undo: &BlockUndo) {
-    let mut places = 0;
+    let mut coin_index = 0;
     for index in 0..undo.transaction_count() {
         let range = undo.range(index);
-        assert_eq!(range.start, places);
+        assert_eq!(range.start, coin_index);
         assert_eq!(undo.transaction(index), &undo.coins()[range.clone()]);
-        places = range.end;
+        coin_index = range.end;
     }
-    assert_eq!(places, undo.coins().len());
+    assert_eq!(coin_index, undo.coins().len());
     let mut written = Vec::new();
     undo.write(&mut written);
     let again = BlockUndo::decode(&written).expect("what was written decodes");
@@ -56,13 +58,13 @@ fn check_round_trip(undo: &BlockUndo) {
         let mut record = Vec::new();
         write_record(MAGIC, &PARENT, undo, &mut record);
         assert_eq!(read_record(MAGIC, &PARENT, &record).as_ref(), Ok(undo));
-        // One bit anywhere.
+        // Flip any one bit.
         let bit = written
             .iter()
             .fold(0, |sum: usize, &byte| sum.wrapping_mul(31) + usize::from(byte));
-        let place = bit / 8 % record.len();
-        record[place] ^= 1 << (bit % 8);
-        assert!(read_record(MAGIC, &PARENT, &record).is_err(), "byte {place}");
+        let offset = bit / 8 % record.len();
+        record[offset] ^= 1 << (bit % 8);
+        assert!(read_record(MAGIC, &PARENT, &record).is_err(), "byte {offset}");
     }
 }
 

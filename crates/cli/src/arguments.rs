@@ -24,21 +24,21 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Make a small signed chain, connect it, and print what was done
+    /// Make a small signed chain, connect it, and print a report
     Demo(DemoArguments),
-    /// Connect the blocks of block files: index headers, validate everything new, resume where it
-    /// stopped
+    /// Connect the blocks of block files: index headers, validate everything new, resume after a
+    /// stop
     Connect(ConnectArguments),
-    /// Judge blocks from standard input, one in hex per line; one JSON object per line answers
+    /// Read blocks in hex, one a line, from standard input; write one verdict in JSON for each
     Submit(SubmitArguments),
     /// Verify one block against the coins that it spends
     Verify(VerifyArguments),
     /// Print figures and hashes of the UTXO set
     Stats(StatsArguments),
-    /// Write the UTXO set to a file, or take it from one
+    /// Write the UTXO set to a file, or load it from one
     #[command(subcommand)]
     Snapshot(SnapshotCommand),
-    /// Look a data directory over, and say what is damaged
+    /// Check a data directory, and say what is damaged
     Doctor(DoctorArguments),
     /// Write a deterministic signed regtest chain as block files
     Generate(GenerateArguments),
@@ -64,17 +64,17 @@ pub(crate) struct DataArguments {
     /// Data directory
     #[arg(long, value_name = "DIR")]
     pub(crate) data: PathBuf,
-    /// Network; needed only to make a data directory (bitcoin, testnet3, testnet4, signet, regtest)
+    /// Network: bitcoin, testnet3, testnet4, signet or regtest; needed only to make a data
+    /// directory
     #[arg(long, value_name = "NAME")]
     pub(crate) network: Option<Network>,
-    /// Challenge of a signet of one's own, in hex; says that the network is signet
+    /// Challenge of a custom signet, in hex; implies --network signet
     #[arg(long, value_name = "HEX", value_parser = parse_hex)]
     pub(crate) signet_challenge: Option<HexBytes>,
 }
 
 impl DataArguments {
-    /// What the data directory shall belong to, if that is said. A challenge says that it is a
-    /// signet.
+    /// The chain that the arguments name, if they name one. A challenge implies a signet.
     pub(crate) fn chain_id(&self) -> Result<Option<ChainId>, Failure> {
         let Some(network) = self.network.or(self.signet_challenge.as_ref().map(|_| Network::Signet)) else {
             return Ok(None);
@@ -86,10 +86,10 @@ impl DataArguments {
     }
 }
 
-/// The challenge of a network, which only a signet has.
+/// The bytes of a challenge; an error unless the network is a signet.
 pub(crate) fn challenge_of(network: Network, challenge: Option<&HexBytes>) -> Result<Option<Vec<u8>>, Failure> {
     if challenge.is_some() && network != Network::Signet {
-        let text = format!("--signet-challenge is for signet, and not for {network}");
+        let text = format!("--signet-challenge is for signet, not for {network}");
         return Err(Failure::Usage(text));
     }
     Ok(challenge.map(|challenge| challenge.0.clone()))
@@ -101,7 +101,7 @@ pub(crate) struct EngineArguments {
     /// Threads that validate [default: all cores]
     #[arg(long, value_name = "N", value_parser = parse_threads)]
     pub(crate) par: Option<usize>,
-    /// Memory for coins in MiB
+    /// Memory for the coins cache in MiB
     #[arg(long, value_name = "MIB", default_value_t = 450, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) dbcache: u32,
     /// Seconds of work between flushes to the data directory
@@ -118,17 +118,17 @@ pub(crate) struct ConnectArguments {
     pub(crate) data: DataArguments,
     #[command(flatten)]
     pub(crate) engine: EngineArguments,
-    /// Leave out the scripts of blocks before this one, under Core's conditions; 0 checks all
+    /// Skip the scripts of this block and of those below it, under Core's conditions; 0 checks all
     #[arg(long, value_name = "HASH", default_value = "0", value_parser = parse_assume_valid)]
     pub(crate) assume_valid: AssumeValid,
-    /// How signatures are verified: many at a time in lanes for blocks with two weeks of work above
-    /// them (auto), by libsecp256k1 alone (kernel), or in lanes for all blocks (lanes)
+    /// How signatures are verified: many at once in lanes, for blocks with over two weeks of work
+    /// above them (auto); by libsecp256k1 alone (kernel); in lanes for all blocks (lanes)
     #[arg(long, value_name = "HOW", default_value = "auto")]
     pub(crate) signatures: SignaturesArgument,
     /// Connect no block above this height
     #[arg(long, value_name = "N")]
     pub(crate) stop_at_height: Option<u32>,
-    /// Serve figures for Prometheus at this address; a port alone means this machine only
+    /// Serve figures for Prometheus at this address; a bare port is on 127.0.0.1
     #[arg(long, value_name = "ADDR", value_parser = parse_address)]
     pub(crate) metrics: Option<SocketAddr>,
     /// Write a timeline for chrome://tracing or Perfetto to a new file
@@ -155,26 +155,25 @@ pub(crate) struct SubmitArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct VerifyArguments {
-    /// The block, as on the wire
+    /// The block, in the format of the network protocol
     #[arg(long, value_name = "FILE", required_unless_present = "blocks", requires = "undo")]
     pub(crate) block: Option<PathBuf>,
-    /// The coins that it spends, in Core's undo format
+    /// The coins that the block spends, in Core's undo format
     #[arg(long, value_name = "FILE", requires = "height")]
     pub(crate) undo: Option<PathBuf>,
     /// Height of the block
     #[arg(long, value_name = "N", requires = "block")]
     pub(crate) height: Option<u32>,
-    /// In place of one block: those of Bitcoin Core's blk*.dat files, against the rev*.dat files
-    /// beside them
+    /// Verify the blocks of Bitcoin Core's blk*.dat files, with the rev*.dat files beside them
     #[arg(long, value_name = "PATH", num_args = 1.., conflicts_with_all = ["block", "undo", "height"])]
     pub(crate) blocks: Vec<PathBuf>,
-    /// With --blocks: this block alone
+    /// Verify only this block of the files
     #[arg(long, value_name = "HASH", requires = "blocks")]
     pub(crate) hash: Option<BlockHash>,
     /// Network of the block
     #[arg(long, value_name = "NAME")]
     pub(crate) network: Network,
-    /// Challenge of a signet of one's own, in hex
+    /// Challenge of a custom signet, in hex
     #[arg(long, value_name = "HEX", value_parser = parse_hex)]
     pub(crate) signet_challenge: Option<HexBytes>,
     /// Threads that validate [default: all cores]
@@ -198,9 +197,9 @@ pub(crate) struct StatsArguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum SnapshotCommand {
-    /// Write the set in the format of Bitcoin Core's dumptxoutset
+    /// Write the UTXO set in the format of Bitcoin Core's dumptxoutset
     Dump(DumpArguments),
-    /// Take the set from a file of Bitcoin Core's dumptxoutset, and validate from its base block on
+    /// Load the UTXO set from a file of Bitcoin Core's dumptxoutset; connect then goes on above it
     Load(LoadArguments),
 }
 
@@ -224,11 +223,11 @@ pub(crate) struct LoadArguments {
     /// Block files or directories with the headers up to the base block of the snapshot
     #[arg(long, value_name = "PATH", num_args = 1.., required = true)]
     blocks: Vec<PathBuf>,
-    /// hash_serialized_3 that the coins must have [default: what Bitcoin Core has built in for the
-    /// base block]
+    /// hash_serialized_3 that the coins must have [default: the hash that Bitcoin Core has built in
+    /// for the base block]
     #[arg(long, value_name = "HASH")]
     pub(crate) hash: Option<BlockHash>,
-    /// Memory for coins in MiB
+    /// Memory for the coins cache in MiB
     #[arg(long, value_name = "MIB", default_value_t = 450, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) dbcache: u32,
     /// Print JSON
@@ -240,8 +239,8 @@ pub(crate) struct LoadArguments {
 }
 
 impl LoadArguments {
-    /// The sources of the blocks, and the snapshot: the last path where the blocks have taken it
-    /// for one of theirs.
+    /// The sources of the blocks, and the snapshot. Clap may put the snapshot after the blocks;
+    /// then the last path is the snapshot.
     pub(crate) fn paths(&self) -> Option<(&[PathBuf], &Path)> {
         match &self.file {
             Some(file) => Some((&self.blocks, file)),
@@ -268,22 +267,22 @@ pub(crate) struct GenerateArguments {
     /// Directory for the block files
     #[arg(long, value_name = "DIR")]
     pub(crate) out: PathBuf,
-    /// Blocks after the first
+    /// Blocks above the genesis block
     #[arg(long, value_name = "N")]
     pub(crate) blocks: u32,
-    /// How many of them, the last ones, have only a coinbase
+    /// Blocks at the end of the chain with only a coinbase; --blocks counts them too
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) empty_blocks: u32,
-    /// What is in them: mixed (signed, all script kinds) or utxo (cheap scripts, many coins)
+    /// Content of the blocks: mixed (signed, all script kinds) or utxo (cheap scripts, many coins)
     #[arg(long, value_name = "NAME")]
     pub(crate) profile: Profile,
-    /// Seed from which everything follows
+    /// Seed; the same seed and options give the same files
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) seed: u64,
-    /// Inputs wanted in all [default: 340 a block for mixed, 1000 for utxo]
+    /// Target number of inputs in the chain [default: 340 a block for mixed, 1000 for utxo]
     #[arg(long, value_name = "N")]
     pub(crate) inputs: Option<u64>,
-    /// Coins aimed at, at the end
+    /// Target number of coins at the tip
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) coins: u64,
     /// Largest weight of a block
@@ -298,14 +297,14 @@ pub(crate) struct DemoArguments {
     pub(crate) keep: Option<PathBuf>,
 }
 
-/// Whatever follows the name of a command that has moved.
+/// All arguments of a command that has moved.
 #[derive(Debug, Args)]
 pub(crate) struct MovedArguments {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     _rest: Vec<OsString>,
 }
 
-/// Bytes given in hex. A type of its own, since clap takes vectors for repeated options.
+/// Bytes given in hex. Clap would read a plain `Vec` as an option that may be repeated.
 #[derive(Debug, Clone)]
 pub(crate) struct HexBytes(pub(crate) Vec<u8>);
 
@@ -338,14 +337,14 @@ fn parse_hex(text: &str) -> Result<HexBytes, String> {
 fn parse_threads(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(threads @ 1..=1024) => Ok(threads),
-        _ => Err("a number of threads from 1 to 1024 is wanted".to_owned()),
+        _ => Err("expected a number of threads from 1 to 1024".to_owned()),
     }
 }
 
 fn parse_seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(seconds) if (0.0..=60.0).contains(&seconds) => Ok(seconds),
-        _ => Err("a number of seconds from 0 to 60 is wanted".to_owned()),
+        _ => Err("expected a number of seconds from 0 to 60".to_owned()),
     }
 }
 
@@ -354,7 +353,7 @@ fn parse_address(text: &str) -> Result<SocketAddr, String> {
         Ok(port) => Ok(SocketAddr::from(([127, 0, 0, 1], port))),
         Err(_) => text
             .parse()
-            .map_err(|_| "an address such as 127.0.0.1:9332, or a port, is wanted".to_owned()),
+            .map_err(|_| "expected an address such as 127.0.0.1:9332, or a port".to_owned()),
     }
 }
 

@@ -10,10 +10,10 @@ use thiserror::Error;
 /// Why a command ended early.
 #[derive(Debug, Error)]
 pub(crate) enum Failure {
-    /// The engine could not go on.
+    /// The engine failed.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// The generator could not go on.
+    /// The generator failed.
     #[error(transparent)]
     Generate(#[from] GenerateError),
     /// A file could not be read or written.
@@ -21,16 +21,16 @@ pub(crate) enum Failure {
     File {
         /// The file.
         path: PathBuf,
-        /// What the operating system said.
+        /// The operating system's error.
         error: io::Error,
     },
     /// Standard input or output failed.
     #[error("standard streams: {0}")]
     Stream(#[from] io::Error),
-    /// Input that is not what it should be.
+    /// Input is damaged.
     #[error("{0}")]
     Corrupt(String),
-    /// The command cannot be used so.
+    /// The arguments do not make sense together.
     #[error("{0}")]
     Usage(String),
     /// A result is not the expected one.
@@ -50,7 +50,7 @@ impl Failure {
         move |error| Self::File { path, error }
     }
 
-    /// What to say; nothing where the reader of standard output has gone away.
+    /// The message for a person; none if the reader of standard output has gone away.
     pub(crate) fn message(&self) -> Option<String> {
         match self {
             Self::Stream(error) if error.kind() == io::ErrorKind::BrokenPipe => None,
@@ -58,7 +58,7 @@ impl Failure {
         }
     }
 
-    /// Whether it is no failure but a signal.
+    /// Whether a signal ended the command.
     pub(crate) fn is_stop(&self) -> bool {
         matches!(
             self,

@@ -1,8 +1,7 @@
-//! Lines on standard error: plain ones for a person, or JSON, one object a line, for a machine.
+//! Lines on standard error: plain text, or JSON with one object a line. `--log` chooses.
 //!
-//! Which of the two is said once, with `--log`. In JSON every line has `time` (RFC 3339, UTC),
-//! `level`, `event` and `message`, and what the event has besides; and there are more lines:
-//! progress every few seconds, and what matters only to who looks closely.
+//! A line of JSON has `time` (RFC 3339, UTC), `level`, `event`, `message` and the fields of the
+//! event. JSON also has the lines of level debug, which plain text leaves out.
 
 use crate::output::{path_text, rejected_json, unreadable_json};
 use blockmill_engine::{Event, Level};
@@ -22,7 +21,7 @@ pub(crate) enum Format {
     Json,
 }
 
-/// Whether lines are JSON; set before the first one.
+/// Whether lines are JSON; set before the first line.
 static JSON: AtomicBool = AtomicBool::new(false);
 
 pub(crate) fn set_format(format: Format) {
@@ -74,12 +73,12 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// Whether it is shown at all.
+    /// Plain text leaves out lines of level debug.
     pub(crate) fn is_shown(&self) -> bool {
         is_json() || self.level > Level::Debug
     }
 
-    /// Writes it. That nobody reads it is no reason to stop.
+    /// Writes the line. A failed write is ignored: the command goes on without a reader.
     pub(crate) fn write(&self) {
         if !self.is_shown() {
             return;
@@ -99,22 +98,22 @@ impl<'a> Line<'a> {
     }
 }
 
-/// Writes a line about the ordinary course of things.
+/// Writes a line of level info.
 pub(crate) fn info(event: &str, message: &str, fields: Value) {
     Line::new(Level::Info, event, message, fields).write();
 }
 
-/// Writes a line about something that is not as it should be.
+/// Writes a line of level warning.
 pub(crate) fn warning(event: &str, message: &str, fields: Value) {
     Line::new(Level::Warning, event, message, fields).write();
 }
 
-/// Writes a line about what has ended the command.
+/// Writes a line of level error: the command ends.
 pub(crate) fn error(event: &str, message: &str, fields: Value) {
     Line::new(Level::Error, event, message, fields).write();
 }
 
-/// The word for an event of the engine, and its fields.
+/// The name of an event of the engine in JSON, and its fields.
 pub(crate) fn name_and_fields(event: &Event<'_>) -> (&'static str, Value) {
     match event {
         Event::Damaged(damage) => (

@@ -1,8 +1,7 @@
 //! The command `blockmill`: Bitcoin block files in, a validated UTXO set out.
 //!
-//! Results go to standard output, progress and messages to standard error. Exit status: 0 done; 1 a
-//! block of the best chain was rejected; 2 wrong usage; 3 unreadable or corrupt input or data; 4
-//! the store failed.
+//! Results go to standard output, progress and messages to standard error. `shell.rs` lists the
+//! exit statuses, `failure.rs` assigns them.
 
 mod arguments;
 mod commands;
@@ -27,7 +26,7 @@ fn main() -> ExitCode {
     log::set_format(arguments.log);
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        // What a damaged store makes of its reader is told as the error that it becomes.
+        // A panic over a damaged store is caught, and reported as an error of the store.
         if !is_panic_contained() {
             hook(panic);
         }
@@ -44,7 +43,7 @@ fn main() -> ExitCode {
         Command::Completions(arguments) => commands::shell::completions(&arguments),
         Command::Man => commands::shell::man(),
         Command::Bench(_) => Err(Failure::Usage(
-            "the benchmarks are the command blockmill-bench now, built beside this one".to_owned(),
+            "the benchmarks moved to the command blockmill-bench".to_owned(),
         )),
     };
     match outcome {

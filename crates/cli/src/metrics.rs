@@ -1,7 +1,7 @@
 //! Figures in Prometheus' text form, served over HTTP.
 //!
-//! One thread answers one request at a time: every request gets the figures, whatever it asks for.
-//! A peer that is slow or sends too much is let go.
+//! One thread answers one request at a time. Every request gets all figures, whatever its path. The
+//! connection of a slow peer, or of one that sends too much, is closed.
 
 use crate::failure::Failure;
 use crate::log;
@@ -19,10 +19,10 @@ use std::time::{Duration, Instant};
 /// Most bytes of a request that are read.
 const REQUEST_MAX: usize = 8 << 10;
 
-/// Longest time that a peer may take for its request, and for a write.
+/// Time limit for reading a request, and for each write.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What is known now.
+/// The latest reports of the engine.
 #[derive(Debug, Default)]
 struct Figures {
     progress: Option<Progress>,
@@ -30,13 +30,13 @@ struct Figures {
     cache: CacheCounters,
 }
 
-/// The figures that are served now.
+/// The figures, shared with the thread that serves them.
 pub(crate) struct Metrics {
     figures: Arc<Mutex<Figures>>,
 }
 
 impl Metrics {
-    /// Begins to serve at `address`, until the process ends. `store` is the file of the coin store.
+    /// Serves at `address` until the process ends. `store` is the file of the coin store.
     pub(crate) fn serve(address: SocketAddr, store: PathBuf) -> Result<Self, Failure> {
         let usage = |error: std::io::Error| Failure::Usage(format!("--metrics {address}: {error}"));
         let listener = TcpListener::bind(address).map_err(usage)?;
@@ -52,7 +52,7 @@ impl Metrics {
             .name("metrics".to_owned())
             .spawn(move || {
                 for stream in listener.incoming().flatten() {
-                    // A peer that goes away early is no concern of ours.
+                    // A peer may go away early.
                     let _ = answer(stream, || render(&lock(&served), &store));
                 }
             })
@@ -71,12 +71,12 @@ impl Metrics {
     }
 }
 
-/// A thread that panics leaves whole figures.
+/// Locks the figures. A panic of another thread leaves them whole, so poison is ignored.
 fn lock(figures: &Mutex<Figures>) -> MutexGuard<'_, Figures> {
     figures.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Reads a request, and answers it whatever it asks for.
+/// Reads a request, and answers with all figures.
 fn answer(mut stream: TcpStream, body: impl FnOnce() -> String) -> std::io::Result<()> {
     let deadline = Instant::now() + PATIENCE;
     stream.set_write_timeout(Some(PATIENCE))?;
@@ -101,7 +101,7 @@ fn answer(mut stream: TcpStream, body: impl FnOnce() -> String) -> std::io::Resu
     )
 }
 
-/// One figure, with what Prometheus wants to know of it.
+/// Adds one figure with its help and type lines.
 fn add(text: &mut String, name: &str, kind: &str, help: &str, value: f64) {
     // Writing to a string does not fail.
     let _ = write!(
@@ -148,12 +148,12 @@ fn add_progress(text: &mut String, progress: &Progress) {
     gauge("height", "height of the tip", f64::from(progress.height));
     gauge(
         "best_height",
-        "height of the best chain known",
+        "height of the best known chain",
         f64::from(progress.best_height),
     );
     gauge(
         "bytes_remaining",
-        "bytes of blocks that remain",
+        "bytes of blocks still to be connected",
         progress.bytes_remaining as f64,
     );
     gauge("cache_coins", "entries in the coins cache", progress.cache_coins as f64);
@@ -163,16 +163,16 @@ fn add_progress(text: &mut String, progress: &Progress) {
         progress.cache_bytes as f64,
     );
     gauge("elapsed_seconds", "seconds since connecting began", seconds);
-    // Rates of the whole run; those of a while follow from the counters.
+    // Rates over the whole run. Prometheus computes those of an interval from the counters.
     let rate = |count: u64| count as f64 / seconds.max(1e-9);
     gauge(
         "blocks_per_second",
-        "blocks connected in a second, over the whole run",
+        "blocks connected per second, over the whole run",
         rate(progress.blocks),
     );
     gauge(
         "inputs_per_second",
-        "inputs connected in a second, over the whole run",
+        "inputs connected per second, over the whole run",
         rate(progress.inputs),
     );
 }
@@ -194,12 +194,12 @@ fn add_totals(text: &mut String, totals: &Totals, cache: &CacheCounters) {
     counter("cache_misses_total", "look-ups that went to the store", cache.misses);
     counter(
         "fetched_total",
-        "coins asked of the store ahead",
+        "coins that were looked up in the store ahead of their use",
         totals.fetch.reads.keys,
     );
     counter(
         "fetched_taken_total",
-        "coins read ahead that the cache took",
+        "coins read ahead that entered the cache",
         totals.fetch.taken,
     );
     counter("flushes_total", "flushes", totals.flushes);
@@ -210,7 +210,7 @@ fn add_totals(text: &mut String, totals: &Totals, cache: &CacheCounters) {
     );
     counter(
         "flush_waits_total",
-        "waits for a flush, as the cache was full",
+        "waits for a flush because the cache was full",
         totals.flush_waits,
     );
     let signatures = &totals.signatures;
@@ -226,33 +226,33 @@ fn add_totals(text: &mut String, totals: &Totals, cache: &CacheCounters) {
     );
     counter(
         "scripts_again_total",
-        "scripts run again with known answers",
+        "scripts run a second time, with known verdicts of their signatures",
         signatures.again,
     );
     counter(
         "signatures_cannot_tell_total",
-        "signatures that lanes could not tell and libsecp256k1 was asked about",
+        "signatures that lanes could not judge and libsecp256k1 did",
         signatures.cannot_tell,
     );
     counter(
         "signatures_rechecked_total",
-        "signatures valid in lanes and checked once more by libsecp256k1",
+        "signatures valid in lanes and rechecked by libsecp256k1",
         signatures.rechecked,
     );
     let mut gauge = |name: &str, help: &str, value: f64| add(text, name, "gauge", help, value);
     gauge(
         "blocks_ahead",
-        "blocks that were asked for and not resolved, on average",
+        "blocks requested and not yet resolved, on average",
         queues.ahead.mean(),
     );
     gauge(
         "blocks_in_flight",
-        "blocks that are resolved and not committed, on average",
+        "blocks resolved and not yet accepted, on average",
         queues.in_flight.mean(),
     );
     gauge(
         "blocks_bytes_max",
-        "memory of both at the most in bytes",
+        "largest memory of blocks ahead and in flight, in bytes",
         queues.memory_max as f64,
     );
 }
@@ -293,7 +293,7 @@ mod tests {
             ..Totals::default()
         };
         metrics.set_totals(&totals, &CacheCounters { hits: 5, misses: 4 });
-        // Somebody who sends nothing is not waited for longer than the patience.
+        // A silent peer delays the next one by no more than the time limit.
         let _silent = TcpStream::connect(address).unwrap();
         let mut stream = TcpStream::connect(address).unwrap();
         stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
@@ -315,7 +315,7 @@ mod tests {
                 "{stage}"
             );
         }
-        // Every figure has its help and its type, once.
+        // Every figure has one help line and one type line.
         let mut names: Vec<_> = answer.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
         let helps = answer.lines().filter(|line| line.starts_with("# HELP ")).count();
         assert_eq!(names.len(), helps);

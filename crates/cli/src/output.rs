@@ -17,8 +17,7 @@ pub(crate) fn cpu_seconds() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// A path as text. Names need not be UTF-8: what is not is replaced, since JSON has only text, and
-/// a name is no reason to fail.
+/// A path as text. JSON holds only UTF-8, so other bytes of a name are replaced.
 pub(crate) fn path_text(path: &Path) -> Cow<'_, str> {
     path.to_string_lossy()
 }
@@ -132,7 +131,7 @@ pub(crate) fn rejected_json(block: &Rejected) -> Value {
     })
 }
 
-/// A block whose content cannot be used.
+/// A block whose content cannot be read.
 pub(crate) fn unreadable_json(block: &Unreadable) -> Value {
     json!({
         "hash": block.hash.to_string(),
@@ -199,7 +198,7 @@ pub(crate) fn connect_table(out: &mut dyn Write, report: &ConnectReport, cpu_sec
         (
             "ahead",
             format!(
-                "{} of {} coins found before they were asked for, {} used, at most {} batches in flight",
+                "{} of {} coins found ahead of their use, {} used, at most {} batches in flight",
                 totals.fetch.reads.found, totals.fetch.reads.keys, totals.fetch.taken, totals.fetch.reads.in_flight_max
             ),
         ),
@@ -229,8 +228,7 @@ pub(crate) struct StatsJson {
     hash_serialized_3: String,
     muhash: Option<String>,
     disk_size: u64,
-    /// The height up to which a snapshot has taken the place of validation; only there if one was
-    /// loaded.
+    /// Base height of the snapshot that was loaded: blocks up to it were not validated here.
     #[serde(skip_serializing_if = "Option::is_none")]
     snapshot_height: Option<u32>,
 }
@@ -243,7 +241,7 @@ impl StatsJson {
             txouts: stats.txouts,
             bogosize: stats.bogosize,
             transactions: stats.transactions,
-            // Every amount of satoshi up to all money is exact in a double, and prints as such.
+            // A double holds every amount up to the money supply exactly, and prints all digits.
             total_amount: stats.total_amount as f64 / 1e8,
             hash_serialized_3: stats.hash_serialized_3.to_string(),
             muhash: stats.muhash.map(|hash| hash.to_string()),
@@ -262,7 +260,7 @@ impl StatsJson {
 
     pub(crate) fn rows(&self) -> Vec<(&'static str, String)> {
         let validated = match self.snapshot_height {
-            Some(height) => format!("above height {height}; all below came with a snapshot and was not validated here"),
+            Some(height) => format!("above height {height}; a snapshot gave the coins up to there, unvalidated"),
             None => "from the first block on".to_owned(),
         };
         vec![

@@ -14,10 +14,10 @@ const LINE_INTERVAL: Duration = Duration::from_secs(5);
 /// Time between movements of the bar.
 const BAR_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Steps of the bar for each file that is searched.
+/// Steps of the bar for each block file.
 const BAR_STEPS: f64 = 1000.0;
 
-/// Shows how far a piece of work is.
+/// Shows the progress of a piece of work.
 pub(crate) struct Meter {
     bar: Option<ProgressBar>,
     last: Instant,
@@ -39,7 +39,7 @@ impl Meter {
         }
     }
 
-    /// Whether it is time to show something again.
+    /// Whether the next update is due.
     pub(crate) fn is_due(&self) -> bool {
         let interval = if self.bar.is_some() {
             BAR_INTERVAL
@@ -49,8 +49,8 @@ impl Meter {
         self.last.elapsed() >= interval
     }
 
-    /// Shows that `done` of `total` is done: `text` to a person, with the name and fields of the
-    /// event to a machine.
+    /// Shows that `done` of `total` is done. Plain text shows `text` alone; JSON adds `event` and
+    /// `fields`.
     pub(crate) fn show(&mut self, done: u64, total: u64, text: String, event: &str, fields: Value) {
         self.last = Instant::now();
         match &self.bar {
@@ -63,7 +63,7 @@ impl Meter {
         }
     }
 
-    /// A line that stays.
+    /// Writes a line that stays above the bar.
     pub(crate) fn say(&self, line: &Line<'_>) {
         match &self.bar {
             Some(bar) => bar.suspend(|| line.write()),
@@ -84,7 +84,7 @@ impl Drop for Meter {
     }
 }
 
-/// Shows what the engine does.
+/// Shows the engine's progress and events.
 pub(crate) struct EngineMeter(pub(crate) Meter);
 
 /// Seconds as a person reads them.

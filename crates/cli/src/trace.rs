@@ -1,5 +1,4 @@
-//! A timeline of what was done when, in the trace event format that `chrome://tracing` and Perfetto
-//! read.
+//! A timeline of all stages, in the trace event format of `chrome://tracing` and Perfetto.
 
 use crate::failure::Failure;
 use blockmill_engine::report::Span;
@@ -9,25 +8,25 @@ use std::io::{BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// A trace that is being written. A write that fails is reported at the end. One that is dropped
-/// with nothing in it is removed.
+/// A trace in writing. `finish` reports the first failed write. Dropping an empty trace removes its
+/// file.
 pub(crate) struct Trace {
     path: PathBuf,
     out: BufWriter<File>,
     origin: Instant,
     events: u64,
-    /// Threads that were named.
+    /// Threads whose name is in the file.
     named: HashSet<u32>,
     failed: Option<std::io::Error>,
     finished: bool,
 }
 
 impl Trace {
-    /// A new file: a block file or a store that is named by mistake would be lost.
+    /// Makes a new file. An existing one is refused: a wrong name could overwrite a block file.
     pub(crate) fn create(path: &Path) -> Result<Self, Failure> {
         let file = File::create_new(path).map_err(|error| match error.kind() {
             ErrorKind::AlreadyExists => Failure::Usage(format!(
-                "{}: there is a file of this name already; --trace only writes a new one",
+                "{}: this file exists already; --trace writes only a new file",
                 path.display()
             )),
             _ => Failure::file(path)(error),
@@ -43,7 +42,7 @@ impl Trace {
         })
     }
 
-    /// Adds what the thread of this name did.
+    /// Adds a span of work of the thread with this name.
     pub(crate) fn add(&mut self, thread: &str, span: &Span) {
         if self.named.insert(span.thread) {
             let name = serde_json::json!(thread);

@@ -6,11 +6,11 @@ use blockmill_rules::SignatureCounts;
 use blockmill_script::CoreVerifier;
 use serde_json::{Value, json};
 
-/// What verifies scripts.
+/// The engine's script verifier in this command.
 pub(crate) type Verifier = CoreVerifier;
 
-/// A verifier for one run of a command. With `Auto` it has lanes where these are fast on this
-/// machine, with `Kernel` it has none.
+/// A verifier for one run of a command. `Auto` has lanes if they are fast on this machine; `Kernel`
+/// has none.
 pub(crate) fn verifier(signatures: Signatures) -> Verifier {
     match signatures {
         Signatures::Auto => CoreVerifier::automatic(),
@@ -19,7 +19,7 @@ pub(crate) fn verifier(signatures: Signatures) -> Verifier {
     }
 }
 
-/// How signatures were verified, for a person: at which heights how, and how many.
+/// How signatures were verified, for a person: the way for each range of heights, and the counts.
 pub(crate) fn signatures_text(ranges: &SignatureRanges, counts: &SignatureCounts) -> String {
     let counted = counts_text(counts);
     if counted.is_empty() {
@@ -28,7 +28,7 @@ pub(crate) fn signatures_text(ranges: &SignatureRanges, counts: &SignatureCounts
     format!("{ranges}: {counted}")
 }
 
-/// How many signatures were verified how. Empty if none was counted.
+/// The number of signatures for each way of verifying. Empty if all counts are 0.
 pub(crate) fn counts_text(counts: &SignatureCounts) -> String {
     let SignatureCounts {
         lanes,
@@ -43,8 +43,8 @@ pub(crate) fn counts_text(counts: &SignatureCounts) -> String {
     let mut text = format!("{lanes} in lanes, {kernel} by libsecp256k1");
     for (count, what) in [
         (again, "scripts run again"),
-        (cannot_tell, "that lanes could not tell"),
-        (rechecked, "checked once more"),
+        (cannot_tell, "not judged by lanes"),
+        (rechecked, "rechecked"),
     ] {
         if count > 0 {
             text.push_str(&format!(", {count} {what}"));
@@ -53,7 +53,7 @@ pub(crate) fn counts_text(counts: &SignatureCounts) -> String {
     text
 }
 
-/// The same for a machine.
+/// The counts as JSON.
 pub(crate) fn signatures_json(counts: &SignatureCounts) -> Value {
     json!({
         "lanes": counts.lanes,
@@ -85,7 +85,7 @@ mod tests {
         counts.rechecked = 3;
         assert_eq!(
             counts_text(&counts),
-            "7 in lanes, 2 by libsecp256k1, 1 scripts run again, 3 checked once more"
+            "7 in lanes, 2 by libsecp256k1, 1 scripts run again, 3 rechecked"
         );
         assert_eq!(
             signatures_json(&counts),

@@ -180,7 +180,13 @@ fn killed_at_any_moment_it_goes_on() {
     // several times on its way.
     let quarter = run(command().args(["--stop-at-height", "150"])).ends_with(0);
     std::fs::remove_dir_all(&data).unwrap();
-    let kills_wanted = std::env::var("BLOCKMILL_TEST_KILLS").map_or(KILLS, |text| text.parse().expect("a number"));
+    let kills_wanted = std::env::var("BLOCKMILL_TEST_KILLS").map_or_else(
+        |_| {
+            eprintln!("short: {KILLS} kills; BLOCKMILL_TEST_KILLS sets the number");
+            KILLS
+        },
+        |text| text.parse().expect("a number"),
+    );
     let (mut kills, mut resumed, mut flushed) = (0, 0, 0);
     let (mut lost, mut resuming) = (Vec::new(), Vec::new());
     while kills < kills_wanted {

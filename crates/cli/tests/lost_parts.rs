@@ -281,7 +281,7 @@ fn marks_are_written_again_for_the_network_of_the_store() {
     for network in ["testnet3", "bitcoin"] {
         let wrong = run(&mut connect(&made.blocks, &made.data, network));
         wrong.ends_with(2).says(&["regtest", network]);
-        assert!(!meta.exists(), "marks for {network}");
+        assert!(!meta.exists(), "a meta.json for {network}");
     }
     let json = run(&mut connect(&made.blocks, &made.data, "regtest"))
         .ends_with(0)

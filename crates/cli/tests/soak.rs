@@ -32,8 +32,11 @@ const THREADS_MAX: usize = 4 + 16;
 const PACE: Duration = Duration::from_millis(4);
 
 fn seconds() -> u64 {
-    let seconds = std::env::var("BLOCKMILL_TEST_SOAK").map(|text| text.parse().expect("a number of seconds"));
-    seconds.unwrap_or(10)
+    let Ok(text) = std::env::var("BLOCKMILL_TEST_SOAK") else {
+        eprintln!("short: 10 s; BLOCKMILL_TEST_SOAK sets the seconds");
+        return 10;
+    };
+    text.parse().expect("a number of seconds")
 }
 
 /// A process as the system sees it.

@@ -179,7 +179,7 @@ fn colliding_outpoints_are_distinguished() {
 
 /// A million outpoints with one hash: slower, but each is found, and removed.
 #[test]
-#[ignore = "takes seconds; run with --ignored"]
+#[ignore = "takes seconds"]
 fn a_million_outpoints_with_one_hash() {
     const COUNT: u64 = 1_000_000;
     let mut map = CoinMap::with_key(HashKey::colliding(0));

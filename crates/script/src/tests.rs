@@ -16,6 +16,9 @@ mod samples;
 fn cases(usual: u64) -> u64 {
     match std::env::var("BLOCKMILL_TEST_DEFERRAL") {
         Ok(text) => text.parse().expect("BLOCKMILL_TEST_DEFERRAL is a number"),
-        Err(_) => usual,
+        Err(_) => {
+            eprintln!("short: {usual} cases; BLOCKMILL_TEST_DEFERRAL sets the number");
+            usual
+        }
     }
 }

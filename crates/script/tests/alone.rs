@@ -78,7 +78,7 @@ fn symbols() -> Option<Vec<(char, String)>> {
 #[test]
 fn no_name_is_the_kernel_librarys() {
     let Some(symbols) = symbols() else {
-        eprintln!("skipped: there is no nm");
+        eprintln!("skipped: nm is not installed");
         return;
     };
     let ours = |name: &str| name.to_lowercase().contains("blockmill");

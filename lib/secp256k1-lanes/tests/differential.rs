@@ -9,7 +9,7 @@ use secp256k1_lanes::{Backend, Check, Verdict, Verifier};
 /// Random checks, half of them broken, in batches of random sizes.
 fn compare(backend: Backend, cases: usize, seed: u64) {
     if !backend.is_available() {
-        eprintln!("skipped: {backend:?} is not here");
+        eprintln!("skipped: this machine has no {backend:?}");
         return;
     }
     let secp = Secp256k1::verification_only();

@@ -29,6 +29,14 @@ fn variable(name: &str, default: usize) -> usize {
         .unwrap_or_else(|_| panic!("{name} is not a number: {value}"))
 }
 
+fn number_of_cases(name: &str, default: usize) -> usize {
+    let cases = variable(name, default);
+    if cases <= default {
+        eprintln!("short: {cases} checks; {name} sets the number");
+    }
+    cases
+}
+
 /// A line of the table: checks by verdict.
 #[derive(Debug, Clone, Copy, Default)]
 struct Line {
@@ -175,7 +183,7 @@ fn share(backend: Backend, cases: usize) -> usize {
 
 #[test]
 fn verdicts_are_those_of_libsecp256k1() {
-    let cases = variable("BLOCKMILL_TEST_LANES_DIFFERENTIAL", 50_000);
+    let cases = number_of_cases("BLOCKMILL_TEST_LANES_DIFFERENTIAL", 50_000);
     for backend in backends() {
         let line = run(
             backend,
@@ -209,7 +217,7 @@ fn verdicts_are_those_of_libsecp256k1() {
 
 #[test]
 fn verdicts_are_those_known_by_construction() {
-    let cases = variable("BLOCKMILL_TEST_LANES_KNOWN", 400_000);
+    let cases = number_of_cases("BLOCKMILL_TEST_LANES_KNOWN", 400_000);
     for backend in backends() {
         let line = run(
             backend,

@@ -85,7 +85,13 @@ fn run_requester(queue: &WorkQueue<Uneven>, number: u64, end: Instant) -> u64 {
 
 #[test]
 fn many_requesters_and_workers() {
-    let seconds = std::env::var("BLOCKMILL_TEST_QUEUE_SECONDS").map_or(1.0, |text| text.parse().unwrap());
+    let seconds = match std::env::var("BLOCKMILL_TEST_QUEUE_SECONDS") {
+        Ok(text) => text.parse().unwrap(),
+        Err(_) => {
+            eprintln!("short: 1 s; BLOCKMILL_TEST_QUEUE_SECONDS sets the seconds");
+            1.0
+        }
+    };
     let settings = [
         (1, 1, 4, Help::Never),
         (2, 8, 4, Help::Never),

@@ -5,13 +5,13 @@ use clap::Parser;
 use clap::builder::PossibleValuesParser;
 use std::path::PathBuf;
 
-/// Runs one of Blockmill's benchmarks, ours beside its peers.
+/// Runs one of Blockmill's benchmarks beside its peers.
 #[derive(Debug, Parser)]
 #[command(name = "blockmill-bench", version)]
 pub(crate) struct Arguments {
     /// Name of the benchmark
     pub(crate) name: String,
-    /// Take well under a minute
+    /// Run a short form, well under a minute
     #[arg(long)]
     pub(crate) quick: bool,
     /// Write the rows as JSON
@@ -20,19 +20,19 @@ pub(crate) struct Arguments {
     /// Write a page with tables and curves
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
-    /// Write the first picture of the page
+    /// Write the first chart as SVG
     #[arg(long, value_name = "FILE")]
     pub(crate) svg: Option<PathBuf>,
-    /// With connect: more rows of ours, each without a part of the pipeline
+    /// For connect: add rows of ours, each without a part of the pipeline
     #[arg(long, value_name = "PART", value_parser = PossibleValuesParser::new(blockmill_bench::WITHOUT))]
     pub(crate) without: Vec<String>,
-    /// With connect: Bitcoin Core's daemon, which connects the same files with -reindex-chainstate
+    /// For connect: add rows of Bitcoin Core's daemon, which runs -reindex-chainstate on the files
     #[arg(long, value_name = "PATH")]
     pub(crate) bitcoind: Option<PathBuf>,
     /// How to write progress and messages
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub(crate) log: Format,
-    /// The part that a benchmark runs in a process of its own, which it starts by itself
+    /// The part of a benchmark that runs in this subprocess; the benchmark passes this option
     #[arg(long, hide = true)]
     pub(crate) part: Option<String>,
 }

@@ -1,14 +1,14 @@
 //! `blockmill-bench cache`: a chain of many coins, connected under different limits of memory.
 //!
-//! Each run is a process of its own, `blockmill connect --json`, which is watched while it runs:
-//! its anonymous memory, the file pages that it has mapped, and what it has the system write. What
-//! it leaves behind is checked against the generator's hash.
+//! Each run is a process of its own, `blockmill connect --json`. While the process runs, the
+//! benchmark samples its anonymous memory, its mapped file pages and the bytes that it writes. The
+//! resulting set must have the generator's hash.
 
 use crate::BenchOptions;
 use crate::connect::temporary_directory;
 use crate::error::BenchError;
+use crate::process_stats::{ProcessStats, watch};
 use crate::report::{Chart, Column, Report, Target};
-use crate::watched::{Watched, watch};
 use blockmill_chaingen::{ChainSpec, Profile, Summary, write_chain};
 use blockmill_coins::StatsBuilder;
 use blockmill_coins::stats::Hashes;
@@ -21,8 +21,8 @@ use std::process::{Command, Stdio};
 
 const SEED: u64 = 6;
 
-/// Anonymous memory that is not for coins, in MiB: the verifier's tables, the header index, the
-/// blocks at hand, stacks, and what the allocator keeps.
+/// Anonymous memory for anything but coins, in MiB: the verifier's tables, the header index, blocks
+/// ahead and in flight, stacks, and free memory that the allocator keeps.
 const CONSTANT_MIB: f64 = 48.0;
 
 const COLUMNS: &[Column] = &[
@@ -41,7 +41,7 @@ const COLUMNS: &[Column] = &[
 ];
 
 const CHART: Chart = Chart {
-    title: "Anonymous memory at the most",
+    title: "Peak of anonymous memory",
     within: None,
     series: "chain",
     x: "dbcache_mib",
@@ -63,16 +63,16 @@ struct Row {
     hit_rate: f64,
     flushes: u64,
     changes_written: u64,
-    /// What the process had the system write, undo data and headers included.
+    /// MiB that the process wrote, undo data and headers included.
     written_mib: f64,
-    /// Anonymous memory of the process at the most.
+    /// Peak of the process's anonymous memory.
     anonymous_mib: f64,
     file_pages_mib: f64,
-    /// What the cache says it has at the most.
+    /// Peak of the memory that the cache reports.
     cache_mib: f64,
-    /// Longest time that a flush took of the connecting thread before the end of the run.
+    /// Longest pause of the connecting thread caused by a flush. The final flush is not counted.
     stall_max_ms: f64,
-    /// How often that was since the cache was full.
+    /// Number of pauses because the cache was full.
     waits: u64,
 }
 
@@ -84,7 +84,7 @@ pub(crate) fn report(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> 
     let Some(executable) = options.blockmill.as_deref().filter(|path| path.is_file()) else {
         return Err(BenchError::Process {
             run: "cache".to_owned(),
-            detail: "its runs are those of the blockmill command, which must lie beside this one".to_owned(),
+            detail: "this benchmark runs the blockmill command, which must be in the folder of this one".to_owned(),
         });
     };
     let mut report = Report::new(
@@ -92,10 +92,10 @@ pub(crate) fn report(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> 
         "a chain of many coins connected under different limits of memory",
         &options.command,
     );
-    let (recipe, limits) = plan(options.quick);
+    let (spec, limits) = plan(options.quick);
     let directory = temporary_directory()?;
     let blocks = directory.path().join("blocks");
-    let summary = write_chain(&blocks, &recipe, &mut |_| ())?;
+    let summary = write_chain(&blocks, &spec, &mut |_| ())?;
     progress(&format!(
         "made a chain of {} coins and {} inputs",
         summary.coins, summary.inputs
@@ -111,8 +111,8 @@ pub(crate) fn report(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> 
             "chain {}: {} blocks, seed {}, {} inputs, {} coins at the end",
             summary.profile, summary.height, summary.seed, summary.inputs, summary.coins
         ),
-        format!("anonymous memory is to stay within 110% of --dbcache and {CONSTANT_MIB} MiB for all else"),
-        "a stall is time that a flush takes of the connecting thread; a wait is one in which the cache was full"
+        format!("target: anonymous memory of at most 110% of --dbcache, plus {CONSTANT_MIB} MiB for everything else"),
+        "a stall is a pause of the connecting thread caused by a flush; a wait is a stall because the cache was full"
             .to_owned(),
     ];
     report.columns = COLUMNS.to_vec();
@@ -128,12 +128,12 @@ fn plan(quick: bool) -> (ChainSpec, &'static [u64]) {
     } else {
         (400, 3_000_000, 2_000_000, &[16, 64, 256, 1000])
     };
-    let recipe = ChainSpec {
+    let spec = ChainSpec {
         inputs,
         coins,
         ..ChainSpec::new(Profile::Utxo, blocks, SEED)
     };
-    (recipe, limits)
+    (spec, limits)
 }
 
 fn targets(row: &Row) -> Vec<Target> {
@@ -174,7 +174,7 @@ fn run(executable: &Path, blocks: &Path, dbcache_mib: u64, expected: &Summary) -
         .stderr(Stdio::null())
         .spawn()
         .map_err(BenchError::file(executable))?;
-    let (text, watched) = watch(&mut child);
+    let (text, stats) = watch(&mut child);
     let status = child.wait().map_err(BenchError::file(executable))?;
     let report: Value =
         serde_json::from_str(text.lines().last().unwrap_or("")).map_err(|error| BenchError::Process {
@@ -182,10 +182,10 @@ fn run(executable: &Path, blocks: &Path, dbcache_mib: u64, expected: &Summary) -
             detail: format!("{status}: {error}"),
         })?;
     check(&name, data.path(), &report, expected)?;
-    Ok(row(dbcache_mib, &report, watched, expected))
+    Ok(row(dbcache_mib, &report, stats, expected))
 }
 
-/// Whether the run has come to the generator's set.
+/// Checks that the run has ended at the generator's set.
 fn check(run: &str, data: &Path, report: &Value, expected: &Summary) -> Result<(), BenchError> {
     let mismatch = |what, found: &str, wanted: &str| BenchError::Mismatch {
         run: run.to_owned(),
@@ -207,7 +207,7 @@ fn check(run: &str, data: &Path, report: &Value, expected: &Summary) -> Result<(
     Ok(())
 }
 
-fn row(dbcache_mib: u64, report: &Value, watched: Watched, expected: &Summary) -> Row {
+fn row(dbcache_mib: u64, report: &Value, stats: ProcessStats, expected: &Summary) -> Row {
     let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
     let count = |value: &Value| value.as_u64().unwrap_or(0);
     let seconds = |value: &Value| value.as_f64().unwrap_or(f64::NAN);
@@ -223,9 +223,9 @@ fn row(dbcache_mib: u64, report: &Value, watched: Watched, expected: &Summary) -
         hit_rate: hits as f64 / (hits + misses).max(1) as f64,
         flushes: count(&report["flushes"]),
         changes_written: count(&report["flush"]["changes"]),
-        written_mib: mib(watched.written_bytes),
-        anonymous_mib: mib(watched.anonymous_bytes),
-        file_pages_mib: mib(watched.file_bytes),
+        written_mib: mib(stats.written_bytes),
+        anonymous_mib: mib(stats.anonymous_bytes),
+        file_pages_mib: mib(stats.file_bytes),
         cache_mib: mib(count(&report["cache"]["bytes"])),
         stall_max_ms: seconds(&report["flush"]["pause_max_s"]) * 1e3,
         waits: count(&report["flush"]["waits"]),
@@ -257,14 +257,14 @@ mod tests {
             "flushes": 4,
             "flush": {"changes": 5, "waits": 6, "pause_max_s": 0.25},
         });
-        let watched = Watched {
+        let stats = ProcessStats {
             anonymous_bytes: 60 << 20,
             file_bytes: 5 << 20,
             written_bytes: 7 << 20,
             cpu_seconds: 0.0,
         };
         let summary = write_summary();
-        let row = row(16, &report, watched, &summary);
+        let row = row(16, &report, stats, &summary);
         let met: Vec<bool> = targets(&row).iter().map(|target| target.met).collect();
         assert_eq!(met, [true, false]);
         let row = serde_json::json!(row);

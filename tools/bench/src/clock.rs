@@ -3,14 +3,14 @@
 use rustix::time::{ClockId, clock_gettime};
 use std::time::Instant;
 
-/// A running measurement. CPU time is that of the whole process, all threads added up.
+/// A running measurement. CPU time is the sum over all threads of the process.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stopwatch {
     start: Instant,
     cpu_seconds_at_start: f64,
 }
 
-/// What a run took.
+/// The time of a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Elapsed {
     /// Wall time in seconds.
@@ -40,10 +40,10 @@ fn process_cpu_seconds() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// The middle and the ends of several measurements, in their unit.
+/// Median and extremes of several measurements, in their unit.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Spread {
-    /// The middle one; of an even number the mean of the two in the middle.
+    /// The median; of an even number the mean of the two in the middle.
     pub(crate) median: f64,
     /// The smallest.
     pub(crate) min: f64,
@@ -52,7 +52,7 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    /// The spread of `values`; panics where there are none.
+    /// The spread of `values`; panics without values.
     pub(crate) fn of(values: impl IntoIterator<Item = f64>) -> Self {
         let mut sorted: Vec<f64> = values.into_iter().collect();
         sorted.sort_unstable_by(f64::total_cmp);

@@ -1,4 +1,4 @@
-//! What can go wrong.
+//! The errors of a benchmark.
 
 use crate::NAMES;
 use bitcoinkernel::KernelError;
@@ -11,7 +11,7 @@ use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
 
-/// Why a benchmark did not come to its end.
+/// Why a benchmark failed.
 #[derive(Debug, Error)]
 pub enum BenchError {
     /// There is no such benchmark.
@@ -20,25 +20,25 @@ pub enum BenchError {
         /// The name asked for.
         name: String,
     },
-    /// A run came to another result than the expected one.
+    /// A result differs from the expected one.
     #[error("{run}: {what} is {found}, expected {wanted}")]
     Mismatch {
-        /// Which run.
+        /// The run.
         run: String,
-        /// Which part of its result.
+        /// The part of its result.
         what: &'static str,
-        /// What it is.
+        /// The value found.
         found: String,
-        /// What it should be.
+        /// The value expected.
         wanted: String,
     },
-    /// The engine could not go on.
+    /// The engine failed.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// The kernel's ChainstateManager could not go on.
+    /// The kernel's ChainstateManager failed.
     #[error("bitcoinkernel: {0}")]
     Kernel(#[from] KernelError),
-    /// The kernel rejected a block that is valid.
+    /// The kernel rejected a valid block.
     #[error("bitcoinkernel: block {hash} was rejected")]
     KernelRejected {
         /// The block.
@@ -55,23 +55,23 @@ pub enum BenchError {
     File {
         /// The file or directory.
         path: PathBuf,
-        /// What the operating system said.
+        /// The operating system's error.
         error: io::Error,
     },
-    /// A run in a process of its own has failed.
+    /// A run in a process of its own failed.
     #[error("{run}: {detail}")]
     Process {
-        /// Which run.
+        /// The run.
         run: String,
-        /// What it said.
+        /// The reason.
         detail: String,
     },
     /// A script verifier failed. This says nothing about the script.
     #[error("{run}: {error}")]
     Verifier {
-        /// Which run.
+        /// The run.
         run: String,
-        /// What the verifier reported.
+        /// The verifier's error.
         error: VerifyError,
     },
     /// Threads could not be started.

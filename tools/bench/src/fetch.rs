@@ -1,10 +1,10 @@
-//! `blockmill-bench fetch`: the end of a chain connected over a store whose reads take their time,
-//! with and without fetching.
+//! `blockmill-bench fetch`: the end of a chain connected over a store with slow reads, with and
+//! without fetching.
 //!
-//! A first run connects the chain up to a height. Each row's run goes on from a copy of that, with
-//! an empty cache: so nearly every coin must be read. Two kinds of slow reads: a wrapper around the
-//! embedded store that sleeps for every key, inside of batches too, on the thread that reads; and
-//! the embedded store as it is, its file taken out of the system's page cache before.
+//! A first run connects the chain up to a height. Each row's run goes on from a copy of that data
+//! directory with an empty cache, so that nearly every coin must be read. There are two kinds of
+//! slow reads: a wrapper around the embedded store sleeps for every key, inside of batches too; or
+//! the store's file is dropped from the system's page cache before the run.
 
 use crate::BenchOptions;
 use crate::clock::{Spread, Stopwatch};
@@ -28,10 +28,10 @@ use std::time::Duration;
 
 const SEED: u64 = 9;
 
-/// How long the wrapper sleeps for a key.
+/// Sleep of the wrapper for each key.
 const EACH: Duration = Duration::from_micros(100);
 
-/// Memory for coins in bytes: so little that hardly any page of the store stays in it.
+/// Memory for coins in bytes, so small that hardly any page of the store stays in it.
 const CACHE_BYTES: usize = 16 << 20;
 
 const SLEEPING: &str = "100 us for each key";
@@ -71,11 +71,11 @@ struct Row {
     ratio: Option<f64>,
 }
 
-/// How coins are read ahead.
+/// The way of reading coins ahead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fetching {
     Without,
-    /// With so many readers.
+    /// With this number of readers.
     Readers(usize),
 }
 
@@ -120,10 +120,10 @@ struct Base {
 }
 
 impl Base {
-    fn new(recipe: &ChainSpec, height: u32) -> Result<Self, BenchError> {
+    fn new(spec: &ChainSpec, height: u32) -> Result<Self, BenchError> {
         let directory = temporary_directory()?;
         let base = Self {
-            summary: write_chain(&directory.path().join("blocks"), recipe, &mut |_| ())?,
+            summary: write_chain(&directory.path().join("blocks"), spec, &mut |_| ())?,
             directory,
             height,
         };
@@ -144,7 +144,7 @@ impl Base {
         self.directory.path().join(name)
     }
 
-    /// Connects the rest once.
+    /// Connects the rest of the chain once.
     fn run(&self, store: &'static str, fetching: Fetching, threads: usize) -> Result<Run, BenchError> {
         let copy = temporary_directory()?;
         copy_files(&self.path("data"), copy.path())?;
@@ -198,7 +198,7 @@ impl Base {
     }
 }
 
-/// What a run came to.
+/// The outcome of a run.
 struct Run {
     elapsed: crate::clock::Elapsed,
     inputs: u64,
@@ -217,7 +217,7 @@ fn copy_files(from: &Path, to: &Path) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// Writes a file out and has the system forget its pages.
+/// Syncs a file, and drops its pages from the page cache.
 fn drop_pages(path: &Path) -> Result<(), BenchError> {
     let file = File::open(path).map_err(BenchError::file(path))?;
     file.sync_all().map_err(BenchError::file(path))?;
@@ -234,17 +234,17 @@ pub(crate) fn report(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> 
     } else {
         (500, 200_000, 150_000, 450, 5)
     };
-    let recipe = ChainSpec {
+    let spec = ChainSpec {
         inputs,
         coins,
         ..ChainSpec::new(Profile::Utxo, blocks, SEED)
     };
-    let base = Base::new(&recipe, height)?;
+    let base = Base::new(&spec, height)?;
     progress(&format!("connected a chain up to height {height}"));
     let rows = rows(&base, &[1, 2], runs, progress)?;
     let mut report = Report::new(
         "fetch",
-        "the end of a chain over a store whose reads take their time, with and without fetching",
+        "the end of a chain over a store with slow reads, with and without fetching",
         &options.command,
     );
     report.notes = vec![
@@ -254,7 +254,7 @@ pub(crate) fn report(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> 
             base.summary.height,
             CACHE_BYTES >> 20
         ),
-        "the keys are the coins that are spent, and those that must not be there yet (BIP 30)".to_owned(),
+        "the keys are the outpoints of spent coins, and those that BIP 30 requires to be absent".to_owned(),
     ];
     report.group = Some("store");
     report.columns = COLUMNS.to_vec();
@@ -323,12 +323,12 @@ mod tests {
 
     #[test]
     fn all_ways_end_alike() {
-        let recipe = ChainSpec {
+        let spec = ChainSpec {
             inputs: 600,
             coins: 400,
             ..ChainSpec::new(Profile::Utxo, 115, 3)
         };
-        let base = Base::new(&recipe, 108).unwrap();
+        let base = Base::new(&spec, 108).unwrap();
         let rows = rows(&base, &[2], 1, &mut |_| ()).unwrap();
         assert_eq!(rows.len(), 2 * WAYS.len());
         for row in &rows {

@@ -1,4 +1,4 @@
-//! A report as one page: table, targets and charts, nothing from elsewhere.
+//! A report as one self-contained page: table, targets and charts.
 
 use crate::report::{Form, Report};
 use crate::svg;

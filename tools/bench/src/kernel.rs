@@ -12,26 +12,26 @@ use std::io;
 use std::path::Path;
 use std::sync::Once;
 
-/// The most threads that the kernel checks scripts with: the master, and what it lowers a larger
-/// number of workers to (Core's `MAX_SCRIPTCHECK_THREADS`).
+/// Most threads with which the kernel checks scripts: the master, and at most 15 workers (Core's
+/// `MAX_SCRIPTCHECK_THREADS`).
 pub(crate) const THREADS_MAX: usize = 1 + 15;
 
-/// Connects the regtest blocks in `blocks` in the order of the files, with `threads` threads for
-/// scripts, the master included, into a data directory made in `data`. Timed is all of it: opening,
-/// reading, connecting, flushing, closing. Returns the tip that the data directory has when it is
-/// opened again.
+/// Connects the regtest blocks in `blocks`, in the order of the files, into a data directory made
+/// in `data`. `threads` threads check scripts, the master included. The time includes opening,
+/// reading, connecting, flushing and closing. Returns the tip of the data directory, opened again.
 ///
 /// The kernel keeps its own copy of the blocks, as a node does.
 ///
 /// # Errors
-/// [`BenchError::Kernel`], [`BenchError::KernelRejected`], [`BenchError::BlockFile`], [`BenchError::File`].
+/// [`BenchError::Kernel`], [`BenchError::KernelRejected`], [`BenchError::BlockFile`],
+/// [`BenchError::File`].
 pub(crate) fn connect(blocks: &Path, data: &Path, threads: usize) -> Result<(String, Elapsed), BenchError> {
     silence();
     let clock = Stopwatch::start();
     let context = ContextBuilder::new().chain_type(ChainType::Regtest).build()?;
     let manager = open(&context, data, threads)?;
     process(&manager, blocks)?;
-    // Flushes.
+    // Dropping the manager flushes.
     drop(manager);
     let elapsed = clock.elapsed();
     let manager = open(&context, data, threads)?;
@@ -39,8 +39,7 @@ pub(crate) fn connect(blocks: &Path, data: &Path, threads: usize) -> Result<(Str
     Ok((tip, elapsed))
 }
 
-/// Keeps the kernel from writing its log to standard output.
-/// The kernel ends the process when it is told so a second time.
+/// Turns off the kernel's log on standard output, once. A second call would end the process.
 fn silence() {
     static SILENCED: Once = Once::new();
     SILENCED.call_once(disable_logging);

@@ -1,31 +1,32 @@
-//! The tables of `blockmill-bench`: ours beside the peers that are linked anyway.
+//! The benchmarks of `blockmill-bench`: Blockmill's parts beside their peers.
 //!
-//! A benchmark makes its own input, runs everything on it in turns, checks each result, and returns
-//! a report of rows; the rest is the same for all of them. In reading order:
+//! A benchmark makes its own input, runs all contenders on it in turns, checks each result, and
+//! returns a report of rows. All benchmarks share the rest. In reading order:
 //! - `report`: rows, columns, targets and charts, as a text table and as JSON;
 //! - `connect`: block files to a validated UTXO set, ours and the kernel's;
 //! - `kernel`: the kernel's ChainstateManager as a peer;
-//! - `locks`: the semaphore and the critical section, and the locks of others;
-//! - `workqueue`: the work queue, its shape before, and channels and pools of others;
+//! - `locks`: the semaphore and the critical section, beside other locks;
+//! - `workqueue`: the work queue, beside its first version, channels and a pool;
 //! - `writers`: the undo log with concurrent writers, under several locks;
-//! - `checks`: the check queue, and the queues of others;
+//! - `checks`: the check queue, beside other queues;
 //! - `cache`: the coins cache under different limits of memory;
-//! - `coinmap`: the coin map, and the maps of others;
+//! - `coinmap`: the coin map, beside other maps;
 //! - `fetch`: a chain over slow stores, with and without fetching;
-//! - `signatures`: signature checks verified many at a time, beside libsecp256k1 and the kernel's
+//! - `signatures`: signature checks verified many at once, beside libsecp256k1 and the kernel's
 //!   interface;
 //! - `clock`: wall and CPU time, and the spread of several runs;
-//! - `machine`: what the benchmark ran on;
-//! - `watched`: what the system says of a process while it runs;
+//! - `machine`: the machine of a run;
+//! - `process_stats`: memory and CPU time of a running subprocess;
 //! - `html`, `svg`: a report as one page, with its charts;
-//! - `error`: what can go wrong.
+//! - `error`: the errors of a benchmark.
 //!
 //! ```no_run
 //! let options = blockmill_bench::BenchOptions {
 //!     quick: true,
 //!     ..Default::default()
 //! };
-//! blockmill_bench::run("connect", &options, &mut std::io::stdout(), &mut |line| eprintln!("{line}"))?;
+//! let mut progress = |line: &str| eprintln!("{line}");
+//! blockmill_bench::run("connect", &options, &mut std::io::stdout(), &mut progress)?;
 //! # Ok::<(), blockmill_bench::BenchError>(())
 //! ```
 
@@ -44,7 +45,7 @@ mod writers;
 
 mod clock;
 mod machine;
-mod watched;
+mod process_stats;
 
 mod html;
 mod svg;
@@ -70,10 +71,10 @@ pub const NAMES: &[&str] = &[
     "signatures",
 ];
 
-/// What `connect` can leave out.
+/// Parts of the engine that `connect` can leave out.
 pub const WITHOUT: [&str; 4] = connect::PARTS;
 
-/// How to run a benchmark, and where its result goes besides the table.
+/// The options of a benchmark.
 #[derive(Debug, Clone, Default)]
 pub struct BenchOptions {
     /// Smaller inputs and fewer runs: well under a minute on 2 cores.
@@ -94,19 +95,17 @@ pub struct BenchOptions {
     pub blockmill: Option<PathBuf>,
     /// Bitcoin Core's daemon, for further rows of `connect`.
     pub bitcoind: Option<PathBuf>,
-    /// The part that this process was started for. Each run of `coinmap` and `connect` is a process
-    /// of its own, called as `blockmill-bench NAME --part PART`. The outcome is printed instead of
-    /// a table.
+    /// The part that this subprocess runs. Each run of `coinmap` and `connect` is a subprocess,
+    /// called as `blockmill-bench NAME --part PART`. It prints the outcome in place of a table.
     pub part: Option<String>,
 }
 
-/// Runs the benchmark `name`: prints its table to `out`, says a line per run to `progress`, and
-/// writes the files asked for. The table is printed before the files are written; one that cannot
-/// be made ends it before the first run.
+/// Runs the benchmark `name`: prints its table to `out`, gives `progress` a line for each run, and
+/// then writes the files of the options. All files are opened before the first run.
 ///
 /// # Errors
-/// [`BenchError::UnknownName`]; [`BenchError::Mismatch`] when a run's result is not the expected one; anything else that
-/// keeps a run from its end.
+/// [`BenchError::UnknownName`]; [`BenchError::Mismatch`] if a result is not the expected one; any
+/// other error that stops a run.
 pub fn run(
     name: &str,
     options: &BenchOptions,
@@ -124,8 +123,7 @@ pub fn run(
     if !NAMES.contains(&name) {
         return Err(BenchError::UnknownName { name: name.to_owned() });
     }
-    // Open until the end, so that a name that cannot be written fails before the runs, and not
-    // after them.
+    // Opened now, so that a path that cannot be written fails before the runs.
     let files = [&options.json, &options.html, &options.svg].into_iter().flatten();
     let _files = files.map(|path| open_file(path)).collect::<Result<Vec<_>, _>>()?;
     let report = match name {
@@ -154,7 +152,7 @@ pub fn run(
     Ok(())
 }
 
-/// Opens a file that is to be written later. What it has stays until then.
+/// Opens a file for writing later. Its content stays until then.
 fn open_file(path: &Path) -> Result<File, BenchError> {
     let mut options = File::options();
     options.write(true).create(true).truncate(false);

@@ -1,4 +1,4 @@
-//! Lines on standard error, as those of `blockmill`: plain ones, or one object of JSON a line.
+//! Lines on standard error like those of `blockmill`: plain text, or JSON with one object a line.
 
 use clap::ValueEnum;
 use serde_json::json;
@@ -14,16 +14,16 @@ pub(crate) enum Format {
     Json,
 }
 
-/// What a line is about.
+/// The level of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Level {
-    /// The ordinary course of things.
+    /// Progress.
     Info,
     /// The end of the command.
     Error,
 }
 
-/// Writes a line. A reader that has gone away does not stop the command.
+/// Writes a line. The command goes on without a reader.
 pub(crate) fn write(format: Format, level: Level, event: &str, message: &str) {
     let text = match format {
         Format::Text => format!("blockmill-bench: {message}\n"),

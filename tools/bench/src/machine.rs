@@ -1,20 +1,20 @@
-//! What a benchmark ran on.
+//! The machine of a benchmark.
 
 use serde::Serialize;
 
-/// A machine, as far as figures of speed depend on it.
+/// A machine: the facts that decide figures of speed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Machine {
-    /// Name of the processor; that of its architecture where the system does not tell.
+    /// Name of the processor, or else of its architecture.
     pub(crate) cpu: String,
     /// Cores that this process may use.
     pub(crate) cores: usize,
-    /// Memory in bytes, where the system tells.
+    /// Memory in bytes, where the system reports it.
     pub(crate) memory_bytes: Option<u64>,
 }
 
 impl Machine {
-    /// The machine that this runs on.
+    /// This machine.
     pub(crate) fn this() -> Self {
         let read = |path| std::fs::read_to_string(path).unwrap_or_default();
         Self {

@@ -1,8 +1,7 @@
 //! The command `blockmill-bench`: one of the benchmark tables.
 //!
 //! The table goes to standard output, progress and messages to standard error. Exit status: 0 done;
-//! 2 wrong usage; 3 anything that kept a benchmark from its end, a result that is not the expected
-//! one included.
+//! 2 wrong usage; 3 an error or a wrong result stopped the benchmark.
 
 mod arguments;
 mod log;
@@ -21,7 +20,7 @@ fn command_line() -> String {
     words.join(" ".as_ref()).to_string_lossy().into_owned()
 }
 
-/// The command `blockmill`, which is built beside this one.
+/// The command `blockmill` in the folder of this one.
 fn blockmill() -> Option<PathBuf> {
     let own = std::env::current_exe().ok()?;
     Some(own.with_file_name(format!("blockmill{}", std::env::consts::EXE_SUFFIX)))

@@ -14,23 +14,24 @@ const NO_VALUE: &str = "-";
 pub(crate) struct Report {
     /// Name of the benchmark.
     pub(crate) bench: &'static str,
-    /// What it measures, in a line.
+    /// What the benchmark measures, in a line.
     pub(crate) title: String,
-    /// What it ran on.
+    /// The machine of the runs.
     pub(crate) machine: Machine,
-    /// The command line that asked for it.
+    /// The command line of the benchmark.
     pub(crate) command: String,
-    /// What the rows have in common, a line each.
+    /// Notes on all rows, a line each.
     pub(crate) notes: Vec<String>,
-    /// The key by whose values the rows fall into tables; they stand together. None: one table.
+    /// The key whose values divide the rows into tables. Rows of a table stand together. None: one
+    /// table.
     pub(crate) group: Option<&'static str>,
-    /// What the tables show of the rows, from left to right.
+    /// The columns of the tables, from left to right.
     pub(crate) columns: Vec<Column>,
-    /// One object per printed row; they may hold more than the columns show.
+    /// One object per printed row, with all keys of the columns and further ones.
     pub(crate) rows: Vec<Value>,
     /// Claims, and whether they hold here.
     pub(crate) targets: Vec<Target>,
-    /// What the page draws of the rows.
+    /// The charts of the page.
     pub(crate) charts: Vec<Chart>,
 }
 
@@ -39,20 +40,20 @@ pub(crate) struct Report {
 pub(crate) struct Column {
     /// The key of its values in the rows.
     pub(crate) key: &'static str,
-    /// What stands above it.
+    /// The heading.
     pub(crate) heading: &'static str,
-    /// How its values are printed.
+    /// The form of its values.
     pub(crate) form: Form,
 }
 
-/// How a value is printed.
+/// The printed form of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// As it is, to the left.
+    /// Unchanged, aligned to the left.
     Text,
-    /// A number with so many decimals, thousands set off by commas, to the right.
+    /// A number with commas between thousands, aligned to the right.
     Number {
-        /// How many.
+        /// Number of decimals.
         decimals: usize,
     },
 }
@@ -60,7 +61,7 @@ pub(crate) enum Form {
 /// A claim about the rows.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Target {
-    /// What is claimed.
+    /// The claim.
     pub(crate) name: String,
     /// The figure here.
     pub(crate) value: f64,
@@ -73,24 +74,24 @@ pub(crate) struct Target {
 /// Curves over the rows, one for each value of `series`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Chart {
-    /// What stands above it.
+    /// The title.
     pub(crate) title: &'static str,
-    /// A key and its value in the rows that are drawn; None: all rows.
+    /// A key and its value in the rows to draw. None: all rows.
     pub(crate) within: Option<(&'static str, &'static str)>,
-    /// The key whose values tell the curves apart.
+    /// The key whose values name the curves.
     pub(crate) series: &'static str,
-    /// The key of the numbers to the right.
+    /// The key of the numbers on the x axis.
     pub(crate) x: &'static str,
-    /// What stands at that axis.
+    /// The label of the x axis.
     pub(crate) x_label: &'static str,
-    /// The key of the numbers upwards.
+    /// The key of the numbers on the y axis.
     pub(crate) y: &'static str,
-    /// What stands at that axis.
+    /// The label of the y axis.
     pub(crate) y_label: &'static str,
 }
 
 impl Target {
-    /// The claim that something is so: 1 if it is, else 0.
+    /// A claim of yes or no. Its value is 1 if it is met, else 0.
     pub(crate) fn holds(name: &str, met: bool) -> Self {
         Self {
             name: name.to_owned(),
@@ -100,7 +101,7 @@ impl Target {
         }
     }
 
-    /// The claim that a figure is at least as large as wanted.
+    /// The claim that `value` is at least `wanted`.
     pub(crate) fn at_least(name: &str, value: f64, wanted: f64) -> Self {
         Self {
             name: name.to_owned(),
@@ -110,7 +111,7 @@ impl Target {
         }
     }
 
-    /// The claim that a figure is no larger than wanted.
+    /// The claim that `value` is at most `wanted`.
     pub(crate) fn at_most(name: &str, value: f64, wanted: f64) -> Self {
         Self {
             met: value <= wanted,
@@ -143,7 +144,7 @@ impl Column {
         }
     }
 
-    /// What the column shows of `row`.
+    /// The cell of `row` in this column.
     pub(crate) fn cell(&self, row: &Value) -> String {
         let value = &row[self.key];
         match (self.form, value.as_f64(), value) {
@@ -187,7 +188,7 @@ impl Report {
         }
     }
 
-    /// The report as a file for programs.
+    /// The report as JSON.
     pub(crate) fn json(&self) -> Value {
         json!({
             "bench": self.bench,
@@ -225,7 +226,7 @@ impl Report {
         Ok(())
     }
 
-    /// Prints rows under their headings, without the columns in which none has a value.
+    /// Prints rows under their headings. Columns without any value are left out.
     fn write_rows(&self, rows: &[Value], out: &mut dyn Write) -> io::Result<()> {
         let has_value = |column: &&Column| rows.iter().any(|row| !row[column.key].is_null());
         let columns: Vec<&Column> = self.columns.iter().filter(has_value).collect();
@@ -235,7 +236,7 @@ impl Report {
             rows.iter()
                 .map(|row| columns.iter().map(|column| column.cell(row)).collect()),
         );
-        let width = |place: usize| lines.iter().map(|line| line[place].chars().count()).max().unwrap_or(0);
+        let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
         let widths: Vec<usize> = (0..columns.len()).map(width).collect();
         for line in &lines {
             let cells = line.iter().zip(&columns).zip(&widths);

@@ -14,10 +14,10 @@ const RIGHT: f64 = 240.0;
 const TOP: f64 = 50.0;
 const BOTTOM: f64 = 60.0;
 
-/// The least distance of two numbers at the lower axis.
+/// Smallest distance of two numbers on the x axis.
 const TICK_DISTANCE_MIN: f64 = 24.0;
 
-/// The most steps of the upward axis.
+/// Most steps of the y axis.
 const STEPS_MAX: f64 = 6.0;
 
 /// Colour and dashes of the curves in their order; more curves begin again.
@@ -32,7 +32,7 @@ const STROKES: [(&str, &str); 8] = [
     ("#a05a2c", "10 3 2 3 2 3"),
 ];
 
-/// How a chart is drawn. Text and axes have the colour of what is around them.
+/// The style of a chart. Text and axes have the colour of the page's text.
 pub(crate) const STYLE: &str = "\
 svg { font-size: 13px }
 svg text { fill: currentColor }
@@ -61,7 +61,7 @@ struct Series {
     points: Vec<(f64, f64)>,
 }
 
-/// Places of numbers on the drawing.
+/// The scale from numbers to coordinates.
 struct Scale {
     x_max: f64,
     y_max: f64,
@@ -188,7 +188,7 @@ fn draw_axes(svg: &mut String, chart: &Chart, scale: &Scale, step: f64, mut x_va
     ));
 }
 
-/// A number in the drawing: whole from 100 on, and without the noise of adding steps below.
+/// A number at an axis: whole from 100 on, otherwise rounded to hide the error of adding steps.
 fn tick(value: f64) -> String {
     if value >= 100.0 {
         return format!("{value:.0}");
@@ -200,14 +200,14 @@ fn tick(value: f64) -> String {
 fn draw_series(svg: &mut String, scale: &Scale, number: usize, series: &Series) {
     let (colour, dashes) = STROKES[number % STROKES.len()];
     let name = escape(&series.name);
-    let places: Vec<String> = series
+    let points: Vec<String> = series
         .points
         .iter()
         .map(|&(x, y)| format!("{:.1},{:.1}", scale.x(x), scale.y(y)))
         .collect();
     let stroke = format!("class=\"curve\" stroke=\"{colour}\" stroke-dasharray=\"{dashes}\"");
     // Writing to a string does not fail.
-    let _ = writeln!(svg, "<polyline {stroke} points=\"{}\"/>", places.join(" "));
+    let _ = writeln!(svg, "<polyline {stroke} points=\"{}\"/>", points.join(" "));
     for &(x, y) in &series.points {
         let (left, top) = (scale.x(x), scale.y(y));
         let words = format!("{name}: {} at {}", tick(y), tick(x));
@@ -280,7 +280,7 @@ mod tests {
         assert_eq!(svg.matches("<circle").count(), 4);
         assert!(svg.contains("&lt;b&gt;&amp;&quot;their&#39;s&quot;") && !svg.contains("<b>"));
         assert!(svg.contains(">inputs per second</text>") && svg.contains(">threads</text>"));
-        // The most threads stand at the right end.
+        // The largest number of threads is at the right end.
         assert!(svg.contains("cx=\"580.0\""), "{svg}");
     }
 

@@ -1,18 +1,18 @@
 //! `blockmill-bench writers`: the table of concurrent writers. Threads append real undo records to
-//! the undo log, the very same log under three locks: our critical section, the standard library's
+//! the undo log. The same log runs under three locks: our critical section, the standard library's
 //! mutex, and the semaphore over a kernel object.
 //!
-//! A write sequence encodes the undo data of a block with its checksum, outside the lock, and
-//! appends the record. A second table appends records that were encoded before the run, so that
-//! more of the time is the lock's. After each run all of the log is read back and compared.
+//! A write sequence encodes the undo data of a block with its checksum, outside of the lock, and
+//! appends the record. A second table appends records that were encoded before the run, so that the
+//! lock has a larger share of the time. After each run the whole log is read back and compared.
 //!
-//! In reading order: `input`, the records; `drive`, a run and its check; `lock`, the semaphore as a
-//! lock of the log; `room`, the file under it.
+//! In reading order: `input`, the records; `runner`, a run and its check; `lock`, the semaphore as
+//! a lock of the log; `prealloc`, the file of the log.
 
-mod drive;
 mod input;
 mod lock;
-mod room;
+mod prealloc;
+mod runner;
 
 use crate::BenchOptions;
 use crate::clock::Spread;
@@ -20,17 +20,16 @@ use crate::error::BenchError;
 use crate::report::{Chart, Column, Report, Target};
 use blockmill_chaingen::{ChainSpec, Profile};
 use blockmill_coins::undo_log::{SectionLock, StandardLock};
-use drive::{Load, Outcome, Work, drive};
 use input::Input;
 use lock::{KernelObjectLock, SPINS};
-use room::Room;
+use prealloc::Preallocated;
+use runner::{Load, Outcome, Work, run};
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
 const SEED: u64 = 1;
 
-/// Bytes of the log with which a run ends early: every run writes so many to the disk, and reads
-/// them back.
+/// A run ends early at this length of the log: every byte goes to the disk and is read back.
 const LOG_BYTES_MAX: u64 = 512 << 20;
 
 /// The names of the two tables.
@@ -41,23 +40,24 @@ const OURS: &str = "blockmill";
 const STD: &str = "std Mutex";
 const KERNEL_OBJECT: &str = "kernel object";
 
-/// With the first number of writers, ours must be no slower than with the second, and no slower
-/// than the kernel object.
+/// With `MANY_WRITERS` ours must be at least as fast as with `FEWER_WRITERS`, and as the kernel
+/// object.
 const MANY_WRITERS: usize = 10;
 const FEWER_WRITERS: usize = 4;
 
-/// What ours must reach of the standard library's mutex with any number of writers.
+/// Share of the speed of the standard library's mutex that ours must reach with any number of
+/// writers.
 const OURS_OVER_STD: f64 = 0.9;
 
 /// A run under one of the locks.
-type Drive = fn(&mut Room, &Input, Load, &str) -> Result<Outcome, BenchError>;
+type Runner = fn(&mut Preallocated, &Input, Load, &str) -> Result<Outcome, BenchError>;
 
 const TABLES: [(&str, Work); 2] = [(SEQUENCES, Work::Sequence), (RECORDS, Work::Record)];
 
-const LOCKS: [(&str, Drive); 3] = [
-    (OURS, drive::<SectionLock>),
-    (STD, drive::<StandardLock>),
-    (KERNEL_OBJECT, drive::<KernelObjectLock>),
+const LOCKS: [(&str, Runner); 3] = [
+    (OURS, run::<SectionLock>),
+    (STD, run::<StandardLock>),
+    (KERNEL_OBJECT, run::<KernelObjectLock>),
 ];
 
 const COLUMNS: &[Column] = &[
@@ -90,30 +90,30 @@ const fn chart(table: &'static str) -> Chart {
     }
 }
 
-/// What to append, and how much to run.
+/// The input and the size of the benchmark.
 #[derive(Debug, Clone)]
 struct Plan {
-    recipe: ChainSpec,
+    spec: ChainSpec,
     /// Numbers of writers.
     writers: Vec<usize>,
     /// Runs of each lock with each number of writers and each kind of work.
     runs: usize,
     time: Duration,
-    /// Bytes of the log with which a run ends early.
+    /// Length of the log at which a run ends early.
     log_bytes_max: u64,
 }
 
-/// What was done under one lock with one number of writers.
+/// The runs under one lock with one number of writers.
 struct Series {
     table: &'static str,
     work: Work,
     lock: &'static str,
-    drive: Drive,
+    runner: Runner,
     writers: usize,
     outcomes: Vec<Outcome>,
 }
 
-/// A printed row. Medians over the runs, where nothing else is said.
+/// A printed row. Figures are medians over the runs, unless noted.
 #[derive(Debug, Clone, Serialize)]
 struct Row {
     table: &'static str,
@@ -152,11 +152,9 @@ pub(crate) fn report(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> 
             rows.first().map_or(0.0, |row| row.record_bytes_mean)
         ),
         format!("{SEQUENCES}: encode the undo data with its checksum, and append it; {RECORDS}: only append"),
+        format!("only the lock around the log's buffer differs; {KERNEL_OBJECT}: {SPINS} spins, then an eventfd"),
         format!(
-            "the lock around the log's buffer, and nothing else, differs; {KERNEL_OBJECT}: {SPINS} spins, then an eventfd"
-        ),
-        format!(
-            "a run: {} ms, or less where the log has {} MiB, in a file whose blocks and pages are there before; its sync is timed apart",
+            "a run: {} ms, or less if the log reaches {} MiB, in a preallocated file whose pages are cached; its sync is timed apart",
             plan.time.as_millis(),
             plan.log_bytes_max >> 20
         ),
@@ -181,7 +179,7 @@ impl Plan {
             (vec![1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 32], 5, 300)
         };
         Self {
-            recipe: ChainSpec {
+            spec: ChainSpec {
                 inputs: 4_000,
                 ..ChainSpec::new(Profile::Mixed, 250, SEED)
             },
@@ -196,29 +194,29 @@ impl Plan {
 /// Makes the records, and measures.
 fn run_plan(plan: &Plan, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, BenchError> {
     let start = Instant::now();
-    let input = Input::make(&plan.recipe)?;
+    let input = Input::make(&plan.spec)?;
     progress(&format!(
         "made {} records of {:.0} bytes on average: {:.1} s",
         input.records.len(),
         input.record_bytes_mean(),
         start.elapsed().as_secs_f64()
     ));
-    let mut room = Room::make(plan.log_bytes_max)?;
+    let mut file = Preallocated::make(plan.log_bytes_max)?;
     let mut all = Vec::new();
     for &writers in &plan.writers {
         let mut series = series(writers);
         for run in 1..=plan.runs {
-            // Back and forth, so that none always follows the same one.
+            // Back and forth, so that the neighbours of a run change.
             series.reverse();
             for series in &mut series {
-                series.run(&mut room, &input, plan.time)?;
+                series.run(&mut file, &input, plan.time)?;
             }
             progress(&format!("{}: run {run} of {}", words(writers), plan.runs));
         }
         all.extend(series);
     }
     // Each table in one piece, by writers, ours first.
-    all.sort_by_key(Series::place);
+    all.sort_by_key(Series::sort_key);
     Ok(all.iter().map(|series| row(series, &all, &input)).collect())
 }
 
@@ -227,16 +225,16 @@ fn words(writers: usize) -> String {
     format!("{writers} writer{plural}")
 }
 
-/// Everyone with so many writers.
+/// All contenders with `writers` writers.
 fn series(writers: usize) -> Vec<Series> {
     let mut all = Vec::new();
     for (table, work) in TABLES {
-        for (lock, drive) in LOCKS {
+        for (lock, runner) in LOCKS {
             all.push(Series {
                 table,
                 work,
                 lock,
-                drive,
+                runner,
                 writers,
                 outcomes: Vec::new(),
             });
@@ -246,21 +244,21 @@ fn series(writers: usize) -> Vec<Series> {
 }
 
 impl Series {
-    /// Where its row stands.
-    fn place(&self) -> (Option<usize>, usize, Option<usize>) {
+    /// Sort key of the row.
+    fn sort_key(&self) -> (Option<usize>, usize, Option<usize>) {
         let table = TABLES.iter().position(|(table, _)| *table == self.table);
         let lock = LOCKS.iter().position(|(lock, _)| *lock == self.lock);
         (table, self.writers, lock)
     }
 
-    fn run(&mut self, room: &mut Room, input: &Input, time: Duration) -> Result<(), BenchError> {
+    fn run(&mut self, file: &mut Preallocated, input: &Input, time: Duration) -> Result<(), BenchError> {
         let load = Load {
             work: self.work,
             writers: self.writers,
             time,
         };
         let name = format!("{}, {}, {}", self.table, self.lock, words(self.writers));
-        self.outcomes.push((self.drive)(room, input, load, &name)?);
+        self.outcomes.push((self.runner)(file, input, load, &name)?);
         Ok(())
     }
 
@@ -295,7 +293,7 @@ fn row(series: &Series, all: &[Series], input: &Input) -> Row {
     }
 }
 
-/// The claims, computed from the rows; those for which there are rows.
+/// The claims for which there are rows.
 fn targets(rows: &[Row]) -> Vec<Target> {
     let mut targets = Vec::new();
     for (table, _) in TABLES {
@@ -339,7 +337,7 @@ mod tests {
 
     fn tiny() -> Plan {
         Plan {
-            recipe: ChainSpec {
+            spec: ChainSpec {
                 inputs: 60,
                 ..ChainSpec::new(Profile::Mixed, 110, 7)
             },

@@ -1,5 +1,5 @@
-//! Script verification through the interface of Bitcoin Core's kernel library, behind the trait of
-//! `blockmill-rules`.
+//! The trait of `blockmill-rules` for script verifiers, over the interface of Bitcoin Core's kernel
+//! library.
 //!
 //! Every script goes to the kernel: there are no short cuts for scripts that look easy.
 

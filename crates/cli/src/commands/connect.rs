@@ -30,8 +30,7 @@ pub(crate) fn options(arguments: &EngineArguments) -> Result<Options, Failure> {
     })
 }
 
-/// Whether all sources are there: a name that is mistyped should be said before a data directory is
-/// made.
+/// Fails if a source is missing, so that a mistyped path makes no data directory.
 pub(crate) fn check_sources(sources: &[PathBuf]) -> Result<(), Failure> {
     let mut files = BlockFiles::new();
     for source in sources {
@@ -40,18 +39,18 @@ pub(crate) fn check_sources(sources: &[PathBuf]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Says what is left over; the blocks that were rejected have been named when they were met.
+/// Reports the blocks that were not connected. Rejected blocks were reported during the run.
 pub(crate) fn say_leftovers(report: &ConnectReport) {
     if report.left_out > 0 {
         let text = format!(
-            "{} blocks are left out, since they build on blocks whose headers were rejected",
+            "{} blocks are left out: they build on blocks whose headers were rejected",
             report.left_out
         );
         log::warning("left_out", &text, json!({"blocks": report.left_out}));
     }
     if let Some(first) = &report.first_leftover {
         let text = format!(
-            "{} blocks are left over, since their parent is in none of the files; the first: {}: offset {}: \
+            "{} blocks are left over: their parent is in none of the files; the first: {}: offset {}: \
              block {}, whose parent is {}",
             report.leftovers,
             first.path.display(),
@@ -70,7 +69,7 @@ pub(crate) fn say_leftovers(report: &ConnectReport) {
     }
 }
 
-/// Says where a run was stopped by a signal, if it was.
+/// Reports the height at which a signal stopped the run, if one did.
 pub(crate) fn say_halt(report: &ConnectReport) {
     if report.halt == Halt::Stopped {
         let text = format!("stopped at height {}", report.height);
@@ -78,7 +77,7 @@ pub(crate) fn say_halt(report: &ConnectReport) {
     }
 }
 
-/// Passes what happens on to everyone who wants to know.
+/// Passes the engine's reports to the meter, the trace and the metrics.
 struct Watcher {
     meter: EngineMeter,
     trace: Option<Trace>,
@@ -156,7 +155,7 @@ pub(crate) fn run(arguments: &ConnectArguments) -> Result<u8, Failure> {
         output::connect_table(&mut out, &report, cpu_seconds)?;
     }
     out.flush()?;
-    // The report comes whatever became of the trace.
+    // The report is out before a failure of the trace ends the command.
     traced?;
     Ok(report.exit_status())
 }

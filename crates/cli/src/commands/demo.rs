@@ -56,20 +56,20 @@ fn demo_in(directory: &Path) -> Result<(), Failure> {
     let stop = signals::stop_flag()?;
     let making = format!("making a signed regtest chain of {BLOCKS} blocks");
     log::info("generating", &making, json!({"blocks": BLOCKS}));
-    let recipe = ChainSpec {
+    let spec = ChainSpec {
         inputs: INPUTS,
         ..ChainSpec::new(Profile::Mixed, BLOCKS, SEED)
     };
-    let summary = generate::write_with_progress(&blocks, &recipe, &stop)?;
-    log::info("connecting", "connecting it, all scripts checked", json!({}));
+    let summary = generate::write_with_progress(&blocks, &spec, &stop)?;
+    log::info("connecting", "connecting the chain, all scripts checked", json!({}));
     let chain_id = ChainId {
         network: Network::Regtest,
         signet_challenge: None,
     };
     let options = Options {
         stop: Arc::clone(&stop),
-        // Its blocks have too little work above them to be verified in lanes otherwise. Where lanes
-        // are slow the verifier has none.
+        // The demo's blocks have too little work above them for lanes with `Auto`. The verifier has
+        // no lanes on a machine where lanes are slow.
         signatures: Signatures::Lanes,
         ..Options::default()
     };
@@ -100,7 +100,7 @@ fn demo_in(directory: &Path) -> Result<(), Failure> {
         Ok(())
     } else {
         Err(Failure::Mismatch(format!(
-            "the chain ended at {} with UTXO hash {}, its generator has {} and {}",
+            "the engine ended at {} with UTXO hash {}, the generator at {} with {}",
             report.tip,
             figures.hash(),
             summary.tip,

@@ -12,8 +12,8 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-/// Writes a chain and shows how far it is. A stop leaves nothing of it.
-pub(crate) fn write_with_progress(out: &Path, recipe: &ChainSpec, stop: &AtomicBool) -> Result<Summary, Failure> {
+/// Writes a chain and shows its progress. A stop removes everything written.
+pub(crate) fn write_with_progress(out: &Path, spec: &ChainSpec, stop: &AtomicBool) -> Result<Summary, Failure> {
     let mut meter = Meter::new();
     let mut show = |progress: &Progress| {
         if meter.is_due() {
@@ -30,12 +30,12 @@ pub(crate) fn write_with_progress(out: &Path, recipe: &ChainSpec, stop: &AtomicB
             meter.show(done.into(), all.into(), text, "generating", fields);
         }
     };
-    Ok(write_chain_until(out, recipe, stop, &mut show)?)
+    Ok(write_chain_until(out, spec, stop, &mut show)?)
 }
 
 pub(crate) fn run(arguments: &GenerateArguments) -> Result<u8, Failure> {
     let defaults = ChainSpec::new(arguments.profile, arguments.blocks, arguments.seed);
-    let recipe = ChainSpec {
+    let spec = ChainSpec {
         inputs: arguments.inputs.unwrap_or(defaults.inputs),
         coins: arguments.coins,
         empty_blocks: arguments.empty_blocks,
@@ -44,7 +44,7 @@ pub(crate) fn run(arguments: &GenerateArguments) -> Result<u8, Failure> {
     };
     let stop = signals::stop_flag()?;
     let start = Instant::now();
-    let summary = write_with_progress(&arguments.out, &recipe, &stop)?;
+    let summary = write_with_progress(&arguments.out, &spec, &stop)?;
     let rows = [
         ("profile", summary.profile.clone()),
         ("network", summary.network.clone()),

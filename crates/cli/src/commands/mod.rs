@@ -1,4 +1,4 @@
-//! One module per subcommand. Each returns the exit status, or what ended it early.
+//! One module per subcommand. Each returns the exit status, or a `Failure`.
 
 pub(crate) mod connect;
 pub(crate) mod demo;

@@ -1,4 +1,4 @@
-//! `completions` and `man`: what a shell and a reader need of the command line.
+//! `blockmill completions` and `blockmill man`.
 
 use crate::arguments::{Arguments, CompletionsArguments};
 use crate::failure::Failure;
@@ -28,7 +28,7 @@ fn print(text: &[u8]) -> Result<u8, Failure> {
 
 /// What the exit statuses mean.
 const STATUSES: [(&str, &str); 5] = [
-    ("0", "The command has done what it was asked for."),
+    ("0", "The command is done."),
     (
         "1",
         "A block of the best chain breaks a rule, or a result differs from the expected one.",
@@ -41,7 +41,7 @@ const STATUSES: [(&str, &str); 5] = [
 /// One page: the command, then each of its commands with all options.
 fn page(command: Command) -> Result<Vec<u8>, Failure> {
     let mut page = Vec::new();
-    // Options that all commands have are in the first part alone.
+    // Global options stand in the first part alone.
     let mut command = command.disable_help_subcommand(true);
     let title = Man::new(command.clone());
     title.render_title(&mut page)?;
@@ -60,7 +60,7 @@ fn page(command: Command) -> Result<Vec<u8>, Failure> {
     Ok(page)
 }
 
-/// A section for each command that can be called, those below others included.
+/// Writes a section for each command that can be called, nested ones included.
 fn write_commands(command: &Command, page: &mut Vec<u8>) -> Result<(), Failure> {
     for below in command
         .get_subcommands()
@@ -70,7 +70,7 @@ fn write_commands(command: &Command, page: &mut Vec<u8>) -> Result<(), Failure> 
             write_commands(below, page)?;
             continue;
         }
-        // The name with those above it, as one types it.
+        // The full name, such as `blockmill snapshot dump`.
         let name = below.get_bin_name().unwrap_or(below.get_name());
         let mut heading = Roff::new();
         heading.control("SH", [name.to_uppercase().as_str()]);
@@ -84,7 +84,7 @@ fn write_commands(command: &Command, page: &mut Vec<u8>) -> Result<(), Failure> 
         man.render_description_section(&mut sections)?;
         man.render_synopsis_section(&mut sections)?;
         man.render_options_section(&mut sections)?;
-        // They are sections below this one.
+        // The command's own sections become subsections.
         let sections = String::from_utf8_lossy(&sections).replace("\n.SH ", "\n.SS ");
         let first = sections.strip_prefix(".SH ").map(|rest| format!(".SS {rest}"));
         page.extend(first.unwrap_or(sections).into_bytes());

@@ -34,7 +34,7 @@ fn dump(arguments: &DumpArguments) -> Result<u8, Failure> {
 fn load(arguments: &LoadArguments) -> Result<u8, Failure> {
     let Some((blocks, file)) = arguments.paths() else {
         return Err(Failure::Usage(
-            "--blocks and the snapshot's file are both needed".to_owned(),
+            "--blocks and the file of the snapshot are both needed".to_owned(),
         ));
     };
     connect::check_sources(blocks)?;
@@ -58,7 +58,7 @@ fn load(arguments: &LoadArguments) -> Result<u8, Failure> {
     print(&stats, "coins_loaded", file, arguments.json)
 }
 
-/// The names are those of Core's answers, as far as it has them.
+/// Prints the outcome with the names of Core's RPC answers, where Core has a name.
 fn print(stats: &UtxoStats, coins: &str, path: &Path, as_json: bool) -> Result<u8, Failure> {
     let mut out = std::io::stdout().lock();
     if as_json {

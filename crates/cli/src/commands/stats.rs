@@ -12,13 +12,13 @@ use serde_json::json;
 use std::io::Write;
 use std::path::Path;
 
-/// Memory for pages of the store while all coins are read once, in bytes.
+/// Bytes of the store's page cache while all coins are read once.
 const STORE_CACHE: usize = 16 << 20;
 
 /// Coins between looks at the clock.
 const COINS_PER_LOOK: u64 = 10_000;
 
-/// Figures of the set in a data directory.
+/// Computes the figures of the UTXO set in a data directory.
 pub(crate) fn compute(directory: &DataDir) -> Result<StatsJson, Failure> {
     let store = store_file::read_store(directory, STORE_CACHE)?;
     let tip = store.tip()?.unwrap_or_else(|| Tip {
@@ -31,14 +31,14 @@ pub(crate) fn compute(directory: &DataDir) -> Result<StatsJson, Failure> {
         let (outpoint, coin) = entry?;
         builder.add(&outpoint, &coin);
         if number.is_multiple_of(COINS_PER_LOOK) && meter.is_due() {
-            // Ids are spread evenly, so the first bytes say how far this is.
+            // Transaction ids are spread evenly, so their first bytes tell the progress.
             let share = u64::from(u16::from_be_bytes([outpoint.txid.0[0], outpoint.txid.0[1]]));
             let text = format!("{number} coins, {:.1}%", share as f64 / 655.36);
             let fields = json!({"coins": number, "share": share as f64 / 65_536.0});
             meter.show(share, 65_536, text, "coins", fields);
         }
     }
-    // A mark without a set is left from a load that was cut off.
+    // An interrupted load leaves its mark without a set.
     let snapshot = directory.snapshot().filter(|mark| mark.height <= tip.height);
     let snapshot_height = snapshot.map(|mark| mark.height);
     Ok(StatsJson::new(

@@ -35,13 +35,13 @@ struct Answer {
     hash_serialized_3: Option<String>,
 }
 
-/// Lines that wait to be judged.
+/// Lines read ahead.
 const LINES_AHEAD: usize = 2;
 
 /// Time between looks at the stop flag while no line comes.
 const STOP_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Reads lines on a thread of its own, so that a stop is seen while standard input is silent.
+/// Reads lines on a thread of its own, so that a stop works while standard input is silent.
 fn read_lines() -> Result<Receiver<io::Result<Line>>, Failure> {
     let (sender, receiver) = sync_channel(LINES_AHEAD);
     std::thread::Builder::new().name("read".to_owned()).spawn(move || {
@@ -57,7 +57,7 @@ fn read_lines() -> Result<Receiver<io::Result<Line>>, Failure> {
 
 pub(crate) fn run(arguments: &SubmitArguments) -> Result<u8, Failure> {
     let options = options(&arguments.engine)?;
-    // A stop is looked for between lines only, so that every answer that is given is whole.
+    // A stop takes effect between two lines, so that every answer is whole.
     let stop = options.stop;
     let options = Options {
         stop: Arc::default(),
@@ -72,14 +72,14 @@ pub(crate) fn run(arguments: &SubmitArguments) -> Result<u8, Failure> {
         options,
     )?;
     let mut meter = EngineMeter(Meter::new());
-    // Blocks that were kept and not flushed when an earlier run was killed.
+    // An earlier run that was killed may have kept blocks without flushing them.
     let report = engine.connect(&[], &mut meter)?;
     for damage in &report.damages {
         meter.event(&Event::Damaged(damage));
     }
     say_leftovers(&report);
     let lines = read_lines()?;
-    // A person reads the answers; the log of a machine has everything.
+    // In plain text the answers say everything; JSON also has a line for each event.
     let observer: &mut dyn Observer = if log::is_json() { &mut meter } else { &mut () };
     let mut out = io::stdout().lock();
     while !stop.load(Ordering::Relaxed) {

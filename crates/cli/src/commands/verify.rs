@@ -19,8 +19,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Most bytes that are read of a block: as many as Core reads. Larger than any valid one, so that
-/// it is the rules that judge its size.
+/// Most bytes that are read of a block, as in Core. The limit is above any valid size, so that the
+/// rules judge the size.
 const BLOCK_BYTES_MAX: u64 = 32 << 20;
 
 /// Most bytes that are read of undo data: a block has room for 24,390 inputs, each of which may
@@ -33,7 +33,7 @@ fn read(path: &Path, bytes_max: u64) -> Result<Vec<u8>, Failure> {
         .and_then(|file| file.take(bytes_max + 1).read_to_end(&mut bytes))
         .map_err(Failure::file(path))?;
     if bytes.len() as u64 > bytes_max {
-        return Err(corrupt(path, format!("it has more than {bytes_max} bytes")));
+        return Err(corrupt(path, format!("the file has more than {bytes_max} bytes")));
     }
     Ok(bytes)
 }
@@ -61,18 +61,18 @@ fn threads(arguments: &VerifyArguments) -> usize {
     arguments.par.unwrap_or(Options::default().threads)
 }
 
-/// Says whether a signal has cut it off; returns what remains.
+/// Reports a stop by a signal, if there was one; returns the number of blocks that remain.
 fn say_stopped(report: &FilesReport) -> String {
     let (text, remaining) = match report.stopped {
         None => return "0".to_owned(),
         Some(Stopped::Indexing) => ("stopped while headers were read: no block is verified".to_owned(), None),
-        Some(Stopped::Before(blocks)) => (format!("stopped: {blocks} blocks were not looked at"), Some(blocks)),
+        Some(Stopped::Before(blocks)) => (format!("stopped: {blocks} blocks remain unverified"), Some(blocks)),
     };
     log::info("stopped", &text, json!({"remaining": remaining}));
     remaining.map_or_else(|| "all".to_owned(), |blocks| blocks.to_string())
 }
 
-/// The blocks of block files.
+/// Verifies the blocks of block files.
 fn run_files(arguments: &VerifyArguments) -> Result<u8, Failure> {
     let stop = signals::stop_flag()?;
     let mut meter = EngineMeter(Meter::new());
@@ -136,7 +136,7 @@ fn run_files(arguments: &VerifyArguments) -> Result<u8, Failure> {
     Ok(report.exit_status())
 }
 
-/// One block.
+/// Verifies one block.
 fn run_one(arguments: &VerifyArguments, block_path: &Path, undo_path: &Path, height: u32) -> Result<u8, Failure> {
     let bytes = read(block_path, BLOCK_BYTES_MAX)?;
     let length = bytes.len();

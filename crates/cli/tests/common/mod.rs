@@ -137,7 +137,7 @@ pub(crate) fn shared_data(folder: &str) -> Option<PathBuf> {
     if path.is_dir() {
         return Some(path);
     }
-    eprintln!("skipped: {} is absent", path.display());
+    eprintln!("skipped: ../shared/data/{folder} is missing");
     None
 }
 

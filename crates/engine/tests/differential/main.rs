@@ -88,6 +88,9 @@ fn number(name: &str, default: u64) -> u64 {
 #[test]
 fn verdicts_reasons_and_tips_are_those_of_core() {
     let count = number("BLOCKMILL_TEST_MUTATIONS", MUTATIONS);
+    if count <= MUTATIONS {
+        eprintln!("short: {count} blocks; BLOCKMILL_TEST_MUTATIONS sets the number");
+    }
     let seed = number("BLOCKMILL_TEST_MUTATIONS_SEED", 1);
     eprintln!("{count} blocks, seed {seed}");
     let log = core_node::CoreLog::connect();

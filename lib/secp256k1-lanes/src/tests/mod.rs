@@ -19,6 +19,7 @@ macro_rules! on_vector_types {
         #[cfg(target_arch = "x86_64")]
         {
             use $crate::{avx_ifma, avx_ifma::twin, avx2, avx512, word::Word as _};
+            $crate::tests::note_missing_vectors();
             if avx512::is_available() {
                 type $word = avx512::Avx512;
                 $word::vectorize(|| $body);
@@ -42,6 +43,21 @@ macro_rules! on_vector_types {
         }
         any
     }};
+}
+
+/// Prints the vectors that this machine lacks; `make test` collects these lines.
+#[cfg(target_arch = "x86_64")]
+fn note_missing_vectors() {
+    use crate::{avx_ifma, avx2, avx512};
+    for (name, is_available) in [
+        ("Avx512", avx512::is_available()),
+        ("AvxIfma", avx_ifma::is_available()),
+        ("Avx2", avx2::is_available()),
+    ] {
+        if !is_available {
+            eprintln!("short: this machine has no {name}");
+        }
+    }
 }
 
 mod agreement;

@@ -65,7 +65,7 @@ fn verdicts_of_all_vector_types() {
 #[ignore = "measures"]
 fn twin_of_avx_ifma() {
     if !twin::is_available() {
-        eprintln!("skipped: no IFMA here");
+        eprintln!("skipped: this machine has no AVX-512 IFMA");
         return;
     }
     let secp = Secp256k1::new();

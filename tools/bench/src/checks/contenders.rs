@@ -1,4 +1,4 @@
-//! What a queue has to do here, and the queues of others.
+//! The trait of a queue in this benchmark, and the peers.
 
 use super::job::{Check, Job};
 use blockmill_sync::AutoResetEvent;
@@ -10,11 +10,11 @@ use std::thread::JoinHandle;
 /// A queue with its threads.
 pub(super) trait Contender {
     /// Adds the checks of a round in their groups, and waits for the verdict: the lowest index of a
-    /// check that failed.
+    /// failed check.
     fn round(&self, job: &Arc<Job>) -> Option<u32>;
 }
 
-/// The lowest index of a check that failed; checks above it need not be run.
+/// The lowest index of a failed check. Checks above it may be left out.
 pub(super) struct Lowest(AtomicU32);
 
 impl Default for Lowest {
@@ -31,14 +31,14 @@ impl Lowest {
         }
     }
 
-    /// The index, for the end of a round.
+    /// Takes the index at the end of a round.
     pub(super) fn take(&self) -> Option<u32> {
         Some(self.0.swap(u32::MAX, Ordering::Relaxed)).filter(|&index| index < u32::MAX)
     }
 }
 
-/// rayon: a job per group, spawned as it comes. The master is one of the pool's threads, so it
-/// helps while it waits.
+/// rayon: one job for each group, spawned as the group is added. The master is one of the pool's
+/// threads, so it helps while it waits.
 pub(super) struct Rayon(rayon::ThreadPool);
 
 impl Rayon {
@@ -63,7 +63,8 @@ impl Contender for Rayon {
     }
 }
 
-/// rayon over a slice that is ready: what it is made for, and not the job of the others.
+/// rayon over a complete slice. That is rayon's best case, and an easier job than that of the
+/// others.
 pub(super) struct RayonSlice(rayon::ThreadPool);
 
 impl RayonSlice {
@@ -82,7 +83,7 @@ impl Contender for RayonSlice {
     }
 }
 
-/// Groups of checks through a channel of crossbeam; the master receives too when it has sent all.
+/// Groups of checks through a channel of crossbeam. After the last group the master receives too.
 pub(super) struct Channel {
     sender: Option<crossbeam_channel::Sender<Group>>,
     receiver: crossbeam_channel::Receiver<Group>,
@@ -102,7 +103,7 @@ impl Group {
     fn new(job: &Arc<Job>, first: u32, count: u32) -> Self {
         Self {
             job: Arc::clone(job),
-            checks: std::array::from_fn(|place| Check::new(first + place as u32)),
+            checks: std::array::from_fn(|index| Check::new(first + index as u32)),
             count: count as usize,
         }
     }
@@ -163,7 +164,7 @@ impl Drop for Channel {
 
 impl Contender for Channel {
     fn round(&self, job: &Arc<Job>) -> Option<u32> {
-        // One for the master itself, so that the count does not reach 0 before all was sent.
+        // One for the master, so that the count reaches 0 only after all groups are sent.
         self.shared.todo.store(1, Ordering::Relaxed);
         let mut next = 0;
         for count in job.groups() {
@@ -176,7 +177,7 @@ impl Contender for Channel {
         while let Ok(group) = self.receiver.try_recv() {
             self.shared.run(&group);
         }
-        // If the count reaches 0 here, nobody sets the event.
+        // If the count reaches 0 here, no worker sets the event.
         if self.shared.todo.fetch_sub(1, Ordering::AcqRel) > 1 {
             self.shared.done.wait();
         }
@@ -184,8 +185,8 @@ impl Contender for Channel {
     }
 }
 
-/// chili: halves of the round, down to groups. It begins when the master has made all checks, since
-/// its jobs cannot be added to; it has one worker at least.
+/// chili: halves of the round, down to groups. Work begins when the master has made all checks,
+/// because a running job takes no further ones. The pool has at least one worker.
 pub(super) struct Chili(chili::ThreadPool);
 
 impl Chili {

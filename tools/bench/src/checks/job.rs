@@ -1,25 +1,25 @@
-//! The checks of a round, and what they do.
+//! The checks of a round, and their work.
 
 use super::script::ScriptChecks;
 use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Groups of checks that follow each other, then begin again.
+/// Number of group sizes before they repeat.
 const GROUPS: usize = 1 << 10;
 
-/// What a check does.
+/// The work of a check.
 #[derive(Clone)]
 pub(super) enum Work {
     /// Nothing.
     Empty,
-    /// So many steps of arithmetic.
+    /// This many steps of arithmetic.
     Small(u32),
     /// The scripts of an input.
     Script(Arc<ScriptChecks>),
 }
 
-/// What the checks of a round read.
+/// The data that the checks of a round read.
 pub(super) struct Job {
     work: Work,
     /// Checks of the round.
@@ -32,7 +32,7 @@ pub(super) struct Job {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Check {
     pub(super) index: u32,
-    /// So that it has the size of a script check.
+    /// Padding to the size of a script check.
     _rest: [u8; 60],
 }
 
@@ -52,7 +52,7 @@ impl Job {
         }
     }
 
-    /// The same checks, of which two fail.
+    /// The same checks, except that two fail.
     pub(super) fn failing(&self) -> Self {
         Self {
             work: self.work.clone(),
@@ -102,7 +102,8 @@ impl Job {
     }
 }
 
-/// Steps that depend on each other. Not inlined, so that all queues run the same code.
+/// Steps that depend on each other. The function is not inlined, so that all queues run the same
+/// code.
 #[inline(never)]
 fn arithmetic(steps: u32, seed: u32) -> u64 {
     let mut value = u64::from(seed) | 1 << 40;
@@ -112,7 +113,7 @@ fn arithmetic(steps: u32, seed: u32) -> u64 {
     value
 }
 
-/// Steps of arithmetic that take so long; the fastest of several tries counts.
+/// Number of steps of arithmetic that take `time`, by the fastest of several tries.
 pub(super) fn steps_that_take(time: Duration) -> u32 {
     const STEPS: u32 = 200_000;
     let tries = (0..5).map(|_| {

@@ -1,6 +1,5 @@
-//! A locked queue, as Bitcoin Core's `CCheckQueue` is one: one mutex, one condition variable for
-//! workers and one for the master; checks are moved into the queue and out of it again, several at
-//! a time or one by one.
+//! A locked queue like Bitcoin Core's `CCheckQueue`: one mutex, one condition variable for workers
+//! and one for the master. Checks are moved into the queue and out again, in batches or one by one.
 
 use super::contenders::{Contender, Lowest};
 use super::job::{Check, Job};
@@ -12,7 +11,7 @@ struct State {
     job: Option<Arc<Job>>,
     /// Threads that wait for work.
     idle: usize,
-    /// Threads that take part.
+    /// All threads of the queue.
     total: usize,
     /// Checks of the round that are not done.
     todo: usize,
@@ -24,7 +23,7 @@ struct Shared {
     work: Condvar,
     done: Condvar,
     lowest: Lowest,
-    /// Most checks that are taken at a time.
+    /// Most checks that a thread takes at a time.
     batch: usize,
 }
 
@@ -91,8 +90,8 @@ impl Shared {
         }
     }
 
-    /// Takes checks and runs them: the master until the round is done, a worker until the queue is
-    /// dropped.
+    /// Takes checks and runs them. The master returns when the round is done, a worker when the
+    /// queue is dropped.
     fn take_part(&self, master: bool) {
         let condition = if master { &self.done } else { &self.work };
         let mut taken: Vec<Check> = Vec::with_capacity(self.batch);

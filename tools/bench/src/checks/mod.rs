@@ -1,16 +1,16 @@
-//! `blockmill-bench checkqueue`: our check queue beside a locked queue and the queues of others.
+//! `blockmill-bench checkqueue`: our check queue beside a locked queue and peers.
 //!
-//! All do the same job. The master adds the checks of a round in groups of 1 to 10, as the
-//! transactions of a block give them; checks begin at once; at the end the master learns the failed
-//! check of the lowest index, if one failed. A check is a value of 64 bytes, about what Bitcoin
-//! Core's is, that is made by the master and destroyed by who has run it.
+//! All do the same job. The master adds the checks of a round in groups of 1 to 10, like those of a
+//! block's transactions, and checks begin at once. At the end the master learns the lowest index of
+//! a failed check. A check is a value of 64 bytes, about the size of Bitcoin Core's. The master
+//! makes it, and the thread that runs it destroys it.
 
 mod contenders;
-mod divided;
 mod job;
 mod locked;
 mod ours;
 mod script;
+mod static_split;
 mod table;
 mod targets;
 

@@ -1,4 +1,4 @@
-//! Real script checks: those of mainnet block 413567.
+//! The script checks of mainnet block 413567.
 
 use crate::error::BenchError;
 use blockmill_block::{Block, BlockUndo, Network};
@@ -7,24 +7,24 @@ use blockmill_rules::flags::block_script_flags;
 use blockmill_rules::{Params, ScriptFlags, ScriptVerifier, SpentOutput};
 use std::path::Path;
 
-/// Where the block and its undo data lie, seen from the project's root.
-const BLOCK: &str = "../shared/data/blocks/mainnet_413567.raw";
+/// Path of the block from the project's root. Its undo data is in the same folder.
+pub(super) const BLOCK: &str = "../shared/data/blocks/mainnet_413567.raw";
 const UNDO: &str = "../shared/data/blocks/mainnet_413567.undo";
 const HEIGHT: u32 = 413_567;
 
-/// The script checks of a block, its transactions made ready.
+/// The script checks of a block, with prepared transactions.
 pub(super) struct ScriptChecks {
     prepared: Vec<KernelTransaction>,
     /// Transaction and input of each check.
-    places: Vec<(u32, u32)>,
+    positions: Vec<(u32, u32)>,
     flags: ScriptFlags,
 }
 
 impl ScriptChecks {
-    /// The checks of the block, if it is at hand under `root`, the project's.
+    /// The checks of the block, if its file is there. `root` is the project's root.
     ///
     /// # Errors
-    /// [`BenchError::Mismatch`] if what is there is not the block.
+    /// [`BenchError::Mismatch`] if the file is not that block.
     pub(super) fn load(root: &Path) -> Result<Option<Self>, BenchError> {
         let (Ok(block), Ok(undo)) = (std::fs::read(root.join(BLOCK)), std::fs::read(root.join(UNDO))) else {
             return Ok(None);
@@ -40,7 +40,7 @@ impl ScriptChecks {
         let params = Params::new(Network::Bitcoin, None);
         let mut checks = Self {
             prepared: Vec::new(),
-            places: Vec::new(),
+            positions: Vec::new(),
             flags: block_script_flags(&params, HEIGHT, &block.hash()),
         };
         for (index, transaction) in block.transactions().enumerate().skip(1) {
@@ -55,19 +55,19 @@ impl ScriptChecks {
             let prepared = KernelVerifier.prepare(transaction.raw(), &spent);
             checks.prepared.push(prepared.map_err(|error| damaged(&error))?);
             let inputs = 0..spent.len() as u32;
-            checks.places.extend(inputs.map(|input| (index as u32 - 1, input)));
+            checks.positions.extend(inputs.map(|input| (index as u32 - 1, input)));
         }
         Ok(Some(checks))
     }
 
     /// Number of checks.
     pub(super) fn count(&self) -> u32 {
-        self.places.len() as u32
+        self.positions.len() as u32
     }
 
     /// Runs a check. Returns whether the scripts pass.
     pub(super) fn check(&self, index: u32) -> bool {
-        let (transaction, input) = self.places[index as usize];
+        let (transaction, input) = self.positions[index as usize];
         let prepared = &self.prepared[transaction as usize];
         KernelVerifier.verify(prepared, input as usize, self.flags).is_ok()
     }
@@ -81,7 +81,7 @@ mod tests {
     fn the_block_has_the_stated_number_of_checks() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let Some(checks) = ScriptChecks::load(&root).unwrap() else {
-            eprintln!("{BLOCK} is not at hand");
+            eprintln!("skipped: {BLOCK} is missing");
             return;
         };
         assert_eq!(checks.count(), 4_886);

@@ -1,11 +1,11 @@
-//! Who runs what with how many threads, and the rows and targets of that.
+//! The plan of the runs, and the rows from them.
 
 use super::contenders::{Channel, Chili, Contender, Rayon, RayonSlice};
-use super::divided::Divided;
 use super::job::{Job, Work, steps_that_take};
 use super::locked::Locked;
 use super::ours::Ours;
-use super::script::ScriptChecks;
+use super::script::{self, ScriptChecks};
+use super::static_split::StaticSplit;
 use super::targets::targets;
 use crate::BenchOptions;
 use crate::clock::{Elapsed, Spread, Stopwatch};
@@ -25,12 +25,12 @@ pub(super) const OURS: &str = "blockmill";
 pub(super) const LOCKED: &str = "locked, batches of 128";
 pub(super) const LOCKED_SINGLE: &str = "locked, one by one";
 pub(super) const SLICE: &str = "rayon, ready slice";
-pub(super) const DIVIDED: &str = "no queue, dealt out";
+pub(super) const STATIC_SPLIT: &str = "no queue, dealt out";
 
 /// Checks that the locked queue takes at a time.
 const BATCH: usize = 128;
 
-/// How long a small check takes.
+/// Time of a small check.
 pub(super) const SMALL_TIME: Duration = Duration::from_micros(1);
 
 const COLUMNS: &[Column] = &[
@@ -62,7 +62,7 @@ const fn chart(table: &'static str) -> Chart {
     }
 }
 
-/// A kind of checks, and how often a run repeats its round.
+/// A kind of checks, and the number of rounds in a run.
 #[derive(Clone)]
 struct Kind {
     table: &'static str,
@@ -71,7 +71,7 @@ struct Kind {
     rounds: u32,
 }
 
-/// How much to run.
+/// The size of the benchmark.
 struct Plan {
     kinds: Vec<Kind>,
     threads: Vec<usize>,
@@ -111,7 +111,7 @@ impl Plan {
     }
 }
 
-/// What one queue did with one number of threads.
+/// The runs of one queue with one number of threads.
 struct Series {
     kind: usize,
     queue: &'static str,
@@ -134,10 +134,9 @@ pub(super) struct Row {
     pub(super) seconds_max: f64,
     pub(super) cpu_seconds_median: f64,
     pub(super) checks_per_second: f64,
-    /// Our checks per second over this queue's: the median of the runs, each beside ours just
-    /// before it.
+    /// Our checks per second over this queue's: the median over pairs of neighbouring runs.
     pub(super) ours_over_this: Option<f64>,
-    /// Runs in which ours was the slower one.
+    /// Number of runs in which ours was slower.
     pub(super) ours_slower: Option<usize>,
     /// Checks per second over our own with one thread.
     pub(super) times_one_thread: f64,
@@ -158,16 +157,18 @@ pub(crate) fn report(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> 
     );
     let rows = run_plan(&plan, progress)?;
     report.notes = [
-        "threads: the master is one of them, and runs checks too when it has added all",
+        "threads: the master is one of them, and runs checks too after adding all",
         "locked: one mutex and two condition variables; chili gets all groups at once, the ready slice of rayon needs no queue",
-        "after the timed rounds of each run comes one in which two checks fail: each queue must name the lower",
+        "each run ends with an untimed round in which two checks fail: the queue must name the lower one",
     ]
     .map(str::to_owned)
     .to_vec();
     if !has_script {
-        report.notes.push(
-            "the block for script checks is not at hand: run this in the project's root, beside its data".to_owned(),
+        let missing = format!(
+            "no table of script checks: {} is missing; run this in the project's root",
+            script::BLOCK
         );
+        report.notes.push(missing);
     }
     report.group = Some("table");
     report.columns = COLUMNS.to_vec();
@@ -177,7 +178,7 @@ pub(crate) fn report(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> 
     Ok(report)
 }
 
-/// A queue with so many threads.
+/// A queue with `threads` threads.
 fn contender(queue: &'static str, threads: usize) -> Result<Box<dyn Contender>, BenchError> {
     let threads_error = BenchError::file("worker threads");
     let pool_error =
@@ -188,7 +189,7 @@ fn contender(queue: &'static str, threads: usize) -> Result<Box<dyn Contender>, 
         LOCKED_SINGLE => Box::new(Locked::new(threads, 1).map_err(threads_error)?),
         "rayon" => Box::new(Rayon::new(threads).map_err(pool_error)?),
         SLICE => Box::new(RayonSlice::new(threads).map_err(pool_error)?),
-        DIVIDED => Box::new(Divided::new(threads, Machine::this().cores).map_err(threads_error)?),
+        STATIC_SPLIT => Box::new(StaticSplit::new(threads, Machine::this().cores).map_err(threads_error)?),
         "crossbeam-channel" => Box::new(Channel::new(threads).map_err(threads_error)?),
         _ => Box::new(Chili::new(threads)),
     })
@@ -202,14 +203,14 @@ const QUEUES: [&str; 8] = [
     "crossbeam-channel",
     "chili",
     SLICE,
-    DIVIDED,
+    STATIC_SPLIT,
 ];
 
 fn run_plan(plan: &Plan, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, BenchError> {
     let mut all = Vec::new();
     for (number, kind) in plan.kinds.iter().enumerate() {
         for &threads in &plan.threads {
-            // With very many threads a round of a locked queue takes long.
+            // With many threads a round of a locked queue takes long.
             let rounds = if threads < 32 {
                 kind.rounds
             } else {
@@ -237,8 +238,7 @@ fn run_plan(plan: &Plan, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, Ben
     Ok(all.iter().map(|series| row(series, &all, plan)).collect())
 }
 
-/// Makes a queue, and runs rounds in it; the queue's threads are started and ended outside of the
-/// time.
+/// Makes a queue, and runs rounds in it. Starting and ending the queue's threads is not timed.
 fn run(kind: &Kind, queue: &'static str, threads: usize, rounds: u32) -> Result<Elapsed, BenchError> {
     let contender = contender(queue, threads)?;
     let job = Arc::new(Job::new(kind.work.clone(), kind.checks));
@@ -255,7 +255,7 @@ fn run(kind: &Kind, queue: &'static str, threads: usize, rounds: u32) -> Result<
             wanted: format!("{:?}", job.expected()),
         })
     };
-    // Until all threads have started and come to rest; then a round that is not timed.
+    // All threads start and come to rest. Then comes an untimed round.
     std::thread::sleep(Duration::from_millis(5));
     check(&job)?;
     let clock = Stopwatch::start();

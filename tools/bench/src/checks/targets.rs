@@ -3,8 +3,8 @@
 use super::table::{EMPTY, LOCKED, LOCKED_SINGLE, OURS, Row, SCRIPT, SMALL, SMALL_TIME};
 use crate::report::Target;
 
-/// Two queues that are equal differ so often in one direction, or more often, in less than one of a
-/// hundred tables.
+/// Whether `slower` of `runs` is beyond chance: two equal queues differ this much in less than one
+/// of a hundred tables.
 fn beyond_chance(slower: usize, runs: usize) -> bool {
     let mut ways = 1.0;
     let mut as_often = 0.0;
@@ -26,7 +26,7 @@ pub(super) fn targets(rows: &[Row], cores: usize) -> Vec<Target> {
             .filter(|row| table.contains(&row.table) && queues.contains(&row.queue) && row.threads >= threads_min);
         least(&mut chosen.filter_map(|row| row.ours_over_this))
     };
-    // Of what a small check allows: 2.9 times the locked queue, or 95% of what the cores can do.
+    // The bound for small checks is 2.9 times the locked queue, or 95% of the cores' speed.
     let small = rows
         .iter()
         .filter(|row| row.table == SMALL && row.queue == LOCKED)
@@ -117,7 +117,7 @@ mod tests {
             row(EMPTY, LOCKED, 2, Some(1.5), 1.0),
             row(EMPTY, LOCKED, 8, Some(6.0), 1.0),
             row(EMPTY, "chili", 8, Some(0.9), 1.0),
-            // Ours does 1.8 million a second, of 1.9 million that two cores can at 95%.
+            // Ours does 1.8 million a second; 95% of two cores are 1.9 million.
             row(SMALL, LOCKED, 8, Some(2.0), 900_000.0),
             // Ours does 3 times the locked queue.
             row(SMALL, LOCKED, 16, Some(3.0), 100_000.0),

@@ -1,6 +1,6 @@
-//! What the allocator says about its blocks. There is no safe wrapper of `mallinfo2`.
+//! Figures of the allocator. There is no safe wrapper of `mallinfo2`.
 
-/// Bytes of all blocks that are in use, with what the allocator adds to them, where it is glibc's.
+/// Bytes of all allocated blocks with the allocator's overhead, if it is glibc's.
 pub(super) fn bytes_in_use() -> Option<u64> {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     {
@@ -8,7 +8,7 @@ pub(super) fn bytes_in_use() -> Option<u64> {
         // SAFETY: the call takes nothing, and returns plain numbers that it reads under the
         // allocator's own locks.
         let figures = unsafe { libc::mallinfo2() };
-        // Blocks of the arena, and those that have a mapping of their own.
+        // Blocks of the arena, and blocks with a mapping of their own.
         Some((figures.uordblks + figures.hblkhd) as u64)
     }
     #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
@@ -23,7 +23,7 @@ mod tests {
     fn a_block_with_a_mapping_of_its_own_is_counted() {
         let before = bytes_in_use().unwrap();
         let block = std::hint::black_box(vec![1u8; 64 << 20]);
-        // Other tests allocate at the same time, but not so much.
+        // Other tests allocate at the same time, but less.
         assert!(bytes_in_use().unwrap() > before + (32 << 20));
         drop(block);
     }

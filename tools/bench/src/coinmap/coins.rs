@@ -1,6 +1,6 @@
-//! The coins that all maps get: each follows from its number.
+//! The coins for all maps. Each coin follows from its number, and a transaction has two.
 //!
-//! A transaction makes two of them. Of a hundred coins have
+//! The scripts of a hundred coins:
 //!
 //! | coins | script | bytes |
 //! |---|---|---|
@@ -11,16 +11,16 @@
 //! | 2 | P2WSH | 34 |
 //! | 1 | P2PK | 35 |
 //! | 1 | bare multisig, 1 of 3 | 105 |
-//! | 1 | something else | 1 to 120 |
+//! | 1 | other | 1 to 120 |
 
 use blockmill_block::{OutPoint, Txid};
 use blockmill_coinmap::CoinRef;
 use std::ops::Range;
 
-/// Shares of the scripts in words, for the report.
+/// The table above in words, for the report.
 pub(super) const SHARES: &str = "30% P2PKH, 28% P2WPKH, 28% P2TR, 9% P2SH, 2% P2WSH, 1% P2PK, 1% bare multisig 1 of 3, 1% odd ones of 1 to 120 bytes; two coins a transaction";
 
-/// Numbers that look random (SplitMix64).
+/// Pseudorandom numbers (SplitMix64).
 #[derive(Debug, Clone)]
 pub(super) struct Numbers(pub(super) u64);
 
@@ -56,14 +56,14 @@ pub(super) fn value(number: u64) -> i64 {
     (Numbers(!number).next() >> 24) as i64
 }
 
-/// Which scripts coins have.
+/// The scripts of the coins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scripts {
-    /// Those of the table above.
+    /// As in the table above.
     Mixed,
     /// P2PKH only.
     KeyHash,
-    /// None at all.
+    /// Empty scripts.
     Empty,
 }
 
@@ -99,19 +99,19 @@ fn add_script(number: u64, scripts: Scripts, to: &mut Vec<u8>) {
     }
 }
 
-/// Some coins, ready to be inserted.
+/// Coins to insert.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     pub(super) outpoints: Vec<OutPoint>,
     numbers: Vec<u64>,
-    /// Where the script of each ends.
+    /// End of each coin's script.
     ends: Vec<usize>,
     scripts: Vec<u8>,
     values: Vec<i64>,
 }
 
 impl Batch {
-    /// The coins of these numbers.
+    /// Fills in the coins of these numbers.
     pub(super) fn fill(&mut self, numbers: Range<u64>, scripts: Scripts) {
         self.outpoints.clear();
         self.numbers.clear();

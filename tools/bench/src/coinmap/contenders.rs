@@ -1,11 +1,11 @@
-//! The maps: ours, and those of others with `Coin` values, as a user of theirs would have.
+//! The maps: ours, and peers with `Coin` values, as their users would store coins.
 
 use blockmill_block::{Coin, OutPoint};
 use blockmill_coinmap::{CoinMap, CoinRef, EntryFlags, EntryRef, Update};
 use siphasher::sip::SipHasher13;
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 
-/// How many coins were seen, and the sum of their amounts.
+/// Number of coins seen, and the sum of their amounts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Tally {
     pub(super) count: u64,
@@ -24,31 +24,31 @@ impl Tally {
 
 /// A map from outpoints to coins.
 pub(super) trait Contender: Default {
-    /// Puts a coin in that is not there.
+    /// Inserts a coin that is absent.
     fn insert(&mut self, outpoint: &OutPoint, coin: CoinRef<'_>);
     /// The amount of a coin.
     fn find(&mut self, outpoint: &OutPoint) -> Option<i64>;
     /// The amounts of several coins.
     fn find_many(&mut self, outpoints: &[OutPoint]) -> Tally;
-    /// Removes a coin, and says its amount.
+    /// Removes a coin, and returns its amount.
     fn erase(&mut self, outpoint: &OutPoint) -> Option<i64>;
-    /// Removes a coin, and hands all of it out.
+    /// Removes a coin, and returns it.
     fn take(&mut self, outpoint: &OutPoint) -> Option<Coin>;
-    /// Looks at all coins.
+    /// Tallies all coins.
     fn all(&self) -> Tally;
     fn len(&self) -> usize;
     fn clear(&mut self);
-    /// Bytes that the map says it holds.
+    /// Bytes that the map reports as its memory.
     fn bytes(&self) -> Option<usize> {
         None
     }
 }
 
-/// Our map, used by one thread that has it for itself.
+/// Our map with exclusive access.
 #[derive(Debug, Default)]
 pub(super) struct Ours(CoinMap);
 
-/// Our map, with its locks.
+/// Our map through its locks.
 #[derive(Debug, Default)]
 pub(super) struct Locked(CoinMap);
 
@@ -61,7 +61,7 @@ fn taken(entry: Option<EntryRef<'_>>) -> (Update<'static>, Option<Coin>) {
     (Update::Remove, entry.and_then(|entry| entry.coin()))
 }
 
-/// What both ways of ours do alike.
+/// Implements the trait for both kinds of access to our map.
 macro_rules! both_ways {
     () => {
         fn find_many(&mut self, outpoints: &[OutPoint]) -> Tally {
@@ -139,8 +139,7 @@ impl Contender for Locked {
     both_ways!();
 }
 
-/// An outpoint that gives its 36 bytes to the hasher in one piece, which is less work than what is
-/// derived.
+/// An outpoint that gives its 36 bytes to the hasher in one call. A derived `Hash` makes several.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Flat(OutPoint);
 
@@ -172,7 +171,7 @@ impl Default for SipKey {
     }
 }
 
-/// The hash of the last piece that was written: keys are written in one.
+/// The hash of the last write: each key is one write.
 #[derive(Debug)]
 pub(super) struct OnePiece<'k> {
     key: &'k SipHasher13,
@@ -198,8 +197,8 @@ impl BuildHasher for SipKey {
         self.0
     }
 
-    /// What the maps call: the hash of all bytes at once, which is faster than a hasher that takes
-    /// them bit by bit.
+    /// Hashes all bytes of a key at once. That is faster than a hasher that takes them piece by
+    /// piece.
     #[inline]
     fn hash_one<T: Hash>(&self, value: T) -> u64 {
         let mut hasher = OnePiece { key: &self.0, hash: 0 };
@@ -216,7 +215,7 @@ pub(super) struct Std<K, S>(std::collections::HashMap<K, Coin, S>);
 #[derive(Debug)]
 pub(super) struct Hashbrown<K, S>(hashbrown::HashMap<K, Coin, S>);
 
-/// The two have the same interface.
+/// Implements the trait for both peers: they have the same interface.
 macro_rules! peer {
     ($peer:ident) => {
         impl<K, S: Default> Default for $peer<K, S> {
@@ -280,7 +279,7 @@ macro_rules! peer {
 peer!(Std);
 peer!(Hashbrown);
 
-/// The standard library's map as it comes.
+/// The standard library's map with its own hasher.
 pub(super) type StdDefault = Std<OutPoint, RandomState>;
 pub(super) type StdSip = Std<Flat, SipKey>;
 pub(super) type HashbrownSip = Hashbrown<Flat, SipKey>;

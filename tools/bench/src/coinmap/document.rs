@@ -1,4 +1,4 @@
-//! The first table's work: a million outpoints are inserted, the map is cleared, five times over.
+//! The first table's work: a million outpoints are inserted and the map is cleared, five times.
 
 use super::coins::{Batch, Scripts};
 use super::contenders::{Contender, Tally};
@@ -7,7 +7,7 @@ use super::work::{Phase, expect};
 use crate::error::BenchError;
 use serde::{Deserialize, Serialize};
 
-/// How often all are inserted.
+/// Number of rounds of inserting all outpoints.
 pub(super) const ROUNDS: u64 = 5;
 
 /// Outpoints that are made at a time.
@@ -21,7 +21,7 @@ pub(super) struct Published {
     pub(super) resident_kb: f64,
 }
 
-/// The document's rows with a keyed hash, the row that others are compared to at the end.
+/// The document's rows with a keyed hash. The last one is its reference.
 pub(super) const PUBLISHED: [Published; 5] = [
     published("robin_hood::unordered_flat_map", 99.93, 311_392.0),
     published("robin_hood::unordered_node_map", 158.59, 126_124.0),
@@ -37,16 +37,16 @@ const fn published(map: &'static str, ns: f64, resident_kb: f64) -> Published {
     Published { map, ns, resident_kb }
 }
 
-/// What a run came to.
+/// The outcome of a run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Outcome {
     pub(super) insert: Phase,
-    /// The most memory of the process, and what it had before the first insertion.
+    /// Peak of the process's memory, and its memory before the first insertion.
     pub(super) peak_bytes: Option<u64>,
     pub(super) before_bytes: Option<u64>,
 }
 
-/// Inserts and clears; or, without a map, only makes the coins.
+/// Inserts and clears. Without a map, only makes the coins.
 pub(super) fn run<C: Contender>(entries: u64, scripts: Scripts, with_map: bool) -> Result<Outcome, BenchError> {
     let mut batch = Batch::default();
     batch.fill(0..STEP.min(entries), scripts);
@@ -70,7 +70,7 @@ pub(super) fn run<C: Contender>(entries: u64, scripts: Scripts, with_map: bool) 
         }
         if with_map {
             expect("insert and clear", map.all(), wanted)?;
-            // Clearing is a part of the time, as it is there.
+            // The time includes clearing, as in the document.
             insert.time(0, || map.clear());
             expect("insert and clear", map.all(), Tally::default())?;
         }

@@ -1,9 +1,9 @@
-//! The third table's work: outpoints chosen so that their hashes collide, by somebody who knows the
-//! key of the map or does not.
+//! The third table's work: outpoints that an attacker chose so that their hashes collide. The
+//! attacker knows the key of the map, or another key.
 //!
-//! The highest 6 bits of a hash choose the shard and the next 4 the segment; by the 32 below them
-//! the segment's table is sorted. With the first 10 bits alike all land in one table of the 1,024;
-//! with more, in one part of that table.
+//! The highest 6 bits of a hash choose the shard, the next 4 the segment. The segment's table is
+//! sorted by the 32 bits below them. Outpoints with the first 10 bits in common land in one table
+//! of the 1,024; with more bits in common, in one part of that table.
 
 use super::contenders::Tally;
 use super::work::{Phase, expect};
@@ -13,21 +13,21 @@ use blockmill_coinmap::{CoinMap, CoinRef, EntryFlags, HashKey, IndexStatistics};
 use serde::{Deserialize, Serialize};
 use siphasher::sip::SipHasher13;
 
-/// The key that is known.
+/// The key that the attacker knows.
 const KNOWN: (u64, u64) = (0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210);
 
-/// Outpoints that have the first bits of their hashes alike.
+/// Outpoints whose hashes have their first bits in common.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(super) struct Attack {
-    /// How many bits; 0: outpoints as they come.
+    /// Number of common bits; 0 for arbitrary outpoints.
     pub(super) bits: u32,
-    /// How many outpoints.
+    /// Number of outpoints.
     pub(super) outpoints: usize,
-    /// Whether the map has the key for which they were made, or one from the system.
+    /// Whether the map has the key that the attacker knows, or a key from the system.
     pub(super) known: bool,
 }
 
-/// What a run came to.
+/// The outcome of a run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Outcome {
     pub(super) insert: Phase,
@@ -71,7 +71,7 @@ fn coin(number: usize) -> CoinRef<'static> {
     }
 }
 
-/// Inserts them, finds each, removes each.
+/// Inserts the outpoints, finds each, removes each.
 pub(super) fn run(attack: Attack) -> Result<Outcome, BenchError> {
     let outpoints = colliding(attack);
     let count = outpoints.len() as u64;

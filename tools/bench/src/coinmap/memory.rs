@@ -1,4 +1,4 @@
-//! What the system says about this process's memory, and this thread's time.
+//! Memory of this process and CPU time of this thread, as the system reports them.
 
 use rustix::time::{ClockId, clock_gettime};
 
@@ -16,12 +16,12 @@ fn bytes_of(status: &str, name: &str) -> Option<u64> {
     kibibytes.checked_mul(1024)
 }
 
-/// The most memory that this process has had in RAM so far.
+/// Peak of this process's memory in RAM.
 pub(super) fn resident_peak_bytes() -> Option<u64> {
     status_bytes("VmHWM")
 }
 
-/// What it has now.
+/// This process's memory in RAM now.
 pub(super) fn resident_bytes() -> Option<u64> {
     status_bytes("VmRSS")
 }

@@ -1,13 +1,13 @@
 //! `blockmill-bench coinmap`: our coin map beside the maps of the standard library and of
 //! `hashbrown`.
 //!
-//! Three tables: inserts and clears; all that a coins cache does, with many coins of mixed scripts;
-//! and outpoints that somebody chose so that they collide. Each run of a map is a process of its
-//! own, so that its memory is its own.
+//! There are three tables: inserting and clearing; all operations of a coins cache, with many coins
+//! of mixed scripts; and outpoints chosen to collide. Each run of a map is a process of its own, so
+//! that its memory can be measured.
 //!
-//! In reading order: `coins`, what goes into the maps; `contenders`, the maps; `document`, `work`
-//! and `hostile`, what is done with them; `part`, the processes; `table` and `rows`, the plan and
-//! what is printed; `memory` and `allocator`, what the system says.
+//! In reading order: `coins`, the content; `contenders`, the maps; `document`, `work` and
+//! `hostile`, the work of the three tables; `subprocess`, the processes; `table` and `rows`, the
+//! plan and the printed rows; `memory` and `allocator`, the system's figures.
 
 mod allocator;
 mod coins;
@@ -15,10 +15,10 @@ mod contenders;
 mod document;
 mod hostile;
 mod memory;
-mod part;
 mod rows;
+mod subprocess;
 mod table;
 mod work;
 
-pub(crate) use part::run_part;
+pub(crate) use subprocess::run_part;
 pub(crate) use table::report;

@@ -1,7 +1,7 @@
 //! The printed rows, and the targets computed from them.
 
 use super::document::{PUBLISHED, PUBLISHED_ENTRIES, ROUNDS};
-use super::part::Map;
+use super::subprocess::Map;
 use super::table::{Measured, Plan};
 use super::work::{ERASE, FIND, FIND_ABSENT, FIND_MANY, INSERT, OPERATIONS, Phase};
 use crate::clock::Spread;
@@ -33,7 +33,7 @@ pub(super) const COLUMNS: &[Column] = &[
     Column::number("overflowed", "overflowed", 0),
 ];
 
-/// A printed row. What a table does not have is null.
+/// A printed row. Figures that a table lacks are null.
 #[derive(Debug, Clone, Default, Serialize)]
 pub(super) struct Row {
     pub(super) table: String,
@@ -53,9 +53,9 @@ pub(super) struct Row {
     longest_us_median: Option<f64>,
     longest_us_min: Option<f64>,
     longest_us_max: Option<f64>,
-    /// Insertions of a run that took more than a millisecond.
+    /// Number of insertions of a run that took more than a millisecond.
     over_1_ms_each: Option<f64>,
-    /// The shortest insertion: about what a look at the clock takes.
+    /// The shortest insertion, about the cost of reading the clock.
     clock_us: Option<f64>,
     find_ns_median: Option<f64>,
     remove_ns_median: Option<f64>,
@@ -73,7 +73,7 @@ impl Row {
         }
     }
 
-    /// A row of the times that an operation took in several runs.
+    /// A row of the times of an operation in several runs.
     fn timed<'p>(table: String, map: impl Into<String>, phases: impl Iterator<Item = &'p Phase> + Clone) -> Self {
         let each = |seconds: f64, count: u64| seconds * 1e9 / count as f64;
         let wall = Spread::of(phases.clone().map(|phase| each(phase.seconds, phase.count)));
@@ -90,7 +90,7 @@ impl Row {
     }
 }
 
-/// The middle of what is known.
+/// The median of the known values.
 fn median(values: impl Iterator<Item = Option<f64>>) -> Option<f64> {
     let known: Option<Vec<f64>> = values.collect();
     known
@@ -113,7 +113,7 @@ fn compare(rows: &mut [Row]) {
     }
 }
 
-/// The name of a table after the document.
+/// The name of a table that follows the document.
 fn document_table(plan: &Plan, scripts: bool) -> String {
     let what = if scripts {
         "P2PKH coins"
@@ -148,7 +148,7 @@ pub(super) fn documented(measured: &Measured, plan: &Plan) -> Vec<Row> {
         };
         let mut rows: Vec<Row> = documented.maps.iter().map(row).collect();
         compare(&mut rows);
-        // The last of the document's is what its others are compared to.
+        // The last row of the document is its reference.
         let reference = PUBLISHED[PUBLISHED.len() - 1].ns;
         rows.extend(PUBLISHED.iter().map(|published| Row {
             ns_median: Some(published.ns),
@@ -243,8 +243,8 @@ pub(super) fn collided(measured: &Measured) -> Vec<Row> {
     measured.hostile.iter().map(row).collect()
 }
 
-/// The claims, computed from the rows. One whose figures the system does not tell has the value
-/// NaN, and is not met.
+/// The claims, computed from the rows. A claim whose figures the system does not report has the
+/// value NaN, and is not met.
 pub(super) fn targets(rows: &[Row], plan: &Plan) -> Vec<Target> {
     let peer = Map::HashbrownSip;
     let find = |table: &str, map: Map| rows.iter().find(|row| row.table == table && row.map == map.name());

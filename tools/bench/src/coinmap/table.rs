@@ -1,16 +1,16 @@
-//! What runs how often, and the report of it.
+//! The plan of the runs, and the report.
 
 use super::coins::SHARES;
 use super::hostile::Attack;
-use super::part::{Map, Part, Runner, in_own_process};
 use super::rows::{COLUMNS, collided, documented, grown, targets, worked};
+use super::subprocess::{Map, Part, Runner, in_own_process};
 use super::{document, hostile, work};
 use crate::BenchOptions;
 use crate::error::BenchError;
 use crate::report::Report;
 use serde::de::DeserializeOwned;
 
-/// How much to run.
+/// The size of the benchmark.
 #[derive(Debug, Clone)]
 pub(super) struct Plan {
     /// Entries of the document's table.
@@ -45,12 +45,12 @@ impl Plan {
     }
 }
 
-/// The maps whose growth is looked at.
+/// The maps whose growth is measured.
 pub(super) const GROWTH: [Map; 2] = [Map::Ours, Map::HashbrownSip];
 
-/// Everything that was measured: for each map the outcomes of its runs.
+/// All measurements: the outcomes of the runs of each map.
 pub(super) struct Measured {
-    /// By whether coins have scripts: what a process without a map came to, and the maps.
+    /// The tables after the document, with scripts and without.
     pub(super) document: Vec<Documented>,
     pub(super) work: Vec<(Map, Vec<work::Outcome>)>,
     pub(super) growth: Vec<(Map, Vec<work::Growth>)>,
@@ -59,7 +59,7 @@ pub(super) struct Measured {
     pub(super) hostile: Vec<(Attack, Vec<hostile::Outcome>)>,
 }
 
-/// One of the two tables after the document.
+/// One of the two tables that follow the document.
 pub(super) struct Documented {
     pub(super) scripts: bool,
     pub(super) without_map: Vec<document::Outcome>,
@@ -80,7 +80,7 @@ pub(crate) fn report(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> 
     let plan = Plan::new(options.quick);
     let mut report = Report::new(
         "coinmap",
-        "maps from outpoints to coins: ours, and those of others with the same coins",
+        "maps from outpoints to coins: ours and peers, with the same coins",
         &options.command,
     );
     let measured = measure(&plan, &|part| in_own_process(executable, part), progress)?;
@@ -88,9 +88,9 @@ pub(crate) fn report(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> 
         "each run of a map is a process of its own; the maps take turns".to_owned(),
         format!("scripts of the mixed coins: {SHARES}"),
         "peers have `Coin` values, the script in a box; those with SipHash-1-3 hash the 36 bytes in one call, with a key from the system".to_owned(),
-        "document: its own figures, of another machine; what its entries held is not said there, its rows are beside both kinds of ours".to_owned(),
-        "bytes: the peak of the process beyond that of one without a map, by coins; accounted: what the map says; allocator: what mallinfo2 says".to_owned(),
-        "longest: the CPU time of the thread for one insertion, with what it takes to look at that clock; no map: as much fresh memory written in as many steps, each with some arithmetic".to_owned(),
+        "document: its own figures, from another machine; it does not say what its entries held, so its rows stand in both tables".to_owned(),
+        "bytes: the peak of the process above that of a process without a map, by coins; accounted: the map's own figure; allocator: that of mallinfo2".to_owned(),
+        "longest: the thread's CPU time for one insertion, the reading of the clock included; no map: as much fresh memory, written in as many steps with some arithmetic".to_owned(),
     ];
     report.group = Some("table");
     report.columns = COLUMNS.to_vec();
@@ -110,7 +110,7 @@ fn run<T: DeserializeOwned>(runner: &Runner<'_>, part: Part) -> Result<T, BenchE
     })
 }
 
-/// Runs several parts in turns, so often, and hands out what each came to.
+/// Runs several parts in turns, `runs` times each, and returns the outcomes of each.
 fn in_turns<K: Copy, T: DeserializeOwned>(
     runner: &Runner<'_>,
     runs: usize,
@@ -182,7 +182,7 @@ pub(super) fn measure(
 mod tests {
     use super::*;
 
-    /// All of it, tiny, in this process: every map answers right, and each row has its columns.
+    /// A tiny benchmark in this process: every map answers right, and each row has its columns.
     #[test]
     fn all_maps_do_the_same() {
         let plan = Plan {

@@ -1,5 +1,4 @@
-//! The second table's work: everything that the coins cache does with a map, one kind of operation
-//! after the other.
+//! The second table's work: all operations of a coins cache on its map, one kind after the other.
 
 use super::allocator;
 use super::coins::{Batch, Numbers, Scripts, outpoint, value};
@@ -11,17 +10,17 @@ use blockmill_block::OutPoint;
 use serde::{Deserialize, Serialize};
 use std::hint::black_box;
 
-/// Coins of a block: as many are inserted, looked for or erased between two looks at the clock.
+/// Coins of a block: the operations between two readings of the clock.
 pub(super) const BLOCK: u64 = 5000;
 
-/// Coins that a block of the mixed operations spends, and makes.
+/// Coins that a block of the mixed operations spends, and that it makes.
 const SPENT: u64 = 2500;
 const MADE: u64 = 3000;
 
-/// Of so many spent coins all but one are among the youngest.
+/// One spent coin in this many is of any age. The others are among the youngest.
 const OLD_ONE_OF: u64 = 5;
 
-/// The youngest are one part of so many.
+/// One coin in this many counts as one of the youngest.
 const YOUNG_PART: u64 = 100;
 
 /// The operations, in the order in which they run.
@@ -35,7 +34,7 @@ pub(super) const ERASE: &str = "erase";
 
 pub(super) const OPERATIONS: [&str; 7] = [INSERT, FIND, FIND_ABSENT, FIND_MANY, ITERATE, MIX, ERASE];
 
-/// How long one kind of operation took.
+/// The time of one kind of operation.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Phase {
     pub(super) operation: String,
@@ -54,7 +53,7 @@ impl Phase {
         }
     }
 
-    /// Adds the time of so many operations.
+    /// Adds the time of `count` operations.
     pub(super) fn time<R>(&mut self, count: u64, run: impl FnOnce() -> R) -> R {
         let clock = Stopwatch::start();
         let result = run();
@@ -66,18 +65,18 @@ impl Phase {
     }
 }
 
-/// What a run of all of it came to.
+/// The outcome of a run of all operations.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Outcome {
     pub(super) phases: Vec<Phase>,
-    /// The most memory while all coins were inserted, beyond that before the first.
+    /// Peak of memory while all coins were inserted, above the memory before the first.
     pub(super) peak_bytes: Option<u64>,
-    /// What the map says it holds when they are in, and what the allocator says.
+    /// Memory with all coins in the map: the map's own figure, and the allocator's.
     pub(super) accounted_bytes: Option<u64>,
     pub(super) allocator_bytes: Option<u64>,
 }
 
-/// The map does not hold what it should.
+/// Checks the content of a map.
 pub(super) fn expect(operation: &str, found: Tally, wanted: Tally) -> Result<(), BenchError> {
     if found == wanted {
         return Ok(());
@@ -96,9 +95,9 @@ fn tally(numbers: impl IntoIterator<Item = u64>) -> Tally {
     tally
 }
 
-/// Runs all operations on a map with so many coins; finds and erasures are a quarter as many.
+/// Runs all operations on a map with `coins` coins. Finds and erasures are a quarter as many.
 pub(super) fn run<C: Contender>(coins: u64) -> Result<Outcome, BenchError> {
-    // Made before memory is measured.
+    // Allocated before memory is measured.
     let mut live: Vec<u32> = (0..coins as u32).collect();
     live.reserve(coins as usize / 4);
     let mut numbers = Numbers(coins);
@@ -126,7 +125,7 @@ pub(super) fn run<C: Contender>(coins: u64) -> Result<Outcome, BenchError> {
     Ok(outcome)
 }
 
-/// Finds one after the other, for each contender alike.
+/// Finds outpoints one by one, in the same way for each contender.
 trait FindEach: Contender {
     fn find_each(&mut self, outpoints: &[OutPoint]) -> Tally {
         let mut tally = Tally::default();
@@ -167,8 +166,7 @@ fn difference(after: Option<u64>, before: Option<u64>) -> Option<u64> {
     Some(after?.saturating_sub(before?))
 }
 
-/// Looks for the coins of the numbers that `choose` gives; those beyond the coins of the map are
-/// not there.
+/// Finds the coins of the numbers that `choose` gives. Numbers above the map's coins are absent.
 fn find<C: Contender>(
     map: &mut C,
     operation: &str,
@@ -196,7 +194,7 @@ fn find<C: Contender>(
     Ok(phase)
 }
 
-/// Blocks that spend coins, mostly young ones, and make others.
+/// Runs blocks that spend coins, mostly young ones, and make others.
 fn mix<C: Contender>(map: &mut C, live: &mut Vec<u32>, coins: u64, numbers: &mut Numbers) -> Result<Phase, BenchError> {
     let mut phase = Phase::new(MIX);
     let mut batch = Batch::default();
@@ -214,7 +212,7 @@ fn mix<C: Contender>(map: &mut C, live: &mut Vec<u32>, coins: u64, numbers: &mut
             } else {
                 end - 1 - numbers.below(young)
             };
-            // The youngest takes its place.
+            // The youngest coin takes the free index.
             let number = u64::from(live.swap_remove(at as usize));
             outpoints.push(outpoint(number));
             wanted.add(Some(value(number)));
@@ -237,10 +235,10 @@ fn mix<C: Contender>(map: &mut C, live: &mut Vec<u32>, coins: u64, numbers: &mut
     Ok(phase)
 }
 
-/// Erases live coins, in no order.
+/// Erases live coins in random order.
 fn erase<C: Contender>(map: &mut C, live: &[u32], count: u64, numbers: &mut Numbers) -> Result<Phase, BenchError> {
     let mut phase = Phase::new(ERASE);
-    // A shuffle of as many as are needed.
+    // A partial shuffle: only the coins to erase.
     let mut live = live.to_vec();
     let mut outpoints = Vec::new();
     for _ in 0..count / BLOCK {
@@ -268,16 +266,16 @@ fn erase<C: Contender>(map: &mut C, live: &[u32], count: u64, numbers: &mut Numb
 /// The longest insertions while a map grew.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Growth {
-    /// The longest, in CPU time of its thread, with what it takes to look at that clock.
+    /// The longest, in CPU time of its thread, the reading of the clock included.
     pub(super) longest_ns: u64,
-    /// How many took more than a millisecond.
+    /// Number of insertions that took more than a millisecond.
     pub(super) over_1_ms: u64,
-    /// The shortest: about what the look at the clock takes.
+    /// The shortest, about the cost of reading the clock.
     pub(super) shortest_ns: u64,
 }
 
 impl Growth {
-    fn take_in(&mut self, took_ns: u64) {
+    fn record(&mut self, took_ns: u64) {
         self.longest_ns = self.longest_ns.max(took_ns);
         self.shortest_ns = self.shortest_ns.min(took_ns);
         self.over_1_ms += u64::from(took_ns > 1_000_000);
@@ -290,9 +288,8 @@ const BYTES_EACH: u64 = 90;
 /// Steps of arithmetic that take about half a microsecond.
 const ARITHMETIC_STEPS: u32 = 200;
 
-/// Does so many operations that take about as long as an insertion, spread over as many fresh pages
-/// as a map of so many coins has, and times each as an insertion: what this machine takes without a
-/// map.
+/// Measures this machine without a map: operations about as long as an insertion, on as many fresh
+/// pages as a map of `coins` coins has. Each is timed as an insertion.
 pub(super) fn touch_pages(coins: u64) -> Growth {
     let mut memory = vec![0u8; (coins * BYTES_EACH) as usize];
     let mut growth = Growth {
@@ -300,19 +297,19 @@ pub(super) fn touch_pages(coins: u64) -> Growth {
         ..Growth::default()
     };
     let mut value = 1u64;
-    for place in (0..memory.len()).step_by(BYTES_EACH as usize) {
+    for offset in (0..memory.len()).step_by(BYTES_EACH as usize) {
         let before = thread_cpu_ns();
         for _ in 0..ARITHMETIC_STEPS {
             value = black_box(value.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (value >> 29));
         }
-        memory[place] = value as u8;
-        growth.take_in(thread_cpu_ns() - before);
+        memory[offset] = value as u8;
+        growth.record(thread_cpu_ns() - before);
     }
     black_box(memory);
     growth
 }
 
-/// Inserts so many coins, and looks at the thread's clock before and after each.
+/// Inserts `coins` coins, and reads the thread's clock before and after each.
 pub(super) fn grow<C: Contender>(coins: u64) -> Result<Growth, BenchError> {
     let mut map = C::default();
     let mut growth = Growth {
@@ -328,7 +325,7 @@ pub(super) fn grow<C: Contender>(coins: u64) -> Result<Growth, BenchError> {
             let before = thread_cpu_ns();
             map.insert(outpoint, coin);
             let took = thread_cpu_ns() - before;
-            growth.take_in(took);
+            growth.record(took);
         }
         start = end;
     }

@@ -1,21 +1,21 @@
-//! Bitcoin Core's daemon as a peer: a chainstate made anew from block files that it has indexed
-//! before.
+//! Bitcoin Core's daemon as a peer. It indexes the block files before the runs. A run rebuilds the
+//! chainstate from them.
 
-use super::part::Run;
+use super::subprocess::Run;
 use super::temporary_directory;
 use crate::clock::Elapsed;
 use crate::error::BenchError;
-use crate::watched::{Watched, watch};
+use crate::process_stats::{ProcessStats, watch};
 use blockmill_chaingen::Summary;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 use tempfile::TempDir;
 
-/// Memory for coins in MiB, as that of the others.
+/// Memory for coins in MiB, the same for all contenders.
 const CACHE_MIB: u32 = 450;
 
-/// A daemon with a directory of its own, which has the blocks.
+/// A daemon with a data directory of its own, which holds the blocks.
 pub(super) struct Daemon {
     executable: PathBuf,
     data: TempDir,
@@ -44,22 +44,22 @@ impl Daemon {
         self.data.path().join("regtest")
     }
 
-    /// Makes the chainstate anew. Timed is the whole process. `assumed` is the block whose scripts,
-    /// and those before it, are assumed to be valid.
+    /// Rebuilds the chainstate. The whole process is timed. With `assumed`, scripts up to this
+    /// block are assumed to be valid.
     pub(super) fn connect(&self, threads: usize, assumed: Option<&str>) -> Result<Run, BenchError> {
         let assumed = format!("-assumevalid={}", assumed.unwrap_or("0"));
         let start = Instant::now();
-        let watched = self.run(&["-reindex-chainstate", &assumed], threads)?;
+        let stats = self.run(&["-reindex-chainstate", &assumed], threads)?;
         let seconds = start.elapsed().as_secs_f64();
         let path = self.log();
         let log = std::fs::read_to_string(&path).map_err(BenchError::file(&path))?;
         Ok(Run {
             elapsed: Elapsed {
                 seconds,
-                cpu_seconds: watched.cpu_seconds,
+                cpu_seconds: stats.cpu_seconds,
             },
-            anonymous_bytes: Some(watched.anonymous_bytes),
-            at_work: None,
+            anonymous_bytes: Some(stats.anonymous_bytes),
+            utilisation: None,
             tip: last_tip(&log).to_owned(),
         })
     }
@@ -68,10 +68,10 @@ impl Daemon {
         self.folder().join("debug.log")
     }
 
-    /// Runs the daemon until it has reached the height of the chain; with 0 threads it chooses how
-    /// many check scripts.
-    fn run(&self, more: &[&str], threads: usize) -> Result<Watched, BenchError> {
-        // A log of an earlier run would be gone on with.
+    /// Runs the daemon until it has reached the height of the chain. With 0 threads it chooses the
+    /// number of threads for scripts.
+    fn run(&self, more: &[&str], threads: usize) -> Result<ProcessStats, BenchError> {
+        // The daemon would append to the log of an earlier run.
         let _ = std::fs::remove_file(self.log());
         let mut child = Command::new(&self.executable)
             .args(["-regtest", "-server=0", "-listen=0", "-connect=0", "-dnsseed=0"])
@@ -85,10 +85,10 @@ impl Daemon {
             .stdout(Stdio::piped())
             .spawn()
             .map_err(BenchError::file(&self.executable))?;
-        let (text, watched) = watch(&mut child);
+        let (text, stats) = watch(&mut child);
         let status = child.wait().map_err(BenchError::file(&self.executable))?;
         if status.success() {
-            return Ok(watched);
+            return Ok(stats);
         }
         Err(BenchError::Process {
             run: format!("bitcoind {}", more.join(" ")),
@@ -112,8 +112,7 @@ mod tests {
     use blockmill_chaingen::{ChainSpec, Profile, write_chain};
     use std::os::unix::fs::PermissionsExt;
 
-    /// A program that writes what it is called with into its directory, and a log such as the
-    /// daemon's.
+    /// A program that writes its arguments into its directory, and a log like the daemon's.
     fn stand_in(directory: &Path, status: u8) -> PathBuf {
         let path = directory.join("bitcoind");
         let text = format!(

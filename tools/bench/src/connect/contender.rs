@@ -1,4 +1,4 @@
-//! Who connects a chain, and how ours does.
+//! The contenders that connect a chain, and the calls of our engine.
 
 use crate::clock::{Elapsed, Stopwatch};
 use crate::error::BenchError;
@@ -10,17 +10,16 @@ use blockmill_engine::{ChainId, Engine, Observer, Options, Signatures};
 use blockmill_script::CoreVerifier;
 use std::path::{Path, PathBuf};
 
-/// Memory for coins in bytes; the kernel's default, which its library does not let anyone change.
+/// Memory for coins in bytes. This is the kernel's default, and its library offers no other.
 const CACHE_BYTES: usize = 450 << 20;
 
 /// Parts of the pipeline that can be left out, by name.
 pub(crate) const PARTS: [&str; 4] = ["fetch", "overlap", "decode", "background-flush"];
 
-/// Who connects.
+/// A contender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Contender {
-    /// Ours, with signatures verified by libsecp256k1, as everything but [`Lanes`](Self::Lanes) has
-    /// it.
+    /// Ours, with signatures verified by libsecp256k1. Only [`Lanes`](Self::Lanes) uses lanes.
     Blockmill,
     /// Ours, with signatures verified in lanes.
     Lanes,
@@ -65,12 +64,12 @@ impl Contender {
         format!("{} with {threads} thread{plural}", self.name())
     }
 
-    /// Whether it is ours.
+    /// Whether the contender is ours.
     pub(super) fn is_ours(self) -> bool {
         !matches!(self, Self::Bitcoinkernel | Self::Bitcoind | Self::BitcoindAssuming)
     }
 
-    /// How its signatures are verified, if it is ours.
+    /// The way of verifying signatures, for ours.
     pub(super) fn signatures(self) -> Signatures {
         match self {
             Self::Lanes => Signatures::Lanes,
@@ -83,7 +82,7 @@ impl Contender {
         matches!(self, Self::BlockmillAssuming | Self::BitcoindAssuming)
     }
 
-    /// Whom ours is compared with.
+    /// The peer for a contender of ours.
     pub(super) fn peer(self) -> Option<Self> {
         match self {
             Self::Blockmill | Self::Lanes | Self::Without(_) => Some(Self::Bitcoinkernel),
@@ -92,7 +91,7 @@ impl Contender {
         }
     }
 
-    /// The one of this name.
+    /// The contender of this name.
     pub(super) fn named(name: &str) -> Option<Self> {
         let fixed = [
             Self::Blockmill,
@@ -107,7 +106,7 @@ impl Contender {
     }
 }
 
-/// The part of the pipeline that a contender leaves out.
+/// The parts of the pipeline that a contender leaves out.
 pub(super) fn left_out(contender: Contender) -> Without {
     match contender {
         Contender::Without(part) => without(part),
@@ -115,15 +114,15 @@ pub(super) fn left_out(contender: Contender) -> Without {
     }
 }
 
-/// What a data directory holds after a run.
+/// The content of a data directory after a run.
 pub(super) struct Stored {
     pub(super) tip: String,
-    /// None where there is no way to ask for it.
+    /// None if the contender offers no way to compute it.
     pub(super) hash_serialized_3: Option<String>,
 }
 
-/// Connects the blocks with our engine. Timed is all of it: opening, reading, connecting, flushing,
-/// closing.
+/// Connects the blocks with our engine. The time includes opening, reading, connecting, flushing
+/// and closing.
 pub(crate) fn connect_ours(
     blocks: &Path,
     data: &Path,
@@ -137,7 +136,7 @@ pub(crate) fn connect_ours(
     connect_observed(blocks, data, options, &mut ())
 }
 
-/// Connects the blocks with our engine.
+/// Connects the blocks with our engine, under an observer.
 pub(super) fn connect_observed(
     blocks: &Path,
     data: &Path,
@@ -156,7 +155,7 @@ pub(super) fn connect_observed(
     Ok(clock.elapsed())
 }
 
-/// What our engine has left.
+/// Reads a data directory of our engine after a run.
 pub(super) fn stored_by_ours(data: &Path) -> Result<Stored, BenchError> {
     let engine = Engine::open(data, None, CoreVerifier::automatic(), options(1))?;
     let stats = StatsBuilder::new(Hashes::Serialized)
@@ -175,7 +174,7 @@ fn regtest() -> ChainId {
     }
 }
 
-/// Options for so many threads, with signatures verified by libsecp256k1.
+/// Options for `threads` threads, with signatures verified by libsecp256k1.
 pub(super) fn options(threads: usize) -> Options {
     Options {
         threads,

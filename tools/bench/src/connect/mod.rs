@@ -1,22 +1,22 @@
 //! `blockmill-bench connect`: block files to a validated UTXO set on disk, ours beside the kernel's
 //! ChainstateManager.
 //!
-//! Both read the same generated files, check every script, and end with everything flushed and
-//! closed. The runs take turns, each in a process of its own and in a fresh directory, and the
-//! result of each is read back from that directory after the clock has stopped. With Bitcoin Core's
-//! daemon there are rows of it too, and a chain whose scripts are assumed to be valid.
+//! Both read the same generated files, check every script, flush everything and close. The runs
+//! take turns, each in a process of its own and in a fresh directory. The result of each is read
+//! back from that directory after the clock has stopped. Bitcoin Core's daemon, if given, adds rows
+//! of its own, and a chain whose scripts are assumed to be valid.
 //!
-//! `contender` is who connects, `part` what happens in a process, `bitcoind` the daemon, `at_work`
-//! what a timeline says, `rows` what is printed.
+//! In reading order: `contender`, the contenders; `subprocess`, a run in a process of its own;
+//! `bitcoind`, the daemon; `utilisation`, the work of each thread; `rows`, the printed rows.
 
-mod at_work;
 mod bitcoind;
 mod contender;
-mod part;
 mod rows;
+mod subprocess;
+mod utilisation;
 
 pub(crate) use contender::{PARTS, connect_ours};
-pub(crate) use part::run_part;
+pub(crate) use subprocess::run_part;
 
 use crate::BenchOptions;
 use crate::error::BenchError;
@@ -26,10 +26,10 @@ use crate::signatures::lanes_are_fast;
 use bitcoind::Daemon;
 use blockmill_chaingen::{ChainSpec, Profile, Summary, write_chain};
 use contender::Contender;
-use part::{Part, Run, Runner};
 use rows::{CHARTS, COLUMNS, Row, rows, targets};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
+use subprocess::{Part, Run, Runner};
 use tempfile::TempDir;
 
 const SEED: u64 = 1;
@@ -40,37 +40,37 @@ const UTXO: &str = "utxo";
 const UTXO_SMALL: &str = "utxo, small blocks";
 const UTXO_ASSUMED: &str = "utxo, assumed valid";
 
-/// Empty blocks that bury the others under more than two weeks of work, without which nothing is
-/// assumed.
+/// Empty blocks that bury the others under more than two weeks of work. Scripts of blocks with less
+/// work above them are not assumed to be valid.
 const BURYING_BLOCKS: u32 = 2_100;
 
-/// Which chains to connect, how, and how often.
+/// The chains, the contenders, and the number of runs.
 #[derive(Debug, Clone)]
 struct Plan {
     chains: Vec<(&'static str, ChainSpec)>,
     /// Numbers of threads, the smallest first.
     threads: Vec<usize>,
-    /// What is left out in further rows, with as many threads as there are cores.
+    /// Parts that further rows leave out, with one thread for each core.
     without: Vec<&'static str>,
     /// Runs of each engine with each number of threads.
     runs: usize,
     bitcoind: Option<PathBuf>,
-    /// Whether there are rows with signatures in lanes, on the chains that have signatures.
+    /// Whether chains with signatures have rows with signatures in lanes.
     lanes: bool,
-    /// The command that runs of ours and of the kernel are processes of; without it they run in
-    /// this process.
+    /// This command, for runs in processes of their own. Without it ours and the kernel run in this
+    /// process.
     executable: Option<PathBuf>,
     cores: usize,
 }
 
-/// What one contender did with one number of threads.
+/// The runs of one contender with one number of threads.
 pub(super) struct Series {
     contender: Contender,
     threads: usize,
     runs: Vec<Run>,
-    /// Of one more run of ours, which is traced.
-    at_work: Option<f64>,
-    /// Where the last run ended.
+    /// From one more run of ours, with a trace.
+    utilisation: Option<f64>,
+    /// Tip of the last run.
     tip: String,
 }
 
@@ -86,22 +86,22 @@ pub(crate) fn report(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> 
     );
     let plan = Plan::new(options, report.machine.cores);
     report.notes = vec![
-        "seconds are of the median run; ratio is the kernel's seconds over ours with as many threads: the median, the least and the most of \
+        "seconds: of the median run; ratio: the kernel's seconds over ours with as many threads: the median, the least and the most of \
          runs side by side"
             .to_owned(),
-        "on regtest the kernel looks through its whole block index after every block: with many small blocks part of its time is that"
+        "on regtest the kernel scans its whole block index after every block, which costs time with many small blocks"
             .to_owned(),
-        "at work: in one more run, between the first block and the last, of the thread that worked least; looking for work is none"
+        "at work: share of the time between the first and the last block, of the least busy thread, in one more run; looking for work does not count"
             .to_owned(),
-        "bound: CPU seconds of ours with one thread, where each stage runs alone, divided by the cores in use, of the seconds".to_owned(),
-        "signatures kernel: by libsecp256k1; signatures lanes: many at a time, on chains that have signatures".to_owned(),
+        "bound: CPU seconds of ours with one thread, where each stage runs alone, divided by the cores in use, as a share of the seconds".to_owned(),
+        "signatures kernel: by libsecp256k1; signatures lanes: many at once, on chains with signatures".to_owned(),
         "bitcoind: -reindex-chainstate with -checkblockindex=0, from start to end of its process; -assumevalid=0 but where scripts are \
          assumed"
             .to_owned(),
     ];
     let mut rows = Vec::new();
-    for (name, recipe) in &plan.chains {
-        let (summary, more) = run_chain(&plan, name, recipe, progress)?;
+    for (name, spec) in &plan.chains {
+        let (summary, more) = run_chain(&plan, name, spec, progress)?;
         report.notes.push(format!(
             "{name}: {} blocks, seed {}, {} transactions, {} inputs, {} coins at the end, tip {}",
             summary.height, summary.seed, summary.transactions, summary.inputs, summary.coins, summary.tip
@@ -119,22 +119,22 @@ pub(crate) fn report(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> 
 impl Plan {
     fn new(options: &BenchOptions, cores: usize) -> Self {
         let quick = options.quick;
-        let recipe = |profile, blocks, inputs, coins| ChainSpec {
+        let spec = |profile, blocks, inputs, coins| ChainSpec {
             inputs,
             coins,
             ..ChainSpec::new(profile, blocks, SEED)
         };
         let mut chains = if quick {
             vec![
-                (MIXED, recipe(Profile::Mixed, 130, 6_000, 0)),
-                (UTXO, recipe(Profile::Utxo, 130, 60_000, 40_000)),
+                (MIXED, spec(Profile::Mixed, 130, 6_000, 0)),
+                (UTXO, spec(Profile::Utxo, 130, 60_000, 40_000)),
             ]
         } else {
             vec![
-                (MIXED, recipe(Profile::Mixed, 300, 100_000, 0)),
-                (MIXED_SMALL, recipe(Profile::Mixed, 2_000, 20_000, 0)),
-                (UTXO, recipe(Profile::Utxo, 400, 3_000_000, 2_000_000)),
-                (UTXO_SMALL, recipe(Profile::Utxo, 2_000, 20_000, 10_000)),
+                (MIXED, spec(Profile::Mixed, 300, 100_000, 0)),
+                (MIXED_SMALL, spec(Profile::Mixed, 2_000, 20_000, 0)),
+                (UTXO, spec(Profile::Utxo, 400, 3_000_000, 2_000_000)),
+                (UTXO_SMALL, spec(Profile::Utxo, 2_000, 20_000, 10_000)),
             ]
         };
         if options.bitcoind.is_some() {
@@ -143,7 +143,7 @@ impl Plan {
             } else {
                 (400, 3_000_000, 2_000_000)
             };
-            let buried = recipe(Profile::Utxo, blocks + BURYING_BLOCKS, inputs, coins);
+            let buried = spec(Profile::Utxo, blocks + BURYING_BLOCKS, inputs, coins);
             chains.push((
                 UTXO_ASSUMED,
                 ChainSpec {
@@ -176,17 +176,17 @@ fn threads(cores: usize) -> Vec<usize> {
     threads
 }
 
-/// Makes a chain in a temporary directory, and measures.
+/// Makes a chain in a temporary directory, and measures its contenders.
 fn run_chain(
     plan: &Plan,
     name: &'static str,
-    recipe: &ChainSpec,
+    spec: &ChainSpec,
     progress: &mut dyn FnMut(&str),
 ) -> Result<(Summary, Vec<Row>), BenchError> {
     let directory = temporary_directory()?;
     let blocks = directory.path().join("blocks");
     let start = Instant::now();
-    let summary = write_chain(&blocks, recipe, &mut |_| ())?;
+    let summary = write_chain(&blocks, spec, &mut |_| ())?;
     progress(&format!(
         "{name}: made a chain of {} blocks and {} inputs: {:.1} s",
         summary.height,
@@ -201,8 +201,7 @@ pub(crate) fn temporary_directory() -> Result<TempDir, BenchError> {
     tempfile::tempdir().map_err(BenchError::file(std::env::temp_dir()))
 }
 
-/// Runs everything in turns on the files in `blocks`; each run must come to the result in
-/// `expected`.
+/// Runs all contenders in turns on the files in `blocks`. Each run must end at `expected`.
 fn measure(
     plan: &Plan,
     chain: &'static str,
@@ -216,7 +215,7 @@ fn measure(
             contender,
             threads,
             runs: Vec::new(),
-            at_work: None,
+            utilisation: None,
             tip: String::new(),
         });
     };
@@ -274,7 +273,7 @@ fn measure(
         .filter(|series| matches!(series.contender, Contender::Blockmill | Contender::Lanes))
     {
         let part = Part::new(series.contender, blocks, series.threads, expected);
-        series.at_work = runner.run(&part.traced())?.at_work;
+        series.utilisation = runner.run(&part.traced())?.utilisation;
     }
     Ok(rows(chain, &series, expected, plan.cores))
 }
@@ -308,8 +307,8 @@ mod tests {
     fn both_engines_end_at_the_generated_tip() {
         let mut lines = Vec::new();
         let plan = tiny();
-        let (name, recipe) = &plan.chains[0];
-        let (summary, rows) = run_chain(&plan, name, recipe, &mut |line| lines.push(line.to_owned())).unwrap();
+        let (name, spec) = &plan.chains[0];
+        let (summary, rows) = run_chain(&plan, name, spec, &mut |line| lines.push(line.to_owned())).unwrap();
         assert!(same_tip(&rows));
         assert_eq!((summary.height, rows.len()), (110, 6 + PARTS.len()));
         assert_eq!(lines.len(), 1 + 2 * (6 + PARTS.len()));
@@ -354,10 +353,10 @@ mod tests {
                     cpu_seconds: 1.0,
                 },
                 anonymous_bytes: Some(3 << 20),
-                at_work: None,
+                utilisation: None,
                 tip: "00".to_owned(),
             }],
-            at_work: None,
+            utilisation: None,
             tip: "00".to_owned(),
         }];
         let rows = rows(MIXED, &series, &summary_without_chain(), 2);
@@ -394,8 +393,8 @@ mod tests {
     fn a_result_that_is_not_the_expected_one_is_an_error() {
         let directory = tempfile::tempdir().unwrap();
         let blocks = directory.path().join("blocks");
-        let recipe = ChainSpec::new(Profile::Utxo, 3, 1);
-        let summary = write_chain(&blocks, &recipe, &mut |_| ()).unwrap();
+        let spec = ChainSpec::new(Profile::Utxo, 3, 1);
+        let summary = write_chain(&blocks, &spec, &mut |_| ()).unwrap();
         let check = |contender: Contender, expected: &Summary, wrong: &str| {
             let runner = Runner {
                 executable: None,

@@ -1,4 +1,4 @@
-//! What is printed, and what is claimed.
+//! The printed rows, and the claims.
 
 use super::contender::Contender;
 use super::{MIXED, MIXED_SMALL, Series, UTXO, UTXO_ASSUMED, UTXO_SMALL};
@@ -55,11 +55,11 @@ const fn chart(chain: &'static str) -> Chart {
     }
 }
 
-/// What the ratio with signatures in lanes should be at least.
+/// The least ratio with signatures in lanes that the target asks for.
 const LANES_WANTED: f64 = 4.0;
 
-/// A printed row. Ratio: the kernel's median time over ours, with the same number of threads; where
-/// scripts are left out, that of bitcoind.
+/// A printed row. The ratio is the kernel's median time over ours with the same number of threads.
+/// Where scripts are assumed to be valid, it is bitcoind's time over ours.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Row {
     pub(super) chain: &'static str,
@@ -68,7 +68,7 @@ pub(super) struct Row {
     pub(super) runs: usize,
     /// Blocks connected, genesis not counted.
     pub(super) blocks: u32,
-    /// Their inputs, coinbases not counted.
+    /// Inputs of these blocks, coinbases not counted.
     pub(super) inputs: u64,
     /// Bytes of the blocks, genesis included.
     pub(super) bytes: u64,
@@ -81,20 +81,20 @@ pub(super) struct Row {
     pub(super) ratio: Option<f64>,
     pub(super) ratio_min: Option<f64>,
     pub(super) ratio_max: Option<f64>,
-    /// Of a traced run, between the first block and the last: the time that the thread which worked
-    /// least was at work.
+    /// From a run with a trace: the smallest share of the time between the first and the last block
+    /// in which a thread was at work.
     pub(super) at_work_percent: Option<f64>,
-    /// Anonymous memory of the process at the most, of all runs.
+    /// Peak of the process's anonymous memory over all runs.
     pub(super) anonymous_mib: Option<f64>,
-    /// CPU seconds of ours with one thread, where each stage runs alone, divided by the cores that
-    /// so many threads have.
+    /// CPU seconds of ours with one thread, where each stage runs alone, divided by the number of
+    /// cores that the row's threads can use.
     pub(super) bound_seconds: Option<f64>,
-    /// The bound, of the median run's seconds.
+    /// The bound as a share of the median run's seconds.
     pub(super) bound_percent: Option<f64>,
     pub(super) tip: String,
 }
 
-/// The rows of a chain. `cores` are those of the machine.
+/// The rows of a chain, on a machine with `cores` cores.
 pub(super) fn rows(chain: &'static str, series: &[Series], expected: &Summary, cores: usize) -> Vec<Row> {
     let cpu_seconds = |series: &Series| Spread::of(series.runs.iter().map(|run| run.elapsed.cpu_seconds)).median;
     let alone = |contender: &Contender| {
@@ -135,7 +135,7 @@ pub(super) fn rows(chain: &'static str, series: &[Series], expected: &Summary, c
             ratio: ratio.map(|ratio| ratio.median),
             ratio_min: ratio.map(|ratio| ratio.min),
             ratio_max: ratio.map(|ratio| ratio.max),
-            at_work_percent: series_here.at_work.map(|part| part * 100.0),
+            at_work_percent: series_here.utilisation.map(|part| part * 100.0),
             anonymous_mib: memory.map(|bytes| bytes as f64 / f64::from(1 << 20)),
             bound_seconds: bound,
             bound_percent: bound.map(|bound| 100.0 * bound / spread.median),
@@ -208,7 +208,7 @@ pub(super) fn targets(rows: &[Row]) -> Vec<Target> {
     targets
 }
 
-/// Whether ours and the kernel have rows, and all rows of a chain end at one tip.
+/// Whether ours and the kernel have rows, and all rows of a chain have the same tip.
 pub(super) fn same_tip(rows: &[Row]) -> bool {
     let has = |contender: &Contender| rows.iter().any(|row| row.engine == contender.name());
     has(&Contender::Blockmill)

@@ -1,4 +1,4 @@
-//! Times in nanoseconds, counted in classes of which each is at most 1/32 wide.
+//! Times in nanoseconds, counted in classes. A class is at most 1/32 of its times wide.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ const CLASSES: u64 = 32;
 /// Number of all classes: enough for any `u64`.
 const COUNT: usize = (CLASSES * 60) as usize;
 
-/// How often which time was met.
+/// Number of times in each class.
 #[derive(Debug, Clone)]
 pub(super) struct Histogram {
     counts: Vec<u64>,
@@ -59,7 +59,7 @@ impl Histogram {
         self.longest_ns = self.longest_ns.max(other.longest_ns);
     }
 
-    /// Times counted.
+    /// Number of times.
     pub(super) fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
@@ -69,7 +69,7 @@ impl Histogram {
         self.longest_ns
     }
 
-    /// The time in nanoseconds that a fraction of all times does not exceed, at most 1/32 too long.
+    /// The quantile of `fraction` in nanoseconds, at most 1/32 too long.
     pub(super) fn quantile_ns(&self, fraction: f64) -> u64 {
         let wanted = (self.count() as f64 * fraction).ceil() as u64;
         let mut reached = 0;

@@ -1,8 +1,8 @@
-//! The semaphore that the document replaced, rebuilt: a count that is changed without the kernel
-//! while nobody has to wait, a spin while there is no permit, and a kernel semaphore (an eventfd
-//! that counts) for those who wait longer.
+//! The semaphore that the document replaced, rebuilt. Without waiters the count changes without the
+//! kernel. A thread without a permit spins, and then waits at a kernel semaphore, a counting
+//! eventfd.
 //!
-//! A count below zero says how many threads wait. A release that finds waiters hands its permit to
+//! A count below zero is the number of waiting threads. A release with waiters hands its permit to
 //! the kernel object, where only a waiter takes it.
 
 use rustix::event::{EventfdFlags, eventfd};
@@ -11,14 +11,14 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 /// A semaphore that spins over a kernel semaphore.
 pub(crate) struct SpinningSemaphore {
-    /// Permits, or if negative the threads that wait.
+    /// Number of permits. A negative count is the number of waiting threads.
     count: AtomicI32,
     spins: u32,
     object: OwnedFd,
 }
 
 impl SpinningSemaphore {
-    /// A semaphore with so many permits, whose threads spin so often before they wait. Panics where
+    /// A semaphore with `permits` permits. A thread spins `spins` times before it waits. Panics if
     /// the system has no eventfd left.
     pub(crate) fn new(permits: i32, spins: u32) -> Self {
         Self {

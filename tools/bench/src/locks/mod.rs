@@ -1,15 +1,15 @@
 //! `blockmill-bench semaphore`: two tables, the bare semaphore and the critical section, each
 //! beside its peers.
 //!
-//! Threads pass through one permit or one lock as often as they can, and count inside, so that each
-//! run shows that they were alone there. A run without clocks gives the speed; another, in which
-//! every pass is timed, gives the waits.
+//! Threads pass through one permit or one lock as often as they can. They add to a plain count
+//! inside, so that a lost addition shows a violation. Runs without clocks give the speed; runs with
+//! timed passes give the waits.
 
-mod drive;
 mod histogram;
 pub(crate) mod kernel_object;
 mod peers;
 mod posix;
+mod runner;
 mod table;
 
 pub(crate) use table::report;

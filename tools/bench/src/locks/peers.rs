@@ -1,10 +1,10 @@
-//! Ours and the peers, each as something that one thread at a time passes. Passes are inlined into
-//! the loop of all alike: whether the compiler does so by itself decides more than 10% of an
-//! uncontended pass.
+//! Ours and the peers, each as a lock that one thread at a time passes. `pass` is
+//! `#[inline(always)]` for all of them: the compiler's own choice would change an uncontended pass
+//! by more than 10%.
 
-use super::drive::Contender;
 use super::kernel_object::SpinningSemaphore;
 use super::posix::PosixSemaphore;
+use super::runner::Contender;
 use blockmill_sync::{CriticalSection, Semaphore};
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +12,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 
-/// A count that is right only if one thread at a time adds to it.
+/// A count that loses additions unless one thread at a time adds.
 #[derive(Default)]
 pub(super) struct Count(AtomicU64);
 
@@ -27,7 +27,7 @@ impl Count {
     }
 }
 
-/// Something that lets one thread at a time do a piece of work.
+/// A lock: one thread at a time does its work.
 pub(super) trait Lock: Sync {
     fn with(&self, work: impl FnOnce());
 }
@@ -146,13 +146,13 @@ impl Contender for parking_lot::FairMutex<u64> {
     }
 }
 
-/// Permits, and threads that wait for one.
+/// Numbers of permits and of waiting threads.
 struct Permits {
     free: u32,
     waiting: u32,
 }
 
-/// A semaphore as it is written by hand.
+/// A semaphore made of a mutex and a condition variable.
 pub(super) struct CondvarSemaphore {
     permits: Mutex<Permits>,
     released: Condvar,
@@ -205,7 +205,7 @@ thread_local! {
     static WAKER: Waker = Arc::new(Unpark(std::thread::current())).into();
 }
 
-/// Runs a future of tokio's on this thread; None when it says that the semaphore is closed.
+/// Runs a future of tokio's on this thread. None if the semaphore is closed.
 #[inline]
 fn block_on<T, E>(future: impl Future<Output = Result<T, E>>) -> Option<T> {
     let mut future = pin!(future);
@@ -222,12 +222,12 @@ fn block_on<T, E>(future: impl Future<Output = Result<T, E>>) -> Option<T> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::drive::drive;
+    use super::super::runner::run;
     use super::*;
     use std::time::Duration;
 
     fn check(contender: impl Contender) {
-        let outcome = drive(contender, 8, Duration::from_millis(20), true);
+        let outcome = run(contender, 8, Duration::from_millis(20), true);
         assert!(outcome.exclusive && outcome.all_passes() > 0);
     }
 

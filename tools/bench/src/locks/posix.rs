@@ -1,4 +1,4 @@
-//! The semaphore of POSIX threads as a peer. There is no safe wrapper of it that is kept up.
+//! The semaphore of POSIX threads as a peer. No safe wrapper of it is maintained.
 
 use std::cell::UnsafeCell;
 
@@ -14,11 +14,11 @@ pub(super) struct PosixSemaphore {
 unsafe impl Sync for PosixSemaphore {}
 
 impl PosixSemaphore {
-    /// A semaphore with so many permits.
+    /// A semaphore with `permits` permits.
     pub(super) fn new(permits: u32) -> Self {
         #[expect(unsafe_code, reason = "the peer has no safe interface")]
-        // SAFETY: a semaphore is plain data, of which zeros are a value. The pointer is valid for
-        // the call, and what it points to does not move any more.
+        // SAFETY: a semaphore is plain data, and zeros are a valid value. The pointer is valid for
+        // the call, and the boxed semaphore does not move.
         let (semaphore, outcome) = unsafe {
             let semaphore = Box::new(UnsafeCell::new(std::mem::zeroed::<libc::sem_t>()));
             let outcome = libc::sem_init(semaphore.get(), 0, permits);
@@ -31,8 +31,8 @@ impl PosixSemaphore {
     #[inline]
     pub(super) fn acquire(&self) {
         #[expect(unsafe_code, reason = "the peer has no safe interface")]
-        // SAFETY: the semaphore was made in `new`, and lives as long as `self`. It waits again when
-        // a signal interrupts it.
+        // SAFETY: the semaphore was made in `new`, and lives as long as `self`. The loop repeats a
+        // wait that a signal interrupted.
         while unsafe { libc::sem_wait(self.semaphore.get()) } != 0 {}
     }
 
@@ -48,7 +48,7 @@ impl PosixSemaphore {
 impl Drop for PosixSemaphore {
     fn drop(&mut self) {
         #[expect(unsafe_code, reason = "the peer has no safe interface")]
-        // SAFETY: nobody else has the semaphore any more.
+        // SAFETY: `self` is borrowed exclusively, so no other thread uses the semaphore.
         unsafe {
             libc::sem_destroy(self.semaphore.get());
         }

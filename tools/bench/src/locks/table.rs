@@ -1,10 +1,10 @@
-//! Who runs with how many threads, and the rows and targets of that.
+//! The plan of the runs, the rows and the targets.
 
-use super::drive::{Contender, Outcome, drive};
 use super::histogram::Histogram;
 use super::kernel_object::SpinningSemaphore;
 use super::peers::{CondvarSemaphore, Counted};
 use super::posix::PosixSemaphore;
+use super::runner::{Contender, Outcome, run};
 use crate::BenchOptions;
 use crate::clock::Spread;
 use crate::error::BenchError;
@@ -13,7 +13,7 @@ use blockmill_sync::{CriticalSection, Semaphore};
 use serde::Serialize;
 use std::time::Duration;
 
-/// The names of the two tables, and of the sweep before them.
+/// Names of the two tables, and of the sweep before them.
 const SEMAPHORE: &str = "semaphore of one permit";
 const SECTION: &str = "critical section";
 const SWEEP: &str = "the semaphore before, by its spins";
@@ -23,11 +23,11 @@ const BEFORE: &str = "before";
 const STD: &str = "std Mutex";
 const PARKING_LOT: &str = "parking_lot Mutex";
 
-/// From so many threads on, ours is to be so many times as fast as the semaphore before.
+/// The target over the semaphore before holds from this number of threads on.
 const MANY_THREADS: usize = 8;
 const MANY_THREADS_RATIO: f64 = 20.0;
 
-/// What the 99.99th percentile of the waits may exceed the fair share by.
+/// Most time by which the 99.99th percentile of the waits may exceed the fair share.
 const WAIT_BEYOND_FAIR: Duration = Duration::from_millis(5);
 
 const COLUMNS: &[Column] = &[
@@ -63,13 +63,13 @@ const fn chart(table: &'static str) -> Chart {
     }
 }
 
-/// How much to run.
+/// The size of the benchmark.
 #[derive(Debug, Clone)]
 struct Plan {
     threads: Vec<usize>,
     runs: usize,
     time: Duration,
-    /// Spins of the semaphore before, of which the best counts at each number of threads.
+    /// Numbers of spins of the semaphore before. The best one counts at each number of threads.
     sweep: Vec<u32>,
     sweep_time: Duration,
 }
@@ -95,31 +95,31 @@ impl Plan {
     }
 }
 
-type Drive = Box<dyn Fn(usize, Duration, bool) -> Outcome>;
+type Runner = Box<dyn Fn(usize, Duration, bool) -> Outcome>;
 
 /// Makes a fresh contender for each run.
-fn drives<C: Contender>(make: impl Fn() -> C + 'static) -> Drive {
-    Box::new(move |threads, time, timed| drive(make(), threads, time, timed))
+fn runner_of<C: Contender>(make: impl Fn() -> C + 'static) -> Runner {
+    Box::new(move |threads, time, timed| run(make(), threads, time, timed))
 }
 
-/// What one contender did with one number of threads.
+/// The runs of one contender with one number of threads.
 struct Series {
     table: &'static str,
     lock: String,
     threads: usize,
-    drive: Drive,
+    runner: Runner,
     untimed: Vec<Outcome>,
     waits: Histogram,
     lock_waits: Histogram,
 }
 
 impl Series {
-    fn new(table: &'static str, lock: impl Into<String>, threads: usize, drive: Drive) -> Self {
+    fn new(table: &'static str, lock: impl Into<String>, threads: usize, runner: Runner) -> Self {
         Self {
             table,
             lock: lock.into(),
             threads,
-            drive,
+            runner,
             untimed: Vec::new(),
             waits: Histogram::default(),
             lock_waits: Histogram::default(),
@@ -127,7 +127,7 @@ impl Series {
     }
 
     fn run(&mut self, time: Duration, timed: bool) -> Result<(), BenchError> {
-        let outcome = (self.drive)(self.threads, time, timed);
+        let outcome = (self.runner)(self.threads, time, timed);
         if !outcome.exclusive {
             return Err(BenchError::Mismatch {
                 run: format!("{} with {} threads", self.lock, self.threads),
@@ -157,7 +157,7 @@ struct Row {
     lock: String,
     threads: usize,
     runs: usize,
-    /// Of the median run; a pass is an acquire and a release.
+    /// Passes of the median run. A pass is an acquire and a release.
     kops_per_second: f64,
     kops_per_second_and_thread: f64,
     kops_min: f64,
@@ -180,7 +180,7 @@ struct Row {
 /// Runs the benchmark.
 ///
 /// # Errors
-/// [`BenchError::Mismatch`] when two threads were inside at once.
+/// [`BenchError::Mismatch`] if two threads were inside at once.
 pub(crate) fn report(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Report, BenchError> {
     let plan = Plan::new(options.quick);
     let mut report = Report::new(
@@ -191,8 +191,8 @@ pub(crate) fn report(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> 
     let rows = run_plan(&plan, progress)?;
     report.notes = [
         "a pass: acquire, add one to a count, release; speed from runs without clocks (median of the runs)",
-        "waits from runs in which every pass is timed, with its hold and with the time that its thread had no core",
-        "lock: without the time that the thread was on the run queue, which more threads than cores always are",
+        "waits from runs in which every pass is timed, the hold and the time without a core included",
+        "lock: without the time on the run queue, where threads wait when there are more threads than cores",
         "limit: 5 ms and the fair share, threads - 1 times the mean of hold and hand-over",
         "unluckiest, luckiest: passes of that thread of a run over the mean of all (median of the runs)",
     ]
@@ -206,33 +206,33 @@ pub(crate) fn report(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> 
     Ok(report)
 }
 
-fn before(spins: u32) -> Drive {
-    drives(move || Counted::new(SpinningSemaphore::new(1, spins)))
+fn before(spins: u32) -> Runner {
+    runner_of(move || Counted::new(SpinningSemaphore::new(1, spins)))
 }
 
-/// Everyone's runs with so many threads, but the semaphore before.
+/// All contenders with `threads` threads, except the semaphore before.
 fn contenders(threads: usize) -> Vec<Series> {
-    let of = |table, lock, drive| Series::new(table, lock, threads, drive);
+    let of = |table, lock, runner| Series::new(table, lock, threads, runner);
     vec![
-        of(SEMAPHORE, OURS, drives(|| Counted::new(Semaphore::new(1)))),
-        of(SEMAPHORE, "sem_t", drives(|| Counted::new(PosixSemaphore::new(1)))),
+        of(SEMAPHORE, OURS, runner_of(|| Counted::new(Semaphore::new(1)))),
+        of(SEMAPHORE, "sem_t", runner_of(|| Counted::new(PosixSemaphore::new(1)))),
         of(
             SEMAPHORE,
             "Mutex and Condvar",
-            drives(|| Counted::new(CondvarSemaphore::new(1))),
+            runner_of(|| Counted::new(CondvarSemaphore::new(1))),
         ),
         of(
             SEMAPHORE,
             "tokio",
-            drives(|| Counted::new(tokio::sync::Semaphore::new(1))),
+            runner_of(|| Counted::new(tokio::sync::Semaphore::new(1))),
         ),
-        of(SECTION, OURS, drives(|| Counted::new(CriticalSection::new()))),
-        of(SECTION, STD, drives(|| std::sync::Mutex::new(0))),
-        of(SECTION, PARKING_LOT, drives(|| parking_lot::Mutex::new(0))),
+        of(SECTION, OURS, runner_of(|| Counted::new(CriticalSection::new()))),
+        of(SECTION, STD, runner_of(|| std::sync::Mutex::new(0))),
+        of(SECTION, PARKING_LOT, runner_of(|| parking_lot::Mutex::new(0))),
         of(
             SECTION,
             "parking_lot FairMutex",
-            drives(|| parking_lot::FairMutex::new(0)),
+            runner_of(|| parking_lot::FairMutex::new(0)),
         ),
     ]
 }
@@ -408,7 +408,7 @@ mod tests {
         assert!(targets(&rows).iter().all(|target| target.value.is_finite()));
     }
 
-    /// A row in which nothing matters but what targets are made of.
+    /// A row with only the figures that targets need.
     fn row(table: &'static str, lock: &str, threads: usize, ratio: Option<f64>, wait_p9999_us: f64) -> Row {
         Row {
             table,

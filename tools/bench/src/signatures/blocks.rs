@@ -1,4 +1,4 @@
-//! Whole script checks: the inputs of real blocks, by block and by script kind.
+//! Whole script checks: inputs of real blocks, by block and by script kind.
 
 use super::Plan;
 use super::kinds::ScriptKind;
@@ -12,10 +12,10 @@ use blockmill_rules::flags::block_script_flags;
 use blockmill_rules::{Params, ScriptVerifier, SignatureCounts};
 use std::path::Path;
 
-/// Where the blocks and their undo data lie, seen from the project's root.
+/// Folder of the blocks and their undo data, from the project's root.
 pub(super) const FOLDER: &str = "../shared/data/blocks";
 
-/// Blocks with fewer inputs have no row of their own.
+/// Blocks with fewer inputs have no row.
 pub(super) const INPUTS_MIN: usize = 700;
 
 /// A real block.
@@ -27,11 +27,11 @@ pub(super) struct RealBlock {
     kinds: Vec<ScriptKind>,
 }
 
-/// The blocks beside the project at `root`, in the order of their names. None if the folder is not
-/// there.
+/// The blocks beside the project at `root`, in the order of their names. None if the folder is
+/// missing.
 ///
 /// # Errors
-/// [`BenchError::File`]; [`BenchError::Mismatch`] for a file that is no block, or no undo data.
+/// [`BenchError::File`]; [`BenchError::Mismatch`] if a file is not a block or not its undo data.
 pub(super) fn load(root: &Path) -> Result<Option<Vec<RealBlock>>, BenchError> {
     let folder = root.join(FOLDER);
     let Ok(entries) = std::fs::read_dir(&folder) else {
@@ -96,7 +96,7 @@ impl RealBlock {
         })
     }
 
-    /// Its transactions with inputs of a kind, and those inputs alone.
+    /// The transactions with inputs of a kind, and only those inputs.
     fn of_kind(&self, kind: ScriptKind) -> impl Iterator<Item = Transaction> {
         let mut kinds = self.kinds.iter();
         self.work.transactions.iter().filter_map(move |transaction| {
@@ -113,7 +113,7 @@ impl RealBlock {
     }
 }
 
-/// The rows of the blocks, of all of them together, and of the script kinds.
+/// The rows of the blocks, of all blocks together, and of the script kinds.
 pub(super) fn rows(plan: Plan, blocks: &[RealBlock], progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, BenchError> {
     let few = |block: &&RealBlock| block.work.inputs() <= plan.block_inputs_max;
     let chosen: Vec<&RealBlock> = blocks.iter().filter(few).collect();
@@ -146,8 +146,7 @@ pub(super) fn rows(plan: Plan, blocks: &[RealBlock], progress: &mut dyn FnMut(&s
     Ok(rows)
 }
 
-/// Runs of both sides over the same inputs, side by side, and how signatures were verified in all
-/// runs of ours.
+/// Runs of both sides over the same inputs, in turns, and the signature counts over all our runs.
 #[derive(Debug, Default)]
 struct Sides {
     ours: Vec<Elapsed>,
@@ -182,7 +181,7 @@ mod tests {
     fn every_input_has_a_kind() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let Some(blocks) = load(&root).unwrap() else {
-            eprintln!("skipped: {FOLDER} is not there");
+            eprintln!("skipped: {FOLDER} is missing");
             return;
         };
         let modern = blocks.iter().find(|block| block.name == "mainnet_866342").unwrap();

@@ -1,4 +1,4 @@
-//! Questions for the lanes, all following from a seed.
+//! Signature checks for the lanes, made from a seed.
 
 use blockmill_chaingen::bitcoin::hashes::{Hash, sha256};
 use blockmill_chaingen::bitcoin::key::{Keypair, Parity, Secp256k1};
@@ -12,23 +12,23 @@ pub(super) const KINDS: [(Kind, &str); 3] = [
     (Kind::Tweak, "tweak"),
 ];
 
-/// 32 bytes that follow from a name and a number.
+/// 32 bytes made from a name and a number.
 pub(super) fn bytes(name: &str, number: usize) -> [u8; 32] {
     sha256::Hash::hash(format!("blockmill-bench {name} {number}").as_bytes()).to_byte_array()
 }
 
-/// A secret key. A hash is no key with a probability of 2^-127.
+/// A secret key. A hash fails to be a key with a probability of 2^-127.
 pub(super) fn secret(number: usize) -> SecretKey {
     SecretKey::from_slice(&bytes("key", number)).expect("a hash is below the order of the group")
 }
 
-/// So many valid checks of a kind.
+/// `count` valid checks of a kind.
 pub(super) fn valid(kind: Kind, count: usize) -> Vec<Check> {
     let secp = Secp256k1::new();
     (0..count).map(|number| make(&secp, kind, number)).collect()
 }
 
-/// The same, every second one with a bit changed.
+/// Changes a bit of every second check.
 pub(super) fn half_broken(mut checks: Vec<Check>) -> Vec<Check> {
     for (number, check) in checks.iter_mut().enumerate().filter(|(number, _)| !is_valid(*number)) {
         let bit = 1 << (number / 8 % 8);
@@ -37,7 +37,7 @@ pub(super) fn half_broken(mut checks: Vec<Check>) -> Vec<Check> {
             0 => check.s[byte] ^= bit,
             1 => check.r[byte] ^= bit,
             2 => check.key[1 + byte] ^= bit,
-            // Of a tweak the parity alone is asked.
+            // The message of a tweak is only a parity.
             _ if check.kind == Kind::Tweak => check.message[0] ^= 1,
             _ => check.message[byte] ^= bit,
         }
@@ -45,7 +45,7 @@ pub(super) fn half_broken(mut checks: Vec<Check>) -> Vec<Check> {
     checks
 }
 
-/// Whether a check of [`half_broken`] is a valid one.
+/// Whether a check of [`half_broken`] is valid.
 pub(super) fn is_valid(number: usize) -> bool {
     number.is_multiple_of(2)
 }

@@ -1,4 +1,4 @@
-//! Transactions of bare legacy scripts, with signatures of every sort.
+//! Transactions of bare legacy scripts, with valid, wrong and special signatures.
 
 use super::checks::{bytes, secret};
 use super::work::Transaction;
@@ -12,10 +12,10 @@ use blockmill_chaingen::bitcoin::{
 };
 use blockmill_rules::ScriptFlags;
 
-/// `SIGHASH_ALL`, the one hash type in use here.
+/// `SIGHASH_ALL`, the only hash type here.
 const ALL: u8 = 1;
 
-/// Half of one more than the order of the group: its inverse is 2.
+/// Half of the group's order plus one. Its inverse is 2.
 const HALF: [u8; 32] = [
     0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x5d, 0x57, 0x6e,
     0x73, 0x57, 0xa4, 0x50, 0x1d, 0xdf, 0xe9, 0x2f, 0x46, 0x68, 0x1b, 0x20, 0xa1,
@@ -40,8 +40,8 @@ pub(super) struct Signed {
     pub(super) key: [u8; 33],
 }
 
-/// Makes the unlocking script of an input. It gets the forge, the input, and what makes the hash
-/// that `SIGHASH_ALL` signs.
+/// Makes the unlocking script of an input. The arguments are the forge, the input, and a function
+/// for the hash that `SIGHASH_ALL` signs.
 pub(super) type Unlock<'a> = dyn FnMut(&mut Forge, usize, &dyn Fn() -> [u8; 32]) -> Vec<u8> + 'a;
 
 impl Forge {
@@ -67,27 +67,26 @@ impl Forge {
         secret.public_key(&self.secp).serialize()
     }
 
-    /// The signature of this hash with a secret key.
+    /// The signature of `hash` with a secret key.
     pub(super) fn sign(&self, secret: &SecretKey, hash: [u8; 32]) -> Signed {
         let signature = self.secp.sign_ecdsa(&Message::from_digest(hash), secret);
         signed(&signature, &secret.public_key(&self.secp))
     }
 
-    /// The signature of this hash with a new key.
+    /// The signature of `hash` with a new key.
     pub(super) fn valid(&mut self, hash: [u8; 32]) -> Signed {
         let secret = self.secret();
         self.sign(&secret, hash)
     }
 
-    /// A signature of something else.
+    /// A signature of another hash.
     pub(super) fn wrong(&mut self) -> Signed {
         let other = bytes("something else", self.next);
         self.valid(other)
     }
 
-    /// A valid signature whose r is 1, below the field's size less the order of the group: R may
-    /// have either of two x coordinates. The key is R times s, less the generator times the hash,
-    /// as is recovered from a signature.
+    /// A valid signature with r = 1. That is below p - n, so R has one of two possible x
+    /// coordinates. The key is recovered from the signature: s R less the generator times the hash.
     pub(super) fn small_r(&mut self, hash: [u8; 32]) -> Signed {
         let s = self.low_number();
         let point = PublicKey::from_slice(&[&[2], &ONE[..]].concat()).expect("a point has 1 as its x coordinate");
@@ -97,8 +96,8 @@ impl Forge {
         signed(&compact(ONE, s), &key)
     }
 
-    /// An invalid signature, for which the sum that a verifier computes is the point at infinity:
-    /// the key is the generator times the hash, by -1/r.
+    /// An invalid signature for which a verifier's sum is the point at infinity. The key is the
+    /// generator times the hash times -1/r.
     pub(super) fn infinity(&mut self, hash: [u8; 32]) -> Signed {
         let mut two = ONE;
         two[31] = 2;
@@ -117,7 +116,7 @@ impl Forge {
     }
 
     /// A transaction that spends outputs with these locking scripts. `unlock` makes the unlocking
-    /// script of each input. An output without meaning takes `padding` bytes.
+    /// script of each input. A padding output has `padding` bytes.
     pub(super) fn spend(&mut self, locks: Vec<Vec<u8>>, padding: usize, unlock: &mut Unlock<'_>) -> Transaction {
         let inputs = locks.len();
         let previous = Txid::from_byte_array(bytes("previous", self.number()));
@@ -156,13 +155,13 @@ impl Forge {
 }
 
 impl Signed {
-    /// The script that pushes both, the key last.
+    /// The script that pushes the signature, then the key.
     pub(super) fn pushed(&self) -> Vec<u8> {
         [push(&self.signature), push(&self.key)].concat()
     }
 }
 
-/// The script that pushes something of 1 to 75 bytes.
+/// The script that pushes 1 to 75 bytes.
 pub(super) fn push(data: &[u8]) -> Vec<u8> {
     debug_assert!((1..=75).contains(&data.len()));
     [&[data.len() as u8], data].concat()
@@ -191,8 +190,7 @@ fn scalar_key(hash: [u8; 32]) -> SecretKey {
 mod tests {
     use super::*;
 
-    /// The sum that a verifier computes is the hash times the generator plus r times the key,
-    /// divided by s.
+    /// A verifier's sum: the hash times the generator plus r times the key, divided by s.
     fn sum(forge: &Forge, signed: &Signed, hash: [u8; 32], r: [u8; 32]) -> Option<PublicKey> {
         let key = PublicKey::from_slice(&signed.key).unwrap();
         let scaled = key.mul_tweak(&forge.secp, &scalar(r)).unwrap();

@@ -1,7 +1,7 @@
-//! Inputs that are made to cost a verifier that defers more than one that does not.
+//! Inputs that cost a deferring verifier more than an ordinary one.
 //!
-//! All of them pass. Where a signature is to be wrong, the script asks for that with `NOT`, or
-//! drops the answer.
+//! All of them pass. A script with a wrong signature has `NOT` after the check, or drops its
+//! answer.
 
 use super::Plan;
 use super::forge::{Forge, Signed, push};
@@ -24,18 +24,17 @@ const CODESEPARATOR: u8 = 0xab;
 const CHECKSIG: u8 = 0xac;
 const CHECKMULTISIG: u8 = 0xae;
 
-/// Checks in a script, so that it stays within 201 opcodes.
+/// Checks in a script, within the limit of 201 opcodes.
 const CHECKS: usize = 64;
 
 /// A way to make hostile transactions.
 #[derive(Clone, Copy)]
 pub(super) struct Scenario {
     name: &'static str,
-    /// Different transactions.
+    /// Number of different transactions.
     transactions: usize,
-    /// How often a full run goes over them: so often that an ordinary run takes half a second or
-    /// more. A verifier may spend some time in vain before it learns. That time is bounded, however
-    /// long it lives.
+    /// Passes of a full run over them, so many that an ordinary run takes half a second or more. A
+    /// verifier wastes some time before it adapts. That time is bounded over the verifier's life.
     passes: usize,
     make: fn(&mut Forge) -> Transaction,
 }
@@ -110,8 +109,7 @@ fn measure(plan: Plan, name: &str, work: &Work) -> Result<Row, BenchError> {
     let (mut put_off, mut at_once) = (Vec::new(), Vec::new());
     let mut counts = SignatureCounts::default();
     for _ in 0..plan.hostile_runs {
-        // A verifier learns from what putting off has cost it, so each run has one that knows
-        // nothing.
+        // A verifier adapts to the cost of deferring, so each run has a new one.
         at_once.push(work.time(&ours(), Way::Ordinary, name)?);
         let deferring = ours();
         put_off.push(work.time(&deferring, Way::Deferring, name)?);
@@ -122,8 +120,8 @@ fn measure(plan: Plan, name: &str, work: &Work) -> Result<Row, BenchError> {
     Ok(row.counted(&counts))
 }
 
-/// An ordinary run sees that the first signature is wrong, and is done. Where it is answered to be
-/// valid, each of the others is of another hash, since each has another code separator before it.
+/// An ordinary run ends at the first signature, which is wrong. A run that assumes it valid needs
+/// one more hash for each of the others: each has another code separator before it.
 fn separators(forge: &mut Forge, inputs: usize, padding: usize) -> Transaction {
     let each = [CODESEPARATOR, CHECKSIG, DROP].repeat(CHECKS);
     let lock = [&[CHECKSIG, IF], &each[..], &[ENDIF, ONE]].concat();
@@ -132,8 +130,8 @@ fn separators(forge: &mut Forge, inputs: usize, padding: usize) -> Transaction {
     })
 }
 
-/// Every signature must be wrong. A run that takes the first for valid ends there, and its
-/// wrongness tells of one only.
+/// Every signature must be wrong. A run that assumes the first valid ends there, and so finds only
+/// one wrong signature.
 fn wrong_in_a_row(forge: &mut Forge) -> Transaction {
     const WRONG: usize = 66;
     const INPUTS: usize = 12;
@@ -145,8 +143,8 @@ fn wrong_ones(forge: &mut Forge, count: usize) -> Vec<u8> {
     (0..count).flat_map(|_| forge.wrong().pushed()).collect()
 }
 
-/// Signatures that the lanes may not be able to tell, one in `every`. Lanes that share an inversion
-/// with them are lost too. `inverted` if they are invalid.
+/// One signature in `every` is of a kind that lanes may fail to judge. Lanes that share an
+/// inversion with it fail too. `inverted` if these signatures are invalid.
 fn poison(forge: &mut Forge, every: usize, sign: fn(&mut Forge, [u8; 32]) -> Signed, inverted: bool) -> Transaction {
     const INPUTS: usize = 640;
     let is_poison = |input: usize| input.is_multiple_of(every);
@@ -167,7 +165,7 @@ fn poison(forge: &mut Forge, every: usize, sign: fn(&mut Forge, [u8; 32]) -> Sig
     })
 }
 
-/// Many records from few bytes. The signatures of every second input are wrong.
+/// Many deferred checks from few bytes. The signatures of every second input are wrong.
 fn many_records(forge: &mut Forge) -> Transaction {
     const RECORDS: usize = 66;
     const INPUTS: usize = 160;
@@ -183,8 +181,8 @@ fn many_records(forge: &mut Forge) -> Transaction {
     })
 }
 
-/// `CHECKMULTISIG` tries the keys from the last to the first. A first run guesses who signed by who
-/// signed before.
+/// `CHECKMULTISIG` tries the keys from the last to the first. A first run guesses the signer from
+/// earlier signers.
 fn one_of_three(forge: &mut Forge, signer: fn(usize) -> usize) -> Transaction {
     const INPUTS: usize = 300;
     const THREE: u8 = 0x53;
@@ -202,8 +200,8 @@ fn one_of_three(forge: &mut Forge, signer: fn(usize) -> usize) -> Transaction {
     })
 }
 
-/// Legacy inputs of a large transaction, each of which hashes all of it. A second run hashes it
-/// again.
+/// Legacy inputs of a large transaction. Each input hashes the whole transaction, and a second run
+/// hashes it again.
 fn large(forge: &mut Forge, padding: usize, valid: bool) -> Transaction {
     const INPUTS: usize = 130;
     let lock = if valid { vec![CHECKSIG] } else { vec![CHECKSIG, NOT] };

@@ -1,8 +1,8 @@
-//! Which kind of script an input spends.
+//! The kind of script that an input spends.
 
 use blockmill_block::transaction::Input;
 
-/// A kind of script, as the rows name it.
+/// A kind of script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum ScriptKind {
     P2pk,
@@ -78,7 +78,7 @@ impl ScriptKind {
     }
 }
 
-/// What the last push of a script of pushes has; None for another script.
+/// The data of the last push of a script that has only pushes; None for another script.
 fn last_push(mut script: &[u8]) -> Option<&[u8]> {
     let mut last = None;
     while let Some((&opcode, rest)) = script.split_first() {

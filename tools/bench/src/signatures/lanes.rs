@@ -1,4 +1,4 @@
-//! The lanes alone, by kind and by the size of batches, beside libsecp256k1.
+//! Lanes alone, by kind of check and by batch size, beside libsecp256k1.
 
 use super::Plan;
 use super::checks::{KINDS, half_broken, is_valid, valid};
@@ -11,8 +11,8 @@ use secp256k1_lanes::{Check, Verdict, Verifier};
 /// Sizes of batches.
 pub(super) const BATCHES: [usize; 6] = [8, 16, 32, 64, 256, 1024];
 
-/// How often the lanes go over all checks in a run, so that a run of theirs takes about as long as
-/// one of the peer's.
+/// Passes of the lanes over all checks in a run, so that it takes about as long as a run of the
+/// peer.
 const PASSES: usize = 6;
 
 /// The rows of all kinds and batches.
@@ -40,7 +40,7 @@ pub(super) fn rows(plan: Plan, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row
             let row = Row::timed(LANES, name, (checks.len() * PASSES) as u64, runs);
             let mut row = row.beside(checks.len() as u64, &peer_runs);
             if cannot_tell > 0 {
-                // Work that was not done is compared with nothing.
+                // Checks that the lanes left open are no fair comparison.
                 row = row.without_ratio();
             }
             row.batch = Some(batch);
@@ -67,8 +67,8 @@ fn ask_one_by_one(peer: &impl OneByOne, name: &str, checks: &[Check]) -> Result<
     Ok(elapsed)
 }
 
-/// Asks the lanes about checks that are all valid, several times. Also returns how many they could
-/// not tell.
+/// Asks the lanes about checks that are all valid, several times. Also returns the number of checks
+/// that they left open.
 fn ask_lanes(
     verifier: &mut Verifier,
     name: &str,
@@ -99,7 +99,7 @@ fn ask_lanes(
     Ok((elapsed, unknown as u64))
 }
 
-/// Asks the lanes about checks of which every second one is broken.
+/// Asks the lanes about checks, every second one broken.
 fn check_broken(verifier: &mut Verifier, name: &str, checks: &[Check], batch: usize) -> Result<(), BenchError> {
     let mut verdicts = Vec::new();
     for (index, chunk) in checks.chunks(batch).enumerate() {

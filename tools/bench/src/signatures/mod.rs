@@ -1,15 +1,15 @@
-//! `blockmill-bench signatures`: signature checks put off and verified many at a time, beside
+//! `blockmill-bench signatures`: signature checks deferred and verified many at once, beside
 //! libsecp256k1 and the kernel's interface.
 //!
-//! All on one thread, in three parts:
-//! - lanes alone, beside libsecp256k1: `checks` makes the questions, `lanes` asks them;
+//! There are three parts, all on one thread:
+//! - lanes alone, beside libsecp256k1: `checks` makes the checks, `lanes` runs them;
 //! - whole script checks of real blocks, beside the kernel's interface: `blocks`, by the script
 //!   kinds of `kinds`;
-//! - inputs made to cost a verifier that defers more than one that does not: `hostile`, built with
+//! - inputs that cost a deferring verifier more than an ordinary one: `hostile`, built with
 //!   `forge`.
 //!
-//! `work` runs script checks both ways, as an engine would. `sides` names who is compared. `rows`
-//! is what is printed.
+//! `work` runs script checks both ways, as an engine would. `sides` has the contenders, `rows` the
+//! printed rows.
 
 mod blocks;
 mod checks;
@@ -29,7 +29,7 @@ use crate::report::Report;
 use rows::{CHART, COLUMNS, targets};
 use std::path::Path;
 
-/// How much to run.
+/// The size of the benchmark.
 #[derive(Debug, Clone, Copy)]
 struct Plan {
     /// Checks of each kind for the lanes.
@@ -38,11 +38,11 @@ struct Plan {
     lanes_runs: usize,
     /// Runs of each side over the real blocks.
     blocks_runs: usize,
-    /// Only blocks with at most so many inputs.
+    /// Largest number of inputs of a block; larger blocks are left out.
     block_inputs_max: usize,
     /// Runs of each way over the hostile inputs.
     hostile_runs: usize,
-    /// Passes over the hostile transactions, in tenths of those of a full run; one at least.
+    /// Passes over the hostile transactions, in tenths of a full run; at least one pass.
     hostile_tenths: usize,
 }
 
@@ -68,25 +68,25 @@ impl Plan {
 /// Runs the benchmark.
 ///
 /// # Errors
-/// [`BenchError::Mismatch`] for a verdict that is not the expected one, [`BenchError::Verifier`],
+/// [`BenchError::Mismatch`] for a wrong verdict, [`BenchError::Verifier`],
 /// [`BenchError::File`].
 pub(crate) fn report(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Report, BenchError> {
     let plan = if options.quick { Plan::QUICK } else { Plan::FULL };
     run(plan, Path::new(""), &options.command, progress)
 }
 
-/// Runs the benchmark. `root` is the project's, beside which the real blocks may lie.
+/// Runs the benchmark. `root` is the project's root; the folder of real blocks may be beside it.
 fn run(plan: Plan, root: &Path, command: &str, progress: &mut dyn FnMut(&str)) -> Result<Report, BenchError> {
     let mut report = Report::new(
         "signatures",
-        "signature checks verified many at a time, on one thread",
+        "signature checks verified many at once, on one thread",
         command,
     );
     let mut rows = lanes::rows(plan, progress)?;
     match blocks::load(root)? {
         Some(blocks) => rows.extend(blocks::rows(plan, &blocks, progress)?),
         None => {
-            let skipped = format!("skipped: {} is not there, so no real blocks were run", blocks::FOLDER);
+            let skipped = format!("skipped: {} is missing, so no real blocks were run", blocks::FOLDER);
             progress(&skipped);
             report.notes.push(skipped);
         }
@@ -94,12 +94,12 @@ fn run(plan: Plan, root: &Path, command: &str, progress: &mut dyn FnMut(&str)) -
     rows.extend(hostile::rows(plan, progress)?);
     report.notes.extend([
         format!("lanes: {}; libsecp256k1: {}", sides::backend(), sides::ONE_BY_ONE),
-        "us: wall time of the median run, for each check or input; ratio: the peer's CPU time over ours, of runs side by side"
+        "us: wall time of the median run, for each check or input; ratio: the peer's CPU time over ours, of neighbouring runs"
             .to_owned(),
-        "by block: all, with signature checks gathered over blocks; a row of one block settles what is left at its end".to_owned(),
-        "by script kind: the inputs of that kind alone, with their transactions made ready; other inputs are left out"
+        "by block: the row of all blocks gathers signature checks over blocks; a row of one block settles the rest at its end".to_owned(),
+        "by script kind: only the inputs of that kind, with the preparation of their transactions"
             .to_owned(),
-        "hostile: scripts put off and settled, beside ordinary runs by the same code; over ordinary: the CPU time of the first over that of the second"
+        "hostile: scripts deferred and settled, beside ordinary runs of the same code; over ordinary: CPU time of the deferred over that of the ordinary runs"
             .to_owned(),
     ]);
     report.group = Some("table");
@@ -114,7 +114,7 @@ fn run(plan: Plan, root: &Path, command: &str, progress: &mut dyn FnMut(&str)) -
 mod tests {
     use super::*;
 
-    /// All of it, tiny: every verdict is checked, and each row has its columns.
+    /// A tiny benchmark: every verdict is checked, and each row has its columns.
     #[test]
     fn a_tiny_run_has_all_tables() {
         let plan = Plan {

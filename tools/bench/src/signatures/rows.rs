@@ -1,4 +1,4 @@
-//! What is printed, and what is claimed.
+//! The printed rows, and the claims.
 
 use super::blocks::INPUTS_MIN;
 use super::kinds::ScriptKind;
@@ -55,13 +55,13 @@ pub(super) const CHART: Chart = Chart {
     y_label: "libsecp256k1's time over that of the lanes",
 };
 
-/// A printed row. What a table does not have is null.
+/// A printed row. Figures that a table lacks are null.
 #[derive(Debug, Clone, Default, Serialize)]
 pub(super) struct Row {
     pub(super) table: &'static str,
     pub(super) name: String,
     pub(super) batch: Option<usize>,
-    /// Of a real block.
+    /// Height of a real block.
     pub(super) height: Option<u32>,
     runs: usize,
     /// Checks or inputs of a run.
@@ -82,20 +82,21 @@ pub(super) struct Row {
     over_ordinary: Option<f64>,
     over_ordinary_min: Option<f64>,
     over_ordinary_max: Option<f64>,
-    /// Signature checks of a run that were verified in lanes.
+    /// Signature checks per run that were verified in lanes.
     in_lanes: Option<u64>,
-    /// Signature checks of a run that libsecp256k1 verified in ordinary runs.
+    /// Signature checks per run that libsecp256k1 verified in ordinary runs.
     in_kernel: Option<u64>,
-    /// Scripts of a run that were run a second time.
+    /// Scripts per run that ran a second time.
     again: Option<u64>,
-    /// Of a run; of the lanes alone, of all runs.
+    /// Checks that lanes left open: per run, or of all runs in the table of the lanes alone.
     pub(super) cannot_tell: Option<u64>,
-    /// Each run's CPU time, in us.
+    /// CPU time of each run, in us.
     #[serde(skip)]
     cpu_us: Vec<f64>,
 }
 
-/// Microseconds of each of `count` in several runs: the spread of wall time, and CPU time.
+/// Microseconds for each of `count` checks in several runs: the spread of wall times, and all CPU
+/// times.
 fn each(runs: &[Elapsed], count: u64) -> (Spread, Vec<f64>) {
     let us = |seconds: f64| seconds * 1e6 / count as f64;
     let wall = Spread::of(runs.iter().map(|run| us(run.seconds)));
@@ -139,7 +140,7 @@ impl Row {
         (self, cpu_us)
     }
 
-    /// Adds the runs of a peer that ours should be ahead of.
+    /// Adds the runs of a peer, with the ratio that ours should raise.
     pub(super) fn beside(self, count: u64, runs: &[Elapsed]) -> Self {
         let (mut row, peer) = self.with_peer(count, runs);
         let ratio = Spread::of(row.cpu_us.iter().zip(&peer).map(|(ours, peer)| peer / ours));
@@ -149,7 +150,7 @@ impl Row {
         row
     }
 
-    /// The same, compared with nothing.
+    /// The row without a ratio.
     pub(super) fn without_ratio(self) -> Self {
         Self {
             ratio: None,
@@ -159,7 +160,7 @@ impl Row {
         }
     }
 
-    /// Adds ordinary runs, which ours should not take much longer than.
+    /// Adds ordinary runs. Ours should take hardly longer.
     pub(super) fn over(self, count: u64, runs: &[Elapsed]) -> Self {
         let (mut row, ordinary) = self.with_peer(count, runs);
         let over = Spread::of(row.cpu_us.iter().zip(&ordinary).map(|(ours, ordinary)| ours / ordinary));
@@ -169,7 +170,7 @@ impl Row {
         row
     }
 
-    /// Adds how signatures were verified, over all runs.
+    /// Adds the signature counts over all runs.
     pub(super) fn counted(self, counts: &SignatureCounts) -> Self {
         let a_run = |count: u64| Some(count / self.runs as u64);
         Self {

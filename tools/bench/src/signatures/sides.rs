@@ -1,4 +1,4 @@
-//! Who is compared.
+//! The contenders.
 
 use blockmill_chaingen::bitcoin::key::{Parity, Secp256k1};
 use blockmill_chaingen::bitcoin::secp256k1::{Message, PublicKey, Scalar, VerifyOnly, XOnlyPublicKey, ecdsa, schnorr};
@@ -6,7 +6,7 @@ use blockmill_kernel::KernelVerifier;
 use blockmill_script::{CoreVerifier, Signatures};
 use secp256k1_lanes::{Backend, Check, Kind, Verifier};
 
-/// A verifier that defers, on any machine.
+/// Our verifier. It defers on any machine.
 pub(super) fn ours() -> CoreVerifier {
     CoreVerifier::new(Signatures::Lanes)
 }
@@ -16,7 +16,7 @@ pub(super) fn peer() -> KernelVerifier {
     KernelVerifier
 }
 
-/// How the lanes compute here.
+/// The backend of the lanes on this machine.
 pub(super) fn backend() -> &'static str {
     match Verifier::new().backend() {
         Backend::Avx512 => "AVX-512 with IFMA",
@@ -31,13 +31,13 @@ pub(crate) fn lanes_are_fast() -> bool {
     Verifier::new().backend().is_fast()
 }
 
-/// The peer of the lanes alone: answers one check at a time.
+/// The peer of the lanes alone: it verifies one check at a time.
 pub(super) trait OneByOne {
     /// Whether a check holds.
     fn is_valid(&self, check: &Check) -> bool;
 }
 
-/// The copy of libsecp256k1 that answers one by one.
+/// The copy of libsecp256k1 that verifies one by one.
 pub(super) const ONE_BY_ONE: &str = "that of the secp256k1 crate 0.29";
 
 /// libsecp256k1, as the `secp256k1` crate has it.

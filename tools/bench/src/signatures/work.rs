@@ -1,20 +1,20 @@
-//! Script checks to run, and the two ways of running them on one thread: at once, or put off and
-//! settled together.
+//! Script checks, and the two ways of running them on one thread: ordinary, or deferred and settled
+//! together.
 
 use crate::clock::{Elapsed, Stopwatch};
 use crate::error::BenchError;
 use blockmill_rules::{DeferredChecks, Outcome, ScriptFlags, ScriptVerifier, SpentOutput, VerifyError};
 use std::sync::Arc;
 
-/// Settling ends after so many calls: one for the scripts, one for those that ran again, and one to
-/// see a fault.
+/// Most calls of `settle`: one for the scripts, one for those that ran again, and one to detect a
+/// fault.
 const SETTLES_MAX: usize = 3;
 
 /// A transaction, and which of its inputs to check.
 #[derive(Debug, Clone)]
 pub(super) struct Transaction {
     pub(super) bytes: Vec<u8>,
-    /// Amount and locking script of what each input spends.
+    /// Amount and locking script of the output that each input spends.
     pub(super) spent: Vec<(i64, Box<[u8]>)>,
     pub(super) inputs: Vec<usize>,
     pub(super) flags: ScriptFlags,
@@ -24,24 +24,24 @@ pub(super) struct Transaction {
 #[derive(Debug, Clone)]
 pub(super) struct Work {
     pub(super) transactions: Vec<Transaction>,
-    /// How often a run goes over them, each time as over a block of its own.
+    /// Passes of a run over the transactions, each as over a block of its own.
     pub(super) passes: usize,
 }
 
-/// How a script is named while its signature checks are put off.
+/// The name of a script while its signature checks are deferred.
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct ScriptId {
     transaction: usize,
-    /// Its verdict's place.
+    /// Index of its verdict.
     verdict: usize,
 }
 
-/// How script checks are run.
+/// A way of running script checks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
     /// Each one at once.
     Ordinary,
-    /// Signature checks put off, gathered over all transactions, and settled together.
+    /// Signature checks deferred, gathered over all transactions, and settled together.
     Deferring,
 }
 
@@ -68,7 +68,7 @@ impl Work {
             .sum()
     }
 
-    /// No checks yet, to be run once.
+    /// Empty work of one pass.
     pub(super) fn once() -> Self {
         Self {
             transactions: Vec::new(),
@@ -76,7 +76,7 @@ impl Work {
         }
     }
 
-    /// Runs all checks. They must all pass; `run` names the run where one does not.
+    /// Runs all checks. All must pass; `run` names the run in errors.
     pub(super) fn time<V: ScriptVerifier>(&self, verifier: &V, way: Way, run: &str) -> Result<Elapsed, BenchError> {
         let clock = Stopwatch::start();
         for _ in 0..self.passes {
@@ -101,7 +101,7 @@ impl Work {
         Ok(clock.elapsed())
     }
 
-    /// The verdict of each input, each run at once.
+    /// The verdict of each input, by ordinary runs.
     fn ordinary<V: ScriptVerifier>(&self, verifier: &V) -> Result<Vec<Option<bool>>, VerifyError> {
         let mut verdicts = Vec::with_capacity(self.inputs());
         for transaction in &self.transactions {
@@ -113,21 +113,21 @@ impl Work {
         Ok(verdicts)
     }
 
-    /// The verdict of each input, as an engine comes to it: put off, and settled whenever enough
-    /// signature checks are gathered, and at the end. None for a script that was never settled.
+    /// The verdict of each input, by deferred runs, as in an engine. Checks are settled whenever
+    /// enough are gathered, and at the end. None for a script that was never settled.
     fn deferring<V: ScriptVerifier>(&self, verifier: &V) -> Result<Vec<Option<bool>>, VerifyError> {
         let together = verifier.signatures_together();
         let mut verdicts = vec![None; self.inputs()];
-        let mut deferred = V::Deferred::<Place>::default();
+        let mut deferred = V::Deferred::<ScriptId>::default();
         let mut next = 0;
         for (index, transaction) in self.transactions.iter().enumerate() {
             let prepared = transaction.prepare(verifier)?;
             for &input in &transaction.inputs {
-                let place = Place {
+                let script = ScriptId {
                     transaction: index,
                     verdict: next,
                 };
-                match verifier.verify_deferring(&prepared, input, transaction.flags, place, &mut deferred) {
+                match verifier.verify_deferring(&prepared, input, transaction.flags, script, &mut deferred) {
                     Ok(Outcome::Passed) => verdicts[next] = Some(true),
                     Ok(Outcome::Deferred) => {}
                     Err(error) => verdicts[next] = verdict(Err(error))?,
@@ -146,7 +146,7 @@ impl Work {
         Ok(verdicts)
     }
 
-    /// Makes a transaction ready again. Its inputs lie together, so `last` serves most of them.
+    /// Prepares a transaction again. Its inputs are neighbours, so `last` serves most of them.
     fn prepare_again<V: ScriptVerifier>(
         &self,
         verifier: &V,
@@ -166,15 +166,15 @@ impl Work {
     fn settle<V: ScriptVerifier>(
         &self,
         verifier: &V,
-        deferred: &mut V::Deferred<Place>,
+        deferred: &mut V::Deferred<ScriptId>,
         verdicts: &mut [Option<bool>],
     ) -> Result<(), VerifyError> {
         let (mut failed, mut last) = (None, None);
         verifier.settle(
             deferred,
-            &mut |place| self.prepare_again(verifier, place.transaction, &mut last),
-            &mut |place, result| match verdict(result) {
-                Ok(verdict) => verdicts[place.verdict] = verdict,
+            &mut |script| self.prepare_again(verifier, script.transaction, &mut last),
+            &mut |script, result| match verdict(result) {
+                Ok(verdict) => verdicts[script.verdict] = verdict,
                 Err(error) => failed = Some(error),
             },
         );
@@ -182,7 +182,7 @@ impl Work {
     }
 }
 
-/// A script that fails is a verdict; a verifier that fails is none.
+/// The verdict of a script. A failure of the verifier is an error.
 fn verdict(result: Result<(), VerifyError>) -> Result<Option<bool>, VerifyError> {
     match result {
         Ok(()) => Ok(Some(true)),

@@ -1,9 +1,9 @@
-//! What a job is, and what it does.
+//! A job, and its work.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-/// Words of the memory that jobs read: `-m 2`.
+/// Words of memory that jobs read: `-m 2`.
 const WORDS: usize = (2 << 20) / size_of::<u64>();
 
 /// Words of a page.
@@ -22,7 +22,7 @@ impl Job {
     }
 }
 
-/// What workers do with a job.
+/// The work of a job.
 #[derive(Debug)]
 pub(super) struct Load {
     memory: Box<[u64]>,
@@ -30,7 +30,7 @@ pub(super) struct Load {
 }
 
 impl Load {
-    /// Jobs that take so long, besides the read.
+    /// Jobs that take `time`, besides the read.
     pub(super) fn new(time: Duration) -> Self {
         Self {
             memory: (0..WORDS as u64).map(mix).collect(),
@@ -49,11 +49,11 @@ impl Load {
         job.result = self.result(job.request);
     }
 
-    /// What a job's result must be.
+    /// The right result of a job.
     #[inline]
     pub(super) fn result(&self, request: u64) -> u64 {
-        let place = (request * PAGE_WORDS + request / PAGE_WORDS) as usize % WORDS;
-        mix(request ^ self.memory[place])
+        let word = (request * PAGE_WORDS + request / PAGE_WORDS) as usize % WORDS;
+        mix(request ^ self.memory[word])
     }
 }
 
@@ -69,7 +69,7 @@ fn mix(number: u64) -> u64 {
         .rotate_left(31)
 }
 
-/// Steps of arithmetic that take so long; the fastest of several tries counts.
+/// Number of steps of arithmetic that take `time`, by the fastest of several tries.
 fn steps_that_take(time: Duration) -> u32 {
     const STEPS: u32 = 200_000;
     let tries = (0..10).map(|_| {
@@ -100,7 +100,7 @@ mod tests {
             load.handle(&mut job);
             assert_eq!(job.result, load.result(request));
         }
-        // 2 ms, but the steps may have been counted while others had most of the core.
+        // The time is 2 ms, but other programs may have had the core while the steps were counted.
         assert!(start.elapsed() > Duration::from_micros(100), "{:?}", start.elapsed());
     }
 }

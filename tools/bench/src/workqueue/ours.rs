@@ -1,16 +1,16 @@
 //! The work queue.
 
-use super::drive::{Outcome, Queue, Run, SLOTS_PER_WORKER};
 use super::job::{Job, Load};
+use super::runner::{Outcome, Queue, Run, SLOTS_PER_WORKER};
 use crate::clock::Stopwatch;
 use blockmill_workqueue::{Done, Handler, Help, Options, Requester, WorkQueue};
 use std::io;
 use std::sync::Arc;
 
-/// Requesters that work at once where there are several.
+/// Number of requesters in runs with several.
 pub(super) const REQUESTERS: usize = 4;
 
-/// The load of a run, which outlives it.
+/// The load of a run. The pool may outlive the run.
 struct Shared(Arc<Load>);
 
 impl Handler for Shared {
@@ -52,13 +52,13 @@ fn queue(load: &Arc<Load>, workers: usize, help: Help) -> io::Result<WorkQueue<S
     WorkQueue::with_own_threads(Shared(Arc::clone(load)), &options)
 }
 
-/// One requester, which helps as it is told.
+/// One requester, with the given policy of helping.
 pub(super) fn one_requester(load: &Arc<Load>, run: &Run<'_>, help: Help) -> io::Result<Outcome> {
     let queue = queue(load, run.workers, help)?;
-    Ok(run.drive(&mut queue.requester()))
+    Ok(run.execute(&mut queue.requester()))
 }
 
-/// Several requesters, which share the slots in flight.
+/// Several requesters that share the slots.
 pub(super) fn several_requesters(load: &Arc<Load>, run: &Run<'_>) -> io::Result<Outcome> {
     let queue = queue(load, run.workers, Help::default())?;
     let slots = run.slots().div_ceil(REQUESTERS) as u64;
@@ -67,10 +67,10 @@ pub(super) fn several_requesters(load: &Arc<Load>, run: &Run<'_>) -> io::Result<
         .collect();
     let clock = Stopwatch::start();
     let outcomes: Vec<_> = std::thread::scope(|scope| {
-        let drive = |(number, mut requester): (u64, Requester<Shared>)| {
+        let runner = |(number, mut requester): (u64, Requester<Shared>)| {
             scope.spawn(move || run.requests(&mut requester, slots, number << 40))
         };
-        let running: Vec<_> = requesters.into_iter().map(drive).collect();
+        let running: Vec<_> = requesters.into_iter().map(runner).collect();
         let join = |thread: std::thread::ScopedJoinHandle<'_, _>| match thread.join() {
             Ok(outcome) => outcome,
             Err(panic) => std::panic::resume_unwind(panic),

@@ -1,10 +1,10 @@
-//! Channels and a pool of others.
+//! The peers: channels and a pool.
 
-use super::drive::{Outcome, Queue, Run};
 use super::job::Job;
+use super::runner::{Outcome, Queue, Run};
 use std::io;
 
-/// Two channels with a place for each slot: one to the workers, one back.
+/// Two channels with room for every slot: one to the workers, one back.
 macro_rules! channels {
     ($run:ident, $bounded:path, $queue:ident) => {{
         let (to_workers, jobs) = $bounded($run.slots());
@@ -25,7 +25,7 @@ macro_rules! channels {
                 to_workers,
                 from_workers,
             };
-            $run.drive(&mut queue)
+            $run.execute(&mut queue)
             // The workers end when the queue is dropped.
         })
     }};
@@ -74,14 +74,14 @@ pub(super) fn flume(run: &Run<'_>) -> Outcome {
 }
 
 /// A job spawned for each slot, and a scope that waits for all. The requester is one of the pool's
-/// threads, which is faster than one outside, and helps.
+/// threads and helps, which is faster than a thread outside of the pool.
 pub(super) fn rayon(run: &Run<'_>) -> io::Result<Outcome> {
     let pool = rayon::ThreadPoolBuilder::new()
         .num_threads(run.workers)
         .build()
         .map_err(io::Error::other)?;
     let outcome = pool.install(|| {
-        run.drive_in_batches(|jobs| {
+        run.execute_in_batches(|jobs| {
             rayon::scope(|scope| {
                 for job in jobs {
                     scope.spawn(move |_| run.load.handle(job));

@@ -1,10 +1,10 @@
-//! Who runs with how many workers and what jobs, and the rows and targets of that.
+//! The plan of the runs, the rows and the targets.
 
-use super::drive::{Outcome, Run};
+use super::baseline_v0::{Policy, baseline_v0};
 use super::job::Load;
 use super::ours::{REQUESTERS, one_requester, several_requesters};
 use super::peers::{crossbeam, flume, rayon};
-use super::shape_before::{Policy, shape_before};
+use super::runner::{Outcome, Run};
 use crate::BenchOptions;
 use crate::clock::Spread;
 use crate::error::BenchError;
@@ -20,28 +20,28 @@ const WORKERS_ONLY: &str = "blockmill, workers only";
 const SEVERAL: &str = "blockmill, 4 requesters";
 const ROUND_ROBIN: &str = "round robin";
 
-/// Those that are ours; the others are compared with the first of them.
+/// Our contenders. The peers are compared with the first of them.
 const ALL_OURS: [&str; 3] = [OURS, WORKERS_ONLY, SEVERAL];
 
-/// What ours keeps of its peak with more workers.
+/// Share of its peak that ours must keep with more workers.
 const OF_PEAK: f64 = 0.9;
 
-/// With so many workers and cores, ours is to be so many times as fast as round robin.
+/// The target over round robin holds from this number of workers and cores on.
 const MANY_WORKERS: usize = 24;
 const MANY_CORES: usize = 8;
 const OVER_ROUND_ROBIN: f64 = 2.0;
 
-/// The tables: what a job takes, in microseconds.
+/// The tables, with the time of a job in microseconds.
 const TABLES: [(&str, u64); 3] = [("jobs of 0 us", 0), ("jobs of 1 us", 1), ("jobs of 10 us", 10)];
 
-type Drive = fn(&Arc<Load>, &Run<'_>) -> io::Result<Outcome>;
+type Runner = fn(&Arc<Load>, &Run<'_>) -> io::Result<Outcome>;
 
-const CONTENDERS: [(&str, Drive); 8] = [
+const CONTENDERS: [(&str, Runner); 8] = [
     (OURS, |load, run| one_requester(load, run, Help::default())),
     (WORKERS_ONLY, |load, run| one_requester(load, run, Help::Never)),
     (SEVERAL, several_requesters),
-    ("batching", |_, run| Ok(shape_before(run, Policy::Batching))),
-    (ROUND_ROBIN, |_, run| Ok(shape_before(run, Policy::RoundRobin))),
+    ("batching", |_, run| Ok(baseline_v0(run, Policy::Batching))),
+    (ROUND_ROBIN, |_, run| Ok(baseline_v0(run, Policy::RoundRobin))),
     ("crossbeam-channel", |_, run| Ok(crossbeam(run))),
     ("flume", |_, run| Ok(flume(run))),
     ("rayon", |_, run| rayon(run)),
@@ -73,7 +73,7 @@ const fn chart(table: &'static str) -> Chart {
     }
 }
 
-/// How much to run.
+/// The size of the benchmark.
 #[derive(Debug, Clone)]
 struct Plan {
     workers: Vec<usize>,
@@ -99,16 +99,16 @@ impl Plan {
     }
 }
 
-/// What one contender did with one number of workers.
+/// The runs of one contender with one number of workers.
 struct Series {
     table: &'static str,
     queue: &'static str,
-    drive: Drive,
+    runner: Runner,
     workers: usize,
     outcomes: Vec<Outcome>,
 }
 
-/// A printed row. Medians over the runs, where nothing else is said.
+/// A printed row. Figures are medians over the runs, unless noted.
 #[derive(Debug, Clone, Serialize)]
 struct Row {
     table: &'static str,
@@ -127,7 +127,8 @@ struct Row {
 /// Runs the benchmark.
 ///
 /// # Errors
-/// [`BenchError::Mismatch`] when a result is wrong, [`BenchError::Threads`] when threads cannot be started.
+/// [`BenchError::Mismatch`] if a result is wrong, [`BenchError::Threads`] if threads cannot be
+/// started.
 pub(crate) fn report(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Report, BenchError> {
     let plan = Plan::new(options.quick);
     let mut report = Report::new(
@@ -142,7 +143,7 @@ pub(crate) fn report(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> 
             plan.runs,
             plan.time.as_millis()
         ),
-        "the requester submits while there are slots, waits for a job, collects all that are done, and checks each result".to_owned(),
+        "the requester submits while slots are free, waits for a job, collects all finished ones, and checks each result".to_owned(),
         format!("{OURS}: the requester helps while it waits, and keeps tiny jobs and some of the small ones"),
         format!("{WORKERS_ONLY}: the requester hands over all jobs, small ones in rows, and sleeps while it waits"),
         format!("{SEVERAL}: {REQUESTERS} threads of requesters, which share the slots in flight"),
@@ -164,16 +165,16 @@ fn run_plan(plan: &Plan, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, Ben
         for &workers in &plan.workers {
             let mut all: Vec<Series> = CONTENDERS
                 .iter()
-                .map(|&(queue, drive)| Series {
+                .map(|&(queue, runner)| Series {
                     table,
                     queue,
-                    drive,
+                    runner,
                     workers,
                     outcomes: Vec::new(),
                 })
                 .collect();
             for _ in 0..plan.runs {
-                // Back and forth, so that none always follows the same one.
+                // Back and forth, so that the neighbours of a run change.
                 all.reverse();
                 for series in &mut all {
                     series.run(&load, plan.time)?;
@@ -194,7 +195,7 @@ impl Series {
             workers: self.workers,
             time,
         };
-        let outcome = (self.drive)(load, &run).map_err(BenchError::Threads)?;
+        let outcome = (self.runner)(load, &run).map_err(BenchError::Threads)?;
         if let Some(job) = outcome.wrong {
             return Err(BenchError::Mismatch {
                 run: format!("{}, {}, {} workers", self.table, self.queue, self.workers),
@@ -234,7 +235,7 @@ fn row(series: &Series, all: &[Series]) -> Row {
     }
 }
 
-/// The claims, computed from the rows; those for which there are rows.
+/// The claims for which there are rows.
 fn targets(rows: &[Row], cores: usize) -> Vec<Target> {
     let mut targets = Vec::new();
     let smallest = |figures: &mut dyn Iterator<Item = f64>| figures.min_by(f64::total_cmp);

@@ -1,4 +1,4 @@
-//! What the writers append: the undo data of a generated chain, as our engine keeps it.
+//! The writers' input: the undo data of a generated chain, as our engine keeps it.
 
 use crate::connect::{connect_ours, temporary_directory};
 use crate::error::BenchError;
@@ -11,7 +11,7 @@ use blockmill_engine::datadir::chain_log::ChainLog;
 use blockmill_engine::engine::Without;
 use std::path::Path;
 
-/// The undo data of blocks that spend something, lowest block first.
+/// The undo data of blocks that spend coins, lowest block first.
 pub(super) struct Input {
     pub(super) magic: Magic,
     pub(super) records: Vec<Record>,
@@ -27,12 +27,12 @@ pub(super) struct Record {
 }
 
 impl Input {
-    /// Makes the chain of `recipe`, connects it, and reads its undo data back.
-    pub(super) fn make(recipe: &ChainSpec) -> Result<Self, BenchError> {
+    /// Makes the chain of `spec`, connects it, and reads its undo data back.
+    pub(super) fn make(spec: &ChainSpec) -> Result<Self, BenchError> {
         let directory = temporary_directory()?;
         let blocks = directory.path().join("blocks");
         let data = directory.path().join("data");
-        let summary = write_chain(&blocks, recipe, &mut |_| ())?;
+        let summary = write_chain(&blocks, spec, &mut |_| ())?;
         connect_ours(&blocks, &data, 1, Without::default())?;
         Self::read(&data, &summary)
     }
@@ -113,11 +113,11 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let blocks = directory.path().join("blocks");
         let data = directory.path().join("data");
-        let recipe = ChainSpec {
+        let spec = ChainSpec {
             inputs: 60,
             ..ChainSpec::new(Profile::Mixed, 110, 7)
         };
-        let summary = write_chain(&blocks, &recipe, &mut |_| ()).unwrap();
+        let summary = write_chain(&blocks, &spec, &mut |_| ()).unwrap();
         connect_ours(&blocks, &data, 1, Without::default()).unwrap();
         let input = Input::read(&data, &summary).unwrap();
         let coins: usize = input.records.iter().map(|record| record.undo.coins().len()).sum();

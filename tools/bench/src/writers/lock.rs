@@ -5,7 +5,7 @@ use crate::locks::kernel_object::SpinningSemaphore;
 use blockmill_coins::undo_log::{Guarded, LockKind};
 use std::sync::{Mutex, TryLockError};
 
-/// How often a thread looks for the permit before it waits for the kernel object.
+/// Spins of a thread before it waits for the kernel object.
 pub(super) const SPINS: u32 = 1_000;
 
 /// [`SpinningSemaphore`] with one permit.
@@ -16,14 +16,14 @@ impl LockKind for KernelObjectLock {
     type Lock<T: Send> = Permitted<T>;
 }
 
-/// A value for who holds the permit. The mutex around it is only ever tried, with the permit held:
-/// nobody waits for it.
+/// A value for the holder of the permit. The holder only calls `try_lock` on the mutex around it,
+/// so no thread waits there.
 pub(super) struct Permitted<T> {
     semaphore: SpinningSemaphore,
     value: Mutex<T>,
 }
 
-/// Gives the permit back, also when the work panics.
+/// Releases the permit, even if the work panics.
 struct Permit<'a>(&'a SpinningSemaphore);
 
 impl Drop for Permit<'_> {

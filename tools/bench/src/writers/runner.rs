@@ -1,7 +1,7 @@
-//! One run: writers that append for a given time, one sync, and the check of what the log has then.
+//! One run: writers append for a given time, then one sync and the check of the log.
 
 use super::input::Input;
-use super::room::Room;
+use super::prealloc::Preallocated;
 use crate::clock::{Elapsed, Stopwatch};
 use crate::error::BenchError;
 use blockmill_coins::undo_log::LockKind;
@@ -11,7 +11,7 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// What a writer does again and again.
+/// The repeated work of a writer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Work {
     /// Encodes the undo data of a block, with its checksum, and appends the record.
@@ -20,7 +20,7 @@ pub(super) enum Work {
     Record,
 }
 
-/// A run to do.
+/// The settings of a run.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Load {
     pub(super) work: Work,
@@ -28,7 +28,7 @@ pub(super) struct Load {
     pub(super) time: Duration,
 }
 
-/// What a run measured.
+/// The outcome of a run.
 #[derive(Debug, Clone)]
 pub(super) struct Outcome {
     /// Sequences of each writer.
@@ -58,8 +58,7 @@ impl Outcome {
         self.elapsed.cpu_seconds / self.all_sequences() as f64
     }
 
-    /// The share of the fair share that the writer with the fewest and the one with the most
-    /// sequences had.
+    /// The fewest and the most sequences of a writer, each over the fair share.
     pub(super) fn shares(&self) -> (f64, f64) {
         let fair = self.all_sequences() as f64 / self.sequences.len() as f64;
         let share = |sequences: Option<&u64>| sequences.map_or(0.0, |&sequences| sequences as f64 / fair);
@@ -67,26 +66,26 @@ impl Outcome {
     }
 }
 
-/// What a writer did.
+/// The records of one writer.
 struct Written {
     /// Number of the record that it appended first; the others follow in turn.
     first_record: usize,
-    /// Where its records lie.
+    /// Positions of its records.
     positions: Vec<UndoPosition>,
     begin: Instant,
     end: Instant,
 }
 
-/// Does a run in an empty log under locks of kind `K`, and checks its result; `name` tells the run
-/// in errors. It ends early where the log takes up all of `room`.
-pub(super) fn drive<K: LockKind>(
-    room: &mut Room,
+/// Does a run in an empty log under locks of kind `K`, and checks its result. `name` is the run's
+/// name in errors. The run ends early if the log fills `file`.
+pub(super) fn run<K: LockKind>(
+    file: &mut Preallocated,
     input: &Input,
     load: Load,
     name: &str,
 ) -> Result<Outcome, BenchError> {
-    let (log, log_begin) = room.log::<K>()?;
-    let (written, elapsed) = append_all(&log, input, load, room.bytes())?;
+    let (log, log_begin) = file.log::<K>()?;
+    let (written, elapsed) = append_all(&log, input, load, file.bytes())?;
     let begin = Instant::now();
     log.sync()?;
     let sync_seconds = begin.elapsed().as_secs_f64();
@@ -113,8 +112,8 @@ fn append_all<K: LockKind>(
         let (stop, full, barrier) = (&*stop, &full, &barrier);
         let running: Vec<_> = (0..load.writers)
             .map(|writer| {
-                // Each begins elsewhere, so that they do not append the same record at the same
-                // time.
+                // Writers begin at different records, so that they do not append the same record
+                // at the same time.
                 let first_record = writer * input.records.len() / load.writers;
                 scope.spawn(move || {
                     barrier.wait();
@@ -148,7 +147,7 @@ fn append_all<K: LockKind>(
     })
 }
 
-/// One writer, which goes round through the records until one lies where it ends.
+/// One writer: appends the records in turn until the end condition holds.
 fn append<K: LockKind>(
     log: &UndoLog<K>,
     input: &Input,
@@ -176,9 +175,9 @@ fn append<K: LockKind>(
     })
 }
 
-/// Checks that the log has nothing but what was appended: the records lie one after the other from
-/// its begin up to its end, and each, read back from the file, is the one that its writer appended
-/// there, with its checksum.
+/// Checks that the log has exactly the appended records. They lie one after the other from the
+/// log's begin to its end. Each, read back from the file, has its checksum and is the record that
+/// its writer appended.
 fn check<K: LockKind>(
     log: &UndoLog<K>,
     begin: u64,
@@ -207,7 +206,7 @@ fn check<K: LockKind>(
     let mut end = begin;
     for (position, record) in appended {
         if position.offset != end {
-            return Err(mismatch("place of a record", position.offset, end));
+            return Err(mismatch("offset of a record", position.offset, end));
         }
         if u64::from(position.length) != record.bytes() {
             return Err(mismatch("length of a record", position.length.into(), record.bytes()));
@@ -235,7 +234,7 @@ mod tests {
     use std::path::Path;
 
     const MAGIC: Magic = Magic([1, 2, 3, 4]);
-    const ROOM_BYTES: u64 = 3 << 20;
+    const FILE_BYTES: u64 = 3 << 20;
 
     /// Records of different lengths.
     fn input() -> Input {
@@ -276,9 +275,9 @@ mod tests {
     #[test]
     fn both_kinds_of_work_fill_the_log() {
         let input = input();
-        let mut room = Room::make(ROOM_BYTES).unwrap();
+        let mut file = Preallocated::make(FILE_BYTES).unwrap();
         for work in [Work::Sequence, Work::Record, Work::Record] {
-            let outcome = drive::<SectionLock>(&mut room, &input, load(work), "a run").unwrap();
+            let outcome = run::<SectionLock>(&mut file, &input, load(work), "a run").unwrap();
             assert_eq!(outcome.sequences.len(), 3);
             assert!(outcome.sequences.iter().all(|&sequences| sequences > 0));
             assert!(outcome.bytes >= outcome.all_sequences() * input.records[0].bytes());
@@ -290,26 +289,26 @@ mod tests {
     }
 
     #[test]
-    fn a_run_ends_where_the_room_does() {
+    fn a_run_ends_where_the_file_does() {
         let input = input();
-        let mut room = Room::make(10_000).unwrap();
+        let mut file = Preallocated::make(10_000).unwrap();
         let slow = Load {
             time: Duration::from_secs(60),
             ..load(Work::Record)
         };
-        let outcome = drive::<SectionLock>(&mut room, &input, slow, "a run").unwrap();
+        let outcome = run::<SectionLock>(&mut file, &input, slow, "a run").unwrap();
         assert!(outcome.bytes > 10_000 && outcome.bytes < 10_000 + 4 * input.records[4].bytes());
         assert!(outcome.elapsed.seconds < 60.0);
     }
 
-    /// Appends, lets `damage` work on the log's file and on what the writers say, and expects the
+    /// Appends, lets `damage` change the log's file and the writers' positions, and expects the
     /// mismatch `wrong`.
     fn check_finds(wrong: &str, damage: impl FnOnce(&Path, &mut Vec<Written>)) {
         let input = input();
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("undo.dat");
         let log = UndoLog::open(&path, 0).unwrap();
-        let (mut written, _) = append_all(&log, &input, load(Work::Sequence), ROOM_BYTES).unwrap();
+        let (mut written, _) = append_all(&log, &input, load(Work::Sequence), FILE_BYTES).unwrap();
         log.sync().unwrap();
         check(&log, 0, &input, &written, "a run").unwrap();
         damage(&path, &mut written);
@@ -332,7 +331,7 @@ mod tests {
         check_finds("end of the log", |_, written| {
             written[1].positions.pop();
         });
-        check_finds("place of a record", |_, written| {
+        check_finds("offset of a record", |_, written| {
             written[2].positions[0].offset += 1;
         });
         check_finds("length of a record", |_, written| {

@@ -1,4 +1,4 @@
-//! No queue at all: what the cores can do.
+//! No queue at all: the most that the cores can do.
 
 use super::contenders::{Contender, Lowest};
 use super::job::{Check, Job};
@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
-/// The checks of a round are dealt out beforehand to as many threads as there are cores, and no
-/// more than wanted. The threads never sleep.
-pub(super) struct Divided {
+/// The checks of a round are split among the threads beforehand. There are at most as many threads
+/// as cores, and they never sleep.
+pub(super) struct StaticSplit {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -18,16 +18,16 @@ struct Shared {
     job: Mutex<Option<Arc<Job>>>,
     /// Counts the rounds; the last one ends the threads.
     round: AtomicU32,
-    /// Threads that have not done their part of the round.
+    /// Threads that are still at work in the round.
     busy: AtomicUsize,
     lowest: Lowest,
     parts: usize,
 }
 
-/// The round that ends the threads.
+/// The value of `round` that ends the threads.
 const LAST: u32 = u32::MAX;
 
-impl Divided {
+impl StaticSplit {
     pub(super) fn new(threads: usize, cores: usize) -> std::io::Result<Self> {
         let parts = threads.min(cores);
         let shared = Arc::new(Shared {
@@ -77,7 +77,7 @@ impl Shared {
     }
 }
 
-impl Contender for Divided {
+impl Contender for StaticSplit {
     fn round(&self, job: &Arc<Job>) -> Option<u32> {
         let shared = &self.shared;
         *shared.job.lock() = Some(Arc::clone(job));
@@ -91,7 +91,7 @@ impl Contender for Divided {
     }
 }
 
-impl Drop for Divided {
+impl Drop for StaticSplit {
     fn drop(&mut self) {
         self.shared.round.store(LAST, Ordering::Release);
         for thread in self.threads.drain(..) {

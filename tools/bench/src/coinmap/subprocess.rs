@@ -1,4 +1,4 @@
-//! A part of the benchmark: what runs in a process of its own, and how it gets there.
+//! A part of the benchmark: it runs in a process of its own.
 
 use super::coins::Scripts;
 use super::contenders::{Contender, HashbrownFold, HashbrownSip, Locked, Ours, StdDefault, StdSip};
@@ -9,7 +9,7 @@ use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// A map that takes part.
+/// The maps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Map {
     Ours,
@@ -30,7 +30,7 @@ impl Map {
         Self::StdDefault,
     ];
 
-    /// Its name in the tables.
+    /// The map's name in the tables.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Ours => "blockmill",
@@ -43,7 +43,7 @@ impl Map {
     }
 }
 
-/// What a process of its own does.
+/// The work of a process of its own.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(super) enum Part {
     /// The document's benchmark.
@@ -55,16 +55,16 @@ pub(super) enum Part {
     },
     /// All operations.
     Work { map: Map, coins: u64 },
-    /// Growth, each insertion timed.
+    /// Growth; each insertion is timed.
     Growth { map: Map, coins: u64 },
-    /// As much fresh memory as ours would take, written in as many steps, each timed, and no map.
+    /// No map: as much fresh memory as ours takes, written in as many timed steps.
     Pages { coins: u64 },
     /// Outpoints that collide.
     Hostile(hostile::Attack),
 }
 
 impl Part {
-    /// Does it, in this process.
+    /// Runs the part in this process.
     pub(super) fn run(self) -> Result<Value, BenchError> {
         let map = match self {
             Self::Hostile(attack) => return Ok(serde_json::json!(hostile::run(attack)?)),
@@ -94,15 +94,15 @@ impl Part {
             }
             Self::Work { coins, .. } => serde_json::json!(work::run::<C>(coins)?),
             Self::Growth { coins, .. } => serde_json::json!(work::grow::<C>(coins)?),
-            Self::Pages { .. } | Self::Hostile(_) => unreachable!("it is not for a map of choice"),
+            Self::Pages { .. } | Self::Hostile(_) => unreachable!("this part names no map"),
         })
     }
 }
 
-/// Who runs the parts.
+/// Runs a part: in a subprocess, or in this process in tests.
 pub(super) type Runner<'r> = dyn Fn(Part) -> Result<Value, BenchError> + 'r;
 
-/// Runs a part in a process of its own: the command, called anew.
+/// Runs a part in a process of its own: another call of this command.
 pub(super) fn in_own_process(executable: &Path, part: Part) -> Result<Value, BenchError> {
     let failed = |detail: String| BenchError::Process {
         run: format!("{part:?}"),
@@ -120,10 +120,10 @@ pub(super) fn in_own_process(executable: &Path, part: Part) -> Result<Value, Ben
     serde_json::from_slice(&output.stdout).map_err(|error| failed(error.to_string()))
 }
 
-/// Runs the part that a process of its own was called for.
+/// Runs the part that this process was started for.
 ///
 /// # Errors
-/// [`BenchError::Process`] for something that is no part; those of the part.
+/// [`BenchError::Process`] if `text` describes no part; the errors of the part.
 pub(crate) fn run_part(text: &str) -> Result<Value, BenchError> {
     let part: Part = serde_json::from_str(text).map_err(|error| BenchError::Process {
         run: text.to_owned(),

@@ -1,20 +1,20 @@
-//! How much of the time each thread was at work, from the timeline of a run.
+//! The share of the time in which each thread was at work, from the trace of a run.
 
 use blockmill_engine::Observer;
 use blockmill_engine::report::{Span, Stage};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// Collects the timeline of a run.
+/// Collects the trace of a run.
 #[derive(Debug, Default)]
-pub(super) struct Timeline {
-    /// By thread: when it worked.
+pub(super) struct Utilisation {
+    /// The spans of work of each thread.
     works: BTreeMap<u32, Vec<(Instant, Instant)>>,
-    /// From the first block that was resolved to the last that was committed.
+    /// From the first resolved block to the last accepted one.
     whole: Option<(Instant, Instant)>,
 }
 
-impl Observer for Timeline {
+impl Observer for Utilisation {
     fn span(&mut self, thread: &str, span: &Span) {
         match span.stage {
             Stage::Resolve => {
@@ -29,17 +29,17 @@ impl Observer for Timeline {
             }
             _ => {}
         }
-        // The others wait for the disk and do not validate.
+        // Readers and the flush thread wait for the disk, and validate nothing.
         if !thread.starts_with("reader") && thread != "flush" {
             self.works.entry(span.thread).or_default().push((span.start, span.end));
         }
     }
 }
 
-impl Timeline {
-    /// The part of the time for which the thread that worked least was at work, of so many that
-    /// validate.
-    pub(super) fn least_at_work(mut self, threads: usize) -> Option<f64> {
+impl Utilisation {
+    /// The smallest share of the time in which a thread was at work. `threads` is the number of
+    /// threads that validate.
+    pub(super) fn least(mut self, threads: usize) -> Option<f64> {
         let (start, end) = self.whole?;
         let whole = end.saturating_duration_since(start);
         if self.works.len() < threads || whole.is_zero() {
@@ -49,7 +49,7 @@ impl Timeline {
             works.sort_unstable();
             let mut covered = start;
             let mut at_work = Duration::ZERO;
-            // Works may lie within each other.
+            // Spans may be nested.
             for &(from, to) in &*works {
                 let from = from.max(covered);
                 let to = to.min(end);
@@ -69,12 +69,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn works_within_each_other_count_once_and_waiting_does_not() {
+    fn nested_spans_count_once_and_waiting_does_not() {
         let origin = Instant::now();
         let at = |seconds| origin + Duration::from_secs(seconds);
-        let mut timeline = Timeline::default();
+        let mut utilisation = Utilisation::default();
         let mut add = |name: &str, thread, stage, start, end| {
-            timeline.span(
+            utilisation.span(
                 name,
                 &Span {
                     thread,
@@ -94,8 +94,8 @@ mod tests {
         add("worker-0", 2, Stage::Check, 80, 110);
         add("worker-0", 2, Stage::Check, 115, 200);
         add("flush", 3, Stage::Flush, 90, 95);
-        let least = timeline.least_at_work(2).unwrap();
+        let least = utilisation.least(2).unwrap();
         assert!((least - 0.8).abs() < 1e-9, "{least}");
-        assert_eq!(Timeline::default().least_at_work(1), None);
+        assert_eq!(Utilisation::default().least(1), None);
     }
 }

@@ -1,4 +1,4 @@
-//! The requester's loop, which is the same for all.
+//! The requester's loop, the same for all contenders.
 
 use super::job::{Job, Load};
 use crate::clock::{Elapsed, Stopwatch};
@@ -7,22 +7,22 @@ use std::time::{Duration, Instant};
 /// Slots for each worker: `-r 4`.
 pub(super) const SLOTS_PER_WORKER: usize = 4;
 
-/// Jobs between two looks at the clock.
+/// Jobs between two readings of the clock.
 const JOBS_PER_LOOK: u64 = 256;
 
-/// Something that jobs go into, and come out of in any order.
+/// A queue: jobs come out in any order.
 pub(super) trait Queue {
-    /// Hands a job over. There is a slot for it.
+    /// Hands a job over. The caller makes sure that a slot is free.
     fn submit(&mut self, job: Job);
 
-    /// Waits for a job; one is in flight.
+    /// Waits for a finished job. The caller makes sure that one is in flight.
     fn collect(&mut self) -> Job;
 
-    /// A job that is done, if there is one.
+    /// A finished job, if there is one.
     fn try_collect(&mut self) -> Option<Job>;
 }
 
-/// How to run.
+/// The settings of a run.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Run<'a> {
     pub(super) load: &'a Load,
@@ -30,12 +30,12 @@ pub(super) struct Run<'a> {
     pub(super) time: Duration,
 }
 
-/// What a run did.
+/// The outcome of a run.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Outcome {
     pub(super) jobs: u64,
     pub(super) elapsed: Elapsed,
-    /// A job whose result is wrong.
+    /// A job with a wrong result.
     pub(super) wrong: Option<Job>,
 }
 
@@ -51,9 +51,9 @@ impl Run<'_> {
         self.workers * SLOTS_PER_WORKER
     }
 
-    /// Submits while there are slots, waits for a job, collects all that are done, and so on until
-    /// the time is over and no job is in flight.
-    pub(super) fn drive(&self, queue: &mut impl Queue) -> Outcome {
+    /// Repeats until the time is over and no job is in flight: submits while slots are free, waits
+    /// for a job, collects all finished ones.
+    pub(super) fn execute(&self, queue: &mut impl Queue) -> Outcome {
         let clock = Stopwatch::start();
         let (jobs, wrong) = self.requests(queue, self.slots() as u64, 0);
         Outcome {
@@ -63,7 +63,7 @@ impl Run<'_> {
         }
     }
 
-    /// The loop of one requester. Returns how many jobs were done, and one that was done wrong.
+    /// The loop of one requester. Returns the number of jobs, and a job with a wrong result.
     pub(super) fn requests(&self, queue: &mut impl Queue, slots: u64, first: u64) -> (u64, Option<Job>) {
         let mut wrong = None;
         let (mut submitted, mut collected, mut look) = (0, 0, JOBS_PER_LOOK);
@@ -102,9 +102,8 @@ impl Run<'_> {
         }
     }
 
-    /// The loop of a requester that hands over as many jobs as there are slots, and waits for all
-    /// of them.
-    pub(super) fn drive_in_batches(&self, mut batch: impl FnMut(&mut [Job])) -> Outcome {
+    /// The loop of a requester that hands over one job for each slot, and waits for all of them.
+    pub(super) fn execute_in_batches(&self, mut batch: impl FnMut(&mut [Job])) -> Outcome {
         let clock = Stopwatch::start();
         let start = Instant::now();
         let mut jobs = vec![Job::default(); self.slots()];
@@ -140,7 +139,7 @@ mod tests {
     use super::*;
     use std::collections::VecDeque;
 
-    /// Handles each job when it is collected, and every hundredth wrong if it is to.
+    /// Does each job when it is collected; every hundredth result is wrong if that is asked for.
     struct Sloppy<'a> {
         load: &'a Load,
         jobs: VecDeque<Job>,
@@ -179,10 +178,10 @@ mod tests {
                 jobs: VecDeque::new(),
                 sloppy,
             };
-            let outcome = run.drive(&mut queue);
+            let outcome = run.execute(&mut queue);
             assert!(outcome.jobs >= JOBS_PER_LOOK && outcome.jobs_per_second() > 0.0);
             assert_eq!(outcome.wrong.is_some(), sloppy);
-            let outcome = run.drive_in_batches(|jobs| {
+            let outcome = run.execute_in_batches(|jobs| {
                 for job in jobs {
                     load.handle(job);
                     job.result ^= u64::from(sloppy && job.request % 100 == 99);

@@ -1,27 +1,27 @@
-//! The queue as it was before the document's review: all workers share the arrays of requests and
-//! results, the bitmaps, and the completion event. Jobs go round robin, or, as the review's first
-//! step, to one worker until its slots are full.
+//! The queue before the document's review. All workers share the arrays of requests and results,
+//! the bitmaps, and the completion event. Jobs go to the workers in turn, or, after the first step
+//! of the review, to one worker until its slots are full.
 //!
-//! Jobs are numbers in atomics, so that no unsafe code is needed; on the wire they are the same two
-//! words as in the other contenders.
+//! Jobs are numbers in atomics, without unsafe code. They are the same two words as in the other
+//! contenders.
 
-use super::drive::{Outcome, Queue, Run, SLOTS_PER_WORKER};
 use super::job::{Job, Load};
+use super::runner::{Outcome, Queue, Run, SLOTS_PER_WORKER};
 use blockmill_sync::{AutoResetEvent, Backoff};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 
 const WORD_BITS: usize = u64::BITS as usize;
 
-/// Which worker gets the next job.
+/// The choice of the worker for the next job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Policy {
-    /// The one after that of the job before.
+    /// The worker after that of the previous job.
     RoundRobin,
-    /// That of the job before, until its slots are full.
+    /// The worker of the previous job, until its slots are full.
     Batching,
 }
 
-/// What all threads share.
+/// The state that all threads share.
 struct Shared<'a> {
     load: &'a Load,
     requests: Box<[[AtomicU64; 2]]>,
@@ -36,7 +36,7 @@ struct Shared<'a> {
     ends: AtomicBool,
 }
 
-/// An event that costs its setter a system call only when somebody sleeps.
+/// An event. Setting it makes a system call only if a thread sleeps.
 #[derive(Default)]
 struct Doorbell {
     sleeps: AtomicBool,
@@ -51,7 +51,7 @@ impl Doorbell {
         }
     }
 
-    /// Looks, spins for a while, and sleeps, until `look` finds something.
+    /// Spins for a while, then sleeps, until `look` finds something.
     fn wait<R>(&self, mut look: impl FnMut() -> Option<R>) -> R {
         let mut backoff = Backoff::new();
         loop {
@@ -126,16 +126,16 @@ struct Requester<'a> {
     policy: Policy,
     workers: usize,
     next: usize,
-    /// As in the bitmap.
+    /// The requester's copy of the bitmap.
     fill: Vec<u64>,
     taken: Vec<u64>,
     ready: Vec<u64>,
-    /// The word at which the search for a job that is done begins.
+    /// The word at which the search for a finished job begins.
     word: usize,
 }
 
 impl Requester<'_> {
-    /// A job that is known to be done, or else one that is found to be.
+    /// A job known to be finished, or one found in the bitmap.
     fn look(&mut self) -> Option<Job> {
         let words = self.fill.len();
         let round = || (0..words).map(|number| (self.word + number) % words);
@@ -194,8 +194,8 @@ impl Queue for Requester<'_> {
     }
 }
 
-/// One requester and its workers.
-pub(super) fn shape_before(run: &Run<'_>, policy: Policy) -> Outcome {
+/// Runs one requester and its workers.
+pub(super) fn baseline_v0(run: &Run<'_>, policy: Policy) -> Outcome {
     let shared = Shared::new(run.load, run.workers);
     std::thread::scope(|scope| {
         for worker in 0..run.workers {
@@ -203,7 +203,7 @@ pub(super) fn shape_before(run: &Run<'_>, policy: Policy) -> Outcome {
             scope.spawn(move || shared.serve(worker));
         }
         let words = shared.fill.len();
-        let outcome = run.drive(&mut Requester {
+        let outcome = run.execute(&mut Requester {
             shared: &shared,
             policy,
             workers: run.workers,

@@ -9,30 +9,29 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Passes longer than this are looked at more closely.
+/// For longer passes the run queue is read too.
 const LONG: Duration = Duration::from_micros(200);
 
-/// Something that lets one thread at a time add to its count.
+/// A lock around a count, passed by one thread at a time.
 pub(super) trait Contender: Sync {
     /// Enters, adds one to the count, leaves.
     fn pass(&self);
 
-    /// The count. Less than the number of passes when two threads were inside at once.
+    /// The count. It is below the number of passes if two threads were inside at once.
     fn count(&self) -> u64;
 }
 
-/// What a run measured.
+/// The outcome of a run.
 #[derive(Debug, Clone)]
 pub(super) struct Outcome {
     /// Passes of each thread.
     pub(super) passes: Vec<u64>,
     pub(super) elapsed: Elapsed,
-    /// How long passes took; only of a timed run.
+    /// Times of passes, in a timed run.
     pub(super) waits: Histogram,
-    /// The same without the time in which the thread could have run but had no core; where the
-    /// system does not tell, the same.
+    /// Times of passes without the time on the run queue, where the system reports that time.
     pub(super) lock_waits: Histogram,
-    /// Whether every pass is in the count.
+    /// Whether the count has every pass.
     pub(super) exclusive: bool,
 }
 
@@ -45,8 +44,7 @@ impl Outcome {
         self.all_passes() as f64 / self.elapsed.seconds
     }
 
-    /// The share of the fair share that the thread with the fewest and the one with the most passes
-    /// had.
+    /// The fewest and the most passes of a thread, each over the fair share.
     pub(super) fn shares(&self) -> (f64, f64) {
         let fair = self.all_passes() as f64 / self.passes.len() as f64;
         let share = |passes: Option<&u64>| passes.map_or(0.0, |&passes| passes as f64 / fair);
@@ -54,9 +52,9 @@ impl Outcome {
     }
 }
 
-/// Lets `threads` threads pass for `time`. In a timed run the clock is read once per pass, outside,
-/// so a wait is counted with its hold and, where the thread lost its core, with that too.
-pub(super) fn drive<C: Contender>(contender: C, threads: usize, time: Duration, timed: bool) -> Outcome {
+/// Lets `threads` threads pass for `time`. In a timed run the clock is read once per pass, outside
+/// of the lock. So a wait includes the hold, and the time without a core.
+pub(super) fn run<C: Contender>(contender: C, threads: usize, time: Duration, timed: bool) -> Outcome {
     let contender = CachePadded::new(contender);
     let stop = CachePadded::new(AtomicBool::new(false));
     let barrier = Barrier::new(threads + 1);
@@ -96,7 +94,7 @@ pub(super) fn drive<C: Contender>(contender: C, threads: usize, time: Duration, 
     })
 }
 
-/// What one thread did.
+/// The outcome of one thread.
 #[derive(Default)]
 struct Passes {
     count: u64,
@@ -106,7 +104,7 @@ struct Passes {
 
 fn untimed_passes(contender: &impl Contender, stop: &AtomicBool) -> Passes {
     let mut count = 0;
-    // At least once, however late the thread gets a core.
+    // At least one pass, however late the thread gets a core.
     loop {
         contender.pass();
         count += 1;
@@ -143,7 +141,7 @@ fn timed_passes(contender: &impl Contender, stop: &AtomicBool) -> Passes {
     }
 }
 
-/// How long this thread could have run but had no core.
+/// The time of this thread on the run queue: ready, but without a core.
 struct RunQueue {
     file: Option<File>,
     last: Duration,
@@ -159,7 +157,7 @@ impl RunQueue {
         this
     }
 
-    /// Since the last call.
+    /// The time since the last call.
     fn since_last(&mut self) -> Duration {
         let now = self.file.as_ref().and_then(run_delay).unwrap_or(self.last);
         let since = now.saturating_sub(self.last);
@@ -182,7 +180,7 @@ mod tests {
     use super::*;
     use std::sync::atomic::AtomicU64;
 
-    /// Counts, and loses every third pass if it is to: each of three threads has one at least.
+    /// Counts, and loses every third pass if `lossy`: each of three threads has at least one.
     struct Sieve {
         count: AtomicU64,
         lossy: bool,
@@ -205,7 +203,7 @@ mod tests {
         for lossy in [false, true] {
             for timed in [false, true] {
                 let count = AtomicU64::new(0);
-                let outcome = drive(Sieve { count, lossy }, 3, Duration::from_millis(20), timed);
+                let outcome = run(Sieve { count, lossy }, 3, Duration::from_millis(20), timed);
                 assert_eq!(outcome.exclusive, !lossy);
                 assert_eq!(outcome.passes.len(), 3);
                 assert!(outcome.all_passes() > 0 && outcome.passes_per_second() > 0.0);

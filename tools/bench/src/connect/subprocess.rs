@@ -1,13 +1,13 @@
-//! One run: what is to be done, in a process of its own or in this one, and what came of it.
+//! One run, in a process of its own or in this one, and its outcome.
 
-use super::at_work::Timeline;
 use super::bitcoind::Daemon;
 use super::contender::{Contender, Stored, connect_observed, left_out, options, stored_by_ours};
 use super::temporary_directory;
+use super::utilisation::Utilisation;
 use crate::clock::Elapsed;
 use crate::error::BenchError;
 use crate::kernel;
-use crate::watched::watch;
+use crate::process_stats::watch;
 use blockmill_block::BlockHash;
 use blockmill_chaingen::Summary;
 use blockmill_engine::Options;
@@ -16,39 +16,39 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What is to be done.
+/// A run to do, as the subprocess gets it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Part {
     /// Name of the contender.
     contender: String,
     blocks: PathBuf,
     threads: usize,
-    /// The block whose scripts, and those before it, are assumed to be valid.
+    /// The block up to which scripts are assumed to be valid.
     assumed: Option<String>,
-    /// Whether ours notes who does what.
+    /// Whether our engine records a trace.
     traced: bool,
 }
 
-/// What came of it.
+/// The outcome of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Run {
     pub(super) elapsed: Elapsed,
-    /// Anonymous memory of the process at the most, while the clock ran; none if it was this one.
+    /// Peak of the subprocess's anonymous memory while the clock ran. None in this process.
     pub(super) anonymous_bytes: Option<u64>,
-    /// Of a traced run: the part of the time for which the thread that worked least was at work.
-    pub(super) at_work: Option<f64>,
+    /// From a run with a trace: the smallest share of the time in which a thread was at work.
+    pub(super) utilisation: Option<f64>,
     pub(super) tip: String,
 }
 
-/// What a process says first, when the clock has stopped.
+/// The subprocess's first line, printed when the clock has stopped.
 #[derive(Debug, Serialize, Deserialize)]
 struct Timed {
     seconds: f64,
     cpu_seconds: f64,
-    at_work: Option<f64>,
+    utilisation: Option<f64>,
 }
 
-/// What it says then.
+/// The subprocess's second line.
 #[derive(Debug, Serialize, Deserialize)]
 struct Left {
     tip: String,
@@ -85,9 +85,9 @@ impl Part {
     fn run(&self, timed: &mut dyn FnMut(Timed) -> Result<(), BenchError>) -> Result<Left, BenchError> {
         let data = temporary_directory()?;
         let contender = self.contender()?;
-        let (elapsed, at_work, stored) = if contender.is_ours() {
-            let (elapsed, at_work) = self.connect_ours(contender, data.path())?;
-            (elapsed, at_work, None)
+        let (elapsed, utilisation, stored) = if contender.is_ours() {
+            let (elapsed, utilisation) = self.connect_ours(contender, data.path())?;
+            (elapsed, utilisation, None)
         } else {
             let (tip, elapsed) = kernel::connect(&self.blocks, data.path(), self.threads)?;
             let stored = Stored {
@@ -99,7 +99,7 @@ impl Part {
         timed(Timed {
             seconds: elapsed.seconds,
             cpu_seconds: elapsed.cpu_seconds,
-            at_work,
+            utilisation,
         })?;
         let stored = match stored {
             Some(stored) => stored,
@@ -126,14 +126,14 @@ impl Part {
         if !self.traced {
             return Ok((connect_observed(&self.blocks, data, options, &mut ())?, None));
         }
-        let mut timeline = Timeline::default();
-        let elapsed = connect_observed(&self.blocks, data, options, &mut timeline)?;
-        Ok((elapsed, timeline.least_at_work(self.threads)))
+        let mut utilisation = Utilisation::default();
+        let elapsed = connect_observed(&self.blocks, data, options, &mut utilisation)?;
+        Ok((elapsed, utilisation.least(self.threads)))
     }
 }
 
-/// Does a part, which is given as JSON, in this process, and prints what came of it: one line when
-/// the clock has stopped, and one at the end.
+/// Does the run that `part` describes in JSON, in this process. Prints one line when the clock has
+/// stopped, and one at the end.
 ///
 /// # Errors
 /// Any [`BenchError`] but those about names.
@@ -151,16 +151,16 @@ pub(crate) fn run_part(part: &str, out: &mut dyn Write) -> Result<(), BenchError
     print(serde_json::json!(left))
 }
 
-/// Who runs the parts of a chain.
+/// Runs the parts of one chain.
 pub(super) struct Runner<'a> {
-    /// The command, if runs are to be processes of their own.
+    /// This command, for runs in processes of their own.
     pub(super) executable: Option<&'a Path>,
     pub(super) daemon: Option<&'a Daemon>,
     pub(super) expected: &'a Summary,
 }
 
 impl Runner<'_> {
-    /// Connects the chain once, and checks what is left.
+    /// Connects the chain once, and checks the result.
     pub(super) fn run(&self, part: &Part) -> Result<Run, BenchError> {
         let contender = part.contender()?;
         let (timed, left, anonymous_bytes) = match (contender, self.executable) {
@@ -179,7 +179,7 @@ impl Runner<'_> {
                     kept = Some(timed);
                     Ok(())
                 })?;
-                let timed = kept.ok_or_else(|| part.failed("it was not timed".to_owned()))?;
+                let timed = kept.ok_or_else(|| part.failed("the run was not timed".to_owned()))?;
                 (timed, left, None)
             }
         };
@@ -190,7 +190,7 @@ impl Runner<'_> {
                 cpu_seconds: timed.cpu_seconds,
             },
             anonymous_bytes,
-            at_work: timed.at_work,
+            utilisation: timed.utilisation,
             tip: left.tip,
         })
     }
@@ -214,10 +214,10 @@ impl Runner<'_> {
     }
 }
 
-/// Runs a part in a process of its own: the command, called anew. The last one is its anonymous
-/// memory in bytes.
+/// Runs a part in a process of its own: another call of this command. The third value is the peak
+/// of its anonymous memory in bytes.
 fn in_own_process(executable: &Path, part: &Part) -> Result<(Timed, Left, Option<u64>), BenchError> {
-    // A path that is no text cannot be handed over so.
+    // JSON cannot carry a path that is not UTF-8.
     let handed = serde_json::to_string(part).map_err(|error| part.failed(error.to_string()))?;
     let mut child = Command::new(executable)
         .args(["connect", "--part"])
@@ -227,7 +227,7 @@ fn in_own_process(executable: &Path, part: &Part) -> Result<(Timed, Left, Option
         .stderr(Stdio::inherit())
         .spawn()
         .map_err(BenchError::file(executable))?;
-    let (text, watched) = watch(&mut child);
+    let (text, stats) = watch(&mut child);
     let status = child.wait().map_err(BenchError::file(executable))?;
     if !status.success() {
         return Err(part.failed(status.to_string()));
@@ -237,5 +237,5 @@ fn in_own_process(executable: &Path, part: &Part) -> Result<(Timed, Left, Option
     let unread = |error: serde_json::Error| part.failed(error.to_string());
     let timed: Timed = serde_json::from_str(next()).map_err(unread)?;
     let left: Left = serde_json::from_str(next()).map_err(unread)?;
-    Ok((timed, left, Some(watched.anonymous_bytes)))
+    Ok((timed, left, Some(stats.anonymous_bytes)))
 }

@@ -1,9 +1,8 @@
-//! The file under the log, whose blocks and pages are there before a run begins.
+//! The file of the log, preallocated and cached before a run begins.
 //!
-//! To make room for a file that grows takes most of the time of a write, and not always the same
-//! time: it would hide the lock. So all runs write to one file, over what the run before has left.
-//! Each log begins a byte further, so that no record that is left can pass for one that was not
-//! written.
+//! Growing a file takes most of the time of a write, and the time varies, which would hide the
+//! lock. So all runs write to one file, over the records of the previous run. Each log begins one
+//! byte further, so that an old record cannot pass for a new one.
 
 use crate::connect::temporary_directory;
 use crate::error::BenchError;
@@ -18,17 +17,17 @@ use tempfile::TempDir;
 /// Bytes of zeros that are written at once.
 const ZEROS: usize = 1 << 20;
 
-/// A file in a temporary directory of its own, with room for a log of so many bytes.
-pub(super) struct Room {
+/// A file in a temporary directory of its own, with `bytes` bytes for a log.
+pub(super) struct Preallocated {
     _directory: TempDir,
     path: PathBuf,
     file: File,
     bytes: u64,
-    /// Where the last log began.
+    /// Offset of the last log.
     begin: u64,
 }
 
-impl Room {
+impl Preallocated {
     /// Makes the file.
     pub(super) fn make(bytes: u64) -> Result<Self, BenchError> {
         let directory = temporary_directory()?;
@@ -45,12 +44,12 @@ impl Room {
         })
     }
 
-    /// Bytes of a log that fits.
+    /// Largest length of a log.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// An empty log in the file, and its begin.
+    /// An empty log in the file, and its offset.
     pub(super) fn log<K: LockKind>(&mut self) -> Result<(UndoLog<K>, u64), BenchError> {
         self.begin += 1;
         let file = self.file.try_clone().map_err(BenchError::file(&self.path))?;
@@ -69,7 +68,7 @@ fn fill(file: &File, bytes: u64) -> io::Result<()> {
     file.sync_all()
 }
 
-/// A file that says it has no bytes.
+/// A file that reports a length of 0.
 struct EmptyFile(File);
 
 impl DiskFile for EmptyFile {
@@ -102,17 +101,17 @@ mod tests {
     #[test]
     fn each_log_begins_empty_and_further() {
         let bytes = ZEROS as u64 + 10;
-        let mut room = Room::make(bytes).unwrap();
-        assert_eq!(std::fs::read(&room.path).unwrap(), vec![0; bytes as usize]);
+        let mut file = Preallocated::make(bytes).unwrap();
+        assert_eq!(std::fs::read(&file.path).unwrap(), vec![0; bytes as usize]);
         for expected in 1..=3 {
-            let (log, begin) = room.log::<SectionLock>().unwrap();
+            let (log, begin) = file.log::<SectionLock>().unwrap();
             assert_eq!((begin, log.bytes()), (expected, expected));
             let position = log.append_record(&[7; 100]).unwrap();
             assert_eq!(position.offset, begin);
             log.sync().unwrap();
             assert_eq!(log.read_record(&position).unwrap(), [7; 100]);
         }
-        let found = std::fs::read(&room.path).unwrap();
+        let found = std::fs::read(&file.path).unwrap();
         assert_eq!(found.len() as u64, bytes);
         assert!(found[1..103].iter().all(|&byte| byte == 7) && found[103..].iter().all(|&byte| byte == 0));
     }
