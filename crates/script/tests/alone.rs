@@ -1,6 +1,9 @@
 //! A program that uses this crate alone does not link the kernel library's interface, whose static
 //! context takes 100 ms before main. And no name of the second interpreter is one of the kernel
 //! library's.
+//!
+//! The tests read and start their own program, which must not use the kernel library. So they are no
+//! part of `it`, which uses it.
 
 use blockmill_rules::{ScriptFlags, ScriptVerifier, SpentOutput};
 use blockmill_script::{CoreVerifier, Signatures};

@@ -1,4 +1,6 @@
-//! Many checks. The environment says how many:
+//! Many checks. People run this program by hand for hours, so it is one of its own.
+//!
+//! The environment says how many checks:
 //!
 //! - `BLOCKMILL_TEST_LANES_DIFFERENTIAL`: checks to compare with libsecp256k1;
 //! - `BLOCKMILL_TEST_LANES_KNOWN`: checks whose verdict is known by construction; libsecp256k1

@@ -1,5 +1,5 @@
 mod deferring;
-#[path = "../../../tests/common/recorded.rs"]
+#[path = "../../../tests/it/common/recorded.rs"]
 mod recorded;
 
 use super::*;

@@ -1,0 +1,234 @@
+//! What the acceptance tests share: running the command, reading its answers, block files, and
+//! draws from a seed.
+
+pub(crate) mod blocks;
+pub(crate) mod branches;
+
+use blockmill_block::{Block, BlockHash, Header, Magic};
+use serde_json::Value;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+/// What a run of the command left.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub(crate) status: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+    /// Wall time.
+    pub(crate) seconds: f64,
+}
+
+impl Run {
+    pub(crate) fn new(output: Output, start: Instant) -> Self {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+        let status = output.status.code();
+        Self {
+            status: status.unwrap_or_else(|| panic!("{}: {stdout}{stderr}", output.status)),
+            stdout,
+            stderr,
+            seconds: start.elapsed().as_secs_f64(),
+        }
+    }
+
+    /// Fails unless the command ended with `status`.
+    #[track_caller]
+    pub(crate) fn ends_with(self, status: i32) -> Self {
+        assert_eq!(self.status, status, "{self:#?}");
+        self
+    }
+
+    /// The last line of standard output as JSON.
+    #[track_caller]
+    pub(crate) fn json(&self) -> Value {
+        let line = self
+            .stdout
+            .lines()
+            .last()
+            .unwrap_or_else(|| panic!("no output: {self:#?}"));
+        serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {self:#?}"))
+    }
+
+    /// Fails unless standard error has all of `texts`.
+    #[track_caller]
+    pub(crate) fn says(self, texts: &[&str]) -> Self {
+        for text in texts {
+            assert!(self.stderr.contains(text), "not said: {text}: {self:#?}");
+        }
+        self
+    }
+}
+
+/// The command, without arguments.
+pub(crate) fn blockmill() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_blockmill"))
+}
+
+pub(crate) fn run(command: &mut Command) -> Run {
+    let start = Instant::now();
+    let output = command.output().expect("the command starts");
+    Run::new(output, start)
+}
+
+/// The variable that names what verifies signatures in lanes.
+const BACKEND: &str = "SECP256K1_LANES_BACKEND";
+
+/// Has a command run as on a machine without the instructions that make lanes fast.
+pub(crate) fn without_fast_lanes(command: &mut Command) -> &mut Command {
+    command.env(BACKEND, "portable")
+}
+
+/// Whether lanes are fast on this machine.
+pub(crate) fn has_fast_lanes() -> bool {
+    secp256k1_lanes::Backend::detect().is_fast()
+}
+
+/// Does work on all items, on a few threads.
+pub(crate) fn on_threads<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    const THREADS: usize = 4;
+    let next = AtomicUsize::new(0);
+    let done = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let result = work(item);
+                    done.lock().expect("no thread failed").push(result);
+                }
+            });
+        }
+    });
+    done.into_inner().expect("no thread failed")
+}
+
+/// `connect` with JSON at the end; options may be added.
+pub(crate) fn connect(blocks: &Path, data: &Path, network: &str) -> Command {
+    let mut command = blockmill();
+    command
+        .arg("connect")
+        .arg("--blocks")
+        .arg(blocks)
+        .arg("--data")
+        .arg(data);
+    command.args(["--network", network, "--json"]);
+    command
+}
+
+/// `stats --json` of a data directory, which must succeed.
+#[track_caller]
+pub(crate) fn stats(data: &Path) -> Value {
+    run(blockmill().arg("stats").arg("--data").arg(data).arg("--json"))
+        .ends_with(0)
+        .json()
+}
+
+/// A folder of `../shared/data`; none, with a message, where it is absent.
+pub(crate) fn shared_data(folder: &str) -> Option<PathBuf> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../../shared/data")
+        .join(folder);
+    if path.is_dir() {
+        return Some(path);
+    }
+    eprintln!("skipped: ../shared/data/{folder} is missing");
+    None
+}
+
+/// A directory for a test, under its real name, which is the one that messages use.
+pub(crate) struct Scratch(tempfile::TempDir);
+
+impl Scratch {
+    pub(crate) fn new() -> Self {
+        let parent = std::env::temp_dir()
+            .canonicalize()
+            .expect("a directory for temporary files");
+        Self(tempfile::tempdir_in(parent).expect("a temporary directory"))
+    }
+
+    pub(crate) fn join(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// Writes a file and returns its path.
+    pub(crate) fn write(&self, name: &str, bytes: &[u8]) -> PathBuf {
+        let path = self.join(name);
+        std::fs::write(&path, bytes).expect("a file that can be written");
+        path
+    }
+}
+
+/// Bytes before the block in a record of a block file: magic and length.
+pub(crate) const RECORD_HEAD: usize = 8;
+
+/// Where the records of a whole block file lie, magic and length included.
+pub(crate) fn records(file: &[u8]) -> Vec<Range<usize>> {
+    let mut records = Vec::new();
+    let mut at = 0;
+    while at < file.len() {
+        let length = u32::from_le_bytes(file[at + 4..at + RECORD_HEAD].try_into().expect("four bytes"));
+        let end = at + RECORD_HEAD + length as usize;
+        records.push(at..end);
+        at = end;
+    }
+    records
+}
+
+/// The block in a record.
+pub(crate) fn block_of(record: &[u8]) -> Block<&[u8]> {
+    Block::decode(&record[RECORD_HEAD..]).expect("a block")
+}
+
+/// Hash of the header in a record.
+pub(crate) fn hash_of(record: &[u8]) -> BlockHash {
+    let header = &record[RECORD_HEAD..RECORD_HEAD + Header::LENGTH];
+    Header::from_bytes(header.try_into().expect("80 bytes")).hash()
+}
+
+/// A record of a block.
+pub(crate) fn record(magic: Magic, block: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(block.len()).expect("a block of less than 4 GiB");
+    [&magic.0[..], &length.to_le_bytes(), block].concat()
+}
+
+/// Draws that follow from a seed (splitmix64).
+pub(crate) struct Dice(u64);
+
+impl Dice {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// 0 to `end` - 1.
+    pub(crate) fn below(&mut self, end: usize) -> usize {
+        (self.next() % end as u64) as usize
+    }
+
+    /// A place in a range that is not empty.
+    pub(crate) fn within(&mut self, range: &Range<usize>) -> usize {
+        range.start + self.below(range.len())
+    }
+
+    /// 0 to 1.
+    pub(crate) fn share(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    pub(crate) fn shuffle<T>(&mut self, items: &mut [T]) {
+        for end in (1..items.len()).rev() {
+            items.swap(end, self.below(end + 1));
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! `doctor`: what is sound is said to be, and what is damaged is named, with what to do.
+
+use crate::common::{Run, Scratch, block_of, blockmill, connect, records, run};
+use std::fs::File;
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+fn doctor(data: &Path) -> Run {
+    run(blockmill().args(["doctor", "--json", "--data"]).arg(data))
+}
+
+/// The health of a part, and what is said of it: where it has several findings, the worst.
+fn part(run: &Run, name: &str) -> (String, String) {
+    let json = run.json();
+    let parts = json["parts"].as_array().unwrap();
+    let mut found: Vec<_> = parts
+        .iter()
+        .filter(|part| part["part"] == name)
+        .map(|part| {
+            let text = |key: &str| part[key].as_str().unwrap().to_owned();
+            (text("health"), text("detail"))
+        })
+        .collect();
+    found.sort_by_key(|(health, _)| ["damaged", "harmless", "sound"].iter().position(|name| name == health));
+    found
+        .into_iter()
+        .next()
+        .unwrap_or_else(|| panic!("nothing about {name}: {run:#?}"))
+}
+
+/// A data directory of a generated chain of 150 blocks.
+fn made(scratch: &Scratch) -> (PathBuf, PathBuf, String) {
+    let (out, data) = (scratch.join("chain"), scratch.join("data"));
+    let mut command = blockmill();
+    command.args([
+        "generate",
+        "--profile",
+        "utxo",
+        "--blocks",
+        "150",
+        "--inputs",
+        "3000",
+        "--out",
+    ]);
+    run(command.arg(&out)).ends_with(0);
+    run(&mut connect(&out, &data, "regtest")).ends_with(0);
+    let manifest: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(out.join("manifest.json")).unwrap()).unwrap();
+    let hash = manifest["hash_serialized_3"].as_str().unwrap().to_owned();
+    (out, data, hash)
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        if entry.file_type().unwrap().is_file() {
+            std::fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
+        }
+    }
+}
+
+/// Turns over some bytes in the middle of a file.
+fn damage(path: &Path, offset: u64) {
+    let file = File::options().read(true).write(true).open(path).unwrap();
+    let mut bytes = [0; 8];
+    file.read_exact_at(&mut bytes, offset).unwrap();
+    file.write_all_at(&bytes.map(|byte| !byte), offset).unwrap();
+}
+
+#[test]
+fn a_sound_directory_is_said_to_be_sound() {
+    let scratch = Scratch::new();
+    let (_, data, hash) = made(&scratch);
+    let sound = doctor(&data).ends_with(0);
+    assert_eq!(sound.json()["sound"], true);
+    let (health, detail) = part(&sound, "coins.redb");
+    assert_eq!(health, "sound");
+    assert!(detail.contains(&hash) && detail.contains("height 150"), "{detail}");
+    assert_eq!(
+        part(&sound, "undo.dat"),
+        ("sound".to_owned(), "undo data of 150 blocks".to_owned())
+    );
+    assert_eq!(part(&sound, "headers.dat").0, "sound");
+    let table = run(blockmill().arg("doctor").arg("--data").arg(&data)).ends_with(0);
+    assert!(table.stdout.contains(&hash), "{table:#?}");
+    // What is not there is no data directory.
+    doctor(&scratch.join("nothing")).ends_with(2);
+    // While somebody else has it, it is left alone.
+    let mut child = blockmill()
+        .args(["submit", "--data"])
+        .arg(&data)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let locked = std::iter::repeat_with(|| {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        doctor(&data)
+    })
+    .take(200)
+    .find(|run| run.status != 0)
+    .expect("the lock is held");
+    locked.ends_with(4).says(&["in use"]);
+    drop(child.stdin.take());
+    child.wait().unwrap();
+}
+
+#[test]
+fn what_a_kill_leaves_is_harmless() {
+    let scratch = Scratch::new();
+    let (_, data, _) = made(&scratch);
+    for name in ["headers.dat", "undo.dat"] {
+        let mut file = File::options().append(true).open(data.join(name)).unwrap();
+        file.write_all(&[7; 50]).unwrap();
+        assert_eq!(part(&doctor(&data).ends_with(0), name).0, "harmless");
+    }
+}
+
+#[test]
+fn damage_is_named() {
+    let scratch = Scratch::new();
+    let (_, data, _) = made(&scratch);
+    let check = |name: &str, change: &dyn Fn(&Path), wanted: &[&str]| {
+        let other = scratch.join(&format!("damaged-{name}-{}", wanted.len()));
+        copy(&data, &other);
+        change(&other);
+        let run = doctor(&other).ends_with(3);
+        assert_eq!(run.json()["sound"], false);
+        let (health, detail) = part(&run, name);
+        assert_eq!(health, "damaged", "{run:#?}");
+        for text in wanted {
+            assert!(detail.contains(text), "not said of {name}: {text}: {detail}");
+        }
+    };
+    let half = |path: PathBuf| std::fs::metadata(path).unwrap().len() / 2;
+    // A record of undo data; the header that a record hangs on; headers cut off; a file that is
+    // gone.
+    check(
+        "undo.dat",
+        &|data| damage(&data.join("undo.dat"), half(data.join("undo.dat"))),
+        &["offset", "height", "no branch"],
+    );
+    check(
+        "headers.dat",
+        &|data| damage(&data.join("headers.dat"), half(data.join("headers.dat"))),
+        &["tip", "new data directory"],
+    );
+    check(
+        "headers.dat",
+        &|data| std::fs::remove_file(data.join("headers.dat")).unwrap(),
+        &["the header of the tip"],
+    );
+    check(
+        "undo.dat",
+        &|data| std::fs::remove_file(data.join("undo.dat")).unwrap(),
+        &["not there"],
+    );
+    // Some page of the store that is in use: coins lie all over it.
+    let pages = std::fs::metadata(data.join("coins.redb")).unwrap().len() / 4096;
+    let store = std::fs::read(data.join("coins.redb")).unwrap();
+    let used: Vec<_> = (8..pages)
+        .filter(|page| {
+            store[(page * 4096) as usize..][..4096]
+                .iter()
+                .filter(|&&byte| byte != 0)
+                .count()
+                > 2000
+        })
+        .collect();
+    let page = used[used.len() / 2];
+    check(
+        "coins.redb",
+        &|data| damage(&data.join("coins.redb"), page * 4096 + 2000),
+        &["new data directory"],
+    );
+}
+
+#[test]
+fn submitted_blocks_are_looked_at_too() {
+    let scratch = Scratch::new();
+    let (out, _, _) = made(&scratch);
+    let file = std::fs::read(out.join("blk00000.dat")).unwrap();
+    let data = scratch.join("submitted");
+    let mut child = blockmill()
+        .args(["submit", "--network", "regtest", "--data"])
+        .arg(&data)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    for record in records(&file).into_iter().skip(1) {
+        let block = block_of(&file[record]);
+        let hex: String = block.bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+        writeln!(input, "{hex}").unwrap();
+    }
+    drop(input);
+    assert!(child.wait().unwrap().success());
+    assert_eq!(
+        part(&doctor(&data).ends_with(0), "blocks/"),
+        ("sound".to_owned(), "150 blocks".to_owned())
+    );
+    let path = data.join("blocks/blk00000.dat");
+    let length = std::fs::metadata(&path).unwrap().len();
+    damage(&path, length - 60);
+    let (health, detail) = part(&doctor(&data).ends_with(3), "blocks/");
+    assert_eq!(health, "damaged");
+    assert!(
+        detail.contains("offset") && detail.contains("submit these blocks again"),
+        "{detail}"
+    );
+}

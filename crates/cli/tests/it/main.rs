@@ -1,0 +1,25 @@
+//! The command from outside: its output, its files, its status. And the project: its documents and
+//! the layers of its crates.
+
+mod common;
+mod conformance;
+mod damage;
+mod demo;
+mod doctor;
+mod documents;
+mod generated;
+mod layering;
+mod logs;
+mod lost_parts;
+mod paths;
+mod real_chains;
+mod refused_headers;
+mod signals;
+mod signatures;
+mod snapshots;
+mod soak;
+mod usage;
+mod verify;
+mod verify_files;
+mod worst_blocks;
+mod written_files;

@@ -1,0 +1,129 @@
+//! SIGINT and SIGTERM in the midst of what takes long: it ends soon, with status 0, says so, and
+//! leaves nothing half done.
+
+use crate::common::{self, Run, Scratch, blockmill, run};
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// It takes far less, on a machine that does nothing else.
+const SECONDS_TO_STOP_MAX: f64 = 10.0;
+
+/// A block file of zeros, as Core allocates them, that takes minutes to look through and no room on
+/// the disk.
+fn huge_file(scratch: &Scratch) -> PathBuf {
+    let path = scratch.join("blk00000.dat");
+    File::create(&path).unwrap().set_len(1 << 40).unwrap();
+    path
+}
+
+/// How long a command that takes minutes is left to itself, so that it is in the midst of it.
+const AT_WORK: Duration = Duration::from_millis(1000);
+
+/// Starts a command, sends it a signal so long after it is `begun`, and returns what it left. It
+/// ends with status 0 and says that it was stopped.
+#[track_caller]
+fn stopped(command: &mut Command, signal: Signal, begun: &dyn Fn() -> bool, after: Duration) -> Run {
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let waiting = Instant::now();
+    while !begun() {
+        assert!(waiting.elapsed() < Duration::from_secs(60), "it does not begin");
+        sleep(Duration::from_millis(5));
+    }
+    sleep(after);
+    let start = Instant::now();
+    kill_process(Pid::from_child(&child), signal).unwrap();
+    let run = Run::new(child.wait_with_output().unwrap(), start).ends_with(0);
+    assert!(run.seconds < SECONDS_TO_STOP_MAX, "{run:#?}");
+    run.says(&["stopped"])
+}
+
+/// Names in a directory.
+fn names(directory: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(directory).unwrap();
+    entries
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect()
+}
+
+#[test]
+fn connect_stops_inside_a_file() {
+    let scratch = Scratch::new();
+    let (blocks, data) = (huge_file(&scratch), scratch.join("data"));
+    for (format, signal) in [("text", Signal::INT), ("json", Signal::TERM)] {
+        let mut command = common::connect(&blocks, &data, "regtest");
+        let run = stopped(command.args(["--log", format]), signal, &|| data.exists(), AT_WORK);
+        assert_eq!(run.json()["height"], 0);
+        if format == "json" {
+            run.says(&["\"event\":\"stopped\"", "\"height\":0"]);
+        }
+    }
+}
+
+#[test]
+fn verify_says_that_it_was_cut_off() {
+    let scratch = Scratch::new();
+    let blocks = huge_file(&scratch);
+    let mut command = blockmill();
+    command.args(["verify", "--network", "regtest", "--log", "json", "--blocks"]);
+    let run = stopped(command.arg(&blocks), Signal::INT, &|| true, AT_WORK);
+    assert!(run.stdout.contains("remaining     all"), "{run:#?}");
+    run.says(&["\"event\":\"stopped\"", "\"remaining\":null"]);
+}
+
+#[test]
+fn a_snapshot_is_loaded_whole_or_not_at_all() {
+    let scratch = Scratch::new();
+    let (empty, data) = (scratch.write("blk00001.dat", b""), scratch.join("data"));
+    run(&mut common::connect(&empty, &data, "regtest")).ends_with(0);
+    let file = scratch.join("snapshot");
+    run(blockmill().args(["snapshot", "dump", "--data"]).arg(&data).arg(&file)).ends_with(0);
+    let loaded = scratch.join("loaded");
+    let mut command = blockmill();
+    command.args(["snapshot", "load", "--network", "regtest", "--log", "json", "--data"]);
+    command.arg(&loaded).arg("--blocks").arg(huge_file(&scratch)).arg(&file);
+    let run = stopped(&mut command, Signal::INT, &|| loaded.exists(), AT_WORK)
+        .says(&["\"event\":\"stopped\"", "nothing of it is kept"]);
+    assert_eq!(run.stdout, "");
+    assert!(!names(&loaded).iter().any(|name| name.ends_with(".loading")));
+}
+
+#[test]
+fn generate_leaves_nothing() {
+    let scratch = Scratch::new();
+    let out = scratch.join("chain");
+    let mut command = blockmill();
+    command.args([
+        "generate",
+        "--profile",
+        "mixed",
+        "--blocks",
+        "50000",
+        "--log",
+        "json",
+        "--out",
+    ]);
+    let run = stopped(command.arg(&out), Signal::INT, &|| out.exists(), AT_WORK)
+        .says(&[out.to_str().unwrap(), "nothing of it is kept"]);
+    assert_eq!(run.stdout, "");
+    assert!(!out.exists());
+}
+
+#[test]
+fn demo_leaves_nothing() {
+    let scratch = Scratch::new();
+    let temporary = scratch.join("tmp");
+    std::fs::create_dir(&temporary).unwrap();
+    // Its chain is made in a second or two: it listens for signals before it begins.
+    let begun = || {
+        let inner = names(&temporary).into_iter().next();
+        inner.is_some_and(|name| temporary.join(name).join("blocks").exists())
+    };
+    let mut demo = blockmill();
+    let demo = demo.arg("demo").env("TMPDIR", &temporary);
+    stopped(demo, Signal::TERM, &begun, Duration::ZERO);
+    assert_eq!(names(&temporary), [""; 0]);
+}

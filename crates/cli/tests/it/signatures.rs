@@ -1,0 +1,124 @@
+//! `--signatures`: the result is the same, and the report says how signatures were verified.
+
+use crate::common::{self, Run, Scratch, blockmill, has_fast_lanes, run, without_fast_lanes};
+use std::path::Path;
+
+const BLOCKS: u32 = 140;
+
+fn generate(scratch: &Scratch) -> std::path::PathBuf {
+    let out = scratch.join("chain");
+    let blocks = BLOCKS.to_string();
+    let mut command = blockmill();
+    command.args([
+        "generate",
+        "--profile",
+        "mixed",
+        "--inputs",
+        "2000",
+        "--blocks",
+        &blocks,
+        "--out",
+    ]);
+    run(command.arg(&out)).ends_with(0);
+    out
+}
+
+fn connected(blocks: &Path, data: &Path, fast_lanes: bool, more: &[&str]) -> Run {
+    let mut command = blockmill();
+    if !fast_lanes {
+        without_fast_lanes(&mut command);
+    }
+    command
+        .args(["connect", "--network", "regtest", "--blocks"])
+        .arg(blocks);
+    run(command.arg("--data").arg(data).args(more)).ends_with(0)
+}
+
+/// What stands beside the name of a row.
+fn row<'a>(run: &'a Run, name: &str) -> &'a str {
+    let mut rows = run.stdout.lines().filter_map(|line| line.strip_prefix(name));
+    rows.next().unwrap_or_else(|| panic!("no row {name}: {run:#?}")).trim()
+}
+
+#[test]
+fn every_way_leads_to_the_same_set() {
+    let scratch = Scratch::new();
+    let chain = generate(&scratch);
+    let mut tips = Vec::new();
+    for (way, fast_lanes) in [
+        ("auto", true),
+        ("kernel", true),
+        ("lanes", true),
+        ("auto", false),
+        ("lanes", false),
+    ] {
+        for threads in ["1", "2"] {
+            let data = scratch.join(&format!("data-{way}-{fast_lanes}-{threads}"));
+            let options = ["--json", "--signatures", way, "--par", threads];
+            let json = connected(&chain, &data, fast_lanes, &options).json();
+            assert_eq!(json["height"], BLOCKS);
+            let signatures = json["signatures"].as_object().unwrap();
+            let keys: Vec<_> = signatures.keys().map(String::as_str).collect();
+            assert_eq!(keys, ["again", "cannot_tell", "kernel", "lanes", "rechecked"]);
+            let count = |key: &str| signatures[key].as_u64().unwrap();
+            let what = format!("{way} {fast_lanes}: {signatures:?}");
+            if way == "lanes" {
+                assert!(count("lanes") > 1000 && count("kernel") < count("lanes") / 10, "{what}");
+                assert!(
+                    count("rechecked") > 0 && count("rechecked") <= count("lanes") / 1000 + 1,
+                    "{what}"
+                );
+                assert!(count("again") > 0, "{what}");
+            } else {
+                // All blocks of so short a chain have less than two weeks of work above them.
+                assert!(count("lanes") == 0 && count("kernel") > 1000, "{what}");
+                assert_eq!((count("again"), count("rechecked")), (0, 0), "{what}");
+            }
+            assert_eq!(count("cannot_tell"), 0, "{what}");
+            tips.push((json["tip"].clone(), common::stats(&data)["hash_serialized_3"].clone()));
+        }
+    }
+    tips.dedup();
+    assert_eq!(tips.len(), 1, "{tips:?}");
+}
+
+#[test]
+fn the_report_says_which_way_was_taken() {
+    let scratch = Scratch::new();
+    let chain = generate(&scratch);
+    let said = |way: &str, fast_lanes: bool| {
+        let data = scratch.join(&format!("{way}-{fast_lanes}"));
+        let run = connected(&chain, &data, fast_lanes, &["--signatures", way]);
+        row(&run, "signatures").to_owned()
+    };
+    let heights = format!("heights 1 to {BLOCKS}");
+    let no_lanes = format!("libsecp256k1 for {heights} (the verifier has no lanes): 0 in lanes, ");
+    let near = format!("libsecp256k1 for {heights} (less than two weeks of work above): 0 in lanes, ");
+    let asked = format!("libsecp256k1 for {heights} (asked for): 0 in lanes, ");
+    let lanes = format!("lanes for {heights}: ");
+    let auto = if has_fast_lanes() { &near } else { &no_lanes };
+    for (way, fast_lanes, text) in [
+        ("kernel", true, &asked),
+        ("kernel", false, &asked),
+        ("auto", true, auto),
+        ("auto", false, &no_lanes),
+        ("lanes", true, &lanes),
+        // They are slow, but were asked for.
+        ("lanes", false, &lanes),
+    ] {
+        let said = said(way, fast_lanes);
+        assert!(said.starts_with(text), "{way} {fast_lanes}: {said}");
+    }
+}
+
+/// A name that means nothing, or a backend that is not there, is no error.
+#[test]
+fn an_unknown_backend_counts_for_nothing() {
+    let scratch = Scratch::new();
+    let chain = generate(&scratch);
+    let data = scratch.join("data");
+    let mut command = common::connect(&chain, &data, "regtest");
+    command.env("SECP256K1_LANES_BACKEND", "abacus");
+    let json = run(command.args(["--signatures", "lanes"])).ends_with(0).json();
+    assert!(json["signatures"]["lanes"].as_u64() > Some(1000), "{json}");
+}

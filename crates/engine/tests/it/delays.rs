@@ -1,0 +1,210 @@
+//! Random delays in all stages, with random settings. Verdict, tip and set are those of a run
+//! without delays.
+
+use crate::common::deferring::Deferring;
+use crate::common::grower::{Grower, SPARE_COINBASE};
+use crate::common::{SUBSIDY, hash_of, regtest, spend_failing, write_blocks};
+use blockmill_block::{BlockHash, Coin, OutPoint};
+use blockmill_chaingen::builder::spend_any;
+use blockmill_coins::stats::Hashes;
+use blockmill_coins::{Change, CoinIterator, CoinStore, MemoryStore, StatsBuilder, StoreError, Tip};
+use blockmill_engine::engine::Without;
+use blockmill_engine::{DataDir, Engine, Observer, Options, Progress, Signatures, StageHook};
+use blockmill_kernel::KernelVerifier;
+use blockmill_rules::{ScriptFlags, ScriptVerifier, SpentOutput, VerifyError};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Blocks before those that may be bad.
+const TRUNK: u32 = 108;
+
+/// Blocks that may be bad.
+const LENGTH: u32 = 36;
+
+/// Random numbers that several threads draw.
+struct Dice(AtomicU64);
+
+impl Dice {
+    fn new(seed: u64) -> Arc<Self> {
+        Arc::new(Self(AtomicU64::new(seed)))
+    }
+
+    fn below(&self, end: u64) -> u64 {
+        // SplitMix64.
+        let state = self.0.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
+        let mut value = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (value ^ (value >> 31)) % end
+    }
+
+    /// Mostly returns at once, sometimes yields, sometimes sleeps for up to `most` microseconds.
+    fn delay(&self, most: u64) {
+        match self.below(8) {
+            0 => std::thread::sleep(Duration::from_micros(self.below(most))),
+            1 | 2 => std::thread::yield_now(),
+            _ => {}
+        }
+    }
+}
+
+struct SlowVerifier(Arc<Dice>);
+
+impl ScriptVerifier for SlowVerifier {
+    type Prepared = <KernelVerifier as ScriptVerifier>::Prepared;
+    type Deferred<T: Send> = ();
+
+    fn prepare(&self, transaction: &[u8], spent: &[SpentOutput<'_>]) -> Result<Self::Prepared, VerifyError> {
+        self.0.delay(300);
+        KernelVerifier.prepare(transaction, spent)
+    }
+
+    fn verify(&self, prepared: &Self::Prepared, input: usize, flags: ScriptFlags) -> Result<(), VerifyError> {
+        self.0.delay(300);
+        KernelVerifier.verify(prepared, input, flags)
+    }
+}
+
+struct SlowStore {
+    store: MemoryStore,
+    dice: Arc<Dice>,
+}
+
+impl CoinStore for SlowStore {
+    fn get(&self, outpoint: &OutPoint) -> Result<Option<Coin>, StoreError> {
+        self.dice.delay(100);
+        let found = self.store.get(outpoint);
+        self.dice.delay(100);
+        found
+    }
+
+    fn tip(&self) -> Result<Option<Tip>, StoreError> {
+        self.store.tip()
+    }
+
+    fn commit(&self, changes: &mut dyn Iterator<Item = Change>, tip: &Tip) -> Result<(), StoreError> {
+        self.dice.delay(2_000);
+        let outcome = self.store.commit(changes, tip);
+        self.dice.delay(2_000);
+        outcome
+    }
+
+    fn coins(&self) -> Result<CoinIterator, StoreError> {
+        self.store.coins()
+    }
+
+    fn disk_size(&self) -> Result<u64, StoreError> {
+        self.store.disk_size()
+    }
+}
+
+/// Takes its time after a commit.
+struct SlowObserver(Arc<Dice>);
+
+impl Observer for SlowObserver {
+    fn progress(&mut self, _: &Progress) {
+        self.0.delay(500);
+    }
+}
+
+/// What a run comes to: rejected blocks, tip and hash of the set.
+type Outcome = (Vec<(BlockHash, String)>, BlockHash, String);
+
+fn run(blocks: &Path, options: Options, dice: &Arc<Dice>) -> Outcome {
+    let directory = tempfile::tempdir().unwrap();
+    let data = DataDir::open(&directory.path().join("data"), Some(&regtest())).unwrap();
+    let store = Arc::new(SlowStore {
+        store: MemoryStore::new(),
+        dice: Arc::clone(dice),
+    });
+    let verifier = Deferring::new(SlowVerifier(Arc::clone(dice)));
+    let mut engine = Engine::with_store(data, store, verifier, options).unwrap();
+    let report = engine
+        .connect(&[blocks.to_owned()], &mut SlowObserver(Arc::clone(dice)))
+        .unwrap();
+    let rejected = report.rejected.iter();
+    let rejected = rejected.map(|block| (block.hash, block.reject.reason.to_string()));
+    let set = StatsBuilder::new(Hashes::Serialized)
+        .add_all(engine.coins().coins().unwrap())
+        .unwrap()
+        .finish(&engine.tip());
+    (rejected.collect(), report.tip, set.hash_serialized_3.to_string())
+}
+
+fn runs(seeds: std::ops::Range<u64>) {
+    let trunk = Grower::of(TRUNK);
+    let directory = tempfile::tempdir().unwrap();
+    for seed in seeds {
+        let dice = Dice::new(seed);
+        let mut grower = trunk.fork(seed as u8);
+        let (script_fails, takes_too_much) = (
+            dice.below(LENGTH as u64 * 3 / 2) as u32,
+            dice.below(LENGTH as u64 * 3) as u32,
+        );
+        for number in 1..=LENGTH {
+            let mut block = grower.next();
+            let spare = grower.chain.coinbase(SPARE_COINBASE);
+            if number == script_fails {
+                block = block.transaction(spend_failing(spare, SUBSIDY));
+            } else if number == LENGTH && script_fails > LENGTH {
+                block = block.transaction(spend_any(spare, SUBSIDY));
+            }
+            if number == takes_too_much {
+                block = block.fees(1);
+            }
+            let block = block.build();
+            grower.chain.push(block);
+        }
+        let file = write_blocks(&directory.path().join("blocks.dat"), &grower.chain.blocks);
+        let quiet = Dice::new(0);
+        let serial = Options {
+            threads: 1,
+            without: Without {
+                fetch: true,
+                overlap: true,
+                decode: true,
+                background_flush: true,
+            },
+            signatures: Signatures::Kernel,
+            flush_interval: Duration::from_secs(60),
+            ..Options::default()
+        };
+        let expected = run(&file, serial, &quiet);
+        let first_bad = (1..=LENGTH).find(|&number| number == script_fails || number == takes_too_much);
+        let last_good = TRUNK + first_bad.map_or(LENGTH, |number| number - 1);
+        assert_eq!(expected.1, hash_of(&grower.chain.blocks[last_good as usize]));
+        let options = Options {
+            threads: 1 + dice.below(5) as usize,
+            cache_bytes_max: [0, 300_000, 1 << 20, 64 << 20][dice.below(4) as usize],
+            flush_interval: Duration::from_micros([0, 500, 5_000, 60_000_000][dice.below(4) as usize]),
+            readers: dice.below(4) as usize,
+            signatures: [Signatures::Kernel, Signatures::Lanes, Signatures::Lanes][dice.below(3) as usize],
+            without: Without {
+                fetch: dice.below(8) == 0,
+                overlap: dice.below(8) == 0,
+                decode: dice.below(8) == 0,
+                background_flush: dice.below(8) == 0,
+            },
+            ..Options::default()
+        };
+        let delaying = Arc::clone(&dice);
+        let delayed = Options {
+            stage_hook: Some(StageHook(Arc::new(move |_| delaying.delay(1_000)))),
+            ..options.clone()
+        };
+        let found = run(&file, delayed, &dice);
+        assert_eq!(found, expected, "seed {seed}: {options:?}");
+    }
+}
+
+#[test]
+fn delays_change_nothing() {
+    runs(0..40);
+}
+
+#[test]
+#[ignore = "a thousand runs: a minute or two"]
+fn delays_change_nothing_a_thousand_times() {
+    runs(1_000..2_000);
+}

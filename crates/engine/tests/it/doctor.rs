@@ -1,0 +1,102 @@
+//! When `doctor` is stopped, it calls only those parts sound that it has looked at.
+
+use crate::common::{self, Chain, LARGE, options, write_blocks};
+use blockmill_block::{Coin, OutPoint, Txid};
+use blockmill_coins::CoinStore;
+use blockmill_engine::Observer;
+use blockmill_engine::inspect::doctor::{Findings, Health, examine};
+use blockmill_store_redb::RedbStore;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+fn health(findings: &Findings, part: &str) -> Health {
+    let of_part = findings.0.iter().filter(|finding| finding.part == part);
+    of_part
+        .map(|finding| finding.health)
+        .max_by_key(|health| *health as u8)
+        .unwrap()
+}
+
+fn made(folder: &Path) -> PathBuf {
+    let chain = Chain::of(20);
+    let blocks = write_blocks(&folder.join("blocks.dat"), &chain.blocks);
+    let data = folder.join("data");
+    let mut engine = common::open(&data, options(1, LARGE));
+    engine.connect(&[blocks], &mut ()).unwrap();
+    data
+}
+
+#[test]
+fn what_was_not_looked_at_is_not_called_sound() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = made(folder.path());
+    let look = |stopped| examine(&data, &AtomicBool::new(stopped), &mut ()).unwrap();
+    let sound = look(false);
+    assert_eq!((sound.is_sound(), sound.exit_status()), (Some(true), 0));
+    let stopped = look(true);
+    assert_eq!((stopped.is_sound(), stopped.exit_status()), (None, 0));
+    for part in ["coins.redb", "undo.dat"] {
+        assert_eq!(health(&stopped, part), Health::NotExamined, "{stopped:?}");
+    }
+    // What was found before counts.
+    std::fs::write(data.join("meta.json"), "{").unwrap();
+    let damaged = look(true);
+    assert_eq!((damaged.is_sound(), damaged.exit_status()), (Some(false), 3));
+    assert_eq!(health(&damaged, "meta.json"), Health::Damaged);
+}
+
+/// Stops at the first report of progress.
+struct StopAtOnce<'a>(&'a AtomicBool);
+
+impl Observer for StopAtOnce<'_> {
+    fn coins(&mut self, _coins: u64, _share: f64) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_stop_in_the_middle_of_the_coins_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = made(folder.path());
+    let coin = |height: u32| Coin {
+        value: 5,
+        height,
+        is_coinbase: false,
+        script_pubkey: [0x51].into(),
+    };
+    let fill = |height| {
+        let store = RedbStore::open(&data.join("coins.redb"), "regtest", 1 << 20).unwrap();
+        let tip = store.tip().unwrap().unwrap();
+        let mut changes = (0..50_000).map(|vout| {
+            let outpoint = OutPoint {
+                txid: Txid([7; 32]),
+                vout,
+            };
+            (outpoint, Some(coin(height)))
+        });
+        store.commit(&mut changes, &tip).unwrap();
+    };
+    let look = || {
+        let stop = AtomicBool::new(false);
+        examine(&data, &stop, &mut StopAtOnce(&stop)).unwrap()
+    };
+    fill(3);
+    let stopped = look();
+    assert_eq!((stopped.is_sound(), stopped.exit_status()), (None, 0), "{stopped:?}");
+    assert_eq!(health(&stopped, "coins.redb"), Health::NotExamined);
+    assert!(stopped.0.iter().any(|finding| finding.detail.contains("stopped after")));
+    // What is wrong among the coins that it has seen counts, and only the first problems are named.
+    fill(3000);
+    let damaged = look();
+    assert_eq!((damaged.is_sound(), damaged.exit_status()), (Some(false), 3));
+    let detail = &damaged
+        .0
+        .iter()
+        .find(|finding| finding.part == "coins.redb")
+        .unwrap()
+        .detail;
+    assert!(
+        detail.contains("above the tip") && detail.contains("more") && detail.len() < 2000,
+        "{detail}"
+    );
+}

@@ -1,0 +1,30 @@
+//! The engine through its public interface. Each module is about one promise.
+
+mod assume_valid;
+mod changing_files;
+mod common;
+mod delays;
+mod differential;
+mod doctor;
+mod failing_store;
+mod fetching;
+mod gathering;
+mod invalid_branches;
+mod lanes;
+mod power_cuts;
+mod reorganise;
+mod reports;
+mod resume;
+mod rules_in_blocks;
+mod signet_copies;
+mod snapshots;
+mod stops;
+mod verify_signatures;
+mod window;
+
+use blockmill_engine::Signatures;
+use common::options;
+
+/// How signatures are verified in most tests. The module `lanes` runs some of them with another
+/// value.
+const SIGNATURES: Signatures = Signatures::Kernel;

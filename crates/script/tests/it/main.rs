@@ -1,0 +1,4 @@
+//! This crate beside the kernel library.
+
+mod both;
+mod signet;

@@ -1,0 +1,4 @@
+//! The store through its public interface.
+
+mod damaged_store;
+mod stores;

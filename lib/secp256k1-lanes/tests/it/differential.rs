@@ -1,0 +1,111 @@
+//! Against libsecp256k1.
+
+use crate::common::{Dice, broken, kind, reference, valid};
+use secp256k1::Secp256k1;
+use secp256k1_lanes::{Backend, Check, Verdict, Verifier};
+
+/// Random checks, half of them broken, in batches of random sizes.
+fn compare(backend: Backend, cases: usize, seed: u64) {
+    if !backend.is_available() {
+        eprintln!("skipped: this machine has no {backend:?}");
+        return;
+    }
+    let secp = Secp256k1::verification_only();
+    let mut dice = Dice(seed);
+    let mut verifier = Verifier::with_backend(backend);
+    assert_eq!(verifier.backend(), backend);
+    let mut verdicts = Vec::new();
+    let [mut done, mut held] = [0; 2];
+    while done < cases {
+        let batch: Vec<Check> = (0..1 + dice.below(300))
+            .map(|_| {
+                let kind = kind(&mut dice);
+                let check = valid(kind, &mut dice);
+                if dice.below(2) == 0 {
+                    broken(&check, &mut dice)
+                } else {
+                    check
+                }
+            })
+            .collect();
+        verifier.verify(&batch, &mut verdicts);
+        assert_eq!(verdicts.len(), batch.len());
+        for (check, verdict) in batch.iter().zip(&verdicts) {
+            let expected = reference(&secp, check);
+            held += usize::from(expected);
+            // None of these is a special case but an r that happens to be tiny.
+            let expected = if expected { Verdict::Valid } else { Verdict::Invalid };
+            let tiny_r = check.r[..15] == [0; 15];
+            assert!(
+                *verdict == expected || (tiny_r && *verdict == Verdict::CannotTell),
+                "seed {seed}: {check:?}: {verdict:?}"
+            );
+        }
+        done += batch.len();
+    }
+    assert!(held > cases / 3 && held < cases * 2 / 3, "{held} of {done} hold");
+}
+
+#[test]
+fn eight_lanes_say_what_libsecp256k1_says() {
+    compare(Backend::Avx512, 30_000, 1);
+}
+
+#[test]
+fn four_lanes_of_ifma_say_what_libsecp256k1_says() {
+    compare(Backend::AvxIfma, 30_000, 3);
+}
+
+#[test]
+fn four_lanes_say_what_libsecp256k1_says() {
+    compare(Backend::Avx2, 20_000, 4);
+}
+
+#[test]
+fn one_lane_says_what_libsecp256k1_says() {
+    compare(Backend::Portable, 3_000, 2);
+}
+
+/// Points from compressed keys, against libsecp256k1.
+#[test]
+fn keys_are_decompressed() {
+    use secp256k1::PublicKey;
+    use secp256k1_lanes::{decompress, is_point};
+    let dice = &mut Dice(31);
+    let (mut points, mut others) = (0, 0);
+    for case in 0..20_000 {
+        let mut key = [0; 33];
+        key[0] = if case % 50 == 0 {
+            dice.below(8) as u8
+        } else {
+            2 + dice.below(2) as u8
+        };
+        key[1..].copy_from_slice(&if dice.once_in(3) {
+            dice.rough_bytes()
+        } else {
+            dice.bytes()
+        });
+        let expected = PublicKey::from_slice(&key).ok().map(|key| key.serialize_uncompressed());
+        let y = decompress(&key);
+        assert_eq!(
+            y.as_ref().map(|y| &y[..]),
+            expected.as_ref().map(|key| &key[33..]),
+            "{key:02x?}"
+        );
+        let x = key[1..].try_into().unwrap();
+        match y {
+            Some(mut y) => {
+                points += 1;
+                assert!(is_point(&x, &y));
+                y[dice.below(32)] ^= 1 << dice.below(8);
+                let full = [&[4], &x[..], &y].concat();
+                assert_eq!(is_point(&x, &y), PublicKey::from_slice(&full).is_ok());
+            }
+            None => others += 1,
+        }
+        let y = dice.rough_bytes();
+        let full = [&[4], &x[..], &y].concat();
+        assert_eq!(is_point(&x, &y), PublicKey::from_slice(&full).is_ok(), "{full:02x?}");
+    }
+    assert!(points > 5_000 && others > 5_000, "{points} {others}");
+}

@@ -1,0 +1,660 @@
+//! Checks with structure, against libsecp256k1: special points, numbers at the ends of their
+//! ranges, and scalars that lead the lanes into their special cases. Each check is verified alone,
+//! and among random ones, whose verdicts it must not touch.
+
+use crate::common::known::{Expected, Known, Point, Tables, key};
+use crate::common::model::{GENERATOR_WIDTH, Halves, POINT_WIDTH, STRIDE, Schedule, Step};
+use crate::common::scalar::Scalar;
+use crate::common::{
+    Dice, backends, broken, challenge, has_small_r, hex, multiply, parts, reference, result_is_infinity,
+};
+use num_bigint::{BigInt, BigUint};
+use secp256k1::{PublicKey, Secp256k1, VerifyOnly};
+use secp256k1_lanes::{BATCH, Backend, Check, Kind, Verdict, Verifier};
+use std::collections::HashMap;
+
+const N: &str = "FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141";
+const P: &str = "FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEFFFFFC2F";
+
+const SEED: u64 = 41;
+
+fn big(digits: &str) -> BigUint {
+    BigUint::from_bytes_be(&hex::<32>(digits))
+}
+
+fn bytes(number: &BigUint) -> [u8; 32] {
+    let digits = number.to_bytes_be();
+    let mut bytes = [0; 32];
+    bytes[32 - digits.len()..].copy_from_slice(&digits);
+    bytes
+}
+
+/// The ends of the ranges of r, s, tweaks, messages and coordinates, and what is beside them.
+fn ends() -> Vec<[u8; 32]> {
+    let (n, p) = (big(N), big(P));
+    let half: BigUint = &n >> 1;
+    let all = BigUint::from(1_u8) << 256;
+    let difference = &p - &n;
+    let ends = [
+        BigUint::from(0_u8),
+        BigUint::from(1_u8),
+        BigUint::from(2_u8),
+        &difference - 1_u8,
+        difference.clone(),
+        &half - 1_u8,
+        half.clone(),
+        half + 1_u8,
+        &n - 1_u8,
+        n.clone(),
+        n + 1_u8,
+        &p - 1_u8,
+        p.clone(),
+        p + 1_u8,
+        all - 1_u8,
+    ];
+    ends.iter().map(bytes).collect()
+}
+
+/// Points with known discrete logarithms.
+#[derive(Default)]
+struct Points {
+    points: HashMap<Scalar, Point>,
+    logs: HashMap<[u8; 33], Scalar>,
+}
+
+impl Points {
+    /// `log` times G. Not for 0.
+    fn point(&mut self, log: Scalar) -> Point {
+        let point = *self.points.entry(log).or_insert_with(|| Point::new(log));
+        self.logs.insert(key(2, &point.x), point.even());
+        self.logs.insert(key(3, &point.x), -point.even());
+        point
+    }
+}
+
+#[derive(Default)]
+struct Cases {
+    points: Points,
+    checks: Vec<Check>,
+    /// Checks that must meet a special case, and the step where they meet it.
+    special: Vec<(Check, Step)>,
+}
+
+impl Cases {
+    /// An ECDSA signature with the key d G and the nonce k G.
+    fn sign(&mut self, d: Scalar, k: Scalar, message: [u8; 32]) -> Check {
+        let (key, nonce) = (self.points.point(d), self.points.point(k));
+        let r = Scalar::from_bytes(&nonce.x);
+        let s = (Scalar::from_bytes(&message) + r * d) * k.invert();
+        ecdsa(key.compressed(), r, s, message)
+    }
+
+    /// An ECDSA signature with these u1 and u2, or their negatives, if that makes s low. Not for a
+    /// u2 of 0.
+    fn built(&mut self, u1: Scalar, u2: Scalar, d: Scalar, dice: &mut Dice) -> Check {
+        let key = self.points.point(d).compressed();
+        let k = u1 + u2 * d;
+        // No r is right for a result at infinity.
+        let r = if k.is_zero() {
+            dice.scalar()
+        } else {
+            Scalar::from_bytes(&self.points.point(k).x)
+        };
+        let s = r * u2.invert();
+        ecdsa(key, r, s, (u1 * s).bytes())
+    }
+
+    /// A signature of BIP340.
+    fn sign_schnorr(&mut self, d: Scalar, k: Scalar, message: [u8; 32]) -> Check {
+        let (public, nonce) = (self.points.point(d), self.points.point(k));
+        let s = nonce.even() + challenge(&nonce.x, &public.x, &message) * public.even();
+        Check {
+            kind: Kind::Schnorr,
+            key: key(2, &public.x),
+            r: nonce.x,
+            s: s.bytes(),
+            message,
+        }
+    }
+
+    /// A tweak of d G, or of -d G if that has the even y.
+    fn tweak(&mut self, d: Scalar, tweak: Scalar, dice: &mut Dice) -> Check {
+        let internal = self.points.point(d);
+        let log = internal.even() + tweak;
+        // No r is right for a result at infinity.
+        let output = if log.is_zero() {
+            self.points.point(dice.scalar())
+        } else {
+            self.points.point(log)
+        };
+        tweaked(&internal.x, tweak, &output.x, output.is_odd)
+    }
+
+    fn add(&mut self, check: Check) {
+        self.checks.push(check);
+    }
+}
+
+fn ecdsa(key: [u8; 33], r: Scalar, s: Scalar, message: [u8; 32]) -> Check {
+    Check {
+        kind: Kind::Ecdsa,
+        key,
+        r: r.bytes(),
+        s: s.low().bytes(),
+        message,
+    }
+}
+
+fn tweaked(internal: &[u8; 32], tweak: Scalar, output: &[u8; 32], is_odd: bool) -> Check {
+    let mut message = [0; 32];
+    message[0] = u8::from(is_odd);
+    Check {
+        kind: Kind::Tweak,
+        key: key(2, internal),
+        r: *output,
+        s: tweak.bytes(),
+        message,
+    }
+}
+
+/// Keys that are small multiples of G, of -G, and of lambda G.
+fn small_keys(cases: &mut Cases, dice: &mut Dice) {
+    let small = (1..=24).flat_map(|d| [d, -d]).map(Scalar::small);
+    let turned = (1..=4).flat_map(|d| [d, -d]).map(|d| Scalar::small(d) * Scalar::LAMBDA);
+    for d in small.chain(turned) {
+        for message in ends().into_iter().chain([dice.bytes()]) {
+            for check in [
+                cases.sign(d, dice.scalar(), message),
+                cases.sign_schnorr(d, dice.scalar(), message),
+            ] {
+                cases.add(check);
+                cases.add(broken(&check, dice));
+            }
+            let tweak = Scalar::from_bytes(&message);
+            let check = cases.tweak(d, tweak, dice);
+            cases.add(check);
+            cases.add(broken(&check, dice));
+        }
+    }
+}
+
+/// Scalars and keys that are related: small, or with a small factor, or equal.
+fn built(cases: &mut Cases, dice: &mut Dice) {
+    let mut scalars: Vec<Scalar> = [1, 2, 3, 16, 31, 1023].map(Scalar::small).into();
+    scalars.extend([Scalar::LAMBDA, Scalar::small(2).invert(), Scalar::small(3).invert()]);
+    scalars.extend(scalars.clone().into_iter().map(|scalar| -scalar));
+    for &d in &scalars {
+        for &u1 in scalars.iter().chain([&Scalar::ZERO]) {
+            for &u2 in &scalars {
+                let check = cases.built(u1, u2, d, dice);
+                cases.add(check);
+                if dice.once_in(8) {
+                    cases.add(broken(&check, dice));
+                }
+            }
+            let check = cases.tweak(d, u1, dice);
+            cases.add(check);
+        }
+        // Only one of u1 and u2 is free if the result is to be small, too.
+        for &k in &scalars {
+            let u2 = dice.scalar();
+            let check = cases.built(k - u2 * d, u2, d, dice);
+            cases.add(check);
+            let check = cases.sign_schnorr(d, k, dice.bytes());
+            cases.add(check);
+            let check = cases.tweak(d, k - d, dice);
+            cases.add(check);
+        }
+    }
+}
+
+/// Results at infinity, with keys that are not special otherwise.
+fn infinity(cases: &mut Cases, dice: &mut Dice) {
+    for _ in 0..20 {
+        let (d, u2) = (dice.scalar(), dice.scalar());
+        let check = cases.built(-u2 * d, u2, d, dice);
+        cases.add(check);
+        let mut check = cases.sign_schnorr(d, dice.scalar(), dice.bytes());
+        let public = cases.points.point(d);
+        for r in [check.r, [0; 32], bytes(&BigUint::from(1_u8)), dice.bytes()] {
+            check.r = r;
+            check.s = (challenge(&r, &public.x, &check.message) * public.even()).bytes();
+            cases.add(check);
+        }
+        let check = cases.tweak(d, -public.even(), dice);
+        for r in [check.r, [0; 32], bytes(&BigUint::from(1_u8)), public.x] {
+            cases.add(Check { r, ..check });
+        }
+        // To -P, and to 2 P.
+        for tweak in [-public.even() - public.even(), public.even()] {
+            let check = cases.tweak(d, tweak, dice);
+            cases.add(check);
+        }
+    }
+}
+
+/// Numbers at the ends of their ranges.
+fn numbers_at_ends(cases: &mut Cases, dice: &mut Dice) {
+    let (d, k) = (dice.scalar(), dice.scalar());
+    let bases = [
+        cases.sign(d, k, dice.bytes()),
+        cases.sign_schnorr(d, k, dice.bytes()),
+        cases.tweak(d, k, dice),
+    ];
+    for base in bases {
+        for r in ends() {
+            cases.add(Check { r, ..base });
+            for s in ends() {
+                cases.add(Check { r, s, ..base });
+            }
+        }
+        for end in ends() {
+            cases.add(Check { s: end, ..base });
+            cases.add(Check { message: end, ..base });
+            for prefix in 0..8 {
+                cases.add(Check {
+                    key: key(prefix, &end),
+                    ..base
+                });
+            }
+        }
+        for prefix in 0..=u8::MAX {
+            cases.add(Check {
+                key: key(prefix, base.key.last_chunk().unwrap()),
+                ..base
+            });
+        }
+    }
+    // Valid signatures with an s at an end: m = s k - r d.
+    let r = Scalar::from_bytes(&cases.points.point(k).x);
+    let public = cases.points.point(d).compressed();
+    for s in ends() {
+        let message = (Scalar::from_bytes(&s) * k - r * d).bytes();
+        cases.add(Check {
+            kind: Kind::Ecdsa,
+            key: public,
+            r: r.bytes(),
+            s,
+            message,
+        });
+    }
+    // Valid tweaks at an end, and the same outputs with another parity.
+    for tweak in ends() {
+        let mut check = cases.tweak(d, Scalar::from_bytes(&tweak), dice);
+        check.s = tweak;
+        for byte in 0..4 {
+            check.message[0] = byte;
+            cases.add(check);
+        }
+    }
+}
+
+/// Points whose x coordinate is at an end, or beside it.
+fn points_at_ends() -> Vec<PublicKey> {
+    let p = big(P);
+    let lift = |x: &BigUint| PublicKey::from_slice(&key(2, &bytes(x))).ok();
+    let mut points = Vec::new();
+    for end in ends() {
+        let end = BigUint::from_bytes_be(&end);
+        let above = (0_u8..40).map(|step| &end + step).filter(|x| *x < p);
+        points.extend(above.filter_map(|x| lift(&x)).take(3));
+        let below = (1_u8..40)
+            .filter(|step| end >= BigUint::from(*step))
+            .map(|step| &end - step);
+        points.extend(below.filter(|x| *x < p).filter_map(|x| lift(&x)).take(3));
+    }
+    points
+}
+
+/// Keys and results whose x coordinate is at an end, valid and not.
+fn coordinates_at_ends(cases: &mut Cases, dice: &mut Dice) {
+    let secp = Secp256k1::new();
+    let p = big(P);
+    let x_of = |point: &PublicKey| -> [u8; 32] { point.serialize()[1..].try_into().unwrap() };
+    let is_odd = |point: &PublicKey| point.serialize()[0] == 3;
+    for point in points_at_ends() {
+        let x = x_of(&point);
+        for point in [point, point.negate(&secp)] {
+            let (u1, u2) = (dice.scalar(), dice.scalar());
+            // The point as a key.
+            let result = multiply(u1, u2, &point).unwrap();
+            let r = Scalar::from_bytes(&x_of(&result));
+            let s = r * u2.invert();
+            cases.add(ecdsa(point.serialize(), r, s, (u1 * s).bytes()));
+            // The point as a result: the key is (R - u1 G) / u2.
+            let inverse = u2.invert();
+            let public = multiply(-u1 * inverse, inverse, &point).unwrap();
+            let r = Scalar::from_bytes(&x);
+            let s = r * inverse;
+            let check = ecdsa(public.serialize(), r, s, (u1 * s).bytes());
+            cases.add(check);
+            // The coordinate itself in the place of r; for one from n on, that is out of the range.
+            cases.add(Check { r: x, ..check });
+            let other_s = Scalar::from_bytes(&x) * inverse;
+            cases.add(Check {
+                s: (-other_s).bytes(),
+                ..check
+            });
+            // The point as the result of a tweak: the internal key is O - t G, and has an even y.
+            let internal = multiply(-u1, Scalar::ONE, &point).unwrap();
+            let (tweak, output) = if is_odd(&internal) {
+                (-u1, point.negate(&secp))
+            } else {
+                (u1, point)
+            };
+            let check = tweaked(&x_of(&internal), tweak, &x, is_odd(&output));
+            cases.add(check);
+            cases.add(tweaked(&x_of(&internal), tweak, &x, !is_odd(&output)));
+            let beyond = BigUint::from_bytes_be(&x) + &p;
+            if beyond.bits() <= 256 {
+                cases.add(Check {
+                    r: bytes(&beyond),
+                    ..check
+                });
+            }
+        }
+        // The point as an internal key.
+        let tweak = dice.scalar();
+        let output = multiply(tweak, Scalar::ONE, &point).unwrap();
+        let check = tweaked(&x, tweak, &x_of(&output), is_odd(&output));
+        cases.add(check);
+        // The point as a key of BIP340. Nobody can sign with it.
+        let mut signature = cases.sign_schnorr(dice.scalar(), dice.scalar(), dice.bytes());
+        signature.key = key(2, &x);
+        cases.add(signature);
+        let beyond = BigUint::from_bytes_be(&x) + &p;
+        if beyond.bits() <= 256 {
+            cases.add(Check {
+                key: key(2, &bytes(&beyond)),
+                ..check
+            });
+            cases.add(Check {
+                key: key(2, &bytes(&beyond)),
+                ..signature
+            });
+        }
+    }
+}
+
+/// Keys for which a given step of the schedule adds equal or opposite points, for random scalars.
+fn special_keys(cases: &mut Cases, dice: &mut Dice) {
+    for step in Step::all() {
+        for are_opposite in [false, true] {
+            // Until s is low: if not, the lanes see other scalars, -u1 and -u2.
+            loop {
+                let (u1, u2) = (dice.scalar(), dice.scalar());
+                let d = Schedule::new(u1, u2).special_log(step, are_opposite);
+                let check = cases.built(u1, u2, d, dice);
+                let (seen_u1, seen_u2, _) = parts(&check).unwrap();
+                if (seen_u1, seen_u2) == (u1, u2) {
+                    cases.special.push((check, step));
+                    break;
+                }
+            }
+            // Until the key has an even y: if not, the lanes see -d.
+            loop {
+                let tweak = dice.scalar();
+                let d = Schedule::new(tweak, Scalar::ONE).special_log(step, are_opposite);
+                if cases.points.point(d).even() == d {
+                    let check = cases.tweak(d, tweak, dice);
+                    cases.special.push((check, step));
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/// Signatures of BIP340 with the key G, for which digits of u1 are those of u2, or their negatives.
+fn special_digits(cases: &mut Cases, dice: &mut Dice) {
+    // Valid ones: other messages are tried until digits meet. G has an even y.
+    let (nonce, public) = (cases.points.point(dice.scalar()), cases.points.point(Scalar::ONE));
+    for _ in 0..3 {
+        let mut message = dice.bytes();
+        loop {
+            message[..8].copy_from_slice(&dice.next().to_le_bytes());
+            let e = challenge(&nonce.x, &public.x, &message);
+            let s = nonce.even() + e;
+            if let Some(place) = meeting_digits(s, -e) {
+                let check = Check {
+                    kind: Kind::Schnorr,
+                    key: key(2, &public.x),
+                    r: nonce.x,
+                    s: s.bytes(),
+                    message,
+                };
+                cases.special.push((check, Step::Sum { place }));
+                break;
+            }
+        }
+    }
+    // Invalid ones: u1 is built of digits.
+    for place in 0..12 {
+        for sign in [1, -1] {
+            loop {
+                let (r, message) = (cases.points.point(dice.scalar()).x, dice.bytes());
+                let u2 = -challenge(&r, &public.x, &message);
+                let wanted = Halves::new(u2).digits(POINT_WIDTH)[place * STRIDE].map(|digit| digit * sign);
+                let mut halves = Halves::new(dice.scalar());
+                let present = halves.digits(GENERATOR_WIDTH)[place];
+                for (half, (wanted, present)) in halves.0.iter_mut().zip(wanted.into_iter().zip(present)) {
+                    *half += BigInt::from(wanted - present) << (place * GENERATOR_WIDTH);
+                }
+                let u1 = halves.scalar();
+                if Halves::new(u1) == halves {
+                    let check = Check {
+                        kind: Kind::Schnorr,
+                        key: key(2, &public.x),
+                        r,
+                        s: u1.bytes(),
+                        message,
+                    };
+                    cases.special.push((check, Step::Sum { place: place * STRIDE }));
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/// The place where both digits of u1 are those of u2, or their negatives.
+fn meeting_digits(u1: Scalar, u2: Scalar) -> Option<usize> {
+    let of_generator = Halves::new(u1).digits(GENERATOR_WIDTH);
+    let of_point = Halves::new(u2).digits(POINT_WIDTH);
+    let meets = |place: usize| {
+        let ([a, b], [c, d]) = (of_generator[place], of_point[place * STRIDE]);
+        (a, b) == (c, d) || (a, b) == (-c, -d)
+    };
+    (0..of_generator.len())
+        .find(|place| meets(*place))
+        .map(|place| place * STRIDE)
+}
+
+/// Why lanes may leave a check to others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Cause {
+    SmallR,
+    Infinity,
+    /// A step of the schedule adds equal or opposite points.
+    Special,
+}
+
+fn cause(check: &Check, points: &Points) -> Option<Cause> {
+    if has_small_r(check) {
+        return Some(Cause::SmallR);
+    }
+    let (u1, u2, point) = parts(check)?;
+    if result_is_infinity(check) {
+        return Some(Cause::Infinity);
+    }
+    let d = points.logs.get(&point.serialize())?;
+    Schedule::may_be_special(u1, u2, *d).then_some(Cause::Special)
+}
+
+struct Judge {
+    secp: Secp256k1<VerifyOnly>,
+    points: Points,
+    counts: HashMap<(Kind, Verdict, Option<Cause>), usize>,
+}
+
+impl Judge {
+    fn judge(&mut self, backend: Backend, check: &Check, verdict: Verdict) {
+        let holds = reference(&self.secp, check);
+        let mut why = None;
+        match verdict {
+            Verdict::Valid => assert!(holds, "{backend:?}: {check:?}"),
+            Verdict::Invalid => assert!(!holds, "{backend:?}: {check:?}"),
+            Verdict::CannotTell => {
+                why = cause(check, &self.points);
+                assert!(
+                    why.is_some(),
+                    "{backend:?} leaves this to others for no known cause: {check:?}"
+                );
+            }
+        }
+        *self.counts.entry((check.kind, verdict, why)).or_default() += 1;
+    }
+
+    /// Prints and clears the counts. Returns the number of special cases, and of all.
+    fn print(&mut self, title: &str) -> [usize; 2] {
+        let is_special = |(_, _, cause): &(_, _, Option<Cause>)| *cause == Some(Cause::Special);
+        let special = self
+            .counts
+            .iter()
+            .filter(|(what, _)| is_special(what))
+            .map(|(_, count)| count)
+            .sum();
+        let all = self.counts.values().sum();
+        let mut lines: Vec<String> = self
+            .counts
+            .drain()
+            .map(|(what, count)| format!("{what:?}: {count}"))
+            .collect();
+        lines.sort();
+        eprintln!("{title}, seed {SEED}: {}", lines.join(", "));
+        [special, all]
+    }
+}
+
+/// Verdicts of each check alone. Those of batches must be the same.
+fn alone(backend: Backend, checks: &[Check], judge: &mut Judge) -> Vec<Verdict> {
+    let mut verifier = Verifier::with_backend(backend);
+    assert_eq!(verifier.backend(), backend);
+    let mut verdicts = Vec::new();
+    let mut one = |check: &Check| {
+        verifier.verify(&[*check], &mut verdicts);
+        let [verdict] = verdicts[..] else {
+            panic!("{} verdicts", verdicts.len())
+        };
+        judge.judge(backend, check, verdict);
+        verdict
+    };
+    checks.iter().map(&mut one).collect()
+}
+
+/// Puts `together` of the checks at a time among random ones. All verdicts must be what they are
+/// alone, and the lanes must leave none of the random ones to others.
+fn among_others(backend: Backend, checks: &[Check], verdicts: &[Verdict], together: usize) {
+    let mut dice = Dice(SEED);
+    let tables = Tables::new(&mut dice);
+    let mut verifier = Verifier::with_backend(backend);
+    let mut results = Vec::new();
+    for (checks, verdicts) in checks.chunks(together).zip(verdicts.chunks(together)) {
+        let mut batch = Vec::new();
+        while batch.len() < BATCH {
+            let Known { check, expected, .. } = tables.known(&mut dice);
+            match expected {
+                Expected::Valid => batch.push((check, Verdict::Valid)),
+                Expected::Invalid => batch.push((check, Verdict::Invalid)),
+                Expected::SmallR | Expected::Infinity => {}
+            }
+        }
+        // One in each stretch of the batch, so that no place is taken twice.
+        let stretch = BATCH / together;
+        for (number, known) in checks.iter().copied().zip(verdicts.iter().copied()).enumerate() {
+            batch[number * stretch + dice.below(stretch)] = known;
+        }
+        let all: Vec<Check> = batch.iter().map(|(check, _)| *check).collect();
+        verifier.verify(&all, &mut results);
+        assert_eq!(results.len(), batch.len());
+        for (place, ((check, expected), verdict)) in batch.iter().zip(&results).enumerate() {
+            assert_eq!(verdict, expected, "{backend:?}, place {place}: {check:?}");
+        }
+    }
+}
+
+/// Verifies the checks of `make` on all backends.
+fn compare(title: &str, make: impl Fn(&mut Cases, &mut Dice)) {
+    let mut cases = Cases::default();
+    make(&mut cases, &mut Dice(SEED));
+    let Cases {
+        points,
+        checks,
+        special,
+    } = cases;
+    let mut judge = Judge {
+        secp: Secp256k1::verification_only(),
+        points,
+        counts: HashMap::new(),
+    };
+    for backend in backends() {
+        // The portable backend is slow: a share is enough, since the source is the same.
+        let share = if backend.is_fast() { 1 } else { 5 };
+        let together = if backend.is_fast() { 16 } else { 64 };
+        let checks: Vec<Check> = checks.iter().copied().step_by(share).collect();
+        let verdicts = alone(backend, &checks, &mut judge);
+        let [left, all] = judge.print(&format!("{title}, {backend:?}"));
+        assert_eq!(all, checks.len());
+        assert!(left <= all / 20, "{title}: lanes leave {left} of {all} to others");
+        among_others(backend, &checks, &verdicts, together);
+
+        if special.is_empty() {
+            continue;
+        }
+        let special: Vec<_> = special.iter().copied().step_by(share).collect();
+        let checks: Vec<Check> = special.iter().map(|(check, _)| *check).collect();
+        let verdicts = alone(backend, &checks, &mut judge);
+        for ((check, step), verdict) in special.iter().zip(&verdicts) {
+            assert_eq!(
+                *verdict,
+                Verdict::CannotTell,
+                "{backend:?} does not detect {step:?}: {check:?}"
+            );
+        }
+        judge.print(&format!("{title}, {backend:?}, special"));
+        // One at a time, then many in one batch.
+        among_others(backend, &checks, &verdicts, 1);
+        among_others(backend, &checks, &verdicts, 64);
+    }
+}
+
+#[test]
+fn keys_that_are_small_multiples() {
+    compare("small keys", small_keys);
+}
+
+#[test]
+fn scalars_that_are_related() {
+    compare("built", built);
+}
+
+#[test]
+fn results_at_infinity() {
+    compare("infinity", infinity);
+}
+
+#[test]
+fn numbers_at_the_ends_of_their_ranges() {
+    compare("numbers at ends", numbers_at_ends);
+}
+
+#[test]
+fn coordinates_at_the_ends_of_their_ranges() {
+    compare("coordinates at ends", coordinates_at_ends);
+}
+
+#[test]
+fn steps_that_add_equal_or_opposite_points() {
+    compare("special keys", special_keys);
+    compare("special digits", special_digits);
+}

@@ -1,0 +1,4 @@
+//! The primitives through their public interface.
+
+mod event;
+mod semaphore;

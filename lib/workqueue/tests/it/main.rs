@@ -1,0 +1,5 @@
+//! The queue through its public interface.
+
+mod model;
+mod queue;
+mod stress;
