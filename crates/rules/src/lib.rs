@@ -51,6 +51,7 @@
 //! - [`transaction`]: rules of a transaction by itself;
 //! - [`block`]: rules of a block by itself, and among the headers before it;
 //! - [`spend`]: rules of a transaction and its coins, subsidy and fees;
+//! - [`connect`]: the order of these rules when a block is connected;
 //! - [`locks`]: lock times and sequence locks;
 //! - [`sigops`], [`script`]: counting signature operations, reading scripts;
 //! - [`flags`], [`verifier`]: script flags, and the trait of script verifiers;
@@ -58,6 +59,7 @@
 //! - [`snapshots`]: snapshots of the UTXO set whose hashes are built into Core.
 
 pub mod block;
+pub mod connect;
 pub mod flags;
 pub mod header;
 pub mod locks;
