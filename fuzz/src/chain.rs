@@ -11,11 +11,12 @@ use crate::world::{BLOCKS_MAX, PARAMS, Planned, SPACING, World, first_coins};
 use blockmill_block::{Block, BlockHash, BlockUndo, Coin, OutPoint};
 use blockmill_coins::{CoinStore, CoinsCache, FlushEpoch, MemoryStore, Tip};
 use blockmill_engine::pipeline::inputs::{BlockInputs, BlockOutputs};
-use blockmill_engine::pipeline::resolve::{self, ResolveContext, ResolveError};
+use blockmill_engine::pipeline::resolve::{self, ResolveError};
 use blockmill_engine::pipeline::upcoming::UpcomingTxids;
 use blockmill_fetch::{Fetch, Fetcher, Options};
 use blockmill_pool::{ThreadPool, ThreadPoolOptions};
 use blockmill_rules::Reject;
+use blockmill_rules::connect::{ConnectContext, MedianTimes, Overwriting};
 use blockmill_rules::flags::block_script_flags;
 use std::collections::VecDeque;
 use std::sync::{Arc, LazyLock};
@@ -99,17 +100,18 @@ fn resolve(
     cache: &mut CoinsCache,
 ) -> Result<BlockUndo, ResolveError> {
     let median_time_past = |height: u32| height * SPACING;
-    let context = ResolveContext {
+    let context = ConnectContext {
         params: &PARAMS,
         height: planned.height,
         flags: block_script_flags(&PARAMS, planned.height, &planned.block.hash()),
-        enforce_bip30: planned.enforce_bip30,
-        absent_at,
-        parent_median_time_past: median_time_past(planned.height - 1),
-        median_time_past: &median_time_past,
+        overwriting: planned.overwriting,
+        median_times: Some(MedianTimes {
+            parent: median_time_past(planned.height - 1),
+            at_height: &median_time_past,
+        }),
         legacy_sigops: &planned.legacy_sigops,
     };
-    resolve::apply(&planned.block, &context, cache)
+    resolve::apply(&planned.block, &context, absent_at, cache)
 }
 
 fn disconnect(block: &Block, undo: &BlockUndo, cache: &mut CoinsCache) -> bool {
@@ -252,7 +254,7 @@ impl FetchingRun {
             made: Arc::clone(&MADE),
             view: self.cache.view(),
         };
-        let outputs = planned.enforce_bip30.then(|| BlockOutputs(Arc::clone(&planned.block)));
+        let outputs = (planned.overwriting == Overwriting::Forbidden).then(|| BlockOutputs(Arc::clone(&planned.block)));
         Fetches {
             inputs: Some(self.fetcher.begin(inputs)),
             outputs: outputs.map(|outputs| self.fetcher.begin(outputs)),

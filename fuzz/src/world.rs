@@ -7,6 +7,7 @@ use crate::parts::{InputParts, OutputParts, TransactionParts, block, coinbase};
 use blockmill_block::coin::is_unspendable;
 use blockmill_block::transaction::OwnedTransaction;
 use blockmill_block::{Block, Coin, Network, OutPoint, Txid};
+use blockmill_rules::connect::Overwriting;
 use blockmill_rules::spend::block_subsidy;
 use blockmill_rules::{Params, sigops};
 use std::sync::{Arc, LazyLock};
@@ -50,8 +51,8 @@ pub struct Planned {
     pub height: u32,
     /// For each transaction the signature operations in its own scripts.
     pub legacy_sigops: Vec<u64>,
-    /// Whether BIP 30 applies to it.
-    pub enforce_bip30: bool,
+    /// Whether it may overwrite coins (BIP 30).
+    pub overwriting: Overwriting,
 }
 
 /// The outputs and transactions that later blocks can spend and repeat.
@@ -151,7 +152,11 @@ impl World {
                 .collect(),
             block: Arc::new(block),
             height: self.height,
-            enforce_bip30,
+            overwriting: if enforce_bip30 {
+                Overwriting::Forbidden
+            } else {
+                Overwriting::Allowed
+            },
         }
     }
 

@@ -2,9 +2,10 @@
 
 use crate::failure::Failure;
 use crate::log::Format;
+use crate::verifier::Verifier;
 use blockmill_block::{BlockHash, Network, hex};
 use blockmill_chaingen::Profile;
-use blockmill_engine::{ChainId, Signatures};
+use blockmill_engine::{ChainId, Engine, EngineBuilder, Signatures};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use std::ffi::OsString;
@@ -74,8 +75,17 @@ pub(crate) struct DataArguments {
 }
 
 impl DataArguments {
+    /// An engine on the directory, for the chain that the arguments name.
+    pub(crate) fn engine(&self) -> Result<EngineBuilder<Verifier>, Failure> {
+        let builder = Engine::builder(&self.data);
+        Ok(match self.chain_id()? {
+            Some(chain_id) => builder.chain_id(chain_id),
+            None => builder,
+        })
+    }
+
     /// The chain that the arguments name, if they name one. A challenge implies a signet.
-    pub(crate) fn chain_id(&self) -> Result<Option<ChainId>, Failure> {
+    fn chain_id(&self) -> Result<Option<ChainId>, Failure> {
         let Some(network) = self.network.or(self.signet_challenge.as_ref().map(|_| Network::Signet)) else {
             return Ok(None);
         };

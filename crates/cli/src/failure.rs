@@ -1,8 +1,13 @@
 //! What ends a command early.
 
+use crate::advice;
+use blockmill_blockfiles::FileError;
 use blockmill_chaingen::GenerateError;
 use blockmill_coins::StoreError;
-use blockmill_engine::EngineError;
+use blockmill_engine::datadir::snapshot::DumpSnapshotError;
+use blockmill_engine::engine::LoadSnapshotError;
+use blockmill_engine::inspect::verify_files::VerifyFilesError;
+use blockmill_engine::{ConnectError, OpenError};
 use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
@@ -10,9 +15,27 @@ use thiserror::Error;
 /// Why a command ended early.
 #[derive(Debug, Error)]
 pub(crate) enum Failure {
-    /// The engine failed.
+    /// A data directory cannot be opened or read.
     #[error(transparent)]
-    Engine(#[from] EngineError),
+    Open(#[from] OpenError),
+    /// Blocks cannot be connected.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    /// A snapshot is not written.
+    #[error(transparent)]
+    DumpSnapshot(#[from] DumpSnapshotError),
+    /// A snapshot is not loaded.
+    #[error(transparent)]
+    LoadSnapshot(#[from] LoadSnapshotError),
+    /// Block files are not verified.
+    #[error(transparent)]
+    VerifyFiles(#[from] VerifyFilesError),
+    /// Block files cannot be read.
+    #[error(transparent)]
+    BlockFiles(#[from] FileError),
+    /// The coin store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
     /// The generator failed.
     #[error(transparent)]
     Generate(#[from] GenerateError),
@@ -38,12 +61,6 @@ pub(crate) enum Failure {
     Mismatch(String),
 }
 
-impl From<StoreError> for Failure {
-    fn from(error: StoreError) -> Self {
-        Self::Engine(EngineError::Store(error))
-    }
-}
-
 impl Failure {
     pub(crate) fn file(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
@@ -54,7 +71,7 @@ impl Failure {
     pub(crate) fn message(&self) -> Option<String> {
         match self {
             Self::Stream(error) if error.kind() == io::ErrorKind::BrokenPipe => None,
-            failure => Some(failure.to_string()),
+            failure => Some(advice::with_advice(failure.to_string(), failure.advice())),
         }
     }
 
@@ -62,15 +79,35 @@ impl Failure {
     pub(crate) fn is_stop(&self) -> bool {
         matches!(
             self,
-            Self::Engine(EngineError::Stopped { .. }) | Self::Generate(GenerateError::Stopped { .. })
+            Self::DumpSnapshot(DumpSnapshotError::Stopped { .. })
+                | Self::LoadSnapshot(LoadSnapshotError::Stopped { .. })
+                | Self::Generate(GenerateError::Stopped { .. })
         )
+    }
+
+    /// What the user can do about it.
+    fn advice(&self) -> Option<&'static str> {
+        match self {
+            Self::Open(error) | Self::DumpSnapshot(DumpSnapshotError::Open(error)) => advice::of_open(error),
+            Self::Connect(error) => advice::of_connect(error),
+            Self::LoadSnapshot(error) => advice::of_load(error),
+            Self::Store(error) | Self::DumpSnapshot(DumpSnapshotError::Store(error)) => advice::of_store(error),
+            _ => None,
+        }
     }
 
     /// The exit status.
     pub(crate) fn status(&self) -> u8 {
         match self {
-            Self::Engine(error) => error.exit_status(),
-            Self::Generate(GenerateError::Stopped { .. }) => 0,
+            _ if self.is_stop() => 0,
+            Self::Open(error) | Self::DumpSnapshot(DumpSnapshotError::Open(error)) => open_status(error),
+            Self::Store(error)
+            | Self::Connect(ConnectError::Store(error))
+            | Self::DumpSnapshot(DumpSnapshotError::Store(error))
+            | Self::LoadSnapshot(LoadSnapshotError::Store(error)) => store_status(error),
+            Self::Connect(ConnectError::Flush(_)) => 4,
+            Self::DumpSnapshot(DumpSnapshotError::Exists { .. })
+            | Self::LoadSnapshot(LoadSnapshotError::SetExists { .. } | LoadSnapshotError::UnknownHash { .. }) => 2,
             Self::Mismatch(_) => 1,
             Self::Usage(_)
             | Self::Generate(
@@ -79,7 +116,37 @@ impl Failure {
                 | GenerateError::TooManyEmptyBlocks { .. }
                 | GenerateError::Occupied { .. },
             ) => 2,
-            Self::Generate(_) | Self::File { .. } | Self::Stream(_) | Self::Corrupt(_) => 3,
+            Self::Generate(_)
+            | Self::Connect(_)
+            | Self::DumpSnapshot(_)
+            | Self::LoadSnapshot(_)
+            | Self::VerifyFiles(_)
+            | Self::BlockFiles(_)
+            | Self::File { .. }
+            | Self::Stream(_)
+            | Self::Corrupt(_) => 3,
         }
+    }
+}
+
+/// 2 for wrong usage, 4 where the directory is in use or the store failed, else 3.
+fn open_status(error: &OpenError) -> u8 {
+    match error {
+        OpenError::WrongNetwork { .. }
+        | OpenError::NoDataDirectory { .. }
+        | OpenError::NotThere { .. }
+        | OpenError::Foreign { .. } => 2,
+        OpenError::Store(error) => store_status(error),
+        OpenError::Locked { .. } => 4,
+        _ => 3,
+    }
+}
+
+/// 2 where the store belongs to another network, 3 where it is damaged, else 4.
+fn store_status(error: &StoreError) -> u8 {
+    match error {
+        StoreError::Network { .. } => 2,
+        error if error.is_corruption() => 3,
+        _ => 4,
     }
 }

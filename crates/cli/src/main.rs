@@ -3,6 +3,7 @@
 //! Results go to standard output, progress and messages to standard error. `shell.rs` lists the
 //! exit statuses, `failure.rs` assigns them.
 
+mod advice;
 mod arguments;
 mod commands;
 mod failure;

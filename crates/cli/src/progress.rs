@@ -1,5 +1,6 @@
 //! Progress and messages on standard error: a bar on a terminal, plain lines elsewhere.
 
+use crate::advice;
 use crate::log::{self, Line};
 use blockmill_engine::report::Indexing;
 use blockmill_engine::{Event, Observer, Progress};
@@ -172,7 +173,12 @@ impl Observer for EngineMeter {
 
     fn event(&mut self, event: &Event<'_>) {
         let (name, fields) = log::name_and_fields(event);
-        self.0.say(&Line::new(event.level(), name, &event.to_string(), fields));
+        self.0.say(&Line::new(
+            event.level(),
+            name,
+            &advice::with_advice(event.to_string(), advice::of_event(event)),
+            fields,
+        ));
     }
 }
 

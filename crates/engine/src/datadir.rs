@@ -16,9 +16,11 @@
 //! - [`chain_log`]: headers and undo data of connected blocks;
 //! - `lost_store`, [`store_file`]: the file of the coins;
 //! - [`snapshot`]: the set to a file, and a file to a store;
-//! - `state`: what an engine keeps open of its directory.
+//! - `state`: what an engine keeps open of its directory;
+//! - [`error`]: why a directory cannot be opened.
 
 pub mod chain_log;
+pub mod error;
 pub mod snapshot;
 pub mod store_file;
 
@@ -31,4 +33,5 @@ mod directory;
 mod meta;
 
 pub use directory::DataDir;
+pub use error::{OpenError, Remedy};
 pub use meta::{ChainId, SnapshotMark};

@@ -5,21 +5,26 @@
 //! - `submit`: blocks one by one, with a verdict each;
 //! - `load_snapshot`: a set in place of the blocks up to its base.
 
+#[doc(hidden)]
+pub mod internals;
+
 mod load_snapshot;
 mod open;
 mod options;
 mod submit;
 
-pub use options::{Options, Without};
+pub use load_snapshot::LoadSnapshotError;
+pub use open::EngineBuilder;
+pub use options::Options;
 pub use submit::{Submission, Verdict};
 
 use crate::chain::import::FirstSeen;
 use crate::chain::state::ChainState;
 use crate::datadir::DataDir;
 use crate::datadir::state::DataState;
-use crate::error::EngineError;
 use crate::pipeline::connect::{self, BranchEnd};
 use crate::pipeline::disconnect::disconnect_tip;
+use crate::pipeline::error::ConnectError;
 use crate::pipeline::load::Content;
 use crate::pipeline::state::{Pipeline, Run};
 use crate::report::connect_report::{ConnectReport, Halt};
@@ -50,8 +55,8 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
     /// and reported.
     ///
     /// # Errors
-    /// Any [`EngineError`]. What was flushed before is kept.
-    pub fn connect(&mut self, sources: &[PathBuf], observer: &mut dyn Observer) -> Result<ConnectReport, EngineError> {
+    /// Any [`ConnectError`]. What was flushed before is kept.
+    pub fn connect(&mut self, sources: &[PathBuf], observer: &mut dyn Observer) -> Result<ConnectReport, ConnectError> {
         let start = Instant::now();
         let start_height = self.height();
         let totals_before = self.telemetry.begin_run();
@@ -110,8 +115,8 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
     /// while there is room.
     ///
     /// # Errors
-    /// Any [`EngineError`]; what was flushed before is kept.
-    pub fn flush(&mut self) -> Result<(), EngineError> {
+    /// Any [`ConnectError`]; what was flushed before is kept.
+    pub fn flush(&mut self) -> Result<(), ConnectError> {
         let mut nobody = ();
         let (pipeline, mut run) = self.parts(&mut nobody);
         pipeline.flush(&mut run)
@@ -158,7 +163,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
 fn activate_best_chain<V: ScriptVerifier + 'static>(
     pipeline: &mut Pipeline<V>,
     run: &mut Run<'_>,
-) -> Result<Halt, EngineError> {
+) -> Result<Halt, ConnectError> {
     let start = Instant::now();
     loop {
         let index = run.chain.index();
@@ -193,3 +198,6 @@ fn check_genesis<V: ScriptVerifier + 'static>(pipeline: &Pipeline<V>, run: &mut 
         Content::Unreadable(unreadable) => run.reporter.unreadable(unreadable),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,26 +6,23 @@
 //! - [`pipeline`]: the way of a block, from its file to the store;
 //! - [`datadir`]: what a data directory holds, and snapshots of the set;
 //! - [`chain`]: which blocks there are, and which chain of them is the best;
-//! - [`report`]: what happened, stage by stage, events and traces;
-//! - [`error`]: what can go wrong besides invalid blocks.
+//! - [`report`]: what happened, stage by stage, events and traces.
 
 pub mod chain;
 pub mod datadir;
 pub mod engine;
-pub mod error;
 pub mod inspect;
 pub mod pipeline;
 pub mod report;
 
-pub use datadir::{ChainId, DataDir, SnapshotMark};
-pub use engine::{Engine, Options, Submission, Verdict};
-pub use error::EngineError;
-pub use report::connect_report::ConnectReport;
+pub use datadir::{ChainId, DataDir, OpenError, Remedy, SnapshotMark};
+pub use engine::{Engine, EngineBuilder, LoadSnapshotError, Options, Submission, Verdict};
+pub use pipeline::error::ConnectError;
+pub use report::connect_report::{ConnectReport, RunOutcome};
 pub use report::events::{Event, Level};
 pub use report::findings::Rejected;
 pub use report::observer::{Observer, Progress};
 pub use report::signatures::Signatures;
-pub use report::trace::StageHook;
 
 #[cfg(test)]
 mod rooms;

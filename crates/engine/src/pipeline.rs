@@ -9,9 +9,11 @@
 //! - [`checks`]: its scripts run on all threads;
 //! - `in_flight`: blocks that are resolved, and whose checks are under way;
 //! - `flush`: changes go to the store;
-//! - `disconnect`: the tip is disconnected, for a branch with more work.
+//! - `disconnect`: the tip is disconnected, for a branch with more work;
+//! - [`error`]: why blocks cannot be connected.
 
 pub mod checks;
+pub mod error;
 pub mod resolve;
 
 pub(crate) mod apply;

@@ -21,7 +21,7 @@ pub mod totals;
 pub(crate) mod telemetry;
 pub(crate) mod trace;
 
-pub use connect_report::{ConnectReport, Halt};
+pub use connect_report::{ConnectReport, Halt, RunOutcome};
 pub use findings::{Leftover, Rejected, Unreadable};
 pub use observer::{Indexing, Observer, Progress};
 pub use stages::{Span, Stage, StageTime, Stages};

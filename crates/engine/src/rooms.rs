@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// Each room uses only those before it.
-const ROOMS: [&str; 7] = ["error", "report", "chain", "datadir", "pipeline", "engine", "inspect"];
+const ROOMS: [&str; 6] = ["report", "chain", "datadir", "pipeline", "engine", "inspect"];
 
 /// For each module the modules that it uses.
 type Uses = BTreeMap<String, BTreeSet<String>>;

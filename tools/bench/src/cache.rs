@@ -12,7 +12,7 @@ use crate::report::{Chart, Column, Report, Target};
 use blockmill_chaingen::{ChainSpec, Profile, Summary, write_chain};
 use blockmill_coins::StatsBuilder;
 use blockmill_coins::stats::Hashes;
-use blockmill_engine::{Engine, Options};
+use blockmill_engine::Engine;
 use blockmill_kernel::KernelVerifier;
 use serde::Serialize;
 use serde_json::Value;
@@ -196,7 +196,7 @@ fn check(run: &str, data: &Path, report: &Value, expected: &Summary) -> Result<(
     if report["tip"] != expected.tip {
         return Err(mismatch("tip", &report["tip"].to_string(), &expected.tip));
     }
-    let engine = Engine::open(data, None, KernelVerifier, Options::default())?;
+    let engine = Engine::builder(data).open(KernelVerifier)?;
     let stats = StatsBuilder::new(Hashes::Serialized)
         .add_all(engine.coins().coins()?)?
         .finish(&engine.tip());

@@ -5,7 +5,7 @@ use bitcoinkernel::KernelError;
 use blockmill_blockfiles::FileError;
 use blockmill_chaingen::GenerateError;
 use blockmill_coins::{StoreError, UndoLogError};
-use blockmill_engine::EngineError;
+use blockmill_engine::{ConnectError, OpenError};
 use blockmill_rules::VerifyError;
 use std::io;
 use std::path::PathBuf;
@@ -32,9 +32,18 @@ pub enum BenchError {
         /// The value expected.
         wanted: String,
     },
-    /// The engine failed.
+    /// The engine cannot open a data directory.
     #[error(transparent)]
-    Engine(#[from] EngineError),
+    Open(#[from] OpenError),
+    /// The engine cannot connect blocks.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    /// The coin store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The undo log failed.
+    #[error(transparent)]
+    UndoLog(#[from] UndoLogError),
     /// The kernel's ChainstateManager failed.
     #[error("bitcoinkernel: {0}")]
     Kernel(#[from] KernelError),
@@ -80,18 +89,6 @@ pub enum BenchError {
     /// The table could not be printed.
     #[error("the table could not be printed: {0}")]
     Output(io::Error),
-}
-
-impl From<StoreError> for BenchError {
-    fn from(error: StoreError) -> Self {
-        Self::Engine(EngineError::Store(error))
-    }
-}
-
-impl From<UndoLogError> for BenchError {
-    fn from(error: UndoLogError) -> Self {
-        Self::Engine(EngineError::from(error))
-    }
 }
 
 impl BenchError {

@@ -16,8 +16,8 @@ use blockmill_chaingen::{ChainSpec, Profile, Summary, write_chain};
 use blockmill_coins::stats::Hashes;
 use blockmill_coins::{Change, CoinIterator, CoinStore, StatsBuilder, StoreError, Tip};
 use blockmill_engine::datadir::store_file::open_store;
-use blockmill_engine::engine::Without;
-use blockmill_engine::{ChainId, DataDir, Engine, Options};
+use blockmill_engine::engine::internals::{Internals, Without};
+use blockmill_engine::{DataDir, Engine, Options};
 use blockmill_kernel::KernelVerifier;
 use rustix::fs::{Advice, fadvise};
 use serde::Serialize;
@@ -127,15 +127,14 @@ impl Base {
             directory,
             height,
         };
-        let chain_id = ChainId {
-            network: Network::Regtest,
-            signet_challenge: None,
-        };
         let options = Options {
             stop_at_height: Some(height),
             ..Options::default()
         };
-        let mut engine = Engine::open(&base.path("data"), Some(&chain_id), KernelVerifier, options)?;
+        let mut engine = Engine::builder(base.path("data"))
+            .network(Network::Regtest)
+            .options(options)
+            .open(KernelVerifier)?;
         engine.connect(&[base.path("blocks")], &mut ())?;
         Ok(base)
     }
@@ -165,13 +164,18 @@ impl Base {
                 Fetching::Without => 0,
                 Fetching::Readers(readers) => readers,
             },
+            ..Options::default()
+        };
+        let internals = Internals {
             without: Without {
                 fetch: fetching == Fetching::Without,
                 ..Without::default()
             },
-            ..Options::default()
+            stage_hook: None,
         };
-        let mut engine = Engine::with_store(directory, store, KernelVerifier, options)?;
+        drop(directory);
+        let builder = Engine::builder(copy.path()).store(store).options(options);
+        let mut engine = builder.internals(internals).open(KernelVerifier)?;
         let clock = Stopwatch::start();
         let report = engine.connect(&[self.path("blocks")], &mut ())?;
         let elapsed = clock.elapsed();

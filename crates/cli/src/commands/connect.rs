@@ -12,7 +12,7 @@ use crate::verifier::verifier;
 use blockmill_blockfiles::BlockFiles;
 use blockmill_coins::CacheCounters;
 use blockmill_engine::report::{Halt, Indexing, Span, Totals};
-use blockmill_engine::{ConnectReport, Engine, EngineError, Event, Observer, Options, Progress};
+use blockmill_engine::{ConnectReport, Event, Observer, Options, Progress, RunOutcome};
 use serde_json::json;
 use std::io::Write;
 use std::path::PathBuf;
@@ -34,7 +34,7 @@ pub(crate) fn options(arguments: &EngineArguments) -> Result<Options, Failure> {
 pub(crate) fn check_sources(sources: &[PathBuf]) -> Result<(), Failure> {
     let mut files = BlockFiles::new();
     for source in sources {
-        files.add(source).map_err(EngineError::File)?;
+        files.add(source)?;
     }
     Ok(())
 }
@@ -123,13 +123,8 @@ pub(crate) fn run(arguments: &ConnectArguments) -> Result<u8, Failure> {
         trace: arguments.trace.is_some(),
         ..options(&arguments.engine)?
     };
-    let chain_id = arguments.data.chain_id()?;
-    let mut engine = Engine::open(
-        &arguments.data.data,
-        chain_id.as_ref(),
-        verifier(options.signatures),
-        options,
-    )?;
+    let verifier = verifier(options.signatures);
+    let mut engine = arguments.data.engine()?.options(options).open(verifier)?;
     if engine.height() > 0 {
         let text = format!("going on from height {}", engine.height());
         log::info("resumed", &text, json!({"height": engine.height()}));
@@ -157,5 +152,14 @@ pub(crate) fn run(arguments: &ConnectArguments) -> Result<u8, Failure> {
     out.flush()?;
     // The report is out before a failure of the trace ends the command.
     traced?;
-    Ok(report.exit_status())
+    Ok(exit_status(&report))
+}
+
+/// The exit status of a run with this report.
+pub(crate) fn exit_status(report: &ConnectReport) -> u8 {
+    match report.outcome() {
+        RunOutcome::Complete => 0,
+        RunOutcome::Rejected => 1,
+        RunOutcome::Incomplete => 3,
+    }
 }

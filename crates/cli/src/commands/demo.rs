@@ -74,7 +74,10 @@ fn demo_in(directory: &Path) -> Result<(), Failure> {
         ..Options::default()
     };
     let cpu_before = output::cpu_seconds();
-    let mut engine = Engine::open(&data, Some(&chain_id), verifier(Signatures::Auto), options)?;
+    let mut engine = Engine::builder(&data)
+        .chain_id(chain_id)
+        .options(options)
+        .open(verifier(Signatures::Auto))?;
     let mut meter = EngineMeter(Meter::new());
     let report = engine.connect(&[blocks], &mut meter)?;
     drop(meter);

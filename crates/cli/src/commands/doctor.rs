@@ -1,11 +1,12 @@
 //! `blockmill doctor`.
 
+use crate::advice;
 use crate::arguments::DoctorArguments;
 use crate::failure::Failure;
 use crate::output;
 use crate::progress::{EngineMeter, Meter};
 use crate::signals;
-use blockmill_engine::inspect::doctor;
+use blockmill_engine::inspect::doctor::{self, Finding, Findings, Health};
 use serde_json::json;
 use std::io::Write;
 
@@ -23,16 +24,35 @@ pub(crate) fn run(arguments: &DoctorArguments) -> Result<u8, Failure> {
                 json!({
                     "part": finding.part,
                     "health": finding.health.to_string().to_lowercase(),
-                    "detail": finding.detail,
+                    "detail": detail(finding),
                 })
             })
             .collect();
         output::json_line(&mut out, &json!({"sound": findings.is_sound(), "parts": parts}))?;
     } else {
         for finding in &findings.0 {
-            writeln!(out, "{:12} {:12} {}", finding.part, finding.health, finding.detail)?;
+            writeln!(out, "{:12} {:12} {}", finding.part, finding.health, detail(finding))?;
         }
     }
     out.flush()?;
-    Ok(findings.exit_status())
+    Ok(exit_status(&findings))
+}
+
+/// What was found, and what to do about it.
+fn detail(finding: &Finding) -> String {
+    let advice = finding.remedy.map(advice::of_remedy);
+    advice::with_advice(finding.detail.clone(), advice)
+}
+
+/// 3 where something is damaged, else 4 where the store cannot be read and 3 where another part
+/// cannot, else 0.
+fn exit_status(findings: &Findings) -> u8 {
+    let unreadable = findings.0.iter().any(|finding| finding.health == Health::Unreadable);
+    let store_failed = findings.0.iter().any(Finding::is_store_failure);
+    match findings.is_sound() {
+        Some(false) => 3,
+        _ if store_failed => 4,
+        _ if unreadable => 3,
+        _ => 0,
+    }
 }

@@ -9,7 +9,7 @@ use crate::signals;
 use crate::verifier::verifier;
 use blockmill_coins::UtxoStats;
 use blockmill_engine::datadir::snapshot;
-use blockmill_engine::{DataDir, Engine, Options};
+use blockmill_engine::{DataDir, Options};
 use serde_json::json;
 use std::fs::File;
 use std::io::Write;
@@ -39,19 +39,14 @@ fn load(arguments: &LoadArguments) -> Result<u8, Failure> {
     };
     connect::check_sources(blocks)?;
     File::open(file).map_err(Failure::file(file))?;
-    let chain_id = arguments.data.chain_id()?;
     let options = Options {
         threads: 1,
         cache_bytes_max: (arguments.dbcache as usize) << 20,
         stop: signals::stop_flag()?,
         ..Options::default()
     };
-    let engine = Engine::open(
-        &arguments.data.data,
-        chain_id.as_ref(),
-        verifier(options.signatures),
-        options,
-    )?;
+    let verifier = verifier(options.signatures);
+    let engine = arguments.data.engine()?.options(options).open(verifier)?;
     let mut meter = EngineMeter(Meter::new());
     let stats = engine.load_snapshot(blocks, file, arguments.hash, &mut meter)?;
     drop(meter);

@@ -64,13 +64,8 @@ pub(crate) fn run(arguments: &SubmitArguments) -> Result<u8, Failure> {
         signatures: arguments.signatures.into(),
         ..options
     };
-    let chain_id = arguments.data.chain_id()?;
-    let mut engine = Engine::open(
-        &arguments.data.data,
-        chain_id.as_ref(),
-        verifier(options.signatures),
-        options,
-    )?;
+    let verifier = verifier(options.signatures);
+    let mut engine = arguments.data.engine()?.options(options).open(verifier)?;
     let mut meter = EngineMeter(Meter::new());
     // An earlier run that was killed may have kept blocks without flushing them.
     let report = engine.connect(&[], &mut meter)?;

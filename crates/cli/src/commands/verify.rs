@@ -133,7 +133,7 @@ fn run_files(arguments: &VerifyArguments) -> Result<u8, Failure> {
     let mut out = std::io::stdout().lock();
     output::table(&mut out, &rows)?;
     out.flush()?;
-    Ok(report.exit_status())
+    Ok(exit_status(&report))
 }
 
 /// Verifies one block.
@@ -209,5 +209,15 @@ fn run_one(arguments: &VerifyArguments, block_path: &Path, undo_path: &Path, hei
             Ok(1)
         }
         Err(VerifyBlockError::Verifier(detail)) => Err(corrupt(block_path, detail)),
+    }
+}
+
+/// 1 if a block breaks a rule, 3 if something cannot be read, else 0.
+fn exit_status(report: &FilesReport) -> u8 {
+    let rejected = |unverified: &Unverified| matches!(unverified.problem, Problem::Reject(_));
+    match &report.unverified[..] {
+        [] => 0,
+        some if some.iter().any(rejected) => 1,
+        _ => 3,
     }
 }

@@ -2,13 +2,12 @@
 
 use crate::chain::index::{BlockId, HeaderIndex, HeaderRefusal};
 use crate::chain::state::ChainState;
-use crate::error::EngineError;
 use crate::report::events::Event;
 use crate::report::findings::{ImportEnd, ImportFindings, Leftover, Rejected, Unreadable};
 use crate::report::observer::{Indexing, Observer};
 use crate::report::telemetry::Reporter;
 use blockmill_block::{BlockHash, Header, Magic};
-use blockmill_blockfiles::{BlockFiles, Damage, Position, Record, ScanProgress};
+use blockmill_blockfiles::{BlockFiles, Damage, FileError, Position, Record, ScanProgress};
 use blockmill_rules::target::block_work;
 use blockmill_rules::{Reject, RejectKind, Work};
 use std::cmp::Reverse;
@@ -45,7 +44,7 @@ impl ChainState {
         first_seen: FirstSeen,
         stop: &AtomicBool,
         reporter: &mut Reporter<'_>,
-    ) -> Result<ImportFindings, EngineError> {
+    ) -> Result<ImportFindings, FileError> {
         let first = self.files.read().len() as u32;
         for source in sources {
             self.files.write().add(source)?;
@@ -74,7 +73,7 @@ impl ChainState {
         folder: PathBuf,
         stop: &AtomicBool,
         reporter: &mut Reporter<'_>,
-    ) -> Result<(), EngineError> {
+    ) -> Result<(), FileError> {
         self.own_findings = self.import(&[folder], FirstSeen::ByArrival, stop, reporter)?;
         Ok(())
     }
@@ -244,7 +243,7 @@ pub(crate) fn scan_files(
     magic: Magic,
     stop: &AtomicBool,
     observer: &mut dyn Observer,
-) -> Result<Option<Scanned>, EngineError> {
+) -> Result<Option<Scanned>, FileError> {
     let mut found = Scanned::default();
     for file in numbers.clone() {
         let mut watch = |scan: &ScanProgress| {

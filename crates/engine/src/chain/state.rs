@@ -6,6 +6,7 @@ use crate::report::findings::{ImportFindings, Rejected};
 use blockmill_block::BlockHash;
 use blockmill_blockfiles::{Position, Record};
 use blockmill_coins::{Tip, UndoPosition};
+use blockmill_rules::connect::Overwriting;
 use blockmill_rules::spend::enforces_bip30;
 use blockmill_rules::{Reject, RejectKind};
 use std::collections::HashMap;
@@ -106,14 +107,18 @@ impl ChainState {
         self.active.pop();
     }
 
-    /// Whether a block may not make coins that are there already.
-    pub(crate) fn enforces_bip30(&self, id: BlockId) -> bool {
+    /// Whether a block may make coins that are there already.
+    pub(crate) fn overwriting(&self, id: BlockId) -> Overwriting {
         let (params, entry) = (self.index.params(), self.index.entry(id));
         // As Core asks, of the parent: the block at that height itself is looked at once more.
         let parent = entry.parent.unwrap_or(id);
         let bip34_block = self.index.ancestor(parent, params.heights.height_in_coinbase);
         let bip34_hash = bip34_block.map(|id| self.index.entry(id).hash);
-        enforces_bip30(params, entry.height, &entry.hash, bip34_hash.as_ref())
+        if enforces_bip30(params, entry.height, &entry.hash, bip34_hash.as_ref()) {
+            Overwriting::Forbidden
+        } else {
+            Overwriting::Allowed
+        }
     }
 
     /// A rejected block in words for the report.

@@ -12,11 +12,12 @@
 
 use crate::chain::index::HeaderIndex;
 use crate::datadir::DataDir;
+use crate::datadir::error::{OpenError, Remedy, file_error};
 use crate::datadir::files::{HEADERS_FILE, UNDO_FILE};
 use crate::datadir::headers_file::{NO_UNDO, RECORD, decode, encode};
-use crate::error::{EngineError, file_error};
 use blockmill_block::undo::UndoRecordError;
 use blockmill_block::{BlockUndo, Header, Magic};
+use blockmill_blockfiles::FileError;
 use blockmill_blockfiles::disk::{DiskFile, Open};
 use blockmill_coins::{UndoLog, UndoLogError, UndoPosition};
 use std::path::{Path, PathBuf};
@@ -53,7 +54,7 @@ struct Headers {
 
 impl Headers {
     /// Appends what is unwritten, durably.
-    fn write(&mut self) -> Result<(), EngineError> {
+    fn write(&mut self) -> Result<(), FileError> {
         let written = self
             .file
             .write_all_at(&self.unwritten, self.length)
@@ -71,7 +72,7 @@ impl Headers {
 }
 
 /// Opens the file, or makes it, durably as far as its name goes.
-fn open(directory: &DataDir, path: &Path) -> Result<(Box<dyn DiskFile>, u64), EngineError> {
+fn open(directory: &DataDir, path: &Path) -> Result<(Box<dyn DiskFile>, u64), FileError> {
     let disk = directory.disk();
     let exists = path.exists();
     let opened = disk.open(path, Open::Keep).and_then(|file| {
@@ -88,8 +89,8 @@ impl ChainLog {
     /// Opens the log of a data directory, and takes the headers that it knows into `index`.
     ///
     /// # Errors
-    /// [`EngineError::File`], or [`EngineError::Damaged`] where a header has no parent.
-    pub fn open(directory: &DataDir, magic: Magic, index: &mut HeaderIndex) -> Result<Self, EngineError> {
+    /// [`OpenError::File`], or [`OpenError::Damaged`] where a header has no parent.
+    pub fn open(directory: &DataDir, magic: Magic, index: &mut HeaderIndex) -> Result<Self, OpenError> {
         let headers_path = directory.file(HEADERS_FILE);
         let (headers, length) = open(directory, &headers_path)?;
         let mut piece = vec![0; length.min(PIECE) as usize];
@@ -108,9 +109,10 @@ impl ChainLog {
                 break;
             };
             let Some(id) = index.insert_trusted(&header, header.hash()) else {
-                return Err(EngineError::Damaged {
+                return Err(OpenError::Damaged {
                     path: headers_path,
                     detail: format!("the parent of block {} is missing", header.hash()),
+                    remedy: Some(Remedy::NewDirectory),
                 });
             };
             if position != NO_UNDO {
@@ -142,8 +144,8 @@ impl ChainLog {
     /// job of [`sync_job`](Self::sync_job) runs.
     ///
     /// # Errors
-    /// [`EngineError::File`].
-    pub fn cut_back(&mut self) -> Result<(), EngineError> {
+    /// [`OpenError::File`].
+    pub fn cut_back(&mut self) -> Result<(), OpenError> {
         let headers = lock(&self.headers);
         headers
             .file
@@ -162,14 +164,17 @@ impl ChainLog {
             return Some(format!("the last {} bytes are missing", self.undo_missing));
         }
         let error = self.read(tip, position?).err()?;
-        Some(error.to_string())
+        Some(match error {
+            UndoLogError::Record(error) => format!("undo data of block {}: {error}", tip.hash()),
+            other => other.to_string(),
+        })
     }
 
     /// Appends the undo data of a block that was connected.
     ///
     /// # Errors
-    /// [`EngineError::File`]; nothing can be appended any more then.
-    pub fn append(&mut self, header: &Header, undo: &BlockUndo) -> Result<UndoPosition, EngineError> {
+    /// [`UndoLogError`]; nothing can be appended any more then.
+    pub fn append(&mut self, header: &Header, undo: &BlockUndo) -> Result<UndoPosition, UndoLogError> {
         let position = self.undo.append(self.magic, &header.prev_block_hash, undo)?;
         self.undo_end = self.undo.bytes();
         self.pending.extend(encode(header, &position));
@@ -184,23 +189,18 @@ impl ChainLog {
     /// The undo data of a block.
     ///
     /// # Errors
-    /// [`EngineError::Undo`], [`EngineError::File`].
-    pub fn read(&self, header: &Header, position: &UndoPosition) -> Result<BlockUndo, EngineError> {
-        let undo_error = |error| EngineError::Undo {
-            hash: header.hash(),
-            error,
-        };
+    /// [`UndoLogError`]. A position outside of the log is no record.
+    pub fn read(&self, header: &Header, position: &UndoPosition) -> Result<BlockUndo, UndoLogError> {
         let read = self.undo.read(self.magic, &header.prev_block_hash, position);
         read.map_err(|error| match error {
-            UndoLogError::Record(error) => undo_error(error),
-            UndoLogError::OutOfRange(_) => undo_error(UndoRecordError::Head),
-            other => other.into(),
+            UndoLogError::OutOfRange(_) => UndoLogError::Record(UndoRecordError::Head),
+            other => other,
         })
     }
 
     /// What makes everything appended so far durable; it must have run before the store moves on.
     /// It may run on another thread while more is appended.
-    pub fn sync_job(&mut self) -> impl FnOnce() -> Result<(), EngineError> + Send + 'static {
+    pub fn sync_job(&mut self) -> impl FnOnce() -> Result<(), UndoLogError> + Send + 'static {
         let undo = Arc::clone(&self.undo);
         let headers = Arc::clone(&self.headers);
         lock(&headers).unwritten.append(&mut self.pending);
@@ -210,15 +210,15 @@ impl ChainLog {
                 return Ok(());
             }
             undo.sync()?;
-            headers.write()
+            headers.write().map_err(UndoLogError::Io)
         }
     }
 
     /// Makes everything appended durable.
     ///
     /// # Errors
-    /// [`EngineError::File`].
-    pub fn sync(&mut self) -> Result<(), EngineError> {
+    /// [`UndoLogError`].
+    pub fn sync(&mut self) -> Result<(), UndoLogError> {
         self.sync_job()()
     }
 }
@@ -373,7 +373,7 @@ mod tests {
             let position = UndoPosition { offset, length: 50 };
             assert!(matches!(
                 log.read(&header(BlockHash::ZERO, 1), &position),
-                Err(EngineError::Undo { .. })
+                Err(UndoLogError::Record(_))
             ));
         }
     }

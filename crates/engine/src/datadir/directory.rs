@@ -1,10 +1,11 @@
 //! A data directory and its lock.
 
+use crate::datadir::error::{OpenError, Remedy, file_error};
 use crate::datadir::files::{BLOCKS_FOLDER, HEADERS_FILE, LOCK_FILE, META_FILE, STORE_FILE, UNDO_FILE};
 use crate::datadir::headers_file::came_with_snapshot;
 use crate::datadir::lost_store::{check_not_lost, network_of};
-use crate::datadir::meta::{ChainId, SnapshotMark, advice, read_meta, write_meta};
-use crate::error::{EngineError, NEW_DIRECTORY, file_error};
+use crate::datadir::meta::{ChainId, SnapshotMark, read_meta, remedy, write_meta};
+use blockmill_blockfiles::FileError;
 use blockmill_blockfiles::disk::{Disk, SystemDisk};
 use std::fs::{File, TryLockError};
 use std::io::ErrorKind;
@@ -26,9 +27,9 @@ impl DataDir {
     /// `wanted`, if that is given; a challenge is compared only if one is given.
     ///
     /// # Errors
-    /// [`EngineError::Locked`], [`EngineError::WrongNetwork`], [`EngineError::NoDataDirectory`], or
+    /// [`OpenError::Locked`], [`OpenError::WrongNetwork`], [`OpenError::NoDataDirectory`], or
     /// the files' errors.
-    pub fn open(path: &Path, wanted: Option<&ChainId>) -> Result<Self, EngineError> {
+    pub fn open(path: &Path, wanted: Option<&ChainId>) -> Result<Self, OpenError> {
         Self::open_on(Arc::new(SystemDisk), path, wanted)
     }
 
@@ -37,17 +38,17 @@ impl DataDir {
     ///
     /// # Errors
     /// As for [`DataDir::open`].
-    pub fn open_on(disk: Arc<dyn Disk>, path: &Path, wanted: Option<&ChainId>) -> Result<Self, EngineError> {
+    pub fn open_on(disk: Arc<dyn Disk>, path: &Path, wanted: Option<&ChainId>) -> Result<Self, OpenError> {
         let meta_path = path.join(META_FILE);
         if !meta_path.is_file() {
             if wanted.is_none() {
                 return Err(without_chain_id(
                     path,
-                    EngineError::NoDataDirectory { path: path.to_owned() },
+                    OpenError::NoDataDirectory { path: path.to_owned() },
                 ));
             }
             if path.join(BLOCKS_FOLDER).exists() && !has_parts(path) {
-                return Err(EngineError::Foreign { path: path.to_owned() });
+                return Err(OpenError::Foreign { path: path.to_owned() });
             }
             disk.create_directories(path)
                 .and_then(|()| disk.sync_name(path))
@@ -65,7 +66,7 @@ impl DataDir {
                 write_meta(&*disk, path, &chain_id, None)?;
                 (chain_id, None)
             }
-            (None, None) => return Err(EngineError::NoDataDirectory { path: path.to_owned() }),
+            (None, None) => return Err(OpenError::NoDataDirectory { path: path.to_owned() }),
         };
         Ok(Self {
             path: path.to_owned(),
@@ -79,10 +80,10 @@ impl DataDir {
     /// Opens a data directory that must be there, to look at it. It need not be writable.
     ///
     /// # Errors
-    /// [`EngineError::NotThere`], [`EngineError::Locked`], [`EngineError::Damaged`] where the chain
+    /// [`OpenError::NotThere`], [`OpenError::Locked`], [`OpenError::Damaged`] where the chain
     /// id is, or the files' errors.
-    pub fn open_to_read(path: &Path) -> Result<Self, EngineError> {
-        let not_there = || EngineError::NotThere { path: path.to_owned() };
+    pub fn open_to_read(path: &Path) -> Result<Self, OpenError> {
+        let not_there = || OpenError::NotThere { path: path.to_owned() };
         if !path.join(META_FILE).is_file() {
             return Err(without_chain_id(path, not_there()));
         }
@@ -92,7 +93,7 @@ impl DataDir {
     }
 
     /// Opens a data directory whose chain id is lost, to look at the rest.
-    pub(crate) fn open_without_chain_id(path: &Path, chain_id: ChainId) -> Result<Self, EngineError> {
+    pub(crate) fn open_without_chain_id(path: &Path, chain_id: ChainId) -> Result<Self, OpenError> {
         Ok(Self::locked(path, chain_id, None, lock_to_read(path)?))
     }
 
@@ -117,7 +118,7 @@ impl DataDir {
     }
 
     /// Notes, durably, that a snapshot was loaded, or that none was.
-    pub(crate) fn set_snapshot(&mut self, snapshot: Option<SnapshotMark>) -> Result<(), EngineError> {
+    pub(crate) fn set_snapshot(&mut self, snapshot: Option<SnapshotMark>) -> Result<(), FileError> {
         write_meta(&*self.disk, &self.path, &self.chain_id, snapshot)?;
         self.snapshot = snapshot;
         Ok(())
@@ -152,24 +153,22 @@ fn has_parts(path: &Path) -> bool {
 }
 
 /// The error for a directory without a chain id: that it is missing where the rest is there.
-fn without_chain_id(path: &Path, nothing: EngineError) -> EngineError {
+fn without_chain_id(path: &Path, nothing: OpenError) -> OpenError {
     if !has_parts(path) {
         return nothing;
     }
-    EngineError::Damaged {
+    OpenError::Damaged {
         path: path.join(META_FILE),
-        detail: format!(
-            "it is missing, and the rest of a data directory is there; {}",
-            advice(path)
-        ),
+        detail: "it is missing, and the rest of a data directory is there".to_owned(),
+        remedy: Some(remedy(path)),
     }
 }
 
-fn check_fits(path: &Path, found: &ChainId, wanted: &ChainId) -> Result<(), EngineError> {
+fn check_fits(path: &Path, found: &ChainId, wanted: &ChainId) -> Result<(), OpenError> {
     if found.fits(wanted) {
         return Ok(());
     }
-    Err(EngineError::WrongNetwork {
+    Err(OpenError::WrongNetwork {
         path: path.to_owned(),
         found: found.text(),
         wanted: wanted.text(),
@@ -178,29 +177,30 @@ fn check_fits(path: &Path, found: &ChainId, wanted: &ChainId) -> Result<(), Engi
 
 /// The chain id for a directory that has none: the store's, or the one that is wanted where there is
 /// no store.
-fn new_chain_id(path: &Path, wanted: &ChainId) -> Result<ChainId, EngineError> {
+fn new_chain_id(path: &Path, wanted: &ChainId) -> Result<ChainId, OpenError> {
     check_not_lost(path)?;
     let Some(found) = network_of(path)? else {
         return Ok(wanted.clone());
     };
     check_fits(path, &found, wanted)?;
     if came_with_snapshot(&path.join(HEADERS_FILE))? {
-        return Err(EngineError::Damaged {
+        return Err(OpenError::Damaged {
             path: path.join(META_FILE),
-            detail: format!("it is missing, and with it up to which block a snapshot was loaded; {NEW_DIRECTORY}"),
+            detail: "it is missing, and with it up to which block a snapshot was loaded".to_owned(),
+            remedy: Some(Remedy::NewDirectory),
         });
     }
     Ok(found)
 }
 
-fn lock(path: &Path) -> Result<File, EngineError> {
+fn lock(path: &Path) -> Result<File, OpenError> {
     let lock_path = path.join(LOCK_FILE);
     let file = File::create(&lock_path).map_err(file_error(&lock_path))?;
     take_lock(path, file)
 }
 
 /// The same for who only reads, possibly on a disk that cannot be written.
-fn lock_to_read(path: &Path) -> Result<File, EngineError> {
+fn lock_to_read(path: &Path) -> Result<File, OpenError> {
     let lock_path = path.join(LOCK_FILE);
     let file = File::create(&lock_path).or_else(|error| match error.kind() {
         ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => File::open(&lock_path),
@@ -209,11 +209,11 @@ fn lock_to_read(path: &Path) -> Result<File, EngineError> {
     take_lock(path, file.map_err(file_error(&lock_path))?)
 }
 
-fn take_lock(path: &Path, file: File) -> Result<File, EngineError> {
+fn take_lock(path: &Path, file: File) -> Result<File, OpenError> {
     match file.try_lock() {
         Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(EngineError::Locked { path: path.to_owned() }),
-        Err(TryLockError::Error(error)) => Err(file_error(path.join(LOCK_FILE))(error)),
+        Err(TryLockError::WouldBlock) => Err(OpenError::Locked { path: path.to_owned() }),
+        Err(TryLockError::Error(error)) => Err(file_error(path.join(LOCK_FILE))(error).into()),
     }
 }
 
@@ -235,7 +235,7 @@ mod tests {
         let path = parent.path().join("data");
         assert!(matches!(
             DataDir::open(&path, None),
-            Err(EngineError::NoDataDirectory { .. })
+            Err(OpenError::NoDataDirectory { .. })
         ));
         let made = DataDir::open(&path, Some(&chain_id(Network::Regtest))).unwrap();
         drop(made);
@@ -243,8 +243,7 @@ mod tests {
         assert_eq!(opened.chain_id().network, Network::Regtest);
         drop(opened);
         let error = DataDir::open(&path, Some(&chain_id(Network::Bitcoin))).unwrap_err();
-        assert!(matches!(&error, EngineError::WrongNetwork { found, .. } if found == "regtest"));
-        assert_eq!(error.exit_status(), 2);
+        assert!(matches!(&error, OpenError::WrongNetwork { found, .. } if found == "regtest"));
     }
 
     #[test]
@@ -266,8 +265,7 @@ mod tests {
         let parent = tempfile::tempdir().unwrap();
         std::fs::create_dir(parent.path().join("blocks")).unwrap();
         let error = DataDir::open(parent.path(), Some(&chain_id(Network::Regtest))).unwrap_err();
-        assert!(matches!(error, EngineError::Foreign { .. }));
-        assert_eq!(error.exit_status(), 2);
+        assert!(matches!(error, OpenError::Foreign { .. }));
         assert_eq!(std::fs::read_dir(parent.path()).unwrap().count(), 1);
     }
 
@@ -295,7 +293,7 @@ mod tests {
         let _first = DataDir::open(parent.path(), Some(&chain_id(Network::Regtest))).unwrap();
         assert!(matches!(
             DataDir::open(parent.path(), None),
-            Err(EngineError::Locked { .. })
+            Err(OpenError::Locked { .. })
         ));
     }
 
@@ -310,7 +308,7 @@ mod tests {
             std::fs::write(parent.path().join("meta.json"), text).unwrap();
             assert!(matches!(
                 DataDir::open(parent.path(), None),
-                Err(EngineError::Damaged { .. })
+                Err(OpenError::Damaged { .. })
             ));
         }
     }

@@ -1,8 +1,8 @@
 //! What the store in a directory says by itself: whether it is lost, and which chain it belongs to.
 
+use crate::datadir::error::{OpenError, Remedy, file_error};
 use crate::datadir::files::{HEADERS_FILE, STORE_FILE, UNDO_FILE};
 use crate::datadir::meta::ChainId;
-use crate::error::{EngineError, NEW_DIRECTORY, file_error};
 use blockmill_store_redb::{RedbStore, is_there};
 use std::io::ErrorKind;
 use std::path::Path;
@@ -13,7 +13,7 @@ const NETWORK_CACHE: usize = 1 << 20;
 /// Refuses a directory whose store is gone. The store is made, durably, before anything is written
 /// to the log of connected blocks. So where there is a log, there was a store. A new store would
 /// append to the log of another chain.
-pub(crate) fn check_not_lost(directory: &Path) -> Result<(), EngineError> {
+pub(crate) fn check_not_lost(directory: &Path) -> Result<(), OpenError> {
     let store = directory.join(STORE_FILE);
     if is_there(&store)? {
         return Ok(());
@@ -25,11 +25,12 @@ pub(crate) fn check_not_lost(directory: &Path) -> Result<(), EngineError> {
             found => found.map_err(file_error(&path))?.len(),
         };
         if length > 0 {
-            return Err(EngineError::Damaged {
+            return Err(OpenError::Damaged {
                 path: store,
                 detail: format!(
-                    "the file is gone, and the coins with it, while {name} is of a chain that was connected; {NEW_DIRECTORY}"
+                    "the file is gone, and the coins with it, while {name} is of a chain that was connected"
                 ),
+                remedy: Some(Remedy::NewDirectory),
             });
         }
     }
@@ -37,7 +38,7 @@ pub(crate) fn check_not_lost(directory: &Path) -> Result<(), EngineError> {
 }
 
 /// The chain that the store of a directory belongs to. None where there is no store.
-pub(crate) fn network_of(directory: &Path) -> Result<Option<ChainId>, EngineError> {
+pub(crate) fn network_of(directory: &Path) -> Result<Option<ChainId>, OpenError> {
     let path = directory.join(STORE_FILE);
     if !is_there(&path)? {
         return Ok(None);
@@ -45,12 +46,10 @@ pub(crate) fn network_of(directory: &Path) -> Result<Option<ChainId>, EngineErro
     let store = RedbStore::open_to_read(&path, None, NETWORK_CACHE)?;
     match ChainId::from_text(store.network()) {
         Some(chain_id) => Ok(Some(chain_id)),
-        None => Err(EngineError::Damaged {
+        None => Err(OpenError::Damaged {
             path,
-            detail: format!(
-                "it belongs to {:?}, which is no network; {NEW_DIRECTORY}",
-                store.network()
-            ),
+            detail: format!("it belongs to {:?}, which is no network", store.network()),
+            remedy: Some(Remedy::NewDirectory),
         }),
     }
 }

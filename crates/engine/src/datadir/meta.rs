@@ -1,9 +1,10 @@
 //! `meta.json`: what a data directory belongs to.
 
+use crate::datadir::error::{OpenError, Remedy, file_error};
 use crate::datadir::files::{HEADERS_FILE, META_FILE};
 use crate::datadir::headers_file::came_with_snapshot;
-use crate::error::{EngineError, NEW_DIRECTORY, file_error};
 use blockmill_block::{BlockHash, Network, hex};
+use blockmill_blockfiles::FileError;
 use blockmill_blockfiles::disk::{Disk, Open};
 use blockmill_rules::Params;
 use serde::{Deserialize, Serialize};
@@ -12,12 +13,12 @@ use std::path::Path;
 /// Version of the layout of a data directory.
 const FORMAT: u32 = 1;
 
-/// What to do where the file is lost: `connect` takes the network from the store then, but nothing
-/// says up to which block a snapshot stands.
-pub(super) fn advice(directory: &Path) -> &'static str {
+/// What helps where the file is lost. The store knows the network, but nothing else says up to which
+/// block a snapshot stands.
+pub(super) fn remedy(directory: &Path) -> Remedy {
     match came_with_snapshot(&directory.join(HEADERS_FILE)) {
-        Ok(false) => "remove what is there of it and connect with --network, and it is made again",
-        _ => NEW_DIRECTORY,
+        Ok(false) => Remedy::RemoveFile,
+        _ => Remedy::NewDirectory,
     }
 }
 
@@ -89,22 +90,24 @@ struct SnapshotMeta {
 }
 
 /// Reads the chain id; none where there is no file.
-pub(super) fn read_meta(path: &Path) -> Result<Option<(ChainId, Option<SnapshotMark>)>, EngineError> {
-    let damaged = |detail: String| EngineError::Damaged {
+pub(super) fn read_meta(path: &Path) -> Result<Option<(ChainId, Option<SnapshotMark>)>, OpenError> {
+    let damaged = |detail: String| OpenError::Damaged {
         path: path.to_owned(),
-        detail: format!("{detail}; {}", advice(path.parent().unwrap_or(path))),
+        detail,
+        remedy: Some(remedy(path.parent().unwrap_or(path))),
     };
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) if error.kind() == std::io::ErrorKind::InvalidData => return Err(damaged(error.to_string())),
-        Err(error) => return Err(file_error(path)(error)),
+        Err(error) => return Err(file_error(path)(error).into()),
     };
     let meta: Meta = serde_json::from_str(&text).map_err(|error| damaged(error.to_string()))?;
     if meta.format != FORMAT {
-        return Err(EngineError::Damaged {
+        return Err(OpenError::Damaged {
             path: path.to_owned(),
             detail: format!("format {}, this program reads format {FORMAT}", meta.format),
+            remedy: None,
         });
     }
     let network = meta
@@ -135,7 +138,7 @@ pub(super) fn write_meta(
     directory: &Path,
     chain_id: &ChainId,
     snapshot: Option<SnapshotMark>,
-) -> Result<(), EngineError> {
+) -> Result<(), FileError> {
     let meta = Meta {
         format: FORMAT,
         network: chain_id.network.to_string(),
@@ -147,11 +150,8 @@ pub(super) fn write_meta(
     };
     let path = directory.join(META_FILE);
     let temporary = directory.join("meta.json.new");
-    let text = serde_json::to_string_pretty(&meta).map_err(|error| EngineError::Damaged {
-        path: path.clone(),
-        detail: error.to_string(),
-    })?;
     let write = || -> std::io::Result<()> {
+        let text = serde_json::to_string_pretty(&meta)?;
         let file = disk.open(&temporary, Open::Empty)?;
         file.write_all_at(text.as_bytes(), 0)?;
         file.sync_data()?;

@@ -1,18 +1,22 @@
 //! Snapshots: the UTXO set of a data directory to a file, and the coins of a file to a new store.
 
 use crate::datadir::DataDir;
+use crate::datadir::error::{OpenError, file_error};
 use crate::datadir::store_file::read_store;
-use crate::error::{EngineError, file_error};
 use crate::report::observer::Observer;
 use blockmill_block::{Coin, OutPoint};
+use blockmill_blockfiles::FileError;
 use blockmill_blockfiles::disk::Disk;
 use blockmill_coins::stats::Hashes;
-use blockmill_coins::{Change, CoinStore, SnapshotError, SnapshotReader, StatsBuilder, Tip, UtxoStats, write_snapshot};
+use blockmill_coins::{
+    Change, CoinStore, SnapshotError, SnapshotReader, StatsBuilder, StoreError, Tip, UtxoStats, write_snapshot,
+};
 use blockmill_store_redb::RedbStore;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use thiserror::Error;
 
 /// Memory for pages of the store while all coins are read once, in bytes.
 const DUMP_CACHE: usize = 16 << 20;
@@ -23,24 +27,55 @@ const BATCH: usize = 500_000;
 /// Coins between reports of progress.
 const COINS_PER_LOOK: u64 = 20_000;
 
+/// Why a snapshot is not written.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum DumpSnapshotError {
+    /// There is a file of this name.
+    #[error("{}: there is a file of this name already", path.display())]
+    Exists {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The store of the data directory cannot be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The store cannot be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The file cannot be written.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// The set does not fit into a snapshot.
+    #[error("{}: {error}", path.display())]
+    Content {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        #[source]
+        error: SnapshotError,
+    },
+    /// The caller has asked to stop.
+    #[error("{}: stopped before the end; nothing of it is kept", path.display())]
+    Stopped {
+        /// The file.
+        path: PathBuf,
+    },
+}
+
 /// Writes the set of a data directory to a file that is not there yet, as Core's `dumptxoutset`
 /// does. The file gets its name when it is complete; until then it is called `FILE.incomplete`.
 ///
 /// # Errors
-/// [`EngineError::SnapshotFile`] where there is such a file; [`EngineError::Stopped`],
-/// [`EngineError::Snapshot`], [`EngineError::Store`].
+/// [`DumpSnapshotError`]. Nothing is left of the file.
 pub fn dump(
     directory: &DataDir,
     path: &Path,
     stop: &AtomicBool,
     observer: &mut dyn Observer,
-) -> Result<UtxoStats, EngineError> {
-    let wrong = |detail: &str| EngineError::SnapshotFile {
-        path: path.to_owned(),
-        detail: detail.to_owned(),
-    };
+) -> Result<UtxoStats, DumpSnapshotError> {
     if path.exists() {
-        return Err(wrong("there is a file of this name already"));
+        return Err(DumpSnapshotError::Exists { path: path.to_owned() });
     }
     let params = directory.chain_id().params();
     let store = read_store(directory, DUMP_CACHE)?;
@@ -64,14 +99,14 @@ pub fn dump(
     let coins = store.coins()?.take_while(|_| !stop.load(Ordering::Relaxed));
     let written = write_snapshot(&mut file, params.magic(), &tip, coins, &mut each);
     let stopped = stop.load(Ordering::Relaxed);
-    let finished = written.map_err(|error| snapshot_error(path, error)).and_then(|_| {
+    let finished = written.map_err(|error| write_error(path, error)).and_then(|_| {
         if stopped {
-            return Err(EngineError::Stopped { path: path.to_owned() });
+            return Err(DumpSnapshotError::Stopped { path: path.to_owned() });
         }
         file.sync_all()
             .and_then(|()| std::fs::rename(&temporary, path))
             .and_then(|()| sync_parent(path))
-            .map_err(file_error(path))
+            .map_err(|error| file_error(path)(error).into())
     });
     if let Err(error) = finished {
         // What is left says by its name that it is of no use, if it cannot be removed.
@@ -94,11 +129,11 @@ fn sync_parent(path: &Path) -> std::io::Result<()> {
     }
 }
 
-pub(crate) fn snapshot_error(path: &Path, error: SnapshotError) -> EngineError {
+fn write_error(path: &Path, error: SnapshotError) -> DumpSnapshotError {
     match error {
         SnapshotError::Store(error) => error.into(),
-        SnapshotError::Io(error) => file_error(path)(error),
-        error => EngineError::Snapshot {
+        SnapshotError::Io(error) => file_error(path)(error).into(),
+        error => DumpSnapshotError::Content {
             path: path.to_owned(),
             error,
         },

@@ -4,12 +4,11 @@ use crate::chain::files::SharedFiles;
 use crate::datadir::DataDir;
 use crate::datadir::chain_log::ChainLog;
 use crate::datadir::files::{BLOCKS_FOLDER, FIRST_BLOCK_FILE, UNDO_FILE};
-use crate::error::EngineError;
 use crate::report::events::Event;
 use crate::report::observer::Observer;
 use blockmill_block::{Block, BlockUndo, Header, Magic};
-use blockmill_blockfiles::{BlockFileWriter, Position};
-use blockmill_coins::UndoPosition;
+use blockmill_blockfiles::{BlockFileWriter, FileError, Position};
+use blockmill_coins::{UndoLogError, UndoPosition};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -64,7 +63,7 @@ impl DataState {
         block: &Block,
         magic: Magic,
         files: &SharedFiles,
-    ) -> Result<Position, EngineError> {
+    ) -> Result<Position, FileError> {
         let writer = match &mut self.writer {
             Some(writer) => writer,
             none => none.insert(BlockFileWriter::resume(
@@ -74,19 +73,19 @@ impl DataState {
                 &files.read(),
             )?),
         };
-        Ok(writer.append(block.bytes(), &mut files.write())?)
+        writer.append(block.bytes(), &mut files.write())
     }
 
     /// Makes submitted blocks durable.
-    pub(crate) fn sync_blocks(&mut self) -> Result<(), EngineError> {
+    pub(crate) fn sync_blocks(&mut self) -> Result<(), FileError> {
         match &mut self.writer {
-            Some(writer) => Ok(writer.sync()?),
+            Some(writer) => writer.sync(),
             None => Ok(()),
         }
     }
 
     /// Appends the undo data of a connected block.
-    pub(crate) fn append_undo(&mut self, header: &Header, undo: &BlockUndo) -> Result<UndoPosition, EngineError> {
+    pub(crate) fn append_undo(&mut self, header: &Header, undo: &BlockUndo) -> Result<UndoPosition, UndoLogError> {
         self.log.append(header, undo)
     }
 
@@ -96,17 +95,17 @@ impl DataState {
     }
 
     /// Reads the undo data of a block.
-    pub(crate) fn read_undo(&self, header: &Header, position: &UndoPosition) -> Result<BlockUndo, EngineError> {
+    pub(crate) fn read_undo(&self, header: &Header, position: &UndoPosition) -> Result<BlockUndo, UndoLogError> {
         self.log.read(header, position)
     }
 
     /// A job that makes everything appended to the log so far durable, on any thread.
-    pub(crate) fn sync_job(&mut self) -> impl FnOnce() -> Result<(), EngineError> + Send + 'static {
+    pub(crate) fn sync_job(&mut self) -> impl FnOnce() -> Result<(), UndoLogError> + Send + 'static {
         self.log.sync_job()
     }
 
     /// Makes the log durable.
-    pub(crate) fn sync_log(&mut self) -> Result<(), EngineError> {
+    pub(crate) fn sync_log(&mut self) -> Result<(), UndoLogError> {
         self.log.sync()
     }
 }

@@ -1,9 +1,9 @@
 //! The embedded store of a data directory is opened here.
 
 use crate::datadir::DataDir;
+use crate::datadir::error::{OpenError, file_error};
 use crate::datadir::files::{LOADING_FILE, STORE_FILE};
 use crate::datadir::lost_store::check_not_lost;
-use crate::error::{EngineError, file_error};
 use blockmill_coins::{CoinStore, MemoryStore};
 use blockmill_store_redb::{RedbStore, is_there};
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use std::sync::Arc;
 /// pages.
 ///
 /// # Errors
-/// [`EngineError::Damaged`] where it is lost, else [`EngineError::Store`].
-pub fn open_store(directory: &DataDir, cache_bytes: usize) -> Result<Arc<dyn CoinStore>, EngineError> {
+/// [`OpenError::Damaged`] where it is lost, else [`OpenError::Store`].
+pub fn open_store(directory: &DataDir, cache_bytes: usize) -> Result<Arc<dyn CoinStore>, OpenError> {
     check_not_lost(directory.path())?;
     remove_unfinished(directory)?;
     let path = directory.file(STORE_FILE);
@@ -23,7 +23,7 @@ pub fn open_store(directory: &DataDir, cache_bytes: usize) -> Result<Arc<dyn Coi
 
 /// Removes what a load of a snapshot has left that was cut off. Nobody else loads one: the
 /// directory is locked.
-fn remove_unfinished(directory: &DataDir) -> Result<(), EngineError> {
+fn remove_unfinished(directory: &DataDir) -> Result<(), OpenError> {
     let path = directory.file(LOADING_FILE);
     if std::fs::symlink_metadata(&path).is_ok() {
         directory.disk().remove(&path).map_err(file_error(&path))?;
@@ -36,7 +36,7 @@ fn remove_unfinished(directory: &DataDir) -> Result<(), EngineError> {
 ///
 /// # Errors
 /// As for [`open_store`].
-pub fn read_store(directory: &DataDir, cache_bytes: usize) -> Result<Arc<dyn CoinStore>, EngineError> {
+pub fn read_store(directory: &DataDir, cache_bytes: usize) -> Result<Arc<dyn CoinStore>, OpenError> {
     check_not_lost(directory.path())?;
     let path = directory.file(STORE_FILE);
     if !is_there(&path)? {

@@ -3,19 +3,96 @@
 use crate::chain::import::FirstSeen;
 use crate::chain::index::{BlockId, HeaderIndex};
 use crate::datadir::SnapshotMark;
+use crate::datadir::error::file_error;
 use crate::datadir::files::{LOADING_FILE, STORE_FILE};
-use crate::datadir::snapshot::{NewStore, snapshot_error};
+use crate::datadir::snapshot::NewStore;
 use crate::engine::Engine;
-use crate::error::{EngineError, file_error};
 use crate::report::findings::ImportEnd;
 use crate::report::observer::Observer;
 use blockmill_block::BlockHash;
-use blockmill_coins::{SnapshotReader, Tip, UtxoStats};
+use blockmill_blockfiles::FileError;
+use blockmill_coins::{SnapshotError, SnapshotReader, StoreError, Tip, UndoLogError, UtxoStats};
 use blockmill_rules::ScriptVerifier;
 use blockmill_rules::snapshots::known_snapshots;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use thiserror::Error;
+
+/// Why a snapshot is not loaded.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum LoadSnapshotError {
+    /// The data directory has a set.
+    #[error("{}: the data directory has a set already", path.display())]
+    SetExists {
+        /// The snapshot.
+        path: PathBuf,
+    },
+    /// The caller names no hash, and Core has none built in for this block.
+    #[error("{}: no hash is known for a snapshot of block {hash} (height {height})", path.display())]
+    UnknownHash {
+        /// The snapshot.
+        path: PathBuf,
+        /// Its base block.
+        hash: BlockHash,
+        /// Height of the base block.
+        height: u32,
+    },
+    /// The coins have another hash.
+    #[error("{}: the coins have the hash {found}, not {wanted}", path.display())]
+    WrongHash {
+        /// The snapshot.
+        path: PathBuf,
+        /// `hash_serialized_3` of its coins.
+        found: BlockHash,
+        /// The hash wanted.
+        wanted: BlockHash,
+    },
+    /// The base block of the snapshot is not in the best chain of headers.
+    #[error("block {hash}, the base of the snapshot: {detail}")]
+    Base {
+        /// The block.
+        hash: BlockHash,
+        /// What is wrong.
+        detail: String,
+    },
+    /// The snapshot is damaged, or belongs to another network.
+    #[error("{}: {error}", path.display())]
+    Content {
+        /// The snapshot.
+        path: PathBuf,
+        /// What is wrong.
+        #[source]
+        error: SnapshotError,
+    },
+    /// A file cannot be read or written.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// The store cannot be read or written.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The log of connected blocks cannot be written.
+    #[error(transparent)]
+    Log(#[from] UndoLogError),
+    /// The caller has asked to stop.
+    #[error("{}: stopped before the end; nothing of it is kept", path.display())]
+    Stopped {
+        /// The snapshot.
+        path: PathBuf,
+    },
+}
+
+fn read_error(path: &Path, error: SnapshotError) -> LoadSnapshotError {
+    match error {
+        SnapshotError::Store(error) => error.into(),
+        SnapshotError::Io(error) => file_error(path)(error).into(),
+        error => LoadSnapshotError::Content {
+            path: path.to_owned(),
+            error,
+        },
+    }
+}
 
 impl<V: ScriptVerifier + 'static> Engine<V> {
     /// Loads the set of a snapshot in place of everything up to its base block. That block's header
@@ -24,34 +101,27 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
     /// read and its hash has been found right.
     ///
     /// # Errors
-    /// [`EngineError::SnapshotFile`] where the directory or the call does not fit the file,
-    /// [`EngineError::Snapshot`] where the file is damaged, [`EngineError::SnapshotBase`] where
-    /// headers are missing; [`EngineError::Stopped`]; [`EngineError::File`],
-    /// [`EngineError::Store`].
+    /// [`LoadSnapshotError`]. The directory is as it was.
     pub fn load_snapshot(
         mut self,
         sources: &[PathBuf],
         path: &Path,
         wanted: Option<BlockHash>,
         observer: &mut dyn Observer,
-    ) -> Result<UtxoStats, EngineError> {
-        let wrong = |detail: String| EngineError::SnapshotFile {
-            path: path.to_owned(),
-            detail,
-        };
+    ) -> Result<UtxoStats, LoadSnapshotError> {
         if self.coins().store().tip()?.is_some() {
-            return Err(wrong("the data directory has a set already; name a new one".to_owned()));
+            return Err(LoadSnapshotError::SetExists { path: path.to_owned() });
         }
         let file = File::open(path).map_err(file_error(path))?;
         let bytes = file.metadata().map_err(file_error(path))?.len();
         let magic = self.chain.index().params().magic();
-        let reader = SnapshotReader::new(file, magic).map_err(|error| snapshot_error(path, error))?;
+        let reader = SnapshotReader::new(file, magic).map_err(|error| read_error(path, error))?;
         let (pipeline, mut run) = self.parts(observer);
         let imported = run
             .chain
             .import(sources, FirstSeen::ByOffset, pipeline.stop(), &mut run.reporter)?;
         if imported.end == ImportEnd::Stopped {
-            return Err(EngineError::Stopped { path: path.to_owned() });
+            return Err(LoadSnapshotError::Stopped { path: path.to_owned() });
         }
         let index = run.chain.index();
         let base = find_base(index, &reader.metadata().base)?;
@@ -63,10 +133,11 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             .iter()
             .find(|known| known.base == tip.hash);
         let Some(wanted) = wanted.or(known.map(|known| known.hash_serialized_3)) else {
-            return Err(wrong(format!(
-                "no hash is known for a snapshot of block {} (height {}); --hash says which it must have",
-                tip.hash, tip.height
-            )));
+            return Err(LoadSnapshotError::UnknownHash {
+                path: path.to_owned(),
+                hash: tip.hash,
+                height: tip.height,
+            });
         };
         let directory = self.data.directory();
         let loading = directory.file(LOADING_FILE);
@@ -81,11 +152,11 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             bytes,
         }
         .load(reader, observer)
-        .map_err(|error| snapshot_error(path, error))
+        .map_err(|error| read_error(path, error))
         .and_then(|stats| match stats {
-            None => Err(EngineError::Stopped { path: path.to_owned() }),
+            None => Err(LoadSnapshotError::Stopped { path: path.to_owned() }),
             Some(stats) if stats.hash_serialized_3 == wanted => Ok(stats),
-            Some(stats) => Err(EngineError::SnapshotHash {
+            Some(stats) => Err(LoadSnapshotError::WrongHash {
                 path: path.to_owned(),
                 found: stats.hash_serialized_3,
                 wanted,
@@ -103,7 +174,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
 
     /// Makes a store that was loaded the store of the directory: first the headers up to the base
     /// and the mark of the snapshot, then its name.
-    fn adopt(self, loading: &Path, tip: &Tip, base: BlockId) -> Result<(), EngineError> {
+    fn adopt(self, loading: &Path, tip: &Tip, base: BlockId) -> Result<(), LoadSnapshotError> {
         let Self {
             pipeline,
             chain,
@@ -124,15 +195,14 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         }))?;
         let place = directory.file(STORE_FILE);
         let disk = directory.disk();
-        disk.rename(loading, &place)
-            .and_then(|()| disk.sync_name(&place))
-            .map_err(file_error(&place))
+        let named = disk.rename(loading, &place).and_then(|()| disk.sync_name(&place));
+        Ok(named.map_err(file_error(&place))?)
     }
 }
 
 /// The base block of a snapshot, which must be in the chain of the best header.
-fn find_base(index: &HeaderIndex, hash: &BlockHash) -> Result<BlockId, EngineError> {
-    let missing = |detail: &str| EngineError::SnapshotBase {
+fn find_base(index: &HeaderIndex, hash: &BlockHash) -> Result<BlockId, LoadSnapshotError> {
+    let missing = |detail: &str| LoadSnapshotError::Base {
         hash: *hash,
         detail: detail.to_owned(),
     };

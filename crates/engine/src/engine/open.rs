@@ -6,71 +6,130 @@ use crate::datadir::chain_log::ChainLog;
 use crate::datadir::files::HEADERS_FILE;
 use crate::datadir::state::DataState;
 use crate::datadir::store_file::open_store;
-use crate::datadir::{ChainId, DataDir};
+use crate::datadir::{ChainId, DataDir, OpenError, Remedy};
 use crate::engine::Engine;
+use crate::engine::internals::Internals;
 use crate::engine::options::Options;
-use crate::error::EngineError;
 use crate::pipeline::apply::ScriptOptions;
 use crate::pipeline::fetch::FetchMode;
 use crate::pipeline::flush::FlushMode;
 use crate::pipeline::state::{Concurrency, Limits, Pipeline, Settings};
 use crate::report::telemetry::{Reporter, Telemetry};
 use crate::report::trace::{Trace, TracedStore};
+use blockmill_block::Network;
+use blockmill_blockfiles::disk::{Disk, SystemDisk};
 use blockmill_coins::CoinStore;
 use blockmill_rules::{Params, ScriptVerifier};
-use std::path::Path;
+use std::marker::PhantomData;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// The store's share of the memory for coins is this fraction.
 const STORE_CACHE_SHARE: usize = 8;
 
+/// Opens an engine. Made by [`Engine::builder`].
+#[must_use]
+pub struct EngineBuilder<V> {
+    path: PathBuf,
+    chain_id: Option<ChainId>,
+    disk: Arc<dyn Disk>,
+    store: Option<Arc<dyn CoinStore>>,
+    options: Options,
+    internals: Internals,
+    params: Option<Params>,
+    verifier: PhantomData<fn(V)>,
+}
+
 impl<V: ScriptVerifier + 'static> Engine<V> {
-    /// Opens the data directory at `path`, or makes one for the chain in `chain_id`.
+    /// Prepares an engine on the data directory at `path`.
+    pub fn builder(path: impl Into<PathBuf>) -> EngineBuilder<V> {
+        EngineBuilder {
+            path: path.into(),
+            chain_id: None,
+            disk: Arc::new(SystemDisk),
+            store: None,
+            options: Options::default(),
+            internals: Internals::default(),
+            params: None,
+            verifier: PhantomData,
+        }
+    }
+}
+
+impl<V: ScriptVerifier + 'static> EngineBuilder<V> {
+    /// The network. A new data directory needs one; an existing one is checked against it.
+    pub fn network(self, network: Network) -> Self {
+        self.chain_id(ChainId {
+            network,
+            signet_challenge: None,
+        })
+    }
+
+    /// As [`network`](Self::network), with a signet challenge where there is one.
+    pub fn chain_id(mut self, chain_id: ChainId) -> Self {
+        self.chain_id = Some(chain_id);
+        self
+    }
+
+    /// How the engine is to work.
+    pub fn options(mut self, options: Options) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// A store of the caller's in place of the one in the data directory.
+    pub fn store(mut self, store: Arc<dyn CoinStore>) -> Self {
+        self.store = Some(store);
+        self
+    }
+
+    /// A disk of the caller's. Everything in the data directory is written to it.
+    pub fn disk(mut self, disk: Arc<dyn Disk>) -> Self {
+        self.disk = disk;
+        self
+    }
+
+    /// Changes for tests and benchmarks.
+    #[doc(hidden)]
+    pub fn internals(mut self, internals: Internals) -> Self {
+        self.internals = internals;
+        self
+    }
+
+    /// Other rules than those of the directory's network.
+    #[cfg(test)]
+    pub(crate) fn params(mut self, params: Params) -> Self {
+        self.params = Some(params);
+        self
+    }
+
+    /// Opens the data directory, or makes one if there is none and the network is named.
     ///
     /// # Errors
-    /// Any [`EngineError`].
-    pub fn open(path: &Path, chain_id: Option<&ChainId>, verifier: V, options: Options) -> Result<Self, EngineError> {
-        let mut directory = DataDir::open(path, chain_id)?;
-        let store = open_store(&directory, options.cache_bytes_max / STORE_CACHE_SHARE)?;
+    /// [`OpenError`].
+    pub fn open(self, verifier: V) -> Result<Engine<V>, OpenError> {
+        let mut directory = DataDir::open_on(self.disk, &self.path, self.chain_id.as_ref())?;
+        let options = self.options;
+        let store = match self.store {
+            Some(store) => store,
+            None => open_store(&directory, options.cache_bytes_max / STORE_CACHE_SHARE)?,
+        };
         if directory.snapshot().is_some() && store.tip()?.is_none() {
             // Loading a snapshot was cut off before its last step.
             directory.set_snapshot(None)?;
         }
-        Self::with_store(directory, store, verifier, options)
-    }
-
-    /// As [`Engine::open`], with a store of the caller's.
-    ///
-    /// # Errors
-    /// Any [`EngineError`].
-    pub fn with_store(
-        directory: DataDir,
-        store: Arc<dyn CoinStore>,
-        verifier: V,
-        options: Options,
-    ) -> Result<Self, EngineError> {
-        let params = directory.chain_id().params();
-        Self::with_params(directory, params, store, verifier, options)
-    }
-
-    /// As [`Engine::with_store`], by other rules than those of the directory's network.
-    pub(crate) fn with_params(
-        directory: DataDir,
-        params: Params,
-        store: Arc<dyn CoinStore>,
-        verifier: V,
-        options: Options,
-    ) -> Result<Self, EngineError> {
+        let params = self.params.unwrap_or_else(|| directory.chain_id().params());
+        let internals = self.internals;
         let headers_path = directory.file(HEADERS_FILE);
         let (chain, data) = open_chain(directory, params, &*store)?;
-        let trace = Trace::new(options.trace, options.stage_hook.clone());
+        let trace = Trace::new(options.trace, internals.stage_hook);
         let store: Arc<dyn CoinStore> = if options.trace {
             let trace = trace.clone();
             Arc::new(TracedStore { store, trace })
         } else {
             store
         };
-        let without = options.without;
+        let without = internals.without;
         let full = Concurrency::FULL;
         let settings = Settings {
             threads: options.threads,
@@ -100,8 +159,9 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
                 FlushMode::Background
             },
         };
-        let pipeline = Pipeline::new(settings, &chain, headers_path, store, verifier, &trace)?;
-        let mut engine = Self {
+        let pipeline =
+            Pipeline::new(settings, &chain, headers_path, store, verifier, &trace).map_err(OpenError::Threads)?;
+        let mut engine = Engine {
             pipeline,
             chain,
             data,
@@ -111,9 +171,11 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         engine.import_submitted()?;
         Ok(engine)
     }
+}
 
+impl<V: ScriptVerifier + 'static> Engine<V> {
     /// Imports the blocks that came through [`submit`](Self::submit) in earlier runs.
-    fn import_submitted(&mut self) -> Result<(), EngineError> {
+    fn import_submitted(&mut self) -> Result<(), OpenError> {
         let Some(folder) = self.data.submitted_blocks() else {
             return Ok(());
         };
@@ -121,27 +183,24 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             telemetry: &mut self.telemetry,
             observer: &mut (),
         };
-        self.chain.import_own(folder, self.pipeline.stop(), &mut reporter)
+        Ok(self.chain.import_own(folder, self.pipeline.stop(), &mut reporter)?)
     }
 }
 
 /// Opens the log of connected blocks, and finds the chain that the store is at.
-fn open_chain(
-    directory: DataDir,
-    params: Params,
-    store: &dyn CoinStore,
-) -> Result<(ChainState, DataState), EngineError> {
+fn open_chain(directory: DataDir, params: Params, store: &dyn CoinStore) -> Result<(ChainState, DataState), OpenError> {
     let magic = params.magic();
     let mut index = HeaderIndex::new(params);
     let mut log = ChainLog::open(&directory, magic, &mut index)?;
     let mut tip = index.genesis();
     if let Some(stored) = store.tip()? {
-        tip = index.find(&stored.hash).ok_or_else(|| EngineError::Damaged {
+        tip = index.find(&stored.hash).ok_or_else(|| OpenError::Damaged {
             path: directory.file(HEADERS_FILE),
             detail: format!(
                 "the header of the tip {} (height {}) is missing",
                 stored.hash, stored.height
             ),
+            remedy: Some(Remedy::NewDirectory),
         })?;
         index.set_connected(tip);
     }

@@ -1,26 +1,11 @@
 //! How an engine is to work.
 
 use crate::report::signatures::Signatures;
-use crate::report::trace::StageHook;
 use blockmill_block::BlockHash;
 use blockmill_fetch::Options as FetchOptions;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
-
-/// Parts of the pipeline that can be switched off. The outcome is the same without them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
-pub struct Without {
-    /// Fetching: resolve reads coins itself, one by one.
-    pub fetch: bool,
-    /// Overlap: a block is resolved when the one before it is committed.
-    pub overlap: bool,
-    /// Decoding ahead: a block is loaded when it is needed.
-    pub decode: bool,
-    /// Flushing in the background: connecting waits for every flush.
-    pub background_flush: bool,
-}
 
 /// How the engine is to work.
 #[derive(Debug, Clone)]
@@ -37,15 +22,11 @@ pub struct Options {
     pub signatures: Signatures,
     /// The height above which nothing is connected.
     pub stop_at_height: Option<u32>,
-    /// Threads beside those that validate, which read coins from the store when its reads block.
-    /// They are started when they are needed.
+    /// Threads beside those that validate, which read coins when reads of the store block. The
+    /// engine starts them when it needs them.
     pub readers: usize,
-    /// What is to be left out, to show its share.
-    pub without: Without,
-    /// Whether the observer is told of every stage of every block.
+    /// Whether the observer hears of every stage of every block.
     pub trace: bool,
-    /// Called between the stages of every block.
-    pub stage_hook: Option<StageHook>,
     /// Set by anyone to make the engine stop after the block it is at.
     pub stop: Arc<AtomicBool>,
 }
@@ -61,9 +42,7 @@ impl Default for Options {
             signatures: Signatures::default(),
             stop_at_height: None,
             readers: FetchOptions::default().readers,
-            without: Without::default(),
             trace: false,
-            stage_hook: None,
             stop: Arc::new(AtomicBool::new(false)),
         }
     }

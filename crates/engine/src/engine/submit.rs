@@ -2,7 +2,7 @@
 
 use crate::chain::index::{BlockId, HeaderRefusal};
 use crate::engine::{Engine, activate_best_chain};
-use crate::error::EngineError;
+use crate::pipeline::error::ConnectError;
 use crate::pipeline::load::LoadRequest;
 use crate::pipeline::state::{Pipeline, Run};
 use crate::report::observer::Observer;
@@ -86,8 +86,8 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
     /// Judges a block, keeps it if it may be of use, and makes the best chain the active one.
     ///
     /// # Errors
-    /// Any [`EngineError`]. An invalid block is no error.
-    pub fn submit(&mut self, bytes: Vec<u8>, observer: &mut dyn Observer) -> Result<Submission, EngineError> {
+    /// Any [`ConnectError`]. An invalid block is no error.
+    pub fn submit(&mut self, bytes: Vec<u8>, observer: &mut dyn Observer) -> Result<Submission, ConnectError> {
         let (pipeline, mut run) = self.parts(observer);
         let mark = run.reporter.mark();
         let submission = judge_and_connect(pipeline, &mut run, bytes, mark);
@@ -102,7 +102,7 @@ fn judge_and_connect<V: ScriptVerifier + 'static>(
     run: &mut Run<'_>,
     bytes: Vec<u8>,
     mark: FindingsMark,
-) -> Result<Submission, EngineError> {
+) -> Result<Submission, ConnectError> {
     let block = match Block::decode(bytes) {
         Ok(block) => block,
         Err(error) => return Ok(Submission::malformed(None, error.to_string())),

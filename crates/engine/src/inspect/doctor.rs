@@ -14,10 +14,10 @@ pub use findings::{Finding, Findings, Health};
 
 use crate::chain::index::HeaderIndex;
 use crate::datadir::DataDir;
+use crate::datadir::error::{OpenError, Remedy, file_error};
 use crate::datadir::files::{HEADERS_FILE, LOADING_FILE, META_FILE};
 use crate::datadir::headers_file::{NO_UNDO, RECORD, decode};
 use crate::datadir::lost_store::network_of;
-use crate::error::{EngineError, NEW_DIRECTORY, file_error};
 use crate::report::observer::Observer;
 use blockmill_coins::Tip;
 use findings::STOPPED;
@@ -29,9 +29,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// said to be so.
 ///
 /// # Errors
-/// [`EngineError`] where the directory cannot be opened. Damage is no error, and neither is a part
+/// [`OpenError`] where the directory cannot be opened. Damage is no error, and neither is a part
 /// that cannot be read.
-pub fn examine(path: &Path, stop: &AtomicBool, observer: &mut dyn Observer) -> Result<Findings, EngineError> {
+pub fn examine(path: &Path, stop: &AtomicBool, observer: &mut dyn Observer) -> Result<Findings, OpenError> {
     let mut findings = Findings::default();
     let Some(directory) = examine_chain_id(path, &mut findings)? else {
         return Ok(findings);
@@ -62,14 +62,14 @@ pub fn examine(path: &Path, stop: &AtomicBool, observer: &mut dyn Observer) -> R
 
 /// Opens the directory. Where its chain id is damaged, the store says which chain it belongs to.
 /// None if the store does not know either.
-fn examine_chain_id(path: &Path, findings: &mut Findings) -> Result<Option<DataDir>, EngineError> {
+fn examine_chain_id(path: &Path, findings: &mut Findings) -> Result<Option<DataDir>, OpenError> {
     let error = match DataDir::open_to_read(path) {
         Ok(directory) => {
             let detail = format!("a data directory for {}", directory.chain_id().text());
             findings.add(META_FILE, Health::Sound, detail);
             return Ok(Some(directory));
         }
-        Err(error @ EngineError::Damaged { .. }) => error,
+        Err(error @ OpenError::Damaged { .. }) => error,
         Err(error) => return Err(error),
     };
     findings.add_error(META_FILE, &error);
@@ -99,7 +99,7 @@ fn examine_headers(directory: &DataDir, index: &mut HeaderIndex, findings: &mut 
         Ok(bytes) => bytes,
         Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
         Err(error) => {
-            findings.add_error(PART, &file_error(path)(error));
+            findings.add_error(PART, &file_error(path)(error).into());
             return None;
         }
     };
@@ -111,11 +111,8 @@ fn examine_headers(directory: &DataDir, index: &mut HeaderIndex, findings: &mut 
         };
         let Some(id) = index.insert_trusted(&header, header.hash()) else {
             let offset = count * RECORD as u64;
-            let detail = format!(
-                "offset {offset}: the parent of block {} is missing: {NEW_DIRECTORY}",
-                header.hash()
-            );
-            findings.add(PART, Health::Damaged, detail);
+            let detail = format!("offset {offset}: the parent of block {} is missing", header.hash());
+            findings.add_damage(PART, detail, Remedy::NewDirectory);
             return Some(undo_end);
         };
         if position != NO_UNDO {
@@ -152,20 +149,16 @@ fn examine_chain(directory: &DataDir, index: &HeaderIndex, tip: Option<&Tip>, fi
     let Some(tip) = tip else { return };
     match index.find(&tip.hash) {
         None => {
-            let detail = format!(
-                "the header of the tip {} (height {}) is missing: {NEW_DIRECTORY}",
-                tip.hash, tip.height
-            );
-            findings.add(PART, Health::Damaged, detail);
+            let detail = format!("the header of the tip {} (height {}) is missing", tip.hash, tip.height);
+            findings.add_damage(PART, detail, Remedy::NewDirectory);
         }
         Some(id) if index.entry(id).height != tip.height => {
+            let height = index.entry(id).height;
             let detail = format!(
-                "the tip {} has height {} here, and {} in the store: {NEW_DIRECTORY}",
-                tip.hash,
-                index.entry(id).height,
-                tip.height
+                "the tip {} has height {height} here, and {} in the store",
+                tip.hash, tip.height
             );
-            findings.add(PART, Health::Damaged, detail);
+            findings.add_damage(PART, detail, Remedy::NewDirectory);
         }
         Some(_) => {
             let validated = match directory.snapshot() {

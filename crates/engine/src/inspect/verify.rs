@@ -3,12 +3,13 @@
 use crate::pipeline::checks::CheckPool;
 use crate::pipeline::resolve::undo_fits;
 use crate::report::signatures::Signatures;
-use blockmill_block::{Block, BlockUndo, Coin, OutPoint, Txid};
+use blockmill_block::{Block, BlockUndo, Coin, OutPoint, Transaction, Txid};
 use blockmill_rules::block::{BlockContext, BlockOptions, check_block, check_block_context};
+use blockmill_rules::connect::{BlockCoins, ConnectContext, ConnectError, Overwriting, Spent, connect_block};
 use blockmill_rules::flags::block_script_flags;
-use blockmill_rules::spend::{self, SpendContext};
-use blockmill_rules::{Params, Reject, ScriptVerifier, VerifyError, sigops};
+use blockmill_rules::{Params, Reject, ScriptVerifier, VerifyError, spend};
 use std::collections::HashMap;
+use std::convert::Infallible;
 use std::sync::Arc;
 use thiserror::Error;
 
@@ -81,30 +82,18 @@ pub fn verify_block<V: ScriptVerifier + 'static>(
         return Err(spend::MISSING.into());
     }
     let flags = block_script_flags(params, options.height, &block.hash());
-    let mut fees = 0;
-    let mut sigops_cost = 0;
-    for (index, transaction) in block.transactions().enumerate() {
-        let blame = |reject: Reject| reject.in_transaction(index);
-        let coins = if index == 0 {
-            &[][..]
-        } else {
-            undo.transaction(index - 1)
-        };
-        if index > 0 {
-            let spending = SpendContext {
-                params,
-                height: options.height,
-                parent_median_time_past: 0,
-                median_time_past: &|_| 0,
-                transaction,
-                coins,
-            };
-            fees = spend::add_fee(fees, check_spend_of(&spending).map_err(blame)?).map_err(blame)?;
-        }
-        let cost = sigops::transaction_cost(&transaction, coins, facts.legacy_sigops[index], flags);
-        sigops_cost = spend::add_sigops_cost(sigops_cost, cost).map_err(blame)?;
-    }
-    spend::check_coinbase_amount(&block.transaction(0), params, options.height, fees)?;
+    let context = ConnectContext {
+        params,
+        height: options.height,
+        flags,
+        overwriting: Overwriting::Allowed,
+        median_times: None,
+        legacy_sigops: &facts.legacy_sigops,
+    };
+    let connected = connect_block(block, &context, &mut UndoCoins::new(undo)).map_err(|error| match error {
+        ConnectError::Reject(reject) => reject,
+        ConnectError::Coins(never) => match never {},
+    })?;
     let pool = CheckPool::new(Arc::clone(verifier), options.threads)
         .map_err(|error| VerifyBlockError::Verifier(format!("worker threads: {error}")))?;
     let lanes = options.signatures == Signatures::Lanes && pool.can_defer();
@@ -121,8 +110,8 @@ pub fn verify_block<V: ScriptVerifier + 'static>(
     Ok(Verified {
         transactions: block.transaction_count() as u64,
         inputs: undo.coins().len() as u64,
-        fees,
-        sigops_cost,
+        fees: connected.fees,
+        sigops_cost: connected.sigops_cost,
         weight: block.weight() as u64,
         lanes,
     })
@@ -139,24 +128,56 @@ fn check_context(block: &Block, params: &Params, height: u32) -> Result<(), Reje
     check_block_context(block, &place)
 }
 
-/// The rules of spending. Undo data of old makes has no heights: such a coin counts as mature.
-fn check_spend_of(spending: &SpendContext<'_>) -> Result<i64, Reject> {
-    let unknown = |coin: &Coin| coin.height == 0;
-    if !spending.coins.iter().any(unknown) {
-        return spend::check_spend(spending);
+/// The coins of a block, in its undo data.
+struct UndoCoins<'a> {
+    undo: &'a BlockUndo,
+    /// The transaction whose coins were spent last.
+    index: usize,
+    /// Its coins, where some have no height.
+    without_heights: Vec<Coin>,
+}
+
+impl<'a> UndoCoins<'a> {
+    fn new(undo: &'a BlockUndo) -> Self {
+        Self {
+            undo,
+            index: 0,
+            without_heights: Vec::new(),
+        }
     }
-    let coins: Vec<_> = spending
-        .coins
-        .iter()
-        .map(|coin| Coin {
-            is_coinbase: coin.is_coinbase && !unknown(coin),
-            ..coin.clone()
-        })
-        .collect();
-    spend::check_spend(&SpendContext {
-        coins: &coins,
-        ..*spending
-    })
+}
+
+impl BlockCoins for UndoCoins<'_> {
+    type Error = Infallible;
+
+    fn contains(&mut self, _: &OutPoint) -> Result<bool, Infallible> {
+        Ok(false)
+    }
+
+    /// Undo data of old makes has no heights. A coin without a height counts as mature.
+    fn spend(&mut self, index: usize, _: &Transaction<'_>) -> Result<Spent, Infallible> {
+        let coins = self.undo.transaction(index - 1);
+        let unknown = |coin: &Coin| coin.height == 0;
+        self.index = index;
+        self.without_heights.clear();
+        if coins.iter().any(unknown) {
+            self.without_heights.extend(coins.iter().map(|coin| Coin {
+                is_coinbase: coin.is_coinbase && !unknown(coin),
+                ..coin.clone()
+            }));
+        }
+        Ok(Spent::All)
+    }
+
+    fn spent(&self) -> &[Coin] {
+        if self.without_heights.is_empty() {
+            self.undo.transaction(self.index - 1)
+        } else {
+            &self.without_heights
+        }
+    }
+
+    fn create(&mut self, _: usize, _: &Transaction<'_>) {}
 }
 
 /// A coin that the block itself makes MUST be spent as it is made, and only by a later transaction.

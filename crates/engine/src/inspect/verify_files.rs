@@ -5,18 +5,18 @@
 use crate::chain::assume_valid::signature_way;
 use crate::chain::import::{Scanned, insert_headers, scan_files};
 use crate::chain::index::{BlockId, HeaderIndex};
-use crate::error::EngineError;
 use crate::inspect::verify::{Verified, VerifyBlockError, VerifyOptions, verify_block};
 use crate::report::events::Event;
 use crate::report::observer::{Observer, Progress};
 use crate::report::signatures::{SignatureRanges, Signatures};
 use blockmill_block::{Block, BlockHash};
-use blockmill_blockfiles::{BlockFiles, UndoFile};
+use blockmill_blockfiles::{BlockFiles, FileError, UndoFile};
 use blockmill_rules::{Params, Reject, ScriptVerifier};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
+use thiserror::Error;
 
 /// Why a block of block files is not verified.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,17 +68,19 @@ pub struct FilesReport {
     pub stopped: Option<Stopped>,
 }
 
-impl FilesReport {
-    /// Exit status of a command that ends with this report: 1 if a block breaks a rule, 3 if
-    /// something cannot be read, else 0.
-    pub fn exit_status(&self) -> u8 {
-        let rejected = |unverified: &Unverified| matches!(unverified.problem, Problem::Reject(_));
-        match &self.unverified[..] {
-            [] => 0,
-            some if some.iter().any(rejected) => 1,
-            _ => 3,
-        }
-    }
+/// Why block files are not verified at all.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum VerifyFilesError {
+    /// A source cannot be read.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// The only block asked for is in none of the files.
+    #[error("block {hash} is in none of the block files, or a block before it is not")]
+    UnknownBlock {
+        /// The block.
+        hash: BlockHash,
+    },
 }
 
 /// What of block files is verified, and how.
@@ -97,8 +99,7 @@ pub struct FilesOptions {
 /// [`verify_block`].
 ///
 /// # Errors
-/// [`EngineError::File`] where a source cannot be read, [`EngineError::UnknownBlock`] where the only
-/// block asked for is nowhere.
+/// [`VerifyFilesError`].
 pub fn verify_files<V: ScriptVerifier + 'static>(
     sources: &[PathBuf],
     params: &Params,
@@ -106,7 +107,7 @@ pub fn verify_files<V: ScriptVerifier + 'static>(
     verifier: &Arc<V>,
     stop: &AtomicBool,
     observer: &mut dyn Observer,
-) -> Result<FilesReport, EngineError> {
+) -> Result<FilesReport, VerifyFilesError> {
     let start = Instant::now();
     let mut files = BlockFiles::new();
     for source in sources {
@@ -121,7 +122,7 @@ pub fn verify_files<V: ScriptVerifier + 'static>(
     let best = index.best_header();
     let best_height = index.entry(best).height;
     let chain: Vec<BlockId> = match options.only {
-        Some(hash) => vec![index.find(&hash).ok_or(EngineError::UnknownBlock { hash })?],
+        Some(hash) => vec![index.find(&hash).ok_or(VerifyFilesError::UnknownBlock { hash })?],
         None => (1..=best_height)
             .filter_map(|height| index.ancestor(best, height))
             .collect(),
@@ -210,7 +211,7 @@ fn index(
     params: &Params,
     stop: &AtomicBool,
     observer: &mut dyn Observer,
-) -> Result<Option<HeaderIndex>, EngineError> {
+) -> Result<Option<HeaderIndex>, FileError> {
     let Some(Scanned { records, .. }) = scan_files(files, 0..files.len() as u32, params.magic(), stop, observer)?
     else {
         return Ok(None);
@@ -270,7 +271,7 @@ impl Beside<'_> {
         })
     }
 
-    fn undo_file(&mut self, file: u32) -> Result<Option<&mut UndoFile>, EngineError> {
+    fn undo_file(&mut self, file: u32) -> Result<Option<&mut UndoFile>, FileError> {
         if self.open.as_ref().is_none_or(|(open, _)| *open != file) {
             let undo = self.files.undo_file(file, self.params.magic())?;
             self.open = Some((file, undo));

@@ -5,7 +5,7 @@ use crate::chain::index::BlockId;
 use crate::chain::state::ChainState;
 use crate::pipeline::checks::CheckPool;
 use crate::pipeline::in_flight::{InFlight, InFlightBlocks};
-use crate::pipeline::resolve::{self, ResolveContext, ResolveError};
+use crate::pipeline::resolve::{self, ResolveError};
 use crate::report::signatures::Signatures;
 use crate::report::stages::Stage;
 use crate::report::telemetry::Reporter;
@@ -13,6 +13,7 @@ use blockmill_block::coin::Coin;
 use blockmill_block::{Block, BlockHash, BlockUndo, OutPoint};
 use blockmill_coins::{CoinsCache, FlushEpoch};
 use blockmill_rules::block::BlockFacts;
+use blockmill_rules::connect::{ConnectContext, MedianTimes};
 use blockmill_rules::flags::block_script_flags;
 use blockmill_rules::{ScriptFlags, ScriptVerifier};
 use std::sync::Arc;
@@ -75,17 +76,18 @@ pub(crate) fn apply<V: ScriptVerifier + 'static>(
         Some(above) => in_flight.id(above),
     };
     let median_time_past = |height: u32| ancestor(height as usize).map_or(0, |id| index.entry(id).median_time_past);
-    let context = ResolveContext {
+    let context = ConnectContext {
         params,
         height,
         flags,
-        enforce_bip30: chain.enforces_bip30(id),
-        absent_at,
-        parent_median_time_past: median_time_past(height - 1),
-        median_time_past: &median_time_past,
+        overwriting: chain.overwriting(id),
+        median_times: Some(MedianTimes {
+            parent: median_time_past(height - 1),
+            at_height: &median_time_past,
+        }),
         legacy_sigops: &facts.legacy_sigops,
     };
-    let outcome = resolve::apply(&block, &context, cache);
+    let outcome = resolve::apply(&block, &context, absent_at, cache);
     if outcome.is_err() {
         resolve::restore_replaced(&replaced, cache);
     }

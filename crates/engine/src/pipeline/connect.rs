@@ -11,9 +11,9 @@
 //! validated.
 
 use crate::chain::index::BlockId;
-use crate::error::EngineError;
 use crate::pipeline::apply::{self, Applicant};
 use crate::pipeline::checks::CheckFailure;
+use crate::pipeline::error::ConnectError;
 use crate::pipeline::load::{Content, LoadRequest, PrefetchedBlock};
 use crate::pipeline::prefetch::Prefetcher;
 use crate::pipeline::resolve::ResolveError;
@@ -56,7 +56,7 @@ pub(crate) fn connect<V: ScriptVerifier + 'static>(
     run: &mut Run<'_>,
     target: BlockId,
     start: Instant,
-) -> Result<BranchEnd, EngineError> {
+) -> Result<BranchEnd, ConnectError> {
     let path = run.chain.path_to(target);
     run.reporter.telemetry.begin_branch(Branch {
         start,
@@ -85,7 +85,7 @@ struct BranchRun<'a, 'r, V: ScriptVerifier + 'static> {
 }
 
 impl<V: ScriptVerifier + 'static> BranchRun<'_, '_, V> {
-    fn connect(&mut self) -> Result<BranchEnd, EngineError> {
+    fn connect(&mut self) -> Result<BranchEnd, ConnectError> {
         // Alone this thread runs checks when it adds them, and has nothing better to do than to
         // load the next block.
         let alone = self.pipeline.checks.workers() == 0;
@@ -161,7 +161,7 @@ impl<V: ScriptVerifier + 'static> BranchRun<'_, '_, V> {
     }
 
     /// Resolves the next block of the branch, and lets its checks begin.
-    fn resolve(&mut self, block: PrefetchedBlock) -> Result<Step, EngineError> {
+    fn resolve(&mut self, block: PrefetchedBlock) -> Result<Step, ConnectError> {
         let telemetry = &mut *self.run.reporter.telemetry;
         count_times(&block.times, telemetry);
         self.pipeline.let_flush_catch_up(HELP_CHECKS, telemetry);
@@ -218,7 +218,7 @@ impl<V: ScriptVerifier + 'static> BranchRun<'_, '_, V> {
     }
 
     /// Waits for the checks of all blocks in flight and accepts them.
-    fn accept_all(&mut self) -> Result<Step, EngineError> {
+    fn accept_all(&mut self) -> Result<Step, ConnectError> {
         while !self.pipeline.in_flight.is_empty() {
             if let Some(halt) = self.pipeline.must_halt(self.run.chain) {
                 return Ok(Break(BranchEnd::Halted(halt)));
@@ -232,7 +232,7 @@ impl<V: ScriptVerifier + 'static> BranchRun<'_, '_, V> {
 
     /// Waits for the checks of the first block in flight and accepts it. If a check has failed, the
     /// block and all above it are disconnected.
-    fn accept_first(&mut self) -> Result<Step, EngineError> {
+    fn accept_first(&mut self) -> Result<Step, ConnectError> {
         let Some(first) = self.pipeline.in_flight.first_mut() else {
             return Ok(Continue(()));
         };
@@ -242,7 +242,7 @@ impl<V: ScriptVerifier + 'static> BranchRun<'_, '_, V> {
             telemetry.add_stage(Stage::Check, result.busy, result.wait);
             if let Some(CheckFailure { input, error }) = result.failure {
                 if error != VerifyError::Invalid {
-                    return Err(EngineError::Verifier {
+                    return Err(ConnectError::Verifier {
                         hash: block.hash(),
                         detail: error.to_string(),
                     });
@@ -265,7 +265,7 @@ impl<V: ScriptVerifier + 'static> BranchRun<'_, '_, V> {
     }
 
     /// Keeps the undo data of the first block in flight and moves the tip to it.
-    fn accept(&mut self) -> Result<(), EngineError> {
+    fn accept(&mut self) -> Result<(), ConnectError> {
         let start = Instant::now();
         let (pipeline, run) = (&mut *self.pipeline, &mut *self.run);
         let Some(first) = pipeline.in_flight.first_mut() else {

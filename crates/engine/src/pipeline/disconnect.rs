@@ -1,21 +1,22 @@
 //! The tip is disconnected, for a branch with more work.
 
 use crate::chain::index::BlockId;
-use crate::error::EngineError;
+use crate::pipeline::error::ConnectError;
 use crate::pipeline::load::Content;
 use crate::pipeline::resolve::{self, undo_fits};
 use crate::pipeline::state::{Pipeline, Run};
 use crate::report::events::Event;
+use blockmill_coins::UndoLogError;
 use blockmill_rules::ScriptVerifier;
 
 /// Disconnects the tip, with its undo data.
 pub(crate) fn disconnect_tip<V: ScriptVerifier + 'static>(
     pipeline: &mut Pipeline<V>,
     run: &mut Run<'_>,
-) -> Result<(), EngineError> {
+) -> Result<(), ConnectError> {
     let id: BlockId = run.chain.tip_id();
     let entry = run.chain.index().entry(id).clone();
-    let missing = |detail: String| EngineError::BlockMissing {
+    let missing = |detail: String| ConnectError::BlockMissing {
         hash: entry.hash,
         height: entry.height,
         detail,
@@ -28,7 +29,14 @@ pub(crate) fn disconnect_tip<V: ScriptVerifier + 'static>(
         Content::Rejected(reject, _) => return Err(missing(reject.to_string())),
         Content::Unreadable(unreadable) => return Err(missing(unreadable.detail)),
     };
-    let undo = run.data.read_undo(&run.chain.index().header(id), &position)?;
+    let read = run.data.read_undo(&run.chain.index().header(id), &position);
+    let undo = read.map_err(|error| match error {
+        UndoLogError::Record(error) => ConnectError::Undo {
+            hash: entry.hash,
+            error,
+        },
+        other => other.into(),
+    })?;
     if !undo_fits(&block, &undo) {
         return Err(missing("its undo data is another block's".to_owned()));
     }

@@ -6,6 +6,7 @@ use crate::report::telemetry::Telemetry;
 use blockmill_block::Block;
 use blockmill_coins::{CoinsCache, FlushEpoch};
 use blockmill_fetch::{Fetch, Fetcher};
+use blockmill_rules::connect::Overwriting;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -15,14 +16,6 @@ const CACHE_SHARE: usize = 16;
 
 /// Bytes of a fetched coin, about.
 const FETCHED_BYTES: usize = 150;
-
-/// Whether a block may make coins that are there already.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Overwriting {
-    Allowed,
-    /// By BIP 30.
-    Forbidden,
-}
 
 /// Whether coins are fetched ahead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! When the cache is flushed, and what comes before and after.
 
 use crate::datadir::state::DataState;
-use crate::error::EngineError;
+use crate::pipeline::error::ConnectError;
 use crate::report::events::Flushed;
 use crate::report::telemetry::Telemetry;
 use blockmill_coins::{CoinsCache, FlushCounters, FlushError, StoreError, Tip};
@@ -88,7 +88,7 @@ impl Flusher {
 
     /// Begins a flush in the background if it is time for one. Waits for it only if the cache is
     /// full, or if every block is to be flushed.
-    pub(crate) fn flush_if_due(&mut self, mut target: FlushTarget<'_>) -> Result<(), EngineError> {
+    pub(crate) fn flush_if_due(&mut self, mut target: FlushTarget<'_>) -> Result<(), ConnectError> {
         let start = Instant::now();
         if target.cache.is_flush_done() {
             self.finish(target.cache, target.telemetry)?;
@@ -134,7 +134,7 @@ impl Flusher {
     }
 
     /// Freezes everything up to the tip and lets it be written.
-    fn begin(&mut self, target: &mut FlushTarget<'_>) -> Result<(), EngineError> {
+    fn begin(&mut self, target: &mut FlushTarget<'_>) -> Result<(), ConnectError> {
         self.prepare(target.data)?;
         if self.tip_moved || target.cache.wants_flush() {
             let sync = target.data.sync_job();
@@ -150,7 +150,7 @@ impl Flusher {
     }
 
     /// Does what comes before a flush, on this thread.
-    fn prepare(&mut self, data: &mut DataState) -> Result<(), EngineError> {
+    fn prepare(&mut self, data: &mut DataState) -> Result<(), ConnectError> {
         if self.broken {
             let detail = "an earlier error has left the coins cache unusable; nothing after the last flush is kept";
             return Err(StoreError::Backend(detail.to_owned()).into());
@@ -161,7 +161,7 @@ impl Flusher {
     }
 
     /// Waits for the present flush, if there is one.
-    pub(crate) fn finish(&mut self, cache: &mut CoinsCache, telemetry: &mut Telemetry) -> Result<(), EngineError> {
+    pub(crate) fn finish(&mut self, cache: &mut CoinsCache, telemetry: &mut Telemetry) -> Result<(), ConnectError> {
         self.wait(cache, telemetry, CoinsCache::finish_flush)
     }
 
@@ -170,7 +170,7 @@ impl Flusher {
         cache: &mut CoinsCache,
         telemetry: &mut Telemetry,
         wait: impl FnOnce(&mut CoinsCache) -> Result<(), FlushError>,
-    ) -> Result<(), EngineError> {
+    ) -> Result<(), ConnectError> {
         let start = Instant::now();
         let before = cache.flush_counters();
         let outcome = wait(cache);
@@ -195,7 +195,7 @@ impl Flusher {
 
     /// Writes everything up to the tip to the data directory, durably, and waits for it. The coins
     /// stay in the cache while there is room.
-    pub(crate) fn flush(&mut self, target: FlushTarget<'_>) -> Result<(), EngineError> {
+    pub(crate) fn flush(&mut self, target: FlushTarget<'_>) -> Result<(), ConnectError> {
         let FlushTarget {
             cache,
             data,

@@ -1,32 +1,11 @@
-//! Applying a block to the coins cache, and taking it back.
+//! A block is applied to the coins cache, or disconnected from it.
 
 use blockmill_block::coin::{Coin, is_unspendable};
 use blockmill_block::{Block, BlockUndo, OutPoint, Transaction};
 use blockmill_coins::{CoinRef, CoinsCache, FlushEpoch, Overwrite, StoreError};
-use blockmill_rules::spend::{self, SpendContext};
-use blockmill_rules::{Params, Reject, ScriptFlags, sigops};
+use blockmill_rules::Reject;
+use blockmill_rules::connect::{BlockCoins, ConnectContext, ConnectError, Spent, connect_block};
 use thiserror::Error;
-
-/// What resolving a block needs to know besides its coins.
-pub struct ResolveContext<'a> {
-    /// Parameters of the network.
-    pub params: &'a Params,
-    /// Height of the block.
-    pub height: u32,
-    /// Flags under which its scripts run.
-    pub flags: ScriptFlags,
-    /// Whether its transactions may not overwrite coins (BIP 30).
-    pub enforce_bip30: bool,
-    /// The flush epoch at which the store was seen to have none of the block's outputs, if that was
-    /// seen.
-    pub absent_at: Option<FlushEpoch>,
-    /// Median time past of its parent.
-    pub parent_median_time_past: u32,
-    /// Median time past of its ancestor at a height.
-    pub median_time_past: &'a dyn Fn(u32) -> u32,
-    /// For each transaction the signature operations in its own scripts.
-    pub legacy_sigops: &'a [u64],
-}
 
 /// Why a block is not resolved.
 #[derive(Debug, Error)]
@@ -44,93 +23,84 @@ pub enum ResolveError {
 
 /// Spends what the block spends, creates what it creates, and judges it by all rules but its
 /// scripts. Returns the coins spent. When it fails the cache has the coins that it had before,
-/// unless the error is [`ResolveError::Broken`].
+/// unless the error is [`ResolveError::Broken`]. `absent_at` is the flush epoch at which the store
+/// had none of the block's outputs, if that was seen.
 ///
 /// # Errors
 /// [`ResolveError`]; a rule that is broken is the first one in Core's order.
 pub fn apply<B: AsRef<[u8]>>(
     block: &Block<B>,
-    context: &ResolveContext<'_>,
-    cache: &mut CoinsCache,
-) -> Result<BlockUndo, ResolveError> {
-    if context.enforce_bip30 {
-        no_overwriting(block, context.absent_at, cache)?;
-    }
-    let mut undo = BlockUndo::with_capacity(block.input_count());
-    let mut created = 0;
-    let outcome = apply_transactions(block, context, cache, &mut undo, &mut created);
-    match outcome {
-        Ok(()) => Ok(undo),
-        Err(error) => {
-            disconnect(block, &undo, created, cache).map_err(ResolveError::Broken)?;
-            Err(error)
-        }
-    }
-}
-
-/// A block MUST not make an outpoint anew whose coin is unspent (BIP 30).
-fn no_overwriting<B: AsRef<[u8]>>(
-    block: &Block<B>,
+    context: &ConnectContext<'_>,
     absent_at: Option<FlushEpoch>,
     cache: &mut CoinsCache,
-) -> Result<(), ResolveError> {
-    for (index, transaction) in block.transactions().enumerate() {
-        for vout in 0..transaction.output_count() as u32 {
-            let txid = transaction.txid();
-            if cache.contains(&OutPoint { txid, vout }, absent_at)? {
-                return Err(spend::BIP30.in_transaction(index).into());
-            }
-        }
-    }
-    Ok(())
+) -> Result<BlockUndo, ResolveError> {
+    let mut coins = CacheCoins {
+        height: context.height,
+        absent_at,
+        undo: BlockUndo::with_capacity(block.input_count()),
+        coins_start: 0,
+        created: 0,
+        upcoming: Upcoming::new(block),
+        cache,
+    };
+    let outcome = connect_block(block, context, &mut coins);
+    let CacheCoins {
+        undo, created, cache, ..
+    } = coins;
+    let error = match outcome {
+        Ok(_) => return Ok(undo),
+        Err(ConnectError::Reject(reject)) => reject.into(),
+        Err(ConnectError::Coins(error)) => error.into(),
+    };
+    disconnect(block, &undo, created, cache).map_err(ResolveError::Broken)?;
+    Err(error)
 }
 
-/// `created` counts the transactions whose outputs are in the cache. The coins of a transaction
-/// that fails stand at the end of `undo`, without an end of their own.
-fn apply_transactions<B: AsRef<[u8]>>(
-    block: &Block<B>,
-    context: &ResolveContext<'_>,
-    cache: &mut CoinsCache,
-    undo: &mut BlockUndo,
-    created: &mut usize,
-) -> Result<(), ResolveError> {
-    let mut fees = 0;
-    let mut sigops_cost = 0;
-    let mut upcoming = Upcoming::new(block);
-    for (index, transaction) in block.transactions().enumerate() {
-        let blame = |reject: Reject| reject.in_transaction(index);
-        upcoming.prefetch(index, cache);
-        let coins_start = undo.coins().len();
-        if index > 0 {
-            for (place, input) in transaction.inputs().enumerate() {
-                match cache.spend(&input.previous_output())? {
-                    Some(coin) => undo.push_coin(coin),
-                    None => return Err(blame(spend::MISSING).at_input(place).into()),
-                }
-            }
-            let spending = SpendContext {
-                params: context.params,
-                height: context.height,
-                parent_median_time_past: context.parent_median_time_past,
-                median_time_past: context.median_time_past,
-                transaction,
-                coins: &undo.coins()[coins_start..],
-            };
-            let fee = spend::check_spend(&spending).map_err(blame)?;
-            fees = spend::add_fee(fees, fee).map_err(blame)?;
-            spend::check_sequence_locks(&spending).map_err(blame)?;
-        }
-        let coins = &undo.coins()[coins_start..];
-        let cost = sigops::transaction_cost(&transaction, coins, context.legacy_sigops[index], context.flags);
-        sigops_cost = spend::add_sigops_cost(sigops_cost, cost).map_err(blame)?;
-        if index > 0 {
-            undo.end_transaction();
-        }
-        create_outputs(&transaction, context.height, index == 0, cache);
-        *created = index + 1;
+/// The coins of a block, in the cache.
+struct CacheCoins<'a> {
+    height: u32,
+    absent_at: Option<FlushEpoch>,
+    /// The coins spent so far. Those of a transaction that fails stand at the end, without an end
+    /// of their own.
+    undo: BlockUndo,
+    /// Where the coins of the last transaction begin.
+    coins_start: usize,
+    /// Transactions whose outputs are in the cache.
+    created: usize,
+    upcoming: Upcoming,
+    cache: &'a mut CoinsCache,
+}
+
+impl BlockCoins for CacheCoins<'_> {
+    type Error = StoreError;
+
+    fn contains(&mut self, outpoint: &OutPoint) -> Result<bool, StoreError> {
+        self.cache.contains(outpoint, self.absent_at)
     }
-    spend::check_coinbase_amount(&block.transaction(0), context.params, context.height, fees)?;
-    Ok(())
+
+    fn spend(&mut self, index: usize, transaction: &Transaction<'_>) -> Result<Spent, StoreError> {
+        self.upcoming.prefetch(index, self.cache);
+        self.coins_start = self.undo.coins().len();
+        for (number, input) in transaction.inputs().enumerate() {
+            match self.cache.spend(&input.previous_output())? {
+                Some(coin) => self.undo.push_coin(coin),
+                None => return Ok(Spent::Missing(number)),
+            }
+        }
+        Ok(Spent::All)
+    }
+
+    fn spent(&self) -> &[Coin] {
+        &self.undo.coins()[self.coins_start..]
+    }
+
+    fn create(&mut self, index: usize, transaction: &Transaction<'_>) {
+        if index > 0 {
+            self.undo.end_transaction();
+        }
+        create_outputs(transaction, self.height, index == 0, self.cache);
+        self.created = index + 1;
+    }
 }
 
 /// What is asked of the cache in the next moments, so that its entries are on their way before.
@@ -162,7 +132,7 @@ impl Upcoming {
         }
     }
 
-    /// To be called before a transaction is resolved.
+    /// Called before a transaction is resolved.
     fn prefetch(&mut self, index: usize, cache: &CoinsCache) {
         let wanted = (self.ends[index] + Self::AHEAD / 2).min(self.outpoints.len());
         if self.begun < wanted {
@@ -196,9 +166,9 @@ fn create_outputs(transaction: &Transaction<'_>, height: u32, is_coinbase: bool,
     }
 }
 
-/// Takes back a block that was applied as far as `undo` and `created` say: the outputs of the first
-/// `created` transactions, and the coins that were spent, from the last to the first. Returns
-/// whether every output was there.
+/// Disconnects a block that was applied as far as `undo` and `created` say: removes the outputs of
+/// the first `created` transactions, and restores the coins that were spent, from the last to the
+/// first. Returns whether every output was there.
 ///
 /// # Errors
 /// [`StoreError`].
@@ -220,7 +190,7 @@ pub fn disconnect<B: AsRef<[u8]>>(
             break;
         }
         let start = match index - 1 {
-            place if place < undo.transaction_count() => undo.range(place).start,
+            number if number < undo.transaction_count() => undo.range(number).start,
             _ if undo.transaction_count() == 0 => 0,
             _ => undo.range(undo.transaction_count() - 1).end,
         };
@@ -247,8 +217,8 @@ fn remove_outputs(transaction: &Transaction<'_>, cache: &mut CoinsCache) -> Resu
     Ok(clean)
 }
 
-/// The coins that the outputs of a block's coinbase replace: of one that may repeat an older
-/// coinbase. Undo data has none of them.
+/// The coins that the outputs of a block's coinbase replace, where it may repeat an older coinbase.
+/// Undo data has none of them.
 ///
 /// # Errors
 /// [`StoreError`].
@@ -266,7 +236,7 @@ pub fn replaced_coins<B: AsRef<[u8]>>(
     Ok(replaced)
 }
 
-/// Puts back what [`replaced_coins`] has found, when its block has been taken back.
+/// Restores the coins that [`replaced_coins`] has found, when their block has been disconnected.
 pub fn restore_replaced(replaced: &[(OutPoint, Coin)], cache: &mut CoinsCache) {
     for (outpoint, coin) in replaced {
         cache.add(outpoint, CoinRef::from(coin), Overwrite::Possible);

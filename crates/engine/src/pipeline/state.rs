@@ -3,10 +3,10 @@
 use crate::chain::index::BlockId;
 use crate::chain::state::ChainState;
 use crate::datadir::state::DataState;
-use crate::error::{EngineError, file_error};
 use crate::pipeline::apply::ScriptOptions;
 use crate::pipeline::checks::CheckPool;
-use crate::pipeline::fetch::{FetchMode, Fetches, Fetching, Overwriting};
+use crate::pipeline::error::ConnectError;
+use crate::pipeline::fetch::{FetchMode, Fetches, Fetching};
 use crate::pipeline::flush::{FlushMode, FlushTarget, Flusher};
 use crate::pipeline::in_flight::InFlightBlocks;
 use crate::pipeline::load::{BlockLoader, Content, LoadRequest, PrefetchedBlock};
@@ -124,7 +124,7 @@ impl<V: ScriptVerifier + 'static> Pipeline<V> {
     /// content is nowhere.
     ///
     /// # Errors
-    /// [`EngineError::File`] where the system makes no more threads.
+    /// The system's, where it makes no more threads.
     pub(crate) fn new(
         settings: Settings,
         chain: &ChainState,
@@ -132,13 +132,12 @@ impl<V: ScriptVerifier + 'static> Pipeline<V> {
         store: Arc<dyn CoinStore>,
         verifier: V,
         trace: &Trace,
-    ) -> Result<Self, EngineError> {
+    ) -> std::io::Result<Self> {
         let verifier = Arc::new(verifier);
         let thread_pool = ThreadPool::new(&ThreadPoolOptions {
             name: "worker".to_owned(),
             ..ThreadPoolOptions::workers(settings.threads.saturating_sub(1))
-        })
-        .map_err(file_error("worker threads"))?;
+        })?;
         let checks = CheckPool::with_trace(Arc::clone(&verifier), &thread_pool, CHECKS_THEN, trace.clone());
         let params = chain.index().params().clone();
         let files = chain.files().clone();
@@ -238,10 +237,7 @@ impl<V: ScriptVerifier + 'static> Pipeline<V> {
         let request = &block.request;
         match &block.content {
             Content::Sound(block, _) if request.height > resolved && self.fetching.is_useful(&self.cache) => {
-                let overwriting = match chain.enforces_bip30(request.id) {
-                    true => Overwriting::Forbidden,
-                    false => Overwriting::Allowed,
-                };
+                let overwriting = chain.overwriting(request.id);
                 let made = self.loader.made();
                 self.fetching.begin(block, overwriting, resolved, made, &self.cache)
             }
@@ -250,7 +246,7 @@ impl<V: ScriptVerifier + 'static> Pipeline<V> {
     }
 
     /// Ends a flush that has written everything.
-    pub(super) fn finish_flush_if_done(&mut self, run: &mut Run<'_>) -> Result<(), EngineError> {
+    pub(super) fn finish_flush_if_done(&mut self, run: &mut Run<'_>) -> Result<(), ConnectError> {
         if self.cache.is_flush_done() {
             self.flusher.finish(&mut self.cache, run.reporter.telemetry)?;
         }
@@ -287,7 +283,7 @@ impl<V: ScriptVerifier + 'static> Pipeline<V> {
     }
 
     /// Disconnects all blocks in flight from the cache.
-    pub(super) fn disconnect_in_flight(&mut self) -> Result<(), EngineError> {
+    pub(super) fn disconnect_in_flight(&mut self) -> Result<(), ConnectError> {
         if self.in_flight.is_empty() {
             return Ok(());
         }
@@ -301,7 +297,7 @@ impl<V: ScriptVerifier + 'static> Pipeline<V> {
     pub(crate) fn change_coins<R>(
         &mut self,
         change: impl FnOnce(&mut CoinsCache) -> Result<R, StoreError>,
-    ) -> Result<R, EngineError> {
+    ) -> Result<R, ConnectError> {
         let outcome = change(&mut self.cache);
         if outcome.is_err() {
             self.flusher.note_broken();
@@ -319,7 +315,7 @@ impl<V: ScriptVerifier + 'static> Pipeline<V> {
     }
 
     /// Begins a flush if it is time for one. No block may be in flight.
-    pub(crate) fn flush_if_due(&mut self, run: &mut Run<'_>) -> Result<(), EngineError> {
+    pub(crate) fn flush_if_due(&mut self, run: &mut Run<'_>) -> Result<(), ConnectError> {
         self.flusher.flush_if_due(FlushTarget {
             tip: run.chain.tip(),
             cache: &mut self.cache,
@@ -329,7 +325,7 @@ impl<V: ScriptVerifier + 'static> Pipeline<V> {
     }
 
     /// Writes everything up to the tip, durably. No block may be in flight.
-    pub(crate) fn flush(&mut self, run: &mut Run<'_>) -> Result<(), EngineError> {
+    pub(crate) fn flush(&mut self, run: &mut Run<'_>) -> Result<(), ConnectError> {
         self.flusher.flush(FlushTarget {
             tip: run.chain.tip(),
             cache: &mut self.cache,

@@ -58,17 +58,28 @@ pub struct ConnectReport {
     pub halt: Halt,
 }
 
+/// Whether a run has connected all that it was given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RunOutcome {
+    /// Everything is connected that may be.
+    Complete,
+    /// Input is damaged, or blocks are missing.
+    Incomplete,
+    /// A block of the best chain breaks a rule.
+    Rejected,
+}
+
 impl ConnectReport {
-    /// Exit status of a command that ends with this report: 1 if a block of the best chain was
-    /// rejected, 3 if input is corrupt or incomplete, else 0.
-    pub fn exit_status(&self) -> u8 {
+    /// Whether everything is connected. A record cut off at the end of a file is no damage: a node
+    /// may be writing it.
+    pub fn outcome(&self) -> RunOutcome {
         let damaged = self.damages.iter().any(|damage| !damage.is_unfinished_write());
         if self.rejected.iter().any(|block| block.of_best_chain) {
-            1
+            RunOutcome::Rejected
         } else if !self.unreadable.is_empty() || damaged || self.leftovers > 0 {
-            3
+            RunOutcome::Incomplete
         } else {
-            0
+            RunOutcome::Complete
         }
     }
 }

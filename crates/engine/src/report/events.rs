@@ -1,6 +1,5 @@
 //! What is worth a line in a log, when it happens.
 
-use crate::error::NEW_DIRECTORY;
 use crate::report::findings::{Rejected, Unreadable};
 use crate::report::signatures::SignatureWay;
 use blockmill_block::BlockHash;
@@ -128,8 +127,7 @@ impl fmt::Display for Event<'_> {
             Self::HeaderRejected { hash, reject } => write!(f, "header {hash}: {reject}"),
             Self::UndoDamaged { path, height, detail } => write!(
                 f,
-                "{}: {detail}: a branch from below height {height} may be one that cannot be taken; to be able to, \
-                 {NEW_DIRECTORY}",
+                "{}: {detail}: a reorganisation below height {height} may fail",
                 path.display()
             ),
             Self::ScriptsSkipped { height } => write!(

@@ -13,7 +13,7 @@ use bitcoin::Block;
 use blockmill_block::BlockHash;
 use blockmill_chaingen::builder::spend_any;
 use blockmill_coins::MemoryStore;
-use blockmill_engine::{ConnectReport, Options, Verdict};
+use blockmill_engine::{ConnectReport, Options, RunOutcome, Verdict};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 use tempfile::TempDir;
@@ -75,7 +75,7 @@ impl Setup {
     /// All blocks are connected, `skipped` of them without their scripts.
     fn accepts(&self, assumed: BlockHash, height: u32, skipped: u32) {
         let report = self.connect(Some(assumed));
-        assert_eq!(report.exit_status(), 0, "{:?}", report.rejected);
+        assert_eq!(report.outcome(), RunOutcome::Complete, "{:?}", report.rejected);
         assert_eq!((report.height, report.totals.blocks), (height, u64::from(height)));
         assert_eq!(report.totals.scripts_skipped, u64::from(skipped));
     }
@@ -83,7 +83,7 @@ impl Setup {
     /// The bad block is refused, after `skipped` blocks whose scripts were left out.
     fn refuses(&self, assumed: Option<BlockHash>, skipped: u32) {
         let report = self.connect(assumed);
-        assert_eq!(report.exit_status(), 1);
+        assert_eq!(report.outcome(), RunOutcome::Rejected);
         let rejected = &report.rejected[report.rejected.len() - 1];
         assert_eq!((rejected.hash, rejected.height), (hash_at(BAD), BAD));
         assert_eq!(rejected.reject.reason, "block-script-verify-flag-failed");
@@ -179,8 +179,8 @@ fn the_best_header_is_in_another_chain() {
     let whole = Setup::new(CHAIN.blocks.iter().chain(&blocks));
     let report = whole.connect(Some(hash_at(HEIGHT)));
     assert_eq!(
-        (report.exit_status(), report.tip),
-        (0, hash_of(&blocks[blocks.len() - 1]))
+        (report.outcome(), report.tip),
+        (RunOutcome::Complete, hash_of(&blocks[blocks.len() - 1]))
     );
     assert_eq!(report.totals.scripts_skipped, u64::from(fork));
     blocks[3].txdata[0].lock_time = bitcoin::absolute::LockTime::from_consensus(1);

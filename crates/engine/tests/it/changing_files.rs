@@ -5,7 +5,7 @@ use super::options;
 use crate::common::generated::{Generated, HEIGHT};
 use crate::common::{LARGE, connect, figures, open};
 use blockmill_chaingen::Profile;
-use blockmill_engine::{Observer, Progress};
+use blockmill_engine::{Observer, Progress, RunOutcome};
 use blockmill_rules::RejectKind;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -63,11 +63,13 @@ fn a_file_that_shrinks_or_changes_meanwhile() {
             // A block with a changed second half may still decode. Then it does not match its
             // header.
             let next = match (&report.unreadable[..], &report.rejected[..]) {
-                ([first, ..], []) => (first.height, first.path.clone(), 3),
-                ([], [first]) if first.reject.kind == RejectKind::Mutated => (first.height, first.path.clone(), 1),
+                ([first, ..], []) => (first.height, first.path.clone(), RunOutcome::Incomplete),
+                ([], [first]) if first.reject.kind == RejectKind::Mutated => {
+                    (first.height, first.path.clone(), RunOutcome::Rejected)
+                }
                 other => panic!("{number}: {other:?}"),
             };
-            let expected = (report.height + 1, path.canonicalize().unwrap(), report.exit_status());
+            let expected = (report.height + 1, path.canonicalize().unwrap(), report.outcome());
             assert_eq!(next, expected);
             drop(engine);
             // With the right file again it goes on to the end.

@@ -19,9 +19,11 @@ use blockmill_block::{BlockHash, Network};
 use blockmill_chaingen::builder::{BlockBuilder, any_script, spend_any};
 use blockmill_coins::stats::Hashes;
 use blockmill_coins::{CoinStore, MemoryStore, StatsBuilder, UtxoStats};
+use blockmill_engine::engine::internals::{Internals, Without};
 use blockmill_engine::{
-    ChainId, ConnectReport, DataDir, Engine, EngineError, Options, Signatures, Submission, Verdict,
+    ChainId, ConnectReport, Engine, EngineBuilder, OpenError, Options, RunOutcome, Signatures, Submission, Verdict,
 };
+use blockmill_rules::ScriptVerifier;
 use blockmill_script::CoreVerifier;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -209,15 +211,56 @@ pub(crate) fn options(threads: usize, cache_bytes_max: usize) -> Options {
     }
 }
 
+/// Options of an engine, and what only tests change.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Settings {
+    pub(crate) options: Options,
+    pub(crate) internals: Internals,
+}
+
+impl From<Options> for Settings {
+    fn from(options: Options) -> Self {
+        Self {
+            options,
+            internals: Internals::default(),
+        }
+    }
+}
+
+impl Settings {
+    /// The options, and parts of the pipeline left out.
+    pub(crate) fn without(options: Options, without: Without) -> Self {
+        let internals = Internals {
+            without,
+            stage_hook: None,
+        };
+        Self { options, internals }
+    }
+}
+
+/// An engine on a directory for regtest.
+pub(crate) fn builder<V: ScriptVerifier + 'static>(path: &Path) -> EngineBuilder<V> {
+    Engine::builder(path).network(Network::Regtest)
+}
+
 /// An engine on a directory, with the store of the command.
-pub(crate) fn open(path: &Path, options: Options) -> CoreEngine {
-    Engine::open(path, Some(&regtest()), verifier(options.signatures), options).unwrap()
+pub(crate) fn open(path: &Path, settings: impl Into<Settings>) -> CoreEngine {
+    let Settings { options, internals } = settings.into();
+    let verifier = verifier(options.signatures);
+    let builder = builder(path).options(options).internals(internals);
+    builder.open(verifier).unwrap()
 }
 
 /// An engine on a directory, with the store that the test gives.
-pub(crate) fn open_with(path: &Path, store: Arc<dyn CoinStore>, options: Options) -> Result<CoreEngine, EngineError> {
-    let directory = DataDir::open(path, Some(&regtest()))?;
-    Engine::with_store(directory, store, verifier(options.signatures), options)
+pub(crate) fn open_with(
+    path: &Path,
+    store: Arc<dyn CoinStore>,
+    settings: impl Into<Settings>,
+) -> Result<CoreEngine, OpenError> {
+    let Settings { options, internals } = settings.into();
+    let verifier = verifier(options.signatures);
+    let builder = builder(path).store(store).options(options);
+    builder.internals(internals).open(verifier)
 }
 
 pub(crate) fn connect(engine: &mut CoreEngine, sources: &[&Path]) -> ConnectReport {
@@ -263,7 +306,11 @@ pub(crate) fn figures_of(chain: &Chain) -> UtxoStats {
     let store = Arc::new(MemoryStore::new());
     let mut engine = open_with(&directory.path().join("data"), store, options(1, LARGE)).unwrap();
     let report = connect(&mut engine, &[&file]);
-    assert_eq!((report.tip, report.exit_status()), (chain.hash(), 0), "{report:?}");
+    assert_eq!(
+        (report.tip, report.outcome()),
+        (chain.hash(), RunOutcome::Complete),
+        "{report:?}"
+    );
     figures(&engine)
 }
 

@@ -3,13 +3,13 @@
 
 use crate::common::deferring::Deferring;
 use crate::common::grower::{Grower, SPARE_COINBASE};
-use crate::common::{SUBSIDY, hash_of, regtest, spend_failing, write_blocks};
+use crate::common::{SUBSIDY, Settings, builder, hash_of, spend_failing, write_blocks};
 use blockmill_block::{BlockHash, Coin, OutPoint};
 use blockmill_chaingen::builder::spend_any;
 use blockmill_coins::stats::Hashes;
 use blockmill_coins::{Change, CoinIterator, CoinStore, MemoryStore, StatsBuilder, StoreError, Tip};
-use blockmill_engine::engine::Without;
-use blockmill_engine::{DataDir, Engine, Observer, Options, Progress, Signatures, StageHook};
+use blockmill_engine::engine::internals::{Internals, StageHook, Without};
+use blockmill_engine::{Observer, Options, Progress, Signatures};
 use blockmill_kernel::KernelVerifier;
 use blockmill_rules::{ScriptFlags, ScriptVerifier, SpentOutput, VerifyError};
 use std::path::Path;
@@ -111,15 +111,16 @@ impl Observer for SlowObserver {
 /// What a run comes to: rejected blocks, tip and hash of the set.
 type Outcome = (Vec<(BlockHash, String)>, BlockHash, String);
 
-fn run(blocks: &Path, options: Options, dice: &Arc<Dice>) -> Outcome {
+fn run(blocks: &Path, settings: Settings, dice: &Arc<Dice>) -> Outcome {
     let directory = tempfile::tempdir().unwrap();
-    let data = DataDir::open(&directory.path().join("data"), Some(&regtest())).unwrap();
+    let data = directory.path().join("data");
     let store = Arc::new(SlowStore {
         store: MemoryStore::new(),
         dice: Arc::clone(dice),
     });
     let verifier = Deferring::new(SlowVerifier(Arc::clone(dice)));
-    let mut engine = Engine::with_store(data, store, verifier, options).unwrap();
+    let builder = builder(&data).store(store).options(settings.options);
+    let mut engine = builder.internals(settings.internals).open(verifier).unwrap();
     let report = engine
         .connect(&[blocks.to_owned()], &mut SlowObserver(Arc::clone(dice)))
         .unwrap();
@@ -160,17 +161,17 @@ fn runs(seeds: std::ops::Range<u64>) {
         let quiet = Dice::new(0);
         let serial = Options {
             threads: 1,
-            without: Without {
-                fetch: true,
-                overlap: true,
-                decode: true,
-                background_flush: true,
-            },
             signatures: Signatures::Kernel,
             flush_interval: Duration::from_secs(60),
             ..Options::default()
         };
-        let expected = run(&file, serial, &quiet);
+        let without = Without {
+            fetch: true,
+            overlap: true,
+            decode: true,
+            background_flush: true,
+        };
+        let expected = run(&file, Settings::without(serial, without), &quiet);
         let first_bad = (1..=LENGTH).find(|&number| number == script_fails || number == takes_too_much);
         let last_good = TRUNK + first_bad.map_or(LENGTH, |number| number - 1);
         assert_eq!(expected.1, hash_of(&grower.chain.blocks[last_good as usize]));
@@ -180,21 +181,22 @@ fn runs(seeds: std::ops::Range<u64>) {
             flush_interval: Duration::from_micros([0, 500, 5_000, 60_000_000][dice.below(4) as usize]),
             readers: dice.below(4) as usize,
             signatures: [Signatures::Kernel, Signatures::Lanes, Signatures::Lanes][dice.below(3) as usize],
-            without: Without {
-                fetch: dice.below(8) == 0,
-                overlap: dice.below(8) == 0,
-                decode: dice.below(8) == 0,
-                background_flush: dice.below(8) == 0,
-            },
             ..Options::default()
         };
-        let delaying = Arc::clone(&dice);
-        let delayed = Options {
-            stage_hook: Some(StageHook(Arc::new(move |_| delaying.delay(1_000)))),
-            ..options.clone()
+        let without = Without {
+            fetch: dice.below(8) == 0,
+            overlap: dice.below(8) == 0,
+            decode: dice.below(8) == 0,
+            background_flush: dice.below(8) == 0,
         };
-        let found = run(&file, delayed, &dice);
-        assert_eq!(found, expected, "seed {seed}: {options:?}");
+        let delaying = Arc::clone(&dice);
+        let internals = Internals {
+            without,
+            stage_hook: Some(StageHook(Arc::new(move |_| delaying.delay(1_000)))),
+        };
+        let delayed = Settings { options, internals };
+        let found = run(&file, delayed.clone(), &dice);
+        assert_eq!(found, expected, "seed {seed}: {delayed:?}");
     }
 }
 

@@ -4,11 +4,11 @@
 use super::options;
 use crate::common::faults::FaultyStore;
 use crate::common::generated::{FORK, Generated, HEIGHT, copy_directory};
-use crate::common::{CoreEngine, connect, figures, open_with};
+use crate::common::{CoreEngine, Settings, connect, figures, open_with};
 use blockmill_chaingen::Profile;
 use blockmill_coins::{CoinStore, StoreError};
-use blockmill_engine::engine::Without;
-use blockmill_engine::{EngineError, Options};
+use blockmill_engine::engine::internals::Without;
+use blockmill_engine::{ConnectError, Options, RunOutcome};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -33,16 +33,17 @@ struct Attempt {
 
 /// Flushes after every block and keeps no coin in memory. Nothing is read ahead, so a block fails
 /// if one of its reads does.
-fn every_block(stop_at_height: Option<u32>) -> Options {
-    Options {
-        without: Without {
-            fetch: true,
-            ..Without::default()
-        },
+fn every_block(stop_at_height: Option<u32>) -> Settings {
+    let options = Options {
         flush_interval: Duration::ZERO,
         stop_at_height,
         ..options(2, 0)
-    }
+    };
+    let without = Without {
+        fetch: true,
+        ..Without::default()
+    };
+    Settings::without(options, without)
 }
 
 impl Base {
@@ -71,14 +72,14 @@ impl Base {
 }
 
 impl Attempt {
-    fn open(&self, options: Options) -> CoreEngine {
+    fn open(&self, settings: impl Into<Settings>) -> CoreEngine {
         let store: Arc<dyn CoinStore> = self.store.clone();
-        open_with(self.directory.path(), store, options).unwrap()
+        open_with(self.directory.path(), store, settings).unwrap()
     }
 }
 
-fn is_the_fault(error: &EngineError) -> bool {
-    matches!(error, EngineError::Store(StoreError::Backend(text)) if text == "a fault of the test")
+fn is_the_fault(error: &ConnectError) -> bool {
+    matches!(error, ConnectError::Store(StoreError::Backend(text)) if text == "a fault of the test")
 }
 
 /// How a test goes on after a fault.
@@ -100,7 +101,6 @@ fn check(base: &Base, sources: &[PathBuf], fail: &dyn Fn(&FaultyStore), check_en
     let mut engine = attempt.open(every_block(None));
     let error = engine.connect(sources, &mut ()).unwrap_err();
     assert!(is_the_fault(&error), "{error}");
-    assert_eq!(error.exit_status(), 4);
     if then == Then::GoOnAnyhow {
         for _ in 0..2 {
             // An engine may refuse to go on, but it must not write a set that is wrong.
@@ -114,7 +114,7 @@ fn check(base: &Base, sources: &[PathBuf], fail: &dyn Fn(&FaultyStore), check_en
         engine = attempt.open(every_block(None));
         assert_eq!(stored.map_or(0, |tip| tip.height), engine.height());
     }
-    assert_eq!(connect(&mut engine, &paths).exit_status(), 0);
+    assert_eq!(connect(&mut engine, &paths).outcome(), RunOutcome::Complete);
     check_end(&engine);
     drop(engine);
     check_end(&attempt.open(every_block(None)));
@@ -124,7 +124,10 @@ fn check(base: &Base, sources: &[PathBuf], fail: &dyn Fn(&FaultyStore), check_en
 fn count_calls(base: &Base, sources: &[PathBuf]) -> (u64, u64) {
     let attempt = base.attempt();
     let mut engine = attempt.open(every_block(None));
-    assert_eq!(engine.connect(sources, &mut ()).unwrap().exit_status(), 0);
+    assert_eq!(
+        engine.connect(sources, &mut ()).unwrap().outcome(),
+        RunOutcome::Complete
+    );
     attempt.store.counts()
 }
 
@@ -211,10 +214,7 @@ fn gets_here_and_there() {
 fn reads_ahead_that_fail() {
     let base = Base::at(BASE);
     let sources = [CHAIN.blocks()];
-    let options = || Options {
-        without: Without::default(),
-        ..every_block(None)
-    };
+    let options = || every_block(None).options;
     let mut went_on = 0;
     for number in (1..2_000).step_by(67) {
         let attempt = base.attempt();
@@ -222,14 +222,14 @@ fn reads_ahead_that_fail() {
         let mut engine = attempt.open(options());
         match engine.connect(&sources, &mut ()) {
             Ok(report) => {
-                assert_eq!(report.exit_status(), 0);
+                assert_eq!(report.outcome(), RunOutcome::Complete);
                 went_on += u32::from(report.totals.fetch.reads.failed > 0);
             }
             Err(error) => {
                 assert!(is_the_fault(&error), "{error}");
                 drop(engine);
                 engine = attempt.open(options());
-                assert_eq!(connect(&mut engine, &[&CHAIN.blocks()]).exit_status(), 0);
+                assert_eq!(connect(&mut engine, &[&CHAIN.blocks()]).outcome(), RunOutcome::Complete);
             }
         }
         at_the_tip(&engine);

@@ -1,12 +1,12 @@
 //! Coins that are read ahead lead to the outcome of reading them one by one, whatever is switched
 //! off. The engine waits much less for slow stores.
 
-use crate::common::{self, LARGE, connect, figures, open, open_with, options};
+use crate::common::{LARGE, Settings, connect, figures, open, open_with, options};
 use blockmill_block::{Coin, OutPoint};
 use blockmill_chaingen::{ChainSpec, Profile, Summary, write_chain};
 use blockmill_coins::{Change, CoinIterator, CoinStore, MemoryStore, StoreError, Tip};
-use blockmill_engine::engine::Without;
-use blockmill_engine::{ConnectReport, Options};
+use blockmill_engine::engine::internals::Without;
+use blockmill_engine::{ConnectReport, Options, RunOutcome};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,19 +63,19 @@ impl Made {
     }
 
     /// Connects with a store that has the coins up to a height and a cache that has none.
-    fn connect_cold(&self, height: u32, each: Duration, options: Options) -> ConnectReport {
+    fn connect_cold(&self, height: u32, each: Duration, settings: impl Into<Settings>) -> ConnectReport {
         let directory = tempfile::tempdir().unwrap();
         let data = directory.path().join("data");
         let store = Arc::new(MemoryStore::new());
         let first = Options {
             stop_at_height: Some(height),
-            ..common::options(2, LARGE)
+            ..options(2, LARGE)
         };
         let mut engine = open_with(&data, Arc::<MemoryStore>::clone(&store), first).unwrap();
         connect(&mut engine, &[&self.blocks()]);
         drop(engine);
         let slow = Arc::new(SlowStore { store, each });
-        let mut engine = open_with(&data, slow, options).unwrap();
+        let mut engine = open_with(&data, slow, settings).unwrap();
         let report = connect(&mut engine, &[&self.blocks()]);
         assert_eq!(report.start_height, height);
         self.check(&report, &figures(&engine));
@@ -83,27 +83,25 @@ impl Made {
     }
 
     fn check(&self, report: &ConnectReport, figures: &blockmill_coins::UtxoStats) {
-        assert_eq!(report.exit_status(), 0, "{report:?}");
+        assert_eq!(report.outcome(), RunOutcome::Complete, "{report:?}");
         assert_eq!(figures.hash_serialized_3.to_string(), self.summary.hash_serialized_3);
     }
 
     /// Connects in a fresh directory with the store of the command.
-    fn connect_fresh(&self, data: &Path, options: Options) -> ConnectReport {
-        let mut engine = open(data, options);
+    fn connect_fresh(&self, data: &Path, settings: impl Into<Settings>) -> ConnectReport {
+        let mut engine = open(data, settings);
         let report = connect(&mut engine, &[&self.blocks()]);
         self.check(&report, &figures(&engine));
         report
     }
 }
 
-fn without_fetch(options: Options) -> Options {
-    Options {
-        without: Without {
-            fetch: true,
-            ..Without::default()
-        },
-        ..options
-    }
+fn without_fetch(options: Options) -> Settings {
+    let without = Without {
+        fetch: true,
+        ..Without::default()
+    };
+    Settings::without(options, without)
 }
 
 #[test]
@@ -148,12 +146,12 @@ fn switches_threads_caches_and_flushes_leave_the_outcome() {
         };
         for (threads, cache_bytes_max, flush) in [(1, 0, 60_000), (2, 0, 2), (3, 400_000, 10), (2, 700_000, 60_000)] {
             let options = Options {
-                without,
                 flush_interval: Duration::from_millis(flush),
                 ..options(threads, cache_bytes_max)
             };
+            let settings = Settings::without(options, without);
             let directory = tempfile::tempdir().unwrap();
-            let report = made.connect_fresh(&directory.path().join("data"), options);
+            let report = made.connect_fresh(&directory.path().join("data"), settings);
             if without.fetch {
                 assert_eq!(report.totals.fetch.reads.keys, 0);
             }
@@ -177,14 +175,12 @@ fn blocks_on_their_way_are_counted_and_bounded() {
     assert!(queues.ahead.max() >= 1 && queues.in_flight.max() >= 1, "{queues:?}");
     assert!(queues.ahead.mean() >= queues.loaded.mean(), "{queues:?}");
 
-    let one_by_one = Options {
-        without: Without {
-            decode: true,
-            overlap: true,
-            ..Without::default()
-        },
-        ..options(2, 16 << 20)
+    let without = Without {
+        decode: true,
+        overlap: true,
+        ..Without::default()
     };
+    let one_by_one = Settings::without(options(2, 16 << 20), without);
     let report = made.connect_fresh(&directory.path().join("other"), one_by_one);
     assert_eq!(report.totals.queues.in_flight.max(), 1);
     assert_eq!(report.totals.queues.ahead.max(), 0);

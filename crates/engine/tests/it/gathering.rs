@@ -3,11 +3,11 @@
 
 use crate::common::deferring::{Batches, Deferring, TOGETHER};
 use crate::common::{
-    self, Chain, LARGE, SUBSIDY, hash_of, options, outpoint, regtest, spend_failing, spend_into, write_blocks,
+    self, Chain, LARGE, SUBSIDY, builder, hash_of, options, outpoint, spend_failing, spend_into, write_blocks,
 };
 use blockmill_chaingen::builder::spend_any;
 use blockmill_coins::MemoryStore;
-use blockmill_engine::{ConnectReport, DataDir, Engine, Event, Observer, Options, Signatures};
+use blockmill_engine::{ConnectReport, Engine, Event, Observer, Options, RunOutcome, Signatures};
 use blockmill_kernel::KernelVerifier;
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError};
@@ -49,12 +49,11 @@ impl Setup {
     fn engine(&self, options: Options) -> (Engine<Deferring<KernelVerifier>>, Batches) {
         let number = std::fs::read_dir(self.directory.path()).unwrap().count();
         let data = self.directory.path().join(format!("data-{number}"));
-        let directory = DataDir::open(&data, Some(&regtest())).unwrap();
         let verifier = Deferring::new(KernelVerifier);
         let batches = Batches::clone(&verifier.batches);
         let store = Arc::new(MemoryStore::new());
         (
-            Engine::with_store(directory, store, verifier, options).unwrap(),
+            builder(&data).store(store).options(options).open(verifier).unwrap(),
             batches,
         )
     }
@@ -93,7 +92,10 @@ fn small_blocks_fill_batches() {
     let setup = Setup::new(&one_input_blocks(SPENDING));
     for threads in [1, 2, 4] {
         let (report, batches, _) = setup.connect(signatures(Signatures::Lanes, threads));
-        assert_eq!((report.exit_status(), report.height), (0, TRUNK + SPENDING));
+        assert_eq!(
+            (report.outcome(), report.height),
+            (RunOutcome::Complete, TRUNK + SPENDING)
+        );
         let counts = report.totals.signatures;
         assert_eq!(counts.lanes, u64::from(SPENDING));
         // A third of the scripts is run again, and settled once more.
@@ -120,7 +122,7 @@ fn large_blocks_are_settled_with_each_other_too() {
     }
     let setup = Setup::new(&chain);
     let (report, batches, _) = setup.connect(signatures(Signatures::Lanes, 1));
-    assert_eq!((report.exit_status(), report.height), (0, TRUNK + 3));
+    assert_eq!((report.outcome(), report.height), (RunOutcome::Complete, TRUNK + 3));
     // But for the last of all, and what these had to run again, a batch is full, not fuller, and
     // not cut off by the end of a block.
     let full = batches.iter().filter(|&&scripts| scripts == TOGETHER).count();
@@ -161,7 +163,7 @@ fn the_last_two_weeks_are_libsecp256k1s() {
     let setup = Setup::new(&chain);
     for threads in [1, 2] {
         let (report, _, said) = setup.connect(signatures(Signatures::Auto, threads));
-        assert_eq!((report.exit_status(), report.height), (0, height));
+        assert_eq!((report.outcome(), report.height), (RunOutcome::Complete, height));
         assert_eq!(
             report.signatures.to_string(),
             format!("lanes for heights 1 to 100, libsecp256k1 for 101 to {height} (less than two weeks of work above)")

@@ -9,7 +9,7 @@ use crate::common::{
 use bitcoin::Block;
 use blockmill_block::BlockHash;
 use blockmill_chaingen::builder::spend_any;
-use blockmill_engine::{Submission, Verdict};
+use blockmill_engine::{RunOutcome, Submission, Verdict};
 
 /// Height at which the branches part.
 const FORK: u32 = 112;
@@ -156,7 +156,10 @@ fn check_submit(trunk: &Grower, first: &Grower, bad: &BadBranch, cache_bytes_max
     // The same after a restart, which judges the blocks that it kept anew.
     let mut node = node.restart();
     let report = node.connect(&[]);
-    assert_eq!((report.exit_status(), report.tip), (1, first.chain.hash()));
+    assert_eq!(
+        (report.outcome(), report.tip),
+        (RunOutcome::Rejected, first.chain.hash())
+    );
     let rejected = &report.rejected[0];
     assert_eq!(
         (rejected.hash, rejected.height),
@@ -213,7 +216,7 @@ fn a_branch_that_proves_invalid_is_left_by_connect() {
                     node = node.restart();
                 }
                 let report = node.connect(&[&good, &branch]);
-                assert_eq!(report.exit_status(), 1);
+                assert_eq!(report.outcome(), RunOutcome::Rejected);
                 let [rejected] = &report.rejected[..] else {
                     panic!("{:?}", report.rejected);
                 };

@@ -6,15 +6,15 @@
 use crate::common::disk::{Cut, Failing, JournalDisk, Step, files_after, write_files};
 use crate::common::generated::Generated;
 use crate::common::{
-    self, Chain, CoreEngine, LARGE, SUBSIDY, figures, figures_of, options, regtest, spend_failing, verifier,
+    self, Chain, CoreEngine, LARGE, SUBSIDY, builder, figures, figures_of, options, spend_failing, verifier,
     write_blocks,
 };
 use bitcoin::Block;
 use blockmill_blockfiles::disk::Disk;
 use blockmill_chaingen::Profile;
 use blockmill_coins::UtxoStats;
-use blockmill_engine::datadir::{snapshot, store_file};
-use blockmill_engine::{DataDir, Engine, EngineError, Options, Verdict};
+use blockmill_engine::datadir::snapshot;
+use blockmill_engine::{ConnectError, DataDir, LoadSnapshotError, OpenError, Options, RunOutcome, Verdict};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -35,7 +35,7 @@ fn scratch() -> TempDir {
 /// Work on a data directory. Its outcome is the same however often the work was begun before.
 trait Scenario: Sync {
     /// Does the work, on whatever an earlier run has left.
-    fn run(&self, disk: Arc<dyn Disk>, data: &Path) -> Result<UtxoStats, EngineError>;
+    fn run(&self, disk: Arc<dyn Disk>, data: &Path) -> Result<UtxoStats, ScenarioError>;
 
     fn expected(&self) -> UtxoStats;
 
@@ -50,10 +50,31 @@ fn flushing() -> Options {
     }
 }
 
-fn open_on(disk: Arc<dyn Disk>, data: &Path, options: Options) -> Result<CoreEngine, EngineError> {
-    let directory = DataDir::open_on(disk, data, Some(&regtest()))?;
-    let store = store_file::open_store(&directory, 1 << 20)?;
-    Engine::with_store(directory, store, verifier(options.signatures), options)
+/// Any error of a scenario.
+#[derive(Debug, thiserror::Error)]
+enum ScenarioError {
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    #[error(transparent)]
+    Load(#[from] LoadSnapshotError),
+}
+
+fn open_on(disk: Arc<dyn Disk>, data: &Path, options: Options) -> Result<CoreEngine, ScenarioError> {
+    let verifier = verifier(options.signatures);
+    Ok(builder(data).disk(disk).options(options).open(verifier)?)
+}
+
+/// Whether an error is one that a failing disk may cause.
+fn is_of_the_disk(error: &ScenarioError) -> bool {
+    use {ConnectError as Connect, LoadSnapshotError as Load, OpenError as Open, ScenarioError as Any};
+    matches!(
+        error,
+        Any::Open(Open::File(_) | Open::Store(_) | Open::UndoLog(_) | Open::Damaged { .. } | Open::Locked { .. })
+            | Any::Connect(Connect::File(_) | Connect::Store(_) | Connect::UndoLog(_) | Connect::Flush(_))
+            | Any::Load(Load::File(_) | Load::Store(_) | Load::Log(_) | Load::Content { .. })
+    )
 }
 
 /// Block files are connected; another branch, in a second file, is longer.
@@ -88,7 +109,7 @@ impl Connect {
 }
 
 impl Scenario for Connect {
-    fn run(&self, disk: Arc<dyn Disk>, data: &Path) -> Result<UtxoStats, EngineError> {
+    fn run(&self, disk: Arc<dyn Disk>, data: &Path) -> Result<UtxoStats, ScenarioError> {
         // The bulk in one flush, then one for each block, and for the change to the other branch.
         let bulk = Options {
             stop_at_height: Some(100),
@@ -104,7 +125,7 @@ impl Scenario for Connect {
             engine.connect(std::slice::from_ref(&self.first), &mut ())?;
         }
         let report = engine.connect(&[self.first.clone(), self.second.clone()], &mut ())?;
-        assert_eq!(report.exit_status(), 0, "{report:?}");
+        assert_eq!(report.outcome(), RunOutcome::Complete, "{report:?}");
         Ok(figures(&engine))
     }
 
@@ -137,14 +158,14 @@ impl Background {
 }
 
 impl Scenario for Background {
-    fn run(&self, disk: Arc<dyn Disk>, data: &Path) -> Result<UtxoStats, EngineError> {
+    fn run(&self, disk: Arc<dyn Disk>, data: &Path) -> Result<UtxoStats, ScenarioError> {
         let options = Options {
             flush_interval: Duration::from_millis(2),
             ..options(2, 400_000)
         };
         let mut engine = open_on(disk, data, options)?;
         let report = engine.connect(&[self.chain.blocks()], &mut ())?;
-        assert_eq!(report.exit_status(), 0, "{report:?}");
+        assert_eq!(report.outcome(), RunOutcome::Complete, "{report:?}");
         Ok(figures(&engine))
     }
 
@@ -187,9 +208,9 @@ impl Submit {
 }
 
 impl Scenario for Submit {
-    fn run(&self, disk: Arc<dyn Disk>, data: &Path) -> Result<UtxoStats, EngineError> {
+    fn run(&self, disk: Arc<dyn Disk>, data: &Path) -> Result<UtxoStats, ScenarioError> {
         let mut engine = open_on(Arc::clone(&disk), data, options(1, LARGE))?;
-        let submit = |engine: &mut CoreEngine, block: &Block| -> Result<Verdict, EngineError> {
+        let submit = |engine: &mut CoreEngine, block: &Block| -> Result<Verdict, ScenarioError> {
             Ok(engine.submit(bitcoin::consensus::serialize(block), &mut ())?.verdict)
         };
         let (bulk, rest) = self.blocks[1..].split_at(98);
@@ -257,7 +278,7 @@ impl Snapshot {
 }
 
 impl Scenario for Snapshot {
-    fn run(&self, disk: Arc<dyn Disk>, data: &Path) -> Result<UtxoStats, EngineError> {
+    fn run(&self, disk: Arc<dyn Disk>, data: &Path) -> Result<UtxoStats, ScenarioError> {
         let sources = [self.blocks.clone()];
         let engine = open_on(Arc::clone(&disk), data, options(1, LARGE))?;
         if engine.height() == 0 {
@@ -300,7 +321,7 @@ fn for_all(count: usize, work: impl Fn(usize) + Sync) {
     });
 }
 
-fn run_on_system(scenario: &dyn Scenario, data: &Path) -> Result<UtxoStats, EngineError> {
+fn run_on_system(scenario: &dyn Scenario, data: &Path) -> Result<UtxoStats, ScenarioError> {
     scenario.run(Arc::new(blockmill_blockfiles::disk::SystemDisk), data)
 }
 
@@ -362,7 +383,7 @@ fn fail_everywhere(scenario: &dyn Scenario, every: usize) {
             Ok(figures) => assert_eq!(figures, scenario.expected(), "{failing:?}"),
             Err(error) => {
                 reported.fetch_add(1, Ordering::Relaxed);
-                assert!(matches!(error.exit_status(), 3 | 4), "{failing:?}: {error}");
+                assert!(is_of_the_disk(&error), "{failing:?}: {error}");
             }
         }
         match run_on_system(scenario, &left) {

@@ -6,7 +6,7 @@ use crate::common::grower::Grower;
 use crate::common::{LARGE, Node, figures_of, submit, submit_good, submit_side, write_blocks};
 use blockmill_block::BlockHash;
 use blockmill_engine::report::Halt;
-use blockmill_engine::{EngineError, Verdict};
+use blockmill_engine::{ConnectError, RunOutcome, Verdict};
 
 /// Height at which the branches part: some coinbases are mature, so that coins are made and spent
 /// before it.
@@ -65,7 +65,7 @@ impl Between {
             assert_ne!(durable_tip(&node), Some(tip), "nothing was lost");
         }
         let report = node.connect(&[]);
-        assert_eq!(report.exit_status(), 0, "{report:?}");
+        assert_eq!(report.outcome(), RunOutcome::Complete, "{report:?}");
         assert_eq!(node.engine.tip_hash(), tip);
         node
     }
@@ -141,7 +141,11 @@ fn check_connect(branches: &Branches, cache_bytes_max: usize, restart: bool) {
     ];
     for (count, chain) in chains {
         let report = node.connect(&files[..count]);
-        assert_eq!((report.exit_status(), report.halt), (0, Halt::Finished), "{report:?}");
+        assert_eq!(
+            (report.outcome(), report.halt),
+            (RunOutcome::Complete, Halt::Finished),
+            "{report:?}"
+        );
         assert_eq!(report.tip, chain.hash());
         assert_eq!(node.figures(), figures_of(chain));
         if restart {
@@ -178,14 +182,13 @@ fn blocks_that_cannot_be_read_back_stop_a_reorganisation() {
     // Without the first file there are no blocks to disconnect.
     let error = node.engine.connect(std::slice::from_ref(&second), &mut ()).unwrap_err();
     assert!(
-        matches!(&error, EngineError::BlockMissing { hash, height, .. }
+        matches!(&error, ConnectError::BlockMissing { hash, height, .. }
             if *hash == branches.first.chain.hash() && *height == FORK + 5),
         "{error}"
     );
-    assert_eq!(error.exit_status(), 3);
     let mut node = node.restart();
     assert_eq!(node.figures(), figures_of(&branches.first.chain));
-    assert_eq!(node.connect(&[&first, &second]).exit_status(), 0);
+    assert_eq!(node.connect(&[&first, &second]).outcome(), RunOutcome::Complete);
     assert_eq!(node.figures(), figures_of(&branches.second.chain));
 }
 

@@ -2,7 +2,7 @@
 
 use crate::common::{Chain, LARGE, Node, SUBSIDY, options, spend_failing, submit, submit_good, write_blocks};
 use bitcoin::Block;
-use blockmill_engine::Verdict;
+use blockmill_engine::{RunOutcome, Verdict};
 
 /// A block on a chain of more than a hundred blocks whose script fails. `value` makes it another
 /// one.
@@ -20,7 +20,11 @@ fn a_second_run_reports_nothing_of_the_first() {
     let mut node = Node::new(options(2, LARGE));
     let first = write_blocks(&node.file("first.dat"), chain.blocks.iter().chain([&bad]));
     let report = node.connect(&[&first]);
-    assert_eq!((report.rejected.len(), report.exit_status()), (1, 1), "{report:?}");
+    assert_eq!(
+        (report.rejected.len(), report.outcome()),
+        (1, RunOutcome::Rejected),
+        "{report:?}"
+    );
     assert_eq!((report.totals.blocks, report.height), (110, 110));
     assert!(report.totals.queues.in_flight.max() > 0 && report.cache_coins_max > 0);
     let all_before = *node.engine.totals();
@@ -28,7 +32,11 @@ fn a_second_run_reports_nothing_of_the_first() {
     chain.mine(5);
     let second = write_blocks(&node.file("second.dat"), &chain.blocks[111..]);
     let report = node.connect(&[&second]);
-    assert_eq!((report.rejected.len(), report.exit_status()), (0, 0), "{report:?}");
+    assert_eq!(
+        (report.rejected.len(), report.outcome()),
+        (0, RunOutcome::Complete),
+        "{report:?}"
+    );
     assert_eq!(
         (report.start_height, report.height, report.tip),
         (110, 115, chain.hash())
@@ -70,5 +78,9 @@ fn rejected_submissions_are_not_kept() {
     chain.mine(1);
     submit_good(&mut node.engine, chain.tip());
     let report = node.connect(&[]);
-    assert_eq!((report.rejected.len(), report.exit_status()), (0, 0), "{report:?}");
+    assert_eq!(
+        (report.rejected.len(), report.outcome()),
+        (0, RunOutcome::Complete),
+        "{report:?}"
+    );
 }

@@ -12,7 +12,7 @@ use bitcoin::Block;
 use blockmill_block::BlockHash;
 use blockmill_chaingen::Profile;
 use blockmill_engine::report::Halt;
-use blockmill_engine::{ChainId, Engine, EngineError, Observer, Options, Progress, Verdict};
+use blockmill_engine::{ConnectError, Engine, Observer, OpenError, Options, Progress, RunOutcome, Verdict};
 use std::fs::File;
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -62,7 +62,7 @@ fn stopped_at_heights() {
             (before, height, halt)
         );
         assert_eq!(report.totals.blocks, u64::from(height - before));
-        assert_eq!(report.exit_status(), 0);
+        assert_eq!(report.outcome(), RunOutcome::Complete);
         before = height;
     }
     CHAIN.assert_tip(&figures(&open(directory.path(), every_block(None))));
@@ -115,7 +115,7 @@ fn stopped_inside_of_a_reorganisation() {
         assert_eq!(connect(&mut engine, &both).height, height);
         drop(engine);
         let mut engine = open(directory.path(), at_the_end(None));
-        assert_eq!(connect(&mut engine, &both).exit_status(), 0);
+        assert_eq!(connect(&mut engine, &both).outcome(), RunOutcome::Complete);
         assert_eq!(figures(&engine), CHAIN.branch_figures);
     }
 }
@@ -133,7 +133,10 @@ fn killed_at(directory: &Path, options: Options, height: u32) {
 fn check_the_rest(directory: &Path, start_height: u32) {
     let mut engine = open(directory, at_the_end(None));
     let report = connect(&mut engine, &[&CHAIN.blocks()]);
-    assert_eq!((report.start_height, report.exit_status()), (start_height, 0));
+    assert_eq!(
+        (report.start_height, report.outcome()),
+        (start_height, RunOutcome::Complete)
+    );
     CHAIN.assert_tip(&figures(&engine));
     drop(engine);
     let mut engine = open(directory, at_the_end(None));
@@ -223,7 +226,7 @@ fn undo_data_before_the_flush_is_cut_off() {
     connect(&mut open(path, every_block(Some(120))), &[&CHAIN.blocks()]);
     cut(&path.join("undo.dat"), 1);
     let mut engine = open(path, every_block(None));
-    assert_eq!(connect(&mut engine, &[&CHAIN.blocks()]).exit_status(), 0);
+    assert_eq!(connect(&mut engine, &[&CHAIN.blocks()]).outcome(), RunOutcome::Complete);
     CHAIN.assert_tip(&figures(&engine));
     let lost = hash_at(120);
     drop(engine);
@@ -233,10 +236,9 @@ fn undo_data_before_the_flush_is_cut_off() {
             .connect(&[CHAIN.blocks(), CHAIN.branch.clone()], &mut ())
             .unwrap_err();
         assert!(
-            matches!(&error, EngineError::Undo { hash, .. } if *hash == lost),
+            matches!(&error, ConnectError::Undo { hash, .. } if *hash == lost),
             "{error}"
         );
-        assert_eq!(error.exit_status(), 3);
         drop(engine);
         CHAIN.assert_tip(&figures(&open(path, every_block(None))));
     }
@@ -260,7 +262,7 @@ fn headers_above_the_tip_are_cut_off() {
     store.fail_at_commit(u64::from(TIP) + 1);
     let mut engine = open_with(directory.path(), store.clone(), every_block(None)).unwrap();
     let error = engine.connect(&[CHAIN.blocks()], &mut ()).unwrap_err();
-    assert_eq!(error.exit_status(), 4);
+    assert!(matches!(error, ConnectError::Store(_)), "{error}");
     drop(engine);
     let headers = length(&directory.path().join("headers.dat"));
     assert_eq!(headers, u64::from(TIP + 1) * HEADER_RECORD);
@@ -271,23 +273,25 @@ fn headers_above_the_tip_are_cut_off() {
         let store = Arc::new(FaultyStore::copy_of(&store));
         let mut engine = open_with(copy.path(), store, every_block(None)).unwrap();
         let report = connect(&mut engine, &[&CHAIN.blocks(), &CHAIN.branch]);
-        assert_eq!((report.start_height, report.exit_status()), (TIP, 0));
+        assert_eq!((report.start_height, report.outcome()), (TIP, RunOutcome::Complete));
         assert_eq!(figures(&engine), CHAIN.branch_figures);
     }
 }
 
 /// Opens a directory whose `headers.dat` does not reach to the tip.
 fn check_headers_damaged(directory: &Path) {
-    let Err(error) = CoreEngine::open(directory, None::<&ChainId>, verifier(SIGNATURES), at_the_end(None)) else {
+    let Err(error) = CoreEngine::builder(directory)
+        .options(at_the_end(None))
+        .open(verifier(SIGNATURES))
+    else {
         panic!("it opens");
     };
     let headers = directory.join("headers.dat");
     assert!(
-        matches!(&error, EngineError::Damaged { path, .. } if *path == headers),
+        matches!(&error, OpenError::Damaged { path, .. } if *path == headers),
         "{error}"
     );
     assert!(error.to_string().contains("headers.dat"), "{error}");
-    assert_eq!(error.exit_status(), 3);
 }
 
 #[test]
@@ -328,11 +332,9 @@ fn a_store_that_is_gone_is_missed() {
     std::fs::remove_file(directory.path().join("coins.redb")).unwrap();
     let headers = directory.path().join("headers.dat");
     let before = std::fs::read(&headers).unwrap();
-    let error = Engine::open(directory.path(), None, verifier(SIGNATURES), every_block(None))
-        .err()
-        .expect("it is refused");
-    assert!(matches!(error, EngineError::Damaged { .. }), "{error}");
-    assert_eq!(error.exit_status(), 3);
+    let builder = Engine::builder(directory.path()).options(every_block(None));
+    let error = builder.open(verifier(SIGNATURES)).err().expect("it is refused");
+    assert!(matches!(error, OpenError::Damaged { .. }), "{error}");
     assert_eq!(std::fs::read(&headers).unwrap(), before);
 }
 

@@ -7,7 +7,7 @@ use blockmill_chaingen::bitcoin::consensus::serialize;
 use blockmill_chaingen::bitcoin::hashes::Hash;
 use blockmill_chaingen::bitcoin::{Block, BlockHash, CompactTarget, OutPoint};
 use blockmill_chaingen::builder::{BlockBuilder, repair, spend_any};
-use blockmill_engine::{ChainId, Engine, Options};
+use blockmill_engine::{ChainId, Engine, RunOutcome};
 use blockmill_kernel::KernelVerifier;
 
 /// The challenge of a network whose blocks need no signature. They need a witness commitment.
@@ -61,13 +61,21 @@ fn a_damaged_copy_does_not_condemn_the_good_one() {
     std::fs::write(path("blk00000.dat"), record(&chain_id, &damaged)).unwrap();
     let connect = |data: &str| {
         let data = path(data);
-        let mut engine = Engine::open(&data, Some(&chain_id), KernelVerifier, Options::default()).unwrap();
+        let mut engine = Engine::builder(&data)
+            .chain_id(chain_id.clone())
+            .open(KernelVerifier)
+            .unwrap();
         engine.connect(&[directory.path().to_owned()], &mut ()).unwrap()
     };
     let alone = connect("data-1");
-    assert_eq!((alone.height, alone.exit_status()), (0, 1));
+    assert_eq!((alone.height, alone.outcome()), (0, RunOutcome::Rejected));
     assert_eq!(alone.rejected[0].reject.reason, "bad-signet-blksig");
     std::fs::write(path("blk00001.dat"), record(&chain_id, &block)).unwrap();
     let both = connect("data-2");
-    assert_eq!((both.height, both.exit_status()), (1, 0), "{}", hex::encode(&block));
+    assert_eq!(
+        (both.height, both.outcome()),
+        (1, RunOutcome::Complete),
+        "{}",
+        hex::encode(&block)
+    );
 }

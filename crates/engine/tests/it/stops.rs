@@ -74,7 +74,7 @@ fn verification_says_how_many_blocks_are_left() {
     let none = StopAt::new(0, usize::MAX);
     none.stop.store(true, Ordering::Relaxed);
     let none = verify(none);
-    assert_eq!((none.stopped, none.exit_status()), (Some(Stopped::Indexing), 0));
+    assert_eq!((none.stopped, none.unverified.len()), (Some(Stopped::Indexing), 0));
 }
 
 #[test]

@@ -5,8 +5,8 @@ use crate::error::BenchError;
 use blockmill_block::Network;
 use blockmill_coins::StatsBuilder;
 use blockmill_coins::stats::Hashes;
-use blockmill_engine::engine::Without;
-use blockmill_engine::{ChainId, Engine, Observer, Options, Signatures};
+use blockmill_engine::engine::internals::{Internals, Without};
+use blockmill_engine::{Engine, Observer, Options, Signatures};
 use blockmill_script::CoreVerifier;
 use std::path::{Path, PathBuf};
 
@@ -129,11 +129,7 @@ pub(crate) fn connect_ours(
     threads: usize,
     without: Without,
 ) -> Result<Elapsed, BenchError> {
-    let options = Options {
-        without,
-        ..options(threads)
-    };
-    connect_observed(blocks, data, options, &mut ())
+    connect_observed(blocks, data, options(threads), without, &mut ())
 }
 
 /// Connects the blocks with our engine, under an observer.
@@ -141,6 +137,7 @@ pub(super) fn connect_observed(
     blocks: &Path,
     data: &Path,
     options: Options,
+    without: Without,
     observer: &mut dyn Observer,
 ) -> Result<Elapsed, BenchError> {
     let sources: [PathBuf; 1] = [blocks.to_owned()];
@@ -149,7 +146,12 @@ pub(super) fn connect_observed(
         Signatures::Lanes => blockmill_script::Signatures::Lanes,
         _ => blockmill_script::Signatures::Kernel,
     });
-    let mut engine = Engine::open(data, Some(&regtest()), verifier, options)?;
+    let internals = Internals {
+        without,
+        stage_hook: None,
+    };
+    let builder = Engine::builder(data).network(Network::Regtest).options(options);
+    let mut engine = builder.internals(internals).open(verifier)?;
     engine.connect(&sources, observer)?;
     drop(engine);
     Ok(clock.elapsed())
@@ -157,7 +159,9 @@ pub(super) fn connect_observed(
 
 /// Reads a data directory of our engine after a run.
 pub(super) fn stored_by_ours(data: &Path) -> Result<Stored, BenchError> {
-    let engine = Engine::open(data, None, CoreVerifier::automatic(), options(1))?;
+    let engine = Engine::builder(data)
+        .options(options(1))
+        .open(CoreVerifier::automatic())?;
     let stats = StatsBuilder::new(Hashes::Serialized)
         .add_all(engine.coins().coins()?)?
         .finish(&engine.tip());
@@ -165,13 +169,6 @@ pub(super) fn stored_by_ours(data: &Path) -> Result<Stored, BenchError> {
         tip: stats.best_block.to_string(),
         hash_serialized_3: Some(stats.hash_serialized_3.to_string()),
     })
-}
-
-fn regtest() -> ChainId {
-    ChainId {
-        network: Network::Regtest,
-        signet_challenge: None,
-    }
 }
 
 /// Options for `threads` threads, with signatures verified by libsecp256k1.

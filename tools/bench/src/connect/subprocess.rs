@@ -119,15 +119,17 @@ impl Part {
         let options = Options {
             assume_valid,
             signatures: contender.signatures(),
-            without: left_out(contender),
             trace: self.traced,
             ..options(self.threads)
         };
         if !self.traced {
-            return Ok((connect_observed(&self.blocks, data, options, &mut ())?, None));
+            return Ok((
+                connect_observed(&self.blocks, data, options, left_out(contender), &mut ())?,
+                None,
+            ));
         }
         let mut utilisation = Utilisation::default();
-        let elapsed = connect_observed(&self.blocks, data, options, &mut utilisation)?;
+        let elapsed = connect_observed(&self.blocks, data, options, left_out(contender), &mut utilisation)?;
         Ok((elapsed, utilisation.least(self.threads)))
     }
 }

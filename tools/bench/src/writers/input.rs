@@ -8,7 +8,7 @@ use blockmill_chaingen::{ChainSpec, Summary, write_chain};
 use blockmill_engine::DataDir;
 use blockmill_engine::chain::index::HeaderIndex;
 use blockmill_engine::datadir::chain_log::ChainLog;
-use blockmill_engine::engine::Without;
+use blockmill_engine::engine::internals::Without;
 use std::path::Path;
 
 /// The undo data of blocks that spend coins, lowest block first.

@@ -2,6 +2,7 @@
 
 use super::findings::{Findings, Health, Problems};
 use crate::datadir::DataDir;
+use crate::datadir::error::Remedy;
 use crate::datadir::files::{BLOCKS_FOLDER, FIRST_BLOCK_FILE};
 use blockmill_block::{Block, Magic};
 use blockmill_blockfiles::{BlockFiles, FileError};
@@ -24,7 +25,7 @@ pub(super) fn examine(directory: &DataDir, stop: &AtomicBool, findings: &mut Fin
         blocks,
     } = seen;
     if !problems.is_empty() {
-        findings.add(PART, Health::Damaged, format!("{problems}: submit these blocks again"));
+        findings.add_damage(PART, problems.to_string(), Remedy::SubmitAgain);
     } else if let Err(error) = read {
         findings.add_error(PART, &error.into());
     } else if stop.load(Ordering::Relaxed) {

@@ -2,9 +2,9 @@
 
 use super::findings::{Findings, Health, Problems, STOPPED};
 use crate::datadir::DataDir;
+use crate::datadir::error::{OpenError, Remedy};
 use crate::datadir::files::STORE_FILE;
 use crate::datadir::lost_store::check_not_lost;
-use crate::error::{EngineError, NEW_DIRECTORY};
 use crate::report::observer::Observer;
 use blockmill_coins::stats::Hashes;
 use blockmill_coins::{CoinStore, StatsBuilder, StoreError, Tip};
@@ -30,7 +30,7 @@ enum Read {
 }
 
 /// Opens the store; none if there is none yet.
-fn open(directory: &DataDir) -> Result<Option<RedbStore>, EngineError> {
+fn open(directory: &DataDir) -> Result<Option<RedbStore>, OpenError> {
     check_not_lost(directory.path())?;
     let path = directory.file(PART);
     if !is_there(&path)? {
@@ -89,7 +89,7 @@ pub(super) fn examine(
         Ok(Read::Stopped(0))
     };
     if !problems.is_empty() {
-        findings.add(PART, Health::Damaged, format!("{problems}: {NEW_DIRECTORY}"));
+        findings.add_damage(PART, problems.to_string(), Remedy::NewDirectory);
         return Some(tip);
     }
     match read {

@@ -1,6 +1,6 @@
 //! What the doctor found, part by part.
 
-use crate::error::EngineError;
+use crate::datadir::error::{OpenError, Remedy};
 use blockmill_coins::StoreError;
 use std::fmt;
 
@@ -10,7 +10,7 @@ const NAMED_MAX: usize = 5;
 /// Why a part was not looked at.
 pub(super) const STOPPED: &str = "stopped before it was looked at";
 
-/// How a part of a data directory is.
+/// The condition of a part of a data directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Health {
     /// As it should be.
@@ -45,10 +45,19 @@ pub struct Finding {
     pub part: &'static str,
     /// How it is.
     pub health: Health,
-    /// What was found, and where it is damaged what to do.
+    /// What was found.
     pub detail: String,
-    /// Exit status of a command that cannot read it; 0 where that is not so.
-    status: u8,
+    /// What helps, where something does.
+    pub remedy: Option<Remedy>,
+    /// Whether the store failed, where the part is unreadable.
+    store_failed: bool,
+}
+
+impl Finding {
+    /// Whether the part is unreadable because the store failed, as opposed to a file.
+    pub fn is_store_failure(&self) -> bool {
+        self.store_failed
+    }
 }
 
 /// All that was found.
@@ -61,20 +70,37 @@ impl Findings {
             part,
             health,
             detail: detail.into(),
-            status: 0,
+            remedy: None,
+            store_failed: false,
         });
     }
 
-    /// Adds what came of an error: damage, with what to do, or a part that cannot be read.
-    pub(super) fn add_error(&mut self, part: &'static str, error: &EngineError) {
-        let health = match error {
-            EngineError::File(_) | EngineError::Store(StoreError::Backend(_)) => Health::Unreadable,
-            _ => Health::Damaged,
-        };
-        self.add(part, health, error.to_string());
-        if let Some(finding) = self.0.last_mut().filter(|_| health == Health::Unreadable) {
-            finding.status = error.exit_status();
-        }
+    /// Adds damage.
+    pub(super) fn add_damage(&mut self, part: &'static str, detail: impl Into<String>, remedy: Remedy) {
+        self.0.push(Finding {
+            part,
+            health: Health::Damaged,
+            detail: detail.into(),
+            remedy: Some(remedy),
+            store_failed: false,
+        });
+    }
+
+    /// Adds what came of an error: damage, or a part that cannot be read.
+    pub(super) fn add_error(&mut self, part: &'static str, error: &OpenError) {
+        let store_failed = matches!(error, OpenError::Store(StoreError::Backend(_)));
+        let unreadable = store_failed || matches!(error, OpenError::File(_));
+        self.0.push(Finding {
+            part,
+            health: if unreadable {
+                Health::Unreadable
+            } else {
+                Health::Damaged
+            },
+            detail: error.to_string(),
+            remedy: error.remedy(),
+            store_failed,
+        });
     }
 
     fn has(&self, health: Health) -> bool {
@@ -90,16 +116,6 @@ impl Findings {
             None
         } else {
             Some(true)
-        }
-    }
-
-    /// Exit status of a command that ends with this: 3 where something is damaged, else 4 where the
-    /// store cannot be read and 3 where another part cannot, else 0.
-    pub fn exit_status(&self) -> u8 {
-        let unreadable = self.0.iter().map(|finding| finding.status).max();
-        match self.is_sound() {
-            Some(false) => 3,
-            _ => unreadable.unwrap_or(0),
         }
     }
 }

@@ -3,8 +3,8 @@
 use super::findings::{Findings, Health, Problems};
 use crate::chain::index::{BlockId, HeaderIndex};
 use crate::datadir::DataDir;
+use crate::datadir::error::{Remedy, file_error};
 use crate::datadir::files::UNDO_FILE;
-use crate::error::file_error;
 use blockmill_blockfiles::disk::DiskFile;
 use blockmill_coins::{Tip, UndoLog, UndoLogError};
 use std::fs::File;
@@ -12,9 +12,6 @@ use std::io::ErrorKind;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 pub(super) const PART: &str = UNDO_FILE;
-
-/// What to do without it.
-const TO_BE_ABLE: &str = "to be able to, connect into a new data directory";
 
 /// The blocks of the active chain above a snapshot, the tip first; none if the tip is not among the
 /// headers.
@@ -61,10 +58,10 @@ pub(super) fn examine(
         }
         Ok(None) => {
             let height = index.entry(chain[0]).height;
-            let detail = format!("it is not there: no branch from below height {height} can be taken; {TO_BE_ABLE}");
-            return findings.add(PART, Health::Damaged, detail);
+            let detail = format!("it is not there: no reorganisation below height {height} can succeed");
+            return findings.add_damage(PART, detail, Remedy::NewDirectoryToReorganise);
         }
-        Err(error) => return findings.add_error(PART, &file_error(path)(error)),
+        Err(error) => return findings.add_error(PART, &file_error(path)(error).into()),
     };
     let log = match <UndoLog>::with_file(&path, Box::new(file), 0) {
         Ok(log) => log,
@@ -97,8 +94,8 @@ pub(super) fn examine(
         ));
     }
     if !problems.is_empty() {
-        let detail = format!("{problems}: no branch from below height {highest} can be taken; {TO_BE_ABLE}");
-        findings.add(PART, Health::Damaged, detail);
+        let detail = format!("{problems}: no reorganisation below height {highest} can succeed");
+        findings.add_damage(PART, detail, Remedy::NewDirectoryToReorganise);
     } else if length > named_end {
         let after = length - named_end;
         let detail = format!(

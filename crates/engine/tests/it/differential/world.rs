@@ -11,7 +11,7 @@ use blockmill_chaingen::bitcoin::{self, Amount, BlockHash, OutPoint, Transaction
 use blockmill_chaingen::builder::BlockBuilder;
 use blockmill_coins::stats::Hashes;
 use blockmill_coins::{StatsBuilder, UtxoStats};
-use blockmill_engine::{ChainId, Engine, Options, Signatures, Submission, Verdict};
+use blockmill_engine::{Engine, Options, Signatures, Submission, Verdict};
 use blockmill_kernel::KernelVerifier;
 use blockmill_rules::{ScriptVerifier, SignatureCounts};
 use blockmill_script::CoreVerifier;
@@ -72,24 +72,20 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new(log: &CoreLog, threads: usize) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let chain_id = ChainId {
-            network: Network::Regtest,
-            signet_challenge: None,
-        };
         let options = |signatures| Options {
             threads,
             signatures,
             ..Options::default()
         };
-        let open = |name: &str| directory.path().join(name);
-        let engine = Engine::open(
-            &open("data"),
-            Some(&chain_id),
-            KernelVerifier,
-            options(Signatures::Kernel),
-        );
-        let lanes = CoreVerifier::new(blockmill_script::Signatures::Lanes);
-        let in_lanes = Engine::open(&open("lanes"), Some(&chain_id), lanes, options(Signatures::Lanes));
+        let path = |name: &str| directory.path().join(name);
+        let engine = Engine::builder(path("data"))
+            .network(Network::Regtest)
+            .options(options(Signatures::Kernel))
+            .open(KernelVerifier);
+        let in_lanes = Engine::builder(path("lanes"))
+            .network(Network::Regtest)
+            .options(options(Signatures::Lanes))
+            .open(CoreVerifier::new(blockmill_script::Signatures::Lanes));
         let genesis = bitcoin::constants::genesis_block(bitcoin::Network::Regtest);
         let node = Node {
             hash: genesis.block_hash(),

@@ -1,0 +1,69 @@
+//! What a user can do about an error, in the words of the command line.
+
+use blockmill_coins::StoreError;
+use blockmill_engine::engine::LoadSnapshotError;
+use blockmill_engine::{ConnectError, Event, OpenError, Remedy};
+
+/// What helps against damage.
+pub(crate) fn of_remedy(remedy: Remedy) -> &'static str {
+    match remedy {
+        Remedy::NewDirectoryToReorganise => "to allow it, connect into a new data directory",
+        Remedy::RemoveFile => "remove what is there of it and connect with --network, and it is made again",
+        Remedy::SubmitAgain => "submit these blocks again",
+        _ => "connect into a new data directory",
+    }
+}
+
+/// What helps where a data directory cannot be opened.
+pub(crate) fn of_open(error: &OpenError) -> Option<&'static str> {
+    match error {
+        OpenError::Foreign { .. } => Some("name another for --data"),
+        OpenError::NoDataDirectory { .. } => Some("--network is needed to make one"),
+        error => error.remedy().map(of_remedy),
+    }
+}
+
+/// What helps where the store failed.
+pub(crate) fn of_store(error: &StoreError) -> Option<&'static str> {
+    match error {
+        StoreError::Corrupt(_) | StoreError::Damaged { .. } => Some(of_remedy(Remedy::NewDirectory)),
+        _ => None,
+    }
+}
+
+/// What helps where blocks cannot be connected.
+pub(crate) fn of_connect(error: &ConnectError) -> Option<&'static str> {
+    match error {
+        ConnectError::Store(error) => of_store(error),
+        ConnectError::BlockMissing { .. } => {
+            Some("name the block files that hold it, or connect into a new data directory")
+        }
+        _ => None,
+    }
+}
+
+/// What helps where a snapshot cannot be loaded.
+pub(crate) fn of_load(error: &LoadSnapshotError) -> Option<&'static str> {
+    match error {
+        LoadSnapshotError::SetExists { .. } => Some("name a new one"),
+        LoadSnapshotError::UnknownHash { .. } => Some("--hash says which it must have"),
+        LoadSnapshotError::Store(error) => of_store(error),
+        _ => None,
+    }
+}
+
+/// What helps against what an event reports.
+pub(crate) fn of_event(event: &Event<'_>) -> Option<&'static str> {
+    match event {
+        Event::UndoDamaged { .. } => Some(of_remedy(Remedy::NewDirectoryToReorganise)),
+        _ => None,
+    }
+}
+
+/// A text with its advice.
+pub(crate) fn with_advice(text: String, advice: Option<&str>) -> String {
+    match advice {
+        Some(advice) => format!("{text}; {advice}"),
+        None => text,
+    }
+}

@@ -1,0 +1,104 @@
+use crate::engine::internals::{Internals, StageHook, Without};
+use crate::report::connect_report::Halt;
+use crate::report::stages::Stage;
+use crate::{Engine, Options};
+use bitcoin::hashes::Hash;
+use blockmill_block::{BlockHash, Network, OutPoint, Txid};
+use blockmill_chaingen::builder::BlockBuilder;
+use blockmill_coins::{CoinStore, MemoryStore};
+use blockmill_kernel::KernelVerifier;
+use blockmill_rules::Params;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+/// Two blocks of the main network repeat an older coinbase. If one of them is taken back before
+/// it is committed, the older coin is there again, whether it came from the store or from the
+/// cache.
+#[test]
+fn a_repeated_coinbase_is_taken_back() {
+    let genesis = bitcoin::constants::genesis_block(bitcoin::Network::Regtest);
+    let time = genesis.header.time;
+    let first = BlockBuilder::new(genesis.block_hash(), 1, time + 600).build();
+    let coinbase = first.txdata[0].clone();
+    let second = BlockBuilder::new(first.block_hash(), 2, time + 1200)
+        .coinbase(|own| *own = coinbase.clone())
+        .build();
+    let outpoint = OutPoint {
+        txid: Txid(coinbase.compute_txid().to_byte_array()),
+        vout: 0,
+    };
+    let hash = |block: &bitcoin::Block| BlockHash(block.block_hash().to_byte_array());
+    let mut params = Params::new(Network::Regtest, None);
+    params.heights.height_in_coinbase = u32::MAX;
+    params.bip30_exceptions = Box::leak(Box::new([(2, hash(&second))]));
+
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("blk00000.dat");
+    let mut bytes = Vec::new();
+    for block in [&first, &second] {
+        let block = bitcoin::consensus::serialize(block);
+        bytes.extend(params.magic().0);
+        bytes.extend((block.len() as u32).to_le_bytes());
+        bytes.extend(block);
+    }
+    std::fs::write(&file, bytes).unwrap();
+    for flushed_between in [false, true] {
+        let data = home.path().join(format!("data-{flushed_between}"));
+        let store = Arc::new(MemoryStore::default());
+        let open = |options: Options| {
+            let builder = Engine::builder(&data).network(Network::Regtest).params(params.clone());
+            builder.store(Arc::<MemoryStore>::clone(&store)).options(options)
+        };
+        let sources = [file.clone()];
+        if flushed_between {
+            let options = Options {
+                stop_at_height: Some(1),
+                ..Options::default()
+            };
+            assert_eq!(
+                open(options)
+                    .open(KernelVerifier)
+                    .unwrap()
+                    .connect(&sources, &mut ())
+                    .unwrap()
+                    .height,
+                1
+            );
+        }
+        // It stops when the second block has been resolved and not committed.
+        let stop = Arc::new(AtomicBool::new(false));
+        let resolved = AtomicU32::new(u32::from(flushed_between));
+        let hook = {
+            let stop = Arc::clone(&stop);
+            move |stage| {
+                if stage == Stage::Resolve && resolved.fetch_add(1, Ordering::Relaxed) == 1 {
+                    stop.store(true, Ordering::Relaxed);
+                }
+            }
+        };
+        let options = Options {
+            stop,
+            ..Options::default()
+        };
+        let internals = Internals {
+            stage_hook: Some(StageHook(Arc::new(hook))),
+            without: Without {
+                overlap: true,
+                ..Without::default()
+            },
+        };
+        let mut engine = open(options).internals(internals).open(KernelVerifier).unwrap();
+        let report = engine.connect(&sources, &mut ()).unwrap();
+        assert_eq!((report.height, report.halt), (1, Halt::Stopped));
+        let coin = store.get(&outpoint).unwrap().expect("the coin of the first block");
+        assert_eq!(coin.height, 1, "{flushed_between}");
+
+        let report = open(Options::default())
+            .open(KernelVerifier)
+            .unwrap()
+            .connect(&sources, &mut ())
+            .unwrap();
+        assert_eq!(report.height, 2);
+        assert_eq!(store.get(&outpoint).unwrap().unwrap().height, 2);
+    }
+}
