@@ -20,8 +20,8 @@ help:
 run: build
 	./target/release/blockmill demo
 
-# `make test TESTS="-p blockmill-coins"` tests one crate. The last lines list what the run left out.
-# Passing tests print it, and their output goes to target/test.log alone.
+# `make test TESTS="-p blockmill-coins"` tests one crate. The last lines list the tests that were left
+# out or ran short. The output of passing tests has these facts, and goes to target/test.log alone.
 TESTS ?= --workspace
 SUCCESSES := /^successes:$$/,/^(failures|test result):/{/^(failures|test result):/!d;}
 
@@ -60,7 +60,7 @@ examples:
 		$(CARGO) run -q --release $(CARGO_FLAGS) -p $${pair%%:*} --example $${pair#*:} || exit 1; \
 	done
 
-# What the kernel crate's C++ needs. Installed only when missing.
+# Installs the packages that the kernel crate's C++ needs, if they are missing.
 deps:
 	@command -v $(CARGO) >/dev/null || { echo "cargo is missing: install Rust 1.95 or later from https://rustup.rs"; exit 1; }
 	@missing=""; \
@@ -80,7 +80,8 @@ models:
 	RUSTFLAGS="--cfg blockmill_loom" $(CARGO) test --release -p blockmill-sync -p blockmill-pool -p blockmill-checkqueue -p blockmill-workqueue --lib --target-dir target-loom $(CARGO_FLAGS)
 	RUSTFLAGS="--cfg blockmill_portable_wait" $(CARGO) test --release -p blockmill-sync --target-dir target-portable $(CARGO_FLAGS)
 
-# Parts whose threads share memory, in the tests' own binaries. Tests that forget what they own leak by intent, and go without the search for leaks.
+# Parts whose threads share memory. The first run searches for leaks, and skips the tests that leak on
+# purpose (`forg`); the second runs those.
 LOCK_FREE := -p blockmill-sync -p blockmill-pool -p blockmill-checkqueue -p blockmill-workqueue
 HOST_RUNNER = CARGO_TARGET_$(shell rustc -vV | sed -n 's/^host: //p' | tr 'a-z-' 'A-Z_')_RUNNER
 MEMCHECK := valgrind -q --error-exitcode=9 --fair-sched=try
@@ -94,8 +95,8 @@ memcheck:
 one-core:
 	$(HOST_RUNNER)="taskset -c 0" $(CARGO) test --release $(LOCK_FREE) $(CARGO_FLAGS)
 
-# Built for libFuzzer by the flags in fuzz/.cargo/config.toml. What a target finds beyond its seeds goes with the scratch folder; a finding
-# is left in fuzz/artifacts.
+# The flags in fuzz/.cargo/config.toml build for libFuzzer. New inputs go to the scratch folder, which
+# is removed; inputs of findings stay in fuzz/artifacts.
 FUZZ_TARGETS := block_file block undo snapshot store_value submit_line lanes cache resolve
 FUZZ_RUN := -seed=1 -runs=100000 -max_total_time=15 -timeout=20 -rss_limit_mb=2048
 

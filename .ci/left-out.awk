@@ -4,7 +4,8 @@
 function note(kind, test, text) {
     group = binary SUBSEP kind SUBSEP text
     tests[group] = tests[group] ? tests[group] ", " test : test
-    total[kind]++
+    if (!((binary, kind, test) in counted)) total[kind]++
+    counted[binary, kind, test]
 }
 
 /^ +Running / {

@@ -1,5 +1,5 @@
-//! Compares coin stores behind the trait `CoinStore`: ours and its peers, the same work, a process
-//! for each phase.
+//! Compares coin stores under the trait `CoinStore`: ours and its peers. All do the same work, and
+//! each phase is a process of its own.
 //!
 //! In reading order:
 //! - [`generator`]: the coins, by number;

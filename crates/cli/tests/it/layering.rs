@@ -2,6 +2,7 @@
 //! floor. It uses only lower floors, and only tiers that its own may use.
 
 use serde_json::{Value, json};
+use std::path::Path;
 use std::process::Command;
 
 /// The folders of the tiers.
@@ -227,4 +228,44 @@ fn faults_are_seen() {
     let mut moved = package("blockmill-coins", "thiserror", None);
     moved["manifest_path"] = json!("/project/crates/coin/Cargo.toml");
     check(moved, 1);
+}
+
+/// Whether a registry may have a package, and the reason if `cargo publish` would refuse it.
+fn publishing(package: &Value) -> Result<bool, String> {
+    if !package["publish"].is_null() {
+        return Ok(false);
+    }
+    let name = package["name"].as_str().expect("a package has a name");
+    for key in ["description", "license", "readme", "rust_version"] {
+        if !package[key].is_string() {
+            return Err(format!("{name} has no {key}"));
+        }
+    }
+    let manifest = Path::new(package["manifest_path"].as_str().expect("a package has a manifest"));
+    for file in ["LICENSE-MIT", "LICENSE-APACHE"] {
+        if !manifest.with_file_name(file).is_file() {
+            return Err(format!("{name} has no {file}"));
+        }
+    }
+    for dependency in package["dependencies"].as_array().expect("a list of dependencies") {
+        if dependency["req"] == "*" && dependency["kind"] != "dev" {
+            return Err(format!("{name} uses {} without a version", dependency["name"]));
+        }
+    }
+    Ok(true)
+}
+
+/// A registry gets the crates of `lib/` and `crates/`, and the generator that the command uses. A
+/// dependency without a version is left out of a package, so only dev-dependencies have none.
+#[test]
+fn crates_can_be_published() {
+    for package in packages("Cargo.toml") {
+        let name = package["name"].as_str().expect("a package has a name");
+        let (tier, _) = place_of(name).expect("a package of a tier");
+        let expected = tier != TOOLS || name == "blockmill-chaingen";
+        assert_eq!(publishing(&package), Ok(expected), "{name}");
+        let mut unlicensed = package.clone();
+        unlicensed["license"] = Value::Null;
+        assert_eq!(publishing(&unlicensed).is_err(), expected, "{name}");
+    }
 }

@@ -1,4 +1,4 @@
-//! The stores that are compared, each behind [`CoinStore`] and tuned as its makers advise.
+//! The stores, each as a [`CoinStore`] and tuned as its makers advise.
 
 mod lmdb;
 mod log_structured;

@@ -23,7 +23,7 @@ const BEFORE: &str = "before";
 const STD: &str = "std Mutex";
 const PARKING_LOT: &str = "parking_lot Mutex";
 
-/// The target over the semaphore before holds from this number of threads on.
+/// The target over the previous semaphore holds from this number of threads on.
 const MANY_THREADS: usize = 8;
 const MANY_THREADS_RATIO: f64 = 20.0;
 
@@ -69,7 +69,7 @@ struct Plan {
     threads: Vec<usize>,
     runs: usize,
     time: Duration,
-    /// Numbers of spins of the semaphore before. The best one counts at each number of threads.
+    /// Numbers of spins of the previous semaphore. The best one counts at each number of threads.
     sweep: Vec<u32>,
     sweep_time: Duration,
 }
@@ -210,7 +210,7 @@ fn before(spins: u32) -> Runner {
     runner_of(move || Counted::new(SpinningSemaphore::new(1, spins)))
 }
 
-/// All contenders with `threads` threads, except the semaphore before.
+/// All contenders with `threads` threads, except the previous semaphore.
 fn contenders(threads: usize) -> Vec<Series> {
     let of = |table, lock, runner| Series::new(table, lock, threads, runner);
     vec![
