@@ -142,7 +142,7 @@ fn damage_is_named() {
     check(
         "undo.dat",
         &|data| damage(&data.join("undo.dat"), half(data.join("undo.dat"))),
-        &["offset", "height", "no branch"],
+        &["offset", "height", "no reorganisation below"],
     );
     check(
         "headers.dat",
