@@ -2,8 +2,8 @@
 //! context takes 100 ms before main. And no name of the second interpreter is one of the kernel
 //! library's.
 //!
-//! The tests read and start their own program, which must not use the kernel library. So they are no
-//! part of `it`, which uses it.
+//! The tests read and start their own program, which must not use the kernel library. So they are
+//! not in `it`, which uses that library.
 
 use blockmill_rules::{ScriptFlags, ScriptVerifier, SpentOutput};
 use blockmill_script::{CoreVerifier, Signatures};

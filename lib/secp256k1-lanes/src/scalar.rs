@@ -14,8 +14,8 @@
 //!
 //! **Digits.** An odd half k with |k| < 2^130 is, for a width w that divides 130, the sum of
 //! (2 c_i - (2^w - 1)) 2^(w i), where the c_i are the digits of K = (k + 2^130 - 1) / 2 to the base
-//! 2^w. So every digit is odd, none is zero, and all lanes have the same schedule. Whether K is in its
-//! range is not left to the bounds of the lattice: [`Half`] has a mask for it.
+//! 2^w. So every digit is odd, none is zero, and all lanes have the same schedule. Whether K is in
+//! its range is not left to the bounds of the lattice: [`Half`] has a mask for it.
 
 use crate::fault::{Fault, is_planted};
 use crate::field::Fe;

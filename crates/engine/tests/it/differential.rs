@@ -12,7 +12,8 @@
 //! `BLOCKMILL_TEST_MUTATIONS_EPISODE` the episode to begin with; all are printed, with a histogram
 //! of reasons.
 //!
-//! Core's log is one for the whole process. No other test of this program makes a ChainstateManager.
+//! Core's log is one for the whole process. No other test of this program makes a
+//! ChainstateManager.
 
 mod candidate;
 mod core_node;

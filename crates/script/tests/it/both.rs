@@ -23,7 +23,7 @@ fn both_run_side_by_side() {
         let by_kernel = KernelVerifier.prepare(&bytes, &spent).unwrap();
         let prepared = verifier.prepare(&bytes, &spent).unwrap();
         for input in 0..spent.len() {
-            // In turns: what one left behind must not change the other.
+            // In turns: what one has left must not change the other.
             let mut deferred = Deferred::default();
             let outcome = verifier.verify_deferring(&prepared, input, sample.flags, (), &mut deferred);
             let expected = KernelVerifier.verify(&by_kernel, input, sample.flags);
