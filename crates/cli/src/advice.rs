@@ -35,7 +35,7 @@ pub(crate) fn of_store(error: &StoreError) -> Option<&'static str> {
 pub(crate) fn of_connect(error: &ConnectError) -> Option<&'static str> {
     match error {
         ConnectError::Store(error) => of_store(error),
-        ConnectError::BlockMissing { .. } => {
+        ConnectError::CannotDisconnect { .. } => {
             Some("name the block files that hold it, or connect into a new data directory")
         }
         _ => None,

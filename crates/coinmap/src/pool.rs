@@ -10,7 +10,7 @@ pub(crate) const UNIT: usize = 8;
 /// Bits of a slot number for the first unit in the chunk.
 const UNIT_BITS: u32 = 13;
 
-/// Bytes of a chunk in a large pool. In a small pool a new chunk is at most an eighth of the pool,
+/// Bytes of a chunk in a large pool. In a small pool a new chunk is at most an share of the pool,
 /// so that a small map stays small. Large chunks keep the table of chunks short; every access to a
 /// record reads that table.
 pub(crate) const CHUNK_BYTES: usize = UNIT << UNIT_BITS;
@@ -159,8 +159,8 @@ impl Pool {
         if left > 0 {
             self.push_free(slot_at(self.open, self.open_unit), left);
         }
-        let eighth = (self.chunk_bytes / 16 + 1).next_power_of_two();
-        let bytes = eighth.clamp(FIRST_CHUNK_BYTES, CHUNK_BYTES);
+        let share = (self.chunk_bytes / 16 + 1).next_power_of_two();
+        let bytes = share.clamp(FIRST_CHUNK_BYTES, CHUNK_BYTES);
         self.open = self.add_chunk(bytes);
         self.open_unit = 0;
         self.open_end = bytes / UNIT;

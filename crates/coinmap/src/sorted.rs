@@ -52,19 +52,19 @@ impl SortedEntries {
         self.len
     }
 
-    /// Memory in bytes for this number of entries.
+    /// Whether no entries remain.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// One shard's share of the sixteen bytes. Twice, since a shard may be larger than the others.
+    /// Memory in bytes for this number of entries.
     pub const fn bytes_for(entries: usize) -> usize {
-        // The slots of the wanted entries of a shard, from the largest key to the smallest.
+        // Twice one shard's share of the sixteen bytes, since a shard may be larger than the others.
         entries * size_of::<u32>() + entries * size_of::<(u64, u32)>() * 2 / SHARDS
     }
 }
 
-/// The first eight bytes nearly always decide. If not, the records are compared.
+/// The slots of the wanted entries of a shard, from the largest key to the smallest.
 fn sorted_slots(map: &CoinMap, shard: usize, wanted: impl Fn(EntryRef<'_>) -> bool) -> Vec<u32> {
     let shard = map.read(shard);
     let mut slots: Vec<(u64, u32)> = shard
@@ -72,7 +72,7 @@ fn sorted_slots(map: &CoinMap, shard: usize, wanted: impl Fn(EntryRef<'_>) -> bo
         .filter(|&slot| wanted(shard.entry_at(slot)))
         .map(|slot| (key_prefix(shard.entry_at(slot).key()), slot))
         .collect();
-    // Neighbours in this order are far apart in memory.
+    // The first eight bytes nearly always decide. If not, the records are compared.
     slots.sort_unstable_by(|one, other| {
         let keys = |slot| *shard.entry_at(slot).key();
         other.0.cmp(&one.0).then_with(|| keys(other.1).cmp(&keys(one.1)))

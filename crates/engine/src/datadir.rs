@@ -2,9 +2,10 @@
 //!
 //! | file | content |
 //! |---|---|
-//! | `meta.json` | format, network, signet challenge |
+//! | `meta.json` | format, network, signet challenge, the base of a loaded snapshot |
 //! | `lock` | held by the process that has the directory open |
 //! | `coins.redb` | the coin store |
+//! | `coins.redb.loading` | a store that a snapshot is being loaded into |
 //! | `undo.dat` | undo data, in the records of Core's `rev*.dat` |
 //! | `headers.dat` | headers of connected blocks, and the positions of their undo data |
 //! | `blocks/` | blocks that came through `submit`, in blk form |

@@ -1,4 +1,7 @@
-//! The facade: an engine on a data directory.
+//! An engine on a data directory. It has four states, each of which only its own module changes:
+//! `Pipeline` (`pipeline::state`), `ChainState` (`chain::state`), `DataState` (`datadir::state`) and
+//! `Telemetry` (`report::telemetry`). Here the engine chooses the branch to connect;
+//! `pipeline::connect` connects it.
 //!
 //! - `options`: how an engine is to work;
 //! - `open`: an engine is opened;
@@ -185,7 +188,7 @@ fn activate_best_chain<V: ScriptVerifier + 'static>(
     }
 }
 
-/// Judges the first block where it lies in the files. It is never connected, so nothing else would
+/// Judges the genesis block where it lies in the files. It is never connected, so nothing else would
 /// judge it.
 fn check_genesis<V: ScriptVerifier + 'static>(pipeline: &Pipeline<V>, run: &mut Run<'_>) {
     let genesis = run.chain.index().genesis();

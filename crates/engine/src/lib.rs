@@ -1,8 +1,8 @@
 //! The engine: block files in, a validated UTXO set out, kept in a data directory.
 //!
-//! The rooms, each of which uses only those below it:
-//! - [`engine`]: the facade, with an engine's four states;
+//! The modules. Each uses only those below it in this list:
 //! - [`inspect`]: the doctor, and blocks verified against undo data;
+//! - [`engine`]: the engine that a user opens, over four states;
 //! - [`pipeline`]: the way of a block, from its file to the store;
 //! - [`datadir`]: what a data directory holds, and snapshots of the set;
 //! - [`chain`]: which blocks there are, and which chain of them is the best;

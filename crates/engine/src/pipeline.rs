@@ -1,5 +1,8 @@
 //! The way of a block: prefetch, fetch, resolve, check, accept, flush.
 //!
+//! A block has three types on its way: a `LoadRequest` becomes a `PrefetchedBlock` (`load`), and that
+//! an `InFlight` block (`in_flight`).
+//!
 //! In reading order:
 //! - `connect`: the main loop, with all control flow in one place;
 //! - `state`: the pipeline's parts, and how far ahead each of them works;

@@ -278,7 +278,8 @@ impl Fetcher {
         }
     }
 
-    /// Whether reads block, so that more reads should be in flight than there are threads.
+    /// Whether reads block and there are readers for them, so that more reads should be in flight
+    /// than there are threads.
     pub fn reads_block(&self) -> bool {
         self.shared.blocks()
     }

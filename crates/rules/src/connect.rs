@@ -1,5 +1,5 @@
-//! The order in which a block is connected (Core's `ConnectBlock`): which rule comes when. It stands
-//! here once. The coins are the caller's.
+//! The order in which a block is connected (Core's `ConnectBlock`): which rule comes when. The coins
+//! are the caller's.
 //!
 //! Scripts are not run here. Core runs them beside this, and asks for their verdict last.
 
@@ -88,30 +88,30 @@ pub struct Connected {
 
 /// Why a block is not connected.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ConnectError<E> {
+pub enum BlockError<E> {
     /// It breaks a rule.
     Reject(Reject),
     /// Its coins cannot be had.
     Coins(E),
 }
 
-impl<E> From<Reject> for ConnectError<E> {
+impl<E> From<Reject> for BlockError<E> {
     fn from(reject: Reject) -> Self {
         Self::Reject(reject)
     }
 }
 
-/// Spends and creates the coins of a block, and judges it by all rules but those that it keeps or
-/// breaks by itself, and its scripts.
+/// Spends and creates the coins of a block, and checks every rule that needs coins. Scripts are the
+/// caller's.
 ///
 /// # Errors
-/// [`ConnectError`]; a rule that is broken is the first one in Core's order. Coins that were spent
+/// [`BlockError`]; a rule that is broken is the first one in Core's order. Coins that were spent
 /// and created until then stay so.
 pub fn connect_block<B: AsRef<[u8]>, C: BlockCoins>(
     block: &Block<B>,
     context: &ConnectContext<'_>,
     coins: &mut C,
-) -> Result<Connected, ConnectError<C::Error>> {
+) -> Result<Connected, BlockError<C::Error>> {
     if context.overwriting == Overwriting::Forbidden {
         check_overwriting(block, coins)?;
     }
@@ -122,7 +122,7 @@ pub fn connect_block<B: AsRef<[u8]>, C: BlockCoins>(
     for (index, transaction) in block.transactions().enumerate() {
         let blame = |reject: Reject| reject.in_transaction(index);
         if index > 0 {
-            if let Spent::Missing(input) = coins.spend(index, &transaction).map_err(ConnectError::Coins)? {
+            if let Spent::Missing(input) = coins.spend(index, &transaction).map_err(BlockError::Coins)? {
                 return Err(blame(spend::MISSING).at_input(input).into());
             }
             let fees = check_spending(context, &transaction, coins.spent(), connected.fees);
@@ -142,12 +142,12 @@ pub fn connect_block<B: AsRef<[u8]>, C: BlockCoins>(
 fn check_overwriting<B: AsRef<[u8]>, C: BlockCoins>(
     block: &Block<B>,
     coins: &mut C,
-) -> Result<(), ConnectError<C::Error>> {
+) -> Result<(), BlockError<C::Error>> {
     for (index, transaction) in block.transactions().enumerate() {
         let txid = transaction.txid();
         for vout in 0..transaction.output_count() as u32 {
             let outpoint = OutPoint { txid, vout };
-            if coins.contains(&outpoint).map_err(ConnectError::Coins)? {
+            if coins.contains(&outpoint).map_err(BlockError::Coins)? {
                 return Err(spend::BIP30.in_transaction(index).into());
             }
         }

@@ -162,8 +162,8 @@ impl ProbeGroup {
 /// The time that one reading of the clock takes: the fastest of several tries, measured once.
 fn clock_read_time() -> Duration {
     const TRIES: usize = 16;
-    static LOOK: OnceLock<Duration> = OnceLock::new();
-    *LOOK.get_or_init(|| {
+    static READ_TIME: OnceLock<Duration> = OnceLock::new();
+    *READ_TIME.get_or_init(|| {
         let tries = (0..TRIES).map(|_| Instant::now().elapsed());
         tries.min().unwrap_or_default()
     })

@@ -36,8 +36,7 @@ fn file_and_offset(position: Position) -> (u32, u64) {
 
 impl ChainState {
     /// Finds the blocks in `sources` and inserts their headers into the index, in any order. When
-    /// `stop` is set the search ends, and says nothing about leftovers: the files that remain may
-    /// have their parents.
+    /// `stop` is set, the search ends and inserts no header.
     pub(crate) fn import(
         &mut self,
         sources: &[PathBuf],

@@ -288,8 +288,8 @@ impl HeaderIndex {
         self.sequence
     }
 
-    /// Notes that a block and its ancestors were connected in an earlier run and not since: they
-    /// come before all others.
+    /// Marks the chain up to `tip` as connected in an earlier run. Its blocks come before all
+    /// others.
     pub(crate) fn set_connected(&mut self, tip: BlockId) {
         let mut chain = Vec::new();
         let mut next = Some(tip);

@@ -18,7 +18,7 @@ pub(crate) struct ChainState {
     pub(super) files: SharedFiles,
     /// The active chain by height.
     active: Vec<BlockId>,
-    /// Blocks kept in the data directory whose parents are unknown, by parent: only a wrong body of
+    /// Blocks kept in the data directory whose parents are unknown, by parent: only wrong content of
     /// the parent has come.
     pub(super) orphans: HashMap<BlockHash, Vec<Record>>,
     /// Findings among the submitted blocks, until a run reports them.
@@ -110,7 +110,7 @@ impl ChainState {
     /// Whether a block may make coins that are there already.
     pub(crate) fn overwriting(&self, id: BlockId) -> Overwriting {
         let (params, entry) = (self.index.params(), self.index.entry(id));
-        // As Core asks, of the parent: the block at that height itself is looked at once more.
+        // Core asks the parent, so the BIP 34 block itself is still checked.
         let parent = entry.parent.unwrap_or(id);
         let bip34_block = self.index.ancestor(parent, params.heights.height_in_coinbase);
         let bip34_hash = bip34_block.map(|id| self.index.entry(id).hash);

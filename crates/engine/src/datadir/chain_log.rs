@@ -1,7 +1,7 @@
 //! The log of connected blocks: their undo data in `undo.dat`, their headers and the positions of
 //! that data in `headers.dat`.
 //!
-//! Both files are only appended to. When a block is connected, its undo data is appended to the
+//! A run only appends to both files. When a block is connected, its undo data is appended to the
 //! [`UndoLog`]. A flush has three steps. It syncs the undo data. It appends the headers of the
 //! blocks connected since the last flush, and syncs them. Only then the coin store moves on to
 //! their tip. So the log knows the chain up to the tip of the store, whatever that tip is.
@@ -140,8 +140,8 @@ impl ChainLog {
     }
 
     /// Cuts `headers.dat` back to its last whole record, and `undo.dat` to the last record that a
-    /// header names; to be called once it is known that nothing that counts follows, and while no
-    /// job of [`sync_job`](Self::sync_job) runs.
+    /// header names. Called once the tip is known, while no job of [`sync_job`](Self::sync_job)
+    /// runs.
     ///
     /// # Errors
     /// [`OpenError::File`].
@@ -223,7 +223,7 @@ impl ChainLog {
     }
 }
 
-/// A thread that panics has not changed what the lock guards but by whole steps.
+/// A panic leaves the headers whole, since each change of them is one step.
 fn lock(headers: &Mutex<Headers>) -> MutexGuard<'_, Headers> {
     headers.lock().unwrap_or_else(PoisonError::into_inner)
 }

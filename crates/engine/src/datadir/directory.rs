@@ -152,7 +152,7 @@ fn has_parts(path: &Path) -> bool {
         .any(|name| std::fs::symlink_metadata(path.join(name)).is_ok())
 }
 
-/// The error for a directory without a chain id: that it is missing where the rest is there.
+/// `Damaged` where other parts of a data directory exist, else `nothing`.
 fn without_chain_id(path: &Path, nothing: OpenError) -> OpenError {
     if !has_parts(path) {
         return nothing;

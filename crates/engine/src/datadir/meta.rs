@@ -89,7 +89,7 @@ struct SnapshotMeta {
     hash: String,
 }
 
-/// Reads the chain id; none where there is no file.
+/// Reads the chain id and the mark of a snapshot. None where there is no file.
 pub(super) fn read_meta(path: &Path) -> Result<Option<(ChainId, Option<SnapshotMark>)>, OpenError> {
     let damaged = |detail: String| OpenError::Damaged {
         path: path.to_owned(),
@@ -132,7 +132,7 @@ pub(super) fn read_meta(path: &Path) -> Result<Option<(ChainId, Option<SnapshotM
     Ok(Some((chain_id, snapshot)))
 }
 
-/// Writes the chain id so that it is there whole or not at all.
+/// Writes the chain id and the mark of a snapshot: the file is whole or not there.
 pub(super) fn write_meta(
     disk: &dyn Disk,
     directory: &Path,

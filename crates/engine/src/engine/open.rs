@@ -24,8 +24,8 @@ use std::marker::PhantomData;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// The store's share of the memory for coins is this fraction.
-const STORE_CACHE_SHARE: usize = 8;
+/// The store's cache gets one part in this many of the memory for coins.
+const STORE_CACHE_DIVISOR: usize = 8;
 
 /// Opens an engine. Made by [`Engine::builder`].
 #[must_use]
@@ -112,7 +112,7 @@ impl<V: ScriptVerifier + 'static> EngineBuilder<V> {
         let options = self.options;
         let store = match self.store {
             Some(store) => store,
-            None => open_store(&directory, options.cache_bytes_max / STORE_CACHE_SHARE)?,
+            None => open_store(&directory, options.cache_bytes_max / STORE_CACHE_DIVISOR)?,
         };
         if directory.snapshot().is_some() && store.tip()?.is_none() {
             // Loading a snapshot was cut off before its last step.
@@ -134,7 +134,7 @@ impl<V: ScriptVerifier + 'static> EngineBuilder<V> {
         let settings = Settings {
             threads: options.threads,
             readers: options.readers,
-            cache_bytes: options.cache_bytes_max - options.cache_bytes_max / STORE_CACHE_SHARE,
+            cache_bytes: options.cache_bytes_max - options.cache_bytes_max / STORE_CACHE_DIVISOR,
             limits: Limits {
                 stop: options.stop,
                 height_max: options.stop_at_height,

@@ -14,7 +14,7 @@ pub struct Options {
     pub threads: usize,
     /// Memory for coins in bytes: the coins cache and the store's own cache.
     pub cache_bytes_max: usize,
-    /// Time of work after which changes are flushed.
+    /// Time of work after which changes are flushed. Zero: every block is flushed.
     pub flush_interval: Duration,
     /// A block whose chain is assumed to have valid scripts.
     pub assume_valid: Option<BlockHash>,

@@ -92,6 +92,7 @@ fn a_repeated_coinbase_is_taken_back() {
         assert_eq!((report.height, report.halt), (1, Halt::Stopped));
         let coin = store.get(&outpoint).unwrap().expect("the coin of the first block");
         assert_eq!(coin.height, 1, "{flushed_between}");
+        drop(engine);
 
         let report = open(Options::default())
             .open(KernelVerifier)

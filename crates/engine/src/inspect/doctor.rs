@@ -1,9 +1,9 @@
 //! Looking a data directory over: what is in it, whether it is whole and fits together, and what to
 //! do where it is not.
 //!
-//! No file is changed: what opening a store does after a kill is done in memory. What is found is
-//! what can be seen without validating again: a set whose coins are others, but sound by
-//! themselves, has another hash, which only the user can compare.
+//! No file is changed: what opening a store does after a kill is done in memory. The doctor
+//! cannot see wrong coins that are well-formed. Only the hash of the set shows them, and only the
+//! user can compare that.
 
 mod blocks;
 mod coins;

@@ -5,7 +5,7 @@ use crate::pipeline::resolve::undo_fits;
 use crate::report::signatures::Signatures;
 use blockmill_block::{Block, BlockUndo, Coin, OutPoint, Transaction, Txid};
 use blockmill_rules::block::{BlockContext, BlockOptions, check_block, check_block_context};
-use blockmill_rules::connect::{BlockCoins, ConnectContext, ConnectError, Overwriting, Spent, connect_block};
+use blockmill_rules::connect::{BlockCoins, BlockError, ConnectContext, Overwriting, Spent, connect_block};
 use blockmill_rules::flags::block_script_flags;
 use blockmill_rules::{Params, Reject, ScriptVerifier, VerifyError, spend};
 use std::collections::HashMap;
@@ -91,8 +91,8 @@ pub fn verify_block<V: ScriptVerifier + 'static>(
         legacy_sigops: &facts.legacy_sigops,
     };
     let connected = connect_block(block, &context, &mut UndoCoins::new(undo)).map_err(|error| match error {
-        ConnectError::Reject(reject) => reject,
-        ConnectError::Coins(never) => match never {},
+        BlockError::Reject(reject) => reject,
+        BlockError::Coins(never) => match never {},
     })?;
     let pool = CheckPool::new(Arc::clone(verifier), options.threads)
         .map_err(|error| VerifyBlockError::Verifier(format!("worker threads: {error}")))?;

@@ -49,7 +49,7 @@ pub enum Stopped {
     Before(usize),
 }
 
-/// What came of it.
+/// The result.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FilesReport {
     /// Blocks that are verified.
@@ -60,11 +60,11 @@ pub struct FilesReport {
     pub inputs: u64,
     /// Height of the best chain of headers.
     pub best_height: u32,
-    /// Blocks that are not.
+    /// Blocks that failed.
     pub unverified: Vec<Unverified>,
     /// How signatures were verified, by height.
     pub signatures: SignatureRanges,
-    /// Whether it was asked to stop before the end.
+    /// Where the caller's stop ended the work, if it did.
     pub stopped: Option<Stopped>,
 }
 

@@ -1,4 +1,4 @@
-//! A block takes flight: it is applied to the coins cache, and its checks begin.
+//! A block is put in flight: resolved over the coins cache, and its checks begun.
 
 use crate::chain::assume_valid;
 use crate::chain::index::BlockId;

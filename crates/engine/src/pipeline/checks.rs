@@ -38,8 +38,8 @@ use std::time::{Duration, Instant};
 /// Of so many checks one is timed: looking at the clock takes as long as a cheap script.
 const TIMED_ONE_OF: usize = 8;
 
-/// How often everything is settled for a block at most. Twice is enough: the second time settles
-/// what the first one had to run again.
+/// How often everything is settled for a block at most. Two times are enough, since the second one
+/// settles what the first had to run again. The rest is a margin.
 const SETTLED_TIMES_MAX: usize = 4;
 
 /// Most inputs of a transaction that one thread runs. With more there is enough to share.
@@ -384,9 +384,9 @@ impl<V: ScriptVerifier + 'static> CheckPool<V> {
         self.begin(block, undo, flags, 0, defer).finish()
     }
 
-    /// Begins to run the scripts of a block. Without workers all are run before this returns, and
-    /// so they are while [`ROUNDS_MAX`](blockmill_checkqueue::ROUNDS_MAX) rounds are under way.
-    /// `height` is for the trace.
+    /// Begins to run the scripts of a block. Runs all of them at once if there are no workers, or
+    /// while [`ROUNDS_MAX`](blockmill_checkqueue::ROUNDS_MAX) rounds are under way. `height` is for
+    /// the trace.
     pub fn begin(
         &self,
         block: &Arc<Block>,

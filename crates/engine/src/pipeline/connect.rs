@@ -1,8 +1,7 @@
 //! The main loop: the blocks of a branch, one after the other.
 //!
-//! The way of a block: it is loaded ahead by all threads (`prefetch`), resolved by this one, in
-//! order, and its scripts are checked by all, while this thread resolves the next. There are two
-//! tips. The active tip is fully verified. Above it are the blocks *in flight*: applied to the
+//! All threads load blocks ahead (`prefetch`). The connecting thread resolves them in order. All
+//! threads check scripts, while the connecting thread resolves the next block. There are two tips. The active tip is fully verified. Above it are the blocks *in flight*: applied to the
 //! cache, scripts still running. A block is accepted when its checks have passed and all blocks
 //! below it are accepted. If a check fails, or if the run stops, the blocks in flight are
 //! disconnected with their undo data, the highest one first.
@@ -86,8 +85,7 @@ struct BranchRun<'a, 'r, V: ScriptVerifier + 'static> {
 
 impl<V: ScriptVerifier + 'static> BranchRun<'_, '_, V> {
     fn connect(&mut self) -> Result<BranchEnd, ConnectError> {
-        // Alone this thread runs checks when it adds them, and has nothing better to do than to
-        // load the next block.
+        // Without workers, this thread runs checks as it adds them, then loads the next block.
         let alone = self.pipeline.checks.workers() == 0;
         let mut idle = false;
         loop {
@@ -107,7 +105,7 @@ impl<V: ScriptVerifier + 'static> BranchRun<'_, '_, V> {
             self.pipeline.in_flight.end_rounds();
             let may_resolve = self.may_resolve();
             if may_resolve {
-                // Rather than wait for a block this thread checks scripts.
+                // This thread checks scripts rather than wait for a block.
                 let wait = self.pipeline.in_flight.is_empty() || alone || std::mem::take(&mut idle);
                 if let Some(block) = self.next_block(wait) {
                     match self.resolve(block)? {
@@ -120,8 +118,7 @@ impl<V: ScriptVerifier + 'static> BranchRun<'_, '_, V> {
             if self.pipeline.in_flight.help(HELP_CHECKS) || self.pipeline.in_flight.end_first_round() {
                 continue;
             }
-            // What is left was put off. As long as blocks can come, it waits for more signatures to
-            // be settled with.
+            // Only deferred checks remain. They wait for more signatures while blocks can come.
             if may_resolve {
                 idle = !self.pipeline.settle_some(self.run.reporter.telemetry);
             } else if let Break(end) = self.accept_first()? {

@@ -16,7 +16,7 @@ pub(crate) fn disconnect_tip<V: ScriptVerifier + 'static>(
 ) -> Result<(), ConnectError> {
     let id: BlockId = run.chain.tip_id();
     let entry = run.chain.index().entry(id).clone();
-    let missing = |detail: String| ConnectError::BlockMissing {
+    let missing = |detail: String| ConnectError::CannotDisconnect {
         hash: entry.hash,
         height: entry.height,
         detail,

@@ -32,9 +32,10 @@ pub enum ConnectError {
     /// The undo log refused a record.
     #[error(transparent)]
     UndoLog(UndoLogError),
-    /// A reorganisation must disconnect a block that cannot be read.
-    #[error("block {hash} (height {height}) must be disconnected and is not readable: {detail}")]
-    BlockMissing {
+    /// A reorganisation must disconnect a block and cannot: the block or its undo data cannot be
+    /// had, or the set lacks its outputs.
+    #[error("block {hash} (height {height}) cannot be disconnected: {detail}")]
+    CannotDisconnect {
         /// The block.
         hash: BlockHash,
         /// Its height.

@@ -10,9 +10,9 @@ use blockmill_rules::connect::Overwriting;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Fetched coins that the cache has not taken use at most this fraction of the memory for coins, or
-/// what one block needs.
-const CACHE_SHARE: usize = 16;
+/// Fetched coins that the cache has not taken use at most one part in this many of the memory for
+/// coins, or what one block needs.
+const CACHE_DIVISOR: usize = 16;
 
 /// Bytes of a fetched coin, about.
 const FETCHED_BYTES: usize = 150;
@@ -67,7 +67,7 @@ impl Fetching {
     /// Most inputs whose coins are fetched at once: fetched coins take a small part of the memory
     /// for coins.
     pub(crate) fn inputs_max(cache: &CoinsCache) -> usize {
-        cache.limit() / CACHE_SHARE / FETCHED_BYTES
+        cache.limit() / CACHE_DIVISOR / FETCHED_BYTES
     }
 
     /// Begins to read what `block` needs of the store. Blocks up to height `resolved` have changed

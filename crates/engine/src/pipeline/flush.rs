@@ -46,7 +46,7 @@ pub(crate) struct Flusher {
     pace: FlushPace,
     /// Whether the tip has moved since the last flush.
     tip_moved: bool,
-    /// Whether an error has left the cache in between two blocks.
+    /// Whether an error has left a block half applied.
     broken: bool,
 }
 
@@ -72,7 +72,7 @@ impl Flusher {
         self.tip_moved = true;
     }
 
-    /// Notes that an error has left the cache in between two blocks. No flush follows.
+    /// Notes that an error has left a block half applied. No flush follows.
     pub(crate) fn note_broken(&mut self) {
         self.broken = true;
     }
@@ -86,8 +86,8 @@ impl Flusher {
         (self.wants_to_begin(cache) && !cache.is_flushing()) || cache.is_full()
     }
 
-    /// Begins a flush in the background if it is time for one. Waits for it only if the cache is
-    /// full, or if every block is to be flushed.
+    /// Begins a flush if it is time for one. Waits for it if the cache is full, if every block is to
+    /// be flushed, or if flushes run in the foreground.
     pub(crate) fn flush_if_due(&mut self, mut target: FlushTarget<'_>) -> Result<(), ConnectError> {
         let start = Instant::now();
         if target.cache.is_flush_done() {

@@ -25,7 +25,7 @@ pub(crate) struct InFlight<V: ScriptVerifier + 'static> {
     pub(crate) replaced: Vec<(OutPoint, Coin)>,
     /// How its signatures are verified. None if its scripts need not run.
     pub(crate) signatures: Option<SignatureWay>,
-    /// None when they have ended, or need not run.
+    /// None where its scripts need not run, and once the block has its verdict.
     pub(crate) checks: Option<PendingChecks<V>>,
 }
 
@@ -118,8 +118,7 @@ impl<V: ScriptVerifier + 'static> InFlightBlocks<V> {
         checks.into_iter().any(|checks| checks.help(checks_max) > 0)
     }
 
-    /// Lets blocks whose checks have all been run give up their places in the check queue, the
-    /// lowest ones first.
+    /// Ends the rounds of the lowest blocks, up to the first whose checks still run.
     pub(crate) fn end_rounds(&mut self) {
         let _ = self.0.iter_mut().all(InFlight::end_round_if_done);
     }

@@ -46,7 +46,7 @@ pub(crate) enum Content {
     Sound(Arc<Block>, BlockFacts),
     /// A block that breaks such a rule, and where it lies.
     Rejected(Reject, Option<Position>),
-    /// Something that is not this block.
+    /// The content is missing, or is another block.
     Unreadable(Unreadable),
 }
 

@@ -19,7 +19,7 @@ const MEMORY_PER_BYTE: usize = 4;
 pub(crate) enum LoadJob {
     Requested(LoadRequest),
     Loaded(PrefetchedBlock),
-    /// Between the two.
+    /// The handler has taken the request.
     Loading,
 }
 

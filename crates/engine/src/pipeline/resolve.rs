@@ -1,10 +1,10 @@
-//! A block is applied to the coins cache, or disconnected from it.
+//! The coins of a block: spent and created in the cache, or disconnected from it.
 
 use blockmill_block::coin::{Coin, is_unspendable};
 use blockmill_block::{Block, BlockUndo, OutPoint, Transaction};
 use blockmill_coins::{CoinRef, CoinsCache, FlushEpoch, Overwrite, StoreError};
 use blockmill_rules::Reject;
-use blockmill_rules::connect::{BlockCoins, ConnectContext, ConnectError, Spent, connect_block};
+use blockmill_rules::connect::{BlockCoins, BlockError, ConnectContext, Spent, connect_block};
 use thiserror::Error;
 
 /// Why a block is not resolved.
@@ -49,8 +49,8 @@ pub fn apply<B: AsRef<[u8]>>(
     } = coins;
     let error = match outcome {
         Ok(_) => return Ok(undo),
-        Err(ConnectError::Reject(reject)) => reject.into(),
-        Err(ConnectError::Coins(error)) => error.into(),
+        Err(BlockError::Reject(reject)) => reject.into(),
+        Err(BlockError::Coins(error)) => error.into(),
     };
     disconnect(block, &undo, created, cache).map_err(ResolveError::Broken)?;
     Err(error)
@@ -109,7 +109,7 @@ struct Upcoming {
     outpoints: Vec<OutPoint>,
     /// Where those of each transaction end.
     ends: Vec<usize>,
-    /// So many are on their way.
+    /// Number of outpoints that are prefetched.
     begun: usize,
 }
 
@@ -168,7 +168,7 @@ fn create_outputs(transaction: &Transaction<'_>, height: u32, is_coinbase: bool,
 
 /// Disconnects a block that was applied as far as `undo` and `created` say: removes the outputs of
 /// the first `created` transactions, and restores the coins that were spent, from the last to the
-/// first. Returns whether every output was there.
+/// first. Returns whether every output was there with its value and script.
 ///
 /// # Errors
 /// [`StoreError`].

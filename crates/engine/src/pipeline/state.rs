@@ -27,13 +27,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Highest priority: no block can be resolved without its coins, and few are missing.
-const FETCHING_FIRST: u32 = 0;
+const FETCH_PRIORITY: u32 = 0;
 
 /// Everything waits for the checks of the lowest block in the end.
-const CHECKS_THEN: u32 = 1;
+const CHECK_PRIORITY: u32 = 1;
 
 /// Blocks are loaded when there are no checks.
-const LOADING_LAST: u32 = 2;
+const LOAD_PRIORITY: u32 = 2;
 
 /// The master loads blocks only when it can do nothing else.
 const LOADING: WorkQueueOptions = WorkQueueOptions {
@@ -48,9 +48,9 @@ const IN_FLIGHT_MAX: usize = 256;
 /// Most of them that have checks in the check queue.
 pub(super) const ROUNDS_IN_FLIGHT_MAX: usize = blockmill_checkqueue::ROUNDS_MAX / 2;
 
-/// Blocks that are loaded ahead take at most this fraction of the memory for coins, and those in
-/// flight as much.
-const BLOCKS_SHARE: usize = 16;
+/// Blocks that are loaded ahead take at most one part in this many of the memory for coins, and
+/// blocks in flight as much.
+const BLOCKS_DIVISOR: usize = 16;
 
 /// The least that this may come to in bytes, and the most.
 const BLOCKS_BYTES: RangeInclusive<usize> = 12 << 20..=48 << 20;
@@ -120,8 +120,8 @@ pub(crate) struct Settings {
 }
 
 impl<V: ScriptVerifier + 'static> Pipeline<V> {
-    /// A pipeline over `store` for the blocks of `chain`. `headers_path` is named where a block's
-    /// content is nowhere.
+    /// A pipeline over `store` for the blocks of `chain`. Reports name `headers_path` for a block
+    /// that no file has.
     ///
     /// # Errors
     /// The system's, where it makes no more threads.
@@ -138,17 +138,17 @@ impl<V: ScriptVerifier + 'static> Pipeline<V> {
             name: "worker".to_owned(),
             ..ThreadPoolOptions::workers(settings.threads.saturating_sub(1))
         })?;
-        let checks = CheckPool::with_trace(Arc::clone(&verifier), &thread_pool, CHECKS_THEN, trace.clone());
+        let checks = CheckPool::with_trace(Arc::clone(&verifier), &thread_pool, CHECK_PRIORITY, trace.clone());
         let params = chain.index().params().clone();
         let files = chain.files().clone();
         let loader = Arc::new(BlockLoader::new(files, params, verifier, headers_path, trace.clone()));
         let handler = LoadHandler(Arc::clone(&loader));
-        let loading = WorkQueue::with_options(&thread_pool, LOADING_LAST, handler, &LOADING);
+        let loading = WorkQueue::with_options(&thread_pool, LOAD_PRIORITY, handler, &LOADING);
         let cache = CoinsCache::new(Arc::clone(&store), settings.cache_bytes);
         let readers = FetchOptions {
             readers: settings.readers,
         };
-        let fetcher = Fetcher::new(&thread_pool, FETCHING_FIRST, store, cache.flush_clock(), &readers);
+        let fetcher = Fetcher::new(&thread_pool, FETCH_PRIORITY, store, cache.flush_clock(), &readers);
         Ok(Self {
             limits: settings.limits,
             scripts: settings.scripts,
@@ -202,7 +202,7 @@ impl<V: ScriptVerifier + 'static> Pipeline<V> {
     /// Memory in bytes that the blocks ahead may take, and those in flight as well. One more block
     /// begins below that.
     pub(super) fn blocks_memory(&self) -> usize {
-        (self.cache.limit() / BLOCKS_SHARE).clamp(*BLOCKS_BYTES.start(), *BLOCKS_BYTES.end())
+        (self.cache.limit() / BLOCKS_DIVISOR).clamp(*BLOCKS_BYTES.start(), *BLOCKS_BYTES.end())
     }
 
     /// Memory in bytes of the blocks in flight, and of their signature checks that are put off,

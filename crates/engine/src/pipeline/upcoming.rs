@@ -1,10 +1,9 @@
-//! Which transactions the blocks ahead will make: their outputs are not in the store yet, so no
-//! read for them is worth it.
+//! Which transactions the blocks ahead will make. Their outputs are not in the store yet, so a read
+//! for them would be in vain.
 //!
-//! A table of words, each with a part of a transaction id and a height; who decodes a block writes
-//! those of its transactions. Transactions that meet in a word replace one another, and words stay
-//! when their blocks are connected. So it may be wrong in both directions, and only ever says what
-//! to read ahead.
+//! The table has words, each with a part of a transaction id and a height. The loader writes one
+//! word for each transaction. Words collide and stay, so an answer is only a hint of what to read
+//! ahead.
 
 use blockmill_block::Txid;
 use std::sync::atomic::{AtomicU64, Ordering};

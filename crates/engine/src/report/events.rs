@@ -79,8 +79,8 @@ pub enum Event<'a> {
         /// The condition that does not hold.
         reason: &'static str,
     },
-    /// From this height on signatures are verified in another way; libsecp256k1 alone is where a
-    /// run begins.
+    /// From this height on signatures are verified in another way. An engine begins with
+    /// libsecp256k1 alone.
     Signatures {
         /// The height.
         height: u32,

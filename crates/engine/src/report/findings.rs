@@ -1,4 +1,4 @@
-//! Blocks that the engine cannot connect, and what is wrong with them.
+//! What an import and a run found wrong.
 
 use blockmill_block::BlockHash;
 use blockmill_blockfiles::Damage;

@@ -28,13 +28,13 @@ pub struct Progress {
     pub height: u32,
     /// Height of the best chain known.
     pub best_height: u32,
-    /// Blocks connected in this run.
+    /// Blocks connected since the engine was opened.
     pub blocks: u64,
     /// Transactions in them.
     pub transactions: u64,
     /// Inputs in them, coinbases not counted.
     pub inputs: u64,
-    /// Bytes of blocks connected in this run.
+    /// Bytes of these blocks.
     pub bytes: u64,
     /// Bytes of blocks that remain.
     pub bytes_remaining: u64,
@@ -42,7 +42,7 @@ pub struct Progress {
     pub cache_coins: u64,
     /// Memory of the coins cache in bytes.
     pub cache_bytes: u64,
-    /// Time since the run began.
+    /// Time since the engine began to choose branches.
     pub elapsed: Duration,
 }
 

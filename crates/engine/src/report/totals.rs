@@ -100,9 +100,8 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// What was done since then.
-    ///
-    /// Maxima can't be told apart like that. [`take_maxima`](Self::take_maxima) was called then.
+    /// The difference from `before`. Maxima are those since [`take_maxima`](Self::take_maxima)
+    /// returned `before`.
     pub(crate) fn since(&self, before: &Self) -> Self {
         Self {
             blocks: self.blocks - before.blocks,

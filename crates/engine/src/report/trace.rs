@@ -31,8 +31,9 @@ thread_local! {
 #[derive(Debug, Default)]
 struct Lanes(Mutex<Vec<(String, Spans)>>);
 
-/// What is called whenever a thread has read, decoded, resolved or committed a block, or has
-/// offered what was fetched for it: on that thread, before it goes on. For tests that delay it.
+/// Called on a thread that has read, decoded, resolved or accepted a block, or has inserted coins
+/// that were fetched for it, before the thread goes on. With a trace, checks and reads of the store
+/// call it too. For tests that delay threads.
 #[derive(Clone)]
 pub struct StageHook(pub Arc<dyn Fn(Stage) + Send + Sync>);
 

@@ -6,14 +6,14 @@
 use crate::common::disk::{Cut, Failing, JournalDisk, Step, files_after, write_files};
 use crate::common::generated::Generated;
 use crate::common::{
-    self, Chain, CoreEngine, LARGE, SUBSIDY, builder, figures, figures_of, options, spend_failing, verifier,
+    self, Chain, CoreEngine, LARGE, SUBSIDY, builder, figures, figures_of, options, regtest, spend_failing, verifier,
     write_blocks,
 };
 use bitcoin::Block;
 use blockmill_blockfiles::disk::Disk;
 use blockmill_chaingen::Profile;
 use blockmill_coins::UtxoStats;
-use blockmill_engine::datadir::snapshot;
+use blockmill_engine::datadir::{snapshot, store_file};
 use blockmill_engine::{ConnectError, DataDir, LoadSnapshotError, OpenError, Options, RunOutcome, Verdict};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -63,7 +63,12 @@ enum ScenarioError {
 
 fn open_on(disk: Arc<dyn Disk>, data: &Path, options: Options) -> Result<CoreEngine, ScenarioError> {
     let verifier = verifier(options.signatures);
-    Ok(builder(data).disk(disk).options(options).open(verifier)?)
+    // A cache for the whole store, so that no fault is left for the figures at the end.
+    let directory = DataDir::open_on(Arc::clone(&disk), data, Some(&regtest()))?;
+    let store = store_file::open_store(&directory, 1 << 20)?;
+    drop(directory);
+    let builder = builder(data).disk(disk).store(store);
+    Ok(builder.options(options).open(verifier)?)
 }
 
 /// Whether an error is one that a failing disk may cause.

@@ -182,7 +182,7 @@ fn blocks_that_cannot_be_read_back_stop_a_reorganisation() {
     // Without the first file there are no blocks to disconnect.
     let error = node.engine.connect(std::slice::from_ref(&second), &mut ()).unwrap_err();
     assert!(
-        matches!(&error, ConnectError::BlockMissing { hash, height, .. }
+        matches!(&error, ConnectError::CannotDisconnect { hash, height, .. }
             if *hash == branches.first.chain.hash() && *height == FORK + 5),
         "{error}"
     );

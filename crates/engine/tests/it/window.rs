@@ -11,7 +11,7 @@ use std::time::Duration;
 /// Blocks before the branch.
 const TRUNK: u32 = 112;
 
-/// More blocks than are in flight at once.
+/// More blocks than have rounds at once.
 const LENGTH: u32 = 40;
 
 /// A branch with two bad blocks. Block number `script_fails` has a script that fails. The coinbase

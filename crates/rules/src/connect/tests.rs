@@ -79,7 +79,7 @@ fn connect(
     overwriting: Overwriting,
     median_times: Option<MedianTimes<'_>>,
     coins: &mut Noting,
-) -> Result<Connected, ConnectError<&'static str>> {
+) -> Result<Connected, BlockError<&'static str>> {
     let params = Params::new(Network::Regtest, None);
     let context = ConnectContext {
         params: &params,
@@ -93,9 +93,9 @@ fn connect(
 }
 
 #[track_caller]
-fn refused(outcome: Result<Connected, ConnectError<&'static str>>, reason: &str, transaction: usize) {
+fn refused(outcome: Result<Connected, BlockError<&'static str>>, reason: &str, transaction: usize) {
     match outcome {
-        Err(ConnectError::Reject(reject)) => {
+        Err(BlockError::Reject(reject)) => {
             assert_eq!((&*reject.reason, reject.transaction), (reason, Some(transaction)));
         }
         other => panic!("{other:?}"),
@@ -195,5 +195,5 @@ fn coins_that_cannot_be_read_are_no_verdict() {
         ..Noting::default()
     };
     let outcome = connect(&block([1500, 1900], SUBSIDY), Overwriting::Allowed, None, &mut coins);
-    assert_eq!(outcome, Err(ConnectError::Coins("unreadable")));
+    assert_eq!(outcome, Err(BlockError::Coins("unreadable")));
 }

@@ -23,7 +23,7 @@ pub struct Entry {
     pub time: u32,
     /// The header's target in compact form.
     pub bits: u32,
-    /// When the content was first seen: lower is earlier.
+    /// Rank among blocks of equal work: lower comes first. Zero: connected in an earlier run.
     pub sequence: u64,
     /// When the content came, as against when it could be connected.
     pub(super) arrival: u64,

@@ -8,6 +8,7 @@ use crate::datadir::lost_store::check_not_lost;
 use crate::report::observer::Observer;
 use blockmill_coins::stats::Hashes;
 use blockmill_coins::{CoinStore, StatsBuilder, StoreError, Tip};
+use blockmill_rules::MAX_MONEY;
 use blockmill_store_redb::{RedbStore, is_there};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -18,8 +19,6 @@ const STORE_CACHE: usize = 16 << 20;
 
 /// Coins between looks whether to stop.
 const COINS_PER_LOOK: u64 = 20_000;
-
-const MAX_MONEY: i64 = 21_000_000 * 100_000_000;
 
 /// What came of reading all coins.
 enum Read {
