@@ -22,6 +22,12 @@ use failure::Failure;
 use serde_json::json;
 use std::process::ExitCode;
 
+/// glibc keeps what it has freed in arenas, one for each of many threads: a long run took up to
+/// three times the memory promised (docs/adr/0009-allocator.md).
+#[cfg(any(target_os = "linux", target_os = "macos"))]
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     log::set_format(arguments.log);

@@ -59,11 +59,13 @@
 
 pub mod error;
 mod file;
+#[doc(hidden)]
 pub mod lock;
 
 mod tail;
 
 pub use error::UndoLogError;
+#[doc(hidden)]
 pub use lock::{Guarded, LockKind, SectionLock, StandardLock};
 
 use blockmill_block::undo::{read_record, write_record};
@@ -107,7 +109,8 @@ impl UndoPosition {
     }
 }
 
-/// An open undo log. `K` is the kind of its locks. The head of the module has the protocol.
+/// An open undo log. The head of the module has the protocol. Only benchmarks name another `K`, the
+/// kind of its locks.
 ///
 /// ```
 /// use blockmill_block::{BlockHash, BlockUndo, Magic};
@@ -160,11 +163,12 @@ impl<K: LockKind> UndoLog<K> {
     ///
     /// # Errors
     /// [`UndoLogError::Io`].
+    #[doc(hidden)]
     pub fn open_with_lock(path: &Path, known_end: u64) -> Result<Self, UndoLogError> {
         Self::open_on(&SystemDisk, path, known_end)
     }
 
-    /// As [`UndoLog::open`], with any kind of lock, on the caller's disk.
+    /// As [`UndoLog::open`], on the caller's disk.
     ///
     /// # Errors
     /// [`UndoLogError::Io`].

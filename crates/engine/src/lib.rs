@@ -1,5 +1,31 @@
 //! The engine: block files in, a validated UTXO set out, kept in a data directory.
 //!
+//! ```
+//! use blockmill_block::Network;
+//! use blockmill_engine::{Engine, RunOutcome};
+//! use blockmill_kernel::KernelVerifier;
+//! # use blockmill_chaingen::{ChainSpec, Profile, write_chain};
+//! # let directory = tempfile::tempdir()?;
+//! # let blocks = directory.path().join("blocks");
+//! # let data = directory.path().join("data");
+//! # let summary = write_chain(&blocks, &ChainSpec::new(Profile::Utxo, 110, 1), &mut |_| ())?;
+//!
+//! let mut engine = Engine::builder(&data).network(Network::Regtest).open(KernelVerifier)?;
+//! // The observer of this run is nobody.
+//! let report = engine.connect(&[blocks], &mut ())?;
+//! assert_eq!(report.outcome(), RunOutcome::Complete);
+//! println!("height {}, tip {}, {} inputs", report.height, report.tip, report.totals.inputs);
+//! # assert_eq!(report.tip.to_string(), summary.tip);
+//! drop(engine);
+//!
+//! // The set is in the data directory, and the engine goes on from there.
+//! let engine = Engine::builder(&data).open(KernelVerifier)?;
+//! assert_eq!(engine.height(), report.height);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! `examples/other_verifier.rs` has an engine with another script verifier.
+//!
 //! The modules. Each uses only those below it in this list:
 //! - [`inspect`]: the doctor, and blocks verified against undo data;
 //! - [`engine`]: the engine that a user opens, over four states;

@@ -84,8 +84,7 @@
 //! - `pool`: the threads;
 //! - `sleep`: which of them are awake;
 //! - `affinity`: the cores on which a woken worker starts;
-//! - `scope`: jobs that borrow;
-//! - `contain`: containment of panics.
+//! - `scope`: jobs that borrow.
 
 #[cfg(not(blockmill_loom))]
 mod work_source;
@@ -101,9 +100,7 @@ mod sleep;
 #[cfg(not(blockmill_loom))]
 mod scope;
 
-mod contain;
-
-pub use contain::{Panic, contain};
+pub use blockmill_sync::{Panic, contain};
 #[cfg(not(blockmill_loom))]
 pub use pool::{AWAKE_FOR, ThreadPool, ThreadPoolOptions};
 #[cfg(not(blockmill_loom))]

@@ -1,10 +1,10 @@
 //! The threads of a pool.
 
-use crate::contain::{AbortOnUnwind, contain};
 use crate::scope::Jobs;
 use crate::sleep::{Found, Sleep};
 use crate::work_source::{WorkSource, WorkSourceHandle};
 use blockmill_sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use blockmill_sync::contain::{AbortOnUnwind, contain};
 use blockmill_sync::{Backoff, CachePadded, Mutex};
 use std::io;
 use std::sync::Arc;
@@ -374,7 +374,7 @@ fn pin_to_core(worker: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contain::Panic;
+    use blockmill_sync::Panic;
 
     struct Pending(usize);
 

@@ -4,10 +4,10 @@
 //! returns only then, even if its closure panics. The caller gets no handle that it could leak, so
 //! soundness does not rest on the drop of a guard.
 
-use crate::contain::{AbortOnUnwind, Panic, contain};
 use crate::pool::ThreadPool;
 use crate::work_source::WorkSource;
 use blockmill_sync::atomic::{AtomicU64, Ordering};
+use blockmill_sync::contain::{AbortOnUnwind, Panic, contain};
 use blockmill_sync::{AutoResetEvent, Mutex};
 use std::collections::VecDeque;
 use std::marker::PhantomData;

@@ -1,7 +1,7 @@
 //! Sources of work, and their registration in a pool.
 
-use crate::contain::Panic;
 use crate::pool::Shared;
+use blockmill_sync::Panic;
 use std::sync::Arc;
 
 /// A source of units of work. Workers call its methods, several workers at once.

@@ -111,7 +111,7 @@ fn is_not_zero(number: &Number, fault: Fault) -> bool {
 
 /// The numbers of a check; none if one of them is out of its range.
 fn read(check: &Check) -> Option<Numbers> {
-    let [key_x, r, s] = [check.key[1..].as_array()?, &check.r, &check.s].map(number::from_bytes);
+    let [key_x, r, s] = [check.key[1..].try_into().ok()?, &check.r, &check.s].map(number::from_bytes);
     let is_key = is_below(&key_x, &P, Fault::KeyRange);
     let plain = Numbers {
         key_x,

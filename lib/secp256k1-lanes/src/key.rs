@@ -33,7 +33,7 @@ pub fn decompress(key: &[u8; 33]) -> Option<[u8; 32]> {
     let [prefix @ (2 | 3), x @ ..] = key else {
         return None;
     };
-    let x = coordinate(x.as_array()?)?;
+    let x = coordinate(x)?;
     let square = right_side(B, &x);
     let [root] = square_roots(&[square]);
     // Half of all x have no root. The result is some other number then.

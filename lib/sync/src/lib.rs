@@ -33,7 +33,8 @@
 //! - [`critical_section`]: a lock over a semaphore of one permit, also through `lock_api`;
 //! - [`event`]: auto-reset and manual-reset events;
 //! - [`padding`]: values on cache lines of their own;
-//! - [`backoff`]: bounded spinning and yielding.
+//! - [`backoff`]: bounded spinning and yielding;
+//! - [`contain`](mod@contain): containment of panics in units of work.
 //!
 //! # Starvation
 //!
@@ -56,6 +57,7 @@
 
 pub mod atomic;
 pub mod backoff;
+pub mod contain;
 pub mod critical_section;
 pub mod event;
 pub mod padding;
@@ -63,6 +65,7 @@ pub mod semaphore;
 pub mod wait;
 
 pub use backoff::Backoff;
+pub use contain::{Panic, contain};
 pub use critical_section::{CriticalGuard, CriticalSection};
 #[cfg(not(blockmill_loom))]
 pub use critical_section::{Mutex, MutexGuard, RawCriticalSection};

@@ -14,6 +14,11 @@ use log::Level;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+/// The allocator of `blockmill`, so that the rows of the engine are those of the command.
+#[cfg(any(target_os = "linux", target_os = "macos"))]
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 /// The command line as text.
 fn command_line() -> String {
     let words: Vec<_> = std::env::args_os().collect();

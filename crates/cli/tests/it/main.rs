@@ -11,6 +11,7 @@ mod generated;
 mod layering;
 mod logs;
 mod lost_parts;
+mod memory;
 mod paths;
 mod real_chains;
 mod refused_headers;

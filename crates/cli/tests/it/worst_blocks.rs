@@ -2,6 +2,7 @@
 //! stays within `--dbcache` and a stated constant.
 
 use crate::common::{Scratch, connect, record, stats};
+use crate::memory::anonymous;
 use bitcoin::consensus::serialize;
 use bitcoin::constants::genesis_block;
 use bitcoin::hashes::Hash;
@@ -117,14 +118,6 @@ fn chain() -> Chain {
         chain.push(transactions);
     }
     chain
-}
-
-/// Anonymous memory of a process in bytes.
-fn anonymous(process: u32) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
-    let word = line.and_then(|line| line.split_whitespace().next());
-    word.and_then(|word| word.parse::<u64>().ok()).unwrap_or(0) * 1024
 }
 
 #[test]

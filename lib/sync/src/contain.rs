@@ -38,12 +38,14 @@ impl Drop for Panic {
 
 /// Aborts the process if a panic unwinds past this guard. Prints the message first.
 #[cfg(not(blockmill_loom))]
-pub(crate) struct AbortOnUnwind(pub(crate) &'static str);
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct AbortOnUnwind(pub &'static str);
 
 #[cfg(not(blockmill_loom))]
 impl AbortOnUnwind {
     /// Removes the guard: the code that must not unwind has ended.
-    pub(crate) fn disarm(self) {
+    pub fn disarm(self) {
         std::mem::forget(self);
     }
 }
@@ -75,7 +77,7 @@ impl std::error::Error for Panic {}
 /// After a panic the caller must give up the data that the work changed, and only drop it.
 ///
 /// ```
-/// use blockmill_pool::contain;
+/// use blockmill_sync::contain;
 ///
 /// assert_eq!(contain(|| 6 * 7).unwrap(), 42);
 /// let panic = contain(|| -> u32 { panic!("no answer") }).unwrap_err();

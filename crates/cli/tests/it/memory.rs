@@ -1,0 +1,86 @@
+//! A chain whose coins outgrow the cache many times: anonymous memory stays within `--dbcache` and
+//! a stated constant, whatever allocator and threads do.
+//!
+//! By default the chain has a quarter of the blocks and `--dbcache` a quarter of its usual size.
+
+use crate::common::{Scratch, blockmill, run};
+use std::process::Stdio;
+use std::time::Duration;
+
+/// A chain, and how it is connected.
+struct Case {
+    blocks: u32,
+    coins: u64,
+    inputs: u64,
+    dbcache_mib: u64,
+    /// MiB beside 110% of `--dbcache`.
+    constant_mib: u64,
+}
+
+/// 29 million outputs, 23 million coins left: three times what the cache holds.
+const WHOLE: Case = Case {
+    blocks: 1_200,
+    coins: 40_000_000,
+    inputs: 6_000_000,
+    dbcache_mib: 450,
+    constant_mib: 96,
+};
+
+/// With the allocator of glibc it takes 58 to 62 MiB besides.
+const QUARTER: Case = Case {
+    blocks: 300,
+    coins: 10_000_000,
+    inputs: 1_500_000,
+    dbcache_mib: 112,
+    constant_mib: 56,
+};
+
+/// Anonymous memory of a process in bytes.
+pub(crate) fn anonymous(process: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
+    let word = line.and_then(|line| line.split_whitespace().next());
+    word.and_then(|word| word.parse::<u64>().ok()).unwrap_or(0) * 1024
+}
+
+#[test]
+fn memory_is_bounded_where_coins_outgrow_the_cache() {
+    let case = if std::env::var_os("BLOCKMILL_TEST_MEMORY").is_some_and(|size| size == "whole") {
+        WHOLE
+    } else {
+        eprintln!("short: a quarter of the chain; BLOCKMILL_TEST_MEMORY=whole takes all of it");
+        QUARTER
+    };
+    let scratch = Scratch::new();
+    let out = scratch.join("chain");
+    run(blockmill()
+        .args(["generate", "--profile", "utxo", "--seed", "7", "--out"])
+        .arg(&out)
+        .args(["--blocks", &case.blocks.to_string()])
+        .args(["--coins", &case.coins.to_string(), "--inputs", &case.inputs.to_string()]))
+    .ends_with(0);
+    let mut child = blockmill()
+        .args(["connect", "--network", "regtest", "--par", "2", "--blocks"])
+        .arg(&out)
+        .arg("--data")
+        .arg(scratch.join("data"))
+        .args(["--dbcache", &case.dbcache_mib.to_string()])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut peak = 0;
+    let status = loop {
+        peak = peak.max(anonymous(child.id()));
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    assert!(status.success());
+    let limit = (case.dbcache_mib << 20) * 11 / 10 + (case.constant_mib << 20);
+    eprintln!("{} MiB at the most, {} allowed", peak >> 20, limit >> 20);
+    assert!(peak <= limit, "{} MiB, {} allowed", peak >> 20, limit >> 20);
+    // The cache was full, or this shows nothing.
+    assert!(peak > case.dbcache_mib << 20, "{} MiB", peak >> 20);
+}
