@@ -4,11 +4,11 @@
 //! - `files`: the block files that are open;
 //! - `state`: the active chain beside the index;
 //! - `import`: headers from block files;
-//! - [`assume_valid`]: when scripts need not run, and when signatures are verified in lanes.
+//! - `assume_valid`: when scripts need not run, and when signatures are verified in lanes.
 
-pub mod assume_valid;
 pub mod index;
 
+pub(crate) mod assume_valid;
 pub(crate) mod files;
 pub(crate) mod import;
 pub(crate) mod state;

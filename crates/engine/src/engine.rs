@@ -69,7 +69,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         let mut findings = run
             .chain
             .import(sources, FirstSeen::ByOffset, pipeline.stop(), &mut run.reporter)?;
-        findings.merge(run.chain.take_own_findings(&mut run.reporter));
+        findings.merge(run.chain.take_submitted_findings(&mut run.reporter));
         check_genesis(pipeline, &mut run);
         pipeline.flusher_mut().restart_interval();
         let halt = match findings.end {

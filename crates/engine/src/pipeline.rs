@@ -4,22 +4,21 @@
 //! an `InFlight` block (`in_flight`).
 //!
 //! In reading order:
-//! - `connect`: the main loop, with all control flow in one place;
+//! - `connect`: the main loop;
 //! - `state`: the pipeline's parts, and how far ahead each of them works;
 //! - `prefetch`, `load`: blocks are read and decoded ahead, by all threads;
 //! - `fetch`, `inputs`, `upcoming`: coins are read from the store ahead of their use;
-//! - `apply`, [`resolve`]: a block is applied to the coins cache, or disconnected from it;
-//! - [`checks`]: its scripts run on all threads;
+//! - `apply`, `resolve`: a block is put in flight: its coins are spent and created in the cache;
+//! - `checks`: its scripts run on all threads;
 //! - `in_flight`: blocks that are resolved, and whose checks are under way;
 //! - `flush`: changes go to the store;
 //! - `disconnect`: the tip is disconnected, for a branch with more work;
 //! - [`error`]: why blocks cannot be connected.
 
-pub mod checks;
 pub mod error;
-pub mod resolve;
 
 pub(crate) mod apply;
+pub(crate) mod checks;
 pub(crate) mod connect;
 pub(crate) mod disconnect;
 pub(crate) mod fetch;
@@ -35,6 +34,11 @@ pub(crate) mod state;
 mod inputs;
 #[cfg(fuzzing)]
 pub mod inputs;
+#[cfg(not(fuzzing))]
+#[expect(unreachable_pub, reason = "fuzz targets use them")]
+pub(crate) mod resolve;
+#[cfg(fuzzing)]
+pub mod resolve;
 #[cfg(not(fuzzing))]
 #[expect(unreachable_pub, reason = "fuzz targets use them")]
 mod upcoming;

@@ -54,8 +54,7 @@ struct Inner<C: Check> {
 }
 
 impl<C: Check> CheckQueue<C> {
-    /// A queue that the workers of `pool` serve, before work sources with a higher number as
-    /// `priority`.
+    /// A queue that the workers of `pool` serve. They serve sources with a lower `priority` first.
     pub fn new(pool: &ThreadPool, priority: u32) -> Self {
         let inner = Arc::new(Inner {
             slots: (0..ROUNDS_MAX).map(|_| RoundSlot::new(pool.workers() + 1)).collect(),

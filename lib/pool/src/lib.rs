@@ -2,7 +2,7 @@
 //!
 //! A [`ThreadPool`] is a fixed number of worker threads. Each part of the program that has work
 //! implements [`WorkSource`] and registers with a priority. Workers serve the work source of
-//! highest priority first. Work that borrows from the stack goes through [`ThreadPool::scope`].
+//! the lowest priority number first. Work that borrows from the stack goes through [`ThreadPool::scope`].
 //!
 //! ```
 //! use blockmill_pool::{ThreadPool, ThreadPoolOptions};

@@ -49,8 +49,8 @@ struct Cursor {
 }
 
 impl<H: Handler + 'static> WorkQueue<H> {
-    /// A queue that the workers of `pool` serve, before work sources with a higher number as
-    /// `priority`. All sizes follow from the machine and the job.
+    /// A queue that the workers of `pool` serve. They serve sources with a lower `priority` first.
+    /// All sizes follow from the machine and the job.
     pub fn new(pool: &ThreadPool, priority: u32, handler: H) -> Self {
         Self::with_options(pool, priority, handler, &Options::default())
     }
@@ -160,7 +160,7 @@ impl<H: Handler> WorkSource for Dispatcher<H> {
         }
     }
 
-    /// Unreachable by a handler's panic, which stays with its job.
+    /// Never called for a panic of a handler, which stays with its job.
     fn panicked(&self, panic: Panic) {
         panic.resume();
     }

@@ -12,7 +12,7 @@ const BURIED_SECONDS: i64 = 2 * 7 * 24 * 60 * 60;
 /// Why the scripts of a block must run; none if they may be left out: the assumed valid block is
 /// known, the block is in its chain and in the best header's, that header has the network's minimum
 /// of work, and the block is buried under two weeks' worth of work.
-pub fn reason_to_check(index: &HeaderIndex, id: BlockId, assumed: Option<&BlockHash>) -> Option<&'static str> {
+pub(crate) fn reason_to_check(index: &HeaderIndex, id: BlockId, assumed: Option<&BlockHash>) -> Option<&'static str> {
     let Some(assumed) = assumed else {
         return Some("no block is assumed valid");
     };

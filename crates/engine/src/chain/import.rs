@@ -66,21 +66,21 @@ impl ChainState {
     }
 
     /// Imports the blocks that came one by one, before an engine begins its work. Their findings
-    /// wait for [`take_own_findings`](Self::take_own_findings).
-    pub(crate) fn import_own(
+    /// wait for [`take_submitted_findings`](Self::take_submitted_findings).
+    pub(crate) fn import_submitted_blocks(
         &mut self,
         folder: PathBuf,
         stop: &AtomicBool,
         reporter: &mut Reporter<'_>,
     ) -> Result<(), FileError> {
-        self.own_findings = self.import(&[folder], FirstSeen::ByArrival, stop, reporter)?;
+        self.submitted_findings = self.import(&[folder], FirstSeen::ByArrival, stop, reporter)?;
         Ok(())
     }
 
     /// The findings among the submitted blocks, once. Blocks whose parents are known by now are no
     /// leftovers.
-    pub(crate) fn take_own_findings(&mut self, reporter: &mut Reporter<'_>) -> ImportFindings {
-        let mut own = std::mem::take(&mut self.own_findings);
+    pub(crate) fn take_submitted_findings(&mut self, reporter: &mut Reporter<'_>) -> ImportFindings {
+        let mut own = std::mem::take(&mut self.submitted_findings);
         own.leftovers = self.adopt_known_orphans(reporter);
         own.first_leftover = own.first_leftover.filter(|_| own.leftovers > 0);
         own

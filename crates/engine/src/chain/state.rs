@@ -22,7 +22,7 @@ pub(crate) struct ChainState {
     /// the parent has come.
     pub(super) orphans: HashMap<BlockHash, Vec<Record>>,
     /// Findings among the submitted blocks, until a run reports them.
-    pub(super) own_findings: ImportFindings,
+    pub(super) submitted_findings: ImportFindings,
 }
 
 impl ChainState {
@@ -34,7 +34,7 @@ impl ChainState {
             index,
             files: SharedFiles::default(),
             orphans: HashMap::new(),
-            own_findings: ImportFindings::default(),
+            submitted_findings: ImportFindings::default(),
         }
     }
 

@@ -183,7 +183,9 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             telemetry: &mut self.telemetry,
             observer: &mut (),
         };
-        Ok(self.chain.import_own(folder, self.pipeline.stop(), &mut reporter)?)
+        Ok(self
+            .chain
+            .import_submitted_blocks(folder, self.pipeline.stop(), &mut reporter)?)
     }
 }
 

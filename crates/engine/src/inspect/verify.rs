@@ -55,11 +55,14 @@ pub struct Verified {
     pub lanes: bool,
 }
 
-/// Verifies a block against its undo data: everything that needs no other block (merkle roots,
-/// sizes, transactions), then amounts, maturity (for coins whose height is known), signature
-/// operations and what the coinbase takes, then all scripts, and last that coins made in the block
-/// itself are as it makes them. Locks that depend on the times of earlier blocks are not checked,
-/// and neither is the difficulty.
+/// Verifies a block against its undo data, in this order:
+/// - everything that needs no other block: merkle roots, sizes, transactions;
+/// - amounts, signature operations, the coinbase's amount, and maturity where the coin's height is
+///   known;
+/// - all scripts;
+/// - that coins made in the block itself are as it makes them.
+///
+/// The difficulty is not checked, and neither are locks that depend on the times of earlier blocks.
 ///
 /// # Errors
 /// [`VerifyBlockError`]; the first rule that is broken.

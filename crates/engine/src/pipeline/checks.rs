@@ -21,7 +21,7 @@ mod block;
 mod failure;
 mod gather;
 
-pub use failure::CheckFailure;
+pub(crate) use failure::CheckFailure;
 
 use crate::report::stages::Stage;
 use crate::report::trace::Trace;
@@ -183,19 +183,19 @@ fn run_here<V: ScriptVerifier + 'static>(
 
 /// What a round came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RoundResult {
+pub(crate) struct RoundResult {
     /// The failure of the lowest input, if any failed.
-    pub failure: Option<CheckFailure>,
+    pub(crate) failure: Option<CheckFailure>,
     /// Time that threads spent on checks, added up; of several threads estimated from a part of the
     /// checks.
-    pub busy: Duration,
+    pub(crate) busy: Duration,
     /// Time that the master waited for the workers' last checks.
-    pub wait: Duration,
+    pub(crate) wait: Duration,
 }
 
 /// The checks of a block, under way. Dropping it abandons those that have not begun, and nobody
 /// asks for the verdicts of those that were put off.
-pub struct PendingChecks<V: ScriptVerifier + 'static> {
+pub(crate) struct PendingChecks<V: ScriptVerifier + 'static> {
     /// None when it is over.
     round: Option<ClosedRound<UnitCheck<V>>>,
     /// Failure of the round.
@@ -211,7 +211,7 @@ pub struct PendingChecks<V: ScriptVerifier + 'static> {
 
 impl<V: ScriptVerifier + 'static> PendingChecks<V> {
     /// Whether [`finish`](Self::finish) would neither run a check nor wait.
-    pub fn is_done(&mut self) -> bool {
+    pub(crate) fn is_done(&mut self) -> bool {
         self.end_round_if_done();
         self.is_settled()
     }
@@ -223,13 +223,13 @@ impl<V: ScriptVerifier + 'static> PendingChecks<V> {
     }
 
     /// Whether every check has been run. Scripts may still wait for being settled.
-    pub fn is_round_over(&self) -> bool {
+    pub(crate) fn is_round_over(&self) -> bool {
         self.round.is_none()
     }
 
     /// Gives up the place in the check queue if all checks have been run. Returns whether they
     /// have.
-    pub fn end_round_if_done(&mut self) -> bool {
+    pub(crate) fn end_round_if_done(&mut self) -> bool {
         if self.round.as_ref().is_some_and(ClosedRound::is_done) {
             self.end_round();
         }
@@ -237,13 +237,13 @@ impl<V: ScriptVerifier + 'static> PendingChecks<V> {
     }
 
     /// Runs checks, at most so many; returns how many there were.
-    pub fn help(&self, checks_max: u32) -> u32 {
+    pub(crate) fn help(&self, checks_max: u32) -> u32 {
         self.round.as_ref().map_or(0, |round| round.help_some(checks_max))
     }
 
     /// Runs what nobody has begun and waits for the rest, but not for scripts that were put off.
     /// Returns false if the round was over.
-    pub fn end_round(&mut self) -> bool {
+    pub(crate) fn end_round(&mut self) -> bool {
         let Some(round) = self.round.take() else {
             return false;
         };
@@ -265,7 +265,7 @@ impl<V: ScriptVerifier + 'static> PendingChecks<V> {
 
     /// Runs what nobody has begun, waits for the rest, has settled what was put off, and says what
     /// came of it.
-    pub fn finish(mut self) -> RoundResult {
+    pub(crate) fn finish(mut self) -> RoundResult {
         self.end_round();
         for _ in 0..SETTLED_TIMES_MAX {
             if self.is_settled() {
@@ -298,7 +298,7 @@ impl<V: ScriptVerifier + 'static> Drop for PendingChecks<V> {
 }
 
 /// The threads that run script checks: the caller, and workers beside it.
-pub struct CheckPool<V: ScriptVerifier + 'static> {
+pub(crate) struct CheckPool<V: ScriptVerifier + 'static> {
     verifier: Arc<V>,
     queue: CheckQueue<UnitCheck<V>>,
     /// None if the verifier puts nothing off.
@@ -315,7 +315,7 @@ impl<V: ScriptVerifier + 'static> CheckPool<V> {
     ///
     /// # Errors
     /// What the operating system says when it makes no more threads.
-    pub fn new(verifier: Arc<V>, threads: usize) -> std::io::Result<Self> {
+    pub(crate) fn new(verifier: Arc<V>, threads: usize) -> std::io::Result<Self> {
         let thread_pool = ThreadPool::new(&ThreadPoolOptions {
             name: "check".to_owned(),
             ..ThreadPoolOptions::workers(threads.saturating_sub(1))
@@ -327,7 +327,7 @@ impl<V: ScriptVerifier + 'static> CheckPool<V> {
 
     /// A pool of the caller and the workers of a pool, which serve it before work sources of a
     /// higher number.
-    pub fn in_pool(verifier: Arc<V>, thread_pool: &ThreadPool, priority: u32) -> Self {
+    pub(crate) fn in_pool(verifier: Arc<V>, thread_pool: &ThreadPool, priority: u32) -> Self {
         Self::with_trace(verifier, thread_pool, priority, Trace::default())
     }
 
@@ -344,33 +344,33 @@ impl<V: ScriptVerifier + 'static> CheckPool<V> {
     }
 
     /// Workers beside the caller.
-    pub fn workers(&self) -> usize {
+    pub(crate) fn workers(&self) -> usize {
         self.queue.workers()
     }
 
     /// Whether the verifier puts signature checks off for blocks that defer.
-    pub fn can_defer(&self) -> bool {
+    pub(crate) fn can_defer(&self) -> bool {
         self.gather.is_some()
     }
 
     /// How signature checks were verified so far.
-    pub fn signature_counts(&self) -> SignatureCounts {
+    pub(crate) fn signature_counts(&self) -> SignatureCounts {
         self.verifier.signature_counts()
     }
 
     /// Memory in bytes of the signature checks that are put off.
-    pub fn deferred_memory(&self) -> usize {
+    pub(crate) fn deferred_memory(&self) -> usize {
         self.gather.as_ref().map_or(0, |gather| gather.memory())
     }
 
     /// Settles a part of what is put off, if there is enough to be worth it. Returns how long that
     /// took.
-    pub fn settle_some(&self) -> Option<Duration> {
+    pub(crate) fn settle_some(&self) -> Option<Duration> {
         self.gather.as_ref()?.settle_some()
     }
 
     /// Settles what is left of blocks that were abandoned, so that nothing holds their memory.
-    pub fn settle_abandoned(&self) {
+    pub(crate) fn settle_abandoned(&self) {
         if let Some(gather) = &self.gather {
             gather.settle_all();
             // What was run again for blocks that were not.
@@ -380,14 +380,20 @@ impl<V: ScriptVerifier + 'static> CheckPool<V> {
 
     /// Runs the scripts of a block. `undo` has a coin for every input but the coinbase's. `defer`
     /// says whether signature checks are put off.
-    pub fn run(&self, block: &Arc<Block>, undo: &Arc<BlockUndo>, flags: ScriptFlags, defer: bool) -> RoundResult {
+    pub(crate) fn run(
+        &self,
+        block: &Arc<Block>,
+        undo: &Arc<BlockUndo>,
+        flags: ScriptFlags,
+        defer: bool,
+    ) -> RoundResult {
         self.begin(block, undo, flags, 0, defer).finish()
     }
 
     /// Begins to run the scripts of a block. Runs all of them at once if there are no workers, or
     /// while [`ROUNDS_MAX`](blockmill_checkqueue::ROUNDS_MAX) rounds are under way. `height` is for
     /// the trace.
-    pub fn begin(
+    pub(crate) fn begin(
         &self,
         block: &Arc<Block>,
         undo: &Arc<BlockUndo>,

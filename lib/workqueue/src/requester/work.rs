@@ -136,7 +136,7 @@ impl<H: Handler> Requester<H> {
         self.shared.handle.notify();
     }
 
-    /// Handles jobs that are kept in a ring for a turn, from slot `from` on and round. Returns
+    /// Handles jobs that are kept in a ring for a turn, from slot `from`, wrapping. Returns
     /// whether there were any.
     #[inline]
     fn handle_kept(&mut self, number: usize, from: u32) -> bool {
@@ -207,8 +207,8 @@ impl<H: Handler> Requester<H> {
 
     /// Notes that a `try_` call found nothing.
     ///
-    /// A caller that tries twice without a submission in between never waits, and must still find
-    /// its jobs finished some day. So the second empty try hands all jobs over. Where there are no
+    /// A caller that only tries never waits, and its jobs must finish all the same. So the second
+    /// empty try without a submission in between hands all jobs over. Where there are no
     /// workers, that try does a unit of work here.
     pub(super) fn note_empty_try(&mut self) {
         if self.last_try_was_empty {

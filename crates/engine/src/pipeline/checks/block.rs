@@ -9,13 +9,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// What a thread that panics leaves is whole: nothing here is written in two steps.
+/// A panic leaves the data whole, since each write is one step.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What the script checks of a block read. Its round holds it, its scripts that are put off hold
-/// it, and its master: when the master alone is left, every script has its verdict.
+/// What the script checks of a block read. Its round, its deferred scripts and its master hold it.
+/// Once only the master does, every script has its verdict.
 pub(super) struct BlockChecks<V> {
     pub(super) verifier: Arc<V>,
     pub(super) block: Arc<Block>,
@@ -23,7 +23,7 @@ pub(super) struct BlockChecks<V> {
     pub(super) flags: ScriptFlags,
     pub(super) height: u32,
     pub(super) trace: Trace,
-    /// Failure of the lowest input among the scripts that were put off.
+    /// Failure of the lowest input among the deferred scripts.
     pub(super) failure: Mutex<Option<CheckFailure>>,
     /// Whether nobody asks for the verdict any more.
     pub(super) abandoned: AtomicBool,

@@ -4,11 +4,11 @@ use blockmill_rules::VerifyError;
 
 /// A check that has failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CheckFailure {
+pub(crate) struct CheckFailure {
     /// The input's number, counted through the block.
-    pub input: usize,
+    pub(crate) input: usize,
     /// Why.
-    pub error: VerifyError,
+    pub(crate) error: VerifyError,
 }
 
 impl CheckFailure {

@@ -1,16 +1,15 @@
-//! Signature checks that were put off, gathered over transactions and over blocks, and settled many
-//! at a time.
+//! Deferred signature checks, gathered over transactions and blocks, and settled many at a time.
 //!
-//! Each thread records in a slot of its own, as long as it finds that free. When a slot has as many
-//! signature checks as the verifier wants together, the thread that filled it settles it at once,
-//! as a part of the check that it runs. So a block ends without waiting for its own signatures
-//! alone, and what is recorded stays bounded: by the slots, and in each by that number and the
-//! signature checks of one script.
+//! Each thread records in a slot of its own while that slot is free. When a slot has as many
+//! signature checks as the verifier wants together, the thread that filled the slot settles it at
+//! once, as a part of the check that it runs. So no block waits for its own signatures alone. The
+//! records stay bounded: by the number of slots, and in each slot by that many signature checks and
+//! those of one script.
 //!
-//! A script lies in a slot until it is settled, but for one moment: [`Gather::settle_all`] empties
-//! all slots, and deals what it finds out to all threads. A slot is locked while it is settled. So
-//! `settle_all`, which locks every slot, waits for scripts that others are settling. What had to be
-//! run again lies in a slot when it returns, and the second call settles that too.
+//! [`Gather::settle_all`] moves the scripts out of all slots, and deals them out to all threads.
+//! Otherwise a script stays in its slot until it is settled. A slot is locked meanwhile, and
+//! `settle_all` locks every slot: so it waits for scripts that other threads are settling. A script
+//! that had to be run again is in a slot when `settle_all` returns. A second call settles it.
 
 use super::block::{Again, BlockChecks, Offering, Script, lock};
 use crate::report::stages::Stage;
