@@ -5,7 +5,7 @@
 #[path = "../tests/common/mod.rs"]
 mod common;
 
-use common::{Dice, reference, valid};
+use common::{Rng, reference, valid};
 use secp256k1::Secp256k1;
 use secp256k1_lanes::{Backend, Check, Kind, Verdict, Verifier};
 use std::time::Instant;
@@ -22,7 +22,7 @@ fn main() {
         }
         let mut verifier = Verifier::with_backend(backend);
         for kind in [Kind::Ecdsa, Kind::Schnorr, Kind::Tweak] {
-            let mut dice = Dice(7);
+            let mut dice = Rng(7);
             let checks: Vec<Check> = (0..1024).map(|_| valid(kind, &mut dice)).collect();
             for batch in [8, 32, 256] {
                 let mut verdicts = Vec::new();

@@ -12,7 +12,7 @@ mod common;
 
 use common::known::{Expected, Known, Tables};
 use common::scalar::Scalar;
-use common::{Dice, backends, broken, has_small_r, reference};
+use common::{Rng, backends, broken, has_small_r, reference};
 use num_bigint::BigUint;
 use secp256k1::Secp256k1;
 use secp256k1_lanes::{BATCH, Backend, Check, Kind, Verdict, Verifier};
@@ -86,7 +86,7 @@ fn run(
     backend: Backend,
     cases: usize,
     round: usize,
-    change: impl Fn(&mut Known, &mut Dice) + Sync,
+    change: impl Fn(&mut Known, &mut Rng) + Sync,
     judge: impl Fn(&Known, Verdict) -> bool + Sync,
 ) -> Line {
     let seed = variable("BLOCKMILL_TEST_LANES_SEED", 1) as u64;
@@ -105,7 +105,7 @@ fn run(
             if number >= rounds {
                 break;
             }
-            let mut dice = Dice(seed.wrapping_mul(0x9E6C_63D0_676A_9A99) ^ Dice(number as u64).next());
+            let mut dice = Rng(seed.wrapping_mul(0x9E6C_63D0_676A_9A99) ^ Rng(number as u64).next());
             let tables = Tables::new(&mut dice);
             let mut left = round.min(cases - number * round);
             while left > 0 {
@@ -238,7 +238,7 @@ fn scalars_are_right() {
     let n = BigUint::from_bytes_be(&common::hex::<32>(
         "FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141",
     ));
-    let mut dice = Dice(11);
+    let mut dice = Rng(11);
     let big = |scalar: Scalar| BigUint::from_bytes_be(&scalar.bytes());
     for case in 0..100_000 {
         let mut bytes = || {
@@ -268,7 +268,7 @@ fn scalars_are_right() {
 /// [`Tables`] make the kinds of checks that their head promises.
 #[test]
 fn half_of_the_known_checks_are_valid() {
-    let mut dice = Dice(12);
+    let mut dice = Rng(12);
     let tables = Tables::new(&mut dice);
     let known: Vec<Known> = (0..3000).map(|_| tables.known(&mut dice)).collect();
     for kind in [Kind::Ecdsa, Kind::Schnorr, Kind::Tweak] {

@@ -93,7 +93,7 @@ fn run_files(arguments: &VerifyArguments) -> Result<u8, Failure> {
     )?;
     drop(meter);
     for unverified in &report.unverified {
-        let (path, offset) = &unverified.place;
+        let (path, offset) = &unverified.found_at;
         let problem = match &unverified.problem {
             Problem::Reject(reject) => reject.to_string(),
             Problem::Unreadable(detail) => detail.clone(),

@@ -196,9 +196,9 @@ pub(crate) fn record(magic: Magic, block: &[u8]) -> Vec<u8> {
 }
 
 /// Draws that follow from a seed (splitmix64).
-pub(crate) struct Dice(u64);
+pub(crate) struct Rng(u64);
 
-impl Dice {
+impl Rng {
     pub(crate) fn new(seed: u64) -> Self {
         Self(seed)
     }

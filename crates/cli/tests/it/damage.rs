@@ -2,7 +2,7 @@
 //! chain before it is kept.
 
 use crate::common::{
-    Dice, RECORD_HEAD, Run, Scratch, block_of, connect, hash_of, on_threads, record, records, run, stats,
+    RECORD_HEAD, Rng, Run, Scratch, block_of, connect, hash_of, on_threads, record, records, run, stats,
 };
 use blockmill_block::{BlockHash, Header, Network};
 use blockmill_chaingen::bitcoin::{self, consensus::serialize, constants::genesis_block};
@@ -187,7 +187,7 @@ fn check_flips(height: usize) -> usize {
     const FLIPS: usize = 2;
     /// Each so many flips, the file is made whole again.
     const HEAL_EACH: usize = 5;
-    let mut dice = Dice::new(height as u64);
+    let mut dice = Rng::new(height as u64);
     let mut classes = classes(height);
     if height == BLOCKS as usize {
         // Nothing is wrong with a last block whose changed header happens to be valid.

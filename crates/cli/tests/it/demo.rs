@@ -81,7 +81,7 @@ fn names(directory: &Path) -> Vec<String> {
 }
 
 #[test]
-fn it_leaves_nothing_behind() {
+fn it_leaves_no_files() {
     let scratch = Scratch::new();
     let temporary = scratch.join("tmp");
     let current = scratch.join("current");

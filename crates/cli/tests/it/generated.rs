@@ -1,7 +1,7 @@
 //! A generated chain: the answer does not depend on settings, and not on when the command is
 //! stopped or killed.
 
-use crate::common::{Dice, Run, Scratch, blockmill, connect, hash_of, records, run, stats};
+use crate::common::{Rng, Run, Scratch, blockmill, connect, hash_of, records, run, stats};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs::File;
@@ -164,7 +164,7 @@ fn killed_at_any_moment_it_goes_on() {
         Err(_) => SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64,
     };
     eprintln!("BLOCKMILL_TEST_SEED={seed}");
-    let mut dice = Dice::new(seed);
+    let mut dice = Rng::new(seed);
     let chain = chain();
     let scratch = Scratch::new();
     let file = chain.write(&scratch);

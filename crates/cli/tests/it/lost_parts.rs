@@ -1,7 +1,7 @@
 //! Data directories of which a part is lost or not to be had: no command takes one for new, and
 //! each says what to do.
 
-use crate::common::{Dice, Run, Scratch, blockmill, connect, run, stats};
+use crate::common::{Rng, Run, Scratch, blockmill, connect, run, stats};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -184,7 +184,7 @@ fn damaged_pages_of_the_store_end_no_command_by_a_panic() {
         .enumerate()
         .filter(|(_, page)| page.iter().any(|&byte| byte != 0))
         .collect();
-    let mut dice = Dice::new(1);
+    let mut dice = Rng::new(1);
     let mut found = 0;
     for number in 0..12 {
         let place = used[dice.below(used.len())].0 * PAGE;

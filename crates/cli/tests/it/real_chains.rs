@@ -1,7 +1,7 @@
 //! Real chains from genesis: the answers are those of Bitcoin Core.
 
 use crate::common::{
-    Dice, RECORD_HEAD, Run, Scratch, blockmill, connect, has_fast_lanes, records, run, shared_data, stats,
+    RECORD_HEAD, Rng, Run, Scratch, blockmill, connect, has_fast_lanes, records, run, shared_data, stats,
     without_fast_lanes,
 };
 use blockmill_block::Network;
@@ -218,7 +218,7 @@ const PADDING: usize = 100_003;
 /// Writes the blocks of a chain to a directory as Core might have them: several files, in any
 /// order, some blocks twice, zeros at the end of each file, obfuscated if there is a key.
 fn scatter(chain: &[u8], directory: &Path, key: Option<[u8; 8]>, seed: u64) {
-    let mut dice = Dice::new(seed);
+    let mut dice = Rng::new(seed);
     let mut records = records(chain);
     for _ in 0..records.len() / 20 {
         records.push(records[dice.below(records.len())].clone());

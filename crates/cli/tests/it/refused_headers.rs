@@ -67,9 +67,9 @@ fn a_branch_that_loses_anyway_is_no_rejected_best_chain() {
     let alone = refused(&main[1], 3, 0);
     check_refused(&[&main, &alone], &alone, 0);
     check_refused(&[&alone, &main], &alone, 0);
-    let with_behind = refused(&main[1], 3, 1);
-    check_refused(&[&main, &with_behind], &with_behind, 0);
-    check_refused(&[&with_behind, &main], &with_behind, 0);
+    let with_above = refused(&main[1], 3, 1);
+    check_refused(&[&main, &with_above], &with_above, 0);
+    check_refused(&[&with_above, &main], &with_above, 0);
     // The content of such a branch is not looked at.
     let greedy = branch(&main[1], 3, 2, 7, Some(3));
     let (_, json) = check(&[&greedy, &main], 0);

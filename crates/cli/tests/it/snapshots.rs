@@ -1,7 +1,7 @@
 //! Snapshots: what is dumped is what Bitcoin Core dumps, byte for byte; what is loaded is checked,
 //! and validation goes on from there.
 
-use crate::common::{Dice, Scratch, blockmill, connect, on_threads, run, shared_data, stats};
+use crate::common::{Rng, Scratch, blockmill, connect, on_threads, run, shared_data, stats};
 use std::path::Path;
 use std::process::Command;
 
@@ -106,7 +106,7 @@ fn a_byte_that_is_another_is_refused() {
     let scratch = Scratch::new();
     let blocks = folder.join(known.blocks);
     let bytes = std::fs::read(folder.join(known.snapshot)).unwrap();
-    let mut dice = Dice::new(8);
+    let mut dice = Rng::new(8);
     // All kinds of metadata, and places all over the coins.
     let mut places = vec![0, 4, 5, 6, 7, 10, 11, 42, 43, 46, 50, 51, 83, 84, 85, bytes.len() - 1];
     places.extend((0..24).map(|_| dice.below(bytes.len())));

@@ -5,7 +5,7 @@
 //! Ten seconds; `BLOCKMILL_TEST_SOAK=1800` makes it half an hour.
 
 use crate::common::branches::{branch, genesis};
-use crate::common::{Dice, Scratch, blockmill, connect, run, stats};
+use crate::common::{Rng, Scratch, blockmill, connect, run, stats};
 use blockmill_chaingen::bitcoin::{Block, consensus::serialize, hex::DisplayHex};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -273,7 +273,7 @@ impl Submitter {
 fn submit_all_the_time(scratch: &Scratch, end: Instant) {
     let data = scratch.join("submitted");
     let mut submitter = Submitter::new(&data);
-    let mut dice = Dice::new(11);
+    let mut dice = Rng::new(11);
     let mut tip = genesis();
     let (mut height, mut reorganisations) = (0, 0);
     while Instant::now() < end || reorganisations < 2 {

@@ -2,7 +2,7 @@
 
 use crate::common::blocks::{Kind, Place, RealBlock, kind_of, read_all, undo_bytes};
 use crate::common::branches::{branch, genesis};
-use crate::common::{Dice, Run, Scratch, blockmill, on_threads, run, shared_data};
+use crate::common::{Rng, Run, Scratch, blockmill, on_threads, run, shared_data};
 use blockmill_block::Coin;
 use blockmill_chaingen::bitcoin::consensus::serialize;
 use std::path::Path;
@@ -70,7 +70,7 @@ fn for_all_blocks(check: impl Fn(&RealBlock) -> bool + Sync) -> Option<usize> {
 
 /// One of the places, chosen by the block's height.
 fn one_of(real: &RealBlock, places: &[Place]) -> Option<Place> {
-    (!places.is_empty()).then(|| places[Dice::new(real.height.into()).below(places.len())])
+    (!places.is_empty()).then(|| places[Rng::new(real.height.into()).below(places.len())])
 }
 
 #[test]
@@ -181,7 +181,7 @@ fn a_missing_coin_is_refused() {
 fn missing_coins_of_a_transaction_are_refused() {
     let applied = for_all_blocks(|real| {
         let mut coins = real.coins.clone();
-        let index = Dice::new(real.height.into()).below(coins.len());
+        let index = Rng::new(real.height.into()).below(coins.len());
         coins.remove(index);
         check_refused(real, &coins, MISSING, None);
         true
@@ -229,7 +229,7 @@ fn check_unreadable(real: &RealBlock, block: Option<&[u8]>, undo: Option<&[u8]>)
 #[test]
 fn cut_files_are_named() {
     for_all_blocks(|real| {
-        let mut dice = Dice::new(real.height.into());
+        let mut dice = Rng::new(real.height.into());
         let (block, undo) = (real.block.bytes(), undo_bytes(&real.coins));
         check_unreadable(real, Some(&block[..dice.below(block.len())]), None);
         check_unreadable(real, None, Some(&undo[..dice.below(undo.len())]));

@@ -193,10 +193,12 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             height: tip.height,
             hash: tip.hash,
         }))?;
-        let place = directory.file(STORE_FILE);
+        let store_path = directory.file(STORE_FILE);
         let disk = directory.disk();
-        let named = disk.rename(loading, &place).and_then(|()| disk.sync_name(&place));
-        Ok(named.map_err(file_error(&place))?)
+        let named = disk
+            .rename(loading, &store_path)
+            .and_then(|()| disk.sync_name(&store_path));
+        Ok(named.map_err(file_error(&store_path))?)
     }
 }
 

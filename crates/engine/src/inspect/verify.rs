@@ -123,12 +123,12 @@ pub fn verify_block<V: ScriptVerifier + 'static>(
 /// The rules among the headers, with the block's own time for the median before it: a block is at
 /// least as late as that, so lock times that are open by BIP 113 are open here too.
 fn check_context(block: &Block, params: &Params, height: u32) -> Result<(), Reject> {
-    let place = BlockContext {
+    let context = BlockContext {
         params,
         height,
         parent_median_time_past: block.header().time,
     };
-    check_block_context(block, &place)
+    check_block_context(block, &context)
 }
 
 /// The coins of a block, in its undo data.
@@ -191,7 +191,7 @@ fn own_coins_match(block: &Block, undo: &BlockUndo) -> Result<(), Reject> {
         .map(|(index, transaction)| (transaction.txid(), index))
         .collect();
     for (index, transaction) in block.transactions().enumerate().skip(1) {
-        for (place, (input, coin)) in transaction.inputs().zip(undo.transaction(index - 1)).enumerate() {
+        for (number, (input, coin)) in transaction.inputs().zip(undo.transaction(index - 1)).enumerate() {
             let OutPoint { txid, vout } = input.previous_output();
             let Some(&maker) = made.get(&txid) else {
                 continue;
@@ -202,7 +202,7 @@ fn own_coins_match(block: &Block, undo: &BlockUndo) -> Result<(), Reject> {
                 output.value() == coin.value && *output.script_pubkey() == *coin.script_pubkey
             };
             if !matches {
-                return Err(spend::MISSING.in_transaction(index).at_input(place));
+                return Err(spend::MISSING.in_transaction(index).at_input(number));
             }
         }
     }

@@ -35,7 +35,7 @@ pub struct Unverified {
     /// Its height.
     pub height: u32,
     /// Where it lies: the file, and the place in bytes.
-    pub place: (PathBuf, u64),
+    pub found_at: (PathBuf, u64),
     /// Why.
     pub problem: Problem,
 }
@@ -178,7 +178,7 @@ pub fn verify_files<V: ScriptVerifier + 'static>(
                 report.unverified.push(Unverified {
                     hash: entry.hash,
                     height: entry.height,
-                    place: position.map_or_else(Default::default, |position| {
+                    found_at: position.map_or_else(Default::default, |position| {
                         (files.path(position.file).to_owned(), position.offset)
                     }),
                     problem,

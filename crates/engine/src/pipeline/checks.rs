@@ -103,18 +103,18 @@ impl<V: ScriptVerifier + 'static> RoundChecks<V> {
         settling: &mut Duration,
     ) -> Result<(), CheckFailure> {
         let checks = &self.checks;
-        let failure = |place: usize, error: VerifyError| CheckFailure {
-            input: checks.input(unit.transaction, place),
+        let failure = |number: usize, error: VerifyError| CheckFailure {
+            input: checks.input(unit.transaction, number),
             error,
         };
         let prepared = prepared.as_ref().map_err(|error| failure(unit.first, error.clone()))?;
         let mut recorder = self.gather.as_ref().map(|gather| gather.recorder());
-        for place in unit.first..unit.first + unit.count {
+        for number in unit.first..unit.first + unit.count {
             let outcome = match &mut recorder {
-                None => checks.verifier.verify(prepared, place, checks.flags),
-                Some(recorder) => recorder.run(checks, prepared, unit.transaction, place),
+                None => checks.verifier.verify(prepared, number, checks.flags),
+                Some(recorder) => recorder.run(checks, prepared, unit.transaction, number),
             };
-            outcome.map_err(|error| failure(place, error))?;
+            outcome.map_err(|error| failure(number, error))?;
             if let Some(recorder) = &mut recorder {
                 *settling += recorder.settle_if_full();
             }

@@ -37,8 +37,8 @@ impl Wanted for BlockInputs {
         let (start, end) = (items.start + self.first(), items.end + self.first());
         let mut next = start;
         while next < end {
-            let (transaction, place) = self.block.locate_input(next);
-            let inputs = self.block.transaction(transaction).inputs().skip(place);
+            let (transaction, number) = self.block.locate_input(next);
+            let inputs = self.block.transaction(transaction).inputs().skip(number);
             let before = next;
             for input in inputs.take(end - next) {
                 let outpoint = input.previous_output();

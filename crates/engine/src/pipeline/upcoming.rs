@@ -28,7 +28,7 @@ impl Default for UpcomingTxids {
 
 impl UpcomingTxids {
     /// The word of a transaction, and what identifies it there, in the bits above the height.
-    fn place(&self, txid: &Txid) -> (&AtomicU64, u64) {
+    fn word(&self, txid: &Txid) -> (&AtomicU64, u64) {
         let first = txid.0.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
         let word = &self.0[(first >> (64 - WORD_BITS)) as usize];
         (word, first << HEIGHT_BITS)
@@ -36,13 +36,13 @@ impl UpcomingTxids {
 
     /// Notes that the block at a height makes this transaction.
     pub fn note(&self, txid: &Txid, height: u32) {
-        let (word, mark) = self.place(txid);
+        let (word, mark) = self.word(txid);
         word.store(mark | (u64::from(height) & HEIGHT_MASK), Ordering::Relaxed);
     }
 
     /// Whether a block above this height makes the transaction, as far as is known.
     pub fn is_made_above(&self, txid: &Txid, height: u32) -> bool {
-        let (word, mark) = self.place(txid);
+        let (word, mark) = self.word(txid);
         let noted = word.load(Ordering::Relaxed);
         noted & !HEIGHT_MASK == mark && noted & HEIGHT_MASK > u64::from(height)
     }

@@ -24,9 +24,9 @@ const TRUNK: u32 = 108;
 const LENGTH: u32 = 36;
 
 /// Random numbers that several threads draw.
-struct Dice(AtomicU64);
+struct Rng(AtomicU64);
 
-impl Dice {
+impl Rng {
     fn new(seed: u64) -> Arc<Self> {
         Arc::new(Self(AtomicU64::new(seed)))
     }
@@ -49,7 +49,7 @@ impl Dice {
     }
 }
 
-struct SlowVerifier(Arc<Dice>);
+struct SlowVerifier(Arc<Rng>);
 
 impl ScriptVerifier for SlowVerifier {
     type Prepared = <KernelVerifier as ScriptVerifier>::Prepared;
@@ -68,7 +68,7 @@ impl ScriptVerifier for SlowVerifier {
 
 struct SlowStore {
     store: MemoryStore,
-    dice: Arc<Dice>,
+    dice: Arc<Rng>,
 }
 
 impl CoinStore for SlowStore {
@@ -100,7 +100,7 @@ impl CoinStore for SlowStore {
 }
 
 /// Takes its time after a commit.
-struct SlowObserver(Arc<Dice>);
+struct SlowObserver(Arc<Rng>);
 
 impl Observer for SlowObserver {
     fn progress(&mut self, _: &Progress) {
@@ -111,7 +111,7 @@ impl Observer for SlowObserver {
 /// What a run comes to: rejected blocks, tip and hash of the set.
 type Outcome = (Vec<(BlockHash, String)>, BlockHash, String);
 
-fn run(blocks: &Path, settings: Settings, dice: &Arc<Dice>) -> Outcome {
+fn run(blocks: &Path, settings: Settings, dice: &Arc<Rng>) -> Outcome {
     let directory = tempfile::tempdir().unwrap();
     let data = directory.path().join("data");
     let store = Arc::new(SlowStore {
@@ -137,7 +137,7 @@ fn runs(seeds: std::ops::Range<u64>) {
     let trunk = Grower::of(TRUNK);
     let directory = tempfile::tempdir().unwrap();
     for seed in seeds {
-        let dice = Dice::new(seed);
+        let dice = Rng::new(seed);
         let mut grower = trunk.fork(seed as u8);
         let (script_fails, takes_too_much) = (
             dice.below(LENGTH as u64 * 3 / 2) as u32,
@@ -158,7 +158,7 @@ fn runs(seeds: std::ops::Range<u64>) {
             grower.chain.push(block);
         }
         let file = write_blocks(&directory.path().join("blocks.dat"), &grower.chain.blocks);
-        let quiet = Dice::new(0);
+        let quiet = Rng::new(0);
         let serial = Options {
             threads: 1,
             signatures: Signatures::Kernel,

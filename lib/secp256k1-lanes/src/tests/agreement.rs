@@ -1,14 +1,14 @@
 //! All lane types agree, bit by bit, on every operation: what is proven over intervals for one of
 //! them holds for all.
 
-use super::Dice;
+use super::Rng;
 use crate::word::{LANES_MAX, LIMB_BITS, LIMB_MASK, Mask, Row, Word};
 
 /// Operands of one round: numbers with a value for each lane.
 type Operands = [[u64; LANES_MAX]; 24];
 
 /// A number that may be at an edge of what a product, a rounding or a comparison tells apart.
-fn operand(dice: &mut Dice) -> u64 {
+fn operand(dice: &mut Rng) -> u64 {
     let bit = 1_u64 << dice.below(64);
     match dice.below(10) {
         0 => dice.below(4),
@@ -81,7 +81,7 @@ fn results<W: Word>(operands: &Operands) -> Vec<[u64; LANES_MAX]> {
 }
 
 fn agrees<W: Word>() {
-    let mut dice = Dice(31);
+    let mut dice = Rng(31);
     for _ in 0..20_000 {
         let operands: Operands = std::array::from_fn(|_| std::array::from_fn(|_| operand(&mut dice)));
         let found = results::<W>(&operands);

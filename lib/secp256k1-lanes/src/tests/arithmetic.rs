@@ -1,6 +1,6 @@
 //! Field and scalars against numbers of any size.
 
-use super::{Dice, big, n, number, p, value};
+use super::{Rng, big, n, number, p, value};
 use crate::field::{Fe, Lazy, Multiplicand, square_roots};
 use crate::inverse::Modulus;
 use crate::number::{N, P};
@@ -29,7 +29,7 @@ on_all_lanes!(
 );
 
 /// Limbs below 2^52 that are often at an end of their range.
-fn limbs(dice: &mut Dice, top: u64) -> [u64; 5] {
+fn limbs(dice: &mut Rng, top: u64) -> [u64; 5] {
     let mut limbs = [0; 5];
     for (k, limb) in limbs.iter_mut().enumerate() {
         let most = if k == 4 { top } else { LIMB_MASK };
@@ -44,7 +44,7 @@ fn limbs(dice: &mut Dice, top: u64) -> [u64; 5] {
     limbs
 }
 
-fn words<W: Word>(dice: &mut Dice, top: u64) -> [W; 5] {
+fn words<W: Word>(dice: &mut Rng, top: u64) -> [W; 5] {
     let lanes: [[u64; 5]; 8] = std::array::from_fn(|_| limbs(dice, top));
     std::array::from_fn(|k| W::from_lanes(&lanes.map(|limbs| limbs[k])))
 }
@@ -56,7 +56,7 @@ pub(super) mod generic {
     use super::*;
 
     pub(in crate::tests) fn field_operations<W: Word>(fewer: u32) {
-        let mut dice = Dice(1);
+        let mut dice = Rng(1);
         let p = p();
         let multiple: BigUint = &p << 64;
         for _ in 0..20_000 / fewer {
@@ -119,7 +119,7 @@ pub(super) mod generic {
     }
 
     pub(in crate::tests) fn field_is_normalized<W: Word>(fewer: u32) {
-        let mut dice = Dice(2);
+        let mut dice = Rng(2);
         let p = p();
         for round in 0..20_000 / fewer {
             // Any limbs, and numbers about the multiples of p.
@@ -163,7 +163,7 @@ pub(super) mod generic {
     }
 
     pub(in crate::tests) fn roots<W: Word>(fewer: u32) {
-        let mut dice = Dice(3);
+        let mut dice = Rng(3);
         let p = p();
         let exponent: BigUint = (&p + 1_u32) >> 2;
         for _ in 0..(50 / fewer).max(1) {
@@ -178,7 +178,7 @@ pub(super) mod generic {
     }
 
     pub(in crate::tests) fn scalar_products<W: Word>(fewer: u32) {
-        let mut dice = Dice(4);
+        let mut dice = Rng(4);
         let n = n();
         let r: BigUint = BigUint::from(1_u32) << 260;
         let r_inverse = r.modinv(&n).unwrap();
@@ -195,7 +195,7 @@ pub(super) mod generic {
     }
 
     pub(in crate::tests) fn scalars_are_split<W: Word>(fewer: u32) {
-        let mut dice = Dice(5);
+        let mut dice = Rng(5);
         let n = n();
         let lambda =
             BigUint::parse_bytes(b"5363ad4cc05c30e0a5261c028812645a122e22ea20816678df02967c1b23bd72", 16).unwrap();
@@ -238,7 +238,7 @@ pub(super) mod generic {
 
     pub(in crate::tests) fn scalars_are_inverted<W: Word>(fewer: u32) {
         let _ = fewer;
-        let mut dice = Dice(6);
+        let mut dice = Rng(6);
         let n = n();
         for count in [1, 2, 3, 4, 7, 32] {
             let lanes: Vec<[[u64; 4]; 8]> = (0..count)
@@ -257,7 +257,7 @@ pub(super) mod generic {
 
     pub(in crate::tests) fn field_inverses<W: Word>(fewer: u32) {
         let _ = fewer;
-        let mut dice = Dice(7);
+        let mut dice = Rng(7);
         let p = p();
         for count in [1, 2, 3, 4, 5, 11, 64] {
             for zeros in [0_u32, 1, 3] {
@@ -293,7 +293,7 @@ fn number_limbs(big: &BigUint) -> [u64; 5] {
 
 #[test]
 fn one_number_is_inverted() {
-    let mut dice = Dice(8);
+    let mut dice = Rng(8);
     for modulus in [P, N] {
         let inverter = Modulus::new(&modulus);
         let modulus = big(&modulus);

@@ -1,7 +1,7 @@
 //! Every carry and every mask is needed: each is left out once, and the tests see it.
 
 use super::arithmetic::generic;
-use super::{Dice, big, intervals, n, number};
+use super::{Rng, big, intervals, n, number};
 use crate::batch::Batch;
 use crate::batch::tests::{bytes, key, ranges_are_looked_at, results_that_are_none};
 use crate::check::{Check, Kind, Verdict};
@@ -59,7 +59,7 @@ fn digits(scalar: &BigUint, width: usize, places: [usize; 2]) -> [[i64; 2]; 2] {
 
 /// A signature, not valid, for which the first addition of the walk adds a point to itself: all
 /// coordinates are 0 from there on, and the comparison holds for any r.
-fn walk_doubles(dice: &mut Dice) -> Check {
+fn walk_doubles(dice: &mut Rng) -> Check {
     let (n, lambda) = (n(), lambda());
     let shift: BigUint = (BigUint::from(1_u32) << 130) - 1_u32;
     let mut random = || big(&std::array::from_fn(|_| dice.next())) % &n;
@@ -93,7 +93,7 @@ fn walk_doubles(dice: &mut Dice) -> Check {
 
 /// Checks in which exactly one mask decides, with the verdicts that must be.
 fn masks_decide() {
-    let mut dice = Dice(11);
+    let mut dice = Rng(11);
     let n = n();
     let mut random = || big(&std::array::from_fn(|_| dice.next())) % &n;
     // The generator's y is even; an odd one is that of its negative. r = x(u1 G + u2 (-G)).
@@ -161,7 +161,7 @@ fn masks_decide() {
         }
     };
     assert_eq!(verdict(&infinite), Verdict::CannotTell);
-    assert_eq!(verdict(&walk_doubles(&mut Dice(12))), Verdict::CannotTell);
+    assert_eq!(verdict(&walk_doubles(&mut Rng(12))), Verdict::CannotTell);
 }
 
 /// x of u1 G + u2 P, for the P with x = 1 and this prefix.

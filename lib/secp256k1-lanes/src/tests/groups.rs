@@ -5,7 +5,7 @@
 //! so small subgroups with the same endomorphism. Here special cases are met all the time, which on
 //! secp256k1 nobody meets by chance. A result must be right, or unsure.
 
-use super::Dice;
+use super::Rng;
 use crate::curve::{BETA, Curve, GENERATOR_ENTRIES};
 use crate::field::Fe;
 use crate::multiply::{Halves, SIDE_BY_SIDE, Workspace};
@@ -88,11 +88,11 @@ impl Group {
     }
 
     /// Digits of two odd halves that make the scalar; any of those there are.
-    fn split(&self, scalar: u64, dice: &mut Dice, for_generator: bool) -> [u128; 2] {
+    fn split(&self, scalar: u64, dice: &mut Rng, for_generator: bool) -> [u128; 2] {
         let q = u128::from(self.order);
         // The residue of 2 K - (2^130 - 1), without numbers above 2^128: 2^130 is 4 times 2^128.
         let residue = |digits: u128| (2 * (digits % q) + 4 * q + 1 - (u128::MAX % q + 1) * 4 % q) % q;
-        let random = |dice: &mut Dice| {
+        let random = |dice: &mut Rng| {
             // Up to 2^128, a quarter of the range, from the middle of it on either side or from
             // anywhere in its lower half.
             u128::from(dice.next()) << 64 | u128::from(dice.next())
@@ -119,7 +119,7 @@ impl Group {
 
     /// Computes u1 G + u2 P for many (u1, u2, d), where P is d G. Returns how many results were
     /// certain.
-    fn check<W: Word>(&self, cases: &[[u64; 3]], dice: &mut Dice) -> usize {
+    fn check<W: Word>(&self, cases: &[[u64; 3]], dice: &mut Rng) -> usize {
         let curve = self.curve();
         let mut workspace = Workspace::<W>::default();
         let mut certain = 0;
@@ -171,7 +171,7 @@ impl Group {
 }
 
 /// How many results were certain, for each vector type; for plain integers where there is none.
-fn check(group: &Group, cases: &[[u64; 3]], dice: &mut Dice) -> Vec<usize> {
+fn check(group: &Group, cases: &[[u64; 3]], dice: &mut Rng) -> Vec<usize> {
     let mut certain = Vec::new();
     if !on_vector_types!(|W| certain.push(group.check::<W>(cases, dice))) {
         certain.push(group.check::<u64>(cases, dice));
@@ -180,7 +180,7 @@ fn check(group: &Group, cases: &[[u64; 3]], dice: &mut Dice) -> Vec<usize> {
 }
 
 /// All sums for all keys, or one of so many.
-fn all_cases(order: u64, one_of: u64, dice: &mut Dice) -> Vec<[u64; 3]> {
+fn all_cases(order: u64, one_of: u64, dice: &mut Rng) -> Vec<[u64; 3]> {
     let each = (0..order).flat_map(|u1| (0..order).map(move |u2| (u1, u2)));
     each.flat_map(|(u1, u2)| (1..order).map(move |d| [u1, u2, d]))
         .filter(|_| one_of == 1 || dice.below(one_of) == 0)
@@ -198,7 +198,7 @@ fn thirteen() {
         "d7661dfac809808a9cec495f82babb21cf7e4f68796916010a2741f7501f94de",
         "ab34e4942373ed8cf787bb15bc0b9fc1f15065bc091001aa6c607f91c8520383",
     );
-    let mut dice = Dice(21);
+    let mut dice = Rng(21);
     let cases = all_cases(13, 1, &mut dice);
     assert_eq!(cases.len(), 2028);
     assert_eq!(group.check::<u64>(&cases, &mut dice), 0);
@@ -220,7 +220,7 @@ fn hundred_and_ninety_nine() {
     if !all {
         eprintln!("short: one sum in 150; BLOCKMILL_TEST_GROUPS=all tests all");
     }
-    let mut dice = Dice(22);
+    let mut dice = Rng(22);
     let cases = all_cases(199, if all { 1 } else { 150 }, &mut dice);
     for certain in check(&group, &cases, &mut dice) {
         eprintln!("order 199: {certain} of {} results were certain", cases.len());
@@ -260,7 +260,7 @@ fn thousands() {
             "30686e0ac0536dcc86dba096678202cc560cc8e99fffc1826da81c3d347a89ae",
         ),
     ];
-    let mut dice = Dice(23);
+    let mut dice = Rng(23);
     for group in &groups {
         let order = group.order;
         let cases: Vec<_> = (1..order).map(|d| [dice.below(order), dice.below(order), d]).collect();

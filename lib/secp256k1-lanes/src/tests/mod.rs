@@ -72,10 +72,10 @@ mod points;
 mod whole;
 
 use crate::word::Word;
-pub(crate) use dice::Dice;
+pub(crate) use dice::Rng;
 use num_bigint::BigUint;
 
-impl Dice {
+impl Rng {
     pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.next() % end
     }

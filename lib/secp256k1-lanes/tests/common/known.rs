@@ -10,7 +10,7 @@
 //! purposes.
 
 use super::scalar::{N, Scalar};
-use super::{Dice, challenge, has_small_r, hex};
+use super::{Rng, challenge, has_small_r, hex};
 use num_bigint::BigUint;
 use secp256k1::Secp256k1;
 use secp256k1_lanes::{Check, Kind, Verdict};
@@ -122,7 +122,7 @@ struct Made {
 
 impl Tables {
     /// Random tables. Making them takes about as long as verifying 10,000 checks.
-    pub(crate) fn new(dice: &mut Dice) -> Self {
+    pub(crate) fn new(dice: &mut Rng) -> Self {
         let nonce = |scalar: Scalar| Nonce {
             point: Point::new(scalar),
             inverse: scalar.invert(),
@@ -138,7 +138,7 @@ impl Tables {
     }
 
     /// A check, valid or broken with equal probability.
-    pub(crate) fn known(&self, dice: &mut Dice) -> Known {
+    pub(crate) fn known(&self, dice: &mut Rng) -> Known {
         let made = self.make(super::kind(dice), dice);
         if dice.once_in(2) {
             self.broken(made, dice)
@@ -151,7 +151,7 @@ impl Tables {
         }
     }
 
-    fn make(&self, kind: Kind, dice: &mut Dice) -> Made {
+    fn make(&self, kind: Kind, dice: &mut Rng) -> Made {
         let [key, nonce] = [dice.below(POINTS), dice.below(POINTS)];
         let check = match kind {
             Kind::Ecdsa => self.ecdsa(&self.keys[key], &self.nonces[nonce], dice),
@@ -169,7 +169,7 @@ impl Tables {
         Made { check, key, nonce }
     }
 
-    fn ecdsa(&self, key: &Point, nonce: &Nonce, dice: &mut Dice) -> Check {
+    fn ecdsa(&self, key: &Point, nonce: &Nonce, dice: &mut Rng) -> Check {
         let (d, k, r) = (key.scalar, nonce.point.scalar, Scalar::from_bytes(&nonce.point.x));
         // Whatever s is, m = s k - r d makes the signature valid. -s belongs to -k, and is valid
         // too.
@@ -200,7 +200,7 @@ impl Tables {
     }
 
     /// `made` with one part broken.
-    fn broken(&self, made: Made, dice: &mut Dice) -> Known {
+    fn broken(&self, made: Made, dice: &mut Rng) -> Known {
         let Made { mut check, key, nonce } = made;
         let mut expected = Expected::Invalid;
         let (key_index, nonce_index) = (key, nonce);
@@ -328,12 +328,12 @@ impl Tables {
     }
 }
 
-fn flip(number: &mut [u8; 32], dice: &mut Dice) {
+fn flip(number: &mut [u8; 32], dice: &mut Rng) {
     number[dice.below(32)] ^= 1 << dice.below(8);
 }
 
 /// A number that neither r nor s may be.
-fn out_of_range(kind: Kind, dice: &mut Dice) -> [u8; 32] {
+fn out_of_range(kind: Kind, dice: &mut Rng) -> [u8; 32] {
     let p = hex("FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEFFFFFC2F");
     let mut n = [0; 32];
     for (bytes, limb) in n.chunks_exact_mut(8).zip(N.iter().rev()) {
@@ -355,7 +355,7 @@ fn out_of_range(kind: Kind, dice: &mut Dice) -> [u8; 32] {
 }
 
 /// A signature of BIP340 with the scalars `d` and `k` for the points of `key` and `nonce`.
-fn schnorr(key: &Point, nonce: &Point, d: Scalar, k: Scalar, message: [u8; 32], dice: &mut Dice) -> Check {
+fn schnorr(key: &Point, nonce: &Point, d: Scalar, k: Scalar, message: [u8; 32], dice: &mut Rng) -> Check {
     let s = k + challenge(&nonce.x, &key.x, &message) * d;
     Check {
         kind: Kind::Schnorr,
@@ -368,7 +368,7 @@ fn schnorr(key: &Point, nonce: &Point, d: Scalar, k: Scalar, message: [u8; 32], 
 }
 
 /// The tweak from `key` to `output` or to the negated `output`.
-fn tweak(key: &Point, output: &Point, dice: &mut Dice) -> Check {
+fn tweak(key: &Point, output: &Point, dice: &mut Rng) -> Check {
     let is_negated = dice.once_in(2);
     let to = if is_negated { -output.scalar } else { output.scalar };
     // Only one bit of the message counts.

@@ -7,7 +7,7 @@ pub(crate) mod known;
 pub(crate) mod model;
 pub(crate) mod scalar;
 
-pub(crate) use dice::Dice;
+pub(crate) use dice::Rng;
 use scalar::Scalar;
 use secp256k1::{
     All, Keypair, Message, Parity, PublicKey, Scalar as Tweak, Secp256k1, SecretKey, VerifyOnly, XOnlyPublicKey, ecdsa,
@@ -17,7 +17,7 @@ use secp256k1_lanes::{Backend, Check, Kind};
 use sha2::{Digest, Sha256};
 use std::sync::LazyLock;
 
-impl Dice {
+impl Rng {
     pub(crate) fn below(&mut self, end: usize) -> usize {
         (self.next() % end as u64) as usize
     }
@@ -90,7 +90,7 @@ fn halves(signature: &[u8; 64]) -> [[u8; 32]; 2] {
 }
 
 /// A check that holds.
-pub(crate) fn valid(kind: Kind, dice: &mut Dice) -> Check {
+pub(crate) fn valid(kind: Kind, dice: &mut Rng) -> Check {
     let secp = Secp256k1::new();
     let (secret, message) = (dice.secret(), dice.bytes());
     let digest = Message::from_digest(message);
@@ -142,12 +142,12 @@ fn with_prefix(key: &XOnlyPublicKey) -> [u8; 33] {
     bytes
 }
 
-pub(crate) fn kind(dice: &mut Dice) -> Kind {
+pub(crate) fn kind(dice: &mut Rng) -> Kind {
     [Kind::Ecdsa, Kind::Schnorr, Kind::Tweak][dice.below(3)]
 }
 
 /// A check with one part broken in some way.
-pub(crate) fn broken(check: &Check, dice: &mut Dice) -> Check {
+pub(crate) fn broken(check: &Check, dice: &mut Rng) -> Check {
     let mut check = *check;
     let part = dice.below(4);
     let number: &mut [u8] = match part {

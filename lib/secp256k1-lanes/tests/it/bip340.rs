@@ -1,7 +1,7 @@
 //! The test vectors of BIP340 with messages of 32 bytes: its numbers 0 to 14.
 
 use crate::common::known::key;
-use crate::common::{self, Dice, backends, hex, reference, result_is_infinity, valid};
+use crate::common::{self, Rng, backends, hex, reference, result_is_infinity, valid};
 use secp256k1::Secp256k1;
 use secp256k1_lanes::{Check, Kind, Verdict, Verifier};
 
@@ -159,7 +159,7 @@ fn each_alone() {
 fn all_in_one_batch_with_others() {
     for backend in backends() {
         let mut verifier = Verifier::with_backend(backend);
-        let mut dice = Dice(21);
+        let mut dice = Rng(21);
         for prefix in PREFIXES {
             // Vectors alone, and between valid checks of all kinds.
             for others in [0, 1, 8, 12] {

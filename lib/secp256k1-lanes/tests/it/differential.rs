@@ -1,6 +1,6 @@
 //! Against libsecp256k1.
 
-use crate::common::{Dice, broken, kind, reference, valid};
+use crate::common::{Rng, broken, kind, reference, valid};
 use secp256k1::Secp256k1;
 use secp256k1_lanes::{Backend, Check, Verdict, Verifier};
 
@@ -11,7 +11,7 @@ fn compare(backend: Backend, cases: usize, seed: u64) {
         return;
     }
     let secp = Secp256k1::verification_only();
-    let mut dice = Dice(seed);
+    let mut dice = Rng(seed);
     let mut verifier = Verifier::with_backend(backend);
     assert_eq!(verifier.backend(), backend);
     let mut verdicts = Vec::new();
@@ -71,7 +71,7 @@ fn one_lane_says_what_libsecp256k1_says() {
 fn keys_are_decompressed() {
     use secp256k1::PublicKey;
     use secp256k1_lanes::{decompress, is_point};
-    let dice = &mut Dice(31);
+    let dice = &mut Rng(31);
     let (mut points, mut others) = (0, 0);
     for case in 0..20_000 {
         let mut key = [0; 33];

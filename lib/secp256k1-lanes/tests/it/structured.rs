@@ -6,7 +6,7 @@ use crate::common::known::{Expected, Known, Point, Tables, key};
 use crate::common::model::{GENERATOR_WIDTH, Halves, POINT_WIDTH, STRIDE, Schedule, Step};
 use crate::common::scalar::Scalar;
 use crate::common::{
-    Dice, backends, broken, challenge, has_small_r, hex, multiply, parts, reference, result_is_infinity,
+    Rng, backends, broken, challenge, has_small_r, hex, multiply, parts, reference, result_is_infinity,
 };
 use num_bigint::{BigInt, BigUint};
 use secp256k1::{PublicKey, Secp256k1, VerifyOnly};
@@ -91,7 +91,7 @@ impl Cases {
 
     /// An ECDSA signature with these u1 and u2, or their negatives, if that makes s low. Not for a
     /// u2 of 0.
-    fn built(&mut self, u1: Scalar, u2: Scalar, d: Scalar, dice: &mut Dice) -> Check {
+    fn built(&mut self, u1: Scalar, u2: Scalar, d: Scalar, dice: &mut Rng) -> Check {
         let key = self.points.point(d).compressed();
         let k = u1 + u2 * d;
         // No r is right for a result at infinity.
@@ -118,7 +118,7 @@ impl Cases {
     }
 
     /// A tweak of d G, or of -d G if that has the even y.
-    fn tweak(&mut self, d: Scalar, tweak: Scalar, dice: &mut Dice) -> Check {
+    fn tweak(&mut self, d: Scalar, tweak: Scalar, dice: &mut Rng) -> Check {
         let internal = self.points.point(d);
         let log = internal.even() + tweak;
         // No r is right for a result at infinity.
@@ -158,7 +158,7 @@ fn tweaked(internal: &[u8; 32], tweak: Scalar, output: &[u8; 32], is_odd: bool) 
 }
 
 /// Keys that are small multiples of G, of -G, and of lambda G.
-fn small_keys(cases: &mut Cases, dice: &mut Dice) {
+fn small_keys(cases: &mut Cases, dice: &mut Rng) {
     let small = (1..=24).flat_map(|d| [d, -d]).map(Scalar::small);
     let turned = (1..=4).flat_map(|d| [d, -d]).map(|d| Scalar::small(d) * Scalar::LAMBDA);
     for d in small.chain(turned) {
@@ -179,7 +179,7 @@ fn small_keys(cases: &mut Cases, dice: &mut Dice) {
 }
 
 /// Scalars and keys that are related: small, or with a small factor, or equal.
-fn built(cases: &mut Cases, dice: &mut Dice) {
+fn built(cases: &mut Cases, dice: &mut Rng) {
     let mut scalars: Vec<Scalar> = [1, 2, 3, 16, 31, 1023].map(Scalar::small).into();
     scalars.extend([Scalar::LAMBDA, Scalar::small(2).invert(), Scalar::small(3).invert()]);
     scalars.extend(scalars.clone().into_iter().map(|scalar| -scalar));
@@ -209,7 +209,7 @@ fn built(cases: &mut Cases, dice: &mut Dice) {
 }
 
 /// Results at infinity, with keys that are not special otherwise.
-fn infinity(cases: &mut Cases, dice: &mut Dice) {
+fn infinity(cases: &mut Cases, dice: &mut Rng) {
     for _ in 0..20 {
         let (d, u2) = (dice.scalar(), dice.scalar());
         let check = cases.built(-u2 * d, u2, d, dice);
@@ -234,7 +234,7 @@ fn infinity(cases: &mut Cases, dice: &mut Dice) {
 }
 
 /// Numbers at the ends of their ranges.
-fn numbers_at_ends(cases: &mut Cases, dice: &mut Dice) {
+fn numbers_at_ends(cases: &mut Cases, dice: &mut Rng) {
     let (d, k) = (dice.scalar(), dice.scalar());
     let bases = [
         cases.sign(d, k, dice.bytes()),
@@ -307,7 +307,7 @@ fn points_at_ends() -> Vec<PublicKey> {
 }
 
 /// Keys and results whose x coordinate is at an end, valid and not.
-fn coordinates_at_ends(cases: &mut Cases, dice: &mut Dice) {
+fn coordinates_at_ends(cases: &mut Cases, dice: &mut Rng) {
     let secp = Secp256k1::new();
     let p = big(P);
     let x_of = |point: &PublicKey| -> [u8; 32] { point.serialize()[1..].try_into().unwrap() };
@@ -377,7 +377,7 @@ fn coordinates_at_ends(cases: &mut Cases, dice: &mut Dice) {
 }
 
 /// Keys for which a given step of the schedule adds equal or opposite points, for random scalars.
-fn special_keys(cases: &mut Cases, dice: &mut Dice) {
+fn special_keys(cases: &mut Cases, dice: &mut Rng) {
     for step in Step::all() {
         for are_opposite in [false, true] {
             // Until s is low: if not, the lanes see other scalars, -u1 and -u2.
@@ -406,7 +406,7 @@ fn special_keys(cases: &mut Cases, dice: &mut Dice) {
 }
 
 /// Signatures of BIP340 with the key G, for which digits of u1 are those of u2, or their negatives.
-fn special_digits(cases: &mut Cases, dice: &mut Dice) {
+fn special_digits(cases: &mut Cases, dice: &mut Rng) {
     // Valid ones: other messages are tried until digits meet. G has an even y.
     let (nonce, public) = (cases.points.point(dice.scalar()), cases.points.point(Scalar::ONE));
     for _ in 0..3 {
@@ -555,7 +555,7 @@ fn alone(backend: Backend, checks: &[Check], judge: &mut Judge) -> Vec<Verdict> 
 /// Puts `together` of the checks at a time among random ones. All verdicts must be what they are
 /// alone, and the lanes must leave none of the random ones to others.
 fn among_others(backend: Backend, checks: &[Check], verdicts: &[Verdict], together: usize) {
-    let mut dice = Dice(SEED);
+    let mut dice = Rng(SEED);
     let tables = Tables::new(&mut dice);
     let mut verifier = Verifier::with_backend(backend);
     let mut results = Vec::new();
@@ -584,9 +584,9 @@ fn among_others(backend: Backend, checks: &[Check], verdicts: &[Verdict], togeth
 }
 
 /// Verifies the checks of `make` on all backends.
-fn compare(title: &str, make: impl Fn(&mut Cases, &mut Dice)) {
+fn compare(title: &str, make: impl Fn(&mut Cases, &mut Rng)) {
     let mut cases = Cases::default();
-    make(&mut cases, &mut Dice(SEED));
+    make(&mut cases, &mut Rng(SEED));
     let Cases {
         points,
         checks,

@@ -337,13 +337,13 @@ fn every_place_of_a_block_is_kept_once() {
     let mut index = index();
     let genesis = index.genesis();
     let block = child(&mut index, genesis, 0);
-    let places = [3, 1, 2].map(|file| Position { file, ..POSITION });
-    for place in places.iter().chain(&places) {
-        index.add_position(block, *place);
+    let positions = [3, 1, 2].map(|file| Position { file, ..POSITION });
+    for position in positions.iter().chain(&positions) {
+        index.add_position(block, *position);
     }
-    assert!(index.positions(block).eq(places));
+    assert!(index.positions(block).eq(positions));
     index.forget_content(block);
     assert_eq!(index.positions(block).count(), 0);
-    index.add_position(block, places[1]);
-    assert!(index.positions(block).eq([places[1]]));
+    index.add_position(block, positions[1]);
+    assert!(index.positions(block).eq([positions[1]]));
 }

@@ -46,9 +46,9 @@ impl<V: ScriptVerifier> BlockChecks<V> {
 }
 
 impl<V> BlockChecks<V> {
-    /// Number of an input through the block, from its place in its transaction.
-    pub(super) fn input(&self, transaction: usize, place: usize) -> usize {
-        self.block.input_range(transaction).start + place
+    /// Number of an input through the block, from its number in its transaction.
+    pub(super) fn input(&self, transaction: usize, number: usize) -> usize {
+        self.block.input_range(transaction).start + number
     }
 
     pub(super) fn add_busy(&self, busy: Duration) {
@@ -95,7 +95,7 @@ pub(super) struct Script<V: ScriptVerifier> {
     checks: Arc<BlockChecks<V>>,
     transaction: u32,
     /// Place of the input in the transaction.
-    place: u32,
+    number: u32,
     answered: bool,
 }
 
@@ -103,17 +103,17 @@ pub(super) struct Script<V: ScriptVerifier> {
 pub(super) type Again<V> = (Arc<BlockChecks<V>>, u32, Arc<<V as ScriptVerifier>::Prepared>);
 
 impl<V: ScriptVerifier> Script<V> {
-    pub(super) fn new(checks: &Arc<BlockChecks<V>>, transaction: usize, place: usize) -> Self {
+    pub(super) fn new(checks: &Arc<BlockChecks<V>>, transaction: usize, number: usize) -> Self {
         Self {
             checks: Arc::clone(checks),
             transaction: transaction as u32,
-            place: place as u32,
+            number: number as u32,
             answered: false,
         }
     }
 
     fn input(&self) -> usize {
-        self.checks.input(self.transaction as usize, self.place as usize)
+        self.checks.input(self.transaction as usize, self.number as usize)
     }
 
     /// Makes the script's transaction ready again. The inputs of a transaction lie together, so

@@ -225,15 +225,15 @@ impl<V: ScriptVerifier + 'static> Recorder<'_, V> {
         checks: &Arc<BlockChecks<V>>,
         prepared: &V::Prepared,
         transaction: usize,
-        place: usize,
+        number: usize,
     ) -> Result<(), VerifyError> {
         let scripts = self.batch.scripts();
-        let script = Script::new(checks, transaction, place);
+        let script = Script::new(checks, transaction, number);
         let offering = Offering::begin();
         let outcome = self
             .gather
             .verifier
-            .verify_deferring(prepared, place, checks.flags, script, &mut self.batch);
+            .verify_deferring(prepared, number, checks.flags, script, &mut self.batch);
         drop(offering);
         match outcome? {
             Outcome::Deferred if self.batch.scripts() <= scripts => {

@@ -267,9 +267,9 @@ fn rename(names: &mut BTreeMap<PathBuf, usize>, call: &Call) {
 }
 
 /// Draws that follow from a seed (splitmix64).
-struct Dice(u64);
+struct Rng(u64);
 
-impl Dice {
+impl Rng {
     fn below(&mut self, end: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -319,8 +319,8 @@ pub(crate) fn files_after(steps: &[Step], count: usize, cut: Cut) -> BTreeMap<Pa
         }
     }
     let mut dice = match cut {
-        Cut::Torn(seed) => Dice(seed),
-        Cut::Kill | Cut::Power => Dice(0),
+        Cut::Torn(seed) => Rng(seed),
+        Cut::Kill | Cut::Power => Rng(0),
     };
     let kept_names = match cut {
         Cut::Kill => pending_names.len(),
@@ -352,7 +352,7 @@ pub(crate) fn files_after(steps: &[Step], count: usize, cut: Cut) -> BTreeMap<Pa
 }
 
 /// A part of a write: some of its sectors.
-fn torn(call: &Call, dice: &mut Dice) -> Call {
+fn torn(call: &Call, dice: &mut Rng) -> Call {
     let Call::Write { file, offset, bytes } = call else {
         return call.clone();
     };
