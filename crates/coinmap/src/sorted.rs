@@ -59,7 +59,8 @@ impl SortedEntries {
 
     /// Memory in bytes for this number of entries.
     pub const fn bytes_for(entries: usize) -> usize {
-        // Twice one shard's share of the sixteen bytes, since a shard may be larger than the others.
+        // Twice one shard's share of the sixteen bytes, since a shard may be larger than the
+        // others.
         entries * size_of::<u32>() + entries * size_of::<(u64, u32)>() * 2 / SHARDS
     }
 }

@@ -1,6 +1,6 @@
 //! An engine on a data directory. It has four states, each of which only its own module changes:
-//! `Pipeline` (`pipeline::state`), `ChainState` (`chain::state`), `DataState` (`datadir::state`) and
-//! `Telemetry` (`report::telemetry`). Here the engine chooses the branch to connect;
+//! `Pipeline` (`pipeline::state`), `ChainState` (`chain::state`), `DataState` (`datadir::state`)
+//! and `Telemetry` (`report::telemetry`). Here the engine chooses the branch to connect;
 //! `pipeline::connect` connects it.
 //!
 //! - `options`: how an engine is to work;
@@ -188,8 +188,8 @@ fn activate_best_chain<V: ScriptVerifier + 'static>(
     }
 }
 
-/// Judges the genesis block where it lies in the files. It is never connected, so nothing else would
-/// judge it.
+/// Judges the genesis block where it lies in the files. It is never connected, so nothing else
+/// would judge it.
 fn check_genesis<V: ScriptVerifier + 'static>(pipeline: &Pipeline<V>, run: &mut Run<'_>) {
     let genesis = run.chain.index().genesis();
     if !run.chain.index().entry(genesis).has_content() {

@@ -1,7 +1,7 @@
 //! The way of a block: prefetch, fetch, resolve, check, accept, flush.
 //!
-//! A block has three types on its way: a `LoadRequest` becomes a `PrefetchedBlock` (`load`), and that
-//! an `InFlight` block (`in_flight`).
+//! A block has three types on its way: a `LoadRequest` becomes a `PrefetchedBlock` (`load`), and
+//! that an `InFlight` block (`in_flight`).
 //!
 //! In reading order:
 //! - `connect`: the main loop;

@@ -1,5 +1,5 @@
-//! The order in which a block is connected (Core's `ConnectBlock`): which rule comes when. The coins
-//! are the caller's.
+//! The order in which a block is connected (Core's `ConnectBlock`): which rule comes when. The
+//! coins are the caller's.
 //!
 //! Scripts are not run here. Core runs them beside this, and asks for their verdict last.
 

@@ -1,8 +1,9 @@
 //! One pool of worker threads for all parts of a program that have work.
 //!
 //! A [`ThreadPool`] is a fixed number of worker threads. Each part of the program that has work
-//! implements [`WorkSource`] and registers with a priority. Workers serve the work source of
-//! the lowest priority number first. Work that borrows from the stack goes through [`ThreadPool::scope`].
+//! implements [`WorkSource`] and registers with a priority. Workers serve the work source of the
+//! lowest priority number first. Work that borrows from the stack goes through
+//! [`ThreadPool::scope`].
 //!
 //! ```
 //! use blockmill_pool::{ThreadPool, ThreadPoolOptions};

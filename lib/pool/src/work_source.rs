@@ -11,8 +11,8 @@ use std::sync::Arc;
 /// Only [`serve`](Self::serve) may panic. A panic in another method, or in the drop of a work
 /// source on a worker, aborts the process.
 pub trait WorkSource: Send + Sync {
-    /// Units of work that can be taken now. The number is a hint and may be too high. Return 0 only if
-    /// the source was empty at some moment of the call.
+    /// Units of work that can be taken now. The number is a hint and may be too high. Return 0 only
+    /// if the source was empty at some moment of the call.
     fn pending(&self) -> usize;
 
     /// Takes a unit of work, if there is one, and runs it. `worker` is the index of the calling

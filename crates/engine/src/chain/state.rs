@@ -18,8 +18,8 @@ pub(crate) struct ChainState {
     pub(super) files: SharedFiles,
     /// The active chain by height.
     active: Vec<BlockId>,
-    /// Blocks kept in the data directory whose parents are unknown, by parent: only wrong content of
-    /// the parent has come.
+    /// Blocks kept in the data directory whose parents are unknown, by parent: only wrong content
+    /// of the parent has come.
     pub(super) orphans: HashMap<BlockHash, Vec<Record>>,
     /// Findings among the submitted blocks, until a run reports them.
     pub(super) submitted_findings: ImportFindings,
@@ -146,8 +146,8 @@ impl ChainState {
         }
     }
 
-    /// Marks a block as rejected: as failed, or its content as unknown where that does not belong to
-    /// its header.
+    /// Marks a block as rejected: as failed, or its content as unknown where that does not belong
+    /// to its header.
     pub(crate) fn reject(&mut self, id: BlockId, kind: RejectKind) {
         if kind == RejectKind::Mutated {
             self.index.forget_content(id);

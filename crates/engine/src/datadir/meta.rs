@@ -13,8 +13,8 @@ use std::path::Path;
 /// Version of the layout of a data directory.
 const FORMAT: u32 = 1;
 
-/// What helps where the file is lost. The store knows the network, but nothing else says up to which
-/// block a snapshot stands.
+/// What helps where the file is lost. The store knows the network, but nothing else says up to
+/// which block a snapshot stands.
 pub(super) fn remedy(directory: &Path) -> Remedy {
     match came_with_snapshot(&directory.join(HEADERS_FILE)) {
         Ok(false) => Remedy::RemoveFile,

@@ -96,9 +96,9 @@ fn read_error(path: &Path, error: SnapshotError) -> LoadSnapshotError {
 
 impl<V: ScriptVerifier + 'static> Engine<V> {
     /// Loads the set of a snapshot in place of everything up to its base block. That block's header
-    /// and all before it must be in `sources`. The hash of the set must be `wanted`, or the one that
-    /// Core has built in for this block. Until the whole file has been read and its
-    /// hash has been found right, only a store of its own is written.
+    /// and all before it must be in `sources`. The hash of the set must be `wanted`, or the one
+    /// that Core has built in for this block. Until the whole file has been read and its hash has
+    /// been found right, only a store of its own is written.
     ///
     /// # Errors
     /// [`LoadSnapshotError`]. The set is as it was. The next open removes what is left of the load.

@@ -1,10 +1,11 @@
 //! The main loop: the blocks of a branch, one after the other.
 //!
 //! All threads load blocks ahead (`prefetch`). The connecting thread resolves them in order. All
-//! threads check scripts, while the connecting thread resolves the next block. There are two tips. The active tip is fully verified. Above it are the blocks *in flight*: applied to the
-//! cache, scripts still running. A block is accepted when its checks have passed and all blocks
-//! below it are accepted. If a check fails, or if the run stops, the blocks in flight are
-//! disconnected with their undo data, the highest one first.
+//! threads check scripts, while the connecting thread resolves the next block. There are two tips.
+//! The active tip is fully verified. Above it are the blocks *in flight*: applied to the cache,
+//! scripts still running. A block is accepted when its checks have passed and all blocks below it
+//! are accepted. If a check fails, or if the run stops, the blocks in flight are disconnected with
+//! their undo data, the highest one first.
 //!
 //! A flush freezes the cache when no block is in flight, so it only ever writes what is fully
 //! validated.

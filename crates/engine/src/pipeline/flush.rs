@@ -86,8 +86,8 @@ impl Flusher {
         (self.wants_to_begin(cache) && !cache.is_flushing()) || cache.is_full()
     }
 
-    /// Begins a flush if it is time for one. Waits for it if the cache is full, if every block is to
-    /// be flushed, or if flushes run in the foreground.
+    /// Begins a flush if it is time for one. Waits for it if the cache is full, if every block is
+    /// to be flushed, or if flushes run in the foreground.
     pub(crate) fn flush_if_due(&mut self, mut target: FlushTarget<'_>) -> Result<(), ConnectError> {
         let start = Instant::now();
         if target.cache.is_flush_done() {

@@ -111,8 +111,8 @@ impl<V: ScriptVerifier + 'static> InFlightBlocks<V> {
         self.0.front_mut().is_some_and(InFlight::is_done)
     }
 
-    /// Runs checks of the lowest block that has any left, at most so many. Returns false if no block
-    /// has.
+    /// Runs checks of the lowest block that has any left, at most so many. Returns false if no
+    /// block has.
     pub(crate) fn help(&self, checks_max: u32) -> bool {
         let checks = self.0.iter().filter_map(|block| block.checks.as_ref());
         checks.into_iter().any(|checks| checks.help(checks_max) > 0)

@@ -176,8 +176,8 @@ impl Telemetry {
         self.totals.signatures = counts;
     }
 
-    /// Notes that a flush has ended, or a wait for one. `flushed` is what it wrote, if it succeeded;
-    /// `done` is the difference in the cache's counters.
+    /// Notes that a flush has ended, or a wait for one. `flushed` is what it wrote, if it
+    /// succeeded; `done` is the difference in the cache's counters.
     pub(crate) fn flush_ended(&mut self, done: &FlushCounters, flushed: Option<Flushed>, waited: Duration) {
         self.flushed.extend(flushed);
         self.totals.flushes += done.flushes;
