@@ -1,7 +1,7 @@
 //! Figures in Prometheus' text form, served over HTTP.
 //!
 //! One thread answers one request at a time. Every request gets all figures, whatever its path. The
-//! connection of a slow peer, or of one that sends too much, is closed.
+//! connection is closed if the peer is slow or sends too much.
 
 use crate::failure::Failure;
 use crate::log;

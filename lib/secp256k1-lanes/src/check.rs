@@ -77,10 +77,10 @@ pub enum Backend {
 }
 
 impl Backend {
-    /// The fastest backend that this machine has; or the one that the environment variable
-    /// `SECP256K1_LANES_BACKEND` names (`avx512`, `avxifma`, `avx2` or `portable`), for tests of
-    /// what other machines do. The variable is read once, at the first call. A name that is
-    /// unknown, or of a backend that the machine does not have, counts for nothing.
+    /// The fastest backend of this machine, or the backend that the environment variable
+    /// `SECP256K1_LANES_BACKEND` names: `avx512`, `avxifma`, `avx2` or `portable`. The variable is
+    /// for tests of what other machines do, and is read once, at the first call. An unknown name is
+    /// ignored, and so is a backend that the machine lacks.
     pub fn detect() -> Self {
         static WANTED: OnceLock<Option<Backend>> = OnceLock::new();
         match *WANTED.get_or_init(Self::wanted) {

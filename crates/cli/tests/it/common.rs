@@ -8,10 +8,10 @@ use blockmill_block::{Block, BlockHash, Header, Magic};
 use serde_json::Value;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// What a run of the command left.
 #[derive(Debug)]
@@ -104,6 +104,37 @@ pub(crate) fn on_threads<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R +
         }
     });
     done.into_inner().expect("no thread failed")
+}
+
+/// `generate` into a folder. Options may be added.
+pub(crate) fn generate_command(out: &Path, profile: &str, blocks: u32) -> Command {
+    let mut command = blockmill();
+    command.arg("generate").arg("--out").arg(out);
+    command.args(["--profile", profile, "--blocks", &blocks.to_string()]);
+    command
+}
+
+/// What `generate` says of the chain in a folder.
+pub(crate) fn manifest(out: &Path) -> Value {
+    serde_json::from_slice(&std::fs::read(out.join("manifest.json")).unwrap()).unwrap()
+}
+
+/// Runs a command, which must succeed. Returns the most anonymous memory that it had, in bytes.
+pub(crate) fn peak_memory(command: &mut Command) -> u64 {
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let status_file = format!("/proc/{}/status", child.id());
+    let mut peak = 0;
+    loop {
+        let status = std::fs::read_to_string(&status_file).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
+        let kibibytes = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+        peak = peak.max(kibibytes.unwrap_or(0) * 1024);
+        if let Some(status) = child.try_wait().unwrap() {
+            assert!(status.success(), "{command:?}: {status}");
+            return peak;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
 }
 
 /// `connect` with JSON at the end; options may be added.

@@ -1,6 +1,6 @@
 //! `doctor`: what is sound is said to be, and what is damaged is named, with what to do.
 
-use crate::common::{Run, Scratch, block_of, blockmill, connect, records, run};
+use crate::common::{Run, Scratch, block_of, blockmill, connect, generate_command, manifest, records, run};
 use std::fs::File;
 use std::io::Write;
 use std::os::unix::fs::FileExt;
@@ -33,21 +33,10 @@ fn part(run: &Run, name: &str) -> (String, String) {
 /// A data directory of a generated chain of 150 blocks.
 fn made(scratch: &Scratch) -> (PathBuf, PathBuf, String) {
     let (out, data) = (scratch.join("chain"), scratch.join("data"));
-    let mut command = blockmill();
-    command.args([
-        "generate",
-        "--profile",
-        "utxo",
-        "--blocks",
-        "150",
-        "--inputs",
-        "3000",
-        "--out",
-    ]);
-    run(command.arg(&out)).ends_with(0);
+    let mut command = generate_command(&out, "utxo", 150);
+    run(command.args(["--inputs", "3000"])).ends_with(0);
     run(&mut connect(&out, &data, "regtest")).ends_with(0);
-    let manifest: serde_json::Value =
-        serde_json::from_slice(&std::fs::read(out.join("manifest.json")).unwrap()).unwrap();
+    let manifest = manifest(&out);
     let hash = manifest["hash_serialized_3"].as_str().unwrap().to_owned();
     (out, data, hash)
 }

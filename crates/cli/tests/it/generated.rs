@@ -1,7 +1,7 @@
 //! A generated chain: the answer does not depend on settings, and not on when the command is
 //! stopped or killed.
 
-use crate::common::{Rng, Run, Scratch, blockmill, connect, hash_of, records, run, stats};
+use crate::common::{Rng, Run, Scratch, connect, generate_command, hash_of, manifest, records, run, stats};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs::File;
@@ -43,17 +43,13 @@ impl Chain {
     }
 }
 
-/// A chain of so many blocks and at least so many inputs.
+/// A chain with at least `inputs` inputs.
 fn generate(profile: &str, blocks: u32, inputs: u64) -> Chain {
     let scratch = Scratch::new();
     let out = scratch.join("chain");
-    let mut command = blockmill();
-    command.arg("generate").arg("--out").arg(&out);
-    command.args(["--profile", profile, "--seed", "7"]);
-    command.args(["--blocks", &blocks.to_string(), "--inputs", &inputs.to_string()]);
-    run(&mut command).ends_with(0);
-    let manifest = std::fs::read(out.join("manifest.json")).unwrap();
-    let manifest: Value = serde_json::from_slice(&manifest).unwrap();
+    let mut command = generate_command(&out, profile, blocks);
+    run(command.args(["--seed", "7", "--inputs", &inputs.to_string()])).ends_with(0);
+    let manifest = manifest(&out);
     assert!(manifest["inputs"].as_u64().unwrap() >= inputs, "{manifest}");
     assert_eq!(manifest["height"], blocks);
     let mut file = Vec::new();

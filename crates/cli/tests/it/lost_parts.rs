@@ -1,7 +1,7 @@
 //! Data directories of which a part is lost or not to be had: no command takes one for new, and
 //! each says what to do.
 
-use crate::common::{Rng, Run, Scratch, blockmill, connect, run, stats};
+use crate::common::{Rng, Run, Scratch, blockmill, connect, generate_command, run, stats};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -17,18 +17,8 @@ impl Made {
     fn new() -> Self {
         let scratch = Scratch::new();
         let (blocks, data) = (scratch.join("chain"), scratch.join("data"));
-        let mut command = blockmill();
-        command.args([
-            "generate",
-            "--profile",
-            "utxo",
-            "--blocks",
-            "30",
-            "--inputs",
-            "60",
-            "--out",
-        ]);
-        run(command.arg(&blocks)).ends_with(0);
+        let mut command = generate_command(&blocks, "utxo", 30);
+        run(command.args(["--inputs", "60"])).ends_with(0);
         run(&mut connect(&blocks, &data, "regtest")).ends_with(0);
         Self { scratch, blocks, data }
     }

@@ -3,9 +3,7 @@
 //!
 //! By default the chain has a quarter of the blocks and `--dbcache` a quarter of its usual size.
 
-use crate::common::{Scratch, blockmill, run};
-use std::process::Stdio;
-use std::time::Duration;
+use crate::common::{Scratch, connect, generate_command, peak_memory, run};
 
 /// A chain, and how it is connected.
 struct Case {
@@ -35,14 +33,6 @@ const QUARTER: Case = Case {
     constant_mib: 56,
 };
 
-/// Anonymous memory of a process in bytes.
-pub(crate) fn anonymous(process: u32) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
-    let word = line.and_then(|line| line.split_whitespace().next());
-    word.and_then(|word| word.parse::<u64>().ok()).unwrap_or(0) * 1024
-}
-
 #[test]
 fn memory_is_bounded_where_coins_outgrow_the_cache() {
     let case = if std::env::var_os("BLOCKMILL_TEST_MEMORY").is_some_and(|size| size == "whole") {
@@ -53,31 +43,12 @@ fn memory_is_bounded_where_coins_outgrow_the_cache() {
     };
     let scratch = Scratch::new();
     let out = scratch.join("chain");
-    run(blockmill()
-        .args(["generate", "--profile", "utxo", "--seed", "7", "--out"])
-        .arg(&out)
-        .args(["--blocks", &case.blocks.to_string()])
-        .args(["--coins", &case.coins.to_string(), "--inputs", &case.inputs.to_string()]))
-    .ends_with(0);
-    let mut child = blockmill()
-        .args(["connect", "--network", "regtest", "--par", "2", "--blocks"])
-        .arg(&out)
-        .arg("--data")
-        .arg(scratch.join("data"))
-        .args(["--dbcache", &case.dbcache_mib.to_string()])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let mut peak = 0;
-    let status = loop {
-        peak = peak.max(anonymous(child.id()));
-        if let Some(status) = child.try_wait().unwrap() {
-            break status;
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    };
-    assert!(status.success());
+    let mut generate = generate_command(&out, "utxo", case.blocks);
+    generate.args(["--seed", "7", "--coins", &case.coins.to_string()]);
+    run(generate.args(["--inputs", &case.inputs.to_string()])).ends_with(0);
+    let mut connect = connect(&out, &scratch.join("data"), "regtest");
+    connect.args(["--par", "2", "--dbcache", &case.dbcache_mib.to_string()]);
+    let peak = peak_memory(&mut connect);
     let limit = (case.dbcache_mib << 20) * 11 / 10 + (case.constant_mib << 20);
     eprintln!("{} MiB at the most, {} allowed", peak >> 20, limit >> 20);
     assert!(peak <= limit, "{} MiB, {} allowed", peak >> 20, limit >> 20);

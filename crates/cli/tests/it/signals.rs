@@ -1,7 +1,7 @@
 //! SIGINT and SIGTERM in the midst of what takes long: it ends soon, with status 0, says so, and
 //! leaves nothing half done.
 
-use crate::common::{self, Run, Scratch, blockmill, run};
+use crate::common::{self, Run, Scratch, blockmill, generate_command, run};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -95,18 +95,9 @@ fn a_snapshot_is_loaded_whole_or_not_at_all() {
 fn generate_leaves_nothing() {
     let scratch = Scratch::new();
     let out = scratch.join("chain");
-    let mut command = blockmill();
-    command.args([
-        "generate",
-        "--profile",
-        "mixed",
-        "--blocks",
-        "50000",
-        "--log",
-        "json",
-        "--out",
-    ]);
-    let run = stopped(command.arg(&out), Signal::INT, &|| out.exists(), AT_WORK)
+    let mut command = generate_command(&out, "mixed", 50_000);
+    command.args(["--log", "json"]);
+    let run = stopped(&mut command, Signal::INT, &|| out.exists(), AT_WORK)
         .says(&[out.to_str().unwrap(), "nothing of it is kept"]);
     assert_eq!(run.stdout, "");
     assert!(!out.exists());

@@ -1,25 +1,14 @@
 //! `--signatures`: the result is the same, and the report says how signatures were verified.
 
-use crate::common::{self, Run, Scratch, blockmill, has_fast_lanes, run, without_fast_lanes};
+use crate::common::{self, Run, Scratch, blockmill, generate_command, has_fast_lanes, run, without_fast_lanes};
 use std::path::Path;
 
 const BLOCKS: u32 = 140;
 
 fn generate(scratch: &Scratch) -> std::path::PathBuf {
     let out = scratch.join("chain");
-    let blocks = BLOCKS.to_string();
-    let mut command = blockmill();
-    command.args([
-        "generate",
-        "--profile",
-        "mixed",
-        "--inputs",
-        "2000",
-        "--blocks",
-        &blocks,
-        "--out",
-    ]);
-    run(command.arg(&out)).ends_with(0);
+    let mut command = generate_command(&out, "mixed", BLOCKS);
+    run(command.args(["--inputs", "2000"])).ends_with(0);
     out
 }
 

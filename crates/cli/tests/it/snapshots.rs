@@ -1,7 +1,9 @@
 //! Snapshots: what is dumped is what Bitcoin Core dumps, byte for byte; what is loaded is checked,
 //! and validation goes on from there.
 
-use crate::common::{Rng, Scratch, blockmill, connect, on_threads, run, shared_data, stats};
+use crate::common::{
+    Rng, Scratch, blockmill, connect, generate_command, manifest, on_threads, run, shared_data, stats,
+};
 use std::path::Path;
 use std::process::Command;
 
@@ -144,20 +146,9 @@ fn a_byte_that_is_another_is_refused() {
 fn validation_goes_on_from_a_snapshot() {
     let scratch = Scratch::new();
     let out = scratch.join("chain");
-    let mut command = blockmill();
-    command.args([
-        "generate",
-        "--profile",
-        "mixed",
-        "--blocks",
-        "220",
-        "--inputs",
-        "4000",
-        "--out",
-    ]);
-    run(command.arg(&out)).ends_with(0);
-    let manifest: serde_json::Value =
-        serde_json::from_slice(&std::fs::read(out.join("manifest.json")).unwrap()).unwrap();
+    let mut command = generate_command(&out, "mixed", 220);
+    run(command.args(["--inputs", "4000"])).ends_with(0);
+    let manifest = manifest(&out);
     let early = scratch.join("early");
     run(connect(&out, &early, "regtest").args(["--stop-at-height", "170"])).ends_with(0);
     let hash = stats(&early)["hash_serialized_3"].as_str().unwrap().to_owned();

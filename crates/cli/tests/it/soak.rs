@@ -5,7 +5,7 @@
 //! Ten seconds; `BLOCKMILL_TEST_SOAK=1800` makes it half an hour.
 
 use crate::common::branches::{branch, genesis};
-use crate::common::{Rng, Scratch, blockmill, connect, run, stats};
+use crate::common::{Rng, Scratch, blockmill, connect, generate_command, manifest, run, stats};
 use blockmill_chaingen::bitcoin::{Block, consensus::serialize, hex::DisplayHex};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -127,13 +127,11 @@ fn ask_for_metrics(address: &str) -> u64 {
 /// A chain as `generate` writes it: its directory, and its manifest.
 fn generate(scratch: &Scratch, profile: &str, blocks: u32, inputs: u64) -> (PathBuf, Value) {
     let out = scratch.join(profile);
-    let mut command = blockmill();
-    command.arg("generate").arg("--out").arg(&out);
-    command.args(["--profile", profile, "--seed", "3", "--blocks", &blocks.to_string()]);
-    command.args(["--inputs", &inputs.to_string(), "--coins", "60000"]);
+    let mut command = generate_command(&out, profile, blocks);
+    command.args(["--seed", "3", "--inputs", &inputs.to_string(), "--coins", "60000"]);
     run(&mut command).ends_with(0);
-    let manifest = std::fs::read(out.join("manifest.json")).unwrap();
-    (out, serde_json::from_slice(&manifest).unwrap())
+    let manifest = manifest(&out);
+    (out, manifest)
 }
 
 /// Connects a part of a chain, or all of it; the largest sample, and how often its metrics were

@@ -1,7 +1,7 @@
 //! `verify --blocks`: the blocks of block files against the undo data beside them, in the forms in
 //! which Bitcoin Core leaves both.
 
-use crate::common::{Run, Scratch, blockmill, connect, hash_of, records, run};
+use crate::common::{Run, Scratch, blockmill, connect, generate_command, hash_of, records, run};
 use std::path::{Path, PathBuf};
 
 const KEY: [u8; 8] = [0x51, 7, 0, 0xfa, 0xbf, 9, 1, 0xee];
@@ -25,18 +25,8 @@ fn verify(blocks: &Path, more: &[&str]) -> Run {
 /// allocated and not written. Returns the folder, and the chain's file as it was made.
 fn made(scratch: &Scratch) -> (PathBuf, Vec<u8>, Vec<u8>) {
     let (out, data) = (scratch.join("chain"), scratch.join("data"));
-    let mut command = blockmill();
-    command.args([
-        "generate",
-        "--profile",
-        "mixed",
-        "--blocks",
-        "140",
-        "--inputs",
-        "2000",
-        "--out",
-    ]);
-    run(command.arg(&out)).ends_with(0);
+    let mut command = generate_command(&out, "mixed", 140);
+    run(command.args(["--inputs", "2000"])).ends_with(0);
     run(&mut connect(&out, &data, "regtest")).ends_with(0);
     let chain = std::fs::read(out.join("blk00000.dat")).unwrap();
     let undo = std::fs::read(data.join("undo.dat")).unwrap();

@@ -1,16 +1,13 @@
 //! Blocks that are as large as they may be and full of what takes most memory: anonymous memory
 //! stays within `--dbcache` and a stated constant.
 
-use crate::common::{Scratch, connect, record, stats};
-use crate::memory::anonymous;
+use crate::common::{Scratch, connect, peak_memory, record, stats};
 use bitcoin::consensus::serialize;
 use bitcoin::constants::genesis_block;
 use bitcoin::hashes::Hash;
 use bitcoin::{Amount, Block, OutPoint, ScriptBuf, Sequence, Transaction, TxIn, TxOut, Txid, Witness};
 use blockmill_block::Network;
 use blockmill_chaingen::builder::{BlockBuilder, any_script, spend_any};
-use std::process::Stdio;
-use std::time::Duration;
 
 const DBCACHE_MIB: u64 = 16;
 
@@ -139,22 +136,9 @@ fn memory_is_bounded_whatever_the_blocks() {
     let file = scratch.write("chain.dat", &bytes);
     for threads in ["1", "2", "4"] {
         let data = scratch.join(&format!("data-{threads}"));
-        let mut child = connect(&file, &data, "regtest")
-            .args(["--dbcache", &DBCACHE_MIB.to_string(), "--par", threads])
-            .args(["--signatures", "lanes"])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut peak = 0;
-        let status = loop {
-            peak = peak.max(anonymous(child.id()));
-            if let Some(status) = child.try_wait().unwrap() {
-                break status;
-            }
-            std::thread::sleep(Duration::from_millis(2));
-        };
-        assert!(status.success());
+        let mut connect = connect(&file, &data, "regtest");
+        connect.args(["--dbcache", &DBCACHE_MIB.to_string(), "--par", threads]);
+        let peak = peak_memory(connect.args(["--signatures", "lanes"]));
         assert_eq!(stats(&data)["bestblock"], tip.to_string());
         let limit = (DBCACHE_MIB << 20) * 11 / 10 + (CONSTANT_MIB << 20);
         eprintln!(

@@ -20,9 +20,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Which of several blocks of equal work was seen first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FirstSeen {
-    /// The one at the lower offset in the earlier file.
+    /// The block at the lower offset in the earlier file.
     ByOffset,
-    /// The one that could be connected first, as when blocks come one by one.
+    /// The first block that could be connected, as when blocks come one by one.
     ByArrival,
 }
 

@@ -175,8 +175,7 @@ fn check_fits(path: &Path, found: &ChainId, wanted: &ChainId) -> Result<(), Open
     })
 }
 
-/// The chain id for a directory that has none: the store's, or the one that is wanted where there
-/// is no store.
+/// The chain id for a directory that has none: the store's, or `wanted` if there is no store.
 fn new_chain_id(path: &Path, wanted: &ChainId) -> Result<ChainId, OpenError> {
     check_not_lost(path)?;
     let Some(found) = network_of(path)? else {

@@ -148,7 +148,7 @@ fn answer(run: &Run<'_>, id: BlockId, hash: BlockHash, mark: FindingsMark) -> Su
     if run.chain.is_active(id) {
         return Submission::new(hash, Verdict::Connected);
     }
-    // The first block on the way to this one that was rejected just now.
+    // The lowest ancestor that this submission has rejected, or the block itself.
     let culprit = run
         .reporter
         .rejected_since(mark)

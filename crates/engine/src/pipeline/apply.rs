@@ -2,16 +2,13 @@
 
 use crate::chain::assume_valid;
 use crate::chain::index::BlockId;
-use crate::chain::state::ChainState;
-use crate::pipeline::checks::CheckPool;
-use crate::pipeline::in_flight::{InFlight, InFlightBlocks};
+use crate::pipeline::in_flight::InFlight;
 use crate::pipeline::resolve::{self, ResolveError};
-use crate::report::signatures::Signatures;
+use crate::pipeline::state::{Pipeline, Run};
+use crate::report::signatures::SignatureWay;
 use crate::report::stages::Stage;
-use crate::report::telemetry::Reporter;
-use blockmill_block::coin::Coin;
-use blockmill_block::{Block, BlockHash, BlockUndo, OutPoint};
-use blockmill_coins::{CoinsCache, FlushEpoch};
+use blockmill_block::{Block, BlockUndo};
+use blockmill_coins::FlushEpoch;
 use blockmill_rules::block::BlockFacts;
 use blockmill_rules::connect::{ConnectContext, MedianTimes};
 use blockmill_rules::flags::block_script_flags;
@@ -19,65 +16,58 @@ use blockmill_rules::{ScriptFlags, ScriptVerifier};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How scripts are to be checked.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct ScriptOptions {
-    /// A block whose chain is assumed to have valid scripts.
-    pub(crate) assume_valid: Option<BlockHash>,
-    /// How signatures are verified.
-    pub(crate) signatures: Signatures,
-}
-
-/// A block that is to be applied.
-pub(crate) struct Applicant {
-    pub(crate) id: BlockId,
-    pub(crate) block: Arc<Block>,
-    pub(crate) facts: BlockFacts,
-    /// The flush epoch at which the store had none of its outputs, if that was seen.
-    pub(crate) absent_at: Option<FlushEpoch>,
-}
-
-/// A block that is applied, and not in flight yet.
-pub(crate) struct Applied {
+/// Spends and creates the coins of the block above all those in flight, and begins its checks.
+/// `absent_at` is the flush epoch at which the store had none of its outputs, if that was seen.
+pub(crate) fn put_in_flight<V: ScriptVerifier + 'static>(
+    pipeline: &mut Pipeline<V>,
+    run: &mut Run<'_>,
     id: BlockId,
     block: Arc<Block>,
-    flags: ScriptFlags,
-    undo: BlockUndo,
-    replaced: Vec<(OutPoint, Coin)>,
-}
-
-/// Spends and creates the coins of the block above all those in flight.
-pub(crate) fn apply<V: ScriptVerifier + 'static>(
-    applicant: Applicant,
-    chain: &ChainState,
-    in_flight: &InFlightBlocks<V>,
-    cache: &mut CoinsCache,
-    reporter: &mut Reporter<'_>,
-) -> Result<Applied, ResolveError> {
-    let start = Instant::now();
-    let fetched_before = cache.store_time();
-    let Applicant {
-        id,
-        block,
-        facts,
-        absent_at,
-    } = applicant;
-    let (index, params) = (chain.index(), chain.index().params());
-    let height = index.entry(id).height;
+    facts: &BlockFacts,
+    absent_at: Option<FlushEpoch>,
+) -> Result<(), ResolveError> {
+    let params = run.chain.index().params();
+    let height = run.chain.index().entry(id).height;
     let flags = block_script_flags(params, height, &block.hash());
     let replaced = if params.bip30_exceptions.contains(&(height, block.hash())) {
-        resolve::replaced_coins(&block, cache)?
+        resolve::replaced_coins(&block, &mut pipeline.cache)?
     } else {
         Vec::new()
     };
+    let applied = apply(pipeline, run, id, &block, facts, flags, absent_at);
+    if applied.is_err() {
+        resolve::restore_replaced(&replaced, &mut pipeline.cache);
+    }
+    let undo = Arc::new(applied?);
+    let signatures = way_to_check(pipeline, run, id, height);
+    let checks = signatures.map(|way| pipeline.checks.begin(&block, &undo, flags, height, way.lanes));
+    let block = InFlight::new(id, block, undo, replaced, signatures, checks);
+    pipeline.in_flight.push(block);
+    Ok(())
+}
+
+/// Changes the cache. If the block breaks a rule, the cache is as it was.
+fn apply<V: ScriptVerifier + 'static>(
+    pipeline: &mut Pipeline<V>,
+    run: &mut Run<'_>,
+    id: BlockId,
+    block: &Block,
+    facts: &BlockFacts,
+    flags: ScriptFlags,
+    absent_at: Option<FlushEpoch>,
+) -> Result<BlockUndo, ResolveError> {
+    let start = Instant::now();
+    let fetched_before = pipeline.cache.store_time();
+    let (chain, index) = (&*run.chain, run.chain.index());
+    let height = index.entry(id).height;
     // The chain of the block: the active one, and the blocks in flight.
     let ancestor = |height: usize| match height.checked_sub(chain.height() as usize + 1) {
         None => chain.active_at(height),
-        Some(above) => in_flight.id(above),
+        Some(above) => pipeline.in_flight.id(above),
     };
     let median_time_past = |height: u32| ancestor(height as usize).map_or(0, |id| index.entry(id).median_time_past);
     let context = ConnectContext {
-        params,
+        params: index.params(),
         height,
         flags,
         overwriting: chain.overwriting(id),
@@ -87,55 +77,28 @@ pub(crate) fn apply<V: ScriptVerifier + 'static>(
         }),
         legacy_sigops: &facts.legacy_sigops,
     };
-    let outcome = resolve::apply(&block, &context, absent_at, cache);
-    if outcome.is_err() {
-        resolve::restore_replaced(&replaced, cache);
-    }
-    let fetching = cache.store_time() - fetched_before;
-    reporter.telemetry.stage_done(Stage::Resolve, height, start + fetching);
-    reporter.telemetry.add_stage(Stage::Fetch, fetching, Duration::ZERO);
-    Ok(Applied {
-        undo: outcome?,
-        id,
-        block,
-        flags,
-        replaced,
-    })
+    let outcome = resolve::apply(block, &context, absent_at, &mut pipeline.cache);
+    let fetching = pipeline.cache.store_time() - fetched_before;
+    let telemetry = &mut *run.reporter.telemetry;
+    telemetry.stage_done(Stage::Resolve, height, start + fetching);
+    telemetry.add_stage(Stage::Fetch, fetching, Duration::ZERO);
+    outcome
 }
 
-/// Begins the checks of a block, unless its chain is assumed valid.
-pub(crate) fn begin_checks<V: ScriptVerifier + 'static>(
-    applied: Applied,
-    chain: &ChainState,
-    options: &ScriptOptions,
-    checks: &CheckPool<V>,
-    reporter: &mut Reporter<'_>,
-) -> InFlight<V> {
-    let Applied {
-        id,
-        block,
-        flags,
-        undo,
-        replaced,
-    } = applied;
-    let index = chain.index();
-    let height = index.entry(id).height;
+/// How the signatures of a block are verified; none if its scripts are assumed valid.
+fn way_to_check<V: ScriptVerifier + 'static>(
+    pipeline: &Pipeline<V>,
+    run: &mut Run<'_>,
+    id: BlockId,
+    height: u32,
+) -> Option<SignatureWay> {
+    let (index, options) = (run.chain.index(), &pipeline.scripts);
     let reason = assume_valid::reason_to_check(index, id, options.assume_valid.as_ref());
     if options.assume_valid.is_some() {
-        reporter.scripts(height, reason);
+        run.reporter.scripts(height, reason);
     }
-    let undo = Arc::new(undo);
-    let way = |_| assume_valid::signature_way(index, id, options.signatures, checks.can_defer());
-    let signatures = reason.map(way);
-    if let Some(way) = signatures {
-        reporter.signatures(height, way);
-    }
-    InFlight {
-        id,
-        checks: signatures.map(|way| checks.begin(&block, &undo, flags, height, way.lanes)),
-        block,
-        undo,
-        replaced,
-        signatures,
-    }
+    reason?;
+    let way = assume_valid::signature_way(index, id, options.signatures, pipeline.checks.can_defer());
+    run.reporter.signatures(height, way);
+    Some(way)
 }

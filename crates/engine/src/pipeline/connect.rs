@@ -11,7 +11,7 @@
 //! validated.
 
 use crate::chain::index::BlockId;
-use crate::pipeline::apply::{self, Applicant};
+use crate::pipeline::apply::put_in_flight;
 use crate::pipeline::checks::CheckFailure;
 use crate::pipeline::error::ConnectError;
 use crate::pipeline::load::{Content, LoadRequest, PrefetchedBlock};
@@ -21,10 +21,7 @@ use crate::pipeline::state::{Pipeline, ROUNDS_IN_FLIGHT_MAX, Run, count_times};
 use crate::report::connect_report::Halt;
 use crate::report::stages::Stage;
 use crate::report::telemetry::{Accepted, Branch};
-use blockmill_block::Block;
 use blockmill_blockfiles::Position;
-use blockmill_coins::FlushEpoch;
-use blockmill_rules::block::BlockFacts;
 use blockmill_rules::spend::SCRIPT_FAILED;
 use blockmill_rules::{Reject, ScriptVerifier, VerifyError};
 use std::ops::ControlFlow::{self, Break, Continue};
@@ -167,15 +164,17 @@ impl<V: ScriptVerifier + 'static> BranchRun<'_, '_, V> {
         let fetches = block.fetches.unwrap_or_default();
         let absent_at = self.pipeline.finish_fetches(height, fetches, telemetry);
         let (reject, position) = match block.content {
-            Content::Sound(block, facts) => match self.put_in_flight(id, block, facts, absent_at) {
-                Ok(()) => return Ok(Continue(())),
-                Err(ResolveError::Reject(reject)) => (reject, self.run.chain.index().entry(id).position()),
-                Err(ResolveError::Store(error)) => return Err(error.into()),
-                Err(ResolveError::Broken(error)) => {
-                    self.pipeline.flusher.note_broken();
-                    return Err(error.into());
+            Content::Sound(block, facts) => {
+                match put_in_flight(self.pipeline, self.run, id, block, &facts, absent_at) {
+                    Ok(()) => return Ok(Continue(())),
+                    Err(ResolveError::Reject(reject)) => (reject, self.run.chain.index().entry(id).position()),
+                    Err(ResolveError::Store(error)) => return Err(error.into()),
+                    Err(ResolveError::Broken(error)) => {
+                        self.pipeline.flusher.note_broken();
+                        return Err(error.into());
+                    }
                 }
-            },
+            }
             Content::Rejected(reject, position) => (reject, position),
             Content::Unreadable(unreadable) => {
                 if let Break(end) = self.accept_all()? {
@@ -191,28 +190,6 @@ impl<V: ScriptVerifier + 'static> BranchRun<'_, '_, V> {
             return Ok(Break(end));
         }
         Ok(self.reject(id, reject, position))
-    }
-
-    /// Applies a block to the cache and begins its checks.
-    fn put_in_flight(
-        &mut self,
-        id: BlockId,
-        block: Arc<Block>,
-        facts: BlockFacts,
-        absent_at: Option<FlushEpoch>,
-    ) -> Result<(), ResolveError> {
-        let (pipeline, run) = (&mut *self.pipeline, &mut *self.run);
-        let applicant = Applicant {
-            id,
-            block,
-            facts,
-            absent_at,
-        };
-        let (cache, reporter) = (&mut pipeline.cache, &mut run.reporter);
-        let applied = apply::apply(applicant, run.chain, &pipeline.in_flight, cache, reporter)?;
-        let block = apply::begin_checks(applied, run.chain, &pipeline.scripts, &pipeline.checks, reporter);
-        pipeline.in_flight.push(block);
-        Ok(())
     }
 
     /// Waits for the checks of all blocks in flight and accepts them.

@@ -1,6 +1,5 @@
 //! The tip is disconnected, for a branch with more work.
 
-use crate::chain::index::BlockId;
 use crate::pipeline::error::ConnectError;
 use crate::pipeline::load::Content;
 use crate::pipeline::resolve::{self, undo_fits};
@@ -14,7 +13,7 @@ pub(crate) fn disconnect_tip<V: ScriptVerifier + 'static>(
     pipeline: &mut Pipeline<V>,
     run: &mut Run<'_>,
 ) -> Result<(), ConnectError> {
-    let id: BlockId = run.chain.tip_id();
+    let id = run.chain.tip_id();
     let entry = run.chain.index().entry(id).clone();
     let missing = |detail: String| ConnectError::CannotDisconnect {
         hash: entry.hash,

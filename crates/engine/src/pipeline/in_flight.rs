@@ -27,12 +27,28 @@ pub(crate) struct InFlight<V: ScriptVerifier + 'static> {
     pub(crate) signatures: Option<SignatureWay>,
     /// None where its scripts need not run, and once the block has its verdict.
     pub(crate) checks: Option<PendingChecks<V>>,
+    /// Memory in bytes of the block and the coins that it spends, about.
+    memory: usize,
 }
 
 impl<V: ScriptVerifier + 'static> InFlight<V> {
-    /// Memory in bytes of the block and the coins that it spends, about.
-    fn memory(&self) -> usize {
-        self.block.memory() + self.undo.coins().len() * UNDO_COIN_BYTES
+    pub(crate) fn new(
+        id: BlockId,
+        block: Arc<Block>,
+        undo: Arc<BlockUndo>,
+        replaced: Vec<(OutPoint, Coin)>,
+        signatures: Option<SignatureWay>,
+        checks: Option<PendingChecks<V>>,
+    ) -> Self {
+        Self {
+            id,
+            memory: block.memory() + undo.coins().len() * UNDO_COIN_BYTES,
+            block,
+            undo,
+            replaced,
+            signatures,
+            checks,
+        }
     }
 
     /// Whether its checks have ended and its scripts have their verdicts.
@@ -98,7 +114,7 @@ impl<V: ScriptVerifier + 'static> InFlightBlocks<V> {
 
     /// Memory in bytes, about.
     pub(crate) fn memory(&self) -> usize {
-        self.0.iter().map(InFlight::memory).sum()
+        self.0.iter().map(|block| block.memory).sum()
     }
 
     /// Blocks with checks in the check queue.

@@ -3,7 +3,6 @@
 use crate::chain::index::BlockId;
 use crate::chain::state::ChainState;
 use crate::datadir::state::DataState;
-use crate::pipeline::apply::ScriptOptions;
 use crate::pipeline::checks::CheckPool;
 use crate::pipeline::error::ConnectError;
 use crate::pipeline::fetch::{FetchMode, Fetches, Fetching};
@@ -12,9 +11,11 @@ use crate::pipeline::in_flight::InFlightBlocks;
 use crate::pipeline::load::{BlockLoader, Content, LoadRequest, PrefetchedBlock};
 use crate::pipeline::prefetch::{self, Bounds, LoadHandler, Window};
 use crate::report::connect_report::Halt;
+use crate::report::signatures::Signatures;
 use crate::report::stages::Stage;
 use crate::report::telemetry::{CacheState, Reporter, Telemetry};
 use crate::report::trace::Trace;
+use blockmill_block::BlockHash;
 use blockmill_coins::{CoinStore, CoinsCache, FlushEpoch, StoreError};
 use blockmill_fetch::{Fetcher, Options as FetchOptions};
 use blockmill_pool::{ThreadPool, ThreadPoolOptions};
@@ -62,6 +63,15 @@ pub(crate) struct Limits {
     pub(crate) stop: Arc<AtomicBool>,
     /// The height above which nothing is connected.
     pub(crate) height_max: Option<u32>,
+}
+
+/// How scripts are to be checked.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ScriptOptions {
+    /// A block whose chain is assumed to have valid scripts.
+    pub(crate) assume_valid: Option<BlockHash>,
+    /// How signatures are verified.
+    pub(crate) signatures: Signatures,
 }
 
 /// How blocks follow one another.

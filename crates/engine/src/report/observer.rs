@@ -46,7 +46,7 @@ pub struct Progress {
     pub elapsed: Duration,
 }
 
-/// Something that is told what happens, on the main thread.
+/// Hears what happens, on the connecting thread.
 pub trait Observer {
     /// Block files are being searched for headers; called often.
     fn indexing(&mut self, indexing: &Indexing) {

@@ -294,7 +294,7 @@ impl Reporter<'_> {
         self.observer.event(event);
     }
 
-    /// Reports how far the branch is, after a block of so many bytes was accepted.
+    /// Reports how far the branch is, after a block of `bytes` bytes was accepted.
     pub(crate) fn progress(&mut self, height: u32, bytes: u64, cache: &CacheState) {
         let branch = &mut self.telemetry.branch;
         branch.bytes_remaining = branch.bytes_remaining.saturating_sub(bytes);

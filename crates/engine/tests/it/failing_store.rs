@@ -1,5 +1,5 @@
-//! A store that fails at every commit, and at some of the gets. The error says so. The same engine
-//! and one that is opened again both end at the right set.
+//! A store that fails at every commit, and at some of the gets. The error says so. The engine then
+//! ends at the right set, and so does an engine that is opened again.
 
 use super::options;
 use crate::common::faults::FaultyStore;
@@ -139,23 +139,20 @@ fn at_the_branch(engine: &CoreEngine) {
     assert_eq!(figures(engine), CHAIN.branch_figures);
 }
 
-#[test]
-fn every_commit_of_the_blocks_with_spends() {
-    let base = Base::at(BASE);
-    let sources = [CHAIN.blocks()];
-    let (commits, _) = count_calls(&base, &sources);
-    assert_eq!(commits, u64::from(HEIGHT - BASE));
+/// Lets every commit of a run fail, one after the other.
+fn check_every_commit(base: &Base, sources: &[PathBuf], expected: u32, check_end: &dyn Fn(&CoreEngine)) {
+    let (commits, _) = count_calls(base, sources);
+    assert_eq!(commits, u64::from(expected));
     for number in 1..=commits {
         for then in [Then::Reopen, Then::GoOn] {
-            check(
-                &base,
-                &sources,
-                &|store| store.fail_at_commit(number),
-                &at_the_tip,
-                then,
-            );
+            check(base, sources, &|store| store.fail_at_commit(number), check_end, then);
         }
     }
+}
+
+#[test]
+fn every_commit_of_the_blocks_with_spends() {
+    check_every_commit(&Base::at(BASE), &[CHAIN.blocks()], HEIGHT - BASE, &at_the_tip);
 }
 
 #[test]
@@ -171,21 +168,8 @@ fn the_first_commits_of_all() {
 
 #[test]
 fn every_commit_of_a_reorganisation() {
-    let base = Base::at(HEIGHT);
     let sources = [CHAIN.blocks(), CHAIN.branch.clone()];
-    let (commits, _) = count_calls(&base, &sources);
-    assert_eq!(commits, u64::from(HEIGHT + 1 - FORK));
-    for number in 1..=commits {
-        for then in [Then::Reopen, Then::GoOn] {
-            check(
-                &base,
-                &sources,
-                &|store| store.fail_at_commit(number),
-                &at_the_branch,
-                then,
-            );
-        }
-    }
+    check_every_commit(&Base::at(HEIGHT), &sources, HEIGHT + 1 - FORK, &at_the_branch);
 }
 
 #[test]

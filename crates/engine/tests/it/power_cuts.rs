@@ -71,7 +71,7 @@ fn open_on(disk: Arc<dyn Disk>, data: &Path, options: Options) -> Result<CoreEng
     Ok(builder.options(options).open(verifier)?)
 }
 
-/// Whether an error is one that a failing disk may cause.
+/// Whether a failing disk may cause this error.
 fn is_of_the_disk(error: &ScenarioError) -> bool {
     use {ConnectError as Connect, LoadSnapshotError as Load, OpenError as Open, ScenarioError as Any};
     matches!(

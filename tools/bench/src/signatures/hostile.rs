@@ -33,7 +33,7 @@ pub(super) struct Scenario {
     name: &'static str,
     /// Number of different transactions.
     transactions: usize,
-    /// Passes of a full run over them, so many that an ordinary run takes half a second or more. A
+    /// Passes of a full run over them. An ordinary run of all passes takes half a second or more. A
     /// verifier wastes some time before it adapts. That time is bounded over the verifier's life.
     passes: usize,
     make: fn(&mut Forge) -> Transaction,
