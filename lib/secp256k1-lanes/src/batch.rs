@@ -9,8 +9,8 @@
 //! | tweak | the internal key with an even y | the tweak | 1 | the tweaked key's | as given |
 //!
 //! A lane ends in one of three masks: `refused` (a number out of its range, or a key that is no
-//! point: certainly invalid), `unsure` (a special case, which is not computed), or neither: then the
-//! comparison decides.
+//! point: certainly invalid), `unsure` (a special case, which is not computed), or neither: then
+//! the comparison decides.
 
 use crate::check::{Check, Kind, Verdict};
 use crate::curve::Curve;
