@@ -9,7 +9,7 @@ use crate::gated_store::{Ending, GatedStore};
 use crate::input::Input;
 use crate::world::{BLOCKS_MAX, PARAMS, Planned, SPACING, World, first_coins};
 use blockmill_block::{Block, BlockHash, BlockUndo, Coin, OutPoint};
-use blockmill_coins::{CoinStore, CoinsCache, FlushEpoch, MemoryStore, Tip};
+use blockmill_coins::{CoinStore, CoinsCache, FlushEpoch, MemoryStore, OwnedChange, Tip};
 use blockmill_engine::pipeline::inputs::{BlockInputs, BlockOutputs};
 use blockmill_engine::pipeline::resolve::{self, ResolveError};
 use blockmill_engine::pipeline::upcoming::UpcomingTxids;
@@ -126,8 +126,10 @@ fn all_coins(cache: &CoinsCache) -> Vec<(OutPoint, Coin)> {
 /// Writes the coins before the first block into a store, if there are any.
 fn fill(store: &dyn CoinStore, with_coins: bool) {
     if with_coins {
-        let mut coins = first_coins().into_iter().map(|(outpoint, coin)| (outpoint, Some(coin)));
-        store.commit(&mut coins, &TIP).expect("memory can be written");
+        let coins = first_coins().into_iter().map(|(outpoint, coin)| (outpoint, Some(coin)));
+        store
+            .commit(&coins.collect::<Vec<OwnedChange>>(), &TIP)
+            .expect("memory can be written");
     }
 }
 

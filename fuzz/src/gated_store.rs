@@ -2,7 +2,7 @@
 //! are chosen by the target.
 
 use blockmill_block::{Coin, OutPoint};
-use blockmill_coins::{Change, CoinIterator, CoinStore, MemoryStore, StoreError, Tip};
+use blockmill_coins::{Before, Changes, CoinIterator, CoinStore, MemoryStore, OwnedChange, StoreError, Tip};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
@@ -121,16 +121,26 @@ impl CoinStore for GatedStore {
         self.inner.tip()
     }
 
-    fn commit(&self, changes: &mut dyn Iterator<Item = Change>, tip: &Tip) -> Result<(), StoreError> {
-        let changes: Vec<Change> = changes.collect();
-        assert!(
-            changes.is_sorted_by(|one, other| one.0 < other.0),
-            "changes out of order"
-        );
+    fn commit(&self, changes: &dyn Changes, tip: &Tip) -> Result<(), StoreError> {
+        let mut list: Vec<OwnedChange> = Vec::new();
+        let mut is_known = true;
+        for part in 0..changes.parts() {
+            changes.visit(part, &mut |change| {
+                let stored = matches!(self.inner.get(&change.outpoint), Ok(Some(_)));
+                is_known &= match change.before {
+                    Before::Coin => stored,
+                    Before::Nothing => !stored,
+                    Before::Unknown => true,
+                };
+                list.push((change.outpoint, change.coin.map(|coin| coin.to_coin())));
+            });
+        }
+        assert!(is_known, "the cache is wrong about the store");
+        assert!(list.is_sorted_by(|one, other| one.0 < other.0), "changes out of order");
         let gate = self.changed.wait_while(self.gate(), |gate| !gate.open);
         let ending = gate.unwrap_or_else(PoisonError::into_inner).ending;
         if ending != Ending::Failing {
-            self.inner.commit(&mut changes.into_iter(), tip)?;
+            self.inner.commit(&list, tip)?;
         }
         if ending == Ending::Well { Ok(()) } else { Err(fault()) }
     }

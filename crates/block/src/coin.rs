@@ -70,6 +70,12 @@ pub struct Coin {
     pub script_pubkey: Box<[u8]>,
 }
 
+/// As [`Coin::write_compressed`], for the parts of a coin.
+pub fn write_compressed(value: i64, height: u32, is_coinbase: bool, script_pubkey: &[u8], into: &mut Vec<u8>) {
+    write_varint(u64::from(height << 1 | u32::from(is_coinbase)), into);
+    compress::write_output(value, script_pubkey, into);
+}
+
 impl Coin {
     fn code(&self) -> u32 {
         self.height << 1 | u32::from(self.is_coinbase)
@@ -78,8 +84,7 @@ impl Coin {
     /// Appends the form of Core's database: VARINT of twice the height plus the coinbase flag, then
     /// amount and script compressed. The amount must not be negative.
     pub fn write_compressed(&self, into: &mut Vec<u8>) {
-        write_varint(u64::from(self.code()), into);
-        compress::write_output(self.value, &self.script_pubkey, into);
+        write_compressed(self.value, self.height, self.is_coinbase, &self.script_pubkey, into);
     }
 
     /// Reads what [`Coin::write_compressed`] wrote.

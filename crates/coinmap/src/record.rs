@@ -12,6 +12,7 @@
 //! form: after the form come all of its fields in full. No coin of a valid block needs it.
 
 use crate::key::{KEY_LENGTH, OutpointKey, outpoint_from_key, outpoint_key};
+use blockmill_block::coin::write_compressed;
 use blockmill_block::{Coin, OutPoint};
 
 /// Four flags of an entry. The map stores them; its user gives them a meaning.
@@ -62,6 +63,23 @@ pub struct CoinRef<'a> {
     pub is_coinbase: bool,
     /// Locking script.
     pub script_pubkey: &'a [u8],
+}
+
+impl CoinRef<'_> {
+    /// Appends the form of Core's database, as [`Coin::write_compressed`] does.
+    pub fn write_compressed(&self, into: &mut Vec<u8>) {
+        write_compressed(self.value, self.height, self.is_coinbase, self.script_pubkey, into);
+    }
+
+    /// The coin with a script of its own.
+    pub fn to_coin(&self) -> Coin {
+        Coin {
+            value: self.value,
+            height: self.height,
+            is_coinbase: self.is_coinbase,
+            script_pubkey: self.script_pubkey.into(),
+        }
+    }
 }
 
 impl<'a> From<&'a Coin> for CoinRef<'a> {
@@ -115,6 +133,9 @@ const TEMPLATES: [Template; 6] = [
     template(7, &[0x51, 32], 32, &[]),
     template(8, &[33], 33, &[0xac]),
 ];
+
+/// Length of the longest script of these.
+const TEMPLATE_LENGTH_MAX: usize = 35;
 
 const fn template(form: u8, prefix: &'static [u8], payload: usize, suffix: &'static [u8]) -> Template {
     Template {
@@ -340,6 +361,32 @@ impl<'a> EntryRef<'a> {
         })
     }
 
+    /// Calls `visit` with the coin; with none for a spent outpoint. Takes no memory from the
+    /// allocator.
+    pub fn with_coin<R>(&self, visit: impl FnOnce(Option<CoinRef<'_>>) -> R) -> R {
+        let Some(numbers) = self.numbers() else {
+            return visit(None);
+        };
+        let [prefix, payload, suffix] = self.script();
+        let mut joined = [0; TEMPLATE_LENGTH_MAX];
+        let script_pubkey = if prefix.is_empty() && suffix.is_empty() {
+            payload
+        } else {
+            let mut rest = &mut joined[..];
+            for part in [prefix, payload, suffix] {
+                put(&mut rest, part);
+            }
+            let unused = rest.len();
+            &joined[..TEMPLATE_LENGTH_MAX - unused]
+        };
+        visit(Some(CoinRef {
+            value: numbers.value,
+            height: numbers.height,
+            is_coinbase: numbers.is_coinbase,
+            script_pubkey,
+        }))
+    }
+
     /// Length of the record in bytes.
     #[inline]
     pub fn length(&self) -> usize {
@@ -427,6 +474,8 @@ mod tests {
         assert_eq!(record[new.length()..], [0xee; 5]);
         let entry = EntryRef::new(&record);
         assert_eq!(entry.coin().as_ref(), coin);
+        let borrowed = entry.with_coin(|coin| coin.map(|coin| coin.to_coin()));
+        assert_eq!(borrowed.as_ref(), coin);
         assert_eq!((entry.outpoint(), entry.flags()), (outpoint, flags));
         assert_eq!((entry.is_spent(), entry.length()), (coin.is_none(), new.length()));
         assert_eq!(entry.height(), coin.map_or(0, |coin| coin.height));

@@ -1,114 +1,140 @@
 //! Entries of a map in the order of their keys, as a store needs them.
 //!
-//! The slots of the wanted entries are sorted shard by shard, and the iterator merges the shards.
-//! This takes four bytes for each entry. While a shard is sorted its entries take sixteen bytes
-//! more.
+//! One pass over the map deals the wanted entries out to parts, by the first bits of their keys. A
+//! part is sorted when it is visited, so several threads may sort and visit parts at once. An entry
+//! takes eight bytes: the next bits of its key, its shard, its slot.
 
 use super::record::EntryRef;
+use super::shard::Shard;
 use super::{CoinMap, SHARDS};
 use crate::key::OutpointKey;
-use blockmill_block::{Coin, OutPoint};
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-use std::collections::binary_heap::PeekMut;
-use std::sync::Arc;
+use std::sync::{Arc, RwLockReadGuard};
 
-/// An entry is prefetched this many entries of its shard in advance.
-const PREFETCH_AHEAD: usize = 2;
+/// Entries of a part, about.
+const PART_ENTRIES: usize = 1 << 13;
 
-/// Chosen entries of a map, sorted by key. An iterator over outpoints, with the coin, or with none
-/// for a spent outpoint.
+/// Most bits of a key that choose its part.
+const PART_BITS_MAX: u32 = 12;
+
+/// Bits of a word for the shard and the slot.
+const PLACE_BITS: u32 = 38;
+
+/// An entry is prefetched this many entries in advance.
+const PREFETCH_AHEAD: usize = 16;
+
+const _: () = assert!(SHARDS <= 1 << (PLACE_BITS - u32::BITS));
+
+/// Chosen entries of a map, sorted by key: parts, each above the one before.
 ///
-/// The map must not change until the iterator is dropped. If it does, entries may be wrong, or
-/// [`next`](Iterator::next) may panic.
+/// The map must not change until this is dropped. If it does, entries may be wrong, or
+/// [`visit`](Self::visit) may panic.
 pub struct SortedEntries {
     map: Arc<CoinMap>,
-    /// The remaining slots of each shard, the next slot last.
-    shards: Vec<Vec<u32>>,
-    /// The next key of each shard with remaining entries.
-    next: BinaryHeap<Reverse<(OutpointKey, usize)>>,
+    /// For each part the words of its entries, in no order.
+    parts: Vec<Vec<u64>>,
     len: usize,
 }
 
 impl SortedEntries {
-    /// The entries for which `wanted` returns true.
-    pub fn new(map: Arc<CoinMap>, wanted: impl Fn(EntryRef<'_>) -> bool) -> Self {
-        let mut shards: Vec<Vec<u32>> = Vec::with_capacity(SHARDS);
-        let mut next = BinaryHeap::with_capacity(SHARDS);
+    /// The entries for which `wanted` returns true, `expected` of them, about.
+    pub fn new(map: Arc<CoinMap>, expected: usize, mut wanted: impl FnMut(EntryRef<'_>) -> bool) -> Self {
+        let bits = (expected / PART_ENTRIES)
+            .checked_ilog2()
+            .map_or(0, |bits| (bits + 1).min(PART_BITS_MAX));
+        let share = expected >> bits;
+        // Ids are spread evenly, and so are the entries, unless someone has chosen ids.
+        let capacity = share + share / 16;
+        let mut parts: Vec<Vec<u64>> = (0..1 << bits).map(|_| Vec::with_capacity(capacity)).collect();
         let mut len = 0;
         for number in 0..SHARDS {
-            let slots = sorted_slots(&map, number, &wanted);
-            len += slots.len();
-            if let Some(&first) = slots.last() {
-                next.push(Reverse((*map.read(number).entry_at(first).key(), number)));
-            }
-            shards.push(slots);
+            let shard = map.read(number);
+            for_each_slot(&shard, |slot| {
+                let entry = shard.entry_at(slot);
+                if wanted(entry) {
+                    let prefix = key_prefix(entry.key());
+                    let part = prefix.checked_shr(u64::BITS - bits).unwrap_or(0);
+                    parts[part as usize].push(word(prefix << bits, number, slot));
+                    len += 1;
+                }
+            });
         }
-        Self { map, shards, next, len }
+        Self { map, parts, len }
     }
 
-    /// Number of remaining entries.
+    /// Number of entries.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether no entries remain.
+    /// Whether there are no entries.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
+    /// Number of parts.
+    pub fn parts(&self) -> usize {
+        self.parts.len()
+    }
+
+    /// Calls `each` with the entries of a part, from the smallest key to the largest.
+    ///
+    /// # Panics
+    /// If `part` is not below [`parts`](Self::parts).
+    pub fn visit(&self, part: usize, mut each: impl FnMut(EntryRef<'_>)) {
+        let shards: Vec<RwLockReadGuard<'_, Shard>> = (0..SHARDS).map(|shard| self.map.read(shard)).collect();
+        let key = |word: &u64| *shards[shard_of(*word)].entry_at(slot_of(*word)).key();
+        let mut words = self.parts[part].clone();
+        words.sort_unstable();
+        // Outputs of one transaction, as a rule: the bits of their keys in the words are the same.
+        for same in words.chunk_by_mut(|one, other| one >> PLACE_BITS == other >> PLACE_BITS) {
+            if same.len() > 1 {
+                same.sort_unstable_by_key(key);
+            }
+        }
+        for (index, &word) in words.iter().enumerate() {
+            // Neighbours in this order lie anywhere in memory.
+            if let Some(&soon) = words.get(index + PREFETCH_AHEAD) {
+                shards[shard_of(soon)].prefetch_at(slot_of(soon));
+            }
+            each(shards[shard_of(word)].entry_at(slot_of(word)));
+        }
+    }
+
     /// Memory in bytes for this number of entries.
     pub const fn bytes_for(entries: usize) -> usize {
-        // Twice one shard's share of the sixteen bytes, since a shard may be larger than the
-        // others.
-        entries * size_of::<u32>() + entries * size_of::<(u64, u32)>() * 2 / SHARDS
+        (entries + entries / 16) * size_of::<u64>()
     }
 }
 
-/// The slots of the wanted entries of a shard, from the largest key to the smallest.
-fn sorted_slots(map: &CoinMap, shard: usize, wanted: impl Fn(EntryRef<'_>) -> bool) -> Vec<u32> {
-    let shard = map.read(shard);
-    let mut slots: Vec<(u64, u32)> = shard
-        .slots()
-        .filter(|&slot| wanted(shard.entry_at(slot)))
-        .map(|slot| (key_prefix(shard.entry_at(slot).key()), slot))
-        .collect();
-    // The first eight bytes nearly always decide. If not, the records are compared.
-    slots.sort_unstable_by(|one, other| {
-        let keys = |slot| *shard.entry_at(slot).key();
-        other.0.cmp(&one.0).then_with(|| keys(other.1).cmp(&keys(one.1)))
-    });
-    slots.into_iter().map(|(_, slot)| slot).collect()
+/// Calls `visit` with all slots of a shard. Their records are prefetched.
+fn for_each_slot(shard: &Shard, mut visit: impl FnMut(u32)) {
+    let mut ahead = [0; PREFETCH_AHEAD];
+    let mut count = 0;
+    for slot in shard.slots() {
+        shard.prefetch_at(slot);
+        let ready = std::mem::replace(&mut ahead[count % PREFETCH_AHEAD], slot);
+        if count >= PREFETCH_AHEAD {
+            visit(ready);
+        }
+        count += 1;
+    }
+    for number in count.saturating_sub(PREFETCH_AHEAD)..count {
+        visit(ahead[number % PREFETCH_AHEAD]);
+    }
+}
+
+const fn word(prefix: u64, shard: usize, slot: u32) -> u64 {
+    prefix >> PLACE_BITS << PLACE_BITS | (shard as u64) << u32::BITS | slot as u64
+}
+
+const fn shard_of(word: u64) -> usize {
+    (word >> u32::BITS) as usize & ((1 << (PLACE_BITS - u32::BITS)) - 1)
+}
+
+const fn slot_of(word: u64) -> u32 {
+    word as u32
 }
 
 fn key_prefix(key: &OutpointKey) -> u64 {
     u64::from_be_bytes(std::array::from_fn(|slot| key[slot]))
-}
-
-impl Iterator for SortedEntries {
-    type Item = (OutPoint, Option<Coin>);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let mut first = self.next.peek_mut()?;
-        let Reverse((_, number)) = *first;
-        let slots = &mut self.shards[number];
-        let slot = slots.pop()?;
-        let shard = self.map.read(number);
-        let entry = shard.entry_at(slot);
-        let item = (entry.outpoint(), entry.coin());
-        // Neighbours in this order lie anywhere in memory.
-        if let Some(soon) = slots.len().checked_sub(PREFETCH_AHEAD) {
-            shard.prefetch_at(slots[soon]);
-        }
-        match slots.last() {
-            Some(&slot) => first.0.0 = *shard.entry_at(slot).key(),
-            None => drop(PeekMut::pop(first)),
-        }
-        self.len -= 1;
-        Some(item)
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        (self.len, Some(self.len))
-    }
 }

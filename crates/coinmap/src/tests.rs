@@ -124,6 +124,15 @@ fn check_all(map: &CoinMap, model: &Model) {
     assert_eq!(map.bytes(), bytes);
 }
 
+/// The entries of all parts.
+fn all(entries: &SortedEntries) -> Vec<(OutPoint, Option<Coin>)> {
+    let mut found = Vec::new();
+    for part in 0..entries.parts() {
+        entries.visit(part, |entry| found.push((entry.outpoint(), entry.coin())));
+    }
+    found
+}
+
 fn random_steps(key: HashKey, seed: u64, keys: u64, steps: u64) {
     let map = CoinMap::with_key(key);
     let mut model = Model::new();
@@ -137,12 +146,20 @@ fn random_steps(key: HashKey, seed: u64, keys: u64, steps: u64) {
     check_all(&map, &model);
     let ordered: Vec<OutPoint> = model.keys().copied().collect();
     let map = Arc::new(map);
-    let wanted = SortedEntries::new(Arc::clone(&map), |_| true);
-    assert_eq!(wanted.len(), ordered.len());
-    assert!(wanted.eq(model.iter().map(|(outpoint, entry)| (*outpoint, entry.1.clone()))));
-    let first = SortedEntries::new(Arc::clone(&map), |entry| entry.flags().has(EntryFlags::bit(0)));
+    // One part, and many.
+    for expected in [0, ordered.len(), 1 << 20] {
+        let wanted = SortedEntries::new(Arc::clone(&map), expected, |_| true);
+        assert_eq!(wanted.len(), ordered.len());
+        assert!(expected < 1 << 20 || wanted.parts() == 256, "{}", wanted.parts());
+        assert!(
+            all(&wanted)
+                .into_iter()
+                .eq(model.iter().map(|(outpoint, entry)| (*outpoint, entry.1.clone())))
+        );
+    }
+    let first = SortedEntries::new(Arc::clone(&map), 100, |entry| entry.flags().has(EntryFlags::bit(0)));
     assert!(
-        first.eq(model
+        all(&first).into_iter().eq(model
             .iter()
             .filter(|(_, entry)| entry.0.has(EntryFlags::bit(0)))
             .map(|(outpoint, entry)| (*outpoint, entry.1.clone())))

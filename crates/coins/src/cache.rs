@@ -10,7 +10,8 @@
 //! | coin | yes | no | may have anything: an older coin, or nothing |
 //! | spent | yes | no | has the coin, or may have it |
 //!
-//! A fresh coin that is spent is dropped. The store never sees it.
+//! A fresh coin that is spent is dropped. The store never sees it. A dirty entry that is *stored*
+//! says that the store has a coin under this outpoint for certain, so that the store need not look.
 //!
 //! # The flush point
 //!
@@ -49,7 +50,7 @@ pub use flush::FlushError;
 
 use crate::flush_epoch::{FlushClock, FlushEpoch};
 use crate::merged::Merged;
-use crate::store::{Change, CoinIterator, CoinStore, StoreError, Tip};
+use crate::store::{CoinIterator, CoinStore, OwnedChange, StoreError, Tip};
 use blockmill_block::{Coin, OutPoint, coin};
 use blockmill_coinmap::{CoinMap, CoinRef, EntryFlags, Update};
 use flush::{Changed, Flush, Job};
@@ -60,6 +61,8 @@ use std::time::{Duration, Instant};
 const DIRTY: EntryFlags = EntryFlags::bit(0);
 /// The store has nothing under the outpoint.
 const FRESH: EntryFlags = EntryFlags::bit(1);
+/// The store has a coin under the outpoint.
+const STORED: EntryFlags = EntryFlags::bit(3);
 /// The coin was asked for.
 const USED: EntryFlags = EntryFlags::bit(2);
 
@@ -381,7 +384,7 @@ impl CoinsCache {
                 (Update::Remove, LiveEntry::Unspent(coin))
             } else {
                 change = 1 - was_dirty;
-                (Update::Put(DIRTY, None), LiveEntry::Unspent(coin))
+                (Update::Put(dirty_after(entry.flags()), None), LiveEntry::Unspent(coin))
             }
         });
         self.dirty = self.dirty.wrapping_add_signed(change);
@@ -400,8 +403,9 @@ impl CoinsCache {
             }
         };
         if known.is_some() && !self.needs_no_marker(outpoint) {
-            // The flush may have promoted the coin in between. It is the same coin, and not dirty.
-            self.map.insert(outpoint, DIRTY, None);
+            // The flush may have promoted the coin in between. It is the same coin, and not dirty. The
+            // store has it, or gets it with the batch of the flush.
+            self.map.insert(outpoint, DIRTY.with(STORED), None);
             self.dirty += 1;
         }
         Ok(known)
@@ -429,13 +433,13 @@ impl CoinsCache {
             return;
         }
         let was_dirty = self.map.update(outpoint, |entry| {
-            let (was_dirty, fresh) = match entry {
-                None => (false, overwrite == Overwrite::Impossible),
+            let (was_dirty, flags) = match entry {
+                None if overwrite == Overwrite::Impossible => (false, DIRTY.with(FRESH)),
+                None => (false, DIRTY),
                 // The store may still have the coin that is spent here. So the new coin is fresh
                 // only if the old entry was.
-                Some(entry) => (entry.flags().has(DIRTY), entry.flags().has(FRESH)),
+                Some(entry) => (entry.flags().has(DIRTY), dirty_after(entry.flags())),
             };
-            let flags = if fresh { DIRTY.with(FRESH) } else { DIRTY };
             (Update::Put(flags, Some(coin)), was_dirty)
         });
         self.dirty += usize::from(!was_dirty);
@@ -517,7 +521,16 @@ impl CoinsCache {
     }
 }
 
-fn changes_in_order(map: &CoinMap) -> Vec<Change> {
+/// The flags of a dirty entry that replaces one with these flags: they say the same of the store.
+fn dirty_after(before: EntryFlags) -> EntryFlags {
+    if before.has(DIRTY) {
+        before.without(USED)
+    } else {
+        DIRTY.with(STORED)
+    }
+}
+
+fn changes_in_order(map: &CoinMap) -> Vec<OwnedChange> {
     let mut changes = Vec::new();
     map.for_each(|entry| {
         if entry.flags().has(DIRTY) {
@@ -561,6 +574,7 @@ impl CoinsCache {
             live: Arc::clone(&live),
             clock: self.clock.clone(),
             tip: *tip,
+            dirty: self.dirty,
             keep_bytes: self.flush_at() - self.limit / 16 * BETWEEN_FLUSHES_16,
         };
         self.flush = Some(Flush::begin(job, before)?);
@@ -581,7 +595,7 @@ impl CoinsCache {
     }
 
     /// Waits for the end of the flush, if there is one. After a failure the cache has all its coins
-    /// again, and none of them counts as fresh: nobody knows what the store has.
+    /// again, and none of them counts as fresh or stored: nobody knows what the store has.
     ///
     /// # Errors
     /// [`FlushError`]: that of the store, or that of `before`.
@@ -621,7 +635,8 @@ impl CoinsCache {
                 });
             });
         }
-        self.map.retain_with_flags(|entry| Some(entry.flags().without(FRESH)));
+        self.map
+            .retain_with_flags(|entry| Some(entry.flags().without(FRESH).without(STORED)));
         self.dirty = 0;
         self.map
             .for_each(|entry| self.dirty += usize::from(entry.flags().has(DIRTY)));

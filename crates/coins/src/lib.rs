@@ -46,7 +46,7 @@ pub use memory::MemoryStore;
 pub use muhash::MuHash;
 pub use snapshot::{SnapshotError, SnapshotMetadata, SnapshotReader, write_snapshot};
 pub use stats::{StatsBuilder, UtxoStats};
-pub use store::{Change, CoinIterator, CoinStore, StoreError, Tip};
+pub use store::{Before, Change, Changes, CoinIterator, CoinStore, OwnedChange, StoreError, Tip};
 pub use undo_log::{UndoLog, UndoLogError, UndoPosition};
 
 /// The examples of the README compile and run.

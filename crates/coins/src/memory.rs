@@ -1,6 +1,6 @@
 //! A store in memory, for tests and for sets that need not be kept.
 
-use crate::store::{Change, CoinIterator, CoinStore, StoreError, Tip};
+use crate::store::{Changes, CoinIterator, CoinStore, StoreError, Tip};
 use blockmill_block::{Coin, OutPoint};
 use std::collections::BTreeMap;
 use std::sync::{PoisonError, RwLock};
@@ -34,14 +34,15 @@ impl CoinStore for MemoryStore {
         Ok(self.state.read().unwrap_or_else(PoisonError::into_inner).tip)
     }
 
-    fn commit(&self, changes: &mut dyn Iterator<Item = Change>, tip: &Tip) -> Result<(), StoreError> {
-        let changes: Vec<Change> = changes.collect();
+    fn commit(&self, changes: &dyn Changes, tip: &Tip) -> Result<(), StoreError> {
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
-        for (outpoint, coin) in changes {
-            match coin {
-                Some(coin) => state.coins.insert(outpoint, coin),
-                None => state.coins.remove(&outpoint),
-            };
+        for part in 0..changes.parts() {
+            changes.visit(part, &mut |change| {
+                match change.coin {
+                    Some(coin) => state.coins.insert(change.outpoint, coin.to_coin()),
+                    None => state.coins.remove(&change.outpoint),
+                };
+            });
         }
         state.tip = Some(*tip);
         Ok(())

@@ -5,6 +5,7 @@
 
 use blockmill_block::reader::{DecodeError, Reader};
 use blockmill_block::{BlockHash, Coin, OutPoint};
+use blockmill_coinmap::CoinRef;
 use thiserror::Error;
 
 pub use blockmill_coinmap::key::{KEY_LENGTH, OutpointKey, outpoint_from_key, outpoint_key};
@@ -60,8 +61,78 @@ impl StoreError {
     }
 }
 
-/// A change of a coin: the new coin, or none if it is spent.
-pub type Change = (OutPoint, Option<Coin>);
+/// A change of a coin.
+#[derive(Debug, Clone, Copy)]
+pub struct Change<'a> {
+    /// The outpoint.
+    pub outpoint: OutPoint,
+    /// The new coin; none if the outpoint is spent.
+    pub coin: Option<CoinRef<'a>>,
+    /// What the store has under the outpoint before.
+    pub before: Before,
+}
+
+/// What the store has under the outpoint of a change, as far as the caller knows. A store may
+/// rely on it. If it is wrong, the set is wrong afterwards.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Before {
+    /// A coin, for certain.
+    Coin,
+    /// Nothing, for certain.
+    Nothing,
+    /// A coin, or nothing.
+    Unknown,
+}
+
+/// The changes of a commit, in parts that several threads may visit at once. No outpoint has more
+/// than one change.
+pub trait Changes: Sync {
+    /// Number of changes.
+    fn len(&self) -> usize;
+
+    /// Whether there are no changes.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Number of parts. All keys of a part are above those of the part before.
+    fn parts(&self) -> usize;
+
+    /// Calls `each` with the changes of a part, from the smallest key to the largest.
+    ///
+    /// # Panics
+    /// If `part` is not below [`parts`](Self::parts).
+    fn visit(&self, part: usize, each: &mut dyn FnMut(Change<'_>));
+}
+
+/// A change with a coin of its own: the new coin, or none if the outpoint is spent. Lists of them,
+/// sorted by key, are [`Changes`] of which nothing is known before.
+pub type OwnedChange = (OutPoint, Option<Coin>);
+
+/// Changes in a part of a list.
+const LIST_PART: usize = 1 << 13;
+
+impl<T: AsRef<[OwnedChange]> + Sync> Changes for T {
+    fn len(&self) -> usize {
+        self.as_ref().len()
+    }
+
+    fn parts(&self) -> usize {
+        self.as_ref().len().div_ceil(LIST_PART)
+    }
+
+    fn visit(&self, part: usize, each: &mut dyn FnMut(Change<'_>)) {
+        let start = part * LIST_PART;
+        let list = self.as_ref();
+        for (outpoint, coin) in &list[start..list.len().min(start + LIST_PART)] {
+            each(Change {
+                outpoint: *outpoint,
+                coin: coin.as_ref().map(CoinRef::from),
+                before: Before::Unknown,
+            });
+        }
+    }
+}
 
 /// The coins of a set, sorted by key: by transaction id (in wire order), then by output index.
 pub type CoinIterator = Box<dyn Iterator<Item = Result<(OutPoint, Coin), StoreError>>>;
@@ -91,12 +162,12 @@ pub trait CoinStore: Send + Sync {
     /// Any [`StoreError`].
     fn tip(&self) -> Result<Option<Tip>, StoreError>;
 
-    /// Writes `changes`, which are sorted by key, and the tip that they lead to: all of it durably,
-    /// or nothing. Until the call returns, a read sees either the old state or the new one.
+    /// Writes `changes` and the tip that they lead to: all of it durably, or nothing. Until the call
+    /// returns, a read sees either the old state or the new one.
     ///
     /// # Errors
     /// [`StoreError::Backend`] or [`StoreError::Corrupt`]; the store is then unchanged.
-    fn commit(&self, changes: &mut dyn Iterator<Item = Change>, tip: &Tip) -> Result<(), StoreError>;
+    fn commit(&self, changes: &dyn Changes, tip: &Tip) -> Result<(), StoreError>;
 
     /// All coins at this moment, sorted by key. Later commits do not show.
     ///

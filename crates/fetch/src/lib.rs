@@ -11,7 +11,7 @@
 //! let coin = Coin { value: 5, height: 1, is_coinbase: false, script_pubkey: Box::new([]) };
 //! let store = Arc::new(MemoryStore::default());
 //! let tip = Tip { hash: BlockHash([0; 32]), height: 1 };
-//! store.commit(&mut [(outpoint(3), Some(coin.clone()))].into_iter(), &tip)?;
+//! store.commit(&[(outpoint(3), Some(coin.clone()))], &tip)?;
 //!
 //! let pool = ThreadPool::new(&ThreadPoolOptions::workers(1))?;
 //! let fetcher = Fetcher::new(&pool, 0, store, FlushClock::default(), &Options::default());

@@ -2,7 +2,9 @@
 //! or fast store.
 
 use blockmill_block::{BlockHash, Coin, OutPoint, Txid};
-use blockmill_coins::{Change, CoinIterator, CoinStore, FlushClock, FlushEpoch, MemoryStore, StoreError, Tip};
+use blockmill_coins::{
+    Changes, CoinIterator, CoinStore, FlushClock, FlushEpoch, MemoryStore, OwnedChange, StoreError, Tip,
+};
 use blockmill_fetch::{Fetcher, Found, Options, Wanted};
 use blockmill_pool::{ThreadPool, ThreadPoolOptions};
 use proptest::prelude::*;
@@ -47,13 +49,13 @@ impl TestStore {
             each,
             ..Self::default()
         };
-        let mut changes: Vec<Change> = coins.map(|number| (outpoint(number), Some(coin(number)))).collect();
+        let mut changes: Vec<OwnedChange> = coins.map(|number| (outpoint(number), Some(coin(number)))).collect();
         changes.sort_by_key(|change| change.0);
         let tip = Tip {
             hash: BlockHash([1; 32]),
             height: 1,
         };
-        store.coins.commit(&mut changes.into_iter(), &tip).unwrap();
+        store.coins.commit(&changes, &tip).unwrap();
         Arc::new(store)
     }
 }
@@ -83,7 +85,7 @@ impl CoinStore for TestStore {
         self.coins.tip()
     }
 
-    fn commit(&self, changes: &mut dyn Iterator<Item = Change>, tip: &Tip) -> Result<(), StoreError> {
+    fn commit(&self, changes: &dyn Changes, tip: &Tip) -> Result<(), StoreError> {
         self.coins.commit(changes, tip)
     }
 

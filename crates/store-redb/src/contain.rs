@@ -2,8 +2,9 @@
 //! else.
 //!
 //! A call of redb in [`contained`] cannot panic. Neither can the drop of its result, in
-//! [`Contained`]. Code of others that runs in the middle of a call (the caller's iterator) runs in
-//! [`pass_through`]: its panics continue.
+//! [`Contained`]. Code of others that runs in the middle of a call (the caller's changes) runs in
+//! [`pass_through`]: its panics continue. Calls of redb in the middle of that are in
+//! [`contained_again`].
 
 use std::cell::Cell;
 use std::ops::Deref;
@@ -43,6 +44,14 @@ pub(super) fn pass_through<R>(work: impl FnOnce() -> R) -> R {
     CONTAINED.set(false);
     let result = work();
     CONTAINED.set(true);
+    result
+}
+
+/// Runs work with redb in the middle of code of others. Its panics are caught again.
+pub(super) fn contained_again<R>(work: impl FnOnce() -> R) -> R {
+    CONTAINED.set(true);
+    let result = work();
+    CONTAINED.set(false);
     result
 }
 
@@ -115,6 +124,11 @@ mod tests {
         );
         assert!(!is_panic_contained());
         assert_eq!(contained(|| pass_through(is_panic_contained)), Ok(false));
+        assert_eq!(
+            contained(|| pass_through(|| contained_again(|| panic!("its own")))),
+            Err::<(), _>("its own".to_owned())
+        );
+        assert!(!is_panic_contained());
     }
 
     #[test]

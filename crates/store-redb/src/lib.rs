@@ -12,7 +12,7 @@
 //! let tip = Tip { hash: BlockHash([1; 32]), height: 1 };
 //!
 //! let store = RedbStore::open(&path, "regtest", 16 << 20)?;
-//! store.commit(&mut [(outpoint, Some(coin.clone()))].into_iter(), &tip)?;
+//! store.commit(&[(outpoint, Some(coin.clone()))], &tip)?;
 //! drop(store);
 //! let store = RedbStore::open_to_read(&path, Some("regtest"), 16 << 20)?;
 //! assert_eq!(store.get(&outpoint)?, Some(coin));
@@ -44,8 +44,8 @@ use blockmill_block::reader::DecodeError;
 use blockmill_block::{BlockHash, Coin, OutPoint};
 use blockmill_blockfiles::disk::{Disk, DiskFile, Open, SystemDisk};
 use blockmill_coins::store::{OutpointKey, decode_coin, outpoint_from_key, outpoint_key};
-use blockmill_coins::{Change, CoinIterator, CoinStore, StoreError, Tip};
-use contain::{Contained, contained, pass_through};
+use blockmill_coins::{Change, Changes, CoinIterator, CoinStore, StoreError, Tip};
+use contain::{Contained, contained, contained_again, pass_through};
 use redb::{Database, ReadOnlyTable, ReadableDatabase, StorageBackend, TableDefinition};
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -346,25 +346,37 @@ impl RedbStore {
         Ok(())
     }
 
-    fn write(&self, changes: &mut dyn Iterator<Item = Change>, tip: &Tip) -> Result<(), StoreError> {
+    fn write(&self, changes: &dyn Changes, tip: &Tip) -> Result<(), StoreError> {
         self.call(|| {
             let mut write = self.database.begin_write()?;
             write.set_quick_repair(true);
             {
                 let mut coins = write.open_table(COINS)?;
                 let mut value = Vec::new();
-                while let Some((outpoint, coin)) = pass_through(|| changes.next()) {
-                    match coin {
+                let mut change = |change: Change<'_>| -> Result<(), redb::Error> {
+                    let key = outpoint_key(&change.outpoint);
+                    match change.coin {
                         Some(coin) => {
                             value.clear();
                             coin.write_compressed(&mut value);
-                            coins.insert(&outpoint_key(&outpoint), &value[..])?;
+                            coins.insert(&key, &value[..])?;
                         }
                         None => {
-                            coins.remove(&outpoint_key(&outpoint))?;
+                            coins.remove(&key)?;
                         }
                     }
+                    Ok(())
+                };
+                let mut outcome = Ok(());
+                for part in 0..changes.parts() {
+                    let mut each = |one: Change<'_>| {
+                        if outcome.is_ok() {
+                            outcome = contained_again(|| change(one));
+                        }
+                    };
+                    pass_through(|| changes.visit(part, &mut each));
                 }
+                outcome?;
                 let mut values = write.open_table(VALUES)?;
                 let mut bytes = tip.hash.0.to_vec();
                 bytes.extend(tip.height.to_le_bytes());
@@ -420,7 +432,7 @@ impl CoinStore for RedbStore {
         }))
     }
 
-    fn commit(&self, changes: &mut dyn Iterator<Item = Change>, tip: &Tip) -> Result<(), StoreError> {
+    fn commit(&self, changes: &dyn Changes, tip: &Tip) -> Result<(), StoreError> {
         self.write(changes, tip)?;
         self.refresh()
     }

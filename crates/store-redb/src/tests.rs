@@ -1,6 +1,9 @@
 //! Tests of the store that read its file.
 
 use super::*;
+use blockmill_coins::OwnedChange;
+
+const NOTHING: [OwnedChange; 0] = [];
 
 #[test]
 fn format_and_network_are_kept_and_compared() {
@@ -13,7 +16,7 @@ fn format_and_network_are_kept_and_compared() {
     };
     let store = open("regtest").unwrap();
     assert_eq!(store.tip().unwrap(), None);
-    store.commit(&mut std::iter::empty(), &tip).unwrap();
+    store.commit(&NOTHING, &tip).unwrap();
     drop(store);
     assert_eq!(open("regtest").unwrap().tip().unwrap(), Some(tip));
     assert!(matches!(open("bitcoin"), Err(StoreError::Network { found, .. }) if found == "regtest"));
@@ -52,7 +55,7 @@ fn after_a_kill_the_file_is_not_walked() {
         height: 77,
     };
     let store = RedbStore::open(&path, "regtest", 1 << 20).unwrap();
-    store.commit(&mut std::iter::empty(), &tip).unwrap();
+    store.commit(&NOTHING, &tip).unwrap();
     drop(store);
     // What a kill leaves: after an open, and in the middle of the first commit after it.
     let store = RedbStore::open(&path, "regtest", 1 << 20).unwrap();

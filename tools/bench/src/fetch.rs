@@ -14,7 +14,7 @@ use crate::report::{Column, Report, Target};
 use blockmill_block::{Coin, Network, OutPoint};
 use blockmill_chaingen::{ChainSpec, Profile, Summary, write_chain};
 use blockmill_coins::stats::Hashes;
-use blockmill_coins::{Change, CoinIterator, CoinStore, StatsBuilder, StoreError, Tip};
+use blockmill_coins::{Changes, CoinIterator, CoinStore, StatsBuilder, StoreError, Tip};
 use blockmill_engine::datadir::store_file::open_store;
 use blockmill_engine::engine::internals::{Internals, Without};
 use blockmill_engine::{DataDir, Engine, Options};
@@ -99,7 +99,7 @@ impl CoinStore for Sleeping {
         self.0.tip()
     }
 
-    fn commit(&self, changes: &mut dyn Iterator<Item = Change>, tip: &Tip) -> Result<(), StoreError> {
+    fn commit(&self, changes: &dyn Changes, tip: &Tip) -> Result<(), StoreError> {
         self.0.commit(changes, tip)
     }
 

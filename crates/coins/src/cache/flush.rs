@@ -1,9 +1,9 @@
 //! A flush: a thread that writes the frozen changes, and then promotes frozen coins to live
 //! entries.
 
-use super::{DIRTY, FRESH, USED};
+use super::{DIRTY, FRESH, STORED, USED};
 use crate::flush_epoch::FlushClock;
-use crate::store::{CoinStore, StoreError, Tip};
+use crate::store::{Before, Change, Changes, CoinStore, StoreError, Tip};
 use blockmill_block::OutPoint;
 use blockmill_coinmap::{CoinMap, CoinRef, EntryFlags, EntryRef, HashKey, SHARDS, SortedEntries, Update};
 use std::collections::BTreeMap;
@@ -39,6 +39,8 @@ pub(super) struct Job {
     pub(super) live: Arc<CoinMap>,
     pub(super) clock: FlushClock,
     pub(super) tip: Tip,
+    /// Number of dirty entries.
+    pub(super) dirty: usize,
     /// Bytes that the live entries may have after promotion.
     pub(super) keep_bytes: usize,
     /// Whether the frozen map becomes the live map again. Only if nothing changes above it
@@ -56,18 +58,25 @@ pub(super) struct Changed {
 }
 
 impl Changed {
-    fn of(frozen: &CoinMap) -> Self {
-        let key = *frozen.hash_key();
-        let mut hashes = Vec::new();
-        frozen.for_each(|entry| {
-            // The store had nothing under a fresh coin's outpoint, so nobody can have read it.
-            if entry.flags().has(DIRTY) && !entry.flags().has(FRESH) {
-                hashes.push(key.hash(&entry.outpoint()));
-            }
-        });
-        hashes.shrink_to_fit();
-        hashes.sort_unstable();
-        Self { key, hashes }
+    fn new(key: HashKey) -> Self {
+        Self {
+            key,
+            hashes: Vec::new(),
+        }
+    }
+
+    /// Adds the outpoint of a dirty entry.
+    fn add(&mut self, entry: EntryRef<'_>) {
+        // The store had nothing under a fresh coin's outpoint, so nobody can have read it.
+        if !entry.flags().has(FRESH) {
+            self.hashes.push(self.key.hash(&entry.outpoint()));
+        }
+    }
+
+    /// To be called when all outpoints are added.
+    fn sort(&mut self) {
+        self.hashes.shrink_to_fit();
+        self.hashes.sort_unstable();
     }
 
     pub(super) fn may_contain(&self, outpoint: &OutPoint) -> bool {
@@ -94,6 +103,8 @@ pub(super) struct Done {
 #[derive(Debug)]
 pub(super) struct Flush {
     frozen: Arc<CoinMap>,
+    /// Number of dirty entries when it began.
+    dirty: usize,
     /// None after the join.
     thread: Option<JoinHandle<Result<Done, FlushError>>>,
 }
@@ -104,14 +115,13 @@ impl Flush {
         job: Job,
         before: impl FnOnce() -> Result<(), Box<dyn std::error::Error + Send + Sync>> + Send + 'static,
     ) -> Result<Self, FlushError> {
-        let frozen = Arc::clone(&job.frozen);
+        let (frozen, dirty) = (Arc::clone(&job.frozen), job.dirty);
         let thread = std::thread::Builder::new()
             .name("flush".to_owned())
             .spawn(move || {
                 let start = Instant::now();
                 before().map_err(FlushError::Before)?;
-                let changes = job.write()?;
-                let changed = Changed::of(&job.frozen);
+                let (changes, changed) = job.write()?;
                 let kept = if job.in_place {
                     job.keep_in_place()
                 } else {
@@ -128,6 +138,7 @@ impl Flush {
             .map_err(FlushError::Thread)?;
         Ok(Self {
             frozen,
+            dirty,
             thread: Some(thread),
         })
     }
@@ -139,7 +150,7 @@ impl Flush {
 
     /// Memory in bytes.
     pub(super) fn bytes(&self) -> usize {
-        self.frozen.bytes() + SortedEntries::bytes_for(self.frozen.len())
+        self.frozen.bytes() + SortedEntries::bytes_for(self.frozen.len().min(self.dirty))
     }
 
     /// Whether [`finish`](Self::finish) would not wait.
@@ -171,15 +182,50 @@ impl Drop for Flush {
     }
 }
 
+/// The dirty entries of the frozen map.
+struct DirtyEntries(SortedEntries);
+
+impl Changes for DirtyEntries {
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn parts(&self) -> usize {
+        self.0.parts()
+    }
+
+    fn visit(&self, part: usize, each: &mut dyn FnMut(Change<'_>)) {
+        self.0.visit(part, |entry| {
+            let before = if entry.flags().has(FRESH) {
+                Before::Nothing
+            } else if entry.flags().has(STORED) {
+                Before::Coin
+            } else {
+                Before::Unknown
+            };
+            let outpoint = entry.outpoint();
+            entry.with_coin(|coin| each(Change { outpoint, coin, before }));
+        });
+    }
+}
+
 impl Job {
-    /// Writes the changes. Returns their number.
-    fn write(&self) -> Result<u64, StoreError> {
-        let mut changes = SortedEntries::new(Arc::clone(&self.frozen), |entry| entry.flags().has(DIRTY));
-        let count = changes.len() as u64;
-        self.store.commit(&mut changes, &self.tip)?;
+    /// Writes the changes. Returns their number, and what they have changed.
+    fn write(&self) -> Result<(u64, Changed), StoreError> {
+        let mut changed = Changed::new(*self.frozen.hash_key());
+        let dirty = |entry: EntryRef<'_>| {
+            let is_dirty = entry.flags().has(DIRTY);
+            if is_dirty {
+                changed.add(entry);
+            }
+            is_dirty
+        };
+        let changes = DirtyEntries(SortedEntries::new(Arc::clone(&self.frozen), self.dirty, dirty));
+        self.store.commit(&changes, &self.tip)?;
         // The new epoch begins before the first marker goes: see the rule of resurrection.
         self.clock.advance();
-        Ok(count)
+        changed.sort();
+        Ok((changes.len() as u64, changed))
     }
 
     /// Keeps the frozen coins as entries that the store has too, and drops the spent ones.

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::MemoryStore;
-use crate::store::Change;
+use crate::store::{Before, Changes, OwnedChange};
 use blockmill_block::{BlockHash, Txid};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -86,9 +86,23 @@ impl CoinStore for GatedStore {
         self.inner.tip()
     }
 
-    fn commit(&self, changes: &mut dyn Iterator<Item = Change>, tip: &Tip) -> Result<(), StoreError> {
-        let changes: Vec<Change> = changes.collect();
-        assert!(changes.is_sorted_by_key(|change| change.0));
+    fn commit(&self, changes: &dyn Changes, tip: &Tip) -> Result<(), StoreError> {
+        let mut list: Vec<OwnedChange> = Vec::new();
+        let mut is_known = true;
+        for part in 0..changes.parts() {
+            changes.visit(part, &mut |change| {
+                let stored = self.inner.get(&change.outpoint).unwrap();
+                is_known &= match change.before {
+                    Before::Coin => stored.is_some(),
+                    Before::Nothing => stored.is_none(),
+                    Before::Unknown => true,
+                };
+                list.push((change.outpoint, change.coin.map(|coin| coin.to_coin())));
+            });
+        }
+        assert!(is_known, "the cache is wrong about the store");
+        assert!(list.is_sorted_by_key(|change| change.0));
+        assert_eq!(list.len(), changes.len());
         let gate = self.gate.lock().unwrap();
         let gate = self.changed.wait_while(gate, |gate| !gate.open).unwrap();
         if gate.ending == Ending::Panicking {
@@ -96,7 +110,7 @@ impl CoinStore for GatedStore {
             panic!("a panic of the test");
         }
         if gate.ending != Ending::Failing {
-            self.inner.commit(&mut changes.into_iter(), tip)?;
+            self.inner.commit(&list, tip)?;
         }
         if gate.ending != Ending::Well {
             return Err(StoreError::Backend("a fault of the test".to_owned()));
@@ -289,9 +303,7 @@ fn a_coin_that_the_last_flush_left_unchanged_is_accepted() {
 fn a_coin_that_was_read_ahead_is_a_hit() {
     let (_, mut cache) = gated();
     let store = Arc::clone(cache.store());
-    store
-        .commit(&mut [(outpoint(1), Some(coin(5)))].into_iter(), &TIP)
-        .unwrap();
+    store.commit(&[(outpoint(1), Some(coin(5)))], &TIP).unwrap();
     let read_epoch = cache.flush_epoch();
     assert!(cache.insert_if_fresh_read(&outpoint(1), &coin(5), read_epoch));
     assert!(!cache.insert_if_fresh_read(&outpoint(1), &coin(5), read_epoch));

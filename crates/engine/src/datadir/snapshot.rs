@@ -9,7 +9,7 @@ use blockmill_blockfiles::FileError;
 use blockmill_blockfiles::disk::Disk;
 use blockmill_coins::stats::Hashes;
 use blockmill_coins::{
-    Change, CoinStore, SnapshotError, SnapshotReader, StatsBuilder, StoreError, Tip, UtxoStats, write_snapshot,
+    CoinStore, OwnedChange, SnapshotError, SnapshotReader, StatsBuilder, StoreError, Tip, UtxoStats, write_snapshot,
 };
 use blockmill_store_redb::RedbStore;
 use std::fs::File;
@@ -166,7 +166,7 @@ impl NewStore<'_> {
         let store = RedbStore::open_on(self.disk, self.path, self.network, self.cache_bytes / 2)?;
         let mut stats = StatsBuilder::new(Hashes::Serialized);
         let mut coins = reader.coins(self.tip.height);
-        let mut batch: Vec<Change> = Vec::new();
+        let mut batch: Vec<OwnedChange> = Vec::new();
         let mut count = 0;
         while let Some(entry) = coins.next() {
             let (outpoint, coin) = entry?;
@@ -180,10 +180,11 @@ impl NewStore<'_> {
                 observer.coins(count, coins.offset() as f64 / self.bytes.max(1) as f64);
             }
             if batch.len() == BATCH {
-                store.commit(&mut batch.drain(..), &self.tip)?;
+                store.commit(&batch, &self.tip)?;
+                batch.clear();
             }
         }
-        store.commit(&mut batch.drain(..), &self.tip)?;
+        store.commit(&batch, &self.tip)?;
         Ok(Some(stats.finish(&self.tip)))
     }
 }

@@ -6,7 +6,7 @@
 
 use crate::report::stages::{Span, Stage};
 use blockmill_block::{Coin, OutPoint};
-use blockmill_coins::{Change, CoinIterator, CoinStore, StoreError, Tip};
+use blockmill_coins::{Changes, CoinIterator, CoinStore, StoreError, Tip};
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -154,7 +154,7 @@ impl CoinStore for TracedStore {
         self.store.tip()
     }
 
-    fn commit(&self, changes: &mut dyn Iterator<Item = Change>, tip: &Tip) -> Result<(), StoreError> {
+    fn commit(&self, changes: &dyn Changes, tip: &Tip) -> Result<(), StoreError> {
         let start = self.trace.now();
         let outcome = self.store.commit(changes, tip);
         self.trace.record_since(Stage::Flush, tip.height, start);

@@ -7,7 +7,7 @@ use crate::common::{SUBSIDY, Settings, builder, hash_of, spend_failing, write_bl
 use blockmill_block::{BlockHash, Coin, OutPoint};
 use blockmill_chaingen::builder::spend_any;
 use blockmill_coins::stats::Hashes;
-use blockmill_coins::{Change, CoinIterator, CoinStore, MemoryStore, StatsBuilder, StoreError, Tip};
+use blockmill_coins::{Changes, CoinIterator, CoinStore, MemoryStore, StatsBuilder, StoreError, Tip};
 use blockmill_engine::engine::internals::{Internals, StageHook, Without};
 use blockmill_engine::{Observer, Options, Progress, Signatures};
 use blockmill_kernel::KernelVerifier;
@@ -83,7 +83,7 @@ impl CoinStore for SlowStore {
         self.store.tip()
     }
 
-    fn commit(&self, changes: &mut dyn Iterator<Item = Change>, tip: &Tip) -> Result<(), StoreError> {
+    fn commit(&self, changes: &dyn Changes, tip: &Tip) -> Result<(), StoreError> {
         self.dice.delay(2_000);
         let outcome = self.store.commit(changes, tip);
         self.dice.delay(2_000);

@@ -67,14 +67,14 @@ fn a_stop_in_the_middle_of_the_coins_is_told() {
     let fill = |height| {
         let store = RedbStore::open(&data.join("coins.redb"), "regtest", 1 << 20).unwrap();
         let tip = store.tip().unwrap().unwrap();
-        let mut changes = (0..50_000).map(|vout| {
+        let changes = (0..50_000).map(|vout| {
             let outpoint = OutPoint {
                 txid: Txid([7; 32]),
                 vout,
             };
             (outpoint, Some(coin(height)))
         });
-        store.commit(&mut changes, &tip).unwrap();
+        store.commit(&changes.collect::<Vec<_>>(), &tip).unwrap();
     };
     let look = || {
         let stop = AtomicBool::new(false);

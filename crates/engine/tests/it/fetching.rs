@@ -4,7 +4,7 @@
 use crate::common::{LARGE, Settings, connect, figures, open, open_with, options};
 use blockmill_block::{Coin, OutPoint};
 use blockmill_chaingen::{ChainSpec, Profile, Summary, write_chain};
-use blockmill_coins::{Change, CoinIterator, CoinStore, MemoryStore, StoreError, Tip};
+use blockmill_coins::{Changes, CoinIterator, CoinStore, MemoryStore, StoreError, Tip};
 use blockmill_engine::engine::internals::Without;
 use blockmill_engine::{ConnectReport, Options, RunOutcome};
 use std::path::Path;
@@ -28,7 +28,7 @@ impl CoinStore for SlowStore {
         self.store.tip()
     }
 
-    fn commit(&self, changes: &mut dyn Iterator<Item = Change>, tip: &Tip) -> Result<(), StoreError> {
+    fn commit(&self, changes: &dyn Changes, tip: &Tip) -> Result<(), StoreError> {
         self.store.commit(changes, tip)
     }
 

@@ -2,7 +2,7 @@
 //! never panics.
 
 use blockmill_block::{BlockHash, Coin, OutPoint, Txid};
-use blockmill_coins::{Change, CoinStore, StoreError, Tip};
+use blockmill_coins::{Change, Changes, CoinStore, OwnedChange, StoreError, Tip};
 use blockmill_store_redb::{RedbStore, is_panic_contained};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -78,9 +78,9 @@ fn tip(number: u32) -> Tip {
 }
 
 /// Changes sorted by key.
-fn sorted(mut changes: Vec<Change>) -> impl Iterator<Item = Change> {
+fn sorted(mut changes: Vec<OwnedChange>) -> Vec<OwnedChange> {
     changes.sort_by_key(|(outpoint, _)| (outpoint.txid.0, outpoint.vout));
-    changes.into_iter()
+    changes
 }
 
 /// Creates a store with several commits, which have left unused pages. Returns its content.
@@ -92,7 +92,7 @@ fn made(path: &Path) -> Vec<(OutPoint, Coin)> {
             .filter(|number| number % 4 == round)
             .map(|number| (outpoint(number), None));
         store
-            .commit(&mut sorted(new.chain(spent).collect()), &tip(100 + round as u32))
+            .commit(&sorted(new.chain(spent).collect()), &tip(100 + round as u32))
             .unwrap();
     }
     store.coins().unwrap().map(Result::unwrap).collect()
@@ -164,9 +164,9 @@ fn use_store(path: &Path) -> Result<(), StoreError> {
     let coins = store.coins()?.try_for_each(|entry| entry.map(|_| ()));
     // Calls after an error must not panic either.
     let changes = (0..3000).map(|number| (outpoint(number), (number % 2 == 0).then(|| coin(number + 1))));
-    let first = store.commit(&mut sorted(changes.collect()), &tip(104));
+    let first = store.commit(&sorted(changes.collect()), &tip(104));
     let changes = (0..3000).map(|number| (outpoint(number), None));
-    let second = store.commit(&mut sorted(changes.collect()), &tip(105));
+    let second = store.commit(&sorted(changes.collect()), &tip(105));
     coins.and(first).and(second)
 }
 
@@ -252,14 +252,30 @@ fn other_files_are_left_unchanged() {
     assert_eq!(std::fs::metadata(&path).unwrap().len(), 0);
 }
 
+/// Changes that cannot be visited.
+struct Panics;
+
+impl Changes for Panics {
+    fn len(&self) -> usize {
+        1
+    }
+
+    fn parts(&self) -> usize {
+        1
+    }
+
+    fn visit(&self, _: usize, _: &mut dyn FnMut(Change<'_>)) {
+        panic!("ours");
+    }
+}
+
 #[test]
 fn panics_of_the_caller_are_not_damage() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("coins");
     let content = made(&path);
     let store = RedbStore::open(&path, "regtest", 1 << 20).unwrap();
-    let mut changes = std::iter::once_with(|| panic!("ours"));
-    let outcome = catch_unwind(AssertUnwindSafe(|| store.commit(&mut changes, &tip(104))));
+    let outcome = catch_unwind(AssertUnwindSafe(|| store.commit(&Panics, &tip(104))));
     assert_eq!(outcome.unwrap_err().downcast_ref(), Some(&"ours"));
     drop(store);
     let (_, found, coins) = read_all(&path).unwrap();

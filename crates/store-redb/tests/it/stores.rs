@@ -2,7 +2,7 @@
 
 use blockmill_block::{BlockHash, Coin, OutPoint, Txid};
 use blockmill_coins::stats::Hashes;
-use blockmill_coins::{Change, CoinStore, MemoryStore, StatsBuilder, Tip};
+use blockmill_coins::{CoinStore, MemoryStore, OwnedChange, StatsBuilder, Tip};
 use blockmill_store_redb::RedbStore;
 
 fn outpoint(number: u32) -> OutPoint {
@@ -33,12 +33,12 @@ fn check(store: &dyn CoinStore) {
     assert_eq!(store.get(&outpoint(1)).unwrap(), None);
     let numbers = [0, 1, 255, 256, 16_512, 70_000];
     let coins: Vec<_> = numbers.iter().map(|&number| (outpoint(number), coin(number))).collect();
-    let mut changes: Vec<Change> = coins
+    let mut changes: Vec<OwnedChange> = coins
         .into_iter()
         .map(|(outpoint, coin)| (outpoint, Some(coin)))
         .collect();
     changes.sort_by_key(|change| change.0);
-    store.commit(&mut changes.iter().cloned(), &tip(1)).unwrap();
+    store.commit(&changes, &tip(1)).unwrap();
     assert_eq!(store.tip().unwrap(), Some(tip(1)));
     let mut found = Vec::new();
     store
@@ -48,8 +48,8 @@ fn check(store: &dyn CoinStore) {
 
     // A snapshot does not show later commits, and is sorted by key.
     let snapshot = store.coins().unwrap();
-    let mut spent = [(outpoint(256), None), (outpoint(999), None)].into_iter();
-    store.commit(&mut spent, &tip(2)).unwrap();
+    let spent = [(outpoint(256), None), (outpoint(999), None)];
+    store.commit(&spent, &tip(2)).unwrap();
     let seen: Vec<_> = snapshot.map(|entry| entry.unwrap().0).collect();
     assert_eq!(seen, changes.iter().map(|change| change.0).collect::<Vec<_>>());
     assert_eq!(store.get(&outpoint(256)).unwrap(), None);

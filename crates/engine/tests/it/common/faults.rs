@@ -1,7 +1,7 @@
 //! A store whose calls fail when a test says so, and an observer that ends a run as a kill would.
 
 use blockmill_block::{Coin, OutPoint};
-use blockmill_coins::{Change, CoinIterator, CoinStore, MemoryStore, StoreError, Tip};
+use blockmill_coins::{Changes, CoinIterator, CoinStore, MemoryStore, OwnedChange, StoreError, Tip};
 use blockmill_engine::{Observer, Progress};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -22,8 +22,8 @@ impl FaultyStore {
         let copy = Self::default();
         if let Some(tip) = other.tip().unwrap() {
             let coins = other.coins().unwrap().map(Result::unwrap);
-            let mut changes = coins.map(|(outpoint, coin)| (outpoint, Some(coin)));
-            copy.inner.commit(&mut changes, &tip).unwrap();
+            let changes: Vec<OwnedChange> = coins.map(|(outpoint, coin)| (outpoint, Some(coin))).collect();
+            copy.inner.commit(&changes, &tip).unwrap();
         }
         copy
     }
@@ -60,7 +60,7 @@ impl CoinStore for FaultyStore {
         self.inner.tip()
     }
 
-    fn commit(&self, changes: &mut dyn Iterator<Item = Change>, tip: &Tip) -> Result<(), StoreError> {
+    fn commit(&self, changes: &dyn Changes, tip: &Tip) -> Result<(), StoreError> {
         count(&self.commits, &self.failing_commit)?;
         self.inner.commit(changes, tip)
     }
