@@ -1,0 +1,484 @@
+//! A commit: from changes to a frame, and from the frame to the index.
+//!
+//! 1. All threads turn parts of the changes into pages of coins; one appends them in order.
+//! 2. All threads look for the records that the changes remove, group by group.
+//! 3. Records that live on in a segment that is mostly garbage are appended too (`garbage`).
+//! 4. Pages of removals, and a trailer, are appended. All is synced.
+//! 5. All threads change the index, group by group. Then the ledger changes, with it the tip.
+//!
+//! Until the fifth step nothing that a reader sees has changed.
+//!
+//! # Certainty
+//!
+//! The index knows 44 bits of a hash, and they never decide that a coin is removed. Where the caller
+//! knows that the coin is in the store, and one word alone has these bits, the word is the coin's:
+//! it has one. Where two have them, or where the caller does not know, the records are read.
+
+use crate::frame::{Frame, PageState};
+use crate::garbage::Survivors;
+use crate::index::{GROUPS, Place};
+use crate::location::Location;
+use crate::page::{CoinPages, Kind, Page, RECORDS_MAX, Range, Slot, all_live, begun, record_bytes, write_record};
+use crate::parallel::{for_each, in_order};
+use crate::removals::removal_pages;
+use crate::segment::Table;
+use crate::store::{PageReader, Shared};
+use crate::trailer::Trailer;
+use blockmill_block::OutPoint;
+use blockmill_block::hex;
+use blockmill_coinmap::HashKey;
+use blockmill_coins::{Before, Changes, StoreError, Tip};
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+/// Numbers in the order of their groups.
+#[derive(Debug, Default)]
+pub(crate) struct Grouped {
+    words: Vec<u64>,
+    /// Where the words of each group begin, and where the last ends.
+    starts: Vec<u32>,
+}
+
+impl Grouped {
+    /// Of pairs of a group and a word.
+    fn new(entries: &[(usize, u64)]) -> Self {
+        let mut starts = vec![0u32; GROUPS + 1];
+        for &(group, _) in entries {
+            starts[group + 1] += 1;
+        }
+        for group in 0..GROUPS {
+            starts[group + 1] += starts[group];
+        }
+        let mut next = starts.clone();
+        let mut words = vec![0; entries.len()];
+        for &(group, word) in entries {
+            words[next[group] as usize] = word;
+            next[group] += 1;
+        }
+        Self { words, starts }
+    }
+
+    fn group(&self, group: usize) -> &[u64] {
+        match self.starts.get(group..=group + 1) {
+            Some(&[start, end]) => &self.words[start as usize..end as usize],
+            _ => &[],
+        }
+    }
+}
+
+/// Bits of a word of an added record for its page, and for its number on the page.
+const PAGE_BITS: u32 = 24;
+const RECORD_BITS: u32 = RECORDS_MAX.ilog2();
+
+/// Records that a frame adds: for each a word of lane, tag, page, and number on the page.
+#[derive(Debug, Default)]
+pub(crate) struct Added {
+    /// The number in the frame of the page that counts as 0.
+    first_page: u32,
+    words: Grouped,
+}
+
+impl Added {
+    /// Of records with their hashes. Pages count from `first_page` of the frame.
+    pub(crate) fn new(records: &[(u64, Slot)], first_page: u32) -> Self {
+        let entries: Vec<(usize, u64)> = records
+            .iter()
+            .map(|&(hash, slot)| {
+                let place = Place::of(hash);
+                let identity = (place.lane as u64) << u32::BITS | u64::from(place.tag);
+                let page = u64::from(slot.page) & ((1 << PAGE_BITS) - 1);
+                let word = (identity << PAGE_BITS | page) << RECORD_BITS | u64::from(slot.record);
+                (place.group, word)
+            })
+            .collect();
+        Self {
+            first_page,
+            words: Grouped::new(&entries),
+        }
+    }
+
+    /// Lane, tag and slot of each record of a group.
+    fn group(&self, group: usize) -> impl Iterator<Item = (usize, u32, Slot)> {
+        self.words.group(group).iter().map(|&word| {
+            let slot = Slot {
+                page: self.first_page + (word >> RECORD_BITS & ((1 << PAGE_BITS) - 1)) as u32,
+                record: word as u32 % RECORDS_MAX as u32,
+            };
+            let identity = word >> (PAGE_BITS + RECORD_BITS);
+            ((identity >> u32::BITS) as usize, identity as u32, slot)
+        })
+    }
+}
+
+/// A part of the changes, as pages.
+struct Part {
+    pages: Vec<Page>,
+    ranges: Vec<Range>,
+    added: Vec<(u64, Slot)>,
+    /// Hashes of outpoints whose coins are in the store for certain.
+    removed: Vec<(usize, u64)>,
+    /// Outpoints of which nobody knows.
+    unknown: Vec<OutPoint>,
+    /// Change of the digest by what is certain.
+    digest: u64,
+}
+
+impl Part {
+    fn new(changes: &dyn Changes, number: usize, key: &HashKey) -> Self {
+        let mut pages = CoinPages::default();
+        let mut part = Self {
+            pages: Vec::new(),
+            ranges: Vec::new(),
+            added: Vec::new(),
+            removed: Vec::new(),
+            unknown: Vec::new(),
+            digest: 0,
+        };
+        let mut record = Vec::new();
+        changes.visit(number, &mut |change| {
+            let hash = key.hash(&change.outpoint);
+            match change.before {
+                Before::Coin => {
+                    part.removed.push((Place::of(hash).group, hash));
+                    part.digest = part.digest.wrapping_sub(hash);
+                }
+                Before::Unknown => part.unknown.push(change.outpoint),
+                Before::Nothing => {}
+            }
+            if let Some(coin) = change.coin {
+                record.clear();
+                write_record(&change.outpoint, &coin, &mut record);
+                part.added.push((hash, pages.push(&record)));
+                part.digest = part.digest.wrapping_add(hash);
+            }
+        });
+        (part.pages, part.ranges) = pages.finish();
+        part
+    }
+}
+
+/// A record that is taken out of the set.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Removed {
+    pub(crate) hash: u64,
+    pub(crate) location: Location,
+}
+
+/// What the caller of a commit has to do when it is durable.
+pub(crate) struct Committed {
+    /// The checksum of the trailer.
+    pub(crate) trailer_checksum: u32,
+    pub(crate) tail: crate::frame::Tail,
+    /// Whether the segment that is collected has nothing left in it.
+    pub(crate) emptied: bool,
+}
+
+/// A commit under way.
+pub(crate) struct Commit<'a> {
+    shared: &'a Shared,
+    changes: &'a dyn Changes,
+    frame: Frame<'a>,
+    added: Vec<Added>,
+    added_count: u64,
+    /// By group.
+    removed: Vec<Vec<Removed>>,
+    digest: u64,
+}
+
+impl<'a> Commit<'a> {
+    pub(crate) fn new(shared: &'a Shared, changes: &'a dyn Changes, frame: Frame<'a>) -> Self {
+        Self {
+            shared,
+            changes,
+            frame,
+            added: Vec::new(),
+            added_count: 0,
+            removed: vec![Vec::new(); GROUPS],
+            digest: 0,
+        }
+    }
+
+    /// Does everything. `victim` is the slot of the segment to collect, `previous` the checksum of
+    /// the trailer before.
+    pub(crate) fn run(mut self, victim: Option<usize>, previous: u32, tip: &Tip) -> Result<Committed, StoreError> {
+        let (certain, unknown) = self.append_coins()?;
+        self.find_certain(&certain)?;
+        drop(certain);
+        self.find_unknown(&unknown)?;
+        let mut survivors = Survivors::default();
+        if let Some(victim) = victim.filter(|&slot| self.may_collect(slot)) {
+            survivors.choose(self.shared, victim, self.frame.len(), &self.removed)?;
+            self.append_survivors(&mut survivors)?;
+        }
+        self.append_removals(&survivors)?;
+        let (coins, digest, flush) = {
+            let ledger = self.shared.ledger();
+            let removed: usize = self.removed.iter().map(Vec::len).sum();
+            (
+                ledger.coins + self.added_count - removed as u64,
+                ledger.digest.wrapping_add(self.digest),
+                ledger.flush + 1,
+            )
+        };
+        let trailer = Trailer {
+            start: self.frame.start(),
+            pages: self.frame.len(),
+            checksum: self.frame.checksum(),
+            previous,
+            tip: *tip,
+            coins,
+            digest,
+        };
+        self.append_plain(trailer.write(), Range::default())?;
+        self.frame.sync()?;
+        self.change_index()?;
+        let mut ledger = self.shared.ledger_mut();
+        for (slot, page, state) in self.frame.states() {
+            let segment = ledger.segment_mut(slot);
+            segment.fill(page);
+            segment.push(state.mask, state.range, state.bytes);
+        }
+        for removed in self.removed.iter().flatten() {
+            ledger.remove(removed.location);
+        }
+        (ledger.tip, ledger.flush, ledger.coins, ledger.digest) = (Some(*tip), flush, coins, digest);
+        Ok(Committed {
+            trailer_checksum: self.frame.last_checksum(),
+            tail: self.frame.tail(),
+            emptied: survivors.is_last(),
+        })
+    }
+
+    /// Step 1. Returns the hashes of what is removed for certain, part by part, and the outpoints
+    /// of which nobody knows.
+    fn append_coins(&mut self) -> Result<(Vec<Grouped>, Vec<OutPoint>), StoreError> {
+        let (mut certain, mut unknown) = (Vec::new(), Vec::new());
+        let (shared, changes) = (self.shared, self.changes);
+        let threads = shared.options.threads;
+        let make = |number| Part::new(changes, number, &shared.key);
+        in_order(changes.parts(), threads, make, |mut part: Part| {
+            let first_page = self.frame.len();
+            self.append_coin_pages(&mut part.pages, &part.ranges)?;
+            self.added.push(Added::new(&part.added, first_page));
+            self.added_count += part.added.len() as u64;
+            self.digest = self.digest.wrapping_add(part.digest);
+            certain.push(Grouped::new(&part.removed));
+            unknown.append(&mut part.unknown);
+            Ok::<(), StoreError>(())
+        })?;
+        Ok((certain, unknown))
+    }
+
+    /// Appends pages of coins. The pages of a long record go to one segment.
+    fn append_coin_pages(&mut self, pages: &mut [Page], ranges: &[Range]) -> Result<(), StoreError> {
+        let mut start = 0;
+        while start < pages.len() {
+            let is_rest = |page: &&Page| begun(page).is_some_and(|(kind, ..)| kind == Kind::LongRest);
+            let rest = pages[start + 1..].iter().take_while(is_rest).count();
+            let end = start + 1 + rest;
+            let states: Vec<PageState> = (start..end)
+                .filter_map(|number| {
+                    let (kind, records, used) = begun(&pages[number])?;
+                    Some(PageState {
+                        mask: all_live(kind, records),
+                        range: ranges[number],
+                        bytes: record_bytes(kind, records, used),
+                    })
+                })
+                .collect();
+            self.frame.append(&mut pages[start..end], &states)?;
+            start = end;
+        }
+        Ok(())
+    }
+
+    fn append_plain(&mut self, page: Page, range: Range) -> Result<(), StoreError> {
+        let state = PageState {
+            mask: 0,
+            range,
+            bytes: 0,
+        };
+        self.frame.append(&mut [page], &[state])
+    }
+
+    /// Step 2, for coins that are in the store for certain.
+    fn find_certain(&mut self, certain: &[Grouped]) -> Result<(), StoreError> {
+        let (shared, table) = (self.shared, self.shared.segments.load());
+        let undecided = Mutex::new(Vec::new());
+        let found: Vec<Mutex<Vec<Removed>>> = (0..GROUPS).map(|_| Mutex::default()).collect();
+        for_each(GROUPS, shared.options.threads, |number| {
+            let mut removed = Vec::new();
+            let mut several = Vec::new();
+            let group = shared.index.read(number);
+            for &hash in certain.iter().flat_map(|part| part.group(number)) {
+                let place = Place::of(hash);
+                let mut candidates = group[place.lane].candidates(place.tag);
+                match (candidates.next(), candidates.next()) {
+                    (Some(location), None) => removed.push(Removed { hash, location }),
+                    (Some(_), Some(_)) => several.push(hash),
+                    (None, _) => return Err(not_there(&hex::encode(&hash.to_be_bytes()))),
+                }
+            }
+            for hash in several {
+                let place = Place::of(hash);
+                match only_with_hash(shared, &table, hash, group[place.lane].candidates(place.tag))? {
+                    Some(location) => removed.push(Removed { hash, location }),
+                    None => lock(&undecided).push(hash),
+                }
+            }
+            *lock(&found[number]) = removed;
+            Ok(())
+        })?;
+        self.removed = found
+            .into_iter()
+            .map(|group| group.into_inner().unwrap_or_else(PoisonError::into_inner))
+            .collect();
+        let undecided = undecided.into_inner().unwrap_or_else(PoisonError::into_inner);
+        self.find_undecided(&undecided)
+    }
+
+    /// Step 2, for coins in the store that share all bits of their hash. Their outpoints are looked
+    /// for in the changes.
+    fn find_undecided(&mut self, hashes: &[u64]) -> Result<(), StoreError> {
+        if hashes.is_empty() {
+            return Ok(());
+        }
+        let mut outpoints = Vec::new();
+        for part in 0..self.changes.parts() {
+            self.changes.visit(part, &mut |change| {
+                if change.before == Before::Coin && hashes.contains(&self.shared.key.hash(&change.outpoint)) {
+                    outpoints.push(change.outpoint);
+                }
+            });
+        }
+        let found = self.find_unknown_ones(&outpoints)?;
+        if found.len() != outpoints.len() {
+            return Err(not_there("one of several with one hash"));
+        }
+        for removed in found {
+            self.removed[Place::of(removed.hash).group].push(removed);
+        }
+        Ok(())
+    }
+
+    /// Step 2, for coins of which the caller does not know.
+    fn find_unknown(&mut self, outpoints: &[OutPoint]) -> Result<(), StoreError> {
+        for removed in self.find_unknown_ones(outpoints)? {
+            self.digest = self.digest.wrapping_sub(removed.hash);
+            self.removed[Place::of(removed.hash).group].push(removed);
+        }
+        Ok(())
+    }
+
+    /// Those of the outpoints that are in the store.
+    fn find_unknown_ones(&self, outpoints: &[OutPoint]) -> Result<Vec<Removed>, StoreError> {
+        let table = self.shared.segments.load();
+        let mut reader = PageReader::new(&table);
+        let mut found = Vec::new();
+        for outpoint in outpoints {
+            let hash = self.shared.key.hash(outpoint);
+            let place = Place::of(hash);
+            let group = self.shared.index.read(place.group);
+            let candidates: Vec<Location> = group[place.lane].candidates(place.tag).collect();
+            drop(group);
+            if let Some(location) = reader.find(outpoint, candidates)? {
+                found.push(Removed { hash, location });
+            }
+        }
+        Ok(found)
+    }
+
+    /// Whether a segment may be collected in this commit: not one that this frame is in.
+    fn may_collect(&self, slot: usize) -> bool {
+        let table = self.shared.segments.load();
+        table
+            .get(slot)
+            .is_some_and(|segment| segment.number < self.frame.start().segment)
+    }
+
+    /// Step 3.
+    fn append_survivors(&mut self, survivors: &mut Survivors) -> Result<(), StoreError> {
+        let (mut pages, ranges, added) = survivors.take_pages();
+        let first_page = self.frame.len();
+        self.append_coin_pages(&mut pages, &ranges)?;
+        self.added.push(Added::new(&added, first_page));
+        self.added_count += added.len() as u64;
+        for moved in survivors.moved() {
+            self.removed[Place::of(moved.hash).group].push(*moved);
+        }
+        Ok(())
+    }
+
+    /// Step 4: what is removed, and removals that a segment had which goes.
+    fn append_removals(&mut self, survivors: &Survivors) -> Result<(), StoreError> {
+        let table = self.shared.segments.load();
+        let number_of = |slot: usize| table.get(slot).map_or(0, |segment| segment.number);
+        let mut removals: Vec<(u32, u32)> = {
+            let ledger = self.shared.ledger();
+            let mut removals = Vec::new();
+            for removed in self.removed.iter().flatten() {
+                let location = removed.location;
+                if !ledger.is_live(location) {
+                    return Err(not_there(&format!("its record at {location:?} is not live")));
+                }
+                removals.push((number_of(location.slot()), location.offset()));
+            }
+            removals
+        };
+        removals.sort_unstable();
+        if removals.windows(2).any(|two| two[0] == two[1]) {
+            return Err(StoreError::Corrupt("two changes remove one coin".to_owned()));
+        }
+        removals.extend_from_slice(survivors.carried());
+        removals.sort_unstable();
+        removals.dedup();
+        for page in removal_pages(removals.into_iter()) {
+            self.append_plain(page, Range::REMOVALS)?;
+        }
+        Ok(())
+    }
+
+    /// Step 5.
+    fn change_index(&self) -> Result<(), StoreError> {
+        for_each(GROUPS, self.shared.options.threads, |number| {
+            let mut group = self.shared.index.write(number);
+            for removed in &self.removed[number] {
+                let place = Place::of(removed.hash);
+                group[place.lane].remove(place.tag, removed.location);
+            }
+            for (lane, tag, slot) in self.added.iter().flat_map(|part| part.group(number)) {
+                group[lane].insert(tag, self.frame.location(slot));
+            }
+            Ok(())
+        })
+    }
+}
+
+/// The one candidate whose whole hash this is. None if there are several.
+fn only_with_hash(
+    shared: &Shared,
+    table: &Table,
+    hash: u64,
+    candidates: impl Iterator<Item = Location>,
+) -> Result<Option<Location>, StoreError> {
+    let mut reader = PageReader::new(table);
+    let mut by_hash: HashMap<u64, Vec<Location>> = HashMap::new();
+    for location in candidates {
+        let outpoint = blockmill_coins::store::outpoint_from_key(&reader.key(location)?);
+        by_hash.entry(shared.key.hash(&outpoint)).or_default().push(location);
+    }
+    match by_hash.get(&hash).map(Vec::as_slice) {
+        Some(&[location]) => Ok(Some(location)),
+        Some(_) => Ok(None),
+        None => Err(not_there(&hex::encode(&hash.to_be_bytes()))),
+    }
+}
+
+/// A coin is not in the store that the caller knows to be there.
+fn not_there(what: &str) -> StoreError {
+    StoreError::Corrupt(format!("a coin that was read before is not there any more: {what}"))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,217 @@
+//! A frame: the pages of one flush, one after the other, a trailer at their end.
+//!
+//! A frame may begin in one segment and go on in the next. It counts when its trailer is there and
+//! all pages before it are what the trailer says; so it is written in any order and synced once.
+
+use crate::location::{Location, SEGMENT_PAGES_MAX};
+use crate::page::{PAGE_BYTES, Page, Position, Range, Slot, seal};
+use crate::segment::{Segment, file_failed};
+use crate::store::Shared;
+use blockmill_coins::StoreError;
+use std::sync::Arc;
+
+/// Pages that are written in one call.
+const WRITE_PAGES: usize = 256;
+
+/// Where the next page goes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Tail {
+    pub(crate) slot: usize,
+    pub(crate) position: Position,
+}
+
+/// Pages of a frame that lie side by side.
+#[derive(Debug, Clone, Copy)]
+struct Piece {
+    /// The number of its first page in the frame.
+    first: u32,
+    slot: usize,
+    /// The number of its first page in the segment.
+    page: u32,
+}
+
+/// What the ledger is to know of a page.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PageState {
+    pub(crate) mask: u64,
+    pub(crate) range: Range,
+    /// Bytes of its records.
+    pub(crate) bytes: usize,
+}
+
+/// A frame that is being written.
+pub(crate) struct Frame<'a> {
+    shared: &'a Shared,
+    flush: u64,
+    epoch: u64,
+    tail: Tail,
+    start: Position,
+    /// Most pages of a segment: a part of what there is.
+    segment_pages: u32,
+    pieces: Vec<Piece>,
+    states: Vec<PageState>,
+    checksums: crc32fast::Hasher,
+    last_checksum: u32,
+    /// Sealed pages that are not written yet; they end at the tail.
+    waiting: Vec<Page>,
+    /// Segments that are not synced.
+    dirty: Vec<Arc<Segment>>,
+}
+
+fn segment_pages(shared: &Shared) -> u32 {
+    let share = shared.ledger().disk_bytes() / (16 * PAGE_BYTES as u64);
+    let share = u32::try_from(share).unwrap_or(u32::MAX);
+    share.max(shared.options.segment_pages_min).min(SEGMENT_PAGES_MAX)
+}
+
+impl<'a> Frame<'a> {
+    pub(crate) fn new(shared: &'a Shared, flush: u64, epoch: u64, tail: Tail) -> Self {
+        Self {
+            shared,
+            flush,
+            epoch,
+            tail,
+            start: tail.position,
+            segment_pages: segment_pages(shared),
+            pieces: Vec::new(),
+            states: Vec::new(),
+            checksums: crc32fast::Hasher::new(),
+            last_checksum: 0,
+            waiting: Vec::with_capacity(WRITE_PAGES),
+            dirty: Vec::new(),
+        }
+    }
+
+    /// Number of pages so far.
+    pub(crate) fn len(&self) -> u32 {
+        self.states.len() as u32
+    }
+
+    /// The first page.
+    pub(crate) fn start(&self) -> Position {
+        self.start
+    }
+
+    /// Where the next page goes.
+    pub(crate) fn tail(&self) -> Tail {
+        self.tail
+    }
+
+    /// CRC-32 of the checksums of all pages so far.
+    pub(crate) fn checksum(&self) -> u32 {
+        self.checksums.clone().finalize()
+    }
+
+    /// The checksum of the last page.
+    pub(crate) fn last_checksum(&self) -> u32 {
+        self.last_checksum
+    }
+
+    /// Makes room for pages that must be in one segment.
+    fn reserve(&mut self, pages: u32) -> Result<(), StoreError> {
+        let Position { segment, page } = self.tail.position;
+        // A segment that has nothing but its first page takes any record.
+        if page + pages <= self.segment_pages || (page == 1 && pages < SEGMENT_PAGES_MAX) {
+            return Ok(());
+        }
+        self.write()?;
+        let Some(disk) = &self.shared.disk else {
+            return Err(StoreError::Backend("the store was opened to read".to_owned()));
+        };
+        let number = segment + 1;
+        let created = Segment::create(
+            &**disk,
+            &self.shared.directory,
+            number,
+            &self.shared.identity,
+            self.epoch,
+        )?;
+        self.tail = Tail {
+            slot: self.shared.segments.add(created)?,
+            position: Position {
+                segment: number,
+                page: 1,
+            },
+        };
+        if self.states.is_empty() {
+            self.start = self.tail.position;
+        }
+        Ok(())
+    }
+
+    /// Appends pages that were begun, all of them to one segment.
+    pub(crate) fn append(&mut self, pages: &mut [Page], states: &[PageState]) -> Result<(), StoreError> {
+        self.reserve(pages.len() as u32)?;
+        let Tail { slot, position } = self.tail;
+        let follows = self.pieces.last().is_some_and(|piece| piece.slot == slot);
+        if !follows {
+            self.pieces.push(Piece {
+                first: self.len(),
+                slot,
+                page: position.page,
+            });
+        }
+        for (page, state) in pages.iter_mut().zip(states) {
+            self.last_checksum = seal(page, self.tail.position, self.flush, self.epoch);
+            self.checksums.update(&self.last_checksum.to_le_bytes());
+            self.waiting.push(*page);
+            self.states.push(*state);
+            self.tail.position.page += 1;
+        }
+        if self.waiting.len() >= WRITE_PAGES {
+            self.write()?;
+        }
+        Ok(())
+    }
+
+    /// Writes what waits.
+    fn write(&mut self) -> Result<(), StoreError> {
+        if self.waiting.is_empty() {
+            return Ok(());
+        }
+        let table = self.shared.segments.load();
+        let Some(segment) = table.get(self.tail.slot) else {
+            return Err(StoreError::Backend("the last segment is gone".to_owned()));
+        };
+        let first = self.tail.position.page as usize - self.waiting.len();
+        segment
+            .file
+            .write_all_at(self.waiting.as_flattened(), (first * PAGE_BYTES) as u64)
+            .map_err(|error| file_failed(&segment.path, &error))?;
+        self.waiting.clear();
+        if self.dirty.last().is_none_or(|last| last.number != segment.number) {
+            self.dirty.push(Arc::clone(segment));
+        }
+        Ok(())
+    }
+
+    /// Writes everything, durably.
+    pub(crate) fn sync(&mut self) -> Result<(), StoreError> {
+        self.write()?;
+        for segment in self.dirty.drain(..) {
+            segment
+                .file
+                .sync_data()
+                .map_err(|error| file_failed(&segment.path, &error))?;
+        }
+        Ok(())
+    }
+
+    /// The location of a record on a page of this frame.
+    pub(crate) fn location(&self, slot: Slot) -> Location {
+        let index = self.pieces.partition_point(|piece| piece.first <= slot.page);
+        let piece = &self.pieces[index - 1];
+        Location::new(piece.slot, piece.page + (slot.page - piece.first), slot.record)
+    }
+
+    /// For each page its slot, its number in the segment, and its state.
+    pub(crate) fn states(&self) -> impl Iterator<Item = (usize, u32, PageState)> {
+        self.pieces.iter().enumerate().flat_map(|(number, piece)| {
+            let end = self.pieces.get(number + 1).map_or(self.len(), |next| next.first);
+            (piece.first..end).map(|page| {
+                let in_segment = piece.page + (page - piece.first);
+                (piece.slot, in_segment, self.states[page as usize])
+            })
+        })
+    }
+}

@@ -1,0 +1,327 @@
+//! The index in memory: for each coin a part of its hash, and where its record lies.
+//!
+//! The hash of an outpoint chooses a group (10 bits) and a lane in it (2 bits). The next 32 bits are
+//! its *tag*. A lane is a table of words, a tag in the upper half and a location in the lower half,
+//! sorted, with gaps. Each tag has a *home*: the index in the table in proportion to its value. A
+//! word is at its home or after it, so a search begins at the home and ends at the first word that
+//! is not smaller.
+//!
+//! A group has a lock of its own. Groups change one after the other in a commit, so each look-up
+//! sees a coin as it was before the commit or as it is after.
+//!
+//! Words of coins with one tag stand side by side, however many there are. Nothing here decides
+//! between them: that takes the records.
+
+use crate::location::Location;
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+/// Bits of a hash that choose the group.
+const GROUP_BITS: u32 = 10;
+
+/// Number of groups.
+pub(crate) const GROUPS: usize = 1 << GROUP_BITS;
+
+/// Bits of a hash that choose the lane in a group.
+const LANE_BITS: u32 = 2;
+
+/// Number of lanes in a group.
+pub(crate) const LANES: usize = 1 << LANE_BITS;
+
+/// A gap. It is larger than every word: no record has the last location.
+const GAP: u64 = u64::MAX;
+
+/// Homes of the first table of a lane.
+const HOMES_MIN: usize = 8;
+
+/// Gaps after the last home of a new table.
+const TAIL: usize = 8;
+
+/// A table grows when it has fewer free homes than one in this many, and then by one in this many.
+const FREE_SHARE: usize = 16;
+
+/// Where the words of a hash are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) group: usize,
+    pub(crate) lane: usize,
+    pub(crate) tag: u32,
+}
+
+impl Place {
+    pub(crate) const fn of(hash: u64) -> Self {
+        Self {
+            group: (hash >> (u64::BITS - GROUP_BITS)) as usize,
+            lane: (hash >> (u64::BITS - GROUP_BITS - LANE_BITS)) as usize % LANES,
+            tag: (hash >> (u64::BITS - GROUP_BITS - LANE_BITS - u32::BITS)) as u32,
+        }
+    }
+}
+
+const fn word(tag: u32, location: Location) -> u64 {
+    (tag as u64) << u32::BITS | location.bits() as u64
+}
+
+const fn tag_of(word: u64) -> u32 {
+    (word >> u32::BITS) as u32
+}
+
+/// A table of words.
+#[derive(Debug, Default)]
+pub(crate) struct Lane {
+    /// One word for each home, and a tail. The last is always a gap. Empty if there are no homes.
+    words: Vec<u64>,
+    homes: usize,
+    used: usize,
+}
+
+impl Lane {
+    fn home(&self, tag: u32) -> usize {
+        ((u64::from(tag) * self.homes as u64) >> u32::BITS) as usize
+    }
+
+    /// The index of the first word that is not smaller.
+    fn lower_bound(&self, word: u64) -> usize {
+        let mut index = self.home(tag_of(word));
+        while self.words.get(index).is_some_and(|&other| other < word) {
+            index += 1;
+        }
+        index
+    }
+
+    /// The locations of all words with a tag.
+    pub(crate) fn candidates(&self, tag: u32) -> impl Iterator<Item = Location> {
+        let start = self.lower_bound(u64::from(tag) << u32::BITS);
+        let words = self.words.get(start..).unwrap_or_default().iter();
+        words
+            .take_while(move |&&word| tag_of(word) == tag && word != GAP)
+            .map(|&word| Location::from_bits(word as u32))
+    }
+
+    /// Adds a word. Returns false, with nothing changed, if it is there already.
+    pub(crate) fn insert(&mut self, tag: u32, location: Location) -> bool {
+        if (self.homes - self.used) * FREE_SHARE <= self.homes {
+            self.grow(self.homes + (self.homes / FREE_SHARE).max(HOMES_MIN));
+        }
+        let word = word(tag, location);
+        let index = self.lower_bound(word);
+        if self.words[index] == word {
+            return false;
+        }
+        let mut gap = index;
+        while self.words[gap] != GAP {
+            gap += 1;
+        }
+        if gap + 1 == self.words.len() {
+            // The last gap stays.
+            self.words.push(GAP);
+        }
+        self.words.copy_within(index..gap, index + 1);
+        self.words[index] = word;
+        self.used += 1;
+        true
+    }
+
+    /// Removes a word. Returns whether it was there.
+    pub(crate) fn remove(&mut self, tag: u32, location: Location) -> bool {
+        let word = word(tag, location);
+        let mut index = self.lower_bound(word);
+        if self.words.get(index) != Some(&word) {
+            return false;
+        }
+        // Words that are after their homes move back by one, up to the next gap.
+        while let Some(&next) = self.words.get(index + 1) {
+            if next == GAP || self.home(tag_of(next)) > index {
+                break;
+            }
+            self.words[index] = next;
+            index += 1;
+        }
+        self.words[index] = GAP;
+        self.used -= 1;
+        true
+    }
+
+    /// Moves all words to a table with this many homes.
+    fn grow(&mut self, homes: usize) {
+        let old = std::mem::replace(self, Self::with_homes(homes));
+        for word in old.iter() {
+            self.append(word);
+        }
+    }
+
+    fn with_homes(homes: usize) -> Self {
+        Self {
+            words: vec![GAP; homes + TAIL],
+            homes,
+            used: 0,
+        }
+    }
+
+    /// Adds a word that is larger than all others.
+    fn append(&mut self, word: u64) {
+        let mut index = self.home(tag_of(word));
+        while self.words[index] != GAP {
+            index += 1;
+        }
+        if index + 1 == self.words.len() {
+            self.words.push(GAP);
+        }
+        self.words[index] = word;
+        self.used += 1;
+    }
+
+    /// All words, sorted.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = u64> {
+        self.words.iter().copied().filter(|&word| word != GAP)
+    }
+
+    /// A lane of these words, which must be sorted. None if they are not.
+    pub(crate) fn from_words(words: &[u64]) -> Option<Self> {
+        if !words.is_sorted_by(|one, other| one < other) || words.last() == Some(&GAP) {
+            return None;
+        }
+        let mut lane = Self::default();
+        if !words.is_empty() {
+            // As full as a table that has just grown.
+            let homes = words.len() + words.len().div_ceil(FREE_SHARE) + words.len() / (FREE_SHARE * FREE_SHARE) + 1;
+            lane = Self::with_homes(homes.max(HOMES_MIN));
+            words.iter().for_each(|&word| lane.append(word));
+        }
+        Some(lane)
+    }
+
+    /// Removes all words whose location is not wanted. Returns how many.
+    pub(crate) fn retain(&mut self, wanted: impl Fn(Location) -> bool) -> usize {
+        let kept: Vec<u64> = self
+            .iter()
+            .filter(|&word| wanted(Location::from_bits(word as u32)))
+            .collect();
+        let removed = self.used - kept.len();
+        if removed > 0 {
+            self.words.fill(GAP);
+            self.used = 0;
+            kept.into_iter().for_each(|word| self.append(word));
+        }
+        removed
+    }
+
+    /// Number of words.
+    pub(crate) fn len(&self) -> usize {
+        self.used
+    }
+
+    fn bytes(&self) -> usize {
+        self.words.capacity() * size_of::<u64>()
+    }
+}
+
+/// The lanes that share a lock.
+pub(crate) type Group = [Lane; LANES];
+
+/// The whole index.
+#[derive(Debug)]
+pub(crate) struct Index(Box<[RwLock<Group>]>);
+
+impl Default for Index {
+    fn default() -> Self {
+        Self((0..GROUPS).map(|_| RwLock::default()).collect())
+    }
+}
+
+impl Index {
+    pub(crate) fn read(&self, group: usize) -> RwLockReadGuard<'_, Group> {
+        self.0[group].read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn write(&self, group: usize) -> RwLockWriteGuard<'_, Group> {
+        self.0[group].write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Number of words.
+    pub(crate) fn len(&self) -> u64 {
+        (0..GROUPS)
+            .map(|group| self.read(group).iter().map(Lane::len).sum::<usize>() as u64)
+            .sum()
+    }
+
+    /// Memory in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        let lanes = |group| self.read(group).iter().map(Lane::bytes).sum::<usize>();
+        (0..GROUPS).map(lanes).sum::<usize>() + GROUPS * size_of::<RwLock<Group>>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    fn check(lane: &Lane, model: &BTreeSet<u64>) {
+        assert!(lane.iter().eq(model.iter().copied()));
+        assert_eq!(lane.len(), model.len());
+        for (index, &word) in lane.words.iter().enumerate() {
+            assert!(word == GAP || lane.home(tag_of(word)) <= index);
+        }
+        assert!(lane.words.last().is_none_or(|&word| word == GAP));
+        let copied = Lane::from_words(&model.iter().copied().collect::<Vec<_>>()).unwrap();
+        assert!(copied.iter().eq(model.iter().copied()));
+    }
+
+    proptest! {
+        #[test]
+        fn a_lane_behaves_as_a_set(
+            steps in proptest::collection::vec((any::<bool>(), any::<u32>(), 0u32..4), 1..600),
+            kept_bits in prop_oneof![Just(0u32), Just(0xffff_ffff), Just(0x8000_0003), Just(0xffff_ff00)],
+        ) {
+            let mut lane = Lane::default();
+            let mut model = BTreeSet::new();
+            for (number, (inserts, tag, location)) in steps.iter().enumerate() {
+                let (tag, location) = (tag & kept_bits, Location::from_bits(*location));
+                if *inserts || number % 3 > 0 {
+                    prop_assert_eq!(lane.insert(tag, location), model.insert(word(tag, location)));
+                } else {
+                    prop_assert_eq!(lane.remove(tag, location), model.remove(&word(tag, location)));
+                }
+                let wanted = model.iter().filter(|&&word| tag_of(word) == tag).map(|&word| Location::from_bits(word as u32));
+                prop_assert!(lane.candidates(tag).eq(wanted));
+            }
+            check(&lane, &model);
+            let kept = |location: Location| location.bits().is_multiple_of(2);
+            let removed = model.iter().filter(|&&word| word % 2 == 1).count();
+            prop_assert_eq!(lane.retain(kept), removed);
+            model.retain(|word| word % 2 == 0);
+            check(&lane, &model);
+        }
+    }
+
+    /// Bytes for each word, from one growth to the next.
+    #[test]
+    fn a_word_takes_nine_bytes() {
+        let mut lane = Lane::default();
+        let mut tag = 1u32;
+        let mut worst: f64 = 0.0;
+        for number in 1..200_000 {
+            tag = tag.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            lane.insert(tag, Location::from_bits(number));
+            if number > 10_000 {
+                worst = worst.max(lane.bytes() as f64 / f64::from(number));
+            }
+        }
+        assert!(worst < 9.2, "{worst}");
+    }
+
+    #[test]
+    fn the_bits_of_a_hash_are_used_once() {
+        let place = Place::of(0x8040_2000_0010_0000);
+        assert_eq!((place.group, place.lane, place.tag), (0x201, 0, 0x0200_0001));
+        assert_eq!(Place::of(3 << 52).lane, 3);
+    }
+
+    #[test]
+    fn words_out_of_order_are_no_lane() {
+        assert!(Lane::from_words(&[1, 2]).is_some());
+        assert!(Lane::from_words(&[2, 1]).is_none() && Lane::from_words(&[1, 1]).is_none());
+        assert!(Lane::from_words(&[GAP]).is_none());
+    }
+}

@@ -1,0 +1,383 @@
+//! Opening: the segments are found, the checkpoint is loaded, the frames after it are read again.
+
+use crate::checkpoint::{self, Loaded};
+use crate::frame::Tail;
+use crate::index::{GROUPS, Index, Place};
+use crate::ledger::Ledger;
+use crate::location::Location;
+use crate::page::{Head, Kind, PAGE_BYTES, Page, Position, read_record, record};
+use crate::parallel::for_each;
+use crate::replay::{Replayed, replay};
+use crate::segment::{Identity, Segment, Table, file_failed, page_damaged, segment_number, segment_path};
+use crate::store::{LogStore, Options, PageReader, Shared};
+use crate::writer::Writer;
+use blockmill_blockfiles::disk::{Disk, DiskFile, Open, SystemDisk};
+use blockmill_coins::StoreError;
+use std::fs::File;
+use std::hash::{BuildHasher, RandomState};
+use std::io::{self, ErrorKind};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// How often a store that is written meanwhile is opened to read.
+const ATTEMPTS: u32 = 5;
+
+/// Pages of coins whose records one call adds to the index.
+const INDEX_PAGES: usize = 512;
+
+/// The numbers of all segments in a directory, sorted.
+fn segment_numbers(directory: &Path) -> Result<Vec<u32>, StoreError> {
+    let failed = |error: io::Error| file_failed(directory, &error);
+    let mut numbers = Vec::new();
+    for entry in std::fs::read_dir(directory).map_err(failed)? {
+        let name = entry.map_err(failed)?.file_name();
+        numbers.extend(name.to_str().and_then(segment_number));
+    }
+    numbers.sort_unstable();
+    Ok(numbers)
+}
+
+/// Whether a store exists in a directory.
+///
+/// # Errors
+/// [`StoreError::Backend`] if the directory cannot be read, or is none.
+pub fn is_there(directory: &Path) -> Result<bool, StoreError> {
+    match std::fs::symlink_metadata(directory) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(file_failed(directory, &error)),
+        Ok(_) => Ok(!segment_numbers(directory)?.is_empty()),
+    }
+}
+
+/// A random number of this process.
+fn random() -> u64 {
+    RandomState::new().hash_one(0u8)
+}
+
+/// Opens a segment and reads its first page.
+fn open_segment(path: &Path, number: u32, file: Box<dyn DiskFile>) -> Result<(Segment, Identity), StoreError> {
+    let segment = Segment {
+        number,
+        path: path.to_owned(),
+        file,
+    };
+    let mut page: Box<Page> = Box::new([0; PAGE_BYTES]);
+    let head = segment.read_page(0, &mut page)?;
+    if head.kind != Kind::Segment {
+        return Err(page_damaged(path, 0, "is not the first of a segment"));
+    }
+    let identity = Identity::read(&page, path)?;
+    Ok((segment, identity))
+}
+
+/// Opens all segments of a directory.
+fn open_segments(directory: &Path, disk: Option<&dyn Disk>) -> Result<(Vec<Segment>, Identity), StoreError> {
+    let (mut segments, mut identity) = (Vec::new(), None);
+    for number in segment_numbers(directory)? {
+        let path = segment_path(directory, number);
+        let file: io::Result<Box<dyn DiskFile>> = match disk {
+            Some(disk) => disk.open(&path, Open::Keep),
+            None => File::open(&path).map(|file| Box::new(file) as Box<dyn DiskFile>),
+        };
+        let (segment, found) = open_segment(&path, number, file.map_err(|error| file_failed(&path, &error))?)?;
+        if identity.get_or_insert_with(|| found.clone()) != &found {
+            return Err(page_damaged(&path, 0, "is of another store"));
+        }
+        segments.push(segment);
+    }
+    match identity {
+        Some(identity) => Ok((segments, identity)),
+        None => Err(StoreError::Backend(format!("{}: no store", directory.display()))),
+    }
+}
+
+fn check_network(identity: &Identity, network: Option<&str>) -> Result<(), StoreError> {
+    match network {
+        Some(wanted) if wanted != identity.network => Err(StoreError::Network {
+            found: identity.network.clone(),
+            wanted: wanted.to_owned(),
+        }),
+        _ => Ok(()),
+    }
+}
+
+impl LogStore {
+    /// Opens the store in a directory, or makes it. `network` names the network of the coins, on
+    /// signet with its challenge. No other process may write it meanwhile.
+    ///
+    /// # Errors
+    /// [`StoreError::Format`] or [`StoreError::Network`] for a store of another kind,
+    /// [`StoreError::Corrupt`] for a damaged store, else [`StoreError::Backend`].
+    pub fn open(directory: &Path, network: &str, options: Options) -> Result<Self, StoreError> {
+        Self::open_on(Arc::new(SystemDisk), directory, network, options)
+    }
+
+    /// As [`LogStore::open`], on the caller's disk.
+    ///
+    /// # Errors
+    /// As [`LogStore::open`].
+    pub fn open_on(disk: Arc<dyn Disk>, directory: &Path, network: &str, options: Options) -> Result<Self, StoreError> {
+        if !is_there(directory)? {
+            let identity = Identity {
+                network: network.to_owned(),
+                key: (random(), random()),
+            };
+            disk.create_directories(directory)
+                .and_then(|()| disk.sync_name(directory))
+                .map_err(|error| file_failed(directory, &error))?;
+            Segment::create(&*disk, directory, 1, &identity, random())?;
+        }
+        let (segments, identity) = open_segments(directory, Some(&*disk))?;
+        check_network(&identity, Some(network))?;
+        let store = recover(Shared::new(directory, Some(disk), identity, options), segments)?;
+        store.cut_off_tail()?;
+        Ok(store)
+    }
+
+    /// Opens the store in a directory to read it, also while another process writes it: it has the
+    /// last commit at this moment. Nothing is changed, and commits are refused. Without a
+    /// `network` every network is accepted.
+    ///
+    /// # Errors
+    /// As [`LogStore::open`].
+    pub fn open_to_read(directory: &Path, network: Option<&str>, options: Options) -> Result<Self, StoreError> {
+        let mut attempt = 1;
+        loop {
+            let opened = open_segments(directory, None).and_then(|(segments, identity)| {
+                check_network(&identity, network)?;
+                recover(Shared::new(directory, None, identity, options.clone()), segments)
+            });
+            match opened {
+                // A writer may have written or removed a file while it was read.
+                Err(StoreError::Corrupt(_) | StoreError::Backend(_)) if attempt < ATTEMPTS => attempt += 1,
+                opened => return opened,
+            }
+        }
+    }
+
+    /// Cuts off what stands after the last frame.
+    fn cut_off_tail(&self) -> Result<(), StoreError> {
+        let shared = &self.shared;
+        let tail = self
+            .writer
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .tail;
+        let Some(disk) = &shared.disk else {
+            return Ok(());
+        };
+        for (slot, segment) in shared.segments.load().in_order() {
+            let failed = |error: io::Error| file_failed(&segment.path, &error);
+            if segment.number > tail.position.segment {
+                shared.segments.remove(slot);
+                disk.remove(&segment.path).map_err(failed)?;
+                disk.sync_name(&segment.path).map_err(failed)?;
+            } else if segment.number == tail.position.segment {
+                let length = u64::from(tail.position.page) * PAGE_BYTES as u64;
+                if segment.file.length().map_err(failed)? != length {
+                    segment.file.set_length(length).map_err(failed)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What an attempt to recover has found.
+struct Recovered {
+    ledger: Ledger,
+    slots: Vec<Option<Arc<Segment>>>,
+    tail: Position,
+    trailer: u32,
+}
+
+/// Brings index and ledger to the last commit.
+fn recover(mut shared: Shared, segments: Vec<Segment>) -> Result<LogStore, StoreError> {
+    let segments: Vec<Arc<Segment>> = segments.into_iter().map(Arc::new).collect();
+    let loaded = checkpoint::load(&shared.directory, &shared.identity)?;
+    let from_checkpoint = match loaded {
+        Some(loaded) => recover_from(&mut shared, loaded, &segments)?,
+        None => None,
+    };
+    let recovered = match from_checkpoint {
+        Some(recovered) => recovered,
+        None => {
+            shared.index = Index::default();
+            recover_all(&shared, &segments)?
+        }
+    };
+    let slot = recovered.slots.iter().position(|segment| {
+        segment
+            .as_ref()
+            .is_some_and(|segment| segment.number == recovered.tail.segment)
+    });
+    let writer = Writer {
+        epoch: random(),
+        tail: Tail {
+            slot: slot.unwrap_or(0),
+            position: recovered.tail,
+        },
+        trailer: recovered.trailer,
+        failed: false,
+        victim: None,
+        emptied: Vec::new(),
+        changes: 0,
+        checkpoint: None,
+    };
+    *shared.ledger_mut() = recovered.ledger;
+    shared.segments.set(recovered.slots);
+    Ok(LogStore {
+        shared: Arc::new(shared),
+        writer: Mutex::new(writer),
+    })
+}
+
+/// Recovers from a checkpoint. None if it does not fit the log.
+fn recover_from(
+    shared: &mut Shared,
+    loaded: Loaded,
+    segments: &[Arc<Segment>],
+) -> Result<Option<Recovered>, StoreError> {
+    let Loaded {
+        label,
+        index,
+        mut ledger,
+        slots: numbers,
+    } = loaded;
+    let mut slots: Vec<Option<Arc<Segment>>> = numbers
+        .iter()
+        .map(|&number| segments.iter().find(|segment| segment.number == number).cloned())
+        .collect();
+    for segment in segments.iter().filter(|segment| !numbers.contains(&segment.number)) {
+        // Segments before the label that it does not name have nothing that lives.
+        if segment.number > label.tail.segment {
+            let free = (0..slots.len()).find(|&slot| numbers.get(slot) == Some(&0) && slots[slot].is_none());
+            match free {
+                Some(slot) => slots[slot] = Some(Arc::clone(segment)),
+                None => slots.push(Some(Arc::clone(segment))),
+            }
+        }
+    }
+    let table = Table { version: 0, slots };
+    if table.slot_of(label.tail.segment).is_none() {
+        return Ok(None);
+    }
+    let replayed = replay(&table, &mut ledger, label.tail, Some((label.flush, label.trailer)))?;
+    shared.index = index;
+    (ledger.tip, ledger.flush) = (Some(label.tip), label.flush);
+    (ledger.coins, ledger.digest) = (label.coins, label.digest);
+    set_last(&mut ledger, &replayed);
+    if replayed.last.is_some() {
+        for_each(GROUPS, shared.options.threads, |group| {
+            for lane in shared.index.write(group).iter_mut() {
+                lane.retain(|location| ledger.is_live(location));
+            }
+            Ok::<(), StoreError>(())
+        })?;
+    }
+    add_to_index(shared, &table, &ledger, &replayed.pages)?;
+    if shared.index.len() != ledger.coins || ledger.live() != ledger.coins {
+        return Ok(None);
+    }
+    for (slot, number) in numbers.iter().enumerate() {
+        if table.get(slot).is_none() && ledger.segment(slot).is_some() {
+            if ledger.segment(slot).is_some_and(|segment| segment.live() > 0) {
+                let path = segment_path(&shared.directory, *number);
+                return Err(StoreError::Corrupt(format!("{}: the file is gone", path.display())));
+            }
+            ledger.segments[slot] = None;
+        }
+    }
+    Ok(Some(Recovered {
+        ledger,
+        tail: replayed.tail.unwrap_or(label.tail),
+        trailer: replayed.last.map_or(label.trailer, |last| last.checksum),
+        slots: table.slots,
+    }))
+}
+
+/// Recovers from the log alone.
+fn recover_all(shared: &Shared, segments: &[Arc<Segment>]) -> Result<Recovered, StoreError> {
+    let table = Table {
+        version: 0,
+        slots: segments.iter().cloned().map(Some).collect(),
+    };
+    let start = Position {
+        segment: segments.first().map_or(1, |segment| segment.number),
+        page: 1,
+    };
+    let mut ledger = Ledger::default();
+    let replayed = replay(&table, &mut ledger, start, None)?;
+    set_last(&mut ledger, &replayed);
+    let digest = add_to_index(shared, &table, &ledger, &replayed.pages)?;
+    let is_right = shared.index.len() == ledger.coins && ledger.live() == ledger.coins && digest == ledger.digest;
+    if !is_right {
+        return Err(StoreError::Corrupt(format!(
+            "{}: {} coins are live, and the last trailer has {}: coins were lost or doubled",
+            shared.directory.display(),
+            ledger.live(),
+            ledger.coins
+        )));
+    }
+    Ok(Recovered {
+        ledger,
+        tail: replayed.tail.unwrap_or(start),
+        trailer: replayed.last.map_or(0, |last| last.checksum),
+        slots: table.slots,
+    })
+}
+
+fn set_last(ledger: &mut Ledger, replayed: &Replayed) {
+    if let Some(last) = &replayed.last {
+        ledger.tip = Some(last.trailer.tip);
+        ledger.flush = last.flush;
+        ledger.coins = last.trailer.coins;
+        ledger.digest = last.trailer.digest;
+    }
+}
+
+/// Adds the live records of some pages to the index. Returns the sum of their hashes.
+fn add_to_index(shared: &Shared, table: &Table, ledger: &Ledger, pages: &[(usize, u32)]) -> Result<u64, StoreError> {
+    let digest = AtomicU64::new(0);
+    let parts: Vec<&[(usize, u32)]> = pages.chunks(INDEX_PAGES).collect();
+    for_each(parts.len(), shared.options.threads, |number| {
+        let mut sum = 0u64;
+        let mut page: Box<Page> = Box::new([0; PAGE_BYTES]);
+        for &(slot, number) in parts[number] {
+            let (Some(segment), Some(of_segment)) = (table.get(slot), ledger.segment(slot)) else {
+                continue;
+            };
+            let mut mask = of_segment.masks()[number as usize];
+            if mask == 0 {
+                continue;
+            }
+            let head = segment.read_page(number, &mut page)?;
+            while mask != 0 {
+                let location = Location::new(slot, number, mask.trailing_zeros());
+                mask &= mask - 1;
+                let hash = hash_of(shared, table, &page, &head, location)
+                    .map_err(|what| page_damaged(&segment.path, number, &what))?;
+                let place = Place::of(hash);
+                if shared.index.write(place.group)[place.lane].insert(place.tag, location) {
+                    sum = sum.wrapping_add(hash);
+                }
+            }
+        }
+        digest.fetch_add(sum, Ordering::Relaxed);
+        Ok(())
+    })?;
+    Ok(digest.into_inner())
+}
+
+/// The hash of a record's outpoint. If there is none: what is wrong.
+fn hash_of(shared: &Shared, table: &Table, page: &Page, head: &Head, location: Location) -> Result<u64, String> {
+    if head.kind == Kind::Long {
+        let mut reader = PageReader::new(table);
+        let key = reader.key(location).map_err(|error| error.to_string())?;
+        return Ok(shared.key.hash(&blockmill_coins::store::outpoint_from_key(&key)));
+    }
+    let record = record(page, head, location.record() as usize).ok_or("has no such record")?;
+    let (outpoint, _) = read_record(record).map_err(|error| error.to_string())?;
+    Ok(shared.key.hash(&outpoint))
+}

@@ -1,0 +1,317 @@
+//! All coins in the order of their keys.
+//!
+//! The keys are cut into parts that fit into memory. For each part a thread reads the pages that
+//! have keys in it, and sorts their live records; meanwhile the caller takes the part before. Pages
+//! of one flush are sorted, so each of them is read for one part or two. At the end the sum of the
+//! hashes is compared with the digest: a coin that was lost, doubled, or has risen is found.
+
+use crate::ledger::Ledger;
+use crate::location::Location;
+use crate::page::{Head, Kind, PAGE_BYTES, Page, RECORDS_MAX, Range, read_record, record, u16_at};
+use crate::replay::CALL_PAGES;
+use crate::segment::{Table, page_damaged};
+use crate::store::{PageReader, Shared};
+use blockmill_block::{Coin, OutPoint};
+use blockmill_coinmap::HashKey;
+use blockmill_coins::StoreError;
+use blockmill_coins::store::{OutpointKey, decode_coin, outpoint_key};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, sync_channel};
+
+/// Records of a part, about: 32 MiB.
+const PART_RECORDS: u64 = 1 << 19;
+
+/// Keys are cut at most into this many parts.
+const PARTS_MAX: usize = 1 << 12;
+
+/// A page whose keys are spread over more parts than this is not found by its first key.
+const WIDE_PARTS: usize = 4;
+
+/// Number of values of the first two bytes of a key.
+const PREFIXES: usize = 1 << 16;
+
+/// A page with live records.
+#[derive(Debug, Clone, Copy)]
+struct LivePage {
+    slot: u16,
+    range: Range,
+    number: u32,
+    mask: u64,
+}
+
+/// A set that can be read: the pages that were live at a commit, and the files that have them.
+struct View {
+    table: Arc<Table>,
+    /// Sorted by the first key.
+    narrow: Vec<LivePage>,
+    wide: Vec<LivePage>,
+    /// Where the parts end: the first prefix that is not in each.
+    ends: Vec<usize>,
+}
+
+impl View {
+    fn new(table: Arc<Table>, ledger: &Ledger) -> Self {
+        let mut pages = Vec::new();
+        let mut histogram = vec![0u32; PREFIXES];
+        for (slot, segment) in ledger.segments.iter().enumerate() {
+            let Some(segment) = segment else { continue };
+            for (number, (&mask, &range)) in segment.masks().iter().zip(segment.ranges()).enumerate() {
+                if mask != 0 {
+                    // A page with keys from everywhere counts where its first key is: the sizes of
+                    // parts are estimates.
+                    histogram[usize::from(range.first)] += mask.count_ones();
+                    pages.push(LivePage {
+                        slot: slot as u16,
+                        range,
+                        number: number as u32,
+                        mask,
+                    });
+                }
+            }
+        }
+        let ends = part_ends(&histogram, ledger.coins);
+        let part_of = |prefix: u16| ends.partition_point(|&end| end <= usize::from(prefix));
+        let is_wide = |page: &LivePage| part_of(page.range.last) - part_of(page.range.first) > WIDE_PARTS;
+        let (wide, mut narrow): (Vec<LivePage>, Vec<LivePage>) = pages.into_iter().partition(is_wide);
+        narrow.sort_unstable_by_key(|page| (page.range.first, page.slot, page.number));
+        Self {
+            table,
+            narrow,
+            wide,
+            ends,
+        }
+    }
+
+    /// The pages that may have keys of a part, in the order of the disk.
+    fn pages_of(&self, part: usize) -> Vec<LivePage> {
+        let start = |part: usize| if part == 0 { 0 } else { self.ends[part - 1] };
+        let (first, end) = (start(part), self.ends[part]);
+        // A narrow page begins at most this many parts before.
+        let earliest = start(part.saturating_sub(WIDE_PARTS));
+        let from = self
+            .narrow
+            .partition_point(|page| usize::from(page.range.first) < earliest);
+        let to = self.narrow.partition_point(|page| usize::from(page.range.first) < end);
+        let candidates = self.narrow[from..to].iter().chain(&self.wide);
+        let mut pages: Vec<LivePage> = candidates
+            .filter(|page| usize::from(page.range.first) < end && usize::from(page.range.last) >= first)
+            .copied()
+            .collect();
+        pages.sort_unstable_by_key(|page| (page.slot, page.number));
+        pages
+    }
+
+    /// The live records of a part, sorted.
+    fn read(&self, part: usize) -> Result<Part, StoreError> {
+        let first = if part == 0 { 0 } else { self.ends[part - 1] };
+        let prefixes = first..self.ends[part];
+        let pages = self.pages_of(part);
+        let mut found = Part::default();
+        let mut buffer = vec![[0; PAGE_BYTES]; CALL_PAGES];
+        let mut rest = &pages[..];
+        while let Some(begin) = rest.first() {
+            let is_next =
+                |(number, page): (u32, &LivePage)| page.slot == begin.slot && page.number == begin.number + number;
+            let count = (0u32..)
+                .zip(rest)
+                .take(CALL_PAGES)
+                .take_while(|&(number, page)| is_next((number, page)))
+                .count();
+            let Some(segment) = self.table.get(usize::from(begin.slot)) else {
+                return Err(StoreError::Corrupt("a segment is gone".to_owned()));
+            };
+            segment.read_pages(begin.number, &mut buffer[..count])?;
+            for (live, page) in rest[..count].iter().zip(&buffer) {
+                let head = segment.check(live.number, page)?;
+                let damaged = |what: &str| page_damaged(&segment.path, live.number, what);
+                found.add_page(&self.table, live, page, &head, &prefixes, &damaged)?;
+            }
+            rest = &rest[count..];
+        }
+        found.sort();
+        Ok(found)
+    }
+}
+
+/// Cuts the keys into parts of about the same number of records.
+fn part_ends(histogram: &[u32], coins: u64) -> Vec<usize> {
+    let per_part = (coins / PARTS_MAX as u64).max(PART_RECORDS);
+    let (mut ends, mut count) = (Vec::new(), 0u64);
+    for (prefix, &records) in histogram.iter().enumerate() {
+        count += u64::from(records);
+        if count >= per_part {
+            ends.push(prefix + 1);
+            count = 0;
+        }
+    }
+    if ends.last() != Some(&PREFIXES) {
+        ends.push(PREFIXES);
+    }
+    ends
+}
+
+/// Records of a part: their bytes, and for each the start of its key and where it is.
+#[derive(Default)]
+struct Part {
+    bytes: Vec<u8>,
+    records: Vec<(u64, u32, u32)>,
+}
+
+impl Part {
+    fn add_page(
+        &mut self,
+        table: &Table,
+        live: &LivePage,
+        page: &Page,
+        head: &Head,
+        prefixes: &std::ops::Range<usize>,
+        damaged: &dyn Fn(&str) -> StoreError,
+    ) -> Result<(), StoreError> {
+        if head.kind == Kind::Long {
+            let mut reader = PageReader::new(table);
+            let record = reader.record(Location::new(usize::from(live.slot), live.number, 0))?;
+            return self
+                .add(record, prefixes)
+                .ok_or_else(|| damaged("has a record that is none"));
+        }
+        for number in (0..RECORDS_MAX).filter(|number| live.mask >> number & 1 == 1) {
+            let record = record(page, head, number).ok_or_else(|| damaged("has no such record"))?;
+            self.add(record, prefixes)
+                .ok_or_else(|| damaged("has a record that is none"))?;
+        }
+        Ok(())
+    }
+
+    /// Adds a record if it is of these prefixes. None if it is none.
+    fn add(&mut self, record: &[u8], prefixes: &std::ops::Range<usize>) -> Option<()> {
+        let start: [u8; 8] = *record.first_chunk()?;
+        let prefix = usize::from(u16::from_be(u16_at(&start, 0)));
+        if prefixes.contains(&prefix) {
+            let offset = u32::try_from(self.bytes.len()).ok()?;
+            self.bytes.extend_from_slice(record);
+            self.records
+                .push((u64::from_be_bytes(start), offset, record.len() as u32));
+        }
+        Some(())
+    }
+
+    fn record(&self, number: usize) -> &[u8] {
+        let (_, offset, length) = self.records[number];
+        &self.bytes[offset as usize..(offset + length) as usize]
+    }
+
+    fn sort(&mut self) {
+        let bytes = &self.bytes;
+        let key = |&(_, offset, length): &(u64, u32, u32)| -> Option<OutpointKey> {
+            let record = &bytes[offset as usize..(offset + length) as usize];
+            Some(outpoint_key(&read_record(record).ok()?.0))
+        };
+        self.records.sort_unstable_by_key(|record| record.0);
+        for same in self.records.chunk_by_mut(|one, other| one.0 == other.0) {
+            if same.len() > 1 {
+                same.sort_by_cached_key(key);
+            }
+        }
+    }
+}
+
+/// All coins of a commit, in order. Later commits do not show.
+pub(crate) struct CoinsInOrder {
+    key: HashKey,
+    parts: Receiver<Result<Part, StoreError>>,
+    part: Part,
+    next: usize,
+    previous: Option<OutPoint>,
+    left: u64,
+    digest: u64,
+    ended: bool,
+}
+
+impl CoinsInOrder {
+    pub(crate) fn new(shared: &Shared) -> Self {
+        // The ledger is locked, so no segment goes before the table is there.
+        let ledger = shared.ledger();
+        let view = View::new(shared.segments.load(), &ledger);
+        let (coins, digest) = (ledger.coins, ledger.digest);
+        drop(ledger);
+        let (sender, parts) = sync_channel(1);
+        let read = move || {
+            for part in 0..view.ends.len() {
+                let read = view.read(part);
+                let failed = read.is_err();
+                if sender.send(read).is_err() || failed {
+                    return;
+                }
+            }
+        };
+        // Without a thread there are no parts, and the first call of `next` says so.
+        let _ = std::thread::Builder::new().name("scan".to_owned()).spawn(read);
+        Self {
+            key: shared.key,
+            parts,
+            part: Part::default(),
+            next: 0,
+            previous: None,
+            left: coins,
+            digest,
+            ended: false,
+        }
+    }
+
+    fn fail(&mut self, what: &str) -> StoreError {
+        self.ended = true;
+        StoreError::Corrupt(what.to_owned())
+    }
+
+    /// The last record was taken.
+    fn end(&mut self) -> Option<Result<(OutPoint, Coin), StoreError>> {
+        self.ended = true;
+        if self.left == 0 && self.digest == 0 {
+            return None;
+        }
+        let what = format!(
+            "the coins are not those that were written: {} too few, sum of hashes off by {:x}",
+            self.left.cast_signed(),
+            self.digest
+        );
+        Some(Err(self.fail(&what)))
+    }
+
+    fn take(&mut self) -> Result<(OutPoint, Coin), StoreError> {
+        let record = self.part.record(self.next);
+        self.next += 1;
+        let (outpoint, coin) = read_record(record).map_err(|error| StoreError::Damaged {
+            what: "a record".to_owned(),
+            error,
+        })?;
+        if self.previous.replace(outpoint) >= Some(outpoint) {
+            return Err(StoreError::Corrupt(format!("two records of {outpoint} are live")));
+        }
+        self.digest = self.digest.wrapping_sub(self.key.hash(&outpoint));
+        self.left = self.left.wrapping_sub(1);
+        Ok((outpoint, decode_coin(&outpoint, coin)?))
+    }
+}
+
+impl Iterator for CoinsInOrder {
+    type Item = Result<(OutPoint, Coin), StoreError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.ended {
+            return None;
+        }
+        while self.next == self.part.records.len() {
+            match self.parts.recv() {
+                Ok(Ok(part)) => (self.part, self.next) = (part, 0),
+                Ok(Err(error)) => {
+                    self.ended = true;
+                    return Some(Err(error));
+                }
+                Err(_) => return self.end(),
+            }
+        }
+        let taken = self.take();
+        self.ended = taken.is_err();
+        Some(taken)
+    }
+}

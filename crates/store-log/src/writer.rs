@@ -1,0 +1,139 @@
+//! The writer: what only commits use.
+
+use crate::checkpoint::{CheckpointWriter, Label};
+use crate::commit::Commit;
+use crate::frame::{Frame, Tail};
+use crate::garbage::choose_victim;
+use crate::store::{LogStore, Shared};
+use blockmill_coins::{Changes, StoreError, Tip};
+use std::io::ErrorKind;
+use std::sync::PoisonError;
+
+/// A clean end writes a checkpoint if the changes since the last are this part of those that make
+/// one due.
+const CLEAN_END_SHARE: u64 = 16;
+
+/// Where the log ends, and what goes on beside the commits.
+pub(crate) struct Writer {
+    /// Random, in each page of this opening.
+    pub(crate) epoch: u64,
+    pub(crate) tail: Tail,
+    /// The checksum of the last trailer.
+    pub(crate) trailer: u32,
+    /// Whether a commit has failed. Then nobody knows what the files have after the last frame.
+    pub(crate) failed: bool,
+    /// The slot of the segment that is collected.
+    pub(crate) victim: Option<usize>,
+    /// Slots of segments in which nothing lives, whose files are still there.
+    pub(crate) emptied: Vec<usize>,
+    /// Changes since the last checkpoint began.
+    pub(crate) changes: u64,
+    pub(crate) checkpoint: Option<CheckpointWriter>,
+}
+
+impl Writer {
+    /// One commit. See [`Commit`].
+    pub(crate) fn commit(&mut self, shared: &Shared, changes: &dyn Changes, tip: &Tip) -> Result<(), StoreError> {
+        if shared.disk.is_none() {
+            return Err(StoreError::Backend("the store was opened to read".to_owned()));
+        }
+        if self.failed {
+            return Err(StoreError::Backend(format!(
+                "{}: an earlier write has failed, so nothing is written any more",
+                shared.directory.display()
+            )));
+        }
+        // Also if the changes panic.
+        self.failed = true;
+        let flush = shared.ledger().flush + 1;
+        if self.victim.is_none() {
+            let table = shared.segments.load();
+            self.victim = choose_victim(&shared.ledger(), &table, self.tail.position.segment, &shared.options)
+                .filter(|slot| !self.emptied.contains(slot));
+        }
+        let frame = Frame::new(shared, flush, self.epoch, self.tail);
+        let committed = Commit::new(shared, changes, frame).run(self.victim, self.trailer, tip)?;
+        self.tail = committed.tail;
+        self.trailer = committed.trailer_checksum;
+        if committed.emptied {
+            self.emptied.extend(self.victim.take());
+        }
+        self.changes += changes.len() as u64;
+        self.failed = false;
+        self.checkpoint(shared, false);
+        self.remove_emptied(shared);
+        Ok(())
+    }
+
+    /// Removes the files in which nothing lives. A checkpoint that is being written may name them
+    /// still. If a file cannot be removed the commit has succeeded all the same, but no other follows.
+    fn remove_emptied(&mut self, shared: &Shared) {
+        let Some(disk) = shared.disk.as_ref().filter(|_| self.checkpoint.is_none()) else {
+            return;
+        };
+        while let Some(slot) = self.emptied.pop() {
+            let table = shared.segments.load();
+            let Some(segment) = table.get(slot) else {
+                continue;
+            };
+            shared.segments.remove(slot);
+            if let Some(ledger) = shared.ledger_mut().segments.get_mut(slot) {
+                *ledger = None;
+            }
+            // Removals for this segment are dropped from now on, so its name must not come back.
+            let removed = match disk.remove(&segment.path) {
+                Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+                _ => disk.sync_name(&segment.path),
+            };
+            if removed.is_err() {
+                self.failed = true;
+                return;
+            }
+        }
+    }
+
+    /// Goes on with a checkpoint, or begins one if it is due. `finish` writes all of it, for a clean
+    /// end. A checkpoint that cannot be written is given up: the log has everything.
+    pub(crate) fn checkpoint(&mut self, shared: &Shared, finish: bool) {
+        let Some(disk) = &shared.disk else {
+            return;
+        };
+        if self.checkpoint.is_none() && self.is_checkpoint_due(shared, finish) {
+            let ledger = shared.ledger();
+            if let Some(tip) = ledger.tip {
+                let label = Label {
+                    flush: ledger.flush,
+                    tail: self.tail.position,
+                    trailer: self.trailer,
+                    tip,
+                    coins: ledger.coins,
+                    digest: ledger.digest,
+                };
+                drop(ledger);
+                self.changes = 0;
+                self.checkpoint = CheckpointWriter::begin(&**disk, &shared.directory, label, self.epoch).ok();
+            }
+        }
+        if let Some(checkpoint) = &mut self.checkpoint
+            && !matches!(checkpoint.step(shared, &**disk, finish), Ok(false))
+        {
+            self.checkpoint = None;
+        }
+    }
+
+    fn is_checkpoint_due(&self, shared: &Shared, finish: bool) -> bool {
+        let due = shared.options.checkpoint_changes.max(shared.ledger().coins / 4);
+        self.changes > 0 && self.changes >= if finish { due / CLEAN_END_SHARE } else { due }
+    }
+}
+
+impl Drop for LogStore {
+    /// A clean end leaves a checkpoint, so that the next opening is fast.
+    fn drop(&mut self) {
+        let shared = &self.shared;
+        let writer = self.writer.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if !writer.failed && !std::thread::panicking() {
+            writer.checkpoint(shared, true);
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! The contract of coin stores.
+
+use crate::common::{coin, outpoint, small, tip};
+use blockmill_block::{Coin, OutPoint, Txid};
+use blockmill_coins::{CoinStore, OwnedChange, StoreError};
+use blockmill_store_log::{LogStore, Options, is_there};
+
+#[test]
+fn commits_reads_and_snapshots() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("coins");
+    assert!(!is_there(&path).unwrap());
+    let store = LogStore::open(&path, "regtest", small(1)).unwrap();
+    assert!(is_there(&path).unwrap());
+    assert_eq!(store.tip().unwrap(), None);
+    assert_eq!(store.get(&outpoint(1)).unwrap(), None);
+    assert_eq!(store.coins().unwrap().count(), 0);
+
+    let mut changes: Vec<OwnedChange> = (0..2000).map(|number| (outpoint(number), Some(coin(number)))).collect();
+    changes.sort_by_key(|change| change.0);
+    store.commit(&changes, &tip(1)).unwrap();
+    let mut found = Vec::new();
+    let wanted = [outpoint(256), outpoint(5000), outpoint(0), outpoint(997)];
+    store.get_many(&wanted, &mut found).unwrap();
+    assert_eq!(found, [Some(coin(256)), None, Some(coin(0)), Some(coin(997))]);
+
+    let snapshot = store.coins().unwrap();
+    let replaced = Coin { value: 1, ..coin(256) };
+    let mut later = vec![
+        (outpoint(0), None),
+        (outpoint(256), Some(replaced.clone())),
+        (outpoint(9999), None),
+    ];
+    later.sort_by_key(|change| change.0);
+    store.commit(&later, &tip(2)).unwrap();
+    assert!(
+        snapshot
+            .map(Result::unwrap)
+            .map(|(outpoint, coin)| (outpoint, Some(coin)))
+            .eq(changes)
+    );
+    assert_eq!(store.get(&outpoint(0)).unwrap(), None);
+    assert_eq!(store.get(&outpoint(256)).unwrap(), Some(replaced.clone()));
+    assert_eq!((store.len(), store.coins().unwrap().count()), (1999, 1999));
+    assert!(store.disk_size().unwrap() > 0);
+
+    let reader = LogStore::open_to_read(&path, Some("regtest"), Options::default()).unwrap();
+    assert_eq!(reader.tip().unwrap(), Some(tip(2)));
+    assert!(matches!(reader.commit(&later, &tip(3)), Err(StoreError::Backend(_))));
+    drop(store);
+    assert_eq!(reader.get(&outpoint(256)).unwrap(), Some(replaced));
+
+    let other = LogStore::open(&path, "bitcoin", small(1));
+    assert!(matches!(other, Err(StoreError::Network { found, .. }) if found == "regtest"));
+}
+
+/// All outputs of one transaction, and ids that begin with the same bytes.
+#[test]
+fn keys_that_are_alike_are_kept_apart() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = LogStore::open(&directory.path().join("coins"), "regtest", small(2)).unwrap();
+    let alike = |id: u8, vout: u32| {
+        let mut txid = [7; 32];
+        txid[31] = id;
+        OutPoint { txid: Txid(txid), vout }
+    };
+    let mut changes: Vec<OwnedChange> = (0..30_000)
+        .map(|number| (alike((number % 4) as u8, number * 3), Some(coin(number.into()))))
+        .collect();
+    changes.sort_by_key(|change| change.0);
+    store.commit(&changes, &tip(1)).unwrap();
+    let found: Vec<OwnedChange> = store
+        .coins()
+        .unwrap()
+        .map(|entry| entry.map(|(outpoint, coin)| (outpoint, Some(coin))).unwrap())
+        .collect();
+    assert!(found == changes);
+    for (outpoint, coin) in changes.iter().step_by(77) {
+        assert_eq!(store.get(outpoint).unwrap(), *coin);
+    }
+}

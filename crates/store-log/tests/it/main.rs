@@ -1,0 +1,5 @@
+//! Tests of the store from outside.
+
+mod common;
+mod contract;
+mod model;

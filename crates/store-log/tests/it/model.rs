@@ -1,0 +1,146 @@
+//! Random steps beside a plain map.
+
+use crate::common::{Rng, coin, outpoint, small, tip};
+use blockmill_block::{Coin, OutPoint};
+use blockmill_coins::{Before, Change, Changes, CoinRef, CoinStore};
+use blockmill_store_log::{LogStore, Options};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Changes that say what is known before, in parts.
+pub(crate) struct Known {
+    pub(crate) changes: Vec<(OutPoint, Option<Coin>, Before)>,
+    pub(crate) parts: usize,
+}
+
+impl Changes for Known {
+    fn len(&self) -> usize {
+        self.changes.len()
+    }
+
+    fn parts(&self) -> usize {
+        self.parts
+    }
+
+    fn visit(&self, part: usize, each: &mut dyn FnMut(Change<'_>)) {
+        let share = |part: usize| part * self.changes.len() / self.parts;
+        for (outpoint, coin, before) in &self.changes[share(part)..share(part + 1)] {
+            each(Change {
+                outpoint: *outpoint,
+                coin: coin.as_ref().map(CoinRef::from),
+                before: *before,
+            });
+        }
+    }
+}
+
+type Model = BTreeMap<OutPoint, Coin>;
+
+/// Changes of a round, which the model gets too.
+pub(crate) fn changes(model: &mut Model, rng: &mut Rng, keys: u64, count: u64) -> Known {
+    let mut wanted = BTreeMap::new();
+    for _ in 0..count {
+        let number = rng.below(keys);
+        // More coins than removals at first; later the numbers are in balance.
+        let new = (rng.below(3) > 0).then(|| coin(rng.below(1 << 40)));
+        wanted.insert(outpoint(number), new);
+    }
+    let known = wanted.into_iter().map(|(outpoint, new)| {
+        let before = match (rng.below(4), model.contains_key(&outpoint)) {
+            (0, _) => Before::Unknown,
+            (_, true) => Before::Coin,
+            (_, false) => Before::Nothing,
+        };
+        match &new {
+            Some(coin) => model.insert(outpoint, coin.clone()),
+            None => model.remove(&outpoint),
+        };
+        (outpoint, new, before)
+    });
+    Known {
+        changes: known.collect(),
+        parts: 1 + rng.below(5) as usize,
+    }
+}
+
+fn check_all(store: &LogStore, model: &Model) {
+    assert_eq!(store.len(), model.len() as u64);
+    let found: Vec<(OutPoint, Coin)> = store.coins().unwrap().map(Result::unwrap).collect();
+    assert!(found.iter().map(|(outpoint, coin)| (outpoint, coin)).eq(model.iter()));
+}
+
+fn check_some(store: &LogStore, model: &Model, rng: &mut Rng, keys: u64) {
+    let wanted: Vec<OutPoint> = (0..50).map(|_| outpoint(rng.below(keys + keys / 4))).collect();
+    let mut found = Vec::new();
+    store.get_many(&wanted, &mut found).unwrap();
+    for (outpoint, coin) in wanted.iter().zip(&found) {
+        assert_eq!(coin.as_ref(), model.get(outpoint));
+    }
+}
+
+/// How a store is closed before it is opened again.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Closing {
+    Cleanly,
+    /// As by a kill: without a last checkpoint.
+    Killed,
+    /// And without any checkpoint.
+    WithoutCheckpoint,
+}
+
+fn reopen(path: &Path, store: LogStore, closing: Closing, options: &Options) -> LogStore {
+    if closing == Closing::Cleanly {
+        drop(store);
+    } else {
+        // Its files stay open until the process ends; nothing is written to them.
+        std::mem::forget(store);
+    }
+    if closing == Closing::WithoutCheckpoint {
+        let _ = std::fs::remove_file(path.join("checkpoint"));
+    }
+    LogStore::open(path, "regtest", options.clone()).unwrap()
+}
+
+fn random_rounds(seed: u64, threads: usize, keys: u64, rounds: u32) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("coins");
+    let options = small(threads);
+    let mut store = LogStore::open(&path, "regtest", options.clone()).unwrap();
+    let (mut model, mut rng) = (Model::new(), Rng(seed << 32));
+    for round in 1..=rounds {
+        let count = rng.below(keys / 10) + rng.below(3);
+        let known = changes(&mut model, &mut rng, keys, count);
+        store.commit(&known, &tip(round)).unwrap();
+        assert_eq!(store.tip().unwrap(), Some(tip(round)));
+        check_some(&store, &model, &mut rng, keys);
+        match rng.below(12) {
+            0 => store = reopen(&path, store, Closing::Cleanly, &options),
+            1 => store = reopen(&path, store, Closing::Killed, &options),
+            2 => store = reopen(&path, store, Closing::WithoutCheckpoint, &options),
+            3 => check_all(&store, &model),
+            4 => {
+                let reader = LogStore::open_to_read(&path, None, options.clone()).unwrap();
+                check_all(&reader, &model);
+            }
+            _ => {}
+        }
+        assert_eq!(store.tip().unwrap(), Some(tip(round)));
+    }
+    check_all(&store, &model);
+    let disk_size = store.disk_size().unwrap();
+    let live: usize = model.values().map(|coin| 50 + coin.script_pubkey.len()).sum();
+    assert!(disk_size < 2 * live as u64 + 300_000, "{disk_size} bytes for {live}");
+}
+
+#[test]
+fn random_changes_as_in_a_map() {
+    for (seed, threads, keys) in [(1, 1, 300), (2, 2, 3000), (3, 3, 10_000)] {
+        random_rounds(seed, threads, keys, 300);
+    }
+}
+
+/// Much garbage, so that segments are collected and their files go.
+#[test]
+fn garbage_is_collected() {
+    random_rounds(4, 2, 60_000, 150);
+}
