@@ -1,6 +1,6 @@
 //! Garbage: records that were removed and still take room.
 //!
-//! When the log is half as large again as what lives in it, the segment with the least life in it
+//! When the log is a quarter larger than what lives in it, the segment with the least life in it
 //! becomes the *victim*. Its survivors travel along in the next frames, at most as many pages as
 //! those frames have of their own. When nothing lives in it, the removals that it has for other
 //! segments travel too, and its file goes.
@@ -16,7 +16,7 @@ use blockmill_coins::StoreError;
 use std::ops::Range;
 
 /// Sixteenths of what lives that the log may have.
-const SIZE_MAX_16: u64 = 23;
+const SIZE_MAX_16: u64 = 20;
 
 /// Pages of survivors that a small frame may have.
 const PAGES_MIN: u32 = 64;

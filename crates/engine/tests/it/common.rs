@@ -2,7 +2,6 @@
 //! their own, and the figures of the UTXO set.
 
 pub(crate) mod deferring;
-pub(crate) mod disk;
 pub(crate) mod faults;
 pub(crate) mod generated;
 pub(crate) mod grower;

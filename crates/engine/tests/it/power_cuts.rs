@@ -3,7 +3,6 @@
 //! other runs every call of a file fails, once or from then on. The next run must come to the same
 //! set.
 
-use crate::common::disk::{Cut, Failing, JournalDisk, Step, files_after, write_files};
 use crate::common::generated::Generated;
 use crate::common::{
     self, Chain, CoreEngine, LARGE, SUBSIDY, builder, figures, figures_of, options, regtest, spend_failing, verifier,
@@ -15,6 +14,7 @@ use blockmill_chaingen::Profile;
 use blockmill_coins::UtxoStats;
 use blockmill_engine::datadir::{snapshot, store_file};
 use blockmill_engine::{ConnectError, DataDir, LoadSnapshotError, OpenError, Options, RunOutcome, Verdict};
+use blockmill_faultdisk::{Cut, Failing, JournalDisk, Step, files_after, write_files};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -2,4 +2,6 @@
 
 mod common;
 mod contract;
+mod damage;
+mod faults;
 mod model;

@@ -9,6 +9,7 @@ use blockmill_block::reader::DecodeError;
 use blockmill_block::{BlockHash, Coin, OutPoint};
 use blockmill_coins::store::{KEY_LENGTH, OutpointKey, decode_coin, outpoint_from_key, outpoint_key};
 use blockmill_coins::{Changes, CoinIterator, CoinStore, OwnedChange, StoreError, Tip};
+use blockmill_store_log::{LogStore, Options};
 use blockmill_store_redb::RedbStore;
 use clap::ValueEnum;
 use std::path::Path;
@@ -21,6 +22,8 @@ const NETWORK: &str = "compare";
 /// A store that takes part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Kind {
+    /// Our `LogStore`.
+    Log,
     /// Our `RedbStore`.
     Redb,
     /// LMDB through `heed`.
@@ -69,6 +72,8 @@ pub(crate) trait Contestant: CoinStore {
 
 impl Contestant for RedbStore {}
 
+impl Contestant for LogStore {}
+
 impl Kind {
     /// The name on the command line.
     pub(crate) fn name(self) -> String {
@@ -80,6 +85,13 @@ impl Kind {
     pub(crate) fn open(self, directory: &Path, settings: Settings) -> Result<Box<dyn Contestant>, StoreError> {
         std::fs::create_dir_all(directory).map_err(backend)?;
         Ok(match self {
+            Self::Log => {
+                let options = Options {
+                    threads: 2,
+                    ..Options::default()
+                };
+                Box::new(LogStore::open(&directory.join("log"), NETWORK, options)?)
+            }
             Self::Redb => Box::new(RedbStore::open(
                 &directory.join("coins.redb"),
                 NETWORK,

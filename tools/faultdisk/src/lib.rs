@@ -15,13 +15,13 @@ const SECTOR: usize = 512;
 
 /// A call that changed something, and the number of such calls that had returned when it began.
 #[derive(Debug, Clone)]
-pub(crate) struct Step {
+pub struct Step {
     begun_at: usize,
-    pub(crate) call: Call,
+    call: Call,
 }
 
 #[derive(Debug, Clone)]
-pub(crate) enum Call {
+enum Call {
     Make { path: PathBuf, file: usize },
     Write { file: usize, offset: u64, bytes: Vec<u8> },
     SetLength { file: usize, length: u64 },
@@ -33,7 +33,8 @@ pub(crate) enum Call {
 
 /// Which call fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Failing {
+pub enum Failing {
+    /// None.
     Nothing,
     /// This call alone, counted from 0.
     Once(usize, io::ErrorKind),
@@ -53,7 +54,7 @@ struct State {
 
 /// The disk. Clones are the same disk.
 #[derive(Debug, Clone)]
-pub(crate) struct JournalDisk(Arc<Mutex<State>>);
+pub struct JournalDisk(Arc<Mutex<State>>);
 
 /// An open file of the disk.
 struct JournalFile {
@@ -63,7 +64,8 @@ struct JournalFile {
 }
 
 impl JournalDisk {
-    pub(crate) fn new(failing: Failing) -> Self {
+    /// A disk with an empty journal.
+    pub fn new(failing: Failing) -> Self {
         Self(Arc::new(Mutex::new(State {
             steps: Vec::new(),
             calls: 0,
@@ -78,11 +80,12 @@ impl JournalDisk {
     }
 
     /// Calls so far.
-    pub(crate) fn calls(&self) -> usize {
+    pub fn calls(&self) -> usize {
         self.state().calls
     }
 
-    pub(crate) fn steps(&self) -> Vec<Step> {
+    /// The journal so far.
+    pub fn steps(&self) -> Vec<Step> {
         self.state().steps.clone()
     }
 
@@ -218,7 +221,7 @@ impl DiskFile for JournalFile {
 
 /// What stops, and what it leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Cut {
+pub enum Cut {
     /// The process. All writes stay.
     Kill,
     /// The power. Only what was synced stays.
@@ -280,7 +283,7 @@ impl Rng {
 }
 
 /// The files, by their names, after the first `count` steps and a cut.
-pub(crate) fn files_after(steps: &[Step], count: usize, cut: Cut) -> BTreeMap<PathBuf, Vec<u8>> {
+pub fn files_after(steps: &[Step], count: usize, cut: Cut) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut contents: BTreeMap<usize, Content> = BTreeMap::new();
     let mut names: BTreeMap<PathBuf, usize> = BTreeMap::new();
     let mut pending_names: Vec<(usize, Call)> = Vec::new();
@@ -368,12 +371,24 @@ fn torn(call: &Call, dice: &mut Rng) -> Call {
 }
 
 /// Writes to `to` the files that lie in `from`.
-pub(crate) fn write_files(files: &BTreeMap<PathBuf, Vec<u8>>, from: &Path, to: &Path) {
+pub fn write_files(files: &BTreeMap<PathBuf, Vec<u8>>, from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
     for (path, bytes) in files {
         let Ok(name) = path.strip_prefix(from) else { continue };
         let target = to.join(name);
         std::fs::create_dir_all(target.parent().unwrap()).unwrap();
         std::fs::write(target, bytes).unwrap();
+    }
+}
+
+impl Step {
+    /// Whether this gives a file a name.
+    pub fn renames_to(&self, name: &str) -> bool {
+        matches!(&self.call, Call::Rename { to, .. } if to.ends_with(name))
+    }
+
+    /// Whether this removes a file.
+    pub fn removes(&self) -> bool {
+        matches!(self.call, Call::Remove { .. })
     }
 }
