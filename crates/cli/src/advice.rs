@@ -18,6 +18,7 @@ pub(crate) fn of_remedy(remedy: Remedy) -> &'static str {
 pub(crate) fn of_open(error: &OpenError) -> Option<&'static str> {
     match error {
         OpenError::Foreign { .. } => Some("name another for --data"),
+        OpenError::WrongStore { .. } => Some("leave --store out, or name another for --data"),
         OpenError::NoDataDirectory { .. } => Some("--network is needed to make one"),
         error => error.remedy().map(of_remedy),
     }

@@ -5,7 +5,7 @@ use crate::log::Format;
 use crate::verifier::Verifier;
 use blockmill_block::{BlockHash, Network, hex};
 use blockmill_chaingen::Profile;
-use blockmill_engine::{ChainId, Engine, EngineBuilder, Signatures};
+use blockmill_engine::{ChainId, Engine, EngineBuilder, Signatures, StoreKind};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use std::ffi::OsString;
@@ -117,6 +117,17 @@ pub(crate) struct EngineArguments {
     /// Seconds of work between flushes to the data directory
     #[arg(long, value_name = "SECONDS", default_value_t = 60.0, value_parser = parse_seconds)]
     pub(crate) flush_seconds: f64,
+    #[command(flatten)]
+    pub(crate) store: StoreArgument,
+}
+
+/// What keeps the coins.
+#[derive(Debug, Args)]
+pub(crate) struct StoreArgument {
+    /// Store of a new data directory, log or redb: a log with an index in memory, or an embedded
+    /// database [default: redb, and what the directory has]
+    #[arg(long = "store", value_name = "STORE")]
+    pub(crate) kind: Option<StoreKind>,
 }
 
 #[derive(Debug, Args)]
@@ -240,6 +251,8 @@ pub(crate) struct LoadArguments {
     /// Memory for the coins cache in MiB
     #[arg(long, value_name = "MIB", default_value_t = 450, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) dbcache: u32,
+    #[command(flatten)]
+    pub(crate) store: StoreArgument,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -401,6 +414,8 @@ mod tests {
         assert!(!parses("blockmill connect --blocks a --data d --dbcache 0"));
         assert!(!parses("blockmill connect --blocks a --data d --network mainnet"));
         assert!(!parses("blockmill connect --blocks a --data d --store embedded"));
+        assert!(parses("blockmill connect --blocks a --data d --store log"));
+        assert!(parses("blockmill submit --data d --store redb"));
         assert!(!parses("blockmill connect --blocks a --data d --assume-valid 12"));
         assert!(!parses("blockmill generate --out o --blocks 5 --profile huge"));
         assert!(!parses("blockmill connect --blocks a --data d --signet-challenge 5"));

@@ -133,6 +133,7 @@ impl Failure {
 fn open_status(error: &OpenError) -> u8 {
     match error {
         OpenError::WrongNetwork { .. }
+        | OpenError::WrongStore { .. }
         | OpenError::NoDataDirectory { .. }
         | OpenError::NotThere { .. }
         | OpenError::Foreign { .. } => 2,

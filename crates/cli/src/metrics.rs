@@ -36,7 +36,7 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    /// Serves at `address` until the process ends. `store` is the file of the coin store.
+    /// Serves at `address` until the process ends. `store` is the file or folder of the coin store.
     pub(crate) fn serve(address: SocketAddr, store: PathBuf) -> Result<Self, Failure> {
         let usage = |error: std::io::Error| Failure::Usage(format!("--metrics {address}: {error}"));
         let listener = TcpListener::bind(address).map_err(usage)?;
@@ -110,6 +110,15 @@ fn add(text: &mut String, name: &str, kind: &str, help: &str, value: f64) {
     );
 }
 
+/// Bytes of a file, or of all files in a folder.
+fn size_of_store(path: &Path) -> u64 {
+    let length = |path: &Path| std::fs::metadata(path).map_or(0, |metadata| metadata.len());
+    match std::fs::read_dir(path) {
+        Ok(entries) => entries.flatten().map(|entry| length(&entry.path())).sum(),
+        Err(_) => length(path),
+    }
+}
+
 fn render(figures: &Figures, store: &Path) -> String {
     let mut text = String::new();
     if let Some(progress) = &figures.progress {
@@ -131,7 +140,7 @@ fn render(figures: &Figures, store: &Path) -> String {
             let _ = writeln!(text, "blockmill_{name}{{stage=\"{stage}\"}} {seconds}");
         }
     }
-    let bytes = std::fs::metadata(store).map_or(0, |metadata| metadata.len());
+    let bytes = size_of_store(store);
     add(
         &mut text,
         "store_bytes",

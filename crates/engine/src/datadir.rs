@@ -4,8 +4,8 @@
 //! |---|---|
 //! | `meta.json` | format, network, signet challenge, the base of a loaded snapshot |
 //! | `lock` | held by the process that has the directory open |
-//! | `coins.redb` | the coin store |
-//! | `coins.redb.loading` | a store that a snapshot is being loaded into |
+//! | `coins.redb` or `coins.log/` | the coin store |
+//! | `coins.redb.loading`, `coins.log.loading/` | a store that a snapshot is being loaded into |
 //! | `undo.dat` | undo data, in the records of Core's `rev*.dat` |
 //! | `headers.dat` | headers of connected blocks, and the positions of their undo data |
 //! | `blocks/` | blocks that came through `submit`, in blk form |
@@ -15,7 +15,7 @@
 //! - `directory`: a directory and its lock;
 //! - `headers_file`: the records of `headers.dat`;
 //! - [`chain_log`]: headers and undo data of connected blocks;
-//! - `lost_store`, [`store_file`]: the file of the coins;
+//! - `store_kind`, `lost_store`, [`store_file`]: the store of the coins;
 //! - [`snapshot`]: the set to a file, and a file to a store;
 //! - `state`: what an engine keeps open of its directory;
 //! - [`error`]: why a directory cannot be opened.
@@ -32,7 +32,9 @@ pub(crate) mod state;
 
 mod directory;
 mod meta;
+mod store_kind;
 
 pub use directory::DataDir;
 pub use error::{OpenError, Remedy};
 pub use meta::{ChainId, SnapshotMark};
+pub use store_kind::StoreKind;

@@ -23,8 +23,8 @@ pub use submit::{Submission, Verdict};
 
 use crate::chain::import::FirstSeen;
 use crate::chain::state::ChainState;
-use crate::datadir::DataDir;
 use crate::datadir::state::DataState;
+use crate::datadir::{DataDir, StoreKind};
 use crate::pipeline::connect::{self, BranchEnd};
 use crate::pipeline::disconnect::disconnect_tip;
 use crate::pipeline::error::ConnectError;
@@ -50,6 +50,10 @@ pub struct Engine<V: ScriptVerifier + 'static> {
     telemetry: Telemetry,
     /// Memory for coins in bytes.
     cache_bytes_max: usize,
+    /// Threads that validate.
+    threads: usize,
+    /// What keeps the coins of the directory.
+    store_kind: StoreKind,
 }
 
 impl<V: ScriptVerifier + 'static> Engine<V> {

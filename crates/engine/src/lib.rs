@@ -41,7 +41,7 @@ pub mod inspect;
 pub mod pipeline;
 pub mod report;
 
-pub use datadir::{ChainId, DataDir, OpenError, Remedy, SnapshotMark};
+pub use datadir::{ChainId, DataDir, OpenError, Remedy, SnapshotMark, StoreKind};
 pub use engine::{Engine, EngineBuilder, LoadSnapshotError, Options, Submission, Verdict};
 pub use pipeline::error::ConnectError;
 pub use report::connect_report::{ConnectReport, RunOutcome};

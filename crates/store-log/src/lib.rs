@@ -56,7 +56,7 @@ mod store;
 mod trailer;
 mod writer;
 
-pub use open::is_there;
+pub use open::{is_there, network, remove};
 pub use store::{LogStore, Memory, Options};
 
 /// The examples of the README compile and run.

@@ -7,7 +7,7 @@ use crate::ledger::Ledger;
 use crate::location::Location;
 use crate::page::{Head, Kind, PAGE_BYTES, Page, Position, read_record, record};
 use crate::parallel::for_each;
-use crate::replay::{Replayed, replay};
+use crate::replay::{CALL_PAGES, Replayed, replay};
 use crate::segment::{Identity, Segment, Table, file_failed, page_damaged, segment_number, segment_path};
 use crate::store::{LogStore, Options, PageReader, Shared};
 use crate::writer::Writer;
@@ -48,6 +48,32 @@ pub fn is_there(directory: &Path) -> Result<bool, StoreError> {
         Err(error) => Err(file_failed(directory, &error)),
         Ok(_) => Ok(!segment_numbers(directory)?.is_empty()),
     }
+}
+
+/// The network of the store in a directory, on signet with its challenge.
+///
+/// # Errors
+/// As [`LogStore::open`].
+pub fn network(directory: &Path) -> Result<String, StoreError> {
+    let Some(&number) = segment_numbers(directory)?.first() else {
+        return Err(StoreError::Backend(format!("{}: no store", directory.display())));
+    };
+    let path = segment_path(directory, number);
+    let file = File::open(&path).map_err(|error| file_failed(&path, &error))?;
+    Ok(open_segment(&path, number, Box::new(file))?.1.network)
+}
+
+/// Removes a store, and its directory.
+///
+/// # Errors
+/// [`StoreError::Backend`]; a part of the store may be gone then.
+pub fn remove(disk: &dyn Disk, directory: &Path) -> Result<(), StoreError> {
+    let failed = |error: io::Error| file_failed(directory, &error);
+    for entry in std::fs::read_dir(directory).map_err(failed)? {
+        disk.remove(&entry.map_err(failed)?.path()).map_err(failed)?;
+    }
+    std::fs::remove_dir(directory).map_err(failed)?;
+    disk.sync_name(directory).map_err(failed)
 }
 
 /// A random number of this process.
@@ -154,6 +180,33 @@ impl LogStore {
                 opened => return opened,
             }
         }
+    }
+
+    /// Reads all pages of all segments, whether they have something that lives or not. `stop` is
+    /// asked now and then whether to end early.
+    ///
+    /// # Errors
+    /// [`StoreError::Corrupt`] for the first page that is not what was written.
+    pub fn check_pages(&self, stop: &dyn Fn() -> bool) -> Result<(), StoreError> {
+        let pages_of = |slot| {
+            self.shared
+                .ledger()
+                .segment(slot)
+                .map_or(1, |segment| segment.masks().len())
+        };
+        let mut pages = vec![[0; PAGE_BYTES]; CALL_PAGES];
+        for (slot, segment) in self.shared.segments.load().in_order() {
+            let (mut number, end) = (0u32, pages_of(slot) as u32);
+            while number < end && !stop() {
+                let count = ((end - number) as usize).min(CALL_PAGES);
+                segment.read_pages(number, &mut pages[..count])?;
+                for (number, page) in (number..).zip(&pages[..count]) {
+                    segment.check(number, page)?;
+                }
+                number += count as u32;
+            }
+        }
+        Ok(())
     }
 
     /// Cuts off what stands after the last frame.

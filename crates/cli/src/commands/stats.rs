@@ -7,10 +7,11 @@ use crate::progress::Meter;
 use blockmill_coins::stats::Hashes;
 use blockmill_coins::{StatsBuilder, Tip};
 use blockmill_engine::DataDir;
-use blockmill_engine::datadir::store_file;
+use blockmill_engine::datadir::store_file::{self, StoreLimits};
 use serde_json::json;
 use std::io::Write;
 use std::path::Path;
+use std::thread::available_parallelism;
 
 /// Bytes of the store's page cache while all coins are read once.
 const STORE_CACHE: usize = 16 << 20;
@@ -20,7 +21,11 @@ const COINS_PER_LOOK: u64 = 10_000;
 
 /// Computes the figures of the UTXO set in a data directory.
 pub(crate) fn compute(directory: &DataDir) -> Result<StatsJson, Failure> {
-    let store = store_file::read_store(directory, STORE_CACHE)?;
+    let limits = StoreLimits {
+        cache_bytes: STORE_CACHE,
+        threads: available_parallelism().map_or(1, usize::from),
+    };
+    let store = store_file::read_store(directory, limits)?;
     let tip = store.tip()?.unwrap_or_else(|| Tip {
         hash: directory.chain_id().params().genesis.hash(),
         height: 0,

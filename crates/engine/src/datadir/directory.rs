@@ -1,10 +1,11 @@
 //! A data directory and its lock.
 
 use crate::datadir::error::{OpenError, Remedy, file_error};
-use crate::datadir::files::{BLOCKS_FOLDER, HEADERS_FILE, LOCK_FILE, META_FILE, STORE_FILE, UNDO_FILE};
+use crate::datadir::files::{BLOCKS_FOLDER, HEADERS_FILE, LOCK_FILE, META_FILE, UNDO_FILE};
 use crate::datadir::headers_file::came_with_snapshot;
-use crate::datadir::lost_store::{check_not_lost, network_of};
+use crate::datadir::lost_store::{check_not_lost, kind_of, network_of};
 use crate::datadir::meta::{ChainId, SnapshotMark, read_meta, remedy, write_meta};
+use crate::datadir::store_kind::StoreKind;
 use blockmill_blockfiles::FileError;
 use blockmill_blockfiles::disk::{Disk, SystemDisk};
 use std::fs::{File, TryLockError};
@@ -134,9 +135,18 @@ impl DataDir {
         &self.disk
     }
 
-    /// Path of the file of the embedded store.
+    /// The kind of the embedded store; none if there is none yet.
+    ///
+    /// # Errors
+    /// [`OpenError::Damaged`] if there are two, [`OpenError::Store`] if they cannot be looked at.
+    pub fn store_kind(&self) -> Result<Option<StoreKind>, OpenError> {
+        kind_of(&self.path)
+    }
+
+    /// Path of the file or folder of the embedded store, which may be none yet.
     pub fn store_path(&self) -> PathBuf {
-        self.file(STORE_FILE)
+        let kind = self.store_kind().ok().flatten();
+        self.file(kind.unwrap_or_default().part())
     }
 
     /// Path of a file of the directory.
@@ -147,7 +157,7 @@ impl DataDir {
 
 /// Whether a directory has something that only a data directory has.
 fn has_parts(path: &Path) -> bool {
-    [STORE_FILE, HEADERS_FILE, UNDO_FILE]
+    [StoreKind::Redb.part(), StoreKind::Log.part(), HEADERS_FILE, UNDO_FILE]
         .iter()
         .any(|name| std::fs::symlink_metadata(path.join(name)).is_ok())
 }

@@ -1,5 +1,6 @@
 //! Why a data directory cannot be opened or read.
 
+use crate::datadir::store_kind::StoreKind;
 use blockmill_blockfiles::FileError;
 use blockmill_coins::{StoreError, UndoLogError};
 use std::path::PathBuf;
@@ -50,6 +51,16 @@ pub enum OpenError {
         found: String,
         /// The network asked for.
         wanted: String,
+    },
+    /// The coins of the directory are in another store than the caller asks for.
+    #[error("{}: this data directory has a store of kind {found}, not {wanted}", path.display())]
+    WrongStore {
+        /// The directory.
+        path: PathBuf,
+        /// The store it has.
+        found: StoreKind,
+        /// The store asked for.
+        wanted: StoreKind,
     },
     /// The directory has blocks and belongs to another program.
     #[error("{}: this directory has blocks/ and is no data directory", path.display())]

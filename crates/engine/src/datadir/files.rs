@@ -6,12 +6,6 @@ pub(crate) const META_FILE: &str = "meta.json";
 /// The lock.
 pub(super) const LOCK_FILE: &str = "lock";
 
-/// The embedded store.
-pub(crate) const STORE_FILE: &str = "coins.redb";
-
-/// The store that a snapshot is loaded into.
-pub(crate) const LOADING_FILE: &str = "coins.redb.loading";
-
 /// Headers of connected blocks.
 pub(crate) const HEADERS_FILE: &str = "headers.dat";
 

@@ -1,21 +1,48 @@
 //! What the store in a directory says by itself: whether it is lost, and which chain it belongs to.
 
 use crate::datadir::error::{OpenError, Remedy, file_error};
-use crate::datadir::files::{HEADERS_FILE, STORE_FILE, UNDO_FILE};
+use crate::datadir::files::{HEADERS_FILE, UNDO_FILE};
 use crate::datadir::meta::ChainId;
-use blockmill_store_redb::{RedbStore, is_there};
+use crate::datadir::store_kind::StoreKind;
+use blockmill_store_redb::RedbStore;
 use std::io::ErrorKind;
 use std::path::Path;
 
 /// Bytes of memory for pages of the store while only its network is read.
 const NETWORK_CACHE: usize = 1 << 20;
 
+/// The kind of a directory's store; none if it has none.
+///
+/// # Errors
+/// [`OpenError::Damaged`] if it has two, [`OpenError::Store`] if they cannot be looked at.
+pub(crate) fn kind_of(directory: &Path) -> Result<Option<StoreKind>, OpenError> {
+    let mut found = None;
+    for kind in StoreKind::ALL {
+        let path = directory.join(kind.part());
+        let is_there = match kind {
+            StoreKind::Redb => blockmill_store_redb::is_there(&path)?,
+            StoreKind::Log => blockmill_store_log::is_there(&path)?,
+        };
+        if is_there && found.replace(kind).is_some() {
+            return Err(OpenError::Damaged {
+                path: directory.to_owned(),
+                detail: format!(
+                    "it has two stores, {} and {}",
+                    StoreKind::Redb.part(),
+                    StoreKind::Log.part()
+                ),
+                remedy: None,
+            });
+        }
+    }
+    Ok(found)
+}
+
 /// Refuses a directory whose store is gone. The store is made, durably, before anything is written
 /// to the log of connected blocks. So where there is a log, there was a store. A new store would
 /// append to the log of another chain.
 pub(crate) fn check_not_lost(directory: &Path) -> Result<(), OpenError> {
-    let store = directory.join(STORE_FILE);
-    if is_there(&store)? {
+    if kind_of(directory)?.is_some() {
         return Ok(());
     }
     for name in [HEADERS_FILE, UNDO_FILE] {
@@ -26,7 +53,7 @@ pub(crate) fn check_not_lost(directory: &Path) -> Result<(), OpenError> {
         };
         if length > 0 {
             return Err(OpenError::Damaged {
-                path: store,
+                path: directory.join(StoreKind::default().part()),
                 detail: format!(
                     "the file is gone, and the coins with it, while {name} is of a chain that was connected"
                 ),
@@ -39,16 +66,21 @@ pub(crate) fn check_not_lost(directory: &Path) -> Result<(), OpenError> {
 
 /// The chain that the store of a directory belongs to. None where there is no store.
 pub(crate) fn network_of(directory: &Path) -> Result<Option<ChainId>, OpenError> {
-    let path = directory.join(STORE_FILE);
-    if !is_there(&path)? {
+    let Some(kind) = kind_of(directory)? else {
         return Ok(None);
-    }
-    let store = RedbStore::open_to_read(&path, None, NETWORK_CACHE)?;
-    match ChainId::from_text(store.network()) {
+    };
+    let path = directory.join(kind.part());
+    let network = match kind {
+        StoreKind::Redb => RedbStore::open_to_read(&path, None, NETWORK_CACHE)?
+            .network()
+            .to_owned(),
+        StoreKind::Log => blockmill_store_log::network(&path)?,
+    };
+    match ChainId::from_text(&network) {
         Some(chain_id) => Ok(Some(chain_id)),
         None => Err(OpenError::Damaged {
             path,
-            detail: format!("it belongs to {:?}, which is no network", store.network()),
+            detail: format!("it belongs to {network:?}, which is no network"),
             remedy: Some(Remedy::NewDirectory),
         }),
     }

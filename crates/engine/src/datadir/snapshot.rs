@@ -2,19 +2,20 @@
 
 use crate::datadir::DataDir;
 use crate::datadir::error::{OpenError, file_error};
-use crate::datadir::store_file::read_store;
+use crate::datadir::store_file::{StoreLimits, make_store, read_store, remove_store};
+use crate::datadir::store_kind::StoreKind;
 use crate::report::observer::Observer;
 use blockmill_block::{Coin, OutPoint};
 use blockmill_blockfiles::FileError;
 use blockmill_blockfiles::disk::Disk;
 use blockmill_coins::stats::Hashes;
 use blockmill_coins::{
-    CoinStore, OwnedChange, SnapshotError, SnapshotReader, StatsBuilder, StoreError, Tip, UtxoStats, write_snapshot,
+    OwnedChange, SnapshotError, SnapshotReader, StatsBuilder, StoreError, Tip, UtxoStats, write_snapshot,
 };
-use blockmill_store_redb::RedbStore;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use thiserror::Error;
 
@@ -78,7 +79,11 @@ pub fn dump(
         return Err(DumpSnapshotError::Exists { path: path.to_owned() });
     }
     let params = directory.chain_id().params();
-    let store = read_store(directory, DUMP_CACHE)?;
+    let limits = StoreLimits {
+        cache_bytes: DUMP_CACHE,
+        threads: 1,
+    };
+    let store = read_store(directory, limits)?;
     let tip = store.tip()?.unwrap_or_else(|| Tip {
         hash: params.genesis.hash(),
         height: 0,
@@ -142,10 +147,11 @@ fn write_error(path: &Path, error: SnapshotError) -> DumpSnapshotError {
 
 /// A store that a snapshot is loaded into.
 pub(crate) struct NewStore<'a> {
-    pub(crate) disk: &'a dyn Disk,
+    pub(crate) disk: &'a Arc<dyn Disk>,
+    pub(crate) kind: StoreKind,
     pub(crate) path: &'a Path,
     pub(crate) network: &'a str,
-    pub(crate) cache_bytes: usize,
+    pub(crate) limits: StoreLimits,
     pub(crate) tip: Tip,
     pub(crate) stop: &'a AtomicBool,
     /// Length of the snapshot file in bytes.
@@ -159,11 +165,8 @@ impl NewStore<'_> {
         reader: SnapshotReader<impl Read>,
         observer: &mut dyn Observer,
     ) -> Result<Option<UtxoStats>, SnapshotError> {
-        match self.disk.remove(self.path) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
-            _ => {}
-        }
-        let store = RedbStore::open_on(self.disk, self.path, self.network, self.cache_bytes / 2)?;
+        remove_store(&**self.disk, self.kind, self.path)?;
+        let store = make_store(self.disk, self.kind, self.path, self.network, self.limits)?;
         let mut stats = StatsBuilder::new(Hashes::Serialized);
         let mut coins = reader.coins(self.tip.height);
         let mut batch: Vec<OwnedChange> = Vec::new();

@@ -2,33 +2,112 @@
 
 use crate::datadir::DataDir;
 use crate::datadir::error::{OpenError, file_error};
-use crate::datadir::files::{LOADING_FILE, STORE_FILE};
-use crate::datadir::lost_store::check_not_lost;
-use blockmill_coins::{CoinStore, MemoryStore};
-use blockmill_store_redb::{RedbStore, is_there};
+use crate::datadir::lost_store::{check_not_lost, kind_of};
+use crate::datadir::store_kind::StoreKind;
+use blockmill_blockfiles::disk::Disk;
+use blockmill_coins::{CoinStore, MemoryStore, StoreError};
+use blockmill_store_log::{LogStore, Options as LogOptions};
+use blockmill_store_redb::RedbStore;
+use std::path::Path;
 use std::sync::Arc;
 
-/// Opens the embedded store of a data directory, or makes it, with `cache_bytes` of memory for its
-/// pages.
-///
-/// # Errors
-/// [`OpenError::Damaged`] where it is lost, else [`OpenError::Store`].
-pub fn open_store(directory: &DataDir, cache_bytes: usize) -> Result<Arc<dyn CoinStore>, OpenError> {
-    check_not_lost(directory.path())?;
-    remove_unfinished(directory)?;
-    let path = directory.file(STORE_FILE);
-    let store = RedbStore::open_on(&**directory.disk(), &path, &directory.chain_id().text(), cache_bytes)?;
-    Ok(Arc::new(store))
+/// What a store may use.
+#[derive(Debug, Clone, Copy)]
+pub struct StoreLimits {
+    /// Memory in bytes for pages of its files, where it keeps any.
+    pub cache_bytes: usize,
+    /// Threads that prepare a flush.
+    pub threads: usize,
 }
 
-/// Removes what a load of a snapshot has left that was cut off. Nobody else loads one: the
-/// directory is locked.
-fn remove_unfinished(directory: &DataDir) -> Result<(), OpenError> {
-    let path = directory.file(LOADING_FILE);
-    if std::fs::symlink_metadata(&path).is_ok() {
-        directory.disk().remove(&path).map_err(file_error(&path))?;
+/// Opens the embedded store of a data directory, or makes one of this kind; of the default kind if
+/// none is named.
+///
+/// # Errors
+/// [`OpenError::Damaged`] where it is lost, [`OpenError::WrongStore`] where it is of another kind,
+/// else [`OpenError::Store`].
+pub fn open_store(
+    directory: &DataDir,
+    kind: Option<StoreKind>,
+    limits: StoreLimits,
+) -> Result<Arc<dyn CoinStore>, OpenError> {
+    finish_load(directory)?;
+    check_not_lost(directory.path())?;
+    let found = kind_of(directory.path())?;
+    if let (Some(found), Some(wanted)) = (found, kind)
+        && found != wanted
+    {
+        return Err(OpenError::WrongStore {
+            path: directory.path().to_owned(),
+            found,
+            wanted,
+        });
+    }
+    for kind in StoreKind::ALL {
+        remove_store(&**directory.disk(), kind, &directory.file(kind.loading())).map_err(OpenError::Store)?;
+    }
+    let kind = found.or(kind).unwrap_or_default();
+    let path = directory.file(kind.part());
+    let network = directory.chain_id().text();
+    Ok(make_store(directory.disk(), kind, &path, &network, limits)?)
+}
+
+/// Gives a log its name into which a snapshot was loaded, and whose load was cut off after the last
+/// step but that one. The mark of the snapshot comes after the coins, and the empty log that was
+/// there goes after the mark.
+fn finish_load(directory: &DataDir) -> Result<(), OpenError> {
+    let kind = StoreKind::Log;
+    let (loading, path) = (directory.file(kind.loading()), directory.file(kind.part()));
+    let is_cut_off = directory.snapshot().is_some()
+        && kind_of(directory.path())?.is_none()
+        && blockmill_store_log::is_there(&loading)?;
+    if is_cut_off {
+        let disk = directory.disk();
+        disk.rename(&loading, &path)
+            .and_then(|()| disk.sync_name(&path))
+            .map_err(file_error(&path))?;
     }
     Ok(())
+}
+
+/// Opens a store, or makes it.
+pub(crate) fn make_store(
+    disk: &Arc<dyn Disk>,
+    kind: StoreKind,
+    path: &Path,
+    network: &str,
+    limits: StoreLimits,
+) -> Result<Arc<dyn CoinStore>, StoreError> {
+    Ok(match kind {
+        StoreKind::Redb => Arc::new(RedbStore::open_on(&**disk, path, network, limits.cache_bytes)?),
+        StoreKind::Log => Arc::new(LogStore::open_on(
+            Arc::clone(disk),
+            path,
+            network,
+            log_options(limits.threads),
+        )?),
+    })
+}
+
+fn log_options(threads: usize) -> LogOptions {
+    LogOptions {
+        threads,
+        ..LogOptions::default()
+    }
+}
+
+/// Removes a store into which a snapshot was loaded. Nobody else loads one: the directory is
+/// locked.
+pub(crate) fn remove_store(disk: &dyn Disk, kind: StoreKind, path: &Path) -> Result<(), StoreError> {
+    if std::fs::symlink_metadata(path).is_err() {
+        return Ok(());
+    }
+    match kind {
+        StoreKind::Redb => disk
+            .remove(path)
+            .map_err(|error| StoreError::Backend(format!("{}: {error}", path.display()))),
+        StoreKind::Log => blockmill_store_log::remove(disk, path),
+    }
 }
 
 /// Opens the embedded store of a data directory to read it: no file is changed. Where there is none
@@ -36,12 +115,19 @@ fn remove_unfinished(directory: &DataDir) -> Result<(), OpenError> {
 ///
 /// # Errors
 /// As for [`open_store`].
-pub fn read_store(directory: &DataDir, cache_bytes: usize) -> Result<Arc<dyn CoinStore>, OpenError> {
+pub fn read_store(directory: &DataDir, limits: StoreLimits) -> Result<Arc<dyn CoinStore>, OpenError> {
     check_not_lost(directory.path())?;
-    let path = directory.file(STORE_FILE);
-    if !is_there(&path)? {
+    let Some(kind) = kind_of(directory.path())? else {
         return Ok(Arc::new(MemoryStore::default()));
-    }
-    let store = RedbStore::open_to_read(&path, Some(&directory.chain_id().text()), cache_bytes)?;
-    Ok(Arc::new(store))
+    };
+    let path = directory.file(kind.part());
+    let network = directory.chain_id().text();
+    Ok(match kind {
+        StoreKind::Redb => Arc::new(RedbStore::open_to_read(&path, Some(&network), limits.cache_bytes)?),
+        StoreKind::Log => Arc::new(LogStore::open_to_read(
+            &path,
+            Some(&network),
+            log_options(limits.threads),
+        )?),
+    })
 }

@@ -3,9 +3,10 @@
 use crate::chain::import::FirstSeen;
 use crate::chain::index::{BlockId, HeaderIndex};
 use crate::datadir::SnapshotMark;
+use crate::datadir::StoreKind;
 use crate::datadir::error::file_error;
-use crate::datadir::files::{LOADING_FILE, STORE_FILE};
 use crate::datadir::snapshot::NewStore;
+use crate::datadir::store_file::{StoreLimits, remove_store};
 use crate::engine::Engine;
 use crate::report::findings::ImportEnd;
 use crate::report::observer::Observer;
@@ -140,13 +141,18 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             });
         };
         let directory = self.data.directory();
-        let loading = directory.file(LOADING_FILE);
+        let kind = self.store_kind;
+        let loading = directory.file(kind.loading());
         let disk = Arc::clone(directory.disk());
         let outcome = NewStore {
-            disk: &*disk,
+            disk: &disk,
+            kind,
             path: &loading,
             network: &directory.chain_id().text(),
-            cache_bytes: self.cache_bytes_max,
+            limits: StoreLimits {
+                cache_bytes: self.cache_bytes_max / 2,
+                threads: self.threads,
+            },
             tip,
             stop: self.pipeline.stop(),
             bytes,
@@ -162,11 +168,11 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
                 wanted,
             }),
         });
-        match outcome.and_then(|stats| self.adopt(&loading, &tip, base).map(|()| stats)) {
+        match outcome.and_then(|stats| self.adopt(kind, &loading, &tip, base).map(|()| stats)) {
             Ok(stats) => Ok(stats),
             Err(error) => {
                 // The next attempt begins by removing it.
-                let _ = disk.remove(&loading);
+                let _ = remove_store(&*disk, kind, &loading);
                 Err(error)
             }
         }
@@ -174,7 +180,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
 
     /// Makes a store that was loaded the store of the directory: first the headers up to the base
     /// and the mark of the snapshot, then its name.
-    fn adopt(self, loading: &Path, tip: &Tip, base: BlockId) -> Result<(), LoadSnapshotError> {
+    fn adopt(self, kind: StoreKind, loading: &Path, tip: &Tip, base: BlockId) -> Result<(), LoadSnapshotError> {
         let Self {
             pipeline,
             chain,
@@ -193,8 +199,10 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             height: tip.height,
             hash: tip.hash,
         }))?;
-        let store_path = directory.file(STORE_FILE);
+        let store_path = directory.file(kind.part());
         let disk = directory.disk();
+        // The empty store that the engine had is in the way of a folder.
+        remove_store(&**disk, kind, &store_path)?;
         let named = disk
             .rename(loading, &store_path)
             .and_then(|()| disk.sync_name(&store_path));

@@ -2,10 +2,11 @@
 
 use crate::chain::index::HeaderIndex;
 use crate::chain::state::ChainState;
+use crate::datadir::StoreKind;
 use crate::datadir::chain_log::ChainLog;
 use crate::datadir::files::HEADERS_FILE;
 use crate::datadir::state::DataState;
-use crate::datadir::store_file::open_store;
+use crate::datadir::store_file::{StoreLimits, open_store};
 use crate::datadir::{ChainId, DataDir, OpenError, Remedy};
 use crate::engine::Engine;
 use crate::engine::internals::Internals;
@@ -111,7 +112,19 @@ impl<V: ScriptVerifier + 'static> EngineBuilder<V> {
         let options = self.options;
         let store = match self.store {
             Some(store) => store,
-            None => open_store(&directory, options.cache_bytes_max / STORE_CACHE_DIVISOR)?,
+            None => {
+                let limits = StoreLimits {
+                    cache_bytes: options.cache_bytes_max / STORE_CACHE_DIVISOR,
+                    threads: options.threads,
+                };
+                open_store(&directory, options.store, limits)?
+            }
+        };
+        // The log keeps no pages of its files, so all of the memory is the cache's.
+        let store_kind = directory.store_kind()?.unwrap_or_default();
+        let store_cache_bytes = match store_kind {
+            StoreKind::Log => 0,
+            StoreKind::Redb => options.cache_bytes_max / STORE_CACHE_DIVISOR,
         };
         if directory.snapshot().is_some() && store.tip()?.is_none() {
             // Loading a snapshot was cut off before its last step.
@@ -133,7 +146,7 @@ impl<V: ScriptVerifier + 'static> EngineBuilder<V> {
         let settings = Settings {
             threads: options.threads,
             readers: options.readers,
-            cache_bytes: options.cache_bytes_max - options.cache_bytes_max / STORE_CACHE_DIVISOR,
+            cache_bytes: options.cache_bytes_max - store_cache_bytes,
             limits: Limits {
                 stop: options.stop,
                 height_max: options.stop_at_height,
@@ -166,6 +179,8 @@ impl<V: ScriptVerifier + 'static> EngineBuilder<V> {
             data,
             telemetry: Telemetry::new(trace),
             cache_bytes_max: options.cache_bytes_max,
+            threads: options.threads,
+            store_kind,
         };
         engine.import_submitted()?;
         Ok(engine)

@@ -14,8 +14,9 @@ pub use findings::{Finding, Findings, Health};
 
 use crate::chain::index::HeaderIndex;
 use crate::datadir::DataDir;
+use crate::datadir::StoreKind;
 use crate::datadir::error::{OpenError, Remedy, file_error};
-use crate::datadir::files::{HEADERS_FILE, LOADING_FILE, META_FILE};
+use crate::datadir::files::{HEADERS_FILE, META_FILE};
 use crate::datadir::headers_file::{NO_UNDO, RECORD, decode};
 use crate::datadir::lost_store::network_of;
 use crate::report::observer::Observer;
@@ -40,13 +41,14 @@ pub fn examine(path: &Path, stop: &AtomicBool, observer: &mut dyn Observer) -> R
     let named_end = examine_headers(&directory, &mut index, &mut findings);
     let tip = coins::examine(&directory, stop, observer, &mut findings);
     examine_loading(&directory, &mut findings);
-    match (named_end, tip) {
-        (Some(named_end), Some(tip)) => {
+    match named_end.filter(|_| tip.is_known()) {
+        Some(named_end) => {
+            let tip = tip.tip();
             examine_chain(&directory, &index, tip.as_ref(), &mut findings);
             undo::examine(&directory, &index, tip.as_ref(), named_end, stop, &mut findings);
         }
         // Which undo data there should be is not known.
-        _ => findings.add(
+        None => findings.add(
             undo::PART,
             Health::NotExamined,
             if stop.load(Ordering::Relaxed) {
@@ -77,14 +79,14 @@ fn examine_chain_id(path: &Path, findings: &mut Findings) -> Result<Option<DataD
         Ok(Some(chain_id)) => Ok(Some(DataDir::open_without_chain_id(path, chain_id)?)),
         Ok(None) => {
             findings.add(
-                coins::PART,
+                coins::part(path),
                 Health::NotExamined,
                 "there is none, and nothing says what the rest belongs to",
             );
             Ok(None)
         }
         Err(error) => {
-            findings.add_error(coins::PART, &error);
+            findings.add_error(coins::part(path), &error);
             Ok(None)
         }
     }
@@ -134,14 +136,13 @@ fn examine_headers(directory: &DataDir, index: &mut HeaderIndex, findings: &mut 
 
 /// Looks for what a load of a snapshot has left that was cut off.
 fn examine_loading(directory: &DataDir, findings: &mut Findings) {
-    let Ok(metadata) = std::fs::symlink_metadata(directory.file(LOADING_FILE)) else {
-        return;
-    };
-    let detail = format!(
-        "{} bytes, left by a load of a snapshot that was cut off; the next run of connect removes it",
-        metadata.len()
-    );
-    findings.add(LOADING_FILE, Health::Harmless, detail);
+    for kind in StoreKind::ALL {
+        let name = kind.loading();
+        if std::fs::symlink_metadata(directory.file(name)).is_ok() {
+            let detail = "left by a load of a snapshot that was cut off; the next run of connect removes it";
+            findings.add(name, Health::Harmless, detail);
+        }
+    }
 }
 
 fn examine_chain(directory: &DataDir, index: &HeaderIndex, tip: Option<&Tip>, findings: &mut Findings) {

@@ -12,6 +12,7 @@ use bitcoin::Block;
 use blockmill_blockfiles::disk::Disk;
 use blockmill_chaingen::Profile;
 use blockmill_coins::UtxoStats;
+use blockmill_engine::datadir::store_file::StoreLimits;
 use blockmill_engine::datadir::{snapshot, store_file};
 use blockmill_engine::{ConnectError, DataDir, LoadSnapshotError, OpenError, Options, RunOutcome, Verdict};
 use blockmill_faultdisk::{Cut, Failing, JournalDisk, Step, files_after, write_files};
@@ -65,7 +66,11 @@ fn open_on(disk: Arc<dyn Disk>, data: &Path, options: Options) -> Result<CoreEng
     let verifier = verifier(options.signatures);
     // A cache for the whole store, so that no fault is left for the figures at the end.
     let directory = DataDir::open_on(Arc::clone(&disk), data, Some(&regtest()))?;
-    let store = store_file::open_store(&directory, 1 << 20)?;
+    let limits = StoreLimits {
+        cache_bytes: 1 << 20,
+        threads: 1,
+    };
+    let store = store_file::open_store(&directory, None, limits)?;
     drop(directory);
     let builder = builder(data).disk(disk).store(store);
     Ok(builder.options(options).open(verifier)?)

@@ -2,17 +2,17 @@
 
 use super::findings::{Findings, Health, Problems, STOPPED};
 use crate::datadir::DataDir;
+use crate::datadir::StoreKind;
 use crate::datadir::error::{OpenError, Remedy};
-use crate::datadir::files::STORE_FILE;
-use crate::datadir::lost_store::check_not_lost;
+use crate::datadir::lost_store::{check_not_lost, kind_of};
 use crate::report::observer::Observer;
 use blockmill_coins::stats::Hashes;
 use blockmill_coins::{CoinStore, StatsBuilder, StoreError, Tip};
 use blockmill_rules::MAX_MONEY;
-use blockmill_store_redb::{RedbStore, is_there};
+use blockmill_store_log::{LogStore, Options as LogOptions};
+use blockmill_store_redb::RedbStore;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-
-pub(super) const PART: &str = STORE_FILE;
 
 /// Memory for pages of the store while it is read once, in bytes.
 const STORE_CACHE: usize = 16 << 20;
@@ -28,53 +28,104 @@ enum Read {
     Stopped(u64),
 }
 
-/// Opens the store; none if there is none yet.
-fn open(directory: &DataDir) -> Result<Option<RedbStore>, OpenError> {
+/// What the store says of its tip.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum StoredTip {
+    /// Nothing: it cannot be read.
+    Unknown,
+    /// That it has none, or there is no store.
+    Nothing,
+    /// Which block it is.
+    At(Tip),
+}
+
+impl StoredTip {
+    pub(super) fn is_known(self) -> bool {
+        self != Self::Unknown
+    }
+
+    pub(super) fn tip(self) -> Option<Tip> {
+        match self {
+            Self::At(tip) => Some(tip),
+            Self::Unknown | Self::Nothing => None,
+        }
+    }
+}
+
+impl From<Option<Tip>> for StoredTip {
+    fn from(tip: Option<Tip>) -> Self {
+        tip.map_or(Self::Nothing, Self::At)
+    }
+}
+
+/// A store that is open, and the name of its file or folder.
+struct Opened {
+    part: &'static str,
+    store: Box<dyn CoinStore>,
+}
+
+/// Opens the store and compares its pages with their checksums. None if there is none yet.
+fn open(directory: &DataDir, stop: &AtomicBool, problems: &mut Problems) -> Result<Option<Opened>, OpenError> {
     check_not_lost(directory.path())?;
-    let path = directory.file(PART);
-    if !is_there(&path)? {
+    let Some(kind) = kind_of(directory.path())? else {
         return Ok(None);
-    }
+    };
+    let path = directory.file(kind.part());
     let network = directory.chain_id().text();
-    Ok(Some(RedbStore::open_to_read(&path, Some(&network), STORE_CACHE)?))
+    let store: Box<dyn CoinStore> = match kind {
+        StoreKind::Redb => {
+            let mut store = RedbStore::open_to_read(&path, Some(&network), STORE_CACHE)?;
+            if !stop.load(Ordering::Relaxed) && !store.check_pages()? {
+                problems.add("a page is not what was written".to_owned());
+            }
+            Box::new(store)
+        }
+        StoreKind::Log => {
+            let store = LogStore::open_to_read(&path, Some(&network), LogOptions::default())?;
+            if let Err(error) = store.check_pages(&|| stop.load(Ordering::Relaxed)) {
+                problems.add(error.to_string());
+            }
+            Box::new(store)
+        }
+    };
+    Ok(Some(Opened {
+        part: kind.part(),
+        store,
+    }))
 }
 
-/// Compares the pages of the store with their checksums, and reads its tip.
-fn check(store: &mut RedbStore, problems: &mut Problems) -> Result<Option<Tip>, StoreError> {
-    if !store.check_pages()? {
-        problems.add("a page is not what was written".to_owned());
-    }
-    store.tip()
+/// The name of a directory's store.
+pub(super) fn part(directory: &Path) -> &'static str {
+    let kind = kind_of(directory).ok().flatten();
+    kind.unwrap_or_default().part()
 }
 
-/// Reads the whole store. Returns its tip, which may be none; none at all if nobody knows.
+/// Reads the whole store. Returns its tip.
 pub(super) fn examine(
     directory: &DataDir,
     stop: &AtomicBool,
     observer: &mut dyn Observer,
     findings: &mut Findings,
-) -> Option<Option<Tip>> {
+) -> StoredTip {
     let mut problems = Problems::default();
-    let checked = match open(directory) {
+    let part = part(directory.path());
+    let opened = match open(directory, stop, &mut problems) {
         Ok(None) => {
-            findings.add(PART, Health::Sound, "not there yet: nothing was connected");
-            return Some(None);
+            findings.add(part, Health::Sound, "not there yet: nothing was connected");
+            return StoredTip::Nothing;
         }
         Ok(Some(_)) if stop.load(Ordering::Relaxed) => {
-            findings.add(PART, Health::NotExamined, STOPPED);
-            return None;
+            findings.add(part, Health::NotExamined, STOPPED);
+            return StoredTip::Unknown;
         }
-        Ok(Some(mut store)) => match check(&mut store, &mut problems) {
-            Ok(tip) => Ok((store, tip)),
-            Err(error) => Err(error.into()),
-        },
+        Ok(Some(opened)) => opened.store.tip().map(|tip| (opened, tip)).map_err(OpenError::from),
         Err(error) => Err(error),
     };
-    let (store, tip) = match checked {
-        Ok(checked) => checked,
+    let (Opened { part, store }, tip) = match opened {
+        Ok(opened) => opened,
         Err(error) => {
-            findings.add_error(PART, &error);
-            return None;
+            findings.add_error(part, &error);
+            return StoredTip::Unknown;
         }
     };
     let genesis = || Tip {
@@ -82,29 +133,29 @@ pub(super) fn examine(
         height: 0,
     };
     let read = if problems.is_empty() {
-        read_coins(&store, &tip.unwrap_or_else(genesis), stop, observer, &mut problems)
+        read_coins(&*store, &tip.unwrap_or_else(genesis), stop, observer, &mut problems)
     } else {
         // With pages that are damaged there is no saying what it reads.
         Ok(Read::Stopped(0))
     };
     if !problems.is_empty() {
-        findings.add_damage(PART, problems.to_string(), Remedy::NewDirectory);
-        return Some(tip);
+        findings.add_damage(part, problems.to_string(), Remedy::NewDirectory);
+        return tip.into();
     }
     match read {
-        Err(error) => findings.add_error(PART, &error.into()),
-        Ok(Read::All(figures)) => findings.add(PART, Health::Sound, figures),
+        Err(error) => findings.add_error(part, &error.into()),
+        Ok(Read::All(figures)) => findings.add(part, Health::Sound, figures),
         Ok(Read::Stopped(coins)) => {
             let detail = format!("stopped after {coins} coins, in which nothing is wrong");
-            findings.add(PART, Health::NotExamined, detail);
+            findings.add(part, Health::NotExamined, detail);
         }
     }
-    Some(tip)
+    tip.into()
 }
 
 /// Reads all coins, and says what they come to.
 fn read_coins(
-    store: &RedbStore,
+    store: &dyn CoinStore,
     tip: &Tip,
     stop: &AtomicBool,
     observer: &mut dyn Observer,
