@@ -287,7 +287,7 @@ impl CoinMap {
     pub fn for_each(&self, mut visit: impl FnMut(EntryRef<'_>)) {
         for shard in 0..SHARDS {
             let shard = self.read(shard);
-            shard.slots().for_each(|slot| visit(shard.entry_at(slot)));
+            shard.for_each_slot(|slot| visit(shard.entry_at(slot)));
         }
     }
 
@@ -314,7 +314,7 @@ impl CoinMap {
             bytes: -(shard.bytes().cast_signed()),
             entries: -(shard.len().cast_signed()),
         });
-        shard.slots().for_each(|slot| visit(shard.entry_at(slot)));
+        shard.for_each_slot(|slot| visit(shard.entry_at(slot)));
     }
 
     /// Removes all entries and frees their memory.

@@ -22,6 +22,9 @@ const SEGMENTS: usize = 1 << SEGMENT_BITS;
 /// small enough for the processor's line fill buffers.
 const WINDOW: usize = 16;
 
+/// How far ahead of a walk over all records they are prefetched.
+const SLOTS_AHEAD: usize = 16;
+
 /// What [`update`](crate::CoinMap::update) does with an entry.
 #[derive(Debug, Clone, Copy)]
 pub enum Update<'a> {
@@ -242,6 +245,23 @@ impl Shard {
     /// Slots of all records, valid until the next change of the shard.
     pub(crate) fn slots(&self) -> impl Iterator<Item = u32> {
         self.segments.iter().flat_map(Segment::slots)
+    }
+
+    /// Calls `visit` with all slots. Their records lie anywhere in memory, and are prefetched.
+    pub(crate) fn for_each_slot(&self, mut visit: impl FnMut(u32)) {
+        let mut ahead = [0; SLOTS_AHEAD];
+        let mut count = 0;
+        for slot in self.slots() {
+            self.prefetch_at(slot);
+            let ready = std::mem::replace(&mut ahead[count % SLOTS_AHEAD], slot);
+            if count >= SLOTS_AHEAD {
+                visit(ready);
+            }
+            count += 1;
+        }
+        for number in count.saturating_sub(SLOTS_AHEAD)..count {
+            visit(ahead[number % SLOTS_AHEAD]);
+        }
     }
 
     pub(crate) fn add_statistics(&self, statistics: &mut IndexStatistics) {

@@ -48,7 +48,7 @@ impl SortedEntries {
         let mut len = 0;
         for number in 0..SHARDS {
             let shard = map.read(number);
-            for_each_slot(&shard, |slot| {
+            shard.for_each_slot(|slot| {
                 let entry = shard.entry_at(slot);
                 if wanted(entry) {
                     let prefix = key_prefix(entry.key());
@@ -88,6 +88,9 @@ impl SortedEntries {
         // Outputs of one transaction, as a rule: the bits of their keys in the words are the same.
         for same in words.chunk_by_mut(|one, other| one >> PLACE_BITS == other >> PLACE_BITS) {
             if same.len() > 1 {
+                for &word in &*same {
+                    shards[shard_of(word)].prefetch_at(slot_of(word));
+                }
                 same.sort_unstable_by_key(key);
             }
         }
@@ -103,23 +106,6 @@ impl SortedEntries {
     /// Memory in bytes for this number of entries.
     pub const fn bytes_for(entries: usize) -> usize {
         (entries + entries / 16) * size_of::<u64>()
-    }
-}
-
-/// Calls `visit` with all slots of a shard. Their records are prefetched.
-fn for_each_slot(shard: &Shard, mut visit: impl FnMut(u32)) {
-    let mut ahead = [0; PREFETCH_AHEAD];
-    let mut count = 0;
-    for slot in shard.slots() {
-        shard.prefetch_at(slot);
-        let ready = std::mem::replace(&mut ahead[count % PREFETCH_AHEAD], slot);
-        if count >= PREFETCH_AHEAD {
-            visit(ready);
-        }
-        count += 1;
-    }
-    for number in count.saturating_sub(PREFETCH_AHEAD)..count {
-        visit(ahead[number % PREFETCH_AHEAD]);
     }
 }
 

@@ -16,7 +16,7 @@
 
 use crate::frame::{Frame, PageState};
 use crate::garbage::Survivors;
-use crate::index::{GROUPS, Place};
+use crate::index::{GROUPS, LANES, Place};
 use crate::location::Location;
 use crate::page::{CoinPages, Kind, Page, RECORDS_MAX, Range, Slot, all_live, begun, record_bytes, write_record};
 use crate::parallel::{for_each, in_order};
@@ -445,6 +445,13 @@ impl<'a> Commit<'a> {
             for removed in &self.removed[number] {
                 let place = Place::of(removed.hash);
                 group[place.lane].remove(place.tag, removed.location);
+            }
+            let mut counts = [0; LANES];
+            for (lane, ..) in self.added.iter().flat_map(|part| part.group(number)) {
+                counts[lane] += 1;
+            }
+            for (lane, count) in group.iter_mut().zip(counts) {
+                lane.reserve(count);
             }
             for (lane, tag, slot) in self.added.iter().flat_map(|part| part.group(number)) {
                 group[lane].insert(tag, self.frame.location(slot));

@@ -144,8 +144,14 @@ impl Lane {
     /// Moves all words to a table with this many homes.
     fn grow(&mut self, homes: usize) {
         let old = std::mem::replace(self, Self::with_homes(homes));
-        for word in old.iter() {
-            self.append(word);
+        self.fill(old.iter());
+    }
+
+    /// Makes room for so many more words, so that the table grows once for all of them.
+    pub(crate) fn reserve(&mut self, words: usize) {
+        let homes = (self.used + words) * (FREE_SHARE + 1) / FREE_SHARE;
+        if homes > self.homes {
+            self.grow(homes + (homes / FREE_SHARE).max(HOMES_MIN));
         }
     }
 
@@ -157,17 +163,18 @@ impl Lane {
         }
     }
 
-    /// Adds a word that is larger than all others.
-    fn append(&mut self, word: u64) {
-        let mut index = self.home(tag_of(word));
-        while self.words[index] != GAP {
-            index += 1;
+    /// Adds sorted words to an empty table.
+    fn fill(&mut self, words: impl Iterator<Item = u64>) {
+        let mut next = 0;
+        for word in words {
+            let index = self.home(tag_of(word)).max(next);
+            if index + 1 >= self.words.len() {
+                self.words.resize(index + 2, GAP);
+            }
+            self.words[index] = word;
+            self.used += 1;
+            next = index + 1;
         }
-        if index + 1 == self.words.len() {
-            self.words.push(GAP);
-        }
-        self.words[index] = word;
-        self.used += 1;
     }
 
     /// All words, sorted.
@@ -185,7 +192,7 @@ impl Lane {
             // As full as a table that has just grown.
             let homes = words.len() + words.len().div_ceil(FREE_SHARE) + words.len() / (FREE_SHARE * FREE_SHARE) + 1;
             lane = Self::with_homes(homes.max(HOMES_MIN));
-            words.iter().for_each(|&word| lane.append(word));
+            lane.fill(words.iter().copied());
         }
         Some(lane)
     }
@@ -200,7 +207,7 @@ impl Lane {
         if removed > 0 {
             self.words.fill(GAP);
             self.used = 0;
-            kept.into_iter().for_each(|word| self.append(word));
+            self.fill(kept.into_iter());
         }
         removed
     }

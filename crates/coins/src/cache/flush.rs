@@ -6,7 +6,6 @@ use crate::flush_epoch::FlushClock;
 use crate::store::{Before, Change, Changes, CoinStore, StoreError, Tip};
 use blockmill_block::OutPoint;
 use blockmill_coinmap::{CoinMap, CoinRef, EntryFlags, EntryRef, HashKey, SHARDS, SortedEntries, Update};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -121,11 +120,12 @@ impl Flush {
             .spawn(move || {
                 let start = Instant::now();
                 before().map_err(FlushError::Before)?;
-                let (changes, changed) = job.write()?;
+                let mut ranks = Ranks::default();
+                let (changes, changed) = job.write(&mut ranks)?;
                 let kept = if job.in_place {
                     job.keep_in_place()
                 } else {
-                    job.promote()
+                    job.promote(&ranks)
                 };
                 Ok(Done {
                     changes,
@@ -211,9 +211,11 @@ impl Changes for DirtyEntries {
 
 impl Job {
     /// Writes the changes. Returns their number, and what they have changed.
-    fn write(&self) -> Result<(u64, Changed), StoreError> {
+    fn write(&self, ranks: &mut Ranks) -> Result<(u64, Changed), StoreError> {
         let mut changed = Changed::new(*self.frozen.hash_key());
+        // The one pass over all entries.
         let dirty = |entry: EntryRef<'_>| {
+            ranks.add(entry);
             let is_dirty = entry.flags().has(DIRTY);
             if is_dirty {
                 changed.add(entry);
@@ -237,12 +239,12 @@ impl Job {
 
     /// Promotes frozen coins while there is budget, and drops the rest. Coins that were asked for
     /// come first, then the youngest.
-    fn promote(&self) -> u64 {
-        let (oldest, mut budget) = self.choose();
+    fn promote(&self, ranks: &Ranks) -> u64 {
+        let (oldest, mut budget) = ranks.choose(self.keep_bytes.saturating_sub(self.live.bytes()));
         let mut kept = 0;
         for shard in 0..SHARDS {
             self.frozen.drain_shard(shard, |entry| {
-                let Some(rank) = rank(entry).filter(|&rank| rank >= oldest) else {
+                let Some(rank) = Ranks::of(entry).filter(|&rank| rank >= oldest) else {
                     return;
                 };
                 if rank == oldest {
@@ -263,30 +265,55 @@ impl Job {
         }
         kept
     }
-
-    /// The lowest rank that is promoted, and the bytes for entries of that rank.
-    fn choose(&self) -> (u64, usize) {
-        let mut bytes_by_rank: BTreeMap<u64, usize> = BTreeMap::new();
-        self.frozen.for_each(|entry| {
-            if let Some(rank) = rank(entry) {
-                *bytes_by_rank.entry(rank).or_default() += entry_bytes(entry);
-            }
-        });
-        let mut budget = self.keep_bytes.saturating_sub(self.live.bytes());
-        for (&rank, &bytes) in bytes_by_rank.iter().rev() {
-            if bytes > budget {
-                return (rank, budget);
-            }
-            budget -= bytes;
-        }
-        (0, budget)
-    }
 }
 
-/// The worth of an entry: its height, and more if it was asked for; none for a spent entry.
-fn rank(entry: EntryRef<'_>) -> Option<u64> {
-    let used = u64::from(entry.flags().has(USED));
-    (!entry.is_spent()).then(|| used << 32 | u64::from(entry.height()))
+/// Heights that share a rank, as a power of two.
+const RANK_BITS: u32 = 5;
+
+/// Heights above this one, shifted, share the last rank.
+const RANK_HEIGHT_MAX: usize = 1 << 16;
+
+/// The bytes of unspent entries by their rank: first by whether they were asked for, then by their
+/// height.
+#[derive(Debug, Default)]
+struct Ranks {
+    unused: Vec<usize>,
+    used: Vec<usize>,
+}
+
+impl Ranks {
+    /// The rank of an entry; none for a spent one.
+    fn of(entry: EntryRef<'_>) -> Option<(bool, usize)> {
+        (!entry.is_spent()).then(|| {
+            let height = (entry.height() >> RANK_BITS) as usize;
+            (entry.flags().has(USED), height.min(RANK_HEIGHT_MAX))
+        })
+    }
+
+    fn add(&mut self, entry: EntryRef<'_>) {
+        let Some((is_used, height)) = Self::of(entry) else {
+            return;
+        };
+        let ranks = if is_used { &mut self.used } else { &mut self.unused };
+        if ranks.len() <= height {
+            ranks.resize(height + 1, 0);
+        }
+        ranks[height] += entry_bytes(entry);
+    }
+
+    /// The lowest rank that is promoted, and the bytes for entries of that rank, if all may take
+    /// this much.
+    fn choose(&self, mut budget: usize) -> ((bool, usize), usize) {
+        for (is_used, ranks) in [(true, &self.used), (false, &self.unused)] {
+            for (height, &bytes) in ranks.iter().enumerate().rev() {
+                if bytes > budget {
+                    return ((is_used, height), budget);
+                }
+                budget -= bytes;
+            }
+        }
+        ((false, 0), budget)
+    }
 }
 
 fn entry_bytes(entry: EntryRef<'_>) -> usize {

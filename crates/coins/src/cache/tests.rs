@@ -408,7 +408,8 @@ fn the_youngest_and_those_asked_for_stay() {
     assert!(cache.bytes() >= keep - limit / 16 * 2, "{}", cache.bytes());
     assert_eq!(cache.flush_counters().kept, u64::from(kept));
     let misses = cache.counters().misses;
-    for number in (1..=100).chain(count - kept + 101..=count) {
+    // Of the oldest ones that stay, 32 heights are alike.
+    for number in (1..=100).chain(count - kept + 133..=count) {
         assert!(cache.get(&numbered(number)).unwrap().is_some());
     }
     assert_eq!(cache.counters().misses, misses);
