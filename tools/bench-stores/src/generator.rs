@@ -5,8 +5,10 @@
 //! - rounds: each takes away random loaded coins (no coin twice) and adds as many new ones;
 //! - absent: outpoints that never were.
 
+use crate::list::CoinList;
 use blockmill_block::{Coin, OutPoint, Txid};
-use blockmill_coins::Change;
+use blockmill_coins::{Before, Change, Changes, CoinRef};
+use std::ops::Range;
 
 /// What is left of transactions: eight coins of five transactions, as (transaction, output).
 const GROUP: [(u64, u32); 8] = [(0, 0), (1, 1), (2, 0), (3, 0), (3, 1), (4, 0), (4, 1), (4, 5)];
@@ -86,11 +88,16 @@ fn script(seed: u64) -> Box<[u8]> {
     script.into_boxed_slice()
 }
 
-fn coin(seed: u64) -> Coin {
+fn value(seed: u64) -> i64 {
     let word = mix(seed);
     let magnitude = 10i64.pow(3 + (word % 7) as u32);
+    546 + (word >> 8).cast_signed() % magnitude
+}
+
+fn coin(seed: u64) -> Coin {
+    let word = mix(seed);
     Coin {
-        value: 546 + (word >> 8).cast_signed() % magnitude,
+        value: value(seed),
         height: (mix(word) % 900_000) as u32,
         is_coinbase: word >> 3 & 0x1ff == 0,
         script_pubkey: script(word),
@@ -132,11 +139,15 @@ impl Generator {
 
     /// The loaded coin of a number; outpoints rise with the number.
     pub(crate) fn loaded(&self, number: u64) -> (OutPoint, Coin) {
+        (self.loaded_outpoint(number), coin(LOADED ^ mix(number)))
+    }
+
+    fn loaded_outpoint(&self, number: u64) -> OutPoint {
         let (transaction, vout) = GROUP[(number % GROUP.len() as u64) as usize];
         let transaction = number / GROUP.len() as u64 * GROUP_TRANSACTIONS + transaction;
         let jitter = mix(LOADED | transaction);
         let txid = txid(transaction * self.stride + jitter % self.stride, jitter);
-        (OutPoint { txid, vout }, coin(LOADED ^ mix(number)))
+        OutPoint { txid, vout }
     }
 
     /// The coin of a number that some round adds.
@@ -163,29 +174,40 @@ impl Generator {
         self.loaded
     }
 
-    /// The loaded coins as changes, from `start` to before `end`.
-    pub(crate) fn load(&self, start: u64, end: u64) -> impl Iterator<Item = Change> {
-        (start..end).map(|number| {
-            let (outpoint, coin) = self.loaded(number);
-            (outpoint, Some(coin))
-        })
+    /// Rounds until every loaded coin is removed.
+    pub(crate) fn rounds_max(&self) -> u64 {
+        self.loaded / self.removals_per_round.max(1)
     }
 
-    /// The changes of a round, from 0, in the order of their keys.
-    pub(crate) fn round(&self, round: u64) -> Round<'_> {
-        let numbers = round * self.removals_per_round..(round + 1) * self.removals_per_round;
-        assert!(numbers.end <= self.loaded, "more rounds than coins");
-        let mut places: Vec<(OutPoint, Source)> = Vec::with_capacity(2 * self.removals_per_round as usize);
-        for number in numbers {
-            let removed = self.order.forward(number);
-            places.push((self.loaded(removed).0, Source::Removed));
-            places.push((self.added(number).0, Source::Added(number)));
-        }
-        places.sort_unstable_by_key(|place| place.0);
-        Round {
+    /// The loaded coins of a range of numbers as changes.
+    pub(crate) fn load(&self, numbers: Range<u64>) -> Load<'_> {
+        Load {
             generator: self,
-            places,
+            numbers,
         }
+    }
+
+    /// Makes `list` the changes of a round, from 0: sorted by key, removals without a coin.
+    ///
+    /// # Panics
+    /// If there are not coins enough for so many rounds.
+    pub(crate) fn fill_round(&self, round: u64, list: &mut CoinList) {
+        assert!(round < self.rounds_max(), "more rounds than coins");
+        list.clear();
+        for number in round * self.removals_per_round..(round + 1) * self.removals_per_round {
+            let removed = self.order.forward(number);
+            list.push(self.loaded_outpoint(removed), None);
+            let (outpoint, coin) = self.added(number);
+            list.push(outpoint, Some(CoinRef::from(&coin)));
+        }
+        list.sort();
+    }
+
+    /// The changes of a round in a list of their own.
+    pub(crate) fn round(&self, round: u64) -> CoinList {
+        let mut list = CoinList::default();
+        self.fill_round(round, &mut list);
+        list
     }
 
     /// A coin that is there after `rounds`, by a random number.
@@ -207,32 +229,43 @@ impl Generator {
     /// Sum of all values after `rounds`.
     pub(crate) fn total(&self, rounds: u64) -> i64 {
         let changed = rounds * self.removals_per_round;
-        let loaded: i64 = (0..self.loaded).map(|number| self.loaded(number).1.value).sum();
-        let moved = |number| self.added(number).1.value - self.loaded(self.order.forward(number)).1.value;
+        let loaded_value = |number| value(LOADED ^ mix(number));
+        let loaded: i64 = (0..self.loaded).map(loaded_value).sum();
+        let moved = |number| value(ADDED ^ mix(ADDED | number)) - loaded_value(self.order.forward(number));
         loaded + (0..changed).map(moved).sum::<i64>()
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Source {
-    Removed,
-    Added(u64),
-}
+/// Changes in a part of a load.
+const LOAD_PART: u64 = 1 << 13;
 
-/// The changes of one round; coins are made as they are asked for.
+/// Loaded coins as changes of an empty store; coins are made as they are visited.
 #[derive(Debug)]
-pub(crate) struct Round<'a> {
+pub(crate) struct Load<'a> {
     generator: &'a Generator,
-    places: Vec<(OutPoint, Source)>,
+    numbers: Range<u64>,
 }
 
-impl Round<'_> {
-    /// The changes in the order of their keys.
-    pub(crate) fn changes(&self) -> impl Iterator<Item = Change> {
-        self.places.iter().map(|&(outpoint, source)| match source {
-            Source::Removed => (outpoint, None),
-            Source::Added(number) => (outpoint, Some(self.generator.added(number).1)),
-        })
+impl Changes for Load<'_> {
+    fn len(&self) -> usize {
+        (self.numbers.end - self.numbers.start) as usize
+    }
+
+    fn parts(&self) -> usize {
+        (self.numbers.end - self.numbers.start).div_ceil(LOAD_PART) as usize
+    }
+
+    fn visit(&self, part: usize, each: &mut dyn FnMut(Change<'_>)) {
+        let start = self.numbers.start + part as u64 * LOAD_PART;
+        assert!(start < self.numbers.end, "no such part");
+        for number in start..self.numbers.end.min(start + LOAD_PART) {
+            let (outpoint, coin) = self.generator.loaded(number);
+            each(Change {
+                outpoint,
+                coin: Some(CoinRef::from(&coin)),
+                before: Before::Nothing,
+            });
+        }
     }
 }
 
@@ -301,24 +334,40 @@ mod tests {
         }
     }
 
+    /// Applies changes to a plain map, and checks their order and what they say was there before.
+    fn apply(changes: &dyn Changes, set: &mut BTreeMap<OutPoint, Coin>) {
+        let mut last = None;
+        let mut count = 0;
+        for part in 0..changes.parts() {
+            changes.visit(part, &mut |change| {
+                assert!(last.replace(change.outpoint) < Some(change.outpoint));
+                count += 1;
+                let before = match change.coin {
+                    Some(coin) => set.insert(change.outpoint, coin.to_coin()),
+                    None => set.remove(&change.outpoint),
+                };
+                let said = if before.is_some() {
+                    Before::Coin
+                } else {
+                    Before::Nothing
+                };
+                assert_eq!(change.before, said);
+                assert!(before.is_some() || change.coin.is_some());
+            });
+        }
+        assert_eq!(count, changes.len());
+    }
+
     #[test]
     fn rounds_lead_to_what_is_said_to_be_there() {
-        let generator = Generator::new(2000, 300);
+        let generator = Generator::new(20_000, 30_000 / 8);
         let mut set: BTreeMap<OutPoint, Coin> = BTreeMap::new();
-        let loaded: Vec<_> = generator.load(0, 2000).collect();
-        assert!(loaded.is_sorted_by(|a, b| a.0 < b.0));
-        set.extend(loaded.into_iter().map(|(outpoint, coin)| (outpoint, coin.unwrap())));
+        let load = generator.load(0..20_000);
+        assert_eq!(load.parts(), 3);
+        apply(&load, &mut set);
+        assert_eq!(set.len() as u64, generator.count());
         for round in 0..5 {
-            let changes = generator.round(round);
-            let changes: Vec<_> = changes.changes().collect();
-            assert_eq!(changes.len(), 300);
-            assert!(changes.is_sorted_by(|a, b| a.0 < b.0));
-            for (outpoint, coin) in changes {
-                match coin {
-                    Some(coin) => assert!(set.insert(outpoint, coin).is_none()),
-                    None => assert!(set.remove(&outpoint).is_some()),
-                }
-            }
+            apply(&generator.round(round), &mut set);
             assert_eq!(set.len() as u64, generator.count());
             assert_eq!(
                 set.values().map(|coin| coin.value).sum::<i64>(),
@@ -330,6 +379,11 @@ mod tests {
                 assert!(!set.contains_key(&generator.absent(number)));
             }
         }
+    }
+
+    #[test]
+    fn a_large_set_bears_fifty_large_rounds_and_more() {
+        assert_eq!(Generator::new(50_000_000, 1_000_000).rounds_max(), 100);
     }
 
     #[test]

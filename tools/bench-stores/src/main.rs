@@ -3,6 +3,7 @@
 //!
 //! In reading order:
 //! - [`generator`]: the coins, by number;
+//! - [`list`]: coins and changes close together in memory;
 //! - [`stores`]: the contestants;
 //! - [`process`]: what the system says about time, memory and files;
 //! - [`phase`]: what is measured, each in a process of its own;
@@ -11,6 +12,7 @@
 
 mod compare;
 mod generator;
+mod list;
 mod phase;
 mod process;
 mod report;

@@ -6,7 +6,7 @@ use crate::process::{MemoryWatch, Stopwatch, Used, disk_size};
 use crate::stores::{Contestant, Kind, Purpose, Settings};
 use crate::{Arguments, Failure, Work};
 use blockmill_block::{BlockHash, Coin, OutPoint};
-use blockmill_coins::{Change, Tip};
+use blockmill_coins::{Changes, CoinRef, Tip};
 use clap::ValueEnum;
 use serde_json::{Value, json};
 use std::io::Write;
@@ -49,15 +49,17 @@ pub(crate) enum Phase {
 }
 
 /// Bytes of keys and values of changes, as every store writes them.
-fn change_bytes(changes: impl Iterator<Item = Change>) -> u64 {
+fn change_bytes(changes: &dyn Changes) -> u64 {
     let mut value = Vec::new();
     let mut bytes = 0;
-    for (_, coin) in changes {
-        value.clear();
-        if let Some(coin) = coin {
-            coin.write_compressed(&mut value);
-        }
-        bytes += (OutPoint::LENGTH + value.len()) as u64;
+    for part in 0..changes.parts() {
+        changes.visit(part, &mut |change| {
+            value.clear();
+            if let Some(coin) = change.coin {
+                coin.write_compressed(&mut value);
+            }
+            bytes += (OutPoint::LENGTH + value.len()) as u64;
+        });
     }
     bytes
 }
@@ -144,14 +146,14 @@ impl Run<'_> {
         for commit in 0..self.load_commits() {
             let start = commit * self.work.changes;
             let end = (start + self.work.changes).min(self.work.coins);
-            store.commit(&mut self.generator.load(start, end), &tip(commit + 1))?;
+            store.commit(&self.generator.load(start..end), &tip(commit + 1))?;
         }
         let loaded = watch.used();
         store.settle()?;
         drop(store);
         let all = watch.used();
         let peaks = memory.finish();
-        let bytes = change_bytes(self.generator.load(0, self.work.coins));
+        let bytes = change_bytes(&self.generator.load(0..self.work.coins));
         Ok(json!({
             "commits": figures(loaded),
             "with_settling": figures(all),
@@ -172,7 +174,7 @@ impl Run<'_> {
         let all_changes: Vec<_> = (first..first + rounds)
             .map(|round| self.generator.round(round))
             .collect();
-        let bytes: u64 = all_changes.iter().map(|round| change_bytes(round.changes())).sum();
+        let bytes: u64 = all_changes.iter().map(|round| change_bytes(round)).sum();
         let memory = MemoryWatch::start();
         let opening = Instant::now();
         let store = self.open(Purpose::Use)?;
@@ -181,7 +183,7 @@ impl Run<'_> {
         let mut commits = Vec::new();
         for (round, changes) in (first..).zip(&all_changes) {
             let watch = Stopwatch::start();
-            store.commit(&mut changes.changes(), &tip(self.load_commits() + round + 1))?;
+            store.commit(changes, &tip(self.load_commits() + round + 1))?;
             commits.push(figures(watch.used()));
         }
         let committed = watch.used();
@@ -251,7 +253,7 @@ impl Run<'_> {
         let mut out = std::io::stdout();
         writeln!(out, "begin")?;
         out.flush()?;
-        store.commit(&mut changes.changes(), &tip(self.load_commits() + round + 1))?;
+        store.commit(&changes, &tip(self.load_commits() + round + 1))?;
         Ok(json!({"committed": true}))
     }
 
@@ -267,9 +269,11 @@ impl Run<'_> {
             }
             let changes = self.generator.round(round);
             let step = (self.work.changes as usize / SAMPLE).max(1);
-            for (outpoint, coin) in changes.changes().step_by(step) {
+            for position in (0..changes.count()).step_by(step) {
+                let (outpoint, coin) = changes.entry(position);
                 let found = store.get(&outpoint)?;
-                if found.is_some() != (coin.is_some() == there) || (there && found != coin) {
+                if found.is_some() != (coin.is_some() == there) || (there && found.as_ref().map(CoinRef::from) != coin)
+                {
                     return Err(format!("round {round} is there in part: {outpoint}").into());
                 }
             }

@@ -5,16 +5,18 @@
 //! enough beforehand, one read transaction for a batch of reads. It has no cache of its own.
 
 use super::{
-    Contestant, Purpose, Settings, backend, decode, decode_entry, decode_tip, iterate_in_thread, key, tip_bytes,
+    Contestant, Purpose, Settings, backend, decode_entry, decode_tip, iterate_in_thread, tip_bytes, visit_encoded,
 };
 use blockmill_block::{Coin, OutPoint};
-use blockmill_coins::{Change, CoinIterator, CoinStore, StoreError, Tip};
+use blockmill_coins::store::{decode_coin, outpoint_key};
+use blockmill_coins::{Changes, CoinIterator, CoinStore, StoreError, Tip};
 use heed::types::Bytes;
 use heed::{Database, Env, EnvFlags, EnvOpenOptions, PutFlags, WithoutTls};
 use std::path::Path;
 
-/// Address space set aside for each thousand of coins, free pages of a large commit included.
-const MAP_BYTES_PER_THOUSAND: u64 = 400 << 10;
+/// Address space set aside for each coin: pages half full, and free ones of many large commits. The
+/// file grows only as far as it is used.
+const MAP_BYTES_PER_COIN: u64 = 1 << 10;
 const MAP_BYTES_MIN: u64 = 1 << 30;
 
 type Table = Database<Bytes, Bytes>;
@@ -28,7 +30,7 @@ pub(super) struct Lmdb {
 
 impl Lmdb {
     pub(super) fn open(directory: &Path, settings: Settings) -> Result<Self, StoreError> {
-        let map_bytes = MAP_BYTES_MIN + settings.coins_max.div_ceil(1000) * MAP_BYTES_PER_THOUSAND;
+        let map_bytes = MAP_BYTES_MIN + settings.coins_max * MAP_BYTES_PER_COIN;
         let mut options = EnvOpenOptions::new().read_txn_without_tls();
         options.map_size(map_bytes as usize).max_dbs(2);
         #[expect(unsafe_code, reason = "LMDB maps its file, and hands out references into the map")]
@@ -67,8 +69,8 @@ impl CoinStore for Lmdb {
     fn get_many(&self, outpoints: &[OutPoint], coins: &mut Vec<Option<Coin>>) -> Result<(), StoreError> {
         let transaction = self.environment.read_txn().map_err(backend)?;
         for outpoint in outpoints {
-            let value = self.coins.get(&transaction, &key(outpoint)).map_err(backend)?;
-            coins.push(value.map(|value| decode(outpoint, value)).transpose()?);
+            let value = self.coins.get(&transaction, &outpoint_key(outpoint)).map_err(backend)?;
+            coins.push(value.map(|value| decode_coin(outpoint, value)).transpose()?);
         }
         Ok(())
     }
@@ -79,28 +81,18 @@ impl CoinStore for Lmdb {
         value.map(decode_tip).transpose()
     }
 
-    fn commit(&self, changes: &mut dyn Iterator<Item = Change>, tip: &Tip) -> Result<(), StoreError> {
+    fn commit(&self, changes: &dyn Changes, tip: &Tip) -> Result<(), StoreError> {
         let mut transaction = self.environment.write_txn().map_err(backend)?;
         let flags = if self.append {
             PutFlags::APPEND
         } else {
             PutFlags::empty()
         };
-        let mut value = Vec::new();
-        for (outpoint, coin) in changes {
-            match coin {
-                Some(coin) => {
-                    value.clear();
-                    coin.write_compressed(&mut value);
-                    self.coins
-                        .put_with_flags(&mut transaction, flags, &key(&outpoint), &value)
-                        .map_err(backend)?;
-                }
-                None => {
-                    self.coins.delete(&mut transaction, &key(&outpoint)).map_err(backend)?;
-                }
-            }
-        }
+        visit_encoded(changes, |key, value| match value {
+            Some(value) => self.coins.put_with_flags(&mut transaction, flags, key, value),
+            None => self.coins.delete(&mut transaction, key).map(|_| ()),
+        })
+        .map_err(backend)?;
         self.values
             .put(&mut transaction, b"tip", &tip_bytes(tip))
             .map_err(backend)?;

@@ -5,11 +5,12 @@
 //! `SyncAll`. Values are hashes, so no compression.
 
 use super::{
-    Contestant, KEY_LENGTH, Purpose, Settings, TIP_KEY, backend, decode, decode_entry, decode_tip, key, tip_bytes,
+    Contestant, NO_CHANGES, Purpose, Settings, TIP_KEY, backend, decode_entry, decode_tip, tip_bytes, visit_encoded,
     wait_for_rest,
 };
 use blockmill_block::{Coin, OutPoint};
-use blockmill_coins::{Change, CoinIterator, CoinStore, StoreError, Tip};
+use blockmill_coins::store::{KEY_LENGTH, decode_coin, outpoint_key};
+use blockmill_coins::{Changes, CoinIterator, CoinStore, StoreError, Tip};
 use fjall::config::CompressionPolicy;
 use fjall::{CompressionType, Database, Keyspace, KeyspaceCreateOptions, PersistMode, Readable};
 use std::path::Path;
@@ -45,37 +46,27 @@ impl Fjall {
         })
     }
 
-    fn write_batch(&self, changes: &mut dyn Iterator<Item = Change>, tip: &Tip) -> Result<(), StoreError> {
+    fn write_batch(&self, changes: &dyn Changes, tip: &Tip) -> Result<(), StoreError> {
         let mut batch = self.database.batch().durability(Some(PersistMode::SyncAll));
-        let mut value = Vec::new();
-        for (outpoint, coin) in changes {
-            match coin {
-                Some(coin) => {
-                    value.clear();
-                    coin.write_compressed(&mut value);
-                    batch.insert(&self.coins, key(&outpoint), &value[..]);
-                }
-                None => batch.remove(&self.coins, key(&outpoint)),
+        visit_encoded(changes, |key, value| {
+            match value {
+                Some(value) => batch.insert(&self.coins, *key, value),
+                None => batch.remove(&self.coins, *key),
             }
-        }
+            Ok(())
+        })?;
         batch.insert(&self.coins, TIP_KEY, tip_bytes(tip));
         batch.commit().map_err(backend)
     }
 
     /// Writes a sorted table, with the tip at its end where it must come together with the coins.
-    fn write_table(&self, changes: &mut dyn Iterator<Item = Change>, tip: Option<&Tip>) -> Result<(), StoreError> {
+    fn write_table(&self, changes: &dyn Changes, tip: Option<&Tip>) -> Result<(), StoreError> {
         let mut table = self.coins.start_ingestion().map_err(backend)?;
-        let mut value = Vec::new();
-        for (outpoint, coin) in changes {
-            match coin {
-                Some(coin) => {
-                    value.clear();
-                    coin.write_compressed(&mut value);
-                    table.write(key(&outpoint), &value[..]).map_err(backend)?;
-                }
-                None => table.write_tombstone(key(&outpoint)).map_err(backend)?,
-            }
-        }
+        visit_encoded(changes, |key, value| match value {
+            Some(value) => table.write(*key, value),
+            None => table.write_tombstone(*key),
+        })
+        .map_err(backend)?;
         if let Some(tip) = tip {
             table.write(TIP_KEY, tip_bytes(tip)).map_err(backend)?;
         }
@@ -85,8 +76,8 @@ impl Fjall {
 
 impl CoinStore for Fjall {
     fn get(&self, outpoint: &OutPoint) -> Result<Option<Coin>, StoreError> {
-        let value = self.coins.get(key(outpoint)).map_err(backend)?;
-        value.map(|value| decode(outpoint, &value)).transpose()
+        let value = self.coins.get(outpoint_key(outpoint)).map_err(backend)?;
+        value.map(|value| decode_coin(outpoint, &value)).transpose()
     }
 
     fn tip(&self) -> Result<Option<Tip>, StoreError> {
@@ -94,12 +85,12 @@ impl CoinStore for Fjall {
         value.map(|value| decode_tip(&value)).transpose()
     }
 
-    fn commit(&self, changes: &mut dyn Iterator<Item = Change>, tip: &Tip) -> Result<(), StoreError> {
+    fn commit(&self, changes: &dyn Changes, tip: &Tip) -> Result<(), StoreError> {
         if self.purpose == Purpose::Load {
             // Tables of a load must not overlap, so the tip follows; a load that is cut short
             // begins again.
             self.write_table(changes, None)?;
-            return self.write_batch(&mut std::iter::empty(), tip);
+            return self.write_batch(&NO_CHANGES, tip);
         }
         if self.ingest {
             return self.write_table(changes, Some(tip));

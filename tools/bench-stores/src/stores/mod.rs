@@ -5,9 +5,10 @@ mod log_structured;
 #[cfg(feature = "rocksdb")]
 mod rocks;
 
-use blockmill_block::reader::{DecodeError, Reader};
-use blockmill_block::{BlockHash, Coin, OutPoint, Txid};
-use blockmill_coins::{CoinIterator, CoinStore, StoreError, Tip};
+use blockmill_block::reader::DecodeError;
+use blockmill_block::{BlockHash, Coin, OutPoint};
+use blockmill_coins::store::{KEY_LENGTH, OutpointKey, decode_coin, outpoint_from_key, outpoint_key};
+use blockmill_coins::{Changes, CoinIterator, CoinStore, OwnedChange, StoreError, Tip};
 use blockmill_store_redb::RedbStore;
 use clap::ValueEnum;
 use std::path::Path;
@@ -103,28 +104,8 @@ fn backend(error: impl std::fmt::Display) -> StoreError {
 const REST: Duration = Duration::from_millis(500);
 const REST_CHECKS: u32 = 10;
 
-const KEY_LENGTH: usize = OutPoint::LENGTH;
-
 /// The key of the tip where coins and tip share a table: above all keys of coins.
 const TIP_KEY: [u8; KEY_LENGTH + 1] = [0xff; KEY_LENGTH + 1];
-
-/// The key of a coin, as in our own store: the id, then the index in big endian.
-fn key(outpoint: &OutPoint) -> [u8; KEY_LENGTH] {
-    let mut key = [0; KEY_LENGTH];
-    key[..32].copy_from_slice(&outpoint.txid.0);
-    key[32..].copy_from_slice(&outpoint.vout.to_be_bytes());
-    key
-}
-
-fn decode(outpoint: &OutPoint, value: &[u8]) -> Result<Coin, StoreError> {
-    let mut reader = Reader::new(value);
-    Coin::read_compressed(&mut reader)
-        .and_then(|coin| reader.finish().map(|()| coin))
-        .map_err(|error| StoreError::Damaged {
-            what: outpoint.to_string(),
-            error,
-        })
-}
 
 fn damaged(what: &str, wanted: usize) -> StoreError {
     StoreError::Damaged {
@@ -134,15 +115,35 @@ fn damaged(what: &str, wanted: usize) -> StoreError {
 }
 
 fn decode_entry(key: &[u8], value: &[u8]) -> Result<(OutPoint, Coin), StoreError> {
-    let key: &[u8; KEY_LENGTH] = key.try_into().map_err(|_| damaged("a key", KEY_LENGTH))?;
-    let mut txid = [0; 32];
-    txid.copy_from_slice(&key[..32]);
-    let outpoint = OutPoint {
-        txid: Txid(txid),
-        vout: u32::from_be_bytes([key[32], key[33], key[34], key[35]]),
-    };
-    Ok((outpoint, decode(&outpoint, value)?))
+    let outpoint = outpoint_from_key(key.try_into().map_err(|_| damaged("a key", KEY_LENGTH))?);
+    Ok((outpoint, decode_coin(&outpoint, value)?))
 }
+
+/// Calls `each` with the key of each change, and the value as it is stored or none.
+fn visit_encoded<E>(
+    changes: &dyn Changes,
+    mut each: impl FnMut(&OutpointKey, Option<&[u8]>) -> Result<(), E>,
+) -> Result<(), E> {
+    let mut value = Vec::new();
+    let mut result = Ok(());
+    for part in 0..changes.parts() {
+        changes.visit(part, &mut |change| {
+            if result.is_err() {
+                return;
+            }
+            value.clear();
+            let coin = change.coin.map(|coin| {
+                coin.write_compressed(&mut value);
+                &value[..]
+            });
+            result = each(&outpoint_key(&change.outpoint), coin);
+        });
+    }
+    result
+}
+
+/// No changes: a commit of the tip alone.
+const NO_CHANGES: &[OwnedChange] = &[];
 
 fn tip_bytes(tip: &Tip) -> Vec<u8> {
     let mut bytes = tip.hash.0.to_vec();
@@ -198,7 +199,7 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
-    use blockmill_coins::Change;
+    use blockmill_block::Txid;
 
     fn outpoint(number: u32) -> OutPoint {
         OutPoint {
@@ -235,15 +236,15 @@ mod tests {
             hash: BlockHash([height as u8; 32]),
             height,
         };
-        let mut changes: Vec<Change> = [0, 1, 255, 256, 16_512, 70_000]
+        let mut changes: Vec<OwnedChange> = [0, 1, 255, 256, 16_512, 70_000]
             .map(|number| (outpoint(number), Some(coin(number))))
             .into();
         changes.sort_by_key(|change| change.0);
         let store = open(Purpose::Load);
         assert_eq!(store.tip().unwrap(), None);
         let (lower, upper) = changes.split_at(3);
-        store.commit(&mut lower.iter().cloned(), &tip(1)).unwrap();
-        store.commit(&mut upper.iter().cloned(), &tip(2)).unwrap();
+        store.commit(&lower, &tip(1)).unwrap();
+        store.commit(&upper, &tip(2)).unwrap();
         assert_eq!(store.tip().unwrap(), Some(tip(2)));
         drop(store);
 
@@ -260,8 +261,8 @@ mod tests {
             (outpoint(4), Some(coin(4))),
             (outpoint(999), None),
         ];
-        later.sort_by_key(|change: &Change| change.0);
-        store.commit(&mut later.into_iter(), &tip(3)).unwrap();
+        later.sort_by_key(|change: &OwnedChange| change.0);
+        store.commit(&later, &tip(3)).unwrap();
         let seen: Vec<_> = snapshot.map(|entry| entry.unwrap().0).collect();
         assert_eq!(seen, changes.iter().map(|change| change.0).collect::<Vec<_>>());
         store.settle().unwrap();

@@ -6,12 +6,13 @@
 //! compression.
 
 use super::{
-    Contestant, KEY_LENGTH, Purpose, Settings, TIP_KEY, backend, decode, decode_entry, decode_tip, iterate_in_thread,
-    key, tip_bytes, wait_for_rest,
+    Contestant, NO_CHANGES, Purpose, Settings, TIP_KEY, backend, decode_entry, decode_tip, iterate_in_thread,
+    tip_bytes, visit_encoded, wait_for_rest,
 };
 use crate::process::disk_size;
 use blockmill_block::{Coin, OutPoint};
-use blockmill_coins::{Change, CoinIterator, CoinStore, StoreError, Tip};
+use blockmill_coins::store::{KEY_LENGTH, decode_coin, outpoint_key};
+use blockmill_coins::{Changes, CoinIterator, CoinStore, StoreError, Tip};
 use rocksdb::{
     BlockBasedIndexType, BlockBasedOptions, Cache, ColumnFamilyDescriptor, DB, DBCompressionType, DataBlockIndexType,
     IngestExternalFileOptions, IteratorMode, Options, ReadOptions, SstFileWriter, WriteBatch, WriteOptions,
@@ -42,15 +43,14 @@ pub(super) struct Rocks {
     ingest: bool,
 }
 
-fn options(settings: Settings) -> Options {
+fn options(settings: Settings) -> Result<Options, StoreError> {
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as i32);
     let mut table = BlockBasedOptions::default();
     table.set_block_size(BLOCK_BYTES);
     table.set_format_version(5);
-    table.set_block_cache(&Cache::new_lru_cache(settings.cache_bytes));
+    table.set_block_cache(&Cache::new_lru_cache(settings.cache_bytes).map_err(backend)?);
     table.set_bloom_filter(FILTER_BITS, false);
     table.set_cache_index_and_filter_blocks(true);
-    table.set_cache_index_and_filter_blocks_with_high_priority(true);
     table.set_pin_l0_filter_and_index_blocks_in_cache(true);
     table.set_pin_top_level_index_and_filter(true);
     table.set_index_type(BlockBasedIndexType::TwoLevelIndexSearch);
@@ -67,12 +67,12 @@ fn options(settings: Settings) -> Options {
     options.set_max_background_jobs(cores.max(2) + 2);
     options.set_bytes_per_sync(SYNC_EVERY_BYTES);
     options.set_keep_log_file_num(1);
-    options
+    Ok(options)
 }
 
 impl Rocks {
     pub(super) fn open(directory: &Path, settings: Settings, ingest: bool) -> Result<Self, StoreError> {
-        let options = options(settings);
+        let options = options(settings)?;
         let family = ColumnFamilyDescriptor::new("default", options.clone());
         let database = DB::open_cf_descriptors(&options, directory.join("store"), [family]).map_err(backend)?;
         Ok(Self {
@@ -84,19 +84,15 @@ impl Rocks {
         })
     }
 
-    fn write_batch(&self, changes: &mut dyn Iterator<Item = Change>, tip: &Tip) -> Result<(), StoreError> {
+    fn write_batch(&self, changes: &dyn Changes, tip: &Tip) -> Result<(), StoreError> {
         let mut batch = WriteBatch::default();
-        let mut value = Vec::new();
-        for (outpoint, coin) in changes {
-            match coin {
-                Some(coin) => {
-                    value.clear();
-                    coin.write_compressed(&mut value);
-                    batch.put(key(&outpoint), &value);
-                }
-                None => batch.delete(key(&outpoint)),
+        visit_encoded(changes, |key, value| {
+            match value {
+                Some(value) => batch.put(key, value),
+                None => batch.delete(key),
             }
-        }
+            Ok::<_, StoreError>(())
+        })?;
         batch.put(TIP_KEY, tip_bytes(tip));
         let mut synced = WriteOptions::default();
         synced.set_sync(true);
@@ -104,21 +100,15 @@ impl Rocks {
     }
 
     /// Writes a sorted table, with the tip at its end where it must come together with the coins.
-    fn write_table(&self, changes: &mut dyn Iterator<Item = Change>, tip: Option<&Tip>) -> Result<(), StoreError> {
+    fn write_table(&self, changes: &dyn Changes, tip: Option<&Tip>) -> Result<(), StoreError> {
         let path = self.directory.join("table.sst");
         let mut table = SstFileWriter::create(&self.options);
         table.open(&path).map_err(backend)?;
-        let mut value = Vec::new();
-        for (outpoint, coin) in changes {
-            match coin {
-                Some(coin) => {
-                    value.clear();
-                    coin.write_compressed(&mut value);
-                    table.put(key(&outpoint), &value).map_err(backend)?;
-                }
-                None => table.delete(key(&outpoint)).map_err(backend)?,
-            }
-        }
+        visit_encoded(changes, |key, value| match value {
+            Some(value) => table.put(key, value),
+            None => table.delete(key),
+        })
+        .map_err(backend)?;
         if let Some(tip) = tip {
             table.put(TIP_KEY, tip_bytes(tip)).map_err(backend)?;
         }
@@ -133,18 +123,18 @@ impl Rocks {
 
 impl CoinStore for Rocks {
     fn get(&self, outpoint: &OutPoint) -> Result<Option<Coin>, StoreError> {
-        let value = self.database.get_pinned(key(outpoint)).map_err(backend)?;
-        value.map(|value| decode(outpoint, &value)).transpose()
+        let value = self.database.get_pinned(outpoint_key(outpoint)).map_err(backend)?;
+        value.map(|value| decode_coin(outpoint, &value)).transpose()
     }
 
     fn get_many(&self, outpoints: &[OutPoint], coins: &mut Vec<Option<Coin>>) -> Result<(), StoreError> {
         let family = self.database.cf_handle("default");
         let family = family.ok_or_else(|| backend("the table is missing"))?;
-        let keys: Vec<_> = outpoints.iter().map(key).collect();
+        let keys: Vec<_> = outpoints.iter().map(outpoint_key).collect();
         let values = self.database.batched_multi_get_cf(family, &keys, false);
         for (outpoint, value) in outpoints.iter().zip(values) {
             let value = value.map_err(backend)?;
-            coins.push(value.map(|value| decode(outpoint, &value)).transpose()?);
+            coins.push(value.map(|value| decode_coin(outpoint, &value)).transpose()?);
         }
         Ok(())
     }
@@ -154,12 +144,12 @@ impl CoinStore for Rocks {
         value.map(|value| decode_tip(&value)).transpose()
     }
 
-    fn commit(&self, changes: &mut dyn Iterator<Item = Change>, tip: &Tip) -> Result<(), StoreError> {
+    fn commit(&self, changes: &dyn Changes, tip: &Tip) -> Result<(), StoreError> {
         if self.purpose == Purpose::Load {
             // Tables of a load must not overlap, so the tip follows; a load that is cut short
             // begins again.
             self.write_table(changes, None)?;
-            return self.write_batch(&mut std::iter::empty(), tip);
+            return self.write_batch(&NO_CHANGES, tip);
         }
         if self.ingest {
             return self.write_table(changes, Some(tip));
