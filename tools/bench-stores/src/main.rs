@@ -10,6 +10,7 @@
 //! - [`phase`]: what is measured, each in a process of its own;
 //! - [`compare`]: starts the phases of each store, one after the other;
 //! - [`spread`]: mean, middle and ends of several figures;
+//! - [`targets`]: what the coin log has to reach;
 //! - [`report`]: the table and the JSON.
 
 mod bound;
@@ -21,6 +22,7 @@ mod process;
 mod report;
 mod spread;
 mod stores;
+mod targets;
 
 use clap::{Args, Parser};
 use std::error::Error;

@@ -2,6 +2,7 @@
 
 use crate::Work;
 use crate::spread::Spread;
+use crate::targets::targets;
 use serde_json::{Map, Value, json};
 use std::fmt::Write;
 
@@ -148,7 +149,7 @@ const ROWS: [(&str, Cell); 32] = [
     ("open after a kill: seconds, median (min to max)", kills),
 ];
 
-/// The table in Markdown.
+/// The table in Markdown, then the targets.
 pub(crate) fn table(comparison: &Comparison) -> String {
     let Comparison {
         work, memory, stores, ..
@@ -164,6 +165,13 @@ pub(crate) fn table(comparison: &Comparison) -> String {
         let cells: Vec<String> = stores.iter().map(|store| cell(&store.1)).collect();
         writeln!(text, "| {name} | {} |", cells.join(" | ")).expect("a string takes all");
     }
+    let targets = targets(work, stores);
+    if !targets.is_empty() {
+        text.push('\n');
+    }
+    for target in targets {
+        writeln!(text, "- {}", target.text()).expect("a string takes all");
+    }
     text
 }
 
@@ -171,6 +179,7 @@ pub(crate) fn table(comparison: &Comparison) -> String {
 pub(crate) fn json(comparison: &Comparison) -> Value {
     let Comparison { work, stores, .. } = comparison;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let targets: Vec<Value> = targets(work, stores).iter().map(|target| target.json()).collect();
     json!({
         "bench": "stores",
         "machine": {"cores": cores},
@@ -180,6 +189,7 @@ pub(crate) fn json(comparison: &Comparison) -> Value {
         },
         "memory": {"mib": comparison.memory_mib, "how": comparison.memory},
         "stores": stores.iter().cloned().collect::<Map<_, _>>(),
+        "targets": targets,
     })
 }
 
