@@ -76,6 +76,13 @@ impl Traffic {
     }
 }
 
+/// Bytes that the process has moved to the disk and from it so far.
+#[cfg(feature = "leveldb")]
+pub(crate) fn disk_bytes() -> u64 {
+    let traffic = Traffic::now();
+    traffic.written_bytes + traffic.read_bytes
+}
+
 /// A running measurement of the whole process.
 #[derive(Debug)]
 pub(crate) struct Stopwatch {

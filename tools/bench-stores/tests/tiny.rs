@@ -25,6 +25,9 @@ fn run(directory: &Path, arguments: &[&str]) -> (Output, Option<Value>) {
 fn a_tiny_run_has_all_figures() {
     let directory = tempfile::tempdir().unwrap();
     let mut stores = "redb,lmdb,fjall,fjall-ingest".to_owned();
+    if cfg!(feature = "leveldb") {
+        stores += ",leveldb";
+    }
     if cfg!(feature = "rocksdb") {
         stores += ",rocksdb,rocksdb-ingest";
     }
@@ -36,6 +39,7 @@ fn a_tiny_run_has_all_figures() {
     assert!(table.contains("memory is not bounded"), "{table}");
     assert!(!table.contains("- |"), "a figure is missing: {table}");
     let figures = figures.unwrap();
+    assert_eq!(figures["targets"], serde_json::json!([]));
     for store in stores.split(',') {
         let figures = &figures["stores"][store];
         assert_eq!(figures["flush"]["commits"].as_array().unwrap().len(), 5);
