@@ -73,7 +73,7 @@ fn megabytes(value: &Value, path: &str) -> String {
 /// What a row shows of a store's figures.
 type Cell = fn(&Value) -> String;
 
-const ROWS: [(&str, Cell); 32] = [
+const ROWS: [(&str, Cell); 34] = [
     ("load: seconds (CPU)", |of| seconds_and_cpu(of, "/load/commits")),
     ("load until at rest and closed: seconds (CPU)", |of| {
         seconds_and_cpu(of, "/load/with_settling")
@@ -118,6 +118,9 @@ const ROWS: [(&str, Cell); 32] = [
         megabytes(of, "/flush-cold/commits/0/read_bytes")
     }),
     ("read, warm, 1 thread: us (CPU us)", |of| read(of, "read", 0)),
+    ("read, warm, 1 thread: us, median (min to max) of tenths", |of| {
+        median_and_ends(of, "/read/rows/0/slices")
+    }),
     ("read, warm, 2 threads: us (CPU us)", |of| read(of, "read", 1)),
     ("read, warm, 8 threads: us (CPU us)", |of| read(of, "read", 2)),
     ("absent, warm, 1 thread: us (CPU us)", |of| read(of, "read", 3)),
@@ -128,6 +131,9 @@ const ROWS: [(&str, Cell); 32] = [
         megabytes(of, "/read/anonymous_bytes")
     }),
     ("read, cold, 1 thread: us (CPU us)", |of| read(of, "read-cold1", 0)),
+    ("read, cold, 1 thread: us, median (min to max) of tenths", |of| {
+        median_and_ends(of, "/read-cold1/rows/0/slices")
+    }),
     ("read, cold, 2 threads: us (CPU us)", |of| read(of, "read-cold2", 0)),
     ("read, cold, 8 threads: us (CPU us)", |of| read(of, "read-cold8", 0)),
     ("read, cold, 1 thread: bytes from disk a read", |of| {

@@ -5,7 +5,9 @@ use super::Run;
 use crate::Failure;
 use crate::list::CoinList;
 use crate::process::{Stopwatch, Used, status_bytes};
+use crate::spread::Spread;
 use crate::stores::{Contestant, Purpose};
+use blockmill_block::{Coin, OutPoint};
 use blockmill_coins::CoinRef;
 use serde_json::{Value, json};
 use std::ops::Range;
@@ -14,6 +16,9 @@ use std::time::Instant;
 
 /// Outpoints asked for at once, about those of a block's transactions that one worker fetches.
 const BATCH: usize = 64;
+
+/// A thread's reads are timed in so many slices, for their spread.
+const SLICES: usize = 10;
 
 impl Run<'_> {
     /// Reads coins that are there with each number of threads, then so many that are not.
@@ -71,24 +76,46 @@ struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    /// Reads a part of what is wanted, and compares it.
-    fn read(&self, part: Range<usize>) -> Result<(), Failure> {
+    /// Reads a part of what is wanted; microseconds a read, for each slice of the part.
+    fn read(&self, part: &Range<usize>) -> Result<Vec<f64>, Failure> {
         let (mut outpoints, mut coins) = (Vec::with_capacity(BATCH), Vec::with_capacity(BATCH));
+        let mut slices = Vec::with_capacity(SLICES);
         self.ready.wait();
         self.begin.wait();
-        for start in part.clone().step_by(BATCH) {
-            let batch = start..part.end.min(start + BATCH);
-            outpoints.clear();
-            outpoints.extend(batch.clone().map(|position| self.wanted.entry(position).0));
-            coins.clear();
-            self.store.get_many(&outpoints, &mut coins)?;
-            let found = coins.iter().map(|coin| coin.as_ref().map(CoinRef::from));
-            if !found.eq(batch.map(|position| self.wanted.entry(position).1)) {
-                return Err("a coin read is not what was written".into());
+        for slice in (0..SLICES).map(|slice| slice_of(part, slice, SLICES)) {
+            let watch = Instant::now();
+            for start in slice.clone().step_by(BATCH) {
+                let batch = start..slice.end.min(start + BATCH);
+                self.read_batch(batch, &mut outpoints, &mut coins)?;
             }
+            slices.push(watch.elapsed().as_secs_f64() * 1e6 / slice.len() as f64);
+        }
+        Ok(slices)
+    }
+
+    /// Reads a batch, and compares it.
+    fn read_batch(
+        &self,
+        batch: Range<usize>,
+        outpoints: &mut Vec<OutPoint>,
+        coins: &mut Vec<Option<Coin>>,
+    ) -> Result<(), Failure> {
+        outpoints.clear();
+        outpoints.extend(batch.clone().map(|position| self.wanted.entry(position).0));
+        coins.clear();
+        self.store.get_many(outpoints, coins)?;
+        let found = coins.iter().map(|coin| coin.as_ref().map(CoinRef::from));
+        if !found.eq(batch.map(|position| self.wanted.entry(position).1)) {
+            return Err("a coin read is not what was written".into());
         }
         Ok(())
     }
+}
+
+/// The slice of a number when a range is cut into `count`.
+fn slice_of(range: &Range<usize>, number: usize, count: usize) -> Range<usize> {
+    let at = |number| range.start + range.len() * number / count;
+    at(number)..at(number + 1)
 }
 
 /// Reads what is wanted, a part in each thread.
@@ -100,19 +127,20 @@ fn read_all(store: &dyn Contestant, wanted: &CoinList, threads: usize, name: &st
         begin: Barrier::new(threads + 1),
     };
     let reads = wanted.count();
-    let used = std::thread::scope(|scope| -> Result<Used, Failure> {
+    let (used, slices) = std::thread::scope(|scope| -> Result<(Used, Vec<f64>), Failure> {
         let reading = &reading;
         let threads: Vec<_> = (0..threads)
-            .map(|thread| reads * thread / threads..reads * (thread + 1) / threads)
-            .map(|part| scope.spawn(move || reading.read(part)))
+            .map(|thread| slice_of(&(0..reads), thread, threads))
+            .map(|part| scope.spawn(move || reading.read(&part)))
             .collect();
         reading.ready.wait();
         let watch = Stopwatch::start();
         reading.begin.wait();
+        let mut slices = Vec::new();
         for thread in threads {
-            thread.join().map_err(|_| "a reader panicked")??;
+            slices.extend(thread.join().map_err(|_| "a reader panicked")??);
         }
-        Ok(watch.used())
+        Ok((watch.used(), slices))
     })?;
     let per_read = |figure: f64| figure / reads as f64;
     Ok(json!({
@@ -121,8 +149,23 @@ fn read_all(store: &dyn Contestant, wanted: &CoinList, threads: usize, name: &st
         "reads": reads,
         "microseconds_per_read": per_read(used.seconds * 1e6),
         "cpu_microseconds_per_read": per_read(used.cpu_seconds * 1e6),
+        // As one thread sees it: with several, more than the time above.
+        "slices": Spread::new(slices).map_or(Value::Null, Spread::json),
         "disk_bytes_per_read": per_read(used.read_bytes as f64),
         // A mapped file is read by faults, others by calls.
         "fetches_per_read": per_read((used.read_calls + used.major_faults) as f64),
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slices_have_all_of_a_range_once() {
+        for range in [0..0, 5..6, 100..207, 7..1007] {
+            let slices = (0..SLICES).flat_map(|slice| slice_of(&range, slice, SLICES));
+            assert!(slices.eq(range.clone()));
+        }
+    }
 }
