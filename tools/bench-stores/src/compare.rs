@@ -1,7 +1,9 @@
-//! Starts the phases of each store, each in a process of its own, with warm or cold files.
+//! Starts the phases of each store, each in a process of its own, with warm or cold files, all
+//! within the same bound of memory.
 
+use crate::bound::Bound;
 use crate::phase::{Phase, directory};
-use crate::process::{make_cold, make_warm};
+use crate::report::Comparison;
 use crate::stores::Kind;
 use crate::{Arguments, Failure};
 use clap::ValueEnum;
@@ -32,19 +34,43 @@ const PHASES: [(Phase, Files); 9] = [
     (Phase::FlushCold, Files::Cold),
 ];
 
-/// Runs everything; the figures of each store with its name.
-pub(crate) fn run(arguments: &Arguments) -> Result<Vec<(String, Value)>, Failure> {
-    let mut results = Vec::new();
+/// A comparison under way.
+struct Runner<'a> {
+    arguments: &'a Arguments,
+    bound: Bound,
+}
+
+/// Runs everything.
+pub(crate) fn run(arguments: &Arguments) -> Result<Comparison, Failure> {
+    let work = &arguments.work;
+    // Beside the rounds: the one with cold files, one for each kill, and one that must not be
+    // there.
+    let rounds = work.rounds + work.kills + 2;
+    if work.generator().rounds_max() < rounds {
+        return Err(format!("{} coins are too few for {rounds} rounds", work.coins).into());
+    }
+    let mut runner = Runner {
+        arguments,
+        bound: Bound::new(arguments.memory_mib)?,
+    };
+    let memory = runner.bound.text();
+    writeln!(std::io::stderr(), "{memory}")?;
+    let mut stores = Vec::new();
     for &kind in &arguments.stores {
         let directory = directory(arguments, kind);
         if directory.exists() {
             return Err(format!("{} exists already", directory.display()).into());
         }
-        let result = run_store(arguments, kind);
+        let result = runner.run_store(kind);
         fs::remove_dir_all(&directory)?;
-        results.push((kind.name(), result?));
+        stores.push((kind.name(), result?));
     }
-    Ok(results)
+    Ok(Comparison {
+        work: work.clone(),
+        memory_mib: arguments.memory_mib,
+        memory,
+        stores,
+    })
 }
 
 fn load_average() -> String {
@@ -57,38 +83,69 @@ fn name(phase: Phase) -> String {
     value.map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
-fn run_store(arguments: &Arguments, kind: Kind) -> Result<Value, Failure> {
-    let directory = directory(arguments, kind);
-    let mut result = Map::new();
-    for (phase, files) in PHASES {
-        match files {
-            Files::AsTheyAre => {}
-            Files::Warm => make_warm(&directory)?,
-            Files::Cold => make_cold(&directory)?,
+impl Runner<'_> {
+    fn run_store(&mut self, kind: Kind) -> Result<Value, Failure> {
+        let mut result = Map::new();
+        for (phase, files) in PHASES {
+            match files {
+                Files::AsTheyAre => {}
+                Files::Warm => drop(self.run(kind, Phase::Warm)?),
+                Files::Cold => drop(self.run(kind, Phase::Cold)?),
+            }
+            let mut figures = self.run(kind, phase)?;
+            figures["load_average"] = json!(load_average());
+            progress(kind, &name(phase), &figures)?;
+            result.insert(name(phase), figures);
         }
-        let mut figures = finish(start(arguments, kind, phase)?)?;
-        figures["load_average"] = json!(load_average());
-        progress(kind, &name(phase), &figures)?;
-        result.insert(name(phase), figures);
+        let commit_seconds = result["flush"]["seconds"]["mean"].as_f64().unwrap_or(0.0);
+        let kills = self.kill(kind, commit_seconds)?;
+        result.insert("reopen".to_owned(), Value::Array(kills));
+        // After all that, the set is still what it should be.
+        result.insert("last-scan".to_owned(), self.run(kind, Phase::Scan)?);
+        Ok(Value::Object(result))
     }
-    let commit_seconds =
-        result["flush"]["all_commits"]["seconds"].as_f64().unwrap_or(0.0) / arguments.work.rounds as f64;
-    let mut kills = Vec::new();
-    for kill in 0..arguments.work.kills {
-        let part = (kill + 1) as f64 / (arguments.work.kills + 1) as f64;
-        kill_after(
-            start(arguments, kind, Phase::Commit)?,
-            Duration::from_secs_f64(commit_seconds * part),
-        )?;
-        let figures = finish(start(arguments, kind, Phase::Reopen)?)?;
-        progress(kind, "reopen", &figures)?;
-        kills.push(figures);
+
+    /// Kills commits at several moments, and looks at what each kill left.
+    fn kill(&mut self, kind: Kind, commit_seconds: f64) -> Result<Vec<Value>, Failure> {
+        let kills = self.arguments.work.kills;
+        let mut figures = Vec::new();
+        for kill in 0..kills {
+            let part = (kill + 1) as f64 / (kills + 1) as f64;
+            let child = self.start(kind, Phase::Commit)?;
+            kill_after(child, Duration::from_secs_f64(commit_seconds * part))?;
+            let left = self.run(kind, Phase::Reopen)?;
+            progress(kind, "reopen", &left)?;
+            figures.push(left);
+        }
+        Ok(figures)
     }
-    result.insert("reopen".to_owned(), Value::Array(kills));
-    // After all that, the set is still what it should be.
-    let figures = finish(start(arguments, kind, Phase::Scan)?)?;
-    result.insert("last-scan".to_owned(), figures);
-    Ok(Value::Object(result))
+
+    /// Runs a phase to its end.
+    fn run(&mut self, kind: Kind, phase: Phase) -> Result<Value, Failure> {
+        let figures = finish(self.start(kind, phase)?);
+        self.bound.check()?;
+        figures.map_err(|error| format!("{} {}: {error}", kind.name(), name(phase)).into())
+    }
+
+    fn start(&self, kind: Kind, phase: Phase) -> Result<Child, Failure> {
+        let work = &self.arguments.work;
+        let numbers = [
+            ("--coins", work.coins),
+            ("--changes", work.changes),
+            ("--rounds", work.rounds),
+            ("--reads", work.reads),
+            ("--cold-reads", work.cold_reads),
+            ("--kills", work.kills),
+            ("--cache-mib", work.cache_mib as u64),
+        ];
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(["--stores", &kind.name(), "--phase", &name(phase), "--dir"]);
+        command.arg(&self.arguments.dir).args(self.bound.arguments());
+        for (option, number) in numbers {
+            command.arg(option).arg(number.to_string());
+        }
+        Ok(command.stdout(Stdio::piped()).spawn()?)
+    }
 }
 
 fn progress(kind: Kind, phase: &str, figures: &Value) -> Result<(), Failure> {
@@ -96,31 +153,12 @@ fn progress(kind: Kind, phase: &str, figures: &Value) -> Result<(), Failure> {
     Ok(())
 }
 
-fn start(arguments: &Arguments, kind: Kind, phase: Phase) -> Result<Child, Failure> {
-    let work = &arguments.work;
-    let numbers = [
-        ("--coins", work.coins),
-        ("--changes", work.changes),
-        ("--rounds", work.rounds),
-        ("--reads", work.reads),
-        ("--cold-reads", work.cold_reads),
-        ("--kills", work.kills),
-        ("--cache-mib", work.cache_mib as u64),
-    ];
-    let mut command = Command::new(std::env::current_exe()?);
-    command.args(["--stores", &kind.name(), "--phase", &name(phase), "--dir"]);
-    command.arg(&arguments.dir);
-    for (option, number) in numbers {
-        command.arg(option).arg(number.to_string());
-    }
-    Ok(command.stdout(Stdio::piped()).spawn()?)
-}
-
 fn finish(mut child: Child) -> Result<Value, Failure> {
     let mut text = String::new();
     child.stdout.take().ok_or("no output")?.read_to_string(&mut text)?;
-    if !child.wait()?.success() {
-        return Err("a phase failed".into());
+    let status = child.wait()?;
+    if !status.success() {
+        return Err(status.to_string().into());
     }
     Ok(serde_json::from_str(text.lines().last().unwrap_or_default())?)
 }

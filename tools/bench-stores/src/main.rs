@@ -6,9 +6,16 @@
 //! - [`list`]: coins and changes close together in memory;
 //! - [`stores`]: the contestants;
 //! - [`process`]: what the system says about time, memory and files;
+//! - [`bound`]: the memory that all of it may use;
 //! - [`phase`]: what is measured, each in a process of its own;
 //! - [`compare`]: starts the phases of each store, one after the other;
+//! - [`spread`]: mean, middle and ends of several figures;
+//! - [`targets`]: what the coin log has to reach;
 //! - [`report`]: the table and the JSON.
+
+mod bound;
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 mod compare;
 mod generator;
@@ -16,7 +23,9 @@ mod list;
 mod phase;
 mod process;
 mod report;
+mod spread;
 mod stores;
+mod targets;
 
 use clap::{Args, Parser};
 use std::error::Error;
@@ -32,7 +41,7 @@ type Failure = Box<dyn Error + Send + Sync>;
 #[command(name = "bench-stores")]
 struct Arguments {
     /// Stores that take part.
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "redb,lmdb,fjall")]
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "log,redb,lmdb,fjall")]
     stores: Vec<stores::Kind>,
     /// Where the stores are made; each in a directory of its own, which is removed afterwards.
     #[arg(long)]
@@ -42,9 +51,19 @@ struct Arguments {
     json: Option<PathBuf>,
     #[command(flatten)]
     work: Work,
+    /// Memory that each phase may use, page cache included, in MiB: by a cgroup v2, or else by a
+    /// process that locks the rest of the machine's memory. Without it memory is not bounded.
+    #[arg(long)]
+    memory_mib: Option<u64>,
     /// Runs one phase and prints its figures: what this program starts by itself.
     #[arg(long, hide = true)]
     phase: Option<phase::Phase>,
+    /// The control group that the phase enters.
+    #[arg(long, hide = true)]
+    group: Option<PathBuf>,
+    /// Takes so many bytes and locks them until the input ends.
+    #[arg(long, hide = true)]
+    balloon: Option<u64>,
 }
 
 /// How much is done.
@@ -56,8 +75,8 @@ struct Work {
     /// Changes in a flush, half of them removals; coins in a commit of the load.
     #[arg(long, default_value_t = 1_000_000)]
     changes: u64,
-    /// Flushes measured with warm files.
-    #[arg(long, default_value_t = 5)]
+    /// Flushes measured with warm files. They also age the stores for the reads.
+    #[arg(long, default_value_t = 50)]
     rounds: u64,
     /// Random reads with warm files, for each number of threads.
     #[arg(long, default_value_t = 400_000)]
@@ -73,17 +92,29 @@ struct Work {
     cache_mib: usize,
 }
 
+impl Work {
+    fn generator(&self) -> generator::Generator {
+        generator::Generator::new(self.coins, self.changes)
+    }
+}
+
 fn run(arguments: &Arguments) -> Result<(), Failure> {
     let mut out = std::io::stdout();
+    if let Some(bytes) = arguments.balloon {
+        return bound::hold(bytes);
+    }
+    if let Some(group) = &arguments.group {
+        bound::enter(group)?;
+    }
     if let Some(phase) = arguments.phase {
         let figures = phase::run(phase, arguments)?;
         writeln!(out, "{figures}")?;
         return Ok(());
     }
-    let results = compare::run(arguments)?;
-    write!(out, "{}", report::table(&arguments.work, &results))?;
+    let comparison = compare::run(arguments)?;
+    write!(out, "{}", report::table(&comparison))?;
     if let Some(path) = &arguments.json {
-        std::fs::write(path, format!("{:#}\n", report::json(&arguments.work, &results)))?;
+        std::fs::write(path, format!("{:#}\n", report::json(&comparison)))?;
     }
     Ok(())
 }

@@ -1,21 +1,20 @@
 //! What is measured, each in a process of its own. A store's tip says how many commits it has seen,
 //! and so what is in it.
 
+mod flush;
+mod read;
+
 use crate::generator::Generator;
-use crate::process::{MemoryWatch, Stopwatch, Used, disk_size};
+use crate::list::CoinList;
+use crate::process::{MemoryWatch, Stopwatch, Used, disk_size, make_cold, make_warm};
 use crate::stores::{Contestant, Kind, Purpose, Settings};
 use crate::{Arguments, Failure, Work};
-use blockmill_block::{BlockHash, Coin, OutPoint};
+use blockmill_block::{BlockHash, OutPoint};
 use blockmill_coins::{Changes, CoinRef, Tip};
 use clap::ValueEnum;
 use serde_json::{Value, json};
 use std::io::Write;
 use std::path::PathBuf;
-use std::sync::Barrier;
-use std::time::Instant;
-
-/// Outpoints asked for at once, about those of a block's transactions that one worker fetches.
-const BATCH: usize = 64;
 
 /// Coins of a round that tell whether it is there.
 const SAMPLE: usize = 2000;
@@ -23,9 +22,13 @@ const SAMPLE: usize = 2000;
 /// A part of the comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Phase {
+    /// The files are read, so that the page cache has as much of them as it can hold.
+    Warm,
+    /// The files are taken out of the page cache.
+    Cold,
     /// Coins in the order of their keys.
     Load,
-    /// Rounds of changes with warm files.
+    /// Rounds of changes with warm files. They age the store for what follows.
     Flush,
     /// One round of changes with cold files.
     FlushCold,
@@ -96,9 +99,11 @@ pub(crate) fn run(phase: Phase, arguments: &Arguments) -> Result<Value, Failure>
         work,
         kind,
         directory: directory(arguments, kind),
-        generator: Generator::new(work.coins, work.changes),
+        generator: work.generator(),
     };
     match phase {
+        Phase::Warm => Ok(json!({"warmed": make_warm(&run.directory)?})),
+        Phase::Cold => Ok(json!({"cooled": make_cold(&run.directory)?})),
         Phase::Load => run.load(),
         Phase::Flush => run.flush(work.rounds),
         Phase::FlushCold => run.flush(1),
@@ -166,86 +171,6 @@ impl Run<'_> {
         }))
     }
 
-    fn flush(&self, rounds: u64) -> Result<Value, Failure> {
-        let first = self.rounds(self.open(Purpose::Use)?.as_ref())?;
-        if self.work.rounds < first + rounds && rounds > 1 {
-            return Err("the rounds were run before".into());
-        }
-        let all_changes: Vec<_> = (first..first + rounds)
-            .map(|round| self.generator.round(round))
-            .collect();
-        let bytes: u64 = all_changes.iter().map(|round| change_bytes(round)).sum();
-        let memory = MemoryWatch::start();
-        let opening = Instant::now();
-        let store = self.open(Purpose::Use)?;
-        let open_seconds = opening.elapsed().as_secs_f64();
-        let watch = Stopwatch::start();
-        let mut commits = Vec::new();
-        for (round, changes) in (first..).zip(&all_changes) {
-            let watch = Stopwatch::start();
-            store.commit(changes, &tip(self.load_commits() + round + 1))?;
-            commits.push(figures(watch.used()));
-        }
-        let committed = watch.used();
-        store.settle()?;
-        drop(store);
-        let all = watch.used();
-        let peaks = memory.finish();
-        Ok(json!({
-            "open_seconds": open_seconds,
-            "commits": commits,
-            "all_commits": figures(committed),
-            "with_settling": figures(all),
-            "cpu_seconds_per_commit": all.cpu_seconds / rounds as f64,
-            "change_bytes": bytes,
-            "write_ratio": all.written_bytes as f64 / bytes as f64,
-            "anonymous_bytes": peaks.anonymous_bytes,
-            "file_bytes": peaks.file_bytes,
-            "resident_bytes": peaks.resident_bytes,
-            "disk_bytes": disk_size(&self.directory)?,
-        }))
-    }
-
-    fn read(&self, reads: u64, threads: &[u64], absent: u64) -> Result<Value, Failure> {
-        // What the store holds is known without opening it: all warm rounds, and the cold one if it
-        // has run.
-        let mut rows = Vec::new();
-        let memory = MemoryWatch::start();
-        let opening = Instant::now();
-        let store = self.open(Purpose::Use)?;
-        let open_seconds = opening.elapsed().as_secs_f64();
-        let rounds = self.rounds(store.as_ref())?;
-        for &threads in threads {
-            let wanted: Vec<Vec<(OutPoint, Option<Coin>)>> = (0..threads)
-                .map(|thread| {
-                    let first = (threads * 64 + thread) << 32;
-                    let numbers = first..first + reads / threads;
-                    numbers
-                        .map(|number| {
-                            let (outpoint, coin) = self.generator.present(number, rounds);
-                            (outpoint, Some(coin))
-                        })
-                        .collect()
-                })
-                .collect();
-            rows.push(read_all(store.as_ref(), &wanted, "present")?);
-        }
-        if absent > 0 {
-            let wanted: Vec<_> = (0..absent)
-                .map(|number| (self.generator.absent(number), None))
-                .collect();
-            rows.push(read_all(store.as_ref(), &[wanted], "absent")?);
-        }
-        drop(store);
-        let peaks = memory.finish();
-        Ok(json!({
-            "open_seconds": open_seconds,
-            "rows": rows,
-            "anonymous_bytes": peaks.anonymous_bytes,
-            "file_bytes": peaks.file_bytes,
-        }))
-    }
-
     fn commit(&self) -> Result<Value, Failure> {
         let store = self.open(Purpose::Use)?;
         let round = self.rounds(store.as_ref())?;
@@ -263,22 +188,30 @@ impl Run<'_> {
         let used = watch.used();
         let rounds = self.rounds(store.as_ref())?;
         // Of the last round all must be there, of the one after it nothing.
-        for (round, there) in [(rounds.wrapping_sub(1), true), (rounds, false)] {
-            if round == u64::MAX {
-                continue;
-            }
-            let changes = self.generator.round(round);
-            let step = (self.work.changes as usize / SAMPLE).max(1);
-            for position in (0..changes.count()).step_by(step) {
-                let (outpoint, coin) = changes.entry(position);
-                let found = store.get(&outpoint)?;
-                if found.is_some() != (coin.is_some() == there) || (there && found.as_ref().map(CoinRef::from) != coin)
-                {
-                    return Err(format!("round {round} is there in part: {outpoint}").into());
-                }
-            }
+        for (round, is_there) in [(rounds.checked_sub(1), true), (Some(rounds), false)] {
+            let Some(round) = round else { continue };
+            self.check_round(store.as_ref(), &self.generator.round(round), is_there)
+                .map_err(|error| format!("round {round} is there in part: {error}"))?;
         }
         Ok(json!({"open": figures(used), "rounds": rounds}))
+    }
+
+    /// Whether all changes of a round are in the store, or none, by a sample of them.
+    fn check_round(&self, store: &dyn Contestant, changes: &CoinList, is_there: bool) -> Result<(), Failure> {
+        let step = (self.work.changes as usize / SAMPLE).max(1);
+        for position in (0..changes.count()).step_by(step) {
+            let (outpoint, coin) = changes.entry(position);
+            let found = store.get(&outpoint)?;
+            let is_right = if is_there {
+                found.as_ref().map(CoinRef::from) == coin
+            } else {
+                found.is_some() != coin.is_some()
+            };
+            if !is_right {
+                return Err(outpoint.to_string().into());
+            }
+        }
+        Ok(())
     }
 
     fn scan(&self) -> Result<Value, Failure> {
@@ -303,46 +236,4 @@ impl Run<'_> {
         }
         Ok(json!({"scan": figures(used), "coins": count}))
     }
-}
-
-/// Reads what each thread wants, and compares it.
-fn read_all(store: &dyn Contestant, wanted: &[Vec<(OutPoint, Option<Coin>)>], name: &str) -> Result<Value, Failure> {
-    let barrier = Barrier::new(wanted.len() + 1);
-    let reads: usize = wanted.iter().map(Vec::len).sum();
-    let used = std::thread::scope(|scope| -> Result<Used, Failure> {
-        let threads: Vec<_> = wanted
-            .iter()
-            .map(|wanted| {
-                let barrier = &barrier;
-                scope.spawn(move || -> Result<(), Failure> {
-                    let (mut outpoints, mut coins) = (Vec::with_capacity(BATCH), Vec::with_capacity(BATCH));
-                    barrier.wait();
-                    for batch in wanted.chunks(BATCH) {
-                        outpoints.clear();
-                        outpoints.extend(batch.iter().map(|entry| entry.0));
-                        coins.clear();
-                        store.get_many(&outpoints, &mut coins)?;
-                        if !coins.iter().eq(batch.iter().map(|entry| &entry.1)) {
-                            return Err("a coin read is not what was written".into());
-                        }
-                    }
-                    Ok(())
-                })
-            })
-            .collect();
-        let watch = Stopwatch::start();
-        barrier.wait();
-        for thread in threads {
-            thread.join().map_err(|_| "a reader panicked")??;
-        }
-        Ok(watch.used())
-    })?;
-    Ok(json!({
-        "what": name,
-        "threads": wanted.len(),
-        "reads": reads,
-        "microseconds_per_read": used.seconds * 1e6 / reads as f64,
-        "cpu_microseconds_per_read": used.cpu_seconds * 1e6 / reads as f64,
-        "disk_bytes_per_read": used.read_bytes as f64 / reads as f64,
-    }))
 }

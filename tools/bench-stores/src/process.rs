@@ -13,9 +13,8 @@ use std::time::{Duration, Instant};
 /// How often memory is looked at.
 const SAMPLE_EVERY: Duration = Duration::from_millis(10);
 
-/// The number after `name:` in a file of lines `name: number`.
-fn number(path: &str, name: &str) -> u64 {
-    let text = fs::read_to_string(path).unwrap_or_default();
+/// The number after `name:` in text of lines `name: number`.
+fn number_in(text: &str, name: &str) -> u64 {
     text.lines()
         .filter_map(|line| line.split_once(':'))
         .find(|(key, _)| *key == name)
@@ -23,19 +22,65 @@ fn number(path: &str, name: &str) -> u64 {
         .unwrap_or(0)
 }
 
+/// The same of a file.
+pub(crate) fn number(path: &str, name: &str) -> u64 {
+    number_in(&fs::read_to_string(path).unwrap_or_default(), name)
+}
+
+const STATUS: &str = "/proc/self/status";
+
 /// A line of the process's status that is in KiB, in bytes.
 pub(crate) fn status_bytes(name: &str) -> u64 {
-    number("/proc/self/status", name) * 1024
+    number(STATUS, name) * 1024
 }
 
-/// A line of the process's input and output.
-fn io_bytes(name: &str) -> u64 {
-    number("/proc/self/io", name)
-}
-
-fn cpu_seconds() -> f64 {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
+fn seconds(clock: ClockId) -> f64 {
+    let time = clock_gettime(clock);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
+/// CPU time of all threads so far.
+pub(crate) fn process_cpu_seconds() -> f64 {
+    seconds(ClockId::ProcessCPUTime)
+}
+
+/// CPU time of this thread so far.
+pub(crate) fn thread_cpu_seconds() -> f64 {
+    seconds(ClockId::ThreadCPUTime)
+}
+
+/// What the process has read and written so far.
+#[derive(Debug, Clone, Copy)]
+struct Traffic {
+    written_bytes: u64,
+    read_bytes: u64,
+    read_calls: u64,
+    major_faults: u64,
+}
+
+/// The tenth field after the name, which ends with the last parenthesis.
+fn major_faults(stat: &str) -> Option<u64> {
+    stat.rsplit_once(')')?.1.split_whitespace().nth(9)?.parse().ok()
+}
+
+impl Traffic {
+    fn now() -> Self {
+        let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+        let text = fs::read_to_string("/proc/self/io").unwrap_or_default();
+        Self {
+            written_bytes: number_in(&text, "write_bytes"),
+            read_bytes: number_in(&text, "read_bytes"),
+            read_calls: number_in(&text, "syscr"),
+            major_faults: major_faults(&stat).unwrap_or(0),
+        }
+    }
+}
+
+/// Bytes that the process has moved to the disk and from it so far.
+#[cfg(feature = "leveldb")]
+pub(crate) fn disk_bytes() -> u64 {
+    let traffic = Traffic::now();
+    traffic.written_bytes + traffic.read_bytes
 }
 
 /// A running measurement of the whole process.
@@ -43,8 +88,9 @@ fn cpu_seconds() -> f64 {
 pub(crate) struct Stopwatch {
     start: Instant,
     cpu_seconds: f64,
-    written: u64,
-    read: u64,
+    traffic: Traffic,
+    /// Calls that looking at the traffic takes by itself.
+    own_calls: u64,
 }
 
 /// What was used since a measurement began.
@@ -56,24 +102,35 @@ pub(crate) struct Used {
     pub(crate) written_bytes: u64,
     /// Bytes fetched from the disk.
     pub(crate) read_bytes: u64,
+    /// System calls that read, of files and all else.
+    pub(crate) read_calls: u64,
+    /// Faults of mapped pages that waited for the disk.
+    pub(crate) major_faults: u64,
 }
 
 impl Stopwatch {
     pub(crate) fn start() -> Self {
+        let before = Traffic::now();
+        let traffic = Traffic::now();
         Self {
-            cpu_seconds: cpu_seconds(),
-            written: io_bytes("write_bytes"),
-            read: io_bytes("read_bytes"),
+            traffic,
+            own_calls: traffic.read_calls - before.read_calls,
+            cpu_seconds: process_cpu_seconds(),
             start: Instant::now(),
         }
     }
 
     pub(crate) fn used(&self) -> Used {
+        let seconds = self.start.elapsed().as_secs_f64();
+        let cpu_seconds = process_cpu_seconds() - self.cpu_seconds;
+        let traffic = Traffic::now();
         Used {
-            seconds: self.start.elapsed().as_secs_f64(),
-            cpu_seconds: cpu_seconds() - self.cpu_seconds,
-            written_bytes: io_bytes("write_bytes") - self.written,
-            read_bytes: io_bytes("read_bytes") - self.read,
+            seconds,
+            cpu_seconds,
+            written_bytes: traffic.written_bytes - self.traffic.written_bytes,
+            read_bytes: traffic.read_bytes - self.traffic.read_bytes,
+            read_calls: (traffic.read_calls - self.traffic.read_calls).saturating_sub(self.own_calls),
+            major_faults: traffic.major_faults - self.traffic.major_faults,
         }
     }
 }
@@ -106,8 +163,9 @@ impl MemoryWatch {
         let thread = std::thread::spawn(move || {
             loop {
                 let last = flag.load(Ordering::Relaxed);
-                into[0].fetch_max(status_bytes("RssAnon"), Ordering::Relaxed);
-                into[1].fetch_max(status_bytes("RssFile"), Ordering::Relaxed);
+                let status = fs::read_to_string(STATUS).unwrap_or_default();
+                into[0].fetch_max(number_in(&status, "RssAnon") * 1024, Ordering::Relaxed);
+                into[1].fetch_max(number_in(&status, "RssFile") * 1024, Ordering::Relaxed);
                 if last {
                     break;
                 }
@@ -159,26 +217,54 @@ pub(crate) fn disk_size(directory: &Path) -> io::Result<u64> {
     Ok(bytes)
 }
 
-/// Writes back all files below a directory and takes them out of the page cache.
-pub(crate) fn make_cold(directory: &Path) -> io::Result<()> {
+/// Writes back all files below a directory and takes them out of the page cache; their number.
+pub(crate) fn make_cold(directory: &Path) -> io::Result<usize> {
     let mut paths = Vec::new();
     files(directory, &mut paths)?;
-    for path in paths {
+    for path in &paths {
         let file = File::open(path)?;
         file.sync_all()?;
         fadvise(&file, 0, None, Advice::DontNeed)?;
     }
-    Ok(())
+    Ok(paths.len())
 }
 
-/// Reads all files below a directory, so that the page cache holds them.
-pub(crate) fn make_warm(directory: &Path) -> io::Result<()> {
+/// Reads all files below a directory, so that the page cache holds them, or as much as it can;
+/// their number.
+pub(crate) fn make_warm(directory: &Path) -> io::Result<usize> {
     let mut paths = Vec::new();
     files(directory, &mut paths)?;
     let mut buffer = vec![0; 1 << 20];
-    for path in paths {
+    for path in &paths {
         let mut file = File::open(path)?;
         while file.read(&mut buffer)? > 0 {}
     }
-    Ok(())
+    Ok(paths.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_stand_behind_a_name_with_parentheses() {
+        let stat = "77 (a) b) c) S 1 77 77 0 -1 4194560 500 0 42 7 1 2";
+        assert_eq!(major_faults(stat), Some(42));
+        assert_eq!(major_faults(""), None);
+    }
+
+    #[test]
+    fn the_calls_of_the_watch_itself_do_not_count() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        fs::write(&path, [1; 50]).unwrap();
+        let mut file = File::open(&path).unwrap();
+        // Other tests of this process read, too, but not all the time.
+        let is_counted_once = (0..50).any(|_| {
+            let watch = Stopwatch::start();
+            file.read_exact(&mut [0; 1]).unwrap();
+            watch.used().read_calls == 1
+        });
+        assert!(is_counted_once);
+    }
 }

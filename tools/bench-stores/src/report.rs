@@ -1,16 +1,23 @@
 //! The figures as a table with a column for each store, and as JSON.
 
 use crate::Work;
+use crate::spread::Spread;
+use crate::targets::targets;
 use serde_json::{Map, Value, json};
 use std::fmt::Write;
 
 const MEGABYTE: f64 = 1e6;
 
-/// The middle of some figures, and their ends.
-fn spread(values: impl Iterator<Item = f64>) -> Option<(f64, f64, f64)> {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_unstable_by(f64::total_cmp);
-    Some((*values.get(values.len() / 2)?, *values.first()?, *values.last()?))
+/// What was run, and its figures.
+#[derive(Debug)]
+pub(crate) struct Comparison {
+    pub(crate) work: Work,
+    /// The bound of memory that was asked for.
+    pub(crate) memory_mib: Option<u64>,
+    /// How memory was bounded, in words.
+    pub(crate) memory: String,
+    /// The figures of each store with its name.
+    pub(crate) stores: Vec<(String, Value)>,
 }
 
 fn number(value: &Value, path: &str) -> Option<f64> {
@@ -26,18 +33,32 @@ fn seconds_and_cpu(value: &Value, path: &str) -> String {
     format!("{} ({})", part("seconds", 1), part("cpu_seconds", 1))
 }
 
-fn spread_of(value: &Value, path: &str, field: &str) -> String {
-    let rows = value.pointer(path).and_then(Value::as_array);
-    let values = rows.into_iter().flatten().filter_map(|row| number(row, field));
-    spread(values).map_or_else(
+/// The middle and the ends of opens after kills.
+fn kills(value: &Value) -> String {
+    let rows = value.pointer("/reopen").and_then(Value::as_array);
+    let seconds = rows
+        .into_iter()
+        .flatten()
+        .filter_map(|row| number(row, "/open/seconds"));
+    Spread::new(seconds).map_or_else(
         || "-".to_owned(),
-        |(median, min, max)| format!("{median:.2} ({min:.2} to {max:.2})"),
+        |spread| format!("{:.2} ({:.2} to {:.2})", spread.median, spread.min, spread.max),
     )
+}
+
+fn mean_and_deviation(value: &Value, path: &str) -> String {
+    let part = |name: &str| scaled(value, &format!("{path}/{name}"), 1.0, 2);
+    format!("{} ± {}", part("mean"), part("deviation"))
+}
+
+fn median_and_ends(value: &Value, path: &str) -> String {
+    let part = |name: &str| scaled(value, &format!("{path}/{name}"), 1.0, 2);
+    format!("{} ({} to {})", part("median"), part("min"), part("max"))
 }
 
 /// Microseconds of wall time for each read, and of CPU time.
 fn read(value: &Value, phase: &str, row: usize) -> String {
-    let part = |name: &str| scaled(value, &format!("/{phase}/rows/{row}/{name}"), 1.0, 1);
+    let part = |name: &str| scaled(value, &format!("/{phase}/rows/{row}/{name}"), 1.0, 2);
     format!(
         "{} ({})",
         part("microseconds_per_read"),
@@ -52,7 +73,7 @@ fn megabytes(value: &Value, path: &str) -> String {
 /// What a row shows of a store's figures.
 type Cell = fn(&Value) -> String;
 
-const ROWS: [(&str, Cell); 26] = [
+const ROWS: [(&str, Cell); 34] = [
     ("load: seconds (CPU)", |of| seconds_and_cpu(of, "/load/commits")),
     ("load until at rest and closed: seconds (CPU)", |of| {
         seconds_and_cpu(of, "/load/with_settling")
@@ -64,14 +85,21 @@ const ROWS: [(&str, Cell); 26] = [
         megabytes(of, "/load/anonymous_bytes")
     }),
     ("size after the load, MB", |of| megabytes(of, "/load/disk_bytes")),
+    ("flush, warm: seconds, mean ± deviation", |of| {
+        mean_and_deviation(of, "/flush/seconds")
+    }),
     ("flush, warm: seconds, median (min to max)", |of| {
-        spread_of(of, "/flush/commits", "/seconds")
+        median_and_ends(of, "/flush/seconds")
     }),
-    ("flush, warm: CPU seconds a flush, background included", |of| {
-        scaled(of, "/flush/cpu_seconds_per_commit", 1.0, 2)
+    (
+        "flush, warm: CPU seconds, mean ± deviation, background included",
+        |of| mean_and_deviation(of, "/flush/cpu_seconds"),
+    ),
+    ("flush, warm: CPU seconds, median (min to max)", |of| {
+        median_and_ends(of, "/flush/cpu_seconds")
     }),
-    ("flushes until at rest: seconds (CPU)", |of| {
-        seconds_and_cpu(of, "/flush/with_settling")
+    ("after the last flush until at rest and closed: seconds", |of| {
+        scaled(of, "/flush/settle_seconds", 1.0, 1)
     }),
     ("flush, warm: bytes written per byte of change", |of| {
         scaled(of, "/flush/write_ratio", 1.0, 1)
@@ -90,46 +118,74 @@ const ROWS: [(&str, Cell); 26] = [
         megabytes(of, "/flush-cold/commits/0/read_bytes")
     }),
     ("read, warm, 1 thread: us (CPU us)", |of| read(of, "read", 0)),
+    ("read, warm, 1 thread: us, median (min to max) of tenths", |of| {
+        median_and_ends(of, "/read/rows/0/slices")
+    }),
     ("read, warm, 2 threads: us (CPU us)", |of| read(of, "read", 1)),
     ("read, warm, 8 threads: us (CPU us)", |of| read(of, "read", 2)),
     ("absent, warm, 1 thread: us (CPU us)", |of| read(of, "read", 3)),
+    ("anonymous memory after an open, MB", |of| {
+        megabytes(of, "/read/open_anonymous_bytes")
+    }),
+    ("anonymous memory after the reads, MB", |of| {
+        megabytes(of, "/read/anonymous_bytes")
+    }),
     ("read, cold, 1 thread: us (CPU us)", |of| read(of, "read-cold1", 0)),
+    ("read, cold, 1 thread: us, median (min to max) of tenths", |of| {
+        median_and_ends(of, "/read-cold1/rows/0/slices")
+    }),
     ("read, cold, 2 threads: us (CPU us)", |of| read(of, "read-cold2", 0)),
     ("read, cold, 8 threads: us (CPU us)", |of| read(of, "read-cold8", 0)),
     ("read, cold, 1 thread: bytes from disk a read", |of| {
         scaled(of, "/read-cold1/rows/0/disk_bytes_per_read", 1.0, 0)
     }),
+    ("read, cold, 1 thread: calls and faults a read", |of| {
+        scaled(of, "/read-cold1/rows/0/fetches_per_read", 1.0, 2)
+    }),
     ("absent, cold, 1 thread: us (CPU us)", |of| read(of, "absent-cold", 0)),
+    ("absent, cold, 1 thread: calls and faults a read", |of| {
+        scaled(of, "/absent-cold/rows/0/fetches_per_read", 1.0, 4)
+    }),
     ("all coins in order: seconds (CPU)", |of| {
         seconds_and_cpu(of, "/scan/scan")
     }),
     ("open after a clean end: seconds", |of| {
         scaled(of, "/read/open_seconds", 1.0, 3)
     }),
-    ("open after a kill: seconds", |of| {
-        spread_of(of, "/reopen", "/open/seconds")
-    }),
+    ("open after a kill: seconds, median (min to max)", kills),
 ];
 
-/// The table in Markdown.
-pub(crate) fn table(work: &Work, results: &[(String, Value)]) -> String {
+/// The table in Markdown, then the targets.
+pub(crate) fn table(comparison: &Comparison) -> String {
+    let Comparison {
+        work, memory, stores, ..
+    } = comparison;
     let mut text = format!(
-        "{} coins, flushes of {} changes, {} MiB of cache; every coin read is compared\n\n| |",
-        work.coins, work.changes, work.cache_mib
+        "{} coins, {} flushes of {} changes, {} MiB for a store's own cache; {memory}; every coin read is compared\n\n| |",
+        work.coins, work.rounds, work.changes, work.cache_mib
     );
-    let names: Vec<&str> = results.iter().map(|result| result.0.as_str()).collect();
+    let names: Vec<&str> = stores.iter().map(|store| store.0.as_str()).collect();
     let rule = "---|".repeat(names.len() + 1);
     writeln!(text, " {} |\n|{rule}", names.join(" | ")).expect("a string takes all");
     for (name, cell) in ROWS {
-        let cells: Vec<String> = results.iter().map(|result| cell(&result.1)).collect();
+        let cells: Vec<String> = stores.iter().map(|store| cell(&store.1)).collect();
         writeln!(text, "| {name} | {} |", cells.join(" | ")).expect("a string takes all");
+    }
+    let targets = targets(work, stores);
+    if !targets.is_empty() {
+        text.push('\n');
+    }
+    for target in targets {
+        writeln!(text, "- {}", target.text()).expect("a string takes all");
     }
     text
 }
 
 /// Everything measured.
-pub(crate) fn json(work: &Work, results: &[(String, Value)]) -> Value {
+pub(crate) fn json(comparison: &Comparison) -> Value {
+    let Comparison { work, stores, .. } = comparison;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let targets: Vec<Value> = targets(work, stores).iter().map(|target| target.json()).collect();
     json!({
         "bench": "stores",
         "machine": {"cores": cores},
@@ -137,7 +193,9 @@ pub(crate) fn json(work: &Work, results: &[(String, Value)]) -> Value {
             "coins": work.coins, "changes": work.changes, "rounds": work.rounds, "reads": work.reads,
             "cold_reads": work.cold_reads, "kills": work.kills, "cache_mib": work.cache_mib,
         },
-        "stores": results.iter().cloned().collect::<Map<_, _>>(),
+        "memory": {"mib": comparison.memory_mib, "how": comparison.memory},
+        "stores": stores.iter().cloned().collect::<Map<_, _>>(),
+        "targets": targets,
     })
 }
 
@@ -145,17 +203,27 @@ pub(crate) fn json(work: &Work, results: &[(String, Value)]) -> Value {
 mod tests {
     use super::*;
 
-    #[test]
-    fn the_middle_and_the_ends() {
-        assert_eq!(spread([3.0, 1.0, 2.0].into_iter()), Some((2.0, 1.0, 3.0)));
-        assert_eq!(spread(std::iter::empty()), None);
+    fn cell(row: &str, figures: &Value) -> String {
+        let found = ROWS.iter().find(|(name, _)| *name == row);
+        found.unwrap().1(figures)
     }
 
     #[test]
     fn missing_figures_are_shown_as_such() {
-        let figures = json!({"load": {"write_ratio": 1.234}, "flush": {"commits": [{"seconds": 2.0}]}});
-        assert_eq!(ROWS[2].1(&figures), "1.23");
-        assert_eq!(ROWS[5].1(&figures), "2.00 (2.00 to 2.00)");
-        assert_eq!(ROWS[0].1(&figures), "- (-)");
+        let figures = json!({
+            "load": {"write_ratio": 1.234},
+            "flush": {"seconds": {"median": 2.0, "min": 1.0, "max": 4.0}},
+            "reopen": [{"open": {"seconds": 3.0}}],
+        });
+        assert_eq!(cell("load: bytes written per byte", &figures), "1.23");
+        assert_eq!(
+            cell("flush, warm: seconds, median (min to max)", &figures),
+            "2.00 (1.00 to 4.00)"
+        );
+        assert_eq!(
+            cell("open after a kill: seconds, median (min to max)", &figures),
+            "3.00 (3.00 to 3.00)"
+        );
+        assert_eq!(cell("load: seconds (CPU)", &figures), "- (-)");
     }
 }

@@ -1,8 +1,17 @@
 //! fjall: a log-structured merge tree with a journal, in Rust.
 //!
-//! As its makers advise: bulk ingestion for sorted data, bloom filters on all levels (ten bits a
-//! key; absent outpoints are asked for), a block cache of the given size, batches persisted with
-//! `SyncAll`. Values are hashes, so no compression.
+//! As its makers advise, and as point reads of a large set want it:
+//! - sorted tables ingested for the load;
+//! - bloom filters on all levels, ten bits a key: absent outpoints are asked for;
+//! - index and filters whole in memory, outside of the cache, on all levels: some 2 bytes a coin.
+//!   By default only the upper levels have that. Below them each read of a large set took blocks of
+//!   a megabyte through the cache;
+//! - the whole cache of the given size for blocks of coins;
+//! - no compression: values are hashes;
+//! - batches persisted with `SyncAll`, since a commit is durable;
+//! - ordinary removals. A coin is written once, so weak ones would do, but a coin must never rise.
+//!
+//! Files are read through the page cache.
 
 use super::{
     Contestant, NO_CHANGES, Purpose, Settings, TIP_KEY, backend, decode_entry, decode_tip, tip_bytes, visit_encoded,
@@ -11,7 +20,7 @@ use super::{
 use blockmill_block::{Coin, OutPoint};
 use blockmill_coins::store::{KEY_LENGTH, decode_coin, outpoint_key};
 use blockmill_coins::{Changes, CoinIterator, CoinStore, StoreError, Tip};
-use fjall::config::CompressionPolicy;
+use fjall::config::{CompressionPolicy, PartitioningPolicy, PinningPolicy};
 use fjall::{CompressionType, Database, Keyspace, KeyspaceCreateOptions, PersistMode, Readable};
 use std::path::Path;
 
@@ -35,6 +44,10 @@ impl Fjall {
         let options = || {
             KeyspaceCreateOptions::default()
                 .max_memtable_size(MEMTABLE_BYTES)
+                .index_block_pinning_policy(PinningPolicy::all(true))
+                .filter_block_pinning_policy(PinningPolicy::all(true))
+                .index_block_partitioning_policy(PartitioningPolicy::all(false))
+                .filter_block_partitioning_policy(PartitioningPolicy::all(false))
                 .data_block_compression_policy(CompressionPolicy::all(CompressionType::None))
         };
         let coins = database.keyspace("coins", options).map_err(backend)?;

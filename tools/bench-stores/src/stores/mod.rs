@@ -1,10 +1,14 @@
 //! The stores, each as a [`CoinStore`] and tuned as its makers advise.
 
+#[cfg(feature = "leveldb")]
+mod leveldb;
 mod lmdb;
 mod log_structured;
 #[cfg(feature = "rocksdb")]
 mod rocks;
 
+#[cfg(feature = "leveldb")]
+use crate::process::{disk_bytes, process_cpu_seconds};
 use blockmill_block::reader::DecodeError;
 use blockmill_block::{BlockHash, Coin, OutPoint};
 use blockmill_coins::store::{KEY_LENGTH, OutpointKey, decode_coin, outpoint_from_key, outpoint_key};
@@ -14,6 +18,7 @@ use blockmill_store_redb::RedbStore;
 use clap::ValueEnum;
 use std::path::Path;
 use std::sync::mpsc::sync_channel;
+use std::thread::available_parallelism;
 use std::time::Duration;
 
 /// Name of the network that our own store writes into its file.
@@ -22,7 +27,7 @@ const NETWORK: &str = "compare";
 /// A store that takes part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Kind {
-    /// Our `LogStore`.
+    /// Our `LogStore`. All of its work is done in its commits.
     Log,
     /// Our `RedbStore`.
     Redb,
@@ -32,6 +37,9 @@ pub(crate) enum Kind {
     Fjall,
     /// fjall; a flush is a sorted table, without the journal.
     FjallIngest,
+    /// LevelDB with the options of Bitcoin Core.
+    #[cfg(feature = "leveldb")]
+    Leveldb,
     /// RocksDB; a flush is a batch of its log.
     #[cfg(feature = "rocksdb")]
     Rocksdb,
@@ -87,7 +95,7 @@ impl Kind {
         Ok(match self {
             Self::Log => {
                 let options = Options {
-                    threads: 2,
+                    threads: available_parallelism().map_or(1, usize::from),
                     ..Options::default()
                 };
                 Box::new(LogStore::open(&directory.join("log"), NETWORK, options)?)
@@ -100,6 +108,8 @@ impl Kind {
             Self::Lmdb => Box::new(lmdb::Lmdb::open(directory, settings)?),
             Self::Fjall => Box::new(log_structured::Fjall::open(directory, settings, false)?),
             Self::FjallIngest => Box::new(log_structured::Fjall::open(directory, settings, true)?),
+            #[cfg(feature = "leveldb")]
+            Self::Leveldb => Box::new(leveldb::LevelDb::open(directory, settings)?),
             #[cfg(feature = "rocksdb")]
             Self::Rocksdb => Box::new(rocks::Rocks::open(directory, settings, false)?),
             #[cfg(feature = "rocksdb")]
@@ -174,13 +184,29 @@ fn decode_tip(bytes: &[u8]) -> Result<Tip, StoreError> {
 }
 
 /// Waits until nothing has gone on in the background for a while.
-fn wait_for_rest(is_busy: impl Fn() -> Result<bool, StoreError>) -> Result<(), StoreError> {
+fn wait_for_rest(mut is_busy: impl FnMut() -> Result<bool, StoreError>) -> Result<(), StoreError> {
     let mut quiet = 0;
     while quiet < REST_CHECKS {
         quiet = if is_busy()? { 0 } else { quiet + 1 };
         std::thread::sleep(REST / REST_CHECKS);
     }
     Ok(())
+}
+
+/// CPU time of the whole process between two looks that is too little for work in the background.
+#[cfg(feature = "leveldb")]
+const QUIET_CPU_SECONDS: f64 = 0.1 * REST.as_millis() as f64 / 1e3 / REST_CHECKS as f64;
+
+/// The same for a store that does not say what it does: waits until the process has used next to no
+/// CPU time for a while, and no disk.
+#[cfg(feature = "leveldb")]
+fn wait_until_quiet() -> Result<(), StoreError> {
+    let mut before = None;
+    wait_for_rest(|| {
+        let now = (process_cpu_seconds(), disk_bytes());
+        let is_quiet = |before: (f64, u64)| now.0 - before.0 < QUIET_CPU_SECONDS && now.1 == before.1;
+        Ok(!before.replace(now).is_some_and(is_quiet))
+    })
 }
 
 type Entry = Result<(OutPoint, Coin), StoreError>;
@@ -291,6 +317,11 @@ mod tests {
     }
 
     #[test]
+    fn log() {
+        check(Kind::Log);
+    }
+
+    #[test]
     fn redb() {
         check(Kind::Redb);
     }
@@ -304,6 +335,12 @@ mod tests {
     fn fjall() {
         check(Kind::Fjall);
         check(Kind::FjallIngest);
+    }
+
+    #[cfg(feature = "leveldb")]
+    #[test]
+    fn leveldb() {
+        check(Kind::Leveldb);
     }
 
     #[cfg(feature = "rocksdb")]
