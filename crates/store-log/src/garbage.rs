@@ -1,8 +1,8 @@
 //! Garbage: records that were removed and still take room.
 //!
-//! When the log is a quarter larger than what lives in it, the segment with the least life in it
-//! becomes the *victim*. Its survivors travel along in the next frames, at most as many pages as
-//! those frames have of their own. When nothing lives in it, the removals that it has for other
+//! When the log is three eighths larger than what lives in it, the segment with the least life in it
+//! becomes the *victim*. Its survivors travel along in the next frames, at most twice as many pages
+//! as those frames have of their own. When nothing lives in it, the removals that it has for other
 //! segments travel too, and its file goes.
 
 use crate::commit::Removed;
@@ -16,7 +16,11 @@ use blockmill_coins::StoreError;
 use std::ops::Range;
 
 /// Sixteenths of what lives that the log may have.
-const SIZE_MAX_16: u64 = 20;
+const SIZE_MAX_16: u64 = 22;
+
+/// Pages of survivors for each page of the frame's own, at most. Where three fifths of the victim
+/// live, that makes room for more than the frame takes.
+const PAGES_PER_PAGE: u32 = 2;
 
 /// Pages of survivors that a small frame may have.
 const PAGES_MIN: u32 = 64;
@@ -60,7 +64,7 @@ impl Survivors {
         let Some(segment) = table.get(victim) else {
             return Ok(());
         };
-        let bytes_max = pages.max(PAGES_MIN) as usize * BODY_BYTES;
+        let bytes_max = (pages * PAGES_PER_PAGE).max(PAGES_MIN) as usize * BODY_BYTES;
         let masks = live_masks(shared, victim, removed);
         let mut reader = PageReader::new(&table);
         let mut records = Records::default();

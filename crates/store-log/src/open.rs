@@ -72,6 +72,7 @@ pub fn remove(disk: &dyn Disk, directory: &Path) -> Result<(), StoreError> {
     for entry in std::fs::read_dir(directory).map_err(failed)? {
         disk.remove(&entry.map_err(failed)?.path()).map_err(failed)?;
     }
+    disk.sync_directory(directory).map_err(failed)?;
     std::fs::remove_dir(directory).map_err(failed)?;
     disk.sync_name(directory).map_err(failed)
 }

@@ -143,9 +143,7 @@ impl Disk for JournalDisk {
         let begun_at = self.begin()?;
         SystemDisk.rename(from, to)?;
         let mut state = self.state();
-        if let Some(file) = state.names.remove(from) {
-            state.names.insert(to.to_owned(), file);
-        }
+        rename_all(&mut state.names, from, to);
         let call = Call::Rename {
             from: from.to_owned(),
             to: to.to_owned(),
@@ -257,15 +255,27 @@ fn rename(names: &mut BTreeMap<PathBuf, usize>, call: &Call) {
         Call::Make { path, file } => {
             names.insert(path.clone(), *file);
         }
-        Call::Rename { from, to } => {
-            if let Some(file) = names.remove(from) {
-                names.insert(to.clone(), file);
-            }
-        }
+        Call::Rename { from, to } => rename_all(names, from, to),
         Call::Remove { path } => {
             names.remove(path);
         }
         _ => unreachable!("it is not about names"),
+    }
+}
+
+/// Renames a file, or all files in a folder.
+fn rename_all(names: &mut BTreeMap<PathBuf, usize>, from: &Path, to: &Path) {
+    let inside: Vec<PathBuf> = names.keys().filter(|path| path.starts_with(from)).cloned().collect();
+    for path in inside {
+        let (Some(file), Ok(rest)) = (names.remove(&path), path.strip_prefix(from)) else {
+            continue;
+        };
+        let renamed = if rest.as_os_str().is_empty() {
+            to.to_owned()
+        } else {
+            to.join(rest)
+        };
+        names.insert(renamed, file);
     }
 }
 
@@ -390,5 +400,36 @@ impl Step {
     /// Whether this removes a file.
     pub fn removes(&self) -> bool {
         matches!(self.call, Call::Remove { .. })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_takes_its_files_along() {
+        let directory = tempfile::tempdir().unwrap();
+        let (old, new) = (directory.path().join("old"), directory.path().join("new"));
+        let disk = JournalDisk::new(Failing::Nothing);
+        disk.create_directories(&old).unwrap();
+        let file = disk.open(&old.join("x.new"), Open::Empty).unwrap();
+        file.write_all_at(b"abc", 0).unwrap();
+        file.sync_data().unwrap();
+        disk.rename(&old.join("x.new"), &old.join("x")).unwrap();
+        disk.sync_name(&old.join("x")).unwrap();
+        disk.rename(&old, &new).unwrap();
+        let steps = disk.steps();
+        let names = |count, cut| files_after(&steps, count, cut).into_keys().collect::<Vec<_>>();
+        assert_eq!(names(steps.len() - 1, Cut::Power), [old.join("x")]);
+        assert_eq!(names(steps.len(), Cut::Power), [old.join("x")]);
+        assert_eq!(names(steps.len(), Cut::Kill), [new.join("x")]);
+        disk.sync_name(&new).unwrap();
+        let steps = disk.steps();
+        let files = files_after(&steps, steps.len(), Cut::Power);
+        assert_eq!(
+            files.into_iter().collect::<Vec<_>>(),
+            [(new.join("x"), b"abc".to_vec())]
+        );
     }
 }

@@ -147,7 +147,15 @@ pub(crate) fn connect(blocks: &Path, data: &Path, network: &str) -> Command {
         .arg("--data")
         .arg(data);
     command.args(["--network", network, "--json"]);
+    add_store(&mut command);
     command
+}
+
+/// Names the store of `BLOCKMILL_TEST_STORE` to a command that may make a data directory.
+pub(crate) fn add_store(command: &mut Command) {
+    if let Ok(store) = std::env::var("BLOCKMILL_TEST_STORE") {
+        command.args(["--store", &store]);
+    }
 }
 
 /// `stats --json` of a data directory, which must succeed.

@@ -11,7 +11,7 @@ const CRATES: &str = "crates";
 const TOOLS: &str = "tools";
 
 /// All crates, with their folders and floors.
-const PLACES: [(&str, &str, u8); 19] = [
+const PLACES: [(&str, &str, u8); 21] = [
     ("secp256k1-lanes", LIB, 0),
     ("sync", LIB, 0),
     ("pool", LIB, 1),
@@ -24,11 +24,13 @@ const PLACES: [(&str, &str, u8); 19] = [
     ("coinmap", CRATES, 2),
     ("coins", CRATES, 3),
     ("store-redb", CRATES, 4),
+    ("store-log", CRATES, 4),
     ("fetch", CRATES, 4),
     ("engine", CRATES, 5),
     ("cli", CRATES, 7),
     ("chaingen", TOOLS, 1),
     ("kernel", TOOLS, 3),
+    ("faultdisk", TOOLS, 3),
     ("bench", TOOLS, 6),
     ("bench-stores", TOOLS, 6),
 ];

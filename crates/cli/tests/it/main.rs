@@ -19,6 +19,7 @@ mod signals;
 mod signatures;
 mod snapshots;
 mod soak;
+mod stores;
 mod usage;
 mod verify;
 mod verify_files;

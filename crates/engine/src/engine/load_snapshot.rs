@@ -5,6 +5,7 @@ use crate::chain::index::{BlockId, HeaderIndex};
 use crate::datadir::SnapshotMark;
 use crate::datadir::StoreKind;
 use crate::datadir::error::file_error;
+use crate::datadir::lost_store::kind_of;
 use crate::datadir::snapshot::NewStore;
 use crate::datadir::store_file::{StoreLimits, remove_store};
 use crate::engine::Engine;
@@ -144,6 +145,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         let kind = self.store_kind;
         let loading = directory.file(kind.loading());
         let disk = Arc::clone(directory.disk());
+        let path_of_directory = directory.path().to_owned();
         let outcome = NewStore {
             disk: &disk,
             kind,
@@ -171,8 +173,11 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         match outcome.and_then(|stats| self.adopt(kind, &loading, &tip, base).map(|()| stats)) {
             Ok(stats) => Ok(stats),
             Err(error) => {
-                // The next attempt begins by removing it.
-                let _ = remove_store(&*disk, kind, &loading);
+                // The next attempt begins by removing it. Without the store that was there it is what
+                // the next opening goes on with.
+                if matches!(kind_of(&path_of_directory), Ok(Some(_))) {
+                    let _ = remove_store(&*disk, kind, &loading);
+                }
                 Err(error)
             }
         }
@@ -201,8 +206,11 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         }))?;
         let store_path = directory.file(kind.part());
         let disk = directory.disk();
-        // The empty store that the engine had is in the way of a folder.
-        remove_store(&**disk, kind, &store_path)?;
+        if kind == StoreKind::Log {
+            // The empty store that the engine had is in the way of a folder. A cut from here on is
+            // finished by the next opening.
+            remove_store(&**disk, kind, &store_path)?;
+        }
         let named = disk
             .rename(loading, &store_path)
             .and_then(|()| disk.sync_name(&store_path));

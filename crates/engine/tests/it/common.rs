@@ -20,7 +20,8 @@ use blockmill_coins::stats::Hashes;
 use blockmill_coins::{CoinStore, MemoryStore, StatsBuilder, UtxoStats};
 use blockmill_engine::engine::internals::{Internals, Without};
 use blockmill_engine::{
-    ChainId, ConnectReport, Engine, EngineBuilder, OpenError, Options, RunOutcome, Signatures, Submission, Verdict,
+    ChainId, ConnectReport, Engine, EngineBuilder, OpenError, Options, RunOutcome, Signatures, StoreKind, Submission,
+    Verdict,
 };
 use blockmill_rules::ScriptVerifier;
 use blockmill_script::CoreVerifier;
@@ -206,8 +207,14 @@ pub(crate) fn options(threads: usize, cache_bytes_max: usize) -> Options {
         cache_bytes_max,
         flush_interval: Duration::from_secs(3600),
         signatures: Signatures::Kernel,
+        store: Some(store_kind()),
         ..Options::default()
     }
+}
+
+/// The store of the tests' data directories: `BLOCKMILL_TEST_STORE`, else the default.
+pub(crate) fn store_kind() -> StoreKind {
+    std::env::var("BLOCKMILL_TEST_STORE").map_or_else(|_| StoreKind::default(), |name| name.parse().expect("a store"))
 }
 
 /// Options of an engine, and what only tests change.

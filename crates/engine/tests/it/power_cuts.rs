@@ -11,10 +11,11 @@ use crate::common::{
 use bitcoin::Block;
 use blockmill_blockfiles::disk::Disk;
 use blockmill_chaingen::Profile;
-use blockmill_coins::UtxoStats;
+use blockmill_coins::stats::Hashes;
+use blockmill_coins::{StatsBuilder, StoreError, UtxoStats};
 use blockmill_engine::datadir::store_file::StoreLimits;
 use blockmill_engine::datadir::{snapshot, store_file};
-use blockmill_engine::{ConnectError, DataDir, LoadSnapshotError, OpenError, Options, RunOutcome, Verdict};
+use blockmill_engine::{ConnectError, DataDir, LoadSnapshotError, OpenError, Options, RunOutcome, StoreKind, Verdict};
 use blockmill_faultdisk::{Cut, Failing, JournalDisk, Step, files_after, write_files};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -36,7 +37,7 @@ fn scratch() -> TempDir {
 /// Work on a data directory. Its outcome is the same however often the work was begun before.
 trait Scenario: Sync {
     /// Does the work, on whatever an earlier run has left.
-    fn run(&self, disk: Arc<dyn Disk>, data: &Path) -> Result<UtxoStats, ScenarioError>;
+    fn run(&self, disk: Arc<dyn Disk>, data: &Path, store: StoreKind) -> Result<UtxoStats, ScenarioError>;
 
     fn expected(&self) -> UtxoStats;
 
@@ -60,9 +61,19 @@ enum ScenarioError {
     Connect(#[from] ConnectError),
     #[error(transparent)]
     Load(#[from] LoadSnapshotError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
 }
 
-fn open_on(disk: Arc<dyn Disk>, data: &Path, options: Options) -> Result<CoreEngine, ScenarioError> {
+/// The figures of the set, where the store can be read.
+fn stored_figures(engine: &CoreEngine) -> Result<UtxoStats, ScenarioError> {
+    let coins = engine.coins().coins()?;
+    Ok(StatsBuilder::new(Hashes::Serialized)
+        .add_all(coins)?
+        .finish(&engine.tip()))
+}
+
+fn open_on(disk: Arc<dyn Disk>, data: &Path, store: StoreKind, options: Options) -> Result<CoreEngine, ScenarioError> {
     let verifier = verifier(options.signatures);
     // A cache for the whole store, so that no fault is left for the figures at the end.
     let directory = DataDir::open_on(Arc::clone(&disk), data, Some(&regtest()))?;
@@ -70,7 +81,7 @@ fn open_on(disk: Arc<dyn Disk>, data: &Path, options: Options) -> Result<CoreEng
         cache_bytes: 1 << 20,
         threads: 1,
     };
-    let store = store_file::open_store(&directory, None, limits)?;
+    let store = store_file::open_store(&directory, Some(store), limits)?;
     drop(directory);
     let builder = builder(data).disk(disk).store(store);
     Ok(builder.options(options).open(verifier)?)
@@ -83,6 +94,7 @@ fn is_of_the_disk(error: &ScenarioError) -> bool {
         error,
         Any::Open(Open::File(_) | Open::Store(_) | Open::UndoLog(_) | Open::Damaged { .. } | Open::Locked { .. })
             | Any::Connect(Connect::File(_) | Connect::Store(_) | Connect::UndoLog(_) | Connect::Flush(_))
+            | Any::Store(StoreError::Backend(_))
             | Any::Load(Load::File(_) | Load::Store(_) | Load::Log(_) | Load::Content { .. })
     )
 }
@@ -119,24 +131,24 @@ impl Connect {
 }
 
 impl Scenario for Connect {
-    fn run(&self, disk: Arc<dyn Disk>, data: &Path) -> Result<UtxoStats, ScenarioError> {
+    fn run(&self, disk: Arc<dyn Disk>, data: &Path, store: StoreKind) -> Result<UtxoStats, ScenarioError> {
         // The bulk in one flush, then one for each block, and for the change to the other branch.
         let bulk = Options {
             stop_at_height: Some(100),
             ..options(1, LARGE)
         };
-        let mut engine = open_on(Arc::clone(&disk), data, bulk)?;
+        let mut engine = open_on(Arc::clone(&disk), data, store, bulk)?;
         if engine.height() < 100 {
             engine.connect(std::slice::from_ref(&self.first), &mut ())?;
         }
         drop(engine);
-        let mut engine = open_on(disk, data, flushing())?;
+        let mut engine = open_on(disk, data, store, flushing())?;
         if engine.height() == 100 {
             engine.connect(std::slice::from_ref(&self.first), &mut ())?;
         }
         let report = engine.connect(&[self.first.clone(), self.second.clone()], &mut ())?;
         assert_eq!(report.outcome(), RunOutcome::Complete, "{report:?}");
-        Ok(figures(&engine))
+        stored_figures(&engine)
     }
 
     fn expected(&self) -> UtxoStats {
@@ -168,15 +180,15 @@ impl Background {
 }
 
 impl Scenario for Background {
-    fn run(&self, disk: Arc<dyn Disk>, data: &Path) -> Result<UtxoStats, ScenarioError> {
+    fn run(&self, disk: Arc<dyn Disk>, data: &Path, store: StoreKind) -> Result<UtxoStats, ScenarioError> {
         let options = Options {
             flush_interval: Duration::from_millis(2),
             ..options(2, 400_000)
         };
-        let mut engine = open_on(disk, data, options)?;
+        let mut engine = open_on(disk, data, store, options)?;
         let report = engine.connect(&[self.chain.blocks()], &mut ())?;
         assert_eq!(report.outcome(), RunOutcome::Complete, "{report:?}");
-        Ok(figures(&engine))
+        stored_figures(&engine)
     }
 
     fn expected(&self) -> UtxoStats {
@@ -218,8 +230,8 @@ impl Submit {
 }
 
 impl Scenario for Submit {
-    fn run(&self, disk: Arc<dyn Disk>, data: &Path) -> Result<UtxoStats, ScenarioError> {
-        let mut engine = open_on(Arc::clone(&disk), data, options(1, LARGE))?;
+    fn run(&self, disk: Arc<dyn Disk>, data: &Path, store: StoreKind) -> Result<UtxoStats, ScenarioError> {
+        let mut engine = open_on(Arc::clone(&disk), data, store, options(1, LARGE))?;
         let submit = |engine: &mut CoreEngine, block: &Block| -> Result<Verdict, ScenarioError> {
             Ok(engine.submit(bitcoin::consensus::serialize(block), &mut ())?.verdict)
         };
@@ -229,7 +241,7 @@ impl Scenario for Submit {
         }
         engine.flush()?;
         drop(engine);
-        let mut engine = open_on(disk, data, flushing())?;
+        let mut engine = open_on(disk, data, store, flushing())?;
         for block in rest {
             submit(&mut engine, block)?;
         }
@@ -239,7 +251,7 @@ impl Scenario for Submit {
             submit(&mut engine, block)?;
         }
         engine.flush()?;
-        Ok(figures(&engine))
+        stored_figures(&engine)
     }
 
     fn expected(&self) -> UtxoStats {
@@ -288,19 +300,19 @@ impl Snapshot {
 }
 
 impl Scenario for Snapshot {
-    fn run(&self, disk: Arc<dyn Disk>, data: &Path) -> Result<UtxoStats, ScenarioError> {
+    fn run(&self, disk: Arc<dyn Disk>, data: &Path, store: StoreKind) -> Result<UtxoStats, ScenarioError> {
         let sources = [self.blocks.clone()];
-        let engine = open_on(Arc::clone(&disk), data, options(1, LARGE))?;
+        let engine = open_on(Arc::clone(&disk), data, store, options(1, LARGE))?;
         if engine.height() == 0 {
             let wanted = Some(self.base.hash_serialized_3);
             engine.load_snapshot(&sources, &self.snapshot, wanted, &mut ())?;
         } else {
             drop(engine);
         }
-        let mut engine = open_on(disk, data, options(1, LARGE))?;
+        let mut engine = open_on(disk, data, store, options(1, LARGE))?;
         assert_eq!(engine.directory().snapshot().map(|mark| mark.height), Some(30));
         engine.connect(&sources, &mut ())?;
-        Ok(figures(&engine))
+        stored_figures(&engine)
     }
 
     fn expected(&self) -> UtxoStats {
@@ -331,16 +343,22 @@ fn for_all(count: usize, work: impl Fn(usize) + Sync) {
     });
 }
 
-fn run_on_system(scenario: &dyn Scenario, data: &Path) -> Result<UtxoStats, ScenarioError> {
-    scenario.run(Arc::new(blockmill_blockfiles::disk::SystemDisk), data)
+fn run_on_system(scenario: &dyn Scenario, data: &Path, store: StoreKind) -> Result<UtxoStats, ScenarioError> {
+    scenario.run(Arc::new(blockmill_blockfiles::disk::SystemDisk), data, store)
 }
 
 /// Cuts a run after every n-th of its steps, and goes on from what is left.
 fn cut_everywhere(scenario: &dyn Scenario, every: usize, seeds: u64) {
+    for store in StoreKind::ALL {
+        cut_with(store, scenario, every, seeds);
+    }
+}
+
+fn cut_with(store: StoreKind, scenario: &dyn Scenario, every: usize, seeds: u64) {
     let folder = scratch();
     let data = folder.path().join("data");
     let disk = JournalDisk::new(Failing::Nothing);
-    let figures = scenario.run(Arc::new(disk.clone()), &data).unwrap();
+    let figures = scenario.run(Arc::new(disk.clone()), &data, store).unwrap();
     assert_eq!(figures, scenario.expected());
     let steps: Vec<Step> = disk.steps();
     let cuts: Vec<Cut> = [Cut::Kill, Cut::Power]
@@ -357,14 +375,14 @@ fn cut_everywhere(scenario: &dyn Scenario, every: usize, seeds: u64) {
         };
         let left = folder.path().join(format!("left-{number}"));
         write_files(&files_after(&steps, count, cut), &data, &left);
-        match run_on_system(scenario, &left) {
+        match run_on_system(scenario, &left, store) {
             Ok(figures) => assert_eq!(figures, scenario.expected(), "{} {count} {cut:?}", scenario.name()),
             Err(error) => panic!("{}, step {count}, {cut:?}: {error}", scenario.name()),
         }
         std::fs::remove_dir_all(&left).unwrap();
     });
     eprintln!(
-        "{}: {} steps, {points} points, {} cuts each: every one passed",
+        "{store}, {}: {} steps, {points} points, {} cuts each: every one passed",
         scenario.name(),
         steps.len(),
         cuts.len()
@@ -373,10 +391,16 @@ fn cut_everywhere(scenario: &dyn Scenario, every: usize, seeds: u64) {
 
 /// Lets one call in `every` fail, and goes on from what is left.
 fn fail_everywhere(scenario: &dyn Scenario, every: usize) {
+    for store in StoreKind::ALL {
+        fail_with(store, scenario, every);
+    }
+}
+
+fn fail_with(store: StoreKind, scenario: &dyn Scenario, every: usize) {
     let folder = scratch();
     let whole = JournalDisk::new(Failing::Nothing);
     scenario
-        .run(Arc::new(whole.clone()), &folder.path().join("whole"))
+        .run(Arc::new(whole.clone()), &folder.path().join("whole"), store)
         .unwrap();
     let points = whole.calls().div_ceil(every);
     let reported = AtomicUsize::new(0);
@@ -388,7 +412,7 @@ fn fail_everywhere(scenario: &dyn Scenario, every: usize) {
             _ => Failing::From(call, ErrorKind::StorageFull),
         };
         let left = folder.path().join(format!("left-{number}"));
-        match scenario.run(Arc::new(JournalDisk::new(failing)), &left) {
+        match scenario.run(Arc::new(JournalDisk::new(failing)), &left, store) {
             // The engine may do without this call: the work has succeeded.
             Ok(figures) => assert_eq!(figures, scenario.expected(), "{failing:?}"),
             Err(error) => {
@@ -396,7 +420,7 @@ fn fail_everywhere(scenario: &dyn Scenario, every: usize) {
                 assert!(is_of_the_disk(&error), "{failing:?}: {error}");
             }
         }
-        match run_on_system(scenario, &left) {
+        match run_on_system(scenario, &left, store) {
             Ok(figures) => assert_eq!(figures, scenario.expected(), "{} {failing:?}", scenario.name()),
             Err(error) => panic!("{}, {failing:?}: {error}", scenario.name()),
         }
@@ -405,7 +429,7 @@ fn fail_everywhere(scenario: &dyn Scenario, every: usize) {
     let reported = reported.into_inner();
     assert!(reported * 2 > points, "{reported} of {points}");
     eprintln!(
-        "{}: {} calls, {points} points, 3 faults each ({reported} reported): every one passed",
+        "{store}, {}: {} calls, {points} points, 3 faults each ({reported} reported): every one passed",
         scenario.name(),
         whole.calls()
     );
