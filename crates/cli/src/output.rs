@@ -42,6 +42,7 @@ struct ConnectJson<'a> {
     cpu_seconds: f64,
     stages: Value,
     cache: Value,
+    store_memory: u64,
     rejected: Vec<Value>,
     unreadable: Vec<Value>,
     damages: Vec<String>,
@@ -84,6 +85,7 @@ pub(crate) fn connect_json(report: &ConnectReport, cpu_seconds: f64) -> impl Ser
             "coins": report.cache_coins_max,
             "bytes": report.cache_bytes_max,
         }),
+        store_memory: report.store_memory,
         rejected: report.rejected.iter().map(rejected_json).collect(),
         unreadable: report.unreadable.iter().map(unreadable_json).collect(),
         damages: report.damages.iter().map(ToString::to_string).collect(),
@@ -186,6 +188,13 @@ pub(crate) fn connect_table(out: &mut dyn Write, report: &ConnectReport, cpu_sec
             ),
         ),
         (
+            "store",
+            format!(
+                "{:.1} MiB of memory beside the cache",
+                report.store_memory as f64 / f64::from(1 << 20)
+            ),
+        ),
+        (
             "in flight",
             format!(
                 "{:.1} blocks on average; {:.1} ahead of them, {:.1} loaded; at most {:.1} MiB",
@@ -228,13 +237,15 @@ pub(crate) struct StatsJson {
     hash_serialized_3: String,
     muhash: Option<String>,
     disk_size: u64,
+    /// Memory that the store takes beside any cache.
+    store_memory: usize,
     /// Base height of the snapshot that was loaded: blocks up to it were not validated here.
     #[serde(skip_serializing_if = "Option::is_none")]
     snapshot_height: Option<u32>,
 }
 
 impl StatsJson {
-    pub(crate) fn new(stats: &UtxoStats, disk_size: u64, snapshot_height: Option<u32>) -> Self {
+    pub(crate) fn new(stats: &UtxoStats, disk_size: u64, store_memory: usize, snapshot_height: Option<u32>) -> Self {
         Self {
             height: stats.height,
             bestblock: stats.best_block.to_string(),
@@ -246,6 +257,7 @@ impl StatsJson {
             hash_serialized_3: stats.hash_serialized_3.to_string(),
             muhash: stats.muhash.map(|hash| hash.to_string()),
             disk_size,
+            store_memory,
             snapshot_height,
         }
     }
@@ -273,6 +285,7 @@ impl StatsJson {
             ("hash_serialized_3", self.hash_serialized_3.clone()),
             ("muhash", self.muhash.clone().unwrap_or_default()),
             ("disk_size", self.disk_size.to_string()),
+            ("store_memory", self.store_memory.to_string()),
             ("validated", validated),
         ]
     }

@@ -175,6 +175,11 @@ pub trait CoinStore: Send + Sync {
     /// Any [`StoreError`].
     fn coins(&self) -> Result<CoinIterator, StoreError>;
 
+    /// Memory in bytes that the store takes beside what its caller bounds: an index, say.
+    fn memory(&self) -> usize {
+        0
+    }
+
     /// Bytes on disk; 0 for a store in memory.
     ///
     /// # Errors

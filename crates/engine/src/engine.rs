@@ -94,6 +94,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             cache: self.coins().counters().since(&cache_before),
             cache_coins_max: figures.cache_coins_max,
             cache_bytes_max: figures.cache_bytes_max,
+            store_memory: self.coins().store().memory() as u64,
             rejected: figures.rejected,
             unreadable: figures.unreadable,
             damages: findings.damages,

@@ -57,7 +57,7 @@ mod trailer;
 mod writer;
 
 pub use open::{is_there, network, remove};
-pub use store::{LogStore, Memory, Options};
+pub use store::{LogStore, Options};
 
 /// The examples of the README compile and run.
 #[cfg(doctest)]

@@ -1,5 +1,6 @@
 //! The store: what all its threads share, and reading.
 
+use crate::checkpoint::checkpoint_path;
 use crate::index::{Index, Place};
 use crate::ledger::Ledger;
 use crate::location::Location;
@@ -39,15 +40,6 @@ impl Default for Options {
             garbage_bytes_min: 16 << 20,
         }
     }
-}
-
-/// Memory that a store takes, in bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Memory {
-    /// The index: a word for each coin.
-    pub index: usize,
-    /// The ledger: which records of each page are live.
-    pub ledger: usize,
 }
 
 /// What readers and the writer share.
@@ -276,14 +268,6 @@ impl LogStore {
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
-
-    /// Memory that the store takes now.
-    pub fn memory(&self) -> Memory {
-        Memory {
-            index: self.shared.index.bytes(),
-            ledger: self.shared.ledger().bytes(),
-        }
-    }
 }
 
 impl CoinStore for LogStore {
@@ -310,7 +294,13 @@ impl CoinStore for LogStore {
         Ok(Box::new(crate::scan::CoinsInOrder::new(&self.shared)))
     }
 
+    /// The index, a word for each coin, and the ledger, which says what lives on each page.
+    fn memory(&self) -> usize {
+        self.shared.index.bytes() + self.shared.ledger().bytes()
+    }
+
     fn disk_size(&self) -> Result<u64, StoreError> {
-        Ok(self.shared.ledger().disk_bytes())
+        let checkpoint = std::fs::metadata(checkpoint_path(&self.shared.directory));
+        Ok(self.shared.ledger().disk_bytes() + checkpoint.map_or(0, |metadata| metadata.len()))
     }
 }

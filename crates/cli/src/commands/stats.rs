@@ -49,6 +49,7 @@ pub(crate) fn compute(directory: &DataDir) -> Result<StatsJson, Failure> {
     Ok(StatsJson::new(
         &builder.finish(&tip),
         store.disk_size()?,
+        store.memory(),
         snapshot_height,
     ))
 }

@@ -42,6 +42,8 @@ pub struct ConnectReport {
     pub cache_coins_max: u64,
     /// Its memory in bytes at the most.
     pub cache_bytes_max: u64,
+    /// Memory in bytes that the store takes at the end beside the cache: an index, say.
+    pub store_memory: u64,
     /// Blocks that break a rule.
     pub rejected: Vec<Rejected>,
     /// Blocks whose content cannot be used.

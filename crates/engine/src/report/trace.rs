@@ -165,6 +165,10 @@ impl CoinStore for TracedStore {
         self.store.coins()
     }
 
+    fn memory(&self) -> usize {
+        self.store.memory()
+    }
+
     fn disk_size(&self) -> Result<u64, StoreError> {
         self.store.disk_size()
     }
