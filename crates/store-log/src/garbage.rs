@@ -6,7 +6,7 @@
 //! segments travel too, and its file goes.
 
 use crate::commit::Removed;
-use crate::ledger::Ledger;
+use crate::ledger::{Ledger, SegmentLedger};
 use crate::location::Location;
 use crate::page::{self, BODY_BYTES, CoinPages, Page, Slot, read_record};
 use crate::removals::read_removals;
@@ -25,17 +25,26 @@ const PAGES_PER_PAGE: u32 = 2;
 /// Pages of survivors that a small frame may have.
 const PAGES_MIN: u32 = 64;
 
-/// The slot of the segment to collect, if there is too much garbage. Segments from `newest` on are
-/// left alone.
-pub(crate) fn choose_victim(ledger: &Ledger, table: &Table, newest: u32, options: &Options) -> Option<usize> {
-    if ledger.disk_bytes() <= ledger.live_bytes() / 16 * SIZE_MAX_16 + options.garbage_bytes_min {
+/// The slot of the segment to collect, if there is too much garbage: the one with the least life, of
+/// those before `newest`. The files of `emptied` slots are about to go.
+pub(crate) fn choose_victim(
+    ledger: &Ledger,
+    table: &Table,
+    newest: u32,
+    emptied: &[usize],
+    options: &Options,
+) -> Option<usize> {
+    let going = emptied.iter().filter_map(|&slot| ledger.segment(slot));
+    let disk_bytes = ledger.disk_bytes() - going.map(SegmentLedger::disk_bytes).sum::<u64>();
+    if disk_bytes <= ledger.live_bytes() / 16 * SIZE_MAX_16 + options.garbage_bytes_min {
         return None;
     }
     let old = table.slots.iter().enumerate().filter_map(|(slot, segment)| {
         let segment = segment.as_ref().filter(|segment| segment.number < newest)?;
-        Some((slot, segment.number, ledger.segment(slot)?))
+        let ledger = ledger.segment(slot).filter(|_| !emptied.contains(&slot))?;
+        Some((slot, segment.number, ledger))
     });
-    let life = |(_, number, segment): &(usize, u32, &crate::ledger::SegmentLedger)| {
+    let life = |(_, number, segment): &(usize, u32, &SegmentLedger)| {
         (segment.live_bytes() * 1024 / segment.disk_bytes().max(1), *number)
     };
     old.min_by_key(life).map(|(slot, ..)| slot)

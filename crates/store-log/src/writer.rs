@@ -48,8 +48,8 @@ impl Writer {
         let flush = shared.ledger().flush + 1;
         if self.victim.is_none() {
             let table = shared.segments.load();
-            self.victim = choose_victim(&shared.ledger(), &table, self.tail.position.segment, &shared.options)
-                .filter(|slot| !self.emptied.contains(slot));
+            let newest = self.tail.position.segment;
+            self.victim = choose_victim(&shared.ledger(), &table, newest, &self.emptied, &shared.options);
         }
         let frame = Frame::new(shared, flush, self.epoch, self.tail);
         let committed = Commit::new(shared, changes, frame).run(self.victim, self.trailer, tip)?;

@@ -78,6 +78,32 @@ fn check_some(store: &LogStore, model: &Model, rng: &mut Rng, keys: u64) {
     }
 }
 
+/// While a checkpoint is written files stay, and garbage is collected all the same.
+#[test]
+fn garbage_is_collected_beside_a_checkpoint() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = Options {
+        // Each commit makes one due, and it takes many.
+        checkpoint_changes: 1,
+        segment_pages_min: 64,
+        ..small(1)
+    };
+    let store = LogStore::open(&directory.path().join("coins"), "regtest", options).unwrap();
+    let (mut model, mut rng) = (Model::new(), Rng(9 << 32));
+    let keys = 400_000;
+    let first = changes(&mut model, &mut rng, keys, 2 * keys);
+    store.commit(&first, &tip(1)).unwrap();
+    for round in 2..120 {
+        let known = changes(&mut model, &mut rng, keys, keys / 60);
+        store.commit(&known, &tip(round)).unwrap();
+    }
+    let live: usize = model.values().map(|coin| 40 + coin.script_pubkey.len()).sum();
+    let allowed = live as u64 * 8 / 5 + 2 * store.memory() as u64;
+    let disk_size = store.disk_size().unwrap();
+    assert!(disk_size < allowed, "{disk_size} bytes for {live}");
+    check_all(&store, &model);
+}
+
 /// How a store is closed before it is opened again.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Closing {
