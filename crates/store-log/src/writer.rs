@@ -128,12 +128,14 @@ impl Writer {
 }
 
 impl Drop for LogStore {
-    /// A clean end leaves a checkpoint, so that the next opening is fast.
+    /// A clean end leaves a checkpoint, so that the next opening is fast, and no file in which nothing
+    /// lives.
     fn drop(&mut self) {
         let shared = &self.shared;
         let writer = self.writer.get_mut().unwrap_or_else(PoisonError::into_inner);
         if !writer.failed && !std::thread::panicking() {
             writer.checkpoint(shared, true);
+            writer.remove_emptied(shared);
         }
     }
 }
