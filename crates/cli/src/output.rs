@@ -237,8 +237,9 @@ pub(crate) struct StatsJson {
     hash_serialized_3: String,
     muhash: Option<String>,
     disk_size: u64,
-    /// Memory that the store takes beside any cache.
-    store_memory: usize,
+    /// Memory that the store takes beside any cache, if it takes any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    store_memory: Option<usize>,
     /// Base height of the snapshot that was loaded: blocks up to it were not validated here.
     #[serde(skip_serializing_if = "Option::is_none")]
     snapshot_height: Option<u32>,
@@ -257,7 +258,7 @@ impl StatsJson {
             hash_serialized_3: stats.hash_serialized_3.to_string(),
             muhash: stats.muhash.map(|hash| hash.to_string()),
             disk_size,
-            store_memory,
+            store_memory: Some(store_memory).filter(|&bytes| bytes > 0),
             snapshot_height,
         }
     }
@@ -275,7 +276,7 @@ impl StatsJson {
             Some(height) => format!("above height {height}; a snapshot gave the coins up to there, unvalidated"),
             None => "from the first block on".to_owned(),
         };
-        vec![
+        let mut rows = vec![
             ("height", self.height.to_string()),
             ("bestblock", self.bestblock.clone()),
             ("txouts", self.txouts.to_string()),
@@ -285,8 +286,9 @@ impl StatsJson {
             ("hash_serialized_3", self.hash_serialized_3.clone()),
             ("muhash", self.muhash.clone().unwrap_or_default()),
             ("disk_size", self.disk_size.to_string()),
-            ("store_memory", self.store_memory.to_string()),
-            ("validated", validated),
-        ]
+        ];
+        rows.extend(self.store_memory.map(|bytes| ("store_memory", bytes.to_string())));
+        rows.push(("validated", validated));
+        rows
     }
 }

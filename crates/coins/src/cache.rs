@@ -403,8 +403,8 @@ impl CoinsCache {
             }
         };
         if known.is_some() && !self.needs_no_marker(outpoint) {
-            // The flush may have promoted the coin in between. It is the same coin, and not dirty. The
-            // store has it, or gets it with the batch of the flush.
+            // The flush may have promoted the coin in between. It is the same coin, and not dirty.
+            // The store has it, or gets it with the batch of the flush.
             self.map.insert(outpoint, DIRTY.with(STORED), None);
             self.dirty += 1;
         }

@@ -162,8 +162,8 @@ pub trait CoinStore: Send + Sync {
     /// Any [`StoreError`].
     fn tip(&self) -> Result<Option<Tip>, StoreError>;
 
-    /// Writes `changes` and the tip that they lead to: all of it durably, or nothing. Until the call
-    /// returns, a read sees either the old state or the new one.
+    /// Writes `changes` and the tip that they lead to: all of it durably, or nothing. Until the
+    /// call returns, a read sees either the old state or the new one.
     ///
     /// # Errors
     /// [`StoreError::Backend`] or [`StoreError::Corrupt`]; the store is then unchanged.

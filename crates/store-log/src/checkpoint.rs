@@ -2,14 +2,13 @@
 //!
 //! The file has a first page, and then one stream of bytes over its other pages:
 //!
-//! | part | content |
-//! |---|---|
-//! | words | of all lanes, one lane after the other, each word in 8 bytes |
-//! | directory | the number of words of each lane, in 4 bytes |
-//! | slots | how many; for each the number of its segment (0: none), records written and their bytes (8 bytes each), pages (4 bytes), and of each page the mask (8 bytes) and the range (4 bytes) |
+//! - words: of all lanes, one lane after the other, each word in 8 bytes;
+//! - directory: the number of words of each lane, in 4 bytes;
+//! - slots: how many; for each the number of its segment (0: none), records written and their bytes
+//!   (8 bytes each), pages (4 bytes), and of each page the mask (8 bytes) and the range (4 bytes).
 //!
-//! A checkpoint is written in steps, beside commits. Its label is the flush at which it began. It may
-//! have some words and masks of later flushes: when the frames after the label are read, a word
+//! A checkpoint is written in steps, beside commits. Its label is the flush at which it began. It
+//! may have some words and masks of later flushes: when the frames after the label are read, a word
 //! that is there already is not added again, and a record that is dead already stays so. Segments
 //! keep their slots until it is finished.
 //!

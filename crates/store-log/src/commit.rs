@@ -10,9 +10,10 @@
 //!
 //! # Certainty
 //!
-//! The index knows 44 bits of a hash, and they never decide that a coin is removed. Where the caller
-//! knows that the coin is in the store, and one word alone has these bits, the word is the coin's:
-//! it has one. Where two have them, or where the caller does not know, the records are read.
+//! The index knows 44 bits of a hash, and they never decide that a coin is removed. Where the
+//! caller knows that the coin is in the store, and one word alone has these bits, the word is the
+//! coin's: it has one. Where two have them, or where the caller does not know, the records are
+//! read.
 
 use crate::frame::{Frame, PageState};
 use crate::garbage::Survivors;

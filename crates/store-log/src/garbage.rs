@@ -1,9 +1,9 @@
 //! Garbage: records that were removed and still take room.
 //!
-//! When the log is three eighths larger than what lives in it, the segment with the least life in it
-//! becomes the *victim*. Its survivors travel along in the next frames, at most twice as many pages
-//! as those frames have of their own. When nothing lives in it, the removals that it has for other
-//! segments travel too, and its file goes.
+//! When the log is three eighths larger than what lives in it, the segment with the least life in
+//! it becomes the *victim*. Its survivors travel along in the next frames, at most twice as many
+//! pages as those frames have of their own. When nothing lives in it, the removals that it has for
+//! other segments travel too, and its file goes.
 
 use crate::commit::Removed;
 use crate::ledger::{Ledger, SegmentLedger};
@@ -25,8 +25,8 @@ const PAGES_PER_PAGE: u32 = 2;
 /// Pages of survivors that a small frame may have.
 const PAGES_MIN: u32 = 64;
 
-/// The slot of the segment to collect, if there is too much garbage: the one with the least life, of
-/// those before `newest`. The files of `emptied` slots are about to go.
+/// The slot of the segment to collect, if there is too much garbage: the one with the least life,
+/// of those before `newest`. The files of `emptied` slots are about to go.
 pub(crate) fn choose_victim(
     ledger: &Ledger,
     table: &Table,

@@ -1,10 +1,10 @@
 //! The index in memory: for each coin a part of its hash, and where its record lies.
 //!
-//! The hash of an outpoint chooses a group (10 bits) and a lane in it (2 bits). The next 32 bits are
-//! its *tag*. A lane is a table of words, a tag in the upper half and a location in the lower half,
-//! sorted, with gaps. Each tag has a *home*: the index in the table in proportion to its value. A
-//! word is at its home or after it, so a search begins at the home and ends at the first word that
-//! is not smaller.
+//! The hash of an outpoint chooses a group (10 bits) and a lane in it (2 bits). The next 32 bits
+//! are its *tag*. A lane is a table of words, a tag in the upper half and a location in the lower
+//! half, sorted, with gaps. Each tag has a *home*: the index in the table in proportion to its
+//! value. A word is at its home or after it, so a search begins at the home and ends at the first
+//! word that is not smaller.
 //!
 //! A group has a lock of its own. Groups change one after the other in a commit, so each look-up
 //! sees a coin as it was before the commit or as it is after.

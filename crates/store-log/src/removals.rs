@@ -1,8 +1,8 @@
 //! Pages of removals: which records a frame takes out of the set.
 //!
 //! A page stands for itself. It has blocks, one after the other: number of a segment (4 bytes),
-//! number of removals (2 bytes), then for each removal a VARINT: the first offset (page and record),
-//! and from there the distance from the one before, less one.
+//! number of removals (2 bytes), then for each removal a VARINT: the first offset (page and
+//! record), and from there the distance from the one before, less one.
 
 use crate::location::Location;
 use crate::page::{HEAD_BYTES, Head, Kind, PAGE_BYTES, Page, begin};

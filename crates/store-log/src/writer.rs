@@ -66,7 +66,8 @@ impl Writer {
     }
 
     /// Removes the files in which nothing lives. A checkpoint that is being written may name them
-    /// still. If a file cannot be removed the commit has succeeded all the same, but no other follows.
+    /// still. If a file cannot be removed the commit has succeeded all the same, but no other
+    /// follows.
     fn remove_emptied(&mut self, shared: &Shared) {
         let Some(disk) = shared.disk.as_ref().filter(|_| self.checkpoint.is_none()) else {
             return;
@@ -92,8 +93,8 @@ impl Writer {
         }
     }
 
-    /// Goes on with a checkpoint, or begins one if it is due. `finish` writes all of it, for a clean
-    /// end. A checkpoint that cannot be written is given up: the log has everything.
+    /// Goes on with a checkpoint, or begins one if it is due. `finish` writes all of it, for a
+    /// clean end. A checkpoint that cannot be written is given up: the log has everything.
     pub(crate) fn checkpoint(&mut self, shared: &Shared, finish: bool) {
         let Some(disk) = &shared.disk else {
             return;
@@ -128,8 +129,8 @@ impl Writer {
 }
 
 impl Drop for LogStore {
-    /// A clean end leaves a checkpoint, so that the next opening is fast, and no file in which nothing
-    /// lives.
+    /// A clean end leaves a checkpoint, so that the next opening is fast, and no file in which
+    /// nothing lives.
     fn drop(&mut self) {
         let shared = &self.shared;
         let writer = self.writer.get_mut().unwrap_or_else(PoisonError::into_inner);

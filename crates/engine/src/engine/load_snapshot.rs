@@ -173,8 +173,8 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         match outcome.and_then(|stats| self.adopt(kind, &loading, &tip, base).map(|()| stats)) {
             Ok(stats) => Ok(stats),
             Err(error) => {
-                // The next attempt begins by removing it. Without the store that was there it is what
-                // the next opening goes on with.
+                // The next attempt begins by removing it. Without the store that was there it is
+                // what the next opening goes on with.
                 if matches!(kind_of(&path_of_directory), Ok(Some(_))) {
                     let _ = remove_store(&*disk, kind, &loading);
                 }

@@ -1,5 +1,5 @@
-//! Every fault point: kills, power cuts, torn and reordered writes, calls that fail, a full disk. The
-//! store is then as before the commit or as after it, and goes on from there.
+//! Every fault point: kills, power cuts, torn and reordered writes, calls that fail, a full disk.
+//! The store is then as before the commit or as after it, and goes on from there.
 
 use crate::common::{Rng, small, tip};
 use crate::model::{Known, changes};
