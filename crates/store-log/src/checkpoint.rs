@@ -50,6 +50,20 @@ fn unfinished_path(directory: &Path) -> PathBuf {
     directory.join(NAME).with_extension("new")
 }
 
+/// Removes the checkpoint, durably.
+///
+/// # Errors
+/// [`StoreError::Backend`].
+pub(crate) fn remove(disk: &dyn Disk, directory: &Path) -> Result<(), StoreError> {
+    let path = checkpoint_path(directory);
+    let removed = match disk.remove(&path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+        Ok(()) => disk.sync_name(&path),
+    };
+    removed.map_err(|error| file_failed(&path, &error))
+}
+
 /// The state that a checkpoint stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Label {
@@ -86,6 +100,7 @@ impl Label {
             segment: short()?,
             page: short()?,
         };
+        (tail.page <= crate::location::SEGMENT_PAGES_MAX).then_some(())?;
         let (trailer, height) = (short()?, short()?);
         let tip = Tip {
             hash: BlockHash(reader.array().ok()?),
@@ -281,6 +296,7 @@ impl Stream<'_> {
     fn load(&mut self, number: u32) -> Option<()> {
         let pages = 1 + self.end.div_ceil(BODY_BYTES as u64);
         let count = pages.checked_sub(u64::from(number))?.min(CALL_PAGES as u64) as usize;
+        (count > 0).then_some(())?;
         self.pages.resize(count, [0; PAGE_BYTES]);
         self.first_page = number;
         let offset = u64::from(number) * PAGE_BYTES as u64;
@@ -380,6 +396,8 @@ fn read_slots(stream: &mut Stream<'_>, label: &Label) -> Option<(Ledger, Vec<u32
             bytes: stream.u64()?,
         };
         let pages = stream.u32()?;
+        let is_possible = |figure: u64, each: u64| figure <= u64::from(pages) * each;
+        (is_possible(written.records, 64) && is_possible(written.bytes, 1 << 13)).then_some(())?;
         slots.push(number);
         if number == 0 {
             (pages == 0).then_some(())?;

@@ -188,8 +188,10 @@ fn live_masks(shared: &Shared, slot: usize, removed: &[Vec<Removed>]) -> Vec<u64
         .map_or_else(Vec::new, |segment| segment.masks().to_vec());
     for removed in removed.iter().flatten() {
         let location = removed.location;
-        if location.slot() == slot {
-            masks[location.page() as usize] &= !(1 << location.record());
+        if location.slot() == slot
+            && let Some(mask) = masks.get_mut(location.page() as usize)
+        {
+            *mask &= !(1 << location.record());
         }
     }
     masks

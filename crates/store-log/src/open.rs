@@ -1,11 +1,11 @@
 //! Opening: the segments are found, the checkpoint is loaded, the frames after it are read again.
 
-use crate::checkpoint::{self, Loaded};
+use crate::checkpoint::{self, Label, Loaded};
 use crate::frame::Tail;
 use crate::index::{GROUPS, Index, Place};
 use crate::ledger::Ledger;
-use crate::location::Location;
-use crate::page::{Head, Kind, PAGE_BYTES, Page, Position, read_record, record};
+use crate::location::{Location, SEGMENTS_MAX};
+use crate::page::{Head, Kind, PAGE_BYTES, Page, Position, RECORDS_MAX, checksum_of, read_record, record};
 use crate::parallel::for_each;
 use crate::replay::{CALL_PAGES, Replayed, replay};
 use crate::segment::{Identity, Segment, Table, file_failed, page_damaged, segment_number, segment_path};
@@ -18,7 +18,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// How often a store that is written meanwhile is opened to read.
 const ATTEMPTS: u32 = 5;
@@ -210,18 +210,23 @@ impl LogStore {
         Ok(())
     }
 
+    fn lock_writer(&self) -> MutexGuard<'_, Writer> {
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Cuts off what stands after the last frame.
     fn cut_off_tail(&self) -> Result<(), StoreError> {
         let shared = &self.shared;
-        let tail = self
-            .writer
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
-            .tail;
+        let tail = self.lock_writer().tail;
         let Some(disk) = &shared.disk else {
             return Ok(());
         };
-        for (slot, segment) in shared.segments.load().in_order() {
+        if std::mem::take(&mut self.lock_writer().has_stale_checkpoint) {
+            // It does not fit this log, and must not be taken for one that does.
+            checkpoint::remove(&**disk, &shared.directory)?;
+        }
+        // From the last segment to the first: what is left has no gaps, if this is cut off.
+        for (slot, segment) in shared.segments.load().in_order().into_iter().rev() {
             let failed = |error: io::Error| file_failed(&segment.path, &error);
             if segment.number > tail.position.segment {
                 shared.segments.remove(slot);
@@ -229,7 +234,7 @@ impl LogStore {
                 disk.sync_name(&segment.path).map_err(failed)?;
             } else if segment.number == tail.position.segment {
                 let length = u64::from(tail.position.page) * PAGE_BYTES as u64;
-                if segment.file.length().map_err(failed)? != length {
+                if segment.file.length().map_err(failed)? > length {
                     segment.file.set_length(length).map_err(failed)?;
                 }
             }
@@ -244,21 +249,37 @@ struct Recovered {
     slots: Vec<Option<Arc<Segment>>>,
     tail: Position,
     trailer: u32,
+    /// Changes since the checkpoint, about.
+    changes: u64,
+}
+
+/// Changes that were read again, about: each new coin has taken the place of an old one.
+fn changes_of(replayed: &Replayed) -> u64 {
+    replayed.pages.len() as u64 * 2 * RECORDS_MAX as u64
 }
 
 /// Brings index and ledger to the last commit.
 fn recover(mut shared: Shared, segments: Vec<Segment>) -> Result<LogStore, StoreError> {
     let segments: Vec<Arc<Segment>> = segments.into_iter().map(Arc::new).collect();
+    if segments.len() > SEGMENTS_MAX {
+        return Err(StoreError::Backend(format!("more than {SEGMENTS_MAX} segments")));
+    }
     let loaded = checkpoint::load(&shared.directory, &shared.identity)?;
+    let mut gone = Vec::new();
     let from_checkpoint = match loaded {
-        Some(loaded) => recover_from(&mut shared, loaded, &segments)?,
+        Some(loaded) => match recover_from(&mut shared, loaded, &segments, &mut gone) {
+            // What the checkpoint leads to is damaged. The whole log has the last word.
+            Err(StoreError::Corrupt(_)) => None,
+            recovered => recovered?,
+        },
         None => None,
     };
+    let has_stale_checkpoint = from_checkpoint.is_none();
     let recovered = match from_checkpoint {
         Some(recovered) => recovered,
         None => {
             shared.index = Index::default();
-            recover_all(&shared, &segments)?
+            recover_all(&shared, &segments).map_err(|error| with_gone(&shared.directory, &gone, error))?
         }
     };
     let slot = recovered.slots.iter().position(|segment| {
@@ -276,8 +297,9 @@ fn recover(mut shared: Shared, segments: Vec<Segment>) -> Result<LogStore, Store
         failed: false,
         victim: None,
         emptied: Vec::new(),
-        changes: 0,
+        changes: recovered.changes,
         checkpoint: None,
+        has_stale_checkpoint,
     };
     *shared.ledger_mut() = recovered.ledger;
     shared.segments.set(recovered.slots);
@@ -287,11 +309,38 @@ fn recover(mut shared: Shared, segments: Vec<Segment>) -> Result<LogStore, Store
     })
 }
 
-/// Recovers from a checkpoint. None if it does not fit the log.
+/// Names the files that a checkpoint knew and that are gone.
+fn with_gone(directory: &Path, gone: &[u32], error: StoreError) -> StoreError {
+    match (gone.first(), error) {
+        (Some(&number), StoreError::Corrupt(text)) => {
+            let path = segment_path(directory, number);
+            StoreError::Corrupt(format!("{}: the file is gone; {text}", path.display()))
+        }
+        (_, error) => error,
+    }
+}
+
+/// Whether the last frame before a checkpoint's label is the one that the label names.
+fn is_of_this_log(table: &Table, label: &Label) -> bool {
+    let Some(segment) = table.slot_of(label.tail.segment).and_then(|slot| table.get(slot)) else {
+        return false;
+    };
+    let mut page: Box<Page> = Box::new([0; PAGE_BYTES]);
+    let Some(number) = label.tail.page.checked_sub(1) else {
+        return false;
+    };
+    segment.read_page(number, &mut page).is_ok_and(|head| {
+        head.kind == Kind::Trailer && head.flush == label.flush && checksum_of(&page) == label.trailer
+    })
+}
+
+/// Recovers from a checkpoint. None if it does not fit the log. `gone` gets the segments that it
+/// names and that are not there.
 fn recover_from(
     shared: &mut Shared,
     loaded: Loaded,
     segments: &[Arc<Segment>],
+    gone: &mut Vec<u32>,
 ) -> Result<Option<Recovered>, StoreError> {
     let Loaded {
         label,
@@ -314,15 +363,22 @@ fn recover_from(
         }
     }
     let table = Table { version: 0, slots };
-    if table.slot_of(label.tail.segment).is_none() {
+    if table.slots.len() > SEGMENTS_MAX || !is_of_this_log(&table, &label) {
         return Ok(None);
+    }
+    // A segment that was collected since: what lived in it lives elsewhere, or not any more.
+    for (slot, &number) in numbers.iter().enumerate() {
+        if number > 0 && table.get(slot).is_none() {
+            gone.push(number);
+            ledger.segments[slot] = None;
+        }
     }
     let replayed = replay(&table, &mut ledger, label.tail, Some((label.flush, label.trailer)))?;
     shared.index = index;
     (ledger.tip, ledger.flush) = (Some(label.tip), label.flush);
     (ledger.coins, ledger.digest) = (label.coins, label.digest);
     set_last(&mut ledger, &replayed);
-    if replayed.last.is_some() {
+    if replayed.last.is_some() || !gone.is_empty() {
         for_each(GROUPS, shared.options.threads, |group| {
             for lane in shared.index.write(group).iter_mut() {
                 lane.retain(|location| ledger.is_live(location));
@@ -334,19 +390,11 @@ fn recover_from(
     if shared.index.len() != ledger.coins || ledger.live() != ledger.coins {
         return Ok(None);
     }
-    for (slot, number) in numbers.iter().enumerate() {
-        if table.get(slot).is_none() && ledger.segment(slot).is_some() {
-            if ledger.segment(slot).is_some_and(|segment| segment.live() > 0) {
-                let path = segment_path(&shared.directory, *number);
-                return Err(StoreError::Corrupt(format!("{}: the file is gone", path.display())));
-            }
-            ledger.segments[slot] = None;
-        }
-    }
     Ok(Some(Recovered {
         ledger,
         tail: replayed.tail.unwrap_or(label.tail),
         trailer: replayed.last.map_or(label.trailer, |last| last.checksum),
+        changes: changes_of(&replayed),
         slots: table.slots,
     }))
 }
@@ -378,6 +426,7 @@ fn recover_all(shared: &Shared, segments: &[Arc<Segment>]) -> Result<Recovered, 
         ledger,
         tail: replayed.tail.unwrap_or(start),
         trailer: replayed.last.map_or(0, |last| last.checksum),
+        changes: changes_of(&replayed),
         slots: table.slots,
     })
 }

@@ -105,7 +105,8 @@ pub(crate) fn replay(
         frame: (0, 0),
         checksums: crc32fast::Hasher::new(),
         before,
-        segment: None,
+        // A segment that is missing right after the start is a gap, too.
+        segment: before.map(|_| start.segment),
         // A log begins with segment 1.
         after_gap: before.is_none() && start.segment > 1,
         replayed: Replayed::default(),
@@ -117,7 +118,7 @@ pub(crate) fn replay(
         Err(Stop::Failed(error)) => return Err(error),
         Err(Stop::At(position, error)) => {
             let flush = reader.before.map_or(0, |(flush, _)| flush);
-            if has_later_trailer(&segments, position, flush + 2)? {
+            if has_later_trailer(&segments, position, flush.saturating_add(2))? {
                 return Err(error);
             }
         }
@@ -182,7 +183,7 @@ impl Reader<'_> {
         let expected = match (self.pending.is_empty(), self.before) {
             (false, _) => (head.flush, head.epoch) == self.frame,
             (true, Some((flush, _))) if self.after_gap => head.flush >= flush,
-            (true, Some((flush, _))) => head.flush == flush + 1,
+            (true, Some((flush, _))) => Some(head.flush) == flush.checked_add(1),
             (true, None) => true,
         };
         if !expected {

@@ -29,6 +29,8 @@ pub(crate) struct Writer {
     /// Changes since the last checkpoint began.
     pub(crate) changes: u64,
     pub(crate) checkpoint: Option<CheckpointWriter>,
+    /// Whether the file of the checkpoint, if there is one, does not fit the log.
+    pub(crate) has_stale_checkpoint: bool,
 }
 
 impl Writer {
@@ -55,13 +57,14 @@ impl Writer {
         let committed = Commit::new(shared, changes, frame).run(self.victim, self.trailer, tip)?;
         self.tail = committed.tail;
         self.trailer = committed.trailer_checksum;
-        if committed.emptied {
-            self.emptied.extend(self.victim.take());
-        }
         self.changes += changes.len() as u64;
         self.failed = false;
         self.checkpoint(shared, false);
+        // Those of earlier frames only: the last frame can be undone, if a page of it rots.
         self.remove_emptied(shared);
+        if committed.emptied {
+            self.emptied.extend(self.victim.take());
+        }
         Ok(())
     }
 
@@ -136,7 +139,10 @@ impl Drop for LogStore {
         let writer = self.writer.get_mut().unwrap_or_else(PoisonError::into_inner);
         if !writer.failed && !std::thread::panicking() {
             writer.checkpoint(shared, true);
-            writer.remove_emptied(shared);
+            if writer.changes == 0 {
+                // The checkpoint has the last frame.
+                writer.remove_emptied(shared);
+            }
         }
     }
 }

@@ -4,8 +4,9 @@ use crate::common::{Rng, coin, outpoint, small, tip};
 use blockmill_block::{Coin, OutPoint};
 use blockmill_coins::{Before, Change, Changes, CoinRef, CoinStore};
 use blockmill_store_log::{LogStore, Options};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::time::SystemTime;
 
 /// Changes that say what is known before, in parts.
 pub(crate) struct Known {
@@ -102,6 +103,56 @@ fn garbage_is_collected_beside_a_checkpoint() {
     let disk_size = store.disk_size().unwrap();
     assert!(disk_size < allowed, "{disk_size} bytes for {live}");
     check_all(&store, &model);
+}
+
+/// The names of the segments, and when the checkpoint was written.
+fn files(path: &Path) -> (BTreeSet<String>, Option<SystemTime>) {
+    let names = std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().file_name());
+    let names = names.map(|name| name.into_string().unwrap());
+    let checkpoint = std::fs::metadata(path.join("checkpoint")).and_then(|metadata| metadata.modified());
+    (
+        names.filter(|name| name.starts_with("segment")).collect(),
+        checkpoint.ok(),
+    )
+}
+
+/// Segments that a checkpoint names may be collected before the next one is written. The opening
+/// still goes on from the checkpoint: it does not read what is damaged before it.
+#[test]
+fn a_checkpoint_serves_after_its_segments_were_collected() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("coins");
+    let options = Options {
+        checkpoint_changes: 60_000,
+        garbage_bytes_min: 0,
+        ..small(1)
+    };
+    let store = LogStore::open(&path, "regtest", options.clone()).unwrap();
+    let (mut model, mut rng) = (Model::new(), Rng(11 << 32));
+    let keys = 20_000;
+    let (mut named, mut written) = (BTreeSet::new(), None);
+    for round in 1..200 {
+        let known = changes(&mut model, &mut rng, keys, keys / 10);
+        store.commit(&known, &tip(round)).unwrap();
+        let (segments, checkpoint) = files(&path);
+        if checkpoint != written {
+            (named, written) = (segments, checkpoint);
+        } else if written.is_some() && named.difference(&segments).count() > 2 {
+            break;
+        }
+    }
+    let (segments, _) = files(&path);
+    assert!(named.difference(&segments).count() > 2);
+    std::mem::forget(store);
+    let first = path.join(segments.first().unwrap());
+    let mut bytes = std::fs::read(&first).unwrap();
+    bytes[5000] ^= 1;
+    std::fs::write(&first, &bytes).unwrap();
+    let store = LogStore::open_to_read(&path, None, options.clone()).unwrap();
+    assert_eq!(store.len(), model.len() as u64);
+    bytes[5000] ^= 1;
+    std::fs::write(&first, &bytes).unwrap();
+    check_all(&LogStore::open(&path, "regtest", options).unwrap(), &model);
 }
 
 /// How a store is closed before it is opened again.
