@@ -159,6 +159,7 @@ fn parts_for_others_need_no_c_compiler() {
         "coinmap",
         "coins",
         "store-redb",
+        "store-log",
         "fetch",
     ]) {
         let package = match name {
