@@ -112,7 +112,8 @@ impl Lane {
             gap += 1;
         }
         if gap + 1 == self.words.len() {
-            // The last gap stays.
+            // The last gap stays. A vector that grows by itself would double.
+            self.words.reserve_exact(TAIL);
             self.words.push(GAP);
         }
         self.words.copy_within(index..gap, index + 1);
@@ -169,6 +170,7 @@ impl Lane {
         for word in words {
             let index = self.home(tag_of(word)).max(next);
             if index + 1 >= self.words.len() {
+                self.words.reserve_exact(index + 2 + TAIL - self.words.len());
                 self.words.resize(index + 2, GAP);
             }
             self.words[index] = word;
