@@ -20,7 +20,7 @@ use crate::garbage::Survivors;
 use crate::index::{GROUPS, LANES, Place};
 use crate::location::Location;
 use crate::page::{CoinPages, Kind, Page, RECORDS_MAX, Range, Slot, all_live, begun, record_bytes, write_record};
-use crate::parallel::{for_each, in_order};
+use crate::parallel::{for_each, in_order, lock};
 use crate::removals::removal_pages;
 use crate::segment::Table;
 use crate::store::{PageReader, Shared};
@@ -472,8 +472,10 @@ fn only_with_hash(
     let mut reader = PageReader::new(table);
     let mut by_hash: HashMap<u64, Vec<Location>> = HashMap::new();
     for location in candidates {
-        let outpoint = blockmill_coins::store::outpoint_from_key(&reader.key(location)?);
-        by_hash.entry(shared.key.hash(&outpoint)).or_default().push(location);
+        by_hash
+            .entry(shared.key.hash(&reader.outpoint(location)?))
+            .or_default()
+            .push(location);
     }
     match by_hash.get(&hash).map(Vec::as_slice) {
         Some(&[location]) => Ok(Some(location)),
@@ -485,8 +487,4 @@ fn only_with_hash(
 /// A coin is not in the store that the caller knows to be there.
 fn not_there(what: &str) -> StoreError {
     StoreError::Corrupt(format!("a coin that was read before is not there any more: {what}"))
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -5,7 +5,7 @@ use crate::frame::Tail;
 use crate::index::{GROUPS, Index, Place};
 use crate::ledger::Ledger;
 use crate::location::{Location, SEGMENTS_MAX};
-use crate::page::{Head, Kind, PAGE_BYTES, Page, Position, RECORDS_MAX, checksum_of, read_record, record};
+use crate::page::{Kind, PAGE_BYTES, Page, Position, RECORDS_MAX, checksum_of};
 use crate::parallel::for_each;
 use crate::replay::{CALL_PAGES, Replayed, replay};
 use crate::segment::{Identity, Segment, Table, file_failed, page_damaged, segment_number, segment_path};
@@ -446,21 +446,15 @@ fn add_to_index(shared: &Shared, table: &Table, ledger: &Ledger, pages: &[(usize
     let parts: Vec<&[(usize, u32)]> = pages.chunks(INDEX_PAGES).collect();
     for_each(parts.len(), shared.options.threads, |number| {
         let mut sum = 0u64;
-        let mut page: Box<Page> = Box::new([0; PAGE_BYTES]);
+        let mut reader = PageReader::new(table);
         for &(slot, number) in parts[number] {
-            let (Some(segment), Some(of_segment)) = (table.get(slot), ledger.segment(slot)) else {
-                continue;
-            };
-            let mut mask = of_segment.masks()[number as usize];
-            if mask == 0 {
-                continue;
-            }
-            let head = segment.read_page(number, &mut page)?;
+            let mut mask = ledger
+                .segment(slot)
+                .map_or(0, |segment| segment.masks()[number as usize]);
             while mask != 0 {
                 let location = Location::new(slot, number, mask.trailing_zeros());
                 mask &= mask - 1;
-                let hash = hash_of(shared, table, &page, &head, location)
-                    .map_err(|what| page_damaged(&segment.path, number, &what))?;
+                let hash = shared.key.hash(&reader.outpoint(location)?);
                 let place = Place::of(hash);
                 if shared.index.write(place.group)[place.lane].insert(place.tag, location) {
                     sum = sum.wrapping_add(hash);
@@ -471,16 +465,4 @@ fn add_to_index(shared: &Shared, table: &Table, ledger: &Ledger, pages: &[(usize
         Ok(())
     })?;
     Ok(digest.into_inner())
-}
-
-/// The hash of a record's outpoint. If there is none: what is wrong.
-fn hash_of(shared: &Shared, table: &Table, page: &Page, head: &Head, location: Location) -> Result<u64, String> {
-    if head.kind == Kind::Long {
-        let mut reader = PageReader::new(table);
-        let key = reader.key(location).map_err(|error| error.to_string())?;
-        return Ok(shared.key.hash(&blockmill_coins::store::outpoint_from_key(&key)));
-    }
-    let record = record(page, head, location.record() as usize).ok_or("has no such record")?;
-    let (outpoint, _) = read_record(record).map_err(|error| error.to_string())?;
-    Ok(shared.key.hash(&outpoint))
 }

@@ -19,7 +19,6 @@
 use blockmill_block::reader::{DecodeError, Reader, write_varint};
 use blockmill_block::{OutPoint, Txid};
 use blockmill_coins::CoinRef;
-use blockmill_coins::store::{OutpointKey, outpoint_key};
 
 /// Bytes of a page.
 pub(crate) const PAGE_BYTES: usize = 4096;
@@ -220,14 +219,6 @@ pub(crate) fn read_record(record: &[u8]) -> Result<(OutPoint, &[u8]), DecodeErro
     let vout = reader.varint(u64::from(u32::MAX))? as u32;
     let coin = reader.take(reader.remaining())?;
     Ok((OutPoint { txid, vout }, coin))
-}
-
-/// The key of a record.
-///
-/// # Errors
-/// As [`read_record`].
-pub(crate) fn record_key(record: &[u8]) -> Result<OutpointKey, DecodeError> {
-    Ok(outpoint_key(&read_record(record)?.0))
 }
 
 /// Where a record lies among pages that are being made: the number of its page, and its own.

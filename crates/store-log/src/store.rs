@@ -4,14 +4,14 @@ use crate::checkpoint::checkpoint_path;
 use crate::index::{Index, Place};
 use crate::ledger::Ledger;
 use crate::location::Location;
-use crate::page::{Head, Kind, PAGE_BYTES, Page, long_length, long_pages, long_part, read_record, record, record_key};
+use crate::page::{Head, Kind, PAGE_BYTES, Page, long_length, long_pages, long_part, read_record, record};
 use crate::segment::{Identity, Segments, Table, page_damaged};
 use crate::writer::Writer;
 use blockmill_block::reader::DecodeError;
 use blockmill_block::{Coin, OutPoint};
 use blockmill_blockfiles::disk::Disk;
 use blockmill_coinmap::HashKey;
-use blockmill_coins::store::{OutpointKey, decode_coin, outpoint_key};
+use blockmill_coins::store::decode_coin;
 use blockmill_coins::{Changes, CoinIterator, CoinStore, StoreError, Tip};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -213,9 +213,10 @@ impl<'a> PageReader<'a> {
         }
     }
 
-    /// The key of the record at a location.
-    pub(crate) fn key(&mut self, location: Location) -> Result<OutpointKey, StoreError> {
-        record_key(self.record(location)?).map_err(|error| self.not_a_record(location, error))
+    /// The outpoint of the record at a location.
+    pub(crate) fn outpoint(&mut self, location: Location) -> Result<OutPoint, StoreError> {
+        let read = read_record(self.record(location)?).map(|(outpoint, _)| outpoint);
+        read.map_err(|error| self.not_a_record(location, error))
     }
 
     fn not_a_record(&self, location: Location, error: DecodeError) -> StoreError {
@@ -228,9 +229,8 @@ impl<'a> PageReader<'a> {
         outpoint: &OutPoint,
         candidates: impl IntoIterator<Item = Location>,
     ) -> Result<Option<Location>, StoreError> {
-        let wanted = outpoint_key(outpoint);
         for location in candidates {
-            if self.key(location)? == wanted {
+            if self.outpoint(location)? == *outpoint {
                 return Ok(Some(location));
             }
         }
