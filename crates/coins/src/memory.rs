@@ -36,14 +36,12 @@ impl CoinStore for MemoryStore {
 
     fn commit(&self, changes: &dyn Changes, tip: &Tip) -> Result<(), StoreError> {
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
-        for part in 0..changes.parts() {
-            changes.visit(part, &mut |change| {
-                match change.coin {
-                    Some(coin) => state.coins.insert(change.outpoint, coin.to_coin()),
-                    None => state.coins.remove(&change.outpoint),
-                };
-            });
-        }
+        changes.visit_all(&mut |change| {
+            match change.coin {
+                Some(coin) => state.coins.insert(change.outpoint, coin.to_coin()),
+                None => state.coins.remove(&change.outpoint),
+            };
+        });
         state.tip = Some(*tip);
         Ok(())
     }

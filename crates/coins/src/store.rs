@@ -103,6 +103,13 @@ pub trait Changes: Sync {
     /// # Panics
     /// If `part` is not below [`parts`](Self::parts).
     fn visit(&self, part: usize, each: &mut dyn FnMut(Change<'_>));
+
+    /// Calls `each` with all changes, from the smallest key to the largest.
+    fn visit_all(&self, each: &mut dyn FnMut(Change<'_>)) {
+        for part in 0..self.parts() {
+            self.visit(part, each);
+        }
+    }
 }
 
 /// A change with a coin of its own: the new coin, or none if the outpoint is spent. Lists of them,

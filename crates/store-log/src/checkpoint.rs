@@ -9,8 +9,9 @@
 //!
 //! A checkpoint is written in steps, beside commits. Its label is the flush at which it began. It
 //! may have some words and masks of later flushes: when the frames after the label are read, a word
-//! that is there already is not added again, and a record that is dead already stays so. Segments
-//! keep their slots until it is finished.
+//! that is there already is not added again, and a record that is dead already stays so. Slots
+//! are not used again until it is finished. It names segments that were removed meanwhile, so that
+//! their words are known to be dead.
 //!
 //! The file is written beside the old one and renamed.
 
@@ -25,6 +26,7 @@ use blockmill_block::BlockHash;
 use blockmill_block::reader::Reader;
 use blockmill_blockfiles::disk::{Disk, DiskFile, Open};
 use blockmill_coins::{StoreError, Tip};
+use std::cmp::Ordering;
 use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -37,9 +39,6 @@ const CALL_PAGES: usize = 256;
 
 /// Groups that a step writes at least: a checkpoint takes at most sixteen steps.
 const STEP_GROUPS: usize = GROUPS / 16;
-
-/// Words that a step writes at least.
-const STEP_WORDS: u64 = 200_000;
 
 /// The path of the checkpoint.
 pub(crate) fn checkpoint_path(directory: &Path) -> PathBuf {
@@ -121,9 +120,13 @@ impl Label {
 /// A checkpoint that is being written.
 pub(crate) struct CheckpointWriter {
     label: Label,
+    /// What was written to the label's segment by then.
+    written: Written,
     epoch: u64,
     file: Box<dyn DiskFile>,
     next_group: usize,
+    /// Segments that were removed meanwhile: slot and number. Words of them may be written already.
+    removed: Vec<(usize, u32)>,
     directory: Vec<u32>,
     words: u64,
     /// Bytes of the stream so far.
@@ -137,12 +140,17 @@ pub(crate) struct CheckpointWriter {
 }
 
 impl CheckpointWriter {
-    pub(crate) fn begin(disk: &dyn Disk, directory: &Path, label: Label, epoch: u64) -> io::Result<Self> {
+    pub(crate) fn begin(shared: &Shared, disk: &dyn Disk, label: Label, epoch: u64) -> io::Result<Self> {
+        let slot = shared.segments.load().slot_of(label.tail.segment);
+        let ledger = shared.ledger();
+        let written = slot.and_then(|slot| ledger.segment(slot)).map(SegmentLedger::written);
         Ok(Self {
             label,
+            written: written.unwrap_or_default(),
             epoch,
-            file: disk.open(&unfinished_path(directory), Open::Empty)?,
+            file: disk.open(&unfinished_path(&shared.directory), Open::Empty)?,
             next_group: 0,
+            removed: Vec::new(),
             directory: Vec::with_capacity(GROUPS * LANES),
             words: 0,
             bytes: 0,
@@ -150,6 +158,16 @@ impl CheckpointWriter {
             used: BODY_BYTES,
             first_page: 1,
         })
+    }
+
+    /// The segment with the last frame that the checkpoint has.
+    pub(crate) fn label_segment(&self) -> u32 {
+        self.label.tail.segment
+    }
+
+    /// A segment was removed in which nothing lives.
+    pub(crate) fn note_removed(&mut self, slot: usize, number: u32) {
+        self.removed.push((slot, number));
     }
 
     fn put(&mut self, mut bytes: &[u8]) -> io::Result<()> {
@@ -193,7 +211,10 @@ impl CheckpointWriter {
     /// Writes the next groups; all that are left if `finish`. Returns whether it is finished: the
     /// file has its name, durably.
     pub(crate) fn step(&mut self, shared: &Shared, disk: &dyn Disk, finish: bool) -> io::Result<bool> {
-        let (end, words_end) = (self.next_group + STEP_GROUPS, self.words + STEP_WORDS);
+        let (end, words_end) = (
+            self.next_group + STEP_GROUPS,
+            self.words + shared.options.checkpoint_step,
+        );
         while self.next_group < GROUPS && (finish || self.next_group < end || self.words < words_end) {
             let group = shared.index.read(self.next_group);
             for lane in group.iter() {
@@ -232,17 +253,28 @@ impl CheckpointWriter {
         Ok(true)
     }
 
+    /// Writes what there is of each segment before the label. The rest comes from the frames.
     fn put_slots(&mut self, shared: &Shared) -> io::Result<()> {
         let table = shared.segments.load();
+        let tail = self.label.tail;
         self.put(&(table.slots.len() as u32).to_le_bytes())?;
         for (slot, segment) in table.slots.iter().enumerate() {
             let ledger = shared.ledger().segment(slot).cloned().unwrap_or_default();
-            let number = segment.as_ref().map_or(0, |segment| segment.number);
+            let removed = self.removed.iter().find(|removed| removed.0 == slot);
+            let number = match segment {
+                Some(segment) => segment.number,
+                None => removed.map_or(0, |removed| removed.1),
+            };
+            let (written, pages) = match number.cmp(&tail.segment) {
+                Ordering::Less => (ledger.written(), ledger.masks().len()),
+                Ordering::Equal => (self.written, ledger.masks().len().min(tail.page as usize)),
+                Ordering::Greater => (Written::default(), 0),
+            };
             self.put(&number.to_le_bytes())?;
-            self.put(&ledger.written().records.to_le_bytes())?;
-            self.put(&ledger.written().bytes.to_le_bytes())?;
-            self.put(&(ledger.masks().len() as u32).to_le_bytes())?;
-            for (mask, range) in ledger.masks().iter().zip(ledger.ranges()) {
+            self.put(&written.records.to_le_bytes())?;
+            self.put(&written.bytes.to_le_bytes())?;
+            self.put(&(pages as u32).to_le_bytes())?;
+            for (mask, range) in ledger.masks().iter().zip(ledger.ranges()).take(pages) {
                 self.put(&mask.to_le_bytes())?;
                 self.put(&range.first.to_le_bytes())?;
                 self.put(&range.last.to_le_bytes())?;
@@ -256,7 +288,7 @@ impl CheckpointWriter {
 pub(crate) struct Loaded {
     pub(crate) label: Label,
     pub(crate) index: Index,
-    /// Without tip, flush, coins and digest. Pages after the label are left out.
+    /// Without tip, flush, coins and digest.
     pub(crate) ledger: Ledger,
     /// The number of each slot's segment; 0 for none.
     pub(crate) slots: Vec<u32>,
@@ -403,19 +435,21 @@ fn read_slots(stream: &mut Stream<'_>, label: &Label) -> Option<(Ledger, Vec<u32
             (pages == 0).then_some(())?;
             continue;
         }
-        (pages <= crate::location::SEGMENT_PAGES_MAX).then_some(())?;
+        // Later pages come from their frames.
+        let position = Position {
+            segment: number,
+            page: pages,
+        };
+        (pages <= crate::location::SEGMENT_PAGES_MAX && (pages == 0 || position <= label.tail)).then_some(())?;
         let segment: &mut SegmentLedger = ledger.segment_mut(slot);
-        for page in 0..pages {
+        for _ in 0..pages {
             let mut bytes = [0; 12];
             stream.read(&mut bytes)?;
             let range = Range {
                 first: u16_at(&bytes, 8),
                 last: u16_at(&bytes, 10),
             };
-            // Later pages come from their frames.
-            if (Position { segment: number, page }) < label.tail {
-                segment.push(u64_at(&bytes, 0), range, 0);
-            }
+            segment.push(u64_at(&bytes, 0), range, 0);
         }
         segment.set_written(written);
     }

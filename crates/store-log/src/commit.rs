@@ -221,6 +221,8 @@ impl<'a> Commit<'a> {
                 ledger.flush + 1,
             )
         };
+        // A frame of nothing else begins where its trailer goes.
+        self.frame.reserve(1)?;
         let trailer = Trailer {
             start: self.frame.start(),
             pages: self.frame.len(),
@@ -345,13 +347,11 @@ impl<'a> Commit<'a> {
             return Ok(());
         }
         let mut outpoints = Vec::new();
-        for part in 0..self.changes.parts() {
-            self.changes.visit(part, &mut |change| {
-                if change.before == Before::Coin && hashes.contains(&self.shared.key.hash(&change.outpoint)) {
-                    outpoints.push(change.outpoint);
-                }
-            });
-        }
+        self.changes.visit_all(&mut |change| {
+            if change.before == Before::Coin && hashes.contains(&self.shared.key.hash(&change.outpoint)) {
+                outpoints.push(change.outpoint);
+            }
+        });
         let found = self.find_unknown_ones(&outpoints)?;
         if found.len() != outpoints.len() {
             return Err(not_there("one of several with one hash"));

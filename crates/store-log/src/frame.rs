@@ -108,7 +108,7 @@ impl<'a> Frame<'a> {
     }
 
     /// Makes room for pages that must be in one segment.
-    fn reserve(&mut self, pages: u32) -> Result<(), StoreError> {
+    pub(crate) fn reserve(&mut self, pages: u32) -> Result<(), StoreError> {
         let Position { segment, page } = self.tail.position;
         // A segment that has nothing but its first page takes any record.
         if page + pages <= self.segment_pages || (page == 1 && pages < SEGMENT_PAGES_MAX) {

@@ -16,7 +16,7 @@ use blockmill_coins::StoreError;
 use std::ops::Range;
 
 /// Sixteenths of what lives that the log may have.
-const SIZE_MAX_16: u64 = 22;
+const SIZE_MAX_16: u64 = 21;
 
 /// Pages of survivors for each page of the frame's own, at most. Where three fifths of the victim
 /// live, that makes room for more than the frame takes.
@@ -26,11 +26,13 @@ const PAGES_PER_PAGE: u32 = 2;
 const PAGES_MIN: u32 = 64;
 
 /// The slot of the segment to collect, if there is too much garbage: the one with the least life,
-/// of those before `newest`. The files of `emptied` slots are about to go.
+/// of those before `newest`. Segments of `kept` numbers stay. The files of `emptied` slots are about
+/// to go.
 pub(crate) fn choose_victim(
     ledger: &Ledger,
     table: &Table,
     newest: u32,
+    kept: &[u32],
     emptied: &[usize],
     options: &Options,
 ) -> Option<usize> {
@@ -40,7 +42,9 @@ pub(crate) fn choose_victim(
         return None;
     }
     let old = table.slots.iter().enumerate().filter_map(|(slot, segment)| {
-        let segment = segment.as_ref().filter(|segment| segment.number < newest)?;
+        let segment = segment
+            .as_ref()
+            .filter(|segment| segment.number < newest && !kept.contains(&segment.number))?;
         let ledger = ledger.segment(slot).filter(|_| !emptied.contains(&slot))?;
         Some((slot, segment.number, ledger))
     });

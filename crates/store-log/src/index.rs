@@ -148,7 +148,7 @@ impl Lane {
         self.fill(old.iter());
     }
 
-    /// Makes room for so many more words, so that the table grows once for all of them.
+    /// Makes room for more words, so that the table grows once for all of them.
     pub(crate) fn reserve(&mut self, words: usize) {
         let homes = (self.used + words) * (FREE_SHARE + 1) / FREE_SHARE;
         if homes > self.homes {

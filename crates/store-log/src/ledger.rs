@@ -8,7 +8,7 @@ use blockmill_coins::Tip;
 const GROWTH: usize = 1024;
 
 /// The pages of a segment.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct SegmentLedger {
     /// For each page a bit for each live record.
     masks: Vec<u64>,
@@ -41,7 +41,7 @@ impl SegmentLedger {
         self.written.bytes += bytes as u64;
     }
 
-    /// Adds a page without records: so many pages are there afterwards.
+    /// Adds pages without records until there are this many.
     pub(crate) fn fill(&mut self, pages: u32) {
         while self.masks.len() < pages as usize {
             self.push(0, Range::default(), 0);

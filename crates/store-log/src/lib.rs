@@ -57,7 +57,7 @@ mod trailer;
 mod writer;
 
 pub use open::{is_there, network, remove};
-pub use store::{LogStore, Options};
+pub use store::{LogStore, Opening, Options};
 
 /// The examples of the README compile and run.
 #[cfg(doctest)]

@@ -9,7 +9,7 @@ use crate::page::{Kind, PAGE_BYTES, Page, Position, RECORDS_MAX, checksum_of};
 use crate::parallel::for_each;
 use crate::replay::{CALL_PAGES, Replayed, replay};
 use crate::segment::{Identity, Segment, Table, file_failed, page_damaged, segment_number, segment_path};
-use crate::store::{LogStore, Options, PageReader, Shared};
+use crate::store::{LogStore, Opening, Options, PageReader, Shared};
 use crate::writer::Writer;
 use blockmill_blockfiles::disk::{Disk, DiskFile, Open, SystemDisk};
 use blockmill_coins::StoreError;
@@ -251,6 +251,8 @@ struct Recovered {
     trailer: u32,
     /// Changes since the checkpoint, about.
     changes: u64,
+    /// The segment with the last frame of the checkpoint.
+    label_segment: Option<u32>,
 }
 
 /// Changes that were read again, about: each new coin has taken the place of an old one.
@@ -274,7 +276,10 @@ fn recover(mut shared: Shared, segments: Vec<Segment>) -> Result<LogStore, Store
         },
         None => None,
     };
-    let has_stale_checkpoint = from_checkpoint.is_none();
+    let opening = match from_checkpoint {
+        Some(_) => Opening::Checkpoint,
+        None => Opening::WholeLog,
+    };
     let recovered = match from_checkpoint {
         Some(recovered) => recovered,
         None => {
@@ -299,11 +304,13 @@ fn recover(mut shared: Shared, segments: Vec<Segment>) -> Result<LogStore, Store
         emptied: Vec::new(),
         changes: recovered.changes,
         checkpoint: None,
-        has_stale_checkpoint,
+        label_segment: recovered.label_segment,
+        has_stale_checkpoint: opening == Opening::WholeLog,
     };
     *shared.ledger_mut() = recovered.ledger;
     shared.segments.set(recovered.slots);
     Ok(LogStore {
+        opening,
         shared: Arc::new(shared),
         writer: Mutex::new(writer),
     })
@@ -362,7 +369,7 @@ fn recover_from(
             }
         }
     }
-    let table = Table { version: 0, slots };
+    let table = Table::of(slots);
     if table.slots.len() > SEGMENTS_MAX || !is_of_this_log(&table, &label) {
         return Ok(None);
     }
@@ -395,16 +402,14 @@ fn recover_from(
         tail: replayed.tail.unwrap_or(label.tail),
         trailer: replayed.last.map_or(label.trailer, |last| last.checksum),
         changes: changes_of(&replayed),
+        label_segment: Some(label.tail.segment),
         slots: table.slots,
     }))
 }
 
 /// Recovers from the log alone.
 fn recover_all(shared: &Shared, segments: &[Arc<Segment>]) -> Result<Recovered, StoreError> {
-    let table = Table {
-        version: 0,
-        slots: segments.iter().cloned().map(Some).collect(),
-    };
+    let table = Table::of(segments.iter().cloned().map(Some).collect());
     let start = Position {
         segment: segments.first().map_or(1, |segment| segment.number),
         page: 1,
@@ -427,6 +432,7 @@ fn recover_all(shared: &Shared, segments: &[Arc<Segment>]) -> Result<Recovered, 
         tail: replayed.tail.unwrap_or(start),
         trailer: replayed.last.map_or(0, |last| last.checksum),
         changes: changes_of(&replayed),
+        label_segment: None,
         slots: table.slots,
     })
 }
@@ -465,4 +471,95 @@ fn add_to_index(shared: &Shared, table: &Table, ledger: &Ledger, pages: &[(usize
         Ok(())
     })?;
     Ok(digest.into_inner())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::SegmentLedger;
+    use blockmill_block::{BlockHash, Coin, OutPoint, Txid};
+    use blockmill_coins::{CoinStore, OwnedChange, Tip};
+    use std::collections::BTreeMap;
+
+    fn outpoint(number: u64) -> OutPoint {
+        let mut txid = [0; 32];
+        txid[..8].copy_from_slice(&number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
+        OutPoint {
+            txid: Txid(txid),
+            vout: 0,
+        }
+    }
+
+    /// A commit that replaces every coin whose number has a draw below `share` of 16.
+    fn commit(store: &LogStore, round: u32, coins: u64, share: u64) {
+        let mut changes: BTreeMap<OutPoint, Option<Coin>> = BTreeMap::new();
+        for number in 0..coins {
+            let draw = outpoint(number ^ u64::from(round) << 40).txid.0[7] % 16;
+            if u64::from(draw) < share {
+                let coin = Coin {
+                    value: i64::from(round),
+                    height: round,
+                    is_coinbase: false,
+                    script_pubkey: vec![7; number as usize % 40].into(),
+                };
+                changes.insert(outpoint(number), (draw % 8 > 0).then_some(coin));
+            }
+        }
+        let changes: Vec<OwnedChange> = changes.into_iter().collect();
+        let hash = BlockHash([round as u8; 32]);
+        store.commit(&changes, &Tip { hash, height: round }).unwrap();
+    }
+
+    /// Segments by their numbers, with what the ledger says of each.
+    fn ledgers(store: &LogStore) -> BTreeMap<u32, SegmentLedger> {
+        let (table, ledger) = (store.shared.segments.load(), store.shared.ledger());
+        let of = |(slot, segment): &(usize, Arc<Segment>)| {
+            let found = ledger.segment(*slot).cloned().unwrap_or_default();
+            (segment.number, found)
+        };
+        table.in_order().iter().map(of).collect()
+    }
+
+    /// After each commit, whatever checkpoint is there then.
+    #[test]
+    fn a_checkpoint_leads_to_what_the_whole_log_says() {
+        const COINS: u64 = 3000;
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("coins");
+        let options = Options {
+            checkpoint_changes: 1500,
+            checkpoint_step: 1,
+            segment_pages_min: 12,
+            garbage_bytes_min: 0,
+            ..Options::default()
+        };
+        let mut store = LogStore::open(&path, "regtest", options.clone()).unwrap();
+        commit(&store, 0, COINS, 16);
+        let (mut from_checkpoint, mut during) = (0, 0);
+        for round in 1..150 {
+            commit(&store, round, COINS, 1 + u64::from(round) % 3);
+            let wanted = ledgers(&store);
+            let found = LogStore::open_to_read(&path, None, options.clone()).unwrap();
+            from_checkpoint += u32::from(found.opening() == Opening::Checkpoint);
+            let is_written = store.lock_writer().checkpoint.is_some();
+            during += u32::from(is_written);
+            let found = ledgers(&found);
+            for (number, ledger) in &wanted {
+                // A segment in which nothing lives may be gone from the checkpoint.
+                let none = SegmentLedger::default();
+                let other = found.get(number).unwrap_or(&none);
+                assert!(other == ledger || ledger.live() == 0, "round {round}, segment {number}");
+            }
+            if round % 20 == 0 {
+                match round % 40 {
+                    // As by a kill.
+                    0 => std::mem::forget(store),
+                    _ => drop(store),
+                }
+                store = LogStore::open(&path, "regtest", options.clone()).unwrap();
+                assert_eq!(store.opening(), Opening::Checkpoint, "round {round}");
+            }
+        }
+        assert!(from_checkpoint > 100 && during > 50, "{from_checkpoint} {during}");
+    }
 }

@@ -193,9 +193,19 @@ impl Segment {
 pub(crate) struct Table {
     pub(crate) version: u64,
     pub(crate) slots: Vec<Option<Arc<Segment>>>,
+    /// Whether free slots stay free.
+    keeps_slots: bool,
 }
 
 impl Table {
+    /// These segments, by their slots.
+    pub(crate) fn of(slots: Vec<Option<Arc<Segment>>>) -> Self {
+        Self {
+            slots,
+            ..Self::default()
+        }
+    }
+
     pub(crate) fn get(&self, slot: usize) -> Option<&Arc<Segment>> {
         self.slots.get(slot)?.as_ref()
     }
@@ -248,13 +258,14 @@ impl Segments {
         result
     }
 
-    /// Adds a segment in the first free slot.
+    /// Adds a segment in the first free slot, or after all others.
     ///
     /// # Errors
     /// [`StoreError::Backend`] if there are too many.
     pub(crate) fn add(&self, segment: Segment) -> Result<usize, StoreError> {
         self.change(|table| {
             let free = table.slots.iter().position(Option::is_none);
+            let free = free.filter(|_| !table.keeps_slots);
             let slot = free.unwrap_or(table.slots.len());
             if slot >= SEGMENTS_MAX {
                 return Err(StoreError::Backend(format!("more than {SEGMENTS_MAX} segments")));
@@ -263,6 +274,12 @@ impl Segments {
             table.slots[slot] = Some(Arc::new(segment));
             Ok(slot)
         })
+    }
+
+    /// Says whether free slots stay free: a checkpoint that is being written may have locations in
+    /// them.
+    pub(crate) fn keep_slots(&self, keeps: bool) {
+        self.change(|table| table.keeps_slots = keeps);
     }
 
     /// Sets all segments at once.

@@ -21,12 +21,15 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGua
 pub struct Options {
     /// Threads that prepare a commit, and read the log when it is opened.
     pub threads: usize,
-    /// Least pages of 4 KiB of a segment. Segments are a sixteenth of the set, but not smaller than
-    /// this, and not larger than 65,536 pages.
+    /// The fewest pages of 4 KiB in a segment. Segments are a sixteenth of the set, but not smaller
+    /// than this, and not larger than 65,536 pages.
     pub segment_pages_min: u32,
-    /// A checkpoint is written after so many changes, or after a quarter of the set, whatever is
-    /// more.
+    /// A checkpoint is written after this many changes, or after as many as a quarter of the set
+    /// has coins, whichever is more.
     pub checkpoint_changes: u64,
+    /// The fewest coins whose places a commit writes to a checkpoint, until all are written. It is
+    /// a sixteenth of the set otherwise.
+    pub checkpoint_step: u64,
     /// Bytes of garbage that are never worth collecting.
     pub garbage_bytes_min: u64,
 }
@@ -37,6 +40,7 @@ impl Default for Options {
             threads: 1,
             segment_pages_min: 4096,
             checkpoint_changes: 16_000_000,
+            checkpoint_step: 200_000,
             garbage_bytes_min: 16 << 20,
         }
     }
@@ -238,8 +242,18 @@ impl<'a> PageReader<'a> {
     }
 }
 
+/// What an opening began with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Opening {
+    /// A checkpoint, and the frames after it.
+    Checkpoint,
+    /// All frames: there was no checkpoint, or none that fits the log.
+    WholeLog,
+}
+
 /// Coins in a log. See the [crate].
 pub struct LogStore {
+    pub(crate) opening: Opening,
     pub(crate) shared: Arc<Shared>,
     pub(crate) writer: Mutex<Writer>,
 }
@@ -262,6 +276,11 @@ impl LogStore {
     /// Number of coins at the last commit.
     pub fn len(&self) -> u64 {
         self.shared.ledger().coins
+    }
+
+    /// What the opening began with.
+    pub fn opening(&self) -> Opening {
+        self.opening
     }
 
     /// Whether there are no coins.

@@ -29,6 +29,9 @@ pub(crate) struct Writer {
     /// Changes since the last checkpoint began.
     pub(crate) changes: u64,
     pub(crate) checkpoint: Option<CheckpointWriter>,
+    /// The segment with the last frame of the checkpoint that is there. Without it nobody knows that
+    /// the checkpoint is of this log.
+    pub(crate) label_segment: Option<u32>,
     /// Whether the file of the checkpoint, if there is one, does not fit the log.
     pub(crate) has_stale_checkpoint: bool,
 }
@@ -51,7 +54,9 @@ impl Writer {
         if self.victim.is_none() {
             let table = shared.segments.load();
             let newest = self.tail.position.segment;
-            self.victim = choose_victim(&shared.ledger(), &table, newest, &self.emptied, &shared.options);
+            let label = self.checkpoint.as_ref().map(CheckpointWriter::label_segment);
+            let kept: Vec<u32> = self.label_segment.into_iter().chain(label).collect();
+            self.victim = choose_victim(&shared.ledger(), &table, newest, &kept, &self.emptied, &shared.options);
         }
         let frame = Frame::new(shared, flush, self.epoch, self.tail);
         let committed = Commit::new(shared, changes, frame).run(self.victim, self.trailer, tip)?;
@@ -68,11 +73,10 @@ impl Writer {
         Ok(())
     }
 
-    /// Removes the files in which nothing lives. A checkpoint that is being written may name them
-    /// still. If a file cannot be removed the commit has succeeded all the same, but no other
-    /// follows.
+    /// Removes the files in which nothing lives. If a file cannot be removed the commit has
+    /// succeeded all the same, but no other follows.
     fn remove_emptied(&mut self, shared: &Shared) {
-        let Some(disk) = shared.disk.as_ref().filter(|_| self.checkpoint.is_none()) else {
+        let Some(disk) = &shared.disk else {
             return;
         };
         while let Some(slot) = self.emptied.pop() {
@@ -81,6 +85,9 @@ impl Writer {
                 continue;
             };
             shared.segments.remove(slot);
+            if let Some(checkpoint) = &mut self.checkpoint {
+                checkpoint.note_removed(slot, segment.number);
+            }
             if let Some(ledger) = shared.ledger_mut().segments.get_mut(slot) {
                 *ledger = None;
             }
@@ -115,13 +122,17 @@ impl Writer {
                 };
                 drop(ledger);
                 self.changes = 0;
-                self.checkpoint = CheckpointWriter::begin(&**disk, &shared.directory, label, self.epoch).ok();
+                self.checkpoint = CheckpointWriter::begin(shared, &**disk, label, self.epoch).ok();
+                shared.segments.keep_slots(self.checkpoint.is_some());
             }
         }
-        if let Some(checkpoint) = &mut self.checkpoint
-            && !matches!(checkpoint.step(shared, &**disk, finish), Ok(false))
-        {
-            self.checkpoint = None;
+        if let Some(checkpoint) = &mut self.checkpoint {
+            match checkpoint.step(shared, &**disk, finish) {
+                Ok(false) => return,
+                Ok(true) => self.label_segment = self.checkpoint.take().map(|written| written.label_segment()),
+                Err(_) => self.checkpoint = None,
+            }
+            shared.segments.keep_slots(false);
         }
     }
 

@@ -368,14 +368,12 @@ impl RedbStore {
                     Ok(())
                 };
                 let mut outcome = Ok(());
-                for part in 0..changes.parts() {
-                    let mut each = |one: Change<'_>| {
-                        if outcome.is_ok() {
-                            outcome = contained_again(|| change(one));
-                        }
-                    };
-                    pass_through(|| changes.visit(part, &mut each));
-                }
+                let mut each = |one: Change<'_>| {
+                    if outcome.is_ok() {
+                        outcome = contained_again(|| change(one));
+                    }
+                };
+                pass_through(|| changes.visit_all(&mut each));
                 outcome?;
                 let mut values = write.open_table(VALUES)?;
                 let mut bytes = tip.hash.0.to_vec();

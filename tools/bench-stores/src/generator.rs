@@ -190,7 +190,7 @@ impl Generator {
     /// Makes `list` the changes of a round, from 0: sorted by key, removals without a coin.
     ///
     /// # Panics
-    /// If there are not coins enough for so many rounds.
+    /// If there are too few coins for the rounds.
     pub(crate) fn fill_round(&self, round: u64, list: &mut CoinList) {
         assert!(round < self.rounds_max(), "more rounds than coins");
         list.clear();
@@ -338,8 +338,7 @@ mod tests {
     fn apply(changes: &dyn Changes, set: &mut BTreeMap<OutPoint, Coin>) {
         let mut last = None;
         let mut count = 0;
-        for part in 0..changes.parts() {
-            changes.visit(part, &mut |change| {
+        changes.visit_all(&mut |change| {
                 assert!(last.replace(change.outpoint) < Some(change.outpoint));
                 count += 1;
                 let before = match change.coin {
@@ -354,7 +353,6 @@ mod tests {
                 assert_eq!(change.before, said);
                 assert!(before.is_some() || change.coin.is_some());
             });
-        }
         assert_eq!(count, changes.len());
     }
 

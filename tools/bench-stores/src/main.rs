@@ -61,7 +61,7 @@ struct Arguments {
     /// The control group that the phase enters.
     #[arg(long, hide = true)]
     group: Option<PathBuf>,
-    /// Takes so many bytes and locks them until the input ends.
+    /// Takes memory and locks it until the input ends.
     #[arg(long, hide = true)]
     balloon: Option<u64>,
 }

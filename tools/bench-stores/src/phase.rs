@@ -55,15 +55,13 @@ pub(crate) enum Phase {
 fn change_bytes(changes: &dyn Changes) -> u64 {
     let mut value = Vec::new();
     let mut bytes = 0;
-    for part in 0..changes.parts() {
-        changes.visit(part, &mut |change| {
+    changes.visit_all(&mut |change| {
             value.clear();
             if let Some(coin) = change.coin {
                 coin.write_compressed(&mut value);
             }
             bytes += (OutPoint::LENGTH + value.len()) as u64;
         });
-    }
     bytes
 }
 

@@ -139,16 +139,22 @@ pub(crate) fn peak_memory(command: &mut Command) -> u64 {
 
 /// `connect` with JSON at the end; options may be added.
 pub(crate) fn connect(blocks: &Path, data: &Path, network: &str) -> Command {
-    let mut command = blockmill();
-    command
-        .arg("connect")
-        .arg("--blocks")
-        .arg(blocks)
-        .arg("--data")
-        .arg(data);
-    command.args(["--network", network, "--json"]);
+    let mut command = connect_without_store(blocks, data, network);
     add_store(&mut command);
     command
+}
+
+/// As [`connect`], and `--store` may be added, too.
+pub(crate) fn connect_without_store(blocks: &Path, data: &Path, network: &str) -> Command {
+    let mut command = blockmill();
+    command.args(["connect", "--network", network, "--json", "--blocks"]);
+    command.arg(blocks).arg("--data").arg(data);
+    command
+}
+
+/// `doctor` with JSON.
+pub(crate) fn doctor(data: &Path) -> Run {
+    run(blockmill().args(["doctor", "--json", "--data"]).arg(data))
 }
 
 /// Names the store of `BLOCKMILL_TEST_STORE` to a command that may make a data directory.

@@ -1,15 +1,11 @@
 //! `doctor`: what is sound is said to be, and what is damaged is named, with what to do.
 
-use crate::common::{Run, Scratch, block_of, blockmill, connect, generate_command, manifest, records, run};
+use crate::common::{Run, Scratch, block_of, blockmill, connect, doctor, generate_command, manifest, records, run};
 use std::fs::File;
 use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-
-fn doctor(data: &Path) -> Run {
-    run(blockmill().args(["doctor", "--json", "--data"]).arg(data))
-}
 
 /// The health of a part, and what is said of it: where it has several findings, the worst.
 fn part(run: &Run, name: &str) -> (String, String) {

@@ -1,7 +1,7 @@
 //! Data directories of which a part is lost or not to be had: no command takes one for new, and
 //! each says what to do.
 
-use crate::common::{Rng, Run, Scratch, blockmill, connect, generate_command, run, stats};
+use crate::common::{Rng, Run, Scratch, blockmill, connect, doctor, generate_command, run, stats};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -47,7 +47,7 @@ impl Made {
     }
 
     fn doctor(&self) -> Run {
-        run(blockmill().args(["doctor", "--json", "--data"]).arg(&self.data))
+        doctor(&self.data)
     }
 
     /// The names and the bytes of all files.

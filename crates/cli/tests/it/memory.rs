@@ -3,7 +3,7 @@
 //!
 //! By default the chain has a quarter of the blocks and `--dbcache` a quarter of its usual size.
 
-use crate::common::{Scratch, blockmill, generate_command, manifest, peak_memory, run};
+use crate::common::{Scratch, connect_without_store, generate_command, manifest, peak_memory, run};
 
 /// A chain, and how it is connected.
 struct Case {
@@ -49,10 +49,9 @@ fn memory_is_bounded_where_coins_outgrow_the_cache() {
     let coins = manifest(&out)["coins"].as_u64().unwrap();
     // The log has an index in memory.
     for (store, bytes_per_coin) in [("redb", 0), ("log", 10)] {
-        let mut connect = blockmill();
-        connect.args(["connect", "--network", "regtest", "--par", "2", "--store", store]);
-        connect.args(["--dbcache", &case.dbcache_mib.to_string(), "--blocks"]);
-        connect.arg(&out).arg("--data").arg(scratch.join(store));
+        let mut connect = connect_without_store(&out, &scratch.join(store), "regtest");
+        connect.args(["--par", "2", "--store", store]);
+        connect.args(["--dbcache", &case.dbcache_mib.to_string()]);
         let peak = peak_memory(&mut connect);
         let limit = (case.dbcache_mib << 20) * 11 / 10 + (case.constant_mib << 20) + coins * bytes_per_coin;
         eprintln!("{store}: {} MiB at the most, {} allowed", peak >> 20, limit >> 20);

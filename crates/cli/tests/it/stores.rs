@@ -1,10 +1,11 @@
 //! `--store`: both stores give the same set, and a directory keeps the one that it has.
 
-use crate::common::{Run, Scratch, blockmill, generate_command, manifest, run, stats};
+use crate::common::{
+    Scratch, blockmill, connect_without_store as connect, doctor, generate_command, manifest, run, stats,
+};
 use serde_json::Value;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::PathBuf;
 
 const STORES: [&str; 2] = ["redb", "log"];
 
@@ -33,18 +34,6 @@ impl World {
         run(command.args(["--store", store, "--dbcache", "2", "--flush-seconds", "0.05"])).ends_with(0);
         data
     }
-}
-
-/// `connect` without a store, whatever the other tests take.
-fn connect(blocks: &Path, data: &Path, network: &str) -> Command {
-    let mut command = blockmill();
-    command.args(["connect", "--network", network, "--json", "--blocks"]);
-    command.arg(blocks).arg("--data").arg(data);
-    command
-}
-
-fn doctor(data: &Path) -> Run {
-    run(blockmill().args(["doctor", "--json", "--data"]).arg(data))
 }
 
 #[test]

@@ -89,17 +89,15 @@ impl CoinStore for GatedStore {
     fn commit(&self, changes: &dyn Changes, tip: &Tip) -> Result<(), StoreError> {
         let mut list: Vec<OwnedChange> = Vec::new();
         let mut is_known = true;
-        for part in 0..changes.parts() {
-            changes.visit(part, &mut |change| {
-                let stored = self.inner.get(&change.outpoint).unwrap();
-                is_known &= match change.before {
-                    Before::Coin => stored.is_some(),
-                    Before::Nothing => stored.is_none(),
-                    Before::Unknown => true,
-                };
-                list.push((change.outpoint, change.coin.map(|coin| coin.to_coin())));
-            });
-        }
+        changes.visit_all(&mut |change| {
+            let stored = self.inner.get(&change.outpoint).unwrap();
+            is_known &= match change.before {
+                Before::Coin => stored.is_some(),
+                Before::Nothing => stored.is_none(),
+                Before::Unknown => true,
+            };
+            list.push((change.outpoint, change.coin.map(|coin| coin.to_coin())));
+        });
         assert!(is_known, "the cache is wrong about the store");
         assert!(list.is_sorted_by_key(|change| change.0));
         assert_eq!(list.len(), changes.len());

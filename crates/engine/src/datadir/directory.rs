@@ -3,7 +3,7 @@
 use crate::datadir::error::{OpenError, Remedy, file_error};
 use crate::datadir::files::{BLOCKS_FOLDER, HEADERS_FILE, LOCK_FILE, META_FILE, UNDO_FILE};
 use crate::datadir::headers_file::came_with_snapshot;
-use crate::datadir::lost_store::{check_not_lost, kind_of, network_of};
+use crate::datadir::lost_store::{kind_if_not_lost, kind_of, network_of};
 use crate::datadir::meta::{ChainId, SnapshotMark, read_meta, remedy, write_meta};
 use crate::datadir::store_kind::StoreKind;
 use blockmill_blockfiles::FileError;
@@ -187,7 +187,7 @@ fn check_fits(path: &Path, found: &ChainId, wanted: &ChainId) -> Result<(), Open
 
 /// The chain id for a directory that has none: the store's, or `wanted` if there is no store.
 fn new_chain_id(path: &Path, wanted: &ChainId) -> Result<ChainId, OpenError> {
-    check_not_lost(path)?;
+    kind_if_not_lost(path)?;
     let Some(found) = network_of(path)? else {
         return Ok(wanted.clone());
     };

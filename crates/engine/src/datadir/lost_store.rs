@@ -38,12 +38,13 @@ pub(crate) fn kind_of(directory: &Path) -> Result<Option<StoreKind>, OpenError> 
     Ok(found)
 }
 
-/// Refuses a directory whose store is gone. The store is made, durably, before anything is written
+/// The kind of a directory's store, which is refused if it is gone; none where there was none. The
+/// store is made, durably, before anything is written
 /// to the log of connected blocks. So where there is a log, there was a store. A new store would
 /// append to the log of another chain.
-pub(crate) fn check_not_lost(directory: &Path) -> Result<(), OpenError> {
-    if kind_of(directory)?.is_some() {
-        return Ok(());
+pub(crate) fn kind_if_not_lost(directory: &Path) -> Result<Option<StoreKind>, OpenError> {
+    if let Some(kind) = kind_of(directory)? {
+        return Ok(Some(kind));
     }
     for name in [HEADERS_FILE, UNDO_FILE] {
         let path = directory.join(name);
@@ -61,7 +62,7 @@ pub(crate) fn check_not_lost(directory: &Path) -> Result<(), OpenError> {
             });
         }
     }
-    Ok(())
+    Ok(None)
 }
 
 /// The chain that the store of a directory belongs to. None where there is no store.

@@ -2,7 +2,7 @@
 
 use crate::datadir::DataDir;
 use crate::datadir::error::{OpenError, file_error};
-use crate::datadir::lost_store::{check_not_lost, kind_of};
+use crate::datadir::lost_store::{kind_if_not_lost, kind_of};
 use crate::datadir::store_kind::StoreKind;
 use blockmill_blockfiles::disk::Disk;
 use blockmill_coins::{CoinStore, MemoryStore, StoreError};
@@ -32,8 +32,7 @@ pub fn open_store(
     limits: StoreLimits,
 ) -> Result<Arc<dyn CoinStore>, OpenError> {
     finish_load(directory)?;
-    check_not_lost(directory.path())?;
-    let found = kind_of(directory.path())?;
+    let found = kind_if_not_lost(directory.path())?;
     if let (Some(found), Some(wanted)) = (found, kind)
         && found != wanted
     {
@@ -116,8 +115,7 @@ pub(crate) fn remove_store(disk: &dyn Disk, kind: StoreKind, path: &Path) -> Res
 /// # Errors
 /// As for [`open_store`].
 pub fn read_store(directory: &DataDir, limits: StoreLimits) -> Result<Arc<dyn CoinStore>, OpenError> {
-    check_not_lost(directory.path())?;
-    let Some(kind) = kind_of(directory.path())? else {
+    let Some(kind) = kind_if_not_lost(directory.path())? else {
         return Ok(Arc::new(MemoryStore::default()));
     };
     let path = directory.file(kind.part());

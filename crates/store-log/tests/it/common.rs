@@ -60,6 +60,7 @@ pub(crate) fn small(threads: usize) -> Options {
         threads,
         segment_pages_min: 12,
         checkpoint_changes: 3000,
+        checkpoint_step: 100,
         garbage_bytes_min: 100_000,
     }
 }

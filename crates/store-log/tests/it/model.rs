@@ -2,8 +2,8 @@
 
 use crate::common::{Rng, coin, outpoint, small, tip};
 use blockmill_block::{Coin, OutPoint};
-use blockmill_coins::{Before, Change, Changes, CoinRef, CoinStore};
-use blockmill_store_log::{LogStore, Options};
+use blockmill_coins::{Before, Change, Changes, CoinRef, CoinStore, OwnedChange};
+use blockmill_store_log::{LogStore, Opening, Options};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::SystemTime;
@@ -105,6 +105,21 @@ fn garbage_is_collected_beside_a_checkpoint() {
     check_all(&store, &model);
 }
 
+/// Also where one begins a segment.
+#[test]
+fn commits_without_changes_are_read_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("coins");
+    let mut store = LogStore::open(&path, "regtest", small(1)).unwrap();
+    for round in 1..60 {
+        let changes: &[OwnedChange] = &[];
+        store.commit(&changes, &tip(round)).unwrap();
+        store = reopen(&path, store, Closing::WithoutCheckpoint, &small(1));
+        assert_eq!(store.tip().unwrap(), Some(tip(round)));
+    }
+    assert!(files(&path).0.len() > 3);
+}
+
 /// The names of the segments, and when the checkpoint was written.
 fn files(path: &Path) -> (BTreeSet<String>, Option<SystemTime>) {
     let names = std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().file_name());
@@ -175,7 +190,16 @@ fn reopen(path: &Path, store: LogStore, closing: Closing, options: &Options) -> 
     if closing == Closing::WithoutCheckpoint {
         let _ = std::fs::remove_file(path.join("checkpoint"));
     }
-    LogStore::open(path, "regtest", options.clone()).unwrap()
+    let has_checkpoint = path.join("checkpoint").exists();
+    let store = LogStore::open(path, "regtest", options.clone()).unwrap();
+    let wanted = if has_checkpoint {
+        Opening::Checkpoint
+    } else {
+        Opening::WholeLog
+    };
+    assert_eq!(store.opening(), wanted);
+    assert!(has_checkpoint || closing != Closing::Cleanly || store.is_empty());
+    store
 }
 
 fn random_rounds(seed: u64, threads: usize, keys: u64, rounds: u32) {

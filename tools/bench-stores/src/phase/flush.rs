@@ -41,7 +41,7 @@ fn spread(commits: &[Value], name: &str) -> Value {
 }
 
 impl Run<'_> {
-    /// Flushes so many rounds.
+    /// Flushes as many rounds as asked.
     pub(super) fn flush(&self, rounds: u64) -> Result<Value, Failure> {
         // Once before the memory is looked at, so that a round's own memory does not count.
         let mut changes = CoinList::default();

@@ -17,11 +17,11 @@ use std::time::Instant;
 /// Outpoints asked for at once, about those of a block's transactions that one worker fetches.
 const BATCH: usize = 64;
 
-/// A thread's reads are timed in so many slices, for their spread.
+/// Slices in which a thread's reads are timed, for their spread.
 const SLICES: usize = 10;
 
 impl Run<'_> {
-    /// Reads coins that are there with each number of threads, then so many that are not.
+    /// Reads coins that are there with each number of threads, then as many that are not.
     pub(super) fn read(&self, reads: u64, threads: &[u64], absent: u64) -> Result<Value, Failure> {
         // Once before the memory is looked at, so that the list's own memory does not count.
         let mut wanted = CoinList::default();

@@ -148,8 +148,7 @@ fn visit_encoded<E>(
 ) -> Result<(), E> {
     let mut value = Vec::new();
     let mut result = Ok(());
-    for part in 0..changes.parts() {
-        changes.visit(part, &mut |change| {
+    changes.visit_all(&mut |change| {
             if result.is_err() {
                 return;
             }
@@ -160,7 +159,6 @@ fn visit_encoded<E>(
             });
             result = each(&outpoint_key(&change.outpoint), coin);
         });
-    }
     result
 }
 

@@ -4,7 +4,7 @@ use super::findings::{Findings, Health, Problems, STOPPED};
 use crate::datadir::DataDir;
 use crate::datadir::StoreKind;
 use crate::datadir::error::{OpenError, Remedy};
-use crate::datadir::lost_store::{check_not_lost, kind_of};
+use crate::datadir::lost_store::{kind_if_not_lost, kind_of};
 use crate::report::observer::Observer;
 use blockmill_coins::stats::Hashes;
 use blockmill_coins::{CoinStore, StatsBuilder, StoreError, Tip};
@@ -66,8 +66,7 @@ struct Opened {
 
 /// Opens the store and compares its pages with their checksums. None if there is none yet.
 fn open(directory: &DataDir, stop: &AtomicBool, problems: &mut Problems) -> Result<Option<Opened>, OpenError> {
-    check_not_lost(directory.path())?;
-    let Some(kind) = kind_of(directory.path())? else {
+    let Some(kind) = kind_if_not_lost(directory.path())? else {
         return Ok(None);
     };
     let path = directory.file(kind.part());
