@@ -17,9 +17,11 @@
 
 use crate::index::{GROUPS, Index, LANES, Lane};
 use crate::ledger::{Ledger, SegmentLedger, Written};
+use crate::location::Location;
 use crate::page::{
     BODY_BYTES, HEAD_BYTES, Head, Kind, PAGE_BYTES, Page, Position, Range, begin, seal, u16_at, u32_at, u64_at,
 };
+use crate::parallel::for_each;
 use crate::segment::{Identity, file_failed};
 use crate::store::Shared;
 use blockmill_block::BlockHash;
@@ -284,14 +286,69 @@ impl CheckpointWriter {
     }
 }
 
-/// What a checkpoint says.
-pub(crate) struct Loaded {
+/// A checkpoint that is there, without its words.
+pub(crate) struct Checkpoint {
+    file: File,
+    flush: u64,
+    epoch: u64,
+    /// The length of the stream.
+    end: u64,
     pub(crate) label: Label,
-    pub(crate) index: Index,
     /// Without tip, flush, coins and digest.
     pub(crate) ledger: Ledger,
     /// The number of each slot's segment; 0 for none.
     pub(crate) slots: Vec<u32>,
+    /// Where the words of each lane begin in the stream, and where those of the last end.
+    starts: Vec<u64>,
+}
+
+impl Checkpoint {
+    fn stream(&self, offset: u64, end: u64) -> Stream<'_> {
+        Stream {
+            file: &self.file,
+            flush: self.flush,
+            epoch: self.epoch,
+            pages: Vec::new(),
+            first_page: 1,
+            offset,
+            end,
+        }
+    }
+
+    /// The words of a lane, sorted. None if they are not what was written.
+    pub(crate) fn words(&self, group: usize, lane: usize) -> Option<Vec<u64>> {
+        let number = group * LANES + lane;
+        let (start, end) = (self.starts[number], self.starts[number + 1]);
+        read_words(&mut self.stream(start, end), end - start)
+    }
+
+    /// Fills an empty index with the words whose locations are wanted. Each lane has room for
+    /// `room` more. None if the file is not what was written.
+    pub(crate) fn fill(
+        &self,
+        index: &Index,
+        room: usize,
+        threads: usize,
+        wanted: impl Fn(Location) -> bool + Sync,
+    ) -> Option<()> {
+        let filled = for_each::<()>(GROUPS, threads, |group| {
+            let starts = &self.starts[group * LANES..=(group + 1) * LANES];
+            let mut stream = self.stream(starts[0], starts[LANES]);
+            for (number, lane) in index.write(group).iter_mut().enumerate() {
+                let words = read_words(&mut stream, starts[number + 1] - starts[number]);
+                let filled = words.and_then(|words| Lane::from_words(&words, room, &wanted));
+                *lane = filled.ok_or(())?;
+            }
+            Ok(())
+        });
+        filled.ok()
+    }
+}
+
+fn read_words(stream: &mut Stream<'_>, length: u64) -> Option<Vec<u64>> {
+    let mut bytes = vec![0; usize::try_from(length).ok()?];
+    stream.read(&mut bytes)?;
+    Some(bytes.chunks_exact(8).map(|word| u64_at(word, 0)).collect())
 }
 
 /// The stream of a checkpoint.
@@ -356,66 +413,52 @@ impl Stream<'_> {
     }
 }
 
-/// Loads the checkpoint of a directory. None if there is none, or none that is whole: the log has
+/// Finds the checkpoint of a directory. None if there is none, or none that is whole: the log has
 /// everything.
 ///
 /// # Errors
 /// [`StoreError::Backend`] if the file is there and cannot be opened.
-pub(crate) fn load(directory: &Path, identity: &Identity) -> Result<Option<Loaded>, StoreError> {
+pub(crate) fn find(directory: &Path, identity: &Identity) -> Result<Option<Checkpoint>, StoreError> {
     let path = checkpoint_path(directory);
     match File::open(&path) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(file_failed(&path, &error)),
-        Ok(file) => Ok(read(&file, &path, identity)),
+        Ok(file) => Ok(read(file, &path, identity)),
     }
 }
 
-fn read(file: &dyn DiskFile, path: &Path, identity: &Identity) -> Option<Loaded> {
+fn read(file: File, path: &Path, identity: &Identity) -> Option<Checkpoint> {
     let mut page: Box<Page> = Box::new([0; PAGE_BYTES]);
-    file.read_exact_at(&mut *page, 0).ok()?;
+    DiskFile::read_exact_at(&file, &mut *page, 0).ok()?;
     let head = Head::of(&page).filter(|head| head.kind == Kind::Checkpoint)?;
     (Identity::read(&page, path).ok()? == *identity).then_some(())?;
     let (label, word_count, end) = Label::read(page.get(identity.end()..head.used)?)?;
     // A length that the file does not have is found out before anything is made for it.
     (file.length().ok()? / PAGE_BYTES as u64 > end.div_ceil(BODY_BYTES as u64)).then_some(())?;
     (word_count.checked_mul(8)? <= end).then_some(())?;
-    let stream = || Stream {
+    let mut checkpoint = Checkpoint {
         file,
         flush: head.flush,
         epoch: head.epoch,
-        pages: Vec::new(),
-        first_page: 1,
-        offset: 0,
         end,
-    };
-    let mut rest = stream();
-    rest.offset = word_count * 8;
-    let mut counts = vec![0; GROUPS * LANES * 4];
-    rest.read(&mut counts)?;
-    let index = read_words(&mut stream(), &counts, word_count)?;
-    let (ledger, slots) = read_slots(&mut rest, &label)?;
-    (rest.offset == end).then_some(Loaded {
         label,
-        index,
-        ledger,
-        slots,
-    })
-}
-
-fn read_words(stream: &mut Stream<'_>, counts: &[u8], word_count: u64) -> Option<Index> {
-    let index = Index::default();
-    let mut left = word_count;
-    let (mut bytes, mut words) = (Vec::new(), Vec::new());
-    for number in 0..GROUPS * LANES {
-        let count = u64::from(u32_at(counts, number * 4));
-        left = left.checked_sub(count)?;
-        bytes.resize(count as usize * 8, 0);
-        stream.read(&mut bytes)?;
-        words.clear();
-        words.extend(bytes.chunks_exact(8).map(|word| u64_at(word, 0)));
-        index.write(number / LANES)[number % LANES] = Lane::from_words(&words)?;
+        ledger: Ledger::default(),
+        slots: Vec::new(),
+        starts: Vec::with_capacity(GROUPS * LANES + 1),
+    };
+    let mut stream = checkpoint.stream(word_count * 8, end);
+    let mut counts = vec![0; GROUPS * LANES * 4];
+    stream.read(&mut counts)?;
+    let (ledger, slots) = read_slots(&mut stream, &label)?;
+    (stream.offset == checkpoint.end).then_some(())?;
+    let mut start = 0;
+    for lane in 0..GROUPS * LANES {
+        checkpoint.starts.push(start);
+        start += u64::from(u32_at(&counts, lane * 4)) * 8;
     }
-    (left == 0).then_some(index)
+    checkpoint.starts.push(start);
+    (checkpoint.ledger, checkpoint.slots) = (ledger, slots);
+    (start == word_count * 8).then_some(checkpoint)
 }
 
 fn read_slots(stream: &mut Stream<'_>, label: &Label) -> Option<(Ledger, Vec<u32>)> {

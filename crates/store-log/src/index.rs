@@ -65,6 +65,13 @@ const fn tag_of(word: u64) -> u32 {
     (word >> u32::BITS) as u32
 }
 
+/// The locations of those words of a sorted list that have a tag.
+pub(crate) fn locations(words: &[u64], tag: u32) -> impl Iterator<Item = Location> {
+    let start = words.partition_point(|&word| tag_of(word) < tag);
+    let found = words[start..].iter().take_while(move |&&word| tag_of(word) == tag);
+    found.map(|&word| Location::from_bits(word as u32))
+}
+
 /// A table of words.
 #[derive(Debug, Default)]
 pub(crate) struct Lane {
@@ -184,34 +191,22 @@ impl Lane {
         self.words.iter().copied().filter(|&word| word != GAP)
     }
 
-    /// A lane of these words, which must be sorted. None if they are not.
-    pub(crate) fn from_words(words: &[u64]) -> Option<Self> {
+    /// A lane of those words whose locations are wanted, with room for `room` more. None if the
+    /// words are not sorted.
+    pub(crate) fn from_words(words: &[u64], room: usize, wanted: impl Fn(Location) -> bool) -> Option<Self> {
         if !words.is_sorted_by(|one, other| one < other) || words.last() == Some(&GAP) {
             return None;
         }
+        let wanted = |word: &u64| wanted(Location::from_bits(*word as u32));
+        let count = room + words.iter().copied().filter(wanted).count();
         let mut lane = Self::default();
-        if !words.is_empty() {
+        if count > 0 {
             // As full as a table that has just grown.
-            let homes = words.len() + words.len().div_ceil(FREE_SHARE) + words.len() / (FREE_SHARE * FREE_SHARE) + 1;
+            let homes = count + count.div_ceil(FREE_SHARE) + count / (FREE_SHARE * FREE_SHARE) + 1;
             lane = Self::with_homes(homes.max(HOMES_MIN));
-            lane.fill(words.iter().copied());
+            lane.fill(words.iter().copied().filter(wanted));
         }
         Some(lane)
-    }
-
-    /// Removes all words whose location is not wanted. Returns how many.
-    pub(crate) fn retain(&mut self, wanted: impl Fn(Location) -> bool) -> usize {
-        let kept: Vec<u64> = self
-            .iter()
-            .filter(|&word| wanted(Location::from_bits(word as u32)))
-            .collect();
-        let removed = self.used - kept.len();
-        if removed > 0 {
-            self.words.fill(GAP);
-            self.used = 0;
-            self.fill(kept.into_iter());
-        }
-        removed
     }
 
     /// Number of words.
@@ -273,8 +268,13 @@ mod tests {
             assert!(word == GAP || lane.home(tag_of(word)) <= index);
         }
         assert!(lane.words.last().is_none_or(|&word| word == GAP));
-        let copied = Lane::from_words(&model.iter().copied().collect::<Vec<_>>()).unwrap();
-        assert!(copied.iter().eq(model.iter().copied()));
+        let words: Vec<u64> = model.iter().copied().collect();
+        for room in [0, 100] {
+            let copied = Lane::from_words(&words, room, |_| true).unwrap();
+            assert!(copied.iter().eq(model.iter().copied()));
+            let kept = Lane::from_words(&words, room, |location| location.bits().is_multiple_of(2)).unwrap();
+            assert!(kept.iter().eq(model.iter().copied().filter(|word| word % 2 == 0)));
+        }
     }
 
     proptest! {
@@ -295,11 +295,6 @@ mod tests {
                 let wanted = model.iter().filter(|&&word| tag_of(word) == tag).map(|&word| Location::from_bits(word as u32));
                 prop_assert!(lane.candidates(tag).eq(wanted));
             }
-            check(&lane, &model);
-            let kept = |location: Location| location.bits().is_multiple_of(2);
-            let removed = model.iter().filter(|&&word| word % 2 == 1).count();
-            prop_assert_eq!(lane.retain(kept), removed);
-            model.retain(|word| word % 2 == 0);
             check(&lane, &model);
         }
     }
@@ -329,8 +324,23 @@ mod tests {
 
     #[test]
     fn words_out_of_order_are_no_lane() {
-        assert!(Lane::from_words(&[1, 2]).is_some());
-        assert!(Lane::from_words(&[2, 1]).is_none() && Lane::from_words(&[1, 1]).is_none());
-        assert!(Lane::from_words(&[GAP]).is_none());
+        let lane = |words: &[u64]| Lane::from_words(words, 0, |_| true);
+        assert!(lane(&[1, 2]).is_some());
+        assert!(lane(&[2, 1]).is_none() && lane(&[1, 1]).is_none());
+        assert!(lane(&[GAP]).is_none());
+    }
+
+    /// A lane that was made with room does not grow.
+    #[test]
+    fn room_is_there() {
+        let words: Vec<u64> = (1..1000)
+            .map(|number| word(number << 22, Location::from_bits(7)))
+            .collect();
+        let mut lane = Lane::from_words(&words, 500, |_| true).unwrap();
+        let before = lane.bytes();
+        for number in 0..500 {
+            lane.insert(number << 23 | 1, Location::from_bits(number));
+        }
+        assert_eq!((lane.len(), lane.bytes()), (1499, before));
     }
 }

@@ -36,7 +36,8 @@
 //! - `store`: reading;
 //! - `commit`, `garbage`, `writer`: writing;
 //! - `checkpoint`, `replay`, `open`: opening;
-//! - `scan`: all coins in order.
+//! - `scan`: all coins in order;
+//! - `lookup`: single coins without the index.
 
 mod checkpoint;
 mod commit;
@@ -45,6 +46,7 @@ mod garbage;
 mod index;
 mod ledger;
 mod location;
+mod lookup;
 mod open;
 mod page;
 mod parallel;
@@ -56,6 +58,7 @@ mod store;
 mod trailer;
 mod writer;
 
+pub use lookup::Lookup;
 pub use open::{is_there, network, remove};
 pub use store::{LogStore, Opening, Options};
 

@@ -1,8 +1,8 @@
 //! Opening: the segments are found, the checkpoint is loaded, the frames after it are read again.
 
-use crate::checkpoint::{self, Label, Loaded};
+use crate::checkpoint::{self, Checkpoint, Label};
 use crate::frame::Tail;
-use crate::index::{GROUPS, Index, Place};
+use crate::index::{GROUPS, Index, LANES, Place};
 use crate::ledger::Ledger;
 use crate::location::{Location, SEGMENTS_MAX};
 use crate::page::{Kind, PAGE_BYTES, Page, Position, RECORDS_MAX, checksum_of};
@@ -129,6 +129,26 @@ fn check_network(identity: &Identity, network: Option<&str>) -> Result<(), Store
     }
 }
 
+/// Opens something of a store that another process may write meanwhile.
+pub(crate) fn find_to_read<T>(
+    directory: &Path,
+    network: Option<&str>,
+    mut open: impl FnMut(Vec<Segment>, Identity) -> Result<T, StoreError>,
+) -> Result<T, StoreError> {
+    let mut attempt = 1;
+    loop {
+        let opened = open_segments(directory, None).and_then(|(segments, identity)| {
+            check_network(&identity, network)?;
+            open(segments, identity)
+        });
+        match opened {
+            // A writer may have written or removed a file while it was read.
+            Err(StoreError::Corrupt(_) | StoreError::Backend(_)) if attempt < ATTEMPTS => attempt += 1,
+            opened => return opened,
+        }
+    }
+}
+
 impl LogStore {
     /// Opens the store in a directory, or makes it. `network` names the network of the coins, on
     /// signet with its challenge. No other process may write it meanwhile.
@@ -169,18 +189,9 @@ impl LogStore {
     /// # Errors
     /// As [`LogStore::open`].
     pub fn open_to_read(directory: &Path, network: Option<&str>, options: Options) -> Result<Self, StoreError> {
-        let mut attempt = 1;
-        loop {
-            let opened = open_segments(directory, None).and_then(|(segments, identity)| {
-                check_network(&identity, network)?;
-                recover(Shared::new(directory, None, identity, options.clone()), segments)
-            });
-            match opened {
-                // A writer may have written or removed a file while it was read.
-                Err(StoreError::Corrupt(_) | StoreError::Backend(_)) if attempt < ATTEMPTS => attempt += 1,
-                opened => return opened,
-            }
-        }
+        find_to_read(directory, network, |segments, identity| {
+            recover(Shared::new(directory, None, identity, options.clone()), segments)
+        })
     }
 
     /// Reads all pages of all segments, whether they have something that lives or not. `stop` is
@@ -243,14 +254,17 @@ impl LogStore {
     }
 }
 
-/// What an attempt to recover has found.
-struct Recovered {
-    ledger: Ledger,
-    slots: Vec<Option<Arc<Segment>>>,
+/// The state at the last commit, without the index.
+pub(crate) struct Known {
+    pub(crate) table: Table,
+    pub(crate) ledger: Ledger,
+    pub(crate) replayed: Replayed,
+    /// Where the next frame goes.
     tail: Position,
+    /// The checksum of the last trailer.
     trailer: u32,
-    /// Changes since the checkpoint, about.
-    changes: u64,
+    /// Whether words of the checkpoint may be of records that are dead.
+    has_dead_words: bool,
     /// The segment with the last frame of the checkpoint.
     label_segment: Option<u32>,
 }
@@ -260,60 +274,121 @@ fn changes_of(replayed: &Replayed) -> u64 {
     replayed.pages.len() as u64 * 2 * RECORDS_MAX as u64
 }
 
-/// Brings index and ledger to the last commit.
-fn recover(mut shared: Shared, segments: Vec<Segment>) -> Result<LogStore, StoreError> {
-    let segments: Vec<Arc<Segment>> = segments.into_iter().map(Arc::new).collect();
+/// The segments as a table would have them.
+fn shared_segments(segments: Vec<Segment>) -> Result<Vec<Arc<Segment>>, StoreError> {
     if segments.len() > SEGMENTS_MAX {
         return Err(StoreError::Backend(format!("more than {SEGMENTS_MAX} segments")));
     }
-    let loaded = checkpoint::load(&shared.directory, &shared.identity)?;
+    Ok(segments.into_iter().map(Arc::new).collect())
+}
+
+/// What the caller of [`know`] makes of a state and of the checkpoint that led to it. None if they
+/// do not fit.
+type Use<'a, T> = dyn FnMut(&Known, Option<Checkpoint>) -> Result<Option<T>, StoreError> + 'a;
+
+/// Finds the state at the last commit, from the checkpoint if it leads there, else from the whole
+/// log.
+pub(crate) fn know<T>(
+    directory: &Path,
+    identity: &Identity,
+    segments: Vec<Segment>,
+    make: &mut Use<'_, T>,
+) -> Result<(Known, T), StoreError> {
+    let segments = shared_segments(segments)?;
     let mut gone = Vec::new();
-    let from_checkpoint = match loaded {
-        Some(loaded) => match recover_from(&mut shared, loaded, &segments, &mut gone) {
+    if let Some(checkpoint) = checkpoint::find(directory, identity)? {
+        let found = after_checkpoint(checkpoint, &segments, &mut gone).and_then(|known| {
+            let Some((known, checkpoint)) = known else {
+                return Ok(None);
+            };
+            Ok(make(&known, Some(checkpoint))?.map(|made| (known, made)))
+        });
+        match found {
             // What the checkpoint leads to is damaged. The whole log has the last word.
-            Err(StoreError::Corrupt(_)) => None,
-            recovered => recovered?,
-        },
-        None => None,
-    };
-    let opening = match from_checkpoint {
-        Some(_) => Opening::Checkpoint,
-        None => Opening::WholeLog,
-    };
-    let recovered = match from_checkpoint {
-        Some(recovered) => recovered,
-        None => {
-            shared.index = Index::default();
-            recover_all(&shared, &segments).map_err(|error| with_gone(&shared.directory, &gone, error))?
+            Ok(None) | Err(StoreError::Corrupt(_)) => {}
+            Ok(Some(found)) => return Ok(found),
+            Err(error) => return Err(error),
         }
+    }
+    let known = whole_log(&segments).map_err(|error| with_gone(directory, &gone, error))?;
+    match make(&known, None)? {
+        Some(made) if known.ledger.live() == known.ledger.coins => Ok((known, made)),
+        _ => {
+            let lost = StoreError::Corrupt(format!(
+                "{}: {} coins are live, and the last trailer has {}: coins were lost or doubled",
+                directory.display(),
+                known.ledger.live(),
+                known.ledger.coins
+            ));
+            Err(with_gone(directory, &gone, lost))
+        }
+    }
+}
+
+/// Brings index and ledger to the last commit.
+fn recover(mut shared: Shared, segments: Vec<Segment>) -> Result<LogStore, StoreError> {
+    let (directory, identity) = (shared.directory.clone(), shared.identity.clone());
+    let mut opening = Opening::WholeLog;
+    let mut make = |known: &Known, checkpoint: Option<Checkpoint>| {
+        opening = checkpoint.as_ref().map_or(Opening::WholeLog, |_| Opening::Checkpoint);
+        shared.index = Index::default();
+        Ok(fill_index(&shared, known, checkpoint)?.then_some(()))
     };
-    let slot = recovered.slots.iter().position(|segment| {
-        segment
-            .as_ref()
-            .is_some_and(|segment| segment.number == recovered.tail.segment)
-    });
+    let (known, ()) = know(&directory, &identity, segments, &mut make)?;
+    let slot = known.table.slot_of(known.tail.segment);
     let writer = Writer {
         epoch: random(),
         tail: Tail {
             slot: slot.unwrap_or(0),
-            position: recovered.tail,
+            position: known.tail,
         },
-        trailer: recovered.trailer,
+        trailer: known.trailer,
         failed: false,
         victim: None,
         emptied: Vec::new(),
-        changes: recovered.changes,
+        changes: changes_of(&known.replayed),
         checkpoint: None,
-        label_segment: recovered.label_segment,
+        label_segment: known.label_segment,
         has_stale_checkpoint: opening == Opening::WholeLog,
     };
-    *shared.ledger_mut() = recovered.ledger;
-    shared.segments.set(recovered.slots);
+    *shared.ledger_mut() = known.ledger;
+    shared.segments.set(known.table.slots);
     Ok(LogStore {
         opening,
         shared: Arc::new(shared),
         writer: Mutex::new(writer),
     })
+}
+
+/// Fills an empty index. Returns whether it has what the last trailer says.
+fn fill_index(shared: &Shared, known: &Known, checkpoint: Option<Checkpoint>) -> Result<bool, StoreError> {
+    let Known {
+        table,
+        ledger,
+        replayed,
+        ..
+    } = known;
+    let is_whole_log = checkpoint.is_none();
+    if let Some(checkpoint) = checkpoint {
+        let live = |&(slot, page): &(usize, u32)| {
+            let segment = ledger.segment(slot);
+            segment.map_or(0, |segment| segment.masks()[page as usize].count_ones())
+        };
+        let coins: u32 = replayed.pages.iter().map(live).sum();
+        let each = coins as usize / (GROUPS * LANES);
+        // Few lanes have more than four deviations above the mean.
+        let room = if coins == 0 { 0 } else { each + 4 * each.isqrt() + 8 };
+        let wanted = |location| !known.has_dead_words || ledger.is_live(location);
+        if checkpoint
+            .fill(&shared.index, room, shared.options.threads, wanted)
+            .is_none()
+        {
+            return Ok(false);
+        }
+    }
+    let digest = add_to_index(shared, table, ledger, &replayed.pages)?;
+    let has_all = shared.index.len() == ledger.coins && ledger.live() == ledger.coins;
+    Ok(has_all && (!is_whole_log || digest == ledger.digest))
 }
 
 /// Names the files that a checkpoint knew and that are gone.
@@ -341,20 +416,16 @@ fn is_of_this_log(table: &Table, label: &Label) -> bool {
     })
 }
 
-/// Recovers from a checkpoint. None if it does not fit the log. `gone` gets the segments that it
-/// names and that are not there.
-fn recover_from(
-    shared: &mut Shared,
-    loaded: Loaded,
+/// The state to which a checkpoint leads. None if it does not fit the log. `gone` gets the segments
+/// that it names and that are not there.
+fn after_checkpoint(
+    mut checkpoint: Checkpoint,
     segments: &[Arc<Segment>],
     gone: &mut Vec<u32>,
-) -> Result<Option<Recovered>, StoreError> {
-    let Loaded {
-        label,
-        index,
-        mut ledger,
-        slots: numbers,
-    } = loaded;
+) -> Result<Option<(Known, Checkpoint)>, StoreError> {
+    let label = checkpoint.label;
+    let mut ledger = std::mem::take(&mut checkpoint.ledger);
+    let numbers = std::mem::take(&mut checkpoint.slots);
     let mut slots: Vec<Option<Arc<Segment>>> = numbers
         .iter()
         .map(|&number| segments.iter().find(|segment| segment.number == number).cloned())
@@ -381,34 +452,24 @@ fn recover_from(
         }
     }
     let replayed = replay(&table, &mut ledger, label.tail, Some((label.flush, label.trailer)))?;
-    shared.index = index;
     (ledger.tip, ledger.flush) = (Some(label.tip), label.flush);
     (ledger.coins, ledger.digest) = (label.coins, label.digest);
     set_last(&mut ledger, &replayed);
-    if replayed.last.is_some() || !gone.is_empty() {
-        for_each(GROUPS, shared.options.threads, |group| {
-            for lane in shared.index.write(group).iter_mut() {
-                lane.retain(|location| ledger.is_live(location));
-            }
-            Ok::<(), StoreError>(())
-        })?;
-    }
-    add_to_index(shared, &table, &ledger, &replayed.pages)?;
-    if shared.index.len() != ledger.coins || ledger.live() != ledger.coins {
-        return Ok(None);
-    }
-    Ok(Some(Recovered {
+    let is_right = ledger.live() == ledger.coins;
+    let known = Known {
+        table,
         ledger,
         tail: replayed.tail.unwrap_or(label.tail),
         trailer: replayed.last.map_or(label.trailer, |last| last.checksum),
-        changes: changes_of(&replayed),
+        has_dead_words: replayed.last.is_some() || !gone.is_empty(),
+        replayed,
         label_segment: Some(label.tail.segment),
-        slots: table.slots,
-    }))
+    };
+    Ok(is_right.then_some((known, checkpoint)))
 }
 
-/// Recovers from the log alone.
-fn recover_all(shared: &Shared, segments: &[Arc<Segment>]) -> Result<Recovered, StoreError> {
+/// The state that the log alone leads to.
+fn whole_log(segments: &[Arc<Segment>]) -> Result<Known, StoreError> {
     let table = Table::of(segments.iter().cloned().map(Some).collect());
     let start = Position {
         segment: segments.first().map_or(1, |segment| segment.number),
@@ -417,23 +478,14 @@ fn recover_all(shared: &Shared, segments: &[Arc<Segment>]) -> Result<Recovered, 
     let mut ledger = Ledger::default();
     let replayed = replay(&table, &mut ledger, start, None)?;
     set_last(&mut ledger, &replayed);
-    let digest = add_to_index(shared, &table, &ledger, &replayed.pages)?;
-    let is_right = shared.index.len() == ledger.coins && ledger.live() == ledger.coins && digest == ledger.digest;
-    if !is_right {
-        return Err(StoreError::Corrupt(format!(
-            "{}: {} coins are live, and the last trailer has {}: coins were lost or doubled",
-            shared.directory.display(),
-            ledger.live(),
-            ledger.coins
-        )));
-    }
-    Ok(Recovered {
+    Ok(Known {
+        table,
         ledger,
         tail: replayed.tail.unwrap_or(start),
         trailer: replayed.last.map_or(0, |last| last.checksum),
-        changes: changes_of(&replayed),
+        has_dead_words: false,
+        replayed,
         label_segment: None,
-        slots: table.slots,
     })
 }
 
@@ -502,7 +554,7 @@ mod tests {
                     is_coinbase: false,
                     script_pubkey: vec![7; number as usize % 40].into(),
                 };
-                changes.insert(outpoint(number), (draw % 8 > 0).then_some(coin));
+                changes.insert(outpoint(number), (!draw.is_multiple_of(8)).then_some(coin));
             }
         }
         let changes: Vec<OwnedChange> = changes.into_iter().collect();

@@ -204,7 +204,7 @@ impl<'a> PageReader<'a> {
     }
 
     /// The coin at a location, if it is that of the outpoint.
-    fn coin(&mut self, location: Location, outpoint: &OutPoint) -> Result<Option<Coin>, StoreError> {
+    pub(crate) fn coin(&mut self, location: Location, outpoint: &OutPoint) -> Result<Option<Coin>, StoreError> {
         let bytes = self.record(location)?;
         let txid = bytes.first_chunk::<32>();
         if txid.is_some_and(|txid| *txid != outpoint.txid.0) {

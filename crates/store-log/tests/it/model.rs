@@ -3,7 +3,7 @@
 use crate::common::{Rng, coin, outpoint, small, tip};
 use blockmill_block::{Coin, OutPoint};
 use blockmill_coins::{Before, Change, Changes, CoinRef, CoinStore, OwnedChange};
-use blockmill_store_log::{LogStore, Opening, Options};
+use blockmill_store_log::{LogStore, Lookup, Opening, Options};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::SystemTime;
@@ -222,6 +222,12 @@ fn random_rounds(seed: u64, threads: usize, keys: u64, rounds: u32) {
             4 => {
                 let reader = LogStore::open_to_read(&path, None, options.clone()).unwrap();
                 check_all(&reader, &model);
+                let lookup = Lookup::open(&path, Some("regtest")).unwrap();
+                assert_eq!(lookup.tip(), Some(tip(round)));
+                for _ in 0..50 {
+                    let wanted = outpoint(rng.below(keys + keys / 4));
+                    assert_eq!(lookup.get(&wanted).unwrap().as_ref(), model.get(&wanted));
+                }
             }
             _ => {}
         }
