@@ -10,20 +10,27 @@ use blockmill_blockfiles::FileError;
 use blockmill_blockfiles::disk::Disk;
 use blockmill_coins::stats::Hashes;
 use blockmill_coins::{
-    OwnedChange, SnapshotError, SnapshotReader, StatsBuilder, StoreError, Tip, UtxoStats, write_snapshot,
+    Before, Change, Changes, CoinRef, SnapshotError, SnapshotReader, StatsBuilder, StoreError, Tip, UtxoStats,
+    write_snapshot,
 };
 use std::fs::File;
 use std::io::Read;
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
+use std::slice::Chunks;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use thiserror::Error;
 
 /// Memory for pages of the store while all coins are read once, in bytes.
 const DUMP_CACHE: usize = 16 << 20;
 
 /// Coins that are written to the store in one batch.
-const BATCH: usize = 500_000;
+const BATCH: usize = 200_000;
+
+/// Coins of a batch that one thread prepares at a time.
+const PART: usize = 1 << 13;
 
 /// Coins between reports of progress.
 const COINS_PER_LOOK: u64 = 20_000;
@@ -158,8 +165,39 @@ pub(crate) struct NewStore<'a> {
     pub(crate) bytes: u64,
 }
 
+/// Coins whose outpoints a new store has not seen, sorted by key.
+struct NewCoins(Vec<(OutPoint, Coin)>);
+
+impl NewCoins {
+    fn parts(&self) -> Chunks<'_, (OutPoint, Coin)> {
+        self.0.chunks(PART)
+    }
+}
+
+impl Changes for NewCoins {
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn parts(&self) -> usize {
+        self.parts().len()
+    }
+
+    fn visit(&self, part: usize, each: &mut dyn FnMut(Change<'_>)) {
+        let mut parts = self.parts();
+        for (outpoint, coin) in parts.nth(part).expect("such a part") {
+            each(Change {
+                outpoint: *outpoint,
+                coin: Some(CoinRef::from(coin)),
+                before: Before::Nothing,
+            });
+        }
+    }
+}
+
 impl NewStore<'_> {
-    /// Reads all coins and writes them to a new store. None if it was stopped.
+    /// Reads all coins and writes them to a new store: this thread reads and hashes, another one
+    /// writes. None if it was stopped.
     pub(crate) fn load(
         &self,
         reader: SnapshotReader<impl Read>,
@@ -167,14 +205,40 @@ impl NewStore<'_> {
     ) -> Result<Option<UtxoStats>, SnapshotError> {
         remove_store(&**self.disk, self.kind, self.path)?;
         let store = make_store(self.disk, self.kind, self.path, self.network, self.limits)?;
+        let (sender, batches) = sync_channel::<NewCoins>(1);
+        let tip = &self.tip;
+        std::thread::scope(|scope| {
+            let write = move || batches.iter().try_for_each(|batch| store.commit(&batch, tip));
+            let writer = std::thread::Builder::new()
+                .name("load".to_owned())
+                .spawn_scoped(scope, write)?;
+            let read = self.read(reader, observer, &sender);
+            drop(sender);
+            // An error of the writer has ended the reading.
+            match writer.join() {
+                Ok(written) => written?,
+                Err(panic) => resume_unwind(panic),
+            }
+            read
+        })
+    }
+
+    /// Reads and hashes all coins, and sends them in batches. None if it was stopped, or if nobody
+    /// takes them.
+    fn read(
+        &self,
+        reader: SnapshotReader<impl Read>,
+        observer: &mut dyn Observer,
+        sender: &SyncSender<NewCoins>,
+    ) -> Result<Option<UtxoStats>, SnapshotError> {
         let mut stats = StatsBuilder::new(Hashes::Serialized);
         let mut coins = reader.coins(self.tip.height);
-        let mut batch: Vec<OwnedChange> = Vec::new();
+        let mut batch = Vec::with_capacity(BATCH);
         let mut count = 0;
         while let Some(entry) = coins.next() {
             let (outpoint, coin) = entry?;
             stats.add(&outpoint, &coin);
-            batch.push((outpoint, Some(coin)));
+            batch.push((outpoint, coin));
             count += 1;
             if count % COINS_PER_LOOK == 0 {
                 if self.stop.load(Ordering::Relaxed) {
@@ -183,11 +247,16 @@ impl NewStore<'_> {
                 observer.coins(count, coins.offset() as f64 / self.bytes.max(1) as f64);
             }
             if batch.len() == BATCH {
-                store.commit(&batch, &self.tip)?;
-                batch.clear();
+                let full = std::mem::replace(&mut batch, Vec::with_capacity(BATCH));
+                if sender.send(NewCoins(full)).is_err() {
+                    return Ok(None);
+                }
             }
         }
-        store.commit(&batch, &self.tip)?;
-        Ok(Some(stats.finish(&self.tip)))
+        // The last one also writes the tip, where there are no coins.
+        Ok(match sender.send(NewCoins(batch)) {
+            Ok(()) => Some(stats.finish(&self.tip)),
+            Err(_) => None,
+        })
     }
 }
