@@ -16,7 +16,7 @@
 //! read.
 
 use crate::frame::{Frame, PageState};
-use crate::garbage::Survivors;
+use crate::garbage::{Garbage, Survivors};
 use crate::index::{GROUPS, LANES, Place};
 use crate::location::Location;
 use crate::page::{CoinPages, Kind, Page, RECORDS_MAX, Range, Slot, all_live, begun, record_bytes, write_record};
@@ -170,8 +170,6 @@ pub(crate) struct Committed {
     /// The checksum of the trailer.
     pub(crate) trailer_checksum: u32,
     pub(crate) tail: crate::frame::Tail,
-    /// Whether the segment that is collected has nothing left in it.
-    pub(crate) emptied: bool,
 }
 
 /// A commit under way.
@@ -199,18 +197,23 @@ impl<'a> Commit<'a> {
         }
     }
 
-    /// Does everything. `victim` is the slot of the segment to collect, `previous` the checksum of
+    /// Does everything. Segments of `kept` numbers are not collected. `previous` is the checksum of
     /// the trailer before.
-    pub(crate) fn run(mut self, victim: Option<usize>, previous: u32, tip: &Tip) -> Result<Committed, StoreError> {
+    pub(crate) fn run(
+        mut self,
+        garbage: &mut Garbage,
+        kept: &[u32],
+        previous: u32,
+        tip: &Tip,
+    ) -> Result<Committed, StoreError> {
+        let newest = self.frame.start().segment;
         let (certain, unknown) = self.append_coins()?;
         self.find_certain(&certain)?;
         drop(certain);
         self.find_unknown(&unknown)?;
         let mut survivors = Survivors::default();
-        if let Some(victim) = victim.filter(|&slot| self.may_collect(slot)) {
-            survivors.choose(self.shared, victim, self.frame.len(), &self.removed)?;
-            self.append_survivors(&mut survivors)?;
-        }
+        survivors.choose(self.shared, garbage, (newest, kept), self.frame.len(), &self.removed)?;
+        self.append_survivors(&mut survivors)?;
         self.append_removals(&survivors)?;
         let (coins, digest, flush) = {
             let ledger = self.shared.ledger();
@@ -248,7 +251,6 @@ impl<'a> Commit<'a> {
         Ok(Committed {
             trailer_checksum: self.frame.last_checksum(),
             tail: self.frame.tail(),
-            emptied: survivors.is_last(),
         })
     }
 
@@ -387,14 +389,6 @@ impl<'a> Commit<'a> {
             }
         }
         Ok(found)
-    }
-
-    /// Whether a segment may be collected in this commit: not one that this frame is in.
-    fn may_collect(&self, slot: usize) -> bool {
-        let table = self.shared.segments.load();
-        table
-            .get(slot)
-            .is_some_and(|segment| segment.number < self.frame.start().segment)
     }
 
     /// Step 3.

@@ -1,116 +1,117 @@
 //! Garbage: records that were removed and still take room.
 //!
-//! When the log is three eighths larger than what lives in it, the segment with the least life in
+//! When the log is five sixteenths larger than what lives in it, the segment with the least life in
 //! it becomes the *victim*. Its survivors travel along in the next frames, at most twice as many
-//! pages as those frames have of their own. When nothing lives in it, the removals that it has for
-//! other segments travel too, and its file goes.
+//! pages as those frames add or remove. When nothing lives in it, the removals that it has for other
+//! segments travel too, and its file goes. A frame may empty several small segments.
 
 use crate::commit::Removed;
-use crate::ledger::{Ledger, SegmentLedger};
+use crate::ledger::SegmentLedger;
 use crate::location::Location;
-use crate::page::{self, BODY_BYTES, CoinPages, Page, Slot, read_record};
+use crate::page::{self, BODY_BYTES, CoinPages, Page, Slot};
 use crate::removals::read_removals;
-use crate::segment::{Segment, Table, page_damaged};
-use crate::store::{Options, PageReader, Shared};
+use crate::segment::{Table, page_damaged};
+use crate::store::{PageReader, Shared};
 use blockmill_coins::StoreError;
 use std::ops::Range;
 
 /// Sixteenths of what lives that the log may have.
 const SIZE_MAX_16: u64 = 21;
 
-/// Pages of survivors for each page of the frame's own, at most. Where three fifths of the victim
-/// live, that makes room for more than the frame takes.
-const PAGES_PER_PAGE: u32 = 2;
+/// Pages of survivors for each page that the frame adds or removes, at most. Where two thirds of
+/// the victim live, that makes room for as much as the frame takes.
+const PAGES_PER_PAGE: usize = 2;
 
 /// Pages of survivors that a small frame may have.
-const PAGES_MIN: u32 = 64;
+const PAGES_MIN: usize = 64;
 
-/// The slot of the segment to collect, if there is too much garbage: the one with the least life,
-/// of those before `newest`. Segments of `kept` numbers stay. The files of `emptied` slots are about
-/// to go.
-pub(crate) fn choose_victim(
-    ledger: &Ledger,
-    table: &Table,
-    newest: u32,
-    kept: &[u32],
-    emptied: &[usize],
-    options: &Options,
-) -> Option<usize> {
-    let going = emptied.iter().filter_map(|&slot| ledger.segment(slot));
-    let disk_bytes = ledger.disk_bytes() - going.map(SegmentLedger::disk_bytes).sum::<u64>();
-    if disk_bytes <= ledger.live_bytes() / 16 * SIZE_MAX_16 + options.garbage_bytes_min {
-        return None;
-    }
-    let old = table.slots.iter().enumerate().filter_map(|(slot, segment)| {
-        let segment = segment
-            .as_ref()
-            .filter(|segment| segment.number < newest && !kept.contains(&segment.number))?;
-        let ledger = ledger.segment(slot).filter(|_| !emptied.contains(&slot))?;
-        Some((slot, segment.number, ledger))
-    });
-    let life = |(_, number, segment): &(usize, u32, &SegmentLedger)| {
-        (segment.live_bytes() * 1024 / segment.disk_bytes().max(1), *number)
-    };
-    old.min_by_key(life).map(|(slot, ..)| slot)
+/// Records of a page, about.
+const RECORDS_PER_PAGE: usize = 56;
+
+/// The segments that are collected.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Garbage {
+    /// The slot of the segment from which survivors are taken.
+    pub(crate) victim: Option<usize>,
+    /// Slots of segments in which nothing lives, whose files are still there.
+    pub(crate) emptied: Vec<usize>,
 }
 
-/// What a frame takes over from the victim.
+impl Garbage {
+    /// The slot of the segment to collect, if there is too much garbage: the one with the least
+    /// life, of those before `newest`. Segments of `kept` numbers stay.
+    fn choose(&self, shared: &Shared, table: &Table, newest: u32, kept: &[u32]) -> Option<usize> {
+        let ledger = shared.ledger();
+        let going = self.emptied.iter().filter_map(|&slot| ledger.segment(slot));
+        let disk_bytes = ledger.disk_bytes() - going.map(SegmentLedger::disk_bytes).sum::<u64>();
+        if disk_bytes <= ledger.live_bytes() / 16 * SIZE_MAX_16 + shared.options.garbage_bytes_min {
+            return None;
+        }
+        let old = table.slots.iter().enumerate().filter_map(|(slot, segment)| {
+            let segment = segment.as_ref().filter(|segment| segment.number < newest)?;
+            let ledger = ledger.segment(slot)?;
+            let stays = kept.contains(&segment.number) || self.emptied.contains(&slot);
+            (!stays).then_some((slot, segment.number, ledger))
+        });
+        let life = |(_, number, segment): &(usize, u32, &SegmentLedger)| {
+            (segment.live_bytes() * 1024 / segment.disk_bytes().max(1), *number)
+        };
+        old.min_by_key(life).map(|(slot, ..)| slot)
+    }
+}
+
+/// What a frame takes over from victims.
 #[derive(Default)]
 pub(crate) struct Survivors {
     pages: CoinPages,
     added: Vec<(u64, Slot)>,
     moved: Vec<Removed>,
     carried: Vec<(u32, u32)>,
-    is_last: bool,
 }
 
 impl Survivors {
-    /// Takes survivors, about `pages` of them. `removed` is what the frame removes.
+    /// Takes survivors for a frame that has this number of pages so far, and removes `removed`.
+    /// Victims are segments before `newest`, except those of `kept` numbers.
     pub(crate) fn choose(
         &mut self,
         shared: &Shared,
-        victim: usize,
+        garbage: &mut Garbage,
+        (newest, kept): (u32, &[u32]),
         pages: u32,
         removed: &[Vec<Removed>],
     ) -> Result<(), StoreError> {
         let table = shared.segments.load();
-        let Some(segment) = table.get(victim) else {
-            return Ok(());
-        };
-        let bytes_max = (pages * PAGES_PER_PAGE).max(PAGES_MIN) as usize * BODY_BYTES;
-        let masks = live_masks(shared, victim, removed);
-        let mut reader = PageReader::new(&table);
+        let removed_pages = removed.iter().map(Vec::len).sum::<usize>() / RECORDS_PER_PAGE;
+        let pages_max = ((pages as usize).max(removed_pages) * PAGES_PER_PAGE).max(PAGES_MIN);
         let mut records = Records::default();
-        self.is_last = true;
-        for (page, &mask) in (0u32..).zip(&masks) {
-            if mask != 0 && records.bytes.len() >= bytes_max {
-                self.is_last = false;
+        while records.bytes.len() < pages_max * BODY_BYTES {
+            garbage.victim = garbage.victim.or_else(|| garbage.choose(shared, &table, newest, kept));
+            let Some(victim) = garbage.victim else {
                 break;
-            }
-            let mut rest = mask;
-            while rest != 0 {
-                let location = Location::new(victim, page, rest.trailing_zeros());
-                rest &= rest - 1;
-                records.add(reader.record(location)?, location);
+            };
+            if records.take(shared, &table, victim, pages_max * BODY_BYTES, removed)? {
+                self.carry(shared, &table, victim)?;
+                garbage.victim = None;
+                garbage.emptied.push(victim);
             }
         }
         // Sorted, as the pages of changes are: what was many small frames becomes one.
         records.sort();
+        let reader = PageReader::new(&table);
         for (record, location) in records.iter() {
-            let (outpoint, _) = read_record(record)
-                .map_err(|error| page_damaged(&segment.path, location.page(), &format!("has no record: {error}")))?;
+            let outpoint = reader.outpoint_of(record, location)?;
             let hash = shared.key.hash(&outpoint);
             self.added.push((hash, self.pages.push(record)));
             self.moved.push(Removed { hash, location });
-        }
-        if self.is_last {
-            self.carry(shared, &table, victim, segment)?;
         }
         Ok(())
     }
 
     /// Takes the removals that the victim has for segments which are still there.
-    fn carry(&mut self, shared: &Shared, table: &Table, victim: usize, segment: &Segment) -> Result<(), StoreError> {
+    fn carry(&mut self, shared: &Shared, table: &Table, victim: usize) -> Result<(), StoreError> {
+        let Some(segment) = table.get(victim) else {
+            return Ok(());
+        };
         let ranges = shared
             .ledger()
             .segment(victim)
@@ -148,11 +149,6 @@ impl Survivors {
     pub(crate) fn carried(&self) -> &[(u32, u32)] {
         &self.carried
     }
-
-    /// Whether nothing is left in the victim.
-    pub(crate) fn is_last(&self) -> bool {
-        self.is_last
-    }
 }
 
 /// Records side by side.
@@ -164,6 +160,30 @@ struct Records {
 }
 
 impl Records {
+    /// Takes what lives in a victim until there are this many bytes. Returns whether that is all.
+    fn take(
+        &mut self,
+        shared: &Shared,
+        table: &Table,
+        victim: usize,
+        bytes_max: usize,
+        removed: &[Vec<Removed>],
+    ) -> Result<bool, StoreError> {
+        let mut reader = PageReader::new(table);
+        for (page, &mask) in (0u32..).zip(&live_masks(shared, victim, removed)) {
+            if mask != 0 && self.bytes.len() >= bytes_max {
+                return Ok(false);
+            }
+            let mut rest = mask;
+            while rest != 0 {
+                let location = Location::new(victim, page, rest.trailing_zeros());
+                rest &= rest - 1;
+                self.add(reader.record(location)?, location);
+            }
+        }
+        Ok(true)
+    }
+
     fn add(&mut self, record: &[u8], location: Location) {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(record);

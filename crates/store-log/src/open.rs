@@ -2,6 +2,7 @@
 
 use crate::checkpoint::{self, Checkpoint, Label};
 use crate::frame::Tail;
+use crate::garbage::Garbage;
 use crate::index::{GROUPS, Index, LANES, Place};
 use crate::ledger::Ledger;
 use crate::location::{Location, SEGMENTS_MAX};
@@ -344,8 +345,7 @@ fn recover(mut shared: Shared, segments: Vec<Segment>) -> Result<LogStore, Store
         },
         trailer: known.trailer,
         failed: false,
-        victim: None,
-        emptied: Vec::new(),
+        garbage: Garbage::default(),
         changes: changes_of(&known.replayed),
         checkpoint: None,
         label_segment: known.label_segment,

@@ -223,6 +223,12 @@ impl<'a> PageReader<'a> {
         read.map_err(|error| self.not_a_record(location, error))
     }
 
+    /// The outpoint of a record that was read from a location.
+    pub(crate) fn outpoint_of(&self, record: &[u8], location: Location) -> Result<OutPoint, StoreError> {
+        let read = read_record(record).map(|(outpoint, _)| outpoint);
+        read.map_err(|error| self.not_a_record(location, error))
+    }
+
     fn not_a_record(&self, location: Location, error: DecodeError) -> StoreError {
         self.damaged(location, &format!("has a record that is none: {error}"))
     }

@@ -3,7 +3,7 @@
 use crate::checkpoint::{CheckpointWriter, Label};
 use crate::commit::Commit;
 use crate::frame::{Frame, Tail};
-use crate::garbage::choose_victim;
+use crate::garbage::Garbage;
 use crate::store::{LogStore, Shared};
 use blockmill_coins::{Changes, StoreError, Tip};
 use std::io::ErrorKind;
@@ -22,10 +22,7 @@ pub(crate) struct Writer {
     pub(crate) trailer: u32,
     /// Whether a commit has failed. Then nobody knows what the files have after the last frame.
     pub(crate) failed: bool,
-    /// The slot of the segment that is collected.
-    pub(crate) victim: Option<usize>,
-    /// Slots of segments in which nothing lives, whose files are still there.
-    pub(crate) emptied: Vec<usize>,
+    pub(crate) garbage: Garbage,
     /// Changes since the last checkpoint began.
     pub(crate) changes: u64,
     pub(crate) checkpoint: Option<CheckpointWriter>,
@@ -51,25 +48,21 @@ impl Writer {
         // Also if the changes panic.
         self.failed = true;
         let flush = shared.ledger().flush + 1;
-        if self.victim.is_none() {
-            let table = shared.segments.load();
-            let newest = self.tail.position.segment;
-            let label = self.checkpoint.as_ref().map(CheckpointWriter::label_segment);
-            let kept: Vec<u32> = self.label_segment.into_iter().chain(label).collect();
-            self.victim = choose_victim(&shared.ledger(), &table, newest, &kept, &self.emptied, &shared.options);
-        }
+        let label = self.checkpoint.as_ref().map(CheckpointWriter::label_segment);
+        let kept: Vec<u32> = self.label_segment.into_iter().chain(label).collect();
+        // Nothing lives in their segments, and their files go after this commit.
+        let going = self.garbage.emptied.len();
         let frame = Frame::new(shared, flush, self.epoch, self.tail);
-        let committed = Commit::new(shared, changes, frame).run(self.victim, self.trailer, tip)?;
+        let committed = Commit::new(shared, changes, frame).run(&mut self.garbage, &kept, self.trailer, tip)?;
         self.tail = committed.tail;
         self.trailer = committed.trailer_checksum;
         self.changes += changes.len() as u64;
         self.failed = false;
         self.checkpoint(shared, false);
         // Those of earlier frames only: the last frame can be undone, if a page of it rots.
+        let later = self.garbage.emptied.split_off(going);
         self.remove_emptied(shared);
-        if committed.emptied {
-            self.emptied.extend(self.victim.take());
-        }
+        self.garbage.emptied.extend(later);
         Ok(())
     }
 
@@ -79,7 +72,7 @@ impl Writer {
         let Some(disk) = &shared.disk else {
             return;
         };
-        while let Some(slot) = self.emptied.pop() {
+        while let Some(slot) = self.garbage.emptied.pop() {
             let table = shared.segments.load();
             let Some(segment) = table.get(slot) else {
                 continue;

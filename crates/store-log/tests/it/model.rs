@@ -105,6 +105,42 @@ fn garbage_is_collected_beside_a_checkpoint() {
     check_all(&store, &model);
 }
 
+/// A store that was made of many small segments, each smaller than a commit.
+#[test]
+fn disk_stays_bounded() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = Options {
+        checkpoint_changes: u64::MAX,
+        ..small(1)
+    };
+    let store = LogStore::open(&directory.path().join("coins"), "regtest", options).unwrap();
+    const COINS: u64 = 40_000;
+    let (mut next, mut rng, mut round) = (0, Rng(21 << 32), 0);
+    let mut live: Vec<u64> = Vec::new();
+    let mut bytes = 0;
+    let bytes_of = |number: u64| 42 + coin(number).script_pubkey.len() as u64;
+    let mut worst: f64 = 0.0;
+    while round < 300 {
+        let mut changes: Vec<OwnedChange> = Vec::new();
+        for _ in 0..COINS / 50 {
+            if live.len() as u64 >= COINS {
+                let spent = live.swap_remove(rng.below(live.len() as u64) as usize);
+                bytes -= bytes_of(spent);
+                changes.push((outpoint(spent), None));
+            }
+            bytes += bytes_of(next);
+            live.push(next);
+            changes.push((outpoint(next), Some(coin(next))));
+            next += 1;
+        }
+        changes.sort_by_key(|change| change.0);
+        round += 1;
+        store.commit(&changes, &tip(round)).unwrap();
+        worst = worst.max((store.disk_size().unwrap() as f64 - 100_000.0) / bytes as f64);
+    }
+    assert!(worst < 1.7, "{worst} times what lives");
+}
+
 /// Also where one begins a segment.
 #[test]
 fn commits_without_changes_are_read_again() {
