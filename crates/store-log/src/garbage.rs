@@ -2,8 +2,8 @@
 //!
 //! When the log is five sixteenths larger than what lives in it, the segment with the least life in
 //! it becomes the *victim*. Its survivors travel along in the next frames, at most twice as many
-//! pages as those frames add or remove. When nothing lives in it, the removals that it has for other
-//! segments travel too, and its file goes. A frame may empty several small segments.
+//! pages as those frames add or remove. When nothing lives in it, the removals that it has for
+//! other segments travel too, and its file goes. A frame may empty several small segments.
 
 use crate::commit::Removed;
 use crate::ledger::SegmentLedger;
