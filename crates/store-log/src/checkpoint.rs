@@ -322,21 +322,15 @@ impl Checkpoint {
         read_words(&mut self.stream(start, end), end - start)
     }
 
-    /// Fills an empty index with the words whose locations are wanted. Each lane has room for
-    /// `room` more. None if the file is not what was written.
-    pub(crate) fn fill(
-        &self,
-        index: &Index,
-        room: usize,
-        threads: usize,
-        wanted: impl Fn(Location) -> bool + Sync,
-    ) -> Option<()> {
+    /// Fills an empty index with the words whose locations are wanted. None if the file is not what
+    /// was written.
+    pub(crate) fn fill(&self, index: &Index, threads: usize, wanted: impl Fn(Location) -> bool + Sync) -> Option<()> {
         let filled = for_each::<()>(GROUPS, threads, |group| {
             let starts = &self.starts[group * LANES..=(group + 1) * LANES];
             let mut stream = self.stream(starts[0], starts[LANES]);
             for (number, lane) in index.write(group).iter_mut().enumerate() {
                 let words = read_words(&mut stream, starts[number + 1] - starts[number]);
-                let filled = words.and_then(|words| Lane::from_words(&words, room, &wanted));
+                let filled = words.and_then(|words| Lane::from_words(&words, &wanted));
                 *lane = filled.ok_or(())?;
             }
             Ok(())

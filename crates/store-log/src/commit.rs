@@ -21,7 +21,7 @@ use crate::index::{GROUPS, LANES, Place};
 use crate::location::Location;
 use crate::page::{CoinPages, Kind, Page, RECORDS_MAX, Range, Slot, all_live, begun, record_bytes, write_record};
 use crate::parallel::{for_each, in_order, lock};
-use crate::removals::removal_pages;
+use crate::removals::{removal, removal_pages};
 use crate::segment::Table;
 use crate::store::{PageReader, Shared};
 use crate::trailer::Trailer;
@@ -181,6 +181,8 @@ pub(crate) struct Commit<'a> {
     added_count: u64,
     /// By group.
     removed: Vec<Vec<Removed>>,
+    /// Survivors of segments that are collected.
+    moved: Vec<Removed>,
     digest: u64,
 }
 
@@ -193,6 +195,7 @@ impl<'a> Commit<'a> {
             added: Vec::new(),
             added_count: 0,
             removed: vec![Vec::new(); GROUPS],
+            moved: Vec::new(),
             digest: 0,
         }
     }
@@ -213,7 +216,7 @@ impl<'a> Commit<'a> {
         self.find_unknown(&unknown)?;
         let mut survivors = Survivors::default();
         survivors.choose(self.shared, garbage, (newest, kept), self.frame.len(), &self.removed)?;
-        self.append_survivors(&mut survivors)?;
+        self.append_survivors(&survivors)?;
         self.append_removals(&survivors)?;
         let (coins, digest, flush) = {
             let ledger = self.shared.ledger();
@@ -392,23 +395,25 @@ impl<'a> Commit<'a> {
     }
 
     /// Step 3.
-    fn append_survivors(&mut self, survivors: &mut Survivors) -> Result<(), StoreError> {
-        let (mut pages, ranges, added) = survivors.take_pages();
-        let first_page = self.frame.len();
-        self.append_coin_pages(&mut pages, &ranges)?;
-        self.added.push(Added::new(&added, first_page));
-        self.added_count += added.len() as u64;
-        for moved in survivors.moved() {
-            self.removed[Place::of(moved.hash).group].push(*moved);
-        }
-        Ok(())
+    fn append_survivors(&mut self, survivors: &Survivors) -> Result<(), StoreError> {
+        let (shared, table) = (self.shared, self.shared.segments.load());
+        let make = |number| survivors.part(number, shared, &table);
+        in_order(survivors.parts(), shared.options.threads, make, |part| {
+            let mut part = part?;
+            let first_page = self.frame.len();
+            self.append_coin_pages(&mut part.pages, &part.ranges)?;
+            self.added.push(Added::new(&part.added, first_page));
+            self.added_count += part.added.len() as u64;
+            self.moved.append(&mut part.moved);
+            Ok(())
+        })
     }
 
     /// Step 4: what is removed, and removals that a segment had which goes.
     fn append_removals(&mut self, survivors: &Survivors) -> Result<(), StoreError> {
         let table = self.shared.segments.load();
         let number_of = |slot: usize| table.get(slot).map_or(0, |segment| segment.number);
-        let mut removals: Vec<(u32, u32)> = {
+        let mut removals: Vec<u64> = {
             let ledger = self.shared.ledger();
             let mut removals = Vec::new();
             for removed in self.removed.iter().flatten() {
@@ -416,19 +421,25 @@ impl<'a> Commit<'a> {
                 if !ledger.is_live(location) {
                     return Err(not_there(&format!("its record at {location:?} is not live")));
                 }
-                removals.push((number_of(location.slot()), location.offset()));
+                removals.push(removal(number_of(location.slot()), location.offset()));
             }
             removals
         };
         removals.sort_unstable();
+        removals.extend_from_slice(survivors.taken());
+        // A sort that knows runs: these are sorted already.
+        removals.sort();
         if removals.windows(2).any(|two| two[0] == two[1]) {
             return Err(StoreError::Corrupt("two changes remove one coin".to_owned()));
         }
         removals.extend_from_slice(survivors.carried());
-        removals.sort_unstable();
+        removals.sort();
         removals.dedup();
         for page in removal_pages(removals.into_iter()) {
             self.append_plain(page, Range::REMOVALS)?;
+        }
+        for moved in std::mem::take(&mut self.moved) {
+            self.removed[Place::of(moved.hash).group].push(moved);
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! Garbage: records that were removed and still take room.
 //!
-//! When the log is five sixteenths larger than what lives in it, the segment with the least life in
+//! When the log is three eighths larger than what lives in it, the segment with the least life in
 //! it becomes the *victim*. Its survivors travel along in the next frames, at most twice as many
 //! pages as those frames add or remove. When nothing lives in it, the removals that it has for
 //! other segments travel too, and its file goes. A frame may empty several small segments.
@@ -8,15 +8,15 @@
 use crate::commit::Removed;
 use crate::ledger::SegmentLedger;
 use crate::location::Location;
-use crate::page::{self, BODY_BYTES, CoinPages, Page, Slot};
-use crate::removals::read_removals;
+use crate::page::{self, CoinPages, Page, Slot};
+use crate::parallel::in_order;
+use crate::removals::{read_removals, removal};
 use crate::segment::{Table, page_damaged};
 use crate::store::{PageReader, Shared};
 use blockmill_coins::StoreError;
-use std::ops::Range;
 
 /// Sixteenths of what lives that the log may have.
-const SIZE_MAX_16: u64 = 21;
+const SIZE_MAX_16: u64 = 22;
 
 /// Pages of survivors for each page that the frame adds or removes, at most. Where two thirds of
 /// the victim live, that makes room for as much as the frame takes.
@@ -60,13 +60,59 @@ impl Garbage {
     }
 }
 
+/// Pages that one thread reads at a time.
+const CHUNK_PAGES: usize = 256;
+
+/// Records that one thread sorts at a time, about.
+const PART_RECORDS: usize = 1 << 13;
+
+/// Most bits of a key that choose a part.
+const PART_BITS_MAX: u32 = 10;
+
+/// A page whose live records are taken.
+#[derive(Debug, Clone, Copy)]
+struct LivePage {
+    slot: usize,
+    number: u32,
+    mask: u64,
+}
+
+/// A record that was taken.
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    /// The first bytes of its transaction id.
+    prefix: u64,
+    location: Location,
+    /// Where it is in the bytes of its chunk.
+    start: usize,
+    length: u32,
+}
+
+/// The records of some pages.
+struct Chunk {
+    bytes: Vec<u8>,
+    /// By the first bits of their keys.
+    parts: Vec<Vec<Entry>>,
+}
+
+/// Survivors of a part of the keys, sorted, on new pages.
+#[derive(Default)]
+pub(crate) struct SurvivorPart {
+    pub(crate) pages: Vec<Page>,
+    pub(crate) ranges: Vec<page::Range>,
+    pub(crate) added: Vec<(u64, Slot)>,
+    /// The records as they lie in the victims.
+    pub(crate) moved: Vec<Removed>,
+}
+
 /// What a frame takes over from victims.
 #[derive(Default)]
 pub(crate) struct Survivors {
-    pages: CoinPages,
-    added: Vec<(u64, Slot)>,
-    moved: Vec<Removed>,
-    carried: Vec<(u32, u32)>,
+    chunks: Vec<Chunk>,
+    part_bits: u32,
+    /// The removals of what moves, in the order of the victims.
+    taken: Vec<u64>,
+    carried: Vec<u64>,
 }
 
 impl Survivors {
@@ -83,28 +129,82 @@ impl Survivors {
         let table = shared.segments.load();
         let removed_pages = removed.iter().map(Vec::len).sum::<usize>() / RECORDS_PER_PAGE;
         let pages_max = ((pages as usize).max(removed_pages) * PAGES_PER_PAGE).max(PAGES_MIN);
-        let mut records = Records::default();
-        while records.bytes.len() < pages_max * BODY_BYTES {
+        let records_max = pages_max * RECORDS_PER_PAGE;
+        let (mut live, mut records) = (Vec::new(), 0);
+        while records < records_max {
             garbage.victim = garbage.victim.or_else(|| garbage.choose(shared, &table, newest, kept));
             let Some(victim) = garbage.victim else {
                 break;
             };
-            if records.take(shared, &table, victim, pages_max * BODY_BYTES, removed)? {
+            let mut masks = (0u32..).zip(live_masks(shared, victim, removed));
+            let is_all = masks.all(|(number, mask)| {
+                let fits = mask == 0 || records < records_max;
+                if mask != 0 && fits {
+                    records += mask.count_ones() as usize;
+                    let slot = victim;
+                    live.push(LivePage { slot, number, mask });
+                }
+                fits
+            });
+            if is_all {
                 self.carry(shared, &table, victim)?;
                 garbage.victim = None;
                 garbage.emptied.push(victim);
             }
         }
-        // Sorted, as the pages of changes are: what was many small frames becomes one.
-        records.sort();
-        let reader = PageReader::new(&table);
-        for (record, location) in records.iter() {
-            let outpoint = reader.outpoint_of(record, location)?;
-            let hash = shared.key.hash(&outpoint);
-            self.added.push((hash, self.pages.push(record)));
-            self.moved.push(Removed { hash, location });
+        self.part_bits = (records / PART_RECORDS)
+            .checked_ilog2()
+            .map_or(0, |bits| (bits + 1).min(PART_BITS_MAX));
+        self.take(shared, &table, &live)
+    }
+
+    /// Reads the live records of some pages.
+    fn take(&mut self, shared: &Shared, table: &Table, live: &[LivePage]) -> Result<(), StoreError> {
+        let chunks: Vec<&[LivePage]> = live.chunks(CHUNK_PAGES).collect();
+        let read = |number: usize| Chunk::read(table, chunks[number], self.part_bits);
+        let mut found = Vec::with_capacity(chunks.len());
+        in_order(chunks.len(), shared.options.threads, read, |chunk| {
+            found.push(chunk?);
+            Ok::<(), StoreError>(())
+        })?;
+        self.chunks = found;
+        for page in live {
+            let number = table.get(page.slot).map_or(0, |segment| segment.number);
+            let mut rest = page.mask;
+            while rest != 0 {
+                let location = Location::new(page.slot, page.number, rest.trailing_zeros());
+                rest &= rest - 1;
+                self.taken.push(removal(number, location.offset()));
+            }
         }
         Ok(())
+    }
+
+    /// Number of parts.
+    pub(crate) fn parts(&self) -> usize {
+        if self.chunks.is_empty() { 0 } else { 1 << self.part_bits }
+    }
+
+    /// The survivors of a part of the keys. They are sorted, as changes are: what was many small
+    /// frames becomes one.
+    pub(crate) fn part(&self, number: usize, shared: &Shared, table: &Table) -> Result<SurvivorPart, StoreError> {
+        let mut entries: Vec<(Entry, &Chunk)> = Vec::new();
+        for chunk in &self.chunks {
+            entries.extend(chunk.parts[number].iter().map(|entry| (*entry, chunk)));
+        }
+        // Outputs of one transaction stay in their order.
+        entries.sort_unstable_by_key(|(entry, _)| (entry.prefix, entry.location));
+        let reader = PageReader::new(table);
+        let (mut part, mut pages) = (SurvivorPart::default(), CoinPages::default());
+        for (entry, chunk) in entries {
+            let record = &chunk.bytes[entry.start..entry.start + entry.length as usize];
+            let location = entry.location;
+            let hash = shared.key.hash(&reader.outpoint_of(record, location)?);
+            part.added.push((hash, pages.push(record)));
+            part.moved.push(Removed { hash, location });
+        }
+        (part.pages, part.ranges) = pages.finish();
+        Ok(part)
     }
 
     /// Takes the removals that the victim has for segments which are still there.
@@ -125,7 +225,7 @@ impl Survivors {
             let carried = &mut self.carried;
             let each = |target: u32, offset: u32| {
                 if target != segment.number && table.slot_of(target).is_some() {
-                    carried.push((target, offset));
+                    carried.push(removal(target, offset));
                 }
             };
             read_removals(&buffer, &head, each)
@@ -134,73 +234,43 @@ impl Survivors {
         Ok(())
     }
 
-    /// The pages, their ranges, and the records on them with their hashes.
-    pub(crate) fn take_pages(&mut self) -> (Vec<Page>, Vec<page::Range>, Vec<(u64, Slot)>) {
-        let (pages, ranges) = std::mem::take(&mut self.pages).finish();
-        (pages, ranges, std::mem::take(&mut self.added))
+    /// The removals of what moves: victim after victim, sorted in each.
+    pub(crate) fn taken(&self) -> &[u64] {
+        &self.taken
     }
 
-    /// The records as they lie in the victim.
-    pub(crate) fn moved(&self) -> &[Removed] {
-        &self.moved
-    }
-
-    /// Removals that travel: number of the segment, and offset.
-    pub(crate) fn carried(&self) -> &[(u32, u32)] {
+    /// Removals that travel.
+    pub(crate) fn carried(&self) -> &[u64] {
         &self.carried
     }
 }
 
-/// Records side by side.
-#[derive(Default)]
-struct Records {
-    bytes: Vec<u8>,
-    /// Where each is, and where it came from.
-    places: Vec<(Range<usize>, Location)>,
-}
-
-impl Records {
-    /// Takes what lives in a victim until there are this many bytes. Returns whether that is all.
-    fn take(
-        &mut self,
-        shared: &Shared,
-        table: &Table,
-        victim: usize,
-        bytes_max: usize,
-        removed: &[Vec<Removed>],
-    ) -> Result<bool, StoreError> {
+impl Chunk {
+    fn read(table: &Table, pages: &[LivePage], part_bits: u32) -> Result<Self, StoreError> {
+        let mut chunk = Self {
+            bytes: Vec::new(),
+            parts: vec![Vec::new(); 1 << part_bits],
+        };
         let mut reader = PageReader::new(table);
-        for (page, &mask) in (0u32..).zip(&live_masks(shared, victim, removed)) {
-            if mask != 0 && self.bytes.len() >= bytes_max {
-                return Ok(false);
-            }
-            let mut rest = mask;
+        for page in pages {
+            let mut rest = page.mask;
             while rest != 0 {
-                let location = Location::new(victim, page, rest.trailing_zeros());
+                let location = Location::new(page.slot, page.number, rest.trailing_zeros());
                 rest &= rest - 1;
-                self.add(reader.record(location)?, location);
+                let record = reader.record(location)?;
+                let start = chunk.bytes.len();
+                let prefix = record.first_chunk().map_or(0, |start| u64::from_be_bytes(*start));
+                chunk.bytes.extend_from_slice(record);
+                let part = prefix.checked_shr(u64::BITS - part_bits).unwrap_or(0);
+                chunk.parts[part as usize].push(Entry {
+                    prefix,
+                    location,
+                    start,
+                    length: record.len() as u32,
+                });
             }
         }
-        Ok(true)
-    }
-
-    fn add(&mut self, record: &[u8], location: Location) {
-        let start = self.bytes.len();
-        self.bytes.extend_from_slice(record);
-        self.places.push((start..self.bytes.len(), location));
-    }
-
-    /// By transaction ids. Outputs of one transaction stay in their order.
-    fn sort(&mut self) {
-        let bytes = &self.bytes;
-        self.places
-            .sort_by(|(one, _), (other, _)| bytes[one.clone()].get(..32).cmp(&bytes[other.clone()].get(..32)));
-    }
-
-    fn iter(&self) -> impl Iterator<Item = (&[u8], Location)> {
-        self.places
-            .iter()
-            .map(|(range, location)| (&self.bytes[range.clone()], *location))
+        Ok(chunk)
     }
 }
 

@@ -13,6 +13,7 @@
 //! between them: that takes the records.
 
 use crate::location::Location;
+use crate::words::{GAP, Words};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Bits of a hash that choose the group.
@@ -26,9 +27,6 @@ const LANE_BITS: u32 = 2;
 
 /// Number of lanes in a group.
 pub(crate) const LANES: usize = 1 << LANE_BITS;
-
-/// A gap. It is larger than every word: no record has the last location.
-const GAP: u64 = u64::MAX;
 
 /// Homes of the first table of a lane.
 const HOMES_MIN: usize = 8;
@@ -72,11 +70,11 @@ pub(crate) fn locations(words: &[u64], tag: u32) -> impl Iterator<Item = Locatio
     found.map(|&word| Location::from_bits(word as u32))
 }
 
-/// A table of words.
+/// A table of words. A gap is larger than every word: no record has the last location.
 #[derive(Debug, Default)]
 pub(crate) struct Lane {
     /// One word for each home, and a tail. The last is always a gap. Empty if there are no homes.
-    words: Vec<u64>,
+    words: Words,
     homes: usize,
     used: usize,
 }
@@ -88,20 +86,15 @@ impl Lane {
 
     /// The index of the first word that is not smaller.
     fn lower_bound(&self, word: u64) -> usize {
-        let mut index = self.home(tag_of(word));
-        while self.words.get(index).is_some_and(|&other| other < word) {
-            index += 1;
-        }
-        index
+        self.words.lower_bound(self.home(tag_of(word)), word)
     }
 
     /// The locations of all words with a tag.
     pub(crate) fn candidates(&self, tag: u32) -> impl Iterator<Item = Location> {
-        let start = self.lower_bound(u64::from(tag) << u32::BITS);
-        let words = self.words.get(start..).unwrap_or_default().iter();
+        let words = self.words.from(self.lower_bound(u64::from(tag) << u32::BITS));
         words
-            .take_while(move |&&word| tag_of(word) == tag && word != GAP)
-            .map(|&word| Location::from_bits(word as u32))
+            .take_while(move |&word| tag_of(word) == tag && word != GAP)
+            .map(|word| Location::from_bits(word as u32))
     }
 
     /// Adds a word. Returns false, with nothing changed, if it is there already.
@@ -111,20 +104,16 @@ impl Lane {
         }
         let word = word(tag, location);
         let index = self.lower_bound(word);
-        if self.words[index] == word {
+        if self.words.get(index) == Some(word) {
             return false;
         }
-        let mut gap = index;
-        while self.words[gap] != GAP {
-            gap += 1;
-        }
+        let gap = self.words.lower_bound(index, GAP);
         if gap + 1 == self.words.len() {
-            // The last gap stays. A vector that grows by itself would double.
-            self.words.reserve_exact(TAIL);
-            self.words.push(GAP);
+            // The last gap stays.
+            self.words.extend();
         }
-        self.words.copy_within(index..gap, index + 1);
-        self.words[index] = word;
+        self.words.move_up(index..gap);
+        self.words.set(index, word);
         self.used += 1;
         true
     }
@@ -133,18 +122,18 @@ impl Lane {
     pub(crate) fn remove(&mut self, tag: u32, location: Location) -> bool {
         let word = word(tag, location);
         let mut index = self.lower_bound(word);
-        if self.words.get(index) != Some(&word) {
+        if self.words.get(index) != Some(word) {
             return false;
         }
         // Words that are after their homes move back by one, up to the next gap.
-        while let Some(&next) = self.words.get(index + 1) {
+        while let Some(next) = self.words.get(index + 1) {
             if next == GAP || self.home(tag_of(next)) > index {
                 break;
             }
-            self.words[index] = next;
+            self.words.set(index, next);
             index += 1;
         }
-        self.words[index] = GAP;
+        self.words.set(index, GAP);
         self.used -= 1;
         true
     }
@@ -165,7 +154,7 @@ impl Lane {
 
     fn with_homes(homes: usize) -> Self {
         Self {
-            words: vec![GAP; homes + TAIL],
+            words: Words::gaps(homes + TAIL),
             homes,
             used: 0,
         }
@@ -176,11 +165,10 @@ impl Lane {
         let mut next = 0;
         for word in words {
             let index = self.home(tag_of(word)).max(next);
-            if index + 1 >= self.words.len() {
-                self.words.reserve_exact(index + 2 + TAIL - self.words.len());
-                self.words.resize(index + 2, GAP);
+            while index + 1 >= self.words.len() {
+                self.words.extend();
             }
-            self.words[index] = word;
+            self.words.set(index, word);
             self.used += 1;
             next = index + 1;
         }
@@ -188,17 +176,16 @@ impl Lane {
 
     /// All words, sorted.
     pub(crate) fn iter(&self) -> impl Iterator<Item = u64> {
-        self.words.iter().copied().filter(|&word| word != GAP)
+        self.words.from(0).filter(|&word| word != GAP)
     }
 
-    /// A lane of those words whose locations are wanted, with room for `room` more. None if the
-    /// words are not sorted.
-    pub(crate) fn from_words(words: &[u64], room: usize, wanted: impl Fn(Location) -> bool) -> Option<Self> {
+    /// A lane of those words whose locations are wanted. None if the words are not sorted.
+    pub(crate) fn from_words(words: &[u64], wanted: impl Fn(Location) -> bool) -> Option<Self> {
         if !words.is_sorted_by(|one, other| one < other) || words.last() == Some(&GAP) {
             return None;
         }
         let wanted = |word: &u64| wanted(Location::from_bits(*word as u32));
-        let count = room + words.iter().copied().filter(wanted).count();
+        let count = words.iter().copied().filter(wanted).count();
         let mut lane = Self::default();
         if count > 0 {
             // As full as a table that has just grown.
@@ -215,7 +202,7 @@ impl Lane {
     }
 
     fn bytes(&self) -> usize {
-        self.words.capacity() * size_of::<u64>()
+        self.words.bytes()
     }
 }
 
@@ -264,17 +251,15 @@ mod tests {
     fn check(lane: &Lane, model: &BTreeSet<u64>) {
         assert!(lane.iter().eq(model.iter().copied()));
         assert_eq!(lane.len(), model.len());
-        for (index, &word) in lane.words.iter().enumerate() {
+        for (index, word) in lane.words.from(0).enumerate() {
             assert!(word == GAP || lane.home(tag_of(word)) <= index);
         }
-        assert!(lane.words.last().is_none_or(|&word| word == GAP));
+        assert!(lane.words.from(0).last().is_none_or(|word| word == GAP));
         let words: Vec<u64> = model.iter().copied().collect();
-        for room in [0, 100] {
-            let copied = Lane::from_words(&words, room, |_| true).unwrap();
-            assert!(copied.iter().eq(model.iter().copied()));
-            let kept = Lane::from_words(&words, room, |location| location.bits().is_multiple_of(2)).unwrap();
-            assert!(kept.iter().eq(model.iter().copied().filter(|word| word % 2 == 0)));
-        }
+        let copied = Lane::from_words(&words, |_| true).unwrap();
+        assert!(copied.iter().eq(model.iter().copied()));
+        let kept = Lane::from_words(&words, |location| location.bits().is_multiple_of(2)).unwrap();
+        assert!(kept.iter().eq(model.iter().copied().filter(|word| word % 2 == 0)));
     }
 
     proptest! {
@@ -324,23 +309,9 @@ mod tests {
 
     #[test]
     fn words_out_of_order_are_no_lane() {
-        let lane = |words: &[u64]| Lane::from_words(words, 0, |_| true);
+        let lane = |words: &[u64]| Lane::from_words(words, |_| true);
         assert!(lane(&[1, 2]).is_some());
         assert!(lane(&[2, 1]).is_none() && lane(&[1, 1]).is_none());
         assert!(lane(&[GAP]).is_none());
-    }
-
-    /// A lane that was made with room does not grow.
-    #[test]
-    fn room_is_there() {
-        let words: Vec<u64> = (1..1000)
-            .map(|number| word(number << 22, Location::from_bits(7)))
-            .collect();
-        let mut lane = Lane::from_words(&words, 500, |_| true).unwrap();
-        let before = lane.bytes();
-        for number in 0..500 {
-            lane.insert(number << 23 | 1, Location::from_bits(number));
-        }
-        assert_eq!((lane.len(), lane.bytes()), (1499, before));
     }
 }

@@ -29,7 +29,7 @@
 //!
 //! In reading order:
 //! - `page`: pages, records, checksums;
-//! - `location`, `index`: where records lie, and the words that say so;
+//! - `location`, `words`, `index`: where records lie, and the words that say so;
 //! - `segment`: the files;
 //! - `ledger`: which records live;
 //! - `removals`, `trailer`, `frame`: what a flush writes;
@@ -56,6 +56,7 @@ mod scan;
 mod segment;
 mod store;
 mod trailer;
+mod words;
 mod writer;
 
 pub use lookup::Lookup;

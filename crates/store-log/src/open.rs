@@ -3,7 +3,7 @@
 use crate::checkpoint::{self, Checkpoint, Label};
 use crate::frame::Tail;
 use crate::garbage::Garbage;
-use crate::index::{GROUPS, Index, LANES, Place};
+use crate::index::{Index, Place};
 use crate::ledger::Ledger;
 use crate::location::{Location, SEGMENTS_MAX};
 use crate::page::{Kind, PAGE_BYTES, Page, Position, RECORDS_MAX, checksum_of};
@@ -370,19 +370,8 @@ fn fill_index(shared: &Shared, known: &Known, checkpoint: Option<Checkpoint>) ->
     } = known;
     let is_whole_log = checkpoint.is_none();
     if let Some(checkpoint) = checkpoint {
-        let live = |&(slot, page): &(usize, u32)| {
-            let segment = ledger.segment(slot);
-            segment.map_or(0, |segment| segment.masks()[page as usize].count_ones())
-        };
-        let coins: u32 = replayed.pages.iter().map(live).sum();
-        let each = coins as usize / (GROUPS * LANES);
-        // Few lanes have more than four deviations above the mean.
-        let room = if coins == 0 { 0 } else { each + 4 * each.isqrt() + 8 };
         let wanted = |location| !known.has_dead_words || ledger.is_live(location);
-        if checkpoint
-            .fill(&shared.index, room, shared.options.threads, wanted)
-            .is_none()
-        {
+        if checkpoint.fill(&shared.index, shared.options.threads, wanted).is_none() {
             return Ok(false);
         }
     }

@@ -14,12 +14,18 @@ const BLOCK_BYTES: usize = 6;
 /// Most bytes of a VARINT of an offset.
 const VARINT_BYTES_MAX: usize = 5;
 
-/// Makes pages of removals, which come sorted: by segment, then by offset.
-pub(crate) fn removal_pages(removals: impl Iterator<Item = (u32, u32)>) -> Vec<Page> {
+/// A removal: number of the segment, and offset. Removals sort as these two.
+pub(crate) const fn removal(segment: u32, offset: u32) -> u64 {
+    (segment as u64) << u32::BITS | offset as u64
+}
+
+/// Makes pages of removals, which come sorted.
+pub(crate) fn removal_pages(removals: impl Iterator<Item = u64>) -> Vec<Page> {
     let mut pages = Vec::new();
     let mut body: Vec<u8> = Vec::with_capacity(PAGE_BYTES);
     let mut block: Option<Block> = None;
-    for (segment, offset) in removals {
+    for removal in removals {
+        let (segment, offset) = ((removal >> u32::BITS) as u32, removal as u32);
         let needed = BLOCK_BYTES + VARINT_BYTES_MAX;
         if HEAD_BYTES + body.len() + needed > PAGE_BYTES {
             pages.push(page_of(&mut body));
@@ -107,7 +113,8 @@ mod tests {
         ) {
             let wanted: Vec<(u32, u32)> = wanted.union(&dense).copied().collect();
             let mut found = Vec::new();
-            for mut page in removal_pages(wanted.iter().copied()) {
+            let packed = wanted.iter().map(|&(segment, offset)| removal(segment, offset));
+            for mut page in removal_pages(packed) {
                 seal(&mut page, Position { segment: 1, page: 2 }, 3, 4);
                 let head = Head::of(&page).unwrap();
                 prop_assert_eq!(head.kind, Kind::Removals);

@@ -339,20 +339,20 @@ mod tests {
         let mut last = None;
         let mut count = 0;
         changes.visit_all(&mut |change| {
-                assert!(last.replace(change.outpoint) < Some(change.outpoint));
-                count += 1;
-                let before = match change.coin {
-                    Some(coin) => set.insert(change.outpoint, coin.to_coin()),
-                    None => set.remove(&change.outpoint),
-                };
-                let said = if before.is_some() {
-                    Before::Coin
-                } else {
-                    Before::Nothing
-                };
-                assert_eq!(change.before, said);
-                assert!(before.is_some() || change.coin.is_some());
-            });
+            assert!(last.replace(change.outpoint) < Some(change.outpoint));
+            count += 1;
+            let before = match change.coin {
+                Some(coin) => set.insert(change.outpoint, coin.to_coin()),
+                None => set.remove(&change.outpoint),
+            };
+            let said = if before.is_some() {
+                Before::Coin
+            } else {
+                Before::Nothing
+            };
+            assert_eq!(change.before, said);
+            assert!(before.is_some() || change.coin.is_some());
+        });
         assert_eq!(count, changes.len());
     }
 

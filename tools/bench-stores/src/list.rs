@@ -142,9 +142,9 @@ mod tests {
         }
         let mut seen = Vec::new();
         list.visit_all(&mut |change| {
-                assert_eq!(change.before, Before::Coin);
-                seen.push(change.outpoint.vout);
-            });
+            assert_eq!(change.before, Before::Coin);
+            seen.push(change.outpoint.vout);
+        });
         assert_eq!(list.parts(), 3);
         assert!(seen.into_iter().eq(0..(2 * PART + 1) as u32));
     }

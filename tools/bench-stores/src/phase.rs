@@ -56,12 +56,12 @@ fn change_bytes(changes: &dyn Changes) -> u64 {
     let mut value = Vec::new();
     let mut bytes = 0;
     changes.visit_all(&mut |change| {
-            value.clear();
-            if let Some(coin) = change.coin {
-                coin.write_compressed(&mut value);
-            }
-            bytes += (OutPoint::LENGTH + value.len()) as u64;
-        });
+        value.clear();
+        if let Some(coin) = change.coin {
+            coin.write_compressed(&mut value);
+        }
+        bytes += (OutPoint::LENGTH + value.len()) as u64;
+    });
     bytes
 }
 

@@ -73,7 +73,7 @@ fn megabytes(value: &Value, path: &str) -> String {
 /// What a row shows of a store's figures.
 type Cell = fn(&Value) -> String;
 
-const ROWS: [(&str, Cell); 34] = [
+const ROWS: [(&str, Cell); 35] = [
     ("load: seconds (CPU)", |of| seconds_and_cpu(of, "/load/commits")),
     ("load until at rest and closed: seconds (CPU)", |of| {
         seconds_and_cpu(of, "/load/with_settling")
@@ -126,6 +126,9 @@ const ROWS: [(&str, Cell); 34] = [
     ("absent, warm, 1 thread: us (CPU us)", |of| read(of, "read", 3)),
     ("anonymous memory after an open, MB", |of| {
         megabytes(of, "/read/open_anonymous_bytes")
+    }),
+    ("memory after an open as the store says it, MB", |of| {
+        megabytes(of, "/read/open_said_bytes")
     }),
     ("anonymous memory after the reads, MB", |of| {
         megabytes(of, "/read/anonymous_bytes")

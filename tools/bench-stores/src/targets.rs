@@ -143,6 +143,9 @@ impl Finder<'_> {
     fn sizes_and_opens(&mut self, coins: f64) {
         let memory = self.own("/read/open_anonymous_bytes").map(|bytes| bytes / coins);
         self.at_most("memory after an open: bytes a coin", memory, 10.0);
+        let said = self.own("/read/open_said_bytes").map(|bytes| bytes / coins);
+        let off = memory.zip(said).map(|(memory, said)| (memory / said - 1.0).abs());
+        self.at_most("memory after an open: part by which what is said is off", off, 0.02);
         let disk = self.own("/flush/disk_bytes").map(|bytes| bytes / coins);
         self.at_most("disk after the flushes: bytes a coin", disk, 110.0);
         let scan = self.own("/scan/scan/seconds").map(|seconds| seconds * 1e6 / coins);
@@ -188,6 +191,7 @@ mod tests {
             "read": {
                 "rows": [row(2.5 * times), row(2.5 * times / 1.8 * times), row(1.0), row(0.4 * times)],
                 "open_anonymous_bytes": 10e6 * times,
+                "open_said_bytes": 10e6 * times / (1.0 + 0.02 * times),
                 "open_seconds": 5.0 * times,
             },
             "read-cold1": {"rows": [{
@@ -221,7 +225,7 @@ mod tests {
             let mut stores = peers();
             stores.push(log(times));
             let found = targets(&work(), &stores);
-            assert_eq!(found.len(), 21);
+            assert_eq!(found.len(), 22);
             for target in &found {
                 assert_eq!(target.is_met(), is_met, "{}", target.text());
                 assert_eq!(target.json()["met"], is_met);
@@ -242,7 +246,7 @@ mod tests {
         assert_eq!(targets(&work(), &peers()), []);
         let alone = targets(&work(), &[log(0.5)]);
         assert!(alone.iter().all(|target| !target.what.contains("as a part of")));
-        assert_eq!(alone.len(), 14);
+        assert_eq!(alone.len(), 15);
         let empty = (STORE.to_owned(), json!({"flush": {"write_ratio": 9.0}}));
         let found = targets(&work(), &[empty]);
         assert_eq!(found.len(), 1);

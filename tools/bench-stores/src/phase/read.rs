@@ -32,6 +32,7 @@ impl Run<'_> {
         let open_seconds = opening.elapsed().as_secs_f64();
         store.settle()?;
         let open_anonymous = status_bytes("RssAnon").saturating_sub(anonymous_before);
+        let said = store.memory();
         let rounds = self.rounds(store.as_ref())?;
         let mut rows = Vec::new();
         for &threads in threads {
@@ -50,6 +51,7 @@ impl Run<'_> {
             "open_seconds": open_seconds,
             "rows": rows,
             "open_anonymous_bytes": open_anonymous,
+            "open_said_bytes": said,
             "anonymous_bytes": status_bytes("RssAnon").saturating_sub(anonymous_before),
             "file_bytes": status_bytes("RssFile"),
         }))

@@ -149,16 +149,16 @@ fn visit_encoded<E>(
     let mut value = Vec::new();
     let mut result = Ok(());
     changes.visit_all(&mut |change| {
-            if result.is_err() {
-                return;
-            }
-            value.clear();
-            let coin = change.coin.map(|coin| {
-                coin.write_compressed(&mut value);
-                &value[..]
-            });
-            result = each(&outpoint_key(&change.outpoint), coin);
+        if result.is_err() {
+            return;
+        }
+        value.clear();
+        let coin = change.coin.map(|coin| {
+            coin.write_compressed(&mut value);
+            &value[..]
         });
+        result = each(&outpoint_key(&change.outpoint), coin);
+    });
     result
 }
 
