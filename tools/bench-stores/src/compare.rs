@@ -100,6 +100,10 @@ impl Runner<'_> {
         let commit_seconds = result["flush"]["seconds"]["mean"].as_f64().unwrap_or(0.0);
         let kills = self.kill(kind, commit_seconds)?;
         result.insert("reopen".to_owned(), Value::Array(kills));
+        if kind.checkpoint(&self.arguments.dir).is_some() {
+            self.run(kind, Phase::Warm)?;
+            result.insert("rebuild".to_owned(), self.run(kind, Phase::Rebuild)?);
+        }
         // After all that, the set is still what it should be.
         result.insert("last-scan".to_owned(), self.run(kind, Phase::Scan)?);
         Ok(Value::Object(result))

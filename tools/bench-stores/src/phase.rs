@@ -47,6 +47,8 @@ pub(crate) enum Phase {
     Commit,
     /// Opening what a kill left.
     Reopen,
+    /// Opening without what only saves time.
+    Rebuild,
     /// All coins in the order of their keys.
     Scan,
 }
@@ -112,6 +114,10 @@ pub(crate) fn run(phase: Phase, arguments: &Arguments) -> Result<Value, Failure>
         Phase::AbsentCold => run.read(0, &[], work.cold_reads),
         Phase::Commit => run.commit(),
         Phase::Reopen => run.reopen(),
+        Phase::Rebuild => {
+            std::fs::remove_file(kind.checkpoint(&run.directory).ok_or("there is no checkpoint")?)?;
+            run.reopen()
+        }
         Phase::Scan => run.scan(),
     }
 }

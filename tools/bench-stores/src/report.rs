@@ -73,7 +73,7 @@ fn megabytes(value: &Value, path: &str) -> String {
 /// What a row shows of a store's figures.
 type Cell = fn(&Value) -> String;
 
-const ROWS: [(&str, Cell); 35] = [
+const ROWS: [(&str, Cell); 36] = [
     ("load: seconds (CPU)", |of| seconds_and_cpu(of, "/load/commits")),
     ("load until at rest and closed: seconds (CPU)", |of| {
         seconds_and_cpu(of, "/load/with_settling")
@@ -156,6 +156,9 @@ const ROWS: [(&str, Cell); 35] = [
         scaled(of, "/read/open_seconds", 1.0, 3)
     }),
     ("open after a kill: seconds, median (min to max)", kills),
+    ("open without a checkpoint: seconds (CPU)", |of| {
+        seconds_and_cpu(of, "/rebuild/open")
+    }),
 ];
 
 /// The table in Markdown, then the targets.

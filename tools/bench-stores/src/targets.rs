@@ -154,6 +154,8 @@ impl Finder<'_> {
         let kills = (0..).map_while(|kill| self.own(&format!("/reopen/{kill}/open/seconds")));
         let worst = kills.reduce(f64::max);
         self.at_most("open after a kill, worst: seconds", worst, 12.0);
+        let rebuild = self.own("/rebuild/open/seconds");
+        self.at_most("open without a checkpoint: seconds", rebuild, 180.0);
     }
 }
 
@@ -201,6 +203,7 @@ mod tests {
             }]},
             "absent-cold": {"rows": [{"fetches_per_read": 0.0001 * times}]},
             "scan": {"scan": {"seconds": 0.8 * times}},
+            "rebuild": {"open": {"seconds": 180.0 * times}},
             "reopen": [{"open": {"seconds": 1.0}}, {"open": {"seconds": 12.0 * times}}],
         });
         (STORE.to_owned(), figures)
@@ -225,7 +228,7 @@ mod tests {
             let mut stores = peers();
             stores.push(log(times));
             let found = targets(&work(), &stores);
-            assert_eq!(found.len(), 22);
+            assert_eq!(found.len(), 23);
             for target in &found {
                 assert_eq!(target.is_met(), is_met, "{}", target.text());
                 assert_eq!(target.json()["met"], is_met);
@@ -246,7 +249,7 @@ mod tests {
         assert_eq!(targets(&work(), &peers()), []);
         let alone = targets(&work(), &[log(0.5)]);
         assert!(alone.iter().all(|target| !target.what.contains("as a part of")));
-        assert_eq!(alone.len(), 15);
+        assert_eq!(alone.len(), 16);
         let empty = (STORE.to_owned(), json!({"flush": {"write_ratio": 9.0}}));
         let found = targets(&work(), &[empty]);
         assert_eq!(found.len(), 1);

@@ -16,7 +16,7 @@ use blockmill_coins::{Changes, CoinIterator, CoinStore, OwnedChange, StoreError,
 use blockmill_store_log::{LogStore, Options};
 use blockmill_store_redb::RedbStore;
 use clap::ValueEnum;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::sync_channel;
 use std::thread::available_parallelism;
 use std::time::Duration;
@@ -87,6 +87,11 @@ impl Kind {
     pub(crate) fn name(self) -> String {
         self.to_possible_value()
             .map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+
+    /// The file in a store's directory that only saves time at an opening.
+    pub(crate) fn checkpoint(self, directory: &Path) -> Option<PathBuf> {
+        (self == Self::Log).then(|| directory.join("log").join("checkpoint"))
     }
 
     /// Opens the store in a directory of its own, or makes it.
