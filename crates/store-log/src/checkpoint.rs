@@ -22,7 +22,7 @@ use crate::page::{
     BODY_BYTES, HEAD_BYTES, Head, Kind, PAGE_BYTES, Page, Position, Range, begin, seal, u16_at, u32_at, u64_at,
 };
 use crate::parallel::for_each;
-use crate::segment::{Identity, file_failed};
+use crate::segment::{Identity, UNFINISHED, file_failed};
 use crate::store::Shared;
 use blockmill_block::BlockHash;
 use blockmill_block::reader::Reader;
@@ -48,7 +48,7 @@ pub(crate) fn checkpoint_path(directory: &Path) -> PathBuf {
 }
 
 fn unfinished_path(directory: &Path) -> PathBuf {
-    directory.join(NAME).with_extension("new")
+    directory.join(NAME).with_extension(UNFINISHED)
 }
 
 /// Removes the checkpoint, durably.

@@ -9,7 +9,7 @@ use crate::location::{Location, SEGMENTS_MAX};
 use crate::page::{Kind, PAGE_BYTES, Page, Position, RECORDS_MAX, checksum_of};
 use crate::parallel::for_each;
 use crate::replay::{CALL_PAGES, Replayed, replay};
-use crate::segment::{Identity, Segment, Table, file_failed, page_damaged, segment_number, segment_path};
+use crate::segment::{Identity, Segment, Table, UNFINISHED, file_failed, page_damaged, segment_number, segment_path};
 use crate::store::{LogStore, Opening, Options, PageReader, Shared};
 use crate::writer::Writer;
 use blockmill_blockfiles::disk::{Disk, DiskFile, Open, SystemDisk};
@@ -76,6 +76,20 @@ pub fn remove(disk: &dyn Disk, directory: &Path) -> Result<(), StoreError> {
     disk.sync_directory(directory).map_err(failed)?;
     std::fs::remove_dir(directory).map_err(failed)?;
     disk.sync_name(directory).map_err(failed)
+}
+
+/// Removes files that never got their names: a checkpoint, or a segment, in whose midst a process
+/// was killed.
+fn remove_unfinished(disk: &dyn Disk, directory: &Path) -> Result<(), StoreError> {
+    let failed = |error: io::Error| file_failed(directory, &error);
+    for entry in std::fs::read_dir(directory).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        if path.extension().is_some_and(|extension| extension == UNFINISHED) {
+            // It may come back after a power cut, and is removed again then.
+            disk.remove(&path).map_err(failed)?;
+        }
+    }
+    Ok(())
 }
 
 /// A random number of this process.
@@ -178,6 +192,7 @@ impl LogStore {
         }
         let (segments, identity) = open_segments(directory, Some(&*disk))?;
         check_network(&identity, Some(network))?;
+        remove_unfinished(&*disk, directory)?;
         let store = recover(Shared::new(directory, Some(disk), identity, options), segments)?;
         store.cut_off_tail()?;
         Ok(store)

@@ -15,6 +15,9 @@ pub(crate) const FORMAT: u32 = 1;
 /// The first bytes of each file, after the head of its first page.
 const MAGIC: [u8; 16] = *b"blockmill coins\n";
 
+/// Extension of a file until it gets its name.
+pub(crate) const UNFINISHED: &str = "new";
+
 const NETWORK_AT: usize = HEAD_BYTES + MAGIC.len() + 4 + 16 + 2;
 
 /// The error of the system for a file. A file that ends early is damaged.
@@ -124,7 +127,7 @@ impl Segment {
     ) -> Result<Self, StoreError> {
         use blockmill_blockfiles::disk::Open;
         let path = segment_path(directory, number);
-        let unfinished = path.with_extension("new");
+        let unfinished = path.with_extension(UNFINISHED);
         let mut page = identity.write(Kind::Segment);
         crate::page::seal(
             &mut page,

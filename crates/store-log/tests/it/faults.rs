@@ -94,6 +94,12 @@ impl Scenario {
         self.run(&system, path, |_| {}).unwrap();
         let store = LogStore::open(path, "regtest", options()).unwrap();
         assert_eq!(self.check(&store).unwrap(), self.commits.len());
+        // Nothing stays of files that were never finished.
+        let unfinished = std::fs::read_dir(path).unwrap().filter(|entry| {
+            let path = entry.as_ref().unwrap().path();
+            path.extension().is_some_and(|extension| extension == "new")
+        });
+        assert_eq!(unfinished.count(), 0);
     }
 }
 
