@@ -102,6 +102,10 @@ impl Writer {
         let Some(disk) = &shared.disk else {
             return;
         };
+        if finish && self.is_checkpoint_due(shared, finish) {
+            // Much has come since the one under way was begun, and the next opening would read it.
+            self.checkpoint = None;
+        }
         if self.checkpoint.is_none() && self.is_checkpoint_due(shared, finish) {
             let ledger = shared.ledger();
             if let Some(tip) = ledger.tip {
