@@ -20,8 +20,8 @@ pub struct StoreLimits {
     pub threads: usize,
 }
 
-/// Opens the embedded store of a data directory, or makes one of this kind; of the default kind if
-/// none is named.
+/// Opens the embedded store of a data directory, or makes one of this kind. If none is named it is
+/// the kind that the directory had, else the default.
 ///
 /// # Errors
 /// [`OpenError::Damaged`] where it is lost, [`OpenError::WrongStore`] where it is of another kind,
@@ -32,7 +32,8 @@ pub fn open_store(
     limits: StoreLimits,
 ) -> Result<Arc<dyn CoinStore>, OpenError> {
     finish_load(directory)?;
-    let found = kind_if_not_lost(directory.path())?;
+    let noted = directory.noted_store();
+    let found = kind_if_not_lost(directory.path(), noted)?;
     if let (Some(found), Some(wanted)) = (found, kind)
         && found != wanted
     {
@@ -45,7 +46,7 @@ pub fn open_store(
     for kind in StoreKind::ALL {
         remove_store(&**directory.disk(), kind, &directory.file(kind.loading())).map_err(OpenError::Store)?;
     }
-    let kind = found.or(kind).unwrap_or_default();
+    let kind = found.or(kind).or(noted).unwrap_or_default();
     let path = directory.file(kind.part());
     let network = directory.chain_id().text();
     Ok(make_store(directory.disk(), kind, &path, &network, limits)?)
@@ -115,7 +116,7 @@ pub(crate) fn remove_store(disk: &dyn Disk, kind: StoreKind, path: &Path) -> Res
 /// # Errors
 /// As for [`open_store`].
 pub fn read_store(directory: &DataDir, limits: StoreLimits) -> Result<Arc<dyn CoinStore>, OpenError> {
-    let Some(kind) = kind_if_not_lost(directory.path())? else {
+    let Some(kind) = kind_if_not_lost(directory.path(), directory.noted_store())? else {
         return Ok(Arc::new(MemoryStore::default()));
     };
     let path = directory.file(kind.part());

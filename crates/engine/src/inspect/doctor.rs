@@ -79,14 +79,14 @@ fn examine_chain_id(path: &Path, findings: &mut Findings) -> Result<Option<DataD
         Ok(Some(chain_id)) => Ok(Some(DataDir::open_without_chain_id(path, chain_id)?)),
         Ok(None) => {
             findings.add(
-                coins::part(path),
+                coins::part(path, None),
                 Health::NotExamined,
                 "there is none, and nothing says what the rest belongs to",
             );
             Ok(None)
         }
         Err(error) => {
-            findings.add_error(coins::part(path), &error);
+            findings.add_error(coins::part(path, None), &error);
             Ok(None)
         }
     }

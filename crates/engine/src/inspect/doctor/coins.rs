@@ -66,7 +66,7 @@ struct Opened {
 
 /// Opens the store and compares its pages with their checksums. None if there is none yet.
 fn open(directory: &DataDir, stop: &AtomicBool, problems: &mut Problems) -> Result<Option<Opened>, OpenError> {
-    let Some(kind) = kind_if_not_lost(directory.path())? else {
+    let Some(kind) = kind_if_not_lost(directory.path(), directory.noted_store())? else {
         return Ok(None);
     };
     let path = directory.file(kind.part());
@@ -93,9 +93,10 @@ fn open(directory: &DataDir, stop: &AtomicBool, problems: &mut Problems) -> Resu
     }))
 }
 
-/// The name of a directory's store.
-pub(super) fn part(directory: &Path) -> &'static str {
-    let kind = kind_of(directory).ok().flatten();
+/// The name of a directory's store, or the name that it would have. `noted` is the kind that
+/// `meta.json` names.
+pub(super) fn part(directory: &Path, noted: Option<StoreKind>) -> &'static str {
+    let kind = kind_of(directory).ok().flatten().or(noted);
     kind.unwrap_or_default().part()
 }
 
@@ -107,7 +108,7 @@ pub(super) fn examine(
     findings: &mut Findings,
 ) -> StoredTip {
     let mut problems = Problems::default();
-    let part = part(directory.path());
+    let part = part(directory.path(), directory.noted_store());
     let opened = match open(directory, stop, &mut problems) {
         Ok(None) => {
             findings.add(part, Health::Sound, "not there yet: nothing was connected");
