@@ -4,7 +4,8 @@ use super::findings::{Findings, Health, Problems, STOPPED};
 use crate::datadir::DataDir;
 use crate::datadir::StoreKind;
 use crate::datadir::error::{OpenError, Remedy};
-use crate::datadir::lost_store::{kind_if_not_lost, kind_of};
+use crate::datadir::lost_store::kind_of;
+use crate::datadir::store_file::store_to_read;
 use crate::report::observer::Observer;
 use blockmill_coins::stats::Hashes;
 use blockmill_coins::{CoinStore, StatsBuilder, StoreError, Tip};
@@ -66,10 +67,10 @@ struct Opened {
 
 /// Opens the store and compares its pages with their checksums. None if there is none yet.
 fn open(directory: &DataDir, stop: &AtomicBool, problems: &mut Problems) -> Result<Option<Opened>, OpenError> {
-    let Some(kind) = kind_if_not_lost(directory.path(), directory.noted_store())? else {
+    let Some((kind, part)) = store_to_read(directory)? else {
         return Ok(None);
     };
-    let path = directory.file(kind.part());
+    let path = directory.file(part);
     let network = directory.chain_id().text();
     let store: Box<dyn CoinStore> = match kind {
         StoreKind::Redb => {
@@ -87,10 +88,7 @@ fn open(directory: &DataDir, stop: &AtomicBool, problems: &mut Problems) -> Resu
             Box::new(store)
         }
     };
-    Ok(Some(Opened {
-        part: kind.part(),
-        store,
-    }))
+    Ok(Some(Opened { part, store }))
 }
 
 /// The name of a directory's store, or the name that it would have. `noted` is the kind that
