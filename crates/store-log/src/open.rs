@@ -14,6 +14,7 @@ use crate::store::{LogStore, Opening, Options, PageReader, Shared};
 use crate::writer::Writer;
 use blockmill_blockfiles::disk::{Disk, DiskFile, Open, SystemDisk};
 use blockmill_coins::StoreError;
+use std::cmp::Ordering::{Equal, Greater, Less};
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, ErrorKind};
@@ -232,6 +233,27 @@ impl LogStore {
             }
         }
         Ok(())
+    }
+
+    /// Bytes after the last frame: of a commit that was never finished, or of one with a damaged
+    /// page. A writer has none, since opening cuts them off.
+    ///
+    /// # Errors
+    /// [`StoreError::Backend`].
+    pub fn bytes_after_last_commit(&self) -> Result<u64, StoreError> {
+        let tail = self.lock_writer().tail.position;
+        let mut bytes = 0;
+        for (_, segment) in self.shared.segments.load().in_order() {
+            let end = match segment.number.cmp(&tail.segment) {
+                Less => continue,
+                Equal => u64::from(tail.page) * PAGE_BYTES as u64,
+                Greater => 0,
+            };
+            let length = segment.file.length();
+            let length = length.map_err(|error| file_failed(&segment.path, &error))?;
+            bytes += length.saturating_sub(end);
+        }
+        Ok(bytes)
     }
 
     fn lock_writer(&self) -> MutexGuard<'_, Writer> {

@@ -63,6 +63,8 @@ impl From<Option<Tip>> for StoredTip {
 struct Opened {
     part: &'static str,
     store: Box<dyn CoinStore>,
+    /// Bytes that the next writer cuts off.
+    bytes_after: u64,
 }
 
 /// Opens the store and compares its pages with their checksums. None if there is none yet.
@@ -72,23 +74,28 @@ fn open(directory: &DataDir, stop: &AtomicBool, problems: &mut Problems) -> Resu
     };
     let path = directory.file(part);
     let network = directory.chain_id().text();
-    let store: Box<dyn CoinStore> = match kind {
+    let (store, bytes_after): (Box<dyn CoinStore>, u64) = match kind {
         StoreKind::Redb => {
             let mut store = RedbStore::open_to_read(&path, Some(&network), STORE_CACHE)?;
             if !stop.load(Ordering::Relaxed) && !store.check_pages()? {
                 problems.add("a page is not what was written".to_owned());
             }
-            Box::new(store)
+            (Box::new(store), 0)
         }
         StoreKind::Log => {
             let store = LogStore::open_to_read(&path, Some(&network), LogOptions::default())?;
             if let Err(error) = store.check_pages(&|| stop.load(Ordering::Relaxed)) {
                 problems.add(error.to_string());
             }
-            Box::new(store)
+            let bytes_after = store.bytes_after_last_commit()?;
+            (Box::new(store), bytes_after)
         }
     };
-    Ok(Some(Opened { part, store }))
+    Ok(Some(Opened {
+        part,
+        store,
+        bytes_after,
+    }))
 }
 
 /// The name of a directory's store, or the name that it would have. `noted` is the kind that
@@ -119,19 +126,28 @@ pub(super) fn examine(
         Ok(Some(opened)) => opened.store.tip().map(|tip| (opened, tip)).map_err(OpenError::from),
         Err(error) => Err(error),
     };
-    let (Opened { part, store }, tip) = match opened {
+    let (opened, tip) = match opened {
         Ok(opened) => opened,
         Err(error) => {
             findings.add_error(part, &error);
             return StoredTip::Unknown;
         }
     };
+    let Opened { part, store, .. } = &opened;
+    if opened.bytes_after > 0 {
+        let detail = format!(
+            "{} bytes after the last whole commit, as a kill or a damaged page in them leaves them; the next run of \
+             connect goes on from that commit",
+            opened.bytes_after
+        );
+        findings.add(part, Health::Harmless, detail);
+    }
     let genesis = || Tip {
         hash: directory.chain_id().params().genesis.hash(),
         height: 0,
     };
     let read = if problems.is_empty() {
-        read_coins(&*store, &tip.unwrap_or_else(genesis), stop, observer, &mut problems)
+        read_coins(&**store, &tip.unwrap_or_else(genesis), stop, observer, &mut problems)
     } else {
         // With pages that are damaged there is no saying what it reads.
         Ok(Read::Stopped(0))
