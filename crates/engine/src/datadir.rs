@@ -2,7 +2,7 @@
 //!
 //! | file | content |
 //! |---|---|
-//! | `meta.json` | format, network, signet challenge, the base of a loaded snapshot |
+//! | `meta.json` | format, network, signet challenge, store, the base of a loaded snapshot |
 //! | `lock` | held by the process that has the directory open |
 //! | `coins.redb` or `coins.log/` | the coin store |
 //! | `coins.redb.loading`, `coins.log.loading/` | a store that a snapshot is being loaded into |

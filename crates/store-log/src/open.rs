@@ -14,6 +14,7 @@ use crate::store::{LogStore, Opening, Options, PageReader, Shared};
 use crate::writer::Writer;
 use blockmill_blockfiles::disk::{Disk, DiskFile, Open, SystemDisk};
 use blockmill_coins::StoreError;
+use std::cmp::Ordering::{Equal, Greater, Less};
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, ErrorKind};
@@ -45,10 +46,18 @@ fn segment_numbers(directory: &Path) -> Result<Vec<u32>, StoreError> {
 /// [`StoreError::Backend`] if the directory cannot be read, or is none.
 pub fn is_there(directory: &Path) -> Result<bool, StoreError> {
     match std::fs::symlink_metadata(directory) {
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(file_failed(directory, &error)),
-        Ok(_) => Ok(!segment_numbers(directory)?.is_empty()),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+        found => found.map_err(|error| file_failed(directory, &error))?,
+    };
+    let other = |what| StoreError::Backend(format!("{}: {what}", directory.display()));
+    let metadata = std::fs::metadata(directory).map_err(|error| match error.kind() {
+        ErrorKind::NotFound => other("a symbolic link to a folder that does not exist"),
+        _ => file_failed(directory, &error),
+    })?;
+    if !metadata.is_dir() {
+        return Err(other("not a folder"));
     }
+    Ok(!segment_numbers(directory)?.is_empty())
 }
 
 /// The network of the store in a directory, on signet with its challenge.
@@ -64,7 +73,7 @@ pub fn network(directory: &Path) -> Result<String, StoreError> {
     Ok(open_segment(&path, number, Box::new(file))?.1.network)
 }
 
-/// Removes a store, and its directory.
+/// Removes a store, and its directory; a symbolic link to the directory in its place.
 ///
 /// # Errors
 /// [`StoreError::Backend`]; a part of the store may be gone then.
@@ -74,7 +83,11 @@ pub fn remove(disk: &dyn Disk, directory: &Path) -> Result<(), StoreError> {
         disk.remove(&entry.map_err(failed)?.path()).map_err(failed)?;
     }
     disk.sync_directory(directory).map_err(failed)?;
-    std::fs::remove_dir(directory).map_err(failed)?;
+    match std::fs::remove_dir(directory) {
+        Err(error) if error.kind() == ErrorKind::NotADirectory => disk.remove(directory),
+        removed => removed,
+    }
+    .map_err(failed)?;
     disk.sync_name(directory).map_err(failed)
 }
 
@@ -235,6 +248,27 @@ impl LogStore {
             }
         }
         Ok(())
+    }
+
+    /// Bytes after the last frame: of a commit that was never finished, or of one with a damaged
+    /// page. A writer has none, since opening cuts them off.
+    ///
+    /// # Errors
+    /// [`StoreError::Backend`].
+    pub fn bytes_after_last_commit(&self) -> Result<u64, StoreError> {
+        let tail = self.lock_writer().tail.position;
+        let mut bytes = 0;
+        for (_, segment) in self.shared.segments.load().in_order() {
+            let end = match segment.number.cmp(&tail.segment) {
+                Less => continue,
+                Equal => u64::from(tail.page) * PAGE_BYTES as u64,
+                Greater => 0,
+            };
+            let length = segment.file.length();
+            let length = length.map_err(|error| file_failed(&segment.path, &error))?;
+            bytes += length.saturating_sub(end);
+        }
+        Ok(bytes)
     }
 
     fn lock_writer(&self) -> MutexGuard<'_, Writer> {

@@ -26,8 +26,8 @@ pub(crate) struct Writer {
     /// Changes since the last checkpoint began.
     pub(crate) changes: u64,
     pub(crate) checkpoint: Option<CheckpointWriter>,
-    /// The segment with the last frame of the checkpoint that is there. Without it nobody knows that
-    /// the checkpoint is of this log.
+    /// The segment with the last frame of the checkpoint that is there. Without it nobody knows
+    /// that the checkpoint is of this log.
     pub(crate) label_segment: Option<u32>,
     /// Whether the file of the checkpoint, if there is one, does not fit the log.
     pub(crate) has_stale_checkpoint: bool,

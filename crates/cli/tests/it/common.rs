@@ -1,8 +1,9 @@
-//! What the acceptance tests share: running the command, reading its answers, block files, and
-//! draws from a seed.
+//! What the acceptance tests share: running the command, reading its answers, block files, data
+//! directories, and draws from a seed.
 
 pub(crate) mod blocks;
 pub(crate) mod branches;
+pub(crate) mod store;
 
 use blockmill_block::{Block, BlockHash, Header, Magic};
 use serde_json::Value;
@@ -140,7 +141,24 @@ pub(crate) fn peak_memory(command: &mut Command) -> u64 {
 /// `connect` with JSON at the end; options may be added.
 pub(crate) fn connect(blocks: &Path, data: &Path, network: &str) -> Command {
     let mut command = connect_without_store(blocks, data, network);
-    add_store(&mut command);
+    store::add_to(&mut command);
+    command
+}
+
+/// `snapshot load` with JSON at the end. More options may be added, and then the file.
+pub(crate) fn load_command(blocks: &Path, data: &Path, network: &str) -> Command {
+    let mut command = blockmill();
+    command.args(["snapshot", "load", "--json", "--network", network, "--blocks"]);
+    command.arg(blocks).arg("--data").arg(data);
+    store::add_to(&mut command);
+    command
+}
+
+/// `submit` for regtest; options may be added.
+pub(crate) fn submit_command(data: &Path) -> Command {
+    let mut command = blockmill();
+    command.args(["submit", "--network", "regtest", "--data"]).arg(data);
+    store::add_to(&mut command);
     command
 }
 
@@ -155,13 +173,6 @@ pub(crate) fn connect_without_store(blocks: &Path, data: &Path, network: &str) -
 /// `doctor` with JSON.
 pub(crate) fn doctor(data: &Path) -> Run {
     run(blockmill().args(["doctor", "--json", "--data"]).arg(data))
-}
-
-/// Names the store of `BLOCKMILL_TEST_STORE` to a command that may make a data directory.
-pub(crate) fn add_store(command: &mut Command) {
-    if let Ok(store) = std::env::var("BLOCKMILL_TEST_STORE") {
-        command.args(["--store", &store]);
-    }
 }
 
 /// `stats --json` of a data directory, which must succeed.

@@ -1,9 +1,10 @@
 //! `doctor`: what is sound is said to be, and what is damaged is named, with what to do.
 
-use crate::common::{Run, Scratch, block_of, blockmill, connect, doctor, generate_command, manifest, records, run};
+use crate::common::{
+    Run, Scratch, block_of, blockmill, doctor, generate_command, manifest, records, run, store, submit_command,
+};
 use std::fs::File;
 use std::io::Write;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
@@ -31,28 +32,10 @@ fn made(scratch: &Scratch) -> (PathBuf, PathBuf, String) {
     let (out, data) = (scratch.join("chain"), scratch.join("data"));
     let mut command = generate_command(&out, "utxo", 150);
     run(command.args(["--inputs", "3000"])).ends_with(0);
-    run(&mut connect(&out, &data, "regtest")).ends_with(0);
+    store::connect_before_damage(&out, &data, 145);
     let manifest = manifest(&out);
     let hash = manifest["hash_serialized_3"].as_str().unwrap().to_owned();
     (out, data, hash)
-}
-
-fn copy(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).unwrap();
-    for entry in std::fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        if entry.file_type().unwrap().is_file() {
-            std::fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
-        }
-    }
-}
-
-/// Turns over some bytes in the middle of a file.
-fn damage(path: &Path, offset: u64) {
-    let file = File::options().read(true).write(true).open(path).unwrap();
-    let mut bytes = [0; 8];
-    file.read_exact_at(&mut bytes, offset).unwrap();
-    file.write_all_at(&bytes.map(|byte| !byte), offset).unwrap();
 }
 
 #[test]
@@ -61,7 +44,7 @@ fn a_sound_directory_is_said_to_be_sound() {
     let (_, data, hash) = made(&scratch);
     let sound = doctor(&data).ends_with(0);
     assert_eq!(sound.json()["sound"], true);
-    let (health, detail) = part(&sound, "coins.redb");
+    let (health, detail) = part(&sound, store::part());
     assert_eq!(health, "sound");
     assert!(detail.contains(&hash) && detail.contains("height 150"), "{detail}");
     assert_eq!(
@@ -111,7 +94,7 @@ fn damage_is_named() {
     let (_, data, _) = made(&scratch);
     let check = |name: &str, change: &dyn Fn(&Path), wanted: &[&str]| {
         let other = scratch.join(&format!("damaged-{name}-{}", wanted.len()));
-        copy(&data, &other);
+        store::copy(&data, &other);
         change(&other);
         let run = doctor(&other).ends_with(3);
         assert_eq!(run.json()["sound"], false);
@@ -126,12 +109,12 @@ fn damage_is_named() {
     // gone.
     check(
         "undo.dat",
-        &|data| damage(&data.join("undo.dat"), half(data.join("undo.dat"))),
+        &|data| store::damage(&data.join("undo.dat"), half(data.join("undo.dat"))),
         &["offset", "height", "no reorganisation below"],
     );
     check(
         "headers.dat",
-        &|data| damage(&data.join("headers.dat"), half(data.join("headers.dat"))),
+        &|data| store::damage(&data.join("headers.dat"), half(data.join("headers.dat"))),
         &["tip", "new data directory"],
     );
     check(
@@ -145,21 +128,11 @@ fn damage_is_named() {
         &["not there"],
     );
     // Some page of the store that is in use: coins lie all over it.
-    let pages = std::fs::metadata(data.join("coins.redb")).unwrap().len() / 4096;
-    let store = std::fs::read(data.join("coins.redb")).unwrap();
-    let used: Vec<_> = (8..pages)
-        .filter(|page| {
-            store[(page * 4096) as usize..][..4096]
-                .iter()
-                .filter(|&&byte| byte != 0)
-                .count()
-                > 2000
-        })
-        .collect();
-    let page = used[used.len() / 2];
+    let full = store::pages(&store::file(&data), 2000);
+    let page = full[full.len() / 2];
     check(
-        "coins.redb",
-        &|data| damage(&data.join("coins.redb"), page * 4096 + 2000),
+        store::part(),
+        &|data| store::damage(&store::file(data), page + 2000),
         &["new data directory"],
     );
 }
@@ -170,9 +143,7 @@ fn submitted_blocks_are_looked_at_too() {
     let (out, _, _) = made(&scratch);
     let file = std::fs::read(out.join("blk00000.dat")).unwrap();
     let data = scratch.join("submitted");
-    let mut child = blockmill()
-        .args(["submit", "--network", "regtest", "--data"])
-        .arg(&data)
+    let mut child = submit_command(&data)
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .spawn()
@@ -191,7 +162,7 @@ fn submitted_blocks_are_looked_at_too() {
     );
     let path = data.join("blocks/blk00000.dat");
     let length = std::fs::metadata(&path).unwrap().len();
-    damage(&path, length - 60);
+    store::damage(&path, length - 60);
     let (health, detail) = part(&doctor(&data).ends_with(3), "blocks/");
     assert_eq!(health, "damaged");
     assert!(

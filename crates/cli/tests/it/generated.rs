@@ -1,7 +1,7 @@
 //! A generated chain: the answer does not depend on settings, and not on when the command is
 //! stopped or killed.
 
-use crate::common::{Rng, Run, Scratch, connect, generate_command, hash_of, manifest, records, run, stats};
+use crate::common::{Rng, Run, Scratch, connect, generate_command, hash_of, manifest, records, run, stats, store};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs::File;
@@ -116,13 +116,11 @@ fn height_at_start(stderr: &str) -> u64 {
 /// Height of what was flushed, looked up in a copy, so that the next start finds the directory as
 /// the kill left it.
 fn flushed_height(data: &Path, scratch: &Scratch) -> u64 {
-    let Ok(entries) = std::fs::read_dir(data) else { return 0 };
-    let copy = scratch.join("copy");
-    std::fs::create_dir(&copy).unwrap();
-    for entry in entries {
-        let entry = entry.unwrap();
-        std::fs::copy(entry.path(), copy.join(entry.file_name())).unwrap();
+    if !data.exists() {
+        return 0;
     }
+    let copy = scratch.join("copy");
+    store::copy(data, &copy);
     // A kill may come before the directory is marked as one.
     let height = if copy.join("meta.json").exists() {
         stats(&copy)["height"].as_u64().unwrap()
@@ -138,8 +136,12 @@ const KILLS: usize = 20;
 
 /// Seconds since the coin store was last written: the work that is lost.
 fn lost_seconds(data: &Path) -> f64 {
-    let written = std::fs::metadata(data.join("coins.redb")).and_then(|metadata| metadata.modified());
-    let lost = written.ok().and_then(|written| written.elapsed().ok());
+    let files = std::fs::read_dir(data).map_or_else(|_| Vec::new(), |_| store::files(data));
+    let written = files
+        .iter()
+        .filter(|file| file.starts_with(data.join(store::part())))
+        .filter_map(|file| file.metadata().ok()?.modified().ok());
+    let lost = written.max().and_then(|written| written.elapsed().ok());
     lost.map_or(0.0, |lost| lost.as_secs_f64())
 }
 
@@ -244,7 +246,7 @@ fn check_stopped(signal: Signal, data: &Path, scratch: &Scratch, height_before: 
     // The coin store is opened after the signals are listened for, the line about the height comes
     // after that.
     let begun = || match height_before {
-        0 => data.join("coins.redb").exists(),
+        0 => store::file(data).exists(),
         _ => std::fs::read_to_string(scratch.join("stderr")).is_ok_and(|text| text.contains("going on")),
     };
     while !begun() {

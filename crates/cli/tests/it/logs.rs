@@ -1,7 +1,7 @@
 //! What is said on standard error, to a person and to a machine.
 
 use crate::common::branches::{branch, genesis};
-use crate::common::{Run, Scratch, blockmill, connect, record, run};
+use crate::common::{Run, Scratch, connect, record, run, submit_command};
 use blockmill_block::Network;
 use blockmill_chaingen::bitcoin::{Block, consensus::serialize, hex::DisplayHex};
 use serde_json::{Value, json};
@@ -137,10 +137,7 @@ fn the_log_of_submit_has_reorganisations_and_flushes() {
         .collect();
     let input = scratch.write("input", (lines.join("\n") + "\n").as_bytes());
     let submit = |data: &str, more: &[&str]| {
-        let mut command = blockmill();
-        command
-            .args(["submit", "--network", "regtest", "--data"])
-            .arg(scratch.join(data));
+        let mut command = submit_command(&scratch.join(data));
         run(command.args(more).stdin(File::open(&input).unwrap())).ends_with(0)
     };
     let submitted = submit("data", &["--log", "json"]);

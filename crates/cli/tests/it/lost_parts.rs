@@ -1,7 +1,8 @@
 //! Data directories of which a part is lost or not to be had: no command takes one for new, and
 //! each says what to do.
 
-use crate::common::{Rng, Run, Scratch, blockmill, connect, doctor, generate_command, run, stats};
+use crate::common::{Rng, Run, Scratch, blockmill, connect, doctor, generate_command, run, stats, store};
+use blockmill_engine::StoreKind;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -19,7 +20,7 @@ impl Made {
         let (blocks, data) = (scratch.join("chain"), scratch.join("data"));
         let mut command = generate_command(&blocks, "utxo", 30);
         run(command.args(["--inputs", "60"])).ends_with(0);
-        run(&mut connect(&blocks, &data, "regtest")).ends_with(0);
+        store::connect_before_damage(&blocks, &data, 29);
         Self { scratch, blocks, data }
     }
 
@@ -52,10 +53,8 @@ impl Made {
 
     /// The names and the bytes of all files.
     fn files(&self) -> BTreeMap<PathBuf, Vec<u8>> {
-        let entries = std::fs::read_dir(&self.data)
-            .unwrap()
-            .map(|entry| entry.unwrap().path());
-        entries
+        store::files(&self.data)
+            .into_iter()
             .filter(|path| path.is_file())
             .map(|path| (path.clone(), std::fs::read(path).unwrap()))
             .collect()
@@ -92,10 +91,10 @@ impl Made {
 #[test]
 fn a_store_that_is_lost_is_not_made_anew() {
     let made = Made::new();
-    let store = made.file("coins.redb");
-    std::fs::remove_file(&store).unwrap();
+    let store = made.file(store::part());
+    store::remove(&store);
     made.refused(3, &[store.to_str().unwrap(), "gone", "new data directory"]);
-    let (health, detail) = made.part("coins.redb", 3);
+    let (health, detail) = made.part(store::part(), 3);
     assert_eq!(health, "damaged");
     assert!(
         detail.contains("gone") && detail.contains("new data directory"),
@@ -105,34 +104,53 @@ fn a_store_that_is_lost_is_not_made_anew() {
     std::fs::remove_file(made.file("headers.dat")).unwrap();
     made.refused(3, &[store.to_str().unwrap(), "undo.dat"]);
     // What is left of a store is no store.
-    std::fs::write(&store, []).unwrap();
-    made.refused(3, &[store.to_str().unwrap(), "empty", "new data directory"]);
-    assert_eq!(made.part("coins.redb", 3).0, "damaged");
+    let word = match store::kind() {
+        StoreKind::Redb => {
+            std::fs::write(&store, []).unwrap();
+            "empty"
+        }
+        StoreKind::Log => {
+            std::fs::create_dir(&store).unwrap();
+            std::fs::write(store.join("checkpoint"), []).unwrap();
+            "gone"
+        }
+    };
+    made.refused(3, &[store.to_str().unwrap(), word, "new data directory"]);
+    assert_eq!(made.part(store::part(), 3).0, "damaged");
 }
 
 #[test]
 fn a_store_that_cannot_be_read_is_not_damaged() {
     let made = Made::new();
-    let store = made.file("coins.redb");
+    let store = made.file(store::part());
     let kept = made.scratch.join("kept");
     std::fs::rename(&store, &kept).unwrap();
     // A disk that is not mounted.
-    std::os::unix::fs::symlink(made.scratch.join("unmounted/coins.redb"), &store).unwrap();
+    std::os::unix::fs::symlink(made.scratch.join("unmounted/coins"), &store).unwrap();
     made.refused(4, &[store.to_str().unwrap(), "symbolic link"]);
     assert!(store.is_symlink());
-    let (health, detail) = made.part("coins.redb", 4);
+    let (health, detail) = made.part(store::part(), 4);
     assert_eq!(health, "unreadable", "{detail}");
     assert!(!detail.contains("new data directory"), "{detail}");
     assert_eq!(made.doctor().json()["sound"], serde_json::Value::Null);
-    std::fs::remove_file(&store).unwrap();
-    std::fs::create_dir(&store).unwrap();
-    made.refused(4, &[store.to_str().unwrap(), "not a file"]);
-    assert_eq!(made.part("coins.redb", 4).0, "unreadable");
-    std::fs::remove_dir(&store).unwrap();
-    // A link to where it is is as good as the file.
+    store::remove(&store);
+    let word = match store::kind() {
+        StoreKind::Redb => {
+            std::fs::create_dir(&store).unwrap();
+            "not a file"
+        }
+        StoreKind::Log => {
+            std::fs::write(&store, "a file").unwrap();
+            "not a folder"
+        }
+    };
+    made.refused(4, &[store.to_str().unwrap(), word]);
+    assert_eq!(made.part(store::part(), 4).0, "unreadable");
+    store::remove(&store);
+    // A link to where it is is as good as the store itself.
     std::os::unix::fs::symlink(&kept, &store).unwrap();
     assert_eq!(stats(&made.data)["height"], 30);
-    assert_eq!(made.part("coins.redb", 0).0, "sound");
+    assert_eq!(made.part(store::part(), 0).0, "sound");
     // The same of another part.
     std::fs::remove_file(made.file("undo.dat")).unwrap();
     std::fs::create_dir(made.file("undo.dat")).unwrap();
@@ -142,22 +160,32 @@ fn a_store_that_cannot_be_read_is_not_damaged() {
 #[test]
 fn damage_of_the_store_is_status_3_everywhere() {
     let made = Made::new();
-    let store = made.file("coins.redb");
+    let store = store::file(&made.data);
     let whole = std::fs::read(&store).unwrap();
-    let zeroed = [&[0; 4096], &whole[4096..]].concat();
-    for (name, bytes) in [
-        ("cut off", &whole[..whole.len() / 2]),
-        ("cut off early", &whole[..5000]),
+    let zeroed = [&[0; store::PAGE], &whole[store::PAGE..]].concat();
+    let cases = [
+        ("cut off in the head", &whole[..3000]),
         ("garbage", &[7; 100_000][..]),
         ("a short one", b"text"),
+        ("nothing", b""),
         ("no head", &zeroed),
-    ] {
+    ];
+    // What is missing at the end of the log was never committed, as far as it knows.
+    let cut_off = [
+        ("cut off", &whole[..whole.len() / 2]),
+        ("cut off early", &whole[..5000]),
+    ];
+    let more = match store::kind() {
+        StoreKind::Redb => &cut_off[..],
+        StoreKind::Log => &[],
+    };
+    for &(name, bytes) in cases.iter().chain(more) {
         std::fs::write(&store, bytes).unwrap();
         for (command, run) in made.commands() {
             assert_eq!(run.status, 3, "{name}, {command}: {run:#?}");
             run.says(&[store.to_str().unwrap(), "new data directory"]);
         }
-        let (health, detail) = made.part("coins.redb", 3);
+        let (health, detail) = made.part(store::part(), 3);
         assert_eq!(health, "damaged", "{name}: {detail}");
         assert!(detail.contains("new data directory"), "{detail}");
     }
@@ -165,19 +193,15 @@ fn damage_of_the_store_is_status_3_everywhere() {
 
 #[test]
 fn damaged_pages_of_the_store_end_no_command_by_a_panic() {
-    const PAGE: usize = 4096;
+    const PAGE: usize = store::PAGE;
     let made = Made::new();
-    let store = made.file("coins.redb");
+    let store = store::file(&made.data);
     let whole = std::fs::read(&store).unwrap();
-    let used: Vec<_> = whole
-        .chunks(PAGE)
-        .enumerate()
-        .filter(|(_, page)| page.iter().any(|&byte| byte != 0))
-        .collect();
+    let used = store::pages(&store, 1);
     let mut dice = Rng::new(1);
     let mut found = 0;
     for number in 0..12 {
-        let place = used[dice.below(used.len())].0 * PAGE;
+        let place = used[dice.below(used.len())] as usize;
         let mut bytes = whole.clone();
         match number % 3 {
             0 => bytes[place..place + PAGE].fill(0),
@@ -208,21 +232,22 @@ fn a_directory_without_anything_connected_is_sound() {
     run(&mut connect(&empty, &other, "regtest")).ends_with(0);
     let fresh = Made { data: other, ..made };
     let genesis = stats(&fresh.data)["bestblock"].as_str().unwrap().to_owned();
-    let (health, detail) = fresh.part("coins.redb", 0);
+    let (health, detail) = fresh.part(store::part(), 0);
     assert_eq!(health, "sound");
     assert!(
         detail.contains(&format!("0 coins at block {genesis} (height 0)")),
         "{detail}"
     );
     // As a kill before the store was made leaves it.
-    for name in ["coins.redb", "headers.dat", "undo.dat"] {
-        std::fs::remove_file(fresh.file(name)).unwrap();
+    for name in [store::part(), "headers.dat", "undo.dat"] {
+        store::remove(&fresh.file(name));
     }
-    assert_eq!(fresh.part("coins.redb", 0).0, "sound");
+    assert_eq!(fresh.part(store::part(), 0).0, "sound");
     assert_eq!(stats(&fresh.data)["txouts"], 0);
-    assert!(!fresh.file("coins.redb").exists(), "looking has made a store");
+    assert!(!fresh.file(store::part()).exists(), "looking has made a store");
     assert_eq!(fresh.commands()["connect"].status, 0);
     assert_eq!(stats(&fresh.data)["height"], 30);
+    assert!(fresh.file(store::part()).exists(), "another store than before");
 }
 
 #[test]
@@ -261,7 +286,7 @@ fn marks_are_written_again_for_the_network_of_the_store() {
     let (health, detail) = made.part("meta.json", 3);
     assert_eq!(health, "damaged");
     assert!(detail.contains("--network"), "{detail}");
-    assert_eq!(made.part("coins.redb", 3).0, "sound");
+    assert_eq!(made.part(store::part(), 3).0, "sound");
     assert_eq!(made.part("undo.dat", 3).0, "sound");
     // That blocks were submitted too does not make it a directory of somebody else's.
     std::fs::create_dir(made.file("blocks")).unwrap();
@@ -293,7 +318,7 @@ fn damaged_marks_come_with_what_to_do() {
         let (health, detail) = made.part("meta.json", 3);
         assert_eq!(health, "damaged");
         assert!(detail.contains("made again"), "{detail}");
-        assert_eq!(made.part("coins.redb", 3).0, "sound");
+        assert_eq!(made.part(store::part(), 3).0, "sound");
     }
     std::fs::remove_file(&meta).unwrap();
     run(&mut connect(&made.blocks, &made.data, "regtest")).ends_with(0);

@@ -1,7 +1,7 @@
 //! Names of files need not be text: whatever names one in a message or in JSON must live with that.
 
 use crate::common::branches::{branch, genesis};
-use crate::common::{Run, Scratch, blockmill, connect, record, run, stats};
+use crate::common::{Run, Scratch, blockmill, connect, load_command, record, run, stats};
 use blockmill_block::Network;
 use blockmill_chaingen::bitcoin::{Block, consensus::serialize};
 use std::ffi::OsStr;
@@ -106,13 +106,8 @@ fn snapshots_name_their_file() {
         .arg(&file);
     let dumped = run(&mut dump).ends_with(0).json();
     assert!(dumped["path"].as_str().unwrap().contains(WRITTEN), "{dumped}");
-    let mut load = blockmill();
-    load.args(["snapshot", "load", "--json", "--network", "regtest", "--hash"])
-        .arg(dumped["txoutset_hash"].as_str().unwrap())
-        .arg("--data")
-        .arg(odd.join("loaded"))
-        .arg("--blocks")
-        .arg(&blocks)
+    let mut load = load_command(&blocks, &odd.join("loaded"), "regtest");
+    load.args(["--hash", dumped["txoutset_hash"].as_str().unwrap()])
         .arg(&file);
     let loaded = run(&mut load).ends_with(0).json();
     assert!(loaded["path"].as_str().unwrap().contains(WRITTEN), "{loaded}");

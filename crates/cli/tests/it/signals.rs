@@ -1,7 +1,7 @@
 //! SIGINT and SIGTERM in the midst of what takes long: it ends soon, with status 0, says so, and
 //! leaves nothing half done.
 
-use crate::common::{self, Run, Scratch, blockmill, generate_command, run};
+use crate::common::{self, Run, Scratch, blockmill, generate_command, load_command, run};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -82,9 +82,8 @@ fn a_snapshot_is_loaded_whole_or_not_at_all() {
     let file = scratch.join("snapshot");
     run(blockmill().args(["snapshot", "dump", "--data"]).arg(&data).arg(&file)).ends_with(0);
     let loaded = scratch.join("loaded");
-    let mut command = blockmill();
-    command.args(["snapshot", "load", "--network", "regtest", "--log", "json", "--data"]);
-    command.arg(&loaded).arg("--blocks").arg(huge_file(&scratch)).arg(&file);
+    let mut command = load_command(&huge_file(&scratch), &loaded, "regtest");
+    command.args(["--log", "json"]).arg(&file);
     let run = stopped(&mut command, Signal::INT, &|| loaded.exists(), AT_WORK)
         .says(&["\"event\":\"stopped\"", "nothing of it is kept"]);
     assert_eq!(run.stdout, "");

@@ -2,7 +2,8 @@
 //! and validation goes on from there.
 
 use crate::common::{
-    Rng, Scratch, blockmill, connect, generate_command, manifest, on_threads, run, shared_data, stats,
+    Rng, Scratch, blockmill, connect, generate_command, load_command, manifest, on_threads, run, shared_data, stats,
+    store,
 };
 use std::path::Path;
 use std::process::Command;
@@ -16,16 +17,13 @@ fn dump(data: &Path, file: &Path) -> Command {
     command
 }
 
-/// The file comes last, after the blocks.
+/// The file comes last.
 fn load(data: &Path, network: &str, blocks: &Path, hash: Option<&str>, file: &Path) -> Command {
-    let mut command = blockmill();
-    command
-        .args(["snapshot", "load", "--json", "--network", network, "--data"])
-        .arg(data);
+    let mut command = load_command(blocks, data, network);
     if let Some(hash) = hash {
         command.args(["--hash", hash]);
     }
-    command.arg("--blocks").arg(blocks).arg(file);
+    command.arg(file);
     command
 }
 
@@ -128,7 +126,7 @@ fn a_byte_that_is_another_is_refused() {
         assert!(refused.stderr.contains(named), "{place}: {refused:#?}");
         // Nothing of it is there: the directory can be used for the right one.
         assert_eq!(stats(&data)["height"], 0);
-        assert!(!data.join("coins.redb.loading").exists());
+        assert!(!data.join(store::kind().loading()).exists());
     });
     let data = scratch.join(&format!("data-{}", places[3]));
     run(&mut load(

@@ -5,7 +5,7 @@
 //! Ten seconds; `BLOCKMILL_TEST_SOAK=1800` makes it half an hour.
 
 use crate::common::branches::{branch, genesis};
-use crate::common::{Rng, Scratch, blockmill, connect, generate_command, manifest, run, stats};
+use crate::common::{Rng, Scratch, connect, generate_command, manifest, run, stats, submit_command};
 use blockmill_chaingen::bitcoin::{Block, consensus::serialize, hex::DisplayHex};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -223,11 +223,8 @@ struct Submitter {
 
 impl Submitter {
     fn new(data: &Path) -> Self {
-        let mut command = blockmill();
-        command
-            .args(["submit", "--network", "regtest", "--dbcache", "8", "--data"])
-            .arg(data);
-        command.args(["--flush-seconds", "2"]);
+        let mut command = submit_command(data);
+        command.args(["--dbcache", "8", "--flush-seconds", "2"]);
         let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

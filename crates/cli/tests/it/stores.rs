@@ -1,10 +1,11 @@
 //! `--store`: both stores give the same set, and a directory keeps the one that it has.
 
 use crate::common::{
-    Scratch, blockmill, connect_without_store as connect, doctor, generate_command, manifest, run, stats,
+    Scratch, blockmill, connect_without_store as connect, doctor, generate_command, manifest, run, stats, store,
 };
+use blockmill_engine::StoreKind;
 use serde_json::Value;
-use std::os::unix::fs::FileExt;
+use std::fs::File;
 use std::path::PathBuf;
 
 const STORES: [&str; 2] = ["redb", "log"];
@@ -97,11 +98,7 @@ fn a_directory_keeps_its_store() {
 fn damage_of_the_log_is_named() {
     let world = World::new();
     let data = world.connected("log");
-    let segment = data.join("coins.log/segment-00000001");
-    let file = std::fs::File::options().read(true).write(true).open(&segment).unwrap();
-    let mut byte = [0];
-    file.read_exact_at(&mut byte, 5000).unwrap();
-    file.write_all_at(&[byte[0] ^ 1], 5000).unwrap();
+    store::damage(&store::file_of(StoreKind::Log, &data), 5000);
     let wanted = ["segment-00000001: the page at offset 4096 is not what was written"];
     let found = doctor(&data);
     assert!(found.stdout.contains(wanted[0]), "{found:#?}");
@@ -109,9 +106,94 @@ fn damage_of_the_log_is_named() {
     run(blockmill().args(["stats", "--data"]).arg(&data))
         .ends_with(3)
         .says(&wanted);
-    // The folder is gone, and the log of connected blocks is not.
-    std::fs::remove_dir_all(data.join("coins.log")).unwrap();
-    run(&mut connect(&world.blocks, &data, "regtest"))
-        .ends_with(3)
-        .says(&["coins with it"]);
+}
+
+/// What is missing at its end was never committed, as far as the log knows, and neither was a last
+/// commit with a damaged page.
+#[test]
+fn a_log_that_is_cut_off_is_an_earlier_set() {
+    let world = World::new();
+    let data = world.scratch.join("data");
+    for height in ["150", "199", "200"] {
+        let mut command = connect(&world.blocks, &data, "regtest");
+        run(command.args(["--store", "log", "--stop-at-height", height])).ends_with(0);
+    }
+    let path = store::file_of(StoreKind::Log, &data);
+    let segment = File::options().write(true).open(&path).unwrap();
+    let whole = segment.metadata().unwrap().len();
+    // The last commit, damaged and cut off; the one before it, too; all of them.
+    let damaged = whole - store::PAGE as u64;
+    for (length, height) in [(damaged, 199), (whole - 1, 199), (whole / 2, 150), (5000, 0), (4096, 0)] {
+        if length == damaged {
+            store::damage(&path, damaged + 100);
+        } else {
+            segment.set_len(length).unwrap();
+        }
+        assert_eq!(stats(&data)["height"], height, "{length}");
+        let found = doctor(&data).ends_with(0);
+        let after = found.stdout.contains("after the last whole commit");
+        assert_eq!(after, length != 4096, "{length}: {found:#?}");
+        let json = run(&mut connect(&world.blocks, &data, "regtest")).ends_with(0).json();
+        assert_eq!(json["start_height"], height, "{length}");
+        assert_eq!(stats(&data)["hash_serialized_3"], world.manifest["hash_serialized_3"]);
+    }
+}
+
+/// What `meta.json` said before it named the store.
+fn without_note(meta: &str, store: &str) -> String {
+    let note = format!(",\n  \"store\": \"{store}\"");
+    assert!(meta.contains(&note), "{meta}");
+    meta.replace(&note, "")
+}
+
+#[test]
+fn the_store_that_is_lost_is_named() {
+    let world = World::new();
+    for store in STORES {
+        let data = world.connected(store);
+        let part = format!("coins.{store}");
+        let path = data.join(&part);
+        let (path, folder) = (path.to_str().unwrap(), data.to_str().unwrap());
+        store::remove(&data.join(&part));
+        let lost = |words: &[&str]| {
+            run(&mut connect(&world.blocks, &data, "regtest"))
+                .ends_with(3)
+                .says(words);
+            run(blockmill().args(["stats", "--data"]).arg(&data))
+                .ends_with(3)
+                .says(words);
+            let found = doctor(&data).ends_with(3);
+            assert!(words.iter().all(|word| found.stdout.contains(word)), "{found:#?}");
+        };
+        let always = ["coins with it", "headers.dat", "new data directory"];
+        lost(&[&always[..], &[path, "gone"]].concat());
+        // A directory from before the store was noted.
+        let meta = data.join("meta.json");
+        let noted = std::fs::read_to_string(&meta).unwrap();
+        std::fs::write(&meta, without_note(&noted, store)).unwrap();
+        lost(&[&always[..], &[folder, "gone, coins.redb or coins.log"]].concat());
+        // One of a later program.
+        std::fs::write(&meta, noted.replace(store, "tree")).unwrap();
+        run(blockmill().args(["stats", "--data"]).arg(&data))
+            .ends_with(3)
+            .says(&["meta.json", "\"tree\" is no store"]);
+    }
+}
+
+/// An older directory does not say which store it has; the next writer notes it.
+#[test]
+fn the_store_is_noted() {
+    let world = World::new();
+    for store in STORES {
+        let data = world.connected(store);
+        let meta = data.join("meta.json");
+        let noted = std::fs::read_to_string(&meta).unwrap();
+        let old = without_note(&noted, store);
+        std::fs::write(&meta, &old).unwrap();
+        stats(&data);
+        doctor(&data).ends_with(0);
+        assert_eq!(std::fs::read_to_string(&meta).unwrap(), old);
+        run(&mut connect(&world.blocks, &data, "regtest")).ends_with(0);
+        assert_eq!(std::fs::read_to_string(&meta).unwrap(), noted);
+    }
 }

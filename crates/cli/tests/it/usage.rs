@@ -1,7 +1,7 @@
 //! Wrong usage, data directories in use, and the verdicts of `submit`.
 
 use crate::common::branches::{branch, genesis};
-use crate::common::{Run, Scratch, blockmill, run};
+use crate::common::{Run, Scratch, blockmill, run, submit_command};
 use blockmill_block::Network;
 use blockmill_chaingen::bitcoin::{self, Block, consensus::serialize, hex::DisplayHex};
 use blockmill_chaingen::builder::any_script;
@@ -159,8 +159,8 @@ fn a_directory_in_use_is_refused() {
 /// Submits lines to a data directory; one answer each.
 fn submit(scratch: &Scratch, lines: &[String], options: &[&str]) -> Vec<Value> {
     let input = scratch.write("input", (lines.join("\n") + "\n").as_bytes());
-    let mut command = command(&["submit", "--network", "regtest", "--data"]);
-    command.arg(scratch.join("data")).args(options);
+    let mut command = submit_command(&scratch.join("data"));
+    command.args(options);
     let submitted: Run = run(command.stdin(File::open(input).unwrap())).ends_with(0);
     let answers: Vec<Value> = submitted
         .stdout

@@ -4,7 +4,7 @@ use crate::datadir::error::{OpenError, Remedy, file_error};
 use crate::datadir::files::{BLOCKS_FOLDER, HEADERS_FILE, LOCK_FILE, META_FILE, UNDO_FILE};
 use crate::datadir::headers_file::came_with_snapshot;
 use crate::datadir::lost_store::{kind_if_not_lost, kind_of, network_of};
-use crate::datadir::meta::{ChainId, SnapshotMark, read_meta, remedy, write_meta};
+use crate::datadir::meta::{ChainId, Meta, SnapshotMark, read_meta, remedy, write_meta};
 use crate::datadir::store_kind::StoreKind;
 use blockmill_blockfiles::FileError;
 use blockmill_blockfiles::disk::{Disk, SystemDisk};
@@ -17,8 +17,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct DataDir {
     path: PathBuf,
-    chain_id: ChainId,
-    snapshot: Option<SnapshotMark>,
+    meta: Meta,
     disk: Arc<dyn Disk>,
     _lock: File,
 }
@@ -56,23 +55,22 @@ impl DataDir {
                 .map_err(file_error(path))?;
         }
         let lock = lock(path)?;
-        let (chain_id, snapshot) = match (read_meta(&meta_path)?, wanted) {
-            (Some((found, snapshot)), Some(wanted)) => {
-                check_fits(path, &found, wanted)?;
-                (found, snapshot)
+        let meta = match (read_meta(&meta_path)?, wanted) {
+            (Some(found), Some(wanted)) => {
+                check_fits(path, &found.chain_id, wanted)?;
+                found
             }
             (Some(found), None) => found,
             (None, Some(wanted)) => {
-                let chain_id = new_chain_id(path, wanted)?;
-                write_meta(&*disk, path, &chain_id, None)?;
-                (chain_id, None)
+                let meta = Meta::new(new_chain_id(path, wanted)?);
+                write_meta(&*disk, path, &meta)?;
+                meta
             }
             (None, None) => return Err(OpenError::NoDataDirectory { path: path.to_owned() }),
         };
         Ok(Self {
             path: path.to_owned(),
-            chain_id,
-            snapshot,
+            meta,
             disk,
             _lock: lock,
         })
@@ -89,20 +87,19 @@ impl DataDir {
             return Err(without_chain_id(path, not_there()));
         }
         let lock = lock_to_read(path)?;
-        let (chain_id, snapshot) = read_meta(&path.join(META_FILE))?.ok_or_else(not_there)?;
-        Ok(Self::locked(path, chain_id, snapshot, lock))
+        let meta = read_meta(&path.join(META_FILE))?.ok_or_else(not_there)?;
+        Ok(Self::locked(path, meta, lock))
     }
 
     /// Opens a data directory whose chain id is lost, to look at the rest.
     pub(crate) fn open_without_chain_id(path: &Path, chain_id: ChainId) -> Result<Self, OpenError> {
-        Ok(Self::locked(path, chain_id, None, lock_to_read(path)?))
+        Ok(Self::locked(path, Meta::new(chain_id), lock_to_read(path)?))
     }
 
-    fn locked(path: &Path, chain_id: ChainId, snapshot: Option<SnapshotMark>, lock: File) -> Self {
+    fn locked(path: &Path, meta: Meta, lock: File) -> Self {
         Self {
             path: path.to_owned(),
-            chain_id,
-            snapshot,
+            meta,
             disk: Arc::new(SystemDisk),
             _lock: lock,
         }
@@ -110,18 +107,43 @@ impl DataDir {
 
     /// What the directory belongs to.
     pub fn chain_id(&self) -> &ChainId {
-        &self.chain_id
+        &self.meta.chain_id
     }
 
     /// The block up to which a snapshot has taken the place of validation, if one was loaded.
     pub fn snapshot(&self) -> Option<SnapshotMark> {
-        self.snapshot
+        self.meta.snapshot
     }
 
     /// Notes, durably, that a snapshot was loaded, or that none was.
     pub(crate) fn set_snapshot(&mut self, snapshot: Option<SnapshotMark>) -> Result<(), FileError> {
-        write_meta(&*self.disk, &self.path, &self.chain_id, snapshot)?;
-        self.snapshot = snapshot;
+        self.set_meta(Meta {
+            snapshot,
+            ..self.meta.clone()
+        })
+    }
+
+    /// The kind of the embedded store that was made here, as it was noted then. None in directories
+    /// from before it was noted.
+    pub(crate) fn noted_store(&self) -> Option<StoreKind> {
+        self.meta.store
+    }
+
+    /// Notes, durably, which store was made, unless that is noted. So it can be said which one is
+    /// lost.
+    pub(crate) fn note_store(&mut self, kind: StoreKind) -> Result<(), FileError> {
+        if self.meta.store == Some(kind) {
+            return Ok(());
+        }
+        self.set_meta(Meta {
+            store: Some(kind),
+            ..self.meta.clone()
+        })
+    }
+
+    fn set_meta(&mut self, meta: Meta) -> Result<(), FileError> {
+        write_meta(&*self.disk, &self.path, &meta)?;
+        self.meta = meta;
         Ok(())
     }
 
@@ -145,7 +167,7 @@ impl DataDir {
 
     /// Path of the file or folder of the embedded store, which may be none yet.
     pub fn store_path(&self) -> PathBuf {
-        let kind = self.store_kind().ok().flatten();
+        let kind = self.store_kind().ok().flatten().or(self.noted_store());
         self.file(kind.unwrap_or_default().part())
     }
 
@@ -187,7 +209,7 @@ fn check_fits(path: &Path, found: &ChainId, wanted: &ChainId) -> Result<(), Open
 
 /// The chain id for a directory that has none: the store's, or `wanted` if there is no store.
 fn new_chain_id(path: &Path, wanted: &ChainId) -> Result<ChainId, OpenError> {
-    kind_if_not_lost(path)?;
+    kind_if_not_lost(path, None)?;
     let Some(found) = network_of(path)? else {
         return Ok(wanted.clone());
     };
@@ -297,6 +319,33 @@ mod tests {
     }
 
     #[test]
+    fn the_store_is_noted_beside_the_rest() {
+        let parent = tempfile::tempdir().unwrap();
+        let mut made = DataDir::open(parent.path(), Some(&chain_id(Network::Regtest))).unwrap();
+        let path = parent.path().join("meta.json");
+        let before = std::fs::read_to_string(&path).unwrap();
+        assert!(made.noted_store().is_none() && !before.contains("store"), "{before}");
+        let mark = SnapshotMark {
+            height: 7,
+            hash: BlockHash([3; 32]),
+        };
+        made.set_snapshot(Some(mark)).unwrap();
+        for kind in StoreKind::ALL {
+            made.note_store(kind).unwrap();
+        }
+        drop(made);
+        let mut opened = DataDir::open(parent.path(), None).unwrap();
+        assert_eq!(
+            (opened.noted_store(), opened.snapshot()),
+            (Some(StoreKind::Log), Some(mark))
+        );
+        opened.set_snapshot(None).unwrap();
+        drop(opened);
+        let opened = DataDir::open_to_read(parent.path()).unwrap();
+        assert_eq!((opened.noted_store(), opened.snapshot()), (Some(StoreKind::Log), None));
+    }
+
+    #[test]
     fn one_at_a_time() {
         let parent = tempfile::tempdir().unwrap();
         let _first = DataDir::open(parent.path(), Some(&chain_id(Network::Regtest))).unwrap();
@@ -313,6 +362,7 @@ mod tests {
             "",
             "{}",
             "{\"format\":9,\"network\":\"regtest\",\"signet_challenge\":null}",
+            "{\"format\":1,\"network\":\"regtest\",\"signet_challenge\":null,\"store\":\"tree\"}",
         ] {
             std::fs::write(parent.path().join("meta.json"), text).unwrap();
             assert!(matches!(

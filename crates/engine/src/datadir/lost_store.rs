@@ -39,10 +39,10 @@ pub(crate) fn kind_of(directory: &Path) -> Result<Option<StoreKind>, OpenError> 
 }
 
 /// The kind of a directory's store, which is refused if it is gone; none where there was none. The
-/// store is made, durably, before anything is written
-/// to the log of connected blocks. So where there is a log, there was a store. A new store would
-/// append to the log of another chain.
-pub(crate) fn kind_if_not_lost(directory: &Path) -> Result<Option<StoreKind>, OpenError> {
+/// store is made and noted, durably, before anything is written to the log of connected blocks. So
+/// where there is such a log, there was a store. A new store would append to the log of another
+/// chain. `noted` is the kind that `meta.json` names.
+pub(crate) fn kind_if_not_lost(directory: &Path, noted: Option<StoreKind>) -> Result<Option<StoreKind>, OpenError> {
     if let Some(kind) = kind_of(directory)? {
         return Ok(Some(kind));
     }
@@ -53,16 +53,28 @@ pub(crate) fn kind_if_not_lost(directory: &Path) -> Result<Option<StoreKind>, Op
             found => found.map_err(file_error(&path))?.len(),
         };
         if length > 0 {
-            return Err(OpenError::Damaged {
-                path: directory.join(StoreKind::default().part()),
-                detail: format!(
-                    "the file is gone, and the coins with it, while {name} is of a chain that was connected"
-                ),
-                remedy: Some(Remedy::NewDirectory),
-            });
+            return Err(gone(directory, noted, name));
         }
     }
     Ok(None)
+}
+
+/// The error where there is no store, while a file is there that comes after one.
+fn gone(directory: &Path, noted: Option<StoreKind>, name: &str) -> OpenError {
+    let what = match noted {
+        Some(StoreKind::Redb) => "the file is gone".to_owned(),
+        Some(StoreKind::Log) => "the log is gone".to_owned(),
+        // Nobody knows which one it was.
+        None => {
+            let [one, other] = StoreKind::ALL.map(StoreKind::part);
+            format!("the store is gone, {one} or {other}")
+        }
+    };
+    OpenError::Damaged {
+        path: noted.map_or_else(|| directory.to_owned(), |kind| directory.join(kind.part())),
+        detail: format!("{what}, and the coins with it, while {name} is of a chain that was connected"),
+        remedy: Some(Remedy::NewDirectory),
+    }
 }
 
 /// The chain that the store of a directory belongs to. None where there is no store.

@@ -3,6 +3,7 @@
 use crate::datadir::error::{OpenError, Remedy, file_error};
 use crate::datadir::files::{HEADERS_FILE, META_FILE};
 use crate::datadir::headers_file::came_with_snapshot;
+use crate::datadir::store_kind::StoreKind;
 use blockmill_block::{BlockHash, Network, hex};
 use blockmill_blockfiles::FileError;
 use blockmill_blockfiles::disk::{Disk, Open};
@@ -74,23 +75,47 @@ pub struct SnapshotMark {
     pub hash: BlockHash,
 }
 
+/// What the file says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Meta {
+    pub(super) chain_id: ChainId,
+    /// None where the set was validated from the first block on.
+    pub(super) snapshot: Option<SnapshotMark>,
+    /// The kind of the store that was made. None before that, and in files from before it was
+    /// noted.
+    pub(super) store: Option<StoreKind>,
+}
+
+impl Meta {
+    /// That of a directory in which nothing was made yet.
+    pub(super) fn new(chain_id: ChainId) -> Self {
+        Self {
+            chain_id,
+            snapshot: None,
+            store: None,
+        }
+    }
+}
+
 #[derive(Serialize, Deserialize)]
-struct Meta {
+struct MetaJson {
     format: u32,
     network: String,
     signet_challenge: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    snapshot: Option<SnapshotMeta>,
+    store: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    snapshot: Option<SnapshotJson>,
 }
 
 #[derive(Serialize, Deserialize)]
-struct SnapshotMeta {
+struct SnapshotJson {
     height: u32,
     hash: String,
 }
 
-/// Reads the chain id and the mark of a snapshot. None where there is no file.
-pub(super) fn read_meta(path: &Path) -> Result<Option<(ChainId, Option<SnapshotMark>)>, OpenError> {
+/// Reads the file. None where there is none.
+pub(super) fn read_meta(path: &Path) -> Result<Option<Meta>, OpenError> {
     let damaged = |detail: String| OpenError::Damaged {
         path: path.to_owned(),
         detail,
@@ -102,13 +127,17 @@ pub(super) fn read_meta(path: &Path) -> Result<Option<(ChainId, Option<SnapshotM
         Err(error) if error.kind() == std::io::ErrorKind::InvalidData => return Err(damaged(error.to_string())),
         Err(error) => return Err(file_error(path)(error).into()),
     };
-    let meta: Meta = serde_json::from_str(&text).map_err(|error| damaged(error.to_string()))?;
+    let meta: MetaJson = serde_json::from_str(&text).map_err(|error| damaged(error.to_string()))?;
+    let of_another_program = |detail: String| OpenError::Damaged {
+        path: path.to_owned(),
+        detail,
+        remedy: None,
+    };
     if meta.format != FORMAT {
-        return Err(OpenError::Damaged {
-            path: path.to_owned(),
-            detail: format!("format {}, this program reads format {FORMAT}", meta.format),
-            remedy: None,
-        });
+        return Err(of_another_program(format!(
+            "format {}, this program reads format {FORMAT}",
+            meta.format
+        )));
     }
     let network = meta
         .network
@@ -119,31 +148,40 @@ pub(super) fn read_meta(path: &Path) -> Result<Option<(ChainId, Option<SnapshotM
         None => None,
     };
     let snapshot = match &meta.snapshot {
-        Some(SnapshotMeta { height, hash }) => Some(SnapshotMark {
+        Some(SnapshotJson { height, hash }) => Some(SnapshotMark {
             height: *height,
             hash: hash.parse().map_err(|_| damaged(format!("{hash} is no hash")))?,
         }),
+        None => None,
+    };
+    let store = match &meta.store {
+        Some(name) => Some(name.parse().map_err(of_another_program)?),
         None => None,
     };
     let chain_id = ChainId {
         network,
         signet_challenge,
     };
-    Ok(Some((chain_id, snapshot)))
+    Ok(Some(Meta {
+        chain_id,
+        snapshot,
+        store,
+    }))
 }
 
-/// Writes the chain id and the mark of a snapshot: the file is whole or not there.
-pub(super) fn write_meta(
-    disk: &dyn Disk,
-    directory: &Path,
-    chain_id: &ChainId,
-    snapshot: Option<SnapshotMark>,
-) -> Result<(), FileError> {
-    let meta = Meta {
+/// Writes the file: it is whole or not there.
+pub(super) fn write_meta(disk: &dyn Disk, directory: &Path, meta: &Meta) -> Result<(), FileError> {
+    let Meta {
+        chain_id,
+        snapshot,
+        store,
+    } = meta;
+    let meta = MetaJson {
         format: FORMAT,
         network: chain_id.network.to_string(),
         signet_challenge: chain_id.signet_challenge.as_deref().map(hex::encode),
-        snapshot: snapshot.map(|mark| SnapshotMeta {
+        store: store.map(|kind| kind.name().to_owned()),
+        snapshot: snapshot.map(|mark| SnapshotJson {
             height: mark.height,
             hash: mark.hash.to_string(),
         }),

@@ -20,8 +20,8 @@ pub struct StoreLimits {
     pub threads: usize,
 }
 
-/// Opens the embedded store of a data directory, or makes one of this kind; of the default kind if
-/// none is named.
+/// Opens the embedded store of a data directory, or makes one of this kind. If none is named it is
+/// the kind that the directory had, else the default.
 ///
 /// # Errors
 /// [`OpenError::Damaged`] where it is lost, [`OpenError::WrongStore`] where it is of another kind,
@@ -32,7 +32,8 @@ pub fn open_store(
     limits: StoreLimits,
 ) -> Result<Arc<dyn CoinStore>, OpenError> {
     finish_load(directory)?;
-    let found = kind_if_not_lost(directory.path())?;
+    let noted = directory.noted_store();
+    let found = kind_if_not_lost(directory.path(), noted)?;
     if let (Some(found), Some(wanted)) = (found, kind)
         && found != wanted
     {
@@ -45,28 +46,48 @@ pub fn open_store(
     for kind in StoreKind::ALL {
         remove_store(&**directory.disk(), kind, &directory.file(kind.loading())).map_err(OpenError::Store)?;
     }
-    let kind = found.or(kind).unwrap_or_default();
+    let kind = found.or(kind).or(noted).unwrap_or_default();
     let path = directory.file(kind.part());
     let network = directory.chain_id().text();
     Ok(make_store(directory.disk(), kind, &path, &network, limits)?)
 }
 
-/// Gives a log its name into which a snapshot was loaded, and whose load was cut off after the last
-/// step but that one. The mark of the snapshot comes after the coins, and the empty log that was
-/// there goes after the mark.
+/// Whether a log into which a snapshot was loaded only lacks its name: the load was cut off before
+/// the last step. The mark of the snapshot comes after the coins, and the empty log that was there
+/// goes after the mark.
+pub(crate) fn is_nameless(directory: &DataDir, kind: StoreKind) -> Result<bool, OpenError> {
+    // A file gets the name of the one that was there, in one step.
+    Ok(kind == StoreKind::Log
+        && directory.snapshot().is_some()
+        && kind_of(directory.path())?.is_none()
+        && blockmill_store_log::is_there(&directory.file(kind.loading()))?)
+}
+
+/// Gives a log that only lacks its name this name.
 fn finish_load(directory: &DataDir) -> Result<(), OpenError> {
     let kind = StoreKind::Log;
-    let (loading, path) = (directory.file(kind.loading()), directory.file(kind.part()));
-    let is_cut_off = directory.snapshot().is_some()
-        && kind_of(directory.path())?.is_none()
-        && blockmill_store_log::is_there(&loading)?;
-    if is_cut_off {
-        let disk = directory.disk();
-        disk.rename(&loading, &path)
-            .and_then(|()| disk.sync_name(&path))
-            .map_err(file_error(&path))?;
+    if !is_nameless(directory, kind)? {
+        return Ok(());
     }
+    let (loading, path) = (directory.file(kind.loading()), directory.file(kind.part()));
+    let disk = directory.disk();
+    // What is left of the empty log is in the way.
+    remove_store(&**disk, kind, &path)?;
+    disk.rename(&loading, &path)
+        .and_then(|()| disk.sync_name(&path))
+        .map_err(file_error(&path))?;
     Ok(())
+}
+
+/// The store of a directory as it can be read, and the name of its file or folder; none where there
+/// is none yet. A log that only lacks its name is read under the one that it has.
+pub(crate) fn store_to_read(directory: &DataDir) -> Result<Option<(StoreKind, &'static str)>, OpenError> {
+    let kind = StoreKind::Log;
+    if is_nameless(directory, kind)? {
+        return Ok(Some((kind, kind.loading())));
+    }
+    let found = kind_if_not_lost(directory.path(), directory.noted_store())?;
+    Ok(found.map(|kind| (kind, kind.part())))
 }
 
 /// Opens a store, or makes it.
@@ -115,10 +136,10 @@ pub(crate) fn remove_store(disk: &dyn Disk, kind: StoreKind, path: &Path) -> Res
 /// # Errors
 /// As for [`open_store`].
 pub fn read_store(directory: &DataDir, limits: StoreLimits) -> Result<Arc<dyn CoinStore>, OpenError> {
-    let Some(kind) = kind_if_not_lost(directory.path())? else {
+    let Some((kind, name)) = store_to_read(directory)? else {
         return Ok(Arc::new(MemoryStore::default()));
     };
-    let path = directory.file(kind.part());
+    let path = directory.file(name);
     let network = directory.chain_id().text();
     Ok(match kind {
         StoreKind::Redb => Arc::new(RedbStore::open_to_read(&path, Some(&network), limits.cache_bytes)?),

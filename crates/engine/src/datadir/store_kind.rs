@@ -26,7 +26,7 @@ impl StoreKind {
     }
 
     /// The name of its file or folder in a data directory.
-    pub(crate) fn part(self) -> &'static str {
+    pub fn part(self) -> &'static str {
         match self {
             Self::Redb => "coins.redb",
             Self::Log => "coins.log",
@@ -34,7 +34,7 @@ impl StoreKind {
     }
 
     /// The name while a snapshot is loaded into it.
-    pub(crate) fn loading(self) -> &'static str {
+    pub fn loading(self) -> &'static str {
         match self {
             Self::Redb => "coins.redb.loading",
             Self::Log => "coins.log.loading",

@@ -120,8 +120,12 @@ impl<V: ScriptVerifier + 'static> EngineBuilder<V> {
                 open_store(&directory, options.store, limits)?
             }
         };
+        let found = directory.store_kind()?;
+        if let Some(found) = found {
+            directory.note_store(found)?;
+        }
         // The log keeps no pages of its files, so all of the memory is the cache's.
-        let store_kind = directory.store_kind()?.unwrap_or_default();
+        let store_kind = found.unwrap_or_default();
         let store_cache_bytes = match store_kind {
             StoreKind::Log => 0,
             StoreKind::Redb => options.cache_bytes_max / STORE_CACHE_DIVISOR,

@@ -19,6 +19,7 @@ use crate::datadir::error::{OpenError, Remedy, file_error};
 use crate::datadir::files::{HEADERS_FILE, META_FILE};
 use crate::datadir::headers_file::{NO_UNDO, RECORD, decode};
 use crate::datadir::lost_store::network_of;
+use crate::datadir::store_file::is_nameless;
 use crate::report::observer::Observer;
 use blockmill_coins::Tip;
 use findings::STOPPED;
@@ -79,14 +80,14 @@ fn examine_chain_id(path: &Path, findings: &mut Findings) -> Result<Option<DataD
         Ok(Some(chain_id)) => Ok(Some(DataDir::open_without_chain_id(path, chain_id)?)),
         Ok(None) => {
             findings.add(
-                coins::part(path),
+                coins::part(path, None),
                 Health::NotExamined,
                 "there is none, and nothing says what the rest belongs to",
             );
             Ok(None)
         }
         Err(error) => {
-            findings.add_error(coins::part(path), &error);
+            findings.add_error(coins::part(path, None), &error);
             Ok(None)
         }
     }
@@ -139,7 +140,14 @@ fn examine_loading(directory: &DataDir, findings: &mut Findings) {
     for kind in StoreKind::ALL {
         let name = kind.loading();
         if std::fs::symlink_metadata(directory.file(name)).is_ok() {
-            let detail = "left by a load of a snapshot that was cut off; the next run of connect removes it";
+            let detail = if is_nameless(directory, kind).unwrap_or(false) {
+                format!(
+                    "a snapshot was loaded into it; the next run of connect gives it the name {}",
+                    kind.part()
+                )
+            } else {
+                "left by a load of a snapshot that was cut off; the next run of connect removes it".to_owned()
+            };
             findings.add(name, Health::Harmless, detail);
         }
     }

@@ -3,7 +3,7 @@
 
 use super::options;
 use crate::common::faults::FaultyStore;
-use crate::common::generated::{FORK, Generated, HEIGHT, copy_directory};
+use crate::common::generated::{FORK, Generated, HEIGHT, copy_all};
 use crate::common::{CoreEngine, Settings, connect, figures, open_with};
 use blockmill_chaingen::Profile;
 use blockmill_coins::{CoinStore, StoreError};
@@ -63,7 +63,7 @@ impl Base {
 
     fn attempt(&self) -> Attempt {
         let directory = tempfile::tempdir().unwrap();
-        copy_directory(self.directory.path(), directory.path());
+        copy_all(self.directory.path(), directory.path());
         Attempt {
             directory,
             store: Arc::new(FaultyStore::copy_of(&self.store)),

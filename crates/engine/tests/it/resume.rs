@@ -3,7 +3,7 @@
 
 use super::{SIGNATURES, options};
 use crate::common::faults::{FaultyStore, KillAt};
-use crate::common::generated::{FORK, Generated, HEIGHT, copy_directory, cut, length};
+use crate::common::generated::{FORK, Generated, HEIGHT, copy_all, cut, length};
 use crate::common::{
     self, Chain, CoreEngine, LARGE, connect, figures, figures_of, open, open_with, submit, submit_good, submit_side,
     verifier,
@@ -12,7 +12,7 @@ use bitcoin::Block;
 use blockmill_block::BlockHash;
 use blockmill_chaingen::Profile;
 use blockmill_engine::report::Halt;
-use blockmill_engine::{ConnectError, Engine, Observer, OpenError, Options, Progress, RunOutcome, Verdict};
+use blockmill_engine::{ConnectError, Engine, Observer, OpenError, Options, Progress, RunOutcome, StoreKind, Verdict};
 use std::fs::File;
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -179,7 +179,7 @@ impl Killed {
         connect(&mut open(path, at_the_end(Some(Self::FLUSHED))), &[&CHAIN.blocks()]);
         let flushed_undo = length(&path.join("undo.dat"));
         let unhurt = tempfile::tempdir().unwrap();
-        copy_directory(path, unhurt.path());
+        copy_all(path, unhurt.path());
         let options = at_the_end(Some(Self::CONNECTED));
         connect(&mut open(unhurt.path(), options), &[&CHAIN.blocks()]);
         let undo = std::fs::read(unhurt.path().join("undo.dat")).unwrap();
@@ -195,7 +195,7 @@ impl Killed {
     /// A copy with these bytes of undo data after the flushed ones.
     fn copy_with(&self, left: &[u8]) -> TempDir {
         let copy = tempfile::tempdir().unwrap();
-        copy_directory(self.directory.path(), copy.path());
+        copy_all(self.directory.path(), copy.path());
         let undo = File::options().append(true).open(copy.path().join("undo.dat"));
         undo.unwrap().write_all(left).unwrap();
         copy
@@ -268,7 +268,7 @@ fn headers_above_the_tip_are_cut_off() {
     assert_eq!(headers, u64::from(TIP + 1) * HEADER_RECORD);
     for bytes in [0, 1, 4, 50, HEADER_RECORD - 1, HEADER_RECORD] {
         let copy = tempfile::tempdir().unwrap();
-        copy_directory(directory.path(), copy.path());
+        copy_all(directory.path(), copy.path());
         cut(&copy.path().join("headers.dat"), bytes);
         let store = Arc::new(FaultyStore::copy_of(&store));
         let mut engine = open_with(copy.path(), store, every_block(None)).unwrap();
@@ -329,12 +329,20 @@ fn headers_up_to_the_tip_are_missed() {
 fn a_store_that_is_gone_is_missed() {
     let directory = tempfile::tempdir().unwrap();
     connect(&mut open(directory.path(), every_block(Some(115))), &[&CHAIN.blocks()]);
-    std::fs::remove_file(directory.path().join("coins.redb")).unwrap();
+    let kind = common::store_kind();
+    let store = directory.path().join(kind.part());
+    match kind {
+        StoreKind::Redb => std::fs::remove_file(&store).unwrap(),
+        StoreKind::Log => std::fs::remove_dir_all(&store).unwrap(),
+    }
     let headers = directory.path().join("headers.dat");
     let before = std::fs::read(&headers).unwrap();
     let builder = Engine::builder(directory.path()).options(every_block(None));
     let error = builder.open(verifier(SIGNATURES)).err().expect("it is refused");
-    assert!(matches!(error, OpenError::Damaged { .. }), "{error}");
+    assert!(
+        matches!(&error, OpenError::Damaged { path, .. } if *path == store),
+        "{error}"
+    );
     assert_eq!(std::fs::read(&headers).unwrap(), before);
 }
 

@@ -2,12 +2,14 @@
 //! leave the chain below a snapshot.
 
 use super::options;
-use crate::common::{Chain, CoreEngine, LARGE, connect, figures, figures_of, open, regtest, write_blocks};
+use crate::common::generated::copy_all;
+use crate::common::{Chain, CoreEngine, LARGE, connect, figures, figures_of, open, regtest, store_kind, write_blocks};
 use blockmill_block::BlockHash;
 use blockmill_engine::datadir::snapshot;
 use blockmill_engine::datadir::snapshot::DumpSnapshotError;
-use blockmill_engine::inspect::doctor::examine;
-use blockmill_engine::{DataDir, LoadSnapshotError, Remedy};
+use blockmill_engine::datadir::store_file::{StoreLimits, read_store};
+use blockmill_engine::inspect::doctor::{Health, examine};
+use blockmill_engine::{DataDir, LoadSnapshotError, Options, Remedy, StoreKind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use tempfile::TempDir;
@@ -107,19 +109,21 @@ fn a_dump_that_is_stopped_leaves_nothing() {
 #[test]
 fn a_load_that_was_cut_off_leaves_a_directory_that_works() {
     let setup = Setup::new();
-    let (store, loading) = (setup.data().join("coins.redb"), setup.data().join("coins.redb.loading"));
+    let kind = store_kind();
+    let (store, loading) = (setup.data().join(kind.part()), setup.data().join(kind.loading()));
     drop(setup.engine());
-    let empty = std::fs::read(&store).unwrap();
+    let empty = setup.scratch.path().join("empty");
+    copy_all(&store, &empty);
     let undo_the_rename = || {
         std::fs::rename(&store, &loading).unwrap();
-        std::fs::write(&store, &empty).unwrap();
+        copy_all(&empty, &store);
     };
     // Killed after the headers and the mark were written, before the store got its name.
     setup.load(setup.engine()).unwrap();
     undo_the_rename();
     let findings = examine(&setup.data(), &AtomicBool::new(false), &mut ()).unwrap();
     assert_eq!(findings.is_sound(), Some(true), "{findings:?}");
-    assert!(findings.0.iter().any(|finding| finding.part == "coins.redb.loading"));
+    assert!(findings.0.iter().any(|finding| finding.part == kind.loading()));
     let engine = setup.engine();
     assert_eq!((engine.height(), engine.directory().snapshot()), (0, None));
     assert!(!loading.exists());
@@ -134,6 +138,62 @@ fn a_load_that_was_cut_off_leaves_a_directory_that_works() {
     drop(engine);
     let engine = setup.engine();
     assert_eq!((engine.height(), engine.directory().snapshot()), (BASE + 10, None));
+}
+
+/// The last steps of a load into a log: the empty one goes, and the loaded one gets its name.
+/// Between them who reads finds what the next engine finds.
+#[test]
+fn a_log_without_its_name_is_read() {
+    let setup = Setup::new();
+    let log = Options {
+        store: Some(StoreKind::Log),
+        ..options(1, LARGE)
+    };
+    setup.load(open(&setup.data(), log.clone())).unwrap();
+    let part = |name: &str| setup.data().join(name);
+    let (path, loading) = (part(StoreKind::Log.part()), part(StoreKind::Log.loading()));
+    let look = || {
+        let findings = examine(&setup.data(), &AtomicBool::new(false), &mut ()).unwrap();
+        assert_eq!(findings.is_sound(), Some(true), "{findings:?}");
+        let of_loading = findings
+            .0
+            .iter()
+            .filter(|finding| finding.part == StoreKind::Log.loading());
+        let health: Vec<_> = of_loading
+            .map(|finding| (finding.health, finding.detail.clone()))
+            .collect();
+        assert_eq!(health.len(), 2, "{findings:?}");
+        assert!(health[0].0 == Health::Sound && health[0].1.contains(&setup.hash.to_string()));
+        assert!(health[1].0 == Health::Harmless && health[1].1.contains("the name coins.log"));
+        let directory = DataDir::open_to_read(&setup.data()).unwrap();
+        let limits = StoreLimits {
+            cache_bytes: 1 << 20,
+            threads: 1,
+        };
+        let tip = read_store(&directory, limits).unwrap().tip().unwrap();
+        assert_eq!(tip.map(|tip| tip.height), Some(BASE));
+        let dumped = setup.scratch.path().join("dumped");
+        let stats = snapshot::dump(&directory, &dumped, &AtomicBool::new(false), &mut ()).unwrap();
+        assert_eq!(stats.hash_serialized_3, setup.hash);
+        std::fs::remove_file(dumped).unwrap();
+    };
+    // Nothing of the empty log is left, or its folder, or a file that is not of the coins.
+    for left in [None, Some(None), Some(Some("checkpoint"))] {
+        std::fs::rename(&path, &loading).unwrap();
+        if let Some(file) = left {
+            std::fs::create_dir(&path).unwrap();
+            if let Some(file) = file {
+                std::fs::write(path.join(file), []).unwrap();
+            }
+        }
+        look();
+        let engine = open(&setup.data(), log.clone());
+        assert_eq!(
+            (engine.height(), figures(&engine).hash_serialized_3),
+            (BASE, setup.hash)
+        );
+        assert!(path.exists() && !loading.exists());
+    }
 }
 
 #[test]

@@ -4,7 +4,8 @@ use super::findings::{Findings, Health, Problems, STOPPED};
 use crate::datadir::DataDir;
 use crate::datadir::StoreKind;
 use crate::datadir::error::{OpenError, Remedy};
-use crate::datadir::lost_store::{kind_if_not_lost, kind_of};
+use crate::datadir::lost_store::kind_of;
+use crate::datadir::store_file::store_to_read;
 use crate::report::observer::Observer;
 use blockmill_coins::stats::Hashes;
 use blockmill_coins::{CoinStore, StatsBuilder, StoreError, Tip};
@@ -62,40 +63,45 @@ impl From<Option<Tip>> for StoredTip {
 struct Opened {
     part: &'static str,
     store: Box<dyn CoinStore>,
+    /// Bytes that the next writer cuts off.
+    bytes_after: u64,
 }
 
 /// Opens the store and compares its pages with their checksums. None if there is none yet.
 fn open(directory: &DataDir, stop: &AtomicBool, problems: &mut Problems) -> Result<Option<Opened>, OpenError> {
-    let Some(kind) = kind_if_not_lost(directory.path())? else {
+    let Some((kind, part)) = store_to_read(directory)? else {
         return Ok(None);
     };
-    let path = directory.file(kind.part());
+    let path = directory.file(part);
     let network = directory.chain_id().text();
-    let store: Box<dyn CoinStore> = match kind {
+    let (store, bytes_after): (Box<dyn CoinStore>, u64) = match kind {
         StoreKind::Redb => {
             let mut store = RedbStore::open_to_read(&path, Some(&network), STORE_CACHE)?;
             if !stop.load(Ordering::Relaxed) && !store.check_pages()? {
                 problems.add("a page is not what was written".to_owned());
             }
-            Box::new(store)
+            (Box::new(store), 0)
         }
         StoreKind::Log => {
             let store = LogStore::open_to_read(&path, Some(&network), LogOptions::default())?;
             if let Err(error) = store.check_pages(&|| stop.load(Ordering::Relaxed)) {
                 problems.add(error.to_string());
             }
-            Box::new(store)
+            let bytes_after = store.bytes_after_last_commit()?;
+            (Box::new(store), bytes_after)
         }
     };
     Ok(Some(Opened {
-        part: kind.part(),
+        part,
         store,
+        bytes_after,
     }))
 }
 
-/// The name of a directory's store.
-pub(super) fn part(directory: &Path) -> &'static str {
-    let kind = kind_of(directory).ok().flatten();
+/// The name of a directory's store, or the name that it would have. `noted` is the kind that
+/// `meta.json` names.
+pub(super) fn part(directory: &Path, noted: Option<StoreKind>) -> &'static str {
+    let kind = kind_of(directory).ok().flatten().or(noted);
     kind.unwrap_or_default().part()
 }
 
@@ -107,7 +113,7 @@ pub(super) fn examine(
     findings: &mut Findings,
 ) -> StoredTip {
     let mut problems = Problems::default();
-    let part = part(directory.path());
+    let part = part(directory.path(), directory.noted_store());
     let opened = match open(directory, stop, &mut problems) {
         Ok(None) => {
             findings.add(part, Health::Sound, "not there yet: nothing was connected");
@@ -120,19 +126,28 @@ pub(super) fn examine(
         Ok(Some(opened)) => opened.store.tip().map(|tip| (opened, tip)).map_err(OpenError::from),
         Err(error) => Err(error),
     };
-    let (Opened { part, store }, tip) = match opened {
+    let (opened, tip) = match opened {
         Ok(opened) => opened,
         Err(error) => {
             findings.add_error(part, &error);
             return StoredTip::Unknown;
         }
     };
+    let Opened { part, store, .. } = &opened;
+    if opened.bytes_after > 0 {
+        let detail = format!(
+            "{} bytes after the last whole commit, as a kill or a damaged page in them leaves them; the next run of \
+             connect goes on from that commit",
+            opened.bytes_after
+        );
+        findings.add(part, Health::Harmless, detail);
+    }
     let genesis = || Tip {
         hash: directory.chain_id().params().genesis.hash(),
         height: 0,
     };
     let read = if problems.is_empty() {
-        read_coins(&*store, &tip.unwrap_or_else(genesis), stop, observer, &mut problems)
+        read_coins(&**store, &tip.unwrap_or_else(genesis), stop, observer, &mut problems)
     } else {
         // With pages that are damaged there is no saying what it reads.
         Ok(Read::Stopped(0))

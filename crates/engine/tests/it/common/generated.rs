@@ -69,17 +69,16 @@ impl Generated {
     }
 }
 
-/// Copies the files of a data directory.
-pub(crate) fn copy_directory(from: &Path, to: &Path) {
+/// Copies a file, or a folder with all that is in it.
+pub(crate) fn copy_all(from: &Path, to: &Path) {
+    if !from.is_dir() {
+        std::fs::copy(from, to).unwrap();
+        return;
+    }
     std::fs::create_dir_all(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap() {
         let entry = entry.unwrap();
-        let target = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
-            copy_directory(&entry.path(), &target);
-        } else {
-            std::fs::copy(entry.path(), target).unwrap();
-        }
+        copy_all(&entry.path(), &to.join(entry.file_name()));
     }
 }
 
