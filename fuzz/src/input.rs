@@ -55,6 +55,11 @@ impl<'a> Input<'a> {
     }
 
     /// Eight bytes, little endian.
+    pub fn u64(&mut self) -> u64 {
+        u64::from_le_bytes(self.array())
+    }
+
+    /// Eight bytes, little endian.
     pub fn i64(&mut self) -> i64 {
         i64::from_le_bytes(self.array())
     }

@@ -8,6 +8,7 @@
 //! - [`gated_store`]: a store whose commits wait and fail on demand;
 //! - [`pieces`]: block files made of pieces;
 //! - [`submitted`]: lines as `submit` reads them;
+//! - [`log_pages`], [`log_checkpoint`]: pages and checkpoints of the coin log;
 //! - [`flushes`]: the coins cache beside a model;
 //! - [`world`], [`chain`]: short chains, and their outcome with coins read ahead and without.
 //!
@@ -17,6 +18,8 @@ pub mod chain;
 pub mod flushes;
 pub mod gated_store;
 pub mod input;
+pub mod log_checkpoint;
+pub mod log_pages;
 pub mod memory;
 pub mod parts;
 pub mod pieces;

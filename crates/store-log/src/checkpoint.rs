@@ -288,7 +288,7 @@ impl CheckpointWriter {
 
 /// A checkpoint that is there, without its words.
 pub(crate) struct Checkpoint {
-    file: File,
+    file: Box<dyn DiskFile>,
     flush: u64,
     epoch: u64,
     /// The length of the stream.
@@ -299,13 +299,13 @@ pub(crate) struct Checkpoint {
     /// The number of each slot's segment; 0 for none.
     pub(crate) slots: Vec<u32>,
     /// Where the words of each lane begin in the stream, and where those of the last end.
-    starts: Vec<u64>,
+    pub(crate) starts: Vec<u64>,
 }
 
 impl Checkpoint {
     fn stream(&self, offset: u64, end: u64) -> Stream<'_> {
         Stream {
-            file: &self.file,
+            file: &*self.file,
             flush: self.flush,
             epoch: self.epoch,
             pages: Vec::new(),
@@ -417,13 +417,14 @@ pub(crate) fn find(directory: &Path, identity: &Identity) -> Result<Option<Check
     match File::open(&path) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(file_failed(&path, &error)),
-        Ok(file) => Ok(read(file, &path, identity)),
+        Ok(file) => Ok(read(Box::new(file), &path, identity)),
     }
 }
 
-fn read(file: File, path: &Path, identity: &Identity) -> Option<Checkpoint> {
+/// Reads a checkpoint, except its words. None if the file is not what was written.
+pub(crate) fn read(file: Box<dyn DiskFile>, path: &Path, identity: &Identity) -> Option<Checkpoint> {
     let mut page: Box<Page> = Box::new([0; PAGE_BYTES]);
-    DiskFile::read_exact_at(&file, &mut *page, 0).ok()?;
+    file.read_exact_at(&mut *page, 0).ok()?;
     let head = Head::of(&page).filter(|head| head.kind == Kind::Checkpoint)?;
     (Identity::read(&page, path).ok()? == *identity).then_some(())?;
     let (label, word_count, end) = Label::read(page.get(identity.end()..head.used)?)?;

@@ -16,8 +16,8 @@ use crate::location::Location;
 use crate::words::{GAP, Words};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// Bits of a hash that choose the group.
-const GROUP_BITS: u32 = 10;
+/// Bits of a hash that choose the group. Fuzz targets have few groups, for the sake of speed.
+const GROUP_BITS: u32 = if cfg!(fuzzing) { 4 } else { 10 };
 
 /// Number of groups.
 pub(crate) const GROUPS: usize = 1 << GROUP_BITS;

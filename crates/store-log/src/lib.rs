@@ -37,11 +37,14 @@
 //! - `commit`, `garbage`, `writer`: writing;
 //! - `checkpoint`, `replay`, `open`: opening;
 //! - `scan`: all coins in order;
-//! - `lookup`: single coins without the index.
+//! - `lookup`: single coins without the index;
+//! - `fuzzing`: the inside, for fuzz targets alone.
 
 mod checkpoint;
 mod commit;
 mod frame;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod garbage;
 mod index;
 mod ledger;

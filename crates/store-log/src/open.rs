@@ -9,7 +9,9 @@ use crate::location::{Location, SEGMENTS_MAX};
 use crate::page::{Kind, PAGE_BYTES, Page, Position, RECORDS_MAX, checksum_of};
 use crate::parallel::for_each;
 use crate::replay::{CALL_PAGES, Replayed, replay};
-use crate::segment::{Identity, Segment, Table, UNFINISHED, file_failed, page_damaged, segment_number, segment_path};
+use crate::segment::{
+    Identity, NETWORK_BYTES_MAX, Segment, Table, UNFINISHED, file_failed, page_damaged, segment_number, segment_path,
+};
 use crate::store::{LogStore, Opening, Options, PageReader, Shared};
 use crate::writer::Writer;
 use blockmill_blockfiles::disk::{Disk, DiskFile, Open, SystemDisk};
@@ -194,6 +196,12 @@ impl LogStore {
     /// As [`LogStore::open`].
     pub fn open_on(disk: Arc<dyn Disk>, directory: &Path, network: &str, options: Options) -> Result<Self, StoreError> {
         if !is_there(directory)? {
+            if network.len() > NETWORK_BYTES_MAX {
+                return Err(StoreError::Backend(format!(
+                    "{}: the name of the network is longer than {NETWORK_BYTES_MAX} bytes",
+                    directory.display()
+                )));
+            }
             let identity = Identity {
                 network: network.to_owned(),
                 key: (random(), random()),

@@ -295,7 +295,7 @@ impl Reader<'_> {
 }
 
 /// The keys of the records of a page.
-fn range_of(page: &Page, head: &Head) -> Range {
+pub(crate) fn range_of(page: &Page, head: &Head) -> Range {
     match head.kind {
         Kind::Removals => Range::REMOVALS,
         Kind::Coins => (0..head.records)

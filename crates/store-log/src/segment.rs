@@ -18,6 +18,9 @@ const MAGIC: [u8; 16] = *b"blockmill coins\n";
 /// Extension of a file until it gets its name.
 pub(crate) const UNFINISHED: &str = "new";
 
+/// Bytes of the longest name of a network. After it the page has room for a checkpoint's label.
+pub(crate) const NETWORK_BYTES_MAX: usize = PAGE_BYTES / 2;
+
 const NETWORK_AT: usize = HEAD_BYTES + MAGIC.len() + 4 + 16 + 2;
 
 /// The error of the system for a file. A file that ends early is damaged.
@@ -38,7 +41,7 @@ pub(crate) fn page_damaged(path: &Path, page: u32, what: &str) -> StoreError {
 /// What all files of a store have in common.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Identity {
-    /// The network that the coins belong to.
+    /// The network that the coins belong to; at most [`NETWORK_BYTES_MAX`] bytes.
     pub(crate) network: String,
     /// The key of the hashes, drawn when the store was made.
     pub(crate) key: (u64, u64),
@@ -52,9 +55,8 @@ impl Identity {
         bytes.extend(FORMAT.to_le_bytes());
         bytes.extend(self.key.0.to_le_bytes());
         bytes.extend(self.key.1.to_le_bytes());
-        let network = &self.network.as_bytes()[..self.network.len().min(PAGE_BYTES / 2)];
-        bytes.extend((network.len() as u16).to_le_bytes());
-        bytes.extend(network);
+        bytes.extend((self.network.len() as u16).to_le_bytes());
+        bytes.extend(self.network.as_bytes());
         page[HEAD_BYTES..HEAD_BYTES + bytes.len()].copy_from_slice(&bytes);
         begin(&mut page, kind, 0, HEAD_BYTES + bytes.len());
         page
@@ -77,7 +79,7 @@ impl Identity {
             });
         }
         let length = usize::from(u16_at(page, NETWORK_AT - 2));
-        let network = page.get(NETWORK_AT..NETWORK_AT + length).map(<[u8]>::to_vec);
+        let network = (length <= NETWORK_BYTES_MAX).then(|| page[NETWORK_AT..NETWORK_AT + length].to_vec());
         let network = network.and_then(|bytes| String::from_utf8(bytes).ok());
         Ok(Self {
             network: network.ok_or_else(|| page_damaged(path, 0, "names no network"))?,
@@ -87,7 +89,7 @@ impl Identity {
 
     /// Where a first page has room for what the kind of its file adds.
     pub(crate) fn end(&self) -> usize {
-        NETWORK_AT + self.network.len().min(PAGE_BYTES / 2)
+        NETWORK_AT + self.network.len()
     }
 }
 
@@ -319,12 +321,19 @@ mod tests {
 
     #[test]
     fn an_identity_is_read_as_it_was_written() {
-        let identity = Identity {
-            network: "signet 51".to_owned(),
+        let path = Path::new("x");
+        let identity_of = |network: String| Identity {
+            network,
             key: (3, u64::MAX),
         };
+        let longest = identity_of("n".repeat(NETWORK_BYTES_MAX));
+        let mut page = longest.write(Kind::Segment);
+        assert_eq!(Identity::read(&page, path).unwrap(), longest);
+        page[NETWORK_AT - 2] += 1;
+        assert!(matches!(Identity::read(&page, path), Err(StoreError::Corrupt(_))));
+
+        let identity = identity_of("signet 51".to_owned());
         let mut page = identity.write(Kind::Segment);
-        let path = Path::new("x");
         assert_eq!(Identity::read(&page, path).unwrap(), identity);
         page[HEAD_BYTES + 16] = 2;
         assert!(matches!(Identity::read(&page, path), Err(StoreError::Format { .. })));

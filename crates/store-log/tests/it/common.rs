@@ -54,6 +54,15 @@ pub(crate) fn tip(height: u32) -> Tip {
     }
 }
 
+/// Whether a test runs in its whole form. If not, says what it does instead.
+pub(crate) fn is_whole(short: &str, whole: &str) -> bool {
+    let is_whole = std::env::var_os("BLOCKMILL_TEST_LOG").is_some_and(|size| size == "whole");
+    if !is_whole {
+        eprintln!("short: {short}; BLOCKMILL_TEST_LOG=whole {whole}");
+    }
+    is_whole
+}
+
 /// Small segments, and a checkpoint now and then.
 pub(crate) fn small(threads: usize) -> Options {
     Options {

@@ -54,6 +54,23 @@ fn commits_reads_and_snapshots() {
     assert!(matches!(other, Err(StoreError::Network { found, .. }) if found == "regtest"));
 }
 
+/// A name is kept whole, or nothing is made.
+#[test]
+fn long_names_of_networks() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("coins");
+    let too_long = LogStore::open(&path, &"n".repeat(2049), small(1));
+    assert!(matches!(too_long, Err(StoreError::Backend(text)) if text.contains("2048 bytes")));
+    assert!(!path.exists());
+    let name = "n".repeat(2048);
+    let store = LogStore::open(&path, &name, small(1)).unwrap();
+    let changes: Vec<OwnedChange> = vec![(outpoint(1), Some(coin(1)))];
+    store.commit(&changes, &tip(1)).unwrap();
+    drop(store);
+    let store = LogStore::open(&path, &name, small(1)).unwrap();
+    assert_eq!((store.network(), store.len()), (&*name, 1));
+}
+
 /// All outputs of one transaction, and ids that begin with the same bytes.
 #[test]
 fn keys_that_are_alike_are_kept_apart() {

@@ -3,5 +3,6 @@
 mod common;
 mod contract;
 mod damage;
+mod disk;
 mod faults;
 mod model;

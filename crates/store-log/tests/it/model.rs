@@ -1,11 +1,13 @@
 //! Random steps beside a plain map.
 
-use crate::common::{Rng, coin, outpoint, small, tip};
+use crate::common::{Rng, coin, is_whole, outpoint, small, tip};
+use crate::disk::HostileDisk;
 use blockmill_block::{Coin, OutPoint};
 use blockmill_coins::{Before, Change, Changes, CoinRef, CoinStore, OwnedChange};
 use blockmill_store_log::{LogStore, Lookup, Opening, Options};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 /// Changes that say what is known before, in parts.
@@ -146,12 +148,12 @@ fn disk_stays_bounded() {
 fn commits_without_changes_are_read_again() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("coins");
-    let mut store = LogStore::open(&path, "regtest", small(1)).unwrap();
+    let mut opened = Opened::new(path.clone(), small(1));
     for round in 1..60 {
         let changes: &[OwnedChange] = &[];
-        store.commit(&changes, &tip(round)).unwrap();
-        store = reopen(&path, store, Closing::WithoutCheckpoint, &small(1));
-        assert_eq!(store.tip().unwrap(), Some(tip(round)));
+        opened.store.commit(&changes, &tip(round)).unwrap();
+        opened = opened.reopen(Closing::WithoutCheckpoint);
+        assert_eq!(opened.store.tip().unwrap(), Some(tip(round)));
     }
     assert!(files(&path).0.len() > 3);
 }
@@ -216,74 +218,157 @@ enum Closing {
     WithoutCheckpoint,
 }
 
-fn reopen(path: &Path, store: LogStore, closing: Closing, options: &Options) -> LogStore {
-    if closing == Closing::Cleanly {
-        drop(store);
-    } else {
-        // Its files stay open until the process ends; nothing is written to them.
-        std::mem::forget(store);
-    }
-    if closing == Closing::WithoutCheckpoint {
-        let _ = std::fs::remove_file(path.join("checkpoint"));
-    }
-    let has_checkpoint = path.join("checkpoint").exists();
-    let store = LogStore::open(path, "regtest", options.clone()).unwrap();
-    let wanted = if has_checkpoint {
-        Opening::Checkpoint
-    } else {
-        Opening::WholeLog
-    };
-    assert_eq!(store.opening(), wanted);
-    assert!(has_checkpoint || closing != Closing::Cleanly || store.is_empty());
-    store
+/// An open store, and its disk.
+struct Opened {
+    path: PathBuf,
+    options: Options,
+    disk: HostileDisk,
+    store: LogStore,
 }
 
-fn random_rounds(seed: u64, threads: usize, keys: u64, rounds: u32) {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("coins");
-    let options = small(threads);
-    let mut store = LogStore::open(&path, "regtest", options.clone()).unwrap();
-    let (mut model, mut rng) = (Model::new(), Rng(seed << 32));
-    for round in 1..=rounds {
-        let count = rng.below(keys / 10) + rng.below(3);
-        let known = changes(&mut model, &mut rng, keys, count);
-        store.commit(&known, &tip(round)).unwrap();
-        assert_eq!(store.tip().unwrap(), Some(tip(round)));
-        check_some(&store, &model, &mut rng, keys);
-        match rng.below(12) {
-            0 => store = reopen(&path, store, Closing::Cleanly, &options),
-            1 => store = reopen(&path, store, Closing::Killed, &options),
-            2 => store = reopen(&path, store, Closing::WithoutCheckpoint, &options),
-            3 => check_all(&store, &model),
-            4 => {
-                let reader = LogStore::open_to_read(&path, None, options.clone()).unwrap();
-                check_all(&reader, &model);
-                let lookup = Lookup::open(&path, Some("regtest")).unwrap();
-                assert_eq!(lookup.tip(), Some(tip(round)));
-                for _ in 0..50 {
-                    let wanted = outpoint(rng.below(keys + keys / 4));
-                    assert_eq!(lookup.get(&wanted).unwrap().as_ref(), model.get(&wanted));
+impl Opened {
+    fn new(path: PathBuf, options: Options) -> Self {
+        let disk = HostileDisk::default();
+        let store = LogStore::open_on(Arc::new(disk.clone()), &path, "regtest", options.clone()).unwrap();
+        Self {
+            path,
+            options,
+            disk,
+            store,
+        }
+    }
+
+    fn reopen(self, closing: Closing) -> Self {
+        let Self {
+            path,
+            options,
+            disk,
+            store,
+        } = self;
+        if closing != Closing::Cleanly {
+            // The store cannot write while it is dropped.
+            disk.kill();
+        }
+        let was_empty = store.is_empty();
+        drop(store);
+        let checkpoint = path.join("checkpoint");
+        if closing == Closing::WithoutCheckpoint {
+            let _ = std::fs::remove_file(&checkpoint);
+        }
+        let has_checkpoint = checkpoint.exists();
+        let opened = Self::new(path, options);
+        let wanted = if has_checkpoint {
+            Opening::Checkpoint
+        } else {
+            Opening::WholeLog
+        };
+        assert_eq!(opened.store.opening(), wanted);
+        assert!(has_checkpoint || closing != Closing::Cleanly || was_empty);
+        opened
+    }
+}
+
+/// Random commits, at least `rounds` of them and at least `steps` changes. If `scans` is set, all
+/// coins are compared after each opening.
+struct Rounds {
+    seed: u64,
+    threads: usize,
+    keys: u64,
+    rounds: u32,
+    steps: u64,
+    scans: bool,
+}
+
+impl Rounds {
+    fn new(seed: u64, threads: usize, keys: u64, rounds: u32) -> Self {
+        Self {
+            seed,
+            threads,
+            keys,
+            rounds,
+            steps: 0,
+            scans: false,
+        }
+    }
+
+    fn run(&self) {
+        let directory = tempfile::tempdir().unwrap();
+        let mut opened = Opened::new(directory.path().join("coins"), small(self.threads));
+        let (mut model, mut rng) = (Model::new(), Rng(self.seed << 32));
+        let (mut round, mut steps, mut openings) = (0, 0, 0);
+        while round < self.rounds || steps < self.steps {
+            round += 1;
+            let count = rng.below(self.keys / 10) + rng.below(3);
+            let known = changes(&mut model, &mut rng, self.keys, count);
+            steps += known.len() as u64;
+            opened.store.commit(&known, &tip(round)).unwrap();
+            assert_eq!(opened.store.tip().unwrap(), Some(tip(round)));
+            check_some(&opened.store, &model, &mut rng, self.keys);
+            let closing = match rng.below(12) {
+                0 => Some(Closing::Cleanly),
+                1 => Some(Closing::Killed),
+                2 => Some(Closing::WithoutCheckpoint),
+                3 => {
+                    check_all(&opened.store, &model);
+                    None
+                }
+                4 => {
+                    self.check_readers(&opened, &model, &mut rng);
+                    None
+                }
+                _ => None,
+            };
+            if let Some(closing) = closing {
+                opened = opened.reopen(closing);
+                openings += 1;
+                if self.scans {
+                    check_all(&opened.store, &model);
                 }
             }
-            _ => {}
+            assert_eq!(opened.store.tip().unwrap(), Some(tip(round)));
         }
-        assert_eq!(store.tip().unwrap(), Some(tip(round)));
+        check_all(&opened.store, &model);
+        let disk_size = opened.store.disk_size().unwrap();
+        let live: usize = model.values().map(|coin| 50 + coin.script_pubkey.len()).sum();
+        assert!(disk_size < 2 * live as u64 + 300_000, "{disk_size} bytes for {live}");
+        eprintln!(
+            "seed {}: {steps} changes in {round} commits, {openings} openings",
+            self.seed
+        );
     }
-    check_all(&store, &model);
-    let disk_size = store.disk_size().unwrap();
-    let live: usize = model.values().map(|coin| 50 + coin.script_pubkey.len()).sum();
-    assert!(disk_size < 2 * live as u64 + 300_000, "{disk_size} bytes for {live}");
+
+    /// A reader beside the writer, and single coins.
+    fn check_readers(&self, opened: &Opened, model: &Model, rng: &mut Rng) {
+        let reader = LogStore::open_to_read(&opened.path, None, opened.options.clone()).unwrap();
+        check_all(&reader, model);
+        let lookup = Lookup::open(&opened.path, Some("regtest")).unwrap();
+        assert_eq!(lookup.tip(), opened.store.tip().unwrap());
+        for _ in 0..50 {
+            let wanted = outpoint(rng.below(self.keys + self.keys / 4));
+            assert_eq!(lookup.get(&wanted).unwrap().as_ref(), model.get(&wanted));
+        }
+    }
 }
 
 #[test]
 fn random_changes_as_in_a_map() {
     for (seed, threads, keys) in [(1, 1, 300), (2, 2, 3000), (3, 3, 10_000)] {
-        random_rounds(seed, threads, keys, 300);
+        Rounds::new(seed, threads, keys, 300).run();
+    }
+    if is_whole("900 commits", "adds ten million changes of more coins") {
+        for (seed, threads, keys) in [(5, 1, 100_000), (6, 2, 400_000)] {
+            let rounds = Rounds {
+                steps: 5_000_000,
+                scans: true,
+                ..Rounds::new(seed, threads, keys, 0)
+            };
+            rounds.run();
+        }
     }
 }
 
 /// Much garbage, so that segments are collected and their files go.
 #[test]
 fn garbage_is_collected() {
-    random_rounds(4, 2, 60_000, 150);
+    Rounds::new(4, 2, 60_000, 150).run();
 }
