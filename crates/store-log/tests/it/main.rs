@@ -6,3 +6,4 @@ mod damage;
 mod disk;
 mod faults;
 mod model;
+mod reads;
