@@ -1,8 +1,11 @@
 # Reads the output of `cargo test -- --show-output`, and lists what that run left out: ignored
-# tests, and tests that printed `skipped: REASON` or `short: WHAT`.
+# tests, and tests that printed `skipped: REASON` or `short: WHAT`. Tests that run once with each
+# store count once.
 
 function note(kind, test, text) {
     group = binary SUBSEP kind SUBSEP text
+    if ((group, test) in noted) return
+    noted[group, test]
     tests[group] = tests[group] ? tests[group] ", " test : test
     if (!((binary, kind, test) in counted)) total[kind]++
     counted[binary, kind, test]

@@ -212,9 +212,15 @@ pub(crate) fn options(threads: usize, cache_bytes_max: usize) -> Options {
     }
 }
 
-/// The store of the tests' data directories: `BLOCKMILL_TEST_STORE`, else the default.
+/// The store of the tests' data directories: `BLOCKMILL_TEST_STORE`, else the default. `other` is
+/// the one that is not the default.
 pub(crate) fn store_kind() -> StoreKind {
-    std::env::var("BLOCKMILL_TEST_STORE").map_or_else(|_| StoreKind::default(), |name| name.parse().expect("a store"))
+    let default = StoreKind::default();
+    match std::env::var("BLOCKMILL_TEST_STORE").as_deref() {
+        Err(_) => default,
+        Ok("other") => *StoreKind::ALL.iter().find(|&&kind| kind != default).expect("two"),
+        Ok(name) => name.parse().expect("a store"),
+    }
 }
 
 /// Options of an engine, and what only tests change.

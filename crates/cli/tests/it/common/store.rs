@@ -16,7 +16,12 @@ pub(crate) const PAGE: usize = 4096;
 
 /// The kind of the store.
 pub(crate) fn kind() -> StoreKind {
-    std::env::var(VARIABLE).map_or_else(|_| StoreKind::default(), |name| name.parse().expect("a store"))
+    let default = StoreKind::default();
+    match std::env::var(VARIABLE).as_deref() {
+        Err(_) => default,
+        Ok("other") => *StoreKind::ALL.iter().find(|&&kind| kind != default).expect("two"),
+        Ok(name) => name.parse().expect("a store"),
+    }
 }
 
 /// Names the store to a command that may make a data directory. Without the variable the command
