@@ -15,8 +15,8 @@ const FILLED_MAX: usize = 5;
 /// Most slots of an input.
 const SLOTS_MAX: usize = 8;
 
-/// Words of a long lane: more than a page has room for.
-const MANY_WORDS: u64 = 600;
+/// Words of a long lane: more than a page or a piece of a table has room for.
+const MANY_WORDS: u64 = 700;
 
 /// Pages of a large segment: what the ledger has of them takes more than a page.
 const MANY_PAGES: u32 = 500;

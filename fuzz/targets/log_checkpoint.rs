@@ -37,16 +37,8 @@ const PEAK_PER_BYTE: usize = 3;
 /// Bytes for the first page, for the directory, and for tables that grow.
 const PEAK_BASE: usize = 1 << 14;
 
-/// Gaps of a lane's table, beside those for its words and its room.
-const GAPS_MAX: usize = 24;
-
-/// Words that are wanted of an index, and room for others.
-#[derive(Clone, Copy)]
-struct Wish {
-    room: usize,
-    /// Bits that no wanted location has.
-    unwanted: u32,
-}
+/// Bytes of an empty table: a lane's first words make one.
+const TABLE_BYTES: usize = 640;
 
 /// The pages of a checkpoint.
 struct File<'a> {
@@ -90,18 +82,17 @@ impl<'a> File<'a> {
         (0..GROUPS * LANES).map(words).collect()
     }
 
-    fn fill(&self, checkpoint: &Checkpoint, wish: Wish) -> Option<Filled> {
-        let tables = GROUPS * LANES * 8 * (2 * wish.room + GAPS_MAX);
-        self.bounded(tables, || {
-            checkpoint.fill(wish.room, |location| location & wish.unwanted == 0)
-        })
+    /// Fills an index with the words whose locations have none of some bits.
+    fn fill(&self, checkpoint: &Checkpoint, unwanted: u32) -> Option<Filled> {
+        let fill = || checkpoint.fill(|location| location & unwanted == 0);
+        self.bounded(GROUPS * LANES * TABLE_BYTES, fill)
     }
 }
 
 /// A lane of an index has those of the words that were wanted. It takes another.
-fn check_lane(filled: &Filled, number: usize, words: &[u64], wish: Wish) {
+fn check_lane(filled: &Filled, number: usize, words: &[u64], unwanted: u32) {
     let (group, lane) = (number / LANES, number % LANES);
-    let is_wanted = |word: &u64| *word as u32 & wish.unwanted == 0;
+    let is_wanted = |word: &u64| *word as u32 & unwanted == 0;
     let mut wanted: Vec<u64> = words.iter().copied().filter(is_wanted).collect();
     assert_eq!(filled.words(group, lane), wanted);
     let Some(&last) = wanted.last() else {
@@ -118,21 +109,21 @@ fn check_lane(filled: &Filled, number: usize, words: &[u64], wish: Wish) {
     }
 }
 
-fn check_unchanged(file: &File<'_>, wish: Wish) {
+fn check_unchanged(file: &File<'_>, unwanted: u32) {
     let checkpoint = file.read().expect("what was written is read");
     assert_eq!(checkpoint.label(), file.plan.label);
     assert_eq!(checkpoint.slots(), file.plan.slots);
     for (lane, found) in file.plan.lanes.iter().zip(file.words(&checkpoint)) {
         assert_eq!(found.as_ref(), Some(lane));
     }
-    let filled = file.fill(&checkpoint, wish).expect("what was written is read");
+    let filled = file.fill(&checkpoint, unwanted).expect("what was written is read");
     for (number, words) in file.plan.lanes.iter().enumerate() {
-        check_lane(&filled, number, words, wish);
+        check_lane(&filled, number, words, unwanted);
     }
 }
 
 /// A checkpoint that was changed and sealed again.
-fn check_changed(plan: &Plan, first_body: &[u8], stream: &[u8], wish: Wish) {
+fn check_changed(plan: &Plan, first_body: &[u8], stream: &[u8], unwanted: u32) {
     let file = File::new(plan, first_body, stream);
     let Some(checkpoint) = file.read() else {
         return;
@@ -152,11 +143,11 @@ fn check_changed(plan: &Plan, first_body: &[u8], stream: &[u8], wish: Wish) {
     }
     // The largest number is the gap of the index.
     let is_sorted = |words: &Vec<u64>| words.is_sorted_by(|one, other| one < other) && words.last() != Some(&u64::MAX);
-    let filled = file.fill(&checkpoint, wish);
+    let filled = file.fill(&checkpoint, unwanted);
     assert_eq!(filled.is_some(), lanes.iter().all(is_sorted));
     if let Some(filled) = filled {
         for (number, words) in lanes.iter().enumerate() {
-            check_lane(&filled, number, words, wish);
+            check_lane(&filled, number, words, unwanted);
         }
     }
     let found = Plan {
@@ -189,7 +180,7 @@ fn damage_one(file: &mut File<'_>, input: &mut Input<'_>) {
 }
 
 /// A file that was cut or damaged after it was sealed.
-fn check_damaged(file: &mut File<'_>, input: &mut Input<'_>, wish: Wish) {
+fn check_damaged(file: &mut File<'_>, input: &mut Input<'_>, unwanted: u32) {
     let length = file.pages.as_flattened().len();
     let left = usize::from(input.u16()) % length;
     assert!(file.read_part(left).is_none());
@@ -204,21 +195,18 @@ fn check_damaged(file: &mut File<'_>, input: &mut Input<'_>, wish: Wish) {
         assert!(found.is_none() || found.as_ref() == Some(lane));
     }
     assert!(words.iter().any(Option::is_none), "the damage was not seen");
-    assert!(file.fill(&checkpoint, wish).is_none());
+    assert!(file.fill(&checkpoint, unwanted).is_none());
 }
 
 fuzz_target!(|data: &[u8]| {
     let mut input = Input::new(data);
-    let wish = Wish {
-        room: usize::from(input.u8() % 16),
-        unwanted: input.u8().into(),
-    };
+    let unwanted = input.u8().into();
     let plan = Plan::new(&mut input);
     let mut stream = plan.stream();
     let mut first_body = plan.first_body(stream.len() as u64);
     let mut file = File::new(&plan, &first_body, &stream);
-    check_unchanged(&file, wish);
-    check_damaged(&mut file, &mut input, wish);
+    check_unchanged(&file, unwanted);
+    check_damaged(&mut file, &mut input, unwanted);
     while !input.is_empty() {
         let (place, change) = (usize::from(input.u16()), input.u8());
         let (bytes, index) = match place % 4 {
@@ -233,5 +221,5 @@ fuzz_target!(|data: &[u8]| {
         let index = index % bytes.len();
         bytes[index] = bytes[index].wrapping_add(change);
     }
-    check_changed(&plan, &first_body, &stream, wish);
+    check_changed(&plan, &first_body, &stream, unwanted);
 });

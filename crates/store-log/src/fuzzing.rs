@@ -7,6 +7,7 @@ use crate::checkpoint;
 use crate::index::{self, Index};
 use crate::location::Location;
 use crate::page::{self, Position};
+use crate::removals;
 use crate::replay;
 use crate::segment::{self, Table};
 use crate::store::PageReader;
@@ -173,13 +174,14 @@ impl CoinPages {
 }
 
 /// Makes pages of removals, begun but not sealed. Removals come sorted: by segment, then by offset.
-pub fn removal_pages(removals: &[(u32, u32)]) -> Vec<Page> {
-    crate::removals::removal_pages(removals.iter().copied())
+pub fn removal_pages(sorted: &[(u32, u32)]) -> Vec<Page> {
+    let packed = |&(segment, offset): &(u32, u32)| removals::removal(segment, offset);
+    removals::removal_pages(sorted.iter().map(packed))
 }
 
 /// Calls `each` with the removals of a page: segment and offset. None if it is no such page.
 pub fn read_removals(page: &Page, head: &Head, each: impl FnMut(u32, u32)) -> Option<()> {
-    crate::removals::read_removals(page, &head.0, each)
+    removals::read_removals(page, &head.0, each)
 }
 
 /// What all files of a store have in common.
@@ -383,11 +385,11 @@ impl Checkpoint {
         self.0.words(group, lane)
     }
 
-    /// An index that was filled with the words whose locations are wanted, with room for `room`
-    /// more in each lane. None if the file is not what was written.
-    pub fn fill(&self, room: usize, wanted: impl Fn(u32) -> bool + Sync) -> Option<Filled> {
+    /// An index that was filled with the words whose locations are wanted. None if the file is not
+    /// what was written.
+    pub fn fill(&self, wanted: impl Fn(u32) -> bool + Sync) -> Option<Filled> {
         let index = Index::default();
-        self.0.fill(&index, room, 1, |location| wanted(location.bits()))?;
+        self.0.fill(&index, 1, |location| wanted(location.bits()))?;
         Some(Filled(index))
     }
 
