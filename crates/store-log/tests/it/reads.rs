@@ -49,5 +49,9 @@ fn a_coin_takes_one_page() {
     coins.clear();
     let reads = disk.reads_of(|| store.get_many(&absent, &mut coins).unwrap());
     assert!(coins.iter().all(Option::is_none));
-    assert!(reads.len() <= absent.len() / 10_000, "{} pages for nothing", reads.len());
+    assert!(
+        reads.len() <= absent.len() / 10_000,
+        "{} pages for nothing",
+        reads.len()
+    );
 }
