@@ -16,8 +16,8 @@
 //! read.
 
 use crate::frame::{Frame, PageState};
-use crate::garbage::{Garbage, Survivors};
-use crate::index::{GROUPS, LANES, Place};
+use crate::garbage::{Garbage, Moved, Survivors};
+use crate::index::{GROUPS, Group, LANES, Place};
 use crate::location::Location;
 use crate::page::{CoinPages, Kind, Page, RECORDS_MAX, Range, Slot, all_live, begun, record_bytes, write_record};
 use crate::parallel::{for_each, in_order, lock};
@@ -126,7 +126,7 @@ struct Part {
 
 impl Part {
     fn new(changes: &dyn Changes, number: usize, key: &HashKey) -> Self {
-        let mut pages = CoinPages::default();
+        let mut pages = CoinPages::with_capacity(changes.len() / changes.parts().max(1));
         let mut part = Self {
             pages: Vec::new(),
             ranges: Vec::new(),
@@ -181,8 +181,8 @@ pub(crate) struct Commit<'a> {
     added_count: u64,
     /// By group.
     removed: Vec<Vec<Removed>>,
-    /// Survivors of segments that are collected.
-    moved: Vec<Removed>,
+    /// Survivors of segments that are collected, by group. Pages are those of the frame.
+    moved: Vec<Vec<Moved>>,
     digest: u64,
 }
 
@@ -195,7 +195,7 @@ impl<'a> Commit<'a> {
             added: Vec::new(),
             added_count: 0,
             removed: vec![Vec::new(); GROUPS],
-            moved: Vec::new(),
+            moved: (0..GROUPS).map(|_| Vec::new()).collect(),
             digest: 0,
         }
     }
@@ -247,7 +247,8 @@ impl<'a> Commit<'a> {
             segment.fill(page);
             segment.push(state.mask, state.range, state.bytes);
         }
-        for removed in self.removed.iter().flatten() {
+        let moved = self.moved.iter().flatten().map(|moved| &moved.old);
+        for removed in self.removed.iter().flatten().chain(moved) {
             ledger.remove(removed.location);
         }
         (ledger.tip, ledger.flush, ledger.coins, ledger.digest) = (Some(*tip), flush, coins, digest);
@@ -279,22 +280,25 @@ impl<'a> Commit<'a> {
 
     /// Appends pages of coins. The pages of a long record go to one segment.
     fn append_coin_pages(&mut self, pages: &mut [Page], ranges: &[Range]) -> Result<(), StoreError> {
+        let state = |(page, range): (&Page, &Range)| {
+            let (kind, records, used) = begun(page)?;
+            let state = PageState {
+                mask: all_live(kind, records),
+                range: *range,
+                bytes: record_bytes(kind, records, used),
+            };
+            Some((kind, state))
+        };
+        let (kinds, states): (Vec<Kind>, Vec<PageState>) = pages.iter().zip(ranges).filter_map(state).unzip();
+        // Whether a record begins at a page, or the pages end.
+        let is_edge = |page: usize| kinds.get(page) != Some(&Kind::LongRest);
         let mut start = 0;
         while start < pages.len() {
-            let is_rest = |page: &&Page| begun(page).is_some_and(|(kind, ..)| kind == Kind::LongRest);
-            let rest = pages[start + 1..].iter().take_while(is_rest).count();
-            let end = start + 1 + rest;
-            let states: Vec<PageState> = (start..end)
-                .filter_map(|number| {
-                    let (kind, records, used) = begun(&pages[number])?;
-                    Some(PageState {
-                        mask: all_live(kind, records),
-                        range: ranges[number],
-                        bytes: record_bytes(kind, records, used),
-                    })
-                })
-                .collect();
-            self.frame.append(&mut pages[start..end], &states)?;
+            let first_edge = (start + 1..=pages.len()).find(|&page| is_edge(page));
+            let last_fitting = (start + self.frame.room()).min(pages.len());
+            let edge = (start + 1..=last_fitting).rev().find(|&page| is_edge(page));
+            let end = edge.or(first_edge).unwrap_or(pages.len());
+            self.frame.append(&mut pages[start..end], &states[start..end])?;
             start = end;
         }
         Ok(())
@@ -318,7 +322,11 @@ impl<'a> Commit<'a> {
             let mut removed = Vec::new();
             let mut several = Vec::new();
             let group = shared.index.read(number);
-            for &hash in certain.iter().flat_map(|part| part.group(number)) {
+            let hashes: Vec<u64> = certain.iter().flat_map(|part| part.group(number)).copied().collect();
+            for (position, &hash) in hashes.iter().enumerate() {
+                if position % TOUCHED == 0 {
+                    touch(&group, hashes[position..].iter().copied().take(TOUCHED));
+                }
                 let place = Place::of(hash);
                 let mut candidates = group[place.lane].candidates(place.tag);
                 match (candidates.next(), candidates.next()) {
@@ -402,9 +410,10 @@ impl<'a> Commit<'a> {
             let mut part = part?;
             let first_page = self.frame.len();
             self.append_coin_pages(&mut part.pages, &part.ranges)?;
-            self.added.push(Added::new(&part.added, first_page));
-            self.added_count += part.added.len() as u64;
-            self.moved.append(&mut part.moved);
+            for mut moved in part.moved {
+                moved.new.page += first_page;
+                self.moved[Place::of(moved.old.hash).group].push(moved);
+            }
             Ok(())
         })
     }
@@ -438,9 +447,6 @@ impl<'a> Commit<'a> {
         for page in removal_pages(removals.into_iter()) {
             self.append_plain(page, Range::REMOVALS)?;
         }
-        for moved in std::mem::take(&mut self.moved) {
-            self.removed[Place::of(moved.hash).group].push(moved);
-        }
         Ok(())
     }
 
@@ -448,9 +454,20 @@ impl<'a> Commit<'a> {
     fn change_index(&self) -> Result<(), StoreError> {
         for_each(GROUPS, self.shared.options.threads, |number| {
             let mut group = self.shared.index.write(number);
-            for removed in &self.removed[number] {
-                let place = Place::of(removed.hash);
-                group[place.lane].remove(place.tag, removed.location);
+            for batch in self.removed[number].chunks(TOUCHED) {
+                touch(&group, batch.iter().map(|removed| removed.hash));
+                for removed in batch {
+                    let place = Place::of(removed.hash);
+                    group[place.lane].remove(place.tag, removed.location);
+                }
+            }
+            for batch in self.moved[number].chunks(TOUCHED) {
+                touch(&group, batch.iter().map(|moved| moved.old.hash));
+                for moved in batch {
+                    let place = Place::of(moved.old.hash);
+                    let to = self.frame.location(moved.new);
+                    group[place.lane].replace(place.tag, moved.old.location, to);
+                }
             }
             let mut counts = [0; LANES];
             for (lane, ..) in self.added.iter().flat_map(|part| part.group(number)) {
@@ -459,12 +476,26 @@ impl<'a> Commit<'a> {
             for (lane, count) in group.iter_mut().zip(counts) {
                 lane.reserve(count);
             }
-            for (lane, tag, slot) in self.added.iter().flat_map(|part| part.group(number)) {
-                group[lane].insert(tag, self.frame.location(slot));
+            let added: Vec<(usize, u32, Slot)> = self.added.iter().flat_map(|part| part.group(number)).collect();
+            for batch in added.chunks(TOUCHED) {
+                let touched = batch.iter().map(|&(lane, tag, _)| group[lane].touch(tag));
+                std::hint::black_box(touched.fold(0, |all, word| all ^ word));
+                for &(lane, tag, slot) in batch {
+                    group[lane].insert(tag, self.frame.location(slot));
+                }
             }
             Ok(())
         })
     }
+}
+
+/// Hashes whose words are fetched into the CPU's cache at a time.
+const TOUCHED: usize = 32;
+
+/// Fetches the words of some hashes of a group into the CPU's cache.
+fn touch(group: &Group, hashes: impl Iterator<Item = u64>) {
+    let touched = hashes.map(Place::of).map(|place| group[place.lane].touch(place.tag));
+    std::hint::black_box(touched.fold(0, |all, word| all ^ word));
 }
 
 /// The one candidate whose whole hash this is. None if there are several.

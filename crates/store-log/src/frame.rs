@@ -10,8 +10,11 @@ use crate::store::Shared;
 use blockmill_coins::StoreError;
 use std::sync::Arc;
 
-/// Pages that are written in one call.
+/// Pages that wait to be written in one call.
 const WRITE_PAGES: usize = 256;
+
+/// So many pages at once are written without waiting for others.
+const DIRECT_PAGES: usize = 32;
 
 /// Where the next page goes.
 #[derive(Debug, Clone, Copy)]
@@ -107,6 +110,11 @@ impl<'a> Frame<'a> {
         self.last_checksum
     }
 
+    /// Pages for which the last segment has room.
+    pub(crate) fn room(&self) -> usize {
+        self.segment_pages.saturating_sub(self.tail.position.page) as usize
+    }
+
     /// Makes room for pages that must be in one segment.
     pub(crate) fn reserve(&mut self, pages: u32) -> Result<(), StoreError> {
         let Position { segment, page } = self.tail.position;
@@ -151,13 +159,19 @@ impl<'a> Frame<'a> {
                 page: position.page,
             });
         }
-        for (page, state) in pages.iter_mut().zip(states) {
+        if pages.len() >= DIRECT_PAGES {
+            self.write()?;
+        }
+        for page in &mut *pages {
             self.last_checksum = seal(page, self.tail.position, self.flush, self.epoch);
             self.checksums.update(&self.last_checksum.to_le_bytes());
-            self.waiting.push(*page);
-            self.states.push(*state);
             self.tail.position.page += 1;
         }
+        self.states.extend_from_slice(states);
+        if pages.len() >= DIRECT_PAGES {
+            return self.write_last(pages);
+        }
+        self.waiting.extend_from_slice(pages);
         if self.waiting.len() >= WRITE_PAGES {
             self.write()?;
         }
@@ -166,19 +180,26 @@ impl<'a> Frame<'a> {
 
     /// Writes what waits.
     fn write(&mut self) -> Result<(), StoreError> {
-        if self.waiting.is_empty() {
-            return Ok(());
+        let mut waiting = std::mem::take(&mut self.waiting);
+        if !waiting.is_empty() {
+            self.write_last(&waiting)?;
+            waiting.clear();
         }
+        self.waiting = waiting;
+        Ok(())
+    }
+
+    /// Writes pages that end at the tail.
+    fn write_last(&mut self, pages: &[Page]) -> Result<(), StoreError> {
         let table = self.shared.segments.load();
         let Some(segment) = table.get(self.tail.slot) else {
             return Err(StoreError::Backend("the last segment is gone".to_owned()));
         };
-        let first = self.tail.position.page as usize - self.waiting.len();
+        let first = self.tail.position.page as usize - pages.len();
         segment
             .file
-            .write_all_at(self.waiting.as_flattened(), (first * PAGE_BYTES) as u64)
+            .write_all_at(pages.as_flattened(), (first * PAGE_BYTES) as u64)
             .map_err(|error| file_failed(&segment.path, &error))?;
-        self.waiting.clear();
         if self.dirty.last().is_none_or(|last| last.number != segment.number) {
             self.dirty.push(Arc::clone(segment));
         }

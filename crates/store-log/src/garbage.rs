@@ -8,7 +8,7 @@
 use crate::commit::Removed;
 use crate::ledger::SegmentLedger;
 use crate::location::Location;
-use crate::page::{self, CoinPages, Page, Slot};
+use crate::page::{self, CoinPages, Page, RECORDS_PER_PAGE, Slot};
 use crate::parallel::in_order;
 use crate::removals::{read_removals, removal};
 use crate::segment::{Table, page_damaged};
@@ -24,9 +24,6 @@ const PAGES_PER_PAGE: usize = 2;
 
 /// Pages of survivors that a small frame may have.
 const PAGES_MIN: usize = 64;
-
-/// Records of a page, about.
-const RECORDS_PER_PAGE: usize = 56;
 
 /// The segments that are collected.
 #[derive(Debug, Clone, Default)]
@@ -95,14 +92,19 @@ struct Chunk {
     parts: Vec<Vec<Entry>>,
 }
 
+/// A record that moves from a victim to a page that is being made.
+pub(crate) struct Moved {
+    /// As it lies in the victim.
+    pub(crate) old: Removed,
+    pub(crate) new: Slot,
+}
+
 /// Survivors of a part of the keys, sorted, on new pages.
 #[derive(Default)]
 pub(crate) struct SurvivorPart {
     pub(crate) pages: Vec<Page>,
     pub(crate) ranges: Vec<page::Range>,
-    pub(crate) added: Vec<(u64, Slot)>,
-    /// The records as they lie in the victims.
-    pub(crate) moved: Vec<Removed>,
+    pub(crate) moved: Vec<Moved>,
 }
 
 /// What a frame takes over from victims.
@@ -195,13 +197,16 @@ impl Survivors {
         // Outputs of one transaction stay in their order.
         entries.sort_unstable_by_key(|(entry, _)| (entry.prefix, entry.location));
         let reader = PageReader::new(table);
-        let (mut part, mut pages) = (SurvivorPart::default(), CoinPages::default());
+        let mut part = SurvivorPart::default();
+        let mut pages = CoinPages::with_capacity(entries.len());
         for (entry, chunk) in entries {
             let record = &chunk.bytes[entry.start..entry.start + entry.length as usize];
             let location = entry.location;
             let hash = shared.key.hash(&reader.outpoint_of(record, location)?);
-            part.added.push((hash, pages.push(record)));
-            part.moved.push(Removed { hash, location });
+            part.moved.push(Moved {
+                old: Removed { hash, location },
+                new: pages.push(record),
+            });
         }
         (part.pages, part.ranges) = pages.finish();
         Ok(part)

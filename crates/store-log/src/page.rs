@@ -29,6 +29,9 @@ pub(crate) const HEAD_BYTES: usize = 32;
 /// Most records of a page.
 pub(crate) const RECORDS_MAX: usize = 64;
 
+/// Records of a page, about.
+pub(crate) const RECORDS_PER_PAGE: usize = 56;
+
 /// Bytes of a page after its head.
 pub(crate) const BODY_BYTES: usize = PAGE_BYTES - HEAD_BYTES;
 
@@ -269,6 +272,16 @@ pub(crate) struct CoinPages {
 }
 
 impl CoinPages {
+    /// With room for this many records, about.
+    pub(crate) fn with_capacity(records: usize) -> Self {
+        let pages = records.div_ceil(RECORDS_PER_PAGE);
+        Self {
+            pages: Vec::with_capacity(pages),
+            ranges: Vec::with_capacity(pages),
+            ..Self::default()
+        }
+    }
+
     /// Adds a record. Records should come in the order of their keys.
     pub(crate) fn push(&mut self, record: &[u8]) -> Slot {
         if record.len() + 2 > BODY_BYTES {
@@ -277,7 +290,8 @@ impl CoinPages {
         let is_full = self.records == RECORDS_MAX || self.used + record.len() + 2 * (self.records + 1) > PAGE_BYTES;
         if self.records == 0 || is_full {
             self.close();
-            self.pages.push([0; PAGE_BYTES]);
+            // Not `push`, which would make the page elsewhere and copy it.
+            self.pages.resize_with(self.pages.len() + 1, || [0; PAGE_BYTES]);
             self.ranges.push(Range::of(record));
             self.used = HEAD_BYTES;
         }

@@ -75,17 +75,34 @@ impl Words {
     /// The index of the first word from an index on that is not below `word`; the length if there
     /// is none.
     pub(crate) fn lower_bound(&self, index: usize, word: u64) -> usize {
+        self.position(index, |_, other| other >= word)
+    }
+
+    /// The first index from one on at which `is_found` says so of the index and its word; the length
+    /// if there is none.
+    pub(crate) fn position(&self, index: usize, mut is_found: impl FnMut(usize, u64) -> bool) -> usize {
         let (mut number, mut offset) = (index / PIECE, index % PIECE);
         while let Some(piece) = self.pieces.get(number) {
-            let found = piece
-                .get(offset..)
-                .and_then(|rest| rest.iter().position(|&other| other >= word));
-            if let Some(found) = found {
-                return number * PIECE + offset + found;
+            let start = number * PIECE + offset;
+            let mut rest = piece.get(offset..).unwrap_or_default().iter().zip(start..);
+            if let Some(found) = rest.find_map(|(&word, index)| is_found(index, word).then_some(index)) {
+                return found;
             }
             (number, offset) = (number + 1, 0);
         }
         self.len().max(index)
+    }
+
+    /// The first index from one on that has a gap, or the first of two copies of a word.
+    pub(crate) fn free_from(&self, index: usize) -> usize {
+        let mut before = GAP;
+        let found = self.position(index, |_, word| {
+            word == GAP || std::mem::replace(&mut before, word) == word
+        });
+        match self.get(found) {
+            Some(word) if word != GAP => found - 1,
+            _ => found,
+        }
     }
 
     /// Moves the words of a range up by one, over the word after them.
@@ -99,6 +116,20 @@ impl Words {
         for index in range.rev() {
             let word = self.pieces[index / PIECE][index % PIECE];
             self.set(index + 1, word);
+        }
+    }
+
+    /// Moves the words of a range down by one, over the word before them.
+    pub(crate) fn move_down(&mut self, range: std::ops::Range<usize>) {
+        let (piece, start) = (range.start / PIECE, range.start % PIECE);
+        let end = start + range.len();
+        if start > 0 && end <= PIECE {
+            self.pieces[piece].copy_within(start..end, start - 1);
+            return;
+        }
+        for index in range {
+            let word = self.pieces[index / PIECE][index % PIECE];
+            self.set(index - 1, word);
         }
     }
 
@@ -118,7 +149,7 @@ mod tests {
         #[test]
         fn words_behave_as_a_vector(
             count in 0usize..2000,
-            steps in proptest::collection::vec((0u8..4, any::<u16>(), any::<u8>()), 1..300),
+            steps in proptest::collection::vec((0u8..5, any::<u16>(), any::<u8>()), 1..300),
         ) {
             let mut words = Words::gaps(count);
             let mut model = vec![GAP; words.len()];
@@ -139,6 +170,13 @@ mod tests {
                         if index <= end && end < model.len() {
                             words.move_up(index..end);
                             model.copy_within(index..end, index + 1);
+                        }
+                    }
+                    3 => {
+                        let end = (index + usize::from(length)).min(model.len());
+                        if 0 < index && index < end {
+                            words.move_down(index..end);
+                            model.copy_within(index..end, index - 1);
                         }
                     }
                     _ => {

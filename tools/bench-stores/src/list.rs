@@ -52,9 +52,16 @@ impl CoinList {
         self.entries.push((outpoint, fields));
     }
 
-    /// Sorts by outpoint.
+    /// Sorts by outpoint, the scripts too: else a cache miss for each would count as the store's.
     pub(crate) fn sort(&mut self) {
         self.entries.sort_unstable_by_key(|entry| entry.0);
+        let mut scripts = Vec::with_capacity(self.scripts.len());
+        for fields in self.entries.iter_mut().filter_map(|entry| entry.1.as_mut()) {
+            let start = fields.script_start as usize;
+            fields.script_start = scripts.len() as u32;
+            scripts.extend_from_slice(&self.scripts[start..start + usize::from(fields.script_length)]);
+        }
+        self.scripts = scripts;
     }
 
     /// Number of entries.
