@@ -39,8 +39,11 @@ const HOMES_MIN: usize = 8;
 /// Gaps after the last home of a new table.
 const TAIL: usize = 8;
 
-/// A table grows when it has fewer free homes than one in this many, and then by one in this many.
+/// A table grows when it has fewer free homes than one in this many.
 const FREE_SHARE: usize = 16;
+
+/// A table grows by one home in this many.
+const GROWTH_SHARE: usize = 32;
 
 /// Words of a line of the CPU's cache.
 const LINE_WORDS: usize = 8;
@@ -119,7 +122,7 @@ impl Lane {
     /// Adds a word. Returns false, with nothing changed, if it is there already.
     pub(crate) fn insert(&mut self, tag: u32, location: Location) -> bool {
         if (self.homes - self.used) * FREE_SHARE <= self.homes {
-            self.grow(self.homes + (self.homes / FREE_SHARE).max(HOMES_MIN));
+            self.grow(self.homes + (self.homes / GROWTH_SHARE).max(HOMES_MIN));
         }
         let word = word(tag, location);
         let index = self.lower_bound(word);
@@ -203,7 +206,7 @@ impl Lane {
     pub(crate) fn reserve(&mut self, words: usize) {
         let homes = (self.used + words) * (FREE_SHARE + 1) / FREE_SHARE;
         if homes > self.homes {
-            self.grow(homes + (homes / FREE_SHARE).max(HOMES_MIN));
+            self.grow(homes + (homes / GROWTH_SHARE).max(HOMES_MIN));
         }
     }
 
@@ -244,7 +247,8 @@ impl Lane {
         let mut lane = Self::default();
         if count > 0 {
             // As full as a table that has just grown.
-            let homes = count + count.div_ceil(FREE_SHARE) + count / (FREE_SHARE * FREE_SHARE) + 1;
+            let homes = count * (FREE_SHARE + 1) / FREE_SHARE;
+            let homes = homes + homes / GROWTH_SHARE + 1;
             lane = Self::with_homes(homes.max(HOMES_MIN));
             lane.fill(words.iter().copied().filter(wanted));
         }
