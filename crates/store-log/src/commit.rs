@@ -17,6 +17,7 @@
 
 use crate::frame::{Frame, PageState};
 use crate::garbage::{Garbage, Moved, Survivors};
+use crate::grouped::Grouped;
 use crate::index::{GROUPS, Group, LANES, Place};
 use crate::location::Location;
 use crate::page::{CoinPages, Kind, Page, RECORDS_MAX, Range, Slot, all_live, begun, record_bytes, write_record};
@@ -32,41 +33,6 @@ use blockmill_coins::{Before, Changes, StoreError, Tip};
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-/// Numbers in the order of their groups.
-#[derive(Debug, Default)]
-pub(crate) struct Grouped {
-    words: Vec<u64>,
-    /// Where the words of each group begin, and where the last ends.
-    starts: Vec<u32>,
-}
-
-impl Grouped {
-    /// Of pairs of a group and a word.
-    fn new(entries: &[(usize, u64)]) -> Self {
-        let mut starts = vec![0u32; GROUPS + 1];
-        for &(group, _) in entries {
-            starts[group + 1] += 1;
-        }
-        for group in 0..GROUPS {
-            starts[group + 1] += starts[group];
-        }
-        let mut next = starts.clone();
-        let mut words = vec![0; entries.len()];
-        for &(group, word) in entries {
-            words[next[group] as usize] = word;
-            next[group] += 1;
-        }
-        Self { words, starts }
-    }
-
-    fn group(&self, group: usize) -> &[u64] {
-        match self.starts.get(group..=group + 1) {
-            Some(&[start, end]) => &self.words[start as usize..end as usize],
-            _ => &[],
-        }
-    }
-}
-
 /// Bits of a word of an added record for its page, and for its number on the page.
 const PAGE_BITS: u32 = 24;
 const RECORD_BITS: u32 = RECORDS_MAX.ilog2();
@@ -76,7 +42,7 @@ const RECORD_BITS: u32 = RECORDS_MAX.ilog2();
 pub(crate) struct Added {
     /// The number in the frame of the page that counts as 0.
     first_page: u32,
-    words: Grouped,
+    words: Grouped<u64>,
 }
 
 impl Added {
@@ -94,7 +60,7 @@ impl Added {
             .collect();
         Self {
             first_page,
-            words: Grouped::new(&entries),
+            words: Grouped::new(&entries, GROUPS),
         }
     }
 
@@ -181,8 +147,8 @@ pub(crate) struct Commit<'a> {
     added_count: u64,
     /// By group.
     removed: Vec<Vec<Removed>>,
-    /// Survivors of segments that are collected, by group. Pages are those of the frame.
-    moved: Vec<Vec<Moved>>,
+    /// Survivors of segments that are collected, part by part. Pages are those of the frame.
+    moved: Vec<Grouped<Moved>>,
     digest: u64,
 }
 
@@ -195,7 +161,7 @@ impl<'a> Commit<'a> {
             added: Vec::new(),
             added_count: 0,
             removed: vec![Vec::new(); GROUPS],
-            moved: (0..GROUPS).map(|_| Vec::new()).collect(),
+            moved: Vec::new(),
             digest: 0,
         }
     }
@@ -247,7 +213,7 @@ impl<'a> Commit<'a> {
             segment.fill(page);
             segment.push(state.mask, state.range, state.bytes);
         }
-        let moved = self.moved.iter().flatten().map(|moved| &moved.old);
+        let moved = self.moved.iter().flat_map(Grouped::iter).map(|moved| &moved.old);
         for removed in self.removed.iter().flatten().chain(moved) {
             ledger.remove(removed.location);
         }
@@ -260,7 +226,7 @@ impl<'a> Commit<'a> {
 
     /// Step 1. Returns the hashes of what is removed for certain, part by part, and the outpoints
     /// of which nobody knows.
-    fn append_coins(&mut self) -> Result<(Vec<Grouped>, Vec<OutPoint>), StoreError> {
+    fn append_coins(&mut self) -> Result<(Vec<Grouped<u64>>, Vec<OutPoint>), StoreError> {
         let (mut certain, mut unknown) = (Vec::new(), Vec::new());
         let (shared, changes) = (self.shared, self.changes);
         let threads = shared.options.threads;
@@ -271,7 +237,7 @@ impl<'a> Commit<'a> {
             self.added.push(Added::new(&part.added, first_page));
             self.added_count += part.added.len() as u64;
             self.digest = self.digest.wrapping_add(part.digest);
-            certain.push(Grouped::new(&part.removed));
+            certain.push(Grouped::new(&part.removed, GROUPS));
             unknown.append(&mut part.unknown);
             Ok::<(), StoreError>(())
         })?;
@@ -314,15 +280,15 @@ impl<'a> Commit<'a> {
     }
 
     /// Step 2, for coins that are in the store for certain.
-    fn find_certain(&mut self, certain: &[Grouped]) -> Result<(), StoreError> {
+    fn find_certain(&mut self, certain: &[Grouped<u64>]) -> Result<(), StoreError> {
         let (shared, table) = (self.shared, self.shared.segments.load());
         let undecided = Mutex::new(Vec::new());
         let found: Vec<Mutex<Vec<Removed>>> = (0..GROUPS).map(|_| Mutex::default()).collect();
         for_each(GROUPS, shared.options.threads, |number| {
-            let mut removed = Vec::new();
             let mut several = Vec::new();
             let group = shared.index.read(number);
             let hashes: Vec<u64> = certain.iter().flat_map(|part| part.group(number)).copied().collect();
+            let mut removed = Vec::with_capacity(hashes.len());
             for (position, &hash) in hashes.iter().enumerate() {
                 if position % TOUCHED == 0 {
                     touch(&group, hashes[position..].iter().copied().take(TOUCHED));
@@ -410,10 +376,10 @@ impl<'a> Commit<'a> {
             let mut part = part?;
             let first_page = self.frame.len();
             self.append_coin_pages(&mut part.pages, &part.ranges)?;
-            for mut moved in part.moved {
+            for moved in part.moved.iter_mut() {
                 moved.new.page += first_page;
-                self.moved[Place::of(moved.old.hash).group].push(moved);
             }
+            self.moved.push(part.moved);
             Ok(())
         })
     }
@@ -461,7 +427,8 @@ impl<'a> Commit<'a> {
                     group[place.lane].remove(place.tag, removed.location);
                 }
             }
-            for batch in self.moved[number].chunks(TOUCHED) {
+            let moved: Vec<Moved> = self.moved.iter().flat_map(|part| part.group(number)).copied().collect();
+            for batch in moved.chunks(TOUCHED) {
                 touch(&group, batch.iter().map(|moved| moved.old.hash));
                 for moved in batch {
                     let place = Place::of(moved.old.hash);

@@ -6,9 +6,11 @@
 //! other segments travel too, and its file goes. A frame may empty several small segments.
 
 use crate::commit::Removed;
+use crate::grouped::Grouped;
+use crate::index::{GROUPS, Place};
 use crate::ledger::SegmentLedger;
 use crate::location::Location;
-use crate::page::{self, CoinPages, Page, RECORDS_PER_PAGE, Slot};
+use crate::page::{self, BODY_BYTES, CoinPages, Page, RECORDS_PER_PAGE, Slot};
 use crate::parallel::in_order;
 use crate::removals::{read_removals, removal};
 use crate::segment::{Table, page_damaged};
@@ -89,10 +91,11 @@ struct Entry {
 struct Chunk {
     bytes: Vec<u8>,
     /// By the first bits of their keys.
-    parts: Vec<Vec<Entry>>,
+    parts: Grouped<Entry>,
 }
 
 /// A record that moves from a victim to a page that is being made.
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Moved {
     /// As it lies in the victim.
     pub(crate) old: Removed,
@@ -104,7 +107,7 @@ pub(crate) struct Moved {
 pub(crate) struct SurvivorPart {
     pub(crate) pages: Vec<Page>,
     pub(crate) ranges: Vec<page::Range>,
-    pub(crate) moved: Vec<Moved>,
+    pub(crate) moved: Grouped<Moved>,
 }
 
 /// What a frame takes over from victims.
@@ -192,22 +195,23 @@ impl Survivors {
     pub(crate) fn part(&self, number: usize, shared: &Shared, table: &Table) -> Result<SurvivorPart, StoreError> {
         let mut entries: Vec<(Entry, &Chunk)> = Vec::new();
         for chunk in &self.chunks {
-            entries.extend(chunk.parts[number].iter().map(|entry| (*entry, chunk)));
+            entries.extend(chunk.parts.group(number).iter().map(|entry| (*entry, chunk)));
         }
         // Outputs of one transaction stay in their order.
         entries.sort_unstable_by_key(|(entry, _)| (entry.prefix, entry.location));
         let reader = PageReader::new(table);
         let mut part = SurvivorPart::default();
         let mut pages = CoinPages::with_capacity(entries.len());
+        let mut moved = Vec::with_capacity(entries.len());
         for (entry, chunk) in entries {
             let record = &chunk.bytes[entry.start..entry.start + entry.length as usize];
             let location = entry.location;
             let hash = shared.key.hash(&reader.outpoint_of(record, location)?);
-            part.moved.push(Moved {
-                old: Removed { hash, location },
-                new: pages.push(record),
-            });
+            let new = pages.push(record);
+            let old = Removed { hash, location };
+            moved.push((Place::of(hash).group, Moved { old, new }));
         }
+        part.moved = Grouped::new(&moved, GROUPS);
         (part.pages, part.ranges) = pages.finish();
         Ok(part)
     }
@@ -252,10 +256,9 @@ impl Survivors {
 
 impl Chunk {
     fn read(table: &Table, pages: &[LivePage], part_bits: u32) -> Result<Self, StoreError> {
-        let mut chunk = Self {
-            bytes: Vec::new(),
-            parts: vec![Vec::new(); 1 << part_bits],
-        };
+        let records: u32 = pages.iter().map(|page| page.mask.count_ones()).sum();
+        let mut bytes = Vec::with_capacity(records as usize * (BODY_BYTES / RECORDS_PER_PAGE));
+        let mut entries = Vec::with_capacity(records as usize);
         let mut reader = PageReader::new(table);
         for page in pages {
             let mut rest = page.mask;
@@ -263,19 +266,21 @@ impl Chunk {
                 let location = Location::new(page.slot, page.number, rest.trailing_zeros());
                 rest &= rest - 1;
                 let record = reader.record(location)?;
-                let start = chunk.bytes.len();
+                let start = bytes.len();
                 let prefix = record.first_chunk().map_or(0, |start| u64::from_be_bytes(*start));
-                chunk.bytes.extend_from_slice(record);
+                bytes.extend_from_slice(record);
                 let part = prefix.checked_shr(u64::BITS - part_bits).unwrap_or(0);
-                chunk.parts[part as usize].push(Entry {
+                let entry = Entry {
                     prefix,
                     location,
                     start,
                     length: record.len() as u32,
-                });
+                };
+                entries.push((part as usize, entry));
             }
         }
-        Ok(chunk)
+        let parts = Grouped::new(&entries, 1 << part_bits);
+        Ok(Self { bytes, parts })
     }
 }
 

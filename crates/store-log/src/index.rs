@@ -163,7 +163,9 @@ impl Lane {
         let stays = |index: usize, word: u64| {
             word == GAP || u64::from(tag_of(word)) * self.homes as u64 >= (index as u64) << u32::BITS
         };
-        let end = self.words.position(index + 1, |index, word| index == limit || stays(index, word));
+        let end = self
+            .words
+            .position(index + 1, |index, word| index == limit || stays(index, word));
         let is_gap = self.words.get(end).is_none_or(|word| stays(end, word));
         self.words.move_down(index + 1..end);
         if is_gap {
@@ -366,7 +368,9 @@ mod tests {
         const WORDS: usize = 6250;
         let mut state = 1u64;
         let mut random = || {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             (state >> 32) as u32
         };
         let mut lane = Lane::default();

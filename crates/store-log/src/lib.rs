@@ -46,6 +46,7 @@ mod frame;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 mod garbage;
+mod grouped;
 mod index;
 mod ledger;
 mod location;
