@@ -19,7 +19,7 @@ use crate::frame::{Frame, PageState};
 use crate::garbage::{Garbage, Moved, Survivors};
 use crate::grouped::Grouped;
 use crate::index::{GROUPS, Group, LANES, Place};
-use crate::location::Location;
+use crate::location::{Location, SEGMENTS_MAX};
 use crate::page::{CoinPages, Kind, Page, RECORDS_MAX, Range, Slot, all_live, begun, record_bytes, write_record};
 use crate::parallel::{for_each, in_order, lock};
 use crate::removals::{removal, removal_pages};
@@ -30,6 +30,7 @@ use blockmill_block::OutPoint;
 use blockmill_block::hex;
 use blockmill_coinmap::HashKey;
 use blockmill_coins::{Before, Changes, StoreError, Tip};
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
@@ -149,6 +150,8 @@ pub(crate) struct Commit<'a> {
     removed: Vec<Vec<Removed>>,
     /// Survivors of segments that are collected, part by part. Pages are those of the frame.
     moved: Vec<Grouped<Moved>>,
+    /// All that was removed and moved, sorted.
+    removals: Vec<u64>,
     digest: u64,
 }
 
@@ -162,6 +165,7 @@ impl<'a> Commit<'a> {
             added_count: 0,
             removed: vec![Vec::new(); GROUPS],
             moved: Vec::new(),
+            removals: Vec::new(),
             digest: 0,
         }
     }
@@ -213,9 +217,8 @@ impl<'a> Commit<'a> {
             segment.fill(page);
             segment.push(state.mask, state.range, state.bytes);
         }
-        let moved = self.moved.iter().flat_map(Grouped::iter).map(|moved| &moved.old);
-        for removed in self.removed.iter().flatten().chain(moved) {
-            ledger.remove(removed.location);
+        for location in locations(&self.shared.segments.load(), &self.removals) {
+            ledger.remove(location);
         }
         (ledger.tip, ledger.flush, ledger.coins, ledger.digest) = (Some(*tip), flush, coins, digest);
         Ok(Committed {
@@ -291,7 +294,11 @@ impl<'a> Commit<'a> {
             let mut removed = Vec::with_capacity(hashes.len());
             for (position, &hash) in hashes.iter().enumerate() {
                 if position % TOUCHED == 0 {
-                    touch(&group, hashes[position..].iter().copied().take(TOUCHED));
+                    touch(
+                        &group,
+                        hashes[position..].iter().copied().take(TOUCHED),
+                        LINES_OF_SEARCH,
+                    );
                 }
                 let place = Place::of(hash);
                 let mut candidates = group[place.lane].candidates(place.tag);
@@ -387,32 +394,40 @@ impl<'a> Commit<'a> {
     /// Step 4: what is removed, and removals that a segment had which goes.
     fn append_removals(&mut self, survivors: &Survivors) -> Result<(), StoreError> {
         let table = self.shared.segments.load();
-        let number_of = |slot: usize| table.get(slot).map_or(0, |segment| segment.number);
-        let mut removals: Vec<u64> = {
-            let ledger = self.shared.ledger();
-            let mut removals = Vec::new();
-            for removed in self.removed.iter().flatten() {
-                let location = removed.location;
-                if !ledger.is_live(location) {
-                    return Err(not_there(&format!("its record at {location:?} is not live")));
-                }
-                removals.push(removal(number_of(location.slot()), location.offset()));
-            }
-            removals
-        };
+        let numbers: Vec<u32> = table
+            .slots
+            .iter()
+            .map(|slot| slot.as_ref().map_or(0, |segment| segment.number))
+            .collect();
+        let number_of = |slot: usize| numbers.get(slot).copied().unwrap_or(0);
+        let removed = self.removed.iter().flatten().map(|removed| removed.location);
+        let mut removals: Vec<u64> = removed
+            .map(|location| removal(number_of(location.slot()), location.offset()))
+            .collect();
         removals.sort_unstable();
+        let ledger = self.shared.ledger();
+        if let Some(dead) = locations(&table, &removals).find(|&location| !ledger.is_live(location)) {
+            return Err(not_there(&format!("its record at {dead:?} is not live")));
+        }
+        drop(ledger);
         removals.extend_from_slice(survivors.taken());
         // A sort that knows runs: these are sorted already.
         removals.sort();
         if removals.windows(2).any(|two| two[0] == two[1]) {
             return Err(StoreError::Corrupt("two changes remove one coin".to_owned()));
         }
-        removals.extend_from_slice(survivors.carried());
-        removals.sort();
-        removals.dedup();
-        for page in removal_pages(removals.into_iter()) {
+        let mut written = Cow::Borrowed(&removals);
+        if !survivors.carried().is_empty() {
+            let written = written.to_mut();
+            written.extend_from_slice(survivors.carried());
+            written.sort();
+            written.dedup();
+        }
+        for page in removal_pages(written.iter().copied()) {
             self.append_plain(page, Range::REMOVALS)?;
         }
+        drop(written);
+        self.removals = removals;
         Ok(())
     }
 
@@ -421,7 +436,7 @@ impl<'a> Commit<'a> {
         for_each(GROUPS, self.shared.options.threads, |number| {
             let mut group = self.shared.index.write(number);
             for batch in self.removed[number].chunks(TOUCHED) {
-                touch(&group, batch.iter().map(|removed| removed.hash));
+                touch(&group, batch.iter().map(|removed| removed.hash), LINES_OF_REMOVAL);
                 for removed in batch {
                     let place = Place::of(removed.hash);
                     group[place.lane].remove(place.tag, removed.location);
@@ -429,7 +444,7 @@ impl<'a> Commit<'a> {
             }
             let moved: Vec<Moved> = self.moved.iter().flat_map(|part| part.group(number)).copied().collect();
             for batch in moved.chunks(TOUCHED) {
-                touch(&group, batch.iter().map(|moved| moved.old.hash));
+                touch(&group, batch.iter().map(|moved| moved.old.hash), LINES_OF_SEARCH);
                 for moved in batch {
                     let place = Place::of(moved.old.hash);
                     let to = self.frame.location(moved.new);
@@ -445,7 +460,9 @@ impl<'a> Commit<'a> {
             }
             let added: Vec<(usize, u32, Slot)> = self.added.iter().flat_map(|part| part.group(number)).collect();
             for batch in added.chunks(TOUCHED) {
-                let touched = batch.iter().map(|&(lane, tag, _)| group[lane].touch(tag));
+                let touched = batch
+                    .iter()
+                    .map(|&(lane, tag, _)| group[lane].touch(tag, LINES_OF_INSERTION));
                 std::hint::black_box(touched.fold(0, |all, word| all ^ word));
                 for &(lane, tag, slot) in batch {
                     group[lane].insert(tag, self.frame.location(slot));
@@ -456,12 +473,30 @@ impl<'a> Commit<'a> {
     }
 }
 
+/// The locations of sorted removals. In this order the ledger is read from front to back.
+fn locations(table: &Table, removals: &[u64]) -> impl Iterator<Item = Location> {
+    let segment = |removal: u64| (removal >> u32::BITS) as u32;
+    let runs = removals.chunk_by(move |&one, &other| segment(one) == segment(other));
+    runs.flat_map(move |run| {
+        // Nothing lives in a slot that is never used.
+        let slot = table.slot_of(segment(run[0])).unwrap_or(SEGMENTS_MAX);
+        run.iter().map(move |&removal| Location::at(slot, removal as u32))
+    })
+}
+
 /// Hashes whose words are fetched into the CPU's cache at a time.
 const TOUCHED: usize = 32;
 
+/// Lines of the CPU's cache that a search in the index reads, mostly, and those of changes.
+const LINES_OF_SEARCH: usize = 2;
+const LINES_OF_REMOVAL: usize = 9;
+const LINES_OF_INSERTION: usize = 5;
+
 /// Fetches the words of some hashes of a group into the CPU's cache.
-fn touch(group: &Group, hashes: impl Iterator<Item = u64>) {
-    let touched = hashes.map(Place::of).map(|place| group[place.lane].touch(place.tag));
+fn touch(group: &Group, hashes: impl Iterator<Item = u64>, lines: usize) {
+    let touched = hashes
+        .map(Place::of)
+        .map(|place| group[place.lane].touch(place.tag, lines));
     std::hint::black_box(touched.fold(0, |all, word| all ^ word));
 }
 

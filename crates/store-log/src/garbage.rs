@@ -1,8 +1,8 @@
 //! Garbage: records that were removed and still take room.
 //!
 //! When the log is three eighths larger than what lives in it, the segment with the least life in
-//! it becomes the *victim*. Its survivors travel along in the next frames, at most twice as many
-//! pages as those frames add or remove. When nothing lives in it, the removals that it has for
+//! it becomes the *victim*. Its survivors travel along in the next frames, at most three pages for
+//! two that those frames add or remove. When nothing lives in it, the removals that it has for
 //! other segments travel too, and its file goes. A frame may empty several small segments.
 
 use crate::commit::Removed;
@@ -20,9 +20,10 @@ use blockmill_coins::StoreError;
 /// Sixteenths of what lives that the log may have.
 const SIZE_MAX_16: u64 = 22;
 
-/// Pages of survivors for each page that the frame adds or removes, at most. Where two thirds of
-/// the victim live, that makes room for as much as the frame takes.
-const PAGES_PER_PAGE: usize = 2;
+/// Pages of survivors for every two pages that the frame adds or removes, at most. Where three
+/// fifths of the victim live, that makes room for as much as the frame takes. If all segments lived
+/// alike, the log would be five thirds of what lives.
+const PAGES_PER_TWO: usize = 3;
 
 /// Pages of survivors that a small frame may have.
 const PAGES_MIN: usize = 64;
@@ -133,7 +134,7 @@ impl Survivors {
     ) -> Result<(), StoreError> {
         let table = shared.segments.load();
         let removed_pages = removed.iter().map(Vec::len).sum::<usize>() / RECORDS_PER_PAGE;
-        let pages_max = ((pages as usize).max(removed_pages) * PAGES_PER_PAGE).max(PAGES_MIN);
+        let pages_max = ((pages as usize).max(removed_pages) * PAGES_PER_TWO / 2).max(PAGES_MIN);
         let records_max = pages_max * RECORDS_PER_PAGE;
         let (mut live, mut records) = (Vec::new(), 0);
         while records < records_max {
@@ -193,17 +194,20 @@ impl Survivors {
     /// The survivors of a part of the keys. They are sorted, as changes are: what was many small
     /// frames becomes one.
     pub(crate) fn part(&self, number: usize, shared: &Shared, table: &Table) -> Result<SurvivorPart, StoreError> {
-        let mut entries: Vec<(Entry, &Chunk)> = Vec::new();
+        let mut entries: Vec<(&Entry, &Chunk)> = Vec::new();
         for chunk in &self.chunks {
-            entries.extend(chunk.parts.group(number).iter().map(|entry| (*entry, chunk)));
+            entries.extend(chunk.parts.group(number).iter().map(|entry| (entry, chunk)));
         }
         // Outputs of one transaction stay in their order.
-        entries.sort_unstable_by_key(|(entry, _)| (entry.prefix, entry.location));
+        let prefixes = entries.iter().map(|(entry, _)| entry.prefix);
+        let mut order: Vec<(u64, u32)> = prefixes.zip(0..).collect();
+        order.sort_unstable();
         let reader = PageReader::new(table);
         let mut part = SurvivorPart::default();
         let mut pages = CoinPages::with_capacity(entries.len());
         let mut moved = Vec::with_capacity(entries.len());
-        for (entry, chunk) in entries {
+        for (_, number) in order {
+            let (entry, chunk) = entries[number as usize];
             let record = &chunk.bytes[entry.start..entry.start + entry.length as usize];
             let location = entry.location;
             let hash = shared.key.hash(&reader.outpoint_of(record, location)?);
@@ -232,8 +236,13 @@ impl Survivors {
             }
             let head = segment.read_page(number, &mut buffer)?;
             let carried = &mut self.carried;
+            // Removals for one segment stand together.
+            let mut last = (segment.number, false);
             let each = |target: u32, offset: u32| {
-                if target != segment.number && table.slot_of(target).is_some() {
+                if target != last.0 {
+                    last = (target, target != segment.number && table.slot_of(target).is_some());
+                }
+                if last.1 {
                     carried.push(removal(target, offset));
                 }
             };
@@ -279,8 +288,14 @@ impl Chunk {
                 entries.push((part as usize, entry));
             }
         }
-        let parts = Grouped::new(&entries, 1 << part_bits);
-        Ok(Self { bytes, parts })
+        let mut parts = Grouped::new(&entries, 1 << part_bits);
+        // A part reads its records from front to back then.
+        let mut in_order = Vec::with_capacity(bytes.len());
+        for entry in parts.iter_mut() {
+            let start = std::mem::replace(&mut entry.start, in_order.len());
+            in_order.extend_from_slice(&bytes[start..start + entry.length as usize]);
+        }
+        Ok(Self { bytes: in_order, parts })
     }
 }
 

@@ -38,10 +38,6 @@ impl<T: Copy> Grouped<T> {
         }
     }
 
-    pub(crate) fn iter(&self) -> std::slice::Iter<'_, T> {
-        self.entries.iter()
-    }
-
     pub(crate) fn iter_mut(&mut self) -> std::slice::IterMut<'_, T> {
         self.entries.iter_mut()
     }
@@ -65,7 +61,8 @@ mod tests {
         let grouped = Grouped::new(&[(3, 'a'), (0, 'b'), (3, 'c'), (2, 'd')], 5);
         let groups: Vec<String> = (0..6).map(|group| grouped.group(group).iter().collect()).collect();
         assert_eq!(groups, ["b", "", "d", "ac", "", ""]);
-        assert_eq!(grouped.iter().collect::<String>(), "bdac");
+        let mut entries = grouped;
+        assert_eq!(entries.iter_mut().map(|entry| *entry).collect::<String>(), "bdac");
         assert!(Grouped::<u64>::new(&[], 5).group(3).is_empty());
         assert!(Grouped::<u64>::default().group(0).is_empty());
     }

@@ -7,3 +7,4 @@ mod disk;
 mod faults;
 mod model;
 mod reads;
+mod soak;
