@@ -39,6 +39,10 @@ const NAME: &str = "checkpoint";
 /// Pages that are read or written in one call.
 const CALL_PAGES: usize = 256;
 
+/// Pages that a step leaves to the next without a sync, at most. Without this the last step would
+/// wait for the whole file.
+const SYNC_PAGES: usize = 4096;
+
 /// Groups that a step writes at least: a checkpoint takes at most sixteen steps.
 const STEP_GROUPS: usize = GROUPS / 16;
 
@@ -139,6 +143,8 @@ pub(crate) struct CheckpointWriter {
     used: usize,
     /// The number of the first of them.
     first_page: u32,
+    /// Pages that were written and not synced.
+    unsynced: usize,
 }
 
 impl CheckpointWriter {
@@ -159,6 +165,7 @@ impl CheckpointWriter {
             waiting: Vec::new(),
             used: BODY_BYTES,
             first_page: 1,
+            unsynced: 0,
         })
     }
 
@@ -206,6 +213,7 @@ impl CheckpointWriter {
         let offset = u64::from(self.first_page) * PAGE_BYTES as u64;
         self.file.write_all_at(self.waiting.as_flattened(), offset)?;
         self.first_page += self.waiting.len() as u32;
+        self.unsynced += self.waiting.len();
         self.waiting.clear();
         Ok(())
     }
@@ -229,6 +237,10 @@ impl CheckpointWriter {
             self.next_group += 1;
         }
         if self.next_group < GROUPS {
+            if self.unsynced >= SYNC_PAGES {
+                self.file.sync_data()?;
+                self.unsynced = 0;
+            }
             return Ok(false);
         }
         for count in std::mem::take(&mut self.directory) {

@@ -194,7 +194,7 @@ impl<'a> Commit<'a> {
             (
                 ledger.coins + self.added_count - removed as u64,
                 ledger.digest.wrapping_add(self.digest),
-                ledger.flush + 1,
+                self.frame.flush(),
             )
         };
         // A frame of nothing else begins where its trailer goes.

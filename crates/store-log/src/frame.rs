@@ -85,6 +85,11 @@ impl<'a> Frame<'a> {
         }
     }
 
+    /// The number of the flush.
+    pub(crate) fn flush(&self) -> u64 {
+        self.flush
+    }
+
     /// Number of pages so far.
     pub(crate) fn len(&self) -> u32 {
         self.states.len() as u32
@@ -126,7 +131,9 @@ impl<'a> Frame<'a> {
         let Some(disk) = &self.shared.disk else {
             return Err(StoreError::Backend("the store was opened to read".to_owned()));
         };
-        let number = segment + 1;
+        let Some(number) = segment.checked_add(1) else {
+            return Err(StoreError::Backend("no number is left for another segment".to_owned()));
+        };
         let created = Segment::create(
             &**disk,
             &self.shared.directory,

@@ -47,7 +47,11 @@ impl Writer {
         }
         // Also if the changes panic.
         self.failed = true;
-        let flush = shared.ledger().flush + 1;
+        let Some(flush) = shared.ledger().flush.checked_add(1) else {
+            return Err(StoreError::Corrupt(
+                "the last frame has the last number of all".to_owned(),
+            ));
+        };
         let label = self.checkpoint.as_ref().map(CheckpointWriter::label_segment);
         let kept: Vec<u32> = self.label_segment.into_iter().chain(label).collect();
         // Nothing lives in their segments, and their files go after this commit.
@@ -152,5 +156,44 @@ impl Drop for LogStore {
                 writer.remove_emptied(shared);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::location::SEGMENT_PAGES_MAX;
+    use crate::page::Position;
+    use crate::store::Options;
+    use blockmill_block::BlockHash;
+    use blockmill_coins::{CoinStore, OwnedChange};
+
+    /// Files may name any numbers, and the last ones have no next.
+    #[test]
+    fn the_last_numbers_are_refused() {
+        let change_nothing = |store: &LogStore| {
+            let changes: &[OwnedChange] = &[];
+            let tip = Tip {
+                hash: BlockHash([1; 32]),
+                height: 1,
+            };
+            store.commit(&changes, &tip)
+        };
+        let open = |name: &str| {
+            let directory = tempfile::tempdir().unwrap();
+            let store = LogStore::open(&directory.path().join(name), "regtest", Options::default()).unwrap();
+            change_nothing(&store).unwrap();
+            (directory, store)
+        };
+        let (_directory, store) = open("flush");
+        store.shared.ledger_mut().flush = u64::MAX;
+        assert!(matches!(change_nothing(&store), Err(StoreError::Corrupt(_))));
+
+        let (_directory, store) = open("segment");
+        store.writer.lock().unwrap().tail.position = Position {
+            segment: u32::MAX,
+            page: SEGMENT_PAGES_MAX,
+        };
+        assert!(matches!(change_nothing(&store), Err(StoreError::Backend(_))));
     }
 }

@@ -120,6 +120,9 @@ impl Runner<'_> {
             let left = self.run(kind, Phase::Reopen)?;
             progress(kind, "reopen", &left)?;
             figures.push(left);
+            if self.arguments.work.scan_after_kills {
+                progress(kind, "scan", &self.run(kind, Phase::Scan)?)?;
+            }
         }
         Ok(figures)
     }

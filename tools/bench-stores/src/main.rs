@@ -87,6 +87,9 @@ struct Work {
     /// Kills in the middle of a commit.
     #[arg(long, default_value_t = 3)]
     kills: u64,
+    /// Reads all coins after each kill.
+    #[arg(long)]
+    scan_after_kills: bool,
     /// Memory for each store's own cache, in MiB.
     #[arg(long, default_value_t = 64)]
     cache_mib: usize,
