@@ -188,8 +188,8 @@ impl Lane {
         true
     }
 
-    /// Reads as many lines of the CPU's cache as are said from the home of a tag on, so that they are
-    /// there soon. Several such reads go on at once; those of searches wait for each other.
+    /// Reads this many lines of the CPU's cache from the home of a tag on, so that they are there
+    /// soon. Several such reads go on at once; those of searches wait for each other.
     pub(crate) fn touch(&self, tag: u32, lines: usize) -> u64 {
         let home = self.home(tag);
         let lines = (0..lines).map(|line| self.words.get(home + line * LINE_WORDS));
