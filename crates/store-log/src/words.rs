@@ -78,8 +78,8 @@ impl Words {
         self.position(index, |_, other| other >= word)
     }
 
-    /// The first index from one on at which `is_found` says so of the index and its word; the length
-    /// if there is none.
+    /// The first index from one on at which `is_found` says so of the index and its word; the
+    /// length if there is none.
     pub(crate) fn position(&self, index: usize, mut is_found: impl FnMut(usize, u64) -> bool) -> usize {
         let (mut number, mut offset) = (index / PIECE, index % PIECE);
         while let Some(piece) = self.pieces.get(number) {
