@@ -66,7 +66,7 @@ fn bounded<T>(pages: usize, read: impl FnOnce() -> T) -> T {
     read
 }
 
-/// A page without a seal, or with one that the fuzzer made.
+/// A page whose seal is missing, or is the fuzzer's own.
 fn check_unsealed(input: &mut Input<'_>) {
     let choice = input.u8();
     let mut damages = input.clone();

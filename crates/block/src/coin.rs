@@ -4,6 +4,8 @@ use crate::compress;
 use crate::hash::Txid;
 use crate::reader::{DecodeError, Reader, write_compact_size, write_varint};
 use std::fmt;
+use std::str::FromStr;
+use thiserror::Error;
 
 /// Longest script that can be run, in bytes. No output with a longer locking script can be spent.
 pub const SCRIPT_SIZE_MAX: usize = 10_000;
@@ -48,6 +50,28 @@ impl OutPoint {
 impl fmt::Display for OutPoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.txid, self.vout)
+    }
+}
+
+/// Why a text is no outpoint.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{0:?} is no outpoint: expected TXID:VOUT, the id in hex as it is printed")]
+pub struct NoOutPoint(String);
+
+impl FromStr for OutPoint {
+    type Err = NoOutPoint;
+
+    fn from_str(text: &str) -> Result<Self, NoOutPoint> {
+        let read = || {
+            let (txid, vout) = text.split_once(':')?;
+            let is_number = vout.bytes().all(|byte| byte.is_ascii_digit());
+            let vout = is_number.then(|| vout.parse().ok())??;
+            Some(Self {
+                txid: txid.parse().ok()?,
+                vout,
+            })
+        };
+        read().ok_or_else(|| NoOutPoint(text.to_owned()))
     }
 }
 
@@ -153,6 +177,33 @@ mod tests {
         assert!(!is_unspendable(&[0x51, 0x6a]));
         assert!(!is_unspendable(&vec![0; SCRIPT_SIZE_MAX]));
         assert!(is_unspendable(&vec![0; SCRIPT_SIZE_MAX + 1]));
+    }
+
+    #[test]
+    fn an_outpoint_as_text() {
+        let text = "0e3e2357e806b6cdb1f70b54c3a3a17b6714ee1f0e68bebb44a74b1efd512098:7";
+        let outpoint: OutPoint = text.parse().unwrap();
+        assert_eq!((outpoint.vout, outpoint.txid.0[0]), (7, 0x98));
+        assert_eq!(outpoint.to_string(), text);
+        let (txid, _) = text.split_once(':').unwrap();
+        for wrong in [
+            "",
+            ":",
+            txid,
+            ":7",
+            &text[1..],
+            &format!("{txid}:"),
+            &format!("{txid}:+7"),
+            &format!("{txid}:4294967296"),
+            &format!("{txid}:7:7"),
+            &format!(" {text}"),
+        ] {
+            let error = wrong.parse::<OutPoint>().unwrap_err();
+            assert!(
+                error.to_string().starts_with(&format!("{wrong:?} is no outpoint")),
+                "{error}"
+            );
+        }
     }
 
     #[test]

@@ -58,7 +58,7 @@ pub mod transaction;
 pub mod undo;
 
 pub use block::Block;
-pub use coin::{Coin, OutPoint};
+pub use coin::{Coin, NoOutPoint, OutPoint};
 pub use hash::{BlockHash, MerkleRoot, Txid, Wtxid};
 pub use header::Header;
 pub use network::{Magic, Network};

@@ -54,7 +54,7 @@ pub use disk::{Disk, DiskFile, Open, SystemDisk};
 pub use scan::{Damage, DamageKind, Scan, ScanProgress};
 pub use source::{BlockFiles, XorKey};
 pub use undo::UndoFile;
-pub use write::BlockFileWriter;
+pub use write::{BlockFileWriter, sync_appended};
 
 /// Bytes of a record before the block: magic and length.
 pub const RECORD_HEAD: u64 = 8;

@@ -27,6 +27,32 @@ fn file_path(directory: &Path, number: u32) -> PathBuf {
     directory.join(format!("blk{number:05}.dat"))
 }
 
+/// The number of the last file of a directory, and its path. The first file may be missing.
+fn last_file(directory: &Path) -> (u32, PathBuf) {
+    let mut number = 0;
+    while file_path(directory, number + 1).is_file() {
+        number += 1;
+    }
+    (number, file_path(directory, number))
+}
+
+/// Makes durable what an earlier process appended to the files of `directory`: it may have been
+/// killed before it synced. Does nothing where there is no file.
+///
+/// # Errors
+/// [`FileError::Io`].
+pub fn sync_appended(disk: &dyn Disk, directory: &Path) -> Result<(), FileError> {
+    // A writer goes on to the next file when all before it is durable.
+    let (_, path) = last_file(directory);
+    if !path.is_file() {
+        return Ok(());
+    }
+    let synced = disk.open(&path, Open::Keep).and_then(|file| file.sync_data());
+    synced
+        .and_then(|()| disk.sync_name(&path))
+        .map_err(FileError::io(&path))
+}
+
 impl BlockFileWriter {
     /// Opens `directory` for appending, and creates it if it is missing. `end` is the number of its
     /// last file and the offset of the end of that file's last whole record. The remains of an
@@ -66,6 +92,8 @@ impl BlockFileWriter {
             file.set_length(length).map_err(FileError::io(&path))?;
             writer.number = number;
             writer.file = Some((file, length));
+            // By a process that may have been killed before it synced them.
+            (writer.unsynced, writer.unnamed) = (true, true);
         }
         Ok(writer)
     }
@@ -76,11 +104,7 @@ impl BlockFileWriter {
     /// # Errors
     /// Any [`FileError`].
     pub fn resume(disk: Arc<dyn Disk>, directory: &Path, magic: Magic, files: &BlockFiles) -> Result<Self, FileError> {
-        let mut number = 0;
-        while file_path(directory, number + 1).is_file() {
-            number += 1;
-        }
-        let path = file_path(directory, number);
+        let (number, path) = last_file(directory);
         if !path.is_file() {
             return Self::open_on(disk, directory, magic, None);
         }

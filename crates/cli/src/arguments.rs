@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use crate::log::Format;
 use crate::verifier::Verifier;
-use blockmill_block::{BlockHash, Network, hex};
+use blockmill_block::{BlockHash, Network, OutPoint, hex};
 use blockmill_chaingen::Profile;
 use blockmill_engine::{ChainId, Engine, EngineBuilder, Signatures, StoreKind};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -36,6 +36,8 @@ pub(crate) enum Command {
     Verify(VerifyArguments),
     /// Print figures and hashes of the UTXO set
     Stats(StatsArguments),
+    /// Print single coins of the UTXO set
+    Coin(CoinArguments),
     /// Write the UTXO set to a file, or load it from one
     #[command(subcommand)]
     Snapshot(SnapshotCommand),
@@ -125,7 +127,7 @@ pub(crate) struct EngineArguments {
 #[derive(Debug, Args)]
 pub(crate) struct StoreArgument {
     /// Store of a new data directory, log or redb: a log with an index in memory, or an embedded
-    /// database [default: redb, and what the directory has]
+    /// database [default: log, and what the directory has]
     #[arg(long = "store", value_name = "STORE")]
     pub(crate) kind: Option<StoreKind>,
 }
@@ -214,6 +216,19 @@ pub(crate) struct StatsArguments {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CoinArguments {
+    /// Data directory
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: PathBuf,
+    /// Print a line of JSON for each outpoint: its coin, or null
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Outpoints, as TXID:VOUT [default: one a line from standard input]
+    #[arg(value_name = "OUTPOINT")]
+    pub(crate) outpoints: Vec<OutPoint>,
 }
 
 #[derive(Debug, Subcommand)]

@@ -1,6 +1,7 @@
 //! What ends a command early.
 
 use crate::advice;
+use crate::signals;
 use blockmill_blockfiles::FileError;
 use blockmill_chaingen::GenerateError;
 use blockmill_coins::StoreError;
@@ -88,7 +89,7 @@ impl Failure {
     /// What the user can do about it.
     fn advice(&self) -> Option<&'static str> {
         match self {
-            Self::Open(error) | Self::DumpSnapshot(DumpSnapshotError::Open(error)) => advice::of_open(error),
+            Self::Open(error) => advice::of_open(error),
             Self::Connect(error) => advice::of_connect(error),
             Self::LoadSnapshot(error) => advice::of_load(error),
             Self::Store(error) | Self::DumpSnapshot(DumpSnapshotError::Store(error)) => advice::of_store(error),
@@ -99,8 +100,8 @@ impl Failure {
     /// The exit status.
     pub(crate) fn status(&self) -> u8 {
         match self {
-            _ if self.is_stop() => 0,
-            Self::Open(error) | Self::DumpSnapshot(DumpSnapshotError::Open(error)) => open_status(error),
+            _ if self.is_stop() => signals::status(),
+            Self::Open(error) => open_status(error),
             Self::Store(error)
             | Self::Connect(ConnectError::Store(error))
             | Self::DumpSnapshot(DumpSnapshotError::Store(error))

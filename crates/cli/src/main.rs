@@ -11,6 +11,7 @@ mod log;
 mod metrics;
 mod output;
 mod progress;
+mod script_pubkey;
 mod signals;
 mod trace;
 mod verifier;
@@ -44,6 +45,7 @@ fn main() -> ExitCode {
         Command::Submit(arguments) => commands::submit::run(&arguments),
         Command::Verify(arguments) => commands::verify::run(&arguments),
         Command::Stats(arguments) => commands::stats::run(&arguments),
+        Command::Coin(arguments) => commands::coin::run(&arguments),
         Command::Snapshot(arguments) => commands::snapshot::run(&arguments),
         Command::Doctor(arguments) => commands::doctor::run(&arguments),
         Command::Generate(arguments) => commands::generate::run(&arguments),

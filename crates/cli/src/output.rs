@@ -17,6 +17,13 @@ pub(crate) fn cpu_seconds() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
+/// An amount in satoshi as one in BTC.
+pub(crate) fn bitcoins(satoshi: i64) -> String {
+    let sign = if satoshi < 0 { "-" } else { "" };
+    let satoshi = satoshi.unsigned_abs();
+    format!("{sign}{}.{:08}", satoshi / 100_000_000, satoshi % 100_000_000)
+}
+
 /// A path as text. JSON holds only UTF-8, so other bytes of a name are replaced.
 pub(crate) fn path_text(path: &Path) -> Cow<'_, str> {
     path.to_string_lossy()

@@ -1,16 +1,46 @@
-//! Stopping on SIGINT and SIGTERM.
+//! Stopping on SIGINT, SIGTERM and SIGHUP.
 
 use crate::failure::Failure;
-use signal_hook::consts::{SIGINT, SIGTERM};
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::flag;
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock};
 
-/// Returns a flag that the first SIGINT or SIGTERM sets. A second signal ends the process at once.
+/// The signal that came last.
+static SIGNAL: LazyLock<Arc<AtomicUsize>> = LazyLock::new(Arc::default);
+
+/// Returns a flag that the first signal sets. A second one ends the process at once. A signal that
+/// the parent has set to be ignored stays so: `nohup` does that, and a shell for what runs in the
+/// background.
 pub(crate) fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&stop))?;
-        signal_hook::flag::register(signal, Arc::clone(&stop))?;
+    let ignored = ignored();
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        if ignored >> (signal - 1) & 1 == 1 {
+            continue;
+        }
+        flag::register_conditional_shutdown(signal, status_of(signal), Arc::clone(&stop))?;
+        flag::register_usize(signal, Arc::clone(&SIGNAL), signal as usize)?;
+        flag::register(signal, Arc::clone(&stop))?;
     }
     Ok(stop)
+}
+
+/// The exit status of a command that was stopped before its result was there.
+pub(crate) fn status() -> u8 {
+    status_of(SIGNAL.load(Ordering::Relaxed) as c_int) as u8
+}
+
+/// The status by which shells say that a signal ended a command.
+fn status_of(signal: c_int) -> c_int {
+    128 + signal
+}
+
+/// The signals that are ignored, a bit for each; none where the system does not say.
+fn ignored() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .unwrap_or(0)
 }

@@ -3,7 +3,7 @@
 //! | file | content |
 //! |---|---|
 //! | `meta.json` | format, network, signet challenge, store, the base of a loaded snapshot |
-//! | `lock` | held by the process that has the directory open |
+//! | `lock` | held by the process that writes to the directory; it says who that is |
 //! | `coins.redb` or `coins.log/` | the coin store |
 //! | `coins.redb.loading`, `coins.log.loading/` | a store that a snapshot is being loaded into |
 //! | `undo.dat` | undo data, in the records of Core's `rev*.dat` |
@@ -12,10 +12,12 @@
 //!
 //! - `files`: these names;
 //! - `meta`: what a directory belongs to;
+//! - `holder`, `lock`: one writer, and who it is;
 //! - `directory`: a directory and its lock;
 //! - `headers_file`: the records of `headers.dat`;
 //! - [`chain_log`]: headers and undo data of connected blocks;
 //! - `store_kind`, `lost_store`, [`store_file`]: the store of the coins;
+//! - [`utxo_set`]: the set of a directory, to be read;
 //! - [`snapshot`]: the set to a file, and a file to a store;
 //! - `state`: what an engine keeps open of its directory;
 //! - [`error`]: why a directory cannot be opened.
@@ -24,6 +26,7 @@ pub mod chain_log;
 pub mod error;
 pub mod snapshot;
 pub mod store_file;
+pub mod utxo_set;
 
 pub(crate) mod files;
 pub(crate) mod headers_file;
@@ -31,10 +34,13 @@ pub(crate) mod lost_store;
 pub(crate) mod state;
 
 mod directory;
+mod holder;
+mod lock;
 mod meta;
 mod store_kind;
 
 pub use directory::DataDir;
 pub use error::{OpenError, Remedy};
+pub use holder::{Holder, Writer};
 pub use meta::{ChainId, SnapshotMark};
 pub use store_kind::StoreKind;

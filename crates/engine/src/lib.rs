@@ -41,6 +41,7 @@ pub mod inspect;
 pub mod pipeline;
 pub mod report;
 
+pub use datadir::utxo_set::{CoinLookup, UtxoSet};
 pub use datadir::{ChainId, DataDir, OpenError, Remedy, SnapshotMark, StoreKind};
 pub use engine::{Engine, EngineBuilder, LoadSnapshotError, Options, Submission, Verdict};
 pub use pipeline::error::ConnectError;

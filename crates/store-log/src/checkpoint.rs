@@ -9,9 +9,9 @@
 //!
 //! A checkpoint is written in steps, beside commits. Its label is the flush at which it began. It
 //! may have some words and masks of later flushes: when the frames after the label are read, a word
-//! that is there already is not added again, and a record that is dead already stays so. Slots
-//! are not used again until it is finished. It names segments that were removed meanwhile, so that
-//! their words are known to be dead.
+//! that is there already is not added again, and a record that is dead already stays so. A slot
+//! that becomes free meanwhile stays free until it is finished. It names segments that were removed
+//! meanwhile, so that their words are known to be dead.
 //!
 //! The file is written beside the old one and renamed.
 

@@ -22,7 +22,7 @@ use crate::index::{GROUPS, Group, LANES, Place};
 use crate::location::{Location, SEGMENTS_MAX};
 use crate::page::{CoinPages, Kind, Page, RECORDS_MAX, Range, Slot, all_live, begun, record_bytes, write_record};
 use crate::parallel::{for_each, in_order, lock};
-use crate::removals::{removal, removal_pages};
+use crate::removals::{parts, removal, removal_pages};
 use crate::segment::Table;
 use crate::store::{PageReader, Shared};
 use crate::trailer::Trailer;
@@ -188,13 +188,12 @@ impl<'a> Commit<'a> {
         survivors.choose(self.shared, garbage, (newest, kept), self.frame.len(), &self.removed)?;
         self.append_survivors(&survivors)?;
         self.append_removals(&survivors)?;
-        let (coins, digest, flush) = {
+        let (coins, digest) = {
             let ledger = self.shared.ledger();
             let removed: usize = self.removed.iter().map(Vec::len).sum();
             (
                 ledger.coins + self.added_count - removed as u64,
                 ledger.digest.wrapping_add(self.digest),
-                self.frame.flush(),
             )
         };
         // A frame of nothing else begins where its trailer goes.
@@ -220,7 +219,8 @@ impl<'a> Commit<'a> {
         for location in locations(&self.shared.segments.load(), &self.removals) {
             ledger.remove(location);
         }
-        (ledger.tip, ledger.flush, ledger.coins, ledger.digest) = (Some(*tip), flush, coins, digest);
+        ledger.flush = self.frame.flush();
+        (ledger.tip, ledger.coins, ledger.digest) = (Some(*tip), coins, digest);
         Ok(Committed {
             trailer_checksum: self.frame.last_checksum(),
             tail: self.frame.tail(),
@@ -294,11 +294,8 @@ impl<'a> Commit<'a> {
             let mut removed = Vec::with_capacity(hashes.len());
             for (position, &hash) in hashes.iter().enumerate() {
                 if position % TOUCHED == 0 {
-                    touch(
-                        &group,
-                        hashes[position..].iter().copied().take(TOUCHED),
-                        LINES_OF_SEARCH,
-                    );
+                    let next = hashes[position..].iter().take(TOUCHED);
+                    touch(&group, next.map(|&hash| home(hash)), LINES_OF_SEARCH);
                 }
                 let place = Place::of(hash);
                 let mut candidates = group[place.lane].candidates(place.tag);
@@ -436,7 +433,7 @@ impl<'a> Commit<'a> {
         for_each(GROUPS, self.shared.options.threads, |number| {
             let mut group = self.shared.index.write(number);
             for batch in self.removed[number].chunks(TOUCHED) {
-                touch(&group, batch.iter().map(|removed| removed.hash), LINES_OF_REMOVAL);
+                touch(&group, batch.iter().map(|removed| home(removed.hash)), LINES_OF_REMOVAL);
                 for removed in batch {
                     let place = Place::of(removed.hash);
                     group[place.lane].remove(place.tag, removed.location);
@@ -444,7 +441,7 @@ impl<'a> Commit<'a> {
             }
             let moved: Vec<Moved> = self.moved.iter().flat_map(|part| part.group(number)).copied().collect();
             for batch in moved.chunks(TOUCHED) {
-                touch(&group, batch.iter().map(|moved| moved.old.hash), LINES_OF_SEARCH);
+                touch(&group, batch.iter().map(|moved| home(moved.old.hash)), LINES_OF_SEARCH);
                 for moved in batch {
                     let place = Place::of(moved.old.hash);
                     let to = self.frame.location(moved.new);
@@ -460,10 +457,8 @@ impl<'a> Commit<'a> {
             }
             let added: Vec<(usize, u32, Slot)> = self.added.iter().flat_map(|part| part.group(number)).collect();
             for batch in added.chunks(TOUCHED) {
-                let touched = batch
-                    .iter()
-                    .map(|&(lane, tag, _)| group[lane].touch(tag, LINES_OF_INSERTION));
-                std::hint::black_box(touched.fold(0, |all, word| all ^ word));
+                let homes = batch.iter().map(|&(lane, tag, _)| (lane, tag));
+                touch(&group, homes, LINES_OF_INSERTION);
                 for &(lane, tag, slot) in batch {
                     group[lane].insert(tag, self.frame.location(slot));
                 }
@@ -475,12 +470,11 @@ impl<'a> Commit<'a> {
 
 /// The locations of sorted removals. In this order the ledger is read from front to back.
 fn locations(table: &Table, removals: &[u64]) -> impl Iterator<Item = Location> {
-    let segment = |removal: u64| (removal >> u32::BITS) as u32;
-    let runs = removals.chunk_by(move |&one, &other| segment(one) == segment(other));
+    let runs = removals.chunk_by(|&one, &other| parts(one).0 == parts(other).0);
     runs.flat_map(move |run| {
         // Nothing lives in a slot that is never used.
-        let slot = table.slot_of(segment(run[0])).unwrap_or(SEGMENTS_MAX);
-        run.iter().map(move |&removal| Location::at(slot, removal as u32))
+        let slot = table.slot_of(parts(run[0]).0).unwrap_or(SEGMENTS_MAX);
+        run.iter().map(move |&removal| Location::at(slot, parts(removal).1))
     })
 }
 
@@ -492,11 +486,15 @@ const LINES_OF_SEARCH: usize = 2;
 const LINES_OF_REMOVAL: usize = 9;
 const LINES_OF_INSERTION: usize = 5;
 
-/// Fetches the words of some hashes of a group into the CPU's cache.
-fn touch(group: &Group, hashes: impl Iterator<Item = u64>, lines: usize) {
-    let touched = hashes
-        .map(Place::of)
-        .map(|place| group[place.lane].touch(place.tag, lines));
+/// The lane and the tag of a hash.
+const fn home(hash: u64) -> (usize, u32) {
+    let place = Place::of(hash);
+    (place.lane, place.tag)
+}
+
+/// Fetches the words of some lanes and tags of a group into the CPU's cache.
+fn touch(group: &Group, homes: impl Iterator<Item = (usize, u32)>, lines: usize) {
+    let touched = homes.map(|(lane, tag)| group[lane].touch(tag, lines));
     std::hint::black_box(touched.fold(0, |all, word| all ^ word));
 }
 

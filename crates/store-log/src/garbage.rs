@@ -77,6 +77,18 @@ struct LivePage {
     mask: u64,
 }
 
+impl LivePage {
+    /// The locations of its live records.
+    fn locations(self) -> impl Iterator<Item = Location> {
+        let mut rest = self.mask;
+        std::iter::from_fn(move || {
+            let record = (rest != 0).then(|| rest.trailing_zeros())?;
+            rest &= rest - 1;
+            Some(Location::new(self.slot, self.number, record))
+        })
+    }
+}
+
 /// A record that was taken.
 #[derive(Debug, Clone, Copy)]
 struct Entry {
@@ -176,12 +188,8 @@ impl Survivors {
         self.chunks = found;
         for page in live {
             let number = table.get(page.slot).map_or(0, |segment| segment.number);
-            let mut rest = page.mask;
-            while rest != 0 {
-                let location = Location::new(page.slot, page.number, rest.trailing_zeros());
-                rest &= rest - 1;
-                self.taken.push(removal(number, location.offset()));
-            }
+            let offsets = page.locations().map(Location::offset);
+            self.taken.extend(offsets.map(|offset| removal(number, offset)));
         }
         Ok(())
     }
@@ -270,10 +278,7 @@ impl Chunk {
         let mut entries = Vec::with_capacity(records as usize);
         let mut reader = PageReader::new(table);
         for page in pages {
-            let mut rest = page.mask;
-            while rest != 0 {
-                let location = Location::new(page.slot, page.number, rest.trailing_zeros());
-                rest &= rest - 1;
+            for location in page.locations() {
                 let record = reader.record(location)?;
                 let start = bytes.len();
                 let prefix = record.first_chunk().map_or(0, |start| u64::from_be_bytes(*start));

@@ -32,6 +32,7 @@
 //! - `location`, `words`, `index`: where records lie, and the words that say so;
 //! - `segment`: the files;
 //! - `ledger`: which records live;
+//! - `grouped`: entries by group;
 //! - `removals`, `trailer`, `frame`: what a flush writes;
 //! - `store`: reading;
 //! - `commit`, `garbage`, `writer`: writing;

@@ -216,6 +216,7 @@ impl LogStore {
         remove_unfinished(&*disk, directory)?;
         let store = recover(Shared::new(directory, Some(disk), identity, options), segments)?;
         store.cut_off_tail()?;
+        store.make_durable()?;
         Ok(store)
     }
 
@@ -309,6 +310,21 @@ impl LogStore {
             }
         }
         Ok(())
+    }
+
+    /// Syncs what the opening found. The process before may have been killed in the middle of its
+    /// syncs: then the last commit, new names and removals were not durable.
+    fn make_durable(&self) -> Result<(), StoreError> {
+        let shared = &self.shared;
+        let Some(disk) = &shared.disk else {
+            return Ok(());
+        };
+        for (_, segment) in shared.segments.load().in_order() {
+            let synced = segment.file.sync_data();
+            synced.map_err(|error| file_failed(&segment.path, &error))?;
+        }
+        let synced = disk.sync_directory(&shared.directory);
+        synced.map_err(|error| file_failed(&shared.directory, &error))
     }
 }
 

@@ -19,13 +19,18 @@ pub(crate) const fn removal(segment: u32, offset: u32) -> u64 {
     (segment as u64) << u32::BITS | offset as u64
 }
 
+/// The number of the segment and the offset of a removal.
+pub(crate) const fn parts(removal: u64) -> (u32, u32) {
+    ((removal >> u32::BITS) as u32, removal as u32)
+}
+
 /// Makes pages of removals, which come sorted.
 pub(crate) fn removal_pages(removals: impl Iterator<Item = u64>) -> Vec<Page> {
     let mut pages = Vec::new();
     let mut body: Vec<u8> = Vec::with_capacity(PAGE_BYTES);
     let mut block: Option<Block> = None;
     for removal in removals {
-        let (segment, offset) = ((removal >> u32::BITS) as u32, removal as u32);
+        let (segment, offset) = parts(removal);
         let needed = BLOCK_BYTES + VARINT_BYTES_MAX;
         if HEAD_BYTES + body.len() + needed > PAGE_BYTES {
             pages.push(page_of(&mut body));

@@ -198,8 +198,9 @@ impl Segment {
 pub(crate) struct Table {
     pub(crate) version: u64,
     pub(crate) slots: Vec<Option<Arc<Segment>>>,
-    /// Whether free slots stay free.
-    keeps_slots: bool,
+    /// Slots that became free while a checkpoint is written. They stay free until it is finished.
+    /// None if no checkpoint is being written.
+    kept_slots: Option<Vec<usize>>,
 }
 
 impl Table {
@@ -269,9 +270,10 @@ impl Segments {
     /// [`StoreError::Backend`] if there are too many.
     pub(crate) fn add(&self, segment: Segment) -> Result<usize, StoreError> {
         self.change(|table| {
-            let free = table.slots.iter().position(Option::is_none);
-            let free = free.filter(|_| !table.keeps_slots);
-            let slot = free.unwrap_or(table.slots.len());
+            let kept = table.kept_slots.as_deref().unwrap_or_default();
+            let mut slots = table.slots.iter().enumerate();
+            let free = slots.find(|(slot, segment)| segment.is_none() && !kept.contains(slot));
+            let slot = free.map_or(table.slots.len(), |(slot, _)| slot);
             if slot >= SEGMENTS_MAX {
                 return Err(StoreError::Backend(format!("more than {SEGMENTS_MAX} segments")));
             }
@@ -281,10 +283,10 @@ impl Segments {
         })
     }
 
-    /// Says whether free slots stay free: a checkpoint that is being written may have locations in
-    /// them.
+    /// Says whether slots that become free stay free from now on: a checkpoint that is being
+    /// written may have locations in them. It has none in a slot that was free before it began.
     pub(crate) fn keep_slots(&self, keeps: bool) {
-        self.change(|table| table.keeps_slots = keeps);
+        self.change(|table| table.kept_slots = keeps.then(Vec::new));
     }
 
     /// Sets all segments at once.
@@ -294,13 +296,19 @@ impl Segments {
 
     /// Takes a segment out. No location in the index may name it.
     pub(crate) fn remove(&self, slot: usize) {
-        self.change(|table| table.slots[slot] = None);
+        self.change(|table| {
+            table.slots[slot] = None;
+            if let Some(kept) = &mut table.kept_slots {
+                kept.push(slot);
+            }
+        });
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::VecDeque;
 
     #[test]
     fn names_of_segments() {
@@ -317,6 +325,46 @@ mod tests {
         let path = segment_path(Path::new("d"), 123_456_789);
         assert_eq!(path, Path::new("d/segment-123456789"));
         assert_eq!(segment_number("segment-123456789"), Some(123_456_789));
+    }
+
+    /// Checkpoints are written most of the time, and segments come and go.
+    #[test]
+    fn slots_are_used_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("x");
+        let (segments, mut slots) = (Segments::default(), VecDeque::new());
+        let mut kept: Vec<usize> = Vec::new();
+        for number in 25..20_000 {
+            // A checkpoint takes 20 segments of every 25.
+            match number % 25 {
+                0 => segments.keep_slots(true),
+                20 => {
+                    segments.keep_slots(false);
+                    kept.clear();
+                }
+                _ => {}
+            }
+            let file = Box::new(std::fs::File::create(&path).unwrap());
+            let segment = Segment {
+                number,
+                path: path.clone(),
+                file,
+            };
+            let slot = segments.add(segment).unwrap();
+            assert!(
+                !kept.contains(&slot),
+                "a slot was used again while a checkpoint was written"
+            );
+            slots.push_back(slot);
+            if slots.len() > 16 {
+                let removed = slots.pop_front().unwrap();
+                segments.remove(removed);
+                if number % 25 < 20 {
+                    kept.push(removed);
+                }
+            }
+        }
+        assert!(segments.load().slots.len() <= 16 + 2 * 20);
     }
 
     #[test]

@@ -149,7 +149,7 @@ mod tests {
         #[test]
         fn words_behave_as_a_vector(
             count in 0usize..2000,
-            steps in proptest::collection::vec((0u8..5, any::<u16>(), any::<u8>()), 1..300),
+            steps in proptest::collection::vec((0u8..6, any::<u16>(), any::<u8>()), 1..300),
         ) {
             let mut words = Words::gaps(count);
             let mut model = vec![GAP; words.len()];
@@ -178,6 +178,14 @@ mod tests {
                             words.move_down(index..end);
                             model.copy_within(index..end, index - 1);
                         }
+                    }
+                    4 => {
+                        let free = words.free_from(index);
+                        let is_free = |&index: &usize| {
+                            model[index] == GAP || model.get(index + 1) == Some(&model[index])
+                        };
+                        let wanted = (index..model.len()).find(is_free);
+                        prop_assert_eq!(free, wanted.unwrap_or(model.len()));
                     }
                     _ => {
                         let bound = words.lower_bound(index, u64::from(length) * 8);

@@ -1,4 +1,4 @@
-//! The default store on disk: one file of the embedded database `redb`, a copy-on-write B-tree.
+//! A store on disk: one file of the embedded database `redb`, a copy-on-write B-tree.
 //!
 //! ```
 //! use blockmill_block::{BlockHash, Coin, OutPoint, Txid};

@@ -22,7 +22,7 @@ use blockmill_kernel::KernelVerifier;
 use rustix::fs::{Advice, fadvise};
 use serde::Serialize;
 use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -139,7 +139,7 @@ impl Base {
         Ok(base)
     }
 
-    fn path(&self, name: &str) -> std::path::PathBuf {
+    fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
@@ -215,18 +215,32 @@ struct Run {
     reads_in_flight: usize,
 }
 
+/// What a folder has.
+fn paths_in(folder: &Path) -> Result<Vec<PathBuf>, BenchError> {
+    let entries = std::fs::read_dir(folder).map_err(BenchError::file(folder))?;
+    let paths = entries.map(|entry| Ok(entry?.path()));
+    paths.collect::<std::io::Result<_>>().map_err(BenchError::file(folder))
+}
+
+/// Copies a folder with all that is in it.
 fn copy_files(from: &Path, to: &Path) -> Result<(), BenchError> {
-    for entry in std::fs::read_dir(from).map_err(BenchError::file(from))? {
-        let entry = entry.map_err(BenchError::file(from))?;
-        if entry.path().is_file() {
-            std::fs::copy(entry.path(), to.join(entry.file_name())).map_err(BenchError::file(entry.path()))?;
+    std::fs::create_dir_all(to).map_err(BenchError::file(to))?;
+    for path in paths_in(from)? {
+        let copy = to.join(path.file_name().unwrap_or_default());
+        if path.is_dir() {
+            copy_files(&path, &copy)?;
+        } else {
+            std::fs::copy(&path, copy).map_err(BenchError::file(path))?;
         }
     }
     Ok(())
 }
 
-/// Syncs a file, and drops its pages from the page cache.
+/// Syncs a file, or those in a folder, and drops their pages from the page cache.
 fn drop_pages(path: &Path) -> Result<(), BenchError> {
+    if path.is_dir() {
+        return paths_in(path)?.iter().try_for_each(|path| drop_pages(path));
+    }
     let file = File::open(path).map_err(BenchError::file(path))?;
     file.sync_all().map_err(BenchError::file(path))?;
     fadvise(&file, 0, None, Advice::DontNeed).map_err(|error| BenchError::file(path)(error.into()))

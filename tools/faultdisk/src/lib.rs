@@ -75,6 +75,49 @@ impl JournalDisk {
         })))
     }
 
+    /// A disk after the first `count` steps of another and a cut. Its files lie in `to`, as those
+    /// of the other lay in `from`. After a kill the journal goes on: what was not synced still is
+    /// not.
+    pub fn after(steps: &[Step], count: usize, cut: Cut, (from, to): (&Path, &Path)) -> Self {
+        let files = files_after(steps, count, cut);
+        write_files(&files, from, to);
+        let disk = Self::new(Failing::Nothing);
+        let mut guard = disk.state();
+        let state = &mut *guard;
+        if cut == Cut::Kill {
+            state.steps = steps[..count].iter().map(|step| step.moved(from, to)).collect();
+        } else {
+            for (file, (path, bytes)) in files.into_iter().enumerate() {
+                let path = moved(&path, from, to);
+                let directory = path.parent().unwrap_or(to).to_owned();
+                let calls = [
+                    Call::Make { path, file },
+                    Call::Write { file, offset: 0, bytes },
+                    Call::Sync { file },
+                    Call::SyncDirectory { path: directory },
+                ];
+                for call in calls {
+                    let begun_at = state.steps.len();
+                    state.steps.push(Step { begun_at, call });
+                }
+            }
+        }
+        let mut names = BTreeMap::new();
+        for step in &state.steps {
+            match &step.call {
+                Call::Make { file, .. } => {
+                    state.files = state.files.max(file + 1);
+                    rename(&mut names, &step.call);
+                }
+                Call::Rename { .. } | Call::Remove { .. } => rename(&mut names, &step.call),
+                Call::Write { .. } | Call::SetLength { .. } | Call::Sync { .. } | Call::SyncDirectory { .. } => {}
+            }
+        }
+        state.names = names;
+        drop(guard);
+        disk
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap()
     }
@@ -263,8 +306,9 @@ fn rename(names: &mut BTreeMap<PathBuf, usize>, call: &Call) {
     }
 }
 
-/// Renames a file, or all files in a folder.
+/// Renames a file, or all files in a folder. What has the new name is gone.
 fn rename_all(names: &mut BTreeMap<PathBuf, usize>, from: &Path, to: &Path) {
+    names.retain(|path, _| !path.starts_with(to));
     let inside: Vec<PathBuf> = names.keys().filter(|path| path.starts_with(from)).cloned().collect();
     for path in inside {
         let (Some(file), Ok(rest)) = (names.remove(&path), path.strip_prefix(from)) else {
@@ -318,12 +362,23 @@ pub fn files_after(steps: &[Step], count: usize, cut: Cut) -> BTreeMap<PathBuf, 
                     Call::Remove { path: removed } => removed.parent() == Some(path),
                     _ => false,
                 };
+                // New names that are durable now.
+                let mut replaced: Vec<(usize, PathBuf)> = Vec::new();
                 pending_names.retain(|(number, call)| {
                     let durable = *number < step.begun_at && inside(call);
                     if durable {
                         rename(&mut names, call);
+                        if let Call::Rename { to, .. } = call {
+                            replaced.push((*number, to.clone()));
+                        }
                     }
                     !durable
+                });
+                // What was removed from a folder is gone with the folder that was replaced.
+                pending_names.retain(|(number, call)| {
+                    let Call::Remove { path } = call else { return true };
+                    let is_inside = |(later, folder): &(usize, PathBuf)| number < later && path.starts_with(folder);
+                    !replaced.iter().any(is_inside)
                 });
             }
             Call::Make { .. } | Call::Rename { .. } | Call::Remove { .. } => {
@@ -380,6 +435,12 @@ fn torn(call: &Call, dice: &mut Rng) -> Call {
     }
 }
 
+/// A path inside `from`, inside `to`.
+fn moved(path: &Path, from: &Path, to: &Path) -> PathBuf {
+    path.strip_prefix(from)
+        .map_or_else(|_| path.to_owned(), |name| to.join(name))
+}
+
 /// Writes to `to` the files that lie in `from`.
 pub fn write_files(files: &BTreeMap<PathBuf, Vec<u8>>, from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
@@ -397,6 +458,22 @@ impl Step {
         matches!(&self.call, Call::Rename { to, .. } if to.ends_with(name))
     }
 
+    /// The same step in another folder.
+    fn moved(&self, from: &Path, to: &Path) -> Self {
+        let mut step = self.clone();
+        match &mut step.call {
+            Call::Make { path, .. } | Call::Remove { path } | Call::SyncDirectory { path } => {
+                *path = moved(path, from, to);
+            }
+            Call::Rename { from: old, to: new, .. } => {
+                *old = moved(old, from, to);
+                *new = moved(new, from, to);
+            }
+            Call::Write { .. } | Call::SetLength { .. } | Call::Sync { .. } => {}
+        }
+        step
+    }
+
     /// Whether this removes a file.
     pub fn removes(&self) -> bool {
         matches!(self.call, Call::Remove { .. })
@@ -406,6 +483,53 @@ impl Step {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_second_cut_takes_what_a_kill_left() {
+        let directory = tempfile::tempdir().unwrap();
+        let (one, other) = (directory.path().join("one"), directory.path().join("other"));
+        let disk = JournalDisk::new(Failing::Nothing);
+        disk.create_directories(&one).unwrap();
+        let file = disk.open(&one.join("x"), Open::Empty).unwrap();
+        file.write_all_at(b"abc", 0).unwrap();
+        file.sync_data().unwrap();
+        disk.sync_name(&one.join("x")).unwrap();
+        file.write_all_at(b"d", 3).unwrap();
+        let steps = disk.steps();
+        // What the power leaves after this cut, and after one more write.
+        let left = |cut| {
+            let disk = JournalDisk::after(&steps, steps.len(), cut, (&one, &other));
+            let file = disk.open(&other.join("x"), Open::Keep).unwrap();
+            file.write_all_at(b"e", 4).unwrap();
+            let steps = disk.steps();
+            let content = |cut| files_after(&steps, steps.len(), cut).remove(&other.join("x")).unwrap();
+            (content(Cut::Power), content(Cut::Kill))
+        };
+        assert_eq!(left(Cut::Kill), (b"abc".to_vec(), b"abcde".to_vec()));
+        assert_eq!(left(Cut::Power), (b"abc".to_vec(), b"abc\0e".to_vec()));
+    }
+
+    #[test]
+    fn a_folder_takes_the_place_of_an_empty_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let (old, new) = (directory.path().join("old"), directory.path().join("new"));
+        let disk = JournalDisk::new(Failing::Nothing);
+        for folder in [&old, &new] {
+            disk.create_directories(folder).unwrap();
+            disk.open(&folder.join("x"), Open::Empty).unwrap();
+            disk.sync_name(&folder.join("x")).unwrap();
+        }
+        disk.remove(&new.join("x")).unwrap();
+        disk.rename(&old, &new).unwrap();
+        disk.sync_name(&new).unwrap();
+        disk.sync_directory(&new).unwrap();
+        let steps = disk.steps();
+        let names = |count| files_after(&steps, count, Cut::Power).into_keys().collect::<Vec<_>>();
+        // The old file was removed, which was never synced; the new one is there.
+        for count in [steps.len() - 1, steps.len()] {
+            assert_eq!(names(count), [new.join("x")]);
+        }
+    }
 
     #[test]
     fn a_folder_takes_its_files_along() {

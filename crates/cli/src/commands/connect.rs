@@ -130,6 +130,16 @@ pub(crate) fn run(arguments: &ConnectArguments) -> Result<u8, Failure> {
         let text = format!("going on from height {}", engine.height());
         log::info("resumed", &text, json!({"height": engine.height()}));
     }
+    if let Some(height_max) = arguments.stop_at_height
+        && height_max < engine.height()
+    {
+        let text = format!("--stop-at-height {height_max} is below the tip, so no block is connected");
+        log::warning(
+            "above_stop",
+            &text,
+            json!({"height_max": height_max, "height": engine.height()}),
+        );
+    }
     let mut watcher = Watcher {
         meter: EngineMeter(Meter::new()),
         trace,

@@ -39,7 +39,7 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<u8, Failure> {
             temporary.path().to_owned()
         }
     };
-    demo_in(&directory)?;
+    let status = demo_in(&directory)?;
     if arguments.keep.is_some() {
         log::info(
             "kept",
@@ -47,10 +47,11 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<u8, Failure> {
             json!({"directory": output::path_text(&directory)}),
         );
     }
-    Ok(0)
+    Ok(status)
 }
 
-fn demo_in(directory: &Path) -> Result<(), Failure> {
+/// Returns the exit status.
+fn demo_in(directory: &Path) -> Result<u8, Failure> {
     let blocks = directory.join("blocks");
     let data = directory.join("data");
     let stop = signals::stop_flag()?;
@@ -85,9 +86,9 @@ fn demo_in(directory: &Path) -> Result<(), Failure> {
     drop(engine);
     if report.halt == Halt::Stopped {
         connect::say_halt(&report);
-        return Ok(());
+        return Ok(signals::status());
     }
-    let figures = stats::compute(&blockmill_engine::DataDir::open_to_read(&data)?)?;
+    let figures = stats::compute(&data)?;
     let mut out = std::io::stdout().lock();
     output::connect_table(&mut out, &report, cpu_seconds)?;
     let agrees = figures.hash() == summary.hash_serialized_3 && report.tip.to_string() == summary.tip;
@@ -100,7 +101,7 @@ fn demo_in(directory: &Path) -> Result<(), Failure> {
     output::table(&mut out, &rows)?;
     out.flush()?;
     if agrees {
-        Ok(())
+        Ok(0)
     } else {
         Err(Failure::Mismatch(format!(
             "the engine ended at {} with UTXO hash {}, the generator at {} with {}",

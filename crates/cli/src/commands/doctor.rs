@@ -9,6 +9,7 @@ use crate::signals;
 use blockmill_engine::inspect::doctor::{self, Finding, Findings, Health};
 use serde_json::json;
 use std::io::Write;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 pub(crate) fn run(arguments: &DoctorArguments) -> Result<u8, Failure> {
     let stop = signals::stop_flag()?;
@@ -35,7 +36,7 @@ pub(crate) fn run(arguments: &DoctorArguments) -> Result<u8, Failure> {
         }
     }
     out.flush()?;
-    Ok(exit_status(&findings))
+    Ok(exit_status(&findings, &stop))
 }
 
 /// What was found, and what to do about it.
@@ -45,14 +46,15 @@ fn detail(finding: &Finding) -> String {
 }
 
 /// 3 where something is damaged, else 4 where the store cannot be read and 3 where another part
-/// cannot, else 0.
-fn exit_status(findings: &Findings) -> u8 {
+/// cannot, else 0; that of a signal where one stopped it before it found a fault.
+fn exit_status(findings: &Findings, stop: &AtomicBool) -> u8 {
     let unreadable = findings.0.iter().any(|finding| finding.health == Health::Unreadable);
     let store_failed = findings.0.iter().any(Finding::is_store_failure);
     match findings.is_sound() {
         Some(false) => 3,
         _ if store_failed => 4,
         _ if unreadable => 3,
+        _ if stop.load(Ordering::Relaxed) => signals::status(),
         _ => 0,
     }
 }

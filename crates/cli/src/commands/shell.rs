@@ -27,7 +27,7 @@ fn print(text: &[u8]) -> Result<u8, Failure> {
 }
 
 /// What the exit statuses mean.
-const STATUSES: [(&str, &str); 5] = [
+const STATUSES: [(&str, &str); 6] = [
     ("0", "The command is done."),
     (
         "1",
@@ -35,7 +35,11 @@ const STATUSES: [(&str, &str); 5] = [
     ),
     ("2", "Wrong usage."),
     ("3", "Input or the data directory is unreadable, corrupt or incomplete."),
-    ("4", "The store failed."),
+    ("4", "The store failed, or another process has the data directory."),
+    (
+        "128+N",
+        "Signal N stopped the command before its result was there (connect and submit: 0).",
+    ),
 ];
 
 /// One page: the command, then each of its commands with all options.

@@ -2,6 +2,7 @@
 
 use crate::arguments::{DumpArguments, LoadArguments, SnapshotCommand};
 use crate::commands::connect;
+use crate::commands::cores;
 use crate::failure::Failure;
 use crate::output;
 use crate::progress::{EngineMeter, Meter};
@@ -9,7 +10,7 @@ use crate::signals;
 use crate::verifier::verifier;
 use blockmill_coins::UtxoStats;
 use blockmill_engine::datadir::snapshot;
-use blockmill_engine::{DataDir, Options};
+use blockmill_engine::{Options, UtxoSet};
 use serde_json::json;
 use std::fs::File;
 use std::io::Write;
@@ -23,10 +24,10 @@ pub(crate) fn run(command: &SnapshotCommand) -> Result<u8, Failure> {
 }
 
 fn dump(arguments: &DumpArguments) -> Result<u8, Failure> {
-    let directory = DataDir::open_to_read(&arguments.data)?;
+    let set = UtxoSet::open(&arguments.data, cores())?;
     let stop = signals::stop_flag()?;
     let mut meter = EngineMeter(Meter::new());
-    let stats = snapshot::dump(&directory, &arguments.file, &stop, &mut meter)?;
+    let stats = snapshot::dump(&set, &arguments.file, &stop, &mut meter)?;
     drop(meter);
     print(&stats, "coins_written", &arguments.file, arguments.json)
 }

@@ -212,10 +212,12 @@ fn run_one(arguments: &VerifyArguments, block_path: &Path, undo_path: &Path, hei
     }
 }
 
-/// 1 if a block breaks a rule, 3 if something cannot be read, else 0.
+/// 1 if a block breaks a rule, 3 if something cannot be read, that of a signal where one stopped
+/// it, else 0.
 fn exit_status(report: &FilesReport) -> u8 {
     let rejected = |unverified: &Unverified| matches!(unverified.problem, Problem::Reject(_));
     match &report.unverified[..] {
+        [] if report.stopped.is_some() => signals::status(),
         [] => 0,
         some if some.iter().any(rejected) => 1,
         _ => 3,

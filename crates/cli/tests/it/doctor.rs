@@ -3,6 +3,7 @@
 use crate::common::{
     Run, Scratch, block_of, blockmill, doctor, generate_command, manifest, records, run, store, submit_command,
 };
+use blockmill_engine::StoreKind;
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -56,7 +57,7 @@ fn a_sound_directory_is_said_to_be_sound() {
     assert!(table.stdout.contains(&hash), "{table:#?}");
     // What is not there is no data directory.
     doctor(&scratch.join("nothing")).ends_with(2);
-    // While somebody else has it, it is left alone.
+    // While somebody else has it, it says so, or leaves it alone.
     let mut child = blockmill()
         .args(["submit", "--data"])
         .arg(&data)
@@ -70,9 +71,17 @@ fn a_sound_directory_is_said_to_be_sound() {
         doctor(&data)
     })
     .take(200)
-    .find(|run| run.status != 0)
+    .find(|run| run.status != 0 || run.stdout.contains("in use"))
     .expect("the lock is held");
-    locked.ends_with(4).says(&["in use"]);
+    let who = format!("in use by process {} (blockmill submit", child.id());
+    match store::kind() {
+        StoreKind::Redb => drop(locked.ends_with(4).says(&[&who])),
+        StoreKind::Log => {
+            let (health, detail) = part(&locked.ends_with(0), "lock");
+            assert_eq!(health, "sound");
+            assert!(detail.starts_with(&who), "{detail}");
+        }
+    }
     drop(child.stdin.take());
     child.wait().unwrap();
 }

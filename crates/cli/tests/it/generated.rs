@@ -309,8 +309,9 @@ fn it_stops_at_a_height_and_goes_on() {
     }
     // A height that is passed already takes nothing back.
     let mut command = connect(&file, &data, "regtest");
-    let json = run(command.args(["--stop-at-height", "110"])).ends_with(0).json();
-    assert_eq!(json["height"], 119);
+    let passed = run(command.args(["--stop-at-height", "110"])).ends_with(0);
+    assert_eq!(passed.json()["height"], 119);
+    passed.says(&["--stop-at-height 110 is below the tip"]);
     let json = run(&mut connect(&file, &data, "regtest")).ends_with(0).json();
     assert_eq!((&json["start_height"], &json["blocks"]), (&119.into(), &1.into()));
     chain.check_end(&data);

@@ -43,6 +43,7 @@ impl Made {
             ("connect", run(connect.arg("--blocks").arg(&self.blocks))),
             ("submit", run(&mut submit)),
             ("stats", run(&mut with_data(&["stats"]))),
+            ("coin", run(with_data(&["coin"]).arg(format!("{}:0", "ab".repeat(32))))),
             ("dump", run(with_data(&["snapshot", "dump"]).arg(dumped))),
         ])
     }
@@ -51,11 +52,11 @@ impl Made {
         doctor(&self.data)
     }
 
-    /// The names and the bytes of all files.
+    /// The names and the bytes of all files but the lock, in which a writer notes who it is.
     fn files(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         store::files(&self.data)
             .into_iter()
-            .filter(|path| path.is_file())
+            .filter(|path| path.is_file() && !path.ends_with("lock"))
             .map(|path| (path.clone(), std::fs::read(path).unwrap()))
             .collect()
     }

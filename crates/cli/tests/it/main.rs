@@ -1,6 +1,7 @@
 //! The command from outside: its output, its files, its status. And the project: its documents and
 //! the layers of its crates.
 
+mod coin;
 mod common;
 mod conformance;
 mod damage;
@@ -13,6 +14,7 @@ mod logs;
 mod lost_parts;
 mod memory;
 mod paths;
+mod readers;
 mod real_chains;
 mod refused_headers;
 mod signals;

@@ -1,5 +1,5 @@
-//! SIGINT and SIGTERM in the midst of what takes long: it ends soon, with status 0, says so, and
-//! leaves nothing half done.
+//! A signal in the midst of what takes long: it ends soon, says so, and leaves nothing half done.
+//! `connect` ends with status 0, since what it did is kept, all others with 128 and the signal.
 
 use crate::common::{self, Run, Scratch, blockmill, generate_command, load_command, run};
 use rustix::process::{Pid, Signal, kill_process};
@@ -24,7 +24,7 @@ fn huge_file(scratch: &Scratch) -> PathBuf {
 const AT_WORK: Duration = Duration::from_millis(1000);
 
 /// Starts a command, sends it a signal so long after it is `begun`, and returns what it left. It
-/// ends with status 0 and says that it was stopped.
+/// says that it was stopped.
 #[track_caller]
 fn stopped(command: &mut Command, signal: Signal, begun: &dyn Fn() -> bool, after: Duration) -> Run {
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -36,7 +36,7 @@ fn stopped(command: &mut Command, signal: Signal, begun: &dyn Fn() -> bool, afte
     sleep(after);
     let start = Instant::now();
     kill_process(Pid::from_child(&child), signal).unwrap();
-    let run = Run::new(child.wait_with_output().unwrap(), start).ends_with(0);
+    let run = Run::new(child.wait_with_output().unwrap(), start);
     assert!(run.seconds < SECONDS_TO_STOP_MAX, "{run:#?}");
     run.says(&["stopped"])
 }
@@ -53,9 +53,9 @@ fn names(directory: &Path) -> Vec<String> {
 fn connect_stops_inside_a_file() {
     let scratch = Scratch::new();
     let (blocks, data) = (huge_file(&scratch), scratch.join("data"));
-    for (format, signal) in [("text", Signal::INT), ("json", Signal::TERM)] {
+    for (format, signal) in [("text", Signal::INT), ("json", Signal::TERM), ("text", Signal::HUP)] {
         let mut command = common::connect(&blocks, &data, "regtest");
-        let run = stopped(command.args(["--log", format]), signal, &|| data.exists(), AT_WORK);
+        let run = stopped(command.args(["--log", format]), signal, &|| data.exists(), AT_WORK).ends_with(0);
         assert_eq!(run.json()["height"], 0);
         if format == "json" {
             run.says(&["\"event\":\"stopped\"", "\"height\":0"]);
@@ -69,9 +69,10 @@ fn verify_says_that_it_was_cut_off() {
     let blocks = huge_file(&scratch);
     let mut command = blockmill();
     command.args(["verify", "--network", "regtest", "--log", "json", "--blocks"]);
-    let run = stopped(command.arg(&blocks), Signal::INT, &|| true, AT_WORK);
+    let run = stopped(command.arg(&blocks), Signal::HUP, &|| true, AT_WORK);
     assert!(run.stdout.contains("remaining     all"), "{run:#?}");
-    run.says(&["\"event\":\"stopped\"", "\"remaining\":null"]);
+    run.ends_with(129)
+        .says(&["\"event\":\"stopped\"", "\"remaining\":null"]);
 }
 
 #[test]
@@ -85,6 +86,7 @@ fn a_snapshot_is_loaded_whole_or_not_at_all() {
     let mut command = load_command(&huge_file(&scratch), &loaded, "regtest");
     command.args(["--log", "json"]).arg(&file);
     let run = stopped(&mut command, Signal::INT, &|| loaded.exists(), AT_WORK)
+        .ends_with(130)
         .says(&["\"event\":\"stopped\"", "nothing of it is kept"]);
     assert_eq!(run.stdout, "");
     assert!(!names(&loaded).iter().any(|name| name.ends_with(".loading")));
@@ -97,6 +99,7 @@ fn generate_leaves_nothing() {
     let mut command = generate_command(&out, "mixed", 50_000);
     command.args(["--log", "json"]);
     let run = stopped(&mut command, Signal::INT, &|| out.exists(), AT_WORK)
+        .ends_with(130)
         .says(&[out.to_str().unwrap(), "nothing of it is kept"]);
     assert_eq!(run.stdout, "");
     assert!(!out.exists());
@@ -114,6 +117,30 @@ fn demo_leaves_nothing() {
     };
     let mut demo = blockmill();
     let demo = demo.arg("demo").env("TMPDIR", &temporary);
-    stopped(demo, Signal::TERM, &begun, Duration::ZERO);
+    stopped(demo, Signal::TERM, &begun, Duration::ZERO).ends_with(143);
     assert_eq!(names(&temporary), [""; 0]);
+}
+
+/// What the parent has set to be ignored stays so: `nohup` does that.
+#[test]
+fn a_signal_that_is_ignored_stays_so() {
+    let scratch = Scratch::new();
+    let (blocks, data) = (huge_file(&scratch), scratch.join("data"));
+    let mut command = Command::new("sh");
+    command.args(["-c", "trap '' HUP; exec \"$@\"", "sh"]);
+    let inner = common::connect(&blocks, &data, "regtest");
+    let command = command.arg(inner.get_program()).args(inner.get_args());
+    let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    while !data.exists() {
+        sleep(Duration::from_millis(5));
+    }
+    let process = Pid::from_child(&child);
+    sleep(AT_WORK);
+    kill_process(process, Signal::HUP).unwrap();
+    sleep(AT_WORK);
+    let start = Instant::now();
+    // It is still there.
+    kill_process(process, Signal::INT).unwrap();
+    let run = Run::new(child.wait_with_output().unwrap(), start);
+    run.ends_with(0).says(&["stopped"]);
 }

@@ -7,7 +7,7 @@ use blockmill_chaingen::bitcoin::{self, Block, consensus::serialize, hex::Displa
 use blockmill_chaingen::builder::any_script;
 use blockmill_coins::stats::Hashes;
 use blockmill_coins::{StatsBuilder, Tip};
-use blockmill_engine::{ChainId, DataDir};
+use blockmill_engine::{ChainId, DataDir, StoreKind};
 use serde_json::{Value, json};
 use std::fs::File;
 use std::path::Path;
@@ -128,31 +128,59 @@ fn help_says_what_it_does() {
     );
 }
 
+/// A writer keeps out another one, and says who it is. With redb it keeps out readers, too, and
+/// they say why; with the log they see its last flush. Readers do not keep out each other.
 #[test]
-fn a_directory_in_use_is_refused() {
+fn a_directory_has_one_writer() {
     let scratch = Scratch::new();
-    let data = scratch.join("data");
     let chain_id = ChainId {
         network: Network::Regtest,
         signet_challenge: None,
     };
     let blocks = scratch.write("blk00000.dat", &[]);
-    let (named, blocks) = (data.to_str().unwrap(), blocks.to_str().unwrap());
-    let calls = [
-        vec!["connect", "--network", "regtest", "--blocks", blocks, "--data", named],
-        vec!["submit", "--network", "regtest", "--data", named],
-        vec!["stats", "--data", named],
-    ];
-    let lock = DataDir::open(&data, Some(&chain_id)).unwrap();
-    for call in &calls {
-        let refused = run(&mut command(call));
-        assert!(refused.status > 1, "{refused:#?}");
-        assert_eq!(refused.stdout, "");
-        refused.says(&[named, "in use"]);
-    }
-    drop(lock);
-    for call in &calls {
-        run(&mut command(call)).ends_with(0);
+    let blocks = blocks.to_str().unwrap();
+    for store in StoreKind::ALL {
+        let data = scratch.join(store.name());
+        let named = data.to_str().unwrap();
+        let snapshot = scratch.join(&format!("{}.snapshot", store.name()));
+        let connect = ["connect", "--network", "regtest", "--blocks", blocks, "--data", named];
+        run(command(&connect).args(["--store", store.name()])).ends_with(0);
+        let writers = [&connect[..], &["submit", "--data", named]];
+        let readers = [
+            &["stats", "--data", named][..],
+            &["doctor", "--data", named],
+            &["snapshot", "dump", "--data", named, snapshot.to_str().unwrap()],
+        ];
+        let lock = DataDir::open(&data, Some(&chain_id)).unwrap();
+        let who = format!("in use by process {} (cli_it-", std::process::id());
+        for call in writers {
+            let refused = run(&mut command(call)).ends_with(4).says(&[named, &who]);
+            assert_eq!(refused.stdout, "");
+        }
+        for call in readers {
+            let reader = run(&mut command(call));
+            match store {
+                StoreKind::Redb => drop(reader.ends_with(4).says(&[named, &who, "redb is not read"])),
+                StoreKind::Log => drop(reader.ends_with(0)),
+            }
+        }
+        drop(lock);
+        let reader = DataDir::open_to_read(&data).unwrap();
+        let _ = std::fs::remove_file(&snapshot);
+        for call in readers {
+            run(&mut command(call)).ends_with(0);
+        }
+        for call in writers {
+            let writer = run(&mut command(call));
+            match store {
+                StoreKind::Redb => drop(writer.ends_with(4).says(&[named, "another process reads it"])),
+                StoreKind::Log => drop(writer.ends_with(0)),
+            }
+        }
+        drop(reader);
+        for call in writers {
+            run(&mut command(call)).ends_with(0);
+        }
     }
 }
 

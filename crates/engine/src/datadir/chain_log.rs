@@ -93,6 +93,8 @@ impl ChainLog {
     pub fn open(directory: &DataDir, magic: Magic, index: &mut HeaderIndex) -> Result<Self, OpenError> {
         let headers_path = directory.file(HEADERS_FILE);
         let (headers, length) = open(directory, &headers_path)?;
+        // An earlier process may have been killed before it synced them.
+        headers.sync_data().map_err(file_error(&headers_path))?;
         let mut piece = vec![0; length.min(PIECE) as usize];
         let mut headers_length = 0;
         let mut undo_end = 0;

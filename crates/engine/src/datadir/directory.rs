@@ -1,25 +1,27 @@
 //! A data directory and its lock.
 
 use crate::datadir::error::{OpenError, Remedy, file_error};
-use crate::datadir::files::{BLOCKS_FOLDER, HEADERS_FILE, LOCK_FILE, META_FILE, UNDO_FILE};
+use crate::datadir::files::{BLOCKS_FOLDER, HEADERS_FILE, META_FILE, UNDO_FILE};
 use crate::datadir::headers_file::came_with_snapshot;
+use crate::datadir::holder::Writer;
+use crate::datadir::lock::{self, lock_to_read, lock_to_write};
 use crate::datadir::lost_store::{kind_if_not_lost, kind_of, network_of};
 use crate::datadir::meta::{ChainId, Meta, SnapshotMark, read_meta, remedy, write_meta};
 use crate::datadir::store_kind::StoreKind;
-use blockmill_blockfiles::FileError;
 use blockmill_blockfiles::disk::{Disk, SystemDisk};
-use std::fs::{File, TryLockError};
-use std::io::ErrorKind;
+use blockmill_blockfiles::{FileError, sync_appended};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// An open data directory. No other process can open it meanwhile.
+/// An open data directory. Meanwhile no other process can write to it.
 #[derive(Debug)]
 pub struct DataDir {
     path: PathBuf,
     meta: Meta,
     disk: Arc<dyn Disk>,
-    _lock: File,
+    /// None if it was opened to read a log.
+    _lock: Option<File>,
 }
 
 impl DataDir {
@@ -54,7 +56,7 @@ impl DataDir {
                 .and_then(|()| disk.sync_name(path))
                 .map_err(file_error(path))?;
         }
-        let lock = lock(path)?;
+        let lock = lock_to_write(path)?;
         let meta = match (read_meta(&meta_path)?, wanted) {
             (Some(found), Some(wanted)) => {
                 check_fits(path, &found.chain_id, wanted)?;
@@ -72,11 +74,13 @@ impl DataDir {
             path: path.to_owned(),
             meta,
             disk,
-            _lock: lock,
+            _lock: Some(lock),
         })
     }
 
-    /// Opens a data directory that must be there, to look at it. It need not be writable.
+    /// Opens a data directory that must be there, to look at it. It need not be writable. Any
+    /// number of processes may do so at once. With the log one may write meanwhile; with redb none
+    /// may.
     ///
     /// # Errors
     /// [`OpenError::NotThere`], [`OpenError::Locked`], [`OpenError::Damaged`] where the chain
@@ -86,23 +90,47 @@ impl DataDir {
         if !path.join(META_FILE).is_file() {
             return Err(without_chain_id(path, not_there()));
         }
-        let lock = lock_to_read(path)?;
         let meta = read_meta(&path.join(META_FILE))?.ok_or_else(not_there)?;
+        let lock = lock_to_read(path, meta.store)?;
         Ok(Self::locked(path, meta, lock))
     }
 
     /// Opens a data directory whose chain id is lost, to look at the rest.
     pub(crate) fn open_without_chain_id(path: &Path, chain_id: ChainId) -> Result<Self, OpenError> {
-        Ok(Self::locked(path, Meta::new(chain_id), lock_to_read(path)?))
+        Ok(Self::locked(path, Meta::new(chain_id), lock_to_read(path, None)?))
     }
 
-    fn locked(path: &Path, meta: Meta, lock: File) -> Self {
+    fn locked(path: &Path, meta: Meta, lock: Option<File>) -> Self {
         Self {
             path: path.to_owned(),
             meta,
             disk: Arc::new(SystemDisk),
             _lock: lock,
         }
+    }
+
+    /// Reads anew what a directory that was opened to read belongs to.
+    pub(crate) fn read_meta_again(&mut self) -> Result<(), OpenError> {
+        if let Some(meta) = read_meta(&self.path.join(META_FILE))? {
+            self.meta = meta;
+        }
+        Ok(())
+    }
+
+    /// The process that writes to a directory that was opened to read, if one does at this moment.
+    ///
+    /// # Errors
+    /// [`OpenError::File`].
+    pub fn writer(&self) -> Result<Option<Writer>, OpenError> {
+        lock::writer(&self.path)
+    }
+
+    /// Makes durable the names in the directory and the submitted blocks, as they were found: an
+    /// earlier process may have been killed before it synced them.
+    pub(crate) fn make_durable(&self) -> Result<(), FileError> {
+        let synced = self.disk.sync_directory(&self.path);
+        synced.map_err(file_error(&self.path))?;
+        sync_appended(&*self.disk, &self.file(BLOCKS_FOLDER))
     }
 
     /// What the directory belongs to.
@@ -222,30 +250,6 @@ fn new_chain_id(path: &Path, wanted: &ChainId) -> Result<ChainId, OpenError> {
         });
     }
     Ok(found)
-}
-
-fn lock(path: &Path) -> Result<File, OpenError> {
-    let lock_path = path.join(LOCK_FILE);
-    let file = File::create(&lock_path).map_err(file_error(&lock_path))?;
-    take_lock(path, file)
-}
-
-/// The same for who only reads, possibly on a disk that cannot be written.
-fn lock_to_read(path: &Path) -> Result<File, OpenError> {
-    let lock_path = path.join(LOCK_FILE);
-    let file = File::create(&lock_path).or_else(|error| match error.kind() {
-        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => File::open(&lock_path),
-        _ => Err(error),
-    });
-    take_lock(path, file.map_err(file_error(&lock_path))?)
-}
-
-fn take_lock(path: &Path, file: File) -> Result<File, OpenError> {
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(OpenError::Locked { path: path.to_owned() }),
-        Err(TryLockError::Error(error)) => Err(file_error(path.join(LOCK_FILE))(error).into()),
-    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Why a data directory cannot be opened or read.
 
+use crate::datadir::holder::Holder;
 use crate::datadir::store_kind::StoreKind;
 use blockmill_blockfiles::FileError;
 use blockmill_coins::{StoreError, UndoLogError};
@@ -37,10 +38,12 @@ pub enum OpenError {
     #[error("worker threads: {0}")]
     Threads(#[source] std::io::Error),
     /// Another process has the directory.
-    #[error("{}: in use by another process", path.display())]
+    #[error("{}: {holder}", path.display())]
     Locked {
         /// The directory.
         path: PathBuf,
+        /// Who has it.
+        holder: Holder,
     },
     /// The directory belongs to another network than the caller asks for.
     #[error("{}: this data directory is for {found}, not for {wanted}", path.display())]

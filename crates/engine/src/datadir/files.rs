@@ -4,7 +4,7 @@
 pub(crate) const META_FILE: &str = "meta.json";
 
 /// The lock.
-pub(super) const LOCK_FILE: &str = "lock";
+pub(crate) const LOCK_FILE: &str = "lock";
 
 /// Headers of connected blocks.
 pub(crate) const HEADERS_FILE: &str = "headers.dat";

@@ -1,9 +1,9 @@
 //! Snapshots: the UTXO set of a data directory to a file, and the coins of a file to a new store.
 
-use crate::datadir::DataDir;
-use crate::datadir::error::{OpenError, file_error};
-use crate::datadir::store_file::{StoreLimits, make_store, read_store, remove_store};
+use crate::datadir::error::file_error;
+use crate::datadir::store_file::{StoreLimits, make_store, remove_store};
 use crate::datadir::store_kind::StoreKind;
+use crate::datadir::utxo_set::UtxoSet;
 use crate::report::observer::Observer;
 use blockmill_block::{Coin, OutPoint};
 use blockmill_blockfiles::FileError;
@@ -22,9 +22,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use thiserror::Error;
-
-/// Memory for pages of the store while all coins are read once, in bytes.
-const DUMP_CACHE: usize = 16 << 20;
 
 /// Coins that are written to the store in one batch.
 const BATCH: usize = 200_000;
@@ -45,9 +42,6 @@ pub enum DumpSnapshotError {
         /// The file.
         path: PathBuf,
     },
-    /// The store of the data directory cannot be opened.
-    #[error(transparent)]
-    Open(#[from] OpenError),
     /// The store cannot be read.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -71,13 +65,13 @@ pub enum DumpSnapshotError {
     },
 }
 
-/// Writes the set of a data directory to a file that is not there yet, as Core's `dumptxoutset`
+/// Writes a set to a file that is not there yet, as Core's `dumptxoutset`
 /// does. The file gets its name when it is complete; until then it is called `FILE.incomplete`.
 ///
 /// # Errors
 /// [`DumpSnapshotError`]. Nothing is left of the file.
 pub fn dump(
-    directory: &DataDir,
+    set: &UtxoSet,
     path: &Path,
     stop: &AtomicBool,
     observer: &mut dyn Observer,
@@ -85,16 +79,8 @@ pub fn dump(
     if path.exists() {
         return Err(DumpSnapshotError::Exists { path: path.to_owned() });
     }
-    let params = directory.chain_id().params();
-    let limits = StoreLimits {
-        cache_bytes: DUMP_CACHE,
-        threads: 1,
-    };
-    let store = read_store(directory, limits)?;
-    let tip = store.tip()?.unwrap_or_else(|| Tip {
-        hash: params.genesis.hash(),
-        height: 0,
-    });
+    let params = set.directory().chain_id().params();
+    let (store, tip) = (set.store(), set.tip());
     let temporary = incomplete(path);
     let mut file = File::create(&temporary).map_err(file_error(&temporary))?;
     let mut stats = StatsBuilder::new(Hashes::Serialized);

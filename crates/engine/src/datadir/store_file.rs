@@ -5,7 +5,7 @@ use crate::datadir::error::{OpenError, file_error};
 use crate::datadir::lost_store::{kind_if_not_lost, kind_of};
 use crate::datadir::store_kind::StoreKind;
 use blockmill_blockfiles::disk::Disk;
-use blockmill_coins::{CoinStore, MemoryStore, StoreError};
+use blockmill_coins::{CoinStore, StoreError};
 use blockmill_store_log::{LogStore, Options as LogOptions};
 use blockmill_store_redb::RedbStore;
 use std::path::Path;
@@ -130,22 +130,18 @@ pub(crate) fn remove_store(disk: &dyn Disk, kind: StoreKind, path: &Path) -> Res
     }
 }
 
-/// Opens the embedded store of a data directory to read it: no file is changed. Where there is none
-/// yet it is an empty one in memory.
-///
-/// # Errors
-/// As for [`open_store`].
-pub fn read_store(directory: &DataDir, limits: StoreLimits) -> Result<Arc<dyn CoinStore>, OpenError> {
-    let Some((kind, name)) = store_to_read(directory)? else {
-        return Ok(Arc::new(MemoryStore::default()));
-    };
-    let path = directory.file(name);
-    let network = directory.chain_id().text();
+/// Opens a store to read it: no file is changed.
+pub(crate) fn open_to_read(
+    kind: StoreKind,
+    path: &Path,
+    network: &str,
+    limits: StoreLimits,
+) -> Result<Arc<dyn CoinStore>, StoreError> {
     Ok(match kind {
-        StoreKind::Redb => Arc::new(RedbStore::open_to_read(&path, Some(&network), limits.cache_bytes)?),
+        StoreKind::Redb => Arc::new(RedbStore::open_to_read(path, Some(network), limits.cache_bytes)?),
         StoreKind::Log => Arc::new(LogStore::open_to_read(
-            &path,
-            Some(&network),
+            path,
+            Some(network),
             log_options(limits.threads),
         )?),
     })

@@ -7,9 +7,9 @@ use std::str::FromStr;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum StoreKind {
     /// One file of the embedded database redb.
-    #[default]
     Redb,
     /// A log of the coins, with an index in memory.
+    #[default]
     Log,
 }
 

@@ -124,11 +124,12 @@ impl<V: ScriptVerifier + 'static> EngineBuilder<V> {
         if let Some(found) = found {
             directory.note_store(found)?;
         }
-        // The log keeps no pages of its files, so all of the memory is the cache's.
         let store_kind = found.unwrap_or_default();
-        let store_cache_bytes = match store_kind {
-            StoreKind::Log => 0,
-            StoreKind::Redb => options.cache_bytes_max / STORE_CACHE_DIVISOR,
+        let store_cache_bytes = match found {
+            // The log keeps no pages of its files, so all of the memory is the cache's.
+            Some(StoreKind::Log) => 0,
+            // A store of the caller's has pages of its own, maybe.
+            Some(StoreKind::Redb) | None => options.cache_bytes_max / STORE_CACHE_DIVISOR,
         };
         if directory.snapshot().is_some() && store.tip()?.is_none() {
             // Loading a snapshot was cut off before its last step.
@@ -209,6 +210,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
 
 /// Opens the log of connected blocks, and finds the chain that the store is at.
 fn open_chain(directory: DataDir, params: Params, store: &dyn CoinStore) -> Result<(ChainState, DataState), OpenError> {
+    directory.make_durable()?;
     let magic = params.magic();
     let mut index = HeaderIndex::new(params);
     let mut log = ChainLog::open(&directory, magic, &mut index)?;

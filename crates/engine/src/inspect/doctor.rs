@@ -16,7 +16,7 @@ use crate::chain::index::HeaderIndex;
 use crate::datadir::DataDir;
 use crate::datadir::StoreKind;
 use crate::datadir::error::{OpenError, Remedy, file_error};
-use crate::datadir::files::{HEADERS_FILE, META_FILE};
+use crate::datadir::files::{HEADERS_FILE, LOCK_FILE, META_FILE};
 use crate::datadir::headers_file::{NO_UNDO, RECORD, decode};
 use crate::datadir::lost_store::network_of;
 use crate::datadir::store_file::is_nameless;
@@ -38,9 +38,17 @@ pub fn examine(path: &Path, stop: &AtomicBool, observer: &mut dyn Observer) -> R
     let Some(directory) = examine_chain_id(path, &mut findings)? else {
         return Ok(findings);
     };
+    if let Some(writer) = directory.writer()? {
+        let detail = format!("in use by {writer}: this is what its last flush left, and what it has written since");
+        findings.add(LOCK_FILE, Health::Sound, detail);
+    }
+    // A flush writes headers and undo data before the coins. So they are read after the coins,
+    // while another process goes on.
+    let mut of_coins = Findings::default();
+    let tip = coins::examine(&directory, stop, observer, &mut of_coins);
     let mut index = HeaderIndex::new(directory.chain_id().params());
     let named_end = examine_headers(&directory, &mut index, &mut findings);
-    let tip = coins::examine(&directory, stop, observer, &mut findings);
+    findings.0.append(&mut of_coins.0);
     examine_loading(&directory, &mut findings);
     match named_end.filter(|_| tip.is_known()) {
         Some(named_end) => {

@@ -212,8 +212,8 @@ pub(crate) fn options(threads: usize, cache_bytes_max: usize) -> Options {
     }
 }
 
-/// The store of the tests' data directories: `BLOCKMILL_TEST_STORE`, else the default. `other` is
-/// the one that is not the default.
+/// The store of the tests' data directories: `BLOCKMILL_TEST_STORE`, else the default. `other`
+/// means the store that is not the default.
 pub(crate) fn store_kind() -> StoreKind {
     let default = StoreKind::default();
     match std::env::var("BLOCKMILL_TEST_STORE").as_deref() {

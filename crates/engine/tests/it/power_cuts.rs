@@ -16,7 +16,9 @@ use blockmill_coins::{StatsBuilder, StoreError, UtxoStats};
 use blockmill_engine::datadir::store_file::StoreLimits;
 use blockmill_engine::datadir::{snapshot, store_file};
 use blockmill_engine::inspect::doctor::examine;
-use blockmill_engine::{ConnectError, DataDir, LoadSnapshotError, OpenError, Options, RunOutcome, StoreKind, Verdict};
+use blockmill_engine::{
+    ConnectError, DataDir, LoadSnapshotError, OpenError, Options, RunOutcome, StoreKind, UtxoSet, Verdict,
+};
 use blockmill_faultdisk::{Cut, Failing, JournalDisk, Step, files_after, write_files};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -287,9 +289,9 @@ impl Snapshot {
         engine.connect(std::slice::from_ref(&blocks), &mut ()).unwrap();
         drop(engine);
         let snapshot = files.path().join("snapshot");
-        let directory = DataDir::open(&data, None).unwrap();
+        let set = UtxoSet::open(&data, 1).unwrap();
         let stop = AtomicBool::new(false);
-        let base = snapshot::dump(&directory, &snapshot, &stop, &mut ()).unwrap();
+        let base = snapshot::dump(&set, &snapshot, &stop, &mut ()).unwrap();
         Self {
             blocks,
             snapshot,
@@ -395,6 +397,64 @@ fn cut_with(store: StoreKind, scenario: &dyn Scenario, every: usize, seeds: u64)
     );
 }
 
+/// Cuts a run after every `first`-th of its steps, the run that goes on from there after every
+/// `second`-th of its own, and goes on from what is left.
+fn cut_twice(scenario: &dyn Scenario, first: usize, second: usize) {
+    for store in StoreKind::ALL {
+        cut_twice_with(store, scenario, first, second);
+    }
+}
+
+fn cut_twice_with(store: StoreKind, scenario: &dyn Scenario, first: usize, second: usize) {
+    let folder = scratch();
+    let data = folder.path().join("data");
+    let disk = JournalDisk::new(Failing::Nothing);
+    scenario.run(Arc::new(disk.clone()), &data, store).unwrap();
+    let steps: Vec<Step> = disk.steps();
+    let points = (steps.len() + 1).div_ceil(first);
+    let second_cuts = AtomicUsize::new(0);
+    for_all(points * 2, |number| {
+        let count = number / 2 * first;
+        let one = [Cut::Kill, Cut::Torn(count as u64)][number % 2];
+        let left = |name| folder.path().join(format!("left-{number}-{name}"));
+        let (middle, end) = (left("middle"), left("end"));
+        let disk = JournalDisk::after(&steps, count, one, (&data, &middle));
+        let begin = disk.steps().len();
+        match scenario.run(Arc::new(disk.clone()), &middle, store) {
+            Ok(figures) => assert_eq!(figures, scenario.expected(), "{} {count} {one:?}", scenario.name()),
+            Err(error) => panic!("{}, step {count}, {one:?}: {error}", scenario.name()),
+        }
+        let steps: Vec<Step> = disk.steps();
+        for count_again in (begin + number % second..=steps.len()).step_by(second) {
+            for other in [Cut::Power, Cut::Torn(count_again as u64)] {
+                let place = format!(
+                    "{store}, {}: {one:?} after step {count}, {other:?} after step {count_again} of {begin} to {}",
+                    scenario.name(),
+                    steps.len()
+                );
+                write_files(&files_after(&steps, count_again, other), &middle, &end);
+                match examine(&end, &AtomicBool::new(false), &mut ()) {
+                    Ok(findings) => assert_ne!(findings.is_sound(), Some(false), "{place}: {findings:?}"),
+                    Err(OpenError::NotThere { .. }) => {}
+                    Err(error) => panic!("{place}: {error}"),
+                }
+                match run_on_system(scenario, &end, store) {
+                    Ok(figures) => assert_eq!(figures, scenario.expected(), "{place}"),
+                    Err(error) => panic!("{place}: {error}"),
+                }
+                std::fs::remove_dir_all(&end).unwrap();
+                second_cuts.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        std::fs::remove_dir_all(&middle).unwrap();
+    });
+    eprintln!(
+        "{store}, {}: {} second cuts: every one passed",
+        scenario.name(),
+        second_cuts.into_inner()
+    );
+}
+
 /// Lets one call in `every` fail, and goes on from what is left.
 fn fail_everywhere(scenario: &dyn Scenario, every: usize) {
     for store in StoreKind::ALL {
@@ -447,6 +507,11 @@ fn connecting_survives_cuts() {
 }
 
 #[test]
+fn connecting_survives_two_cuts() {
+    cut_twice(&Connect::new(), 11, 17);
+}
+
+#[test]
 fn connecting_survives_faults() {
     fail_everywhere(&Connect::new(), 1);
 }
@@ -467,6 +532,11 @@ fn submitting_survives_cuts() {
 }
 
 #[test]
+fn submitting_survives_two_cuts() {
+    cut_twice(&Submit::new(), 13, 19);
+}
+
+#[test]
 fn submitting_survives_faults() {
     fail_everywhere(&Submit::new(), 1);
 }
@@ -474,6 +544,11 @@ fn submitting_survives_faults() {
 #[test]
 fn loading_a_snapshot_survives_cuts() {
     cut_everywhere(&Snapshot::new(), 1, 3);
+}
+
+#[test]
+fn loading_a_snapshot_survives_two_cuts() {
+    cut_twice(&Snapshot::new(), 7, 11);
 }
 
 #[test]

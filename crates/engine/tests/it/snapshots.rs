@@ -7,9 +7,8 @@ use crate::common::{Chain, CoreEngine, LARGE, connect, figures, figures_of, open
 use blockmill_block::BlockHash;
 use blockmill_engine::datadir::snapshot;
 use blockmill_engine::datadir::snapshot::DumpSnapshotError;
-use blockmill_engine::datadir::store_file::{StoreLimits, read_store};
 use blockmill_engine::inspect::doctor::{Health, examine};
-use blockmill_engine::{DataDir, LoadSnapshotError, Options, Remedy, StoreKind};
+use blockmill_engine::{DataDir, LoadSnapshotError, Options, Remedy, StoreKind, UtxoSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use tempfile::TempDir;
@@ -37,8 +36,8 @@ impl Setup {
         let hash = figures(&engine).hash_serialized_3;
         drop(engine);
         let snapshot = scratch.path().join("snapshot");
-        let directory = DataDir::open(&data, None).unwrap();
-        let stats = snapshot::dump(&directory, &snapshot, &AtomicBool::new(false), &mut ()).unwrap();
+        let set = UtxoSet::open(&data, 1).unwrap();
+        let stats = snapshot::dump(&set, &snapshot, &AtomicBool::new(false), &mut ()).unwrap();
         assert_eq!((stats.height, stats.hash_serialized_3), (BASE, hash));
         Self {
             scratch,
@@ -98,10 +97,10 @@ fn a_branch_that_leaves_below_a_snapshot_cannot_be_taken_and_one_above_can() {
 #[test]
 fn a_dump_that_is_stopped_leaves_nothing() {
     let setup = Setup::new();
-    let directory = DataDir::open(&setup.scratch.path().join("early"), None).unwrap();
+    let set = UtxoSet::open(&setup.scratch.path().join("early"), 1).unwrap();
     let path = setup.scratch.path().join("other");
     let before = std::fs::read_dir(setup.scratch.path()).unwrap().count();
-    let error = snapshot::dump(&directory, &path, &AtomicBool::new(true), &mut ()).unwrap_err();
+    let error = snapshot::dump(&set, &path, &AtomicBool::new(true), &mut ()).unwrap_err();
     assert!(matches!(&error, DumpSnapshotError::Stopped { path: named } if *named == path));
     assert_eq!(std::fs::read_dir(setup.scratch.path()).unwrap().count(), before);
 }
@@ -165,15 +164,10 @@ fn a_log_without_its_name_is_read() {
         assert_eq!(health.len(), 2, "{findings:?}");
         assert!(health[0].0 == Health::Sound && health[0].1.contains(&setup.hash.to_string()));
         assert!(health[1].0 == Health::Harmless && health[1].1.contains("the name coins.log"));
-        let directory = DataDir::open_to_read(&setup.data()).unwrap();
-        let limits = StoreLimits {
-            cache_bytes: 1 << 20,
-            threads: 1,
-        };
-        let tip = read_store(&directory, limits).unwrap().tip().unwrap();
-        assert_eq!(tip.map(|tip| tip.height), Some(BASE));
+        let set = UtxoSet::open(&setup.data(), 1).unwrap();
+        assert_eq!((set.tip().height, set.snapshot_height()), (BASE, Some(BASE)));
         let dumped = setup.scratch.path().join("dumped");
-        let stats = snapshot::dump(&directory, &dumped, &AtomicBool::new(false), &mut ()).unwrap();
+        let stats = snapshot::dump(&set, &dumped, &AtomicBool::new(false), &mut ()).unwrap();
         assert_eq!(stats.hash_serialized_3, setup.hash);
         std::fs::remove_file(dumped).unwrap();
     };

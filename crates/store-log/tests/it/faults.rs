@@ -1,7 +1,7 @@
 //! Every fault point: kills, power cuts, torn and reordered writes, calls that fail, a full disk.
 //! The store is then as before the commit or as after it, and goes on from there.
 
-use crate::common::{Rng, small, tip};
+use crate::common::{Rng, is_whole, small, tip};
 use crate::model::{Known, changes};
 use blockmill_block::{Coin, OutPoint};
 use blockmill_blockfiles::disk::{Disk, SystemDisk};
@@ -143,6 +143,69 @@ fn cut_at_every_step() {
         }
     }
     eprintln!("{} steps, 6 cuts each", steps.len());
+}
+
+/// The opening after a cut, and a commit after it, are cut themselves. What the opening found
+/// stays.
+#[test]
+fn cut_twice() {
+    let every = if is_whole("every 29th step is cut", "cuts every step") {
+        1
+    } else {
+        29
+    };
+    let folder = scratch();
+    let scenario = Scenario::new(3);
+    let journal = JournalDisk::new(Failing::Nothing);
+    let disk: Arc<dyn Disk> = Arc::new(journal.clone());
+    let (whole, middle, left) = (
+        folder.path().join("whole"),
+        folder.path().join("middle"),
+        folder.path().join("left"),
+    );
+    let mut marks = Vec::new();
+    scenario
+        .run(&disk, &whole, |_| marks.push(journal.steps().len()))
+        .unwrap();
+    let (steps, mut cuts) = (journal.steps(), 0);
+    for count in (0..=steps.len()).step_by(every) {
+        let least = marks.iter().filter(|&&mark| mark <= count).count();
+        for first in [Cut::Kill, Cut::Power, Cut::Torn(count as u64)] {
+            let journal = JournalDisk::after(&steps, count, first, (&whole, &middle));
+            let begin = journal.steps().len();
+            let disk: Arc<dyn Disk> = Arc::new(journal.clone());
+            // Steps, and commits that are in the set from there on.
+            let mut marks = vec![(0, least)];
+            let store = LogStore::open_on(disk, &middle, "regtest", options()).unwrap();
+            let found = scenario.check(&store).unwrap();
+            marks.push((journal.steps().len(), found));
+            if found < scenario.commits.len() {
+                store.commit(&scenario.commits[found], &tip(found as u32 + 1)).unwrap();
+                marks.push((journal.steps().len(), found + 1));
+            }
+            drop(store);
+            let steps = journal.steps();
+            for count in begin..=steps.len() {
+                let done = marks.iter().filter(|&&(mark, _)| mark <= count);
+                let least = done.map(|&(_, commits)| commits).max().unwrap();
+                for second in [Cut::Kill, Cut::Power, Cut::Torn(count as u64)] {
+                    write_files(&files_after(&steps, count, second), &middle, &left);
+                    if left.exists() {
+                        let found = std::panic::catch_unwind(|| scenario.go_on(&left, least));
+                        assert!(
+                            found.is_ok(),
+                            "{first:?}, then step {count} of {begin} to {}, {second:?}",
+                            steps.len()
+                        );
+                        std::fs::remove_dir_all(&left).unwrap();
+                    }
+                    cuts += 1;
+                }
+            }
+            std::fs::remove_dir_all(&middle).unwrap();
+        }
+    }
+    eprintln!("{cuts} second cuts");
 }
 
 #[test]

@@ -44,7 +44,7 @@ fn a_coin_takes_one_page() {
     assert!(coins.iter().all(Option::is_some));
     assert!(reads.is_sorted_by(|one, other| one < other), "a page was read twice");
     assert!(reads.len() < wanted.len());
-    // None of these outpoints is there. One in billions shares its 44 bits with one that is.
+    // None of these coins is in the set. One in billions shares its 44 bits with a coin of the set.
     let absent: Vec<OutPoint> = (COINS..3 * COINS).map(outpoint).collect();
     coins.clear();
     let reads = disk.reads_of(|| store.get_many(&absent, &mut coins).unwrap());

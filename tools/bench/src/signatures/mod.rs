@@ -155,8 +155,11 @@ mod tests {
             hostile_tenths: 0,
             ..Plan::QUICK
         };
-        let nowhere = tempfile::tempdir().unwrap();
-        let report = run(plan, nowhere.path(), "", &mut |_| ()).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        // Not `folder` itself: what is beside it is not the test's.
+        let root = folder.path().join("project");
+        std::fs::create_dir(&root).unwrap();
+        let report = run(plan, &root, "", &mut |_| ()).unwrap();
         assert!(report.notes[0].starts_with("skipped: "), "{:?}", report.notes);
         assert!(report.rows.iter().all(|row| row["table"] != rows::BLOCKS));
     }

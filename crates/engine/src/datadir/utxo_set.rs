@@ -1,0 +1,153 @@
+//! The UTXO set of a data directory, to be read: as the last flush left it, whole, also while
+//! another process goes on.
+
+use crate::datadir::error::OpenError;
+use crate::datadir::store_file::{StoreLimits, open_to_read, store_to_read};
+use crate::datadir::{DataDir, StoreKind};
+use blockmill_block::{Coin, OutPoint};
+use blockmill_coins::{CoinStore, MemoryStore, StoreError, Tip};
+use blockmill_store_log::Lookup;
+use std::path::Path;
+use std::sync::Arc;
+
+/// How often a store is opened whose folder a writer gives another name meanwhile, where a snapshot
+/// is loaded.
+const ATTEMPTS: u32 = 5;
+
+/// Bytes of a store's page cache, where it has one.
+const STORE_CACHE: usize = 16 << 20;
+
+/// The set of a data directory.
+pub struct UtxoSet {
+    /// Dropped first: the store is closed before the directory is unlocked.
+    store: Arc<dyn CoinStore>,
+    directory: DataDir,
+    tip: Tip,
+}
+
+impl UtxoSet {
+    /// Opens the set of the data directory at `path`, on so many threads. Where nothing was
+    /// connected yet it has no coins.
+    ///
+    /// # Errors
+    /// As [`DataDir::open_to_read`], and [`OpenError::Store`].
+    pub fn open(path: &Path, threads: usize) -> Result<Self, OpenError> {
+        let limits = limits(threads);
+        let (directory, store) = open(path, |directory| {
+            let Some((kind, name)) = store_to_read(directory)? else {
+                return Ok(Arc::new(MemoryStore::default()) as Arc<dyn CoinStore>);
+            };
+            let network = directory.chain_id().text();
+            Ok(open_to_read(kind, &directory.file(name), &network, limits)?)
+        })?;
+        let tip = store.tip()?.unwrap_or_else(|| genesis(&directory));
+        Ok(Self { store, directory, tip })
+    }
+
+    /// The data directory.
+    pub fn directory(&self) -> &DataDir {
+        &self.directory
+    }
+
+    /// The coins.
+    pub fn store(&self) -> &dyn CoinStore {
+        &*self.store
+    }
+
+    /// The block after which the set is as it is; the genesis block where nothing was connected.
+    pub fn tip(&self) -> Tip {
+        self.tip
+    }
+
+    /// Height of the block up to which a snapshot has taken the place of validation, if one has.
+    pub fn snapshot_height(&self) -> Option<u32> {
+        // A load that was cut off has left its mark without a set.
+        let mark = self.directory.snapshot()?;
+        (mark.height <= self.tip.height).then_some(mark.height)
+    }
+}
+
+/// Opens a directory and something of its store.
+fn open<T>(path: &Path, open: impl Fn(&DataDir) -> Result<T, OpenError>) -> Result<(DataDir, T), OpenError> {
+    let mut attempt = 1;
+    loop {
+        let mut directory = DataDir::open_to_read(path)?;
+        match open(&directory) {
+            Err(OpenError::Store(StoreError::Backend(_)) | OpenError::Damaged { .. })
+                if attempt < ATTEMPTS && directory.writer()?.is_some() =>
+            {
+                attempt += 1;
+            }
+            Err(error) => return Err(error),
+            Ok(opened) => {
+                // A snapshot is marked before its set is there. So the mark of this set is there
+                // now, if not before.
+                directory.read_meta_again()?;
+                return Ok((directory, opened));
+            }
+        }
+    }
+}
+
+fn limits(threads: usize) -> StoreLimits {
+    StoreLimits {
+        cache_bytes: STORE_CACHE,
+        threads,
+    }
+}
+
+fn genesis(directory: &DataDir) -> Tip {
+    Tip {
+        hash: directory.chain_id().params().genesis.hash(),
+        height: 0,
+    }
+}
+
+/// The coins of single outpoints, of one set. With the log it is there at once, whatever the size
+/// of the set.
+pub struct CoinLookup {
+    coins: Coins,
+    directory: DataDir,
+}
+
+enum Coins {
+    Log(Box<Lookup>),
+    Store(Arc<dyn CoinStore>),
+}
+
+impl CoinLookup {
+    /// Opens the set of the data directory at `path`.
+    ///
+    /// # Errors
+    /// As [`UtxoSet::open`].
+    pub fn open(path: &Path) -> Result<Self, OpenError> {
+        let (directory, coins) = open(path, |directory| {
+            let Some((kind, name)) = store_to_read(directory)? else {
+                return Ok(Coins::Store(Arc::new(MemoryStore::default())));
+            };
+            let network = directory.chain_id().text();
+            let path = directory.file(name);
+            Ok(match kind {
+                StoreKind::Log => Coins::Log(Box::new(Lookup::open(&path, Some(&network))?)),
+                StoreKind::Redb => Coins::Store(open_to_read(kind, &path, &network, limits(1))?),
+            })
+        })?;
+        Ok(Self { coins, directory })
+    }
+
+    /// The data directory.
+    pub fn directory(&self) -> &DataDir {
+        &self.directory
+    }
+
+    /// The coin of an outpoint; none if it is spent, or never was.
+    ///
+    /// # Errors
+    /// Any [`StoreError`].
+    pub fn get(&self, outpoint: &OutPoint) -> Result<Option<Coin>, StoreError> {
+        match &self.coins {
+            Coins::Log(lookup) => lookup.get(outpoint),
+            Coins::Store(store) => store.get(outpoint),
+        }
+    }
+}
