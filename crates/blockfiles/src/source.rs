@@ -43,6 +43,11 @@ impl XorKey {
         }
     }
 
+    /// The bytes of the key.
+    pub const fn bytes(&self) -> [u8; 8] {
+        self.0
+    }
+
     /// Whether the key changes nothing.
     pub fn is_zero(&self) -> bool {
         self.0 == [0; 8]
@@ -84,6 +89,7 @@ pub(crate) struct Source {
 #[derive(Debug, Default)]
 pub struct BlockFiles {
     sources: Vec<Source>,
+    by_path: HashMap<PathBuf, u32>,
     open: Mutex<HashMap<u32, Arc<File>>>,
 }
 
@@ -128,23 +134,32 @@ impl BlockFiles {
             if files.is_empty() {
                 return Err(FileError::NoBlockFiles { path: path.to_owned() });
             }
-            for file in files {
-                self.add_file(&file)?;
-            }
+            self.add_files(&files)?;
         } else {
-            self.add_file(path)?;
+            self.add_files(&[path.to_owned()])?;
         }
         Ok(first..self.sources.len() as u32)
     }
 
-    fn add_file(&mut self, path: &Path) -> Result<(), FileError> {
-        let path = std::fs::canonicalize(path).map_err(FileError::io(path))?;
-        if self.sources.iter().any(|source| source.path == path) {
-            return Ok(());
+    fn add_files(&mut self, paths: &[PathBuf]) -> Result<(), FileError> {
+        let mut keys: HashMap<PathBuf, XorKey> = HashMap::new();
+        for path in paths {
+            let path = std::fs::canonicalize(path).map_err(FileError::io(path))?;
+            if self.by_path.contains_key(&path) {
+                continue;
+            }
+            let directory = path.parent().unwrap_or(Path::new("."));
+            let key = match keys.get(directory) {
+                Some(&key) => key,
+                None => {
+                    let key = XorKey::of_directory(directory)?;
+                    keys.insert(directory.to_owned(), key);
+                    key
+                }
+            };
+            self.by_path.insert(path.clone(), self.sources.len() as u32);
+            self.sources.push(Source { path, key });
         }
-        let directory = path.parent().unwrap_or(Path::new("."));
-        let key = XorKey::of_directory(directory)?;
-        self.sources.push(Source { path, key });
         Ok(())
     }
 
@@ -169,10 +184,15 @@ impl BlockFiles {
     /// [`FileError::Io`] if the file is not in the list.
     pub fn number_of(&self, path: &Path) -> Result<u32, FileError> {
         let path = std::fs::canonicalize(path).map_err(FileError::io(path))?;
-        match self.sources.iter().rposition(|source| source.path == path) {
-            Some(number) => Ok(number as u32),
+        match self.by_path.get(&path) {
+            Some(&number) => Ok(number),
             None => Err(FileError::io(path)(std::io::ErrorKind::NotFound.into())),
         }
+    }
+
+    /// The key of file number `file`. Panics if `file` is out of range.
+    pub fn key(&self, file: u32) -> XorKey {
+        self.sources[file as usize].key
     }
 
     pub(crate) fn source(&self, file: u32) -> &Source {

@@ -4,6 +4,7 @@
 //! - `files`: the block files that are open;
 //! - `state`: the active chain beside the index;
 //! - `import`: headers from block files;
+//! - `places`: what searches of block files have found, kept in the data directory;
 //! - `assume_valid`: when scripts need not run, and when signatures are verified in lanes.
 
 pub mod index;
@@ -11,4 +12,5 @@ pub mod index;
 pub(crate) mod assume_valid;
 pub(crate) mod files;
 pub(crate) mod import;
+pub(crate) mod places;
 pub(crate) mod state;

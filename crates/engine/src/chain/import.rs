@@ -1,6 +1,7 @@
 //! Import: blocks are found in block files, and their headers are inserted into the index.
 
 use crate::chain::index::{BlockId, HeaderIndex, HeaderRefusal};
+use crate::chain::places::Places;
 use crate::chain::state::ChainState;
 use crate::report::events::Event;
 use crate::report::findings::{ImportEnd, ImportFindings, Leftover, Rejected, Unreadable};
@@ -50,7 +51,9 @@ impl ChainState {
         }
         let last = self.files.read().len() as u32;
         let magic = self.index.params().magic();
-        let scanned = scan_files(&self.files.read(), first..last, magic, stop, reporter.observer)?;
+        let files = self.files.read();
+        let scanned = scan_files(&files, first..last, magic, &mut self.places, stop, reporter.observer)?;
+        drop(files);
         let Some(Scanned { records, damages }) = scanned else {
             return Ok(ImportFindings {
                 end: ImportEnd::Stopped,
@@ -235,16 +238,26 @@ pub(crate) struct Scanned {
     damages: Vec<Damage>,
 }
 
-/// Finds the records of some of the files, and reports damage. None if `stop` was set.
+/// Finds the records of some of the files, and reports damage. Files that have not changed since an
+/// earlier search are not read. None if `stop` was set.
 pub(crate) fn scan_files(
     files: &BlockFiles,
     numbers: Range<u32>,
     magic: Magic,
+    places: &mut Places,
     stop: &AtomicBool,
     observer: &mut dyn Observer,
 ) -> Result<Option<Scanned>, FileError> {
     let mut found = Scanned::default();
+    let mut entries = Vec::new();
     for file in numbers.clone() {
+        let begun = match places.begin(files, file)? {
+            Ok(records) => {
+                found.records.extend(records);
+                continue;
+            }
+            Err(begun) => begun,
+        };
         let mut watch = |scan: &ScanProgress| {
             if stop.load(Ordering::Relaxed) {
                 return ControlFlow::Break(());
@@ -259,6 +272,7 @@ pub(crate) fn scan_files(
             ControlFlow::Continue(())
         };
         let Some(scan) = files.scan_watched(file, magic, &mut watch)? else {
+            places.write(&entries)?;
             return Ok(None);
         };
         for damage in &scan.damages {
@@ -270,9 +284,14 @@ pub(crate) fn scan_files(
                 places: scan.more_damages,
             });
         }
+        // Damage is reported by every run, so it is looked for anew.
+        if scan.damages.is_empty() {
+            places.note(begun, &scan.records, &mut entries);
+        }
         found.records.extend(scan.records);
         found.damages.extend(scan.damages);
     }
+    places.write(&entries)?;
     Ok(Some(found))
 }
 

@@ -2,6 +2,7 @@
 
 use crate::chain::files::SharedFiles;
 use crate::chain::index::{BlockId, HeaderIndex};
+use crate::chain::places::Places;
 use crate::report::findings::{ImportFindings, Rejected};
 use blockmill_block::BlockHash;
 use blockmill_blockfiles::{Position, Record};
@@ -16,6 +17,8 @@ use std::path::PathBuf;
 pub(crate) struct ChainState {
     pub(super) index: HeaderIndex,
     pub(super) files: SharedFiles,
+    /// What searches of block files have found.
+    pub(super) places: Places,
     /// The active chain by height.
     active: Vec<BlockId>,
     /// Blocks kept in the data directory whose parents are unknown, by parent: only wrong content
@@ -27,12 +30,13 @@ pub(crate) struct ChainState {
 
 impl ChainState {
     /// A chain whose active tip is `tip`, which is in the index.
-    pub(crate) fn new(index: HeaderIndex, tip: BlockId) -> Self {
+    pub(crate) fn new(index: HeaderIndex, tip: BlockId, places: Places) -> Self {
         let height = index.entry(tip).height;
         Self {
             active: (0..=height).filter_map(|height| index.ancestor(tip, height)).collect(),
             index,
             files: SharedFiles::default(),
+            places,
             orphans: HashMap::new(),
             submitted_findings: ImportFindings::default(),
         }

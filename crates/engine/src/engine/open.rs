@@ -1,10 +1,11 @@
 //! An engine is opened on a data directory.
 
 use crate::chain::index::HeaderIndex;
+use crate::chain::places::Places;
 use crate::chain::state::ChainState;
 use crate::datadir::StoreKind;
 use crate::datadir::chain_log::ChainLog;
-use crate::datadir::files::HEADERS_FILE;
+use crate::datadir::files::{HEADERS_FILE, PLACES_FILE};
 use crate::datadir::state::DataState;
 use crate::datadir::store_file::{StoreLimits, open_store};
 use crate::datadir::{ChainId, DataDir, OpenError, Remedy};
@@ -228,8 +229,9 @@ fn open_chain(directory: DataDir, params: Params, store: &dyn CoinStore) -> Resu
     }
     let undo_problem = log.undo_problem(&index.header(tip), index.entry(tip).undo().as_ref());
     log.cut_back()?;
+    let places = Places::open(Arc::clone(directory.disk()), directory.file(PLACES_FILE))?;
     Ok((
-        ChainState::new(index, tip),
+        ChainState::new(index, tip, places),
         DataState::new(directory, log, undo_problem),
     ))
 }

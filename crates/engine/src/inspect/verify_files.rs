@@ -5,6 +5,7 @@
 use crate::chain::assume_valid::signature_way;
 use crate::chain::import::{Scanned, insert_headers, scan_files};
 use crate::chain::index::{BlockId, HeaderIndex};
+use crate::chain::places::Places;
 use crate::inspect::verify::{Verified, VerifyBlockError, VerifyOptions, verify_block};
 use crate::report::events::Event;
 use crate::report::observer::{Observer, Progress};
@@ -212,7 +213,14 @@ fn index(
     stop: &AtomicBool,
     observer: &mut dyn Observer,
 ) -> Result<Option<HeaderIndex>, FileError> {
-    let Some(Scanned { records, .. }) = scan_files(files, 0..files.len() as u32, params.magic(), stop, observer)?
+    let Some(Scanned { records, .. }) = scan_files(
+        files,
+        0..files.len() as u32,
+        params.magic(),
+        &mut Places::default(),
+        stop,
+        observer,
+    )?
     else {
         return Ok(None);
     };
