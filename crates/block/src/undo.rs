@@ -1,5 +1,6 @@
 //! Undo data: the coins that a block spent, in Core's form (`CBlockUndo`).
 
+use crate::block::Block;
 use crate::coin::Coin;
 use crate::hash::{BlockHash, Sha256d};
 use crate::network::Magic;
@@ -55,6 +56,13 @@ impl BlockUndo {
     /// `index` is out of range.
     pub fn transaction(&self, index: usize) -> &[Coin] {
         &self.coins[self.range(index)]
+    }
+
+    /// Whether there is a coin for every input of a block but the coinbase's.
+    pub fn fits<B: AsRef<[u8]>>(&self, block: &Block<B>) -> bool {
+        self.transaction_count() + 1 == block.transaction_count()
+            && (1..block.transaction_count())
+                .all(|index| self.transaction(index - 1).len() == block.transaction(index).input_count())
     }
 
     /// Appends Core's serialization.

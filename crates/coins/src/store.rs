@@ -144,6 +144,31 @@ impl<T: AsRef<[OwnedChange]> + Sync> Changes for T {
 /// The coins of a set, sorted by key: by transaction id (in wire order), then by output index.
 pub type CoinIterator = Box<dyn Iterator<Item = Result<(OutPoint, Coin), StoreError>>>;
 
+/// The coins of a set at one moment, cut by their keys into parts that several threads may read at
+/// once.
+pub trait CoinParts: Send + Sync {
+    /// Number of parts. All keys of a part are above those of the part before.
+    fn parts(&self) -> usize;
+
+    /// The keys of a part are all below this one, and no key of a later part is. None for the last
+    /// part.
+    fn end(&self, part: usize) -> Option<OutpointKey>;
+
+    /// The coins of a part, sorted by key.
+    ///
+    /// # Errors
+    /// Any [`StoreError`].
+    fn read(&self, part: usize) -> Result<Vec<(OutPoint, Coin)>, StoreError>;
+
+    /// To be called when every part was read once: whether those were the coins that were written.
+    ///
+    /// # Errors
+    /// [`StoreError::Corrupt`].
+    fn check_complete(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
+
 /// A store of coins and of the tip that they belong to. Several threads may read at once.
 pub trait CoinStore: Send + Sync {
     /// The coin of an outpoint; none if the store has none.
@@ -181,6 +206,14 @@ pub trait CoinStore: Send + Sync {
     /// # Errors
     /// Any [`StoreError`].
     fn coins(&self) -> Result<CoinIterator, StoreError>;
+
+    /// The same coins in parts; none if the store has none to offer.
+    ///
+    /// # Errors
+    /// Any [`StoreError`].
+    fn coins_in_parts(&self) -> Result<Option<Box<dyn CoinParts>>, StoreError> {
+        Ok(None)
+    }
 
     /// Memory in bytes that the store takes beside what its caller bounds: an index, say.
     fn memory(&self) -> usize {

@@ -8,6 +8,7 @@
 //! | `coins.redb.loading`, `coins.log.loading/` | a store that a snapshot is being loaded into |
 //! | `undo.dat` | undo data, in the records of Core's `rev*.dat` |
 //! | `headers.dat` | headers of connected blocks, and the positions of their undo data |
+//! | `places.dat` | where blocks were found in block files |
 //! | `blocks/` | blocks that came through `submit`, in blk form |
 //!
 //! - `files`: these names;
@@ -17,13 +18,19 @@
 //! - `headers_file`: the records of `headers.dat`;
 //! - [`chain_log`]: headers and undo data of connected blocks;
 //! - `store_kind`, `lost_store`, [`store_file`]: the store of the coins;
+//! - [`chain_blocks`]: the blocks of the chain and the coins that they spend, to be read;
+//! - [`past`]: the set as it was at an earlier height;
+//! - [`batches`]: all coins of a set, on several threads;
 //! - [`utxo_set`]: the set of a directory, to be read;
 //! - [`snapshot`]: the set to a file, and a file to a store;
 //! - `state`: what an engine keeps open of its directory;
 //! - [`error`]: why a directory cannot be opened.
 
+pub mod batches;
+pub mod chain_blocks;
 pub mod chain_log;
 pub mod error;
+pub mod past;
 pub mod snapshot;
 pub mod store_file;
 pub mod utxo_set;

@@ -41,6 +41,9 @@ pub mod inspect;
 pub mod pipeline;
 pub mod report;
 
+pub use datadir::batches::Batch;
+pub use datadir::chain_blocks::{BlockReadError, ChainBlocks, SpendingBlock};
+pub use datadir::past::PastError;
 pub use datadir::utxo_set::{CoinLookup, UtxoSet};
 pub use datadir::{ChainId, DataDir, OpenError, Remedy, SnapshotMark, StoreKind};
 pub use engine::{Engine, EngineBuilder, LoadSnapshotError, Options, Submission, Verdict};

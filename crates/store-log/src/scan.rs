@@ -4,6 +4,8 @@
 //! have keys in it, and sorts their live records; meanwhile the caller takes the part before. Pages
 //! of one flush are sorted, so each of them is read for one part or two. At the end the sum of the
 //! hashes is compared with the digest: a coin that was lost, doubled, or has risen is found.
+//!
+//! Callers with several threads take the parts themselves, smaller ones, in any order.
 
 use crate::ledger::Ledger;
 use crate::location::Location;
@@ -14,12 +16,16 @@ use crate::store::{PageReader, Shared};
 use blockmill_block::{Coin, OutPoint};
 use blockmill_coinmap::HashKey;
 use blockmill_coins::StoreError;
-use blockmill_coins::store::{OutpointKey, decode_coin, outpoint_key};
+use blockmill_coins::store::{CoinParts, KEY_LENGTH, OutpointKey, decode_coin, outpoint_key};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
 
 /// Records of a part, about: 32 MiB.
 const PART_RECORDS: u64 = 1 << 19;
+
+/// Records of a part where several threads read parts, about: 15 MiB of coins.
+pub(crate) const SMALL_PART_RECORDS: u64 = 1 << 17;
 
 /// Keys are cut at most into this many parts.
 const PARTS_MAX: usize = 1 << 12;
@@ -50,7 +56,7 @@ struct View {
 }
 
 impl View {
-    fn new(table: Arc<Table>, ledger: &Ledger) -> Self {
+    fn new(table: Arc<Table>, ledger: &Ledger, part_records: u64) -> Self {
         let mut pages = Vec::new();
         let mut histogram = vec![0u32; PREFIXES];
         for (slot, segment) in ledger.segments.iter().enumerate() {
@@ -69,7 +75,7 @@ impl View {
                 }
             }
         }
-        let ends = part_ends(&histogram, ledger.coins);
+        let ends = part_ends(&histogram, ledger.coins, part_records);
         let part_of = |prefix: u16| ends.partition_point(|&end| end <= usize::from(prefix));
         let is_wide = |page: &LivePage| part_of(page.range.last) - part_of(page.range.first) > WIDE_PARTS;
         let (wide, mut narrow): (Vec<LivePage>, Vec<LivePage>) = pages.into_iter().partition(is_wide);
@@ -134,8 +140,8 @@ impl View {
 }
 
 /// Cuts the keys into parts of about the same number of records.
-fn part_ends(histogram: &[u32], coins: u64) -> Vec<usize> {
-    let per_part = (coins / PARTS_MAX as u64).max(PART_RECORDS);
+fn part_ends(histogram: &[u32], coins: u64, part_records: u64) -> Vec<usize> {
+    let per_part = (coins / PARTS_MAX as u64).max(part_records);
     let (mut ends, mut count) = (Vec::new(), 0u64);
     for (prefix, &records) in histogram.iter().enumerate() {
         count += u64::from(records);
@@ -200,6 +206,19 @@ impl Part {
         &self.bytes[offset as usize..(offset + length) as usize]
     }
 
+    /// The coin of a record. `previous` is that of the record before.
+    fn coin(&self, number: usize, previous: Option<&OutPoint>) -> Result<(OutPoint, Coin), StoreError> {
+        let (outpoint, coin) = read_record(self.record(number)).map_err(|error| StoreError::Damaged {
+            what: "a record".to_owned(),
+            error,
+        })?;
+        if previous >= Some(&outpoint) {
+            return Err(StoreError::Corrupt(format!("two records of {outpoint} are live")));
+        }
+        let coin = decode_coin(&outpoint, coin)?;
+        Ok((outpoint, coin))
+    }
+
     fn sort(&mut self) {
         let bytes = &self.bytes;
         let key = |&(_, offset, length): &(u64, u32, u32)| -> Option<OutpointKey> {
@@ -212,6 +231,72 @@ impl Part {
                 same.sort_by_cached_key(key);
             }
         }
+    }
+}
+
+/// Whether all coins were read: none is `left`, and nothing of the sum of their hashes.
+fn check_complete(left: u64, digest: u64) -> Result<(), StoreError> {
+    if left == 0 && digest == 0 {
+        return Ok(());
+    }
+    Err(StoreError::Corrupt(format!(
+        "the coins are not those that were written: {} too few, sum of hashes off by {digest:x}",
+        left.cast_signed()
+    )))
+}
+
+/// All coins of a commit in parts. Later commits do not show.
+pub(crate) struct LogParts {
+    key: HashKey,
+    view: View,
+    /// Coins that were not read yet.
+    left: AtomicU64,
+    /// The sum of their hashes.
+    digest: AtomicU64,
+}
+
+impl LogParts {
+    pub(crate) fn new(shared: &Shared, part_records: u64) -> Self {
+        // The ledger is locked, so no segment goes before the table is there.
+        let ledger = shared.ledger();
+        Self {
+            key: shared.key,
+            view: View::new(shared.segments.load(), &ledger, part_records),
+            left: AtomicU64::new(ledger.coins),
+            digest: AtomicU64::new(ledger.digest),
+        }
+    }
+}
+
+impl CoinParts for LogParts {
+    fn parts(&self) -> usize {
+        self.view.ends.len()
+    }
+
+    fn end(&self, part: usize) -> Option<OutpointKey> {
+        let prefix = u16::try_from(self.view.ends[part]).ok()?;
+        let mut key = [0; KEY_LENGTH];
+        key[..2].copy_from_slice(&prefix.to_be_bytes());
+        Some(key)
+    }
+
+    fn read(&self, part: usize) -> Result<Vec<(OutPoint, Coin)>, StoreError> {
+        let part = self.view.read(part)?;
+        let mut coins: Vec<(OutPoint, Coin)> = Vec::with_capacity(part.records.len());
+        let mut digest = 0u64;
+        for number in 0..part.records.len() {
+            let coin = part.coin(number, coins.last().map(|(outpoint, _)| outpoint))?;
+            digest = digest.wrapping_add(self.key.hash(&coin.0));
+            coins.push(coin);
+        }
+        // Sums of what threads have read, which is handed on by other means.
+        self.left.fetch_sub(coins.len() as u64, Ordering::Relaxed);
+        self.digest.fetch_sub(digest, Ordering::Relaxed);
+        Ok(coins)
+    }
+
+    fn check_complete(&self) -> Result<(), StoreError> {
+        check_complete(self.left.load(Ordering::Relaxed), self.digest.load(Ordering::Relaxed))
     }
 }
 
@@ -231,7 +316,7 @@ impl CoinsInOrder {
     pub(crate) fn new(shared: &Shared) -> Self {
         // The ledger is locked, so no segment goes before the table is there.
         let ledger = shared.ledger();
-        let view = View::new(shared.segments.load(), &ledger);
+        let view = View::new(shared.segments.load(), &ledger, PART_RECORDS);
         let (coins, digest) = (ledger.coins, ledger.digest);
         drop(ledger);
         let (sender, parts) = sync_channel(1);
@@ -258,38 +343,19 @@ impl CoinsInOrder {
         }
     }
 
-    fn fail(&mut self, what: &str) -> StoreError {
-        self.ended = true;
-        StoreError::Corrupt(what.to_owned())
-    }
-
     /// The last record was taken.
     fn end(&mut self) -> Option<Result<(OutPoint, Coin), StoreError>> {
         self.ended = true;
-        if self.left == 0 && self.digest == 0 {
-            return None;
-        }
-        let what = format!(
-            "the coins are not those that were written: {} too few, sum of hashes off by {:x}",
-            self.left.cast_signed(),
-            self.digest
-        );
-        Some(Err(self.fail(&what)))
+        check_complete(self.left, self.digest).err().map(Err)
     }
 
     fn take(&mut self) -> Result<(OutPoint, Coin), StoreError> {
-        let record = self.part.record(self.next);
+        let (outpoint, coin) = self.part.coin(self.next, self.previous.as_ref())?;
         self.next += 1;
-        let (outpoint, coin) = read_record(record).map_err(|error| StoreError::Damaged {
-            what: "a record".to_owned(),
-            error,
-        })?;
-        if self.previous.replace(outpoint) >= Some(outpoint) {
-            return Err(StoreError::Corrupt(format!("two records of {outpoint} are live")));
-        }
+        self.previous = Some(outpoint);
         self.digest = self.digest.wrapping_sub(self.key.hash(&outpoint));
         self.left = self.left.wrapping_sub(1);
-        Ok((outpoint, decode_coin(&outpoint, coin)?))
+        Ok((outpoint, coin))
     }
 }
 

@@ -5,13 +5,14 @@ use crate::index::{Index, Place};
 use crate::ledger::Ledger;
 use crate::location::Location;
 use crate::page::{Head, Kind, PAGE_BYTES, Page, long_length, long_pages, long_part, read_record, record};
+use crate::scan::{CoinsInOrder, LogParts, SMALL_PART_RECORDS};
 use crate::segment::{Identity, Segments, Table, page_damaged};
 use crate::writer::Writer;
 use blockmill_block::reader::DecodeError;
 use blockmill_block::{Coin, OutPoint};
 use blockmill_blockfiles::disk::Disk;
 use blockmill_coinmap::HashKey;
-use blockmill_coins::store::decode_coin;
+use blockmill_coins::store::{CoinParts, decode_coin};
 use blockmill_coins::{Changes, CoinIterator, CoinStore, StoreError, Tip};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -289,6 +290,12 @@ impl LogStore {
         self.opening
     }
 
+    /// The coins in parts of about so many.
+    #[doc(hidden)]
+    pub fn coins_in_parts_of(&self, coins: u64) -> impl CoinParts + use<> {
+        LogParts::new(&self.shared, coins)
+    }
+
     /// Whether there are no coins.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -316,7 +323,11 @@ impl CoinStore for LogStore {
     }
 
     fn coins(&self) -> Result<CoinIterator, StoreError> {
-        Ok(Box::new(crate::scan::CoinsInOrder::new(&self.shared)))
+        Ok(Box::new(CoinsInOrder::new(&self.shared)))
+    }
+
+    fn coins_in_parts(&self) -> Result<Option<Box<dyn CoinParts>>, StoreError> {
+        Ok(Some(Box::new(self.coins_in_parts_of(SMALL_PART_RECORDS))))
     }
 
     /// The index, a word for each coin, and the ledger, which says what lives on each page.

@@ -80,7 +80,7 @@ pub fn dump(
         return Err(DumpSnapshotError::Exists { path: path.to_owned() });
     }
     let params = set.directory().chain_id().params();
-    let (store, tip) = (set.store(), set.tip());
+    let tip = set.tip();
     let temporary = incomplete(path);
     let mut file = File::create(&temporary).map_err(file_error(&temporary))?;
     let mut stats = StatsBuilder::new(Hashes::Serialized);
@@ -94,7 +94,7 @@ pub fn dump(
             observer.coins(count, share);
         }
     };
-    let coins = store.coins()?.take_while(|_| !stop.load(Ordering::Relaxed));
+    let coins = set.coins()?.take_while(|_| !stop.load(Ordering::Relaxed));
     let written = write_snapshot(&mut file, params.magic(), &tip, coins, &mut each);
     let stopped = stop.load(Ordering::Relaxed);
     let finished = written.map_err(|error| write_error(path, error)).and_then(|_| {

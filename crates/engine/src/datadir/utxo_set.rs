@@ -1,14 +1,19 @@
 //! The UTXO set of a data directory, to be read: as the last flush left it, whole, also while
-//! another process goes on.
+//! another process goes on; or as it was at an earlier height.
 
+use crate::datadir::batches::{self, Batch};
+use crate::datadir::chain_blocks::ChainBlocks;
 use crate::datadir::error::OpenError;
+use crate::datadir::past::{Past, PastError};
 use crate::datadir::store_file::{StoreLimits, open_to_read, store_to_read};
 use crate::datadir::{DataDir, StoreKind};
+use crate::report::observer::Observer;
 use blockmill_block::{Coin, OutPoint};
-use blockmill_coins::{CoinStore, MemoryStore, StoreError, Tip};
+use blockmill_coins::{CoinIterator, CoinStore, MemoryStore, StoreError, Tip};
 use blockmill_store_log::Lookup;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// How often a store is opened whose folder a writer gives another name meanwhile, where a snapshot
 /// is loaded.
@@ -23,6 +28,9 @@ pub struct UtxoSet {
     store: Arc<dyn CoinStore>,
     directory: DataDir,
     tip: Tip,
+    threads: usize,
+    /// None for the set as it is.
+    past: Option<Past>,
 }
 
 impl UtxoSet {
@@ -41,7 +49,13 @@ impl UtxoSet {
             Ok(open_to_read(kind, &directory.file(name), &network, limits)?)
         })?;
         let tip = store.tip()?.unwrap_or_else(|| genesis(&directory));
-        Ok(Self { store, directory, tip })
+        Ok(Self {
+            store,
+            directory,
+            tip,
+            threads,
+            past: None,
+        })
     }
 
     /// The data directory.
@@ -49,14 +63,61 @@ impl UtxoSet {
         &self.directory
     }
 
-    /// The coins.
+    /// The set as it was after the block at `height`. The blocks above it are read, on all threads,
+    /// with their undo data; the coins that they spent are kept in memory.
+    ///
+    /// # Errors
+    /// [`PastError`].
+    pub fn at(self, height: u32, stop: &AtomicBool, observer: &mut dyn Observer) -> Result<Self, PastError> {
+        let past = Past::read(&self.directory, &self.tip, height, self.threads, stop, observer)?;
+        Ok(Self {
+            past: Some(past),
+            ..self
+        })
+    }
+
+    /// Where the coins are kept: those of the last flush, whatever the height that was asked for.
     pub fn store(&self) -> &dyn CoinStore {
         &*self.store
     }
 
+    /// All coins, sorted by key.
+    ///
+    /// # Errors
+    /// Any [`StoreError`].
+    pub fn coins(&self) -> Result<CoinIterator, StoreError> {
+        let now = self.store.coins()?;
+        Ok(match &self.past {
+            Some(past) => Box::new(past.coins(now)),
+            None => now,
+        })
+    }
+
+    /// Gives all coins to `convert`, a [`Batch`] at a time, on the threads that the set was opened
+    /// with; and what comes of it to `take`, in the order of the coins, on this thread. Ends at the
+    /// first error.
+    ///
+    /// # Errors
+    /// Those of the store, of `convert` and of `take`.
+    pub fn for_each_batch<T: Send, E: Send + From<StoreError>>(
+        &self,
+        convert: &(dyn Fn(Batch) -> Result<T, E> + Sync),
+        take: &mut dyn FnMut(T) -> Result<(), E>,
+    ) -> Result<(), E> {
+        batches::for_each(&*self.store, self.past.as_ref(), self.threads, convert, take)
+    }
+
     /// The block after which the set is as it is; the genesis block where nothing was connected.
     pub fn tip(&self) -> Tip {
-        self.tip
+        self.past.as_ref().map_or(self.tip, |past| past.tip)
+    }
+
+    /// The blocks up to the tip.
+    ///
+    /// # Errors
+    /// As [`ChainBlocks::open`].
+    pub fn blocks(&self) -> Result<ChainBlocks, OpenError> {
+        ChainBlocks::open(&self.directory, &self.tip())
     }
 
     /// Height of the block up to which a snapshot has taken the place of validation, if one has.
@@ -108,6 +169,8 @@ fn genesis(directory: &DataDir) -> Tip {
 pub struct CoinLookup {
     coins: Coins,
     directory: DataDir,
+    /// None for the set as it is.
+    past: Option<Past>,
 }
 
 enum Coins {
@@ -132,7 +195,34 @@ impl CoinLookup {
                 StoreKind::Redb => Coins::Store(open_to_read(kind, &path, &network, limits(1))?),
             })
         })?;
-        Ok(Self { coins, directory })
+        Ok(Self {
+            coins,
+            directory,
+            past: None,
+        })
+    }
+
+    /// The same as it was, see [`UtxoSet::at`].
+    ///
+    /// # Errors
+    /// [`PastError`].
+    pub fn at(
+        self,
+        height: u32,
+        threads: usize,
+        stop: &AtomicBool,
+        observer: &mut dyn Observer,
+    ) -> Result<Self, PastError> {
+        let tip = match &self.coins {
+            Coins::Log(lookup) => lookup.tip(),
+            Coins::Store(store) => store.tip().map_err(OpenError::Store)?,
+        };
+        let tip = tip.unwrap_or_else(|| genesis(&self.directory));
+        let past = Past::read(&self.directory, &tip, height, threads, stop, observer)?;
+        Ok(Self {
+            past: Some(past),
+            ..self
+        })
     }
 
     /// The data directory.
@@ -145,9 +235,13 @@ impl CoinLookup {
     /// # Errors
     /// Any [`StoreError`].
     pub fn get(&self, outpoint: &OutPoint) -> Result<Option<Coin>, StoreError> {
-        match &self.coins {
-            Coins::Log(lookup) => lookup.get(outpoint),
-            Coins::Store(store) => store.get(outpoint),
-        }
+        let now = match &self.coins {
+            Coins::Log(lookup) => lookup.get(outpoint)?,
+            Coins::Store(store) => store.get(outpoint)?,
+        };
+        Ok(match &self.past {
+            Some(past) => past.coin(outpoint, now),
+            None => now,
+        })
     }
 }

@@ -1,7 +1,6 @@
 //! One block against the coins that it spends.
 
 use crate::pipeline::checks::CheckPool;
-use crate::pipeline::resolve::undo_fits;
 use crate::report::signatures::Signatures;
 use blockmill_block::{Block, BlockUndo, Coin, OutPoint, Transaction, Txid};
 use blockmill_rules::block::{BlockContext, BlockOptions, check_block, check_block_context};
@@ -81,7 +80,7 @@ pub fn verify_block<V: ScriptVerifier + 'static>(
         BlockOptions { proof_of_work },
     )?;
     check_context(block, params, options.height)?;
-    if !undo_fits(block, undo) {
+    if !undo.fits(block) {
         return Err(spend::MISSING.into());
     }
     let flags = block_script_flags(params, options.height, &block.hash());

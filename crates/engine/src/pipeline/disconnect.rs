@@ -2,7 +2,7 @@
 
 use crate::pipeline::error::ConnectError;
 use crate::pipeline::load::Content;
-use crate::pipeline::resolve::{self, undo_fits};
+use crate::pipeline::resolve;
 use crate::pipeline::state::{Pipeline, Run};
 use crate::report::events::Event;
 use blockmill_coins::UndoLogError;
@@ -36,7 +36,7 @@ pub(crate) fn disconnect_tip<V: ScriptVerifier + 'static>(
         },
         other => other.into(),
     })?;
-    if !undo_fits(&block, &undo) {
+    if !undo.fits(&block) {
         return Err(missing("its undo data is another block's".to_owned()));
     }
     let disconnected =

@@ -242,10 +242,3 @@ pub fn restore_replaced(replaced: &[(OutPoint, Coin)], cache: &mut CoinsCache) {
         cache.add(outpoint, CoinRef::from(coin), Overwrite::Possible);
     }
 }
-
-/// Whether undo data has a coin for every input of a block but the coinbase's.
-pub fn undo_fits<B: AsRef<[u8]>>(block: &Block<B>, undo: &BlockUndo) -> bool {
-    undo.transaction_count() + 1 == block.transaction_count()
-        && (1..block.transaction_count())
-            .all(|index| undo.transaction(index - 1).len() == block.transaction(index).input_count())
-}

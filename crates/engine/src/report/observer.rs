@@ -69,6 +69,11 @@ pub trait Observer {
         let _ = (coins, share);
     }
 
+    /// So many of the blocks are read that an earlier set is made from.
+    fn looking_back(&mut self, blocks: u32, of: u32) {
+        let _ = (blocks, of);
+    }
+
     /// A thread of this name has done something; only with [`Options::trace`](crate::Options).
     fn span(&mut self, thread: &str, span: &Span) {
         let _ = (thread, span);

@@ -3,6 +3,7 @@
 use crate::common::{Rng, coin, is_whole, outpoint, small, tip};
 use crate::disk::{HostileDisk, PAGE_BYTES};
 use blockmill_block::{Coin, OutPoint};
+use blockmill_coins::store::CoinParts;
 use blockmill_coins::{CoinStore, OwnedChange, StoreError};
 use blockmill_store_log::LogStore;
 use std::collections::BTreeMap;
@@ -204,6 +205,16 @@ impl Rotten {
         }
     }
 
+    fn read_in_parts(&self) -> Result<(), StoreError> {
+        let parts = self.store.coins_in_parts_of(500);
+        for part in 0..parts.parts() {
+            for (outpoint, coin) in parts.read(part)? {
+                assert_eq!(self.set.get(&outpoint), Some(&coin));
+            }
+        }
+        parts.check_complete()
+    }
+
     fn scan(&self) -> Result<Set, StoreError> {
         self.store.coins()?.collect()
     }
@@ -231,6 +242,7 @@ impl Rotten {
                 check(self.store.check_pages(&|| false), bit);
                 if page.coin.is_some() {
                     check(self.scan().map(drop), bit);
+                    check(self.read_in_parts(), bit);
                 } else {
                     assert!(self.scan().unwrap() == self.set);
                 }

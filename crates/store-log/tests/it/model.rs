@@ -3,6 +3,7 @@
 use crate::common::{Rng, coin, is_whole, outpoint, small, tip};
 use crate::disk::HostileDisk;
 use blockmill_block::{Coin, OutPoint};
+use blockmill_coins::store::{CoinParts, outpoint_key};
 use blockmill_coins::{Before, Change, Changes, CoinRef, CoinStore, OwnedChange};
 use blockmill_store_log::{LogStore, Lookup, Opening, Options};
 use std::collections::{BTreeMap, BTreeSet};
@@ -70,6 +71,23 @@ fn check_all(store: &LogStore, model: &Model) {
     assert_eq!(store.len(), model.len() as u64);
     let found: Vec<(OutPoint, Coin)> = store.coins().unwrap().map(Result::unwrap).collect();
     assert!(found.iter().map(|(outpoint, coin)| (outpoint, coin)).eq(model.iter()));
+    // The same in parts, the last one first.
+    let parts = store.coins_in_parts_of(300);
+    assert!(parts.parts() > model.len() / 2_000);
+    let mut above: Vec<(OutPoint, Coin)> = Vec::new();
+    for part in (0..parts.parts()).rev() {
+        assert_eq!(parts.check_complete().is_ok(), above.len() == model.len());
+        let mut coins = parts.read(part).unwrap();
+        let end = parts.end(part);
+        assert_eq!(end.is_none(), part + 1 == parts.parts());
+        let is_below = |outpoint: &OutPoint| end.is_none_or(|end| outpoint_key(outpoint) < end);
+        assert!(coins.iter().all(|(outpoint, _)| is_below(outpoint)));
+        assert!(above.iter().all(|(outpoint, _)| !is_below(outpoint)));
+        coins.append(&mut above);
+        above = coins;
+    }
+    parts.check_complete().unwrap();
+    assert!(above == found);
 }
 
 fn check_some(store: &LogStore, model: &Model, rng: &mut Rng, keys: u64) {
