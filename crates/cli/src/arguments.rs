@@ -208,11 +208,21 @@ pub(crate) struct VerifyArguments {
     pub(crate) signatures: Option<SignaturesArgument>,
 }
 
+/// The set at an earlier height.
+#[derive(Debug, Args)]
+pub(crate) struct AtArgument {
+    /// The set as it was after the block of this height; block files are needed from there on
+    #[arg(long = "at", value_name = "HEIGHT")]
+    pub(crate) height: Option<u32>,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct StatsArguments {
     /// Data directory
     #[arg(long, value_name = "DIR")]
     pub(crate) data: PathBuf,
+    #[command(flatten)]
+    pub(crate) at: AtArgument,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -223,6 +233,8 @@ pub(crate) struct CoinArguments {
     /// Data directory
     #[arg(long, value_name = "DIR")]
     pub(crate) data: PathBuf,
+    #[command(flatten)]
+    pub(crate) at: AtArgument,
     /// Print a line of JSON for each outpoint: its coin, or null
     #[arg(long)]
     pub(crate) json: bool,
@@ -244,6 +256,8 @@ pub(crate) struct DumpArguments {
     /// Data directory
     #[arg(long, value_name = "DIR")]
     pub(crate) data: PathBuf,
+    #[command(flatten)]
+    pub(crate) at: AtArgument,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,

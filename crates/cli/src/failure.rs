@@ -8,7 +8,7 @@ use blockmill_coins::StoreError;
 use blockmill_engine::datadir::snapshot::DumpSnapshotError;
 use blockmill_engine::engine::LoadSnapshotError;
 use blockmill_engine::inspect::verify_files::VerifyFilesError;
-use blockmill_engine::{ConnectError, OpenError};
+use blockmill_engine::{ConnectError, OpenError, PastError};
 use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
@@ -19,6 +19,9 @@ pub(crate) enum Failure {
     /// A data directory cannot be opened or read.
     #[error(transparent)]
     Open(#[from] OpenError),
+    /// The set cannot be had as it was.
+    #[error(transparent)]
+    Past(#[from] PastError),
     /// Blocks cannot be connected.
     #[error(transparent)]
     Connect(#[from] ConnectError),
@@ -89,7 +92,7 @@ impl Failure {
     /// What the user can do about it.
     fn advice(&self) -> Option<&'static str> {
         match self {
-            Self::Open(error) => advice::of_open(error),
+            Self::Open(error) | Self::Past(PastError::Open(error)) => advice::of_open(error),
             Self::Connect(error) => advice::of_connect(error),
             Self::LoadSnapshot(error) => advice::of_load(error),
             Self::Store(error) | Self::DumpSnapshot(DumpSnapshotError::Store(error)) => advice::of_store(error),
@@ -101,7 +104,8 @@ impl Failure {
     pub(crate) fn status(&self) -> u8 {
         match self {
             _ if self.is_stop() => signals::status(),
-            Self::Open(error) => open_status(error),
+            Self::Open(error) | Self::Past(PastError::Open(error)) => open_status(error),
+            Self::Past(PastError::AboveTip { .. } | PastError::BelowSnapshot { .. }) => 2,
             Self::Store(error)
             | Self::Connect(ConnectError::Store(error))
             | Self::DumpSnapshot(DumpSnapshotError::Store(error))
@@ -117,7 +121,8 @@ impl Failure {
                 | GenerateError::TooManyEmptyBlocks { .. }
                 | GenerateError::Occupied { .. },
             ) => 2,
-            Self::Generate(_)
+            Self::Past(_)
+            | Self::Generate(_)
             | Self::Connect(_)
             | Self::DumpSnapshot(_)
             | Self::LoadSnapshot(_)

@@ -140,6 +140,14 @@ impl Observer for EngineMeter {
         }
     }
 
+    fn looking_back(&mut self, blocks: u32, of: u32) {
+        if self.0.is_due() {
+            let text = format!("looking back: {blocks} of {of} blocks");
+            let fields = json!({"blocks": blocks, "of": of});
+            self.0.show(blocks.into(), of.into(), text, "looking_back", fields);
+        }
+    }
+
     fn indexing(&mut self, indexing: &Indexing) {
         if self.0.is_due() {
             let Indexing {

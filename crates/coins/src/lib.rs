@@ -45,7 +45,7 @@ pub use flush_epoch::{FlushClock, FlushEpoch};
 pub use memory::MemoryStore;
 pub use muhash::MuHash;
 pub use snapshot::{SnapshotError, SnapshotMetadata, SnapshotReader, write_snapshot};
-pub use stats::{StatsBuilder, UtxoStats};
+pub use stats::{StatsBuilder, StatsPart, UtxoStats};
 pub use store::{Before, Change, Changes, CoinIterator, CoinStore, OwnedChange, StoreError, Tip};
 pub use undo_log::{UndoLog, UndoLogError, UndoPosition};
 

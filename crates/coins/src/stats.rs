@@ -9,6 +9,9 @@ use blockmill_block::{BlockHash, Coin, OutPoint, Txid};
 /// flag, amount, script length.
 const BOGO_SIZE_BASE: u64 = 32 + 4 + 4 + 8 + 2;
 
+/// Bytes that a usual coin adds to what `hash_serialized_3` is computed of.
+const PREIMAGE_BYTES: usize = 80;
+
 /// The hashes to compute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hashes {
@@ -51,6 +54,52 @@ pub struct StatsBuilder {
     preimage: Vec<u8>,
 }
 
+/// What a part of a set adds to its figures. Several threads may compute parts at once; a
+/// [`StatsBuilder`] takes them in order.
+pub struct StatsPart {
+    /// What `hash_serialized_3` is computed of.
+    preimages: Vec<u8>,
+    muhash: Option<MuHash>,
+    first: Option<Txid>,
+    last: Option<Txid>,
+    txouts: u64,
+    bogosize: u64,
+    transactions: u64,
+    total_amount: i64,
+}
+
+impl StatsPart {
+    /// The part with these coins, which are sorted as for [`StatsBuilder::add`].
+    pub fn new(hashes: Hashes, coins: &[(OutPoint, Coin)]) -> Self {
+        let mut part = Self {
+            preimages: Vec::with_capacity(coins.len() * PREIMAGE_BYTES),
+            muhash: (hashes == Hashes::Both).then(MuHash::new),
+            first: coins.first().map(|(outpoint, _)| outpoint.txid),
+            last: None,
+            txouts: coins.len() as u64,
+            bogosize: 0,
+            transactions: 0,
+            total_amount: 0,
+        };
+        for (outpoint, coin) in coins {
+            let start = part.preimages.len();
+            coin.write_hash_preimage(outpoint, &mut part.preimages);
+            if let Some(muhash) = &mut part.muhash {
+                muhash.insert(&part.preimages[start..]);
+            }
+            part.transactions += u64::from(part.last.replace(outpoint.txid) != Some(outpoint.txid));
+            part.bogosize += BOGO_SIZE_BASE + coin.script_pubkey.len() as u64;
+            part.total_amount = part.total_amount.saturating_add(coin.value);
+        }
+        part
+    }
+
+    /// Number of its coins.
+    pub fn txouts(&self) -> u64 {
+        self.txouts
+    }
+}
+
 impl StatsBuilder {
     /// A set without coins.
     pub fn new(hashes: Hashes) -> Self {
@@ -83,6 +132,21 @@ impl StatsBuilder {
         self.total_amount = self.total_amount.saturating_add(coin.value);
     }
 
+    /// Adds the coins of a part, which come after those that were added.
+    pub fn add_part(&mut self, part: &StatsPart) {
+        self.serialized.update(&part.preimages);
+        if let (Some(muhash), Some(other)) = (&mut self.muhash, &part.muhash) {
+            muhash.merge(other);
+        }
+        // A transaction may have coins in both.
+        let shared = part.first.is_some() && part.first == self.previous;
+        self.transactions += part.transactions - u64::from(shared);
+        self.previous = part.last.or(self.previous);
+        self.txouts += part.txouts;
+        self.bogosize += part.bogosize;
+        self.total_amount = self.total_amount.saturating_add(part.total_amount);
+    }
+
     /// Adds all coins of an iterator, which must be sorted as for [`add`](Self::add).
     ///
     /// # Errors
@@ -109,6 +173,50 @@ impl StatsBuilder {
             total_amount: self.total_amount,
             hash_serialized_3: BlockHash(self.serialized.finalize()),
             muhash: self.muhash.map(|muhash| BlockHash(muhash.finalize())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use blockmill_block::Txid;
+
+    #[test]
+    fn parts_make_the_same_figures() {
+        let coins: Vec<(OutPoint, Coin)> = (0..97u32)
+            .map(|number| {
+                let mut txid = Txid([0; 32]);
+                txid.0[..4].copy_from_slice(&(number / 3).to_be_bytes());
+                let coin = Coin {
+                    value: i64::from(number) * 7_001,
+                    height: number / 2,
+                    is_coinbase: number % 5 == 0,
+                    script_pubkey: vec![number as u8; number as usize].into(),
+                };
+                let vout = number % 3;
+                (OutPoint { txid, vout }, coin)
+            })
+            .collect();
+        let tip = Tip {
+            hash: BlockHash([9; 32]),
+            height: 50,
+        };
+        for hashes in [Hashes::Serialized, Hashes::Both] {
+            let mut whole = StatsBuilder::new(hashes);
+            for (outpoint, coin) in &coins {
+                whole.add(outpoint, coin);
+            }
+            let whole = whole.finish(&tip);
+            assert_eq!((whole.txouts, whole.transactions), (97, 33));
+            for size in [1, 2, 3, 10, 97, 200] {
+                let mut parts = StatsBuilder::new(hashes);
+                for part in coins.chunks(size) {
+                    parts.add_part(&StatsPart::new(hashes, part));
+                    parts.add_part(&StatsPart::new(hashes, &[]));
+                }
+                assert_eq!(parts.finish(&tip), whole, "{size}");
+            }
         }
     }
 }

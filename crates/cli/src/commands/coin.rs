@@ -1,14 +1,17 @@
 //! `blockmill coin`.
 
 use crate::arguments::CoinArguments;
+use crate::commands::cores;
 use crate::failure::Failure;
 use crate::output;
+use crate::progress::{EngineMeter, Meter};
 use crate::script_pubkey::address;
 use blockmill_block::{Coin, Network, OutPoint, hex};
 use blockmill_blockfiles::lines::{Line, read_line};
 use blockmill_engine::CoinLookup;
 use serde::Serialize;
 use std::io::{self, BufReader, BufWriter, StdoutLock, Write};
+use std::sync::atomic::AtomicBool;
 
 /// Longest line that is read, in bytes.
 const LINE_MAX: usize = 1024;
@@ -97,8 +100,13 @@ impl Answers {
 }
 
 pub(crate) fn run(arguments: &CoinArguments) -> Result<u8, Failure> {
+    let mut coins = CoinLookup::open(&arguments.data)?;
+    if let Some(height) = arguments.at.height {
+        let mut meter = EngineMeter(Meter::new());
+        coins = coins.at(height, cores(), &AtomicBool::new(false), &mut meter)?;
+    }
     let mut answers = Answers {
-        coins: CoinLookup::open(&arguments.data)?,
+        coins,
         as_json: arguments.json,
         out: BufWriter::new(io::stdout().lock()),
     };

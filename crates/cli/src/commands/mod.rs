@@ -11,6 +11,30 @@ pub(crate) mod stats;
 pub(crate) mod submit;
 pub(crate) mod verify;
 
+use crate::failure::Failure;
+use crate::progress::EngineMeter;
+use blockmill_engine::{Batch, UtxoSet};
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+/// Opens the set of a data directory, as it is or as it was at a height. A signal ends the process.
+fn open_set(data: &Path, at: Option<u32>, meter: &mut EngineMeter) -> Result<UtxoSet, Failure> {
+    let set = UtxoSet::open(data, cores())?;
+    match at {
+        Some(height) => Ok(set.at(height, &AtomicBool::new(false), meter)?),
+        None => Ok(set),
+    }
+}
+
+/// How far through a set the end of a batch is. Transaction ids are spread evenly, so their first
+/// bytes tell.
+fn share(batch: &Batch) -> f64 {
+    let prefix = batch.last().map_or(0, |(outpoint, _)| {
+        u16::from_be_bytes([outpoint.txid.0[0], outpoint.txid.0[1]])
+    });
+    f64::from(prefix) / 65_536.0
+}
+
 /// Threads for a command that has no `--par`.
 fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)

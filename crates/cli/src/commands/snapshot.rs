@@ -1,16 +1,15 @@
 //! `blockmill snapshot`.
 
 use crate::arguments::{DumpArguments, LoadArguments, SnapshotCommand};
-use crate::commands::connect;
-use crate::commands::cores;
+use crate::commands::{connect, open_set};
 use crate::failure::Failure;
 use crate::output;
 use crate::progress::{EngineMeter, Meter};
 use crate::signals;
 use crate::verifier::verifier;
 use blockmill_coins::UtxoStats;
+use blockmill_engine::Options;
 use blockmill_engine::datadir::snapshot;
-use blockmill_engine::{Options, UtxoSet};
 use serde_json::json;
 use std::fs::File;
 use std::io::Write;
@@ -24,9 +23,9 @@ pub(crate) fn run(command: &SnapshotCommand) -> Result<u8, Failure> {
 }
 
 fn dump(arguments: &DumpArguments) -> Result<u8, Failure> {
-    let set = UtxoSet::open(&arguments.data, cores())?;
-    let stop = signals::stop_flag()?;
     let mut meter = EngineMeter(Meter::new());
+    let set = open_set(&arguments.data, arguments.at.height, &mut meter)?;
+    let stop = signals::stop_flag()?;
     let stats = snapshot::dump(&set, &arguments.file, &stop, &mut meter)?;
     drop(meter);
     print(&stats, "coins_written", &arguments.file, arguments.json)

@@ -1,18 +1,21 @@
 //! The blocks of a data directory's chain, read where they were found, and the coins that they
 //! spend.
 
+use crate::chain::import::scan_files;
 use crate::chain::index::{BlockId, HeaderIndex};
 use crate::chain::places::Places;
 use crate::datadir::DataDir;
 use crate::datadir::error::{OpenError, Remedy, file_error};
-use crate::datadir::files::{HEADERS_FILE, PLACES_FILE, UNDO_FILE};
+use crate::datadir::files::{BLOCKS_FOLDER, FIRST_BLOCK_FILE, HEADERS_FILE, PLACES_FILE, UNDO_FILE};
 use crate::datadir::headers_file::{NO_UNDO, RECORD, decode};
 use blockmill_block::{Block, BlockHash, BlockUndo, Header};
 use blockmill_blockfiles::{BlockFiles, Position};
 use blockmill_coins::{Tip, UndoLog, UndoLogError};
+use blockmill_rules::Params;
 use std::fs::File;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use thiserror::Error;
 
 /// Why a block of the chain, or the coins that it spends, cannot be read.
@@ -110,7 +113,12 @@ impl ChainBlocks {
     /// # Errors
     /// [`OpenError::File`], or [`OpenError::Damaged`] where headers are missing.
     pub fn open(directory: &DataDir, tip: &Tip) -> Result<Self, OpenError> {
-        let index = read_headers(directory)?;
+        Self::open_with(directory, tip, directory.chain_id().params())
+    }
+
+    /// As [`open`](Self::open), with other rules than those of the directory's network.
+    pub(crate) fn open_with(directory: &DataDir, tip: &Tip, params: Params) -> Result<Self, OpenError> {
+        let index = read_headers(directory, params)?;
         let tip_id = index.find(&tip.hash).ok_or_else(|| OpenError::Damaged {
             path: directory.file(HEADERS_FILE),
             detail: format!("the header of the tip {} (height {}) is missing", tip.hash, tip.height),
@@ -128,7 +136,16 @@ impl ChainBlocks {
             places: Vec::new(),
             undo: open_undo(&directory.file(UNDO_FILE))?,
         };
-        blocks.find_places(&Places::read(&directory.file(PLACES_FILE))?);
+        let mut places = Places::read(&directory.file(PLACES_FILE))?;
+        let submitted = directory.file(BLOCKS_FOLDER);
+        if submitted.join(FIRST_BLOCK_FILE).exists() {
+            // The places of blocks that came one by one are written when they are next imported.
+            let mut files = BlockFiles::new();
+            let numbers = files.add(&submitted)?;
+            let magic = blocks.index.params().magic();
+            scan_files(&files, numbers, magic, &mut places, &AtomicBool::new(false), &mut ())?;
+        }
+        blocks.find_places(&places);
         Ok(blocks)
     }
 
@@ -280,14 +297,14 @@ impl ChainBlocks {
     }
 
     /// The parameters of the chain.
-    pub(crate) fn params(&self) -> &blockmill_rules::Params {
+    pub(crate) fn params(&self) -> &Params {
         self.index.params()
     }
 }
 
 /// The headers of a directory, which another process may append to.
-fn read_headers(directory: &DataDir) -> Result<HeaderIndex, OpenError> {
-    let mut index = HeaderIndex::new(directory.chain_id().params());
+fn read_headers(directory: &DataDir, params: Params) -> Result<HeaderIndex, OpenError> {
+    let mut index = HeaderIndex::new(params);
     let path = directory.file(HEADERS_FILE);
     let bytes = match std::fs::read(&path) {
         Ok(bytes) => bytes,

@@ -74,14 +74,24 @@ impl Past {
         {
             return Err(PastError::BelowSnapshot { snapshot });
         }
-        let blocks = ChainBlocks::open(directory, tip)?;
+        Self::of(&ChainBlocks::open(directory, tip)?, height, threads, stop, observer)
+    }
+
+    /// As [`read`](Self::read), of blocks that are open.
+    pub(crate) fn of(
+        blocks: &ChainBlocks,
+        height: u32,
+        threads: usize,
+        stop: &AtomicBool,
+        observer: &mut dyn Observer,
+    ) -> Result<Self, PastError> {
         let hash = blocks.hash(height)?;
         let mut past = Self {
             tip: Tip { hash, height },
             spent: BTreeMap::new(),
         };
-        past.add_spent(&blocks, threads, stop, observer)?;
-        past.add_overwritten(&blocks)?;
+        past.add_spent(blocks, threads, stop, observer)?;
+        past.add_overwritten(blocks)?;
         Ok(past)
     }
 

@@ -1,3 +1,6 @@
+use crate::datadir::DataDir;
+use crate::datadir::chain_blocks::ChainBlocks;
+use crate::datadir::past::Past;
 use crate::engine::internals::{Internals, StageHook, Without};
 use crate::report::connect_report::Halt;
 use crate::report::stages::Stage;
@@ -100,6 +103,21 @@ fn a_repeated_coinbase_is_taken_back() {
             .connect(&sources, &mut ())
             .unwrap();
         assert_eq!(report.height, 2);
-        assert_eq!(store.get(&outpoint).unwrap().unwrap().height, 2);
+        let now = store.get(&outpoint).unwrap();
+        assert_eq!(now.as_ref().unwrap().height, 2);
+
+        // Looking back the older coin is there, too.
+        let directory = DataDir::open_to_read(&data).unwrap();
+        let tip = store.tip().unwrap().unwrap();
+        let mut params = params.clone();
+        for (overwritten, then) in [(&[(1, hash(&first))][..], Some(1)), (&[], None)] {
+            params.bip30_overwritten = Box::leak(overwritten.into());
+            let blocks = ChainBlocks::open_with(&directory, &tip, params.clone()).unwrap();
+            for (height, expected) in [(2, Some(2)), (1, then), (0, None)] {
+                let past = Past::of(&blocks, height, 1, &AtomicBool::new(false), &mut ()).unwrap();
+                let coin = past.coin(&outpoint, now.clone());
+                assert_eq!(coin.map(|coin| coin.height), expected);
+            }
+        }
     }
 }

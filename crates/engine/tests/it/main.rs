@@ -11,6 +11,7 @@ mod fetching;
 mod gathering;
 mod invalid_branches;
 mod lanes;
+mod past;
 mod places;
 mod power_cuts;
 mod reorganise;
