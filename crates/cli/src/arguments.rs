@@ -1,16 +1,19 @@
 //! The command line.
 
+use crate::descriptors::RANGE_MAX;
 use crate::failure::Failure;
 use crate::log::Format;
 use crate::verifier::Verifier;
 use blockmill_block::{BlockHash, Network, OutPoint, hex};
 use blockmill_chaingen::Profile;
 use blockmill_engine::{ChainId, Engine, EngineBuilder, Signatures, StoreKind};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use std::ffi::OsString;
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 /// Turns Bitcoin block files into a fully validated UTXO set.
 #[derive(Debug, Parser)]
@@ -38,6 +41,11 @@ pub(crate) enum Command {
     Stats(StatsArguments),
     /// Print single coins of the UTXO set
     Coin(CoinArguments),
+    /// Print the coins of addresses, descriptors and scripts, and their sum
+    Balance(BalanceArguments),
+    /// Write the UTXO set or blocks as a table for other programs
+    #[command(subcommand)]
+    Export(ExportCommand),
     /// Write the UTXO set to a file, or load it from one
     #[command(subcommand)]
     Snapshot(SnapshotCommand),
@@ -241,6 +249,92 @@ pub(crate) struct CoinArguments {
     /// Outpoints, as TXID:VOUT [default: one a line from standard input]
     #[arg(value_name = "OUTPOINT")]
     pub(crate) outpoints: Vec<OutPoint>,
+}
+
+/// Indices of descriptors with a wildcard.
+#[derive(Debug, Clone)]
+pub(crate) struct IndexRange(pub(crate) RangeInclusive<u32>);
+
+impl FromStr for IndexRange {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (begin, end) = text.split_once('-').unwrap_or(("0", text));
+        let number = |text: &str| text.parse().map_err(|_| format!("{text:?} is not a number"));
+        let (begin, end): (u32, u32) = (number(begin)?, number(end)?);
+        if begin > end {
+            return Err("the range begins after its end".to_owned());
+        }
+        if end > i32::MAX as u32 {
+            return Err("an index is below 2147483648".to_owned());
+        }
+        if end - begin >= RANGE_MAX {
+            return Err(format!("a range has at most {RANGE_MAX} indices"));
+        }
+        Ok(Self(begin..=end))
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BalanceArguments {
+    /// Data directory
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: PathBuf,
+    #[command(flatten)]
+    pub(crate) at: AtArgument,
+    /// Indices of descriptors with a wildcard, END or BEGIN-END
+    #[arg(long, value_name = "RANGE", default_value = "1000")]
+    pub(crate) range: IndexRange,
+    /// Print JSON, with the keys of Bitcoin Core's scantxoutset
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Addresses, output descriptors, and scripts as raw:HEX
+    #[arg(value_name = "ADDRESS|DESCRIPTOR|raw:HEX", required = true)]
+    pub(crate) targets: Vec<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ExportCommand {
+    /// Write a row for each coin
+    Coins(ExportCoinsArguments),
+}
+
+/// The format of a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TableFormat {
+    /// Apache Parquet, compressed
+    Parquet,
+    /// Comma-separated values, with a head
+    Csv,
+    /// A line of JSON for each row
+    Jsonl,
+    /// A SQLite database with a table coins, and an index of its scripts
+    Sqlite,
+}
+
+#[derive(Debug, Args)]
+#[command(group(ArgGroup::new("source").required(true).args(["data", "snapshot"])))]
+pub(crate) struct ExportCoinsArguments {
+    /// Data directory
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: Option<PathBuf>,
+    /// A file of Bitcoin Core's dumptxoutset or of snapshot dump
+    #[arg(long, value_name = "FILE")]
+    pub(crate) snapshot: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) at: AtArgument,
+    /// Format of the table
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) format: TableFormat,
+    /// Only coins of these addresses, output descriptors, and scripts as raw:HEX
+    #[arg(long = "where", value_name = "ADDRESS|DESCRIPTOR|raw:HEX")]
+    pub(crate) wanted: Vec<String>,
+    /// Indices of descriptors with a wildcard, END or BEGIN-END
+    #[arg(long, value_name = "RANGE", default_value = "1000")]
+    pub(crate) range: IndexRange,
+    /// The file to write, or - for standard output
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: PathBuf,
 }
 
 #[derive(Debug, Subcommand)]

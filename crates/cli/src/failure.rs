@@ -1,6 +1,7 @@
 //! What ends a command early.
 
 use crate::advice;
+use crate::descriptors::NoTarget;
 use crate::signals;
 use blockmill_blockfiles::FileError;
 use blockmill_chaingen::GenerateError;
@@ -8,7 +9,8 @@ use blockmill_coins::StoreError;
 use blockmill_engine::datadir::snapshot::DumpSnapshotError;
 use blockmill_engine::engine::LoadSnapshotError;
 use blockmill_engine::inspect::verify_files::VerifyFilesError;
-use blockmill_engine::{ConnectError, OpenError, PastError};
+use blockmill_engine::{BlockReadError, ConnectError, OpenError, PastError};
+use parquet::errors::ParquetError;
 use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
@@ -22,6 +24,21 @@ pub(crate) enum Failure {
     /// The set cannot be had as it was.
     #[error(transparent)]
     Past(#[from] PastError),
+    /// A block or its undo data cannot be read.
+    #[error(transparent)]
+    Block(#[from] BlockReadError),
+    /// A text stands for no script.
+    #[error(transparent)]
+    NoTarget(#[from] NoTarget),
+    /// A signal came before a file was complete.
+    #[error("{}: stopped before the end; nothing of it is kept", .0.display())]
+    Stopped(PathBuf),
+    /// A Parquet file cannot be written.
+    #[error("{0}")]
+    Parquet(#[from] ParquetError),
+    /// A SQLite database cannot be written.
+    #[error("SQLite: {0}")]
+    Sqlite(#[from] rusqlite::Error),
     /// Blocks cannot be connected.
     #[error(transparent)]
     Connect(#[from] ConnectError),
@@ -83,7 +100,8 @@ impl Failure {
     pub(crate) fn is_stop(&self) -> bool {
         matches!(
             self,
-            Self::DumpSnapshot(DumpSnapshotError::Stopped { .. })
+            Self::Stopped(_)
+                | Self::DumpSnapshot(DumpSnapshotError::Stopped { .. })
                 | Self::LoadSnapshot(LoadSnapshotError::Stopped { .. })
                 | Self::Generate(GenerateError::Stopped { .. })
         )
@@ -115,6 +133,7 @@ impl Failure {
             | Self::LoadSnapshot(LoadSnapshotError::SetExists { .. } | LoadSnapshotError::UnknownHash { .. }) => 2,
             Self::Mismatch(_) => 1,
             Self::Usage(_)
+            | Self::NoTarget(_)
             | Self::Generate(
                 GenerateError::BlockWeight { .. }
                 | GenerateError::TooManyBlocks { .. }
@@ -122,6 +141,10 @@ impl Failure {
                 | GenerateError::Occupied { .. },
             ) => 2,
             Self::Past(_)
+            | Self::Stopped(_)
+            | Self::Parquet(_)
+            | Self::Sqlite(_)
+            | Self::Block(_)
             | Self::Generate(_)
             | Self::Connect(_)
             | Self::DumpSnapshot(_)

@@ -6,6 +6,8 @@
 mod advice;
 mod arguments;
 mod commands;
+mod descriptors;
+mod export;
 mod failure;
 mod log;
 mod metrics;
@@ -46,6 +48,8 @@ fn main() -> ExitCode {
         Command::Verify(arguments) => commands::verify::run(&arguments),
         Command::Stats(arguments) => commands::stats::run(&arguments),
         Command::Coin(arguments) => commands::coin::run(&arguments),
+        Command::Balance(arguments) => commands::balance::run(&arguments),
+        Command::Export(command) => commands::export::run(&command),
         Command::Snapshot(arguments) => commands::snapshot::run(&arguments),
         Command::Doctor(arguments) => commands::doctor::run(&arguments),
         Command::Generate(arguments) => commands::generate::run(&arguments),

@@ -24,6 +24,22 @@ pub(crate) fn bitcoins(satoshi: i64) -> String {
     format!("{sign}{}.{:08}", satoshi / 100_000_000, satoshi % 100_000_000)
 }
 
+/// An amount in satoshi as a number of BTC. A double holds every amount up to the money supply
+/// exactly, and prints all digits.
+pub(crate) fn amount(satoshi: i64) -> f64 {
+    satoshi as f64 / 1e8
+}
+
+/// A number of bytes with its unit.
+pub(crate) fn bytes(bytes: u64) -> String {
+    match bytes {
+        0..10_000 => format!("{bytes} bytes"),
+        10_000..10_000_000 => format!("{:.1} kB", bytes as f64 / 1e3),
+        10_000_000..10_000_000_000 => format!("{:.1} MB", bytes as f64 / 1e6),
+        _ => format!("{:.1} GB", bytes as f64 / 1e9),
+    }
+}
+
 /// A path as text. JSON holds only UTF-8, so other bytes of a name are replaced.
 pub(crate) fn path_text(path: &Path) -> Cow<'_, str> {
     path.to_string_lossy()
@@ -260,8 +276,7 @@ impl StatsJson {
             txouts: stats.txouts,
             bogosize: stats.bogosize,
             transactions: stats.transactions,
-            // A double holds every amount up to the money supply exactly, and prints all digits.
-            total_amount: stats.total_amount as f64 / 1e8,
+            total_amount: amount(stats.total_amount),
             hash_serialized_3: stats.hash_serialized_3.to_string(),
             muhash: stats.muhash.map(|hash| hash.to_string()),
             disk_size,

@@ -41,7 +41,7 @@ pub mod inspect;
 pub mod pipeline;
 pub mod report;
 
-pub use datadir::batches::Batch;
+pub use datadir::batches::{Batch, for_each_batch_of};
 pub use datadir::chain_blocks::{BlockReadError, ChainBlocks, SpendingBlock};
 pub use datadir::past::PastError;
 pub use datadir::utxo_set::{CoinLookup, UtxoSet};

@@ -1,9 +1,11 @@
 //! One module per subcommand. Each returns the exit status, or a `Failure`.
 
+pub(crate) mod balance;
 pub(crate) mod coin;
 pub(crate) mod connect;
 pub(crate) mod demo;
 pub(crate) mod doctor;
+pub(crate) mod export;
 pub(crate) mod generate;
 pub(crate) mod shell;
 pub(crate) mod snapshot;

@@ -62,6 +62,35 @@ pub(crate) fn for_each<T: Send, E: Send + From<StoreError>>(
     })
 }
 
+/// Gives the coins of an iterator, which is read on a thread of its own, to `convert` and `take` as
+/// [`UtxoSet::for_each_batch`](crate::UtxoSet::for_each_batch) does.
+///
+/// # Errors
+/// Those of the iterator, of `convert` and of `take`.
+pub fn for_each_batch_of<T: Send, E: Send>(
+    coins: impl Iterator<Item = Result<(OutPoint, Coin), E>> + Send,
+    threads: usize,
+    convert: &(dyn Fn(Batch) -> Result<T, E> + Sync),
+    take: &mut dyn FnMut(T) -> Result<(), E>,
+) -> Result<(), E> {
+    std::thread::scope(|scope| {
+        let (sender, batches) = sync_channel(1);
+        scope.spawn(move || {
+            let mut coins = coins;
+            loop {
+                let batch: Result<Batch, E> = coins.by_ref().take(BATCH).collect();
+                let is_last = batch.as_ref().map_or(true, |batch| batch.len() < BATCH);
+                // Nobody listens any more after an error.
+                if sender.send(batch).is_err() || is_last {
+                    return;
+                }
+            }
+        });
+        let read = |batch: Result<Batch, E>| convert(batch?);
+        in_order(threads, batches.into_iter().enumerate(), &read, take)
+    })
+}
+
 type Batches = SyncSender<Result<(Batch, KeyRange), StoreError>>;
 
 /// Reads the coins of a store that has no parts. None if nobody listens any more.

@@ -1,0 +1,227 @@
+//! `blockmill export`.
+
+use crate::arguments::{ExportCoinsArguments, ExportCommand, TableFormat};
+use crate::commands::{cores, open_set, share};
+use crate::descriptors::targets;
+use crate::export::coin_row::CoinRow;
+use crate::export::sqlite::SqliteWriter;
+use crate::export::target::{Target, is_stdout};
+use crate::export::{parquet, text};
+use crate::failure::Failure;
+use crate::log;
+use crate::output;
+use crate::progress::{EngineMeter, Meter};
+use crate::signals;
+use blockmill_block::{Coin, Magic, Network, OutPoint};
+use blockmill_coins::{SnapshotError, SnapshotReader};
+use blockmill_engine::{Batch, Observer, UtxoSet, for_each_batch_of};
+use serde_json::json;
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::{BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+pub(crate) fn run(command: &ExportCommand) -> Result<u8, Failure> {
+    match command {
+        ExportCommand::Coins(arguments) => coins(arguments),
+    }
+}
+
+/// Where coins come from.
+enum Source {
+    Set(UtxoSet),
+    Snapshot {
+        path: PathBuf,
+        magic: Magic,
+        network: Network,
+    },
+}
+
+impl Source {
+    fn open(arguments: &ExportCoinsArguments, meter: &mut EngineMeter) -> Result<Self, Failure> {
+        if let Some(data) = &arguments.data {
+            return Ok(Self::Set(open_set(data, arguments.at.height, meter)?));
+        }
+        let path = arguments.snapshot.clone().unwrap_or_default();
+        let mut head = [0; SNAPSHOT_MAGIC_AT + 4];
+        let mut file = File::open(&path).map_err(Failure::file(&path))?;
+        // What is too short is refused by its reader, which says why.
+        let _ = file.read_exact(&mut head);
+        let [.., a, b, c, d] = head;
+        let magic = Magic([a, b, c, d]);
+        let network = Network::ALL.into_iter().find(|network| network.magic() == magic);
+        Ok(Self::Snapshot {
+            path,
+            magic,
+            // A signet with a challenge of its own has a magic of its own.
+            network: network.unwrap_or(Network::Signet),
+        })
+    }
+
+    fn network(&self) -> Network {
+        match self {
+            Self::Set(set) => set.directory().chain_id().network,
+            Self::Snapshot { network, .. } => *network,
+        }
+    }
+
+    /// Gives all coins to `convert`, on all cores, and what comes of it to `take`, in order.
+    fn for_each_batch<T: Send>(
+        &self,
+        convert: &(dyn Fn(Batch) -> Result<T, Failure> + Sync),
+        take: &mut dyn FnMut(T) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        match self {
+            Self::Set(set) => set.for_each_batch(convert, take),
+            Self::Snapshot { path, magic, .. } => {
+                let failed = |error| snapshot_failure(path, error);
+                let file = File::open(path).map_err(Failure::file(path))?;
+                let reader = SnapshotReader::new(BufReader::with_capacity(1 << 20, file), *magic).map_err(failed)?;
+                let coins = reader.coins(u32::MAX).map(|entry| entry.map_err(failed));
+                for_each_batch_of(coins, cores(), convert, take)
+            }
+        }
+    }
+}
+
+/// Offset in bytes of the network's magic in a snapshot, after its own magic and version.
+const SNAPSHOT_MAGIC_AT: usize = 7;
+
+fn snapshot_failure(path: &Path, error: SnapshotError) -> Failure {
+    match error {
+        SnapshotError::Io(error) => Failure::file(path)(error),
+        error => Failure::Corrupt(format!("{}: {error}", path.display())),
+    }
+}
+
+/// A running export.
+struct Export<'a> {
+    source: Source,
+    /// The scripts of the coins that are wanted; none for all.
+    wanted: Option<HashSet<Vec<u8>>>,
+    out: &'a Path,
+    stop: Arc<AtomicBool>,
+}
+
+/// What a batch became, and what it says of the progress.
+struct Converted<T> {
+    piece: T,
+    read: u64,
+    rows: u64,
+    share: f64,
+}
+
+impl Export<'_> {
+    /// Converts the rows of all batches, and takes what comes of them. Returns the number of rows.
+    fn run<T: Send>(
+        &self,
+        meter: &mut EngineMeter,
+        convert: &(dyn Fn(&mut dyn Iterator<Item = CoinRow>) -> Result<T, Failure> + Sync),
+        take: &mut dyn FnMut(T) -> Result<(), Failure>,
+    ) -> Result<u64, Failure> {
+        let network = self.source.network();
+        let is_wanted = |(_, coin): &(OutPoint, Coin)| match &self.wanted {
+            Some(scripts) => scripts.contains(&*coin.script_pubkey),
+            None => true,
+        };
+        let convert = |mut batch: Batch| {
+            let (read, share) = (batch.len() as u64, share(&batch));
+            batch.retain(is_wanted);
+            let rows = batch.len() as u64;
+            let mut converted = batch
+                .into_iter()
+                .map(|(outpoint, coin)| CoinRow::new(&outpoint, &coin, network));
+            let piece = match rows {
+                0 => None,
+                _ => Some(convert(&mut converted)?),
+            };
+            Ok(Converted {
+                piece,
+                read,
+                rows,
+                share,
+            })
+        };
+        let (mut read, mut rows) = (0, 0);
+        self.source.for_each_batch(&convert, &mut |converted| {
+            if self.stop.load(Ordering::Relaxed) {
+                return Err(Failure::Stopped(self.out.to_owned()));
+            }
+            read += converted.read;
+            rows += converted.rows;
+            meter.coins(read, converted.share);
+            converted.piece.map_or(Ok(()), &mut *take)
+        })?;
+        Ok(rows)
+    }
+}
+
+fn coins(arguments: &ExportCoinsArguments) -> Result<u8, Failure> {
+    if arguments.at.height.is_some() && arguments.data.is_none() {
+        return Err(Failure::Usage("--at needs --data: a snapshot has no blocks".to_owned()));
+    }
+    if arguments.format == TableFormat::Sqlite && is_stdout(&arguments.out) {
+        return Err(Failure::Usage(
+            "sqlite writes a file, which standard output is not".to_owned(),
+        ));
+    }
+    let mut meter = EngineMeter(Meter::new());
+    let source = Source::open(arguments, &mut meter)?;
+    let mut wanted = HashSet::new();
+    for text in &arguments.wanted {
+        let targets = targets(text, &arguments.range.0, source.network())?;
+        wanted.extend(targets.into_iter().map(|target| target.script_pubkey));
+    }
+    let export = Export {
+        source,
+        wanted: (!arguments.wanted.is_empty()).then_some(wanted),
+        out: &arguments.out,
+        stop: signals::stop_flag()?,
+    };
+    let out = &arguments.out;
+    let failed = |error| match is_stdout(out) {
+        true => Failure::Stream(error),
+        false => Failure::file(out)(error),
+    };
+    let (rows, bytes) = match arguments.format {
+        TableFormat::Parquet => {
+            let (encoder, mut writer) = parquet::open(Target::open(out)?)?;
+            let rows = export.run(&mut meter, &|rows| encoder.encode(rows), &mut |columns| {
+                writer.add(columns)
+            })?;
+            (rows, writer.complete()?)
+        }
+        TableFormat::Sqlite => {
+            let mut writer = SqliteWriter::open(out)?;
+            let rows = export.run(&mut meter, &|rows| Ok(rows.collect::<Vec<_>>()), &mut |rows| {
+                writer.add(&rows)
+            })?;
+            (rows, Some(writer.complete()?))
+        }
+        TableFormat::Csv | TableFormat::Jsonl => {
+            let mut target = Target::open(out)?;
+            let is_csv = arguments.format == TableFormat::Csv;
+            if is_csv {
+                target.write_all(text::csv_head().as_bytes()).map_err(failed)?;
+            }
+            let convert =
+                |rows: &mut dyn Iterator<Item = CoinRow>| if is_csv { text::csv(rows) } else { text::jsonl(rows) };
+            let rows = export.run(&mut meter, &convert, &mut |lines| {
+                target.write_all(&lines).map_err(failed)
+            })?;
+            (rows, target.complete()?)
+        }
+    };
+    drop(meter);
+    let coins = if rows == 1 { "coin" } else { "coins" };
+    match bytes {
+        Some(bytes) => {
+            let mut stdout = std::io::stdout().lock();
+            writeln!(stdout, "{rows} {coins}, {} to {}", output::bytes(bytes), out.display())?;
+        }
+        None => log::info("exported", &format!("{rows} {coins}"), json!({"coins": rows})),
+    }
+    Ok(0)
+}

@@ -1,0 +1,74 @@
+//! A table of coins in a SQLite database.
+
+use crate::export::coin_row::CoinRow;
+use crate::export::target::NewFile;
+use crate::failure::Failure;
+use rusqlite::{Connection, params};
+use std::path::Path;
+
+/// Nobody else sees the file before it is complete, so it needs no journal.
+const BEGIN: &str = "
+    PRAGMA journal_mode = OFF;
+    PRAGMA synchronous = OFF;
+    PRAGMA locking_mode = EXCLUSIVE;
+    CREATE TABLE coins (
+        txid TEXT NOT NULL,
+        vout INTEGER NOT NULL,
+        height INTEGER NOT NULL,
+        coinbase INTEGER NOT NULL,
+        value INTEGER NOT NULL,
+        script TEXT NOT NULL,
+        script_type TEXT NOT NULL,
+        address TEXT
+    );
+    BEGIN;";
+
+const END: &str = "
+    COMMIT;
+    CREATE INDEX coins_by_script ON coins (script);";
+
+/// A database that is being written.
+pub(crate) struct SqliteWriter {
+    connection: Connection,
+    file: NewFile,
+}
+
+impl SqliteWriter {
+    pub(crate) fn open(path: &Path) -> Result<Self, Failure> {
+        let file = NewFile::begin(path)?;
+        // What an earlier run has left is no table to add to.
+        match std::fs::remove_file(file.temporary()) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(Failure::file(path)(error)),
+            _ => {}
+        }
+        let connection = Connection::open(file.temporary())?;
+        connection.execute_batch(BEGIN)?;
+        Ok(Self { connection, file })
+    }
+
+    pub(crate) fn add(&mut self, rows: &[CoinRow]) -> Result<(), Failure> {
+        let mut insert = self
+            .connection
+            .prepare("INSERT INTO coins VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?;
+        for row in rows {
+            insert.execute(params![
+                row.txid,
+                row.vout,
+                row.height,
+                row.coinbase,
+                row.value,
+                row.script,
+                row.script_type,
+                row.address
+            ])?;
+        }
+        Ok(())
+    }
+
+    /// Makes the index, and completes the file. Returns its length.
+    pub(crate) fn complete(self) -> Result<u64, Failure> {
+        self.connection.execute_batch(END)?;
+        self.connection.close().map_err(|(_, error)| error)?;
+        self.file.complete()
+    }
+}
