@@ -4,7 +4,7 @@
 CARGO ?= cargo
 CARGO_FLAGS ?= --locked
 
-.PHONY: help run test build install examples deps models memcheck one-core fuzz lint doc bench clean
+.PHONY: help run test python-modules build install examples deps models memcheck one-core fuzz lint doc bench clean
 
 help:
 	@echo "make run    install what is missing, build, run 'blockmill demo'"
@@ -35,7 +35,16 @@ WITHOUT_STORE := assume_valid:: conformance:: damage:: delays:: demo:: different
 OTHER_STORE := BLOCKMILL_TEST_STORE=other $(CARGO) test --release $(TESTS) $(CARGO_FLAGS) --test '*-it' -- \
 	--show-output $(WITHOUT_STORE:%=--skip %)
 
-test: run
+# Python's readers of tables, for the tests of `export`. Without them those tests are left out.
+PYTHON_MODULES := target/python
+
+python-modules:
+	@mkdir -p $(PYTHON_MODULES)
+	@PYTHONPATH=$(PYTHON_MODULES) python3 -c "import pyarrow, duckdb" 2>/dev/null \
+		|| python3 -m pip install -q --disable-pip-version-check --root-user-action=ignore --target $(PYTHON_MODULES) -r tools/python-modules.txt \
+		|| echo "no pyarrow and duckdb for python3: tests that need them are left out"
+
+test: run python-modules
 	$(CARGO) test --release $(TESTS) --no-run $(CARGO_FLAGS)
 	@mkdir -p target && rm -f target/test.status
 	@{ $(CARGO) test --release $(TESTS) $(CARGO_FLAGS) -- --show-output 2>&1; status=$$?; \

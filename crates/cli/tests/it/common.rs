@@ -4,6 +4,7 @@
 pub(crate) mod blocks;
 pub(crate) mod branches;
 pub(crate) mod own_set;
+pub(crate) mod python;
 pub(crate) mod store;
 
 use blockmill_block::{Block, BlockHash, Header, Magic};

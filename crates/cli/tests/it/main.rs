@@ -8,6 +8,7 @@ mod damage;
 mod demo;
 mod doctor;
 mod documents;
+mod export;
 mod generated;
 mod layering;
 mod logs;
