@@ -55,8 +55,23 @@ fn core_source() -> PathBuf {
     source
 }
 
+/// The version of Core whose source this is.
+fn core_version(source: &Path) -> String {
+    let path = source.with_file_name("CMakeLists.txt");
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let number = |name: &str| {
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix(&format!("set(CLIENT_VERSION_{name} ")));
+        let number = line.and_then(|rest| rest.strip_suffix(')'));
+        number.unwrap_or_else(|| panic!("{} has no {name} version", path.display()))
+    };
+    format!("{}.{}.{}", number("MAJOR"), number("MINOR"), number("BUILD"))
+}
+
 fn main() {
     let source = core_source();
+    println!("cargo:rustc-env=BLOCKMILL_CORE_VERSION={}", core_version(&source));
     for file in ["hash_writer.h", "names.h", "shim.h", "tweak.h"] {
         println!("cargo:rerun-if-changed=core/{file}");
     }

@@ -94,7 +94,13 @@ impl fmt::Display for Network {
 impl FromStr for Network {
     type Err = UnknownNetwork;
 
+    /// The [`name`](Self::name), or another one of the field: Core calls the chains `main` and `test`.
     fn from_str(name: &str) -> Result<Self, UnknownNetwork> {
+        match name {
+            "main" | "mainnet" => return Ok(Self::Bitcoin),
+            "test" | "testnet" => return Ok(Self::Testnet3),
+            _ => {}
+        }
         Self::ALL
             .into_iter()
             .find(|network| network.name() == name)
@@ -111,7 +117,17 @@ mod tests {
         for network in Network::ALL {
             assert_eq!(network.name().parse(), Ok(network));
         }
-        assert!("mainnet".parse::<Network>().is_err());
+        for (name, network) in [
+            ("main", Network::Bitcoin),
+            ("mainnet", Network::Bitcoin),
+            ("test", Network::Testnet3),
+            ("testnet", Network::Testnet3),
+        ] {
+            assert_eq!(name.parse(), Ok(network));
+        }
+        for name in ["", "Bitcoin", "testnet5"] {
+            assert!(name.parse::<Network>().is_err());
+        }
     }
 
     #[test]

@@ -94,6 +94,7 @@ pub enum FileError {
         /// The file or directory.
         path: PathBuf,
         /// The operating system's error.
+        #[source]
         error: std::io::Error,
     },
     /// A read at a known offset failed, for example because the file has shrunk.
@@ -104,6 +105,7 @@ pub enum FileError {
         /// Offset in bytes.
         offset: u64,
         /// The operating system's error.
+        #[source]
         error: std::io::Error,
     },
     /// A directory without block files.

@@ -7,10 +7,10 @@ use crate::verifier::Verifier;
 use blockmill_block::{BlockHash, Network, OutPoint, hex};
 use blockmill_chaingen::Profile;
 use blockmill_engine::{ChainId, Engine, EngineBuilder, Signatures, StoreKind};
-use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use std::ffi::OsString;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -22,6 +22,9 @@ pub(crate) struct Arguments {
     /// How to write progress and messages
     #[arg(long, global = true, value_name = "FORMAT", default_value = "text")]
     pub(crate) log: Format,
+    /// Write no progress, and only those messages that are warnings or errors
+    #[arg(long, short, global = true)]
+    pub(crate) quiet: bool,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -73,11 +76,11 @@ pub(crate) struct CompletionsArguments {
 #[derive(Debug, Args)]
 pub(crate) struct DataArguments {
     /// Data directory
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", env = "BLOCKMILL_DATA")]
     pub(crate) data: PathBuf,
     /// Network: bitcoin, testnet3, testnet4, signet or regtest; needed only to make a data
     /// directory
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", env = "BLOCKMILL_NETWORK")]
     pub(crate) network: Option<Network>,
     /// Challenge of a custom signet, in hex; implies --network signet
     #[arg(long, value_name = "HEX", value_parser = parse_hex)]
@@ -122,7 +125,7 @@ pub(crate) struct EngineArguments {
     #[arg(long, value_name = "N", value_parser = parse_threads)]
     pub(crate) par: Option<usize>,
     /// Memory for the coins cache in MiB
-    #[arg(long, value_name = "MIB", default_value_t = 450, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "MIB", env = "BLOCKMILL_DBCACHE", default_value_t = 450, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) dbcache: u32,
     /// Seconds of work between flushes to the data directory
     #[arg(long, value_name = "SECONDS", default_value_t = 60.0, value_parser = parse_seconds)]
@@ -165,8 +168,11 @@ pub(crate) struct ConnectArguments {
     /// Write a timeline for chrome://tracing or Perfetto to a new file
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
+    /// End with a table of what was done, stage by stage
+    #[arg(long, short)]
+    pub(crate) verbose: bool,
     /// End with a line of JSON
-    #[arg(long)]
+    #[arg(long, conflicts_with = "verbose")]
     pub(crate) json: bool,
 }
 
@@ -227,7 +233,7 @@ pub(crate) struct AtArgument {
 #[derive(Debug, Args)]
 pub(crate) struct StatsArguments {
     /// Data directory
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", env = "BLOCKMILL_DATA")]
     pub(crate) data: PathBuf,
     #[command(flatten)]
     pub(crate) at: AtArgument,
@@ -239,7 +245,7 @@ pub(crate) struct StatsArguments {
 #[derive(Debug, Args)]
 pub(crate) struct CoinArguments {
     /// Data directory
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", env = "BLOCKMILL_DATA")]
     pub(crate) data: PathBuf,
     #[command(flatten)]
     pub(crate) at: AtArgument,
@@ -278,7 +284,7 @@ impl FromStr for IndexRange {
 #[derive(Debug, Args)]
 pub(crate) struct BalanceArguments {
     /// Data directory
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", env = "BLOCKMILL_DATA")]
     pub(crate) data: PathBuf,
     #[command(flatten)]
     pub(crate) at: AtArgument,
@@ -313,12 +319,16 @@ pub(crate) enum TableFormat {
 }
 
 #[derive(Debug, Args)]
-#[command(group(ArgGroup::new("source").required(true).args(["data", "snapshot"])))]
 pub(crate) struct ExportCoinsArguments {
     /// Data directory
-    #[arg(long, value_name = "DIR")]
+    #[arg(
+        long,
+        value_name = "DIR",
+        env = "BLOCKMILL_DATA",
+        required_unless_present = "snapshot"
+    )]
     pub(crate) data: Option<PathBuf>,
-    /// A file of Bitcoin Core's dumptxoutset or of snapshot dump
+    /// A file of Bitcoin Core's dumptxoutset or of snapshot dump, in place of a data directory
     #[arg(long, value_name = "FILE")]
     pub(crate) snapshot: Option<PathBuf>,
     #[command(flatten)]
@@ -348,7 +358,7 @@ pub(crate) enum SnapshotCommand {
 #[derive(Debug, Args)]
 pub(crate) struct DumpArguments {
     /// Data directory
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", env = "BLOCKMILL_DATA")]
     pub(crate) data: PathBuf,
     #[command(flatten)]
     pub(crate) at: AtArgument,
@@ -372,7 +382,7 @@ pub(crate) struct LoadArguments {
     #[arg(long, value_name = "HASH")]
     pub(crate) hash: Option<BlockHash>,
     /// Memory for the coins cache in MiB
-    #[arg(long, value_name = "MIB", default_value_t = 450, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "MIB", env = "BLOCKMILL_DBCACHE", default_value_t = 450, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) dbcache: u32,
     #[command(flatten)]
     pub(crate) store: StoreArgument,
@@ -401,7 +411,7 @@ impl LoadArguments {
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArguments {
     /// Data directory
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", env = "BLOCKMILL_DATA")]
     pub(crate) data: PathBuf,
     /// Print JSON
     #[arg(long)]
@@ -497,9 +507,10 @@ fn parse_seconds(text: &str) -> Result<f64, String> {
 fn parse_address(text: &str) -> Result<SocketAddr, String> {
     match text.parse::<u16>() {
         Ok(port) => Ok(SocketAddr::from(([127, 0, 0, 1], port))),
-        Err(_) => text
-            .parse()
-            .map_err(|_| "expected an address such as 127.0.0.1:9332, or a port".to_owned()),
+        Err(_) => match text.to_socket_addrs().map(|mut found| found.next()) {
+            Ok(Some(address)) => Ok(address),
+            _ => Err("expected an address such as localhost:9332, or a port".to_owned()),
+        },
     }
 }
 
@@ -531,11 +542,14 @@ mod tests {
             "blockmill connect --blocks a b --data d --network regtest --par 3"
         ));
         assert!(parses("blockmill connect --blocks a --data d --metrics 9332"));
+        assert!(parses("blockmill connect --blocks a --data d --metrics localhost:9332"));
+        assert!(parses("blockmill connect --blocks a --data d --metrics [::1]:9332"));
         assert!(!parses("blockmill connect --blocks a --data d --metrics localhost"));
         assert!(!parses("blockmill connect --data d"));
         assert!(!parses("blockmill connect --blocks a --data d --par 0"));
         assert!(!parses("blockmill connect --blocks a --data d --dbcache 0"));
-        assert!(!parses("blockmill connect --blocks a --data d --network mainnet"));
+        assert!(parses("blockmill connect --blocks a --data d --network mainnet"));
+        assert!(!parses("blockmill connect --blocks a --data d --network bitcoins"));
         assert!(!parses("blockmill connect --blocks a --data d --store embedded"));
         assert!(parses("blockmill connect --blocks a --data d --store log"));
         assert!(parses("blockmill submit --data d --store redb"));

@@ -11,12 +11,13 @@ use blockmill_engine::engine::LoadSnapshotError;
 use blockmill_engine::inspect::verify_files::VerifyFilesError;
 use blockmill_engine::{BlockReadError, ConnectError, OpenError, PastError};
 use parquet::errors::ParquetError;
+use std::error::Error;
 use std::io;
 use std::path::PathBuf;
-use thiserror::Error;
+use thiserror::Error as ThisError;
 
 /// Why a command ended early.
-#[derive(Debug, Error)]
+#[derive(Debug, ThisError)]
 pub(crate) enum Failure {
     /// A data directory cannot be opened or read.
     #[error(transparent)]
@@ -66,6 +67,7 @@ pub(crate) enum Failure {
         /// The file.
         path: PathBuf,
         /// The operating system's error.
+        #[source]
         error: io::Error,
     },
     /// Standard input or output failed.
@@ -122,6 +124,7 @@ impl Failure {
     pub(crate) fn status(&self) -> u8 {
         match self {
             _ if self.is_stop() => signals::status(),
+            _ if is_disk_full(self) => 4,
             Self::Open(error) | Self::Past(PastError::Open(error)) => open_status(error),
             Self::Past(PastError::AboveTip { .. } | PastError::BelowSnapshot { .. }) => 2,
             Self::Store(error)
@@ -156,6 +159,22 @@ impl Failure {
             | Self::Corrupt(_) => 3,
         }
     }
+}
+
+/// Whether a write failed since the disk is full, or the quota is used up.
+fn is_disk_full(failure: &Failure) -> bool {
+    if let Failure::Sqlite(rusqlite::Error::SqliteFailure(error, _)) = failure {
+        return error.code == rusqlite::ErrorCode::DiskFull;
+    }
+    let mut next: Option<&(dyn Error + 'static)> = Some(failure);
+    while let Some(error) = next {
+        let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
+        if matches!(kind, Some(io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)) {
+            return true;
+        }
+        next = error.source();
+    }
+    false
 }
 
 /// 2 for wrong usage, 4 where the directory is in use or the store failed, else 3.

@@ -28,6 +28,17 @@ pub(crate) fn set_format(format: Format) {
     JSON.store(format == Format::Json, Ordering::Relaxed);
 }
 
+/// Whether only warnings and errors are written; set before the first line.
+static QUIET: AtomicBool = AtomicBool::new(false);
+
+pub(crate) fn set_quiet(quiet: bool) {
+    QUIET.store(quiet, Ordering::Relaxed);
+}
+
+pub(crate) fn is_quiet() -> bool {
+    QUIET.load(Ordering::Relaxed)
+}
+
 pub(crate) fn is_json() -> bool {
     JSON.load(Ordering::Relaxed)
 }
@@ -73,8 +84,11 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// Plain text leaves out lines of level debug.
+    /// Plain text leaves out lines of level debug, `--quiet` those below warnings.
     pub(crate) fn is_shown(&self) -> bool {
+        if is_quiet() {
+            return self.level >= Level::Warning;
+        }
         is_json() || self.level > Level::Debug
     }
 

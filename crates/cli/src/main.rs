@@ -5,6 +5,7 @@
 
 mod advice;
 mod arguments;
+mod build_info;
 mod commands;
 mod descriptors;
 mod export;
@@ -20,7 +21,8 @@ mod verifier;
 
 use arguments::{Arguments, Command};
 use blockmill_store_redb::is_panic_contained;
-use clap::Parser;
+use build_info::VERSION;
+use clap::{CommandFactory, FromArgMatches};
 use failure::Failure;
 use serde_json::json;
 use std::process::ExitCode;
@@ -32,8 +34,10 @@ use std::process::ExitCode;
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let command = Arguments::command().version(VERSION.as_str());
+    let arguments = Arguments::from_arg_matches(&command.get_matches()).unwrap_or_else(|error| error.exit());
     log::set_format(arguments.log);
+    log::set_quiet(arguments.quiet);
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         // A panic over a damaged store is caught, and reported as an error of the store.

@@ -1,10 +1,12 @@
 //! Figures in Prometheus' text form, served over HTTP.
 //!
-//! One thread answers one request at a time. Every request gets all figures, whatever its path. The
+//! One thread answers one request at a time. `/metrics` has all figures; there is nothing else. The
 //! connection is closed if the peer is slow or sends too much.
 
+use crate::build_info;
 use crate::failure::Failure;
 use crate::log;
+use crate::output;
 use blockmill_coins::CacheCounters;
 use blockmill_engine::Progress;
 use blockmill_engine::report::Totals;
@@ -14,7 +16,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 /// Most bytes of a request that are read.
 const REQUEST_MAX: usize = 8 << 10;
@@ -76,7 +78,17 @@ fn lock(figures: &Mutex<Figures>) -> MutexGuard<'_, Figures> {
     figures.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Reads a request, and answers with all figures.
+/// The path of the figures.
+const PATH: &str = "/metrics";
+
+/// Whether a request asks for the figures.
+fn asks_for_figures(request: &[u8]) -> bool {
+    let line = request.split(|&byte| byte == b'\r').next().unwrap_or_default();
+    let path = line.split(|&byte| byte == b' ').nth(1).unwrap_or_default();
+    path.split(|&byte| byte == b'?').next() == Some(PATH.as_bytes())
+}
+
+/// Reads a request, and answers it.
 fn answer(mut stream: TcpStream, body: impl FnOnce() -> String) -> std::io::Result<()> {
     let deadline = Instant::now() + PATIENCE;
     stream.set_write_timeout(Some(PATIENCE))?;
@@ -93,10 +105,14 @@ fn answer(mut stream: TcpStream, body: impl FnOnce() -> String) -> std::io::Resu
             count => request.extend_from_slice(&part[..count]),
         }
     }
-    let body = body();
+    let (status, body) = if asks_for_figures(&request) {
+        ("200 OK", body())
+    } else {
+        ("404 Not Found", format!("the figures are at {PATH}\n"))
+    };
     write!(
         stream,
-        "HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
         body.len()
     )
 }
@@ -119,8 +135,85 @@ fn size_of_store(path: &Path) -> u64 {
     }
 }
 
+/// Adds what the program is, and figures of the process under the names that all programs use.
+fn add_process(text: &mut String) {
+    let _ = write!(
+        text,
+        "# HELP blockmill_build_info what the program is\n# TYPE blockmill_build_info gauge\n\
+         blockmill_build_info{{version=\"{}\",commit=\"{}\",kernel=\"{}\"}} 1\n",
+        env!("CARGO_PKG_VERSION"),
+        build_info::COMMIT,
+        build_info::KERNEL
+    );
+    let Some(process) = Process::read() else {
+        return;
+    };
+    for (name, kind, help, value) in [
+        (
+            "cpu_seconds_total",
+            "counter",
+            "CPU time in seconds",
+            output::cpu_seconds(),
+        ),
+        (
+            "resident_memory_bytes",
+            "gauge",
+            "memory in bytes",
+            process.resident_bytes as f64,
+        ),
+        (
+            "virtual_memory_bytes",
+            "gauge",
+            "address space in bytes",
+            process.virtual_bytes as f64,
+        ),
+        ("open_fds", "gauge", "open files", process.open_files as f64),
+        ("threads", "gauge", "threads", process.threads as f64),
+        (
+            "start_time_seconds",
+            "gauge",
+            "time of the start, in seconds since 1970",
+            process.start_time,
+        ),
+    ] {
+        let _ = write!(
+            text,
+            "# HELP process_{name} {help}\n# TYPE process_{name} {kind}\nprocess_{name} {value}\n"
+        );
+    }
+}
+
+/// Figures of this process.
+struct Process {
+    resident_bytes: u64,
+    virtual_bytes: u64,
+    open_files: usize,
+    threads: u64,
+    start_time: f64,
+}
+
+impl Process {
+    /// Reads them where the system has them as files.
+    fn read() -> Option<Self> {
+        let status = std::fs::read_to_string("/proc/self/status").ok()?;
+        let number = |name: &str| -> Option<u64> {
+            let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+            line.split_whitespace().next()?.parse().ok()
+        };
+        let started = std::fs::metadata("/proc/self").ok()?.modified().ok()?;
+        Some(Self {
+            resident_bytes: number("VmRSS:")? << 10,
+            virtual_bytes: number("VmSize:")? << 10,
+            open_files: std::fs::read_dir("/proc/self/fd").ok()?.count(),
+            threads: number("Threads:")?,
+            start_time: started.duration_since(UNIX_EPOCH).ok()?.as_secs_f64(),
+        })
+    }
+}
+
 fn render(figures: &Figures, store: &Path) -> String {
     let mut text = String::new();
+    add_process(&mut text);
     if let Some(progress) = &figures.progress {
         add_progress(&mut text, progress);
     }
@@ -159,6 +252,11 @@ fn add_progress(text: &mut String, progress: &Progress) {
         "best_height",
         "height of the best known chain",
         f64::from(progress.best_height),
+    );
+    gauge(
+        "tip_time_seconds",
+        "time in the header of the tip, in seconds since 1970",
+        f64::from(progress.tip_time),
     );
     gauge(
         "bytes_remaining",
@@ -281,6 +379,7 @@ mod tests {
         let metrics = Metrics::serve(address, store.path().to_owned()).unwrap();
         metrics.set_progress(&Progress {
             height: 50,
+            tip_time: 1_700_000_000,
             best_height: 200,
             blocks: 50,
             transactions: 60,
@@ -310,6 +409,23 @@ mod tests {
         stream.read_to_string(&mut answer).unwrap();
         assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"));
         assert!(answer.contains("\nblockmill_height 50\n"));
+        assert!(answer.contains("\nblockmill_tip_time_seconds 1700000000\n"));
+        assert!(answer.contains(&format!(
+            "\nblockmill_build_info{{version=\"{}\",",
+            env!("CARGO_PKG_VERSION")
+        )));
+        for name in [
+            "cpu_seconds_total",
+            "resident_memory_bytes",
+            "open_fds",
+            "start_time_seconds",
+        ] {
+            let line = answer
+                .lines()
+                .find_map(|line| line.strip_prefix(&format!("process_{name} ")));
+            let value: f64 = line.unwrap().parse().unwrap();
+            assert!(value > 0.0, "{name} {value}");
+        }
         assert!(answer.contains("\nblockmill_elapsed_seconds 1.5\n"));
         assert!(answer.contains("# TYPE blockmill_inputs_total counter\nblockmill_inputs_total 1000\n"));
         assert!(
@@ -323,6 +439,17 @@ mod tests {
                 answer.contains(&format!("blockmill_stage_busy_seconds_total{{stage=\"{stage}\"}} 0")),
                 "{stage}"
             );
+        }
+        for (path, status) in [
+            ("/", "404 Not Found"),
+            ("/metrics/", "404 Not Found"),
+            ("/metrics?x=1", "200 OK"),
+        ] {
+            let mut stream = TcpStream::connect(address).unwrap();
+            write!(stream, "GET {path} HTTP/1.1\r\n\r\n").unwrap();
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).unwrap();
+            assert!(answer.starts_with(&format!("HTTP/1.1 {status}\r\n")), "{answer}");
         }
         // Every figure has one help line and one type line.
         let mut names: Vec<_> = answer.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();

@@ -180,7 +180,35 @@ pub(crate) fn table(out: &mut dyn Write, rows: &[(&str, String)]) -> io::Result<
     Ok(())
 }
 
-/// The report of `connect` for a person.
+/// A number with a comma between each three digits.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (position, digit) in digits.chars().enumerate() {
+        if position > 0 && (digits.len() - position).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// The report of `connect` in a line.
+pub(crate) fn connect_line(report: &ConnectReport) -> String {
+    let plural = |count: u64| if count == 1 { "" } else { "s" };
+    let (blocks, inputs) = (report.totals.blocks, report.totals.inputs);
+    format!(
+        "connected {} block{} to height {}: {} input{} in {:.1} s",
+        grouped(blocks),
+        plural(blocks),
+        report.height,
+        grouped(inputs),
+        plural(inputs),
+        report.seconds
+    )
+}
+
+/// The report of `connect` for a person who wants all of it.
 pub(crate) fn connect_table(out: &mut dyn Write, report: &ConnectReport, cpu_seconds: f64) -> io::Result<()> {
     let totals = &report.totals;
     let seconds = report.seconds.max(1e-9);
@@ -312,5 +340,29 @@ impl StatsJson {
         rows.extend(self.store_memory.map(|bytes| ("store_memory", bytes.to_string())));
         rows.push(("validated", validated));
         rows
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_grouped() {
+        for (number, text) in [(0, "0"), (999, "999"), (1_000, "1,000"), (12_345_678, "12,345,678")] {
+            assert_eq!(grouped(number), text);
+        }
+    }
+
+    #[test]
+    fn bytes_have_a_unit() {
+        for (number, text) in [
+            (9_999, "9999 bytes"),
+            (10_000, "10.0 kB"),
+            (12_345_678, "12.3 MB"),
+            (98_765_432_100, "98.8 GB"),
+        ] {
+            assert_eq!(bytes(number), text);
+        }
     }
 }

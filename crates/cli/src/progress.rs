@@ -26,7 +26,7 @@ pub(crate) struct Meter {
 
 impl Meter {
     pub(crate) fn new() -> Self {
-        let has_bar = std::io::stderr().is_terminal() && !log::is_json();
+        let has_bar = std::io::stderr().is_terminal() && !log::is_json() && !log::is_quiet();
         let bar = has_bar.then(|| {
             let bar = ProgressBar::new(0);
             if let Ok(style) = ProgressStyle::with_template("[{bar:30}] {msg}") {
@@ -205,6 +205,7 @@ mod tests {
     fn the_line_has_rates_and_the_time_left() {
         let progress = Progress {
             height: 50,
+            tip_time: 1_700_000_000,
             best_height: 200,
             blocks: 50,
             transactions: 60,

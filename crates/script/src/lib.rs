@@ -30,6 +30,9 @@
 //! # Ok::<(), blockmill_rules::VerifyError>(())
 //! ```
 
+/// The version of Bitcoin Core whose interpreter this is.
+pub const CORE_VERSION: &str = env!("BLOCKMILL_CORE_VERSION");
+
 mod verifier;
 
 mod deferred;

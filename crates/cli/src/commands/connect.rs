@@ -157,8 +157,10 @@ pub(crate) fn run(arguments: &ConnectArguments) -> Result<u8, Failure> {
     let cpu_seconds = output::cpu_seconds();
     if arguments.json {
         output::json_line(&mut out, &output::connect_json(&report, cpu_seconds))?;
-    } else {
+    } else if arguments.verbose {
         output::connect_table(&mut out, &report, cpu_seconds)?;
+    } else {
+        writeln!(out, "{}", output::connect_line(&report))?;
     }
     out.flush()?;
     // The report is out before a failure of the trace ends the command.

@@ -41,10 +41,11 @@ enum Source {
 
 impl Source {
     fn open(arguments: &ExportCoinsArguments, meter: &mut EngineMeter) -> Result<Self, Failure> {
-        if let Some(data) = &arguments.data {
-            return Ok(Self::Set(open_set(data, arguments.at.height, meter)?));
-        }
-        let path = arguments.snapshot.clone().unwrap_or_default();
+        let path = match (&arguments.snapshot, &arguments.data) {
+            (Some(snapshot), _) => snapshot.clone(),
+            (None, Some(data)) => return Ok(Self::Set(open_set(data, arguments.at.height, meter)?)),
+            (None, None) => return Err(Failure::Usage("--data or --snapshot is needed".to_owned())),
+        };
         let mut head = [0; SNAPSHOT_MAGIC_AT + 4];
         let mut file = File::open(&path).map_err(Failure::file(&path))?;
         // What is too short is refused by its reader, which says why.
@@ -159,7 +160,7 @@ impl Export<'_> {
 }
 
 fn coins(arguments: &ExportCoinsArguments) -> Result<u8, Failure> {
-    if arguments.at.height.is_some() && arguments.data.is_none() {
+    if arguments.at.height.is_some() && arguments.snapshot.is_some() {
         return Err(Failure::Usage("--at needs --data: a snapshot has no blocks".to_owned()));
     }
     if arguments.format == TableFormat::Sqlite && is_stdout(&arguments.out) {

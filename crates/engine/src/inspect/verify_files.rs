@@ -140,6 +140,7 @@ pub fn verify_files<V: ScriptVerifier + 'static>(
     let remaining = |ids: &[BlockId]| ids.iter().map(|&id| length(&index, id)).sum::<u64>();
     let mut progress = Progress {
         height: 0,
+        tip_time: 0,
         best_height,
         blocks: 0,
         transactions: 0,
@@ -189,6 +190,7 @@ pub fn verify_files<V: ScriptVerifier + 'static>(
         let bytes = length(&index, id);
         progress = Progress {
             height: entry.height,
+            tip_time: entry.time,
             blocks: report.blocks,
             transactions: report.transactions,
             inputs: report.inputs,

@@ -234,8 +234,9 @@ impl<V: ScriptVerifier + 'static> BranchRun<'_, '_, V> {
             self.pipeline.flush_if_due(self.run)?;
         }
         let Run { chain, reporter, .. } = &mut *self.run;
-        let bytes = chain.index().entry(id).block_length();
-        reporter.progress(chain.height(), bytes, &self.pipeline.cache_state());
+        let entry = chain.index().entry(id);
+        let bytes = entry.block_length();
+        reporter.progress(chain.height(), entry.time, bytes, &self.pipeline.cache_state());
         Ok(Continue(()))
     }
 

@@ -26,6 +26,8 @@ pub struct Indexing {
 pub struct Progress {
     /// Height of the tip.
     pub height: u32,
+    /// Time in the header of the tip, in seconds since 1970.
+    pub tip_time: u32,
     /// Height of the best chain known.
     pub best_height: u32,
     /// Blocks connected since the engine was opened.

@@ -209,9 +209,10 @@ impl Telemetry {
         }
     }
 
-    fn progress(&self, height: u32, cache: &CacheState) -> Progress {
+    fn progress(&self, height: u32, tip_time: u32, cache: &CacheState) -> Progress {
         Progress {
             height,
+            tip_time,
             best_height: self.branch.best_height,
             blocks: self.totals.blocks,
             transactions: self.totals.transactions,
@@ -295,11 +296,12 @@ impl Reporter<'_> {
     }
 
     /// Reports how far the branch is, after a block of `bytes` bytes was accepted.
-    pub(crate) fn progress(&mut self, height: u32, bytes: u64, cache: &CacheState) {
+    pub(crate) fn progress(&mut self, height: u32, tip_time: u32, bytes: u64, cache: &CacheState) {
         let branch = &mut self.telemetry.branch;
         branch.bytes_remaining = branch.bytes_remaining.saturating_sub(bytes);
         self.report_pending();
-        self.observer.progress(&self.telemetry.progress(height, cache));
+        self.observer
+            .progress(&self.telemetry.progress(height, tip_time, cache));
         self.observer.totals(&self.telemetry.totals, &cache.counters);
     }
 
