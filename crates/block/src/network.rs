@@ -94,7 +94,8 @@ impl fmt::Display for Network {
 impl FromStr for Network {
     type Err = UnknownNetwork;
 
-    /// The [`name`](Self::name), or another one of the field: Core calls the chains `main` and `test`.
+    /// The [`name`](Self::name), or another one of the field: Core calls the chains `main` and
+    /// `test`.
     fn from_str(name: &str) -> Result<Self, UnknownNetwork> {
         match name {
             "main" | "mainnet" => return Ok(Self::Bitcoin),

@@ -330,6 +330,21 @@ impl CoinsCache {
         Ok(found)
     }
 
+    /// As [`get`](Self::get), for somebody who only looks: nothing is counted or kept.
+    ///
+    /// # Errors
+    /// Any [`StoreError`].
+    pub fn peek(&self, outpoint: &OutPoint) -> Result<Option<Coin>, StoreError> {
+        if let Some(known) = self.map.with(outpoint, |entry| entry.map(|entry| entry.coin())) {
+            return Ok(known);
+        }
+        match self.frozen(outpoint) {
+            Some(known) => Ok(known),
+            None if self.complete => Ok(None),
+            None => self.store.get(outpoint),
+        }
+    }
+
     /// Starts loading the entries of these outpoints into the processor's caches. For a few dozen
     /// outpoints that are looked up soon after.
     pub fn prefetch(&self, outpoints: &[OutPoint]) {

@@ -35,8 +35,8 @@ use crate::report::findings::ImportEnd;
 use crate::report::observer::Observer;
 use crate::report::telemetry::{Reporter, Telemetry};
 use crate::report::totals::Totals;
-use blockmill_block::BlockHash;
-use blockmill_coins::{CoinsCache, Tip};
+use blockmill_block::{BlockHash, Coin, OutPoint};
+use blockmill_coins::{CoinsCache, StoreError, Tip};
 use blockmill_rules::ScriptVerifier;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -159,6 +159,14 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
     /// The coins at the tip.
     pub fn coins(&self) -> &CoinsCache {
         self.pipeline.coins()
+    }
+
+    /// The coin of an outpoint at the tip; none if it is spent, or never was.
+    ///
+    /// # Errors
+    /// Any [`StoreError`].
+    pub fn coin(&self, outpoint: &OutPoint) -> Result<Option<Coin>, StoreError> {
+        self.coins().peek(outpoint)
     }
 
     /// The data directory.

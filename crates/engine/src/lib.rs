@@ -24,7 +24,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! `examples/other_verifier.rs` has an engine with another script verifier.
+//! `examples/other_verifier.rs` has an engine with another script verifier,
+//! `examples/address_index.rs` an index that is built while blocks are connected.
 //!
 //! The modules. Each uses only those below it in this list:
 //! - [`inspect`]: the doctor, and blocks verified against undo data;
@@ -51,7 +52,7 @@ pub use pipeline::error::ConnectError;
 pub use report::connect_report::{ConnectReport, RunOutcome};
 pub use report::events::{Event, Level};
 pub use report::findings::Rejected;
-pub use report::observer::{Observer, Progress};
+pub use report::observer::{BlockChange, Observer, Progress};
 pub use report::signatures::Signatures;
 
 #[cfg(test)]

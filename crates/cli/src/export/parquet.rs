@@ -1,5 +1,5 @@
-//! A table of coins as a Parquet file: a row group for each batch of coins, compressed by Zstandard.
-//! The columns of a group are encoded by the thread that has its coins.
+//! A table of coins as a Parquet file: a row group for each batch of coins, compressed by
+//! Zstandard. The columns of a group are encoded by the thread that has its coins.
 
 use crate::export::coin_row::{COLUMNS, CoinRow};
 use crate::export::target::Target;

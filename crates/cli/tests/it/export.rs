@@ -1,4 +1,5 @@
-//! `export coins` beside a set that the tests made from the blocks, and read back by other programs.
+//! `export coins` beside a set that the tests made from the blocks, and read back by other
+//! programs.
 
 use crate::common::own_set::{OwnChain, OwnCoin, OwnSet};
 use crate::common::python::Python;

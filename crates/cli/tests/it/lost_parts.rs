@@ -2,9 +2,12 @@
 //! each says what to do.
 
 use crate::common::{Rng, Run, Scratch, blockmill, connect, doctor, generate_command, run, stats, store};
+use blockmill_block::hash::sha256d;
+use blockmill_block::{Header, Network};
 use blockmill_engine::StoreKind;
+use blockmill_rules::Params;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 /// Block files, and a data directory of the 30 blocks in them.
@@ -367,6 +370,19 @@ const DEFAULT: &str = concat!(
     "210359ef5021964fe22d6f8e05b2463c9540ce96883fe3b278760f048f5189f2e6c452ae"
 );
 
+/// Appends the header of a block above the first one: a directory with a block keeps its chain.
+fn add_header(data: &Path) {
+    let header = Header {
+        prev_block_hash: Params::new(Network::Signet, None).genesis.hash(),
+        ..Params::new(Network::Signet, None).genesis
+    };
+    let mut record = header.to_bytes().to_vec();
+    record.extend([0; 12]);
+    let checksum = sha256d(&record);
+    record.extend(&checksum[..4]);
+    std::fs::write(data.join("headers.dat"), record).unwrap();
+}
+
 #[test]
 fn challenges_are_compared() {
     let scratch = Scratch::new();
@@ -382,9 +398,13 @@ fn challenges_are_compared() {
     };
     let challenge = |hex| ["--signet-challenge", hex];
     connect("default", &["--network", "signet"]).ends_with(0);
+    add_header(&scratch.join("default"));
     connect("default", &challenge(DEFAULT)).ends_with(0);
     connect("default", &challenge("52")).ends_with(2).says(&["signet:52"]);
+    // Without a block a directory takes another challenge.
+    connect("own", &[&["--network", "signet"][..], &challenge("53")].concat()).ends_with(0);
     connect("own", &[&["--network", "signet"][..], &challenge("51")].concat()).ends_with(0);
+    add_header(&scratch.join("own"));
     connect("own", &challenge("51")).ends_with(0);
     connect("own", &["--network", "signet"]).ends_with(0);
     for other in ["52", DEFAULT] {

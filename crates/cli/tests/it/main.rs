@@ -14,6 +14,7 @@ mod generated;
 mod layering;
 mod logs;
 mod lost_parts;
+mod manners;
 mod memory;
 mod paths;
 mod readers;

@@ -194,7 +194,7 @@ fn old_blocks_of_mainnet_are_verified_in_lanes() {
     let scratch = Scratch::new();
     let said = |name: &str, fast: bool| {
         let mut command = blockmill();
-        command.args(["connect", "--network", MAINNET.network.name(), "--blocks"]);
+        command.args(["connect", "-v", "--network", MAINNET.network.name(), "--blocks"]);
         command
             .arg(chains.join(MAINNET.file))
             .arg("--data")

@@ -77,7 +77,7 @@ fn the_report_says_which_way_was_taken() {
     let chain = generate(&scratch);
     let said = |way: &str, fast_lanes: bool| {
         let data = scratch.join(&format!("{way}-{fast_lanes}"));
-        let run = connected(&chain, &data, fast_lanes, &["--signatures", way]);
+        let run = connected(&chain, &data, fast_lanes, &["-v", "--signatures", way]);
         row(&run, "signatures").to_owned()
     };
     let heights = format!("heights 1 to {BLOCKS}");

@@ -554,6 +554,9 @@ impl World {
             }
             Step::Get(number) => {
                 let outpoint = outpoint(*number);
+                let counters = self.cache.counters();
+                assert_eq!(self.cache.peek(&outpoint).unwrap(), self.model.get(&outpoint).cloned());
+                assert_eq!(self.cache.counters(), counters);
                 assert_eq!(self.cache.get(&outpoint).unwrap(), self.model.get(&outpoint).cloned());
             }
             Step::Contains(number) => {

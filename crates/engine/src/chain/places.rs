@@ -1,9 +1,9 @@
 //! What searches of block files have found, kept in the data directory: a file that has not changed
 //! is not read again, and readers of the directory find the blocks.
 //!
-//! The file is a magic, then entries: one for each search of a block file, in order; the last one of
-//! a path counts. An entry is its length (4 bytes), the CRC-32 of its body (4), and the body. All
-//! numbers are little-endian. The body:
+//! The file is a magic, then entries: one for each search of a block file, in order; the last one
+//! of a path counts. An entry is its length (4 bytes), the CRC-32 of its body (4), and the body.
+//! All numbers are little-endian. The body:
 //!
 //! | bytes | |
 //! |---|---|
@@ -43,8 +43,8 @@ const FIXED: usize = 8 + 8 + 8 + 16 + 16 + 8 + 1 + 4;
 /// Bytes of a record.
 const RECORD: usize = 8 + 4 + Header::LENGTH;
 
-/// Bytes of entries that no longer count, from which the file is written anew, if they are more than
-/// those that do.
+/// Bytes of entries that no longer count, from which the file is written anew, if they are more
+/// than those that do.
 const GARBAGE_MAX: u64 = 1 << 20;
 
 /// What tells whether a block file has changed.
@@ -162,8 +162,8 @@ impl Places {
         Ok(places)
     }
 
-    /// Takes in the entries of a file up to the first that is not whole. Returns where that is; none
-    /// if it is no such file.
+    /// Takes in the entries of a file up to the first that is not whole. Returns where that is;
+    /// none if it is no such file.
     fn decode(&mut self, bytes: &[u8]) -> Option<u64> {
         let mut rest = bytes.strip_prefix(MAGIC)?;
         while let Some((path, search)) = read_entry(&mut rest) {

@@ -1,16 +1,17 @@
 //! A data directory and its lock.
 
 use crate::datadir::error::{OpenError, Remedy, file_error};
-use crate::datadir::files::{BLOCKS_FOLDER, HEADERS_FILE, META_FILE, UNDO_FILE};
+use crate::datadir::files::{BLOCKS_FOLDER, FIRST_BLOCK_FILE, HEADERS_FILE, META_FILE, UNDO_FILE};
 use crate::datadir::headers_file::came_with_snapshot;
 use crate::datadir::holder::Writer;
 use crate::datadir::lock::{self, lock_to_read, lock_to_write};
-use crate::datadir::lost_store::{kind_if_not_lost, kind_of, network_of};
+use crate::datadir::lost_store::{has_no_coins, kind_if_not_lost, kind_of, network_of};
 use crate::datadir::meta::{ChainId, Meta, SnapshotMark, read_meta, remedy, write_meta};
 use crate::datadir::store_kind::StoreKind;
 use blockmill_blockfiles::disk::{Disk, SystemDisk};
 use blockmill_blockfiles::{FileError, sync_appended};
 use std::fs::File;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -58,9 +59,16 @@ impl DataDir {
         }
         let lock = lock_to_write(path)?;
         let meta = match (read_meta(&meta_path)?, wanted) {
-            (Some(found), Some(wanted)) => {
+            (Some(found), Some(wanted)) if found.chain_id.fits(wanted) || !is_unused(path, &found)? => {
                 check_fits(path, &found.chain_id, wanted)?;
                 found
+            }
+            (Some(_), Some(wanted)) => {
+                // Made for another network, and never used: a mistyped name costs nothing.
+                remove_unused_stores(&*disk, path)?;
+                let meta = Meta::new(wanted.clone());
+                write_meta(&*disk, path, &meta)?;
+                meta
             }
             (Some(found), None) => found,
             (None, Some(wanted)) => {
@@ -205,6 +213,38 @@ impl DataDir {
     }
 }
 
+/// Whether a directory has no block and no coin: none was connected or submitted, and no snapshot
+/// loaded. What cannot be looked at may have some.
+fn is_unused(path: &Path, meta: &Meta) -> Result<bool, FileError> {
+    let first_block_file = Path::new(BLOCKS_FOLDER).join(FIRST_BLOCK_FILE);
+    for name in [Path::new(HEADERS_FILE), Path::new(UNDO_FILE), &first_block_file] {
+        let path = path.join(name);
+        let length = match std::fs::metadata(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => 0,
+            found => found.map_err(file_error(&path))?.len(),
+        };
+        if length > 0 {
+            return Ok(false);
+        }
+    }
+    Ok(meta.snapshot.is_none() && has_no_coins(path))
+}
+
+/// Removes the stores of a directory that has no block. They are marked with its network.
+fn remove_unused_stores(disk: &dyn Disk, path: &Path) -> Result<(), OpenError> {
+    for kind in StoreKind::ALL {
+        for name in [kind.part(), kind.loading()] {
+            let path = path.join(name);
+            match std::fs::symlink_metadata(&path) {
+                Ok(metadata) if metadata.is_dir() => blockmill_store_log::remove(disk, &path)?,
+                Ok(_) => disk.remove(&path).map_err(file_error(&path))?,
+                Err(_) => {}
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Whether a directory has something that only a data directory has.
 fn has_parts(path: &Path) -> bool {
     [StoreKind::Redb.part(), StoreKind::Log.part(), HEADERS_FILE, UNDO_FILE]
@@ -256,6 +296,9 @@ fn new_chain_id(path: &Path, wanted: &ChainId) -> Result<ChainId, OpenError> {
 mod tests {
     use super::*;
     use blockmill_block::{BlockHash, Network};
+    use blockmill_coins::{CoinStore, OwnedChange, Tip};
+    use blockmill_store_log::{LogStore, Options as LogOptions};
+    use blockmill_store_redb::RedbStore;
 
     fn chain_id(network: Network) -> ChainId {
         ChainId {
@@ -277,8 +320,55 @@ mod tests {
         let opened = DataDir::open(&path, None).unwrap();
         assert_eq!(opened.chain_id().network, Network::Regtest);
         drop(opened);
-        let error = DataDir::open(&path, Some(&chain_id(Network::Bitcoin))).unwrap_err();
-        assert!(matches!(&error, OpenError::WrongNetwork { found, .. } if found == "regtest"));
+        // Without a block it may be for another one.
+        let other = DataDir::open(&path, Some(&chain_id(Network::Signet))).unwrap();
+        assert_eq!(other.chain_id().network, Network::Signet);
+        drop(other);
+        assert_eq!(DataDir::open(&path, None).unwrap().chain_id().network, Network::Signet);
+        drop(DataDir::open(&path, Some(&chain_id(Network::Regtest))).unwrap());
+        std::fs::create_dir(path.join(BLOCKS_FOLDER)).unwrap();
+        let submitted = Path::new(BLOCKS_FOLDER).join(FIRST_BLOCK_FILE);
+        for file in [Path::new(HEADERS_FILE), Path::new(UNDO_FILE), &submitted] {
+            let file = path.join(file);
+            std::fs::write(&file, [7]).unwrap();
+            let error = DataDir::open(&path, Some(&chain_id(Network::Bitcoin))).unwrap_err();
+            assert!(matches!(&error, OpenError::WrongNetwork { found, .. } if found == "regtest"));
+            std::fs::write(&file, []).unwrap();
+        }
+        drop(DataDir::open(&path, Some(&chain_id(Network::Bitcoin))).unwrap());
+    }
+
+    /// Headers and undo data may be lost; coins are kept.
+    #[test]
+    fn coins_keep_the_network() {
+        for kind in StoreKind::ALL {
+            let parent = tempfile::tempdir().unwrap();
+            let path = parent.path();
+            let (regtest, bitcoin) = (chain_id(Network::Regtest), chain_id(Network::Bitcoin));
+            drop(DataDir::open(path, Some(&regtest)).unwrap());
+            let file = path.join(kind.part());
+            let open = || -> Box<dyn CoinStore> {
+                match kind {
+                    StoreKind::Redb => Box::new(RedbStore::open(&file, "regtest", 1 << 20).unwrap()),
+                    StoreKind::Log => Box::new(LogStore::open(&file, "regtest", LogOptions::default()).unwrap()),
+                }
+            };
+            drop(open());
+            assert!(file.exists());
+            drop(DataDir::open(path, Some(&bitcoin)).unwrap());
+            assert!(!file.exists());
+            drop(DataDir::open(path, Some(&regtest)).unwrap());
+            let tip = Tip {
+                hash: BlockHash([1; 32]),
+                height: 1,
+            };
+            open().commit(&Vec::<OwnedChange>::new(), &tip).unwrap();
+            assert!(matches!(
+                DataDir::open(path, Some(&bitcoin)),
+                Err(OpenError::WrongNetwork { .. })
+            ));
+            assert_eq!(open().tip().unwrap(), Some(tip));
+        }
     }
 
     #[test]

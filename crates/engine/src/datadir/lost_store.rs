@@ -4,6 +4,8 @@ use crate::datadir::error::{OpenError, Remedy, file_error};
 use crate::datadir::files::{HEADERS_FILE, UNDO_FILE};
 use crate::datadir::meta::ChainId;
 use crate::datadir::store_kind::StoreKind;
+use blockmill_coins::CoinStore;
+use blockmill_store_log::Lookup;
 use blockmill_store_redb::RedbStore;
 use std::io::ErrorKind;
 use std::path::Path;
@@ -36,6 +38,19 @@ pub(crate) fn kind_of(directory: &Path) -> Result<Option<StoreKind>, OpenError> 
         }
     }
     Ok(found)
+}
+
+/// Whether the store of a directory, if it has one, is at no block. One that cannot be read may be.
+pub(crate) fn has_no_coins(directory: &Path) -> bool {
+    let path = |kind: StoreKind| directory.join(kind.part());
+    match kind_of(directory) {
+        Ok(None) => true,
+        Ok(Some(kind @ StoreKind::Log)) => Lookup::open(&path(kind), None).is_ok_and(|store| store.tip().is_none()),
+        Ok(Some(kind @ StoreKind::Redb)) => RedbStore::open_to_read(&path(kind), None, NETWORK_CACHE)
+            .and_then(|store| store.tip())
+            .is_ok_and(|tip| tip.is_none()),
+        Err(_) => false,
+    }
 }
 
 /// The kind of a directory's store, which is refused if it is gone; none where there was none. The

@@ -19,6 +19,7 @@ use crate::pipeline::prefetch::Prefetcher;
 use crate::pipeline::resolve::ResolveError;
 use crate::pipeline::state::{Pipeline, ROUNDS_IN_FLIGHT_MAX, Run, count_times};
 use crate::report::connect_report::Halt;
+use crate::report::observer::BlockChange;
 use crate::report::stages::Stage;
 use crate::report::telemetry::{Accepted, Branch};
 use blockmill_blockfiles::Position;
@@ -257,6 +258,11 @@ impl<V: ScriptVerifier + 'static> BranchRun<'_, '_, V> {
             bytes: first.block.bytes().len(),
             signatures: first.signatures,
         };
+        run.reporter.observer.connected(&BlockChange {
+            height: accepted.height,
+            block: &first.block,
+            undo: &first.undo,
+        });
         pipeline.in_flight.pop_first();
         let (counts, cache) = (pipeline.checks.signature_counts(), pipeline.cache_state());
         let telemetry = &mut *run.reporter.telemetry;

@@ -5,6 +5,7 @@ use crate::pipeline::load::Content;
 use crate::pipeline::resolve;
 use crate::pipeline::state::{Pipeline, Run};
 use crate::report::events::Event;
+use crate::report::observer::BlockChange;
 use blockmill_coins::UndoLogError;
 use blockmill_rules::ScriptVerifier;
 
@@ -53,5 +54,10 @@ pub(crate) fn disconnect_tip<V: ScriptVerifier + 'static>(
         height: entry.height,
     };
     run.reporter.disconnected(&event, entry.height);
+    run.reporter.observer.disconnected(&BlockChange {
+        height: entry.height,
+        block: &block,
+        undo: &undo,
+    });
     Ok(())
 }

@@ -3,6 +3,7 @@
 use crate::report::events::Event;
 use crate::report::stages::Span;
 use crate::report::totals::Totals;
+use blockmill_block::{Block, BlockUndo};
 use blockmill_coins::CacheCounters;
 use std::time::Duration;
 
@@ -48,8 +49,35 @@ pub struct Progress {
     pub elapsed: Duration,
 }
 
+/// A block that enters the active chain or leaves it, and the coins that it spends.
+#[derive(Debug, Clone, Copy)]
+pub struct BlockChange<'a> {
+    /// Height of the block.
+    pub height: u32,
+    /// The block.
+    pub block: &'a Block,
+    /// A coin for each input but the coinbase's.
+    pub undo: &'a BlockUndo,
+}
+
 /// Hears what happens, on the connecting thread.
+///
+/// An index may be built of [`connected`](Self::connected) and
+/// [`disconnected`](Self::disconnected). What they say of blocks above the last flush is lost by a
+/// kill, and said again by the next run.
+/// So an index that is kept must note which block it is at. At the start it takes back the blocks
+/// above the engine's tip, or waits until the engine is there again.
 pub trait Observer {
+    /// A block was connected to the tip of the active chain. All its rules hold.
+    fn connected(&mut self, change: &BlockChange<'_>) {
+        let _ = change;
+    }
+
+    /// The tip of the active chain was disconnected, for a branch with more work.
+    fn disconnected(&mut self, change: &BlockChange<'_>) {
+        let _ = change;
+    }
+
     /// Block files are being searched for headers; called often.
     fn indexing(&mut self, indexing: &Indexing) {
         let _ = indexing;
