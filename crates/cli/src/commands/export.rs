@@ -31,7 +31,7 @@ pub(crate) fn run(command: &ExportCommand) -> Result<u8, Failure> {
 
 /// Where coins come from.
 enum Source {
-    Set(UtxoSet),
+    Set(Box<UtxoSet>),
     Snapshot {
         path: PathBuf,
         magic: Magic,
@@ -43,7 +43,7 @@ impl Source {
     fn open(arguments: &ExportCoinsArguments, meter: &mut EngineMeter) -> Result<Self, Failure> {
         let path = match (&arguments.snapshot, &arguments.data) {
             (Some(snapshot), _) => snapshot.clone(),
-            (None, Some(data)) => return Ok(Self::Set(open_set(data, arguments.at.height, meter)?)),
+            (None, Some(data)) => return Ok(Self::Set(Box::new(open_set(data, arguments.at.height, meter)?))),
             (None, None) => return Err(Failure::Usage("--data or --snapshot is needed".to_owned())),
         };
         let mut head = [0; SNAPSHOT_MAGIC_AT + 4];

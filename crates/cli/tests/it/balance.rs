@@ -67,8 +67,8 @@ fn coins_of_addresses_and_scripts() {
         let script = &coin.output.script_pubkey;
         if scripts.len() < 30 && !scripts.contains(script) {
             texts.push(match address(script) {
-                Ok(address) if scripts.len() % 2 == 0 => address.to_string(),
-                _ if scripts.len() % 3 == 0 => format!("raw:{}", script.as_bytes().to_lower_hex_string()),
+                Ok(address) if scripts.len().is_multiple_of(2) => address.to_string(),
+                _ if scripts.len().is_multiple_of(3) => format!("raw:{}", script.as_bytes().to_lower_hex_string()),
                 _ => format!("raw({})", script.as_bytes().to_lower_hex_string()),
             });
             scripts.push(script.clone());
