@@ -382,6 +382,11 @@ mod tests {
         let opened = DataDir::open(parent.path(), Some(&with(None))).unwrap();
         assert_eq!(opened.chain_id().signet_challenge, Some(vec![0x51]));
         drop(opened);
+        let other = DataDir::open(parent.path(), Some(&with(Some(vec![0x53])))).unwrap();
+        assert_eq!(other.chain_id().signet_challenge, Some(vec![0x53]));
+        drop(other);
+        // With a block it keeps its challenge.
+        std::fs::write(parent.path().join(HEADERS_FILE), [7]).unwrap();
         assert!(DataDir::open(parent.path(), Some(&with(Some(vec![0x52])))).is_err());
     }
 
