@@ -18,7 +18,7 @@
 //! Nothing rests on this file: whatever is wrong with it, the block files are searched, and a block
 //! that is read has the hash that was asked for.
 
-use blockmill_block::{BlockHash, Header};
+use blockmill_block::Header;
 use blockmill_blockfiles::disk::{Disk, DiskFile, Open};
 use blockmill_blockfiles::{BlockFiles, FileError, Position, Record, XorKey};
 use std::collections::HashMap;
@@ -88,7 +88,7 @@ struct Place {
 
 /// A search of a block file, and what it found.
 #[derive(Debug, Clone)]
-struct Search {
+pub(crate) struct Search {
     mark: Mark,
     settled: bool,
     places: Vec<Place>,
@@ -256,15 +256,9 @@ impl Places {
         Ok(())
     }
 
-    /// Where the blocks with these hashes are: each the file, and the position in it if the file is
-    /// number 0.
-    pub(crate) fn find(&self, wanted: impl Fn(&BlockHash) -> bool) -> Vec<(&Path, Record)> {
-        let mut found = Vec::new();
-        for (path, search) in &self.searches {
-            let records = search.records(0).filter(|record| wanted(&record.hash));
-            found.extend(records.map(|record| (path.as_path(), record)));
-        }
-        found
+    /// The block files that were searched, and what was found in each.
+    pub(crate) fn files(&self) -> impl Iterator<Item = (&Path, &Search)> {
+        self.searches.iter().map(|(path, search)| (path.as_path(), search))
     }
 }
 
@@ -276,7 +270,8 @@ impl Store {
 }
 
 impl Search {
-    fn records(&self, file: u32) -> impl Iterator<Item = Record> {
+    /// The records of the file, which has this number.
+    pub(crate) fn records(&self, file: u32) -> impl Iterator<Item = Record> {
         self.places.iter().map(move |place| Record {
             position: Position {
                 file,
@@ -441,11 +436,11 @@ mod tests {
         note(&mut places, begun, &found);
         let mut places = folder.open();
         assert_eq!(folder.begin(&places).unwrap(), found);
-        let all = places.find(|hash| *hash == found[0].hash);
-        assert_eq!(all.len(), 2);
-        assert_eq!(all[0].0, folder.files.path(0));
-        assert_eq!(all[0].1, found[0]);
-        assert!(places.find(|_| false).is_empty());
+        let files: Vec<_> = places
+            .files()
+            .map(|(path, search)| (path, search.records(0).collect::<Vec<_>>()))
+            .collect();
+        assert_eq!(files, [(folder.files.path(0), found.to_vec())]);
         // A change of the content alone, in place.
         let file = std::fs::OpenOptions::new()
             .write(true)

@@ -99,7 +99,6 @@ pub struct ChainBlocks {
     index: HeaderIndex,
     /// The chain by height.
     chain: Vec<BlockId>,
-    snapshot_height: Option<u32>,
     files: BlockFiles,
     /// Sorted by height.
     places: Vec<Place>,
@@ -131,7 +130,6 @@ impl ChainBlocks {
         let mut blocks = Self {
             index,
             chain,
-            snapshot_height: directory.snapshot().map(|mark| mark.height),
             files: BlockFiles::new(),
             places: Vec::new(),
             undo: open_undo(&directory.file(UNDO_FILE))?,
@@ -156,21 +154,16 @@ impl ChainBlocks {
             let height = index.entry(id).height;
             (chain.get(height as usize) == Some(&id)).then_some(height)
         };
-        for (path, record) in found.find(|hash| height_of(hash).is_some()) {
-            // A file that went away has no blocks.
-            let file = match self.files.number_of(path) {
-                Ok(number) => number,
-                Err(_) => match self.files.add(path) {
-                    Ok(added) => added.start,
-                    Err(_) => continue,
-                },
+        for (path, search) in found.files() {
+            // A file that went away has no blocks, and one that is another's name now adds none.
+            let Some(file) = self.files.add(path).ok().and_then(|mut added| added.next()) else {
+                continue;
             };
-            if let Some(height) = height_of(&record.hash) {
-                let position = Position {
-                    file,
-                    ..record.position
-                };
-                self.places.push(Place { height, position });
+            for record in search.records(file) {
+                if let Some(height) = height_of(&record.hash) {
+                    let position = record.position;
+                    self.places.push(Place { height, position });
+                }
             }
         }
         self.places.sort_by_key(|place| place.height);
@@ -179,11 +172,6 @@ impl ChainBlocks {
     /// Height of the last block.
     pub fn height(&self) -> u32 {
         self.chain.len().saturating_sub(1) as u32
-    }
-
-    /// The block up to which a snapshot has taken the place of validation.
-    pub fn snapshot_height(&self) -> Option<u32> {
-        self.snapshot_height
     }
 
     fn id(&self, height: u32) -> Result<BlockId, BlockReadError> {
