@@ -29,9 +29,6 @@ pub struct UndoFile {
     magic: Magic,
     bytes: Vec<u8>,
     records: Vec<UndoRecord>,
-    /// Number of the record after the last one found: blocks mostly come in the order of the
-    /// records.
-    next: usize,
 }
 
 impl BlockFiles {
@@ -58,7 +55,6 @@ impl BlockFiles {
             magic,
             bytes,
             records,
-            next: 0,
         }))
     }
 }
@@ -95,25 +91,24 @@ impl UndoFile {
     }
 
     /// The undo data of the block with the parent `previous` and this many transactions, the
-    /// coinbase not counted. `None` if the file does not have it.
-    pub fn find(&mut self, previous: &BlockHash, transactions: usize) -> Option<BlockUndo> {
+    /// coinbase not counted, and the number of its record. `None` if the file does not have it.
+    ///
+    /// The search begins at record number `first` and comes back to those before it. Most records
+    /// are in the order of their blocks, so the one after that of the block before is mostly it.
+    pub fn find(&self, previous: &BlockHash, transactions: usize, first: usize) -> Option<(usize, BlockUndo)> {
         let count = self.records.len();
-        for number in (self.next..count).chain(0..self.next.min(count)) {
+        (first..count).chain(0..first.min(count)).find_map(|number| {
             let record = &self.records[number];
             if record.transactions != transactions {
-                continue;
+                return None;
             }
             match read_record(self.magic, previous, &self.bytes[record.range.clone()]) {
-                Ok(undo) => {
-                    self.next = number + 1;
-                    return Some(undo);
-                }
+                Ok(undo) => Some((number, undo)),
                 // The record belongs to another block or is damaged: the checksum cannot tell
                 // which.
-                Err(UndoRecordError::Head | UndoRecordError::Checksum | UndoRecordError::Decode(_)) => {}
+                Err(UndoRecordError::Head | UndoRecordError::Checksum | UndoRecordError::Decode(_)) => None,
             }
-        }
-        None
+        })
     }
 }
 
@@ -161,12 +156,16 @@ mod tests {
         let file = files.add(directory.path()).unwrap().start;
         assert!(files.undo_file(file, magic).unwrap().is_none());
         std::fs::write(directory.path().join("rev00007.dat"), &bytes).unwrap();
-        let mut found = files.undo_file(file, magic).unwrap().unwrap();
-        for number in [3, 4, 1, 2] {
-            assert_eq!(found.find(&parent(number), 2).unwrap(), undo(2, number.into()));
+        let found = files.undo_file(file, magic).unwrap().unwrap();
+        for first in [0, 2, 4, 5, 6, usize::MAX] {
+            for number in [3, 4, 1, 2] {
+                let record = usize::from(number) - 1;
+                let expected = Some((record, undo(2, number.into())));
+                assert_eq!(found.find(&parent(number), 2, first), expected);
+            }
+            assert_eq!(found.find(&parent(5), 0, first), Some((4, undo(0, 0))));
+            assert!(found.find(&parent(6), 2, first).is_none() && found.find(&parent(3), 1, first).is_none());
         }
-        assert_eq!(found.find(&parent(5), 0).unwrap(), undo(0, 0));
-        assert!(found.find(&parent(6), 2).is_none() && found.find(&parent(3), 1).is_none());
         let other = files.add(&directory.path().join("other.dat")).unwrap().start;
         assert!(files.undo_file(other, magic).unwrap().is_none());
     }

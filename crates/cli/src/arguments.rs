@@ -97,16 +97,20 @@ impl DataArguments {
         })
     }
 
-    /// The chain that the arguments name, if they name one. A challenge implies a signet.
     fn chain_id(&self) -> Result<Option<ChainId>, Failure> {
-        let Some(network) = self.network.or(self.signet_challenge.as_ref().map(|_| Network::Signet)) else {
-            return Ok(None);
-        };
-        Ok(Some(ChainId {
-            network,
-            signet_challenge: challenge_of(network, self.signet_challenge.as_ref())?,
-        }))
+        chain_of(self.network, self.signet_challenge.as_ref())
     }
+}
+
+/// The chain that two arguments name, if they name one. A challenge implies a signet.
+pub(crate) fn chain_of(network: Option<Network>, challenge: Option<&HexBytes>) -> Result<Option<ChainId>, Failure> {
+    let Some(network) = network.or(challenge.map(|_| Network::Signet)) else {
+        return Ok(None);
+    };
+    Ok(Some(ChainId {
+        network,
+        signet_challenge: challenge_of(network, challenge)?,
+    }))
 }
 
 /// The bytes of a challenge; an error unless the network is a signet.
@@ -230,13 +234,20 @@ pub(crate) struct AtArgument {
     pub(crate) height: Option<u32>,
 }
 
+/// A set that is read.
 #[derive(Debug, Args)]
-pub(crate) struct StatsArguments {
+pub(crate) struct SetArguments {
     /// Data directory
     #[arg(long, value_name = "DIR", env = "BLOCKMILL_DATA")]
     pub(crate) data: PathBuf,
     #[command(flatten)]
     pub(crate) at: AtArgument,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StatsArguments {
+    #[command(flatten)]
+    pub(crate) set: SetArguments,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -244,11 +255,8 @@ pub(crate) struct StatsArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct CoinArguments {
-    /// Data directory
-    #[arg(long, value_name = "DIR", env = "BLOCKMILL_DATA")]
-    pub(crate) data: PathBuf,
     #[command(flatten)]
-    pub(crate) at: AtArgument,
+    pub(crate) set: SetArguments,
     /// Print a line of JSON for each outpoint: its coin, or null
     #[arg(long)]
     pub(crate) json: bool,
@@ -283,11 +291,8 @@ impl FromStr for IndexRange {
 
 #[derive(Debug, Args)]
 pub(crate) struct BalanceArguments {
-    /// Data directory
-    #[arg(long, value_name = "DIR", env = "BLOCKMILL_DATA")]
-    pub(crate) data: PathBuf,
     #[command(flatten)]
-    pub(crate) at: AtArgument,
+    pub(crate) set: SetArguments,
     /// Indices of descriptors with a wildcard, END or BEGIN-END
     #[arg(long, value_name = "RANGE", default_value = "1000")]
     pub(crate) range: IndexRange,
@@ -303,6 +308,8 @@ pub(crate) struct BalanceArguments {
 pub(crate) enum ExportCommand {
     /// Write a row for each coin
     Coins(ExportCoinsArguments),
+    /// Write a row for each transaction of some blocks, with the coins that it spends
+    Blocks(ExportBlocksArguments),
 }
 
 /// The format of a table.
@@ -347,6 +354,45 @@ pub(crate) struct ExportCoinsArguments {
     pub(crate) out: PathBuf,
 }
 
+/// The format of a table whose rows hold lists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum NestedFormat {
+    /// Apache Parquet, compressed
+    Parquet,
+    /// A line of JSON for each row
+    Jsonl,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExportBlocksArguments {
+    /// Directories of blk*.dat files, or single block files; with rev*.dat files beside them, they
+    /// need no data directory
+    #[arg(long, value_name = "PATH", num_args = 1.., required_unless_present = "data")]
+    pub(crate) blocks: Vec<PathBuf>,
+    /// Data directory: its chain and its undo data, and the block files that it was made from
+    #[arg(long, value_name = "DIR", env = "BLOCKMILL_DATA")]
+    pub(crate) data: Option<PathBuf>,
+    /// Network: bitcoin, testnet3, testnet4, signet or regtest; needed only without a data
+    /// directory
+    #[arg(long, value_name = "NAME", env = "BLOCKMILL_NETWORK")]
+    pub(crate) network: Option<Network>,
+    /// Challenge of a custom signet, in hex; implies --network signet
+    #[arg(long, value_name = "HEX", value_parser = parse_hex)]
+    pub(crate) signet_challenge: Option<HexBytes>,
+    /// Height of the first block
+    #[arg(long, value_name = "HEIGHT", default_value_t = 0)]
+    pub(crate) from: u32,
+    /// Height of the last block [default: the tip]
+    #[arg(long, value_name = "HEIGHT")]
+    pub(crate) to: Option<u32>,
+    /// Format of the table
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) format: NestedFormat,
+    /// The file to write, or - for standard output
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: PathBuf,
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum SnapshotCommand {
     /// Write the UTXO set in the format of Bitcoin Core's dumptxoutset
@@ -357,11 +403,8 @@ pub(crate) enum SnapshotCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct DumpArguments {
-    /// Data directory
-    #[arg(long, value_name = "DIR", env = "BLOCKMILL_DATA")]
-    pub(crate) data: PathBuf,
     #[command(flatten)]
-    pub(crate) at: AtArgument,
+    pub(crate) set: SetArguments,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -1,11 +1,14 @@
-//! Coins as a table, in the formats of other programs.
+//! Coins and transactions as tables, in the formats of other programs.
 //!
-//! - [`coin_row`]: a coin as a row;
+//! - [`coin_row`], [`transaction_row`]: a coin and a transaction as a row;
 //! - [`parquet`](mod@parquet), [`sqlite`], [`text`]: the formats;
+//! - [`table`]: a table from its first row to its last;
 //! - [`target`]: the file that the table is written to.
 
 pub(crate) mod coin_row;
 pub(crate) mod parquet;
 pub(crate) mod sqlite;
+pub(crate) mod table;
 pub(crate) mod target;
 pub(crate) mod text;
+pub(crate) mod transaction_row;

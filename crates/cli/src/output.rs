@@ -193,17 +193,19 @@ fn grouped(number: u64) -> String {
     text
 }
 
+/// A number and the name of what it counts.
+pub(crate) fn counted(count: u64, name: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{} {name}{plural}", grouped(count))
+}
+
 /// The report of `connect` in a line.
 pub(crate) fn connect_line(report: &ConnectReport) -> String {
-    let plural = |count: u64| if count == 1 { "" } else { "s" };
-    let (blocks, inputs) = (report.totals.blocks, report.totals.inputs);
     format!(
-        "connected {} block{} to height {}: {} input{} in {:.1} s",
-        grouped(blocks),
-        plural(blocks),
+        "connected {} to height {}: {} in {:.1} s",
+        counted(report.totals.blocks, "block"),
         report.height,
-        grouped(inputs),
-        plural(inputs),
+        counted(report.totals.inputs, "input"),
         report.seconds
     )
 }

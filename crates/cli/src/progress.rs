@@ -131,6 +131,17 @@ fn progress_json(progress: &Progress) -> Value {
     })
 }
 
+impl EngineMeter {
+    /// Shows that so many of the blocks are written, which have so many transactions.
+    pub(crate) fn blocks(&mut self, blocks: u64, of: u64, transactions: u64) {
+        if self.0.is_due() {
+            let text = format!("{blocks} of {of} blocks, {transactions} transactions");
+            let fields = json!({"blocks": blocks, "of": of, "transactions": transactions});
+            self.0.show(blocks, of, text, "blocks", fields);
+        }
+    }
+}
+
 impl Observer for EngineMeter {
     fn coins(&mut self, coins: u64, share: f64) {
         if self.0.is_due() {

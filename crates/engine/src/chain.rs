@@ -5,6 +5,7 @@
 //! - `state`: the active chain beside the index;
 //! - `import`: headers from block files;
 //! - `places`: what searches of block files have found, kept in the data directory;
+//! - `rev_files`: the undo files beside block files;
 //! - `assume_valid`: when scripts need not run, and when signatures are verified in lanes.
 
 pub mod index;
@@ -13,4 +14,5 @@ pub(crate) mod assume_valid;
 pub(crate) mod files;
 pub(crate) mod import;
 pub(crate) mod places;
+pub(crate) mod rev_files;
 pub(crate) mod state;

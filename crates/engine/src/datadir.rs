@@ -19,7 +19,9 @@
 //! - [`chain_log`]: headers and undo data of connected blocks;
 //! - `store_kind`, `lost_store`, [`store_file`]: the store of the coins;
 //! - [`chain_blocks`]: the blocks of the chain and the coins that they spend, to be read;
+//! - `spending_block`: a block with those coins;
 //! - [`past`]: the set as it was at an earlier height;
+//! - `in_order`: results of several threads, in order;
 //! - [`batches`]: all coins of a set, on several threads;
 //! - [`utxo_set`]: the set of a directory, to be read;
 //! - [`snapshot`]: the set to a file, and a file to a store;
@@ -42,8 +44,10 @@ pub(crate) mod state;
 
 mod directory;
 mod holder;
+mod in_order;
 mod lock;
 mod meta;
+pub(crate) mod spending_block;
 mod store_kind;
 
 pub use directory::DataDir;

@@ -43,8 +43,9 @@ pub mod pipeline;
 pub mod report;
 
 pub use datadir::batches::{Batch, for_each_batch_of};
-pub use datadir::chain_blocks::{BlockReadError, ChainBlocks, SpendingBlock};
+pub use datadir::chain_blocks::{BlockReadError, ChainBlocks};
 pub use datadir::past::PastError;
+pub use datadir::spending_block::{SpendingBlock, SpendingTransaction};
 pub use datadir::utxo_set::{CoinLookup, UtxoSet};
 pub use datadir::{ChainId, DataDir, OpenError, Remedy, SnapshotMark, StoreKind};
 pub use engine::{Engine, EngineBuilder, LoadSnapshotError, Options, Submission, Verdict};

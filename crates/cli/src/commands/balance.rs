@@ -64,7 +64,7 @@ fn scan(
 
 pub(crate) fn run(arguments: &BalanceArguments) -> Result<u8, Failure> {
     let mut meter = EngineMeter(Meter::new());
-    let set = open_set(&arguments.data, arguments.at.height, &mut meter)?;
+    let set = open_set(&arguments.set, &mut meter)?;
     let network = set.directory().chain_id().network;
     let mut wanted: HashMap<Vec<u8>, String> = HashMap::new();
     for text in &arguments.targets {
@@ -84,9 +84,9 @@ pub(crate) fn run(arguments: &BalanceArguments) -> Result<u8, Failure> {
             let (value, height) = (output::bitcoins(coin.value), coin.height);
             writeln!(out, "{outpoint}  {value} BTC, height {height}, {whose}")?;
         }
-        let (total, count, height) = (output::bitcoins(total), found.len(), tip.height);
-        let coins = if count == 1 { "coin" } else { "coins" };
-        writeln!(out, "{total} BTC in {count} {coins}, at height {height}")?;
+        let (total, height) = (output::bitcoins(total), tip.height);
+        let coins = output::counted(found.len() as u64, "coin");
+        writeln!(out, "{total} BTC in {coins}, at height {height}")?;
         out.flush()?;
         return Ok(0);
     }

@@ -100,8 +100,8 @@ impl Answers {
 }
 
 pub(crate) fn run(arguments: &CoinArguments) -> Result<u8, Failure> {
-    let mut coins = CoinLookup::open(&arguments.data)?;
-    if let Some(height) = arguments.at.height {
+    let mut coins = CoinLookup::open(&arguments.set.data)?;
+    if let Some(height) = arguments.set.at.height {
         let mut meter = EngineMeter(Meter::new());
         coins = coins.at(height, cores(), &AtomicBool::new(false), &mut meter)?;
     }

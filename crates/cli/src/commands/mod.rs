@@ -13,14 +13,20 @@ pub(crate) mod stats;
 pub(crate) mod submit;
 pub(crate) mod verify;
 
+use crate::arguments::SetArguments;
 use crate::failure::Failure;
 use crate::progress::EngineMeter;
 use blockmill_engine::{Batch, UtxoSet};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
+/// Opens the set that the arguments name. A signal ends the process.
+fn open_set(arguments: &SetArguments, meter: &mut EngineMeter) -> Result<UtxoSet, Failure> {
+    open_set_at(&arguments.data, arguments.at.height, meter)
+}
+
 /// Opens the set of a data directory, as it is or as it was at a height. A signal ends the process.
-fn open_set(data: &Path, at: Option<u32>, meter: &mut EngineMeter) -> Result<UtxoSet, Failure> {
+fn open_set_at(data: &Path, at: Option<u32>, meter: &mut EngineMeter) -> Result<UtxoSet, Failure> {
     let set = UtxoSet::open(data, cores())?;
     match at {
         Some(height) => Ok(set.at(height, &AtomicBool::new(false), meter)?),

@@ -24,7 +24,7 @@ pub(crate) fn run(command: &SnapshotCommand) -> Result<u8, Failure> {
 
 fn dump(arguments: &DumpArguments) -> Result<u8, Failure> {
     let mut meter = EngineMeter(Meter::new());
-    let set = open_set(&arguments.data, arguments.at.height, &mut meter)?;
+    let set = open_set(&arguments.set, &mut meter)?;
     let stop = signals::stop_flag()?;
     let stats = snapshot::dump(&set, &arguments.file, &stop, &mut meter)?;
     drop(meter);

@@ -1,7 +1,7 @@
 //! `blockmill stats`.
 
 use crate::arguments::StatsArguments;
-use crate::commands::{open_set, share};
+use crate::commands::{open_set_at, share};
 use crate::failure::Failure;
 use crate::output::{self, StatsJson};
 use crate::progress::{EngineMeter, Meter};
@@ -14,7 +14,7 @@ use std::path::Path;
 /// Computes the figures of the UTXO set in a data directory, as it is or as it was.
 pub(crate) fn compute(data: &Path, at: Option<u32>) -> Result<StatsJson, Failure> {
     let mut meter = EngineMeter(Meter::new());
-    let set = open_set(data, at, &mut meter)?;
+    let set = open_set_at(data, at, &mut meter)?;
     let mut builder = StatsBuilder::new(Hashes::Both);
     let mut coins = 0;
     let convert = |batch: Batch| {
@@ -37,7 +37,7 @@ pub(crate) fn compute(data: &Path, at: Option<u32>) -> Result<StatsJson, Failure
 }
 
 pub(crate) fn run(arguments: &StatsArguments) -> Result<u8, Failure> {
-    let stats = compute(&arguments.data, arguments.at.height)?;
+    let stats = compute(&arguments.set.data, arguments.set.at.height)?;
     let mut out = std::io::stdout().lock();
     if arguments.json {
         output::json_line(&mut out, &stats)?;

@@ -1,12 +1,11 @@
-//! A table of coins as a Parquet file: a row group for each batch of coins, compressed by
-//! Zstandard. The columns of a group are encoded by the thread that has its coins.
+//! A table as a Parquet file, compressed by Zstandard: a row group for each piece of it. The columns
+//! of a group are encoded by the thread that has its rows.
 
-use crate::export::coin_row::{COLUMNS, CoinRow};
 use crate::export::target::Target;
 use crate::failure::Failure;
-use arrow_array::builder::{BooleanBuilder, Int64Builder, StringBuilder, UInt32Builder};
-use arrow_array::{ArrayRef, RecordBatch};
-use arrow_schema::{DataType, Field, Schema};
+use arrow_array::{Array, ArrayRef, ListArray, RecordBatch, StructArray};
+use arrow_buffer::OffsetBuffer;
+use arrow_schema::{ArrowError, Field, Fields, Schema};
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_writer::{ArrowColumnChunk, ArrowRowGroupWriterFactory, compute_leaves};
 use parquet::basic::{Compression, ZstdLevel};
@@ -14,18 +13,72 @@ use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::ColumnPath;
+use std::marker::PhantomData;
 use std::sync::Arc;
 
-/// Columns in which hardly a value comes twice: a dictionary of them is of no use.
-const WITHOUT_DICTIONARY: [&str; 3] = ["txid", "script", "address"];
+/// A column of some rows.
+pub(crate) struct Column {
+    field: Field,
+    values: ArrayRef,
+}
+
+impl Column {
+    /// A column in which every row has a value.
+    pub(crate) fn new(name: &str, values: impl Array + 'static) -> Self {
+        Self {
+            field: Field::new(name, values.data_type().clone(), false),
+            values: Arc::new(values),
+        }
+    }
+
+    /// A column in which a row may have none.
+    pub(crate) fn nullable(name: &str, values: impl Array + 'static) -> Self {
+        let column = Self::new(name, values);
+        Self {
+            field: column.field.with_nullable(true),
+            ..column
+        }
+    }
+
+    /// A column of lists, whose items are rows with columns of their own; `lengths` are the numbers
+    /// of items.
+    pub(crate) fn of_lists(
+        name: &str,
+        items: Vec<Column>,
+        lengths: impl IntoIterator<Item = usize>,
+    ) -> Result<Self, ArrowError> {
+        let (fields, values) = fields_and_values(items);
+        let items = StructArray::try_new(fields, values, None)?;
+        let item = Field::new("item", items.data_type().clone(), false);
+        let offsets = OffsetBuffer::from_lengths(lengths);
+        let lists = ListArray::try_new(Arc::new(item), offsets, Arc::new(items), None)?;
+        Ok(Self::new(name, lists))
+    }
+}
+
+fn fields_and_values(columns: Vec<Column>) -> (Fields, Vec<ArrayRef>) {
+    let pairs = columns.into_iter().map(|column| (column.field, column.values));
+    let (fields, values): (Vec<Field>, _) = pairs.unzip();
+    (fields.into(), values)
+}
+
+/// Rows as columns.
+pub(crate) trait Columns: Sized {
+    /// Columns in which hardly a value comes twice: a dictionary of them is of no use.
+    const WITHOUT_DICTIONARY: &[&str];
+
+    /// The columns of some rows; of no rows, too.
+    fn columns(rows: &[Self]) -> Result<Vec<Column>, ArrowError>;
+}
 
 /// The columns of a row group, encoded.
 pub(crate) type EncodedColumns = Vec<ArrowColumnChunk>;
 
 /// Encodes the columns of row groups. Several threads may do so at once.
-pub(crate) struct ColumnEncoder {
+pub(crate) struct ColumnEncoder<R> {
     schema: Arc<Schema>,
     factory: ArrowRowGroupWriterFactory,
+    rows: PhantomData<fn(R)>,
 }
 
 /// A file that is being written.
@@ -33,84 +86,46 @@ pub(crate) struct ParquetWriter {
     file: SerializedFileWriter<Target>,
 }
 
-fn schema() -> Schema {
-    let types = [
-        (DataType::Utf8, false),
-        (DataType::UInt32, false),
-        (DataType::UInt32, false),
-        (DataType::Boolean, false),
-        (DataType::Int64, false),
-        (DataType::Utf8, false),
-        (DataType::Utf8, false),
-        (DataType::Utf8, true),
-    ];
-    let fields = COLUMNS.iter().zip(types);
-    Schema::new(
-        fields
-            .map(|(name, (kind, nullable))| Field::new(*name, kind, nullable))
-            .collect::<Vec<_>>(),
-    )
-}
-
 /// Begins a file.
-pub(crate) fn open(target: Target) -> Result<(ColumnEncoder, ParquetWriter), Failure> {
-    let schema = Arc::new(schema());
+pub(crate) fn open<R: Columns>(target: Target) -> Result<(ColumnEncoder<R>, ParquetWriter), Failure> {
+    let (fields, _) = fields_and_values(R::columns(&[]).map_err(ParquetError::from)?);
+    let schema = Arc::new(Schema::new(fields));
     let mut properties = WriterProperties::builder().set_compression(Compression::ZSTD(ZstdLevel::default()));
-    for column in WITHOUT_DICTIONARY {
-        properties = properties.set_column_dictionary_enabled(ColumnPath::from(column), false);
+    for column in R::WITHOUT_DICTIONARY {
+        let path = column.split('.').map(str::to_owned).collect::<Vec<_>>();
+        properties = properties.set_column_dictionary_enabled(ColumnPath::new(path), false);
     }
     let writer = ArrowWriter::try_new(target, Arc::clone(&schema), Some(properties.build()))?;
     let (file, factory) = writer.into_serialized_writer()?;
-    Ok((ColumnEncoder { schema, factory }, ParquetWriter { file }))
+    let encoder = ColumnEncoder {
+        schema,
+        factory,
+        rows: PhantomData,
+    };
+    Ok((encoder, ParquetWriter { file }))
 }
 
-impl ColumnEncoder {
+impl<R: Columns> ColumnEncoder<R> {
     /// Encodes a row group.
-    pub(crate) fn encode(&self, rows: impl Iterator<Item = CoinRow>) -> Result<EncodedColumns, Failure> {
-        let batch = self.batch(rows)?;
-        let mut columns = Vec::with_capacity(batch.num_columns());
+    pub(crate) fn encode(&self, rows: &mut dyn Iterator<Item = R>) -> Result<EncodedColumns, Failure> {
+        let rows: Vec<R> = rows.collect();
+        let batch = R::columns(&rows).and_then(|columns| {
+            let (_, values) = fields_and_values(columns);
+            RecordBatch::try_new(Arc::clone(&self.schema), values)
+        });
+        let batch = batch.map_err(ParquetError::from)?;
+        drop(rows);
         // The number of the group matters to encrypted files alone.
-        let writers = self.factory.create_column_writers(0)?;
-        for ((field, column), mut writer) in self.schema.fields().iter().zip(batch.columns()).zip(writers) {
-            for leaf in compute_leaves(field, column)? {
-                writer.write(&leaf)?;
+        let mut writers = self.factory.create_column_writers(0)?.into_iter();
+        let mut encoded = Vec::with_capacity(writers.len());
+        for (field, column) in self.schema.fields().iter().zip(batch.columns()) {
+            // A nested column has several leaves, and a writer for each.
+            for (leaf, mut writer) in compute_leaves(field, column)?.iter().zip(writers.by_ref()) {
+                writer.write(leaf)?;
+                encoded.push(writer.close()?);
             }
-            columns.push(writer.close()?);
         }
-        Ok(columns)
-    }
-
-    fn batch(&self, rows: impl Iterator<Item = CoinRow>) -> Result<RecordBatch, Failure> {
-        let mut txid = StringBuilder::new();
-        let mut vout = UInt32Builder::new();
-        let mut height = UInt32Builder::new();
-        let mut coinbase = BooleanBuilder::new();
-        let mut value = Int64Builder::new();
-        let mut script = StringBuilder::new();
-        let mut script_type = StringBuilder::new();
-        let mut address = StringBuilder::new();
-        for row in rows {
-            txid.append_value(&row.txid);
-            vout.append_value(row.vout);
-            height.append_value(row.height);
-            coinbase.append_value(row.coinbase);
-            value.append_value(row.value);
-            script.append_value(&row.script);
-            script_type.append_value(row.script_type);
-            address.append_option(row.address.as_deref());
-        }
-        let columns: Vec<ArrayRef> = vec![
-            Arc::new(txid.finish()),
-            Arc::new(vout.finish()),
-            Arc::new(height.finish()),
-            Arc::new(coinbase.finish()),
-            Arc::new(value.finish()),
-            Arc::new(script.finish()),
-            Arc::new(script_type.finish()),
-            Arc::new(address.finish()),
-        ];
-        let batch = RecordBatch::try_new(Arc::clone(&self.schema), columns);
-        Ok(batch.map_err(ParquetError::from)?)
+        Ok(encoded)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::export::coin_row::{COLUMNS, CoinRow};
 use crate::failure::Failure;
+use serde::Serialize;
 use std::io::{self, Write};
 
 /// The first line of a CSV file.
@@ -11,7 +12,7 @@ pub(crate) fn csv_head() -> String {
 
 /// Rows as lines of CSV. No value has a comma, a quote or a line break. Without an address the last
 /// field is empty.
-pub(crate) fn csv(rows: impl Iterator<Item = CoinRow>) -> Result<Vec<u8>, Failure> {
+pub(crate) fn csv(rows: &mut dyn Iterator<Item = CoinRow>) -> Result<Vec<u8>, Failure> {
     let mut lines = Vec::new();
     for row in rows {
         let CoinRow {
@@ -34,7 +35,7 @@ pub(crate) fn csv(rows: impl Iterator<Item = CoinRow>) -> Result<Vec<u8>, Failur
 }
 
 /// Rows as lines of JSON.
-pub(crate) fn jsonl(rows: impl Iterator<Item = CoinRow>) -> Result<Vec<u8>, Failure> {
+pub(crate) fn jsonl<R: Serialize>(rows: &mut dyn Iterator<Item = R>) -> Result<Vec<u8>, Failure> {
     let mut lines = Vec::new();
     for row in rows {
         serde_json::to_writer(&mut lines, &row).map_err(io::Error::from)?;

@@ -2,9 +2,8 @@
 
 use crate::common::own_set::{OwnChain, OwnCoin};
 use crate::common::{Run, Scratch, blockmill, connect, run};
-use bitcoin::hex::DisplayHex;
-use bitcoin::{Address, Network, OutPoint};
-use serde_json::{Value, json};
+use bitcoin::OutPoint;
+use serde_json::Value;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -14,17 +13,9 @@ const BLOCKS: u32 = 140;
 /// What `coin` must say.
 fn expected(outpoint: &OutPoint, coin: Option<&OwnCoin>) -> Value {
     let Some(coin) = coin else { return Value::Null };
-    let script = &coin.output.script_pubkey;
-    let address = Address::from_script(script, Network::Regtest).ok();
-    json!({
-        "txid": outpoint.txid.to_string(),
-        "vout": outpoint.vout,
-        "height": coin.height,
-        "coinbase": coin.is_coinbase,
-        "value": coin.output.value.to_sat(),
-        "script": script.as_bytes().to_lower_hex_string(),
-        "address": address.map(|address| address.to_string()),
-    })
+    let mut row = coin.row(outpoint);
+    row.as_object_mut().unwrap().remove("script_type");
+    row
 }
 
 fn command(data: &Path) -> Command {

@@ -3,6 +3,7 @@
 
 pub(crate) mod blocks;
 pub(crate) mod branches;
+pub(crate) mod core_folder;
 pub(crate) mod own_set;
 pub(crate) mod python;
 pub(crate) mod store;

@@ -1,50 +1,19 @@
 //! `export coins` beside a set that the tests made from the blocks, and read back by other
 //! programs.
 
-use crate::common::own_set::{OwnChain, OwnCoin, OwnSet};
+use crate::common::own_set::{OwnChain, OwnSet};
 use crate::common::python::Python;
 use crate::common::{Run, Scratch, blockmill, connect, run};
-use bitcoin::hex::DisplayHex;
-use bitcoin::{Address, Network, OutPoint, Script};
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 const BLOCKS: u32 = 140;
 
-/// Core's word for the scripts that the generator makes.
-fn word(script: &Script) -> &'static str {
-    match script {
-        script if script.is_p2pk() => "pubkey",
-        script if script.is_p2pkh() => "pubkeyhash",
-        script if script.is_p2sh() => "scripthash",
-        script if script.is_p2wpkh() => "witness_v0_keyhash",
-        script if script.is_p2wsh() => "witness_v0_scripthash",
-        script if script.is_p2tr() => "witness_v1_taproot",
-        script if script.is_multisig() => "multisig",
-        _ => "nonstandard",
-    }
-}
-
-fn row(outpoint: &OutPoint, coin: &OwnCoin) -> Value {
-    let script = &coin.output.script_pubkey;
-    let address = Address::from_script(script, Network::Regtest).ok();
-    json!({
-        "txid": outpoint.txid.to_string(),
-        "vout": outpoint.vout,
-        "height": coin.height,
-        "coinbase": coin.is_coinbase,
-        "value": coin.output.value.to_sat(),
-        "script": script.as_bytes().to_lower_hex_string(),
-        "script_type": word(script),
-        "address": address.map(|address| address.to_string()),
-    })
-}
-
 fn rows(set: &OwnSet) -> Vec<Value> {
-    set.0.iter().map(|(outpoint, coin)| row(outpoint, coin)).collect()
+    set.0.iter().map(|(outpoint, coin)| coin.row(outpoint)).collect()
 }
 
 fn command(source: &str, path: &Path, format: &str, out: &Path) -> Command {

@@ -10,6 +10,7 @@ mod demo;
 mod doctor;
 mod documents;
 mod export;
+mod export_blocks;
 mod generated;
 mod layering;
 mod logs;

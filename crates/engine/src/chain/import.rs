@@ -10,7 +10,7 @@ use crate::report::telemetry::Reporter;
 use blockmill_block::{BlockHash, Header, Magic};
 use blockmill_blockfiles::{BlockFiles, Damage, FileError, Position, Record, ScanProgress};
 use blockmill_rules::target::block_work;
-use blockmill_rules::{Reject, RejectKind, Work};
+use blockmill_rules::{Params, Reject, RejectKind, Work};
 use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
 use std::ops::{ControlFlow, Range};
@@ -320,6 +320,31 @@ pub(crate) fn insert_headers<'r>(
         }
     }
     waiting
+}
+
+/// The index of all headers in the files, and the records that it was made from. None if `stop` was
+/// set.
+pub(crate) fn index_files(
+    files: &BlockFiles,
+    params: &Params,
+    stop: &AtomicBool,
+    observer: &mut dyn Observer,
+) -> Result<Option<(HeaderIndex, Vec<Record>)>, FileError> {
+    let (numbers, magic) = (0..files.len() as u32, params.magic());
+    let Some(scanned) = scan_files(files, numbers, magic, &mut Places::default(), stop, observer)? else {
+        return Ok(None);
+    };
+    let mut index = HeaderIndex::new(params.clone());
+    insert_headers(&mut index, &scanned.records, |record, reject| {
+        let hash = record.hash;
+        observer.event(&Event::HeaderRejected { hash, reject: &reject });
+    });
+    for record in &scanned.records {
+        if let Some(id) = index.find(&record.hash) {
+            index.add_position(id, record.position);
+        }
+    }
+    Ok(Some((index, scanned.records)))
 }
 
 /// Seconds since 1970.

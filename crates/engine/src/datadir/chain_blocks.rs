@@ -1,22 +1,35 @@
-//! The blocks of a data directory's chain, read where they were found, and the coins that they
-//! spend.
+//! The blocks of a chain, read where they were found, and the coins that they spend: of a data
+//! directory, with its undo data, or of block files with Core's undo files beside them.
 
-use crate::chain::import::scan_files;
+use crate::chain::import::{index_files, scan_files};
 use crate::chain::index::{BlockId, HeaderIndex};
 use crate::chain::places::Places;
+use crate::chain::rev_files::{RevError, RevFiles};
 use crate::datadir::DataDir;
 use crate::datadir::error::{OpenError, Remedy, file_error};
 use crate::datadir::files::{BLOCKS_FOLDER, FIRST_BLOCK_FILE, HEADERS_FILE, PLACES_FILE, UNDO_FILE};
 use crate::datadir::headers_file::{NO_UNDO, RECORD, decode};
+use crate::datadir::in_order::in_order;
+use crate::datadir::spending_block::SpendingBlock;
+use crate::report::observer::Observer;
 use blockmill_block::{Block, BlockHash, BlockUndo, Header};
-use blockmill_blockfiles::{BlockFiles, Position};
+use blockmill_blockfiles::{BlockFiles, FileError, Position, Record};
 use blockmill_coins::{Tip, UndoLog, UndoLogError};
 use blockmill_rules::Params;
+use blockmill_rules::flags::block_script_flags;
 use std::fs::File;
 use std::io::ErrorKind;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use thiserror::Error;
+
+/// How far a block may lie in its file from those before and after it in the chain: Bitcoin Core
+/// receives 1,024 blocks at a time.
+const BLOCKS_AHEAD_MAX: usize = 1024;
+
+/// Blocks of a run in [`ChainBlocks::for_each_run`] at most: those without a place have no length.
+const BLOCKS_TOGETHER: u32 = 20_000;
 
 /// Why a block of the chain, or the coins that it spends, cannot be read.
 #[derive(Debug, Error)]
@@ -76,17 +89,6 @@ pub enum BlockReadError {
     },
 }
 
-/// A block, and the coins that it spends.
-#[derive(Debug, Clone)]
-pub struct SpendingBlock {
-    /// Height of the block.
-    pub height: u32,
-    /// The block.
-    pub block: Block,
-    /// A coin for each input but the coinbase's.
-    pub undo: BlockUndo,
-}
-
 /// Where a block lies, as it was found.
 #[derive(Debug, Clone, Copy)]
 struct Place {
@@ -94,7 +96,7 @@ struct Place {
     position: Position,
 }
 
-/// The chain of a data directory up to a block. Several threads may read at once.
+/// A chain up to a block. Several threads may read at once.
 pub struct ChainBlocks {
     index: HeaderIndex,
     /// The chain by height.
@@ -102,8 +104,13 @@ pub struct ChainBlocks {
     files: BlockFiles,
     /// Sorted by height.
     places: Vec<Place>,
-    /// None where nothing was connected yet.
+    /// The undo data of a data directory. None where nothing was connected yet.
     undo: Option<UndoLog>,
+    /// The undo files beside the block files.
+    rev_files: RevFiles,
+    /// For each height the number of the record after its undo data in its undo file; 0 where that
+    /// was not looked for yet.
+    next_records: Vec<AtomicU32>,
 }
 
 impl ChainBlocks {
@@ -123,17 +130,8 @@ impl ChainBlocks {
             detail: format!("the header of the tip {} (height {}) is missing", tip.hash, tip.height),
             remedy: Some(Remedy::NewDirectory),
         })?;
-        let height = index.entry(tip_id).height;
-        let chain = (0..=height)
-            .filter_map(|height| index.ancestor(tip_id, height))
-            .collect();
-        let mut blocks = Self {
-            index,
-            chain,
-            files: BlockFiles::new(),
-            places: Vec::new(),
-            undo: open_undo(&directory.file(UNDO_FILE))?,
-        };
+        let mut blocks = Self::up_to(index, tip_id);
+        blocks.undo = open_undo(&directory.file(UNDO_FILE))?;
         let mut places = Places::read(&directory.file(PLACES_FILE))?;
         let submitted = directory.file(BLOCKS_FOLDER);
         if submitted.join(FIRST_BLOCK_FILE).exists() {
@@ -147,26 +145,102 @@ impl ChainBlocks {
         Ok(blocks)
     }
 
-    fn find_places(&mut self, found: &Places) {
-        let (index, chain) = (&self.index, &self.chain);
-        let height_of = |hash: &BlockHash| {
-            let id = index.find(hash)?;
-            let height = index.entry(id).height;
-            (chain.get(height as usize) == Some(&id)).then_some(height)
+    /// The chain of most work in `sources`, which are as for [`connect`](crate::Engine::connect).
+    /// Nothing but headers is validated. None if `stop` was set.
+    ///
+    /// # Errors
+    /// [`FileError`].
+    pub fn of_files(
+        sources: &[PathBuf],
+        params: &Params,
+        stop: &AtomicBool,
+        observer: &mut dyn Observer,
+    ) -> Result<Option<Self>, FileError> {
+        let mut files = BlockFiles::new();
+        for source in sources {
+            files.add(source)?;
+        }
+        let Some((index, records)) = index_files(&files, params, stop, observer)? else {
+            return Ok(None);
         };
+        let best = index.best_header();
+        let mut blocks = Self::up_to(index, best);
+        blocks.files = files;
+        blocks.add_places(records);
+        Ok(Some(blocks))
+    }
+
+    /// Blocks of the chain are looked for in `sources`, too, with the undo files beside them. False
+    /// if `stop` was set.
+    ///
+    /// # Errors
+    /// [`FileError`].
+    pub fn add_files(
+        &mut self,
+        sources: &[PathBuf],
+        stop: &AtomicBool,
+        observer: &mut dyn Observer,
+    ) -> Result<bool, FileError> {
+        let first = self.files.len() as u32;
+        for source in sources {
+            self.files.add(source)?;
+        }
+        let (numbers, magic) = (first..self.files.len() as u32, self.index.params().magic());
+        let found = scan_files(&self.files, numbers, magic, &mut Places::default(), stop, observer)?;
+        let is_whole = found.is_some();
+        self.add_places(found.unwrap_or_default().records);
+        Ok(is_whole)
+    }
+
+    fn up_to(index: HeaderIndex, tip: BlockId) -> Self {
+        let height = index.entry(tip).height;
+        let ancestors = (0..=height).filter_map(|height| index.ancestor(tip, height));
+        Self {
+            chain: ancestors.collect(),
+            index,
+            files: BlockFiles::new(),
+            places: Vec::new(),
+            undo: None,
+            rev_files: RevFiles::default(),
+            next_records: (0..=height).map(|_| AtomicU32::new(0)).collect(),
+        }
+    }
+
+    fn find_places(&mut self, found: &Places) {
+        let mut records = Vec::new();
         for (path, search) in found.files() {
             // A file that went away has no blocks, and one that is another's name now adds none.
-            let Some(file) = self.files.add(path).ok().and_then(|mut added| added.next()) else {
-                continue;
-            };
-            for record in search.records(file) {
-                if let Some(height) = height_of(&record.hash) {
-                    let position = record.position;
-                    self.places.push(Place { height, position });
-                }
+            if let Some(file) = self.files.add(path).ok().and_then(|mut added| added.next()) {
+                records.extend(search.records(file));
             }
         }
+        self.add_places(records);
+    }
+
+    fn add_places(&mut self, records: Vec<Record>) {
+        let (index, chain) = (&self.index, &self.chain);
+        self.places.extend(records.into_iter().filter_map(|record| {
+            let id = index.find(&record.hash)?;
+            let height = index.entry(id).height;
+            let is_of_chain = chain.get(height as usize) == Some(&id);
+            is_of_chain.then_some(Place {
+                height,
+                position: record.position,
+            })
+        }));
         self.places.sort_by_key(|place| place.height);
+    }
+
+    /// Where a block was found.
+    fn places(&self, height: u32) -> &[Place] {
+        let first = self.places.partition_point(|place| place.height < height);
+        let after = self.places[first..].partition_point(|place| place.height == height);
+        &self.places[first..first + after]
+    }
+
+    /// Length in bytes of the block at a height; 0 where it was found in no file.
+    pub fn length(&self, height: u32) -> u32 {
+        self.places(height).first().map_or(0, |place| place.position.length)
     }
 
     /// Height of the last block.
@@ -212,10 +286,8 @@ impl ChainBlocks {
     /// [`Unreadable`](BlockReadError::Unreadable).
     pub fn block(&self, height: u32) -> Result<Block, BlockReadError> {
         let hash = self.hash(height)?;
-        let first = self.places.partition_point(|place| place.height < height);
-        let places = self.places[first..].iter().take_while(|place| place.height == height);
         let mut problem = BlockReadError::NoPlace { hash, height };
-        for (number, place) in places.enumerate() {
+        for (number, place) in self.places(height).iter().enumerate() {
             let detail = match self.files.read(&place.position).map(Block::decode) {
                 Ok(Ok(block)) if block.hash() != hash => "another block lies here now".to_owned(),
                 Ok(Ok(block)) if block.merkle_root().hash != block.header().merkle_root.0 => {
@@ -238,42 +310,21 @@ impl ChainBlocks {
         Err(problem)
     }
 
-    /// The block at a height, and the coins that it spends. The first block spends none, and has no
-    /// undo data.
+    /// The block at a height, and the coins that it spends: from the undo data of the directory, or
+    /// from that beside the block's file. The first block spends none, and has no undo data.
     ///
     /// # Errors
     /// Any [`BlockReadError`].
     pub fn read(&self, height: u32) -> Result<SpendingBlock, BlockReadError> {
-        let id = self.id(height)?;
-        let entry = self.index.entry(id);
-        let hash = entry.hash;
-        let undo = match (&self.undo, entry.undo()) {
-            _ if height == 0 => BlockUndo::default(),
-            (Some(log), Some(position)) => {
-                let magic = self.index.params().magic();
-                let read = log.read(magic, &self.index.header(id).prev_block_hash, &position);
-                read.map_err(|error| BlockReadError::Undo {
-                    hash,
-                    height,
-                    detail: match error {
-                        UndoLogError::Io(error) => error.to_string(),
-                        error => format!("offset {}: {error}", position.offset),
-                    },
-                })?
-            }
-            (None, Some(_)) => {
-                return Err(BlockReadError::NoUndo {
-                    hash,
-                    height,
-                    why: "undo.dat is gone",
-                });
-            }
-            (_, None) => {
-                let why = "a snapshot was loaded above it";
-                return Err(BlockReadError::NoUndo { hash, height, why });
-            }
-        };
+        let hash = self.hash(height)?;
         let block = self.block(height)?;
+        let undo = match height {
+            0 => BlockUndo::default(),
+            _ => self.own_undo(height).or_else(|error| {
+                self.undo_beside(height, &block)
+                    .map_err(|beside| error.unwrap_or(beside))
+            })?,
+        };
         if height > 0 && !undo.fits(&block) {
             return Err(BlockReadError::Undo {
                 hash,
@@ -281,7 +332,124 @@ impl ChainBlocks {
                 detail: "it is another block's".to_owned(),
             });
         }
-        Ok(SpendingBlock { height, block, undo })
+        let flags = block_script_flags(self.index.params(), height, &hash);
+        Ok(SpendingBlock {
+            height,
+            block,
+            undo,
+            flags,
+        })
+    }
+
+    /// The blocks of some heights, and the coins that they spend, in order.
+    ///
+    /// ```
+    /// # use blockmill_engine::{BlockReadError, ChainBlocks};
+    /// /// Fees of a hundred blocks, in satoshi.
+    /// fn fees(blocks: &ChainBlocks) -> Result<i64, BlockReadError> {
+    ///     let mut sum = 0;
+    ///     for block in blocks.iter(1..=100) {
+    ///         sum += block?.transactions().filter_map(|transaction| transaction.fee()).sum::<i64>();
+    ///     }
+    ///     Ok(sum)
+    /// }
+    /// ```
+    pub fn iter(&self, heights: RangeInclusive<u32>) -> impl Iterator<Item = Result<SpendingBlock, BlockReadError>> {
+        heights.map(|height| self.read(height))
+    }
+
+    /// Gives the blocks of some heights to `convert`, as many together as have about `bytes` bytes,
+    /// on `threads` threads; and what comes of them to `take`, in order, on this thread. Ends at
+    /// the first error.
+    ///
+    /// # Errors
+    /// Those of `convert` and of `take`.
+    pub fn for_each_run<T: Send, E: Send>(
+        &self,
+        heights: RangeInclusive<u32>,
+        bytes: u64,
+        threads: usize,
+        convert: &(dyn Fn(RangeInclusive<u32>) -> Result<T, E> + Sync),
+        take: &mut dyn FnMut(T) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut next = Some(*heights.start()).filter(|start| start <= heights.end());
+        let runs = std::iter::from_fn(|| {
+            let start = next?;
+            let mut length = 0;
+            let end = (start..=*heights.end()).find(|&height| {
+                length += u64::from(self.length(height));
+                length >= bytes || height - start + 1 == BLOCKS_TOGETHER
+            });
+            let end = end.unwrap_or(*heights.end());
+            next = Some(end + 1).filter(|start| start <= heights.end());
+            Some(start..=end)
+        });
+        in_order(threads, runs.enumerate(), convert, take)
+    }
+
+    /// The undo data of a block in the directory's own file. An error of none says that there is no
+    /// such file.
+    fn own_undo(&self, height: u32) -> Result<BlockUndo, Option<BlockReadError>> {
+        let id = self.id(height)?;
+        let entry = self.index.entry(id);
+        let hash = entry.hash;
+        let no_undo = |why| Some(BlockReadError::NoUndo { hash, height, why });
+        match (&self.undo, entry.undo()) {
+            (Some(log), Some(position)) => {
+                let magic = self.index.params().magic();
+                let read = log.read(magic, &self.index.header(id).prev_block_hash, &position);
+                read.map_err(|error| {
+                    Some(BlockReadError::Undo {
+                        hash,
+                        height,
+                        detail: match error {
+                            UndoLogError::Io(error) => error.to_string(),
+                            error => format!("offset {}: {error}", position.offset),
+                        },
+                    })
+                })
+            }
+            (None, Some(_)) => Err(no_undo("undo.dat is gone")),
+            (Some(_), None) => Err(no_undo("a snapshot was loaded above it")),
+            (None, None) => Err(None),
+        }
+    }
+
+    /// The undo data of a block in an undo file beside one of its files.
+    fn undo_beside(&self, height: u32, block: &Block) -> Result<BlockUndo, BlockReadError> {
+        let magic = self.index.params().magic();
+        let mut problem = RevError::NoFile;
+        for place in self.places(height) {
+            let file = place.position.file;
+            match self
+                .rev_files
+                .find(&self.files, file, magic, block, self.next_record(height, file))
+            {
+                Ok((record, undo)) => {
+                    self.next_records[height as usize].store(record as u32 + 1, Ordering::Relaxed);
+                    return Ok(undo);
+                }
+                Err(error) if problem == RevError::NoFile => problem = error,
+                Err(_) => {}
+            }
+        }
+        Err(BlockReadError::Undo {
+            hash: block.hash(),
+            height,
+            detail: problem.to_string(),
+        })
+    }
+
+    /// The record in an undo file at which the search for that of a block begins.
+    fn next_record(&self, height: u32, file: u32) -> usize {
+        let is_of_file = |&height: &u32| {
+            let places = self.places(height);
+            places.iter().any(|place| place.position.file == file)
+        };
+        // Undo data is in the order of the chain; blocks in between lie in other files.
+        let mut before = (0..height).rev().take(BLOCKS_AHEAD_MAX);
+        let before = before.find(is_of_file);
+        before.map_or(0, |before| self.next_records[before as usize].load(Ordering::Relaxed)) as usize
     }
 
     /// The parameters of the chain.

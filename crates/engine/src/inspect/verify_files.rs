@@ -3,15 +3,14 @@
 //! written.
 
 use crate::chain::assume_valid::signature_way;
-use crate::chain::import::{Scanned, insert_headers, scan_files};
+use crate::chain::import::index_files;
 use crate::chain::index::{BlockId, HeaderIndex};
-use crate::chain::places::Places;
+use crate::chain::rev_files::RevFiles;
 use crate::inspect::verify::{Verified, VerifyBlockError, VerifyOptions, verify_block};
-use crate::report::events::Event;
 use crate::report::observer::{Observer, Progress};
 use crate::report::signatures::{SignatureRanges, Signatures};
 use blockmill_block::{Block, BlockHash};
-use blockmill_blockfiles::{BlockFiles, FileError, UndoFile};
+use blockmill_blockfiles::{BlockFiles, FileError};
 use blockmill_rules::{Params, Reject, ScriptVerifier};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -114,7 +113,7 @@ pub fn verify_files<V: ScriptVerifier + 'static>(
     for source in sources {
         files.add(source)?;
     }
-    let Some(index) = index(&files, params, stop, observer)? else {
+    let Some((index, _)) = index_files(&files, params, stop, observer)? else {
         return Ok(FilesReport {
             stopped: Some(Stopped::Indexing),
             ..FilesReport::default()
@@ -135,7 +134,8 @@ pub fn verify_files<V: ScriptVerifier + 'static>(
     let mut beside = Beside {
         files: &files,
         params,
-        open: None,
+        undo: RevFiles::default(),
+        next: 0,
     };
     let remaining = |ids: &[BlockId]| ids.iter().map(|&id| length(&index, id)).sum::<u64>();
     let mut progress = Progress {
@@ -208,42 +208,13 @@ fn length(index: &HeaderIndex, id: BlockId) -> u64 {
     index.entry(id).block_length()
 }
 
-/// All headers of the files, and where their blocks lie. None if it was asked to stop.
-fn index(
-    files: &BlockFiles,
-    params: &Params,
-    stop: &AtomicBool,
-    observer: &mut dyn Observer,
-) -> Result<Option<HeaderIndex>, FileError> {
-    let Some(Scanned { records, .. }) = scan_files(
-        files,
-        0..files.len() as u32,
-        params.magic(),
-        &mut Places::default(),
-        stop,
-        observer,
-    )?
-    else {
-        return Ok(None);
-    };
-    let mut index = HeaderIndex::new(params.clone());
-    insert_headers(&mut index, &records, |record, reject| {
-        let hash = record.hash;
-        observer.event(&Event::HeaderRejected { hash, reject: &reject });
-    });
-    for record in &records {
-        if let Some(id) = index.find(&record.hash) {
-            index.add_position(id, record.position);
-        }
-    }
-    Ok(Some(index))
-}
-
-/// The files, and the undo data of that one of them which was asked for last.
+/// The files, and the undo data beside them.
 struct Beside<'a> {
     files: &'a BlockFiles,
     params: &'a Params,
-    open: Option<(u32, Option<UndoFile>)>,
+    undo: RevFiles,
+    /// Number of the record after the last one found.
+    next: usize,
 }
 
 impl Beside<'_> {
@@ -264,28 +235,14 @@ impl Beside<'_> {
             .read(&position)
             .map_err(|error| unreadable(error.to_string()))?;
         let block = Block::decode(bytes).map_err(|error| unreadable(format!("the block does not decode: {error}")))?;
-        let file = self
-            .undo_file(position.file)
+        let (record, undo) = self
+            .undo
+            .find(self.files, position.file, self.params.magic(), &block, self.next)
             .map_err(|error| unreadable(error.to_string()))?;
-        let Some(file) = file else {
-            return Err(unreadable("there is no file of undo data beside its file".to_owned()));
-        };
-        let transactions = block.transaction_count().saturating_sub(1);
-        let Some(undo) = file.find(&block.header().prev_block_hash, transactions) else {
-            let path = file.path().display();
-            return Err(unreadable(format!("{path}: no undo data there has its checksum")));
-        };
+        self.next = record + 1;
         verify_block(&Arc::new(block), &Arc::new(undo), self.params, verifier, options).map_err(|error| match error {
             VerifyBlockError::Reject(reject) => Problem::Reject(reject),
             VerifyBlockError::Verifier(detail) => unreadable(detail),
         })
-    }
-
-    fn undo_file(&mut self, file: u32) -> Result<Option<&mut UndoFile>, FileError> {
-        if self.open.as_ref().is_none_or(|(open, _)| *open != file) {
-            let undo = self.files.undo_file(file, self.params.magic())?;
-            self.open = Some((file, undo));
-        }
-        Ok(self.open.as_mut().and_then(|(_, undo)| undo.as_mut()))
     }
 }

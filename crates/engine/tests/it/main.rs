@@ -1,6 +1,7 @@
 //! The engine through its public interface. Each module is about one promise.
 
 mod assume_valid;
+mod chain_blocks;
 mod changing_files;
 mod common;
 mod delays;

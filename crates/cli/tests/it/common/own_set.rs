@@ -1,8 +1,9 @@
 //! A generated chain and its UTXO set, read by code of the tests' own.
 
 use crate::common::{RECORD_HEAD, Scratch, generate_command, manifest, records, run};
-use bitcoin::{Block, OutPoint, TxOut};
-use serde_json::Value;
+use bitcoin::hex::DisplayHex;
+use bitcoin::{Address, Block, Network, OutPoint, Script, TxOut};
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -55,6 +56,45 @@ pub(crate) struct OwnCoin {
     pub(crate) height: u32,
     pub(crate) is_coinbase: bool,
     pub(crate) output: TxOut,
+}
+
+/// Core's word for the scripts that the generator makes.
+fn word(script: &Script) -> &'static str {
+    match script {
+        script if script.is_p2pk() => "pubkey",
+        script if script.is_p2pkh() => "pubkeyhash",
+        script if script.is_p2sh() => "scripthash",
+        script if script.is_p2wpkh() => "witness_v0_keyhash",
+        script if script.is_p2wsh() => "witness_v0_scripthash",
+        script if script.is_p2tr() => "witness_v1_taproot",
+        script if script.is_multisig() => "multisig",
+        script if script.is_op_return() => "nulldata",
+        _ => "nonstandard",
+    }
+}
+
+/// What every table says of an output on regtest.
+pub(crate) fn output_row(output: &TxOut) -> Value {
+    let script = &output.script_pubkey;
+    let address = Address::from_script(script, Network::Regtest).ok();
+    json!({
+        "value": output.value.to_sat(),
+        "script": script.as_bytes().to_lower_hex_string(),
+        "script_type": word(script),
+        "address": address.map(|address| address.to_string()),
+    })
+}
+
+impl OwnCoin {
+    /// Its row in tables.
+    pub(crate) fn row(&self, outpoint: &OutPoint) -> Value {
+        let mut row = output_row(&self.output);
+        row["txid"] = json!(outpoint.txid.to_string());
+        row["vout"] = json!(outpoint.vout);
+        row["height"] = json!(self.height);
+        row["coinbase"] = json!(self.is_coinbase);
+        row
+    }
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -1,0 +1,197 @@
+//! `blockmill export coins`.
+
+use crate::arguments::{ExportCoinsArguments, TableFormat};
+use crate::commands::{cores, open_set_at, share};
+use crate::descriptors::targets;
+use crate::export::coin_row::CoinRow;
+use crate::export::sqlite::SqliteWriter;
+use crate::export::table::{Convert, Rows, Written, say_written, write_lines, write_parquet};
+use crate::export::target::is_stdout;
+use crate::export::text;
+use crate::failure::Failure;
+use crate::output;
+use crate::progress::{EngineMeter, Meter};
+use crate::signals;
+use blockmill_block::{Coin, Magic, Network, OutPoint};
+use blockmill_coins::{SnapshotError, SnapshotReader};
+use blockmill_engine::{Batch, Observer, UtxoSet, for_each_batch_of};
+use serde_json::json;
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Where coins come from.
+enum Source {
+    Set(Box<UtxoSet>),
+    Snapshot {
+        path: PathBuf,
+        magic: Magic,
+        network: Network,
+    },
+}
+
+impl Source {
+    fn open(arguments: &ExportCoinsArguments, meter: &mut EngineMeter) -> Result<Self, Failure> {
+        let path = match (&arguments.snapshot, &arguments.data) {
+            (Some(snapshot), _) => snapshot.clone(),
+            (None, Some(data)) => return Ok(Self::Set(Box::new(open_set_at(data, arguments.at.height, meter)?))),
+            (None, None) => return Err(Failure::Usage("--data or --snapshot is needed".to_owned())),
+        };
+        let mut head = [0; SNAPSHOT_MAGIC_AT + 4];
+        let mut file = File::open(&path).map_err(Failure::file(&path))?;
+        // What is too short is refused by its reader, which says why.
+        let _ = file.read_exact(&mut head);
+        let [.., a, b, c, d] = head;
+        let magic = Magic([a, b, c, d]);
+        let network = Network::ALL.into_iter().find(|network| network.magic() == magic);
+        Ok(Self::Snapshot {
+            path,
+            magic,
+            // A signet with a challenge of its own has a magic of its own.
+            network: network.unwrap_or(Network::Signet),
+        })
+    }
+
+    fn network(&self) -> Network {
+        match self {
+            Self::Set(set) => set.directory().chain_id().network,
+            Self::Snapshot { network, .. } => *network,
+        }
+    }
+
+    /// Gives all coins to `convert`, on all cores, and what comes of it to `take`, in order.
+    fn for_each_batch<T: Send>(
+        &self,
+        convert: &(dyn Fn(Batch) -> Result<T, Failure> + Sync),
+        take: &mut dyn FnMut(T) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        match self {
+            Self::Set(set) => set.for_each_batch(convert, take),
+            Self::Snapshot { path, magic, .. } => {
+                let failed = |error| snapshot_failure(path, error);
+                let file = File::open(path).map_err(Failure::file(path))?;
+                let reader = SnapshotReader::new(BufReader::with_capacity(1 << 20, file), *magic).map_err(failed)?;
+                let coins = reader.coins(u32::MAX).map(|entry| entry.map_err(failed));
+                for_each_batch_of(coins, cores(), convert, take)
+            }
+        }
+    }
+}
+
+/// Offset in bytes of the network's magic in a snapshot, after its own magic and version.
+const SNAPSHOT_MAGIC_AT: usize = 7;
+
+fn snapshot_failure(path: &Path, error: SnapshotError) -> Failure {
+    match error {
+        SnapshotError::Io(error) => Failure::file(path)(error),
+        error => Failure::Corrupt(format!("{}: {error}", path.display())),
+    }
+}
+
+/// The coins that are exported.
+struct Coins<'a> {
+    source: Source,
+    /// The scripts of the coins that are wanted; none for all.
+    wanted: Option<HashSet<Vec<u8>>>,
+    out: &'a Path,
+    stop: Arc<AtomicBool>,
+}
+
+/// What a batch became, and what it says of the progress.
+struct Converted<T> {
+    piece: T,
+    read: u64,
+    rows: u64,
+    share: f64,
+}
+
+impl Rows for Coins<'_> {
+    type Row = CoinRow;
+
+    fn run<T: Send>(
+        &self,
+        meter: &mut EngineMeter,
+        convert: Convert<'_, CoinRow, T>,
+        take: &mut dyn FnMut(T) -> Result<(), Failure>,
+    ) -> Result<u64, Failure> {
+        let network = self.source.network();
+        let is_wanted = |(_, coin): &(OutPoint, Coin)| match &self.wanted {
+            Some(scripts) => scripts.contains(&*coin.script_pubkey),
+            None => true,
+        };
+        let convert = |mut batch: Batch| {
+            let (read, share) = (batch.len() as u64, share(&batch));
+            batch.retain(is_wanted);
+            let rows = batch.len() as u64;
+            let mut converted = batch
+                .into_iter()
+                .map(|(outpoint, coin)| CoinRow::new(&outpoint, &coin, network));
+            let piece = match rows {
+                0 => None,
+                _ => Some(convert(&mut converted)?),
+            };
+            Ok(Converted {
+                piece,
+                read,
+                rows,
+                share,
+            })
+        };
+        let (mut read, mut rows) = (0, 0);
+        self.source.for_each_batch(&convert, &mut |converted| {
+            if self.stop.load(Ordering::Relaxed) {
+                return Err(Failure::Stopped(self.out.to_owned()));
+            }
+            read += converted.read;
+            rows += converted.rows;
+            meter.coins(read, converted.share);
+            converted.piece.map_or(Ok(()), &mut *take)
+        })?;
+        Ok(rows)
+    }
+}
+
+pub(crate) fn run(arguments: &ExportCoinsArguments) -> Result<u8, Failure> {
+    if arguments.at.height.is_some() && arguments.snapshot.is_some() {
+        return Err(Failure::Usage("--at needs --data: a snapshot has no blocks".to_owned()));
+    }
+    let out = &arguments.out;
+    if arguments.format == TableFormat::Sqlite && is_stdout(out) {
+        return Err(Failure::Usage(
+            "sqlite writes a file, which standard output is not".to_owned(),
+        ));
+    }
+    let mut meter = EngineMeter(Meter::new());
+    let source = Source::open(arguments, &mut meter)?;
+    let mut wanted = HashSet::new();
+    for text in &arguments.wanted {
+        let targets = targets(text, &arguments.range.0, source.network())?;
+        wanted.extend(targets.into_iter().map(|target| target.script_pubkey));
+    }
+    let coins = Coins {
+        source,
+        wanted: (!arguments.wanted.is_empty()).then_some(wanted),
+        out,
+        stop: signals::stop_flag()?,
+    };
+    let written = match arguments.format {
+        TableFormat::Parquet => write_parquet(&coins, out, &mut meter)?,
+        TableFormat::Csv => write_lines(&coins, out, &mut meter, &text::csv_head(), &text::csv)?,
+        TableFormat::Jsonl => write_lines(&coins, out, &mut meter, "", &text::jsonl)?,
+        TableFormat::Sqlite => {
+            let mut writer = SqliteWriter::open(out)?;
+            let convert = |rows: &mut dyn Iterator<Item = CoinRow>| Ok(rows.collect::<Vec<_>>());
+            let rows = coins.run(&mut meter, &convert, &mut |rows| writer.add(&rows))?;
+            let bytes = Some(writer.complete()?);
+            Written { rows, bytes }
+        }
+    };
+    drop(meter);
+    let Written { rows, bytes } = written;
+    let what = output::counted(rows, "coin");
+    say_written(&what, json!({"coins": rows}), bytes, out)?;
+    Ok(0)
+}

@@ -1,0 +1,78 @@
+//! A table that is written from its first row to its last.
+
+use crate::export::parquet::{self, Columns};
+use crate::export::target::{Target, is_stdout};
+use crate::failure::Failure;
+use crate::log;
+use crate::output;
+use crate::progress::EngineMeter;
+use serde_json::Value;
+use std::io::Write;
+use std::path::Path;
+
+/// Turns rows into a piece of a table.
+pub(crate) type Convert<'a, R, T> = &'a (dyn Fn(&mut dyn Iterator<Item = R>) -> Result<T, Failure> + Sync);
+
+/// Where the rows of a table come from.
+pub(crate) trait Rows {
+    type Row;
+
+    /// Converts all rows, many at a time, on several threads, and gives the pieces to `take`, in
+    /// order. Returns the number of rows.
+    fn run<T: Send>(
+        &self,
+        meter: &mut EngineMeter,
+        convert: Convert<'_, Self::Row, T>,
+        take: &mut dyn FnMut(T) -> Result<(), Failure>,
+    ) -> Result<u64, Failure>;
+}
+
+/// A table that is there.
+pub(crate) struct Written {
+    pub(crate) rows: u64,
+    /// Length of the file, where there is one.
+    pub(crate) bytes: Option<u64>,
+}
+
+/// Writes a Parquet file.
+pub(crate) fn write_parquet<S: Rows<Row: Columns>>(
+    rows: &S,
+    out: &Path,
+    meter: &mut EngineMeter,
+) -> Result<Written, Failure> {
+    let (encoder, mut writer) = parquet::open(Target::open(out)?)?;
+    let rows = rows.run(meter, &|rows| encoder.encode(rows), &mut |columns| writer.add(columns))?;
+    let bytes = writer.complete()?;
+    Ok(Written { rows, bytes })
+}
+
+/// Writes lines, after `head`.
+pub(crate) fn write_lines<S: Rows>(
+    rows: &S,
+    out: &Path,
+    meter: &mut EngineMeter,
+    head: &str,
+    convert: Convert<'_, S::Row, Vec<u8>>,
+) -> Result<Written, Failure> {
+    let failed = |error| match is_stdout(out) {
+        true => Failure::Stream(error),
+        false => Failure::file(out)(error),
+    };
+    let mut target = Target::open(out)?;
+    target.write_all(head.as_bytes()).map_err(failed)?;
+    let rows = rows.run(meter, convert, &mut |lines| target.write_all(&lines).map_err(failed))?;
+    let bytes = target.complete()?;
+    Ok(Written { rows, bytes })
+}
+
+/// Says what was written: on standard output, unless the table went there.
+pub(crate) fn say_written(what: &str, fields: Value, bytes: Option<u64>, out: &Path) -> Result<(), Failure> {
+    match bytes {
+        Some(bytes) => {
+            let mut stdout = std::io::stdout().lock();
+            writeln!(stdout, "{what}, {} to {}", output::bytes(bytes), out.display())?;
+        }
+        None => log::info("exported", what, fields),
+    }
+    Ok(())
+}

@@ -1,0 +1,268 @@
+//! A transaction of a block as a row of a table, with the coins that it spends.
+
+use crate::export::parquet::{Column, Columns};
+use crate::script_pubkey::{ScriptKind, address};
+use arrow_array::builder::{ListBuilder, StringBuilder};
+use arrow_array::{BooleanArray, Int32Array, Int64Array, StringArray, UInt32Array, UInt64Array};
+use arrow_schema::{ArrowError, DataType, Field};
+use blockmill_block::{Coin, Header, Input, Network, Output, hex};
+use blockmill_engine::{SpendingBlock, SpendingTransaction};
+use serde::Serialize;
+
+/// What all rows of a block have in common.
+#[derive(Debug, Clone)]
+pub(crate) struct BlockFacts {
+    network: Network,
+    height: u32,
+    hash: String,
+    median_time: u32,
+    header: Header,
+    merkle_root: String,
+    size: u64,
+    weight: u64,
+}
+
+impl BlockFacts {
+    pub(crate) fn new(read: &SpendingBlock, median_time: u32, network: Network) -> Self {
+        let header = *read.block.header();
+        Self {
+            network,
+            height: read.height,
+            hash: read.block.hash().to_string(),
+            median_time,
+            header,
+            merkle_root: header.merkle_root.to_string(),
+            size: read.block.bytes().len() as u64,
+            weight: read.block.weight() as u64,
+        }
+    }
+}
+
+/// A row. The words are Core's; amounts are in satoshi, and bytes in hex.
+#[derive(Debug, Serialize)]
+pub(crate) struct TransactionRow {
+    height: u32,
+    block_hash: String,
+    block_time: u32,
+    /// The median of the times of this block and the ten before it.
+    block_mediantime: u32,
+    block_version: i32,
+    merkle_root: String,
+    bits: String,
+    nonce: u32,
+    block_size: u64,
+    block_weight: u64,
+    /// Its number in the block.
+    position: u32,
+    txid: String,
+    wtxid: String,
+    version: u32,
+    locktime: u32,
+    size: u64,
+    vsize: u64,
+    weight: u64,
+    sigop_cost: u64,
+    coinbase: bool,
+    /// None for a coinbase.
+    fee: Option<i64>,
+    inputs: Vec<InputRow>,
+    outputs: Vec<OutputRow>,
+}
+
+/// An input, and the coin that it spends.
+#[derive(Debug, Serialize)]
+struct InputRow {
+    /// What a coinbase's input has for an outpoint names nothing.
+    txid: Option<String>,
+    vout: Option<u32>,
+    script_sig: String,
+    witness: Vec<String>,
+    sequence: u32,
+    /// None where undo data of an old version of Core does not tell; and so with the next.
+    height: Option<u32>,
+    coinbase: Option<bool>,
+    value: Option<i64>,
+    script: Option<String>,
+    script_type: Option<&'static str>,
+    address: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct OutputRow {
+    vout: u32,
+    value: i64,
+    script: String,
+    script_type: &'static str,
+    address: Option<String>,
+}
+
+impl InputRow {
+    fn new(input: &Input<'_>, coin: Option<&Coin>, network: Network) -> Self {
+        let outpoint = input.previous_output();
+        let dated = coin.filter(|coin| coin.height > 0);
+        Self {
+            txid: coin.map(|_| outpoint.txid.to_string()),
+            vout: coin.map(|_| outpoint.vout),
+            script_sig: hex::encode(input.script_sig()),
+            witness: input.witness().iter().map(hex::encode).collect(),
+            sequence: input.sequence(),
+            height: dated.map(|coin| coin.height),
+            coinbase: dated.map(|coin| coin.is_coinbase),
+            value: coin.map(|coin| coin.value),
+            script: coin.map(|coin| hex::encode(&coin.script_pubkey)),
+            script_type: coin.map(|coin| ScriptKind::of(&coin.script_pubkey).word()),
+            address: coin.and_then(|coin| address(&coin.script_pubkey, network)),
+        }
+    }
+}
+
+impl OutputRow {
+    fn new(vout: u32, output: &Output<'_>, network: Network) -> Self {
+        let script = output.script_pubkey();
+        Self {
+            vout,
+            value: output.value(),
+            script: hex::encode(script),
+            script_type: ScriptKind::of(script).word(),
+            address: address(script, network),
+        }
+    }
+}
+
+impl TransactionRow {
+    pub(crate) fn new(block: &BlockFacts, position: u32, spending: &SpendingTransaction<'_>) -> Self {
+        let transaction = &spending.transaction;
+        let (base, total) = (transaction.base_size() as u64, transaction.total_size() as u64);
+        let weight = base * 3 + total;
+        let network = block.network;
+        Self {
+            height: block.height,
+            block_hash: block.hash.clone(),
+            block_time: block.header.time,
+            block_mediantime: block.median_time,
+            block_version: block.header.version,
+            merkle_root: block.merkle_root.clone(),
+            bits: format!("{:08x}", block.header.bits),
+            nonce: block.header.nonce,
+            block_size: block.size,
+            block_weight: block.weight,
+            position,
+            txid: transaction.txid().to_string(),
+            wtxid: transaction.wtxid().to_string(),
+            version: transaction.version(),
+            locktime: transaction.lock_time(),
+            size: total,
+            vsize: weight.div_ceil(4),
+            weight,
+            sigop_cost: spending.sigop_cost(),
+            coinbase: transaction.is_coinbase(),
+            fee: spending.fee(),
+            inputs: spending
+                .inputs()
+                .map(|(input, coin)| InputRow::new(&input, coin, network))
+                .collect(),
+            outputs: (0..)
+                .zip(transaction.outputs())
+                .map(|(vout, output)| OutputRow::new(vout, &output, network))
+                .collect(),
+        }
+    }
+}
+
+fn text<'r, R: 'r>(rows: impl Iterator<Item = &'r R>, of: fn(&'r R) -> &'r str) -> StringArray {
+    rows.map(of).map(Some).collect()
+}
+
+fn optional_text<'r, R: 'r>(rows: impl Iterator<Item = &'r R>, of: fn(&'r R) -> Option<&'r str>) -> StringArray {
+    rows.map(of).collect()
+}
+
+fn input_columns(rows: &[TransactionRow]) -> Vec<Column> {
+    let inputs = || rows.iter().flat_map(|row| &row.inputs);
+    let mut witnesses = ListBuilder::new(StringBuilder::new()).with_field(Field::new("item", DataType::Utf8, false));
+    for input in inputs() {
+        witnesses.append_value(input.witness.iter().map(Some));
+    }
+    vec![
+        Column::nullable("txid", optional_text(inputs(), |input| input.txid.as_deref())),
+        Column::nullable("vout", inputs().map(|input| input.vout).collect::<UInt32Array>()),
+        Column::new("script_sig", text(inputs(), |input| &input.script_sig)),
+        Column::new("witness", witnesses.finish()),
+        Column::new(
+            "sequence",
+            UInt32Array::from_iter_values(inputs().map(|input| input.sequence)),
+        ),
+        Column::nullable("height", inputs().map(|input| input.height).collect::<UInt32Array>()),
+        Column::nullable(
+            "coinbase",
+            inputs().map(|input| input.coinbase).collect::<BooleanArray>(),
+        ),
+        Column::nullable("value", inputs().map(|input| input.value).collect::<Int64Array>()),
+        Column::nullable("script", optional_text(inputs(), |input| input.script.as_deref())),
+        Column::nullable("script_type", optional_text(inputs(), |input| input.script_type)),
+        Column::nullable("address", optional_text(inputs(), |input| input.address.as_deref())),
+    ]
+}
+
+fn output_columns(rows: &[TransactionRow]) -> Vec<Column> {
+    let outputs = || rows.iter().flat_map(|row| &row.outputs);
+    vec![
+        Column::new(
+            "vout",
+            UInt32Array::from_iter_values(outputs().map(|output| output.vout)),
+        ),
+        Column::new(
+            "value",
+            Int64Array::from_iter_values(outputs().map(|output| output.value)),
+        ),
+        Column::new("script", text(outputs(), |output| &output.script)),
+        Column::new("script_type", text(outputs(), |output| output.script_type)),
+        Column::nullable("address", optional_text(outputs(), |output| output.address.as_deref())),
+    ]
+}
+
+impl Columns for TransactionRow {
+    const WITHOUT_DICTIONARY: &[&str] = &[
+        "txid",
+        "wtxid",
+        "inputs.list.item.script_sig",
+        "inputs.list.item.witness.list.item",
+        "outputs.list.item.script",
+    ];
+
+    fn columns(rows: &[Self]) -> Result<Vec<Column>, ArrowError> {
+        let string = |of| text(rows.iter(), of);
+        let small = |of: fn(&Self) -> u32| UInt32Array::from_iter_values(rows.iter().map(of));
+        let large = |of: fn(&Self) -> u64| UInt64Array::from_iter_values(rows.iter().map(of));
+        let versions = rows.iter().map(|row| row.block_version);
+        let coinbases: Vec<bool> = rows.iter().map(|row| row.coinbase).collect();
+        let fees: Int64Array = rows.iter().map(|row| row.fee).collect();
+        let input_counts = rows.iter().map(|row| row.inputs.len());
+        let output_counts = rows.iter().map(|row| row.outputs.len());
+        Ok(vec![
+            Column::new("height", small(|row| row.height)),
+            Column::new("block_hash", string(|row| &row.block_hash)),
+            Column::new("block_time", small(|row| row.block_time)),
+            Column::new("block_mediantime", small(|row| row.block_mediantime)),
+            Column::new("block_version", Int32Array::from_iter_values(versions)),
+            Column::new("merkle_root", string(|row| &row.merkle_root)),
+            Column::new("bits", string(|row| &row.bits)),
+            Column::new("nonce", small(|row| row.nonce)),
+            Column::new("block_size", large(|row| row.block_size)),
+            Column::new("block_weight", large(|row| row.block_weight)),
+            Column::new("position", small(|row| row.position)),
+            Column::new("txid", string(|row| &row.txid)),
+            Column::new("wtxid", string(|row| &row.wtxid)),
+            Column::new("version", small(|row| row.version)),
+            Column::new("locktime", small(|row| row.locktime)),
+            Column::new("size", large(|row| row.size)),
+            Column::new("vsize", large(|row| row.vsize)),
+            Column::new("weight", large(|row| row.weight)),
+            Column::new("sigop_cost", large(|row| row.sigop_cost)),
+            Column::new("coinbase", BooleanArray::from(coinbases)),
+            Column::nullable("fee", fees),
+            Column::of_lists("inputs", input_columns(rows), input_counts)?,
+            Column::of_lists("outputs", output_columns(rows), output_counts)?,
+        ])
+    }
+}

@@ -1,0 +1,173 @@
+//! Blocks with the coins that they spend: of a data directory, and of block files with undo files
+//! beside them.
+
+use super::options;
+use crate::common::generated::{FORK, Generated, HEIGHT};
+use crate::common::{LARGE, connect, open};
+use blockmill_block::{Network, OutPoint};
+use blockmill_chaingen::Profile;
+use blockmill_engine::report::Indexing;
+use blockmill_engine::{BlockReadError, ChainBlocks, Observer, SpendingBlock, UtxoSet};
+use blockmill_rules::Params;
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tempfile::TempDir;
+
+static CHAIN: LazyLock<Generated> = LazyLock::new(|| Generated::new(Profile::Mixed));
+
+/// A folder as Core's, of the chain of [`CHAIN`] with the other branch after it, which has no undo
+/// data; and a data directory of that chain.
+struct Folders {
+    _home: TempDir,
+    core: PathBuf,
+    data: PathBuf,
+}
+
+fn folders() -> Folders {
+    let home = tempfile::tempdir().unwrap();
+    let (core, data) = (home.path().join("core"), home.path().join("data"));
+    let mut engine = open(&data, options(2, LARGE));
+    assert_eq!(connect(&mut engine, &[&CHAIN.blocks()]).height, HEIGHT);
+    drop(engine);
+    std::fs::create_dir(&core).unwrap();
+    let chain = CHAIN.blocks().join("blk00000.dat");
+    std::fs::copy(chain, core.join("blk00000.dat")).unwrap();
+    // The form of undo.dat is that of Core.
+    std::fs::copy(data.join("undo.dat"), core.join("rev00000.dat")).unwrap();
+    Folders {
+        _home: home,
+        core,
+        data,
+    }
+}
+
+fn of_files(sources: &[PathBuf]) -> ChainBlocks {
+    let params = Params::new(Network::Regtest, None);
+    let opened = ChainBlocks::of_files(sources, &params, &AtomicBool::new(false), &mut ());
+    opened.unwrap().unwrap()
+}
+
+/// Fails unless the coins of all blocks are the outputs that earlier transactions have made.
+fn check_coins(blocks: impl Iterator<Item = Result<SpendingBlock, BlockReadError>>) -> (u32, usize) {
+    let mut outputs = HashMap::new();
+    let (mut heights, mut inputs) = (0, 0);
+    for block in blocks {
+        let block = block.unwrap();
+        assert_eq!(block.height, heights);
+        heights += 1;
+        let mut fees = 0;
+        for spending in block.transactions() {
+            let txid = spending.transaction.txid();
+            let mut sum = 0;
+            for (input, coin) in spending.inputs() {
+                let Some(coin) = coin else {
+                    assert!(spending.transaction.is_coinbase() && spending.fee().is_none());
+                    continue;
+                };
+                inputs += 1;
+                let made = outputs.remove(&input.previous_output());
+                assert_eq!(made, Some((coin.height, coin.value, coin.script_pubkey.to_vec())));
+                sum += coin.value;
+            }
+            for (vout, output) in (0..).zip(spending.transaction.outputs()) {
+                let value = (block.height, output.value(), output.script_pubkey().to_vec());
+                outputs.insert(OutPoint { txid, vout }, value);
+                sum -= output.value();
+            }
+            if let Some(fee) = spending.fee() {
+                assert_eq!(fee, sum);
+                fees += fee;
+            }
+        }
+        assert!(fees >= 0);
+    }
+    (heights, inputs)
+}
+
+#[test]
+fn coins_are_the_outputs_that_were_made_before() {
+    let folders = folders();
+    let set = UtxoSet::open(&folders.data, 1).unwrap();
+    let of_data = set.blocks().unwrap();
+    let of_files = of_files(std::slice::from_ref(&folders.core));
+    for blocks in [&of_data, &of_files] {
+        assert_eq!(blocks.height(), HEIGHT);
+        let (heights, inputs) = check_coins(blocks.iter(0..=HEIGHT));
+        assert_eq!(heights, HEIGHT + 1);
+        assert!(inputs as u64 >= CHAIN.summary.inputs && inputs > 2_000);
+        assert!(matches!(
+            blocks.iter(HEIGHT + 1..=HEIGHT + 1).next(),
+            Some(Err(BlockReadError::AboveTip { height, tip: HEIGHT })) if height == HEIGHT + 1
+        ));
+    }
+    for height in (0..=HEIGHT).rev() {
+        let (own, other) = (of_data.read(height).unwrap(), of_files.read(height).unwrap());
+        assert_eq!((own.undo, own.flags), (other.undo, other.flags));
+        assert!(own.block.bytes() == other.block.bytes());
+    }
+}
+
+#[test]
+fn runs_come_in_order_from_any_number_of_threads() {
+    let folders = folders();
+    let blocks = of_files(std::slice::from_ref(&folders.core));
+    for (threads, bytes) in [(1, 1), (2, 100_000), (5, u64::MAX)] {
+        for heights in [0..=HEIGHT, 7..=7, 50..=110] {
+            let mut all = Vec::new();
+            let convert = |run| blocks.iter(run).collect::<Result<Vec<_>, _>>();
+            let mut take = |read: Vec<SpendingBlock>| {
+                let lengths = read.iter().map(|block| block.block.bytes().len() as u64);
+                // The last one makes it full.
+                assert!(lengths.rev().skip(1).sum::<u64>() < bytes);
+                all.extend(read.into_iter().map(|block| block.height));
+                Ok::<_, BlockReadError>(())
+            };
+            blocks
+                .for_each_run(heights.clone(), bytes, threads, &convert, &mut take)
+                .unwrap();
+            assert!(all.into_iter().eq(heights));
+        }
+    }
+    #[expect(clippy::reversed_empty_ranges)]
+    let none = blocks.for_each_run(5..=4, 1, 2, &|_| Err::<(), _>(()), &mut |()| Err(()));
+    none.unwrap();
+}
+
+#[test]
+fn the_chain_of_most_work_is_taken() {
+    let folders = folders();
+    let mut blocks = of_files(&[folders.core.clone(), CHAIN.branch.clone()]);
+    assert_eq!(blocks.height(), HEIGHT + 1);
+    blocks.read(FORK).unwrap();
+    // The branch was never connected: it has no undo data, and there is no such file.
+    assert!(matches!(
+        blocks.read(FORK + 1),
+        Err(BlockReadError::Undo { height, .. }) if height == FORK + 1
+    ));
+    blocks.block(FORK + 1).unwrap();
+    // More places change nothing.
+    let stop = AtomicBool::new(false);
+    assert!(blocks.add_files(&[folders.core], &stop, &mut ()).unwrap());
+    blocks.read(FORK).unwrap();
+}
+
+#[test]
+fn a_search_of_files_can_be_stopped() {
+    struct Stop<'a>(&'a AtomicBool);
+    impl Observer for Stop<'_> {
+        fn indexing(&mut self, _: &Indexing) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+    let folders = folders();
+    let params = Params::new(Network::Regtest, None);
+    let stop = AtomicBool::new(true);
+    let sources = [folders.core.clone()];
+    let opened = ChainBlocks::of_files(&sources, &params, &stop, &mut ()).unwrap();
+    assert!(opened.is_none());
+    let mut blocks = UtxoSet::open(&folders.data, 1).unwrap().blocks().unwrap();
+    assert!(!blocks.add_files(&sources, &stop, &mut Stop(&stop)).unwrap());
+    blocks.read(HEIGHT).unwrap();
+}
