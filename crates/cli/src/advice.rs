@@ -3,6 +3,7 @@
 use blockmill_coins::StoreError;
 use blockmill_engine::engine::LoadSnapshotError;
 use blockmill_engine::{ConnectError, Event, OpenError, Remedy};
+use blockmill_rules::RejectKind;
 
 /// What helps against damage.
 pub(crate) fn of_remedy(remedy: Remedy) -> &'static str {
@@ -47,6 +48,9 @@ pub(crate) fn of_connect(error: &ConnectError) -> Option<&'static str> {
 pub(crate) fn of_load(error: &LoadSnapshotError) -> Option<&'static str> {
     match error {
         LoadSnapshotError::SetExists { .. } => Some("name a new one"),
+        LoadSnapshotError::Base { .. } => {
+            Some("name block files that have it, or the REST interface of a node for --headers")
+        }
         LoadSnapshotError::UnknownHash { .. } => Some("--hash says which it must have"),
         LoadSnapshotError::Store(error) => of_store(error),
         _ => None,
@@ -56,6 +60,10 @@ pub(crate) fn of_load(error: &LoadSnapshotError) -> Option<&'static str> {
 /// What helps against what an event reports.
 pub(crate) fn of_event(event: &Event<'_>) -> Option<&'static str> {
     match event {
+        Event::Rejected(rejected) if rejected.reject.kind == RejectKind::Mutated => Some(
+            "its header is sound, so these bytes may be damage, and not the block: compare them with \
+             `bitcoin-cli getblock HASH 0`, or connect again with another copy of the file",
+        ),
         Event::UndoDamaged { .. } => Some(of_remedy(Remedy::NewDirectoryToReorganise)),
         _ => None,
     }

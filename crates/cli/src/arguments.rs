@@ -17,7 +17,7 @@ use std::str::FromStr;
 
 /// Turns Bitcoin block files into a fully validated UTXO set.
 #[derive(Debug, Parser)]
-#[command(name = "blockmill", version)]
+#[command(name = "blockmill", version, max_term_width = 80)]
 pub(crate) struct Arguments {
     /// How to write progress and messages
     #[arg(long, global = true, value_name = "FORMAT", default_value = "text")]
@@ -196,10 +196,10 @@ pub(crate) struct SubmitArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct VerifyArguments {
-    /// The block, in the format of the network protocol
+    /// The block, in the format of the network protocol or in hex; - is standard input
     #[arg(long, value_name = "FILE", required_unless_present = "blocks", requires = "undo")]
     pub(crate) block: Option<PathBuf>,
-    /// The coins that the block spends, in Core's undo format
+    /// The coins that the block spends, in Core's undo format or in hex; - is standard input
     #[arg(long, value_name = "FILE", requires = "height")]
     pub(crate) undo: Option<PathBuf>,
     /// Height of the block
@@ -224,6 +224,9 @@ pub(crate) struct VerifyArguments {
     /// block, auto with --blocks]
     #[arg(long, value_name = "HOW")]
     pub(crate) signatures: Option<SignaturesArgument>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// The set at an earlier height.
@@ -335,7 +338,8 @@ pub(crate) struct ExportCoinsArguments {
         required_unless_present = "snapshot"
     )]
     pub(crate) data: Option<PathBuf>,
-    /// A file of Bitcoin Core's dumptxoutset or of snapshot dump, in place of a data directory
+    /// A file of Bitcoin Core's dumptxoutset or of snapshot dump, in place of a data directory;
+    /// - is standard input
     #[arg(long, value_name = "FILE")]
     pub(crate) snapshot: Option<PathBuf>,
     #[command(flatten)]
@@ -408,7 +412,7 @@ pub(crate) struct DumpArguments {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// The file to write
+    /// The file to write, or - for standard output
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
 }
@@ -418,8 +422,12 @@ pub(crate) struct LoadArguments {
     #[command(flatten)]
     pub(crate) data: DataArguments,
     /// Block files or directories with the headers up to the base block of the snapshot
-    #[arg(long, value_name = "PATH", num_args = 1.., required = true)]
+    #[arg(long, value_name = "PATH", num_args = 1.., required_unless_present = "headers")]
     blocks: Vec<PathBuf>,
+    /// These headers from elsewhere, for a pruned node: its REST interface, such as
+    /// http://127.0.0.1:8332 (it runs with -rest=1), or a file of headers, 80 bytes each
+    #[arg(long, value_name = "URL|FILE")]
+    pub(crate) headers: Option<String>,
     /// hash_serialized_3 that the coins must have [default: the hash that Bitcoin Core has built in
     /// for the base block]
     #[arg(long, value_name = "HASH")]
@@ -432,7 +440,7 @@ pub(crate) struct LoadArguments {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// The snapshot; it may follow the blocks directly
+    /// The snapshot, or - for standard input; it may follow the blocks directly
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
 }
@@ -444,7 +452,7 @@ impl LoadArguments {
         match &self.file {
             Some(file) => Some((&self.blocks, file)),
             None => match self.blocks.split_last() {
-                Some((file, blocks)) if !blocks.is_empty() => Some((blocks, file)),
+                Some((file, blocks)) if !blocks.is_empty() || self.headers.is_some() => Some((blocks, file)),
                 _ => None,
             },
         }

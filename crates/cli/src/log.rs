@@ -4,6 +4,7 @@
 //! event. JSON also has the lines of level debug, which plain text leaves out.
 
 use crate::output::{path_text, rejected_json, unreadable_json};
+use crate::terminal::{Mark, stderr_columns, wrapped};
 use blockmill_engine::{Event, Level};
 use clap::ValueEnum;
 use serde::Serialize;
@@ -11,6 +12,12 @@ use serde_json::{Map, Value, json};
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
+
+/// What lines of plain text begin with.
+const NAME: &str = "blockmill:";
+
+/// Columns by which the lines are indented into which a terminal's width breaks a message.
+const INDENT: usize = 2;
 
 /// How lines are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -100,7 +107,13 @@ impl<'a> Line<'a> {
         let mut text = if is_json() {
             self.json(SystemTime::now())
         } else {
-            format!("blockmill: {}", self.message)
+            let mark = match self.level {
+                Level::Debug | Level::Info => Mark::Plain,
+                Level::Warning => Mark::Warning,
+                Level::Error => Mark::Error,
+            };
+            let message = wrapped(self.message, stderr_columns(), NAME.len() + 1, INDENT);
+            format!("{} {message}", mark.paint(NAME))
         };
         text.push('\n');
         let _ = std::io::stderr().lock().write_all(text.as_bytes());

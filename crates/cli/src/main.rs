@@ -10,12 +10,14 @@ mod commands;
 mod descriptors;
 mod export;
 mod failure;
+mod headers;
 mod log;
 mod metrics;
 mod output;
 mod progress;
 mod script_pubkey;
 mod signals;
+mod terminal;
 mod trace;
 mod verifier;
 

@@ -259,6 +259,11 @@ fn add_progress(text: &mut String, progress: &Progress) {
         f64::from(progress.tip_time),
     );
     gauge(
+        "share",
+        "share of the best chain's bytes that is connected, from 0 to 1",
+        progress.share,
+    );
+    gauge(
         "bytes_remaining",
         "bytes of blocks still to be connected",
         progress.bytes_remaining as f64,
@@ -386,6 +391,7 @@ mod tests {
             inputs: 1000,
             bytes: 1000,
             bytes_remaining: 3000,
+            share: 0.25,
             cache_coins: 7,
             cache_bytes: 99,
             elapsed: Duration::from_millis(1500),

@@ -1,9 +1,11 @@
 //! Results as tables and as JSON.
 
+use crate::terminal::{stdout_columns, wrapped};
 use crate::verifier::{signatures_json, signatures_text};
 use blockmill_coins::UtxoStats;
 use blockmill_engine::ConnectReport;
 use blockmill_engine::report::{Depth, Rejected, Unreadable};
+use blockmill_rules::RejectKind;
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -153,6 +155,7 @@ pub(crate) fn rejected_json(block: &Rejected) -> Value {
         "file": path_text(&block.path),
         "offset": block.offset,
         "best_chain": block.of_best_chain,
+        "may_be_damaged": block.reject.kind == RejectKind::Mutated,
     })
 }
 
@@ -171,10 +174,18 @@ fn depth_json(depth: Depth) -> Value {
     json!({"mean": depth.mean(), "max": depth.max()})
 }
 
-/// Rows of two columns.
+/// Rows of two columns on standard output. On a terminal, values are broken into its columns.
 pub(crate) fn table(out: &mut dyn Write, rows: &[(&str, String)]) -> io::Result<()> {
     let width = rows.iter().map(|row| row.0.len()).max().unwrap_or(0);
+    let columns = stdout_columns();
     for (name, value) in rows {
+        let value = match columns {
+            // A hash is not cut: it has a line of its own.
+            Some(columns) if value.len() > columns.saturating_sub(width + 2) && !value.contains(' ') => {
+                format!("\n  {value}")
+            }
+            columns => wrapped(value, columns, width + 2, width + 2),
+        };
         writeln!(out, "{name:width$}  {value}")?;
     }
     Ok(())

@@ -6,6 +6,7 @@ use blockmill_engine::report::Indexing;
 use blockmill_engine::{Event, Observer, Progress};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
+use std::collections::VecDeque;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
@@ -18,6 +19,9 @@ const BAR_INTERVAL: Duration = Duration::from_millis(100);
 /// Steps of the bar for each block file.
 const BAR_STEPS: f64 = 1000.0;
 
+/// Steps of the bar for a whole chain.
+const SHARE_STEPS: f64 = 1e6;
+
 /// Shows the progress of a piece of work.
 pub(crate) struct Meter {
     bar: Option<ProgressBar>,
@@ -29,7 +33,7 @@ impl Meter {
         let has_bar = std::io::stderr().is_terminal() && !log::is_json() && !log::is_quiet();
         let bar = has_bar.then(|| {
             let bar = ProgressBar::new(0);
-            if let Ok(style) = ProgressStyle::with_template("[{bar:30}] {msg}") {
+            if let Ok(style) = ProgressStyle::with_template("[{bar:10}] {wide_msg}") {
                 bar.set_style(style.progress_chars("=> "));
             }
             bar
@@ -85,44 +89,107 @@ impl Drop for Meter {
     }
 }
 
+/// Seconds to which the rates of a run's last seconds go back.
+const RECENT: f64 = 10.0;
+
+/// Blocks and inputs per second.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Rates {
+    blocks: f64,
+    inputs: f64,
+}
+
+/// How far a run was in the last seconds.
+#[derive(Debug, Default)]
+struct Recent {
+    /// Seconds since the beginning, blocks and inputs; the oldest first.
+    points: VecDeque<(f64, u64, u64)>,
+}
+
+impl Recent {
+    /// Adds a point, and returns the rates of the last seconds.
+    fn add(&mut self, progress: &Progress) -> Rates {
+        let now = progress.elapsed.as_secs_f64();
+        let first = (0.0, 0, 0);
+        // Another run has begun.
+        if self.points.back().is_some_and(|&(last, ..)| last > now) {
+            self.points.clear();
+        }
+        while self.points.len() > 1 && self.points.get(1).is_some_and(|&(second, ..)| now - second >= RECENT) {
+            self.points.pop_front();
+        }
+        let &(begun, blocks, inputs) = self.points.front().unwrap_or(&first);
+        self.points.push_back((now, progress.blocks, progress.inputs));
+        let seconds = (now - begun).max(1e-9);
+        Rates {
+            blocks: progress.blocks.saturating_sub(blocks) as f64 / seconds,
+            inputs: progress.inputs.saturating_sub(inputs) as f64 / seconds,
+        }
+    }
+}
+
 /// Shows the engine's progress and events.
-pub(crate) struct EngineMeter(pub(crate) Meter);
+pub(crate) struct EngineMeter {
+    pub(crate) meter: Meter,
+    recent: Recent,
+}
 
 /// Seconds as a person reads them.
 fn duration_text(seconds: f64) -> String {
     let seconds = seconds.round() as u64;
     match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
         (0, 0, seconds) => format!("{seconds} s"),
-        (0, minutes, seconds) => format!("{minutes} min {seconds:02} s"),
-        (hours, minutes, _) => format!("{hours} h {minutes:02} min"),
+        (0, minutes @ ..10, seconds) => format!("{minutes} min {seconds:02} s"),
+        (0, minutes, _) => format!("{minutes} min"),
+        (hours @ ..10, minutes, _) => format!("{hours} h {minutes:02} min"),
+        (hours, ..) => format!("{hours} h"),
     }
 }
 
-fn connect_text(progress: &Progress) -> String {
+/// A rate in three digits.
+fn rate_text(rate: f64) -> String {
+    let (rate, unit) = match rate {
+        ..999.5 => return format!("{rate:.0}"),
+        ..999_500.0 => (rate / 1e3, "k"),
+        _ => (rate / 1e6, "M"),
+    };
+    match rate {
+        ..9.995 => format!("{rate:.2}{unit}"),
+        ..99.95 => format!("{rate:.1}{unit}"),
+        _ => format!("{rate:.0}{unit}"),
+    }
+}
+
+/// With the name that a line begins with it fits into 80 columns; and with the bar. Blocks are
+/// counted where they are more than inputs.
+fn connect_text(progress: &Progress, recent: Rates) -> String {
     let elapsed = progress.elapsed.as_secs_f64().max(1e-9);
-    let total = progress.bytes + progress.bytes_remaining;
-    let share = progress.bytes as f64 / total.max(1) as f64;
     let remaining = progress.bytes_remaining as f64 * elapsed / progress.bytes.max(1) as f64;
+    let (what, recent, mean) = match recent.blocks > recent.inputs {
+        true => ("blocks", recent.blocks, progress.blocks as f64 / elapsed),
+        false => ("inputs", recent.inputs, progress.inputs as f64 / elapsed),
+    };
     format!(
-        "height {}/{} ({:.1}%), {:.0} blocks/s, {:.0} inputs/s, cache {} coins {:.1} MiB, ETA {}",
+        "height {}/{} ({:.1}%), {} {what}/s, mean {}, ETA {}",
         progress.height,
         progress.best_height,
-        share * 100.0,
-        progress.blocks as f64 / elapsed,
-        progress.inputs as f64 / elapsed,
-        progress.cache_coins,
-        progress.cache_bytes as f64 / f64::from(1 << 20),
+        progress.share * 100.0,
+        rate_text(recent),
+        rate_text(mean),
         duration_text(remaining)
     )
 }
 
-fn progress_json(progress: &Progress) -> Value {
+fn progress_json(progress: &Progress, recent: Rates) -> Value {
     json!({
         "height": progress.height,
         "best_height": progress.best_height,
+        "share": progress.share,
         "blocks": progress.blocks,
         "transactions": progress.transactions,
         "inputs": progress.inputs,
+        "blocks_per_second": recent.blocks,
+        "inputs_per_second": recent.inputs,
         "bytes": progress.bytes,
         "bytes_remaining": progress.bytes_remaining,
         "cache_coins": progress.cache_coins,
@@ -132,35 +199,43 @@ fn progress_json(progress: &Progress) -> Value {
 }
 
 impl EngineMeter {
+    pub(crate) fn new() -> Self {
+        Self {
+            meter: Meter::new(),
+            recent: Recent::default(),
+        }
+    }
+
     /// Shows that so many of the blocks are written, which have so many transactions.
     pub(crate) fn blocks(&mut self, blocks: u64, of: u64, transactions: u64) {
-        if self.0.is_due() {
+        if self.meter.is_due() {
             let text = format!("{blocks} of {of} blocks, {transactions} transactions");
             let fields = json!({"blocks": blocks, "of": of, "transactions": transactions});
-            self.0.show(blocks, of, text, "blocks", fields);
+            self.meter.show(blocks, of, text, "blocks", fields);
         }
     }
 }
 
 impl Observer for EngineMeter {
     fn coins(&mut self, coins: u64, share: f64) {
-        if self.0.is_due() {
+        if self.meter.is_due() {
             let text = format!("{coins} coins, {:.1}%", share * 100.0);
             let fields = json!({"coins": coins, "share": share});
-            self.0.show((share * 65_536.0) as u64, 65_536, text, "coins", fields);
+            self.meter
+                .show((share * 65_536.0) as u64, 65_536, text, "coins", fields);
         }
     }
 
     fn looking_back(&mut self, blocks: u32, of: u32) {
-        if self.0.is_due() {
+        if self.meter.is_due() {
             let text = format!("looking back: {blocks} of {of} blocks");
             let fields = json!({"blocks": blocks, "of": of});
-            self.0.show(blocks.into(), of.into(), text, "looking_back", fields);
+            self.meter.show(blocks.into(), of.into(), text, "looking_back", fields);
         }
     }
 
     fn indexing(&mut self, indexing: &Indexing) {
-        if self.0.is_due() {
+        if self.meter.is_due() {
             let Indexing {
                 file,
                 files,
@@ -177,22 +252,28 @@ impl Observer for EngineMeter {
                 json!({"file": file, "files": files, "offset": offset, "file_bytes": bytes, "headers": headers});
             let done = (file - 1) as f64 + share;
             let (done, all) = (done * BAR_STEPS, files as f64 * BAR_STEPS);
-            self.0.show(done as u64, all as u64, text, "indexed", fields);
+            self.meter.show(done as u64, all as u64, text, "indexed", fields);
         }
     }
 
     fn progress(&mut self, progress: &Progress) {
-        if self.0.is_due() {
-            let total = progress.bytes + progress.bytes_remaining;
-            let text = connect_text(progress);
-            self.0
-                .show(progress.bytes, total, text, "progress", progress_json(progress));
+        if self.meter.is_due() {
+            let recent = self.recent.add(progress);
+            let text = connect_text(progress, recent);
+            let fields = progress_json(progress, recent);
+            self.meter.show(
+                (progress.share * SHARE_STEPS) as u64,
+                SHARE_STEPS as u64,
+                text,
+                "progress",
+                fields,
+            );
         }
     }
 
     fn event(&mut self, event: &Event<'_>) {
         let (name, fields) = log::name_and_fields(event);
-        self.0.say(&Line::new(
+        self.meter.say(&Line::new(
             event.level(),
             name,
             &advice::with_advice(event.to_string(), advice::of_event(event)),
@@ -209,27 +290,100 @@ mod tests {
     fn durations() {
         assert_eq!(duration_text(0.4), "0 s");
         assert_eq!(duration_text(61.0), "1 min 01 s");
+        assert_eq!(duration_text(630.0), "10 min");
         assert_eq!(duration_text(7260.0), "2 h 01 min");
+        assert_eq!(duration_text(359_000.0), "99 h");
+    }
+
+    #[test]
+    fn rates() {
+        for (rate, text) in [
+            (0.4, "0"),
+            (999.4, "999"),
+            (999.5, "1.00k"),
+            (12_345.0, "12.3k"),
+            (123_456.0, "123k"),
+            (999_600.0, "1.00M"),
+        ] {
+            assert_eq!(rate_text(rate), text);
+        }
+    }
+
+    fn progress(blocks: u64, inputs: u64, seconds: u64) -> Progress {
+        Progress {
+            height: 50,
+            tip_time: 1_700_000_000,
+            best_height: 200,
+            blocks,
+            transactions: 60,
+            inputs,
+            bytes: 1000,
+            bytes_remaining: 3000,
+            share: 0.75,
+            cache_coins: 7,
+            cache_bytes: 1 << 20,
+            elapsed: Duration::from_secs(seconds),
+        }
     }
 
     #[test]
     fn the_line_has_rates_and_the_time_left() {
-        let progress = Progress {
-            height: 50,
-            tip_time: 1_700_000_000,
-            best_height: 200,
-            blocks: 50,
-            transactions: 60,
-            inputs: 1000,
-            bytes: 1000,
-            bytes_remaining: 3000,
-            cache_coins: 7,
-            cache_bytes: 1 << 20,
-            elapsed: Duration::from_secs(10),
+        let recent = Rates {
+            blocks: 5.0,
+            inputs: 140.0,
         };
         assert_eq!(
-            connect_text(&progress),
-            "height 50/200 (25.0%), 5 blocks/s, 100 inputs/s, cache 7 coins 1.0 MiB, ETA 30 s"
+            connect_text(&progress(50, 1000, 10), recent),
+            "height 50/200 (75.0%), 140 inputs/s, mean 100, ETA 30 s"
         );
+        let recent = Rates {
+            blocks: 7_654.0,
+            inputs: 1.0,
+        };
+        assert_eq!(
+            connect_text(&progress(50, 1000, 10), recent),
+            "height 50/200 (75.0%), 7.65k blocks/s, mean 5, ETA 30 s"
+        );
+    }
+
+    #[test]
+    fn the_longest_line_fits_into_80_columns() {
+        let long = Progress {
+            height: 999_999,
+            best_height: 999_999,
+            share: 1.0,
+            bytes_remaining: 1_000_000,
+            ..progress(1_000_000, 999_499, 359)
+        };
+        let text = connect_text(
+            &long,
+            Rates {
+                blocks: 0.0,
+                inputs: 99_949.0,
+            },
+        );
+        assert!(
+            ("blockmill: ".len() + text.len()) <= 80 && ("[==========] ".len() + text.len()) <= 80,
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn recent_rates_are_those_of_the_last_seconds() {
+        let mut recent = Recent::default();
+        let inputs = |rates: Rates| rates.inputs;
+        assert_eq!(inputs(recent.add(&progress(1, 100, 5))), 20.0);
+        assert_eq!(inputs(recent.add(&progress(2, 200, 10))), 20.0);
+        assert_eq!(inputs(recent.add(&progress(3, 1_200, 15))), 110.0);
+        assert_eq!(
+            recent.add(&progress(23, 1_200, 20)),
+            Rates {
+                blocks: 2.1,
+                inputs: 100.0
+            }
+        );
+        assert_eq!(inputs(recent.add(&progress(23, 1_200, 30))), 0.0);
+        // Another run, which begins anew.
+        assert_eq!(inputs(recent.add(&progress(1, 50, 1))), 50.0);
     }
 }

@@ -96,6 +96,25 @@ pub fn write_snapshot(
     magic: Magic,
     tip: &Tip,
     coins: impl Iterator<Item = Result<(OutPoint, Coin), StoreError>>,
+    each: impl FnMut(&OutPoint, &Coin),
+) -> Result<u64, SnapshotError> {
+    let count = stream_snapshot(out, magic, tip, 0, coins, each)?;
+    out.seek(SeekFrom::Start(COUNT_AT))?;
+    out.write_all(&count.to_le_bytes())?;
+    Ok(count)
+}
+
+/// As [`write_snapshot`], to a stream, whose head says that `announced` coins follow. Returns how
+/// many did.
+///
+/// # Errors
+/// [`SnapshotError::Io`], [`SnapshotError::Store`].
+pub fn stream_snapshot(
+    out: &mut impl Write,
+    magic: Magic,
+    tip: &Tip,
+    announced: u64,
+    coins: impl Iterator<Item = Result<(OutPoint, Coin), StoreError>>,
     mut each: impl FnMut(&OutPoint, &Coin),
 ) -> Result<u64, SnapshotError> {
     let mut bytes = Vec::with_capacity(2 * CHUNK);
@@ -103,7 +122,7 @@ pub fn write_snapshot(
     bytes.extend(VERSION.to_le_bytes());
     bytes.extend(magic.0);
     bytes.extend(tip.hash.0);
-    bytes.extend(0u64.to_le_bytes());
+    bytes.extend(announced.to_le_bytes());
     let mut count: u64 = 0;
     let mut group: Vec<(OutPoint, Coin)> = Vec::new();
     for entry in coins {
@@ -121,8 +140,6 @@ pub fn write_snapshot(
     }
     write_group(&mut group, &mut bytes);
     out.write_all(&bytes)?;
-    out.seek(SeekFrom::Start(COUNT_AT))?;
-    out.write_all(&count.to_le_bytes())?;
     Ok(count)
 }
 

@@ -24,7 +24,7 @@ pub use submit::{Submission, Verdict};
 use crate::chain::import::FirstSeen;
 use crate::chain::state::ChainState;
 use crate::datadir::state::DataState;
-use crate::datadir::{DataDir, StoreKind};
+use crate::datadir::{DataDir, OpenError, StoreKind};
 use crate::pipeline::connect::{self, BranchEnd};
 use crate::pipeline::disconnect::disconnect_tip;
 use crate::pipeline::error::ConnectError;
@@ -75,6 +75,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             .import(sources, FirstSeen::ByOffset, pipeline.stop(), &mut run.reporter)?;
         findings.merge(run.chain.take_submitted_findings(&mut run.reporter));
         check_genesis(pipeline, &mut run);
+        run.reporter.telemetry.set_chain_bytes(run.chain.active_bytes());
         pipeline.flusher_mut().restart_interval();
         let halt = match findings.end {
             ImportEnd::Stopped => Halt::Stopped,
@@ -167,6 +168,22 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
     /// Any [`StoreError`].
     pub fn coin(&self, outpoint: &OutPoint) -> Result<Option<Coin>, StoreError> {
         self.coins().peek(outpoint)
+    }
+
+    /// Closes the engine. If it has made the folder of the data directory, and no block has come,
+    /// the folder is removed. Returns whether that was so.
+    ///
+    /// # Errors
+    /// [`OpenError`] where a file cannot be removed.
+    pub fn close_unused(self) -> Result<bool, OpenError> {
+        let Self {
+            pipeline, chain, data, ..
+        } = self;
+        if !chain.is_without_blocks() {
+            return Ok(false);
+        }
+        drop((pipeline, chain));
+        data.into_directory().close_unused()
     }
 
     /// The data directory.

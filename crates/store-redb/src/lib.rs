@@ -109,7 +109,7 @@ fn io_failed(path: &Path, error: io::Error) -> StoreError {
 }
 
 fn panicked(path: &Path, message: &str) -> StoreError {
-    StoreError::Corrupt(format!("{}: damaged: reading it panicked: {message}", path.display()))
+    StoreError::Corrupt(format!("{}: damaged: redb cannot read it: {message}", path.display()))
 }
 
 /// Calls redb on a file.

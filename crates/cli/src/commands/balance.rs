@@ -5,7 +5,7 @@ use crate::commands::{open_set, share};
 use crate::descriptors::targets;
 use crate::failure::Failure;
 use crate::output;
-use crate::progress::{EngineMeter, Meter};
+use crate::progress::EngineMeter;
 use crate::script_pubkey::address;
 use blockmill_block::{Coin, OutPoint, hex};
 use blockmill_engine::{Batch, Observer, UtxoSet};
@@ -63,7 +63,7 @@ fn scan(
 }
 
 pub(crate) fn run(arguments: &BalanceArguments) -> Result<u8, Failure> {
-    let mut meter = EngineMeter(Meter::new());
+    let mut meter = EngineMeter::new();
     let set = open_set(&arguments.set, &mut meter)?;
     let network = set.directory().chain_id().network;
     let mut wanted: HashMap<Vec<u8>, String> = HashMap::new();

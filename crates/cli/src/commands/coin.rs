@@ -4,7 +4,7 @@ use crate::arguments::CoinArguments;
 use crate::commands::cores;
 use crate::failure::Failure;
 use crate::output;
-use crate::progress::{EngineMeter, Meter};
+use crate::progress::EngineMeter;
 use crate::script_pubkey::address;
 use blockmill_block::{Coin, Network, OutPoint, hex};
 use blockmill_blockfiles::lines::{Line, read_line};
@@ -102,7 +102,7 @@ impl Answers {
 pub(crate) fn run(arguments: &CoinArguments) -> Result<u8, Failure> {
     let mut coins = CoinLookup::open(&arguments.set.data)?;
     if let Some(height) = arguments.set.at.height {
-        let mut meter = EngineMeter(Meter::new());
+        let mut meter = EngineMeter::new();
         coins = coins.at(height, cores(), &AtomicBool::new(false), &mut meter)?;
     }
     let mut answers = Answers {

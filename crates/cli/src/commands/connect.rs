@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::log;
 use crate::metrics::Metrics;
 use crate::output;
-use crate::progress::{EngineMeter, Meter};
+use crate::progress::EngineMeter;
 use crate::signals;
 use crate::trace::Trace;
 use crate::verifier::verifier;
@@ -141,7 +141,7 @@ pub(crate) fn run(arguments: &ConnectArguments) -> Result<u8, Failure> {
         );
     }
     let mut watcher = Watcher {
-        meter: EngineMeter(Meter::new()),
+        meter: EngineMeter::new(),
         trace,
         metrics: arguments
             .metrics
@@ -163,8 +163,11 @@ pub(crate) fn run(arguments: &ConnectArguments) -> Result<u8, Failure> {
         writeln!(out, "{}", output::connect_line(&report))?;
     }
     out.flush()?;
-    // The report is out before a failure of the trace ends the command.
+    // The report is out before a failure ends the command.
     traced?;
+    if report.leftovers == 0 {
+        engine.close_unused()?;
+    }
     Ok(exit_status(&report))
 }
 

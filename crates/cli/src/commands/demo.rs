@@ -5,7 +5,7 @@ use crate::commands::{connect, generate, stats};
 use crate::failure::Failure;
 use crate::log;
 use crate::output;
-use crate::progress::{EngineMeter, Meter};
+use crate::progress::EngineMeter;
 use crate::signals;
 use crate::verifier::verifier;
 use blockmill_block::Network;
@@ -79,7 +79,7 @@ fn demo_in(directory: &Path) -> Result<u8, Failure> {
         .chain_id(chain_id)
         .options(options)
         .open(verifier(Signatures::Auto))?;
-    let mut meter = EngineMeter(Meter::new());
+    let mut meter = EngineMeter::new();
     let report = engine.connect(&[blocks], &mut meter)?;
     drop(meter);
     let cpu_seconds = output::cpu_seconds() - cpu_before;

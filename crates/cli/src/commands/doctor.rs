@@ -4,16 +4,23 @@ use crate::advice;
 use crate::arguments::DoctorArguments;
 use crate::failure::Failure;
 use crate::output;
-use crate::progress::{EngineMeter, Meter};
+use crate::progress::EngineMeter;
 use crate::signals;
+use crate::terminal::{bad, good, stdout_columns, wrapped};
 use blockmill_engine::inspect::doctor::{self, Finding, Findings, Health};
 use serde_json::json;
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+/// Column at which the details begin.
+const DETAIL_AT: usize = 26;
+
+/// Columns by which their further lines are indented on a terminal.
+const INDENT: usize = 4;
+
 pub(crate) fn run(arguments: &DoctorArguments) -> Result<u8, Failure> {
     let stop = signals::stop_flag()?;
-    let mut meter = EngineMeter(Meter::new());
+    let mut meter = EngineMeter::new();
     let findings = doctor::examine(&arguments.data, &stop, &mut meter)?;
     drop(meter);
     let mut out = std::io::stdout().lock();
@@ -32,7 +39,15 @@ pub(crate) fn run(arguments: &DoctorArguments) -> Result<u8, Failure> {
         output::json_line(&mut out, &json!({"sound": findings.is_sound(), "parts": parts}))?;
     } else {
         for finding in &findings.0 {
-            writeln!(out, "{:12} {:12} {}", finding.part, finding.health, detail(finding))?;
+            let health = format!("{:12}", finding.health);
+            let health = match finding.health {
+                Health::Sound => good(&health),
+                Health::Damaged => bad(&health),
+                _ => health,
+            };
+            let part = format!("{:12} {health} ", finding.part);
+            let detail = wrapped(&detail(finding), stdout_columns(), DETAIL_AT, INDENT);
+            writeln!(out, "{part}{detail}")?;
         }
     }
     out.flush()?;

@@ -1,10 +1,13 @@
 //! `blockmill snapshot`.
 
 use crate::arguments::{DumpArguments, LoadArguments, SnapshotCommand};
-use crate::commands::{connect, open_set};
+use crate::commands::{connect, open_set, or_standard_input};
+use crate::export::target::is_stdout;
 use crate::failure::Failure;
+use crate::headers;
+use crate::log;
 use crate::output;
-use crate::progress::{EngineMeter, Meter};
+use crate::progress::EngineMeter;
 use crate::signals;
 use crate::verifier::verifier;
 use blockmill_coins::UtxoStats;
@@ -12,8 +15,9 @@ use blockmill_engine::Options;
 use blockmill_engine::datadir::snapshot;
 use serde_json::json;
 use std::fs::File;
-use std::io::Write;
+use std::io::{BufWriter, Write};
 use std::path::Path;
+use std::sync::Arc;
 
 pub(crate) fn run(command: &SnapshotCommand) -> Result<u8, Failure> {
     match command {
@@ -23,9 +27,17 @@ pub(crate) fn run(command: &SnapshotCommand) -> Result<u8, Failure> {
 }
 
 fn dump(arguments: &DumpArguments) -> Result<u8, Failure> {
-    let mut meter = EngineMeter(Meter::new());
+    let mut meter = EngineMeter::new();
     let set = open_set(&arguments.set, &mut meter)?;
     let stop = signals::stop_flag()?;
+    if is_stdout(&arguments.file) {
+        let mut out = BufWriter::with_capacity(1 << 20, std::io::stdout().lock());
+        let stats = snapshot::dump_to(&set, &mut out, &arguments.file, &stop, &mut meter)?;
+        drop(meter);
+        let text = format!("{} at height {}", output::counted(stats.txouts, "coin"), stats.height);
+        log::info("dumped", &text, json!({"coins": stats.txouts, "height": stats.height}));
+        return Ok(0);
+    }
     let stats = snapshot::dump(&set, &arguments.file, &stop, &mut meter)?;
     drop(meter);
     print(&stats, "coins_written", &arguments.file, arguments.json)
@@ -34,21 +46,42 @@ fn dump(arguments: &DumpArguments) -> Result<u8, Failure> {
 fn load(arguments: &LoadArguments) -> Result<u8, Failure> {
     let Some((blocks, file)) = arguments.paths() else {
         return Err(Failure::Usage(
-            "--blocks and the file of the snapshot are both needed".to_owned(),
+            "--blocks or --headers, and the file of the snapshot are needed".to_owned(),
         ));
     };
     connect::check_sources(blocks)?;
+    let file = or_standard_input(file);
     File::open(file).map_err(Failure::file(file))?;
+    let stop = signals::stop_flag()?;
     let options = Options {
         threads: 1,
         cache_bytes_max: (arguments.dbcache as usize) << 20,
         store: arguments.store.kind,
-        stop: signals::stop_flag()?,
+        stop: Arc::clone(&stop),
         ..Options::default()
     };
     let verifier = verifier(options.signatures);
-    let engine = arguments.data.engine()?.options(options).open(verifier)?;
-    let mut meter = EngineMeter(Meter::new());
+    let mut engine = arguments.data.engine()?.options(options).open(verifier)?;
+    let mut meter = EngineMeter::new();
+    if let Some(source) = &arguments.headers {
+        let genesis = engine.directory().chain_id().params().genesis.hash();
+        let read = headers::read(source, &genesis, &stop, &mut meter.meter);
+        let read = match read.and_then(|read| read.ok_or_else(|| Failure::Stopped(file.to_owned()))) {
+            Ok(read) => read,
+            Err(failure) => {
+                engine.close_unused()?;
+                return Err(failure);
+            }
+        };
+        let orphans = engine.import_headers(&read, &mut meter);
+        if orphans > 0 {
+            let text = format!(
+                "{source}: {} without a known parent",
+                output::counted(orphans as u64, "header")
+            );
+            log::warning("left_over", &text, json!({"headers": orphans}));
+        }
+    }
     let stats = engine.load_snapshot(blocks, file, arguments.hash, &mut meter)?;
     drop(meter);
     print(&stats, "coins_loaded", file, arguments.json)

@@ -4,7 +4,7 @@ use crate::arguments::StatsArguments;
 use crate::commands::{open_set_at, share};
 use crate::failure::Failure;
 use crate::output::{self, StatsJson};
-use crate::progress::{EngineMeter, Meter};
+use crate::progress::EngineMeter;
 use blockmill_coins::stats::Hashes;
 use blockmill_coins::{StatsBuilder, StatsPart, StoreError};
 use blockmill_engine::{Batch, Observer};
@@ -13,7 +13,7 @@ use std::path::Path;
 
 /// Computes the figures of the UTXO set in a data directory, as it is or as it was.
 pub(crate) fn compute(data: &Path, at: Option<u32>) -> Result<StatsJson, Failure> {
-    let mut meter = EngineMeter(Meter::new());
+    let mut meter = EngineMeter::new();
     let set = open_set_at(data, at, &mut meter)?;
     let mut builder = StatsBuilder::new(Hashes::Both);
     let mut coins = 0;

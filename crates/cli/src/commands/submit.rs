@@ -5,7 +5,7 @@ use crate::commands::connect::{options, say_leftovers};
 use crate::failure::Failure;
 use crate::log;
 use crate::output;
-use crate::progress::{EngineMeter, Meter};
+use crate::progress::EngineMeter;
 use crate::verifier::{Verifier, verifier};
 use blockmill_block::BlockHash;
 use blockmill_block::hash::sha256d;
@@ -66,7 +66,7 @@ pub(crate) fn run(arguments: &SubmitArguments) -> Result<u8, Failure> {
     };
     let verifier = verifier(options.signatures);
     let mut engine = arguments.data.engine()?.options(options).open(verifier)?;
-    let mut meter = EngineMeter(Meter::new());
+    let mut meter = EngineMeter::new();
     // An earlier run that was killed may have kept blocks without flushing them.
     let report = engine.connect(&[], &mut meter)?;
     for damage in &report.damages {
@@ -89,6 +89,7 @@ pub(crate) fn run(arguments: &SubmitArguments) -> Result<u8, Failure> {
     }
     engine.flush()?;
     engine.report_flushes(observer);
+    engine.close_unused()?;
     Ok(0)
 }
 

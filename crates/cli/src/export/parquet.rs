@@ -1,5 +1,5 @@
-//! A table as a Parquet file, compressed by Zstandard: a row group for each piece of it. The columns
-//! of a group are encoded by the thread that has its rows.
+//! A table as a Parquet file, compressed by Zstandard: a row group for each piece of it. The
+//! columns of a group are encoded by the thread that has its rows.
 
 use crate::export::target::Target;
 use crate::failure::Failure;

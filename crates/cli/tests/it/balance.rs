@@ -113,7 +113,7 @@ fn coins_of_addresses_and_scripts() {
 #[test]
 fn what_makes_no_sense_is_wrong_usage() {
     let scratch = Scratch::new();
-    let data = scratch.join("data");
+    let data = scratch.folder("data");
     run(&mut connect(&scratch.write("blk00000.dat", &[]), &data, "regtest")).ends_with(0);
     let none = balance(&data, &["raw:51"]).ends_with(0);
     assert_eq!(none.stdout, "0.00000000 BTC in 0 coins, at height 0\n");

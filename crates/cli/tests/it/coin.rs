@@ -79,7 +79,7 @@ fn coins_are_those_of_the_chain() {
 #[test]
 fn each_question_is_answered_at_once() {
     let scratch = Scratch::new();
-    let data = scratch.join("data");
+    let data = scratch.folder("data");
     run(&mut connect(&scratch.write("blk00000.dat", &[]), &data, "regtest")).ends_with(0);
     let mut child = command(&data)
         .arg("--json")
@@ -102,7 +102,7 @@ fn each_question_is_answered_at_once() {
 #[test]
 fn what_is_no_outpoint_is_named() {
     let scratch = Scratch::new();
-    let data = scratch.join("data");
+    let data = scratch.folder("data");
     run(&mut connect(&scratch.write("blk00000.dat", &[]), &data, "regtest")).ends_with(0);
     let good = format!("{}:0", "ab".repeat(32));
     for bad in ["what", "ab:0", &good[1..], &"a".repeat(5000)] {

@@ -213,6 +213,13 @@ impl Scratch {
         self.0.path().join(name)
     }
 
+    /// Makes a folder and returns its path. A data directory in it stays, also without a block.
+    pub(crate) fn folder(&self, name: &str) -> PathBuf {
+        let path = self.join(name);
+        std::fs::create_dir(&path).expect("a folder that can be made");
+        path
+    }
+
     /// Writes a file and returns its path.
     pub(crate) fn write(&self, name: &str, bytes: &[u8]) -> PathBuf {
         let path = self.join(name);

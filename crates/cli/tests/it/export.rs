@@ -172,7 +172,7 @@ for row in rows:
 #[test]
 fn a_file_is_complete_or_not_there() {
     let scratch = Scratch::new();
-    let (data, out) = (scratch.join("data"), scratch.join("out"));
+    let (data, out) = (scratch.folder("data"), scratch.join("out"));
     run(&mut connect(&scratch.write("blk00000.dat", &[]), &data, "regtest")).ends_with(0);
     for format in ["parquet", "csv", "jsonl", "sqlite"] {
         run(&mut command("--data", &data, format, &out)).ends_with(0);

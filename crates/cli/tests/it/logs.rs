@@ -72,6 +72,7 @@ fn a_machine_reads_what_connect_says() {
         json!({
             "level": "warning", "hash": greedy.block_hash().to_string(), "height": 4, "reason": "bad-cb-amount",
             "transaction": 0, "input": null, "file": path, "offset": place(3) + 8, "best_chain": true,
+            "may_be_damaged": false,
         })
     );
     let flushed = event(&lines, "flushed");

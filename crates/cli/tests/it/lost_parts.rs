@@ -232,7 +232,7 @@ fn a_directory_without_anything_connected_is_sound() {
     let made = Made::new();
     let empty = made.scratch.join("none.dat");
     std::fs::write(&empty, []).unwrap();
-    let other = made.scratch.join("other");
+    let other = made.scratch.folder("other");
     run(&mut connect(&empty, &other, "regtest")).ends_with(0);
     let fresh = Made { data: other, ..made };
     let genesis = stats(&fresh.data)["bestblock"].as_str().unwrap().to_owned();
@@ -387,6 +387,9 @@ fn add_header(data: &Path) {
 fn challenges_are_compared() {
     let scratch = Scratch::new();
     let blocks = scratch.write("blk00000.dat", &[]);
+    for data in ["default", "own", "named"] {
+        scratch.folder(data);
+    }
     let connect = |data: &str, options: &[&str]| {
         let mut command = blockmill();
         command

@@ -103,7 +103,7 @@ fn ten_readers_beside_a_writer_that_is_killed() {
     let chain = OwnChain::generate(&scratch, "utxo", BLOCKS, &options);
     let figures = figures_by_height(&scratch, &chain);
     assert_eq!(figures.len(), BLOCKS as usize);
-    let data = scratch.join("data");
+    let data = scratch.folder("data");
     let empty = scratch.write("blk00000.dat", &[]);
     run(&mut connect(&empty, &data, "regtest")).ends_with(0);
     let (end, kills) = (AtomicBool::new(false), AtomicU64::new(0));

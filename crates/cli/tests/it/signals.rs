@@ -91,7 +91,7 @@ fn verify_says_that_it_was_cut_off() {
 #[test]
 fn a_snapshot_is_loaded_whole_or_not_at_all() {
     let scratch = Scratch::new();
-    let (empty, data) = (scratch.write("blk00001.dat", b""), scratch.join("data"));
+    let (empty, data) = (scratch.write("blk00001.dat", b""), scratch.folder("data"));
     run(&mut common::connect(&empty, &data, "regtest")).ends_with(0);
     let file = scratch.join("snapshot");
     run(blockmill().args(["snapshot", "dump", "--data"]).arg(&data).arg(&file)).ends_with(0);

@@ -113,6 +113,7 @@ fn the_network_is_needed_once_and_must_be_the_same() {
     check_wrong(&mut command(&["stats", "--data", named]), &[named]);
     assert!(!data.exists());
     // Until it has a block it may be for another one.
+    std::fs::create_dir(&data).unwrap();
     run(&mut submit(&["--network", "signet"])).ends_with(0);
     run(&mut submit(&["--network", "regtest"])).ends_with(0);
     std::fs::write(&input, line(&branch(&genesis(), 1, 1, 0, None)[0])).unwrap();
@@ -144,7 +145,7 @@ fn a_directory_has_one_writer() {
     let blocks = scratch.write("blk00000.dat", &[]);
     let blocks = blocks.to_str().unwrap();
     for store in StoreKind::ALL {
-        let data = scratch.join(store.name());
+        let data = scratch.folder(store.name());
         let named = data.to_str().unwrap();
         let snapshot = scratch.join(&format!("{}.snapshot", store.name()));
         let connect = ["connect", "--network", "regtest", "--blocks", blocks, "--data", named];

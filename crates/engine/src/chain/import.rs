@@ -68,6 +68,29 @@ impl ChainState {
         Ok(findings)
     }
 
+    /// Inserts headers of blocks whose files are not at hand, in any order. Those that break a rule
+    /// are reported, with what builds on them. Returns how many have found no parent.
+    pub(crate) fn import_headers(&mut self, headers: &[Header], observer: &mut dyn Observer) -> usize {
+        let nowhere = Position {
+            file: 0,
+            length: 0,
+            offset: 0,
+        };
+        let records: Vec<Record> = headers
+            .iter()
+            .map(|header| Record {
+                position: nowhere,
+                hash: header.hash(),
+                header: *header,
+            })
+            .collect();
+        let waiting = insert_headers(&mut self.index, &records, |record, reject| {
+            let hash = record.hash;
+            observer.event(&Event::HeaderRejected { hash, reject: &reject });
+        });
+        waiting.values().map(Vec::len).sum()
+    }
+
     /// Imports the blocks that came one by one, before an engine begins its work. Their findings
     /// wait for [`take_submitted_findings`](Self::take_submitted_findings).
     pub(crate) fn import_submitted_blocks(

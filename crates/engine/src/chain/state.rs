@@ -76,6 +76,12 @@ impl ChainState {
         self.active.get(height).copied()
     }
 
+    /// Whether no block was found or submitted; the network's first one is known without.
+    pub(crate) fn is_without_blocks(&self) -> bool {
+        let genesis = self.index.entry(self.index.genesis());
+        self.index.len() == 1 && !genesis.has_content() && self.orphans.is_empty()
+    }
+
     /// Whether a block is in the active chain.
     pub(crate) fn is_active(&self, id: BlockId) -> bool {
         self.active_at(self.index.entry(id).height as usize) == Some(id)
@@ -98,6 +104,12 @@ impl ChainState {
             next = entry.parent;
         }
         path
+    }
+
+    /// Bytes of the active chain's blocks, as far as they lie in block files.
+    pub(crate) fn active_bytes(&self) -> u64 {
+        let lengths = self.active.iter().map(|&id| self.index.entry(id).block_length());
+        lengths.sum()
     }
 
     /// Moves the tip to a child of it, whose undo data is at `undo`.

@@ -349,7 +349,8 @@ impl ChainBlocks {
     /// fn fees(blocks: &ChainBlocks) -> Result<i64, BlockReadError> {
     ///     let mut sum = 0;
     ///     for block in blocks.iter(1..=100) {
-    ///         sum += block?.transactions().filter_map(|transaction| transaction.fee()).sum::<i64>();
+    ///         let block = block?;
+    ///         sum += block.transactions().filter_map(|spending| spending.fee()).sum::<i64>();
     ///     }
     ///     Ok(sum)
     /// }

@@ -1,7 +1,9 @@
 //! A data directory and its lock.
 
 use crate::datadir::error::{OpenError, Remedy, file_error};
-use crate::datadir::files::{BLOCKS_FOLDER, FIRST_BLOCK_FILE, HEADERS_FILE, META_FILE, UNDO_FILE};
+use crate::datadir::files::{
+    BLOCKS_FOLDER, FIRST_BLOCK_FILE, HEADERS_FILE, LOCK_FILE, META_FILE, PLACES_FILE, UNDO_FILE,
+};
 use crate::datadir::headers_file::came_with_snapshot;
 use crate::datadir::holder::Writer;
 use crate::datadir::lock::{self, lock_to_read, lock_to_write};
@@ -21,6 +23,8 @@ pub struct DataDir {
     path: PathBuf,
     meta: Meta,
     disk: Arc<dyn Disk>,
+    /// Whether this opening has made the folder.
+    is_new: bool,
     /// None if it was opened to read a log.
     _lock: Option<File>,
 }
@@ -43,6 +47,7 @@ impl DataDir {
     /// As for [`DataDir::open`].
     pub fn open_on(disk: Arc<dyn Disk>, path: &Path, wanted: Option<&ChainId>) -> Result<Self, OpenError> {
         let meta_path = path.join(META_FILE);
+        let is_new = !path.exists();
         if !meta_path.is_file() {
             if wanted.is_none() {
                 return Err(without_chain_id(
@@ -82,6 +87,7 @@ impl DataDir {
             path: path.to_owned(),
             meta,
             disk,
+            is_new,
             _lock: Some(lock),
         })
     }
@@ -113,6 +119,7 @@ impl DataDir {
             path: path.to_owned(),
             meta,
             disk: Arc::new(SystemDisk),
+            is_new: false,
             _lock: lock,
         }
     }
@@ -139,6 +146,26 @@ impl DataDir {
         let synced = self.disk.sync_directory(&self.path);
         synced.map_err(file_error(&self.path))?;
         sync_appended(&*self.disk, &self.file(BLOCKS_FOLDER))
+    }
+
+    /// Closes a directory, and removes it if this opening has made its folder and it has no block.
+    /// The store must be closed. Returns whether it is gone.
+    pub(crate) fn close_unused(self) -> Result<bool, OpenError> {
+        if !self.is_new || !is_unused(&self.path, &self.meta)? {
+            return Ok(false);
+        }
+        remove_unused_stores(&*self.disk, &self.path)?;
+        for name in [PLACES_FILE, HEADERS_FILE, UNDO_FILE, META_FILE, LOCK_FILE] {
+            let path = self.file(name);
+            if path.exists() {
+                self.disk.remove(&path).map_err(file_error(&path))?;
+            }
+        }
+        if self.disk.is_system() {
+            // What another process has put there stays.
+            let _ = std::fs::remove_dir(&self.path);
+        }
+        Ok(true)
     }
 
     /// What the directory belongs to.

@@ -11,10 +11,10 @@ use blockmill_blockfiles::disk::Disk;
 use blockmill_coins::stats::Hashes;
 use blockmill_coins::{
     Before, Change, Changes, CoinRef, SnapshotError, SnapshotReader, StatsBuilder, StoreError, Tip, UtxoStats,
-    write_snapshot,
+    stream_snapshot, write_snapshot,
 };
 use std::fs::File;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::slice::Chunks;
@@ -79,23 +79,16 @@ pub fn dump(
     if path.exists() {
         return Err(DumpSnapshotError::Exists { path: path.to_owned() });
     }
-    let params = set.directory().chain_id().params();
+    let magic = set.directory().chain_id().params().magic();
     let tip = set.tip();
+    let coins = set.coins()?.take_while(|_| !stop.load(Ordering::Relaxed));
     let temporary = incomplete(path);
     let mut file = File::create(&temporary).map_err(file_error(&temporary))?;
-    let mut stats = StatsBuilder::new(Hashes::Serialized);
-    let mut count = 0;
-    let mut each = |outpoint: &OutPoint, coin: &Coin| {
-        stats.add(outpoint, coin);
-        count += 1;
-        if count % COINS_PER_LOOK == 0 {
-            // Ids are spread evenly, so the first bytes say how far this is.
-            let share = f64::from(u16::from_be_bytes([outpoint.txid.0[0], outpoint.txid.0[1]])) / 65_536.0;
-            observer.coins(count, share);
-        }
-    };
-    let coins = set.coins()?.take_while(|_| !stop.load(Ordering::Relaxed));
-    let written = write_snapshot(&mut file, params.magic(), &tip, coins, &mut each);
+    let mut dumped = Dumped::new(observer);
+    let written = write_snapshot(&mut file, magic, &tip, coins, |outpoint, coin| {
+        dumped.add(outpoint, coin)
+    });
+    let stats = dumped.stats.finish(&tip);
     let stopped = stop.load(Ordering::Relaxed);
     let finished = written.map_err(|error| write_error(path, error)).and_then(|_| {
         if stopped {
@@ -111,7 +104,63 @@ pub fn dump(
         let _ = std::fs::remove_file(&temporary);
         return Err(error);
     }
-    Ok(stats.finish(&tip))
+    Ok(stats)
+}
+
+/// As [`dump`], to a stream. The number of coins comes first, so they are counted before.
+///
+/// # Errors
+/// [`DumpSnapshotError`], with `path` for the name of the stream.
+pub fn dump_to(
+    set: &UtxoSet,
+    out: &mut impl Write,
+    path: &Path,
+    stop: &AtomicBool,
+    observer: &mut dyn Observer,
+) -> Result<UtxoStats, DumpSnapshotError> {
+    let magic = set.directory().chain_id().params().magic();
+    let tip = set.tip();
+    let mut count = 0;
+    set.for_each_batch(&|batch| Ok::<_, StoreError>(batch.len() as u64), &mut |coins| {
+        count += coins;
+        Ok(())
+    })?;
+    let coins = set.coins()?.take_while(|_| !stop.load(Ordering::Relaxed));
+    let mut dumped = Dumped::new(observer);
+    let each = |outpoint: &OutPoint, coin: &Coin| dumped.add(outpoint, coin);
+    stream_snapshot(out, magic, &tip, count, coins, each).map_err(|error| write_error(path, error))?;
+    if stop.load(Ordering::Relaxed) {
+        return Err(DumpSnapshotError::Stopped { path: path.to_owned() });
+    }
+    out.flush().map_err(file_error(path))?;
+    Ok(dumped.stats.finish(&tip))
+}
+
+/// The coins that were written.
+struct Dumped<'a> {
+    stats: StatsBuilder,
+    coins: u64,
+    observer: &'a mut dyn Observer,
+}
+
+impl<'a> Dumped<'a> {
+    fn new(observer: &'a mut dyn Observer) -> Self {
+        Self {
+            stats: StatsBuilder::new(Hashes::Serialized),
+            coins: 0,
+            observer,
+        }
+    }
+
+    fn add(&mut self, outpoint: &OutPoint, coin: &Coin) {
+        self.stats.add(outpoint, coin);
+        self.coins += 1;
+        if self.coins.is_multiple_of(COINS_PER_LOOK) {
+            // Ids are spread evenly, so the first bytes say how far this is.
+            let share = f64::from(u16::from_be_bytes([outpoint.txid.0[0], outpoint.txid.0[1]])) / 65_536.0;
+            self.observer.coins(self.coins, share);
+        }
+    }
 }
 
 fn incomplete(path: &Path) -> PathBuf {
@@ -147,7 +196,7 @@ pub(crate) struct NewStore<'a> {
     pub(crate) limits: StoreLimits,
     pub(crate) tip: Tip,
     pub(crate) stop: &'a AtomicBool,
-    /// Length of the snapshot file in bytes.
+    /// Length of the snapshot file in bytes; 0 where it is not known.
     pub(crate) bytes: u64,
 }
 
@@ -230,7 +279,12 @@ impl NewStore<'_> {
                 if self.stop.load(Ordering::Relaxed) {
                     return Ok(None);
                 }
-                observer.coins(count, coins.offset() as f64 / self.bytes.max(1) as f64);
+                // A stream has no length.
+                let share = match self.bytes {
+                    0 => 0.0,
+                    bytes => coins.offset() as f64 / bytes as f64,
+                };
+                observer.coins(count, share);
             }
             if batch.len() == BATCH {
                 let full = std::mem::replace(&mut batch, Vec::with_capacity(BATCH));

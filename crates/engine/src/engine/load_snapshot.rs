@@ -11,7 +11,7 @@ use crate::datadir::store_file::{StoreLimits, remove_store};
 use crate::engine::Engine;
 use crate::report::findings::ImportEnd;
 use crate::report::observer::Observer;
-use blockmill_block::BlockHash;
+use blockmill_block::{BlockHash, Header};
 use blockmill_blockfiles::FileError;
 use blockmill_coins::{SnapshotError, SnapshotReader, StoreError, Tip, UndoLogError, UtxoStats};
 use blockmill_rules::ScriptVerifier;
@@ -97,10 +97,17 @@ fn read_error(path: &Path, error: SnapshotError) -> LoadSnapshotError {
 }
 
 impl<V: ScriptVerifier + 'static> Engine<V> {
+    /// Adds headers of blocks whose files are not at hand, in any order, for
+    /// [`load_snapshot`](Self::load_snapshot). A header that breaks a rule is an event, and left
+    /// out with all that build on it. Returns how many headers have no known parent.
+    pub fn import_headers(&mut self, headers: &[Header], observer: &mut dyn Observer) -> usize {
+        self.chain.import_headers(headers, observer)
+    }
+
     /// Loads the set of a snapshot in place of everything up to its base block. That block's header
-    /// and all before it must be in `sources`. The hash of the set must be `wanted`, or the one
-    /// that Core has built in for this block. Until the whole file has been read and its hash has
-    /// been found right, only a store of its own is written.
+    /// and all before it must be in `sources`, or have been imported before. The hash of the set
+    /// must be `wanted`, or the one that Core has built in for this block. Until the whole file has
+    /// been read and its hash has been found right, only a store of its own is written.
     ///
     /// # Errors
     /// [`LoadSnapshotError`]. The set is as it was. The next open removes what is left of the load.
@@ -226,7 +233,7 @@ fn find_base(index: &HeaderIndex, hash: &BlockHash) -> Result<BlockId, LoadSnaps
     };
     let base = index
         .find(hash)
-        .ok_or_else(|| missing("its header, or one before it, is in none of the block files"))?;
+        .ok_or_else(|| missing("its header, or one before it, is in none of the sources"))?;
     if index.ancestor(index.best_header(), index.entry(base).height) != Some(base) {
         return Err(missing("another chain of headers has more work"));
     }

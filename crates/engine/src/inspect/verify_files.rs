@@ -5,7 +5,7 @@
 use crate::chain::assume_valid::signature_way;
 use crate::chain::import::index_files;
 use crate::chain::index::{BlockId, HeaderIndex};
-use crate::chain::rev_files::RevFiles;
+use crate::chain::rev_files::{RevError, RevFiles};
 use crate::inspect::verify::{Verified, VerifyBlockError, VerifyOptions, verify_block};
 use crate::report::observer::{Observer, Progress};
 use crate::report::signatures::{SignatureRanges, Signatures};
@@ -25,6 +25,8 @@ pub enum Problem {
     Reject(Reject),
     /// It, or its undo data, cannot be read, or is not there.
     Unreadable(String),
+    /// There is no undo file beside the block file.
+    NoUndoFile,
 }
 
 /// A block that is not verified.
@@ -58,6 +60,10 @@ pub struct FilesReport {
     pub transactions: u64,
     /// Their inputs, coinbases not counted.
     pub inputs: u64,
+    /// Their fees in satoshi.
+    pub fees: i64,
+    /// Their weight.
+    pub weight: u64,
     /// Height of the best chain of headers.
     pub best_height: u32,
     /// Blocks that failed.
@@ -147,6 +153,7 @@ pub fn verify_files<V: ScriptVerifier + 'static>(
         inputs: 0,
         bytes: 0,
         bytes_remaining: remaining(&chain),
+        share: 0.0,
         cache_coins: 0,
         cache_bytes: 0,
         elapsed: start.elapsed(),
@@ -174,6 +181,8 @@ pub fn verify_files<V: ScriptVerifier + 'static>(
                 report.blocks += 1;
                 report.transactions += verified.transactions;
                 report.inputs += verified.inputs;
+                report.fees += verified.fees;
+                report.weight += verified.weight;
             }
             Err(problem) => {
                 let position = entry.position();
@@ -188,14 +197,16 @@ pub fn verify_files<V: ScriptVerifier + 'static>(
             }
         }
         let bytes = length(&index, id);
+        let (done, remaining) = (progress.bytes + bytes, progress.bytes_remaining - bytes);
         progress = Progress {
             height: entry.height,
             tip_time: entry.time,
             blocks: report.blocks,
             transactions: report.transactions,
             inputs: report.inputs,
-            bytes: progress.bytes + bytes,
-            bytes_remaining: progress.bytes_remaining - bytes,
+            bytes: done,
+            bytes_remaining: remaining,
+            share: done as f64 / (done + remaining).max(1) as f64,
             elapsed: start.elapsed(),
             ..progress
         };
@@ -238,7 +249,10 @@ impl Beside<'_> {
         let (record, undo) = self
             .undo
             .find(self.files, position.file, self.params.magic(), &block, self.next)
-            .map_err(|error| unreadable(error.to_string()))?;
+            .map_err(|error| match error {
+                RevError::NoFile => Problem::NoUndoFile,
+                error => unreadable(error.to_string()),
+            })?;
         self.next = record + 1;
         verify_block(&Arc::new(block), &Arc::new(undo), self.params, verifier, options).map_err(|error| match error {
             VerifyBlockError::Reject(reject) => Problem::Reject(reject),

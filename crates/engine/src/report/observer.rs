@@ -41,6 +41,8 @@ pub struct Progress {
     pub bytes: u64,
     /// Bytes of blocks that remain.
     pub bytes_remaining: u64,
+    /// Share of the best chain's bytes that is connected, by this run and by earlier ones.
+    pub share: f64,
     /// Entries in the coins cache.
     pub cache_coins: u64,
     /// Memory of the coins cache in bytes.

@@ -27,6 +27,8 @@ pub(crate) struct Telemetry {
     flushed: Vec<Flushed>,
     /// What the observer last heard about running scripts.
     scripts: Option<Option<&'static str>>,
+    /// Bytes of the active chain's blocks.
+    chain_bytes: u64,
     /// Whether the observer last heard that signatures are verified in lanes.
     lanes: bool,
     /// How the signatures of blocks connected in this run were verified.
@@ -42,6 +44,14 @@ pub(crate) struct Branch {
     pub(crate) best_height: u32,
     /// Bytes of its blocks that are not connected.
     pub(crate) bytes_remaining: u64,
+}
+
+/// Share of something that is done; all of nothing.
+fn share(done: u64, remaining: u64) -> f64 {
+    match done + remaining {
+        0 => 1.0,
+        all => done as f64 / all as f64,
+    }
 }
 
 impl Default for Branch {
@@ -209,8 +219,14 @@ impl Telemetry {
         }
     }
 
+    /// Notes how many bytes the active chain has before a run.
+    pub(crate) fn set_chain_bytes(&mut self, bytes: u64) {
+        self.chain_bytes = bytes;
+    }
+
     fn progress(&self, height: u32, tip_time: u32, cache: &CacheState) -> Progress {
         Progress {
+            share: share(self.chain_bytes, self.branch.bytes_remaining),
             height,
             tip_time,
             best_height: self.branch.best_height,
@@ -299,6 +315,7 @@ impl Reporter<'_> {
     pub(crate) fn progress(&mut self, height: u32, tip_time: u32, bytes: u64, cache: &CacheState) {
         let branch = &mut self.telemetry.branch;
         branch.bytes_remaining = branch.bytes_remaining.saturating_sub(bytes);
+        self.telemetry.chain_bytes += bytes;
         self.report_pending();
         self.observer
             .progress(&self.telemetry.progress(height, tip_time, cache));

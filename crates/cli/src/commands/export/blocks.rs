@@ -7,7 +7,7 @@ use crate::export::text;
 use crate::export::transaction_row::{BlockFacts, TransactionRow};
 use crate::failure::Failure;
 use crate::output;
-use crate::progress::{EngineMeter, Meter};
+use crate::progress::EngineMeter;
 use crate::signals;
 use blockmill_block::Network;
 use blockmill_engine::{ChainBlocks, UtxoSet};
@@ -110,7 +110,7 @@ fn open(
 pub(crate) fn run(arguments: &ExportBlocksArguments) -> Result<u8, Failure> {
     let out = &arguments.out;
     let stop = signals::stop_flag()?;
-    let mut meter = EngineMeter(Meter::new());
+    let mut meter = EngineMeter::new();
     let (blocks, network) = open(arguments, &stop, &mut meter)?;
     let (from, tip) = (arguments.from, blocks.height());
     let to = arguments.to.unwrap_or(tip);

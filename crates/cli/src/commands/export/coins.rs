@@ -1,7 +1,7 @@
 //! `blockmill export coins`.
 
 use crate::arguments::{ExportCoinsArguments, TableFormat};
-use crate::commands::{cores, open_set_at, share};
+use crate::commands::{cores, open_set_at, or_standard_input, share};
 use crate::descriptors::targets;
 use crate::export::coin_row::CoinRow;
 use crate::export::sqlite::SqliteWriter;
@@ -10,7 +10,7 @@ use crate::export::target::is_stdout;
 use crate::export::text;
 use crate::failure::Failure;
 use crate::output;
-use crate::progress::{EngineMeter, Meter};
+use crate::progress::EngineMeter;
 use crate::signals;
 use blockmill_block::{Coin, Magic, Network, OutPoint};
 use blockmill_coins::{SnapshotError, SnapshotReader};
@@ -26,8 +26,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Where coins come from.
 enum Source {
     Set(Box<UtxoSet>),
+    /// It is read once: it may be a stream.
     Snapshot {
         path: PathBuf,
+        head: Vec<u8>,
+        /// After the head.
+        file: File,
         magic: Magic,
         network: Network,
     },
@@ -36,19 +40,21 @@ enum Source {
 impl Source {
     fn open(arguments: &ExportCoinsArguments, meter: &mut EngineMeter) -> Result<Self, Failure> {
         let path = match (&arguments.snapshot, &arguments.data) {
-            (Some(snapshot), _) => snapshot.clone(),
+            (Some(snapshot), _) => or_standard_input(snapshot).to_owned(),
             (None, Some(data)) => return Ok(Self::Set(Box::new(open_set_at(data, arguments.at.height, meter)?))),
             (None, None) => return Err(Failure::Usage("--data or --snapshot is needed".to_owned())),
         };
-        let mut head = [0; SNAPSHOT_MAGIC_AT + 4];
-        let mut file = File::open(&path).map_err(Failure::file(&path))?;
+        let file = File::open(&path).map_err(Failure::file(&path))?;
+        let mut head = Vec::new();
+        let read = (&file).take(SNAPSHOT_MAGIC_AT + 4).read_to_end(&mut head);
+        read.map_err(Failure::file(&path))?;
         // What is too short is refused by its reader, which says why.
-        let _ = file.read_exact(&mut head);
-        let [.., a, b, c, d] = head;
-        let magic = Magic([a, b, c, d]);
+        let magic = Magic(head.last_chunk().copied().unwrap_or_default());
         let network = Network::ALL.into_iter().find(|network| network.magic() == magic);
         Ok(Self::Snapshot {
             path,
+            head,
+            file,
             magic,
             // A signet with a challenge of its own has a magic of its own.
             network: network.unwrap_or(Network::Signet),
@@ -70,10 +76,16 @@ impl Source {
     ) -> Result<(), Failure> {
         match self {
             Self::Set(set) => set.for_each_batch(convert, take),
-            Self::Snapshot { path, magic, .. } => {
+            Self::Snapshot {
+                path,
+                head,
+                file,
+                magic,
+                ..
+            } => {
                 let failed = |error| snapshot_failure(path, error);
-                let file = File::open(path).map_err(Failure::file(path))?;
-                let reader = SnapshotReader::new(BufReader::with_capacity(1 << 20, file), *magic).map_err(failed)?;
+                let input = head.chain(BufReader::with_capacity(1 << 20, file));
+                let reader = SnapshotReader::new(input, *magic).map_err(failed)?;
                 let coins = reader.coins(u32::MAX).map(|entry| entry.map_err(failed));
                 for_each_batch_of(coins, cores(), convert, take)
             }
@@ -82,7 +94,7 @@ impl Source {
 }
 
 /// Offset in bytes of the network's magic in a snapshot, after its own magic and version.
-const SNAPSHOT_MAGIC_AT: usize = 7;
+const SNAPSHOT_MAGIC_AT: u64 = 7;
 
 fn snapshot_failure(path: &Path, error: SnapshotError) -> Failure {
     match error {
@@ -164,7 +176,7 @@ pub(crate) fn run(arguments: &ExportCoinsArguments) -> Result<u8, Failure> {
             "sqlite writes a file, which standard output is not".to_owned(),
         ));
     }
-    let mut meter = EngineMeter(Meter::new());
+    let mut meter = EngineMeter::new();
     let source = Source::open(arguments, &mut meter)?;
     let mut wanted = HashSet::new();
     for text in &arguments.wanted {

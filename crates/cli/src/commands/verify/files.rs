@@ -1,0 +1,180 @@
+//! The blocks of block files against the undo data beside them.
+
+use super::{params, threads};
+use crate::arguments::VerifyArguments;
+use crate::failure::Failure;
+use crate::log;
+use crate::output;
+use crate::progress::EngineMeter;
+use crate::signals;
+use crate::verifier::{signatures_json, signatures_text, verifier};
+use blockmill_engine::Signatures;
+use blockmill_engine::inspect::verify_files::{FilesOptions, FilesReport, Problem, Stopped, Unverified, verify_files};
+use blockmill_rules::{ScriptVerifier, SignatureCounts};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Reports a stop by a signal, if there was one; returns the number of blocks that remain.
+fn say_stopped(report: &FilesReport) -> String {
+    let (text, remaining) = match report.stopped {
+        None => return "0".to_owned(),
+        Some(Stopped::Indexing) => ("stopped while headers were read: no block is verified".to_owned(), None),
+        Some(Stopped::Before(blocks)) => (format!("stopped: {blocks} blocks remain unverified"), Some(blocks)),
+    };
+    log::info("stopped", &text, json!({"remaining": remaining}));
+    remaining.map_or_else(|| "all".to_owned(), |blocks| blocks.to_string())
+}
+
+/// What keeps a block from being verified, in words.
+fn problem_text(problem: &Problem) -> String {
+    match problem {
+        Problem::Reject(reject) => reject.to_string(),
+        Problem::Unreadable(detail) => detail.clone(),
+        Problem::NoUndoFile => "there is no file of undo data beside its file".to_owned(),
+    }
+}
+
+/// Reports the blocks that are not verified; once for all of those without an undo file.
+fn say_unverified(report: &FilesReport) {
+    let mut without: Vec<&Unverified> = Vec::new();
+    for unverified in &report.unverified {
+        let problem = match &unverified.problem {
+            Problem::NoUndoFile => {
+                without.push(unverified);
+                continue;
+            }
+            problem => problem_text(problem),
+        };
+        let (path, offset) = &unverified.found_at;
+        let text = format!(
+            "{}: offset {offset}: block {} (height {}): {problem}",
+            path.display(),
+            unverified.hash,
+            unverified.height
+        );
+        let fields = json!({
+            "file": output::path_text(path),
+            "offset": offset,
+            "hash": unverified.hash.to_string(),
+            "height": unverified.height,
+            "detail": problem,
+        });
+        log::warning("unverified", &text, fields);
+    }
+    let Some(first) = without.first() else { return };
+    let files: BTreeSet<&Path> = without.iter().map(|unverified| &*unverified.found_at.0).collect();
+    let path = &first.found_at.0;
+    let text = format!(
+        "{}: there is no file of undo data (rev*.dat) beside it, nor beside {}; {} not verified",
+        path.display(),
+        output::counted(files.len() as u64 - 1, "other block file"),
+        match without.len() {
+            1 => "1 block is".to_owned(),
+            count => format!("{count} blocks are"),
+        }
+    );
+    let fields = json!({
+        "file": output::path_text(path),
+        "files": files.len(),
+        "blocks": without.len(),
+    });
+    log::warning("no_undo_file", &text, fields);
+}
+
+/// The report as JSON.
+fn report_json(report: &FilesReport, counts: &SignatureCounts, seconds: f64) -> Value {
+    let unverified = report.unverified.iter().map(|unverified| {
+        let (path, offset) = &unverified.found_at;
+        json!({
+            "hash": unverified.hash.to_string(),
+            "height": unverified.height,
+            "file": output::path_text(path),
+            "offset": offset,
+            "verdict": match unverified.problem {
+                Problem::Reject(_) => "invalid",
+                Problem::Unreadable(_) | Problem::NoUndoFile => "unreadable",
+            },
+            "detail": problem_text(&unverified.problem),
+        })
+    });
+    json!({
+        "best_height": report.best_height,
+        "valid": report.blocks,
+        "remaining": match report.stopped {
+            None => Some(0),
+            Some(Stopped::Indexing) => None,
+            Some(Stopped::Before(blocks)) => Some(blocks),
+        },
+        "transactions": report.transactions,
+        "inputs": report.inputs,
+        "fees": report.fees,
+        "weight": report.weight,
+        "signatures": signatures_json(counts),
+        "seconds": seconds,
+        "unverified": unverified.collect::<Vec<_>>(),
+    })
+}
+
+pub(super) fn run(arguments: &VerifyArguments) -> Result<u8, Failure> {
+    let stop = signals::stop_flag()?;
+    let mut meter = EngineMeter::new();
+    let start = Instant::now();
+    let options = FilesOptions {
+        only: arguments.hash,
+        threads: threads(arguments),
+        signatures: arguments.signatures.map_or(Signatures::Auto, Into::into),
+    };
+    let verifier = Arc::new(verifier(options.signatures));
+    let report = verify_files(
+        &arguments.blocks,
+        &params(arguments)?,
+        options,
+        &verifier,
+        &stop,
+        &mut meter,
+    )?;
+    drop(meter);
+    say_unverified(&report);
+    let remaining = say_stopped(&report);
+    let counts = verifier.signature_counts();
+    let seconds = start.elapsed().as_secs_f64();
+    let mut out = std::io::stdout().lock();
+    if arguments.json {
+        output::json_line(&mut out, &report_json(&report, &counts, seconds))?;
+        return Ok(exit_status(&report));
+    }
+    let rejected = |unverified: &&Unverified| matches!(unverified.problem, Problem::Reject(_));
+    let invalid = report.unverified.iter().filter(rejected).count();
+    let rows = [
+        ("best height", report.best_height.to_string()),
+        ("valid", report.blocks.to_string()),
+        ("invalid", invalid.to_string()),
+        ("unreadable", (report.unverified.len() - invalid).to_string()),
+        ("remaining", remaining),
+        ("transactions", report.transactions.to_string()),
+        ("inputs", report.inputs.to_string()),
+        ("fees", format!("{} satoshi", report.fees)),
+        ("weight", report.weight.to_string()),
+        ("signatures", signatures_text(&report.signatures, &counts)),
+        ("seconds", format!("{seconds:.3}")),
+    ];
+    output::table(&mut out, &rows)?;
+    out.flush()?;
+    Ok(exit_status(&report))
+}
+
+/// 1 if a block breaks a rule, 3 if something cannot be read, that of a signal where one stopped
+/// it, else 0.
+fn exit_status(report: &FilesReport) -> u8 {
+    let rejected = |unverified: &Unverified| matches!(unverified.problem, Problem::Reject(_));
+    match &report.unverified[..] {
+        [] if report.stopped.is_some() => signals::status(),
+        [] => 0,
+        some if some.iter().any(rejected) => 1,
+        _ => 3,
+    }
+}

@@ -1,0 +1,158 @@
+//! One block against the coins that it spends.
+
+use super::{params, threads};
+use crate::arguments::VerifyArguments;
+use crate::commands::or_standard_input;
+use crate::failure::Failure;
+use crate::log;
+use crate::output;
+use crate::terminal::{bad, good};
+use crate::verifier::{counts_text, signatures_json, verifier};
+use blockmill_block::{Block, BlockUndo, hex};
+use blockmill_engine::Signatures;
+use blockmill_engine::inspect::verify::{VerifyBlockError, VerifyOptions, verify_block};
+use blockmill_rules::ScriptVerifier;
+use serde_json::json;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Most bytes that are read of a block, as in Core. The limit is above any valid size, so that the
+/// rules judge the size.
+const BLOCK_BYTES_MAX: u64 = 32 << 20;
+
+/// Most bytes that are read of undo data: a block has room for 24,390 inputs, each of which may
+/// spend a script of 10,000 bytes.
+const UNDO_BYTES_MAX: u64 = 256 << 20;
+
+/// Reads a file, whose bytes may be in hex. A block and undo data of a block with coins have bytes
+/// that are no digits.
+fn read(path: &Path, bytes_max: u64) -> Result<Vec<u8>, Failure> {
+    let mut bytes = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(2 * bytes_max + 2).read_to_end(&mut bytes))
+        .map_err(Failure::file(path))?;
+    let text = bytes.trim_ascii();
+    if !text.is_empty() && text.iter().all(u8::is_ascii_hexdigit) {
+        // There are digits alone.
+        let text = String::from_utf8_lossy(text);
+        bytes = hex::decode(&text).map_err(|error| corrupt(path, error.to_string()))?;
+    }
+    if bytes.len() as u64 > bytes_max {
+        return Err(corrupt(path, format!("the file has more than {bytes_max} bytes")));
+    }
+    Ok(bytes)
+}
+
+fn corrupt(path: &Path, error: String) -> Failure {
+    Failure::Corrupt(format!("{}: {error}", path.display()))
+}
+
+pub(super) fn run(
+    arguments: &VerifyArguments,
+    block_path: &Path,
+    undo_path: &Path,
+    height: u32,
+) -> Result<u8, Failure> {
+    let bytes = read(or_standard_input(block_path), BLOCK_BYTES_MAX)?;
+    let length = bytes.len();
+    let block =
+        Block::decode(bytes).map_err(|error| corrupt(block_path, format!("the block does not decode: {error}")))?;
+    let end = block.bytes().len();
+    if end < length {
+        let rest = format!("offset {end}: {} bytes that do not belong to the block", length - end);
+        return Err(corrupt(block_path, rest));
+    }
+    let undo = BlockUndo::decode(&read(or_standard_input(undo_path), UNDO_BYTES_MAX)?)
+        .map_err(|error| corrupt(undo_path, format!("the undo data does not decode: {error}")))?;
+    let options = VerifyOptions {
+        height,
+        threads: threads(arguments),
+        proof_of_work: true,
+        signatures: arguments.signatures.map_or(Signatures::Kernel, Into::into),
+    };
+    let verifier = Arc::new(verifier(options.signatures));
+    let hash = block.hash();
+    let start = Instant::now();
+    let outcome = verify_block(
+        &Arc::new(block),
+        &Arc::new(undo),
+        &params(arguments)?,
+        &verifier,
+        options,
+    );
+    let seconds = start.elapsed().as_secs_f64();
+    let mut out = std::io::stdout().lock();
+    let verified = match outcome {
+        Ok(verified) => verified,
+        Err(VerifyBlockError::Reject(reject)) => {
+            if arguments.json {
+                let answer = json!({
+                    "block": hash.to_string(),
+                    "height": height,
+                    "verdict": "invalid",
+                    "reason": reject.reason,
+                    "transaction": reject.transaction,
+                    "input": reject.input,
+                });
+                output::json_line(&mut out, &answer)?;
+            } else {
+                let rows = [
+                    ("block", hash.to_string()),
+                    ("verdict", bad("invalid")),
+                    ("reason", reject.to_string()),
+                ];
+                output::table(&mut out, &rows)?;
+                out.flush()?;
+            }
+            let text = format!("{}: block {hash}: {reject}", block_path.display());
+            let fields = json!({
+                "file": output::path_text(block_path),
+                "hash": hash.to_string(),
+                "detail": reject.to_string(),
+            });
+            log::warning("unverified", &text, fields);
+            return Ok(1);
+        }
+        Err(VerifyBlockError::Verifier(detail)) => return Err(corrupt(block_path, detail)),
+    };
+    let counts = verifier.signature_counts();
+    if arguments.json {
+        let answer = json!({
+            "block": hash.to_string(),
+            "height": height,
+            "verdict": "valid",
+            "transactions": verified.transactions,
+            "inputs": verified.inputs,
+            "fees": verified.fees,
+            "sigop_cost": verified.sigops_cost,
+            "weight": verified.weight,
+            "signatures": signatures_json(&counts),
+            "seconds": seconds,
+        });
+        output::json_line(&mut out, &answer)?;
+        return Ok(0);
+    }
+    let lanes = verified.lanes;
+    let way = if lanes { "lanes" } else { "libsecp256k1" };
+    let signatures = match counts_text(&counts) {
+        counts if counts.is_empty() => way.to_owned(),
+        counts => format!("{way}: {counts}"),
+    };
+    let rows = [
+        ("block", hash.to_string()),
+        ("verdict", good("valid")),
+        ("transactions", verified.transactions.to_string()),
+        ("inputs", verified.inputs.to_string()),
+        ("fees", format!("{} satoshi", verified.fees)),
+        ("sigops_cost", verified.sigops_cost.to_string()),
+        ("weight", verified.weight.to_string()),
+        ("signatures", signatures),
+        ("seconds", format!("{seconds:.3}")),
+    ];
+    output::table(&mut out, &rows)?;
+    out.flush()?;
+    Ok(0)
+}
