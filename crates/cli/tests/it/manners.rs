@@ -145,3 +145,47 @@ fn a_full_disk_is_status_4() {
         assert!(words.contains("No space left on device"), "{words}");
     }
 }
+
+#[test]
+fn a_run_without_a_block_leaves_nothing() {
+    let (scratch, chain) = chain();
+    let empty = scratch.write("empty.dat", &[]);
+    for (blocks, network) in [(&empty, "regtest"), (&chain.folder, "signet")] {
+        let data = scratch.join("data");
+        let run = run(&mut connect(blocks, &data, network));
+        assert_eq!(run.json()["blocks"], 0);
+        assert!(!data.exists(), "{run:?}");
+    }
+    let data = scratch.join("submitted");
+    run(with(&["submit", "--network", "regtest"], &data).stdin(std::process::Stdio::null())).ends_with(0);
+    assert!(!data.exists());
+    // A folder of the user's stays, and so does a directory once there was a block.
+    let own = scratch.folder("own");
+    run(&mut connect(&empty, &own, "regtest")).ends_with(0);
+    run(&mut with(&["doctor"], &own)).ends_with(0);
+    let genesis = scratch.write(
+        "genesis.dat",
+        &std::fs::read(chain.folder.join("blk00000.dat")).unwrap()[..293],
+    );
+    let data = scratch.join("data");
+    for blocks in [&genesis, &empty] {
+        run(&mut connect(blocks, &data, "regtest")).ends_with(0);
+        run(&mut with(&["doctor"], &data)).ends_with(0);
+    }
+}
+
+#[test]
+fn a_flipped_bit_is_not_called_an_invalid_block() {
+    let (scratch, chain) = chain();
+    let mut file = std::fs::read(chain.folder.join("blk00000.dat")).unwrap();
+    let last = file.len() - 10;
+    file[last] ^= 1;
+    let damaged = scratch.write("blk00000.dat", &file);
+    let data = scratch.join("data");
+    let refused = run(&mut connect(&damaged, &data, "regtest")).ends_with(1);
+    assert_eq!(refused.json()["rejected"][0]["may_be_damaged"], true);
+    refused.says(&["height 120", "its header is sound", "may be damage", "getblock HASH 0"]);
+    // What it says helps.
+    let report = run(&mut connect(&chain.folder, &data, "regtest")).ends_with(0);
+    assert_eq!(report.json()["height"], 120);
+}

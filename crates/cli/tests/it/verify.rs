@@ -5,6 +5,7 @@ use crate::common::branches::{branch, genesis};
 use crate::common::{Rng, Run, Scratch, blockmill, on_threads, run, shared_data};
 use blockmill_block::Coin;
 use blockmill_chaingen::bitcoin::consensus::serialize;
+use std::fs::File;
 use std::path::Path;
 
 const SCRIPT_FAILED: &str = "block-script-verify-flag-failed";
@@ -256,6 +257,64 @@ fn files_a_byte_off_missing_or_empty_are_named() {
     verify(real, &real.path, &missing, 1)
         .ends_with(3)
         .says(&[missing.to_str().unwrap()]);
+}
+
+/// As `getblock HASH 0` prints a block, and from standard input.
+#[test]
+fn blocks_may_be_in_hex_and_come_from_a_pipe() {
+    let Some(folder) = shared_data("blocks") else { return };
+    let real = &read_all(&folder)[0];
+    let scratch = Scratch::new();
+    let hex = |bytes: &[u8]| -> String { bytes.iter().map(|byte| format!("{byte:02X}")).collect::<String>() + "\n" };
+    let block = scratch.write("block.hex", hex(real.block.bytes()).as_bytes());
+    let undo = scratch.write("undo.hex", hex(&undo_bytes(&real.coins)).as_bytes());
+    let expected = verify(real, &real.path, &real.path.with_extension("undo"), 2).ends_with(0);
+    assert_eq!(rows(&verify(real, &block, &undo, 2).ends_with(0)), rows(&expected));
+    let with_input = |input: &Path, more: &[&str]| {
+        let mut command = blockmill();
+        command.args(["verify", "--block", "-", "--undo"]).arg(&undo).args(more);
+        command.args(["--height", &real.height.to_string(), "--network", real.network.name()]);
+        run(command.stdin(File::open(input).unwrap()))
+    };
+    for input in [&block, &real.path] {
+        assert_eq!(rows(&with_input(input, &[]).ends_with(0)), rows(&expected));
+    }
+    let json = with_input(&block, &["--json"]).ends_with(0).json();
+    let row = |name: &str| {
+        let value = rows(&expected)
+            .into_iter()
+            .find_map(|row| row.strip_prefix(name))
+            .unwrap_or_default();
+        value.split_whitespace().next().unwrap_or_default().to_owned()
+    };
+    assert_eq!(json["verdict"], "valid");
+    assert_eq!(json["block"], row("block"));
+    for (key, name) in [
+        ("transactions", "transactions"),
+        ("inputs", "inputs"),
+        ("fees", "fees"),
+        ("sigop_cost", "sigop_cost"),
+        ("weight", "weight"),
+    ] {
+        assert_eq!(json[key].to_string(), row(name), "{key}");
+    }
+    let mut other = real.coins.clone();
+    other.iter_mut().flatten().for_each(|coin| coin.value = 0);
+    let other = scratch.write("other", &undo_bytes(&other));
+    let mut command = blockmill();
+    command
+        .args(["verify", "--json", "--block"])
+        .arg(&block)
+        .arg("--undo")
+        .arg(&other);
+    command.args(["--height", &real.height.to_string(), "--network", real.network.name()]);
+    let refused = run(&mut command).ends_with(1).json();
+    assert_eq!(
+        (&refused["verdict"], &refused["reason"]),
+        (&"invalid".into(), &IN_BELOW_OUT.into())
+    );
+    let odd = scratch.write("odd", b"abc");
+    verify(real, &odd, &undo, 1).ends_with(3).says(&["odd"]);
 }
 
 /// `verify` of a block in a file and its undo data in another one.

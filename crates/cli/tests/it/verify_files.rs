@@ -3,6 +3,8 @@
 
 use crate::common::core_folder::made;
 use crate::common::{Run, Scratch, blockmill, hash_of, records, run};
+use serde_json::Value;
+use std::collections::BTreeMap;
 use std::path::Path;
 
 fn verify(blocks: &Path, more: &[&str]) -> Run {
@@ -33,6 +35,33 @@ fn all_blocks_or_one_are_verified() {
         ("140".to_owned(), "0".to_owned(), "140".to_owned())
     );
     assert!(row(&all, "inputs").parse::<u64>().unwrap() >= 2_000);
+    // Fees and weights as `export blocks` has them.
+    let mut export = blockmill();
+    export.args([
+        "export",
+        "blocks",
+        "--network",
+        "regtest",
+        "--from",
+        "1",
+        "--format",
+        "jsonl",
+        "--out",
+        "-",
+    ]);
+    let rows = run(export.arg("--blocks").arg(&folder)).ends_with(0).stdout;
+    let (mut fees, mut weights) = (0, BTreeMap::new());
+    for row in rows.lines().map(|row| serde_json::from_str::<Value>(row).unwrap()) {
+        fees += row["fee"].as_i64().unwrap_or_default();
+        weights.insert(row["height"].as_u64(), row["block_weight"].as_u64().unwrap());
+    }
+    let json = verify(&folder, &["--json"]).ends_with(0).json();
+    assert!(
+        fees > 0 && json["fees"] == fees && json["weight"] == weights.values().sum::<u64>(),
+        "{json}"
+    );
+    assert_eq!(json["unverified"], Value::Array(Vec::new()));
+    assert_eq!(row(&all, "weight"), json["weight"].to_string());
     let hash = hash_of(&chain[records(&chain)[120].clone()]).to_string();
     let one = verify(&folder, &["--hash", &hash, "--par", "1"]).ends_with(0);
     assert_eq!(row(&one, "valid"), "1");
@@ -64,9 +93,19 @@ fn what_is_wrong_or_missing_is_named() {
             .says(&["rev00001.dat", "no undo data there has its checksum", "height"]);
     assert!(run.stdout.contains("valid         139"), "{run:#?}");
     std::fs::remove_file(&path).unwrap();
-    verify(&folder, &[])
-        .ends_with(3)
-        .says(&["there is no file of undo data"]);
+    let without = verify(&folder, &[]).ends_with(3).says(&[
+        "blk00001.dat: there is no file of undo data (rev*.dat) beside it",
+        "beside it: 71 blocks are not verified",
+    ]);
+    assert_eq!(without.stderr.lines().count(), 1, "{without:#?}");
+    let json = verify(&folder, &["--json"]).ends_with(3).json();
+    assert_eq!((&json["valid"], &json["remaining"]), (&69.into(), &0.into()));
+    let unverified = json["unverified"].as_array().unwrap();
+    assert_eq!(unverified.len(), 71);
+    assert_eq!(
+        (&unverified[0]["height"], &unverified[0]["verdict"]),
+        (&70.into(), &"unreadable".into())
+    );
     std::fs::write(&path, &good).unwrap();
     // A signature: the block is then another than its header says.
     let path = folder.join("blk00001.dat");

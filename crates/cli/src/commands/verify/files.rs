@@ -68,10 +68,13 @@ fn say_unverified(report: &FilesReport) {
     let Some(first) = without.first() else { return };
     let files: BTreeSet<&Path> = without.iter().map(|unverified| &*unverified.found_at.0).collect();
     let path = &first.found_at.0;
+    let others = match files.len() as u64 - 1 {
+        0 => String::new(),
+        others => format!(", nor beside {}", output::counted(others, "other block file")),
+    };
     let text = format!(
-        "{}: there is no file of undo data (rev*.dat) beside it, nor beside {}; {} not verified",
+        "{}: there is no file of undo data (rev*.dat) beside it{others}: {} not verified",
         path.display(),
-        output::counted(files.len() as u64 - 1, "other block file"),
         match without.len() {
             1 => "1 block is".to_owned(),
             count => format!("{count} blocks are"),

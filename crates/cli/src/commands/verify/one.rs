@@ -147,7 +147,7 @@ pub(super) fn run(
         ("transactions", verified.transactions.to_string()),
         ("inputs", verified.inputs.to_string()),
         ("fees", format!("{} satoshi", verified.fees)),
-        ("sigops_cost", verified.sigops_cost.to_string()),
+        ("sigop_cost", verified.sigops_cost.to_string()),
         ("weight", verified.weight.to_string()),
         ("signatures", signatures),
         ("seconds", format!("{seconds:.3}")),
