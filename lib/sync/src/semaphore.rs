@@ -100,7 +100,8 @@ const STARVING: u64 = 1 << 31;
 const ONE_WAITER: u64 = 1 << 32;
 
 /// Guesses of the state, which save a load: one permit before an acquire, none before a release.
-/// Both are right for a semaphore of one permit without waiters, where every nanosecond shows.
+/// Both are right for a semaphore of one permit without waiters, where every nanosecond shows. With
+/// constants the step is one instruction; in a loop it would wait until the next state is computed.
 /// Elsewhere a wrong guess costs a failed exchange.
 const GUESS_ONE_PERMIT: u64 = 1;
 const GUESS_NO_PERMIT: u64 = 0;
@@ -218,12 +219,14 @@ impl Semaphore {
     /// Takes a permit if one is free and no waiter is starving. Returns whether it took one.
     #[inline]
     pub fn try_acquire(&self) -> bool {
-        self.try_acquire_from(GUESS_ONE_PERMIT)
+        match self.exchange(GUESS_ONE_PERMIT, GUESS_ONE_PERMIT - 1, acquire_ordering()) {
+            Ok(()) => true,
+            Err(found) => self.try_acquire_from(found),
+        }
     }
 
     /// As [`try_acquire`](Self::try_acquire). `state` is a guess of the state: a right guess saves
     /// a load.
-    #[inline]
     fn try_acquire_from(&self, mut state: u64) -> bool {
         while permits(state) > 0 && state & STARVING == 0 {
             match self.exchange(state, state - 1, acquire_ordering()) {
@@ -272,8 +275,18 @@ impl Semaphore {
     /// then.
     #[inline]
     pub fn release(&self, count: u32) -> Result<(), PermitOverflow> {
+        if count > PERMITS_MAX {
+            return Err(PermitOverflow);
+        }
+        match self.exchange(GUESS_NO_PERMIT, count.into(), Ordering::Release) {
+            Ok(()) => Ok(()),
+            Err(found) => self.release_from(found, count),
+        }
+    }
+
+    /// As [`release`](Self::release). `state` is a guess of the state.
+    fn release_from(&self, mut state: u64, count: u32) -> Result<(), PermitOverflow> {
         let address = self.state.address();
-        let mut state = GUESS_NO_PERMIT;
         loop {
             if u64::from(count) > PERMITS - permits(state) {
                 return Err(PermitOverflow);

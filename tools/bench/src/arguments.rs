@@ -2,18 +2,22 @@
 
 use crate::log::Format;
 use clap::Parser;
-use clap::builder::PossibleValuesParser;
+use clap::builder::{PossibleValue, PossibleValuesParser};
 use std::path::PathBuf;
 
 /// Runs one of Blockmill's benchmarks beside its peers.
 #[derive(Debug, Parser)]
-#[command(name = "blockmill-bench", version)]
+#[command(name = "blockmill-bench", version, max_term_width = 80)]
 pub(crate) struct Arguments {
-    /// Name of the benchmark
+    /// The benchmark
+    #[arg(value_name = "NAME", value_parser = names())]
     pub(crate) name: String,
     /// Run a short form, well under a minute
     #[arg(long)]
     pub(crate) quick: bool,
+    /// Say which targets are met
+    #[arg(long)]
+    pub(crate) targets: bool,
     /// Write the rows as JSON
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
@@ -37,6 +41,12 @@ pub(crate) struct Arguments {
     pub(crate) part: Option<String>,
 }
 
+/// The names of the benchmarks, with what each measures.
+fn names() -> PossibleValuesParser {
+    let names = blockmill_bench::NAMES.iter();
+    PossibleValuesParser::new(names.map(|(name, about)| PossibleValue::new(*name).help(*about)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -49,5 +59,13 @@ mod tests {
         assert!(parses("blockmill-bench connect --quick --without fetch --log json"));
         assert!(!parses("blockmill-bench connect --without nothing"));
         assert!(!parses("blockmill-bench"));
+        assert!(!parses("blockmill-bench conect"));
+        let help = Arguments::command().render_long_help().to_string();
+        for (name, about) in blockmill_bench::NAMES {
+            assert!(
+                help.contains(&format!("- {name}:")) && help.contains(about),
+                "{name}: {help}"
+            );
+        }
     }
 }

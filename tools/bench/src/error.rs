@@ -15,7 +15,7 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 pub enum BenchError {
     /// There is no such benchmark.
-    #[error("there is no benchmark '{name}' (there are: {})", NAMES.join(", "))]
+    #[error("there is no benchmark '{name}' (there are: {})", names())]
     UnknownName {
         /// The name asked for.
         name: String,
@@ -96,4 +96,10 @@ impl BenchError {
         let path = path.into();
         move |error| Self::File { path, error }
     }
+}
+
+/// The names of the benchmarks.
+fn names() -> String {
+    let names: Vec<&str> = NAMES.iter().map(|(name, _)| *name).collect();
+    names.join(", ")
 }

@@ -28,8 +28,8 @@ pub(crate) fn escape(text: &str) -> String {
     escaped
 }
 
-/// The page of `report`.
-pub(crate) fn page(report: &Report) -> String {
+/// The page of `report`: the figures first. The targets are there if they are asked for.
+pub(crate) fn page(report: &Report, with_targets: bool) -> String {
     let title = escape(&format!("{}: {}", report.bench, report.title));
     let mut page = format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -39,14 +39,14 @@ pub(crate) fn page(report: &Report) -> String {
         escape(&report.machine.to_string()),
         escape(&report.command)
     );
-    for note in &report.notes {
-        page.push_str(&format!("<p>{}</p>\n", escape(note)));
-    }
-    for chart in &report.charts {
+    for chart in report.charts() {
         page.push_str(&svg::draw(chart, &report.rows));
     }
     page.push_str(&table(report));
-    if !report.targets.is_empty() {
+    for note in &report.notes {
+        page.push_str(&format!("<p>{}</p>\n", escape(note)));
+    }
+    if with_targets && !report.targets.is_empty() {
         page.push_str("<h2>Targets</h2>\n<ul>\n");
         for target in &report.targets {
             page.push_str(&format!("<li>{}</li>\n", escape(&target.words())));
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn a_page_is_whole_and_alone() {
-        let page = page(&example());
+        let page = page(&example(), true);
         assert!(page.starts_with("<!DOCTYPE html>") && page.ends_with("</html>\n"));
         for tag in [
             "table", "thead", "tbody", "tr", "svg", "ul", "li", "h1", "body", "style",
@@ -111,6 +111,14 @@ mod tests {
     }
 
     #[test]
+    fn targets_and_charts_are_there_where_there_is_something_to_show() {
+        let mut report = example();
+        assert!(!page(&report, false).contains("<h2>Targets"));
+        report.charts[0].y = "nothing";
+        assert!(!page(&report, true).contains("<svg"));
+    }
+
+    #[test]
     fn text_is_escaped() {
         assert_eq!(escape("a<b>&\"c'"), "a&lt;b&gt;&amp;&quot;c&#39;");
         let mut report = example();
@@ -119,7 +127,7 @@ mod tests {
         report.machine.cpu = "<i>".to_owned();
         report.title = "<i>".to_owned();
         report.targets[0].name = "<i>".to_owned();
-        let page = page(&report);
+        let page = page(&report, true);
         assert!(!page.contains("<i>") && !page.contains("<b>"));
         assert_eq!(page.matches("&lt;i&gt;").count(), 6);
     }
@@ -129,14 +137,14 @@ mod tests {
         let mut report = example();
         report.group = Some("engine");
         report.rows.swap(1, 2);
-        let page = page(&report);
+        let page = page(&report, true);
         assert_eq!(page.matches("<th colspan=\"4\">").count(), 2);
         assert!(page.contains("<th colspan=\"4\">ours</th>"));
     }
 
     #[test]
     fn cells_are_those_of_the_table() {
-        let page = page(&example());
+        let page = page(&example(), true);
         assert!(page.contains("<td class=\"number\">12,345.7</td><td class=\"number\">1.50</td>"));
         assert!(page.contains("<th>engine</th><th class=\"number\">threads</th>"));
         assert!(page.contains("<li>same tip: 1 (wanted 1): met</li>"));

@@ -35,6 +35,7 @@ fn options(arguments: &Arguments) -> BenchOptions {
     let left_out = |part: &&str| arguments.without.iter().any(|name| name == part);
     BenchOptions {
         quick: arguments.quick,
+        targets: arguments.targets,
         json: arguments.json.clone(),
         html: arguments.html.clone(),
         svg: arguments.svg.clone(),

@@ -2,6 +2,7 @@
 //! them.
 
 use crate::machine::Machine;
+use crate::svg;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::io::{self, Write};
@@ -188,6 +189,11 @@ impl Report {
         }
     }
 
+    /// The charts that have a point.
+    pub(crate) fn charts(&self) -> impl Iterator<Item = &Chart> {
+        self.charts.iter().filter(|chart| svg::has_points(chart, &self.rows))
+    }
+
     /// The report as JSON.
     pub(crate) fn json(&self) -> Value {
         json!({
@@ -199,16 +205,13 @@ impl Report {
         })
     }
 
-    /// Prints the report for a person.
+    /// Prints the report for a person: the figures first, then what they are; the targets, if they
+    /// are asked for.
     ///
     /// # Errors
     /// Those of `out`.
-    pub(crate) fn write_table(&self, out: &mut dyn Write) -> io::Result<()> {
+    pub(crate) fn write_table(&self, out: &mut dyn Write, with_targets: bool) -> io::Result<()> {
         writeln!(out, "{}: {}", self.bench, self.title)?;
-        writeln!(out, "machine: {}", self.machine)?;
-        for note in &self.notes {
-            writeln!(out, "{note}")?;
-        }
         writeln!(out)?;
         let name = |row: &Value| self.group.map(|key| row[key].as_str().unwrap_or_default().to_owned());
         let mut space = "";
@@ -220,8 +223,15 @@ impl Report {
             self.write_rows(rows, out)?;
         }
         writeln!(out)?;
-        for target in &self.targets {
-            writeln!(out, "target: {}", target.words())?;
+        writeln!(out, "machine: {}", self.machine)?;
+        for note in &self.notes {
+            writeln!(out, "{note}")?;
+        }
+        if with_targets && !self.targets.is_empty() {
+            writeln!(out)?;
+            for target in &self.targets {
+                writeln!(out, "target: {}", target.words())?;
+            }
         }
         Ok(())
     }
@@ -297,11 +307,9 @@ mod tests {
     #[test]
     fn a_table_is_aligned() {
         let mut out = Vec::new();
-        example().write_table(&mut out).unwrap();
+        example().write_table(&mut out, true).unwrap();
         let expected = "\
 example: an example
-machine: Some CPU, 2 cores, 1.0 GiB
-a note
 
 engine         threads  inputs/s  ratio
 ours                 1  12,345.7   1.50
@@ -309,10 +317,17 @@ ours                 1  12,345.7   1.50
 ours                 2  24,000.0   1.25
 <b>&\"their's\"        2  19,200.0      -
 
+machine: Some CPU, 2 cores, 1.0 GiB
+a note
+
 target: same tip: 1 (wanted 1): met
 target: faster: 0 (wanted 1): NOT MET
 ";
         assert_eq!(String::from_utf8(out).unwrap(), expected);
+        let mut out = Vec::new();
+        example().write_table(&mut out, false).unwrap();
+        let without = expected.split_once("\ntarget").unwrap().0;
+        assert_eq!(String::from_utf8(out).unwrap(), without);
     }
 
     #[test]
@@ -340,7 +355,7 @@ target: faster: 0 (wanted 1): NOT MET
         report.group = Some("engine");
         report.rows.swap(1, 2);
         let mut out = Vec::new();
-        report.write_table(&mut out).unwrap();
+        report.write_table(&mut out, false).unwrap();
         let text = String::from_utf8(out).unwrap();
         let tables: Vec<&str> = text.split("\n\n").collect();
         assert_eq!(tables.len(), 4, "{text}");

@@ -6,13 +6,23 @@ use crate::report::Chart;
 use serde_json::Value;
 use std::fmt::Write;
 
-/// Size of the drawing, and of the margins around the plot, in SVG units.
-const WIDTH: f64 = 820.0;
-const HEIGHT: f64 = 420.0;
+/// Size of the plot, and of the margins around it, in SVG units.
+const PLOT_WIDTH: f64 = 490.0;
+const PLOT_HEIGHT: f64 = 310.0;
 const LEFT: f64 = 90.0;
-const RIGHT: f64 = 240.0;
 const TOP: f64 = 50.0;
 const BOTTOM: f64 = 60.0;
+
+/// Width of the legend without its names, and of a letter of them at most.
+const LEGEND: f64 = 70.0;
+const LETTER: f64 = 8.0;
+
+/// Height of a line of the legend.
+const LEGEND_LINE: f64 = 24.0;
+
+/// Where the largest number on the x axis is this many times the smallest one or more, the axis is
+/// logarithmic: threads are doubled from row to row.
+const LOGARITHMIC_FROM: f64 = 4.0;
 
 /// Smallest distance of two numbers on the x axis.
 const TICK_DISTANCE_MIN: f64 = 24.0;
@@ -47,10 +57,11 @@ svg text { fill: currentColor }
 /// A chart in a file of its own, readable on light and dark pages: its text is grey.
 pub(crate) fn file(chart: &Chart, rows: &[Value]) -> String {
     let drawing = draw(chart, rows);
+    let (width, height) = size(&series(chart, rows));
     let inner = drawing.strip_prefix("<svg ").unwrap_or(&drawing);
     let inner = inner.replacen('>', &format!(">\n<style>\n{STYLE}</style>"), 1);
     format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{HEIGHT}\" color=\"#777\" \
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" color=\"#777\" \
          font-family=\"system-ui, sans-serif\" {inner}"
     )
 }
@@ -61,19 +72,39 @@ struct Series {
     points: Vec<(f64, f64)>,
 }
 
+/// Width and height of a drawing, with room for the names of all curves.
+fn size(curves: &[Series]) -> (f64, f64) {
+    let names = curves.iter().map(|series| series.name.chars().count());
+    let longest = names.max().unwrap_or(0) as f64;
+    let plot = TOP + PLOT_HEIGHT + BOTTOM;
+    let legend = TOP + LEGEND_LINE * curves.len() as f64;
+    (LEFT + PLOT_WIDTH + LEGEND + LETTER * longest, plot.max(legend))
+}
+
+/// Whether there is something to draw.
+pub(crate) fn has_points(chart: &Chart, rows: &[Value]) -> bool {
+    series(chart, rows).iter().any(|series| !series.points.is_empty())
+}
+
 /// The scale from numbers to coordinates.
 struct Scale {
+    /// The smallest number, where the axis is logarithmic.
+    x_first: Option<f64>,
     x_max: f64,
     y_max: f64,
 }
 
 impl Scale {
     fn x(&self, value: f64) -> f64 {
-        LEFT + value / self.x_max * (WIDTH - LEFT - RIGHT)
+        let share = match self.x_first {
+            Some(first) => (value / first).ln() / (self.x_max / first).ln(),
+            None => value / self.x_max,
+        };
+        LEFT + share * PLOT_WIDTH
     }
 
     fn y(&self, value: f64) -> f64 {
-        HEIGHT - BOTTOM - value / self.y_max * (HEIGHT - TOP - BOTTOM)
+        TOP + PLOT_HEIGHT - value / self.y_max * PLOT_HEIGHT
     }
 }
 
@@ -86,12 +117,15 @@ pub(crate) fn draw(chart: &Chart, rows: &[Value]) -> String {
         .map(|point| (point.1 / step).ceil() * step)
         .fold(step, f64::max);
     let x_max = points().map(|point| point.0).fold(0.0, f64::max);
+    let x_min = points().map(|point| point.0).fold(f64::INFINITY, f64::min);
     let scale = Scale {
+        x_first: Some(x_min).filter(|&min| min > 0.0 && x_max >= min * LOGARITHMIC_FROM),
         x_max: if x_max > 0.0 { x_max } else { 1.0 },
         y_max,
     };
+    let (width, height) = size(&curves);
     let mut svg = format!(
-        "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{title}\">\n<title>{title}</title>\n\
+        "<svg viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"{title}\">\n<title>{title}</title>\n\
          <text class=\"title\" x=\"{LEFT}\" y=\"24\">{title}</text>\n",
         title = escape(chart.title)
     );
@@ -144,7 +178,7 @@ fn step(value: f64) -> f64 {
 }
 
 fn draw_axes(svg: &mut String, chart: &Chart, scale: &Scale, step: f64, mut x_values: Vec<f64>) {
-    let (right, bottom) = (WIDTH - RIGHT, HEIGHT - BOTTOM);
+    let (right, bottom) = (LEFT + PLOT_WIDTH, TOP + PLOT_HEIGHT);
     let mut line = |text: String| {
         svg.push_str(&text);
         svg.push('\n');
@@ -176,7 +210,7 @@ fn draw_axes(svg: &mut String, chart: &Chart, scale: &Scale, step: f64, mut x_va
             tick(value)
         ));
     }
-    let (x, y) = (f64::midpoint(LEFT, right), HEIGHT - 16.0);
+    let (x, y) = (f64::midpoint(LEFT, right), bottom + BOTTOM - 16.0);
     line(format!(
         "<text class=\"middle\" x=\"{x}\" y=\"{y}\">{}</text>",
         escape(chart.x_label)
@@ -216,7 +250,7 @@ fn draw_series(svg: &mut String, scale: &Scale, number: usize, series: &Series) 
             "<circle fill=\"{colour}\" cx=\"{left:.1}\" cy=\"{top:.1}\" r=\"4\"><title>{words}</title></circle>"
         );
     }
-    let (left, top) = (WIDTH - RIGHT + 20.0, TOP + 10.0 + 24.0 * number as f64);
+    let (left, top) = (LEFT + PLOT_WIDTH + 20.0, TOP + 10.0 + LEGEND_LINE * number as f64);
     let _ = writeln!(svg, "<path {stroke} d=\"M{left} {top}h30\"/>");
     let _ = writeln!(svg, "<text x=\"{}\" y=\"{}\">{name}</text>", left + 38.0, top + 4.0);
 }
@@ -236,7 +270,7 @@ mod tests {
         let report = example();
         let file = file(&chart(), &report.rows);
         assert!(
-            file.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"820\""),
+            file.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\""),
             "{file}"
         );
         assert_eq!(file.matches("<svg").count(), 1);
@@ -282,6 +316,32 @@ mod tests {
         assert!(svg.contains(">inputs per second</text>") && svg.contains(">threads</text>"));
         // The largest number of threads is at the right end.
         assert!(svg.contains("cx=\"580.0\""), "{svg}");
+    }
+
+    #[test]
+    fn threads_that_double_are_as_far_apart() {
+        let rows: Vec<Value> = [1, 2, 4, 64]
+            .map(|threads| json!({"engine": "ours", "threads": threads, "inputs_per_second": 5}))
+            .to_vec();
+        let svg = draw(&chart(), &rows);
+        let step = PLOT_WIDTH / 6.0;
+        for (doublings, threads) in [(0.0, "1"), (1.0, "2"), (2.0, "4"), (6.0, "64")] {
+            let x = LEFT + doublings * step;
+            assert!(
+                svg.contains(&format!("x=\"{x:.1}\" y=\"380\">{threads}</text>")),
+                "{threads}: {svg}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_legend_has_room() {
+        let rows: Vec<Value> = (0..30)
+            .map(|number| json!({"engine": format!("{number:040}"), "threads": 1, "inputs_per_second": 5}))
+            .collect();
+        let (width, height) = size(&series(&chart(), &rows));
+        assert!(width >= LEFT + PLOT_WIDTH + 58.0 + 40.0 * 7.0 && height >= TOP + 30.0 * LEGEND_LINE);
+        assert!(has_points(&chart(), &rows) && !has_points(&chart(), &[]));
     }
 
     #[test]
