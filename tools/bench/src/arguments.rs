@@ -61,11 +61,8 @@ mod tests {
         assert!(!parses("blockmill-bench"));
         assert!(!parses("blockmill-bench conect"));
         let help = Arguments::command().render_long_help().to_string();
-        for (name, about) in blockmill_bench::NAMES {
-            assert!(
-                help.contains(&format!("- {name}:")) && help.contains(about),
-                "{name}: {help}"
-            );
+        for (name, _) in blockmill_bench::NAMES {
+            assert!(help.contains(&format!("- {name}:")), "{name}: {help}");
         }
     }
 }
