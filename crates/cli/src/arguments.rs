@@ -128,8 +128,8 @@ pub(crate) struct EngineArguments {
     /// Threads that validate [default: all cores]
     #[arg(long, value_name = "N", value_parser = parse_threads)]
     pub(crate) par: Option<usize>,
-    /// Memory for the coins cache in MiB
-    #[arg(long, value_name = "MIB", env = "BLOCKMILL_DBCACHE", default_value_t = 450, value_parser = clap::value_parser!(u32).range(1..))]
+    /// Memory for the coins cache: in MiB, or with a unit as 4GiB or 900M
+    #[arg(long, value_name = "SIZE", env = "BLOCKMILL_DBCACHE", default_value = "450", value_parser = parse_mebibytes)]
     pub(crate) dbcache: u32,
     /// Seconds of work between flushes to the data directory
     #[arg(long, value_name = "SECONDS", default_value_t = 60.0, value_parser = parse_seconds)]
@@ -432,8 +432,8 @@ pub(crate) struct LoadArguments {
     /// for the base block]
     #[arg(long, value_name = "HASH")]
     pub(crate) hash: Option<BlockHash>,
-    /// Memory for the coins cache in MiB
-    #[arg(long, value_name = "MIB", env = "BLOCKMILL_DBCACHE", default_value_t = 450, value_parser = clap::value_parser!(u32).range(1..))]
+    /// Memory for the coins cache: in MiB, or with a unit as 4GiB or 900M
+    #[arg(long, value_name = "SIZE", env = "BLOCKMILL_DBCACHE", default_value = "450", value_parser = parse_mebibytes)]
     pub(crate) dbcache: u32,
     #[command(flatten)]
     pub(crate) store: StoreArgument,
@@ -548,6 +548,25 @@ fn parse_threads(text: &str) -> Result<usize, String> {
     }
 }
 
+/// A number of MiB, or of what a unit names: K, M, G or T, with iB after it or not.
+fn parse_mebibytes(text: &str) -> Result<u32, String> {
+    let digits = text.trim_end_matches(|character: char| !character.is_ascii_digit());
+    let unit = text[digits.len()..].to_ascii_lowercase();
+    let shift = match unit.strip_suffix("ib").or(unit.strip_suffix('b')).unwrap_or(&unit) {
+        "" if unit.is_empty() => Some(20),
+        "k" => Some(10),
+        "m" => Some(20),
+        "g" => Some(30),
+        "t" => Some(40),
+        _ => None,
+    };
+    let bytes = shift.and_then(|shift| digits.parse::<u64>().ok()?.checked_mul(1 << shift));
+    match bytes.map(|bytes| u32::try_from(bytes >> 20)) {
+        Some(Ok(mebibytes)) if mebibytes > 0 => Ok(mebibytes),
+        _ => Err("expected at least 1 MiB, as in 450, 900M or 4GiB".to_owned()),
+    }
+}
+
 fn parse_seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(seconds) if (0.0..=60.0).contains(&seconds) => Ok(seconds),
@@ -614,6 +633,38 @@ mod tests {
         assert!(!parses(
             "blockmill generate --out o --blocks 5 --profile mixed --signatures lanes"
         ));
+    }
+
+    #[test]
+    fn sizes_have_units() {
+        for (text, mebibytes) in [
+            ("1", 1),
+            ("450", 450),
+            ("900M", 900),
+            ("900MiB", 900),
+            ("4g", 4_096),
+            ("4GB", 4_096),
+            ("2048k", 2),
+            ("1T", 1 << 20),
+        ] {
+            assert_eq!(parse_mebibytes(text), Ok(mebibytes), "{text}");
+        }
+        for text in [
+            "",
+            "0",
+            "M",
+            "-1",
+            "1.5G",
+            "1023k",
+            "5X",
+            "5iB",
+            "b",
+            "4 G",
+            "99999999T",
+            "5\u{e9}",
+        ] {
+            assert!(parse_mebibytes(text).is_err(), "{text}");
+        }
     }
 
     #[test]

@@ -238,7 +238,7 @@ pub(crate) fn connect_table(out: &mut dyn Write, report: &ConnectReport, cpu_sec
             "inputs",
             format!("{} ({:.0} per second)", totals.inputs, totals.inputs as f64 / seconds),
         ),
-        ("bytes", totals.bytes.to_string()),
+        ("size", bytes(totals.bytes)),
         ("signatures", signatures_text(&report.signatures, &totals.signatures)),
         ("seconds", format!("{:.3} (CPU {cpu_seconds:.3})", report.seconds)),
         (
@@ -348,9 +348,9 @@ impl StatsJson {
             ("total_amount", format!("{:.8}", self.total_amount)),
             ("hash_serialized_3", self.hash_serialized_3.clone()),
             ("muhash", self.muhash.clone().unwrap_or_default()),
-            ("disk_size", self.disk_size.to_string()),
+            ("disk_size", bytes(self.disk_size)),
         ];
-        rows.extend(self.store_memory.map(|bytes| ("store_memory", bytes.to_string())));
+        rows.extend(self.store_memory.map(|memory| ("store_memory", bytes(memory as u64))));
         rows.push(("validated", validated));
         rows
     }

@@ -27,7 +27,7 @@ fn check_wrong(arguments: &[&str], words: &[&str]) {
 #[test]
 fn wrong_usage_is_status_2() {
     check_wrong(&[], &["Usage"]);
-    check_wrong(&["no-such-bench"], &["no-such-bench", "there are: connect"]);
+    check_wrong(&["no-such-bench"], &["no-such-bench", "connect", "signatures"]);
     check_wrong(&["connect", "--without", "checks"], &["checks", "overlap"]);
     check_wrong(&["connect", "--nothing"], &["--nothing"]);
 }
@@ -46,7 +46,7 @@ fn a_report_that_cannot_be_written_is_said_before_the_benchmark() {
 
 #[test]
 fn an_error_is_a_line_of_json_if_wanted() {
-    let refused = run(&["no-such-bench", "--log", "json"].map(OsStr::new), 2, &[]);
+    let refused = run(&["connect", "--part", "none", "--log", "json"].map(OsStr::new), 3, &[]);
     let line: Value = serde_json::from_slice(&refused.stderr).expect("one line of JSON");
     assert_eq!((&line["level"], &line["event"]), (&"error".into(), &"failed".into()));
 }
