@@ -49,7 +49,7 @@ fn check_table(demo: &Run, fast_lanes: bool) {
     assert!(blocks > 100, "{blocks} blocks: nothing could be spent");
     assert!(number(demo, "transactions") > blocks);
     assert!(number(demo, "inputs") > 1000);
-    assert!(row(demo, "size").ends_with("MB"), "{demo:#?}");
+    assert!(row(demo, "size").ends_with(" kB"), "{demo:#?}");
     assert!(number(demo, "coins") > 0);
     let cache: Vec<_> = row(demo, "cache").split(", ").collect();
     assert!(
