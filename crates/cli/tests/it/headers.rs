@@ -2,7 +2,7 @@
 //! the REST interface of a node, whose part a server of the tests plays.
 
 use crate::common::own_set::OwnChain;
-use crate::common::{Run, Scratch, blockmill, connect, run};
+use crate::common::{Run, Scratch, blockmill, connect, run, store};
 use bitcoin::consensus::serialize;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
@@ -54,6 +54,7 @@ impl Made {
         command
             .args(["--headers", headers, "--data"])
             .arg(self.scratch.join(data));
+        store::add_to(&mut command);
         command
     }
 
