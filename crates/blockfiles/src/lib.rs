@@ -10,6 +10,7 @@
 //! - [`mod@write`]: appending records;
 //! - [`undo`]: the undo data in the `rev*.dat` files beside them;
 //! - [`lines`]: blocks as lines of hex;
+//! - [`new_file`]: files that get their names when they are complete;
 //! - [`disk`]: the calls that change files, as a trait that tests can implement.
 //!
 //! The files of a directory, scanned and read:
@@ -41,6 +42,7 @@
 
 pub mod disk;
 pub mod lines;
+pub mod new_file;
 pub mod scan;
 pub mod source;
 pub mod undo;
@@ -51,6 +53,7 @@ use std::path::PathBuf;
 use thiserror::Error;
 
 pub use disk::{Disk, DiskFile, Open, SystemDisk};
+pub use new_file::NewFile;
 pub use scan::{Damage, DamageKind, Scan, ScanProgress};
 pub use source::{BlockFiles, XorKey};
 pub use undo::UndoFile;
@@ -112,6 +115,12 @@ pub enum FileError {
     #[error("{}: no blk*.dat files", path.display())]
     NoBlockFiles {
         /// The directory.
+        path: PathBuf,
+    },
+    /// A file that was to be made is there.
+    #[error("{}: there is a file of this name already", path.display())]
+    Exists {
+        /// The file.
         path: PathBuf,
     },
     /// A key file of the wrong length.

@@ -132,7 +132,8 @@ impl Failure {
             | Self::DumpSnapshot(DumpSnapshotError::Store(error))
             | Self::LoadSnapshot(LoadSnapshotError::Store(error)) => store_status(error),
             Self::Connect(ConnectError::Flush(_)) => 4,
-            Self::DumpSnapshot(DumpSnapshotError::Exists { .. })
+            Self::BlockFiles(FileError::Exists { .. })
+            | Self::DumpSnapshot(DumpSnapshotError::File(FileError::Exists { .. }))
             | Self::LoadSnapshot(LoadSnapshotError::SetExists { .. } | LoadSnapshotError::UnknownHash { .. }) => 2,
             Self::Mismatch(_) => 1,
             Self::Usage(_)

@@ -1,8 +1,8 @@
 //! A table of coins in a SQLite database.
 
 use crate::export::coin_row::CoinRow;
-use crate::export::target::NewFile;
 use crate::failure::Failure;
+use blockmill_blockfiles::NewFile;
 use rusqlite::{Connection, params};
 use std::path::Path;
 
@@ -69,6 +69,6 @@ impl SqliteWriter {
     pub(crate) fn complete(self) -> Result<u64, Failure> {
         self.connection.execute_batch(END)?;
         self.connection.close().map_err(|(_, error)| error)?;
-        self.file.complete()
+        Ok(self.file.complete()?)
     }
 }

@@ -1,67 +1,13 @@
 //! Where a table is written: a file that gets its name when it is complete, or standard output.
 
 use crate::failure::Failure;
+use blockmill_blockfiles::NewFile;
 use std::fs::File;
 use std::io::{self, Stdout, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// The name of standard output on the command line.
 const STDOUT: &str = "-";
-
-/// A file that is not complete yet. Dropped before that, it is removed.
-pub(crate) struct NewFile {
-    path: PathBuf,
-    temporary: PathBuf,
-    complete: bool,
-}
-
-impl NewFile {
-    /// Begins a file, of whose name there must be none yet.
-    pub(crate) fn begin(path: &Path) -> Result<Self, Failure> {
-        if std::fs::symlink_metadata(path).is_ok() {
-            return Err(Failure::Usage(format!(
-                "{}: there is a file of this name already",
-                path.display()
-            )));
-        }
-        let mut temporary = path.as_os_str().to_owned();
-        temporary.push(".incomplete");
-        Ok(Self {
-            path: path.to_owned(),
-            temporary: temporary.into(),
-            complete: false,
-        })
-    }
-
-    /// The name until it is complete.
-    pub(crate) fn temporary(&self) -> &Path {
-        &self.temporary
-    }
-
-    /// Makes the file durable, and gives it its name.
-    pub(crate) fn complete(mut self) -> Result<u64, Failure> {
-        let finish = || {
-            let file = File::open(&self.temporary)?;
-            file.sync_all()?;
-            std::fs::rename(&self.temporary, &self.path)?;
-            let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
-            File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;
-            Ok(file.metadata()?.len())
-        };
-        let bytes = finish().map_err(Failure::file(&self.path))?;
-        self.complete = true;
-        Ok(bytes)
-    }
-}
-
-impl Drop for NewFile {
-    fn drop(&mut self) {
-        if !self.complete {
-            // What is left says by its name that it is of no use, if it cannot be removed.
-            let _ = std::fs::remove_file(&self.temporary);
-        }
-    }
-}
 
 /// What a table is written to from its beginning to its end.
 pub(crate) enum Target {
@@ -85,7 +31,7 @@ impl Target {
         match self {
             Self::File { new, file } => {
                 drop(file);
-                new.complete().map(Some)
+                Ok(Some(new.complete()?))
             }
             Self::Stdout(mut stdout) => {
                 stdout.flush()?;

@@ -18,7 +18,7 @@ pub type Batch = Vec<(OutPoint, Coin)>;
 type KeyRange = (Bound<OutpointKey>, Bound<OutpointKey>);
 
 /// Gives all coins of `store`, as they were in the past if there is one, to `convert`, a batch at a
-/// time, on so many threads; and what comes of it to `take`, in order, on this thread. Ends at the
+/// time, on `threads` threads; and what comes of it to `take`, in order, on this thread. Ends at the
 /// first error.
 ///
 /// # Errors

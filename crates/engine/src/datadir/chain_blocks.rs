@@ -6,7 +6,7 @@ use crate::chain::index::{BlockId, HeaderIndex};
 use crate::chain::places::Places;
 use crate::chain::rev_files::{RevError, RevFiles};
 use crate::datadir::DataDir;
-use crate::datadir::error::{OpenError, Remedy, file_error};
+use crate::datadir::error::{OpenError, Remedy, file_error, no_tip_header};
 use crate::datadir::files::{BLOCKS_FOLDER, FIRST_BLOCK_FILE, HEADERS_FILE, PLACES_FILE, UNDO_FILE};
 use crate::datadir::headers_file::{NO_UNDO, RECORD, decode};
 use crate::datadir::in_order::in_order;
@@ -127,7 +127,7 @@ impl ChainBlocks {
         let index = read_headers(directory, params)?;
         let tip_id = index.find(&tip.hash).ok_or_else(|| OpenError::Damaged {
             path: directory.file(HEADERS_FILE),
-            detail: format!("the header of the tip {} (height {}) is missing", tip.hash, tip.height),
+            detail: no_tip_header(tip),
             remedy: Some(Remedy::NewDirectory),
         })?;
         let mut blocks = Self::up_to(index, tip_id);

@@ -3,7 +3,7 @@
 use crate::datadir::holder::Holder;
 use crate::datadir::store_kind::StoreKind;
 use blockmill_blockfiles::FileError;
-use blockmill_coins::{StoreError, UndoLogError};
+use blockmill_coins::{StoreError, Tip, UndoLogError};
 use std::path::PathBuf;
 use thiserror::Error;
 
@@ -113,6 +113,11 @@ impl OpenError {
             _ => None,
         }
     }
+}
+
+/// What is wrong where the header of a store's tip is in no file.
+pub(crate) fn no_tip_header(tip: &Tip) -> String {
+    format!("the header of the tip {} (height {}) is missing", tip.hash, tip.height)
 }
 
 /// Makes an error of the operating system an error about a file.

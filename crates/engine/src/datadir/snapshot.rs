@@ -6,8 +6,8 @@ use crate::datadir::store_kind::StoreKind;
 use crate::datadir::utxo_set::UtxoSet;
 use crate::report::observer::Observer;
 use blockmill_block::{Coin, OutPoint};
-use blockmill_blockfiles::FileError;
 use blockmill_blockfiles::disk::Disk;
+use blockmill_blockfiles::{FileError, NewFile};
 use blockmill_coins::stats::Hashes;
 use blockmill_coins::{
     Before, Change, Changes, CoinRef, SnapshotError, SnapshotReader, StatsBuilder, StoreError, Tip, UtxoStats,
@@ -36,12 +36,6 @@ const COINS_PER_LOOK: u64 = 20_000;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum DumpSnapshotError {
-    /// There is a file of this name.
-    #[error("{}: there is a file of this name already", path.display())]
-    Exists {
-        /// The file.
-        path: PathBuf,
-    },
     /// The store cannot be read.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -76,35 +70,20 @@ pub fn dump(
     stop: &AtomicBool,
     observer: &mut dyn Observer,
 ) -> Result<UtxoStats, DumpSnapshotError> {
-    if path.exists() {
-        return Err(DumpSnapshotError::Exists { path: path.to_owned() });
-    }
     let magic = set.directory().chain_id().params().magic();
     let tip = set.tip();
     let coins = set.coins()?.take_while(|_| !stop.load(Ordering::Relaxed));
-    let temporary = incomplete(path);
-    let mut file = File::create(&temporary).map_err(file_error(&temporary))?;
+    let new = NewFile::begin(path)?;
+    let mut file = File::create(new.temporary()).map_err(file_error(new.temporary()))?;
     let mut dumped = Dumped::new(observer);
-    let written = write_snapshot(&mut file, magic, &tip, coins, |outpoint, coin| {
-        dumped.add(outpoint, coin)
-    });
-    let stats = dumped.stats.finish(&tip);
-    let stopped = stop.load(Ordering::Relaxed);
-    let finished = written.map_err(|error| write_error(path, error)).and_then(|_| {
-        if stopped {
-            return Err(DumpSnapshotError::Stopped { path: path.to_owned() });
-        }
-        file.sync_all()
-            .and_then(|()| std::fs::rename(&temporary, path))
-            .and_then(|()| sync_parent(path))
-            .map_err(|error| file_error(path)(error).into())
-    });
-    if let Err(error) = finished {
-        // What is left says by its name that it is of no use, if it cannot be removed.
-        let _ = std::fs::remove_file(&temporary);
-        return Err(error);
+    let each = |outpoint: &OutPoint, coin: &Coin| dumped.add(outpoint, coin);
+    write_snapshot(&mut file, magic, &tip, coins, each).map_err(|error| write_error(path, error))?;
+    if stop.load(Ordering::Relaxed) {
+        return Err(DumpSnapshotError::Stopped { path: path.to_owned() });
     }
-    Ok(stats)
+    drop(file);
+    new.complete()?;
+    Ok(dumped.stats.finish(&tip))
 }
 
 /// As [`dump`], to a stream. The number of coins comes first, so they are counted before.
@@ -160,19 +139,6 @@ impl<'a> Dumped<'a> {
             let share = f64::from(u16::from_be_bytes([outpoint.txid.0[0], outpoint.txid.0[1]])) / 65_536.0;
             self.observer.coins(self.coins, share);
         }
-    }
-}
-
-fn incomplete(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".incomplete");
-    PathBuf::from(name)
-}
-
-fn sync_parent(path: &Path) -> std::io::Result<()> {
-    match path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-        Some(parent) => File::open(parent)?.sync_all(),
-        None => File::open(".")?.sync_all(),
     }
 }
 

@@ -34,7 +34,7 @@ pub struct UtxoSet {
 }
 
 impl UtxoSet {
-    /// Opens the set of the data directory at `path`, on so many threads. Where nothing was
+    /// Opens the set of the data directory at `path`, on `threads` threads. Where nothing was
     /// connected yet it has no coins.
     ///
     /// # Errors

@@ -5,6 +5,7 @@ use crate::chain::places::Places;
 use crate::chain::state::ChainState;
 use crate::datadir::StoreKind;
 use crate::datadir::chain_log::ChainLog;
+use crate::datadir::error::no_tip_header;
 use crate::datadir::files::{HEADERS_FILE, PLACES_FILE};
 use crate::datadir::state::DataState;
 use crate::datadir::store_file::{StoreLimits, open_store};
@@ -219,10 +220,7 @@ fn open_chain(directory: DataDir, params: Params, store: &dyn CoinStore) -> Resu
     if let Some(stored) = store.tip()? {
         tip = index.find(&stored.hash).ok_or_else(|| OpenError::Damaged {
             path: directory.file(HEADERS_FILE),
-            detail: format!(
-                "the header of the tip {} (height {}) is missing",
-                stored.hash, stored.height
-            ),
+            detail: no_tip_header(&stored),
             remedy: Some(Remedy::NewDirectory),
         })?;
         index.set_connected(tip);

@@ -15,7 +15,7 @@ pub use findings::{Finding, Findings, Health};
 use crate::chain::index::HeaderIndex;
 use crate::datadir::DataDir;
 use crate::datadir::StoreKind;
-use crate::datadir::error::{OpenError, Remedy, file_error};
+use crate::datadir::error::{OpenError, Remedy, file_error, no_tip_header};
 use crate::datadir::files::{HEADERS_FILE, LOCK_FILE, META_FILE};
 use crate::datadir::headers_file::{NO_UNDO, RECORD, decode};
 use crate::datadir::lost_store::network_of;
@@ -166,8 +166,7 @@ fn examine_chain(directory: &DataDir, index: &HeaderIndex, tip: Option<&Tip>, fi
     let Some(tip) = tip else { return };
     match index.find(&tip.hash) {
         None => {
-            let detail = format!("the header of the tip {} (height {}) is missing", tip.hash, tip.height);
-            findings.add_damage(PART, detail, Remedy::NewDirectory);
+            findings.add_damage(PART, no_tip_header(tip), Remedy::NewDirectory);
         }
         Some(id) if index.entry(id).height != tip.height => {
             let height = index.entry(id).height;
