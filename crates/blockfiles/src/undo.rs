@@ -5,29 +5,44 @@
 //! block. Records are in the file with the number of the block's file, in the order in which the
 //! blocks were connected. Zeros may follow them, which were allocated and not written.
 
-use crate::{BlockFiles, FileError};
+use crate::{BlockFiles, FileError, XorKey};
 use blockmill_block::hash::BlockHash;
 use blockmill_block::network::Magic;
 use blockmill_block::reader::Reader;
 use blockmill_block::undo::{BlockUndo, RECORD_HEAD, RECORD_TAIL, UndoRecordError, read_record};
-use std::ops::Range;
-use std::path::PathBuf;
+use memchr::memmem;
+use std::fs::File;
+use std::io::ErrorKind;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+/// Bytes of a read while record after record follows.
+const WINDOW: usize = 4 << 10;
+
+/// Bytes of a read while the next record is looked for.
+const SEARCH_WINDOW: usize = 64 << 10;
+
+/// The longest CompactSize.
+const COMPACT_SIZE_MAX: usize = 9;
 
 /// A record of an undo file.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 struct UndoRecord {
-    /// Its bytes in the file, head and checksum included.
-    range: Range<usize>,
+    /// Where it begins in the file.
+    offset: u64,
+    /// Its length in bytes, head and checksum included.
+    length: u32,
     /// Number of transactions by its own count, the coinbase not counted.
-    transactions: usize,
+    transactions: u32,
 }
 
-/// One file of undo data, in memory. It is no larger than the block file with its number.
+/// One file of undo data: where its records are. The records stay in the file.
 #[derive(Debug)]
 pub struct UndoFile {
     path: PathBuf,
+    file: File,
+    key: XorKey,
     magic: Magic,
-    bytes: Vec<u8>,
     records: Vec<UndoRecord>,
 }
 
@@ -36,7 +51,7 @@ impl BlockFiles {
     /// does not have a name of Core's.
     ///
     /// # Errors
-    /// [`FileError::Io`].
+    /// [`FileError::Io`] or [`FileError::Read`].
     pub fn undo_file(&self, file: u32, magic: Magic) -> Result<Option<UndoFile>, FileError> {
         let source = self.source(file);
         let name = source.path.file_name().and_then(|name| name.to_str());
@@ -44,71 +59,125 @@ impl BlockFiles {
             return Ok(None);
         };
         let path = source.path.with_file_name(format!("rev{number}"));
-        let mut bytes = match std::fs::read(&path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            read => read.map_err(FileError::io(&path))?,
+        let file = match File::open(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            opened => opened.map_err(FileError::io(&path))?,
         };
-        source.key.apply(&mut bytes, 0);
-        let records = find_records(&bytes, magic);
-        Ok(Some(UndoFile {
+        let mut undo_file = UndoFile {
             path,
+            file,
+            key: source.key,
             magic,
-            bytes,
-            records,
-        }))
+            records: Vec::new(),
+        };
+        undo_file.find_records()?;
+        Ok(Some(undo_file))
     }
-}
-
-fn find_records(bytes: &[u8], magic: Magic) -> Vec<UndoRecord> {
-    let mut records = Vec::new();
-    let mut at = 0;
-    while at + RECORD_HEAD + RECORD_TAIL <= bytes.len() {
-        let length = Reader::new(&bytes[at + 4..])
-            .u32()
-            .map_or(usize::MAX, |length| length as usize);
-        let end = length.saturating_add(at + RECORD_HEAD + RECORD_TAIL);
-        if bytes[at..at + 4] != magic.0 || end > bytes.len() {
-            // Padding, or damage: the next record may begin anywhere.
-            at += 1;
-            continue;
-        }
-        let undo = &bytes[at + RECORD_HEAD..end - RECORD_TAIL];
-        if let Ok(transactions) = Reader::new(undo).compact_size() {
-            records.push(UndoRecord {
-                range: at..end,
-                transactions,
-            });
-        }
-        at = end;
-    }
-    records
 }
 
 impl UndoFile {
     /// The file's path.
-    pub fn path(&self) -> &std::path::Path {
+    pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Reads `length` bytes at `offset`.
+    fn read(&self, offset: u64, length: usize) -> Result<Vec<u8>, FileError> {
+        let mut bytes = vec![0; length];
+        let read = self.file.read_exact_at(&mut bytes, offset);
+        read.map_err(|error| FileError::Read {
+            path: self.path.clone(),
+            offset,
+            error,
+        })?;
+        self.key.apply(&mut bytes, offset);
+        Ok(bytes)
+    }
+
+    fn find_records(&mut self) -> Result<(), FileError> {
+        let end = self.file.metadata().map_err(FileError::io(&self.path))?.len();
+        let shortest = (RECORD_HEAD + RECORD_TAIL) as u64;
+        let (mut window, mut window_at) = (Vec::new(), 0);
+        let mut at = 0;
+        while at + shortest <= end {
+            let in_window = at.checked_sub(window_at).map(|skipped| skipped as usize);
+            let head = in_window.and_then(|skipped| window.get(skipped..skipped + RECORD_HEAD + COMPACT_SIZE_MAX));
+            let Some(head) = head else {
+                window = self.read(at, WINDOW.min((end - at) as usize))?;
+                window.resize(WINDOW, 0);
+                window_at = at;
+                continue;
+            };
+            let length = Reader::new(&head[4..]).u32().unwrap_or(u32::MAX);
+            let length = u64::from(length) + shortest;
+            if head[..4] != self.magic.0 || at + length > end {
+                // Padding, or damage: the next record may begin anywhere.
+                at = self.find_magic(at + 1, end)?;
+                continue;
+            }
+            if let (Ok(transactions), Ok(length)) =
+                (Reader::new(&head[RECORD_HEAD..]).compact_size(), u32::try_from(length))
+            {
+                self.records.push(UndoRecord {
+                    offset: at,
+                    length,
+                    // A CompactSize of a length is below 2^25.
+                    transactions: transactions as u32,
+                });
+            }
+            at += length;
+        }
+        Ok(())
+    }
+
+    /// Where the next magic is, or the end.
+    fn find_magic(&self, mut at: u64, end: u64) -> Result<u64, FileError> {
+        let finder = memmem::Finder::new(&self.magic.0);
+        let overlap = self.magic.0.len() as u64 - 1;
+        while at + overlap < end {
+            let window = self.read(at, SEARCH_WINDOW.min((end - at) as usize))?;
+            if let Some(found) = finder.find(&window) {
+                return Ok(at + found as u64);
+            }
+            at += window.len() as u64 - overlap;
+        }
+        Ok(end)
     }
 
     /// The undo data of the block with the parent `previous` and this many transactions, the
     /// coinbase not counted, and the number of its record. `None` if the file does not have it.
     ///
-    /// The search begins at record number `first` and comes back to those before it. Most records
-    /// are in the order of their blocks, so the one after that of the block before is mostly it.
-    pub fn find(&self, previous: &BlockHash, transactions: usize, first: usize) -> Option<(usize, BlockUndo)> {
+    /// The search begins at record number `first` and goes on to both sides. Records are in the
+    /// order in which their blocks were connected, so the place of the block among the blocks of its
+    /// file is about right.
+    ///
+    /// # Errors
+    /// [`FileError::Read`].
+    pub fn find(
+        &self,
+        previous: &BlockHash,
+        transactions: usize,
+        first: usize,
+    ) -> Result<Option<(usize, BlockUndo)>, FileError> {
         let count = self.records.len();
-        (first..count).chain(0..first.min(count)).find_map(|number| {
+        let first = first.min(count);
+        let after = (first..count).map(Some).chain(std::iter::repeat(None));
+        let before = (0..first).rev().map(Some).chain(std::iter::repeat(None));
+        let pairs = after.zip(before).take(count.max(first));
+        for number in pairs.flat_map(|(after, before)| after.into_iter().chain(before)) {
             let record = &self.records[number];
-            if record.transactions != transactions {
-                return None;
+            if record.transactions as usize != transactions {
+                continue;
             }
-            match read_record(self.magic, previous, &self.bytes[record.range.clone()]) {
-                Ok(undo) => Some((number, undo)),
+            let bytes = self.read(record.offset, record.length as usize)?;
+            match read_record(self.magic, previous, &bytes) {
+                Ok(undo) => return Ok(Some((number, undo))),
                 // The record belongs to another block or is damaged: the checksum cannot tell
                 // which.
-                Err(UndoRecordError::Head | UndoRecordError::Checksum | UndoRecordError::Decode(_)) => None,
+                Err(UndoRecordError::Head | UndoRecordError::Checksum | UndoRecordError::Decode(_)) => {}
             }
-        })
+        }
+        Ok(None)
     }
 }
 
@@ -161,11 +230,16 @@ mod tests {
             for number in [3, 4, 1, 2] {
                 let record = usize::from(number) - 1;
                 let expected = Some((record, undo(2, number.into())));
-                assert_eq!(found.find(&parent(number), 2, first), expected);
+                assert_eq!(found.find(&parent(number), 2, first).unwrap(), expected);
             }
-            assert_eq!(found.find(&parent(5), 0, first), Some((4, undo(0, 0))));
-            assert!(found.find(&parent(6), 2, first).is_none() && found.find(&parent(3), 1, first).is_none());
+            assert_eq!(found.find(&parent(5), 0, first).unwrap(), Some((4, undo(0, 0))));
+            assert!(found.find(&parent(6), 2, first).unwrap().is_none());
+            assert!(found.find(&parent(3), 1, first).unwrap().is_none());
         }
+        // A file that became shorter.
+        std::fs::write(directory.path().join("rev00007.dat"), &bytes[..50]).unwrap();
+        let error = found.find(&parent(4), 2, 3).unwrap_err();
+        assert!(matches!(error, FileError::Read { offset, .. } if offset > 0), "{error}");
         let other = files.add(&directory.path().join("other.dat")).unwrap().start;
         assert!(files.undo_file(other, magic).unwrap().is_none());
     }

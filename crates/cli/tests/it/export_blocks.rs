@@ -301,7 +301,7 @@ fn what_is_wrong_or_missing_is_named() {
     std::fs::remove_file(&path).unwrap();
     with(made.of_folder(), &["--from", "70"])
         .ends_with(3)
-        .says(&["there is no file of undo data beside its file", "height 70"]);
+        .says(&["there is no file of undo data (rev*.dat) beside it", "height 70"]);
     // The files that the data directory was made from have gone away.
     std::fs::rename(made.scratch.join("chain"), made.scratch.join("elsewhere")).unwrap();
     with(made.of_data(), &[])

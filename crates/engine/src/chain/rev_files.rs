@@ -1,4 +1,4 @@
-//! The undo files that lie beside block files, a few of them in memory.
+//! The undo files that lie beside block files.
 
 use blockmill_block::{Block, BlockUndo, Magic};
 use blockmill_blockfiles::{BlockFiles, FileError, UndoFile};
@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use thiserror::Error;
 
-/// Undo files in memory at a time, each no larger than a block file. Blocks that were received
-/// ahead of others lie in files to either side.
-const IN_MEMORY: usize = 4;
+/// Undo files that are kept open at a time. Blocks that were received ahead of others lie in files
+/// to either side.
+const OPEN_MAX: usize = 16;
 
 /// Why there is no undo data for a block.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -32,8 +32,8 @@ pub(crate) struct RevFiles {
 }
 
 impl RevFiles {
-    /// The undo data of a block that lies in block file number `file`, and the number of its
-    /// record; `first` is where the search begins, see [`UndoFile::find`].
+    /// The undo data of a block that lies in block file number `file`; `first` is the record where
+    /// the search begins, see [`UndoFile::find`].
     pub(crate) fn find(
         &self,
         files: &BlockFiles,
@@ -41,7 +41,7 @@ impl RevFiles {
         magic: Magic,
         block: &Block,
         first: usize,
-    ) -> Result<(usize, BlockUndo), RevError> {
+    ) -> Result<BlockUndo, RevError> {
         let opened = self.opened(file);
         let read = opened.get_or_init(|| {
             let read = files.undo_file(file, magic);
@@ -53,10 +53,13 @@ impl RevFiles {
             Err(error) => return Err(RevError::Unreadable(error.clone())),
         };
         let transactions = block.transaction_count().saturating_sub(1);
-        let found = undo_file.find(&block.header().prev_block_hash, transactions, first);
-        found.ok_or_else(|| RevError::NoRecord {
-            path: undo_file.path().to_owned(),
-        })
+        match undo_file.find(&block.header().prev_block_hash, transactions, first) {
+            Ok(Some((_, undo))) => Ok(undo),
+            Ok(None) => Err(RevError::NoRecord {
+                path: undo_file.path().to_owned(),
+            }),
+            Err(error) => Err(RevError::Unreadable(error.to_string())),
+        }
     }
 
     fn opened(&self, file: u32) -> Opened {
@@ -64,7 +67,7 @@ impl RevFiles {
         let known = opened.iter().position(|(number, _)| *number == file);
         let this = known.and_then(|at| opened.remove(at)).unwrap_or_default();
         let this = (file, this.1);
-        if opened.len() == IN_MEMORY {
+        if opened.len() == OPEN_MAX {
             opened.pop_front();
         }
         opened.push_back(this.clone());

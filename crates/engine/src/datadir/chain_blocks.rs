@@ -1,6 +1,7 @@
 //! The blocks of a chain, read where they were found, and the coins that they spend: of a data
 //! directory, with its undo data, or of block files with Core's undo files beside them.
 
+use crate::chain::assume_valid::signature_way;
 use crate::chain::import::{index_files, scan_files};
 use crate::chain::index::{BlockId, HeaderIndex};
 use crate::chain::places::Places;
@@ -12,21 +13,19 @@ use crate::datadir::headers_file::{NO_UNDO, RECORD, decode};
 use crate::datadir::in_order::in_order;
 use crate::datadir::spending_block::SpendingBlock;
 use crate::report::observer::Observer;
+use crate::report::signatures::{SignatureWay, Signatures};
 use blockmill_block::{Block, BlockHash, BlockUndo, Header};
 use blockmill_blockfiles::{BlockFiles, FileError, Position, Record};
 use blockmill_coins::{Tip, UndoLog, UndoLogError};
 use blockmill_rules::Params;
 use blockmill_rules::flags::block_script_flags;
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::ErrorKind;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::AtomicBool;
 use thiserror::Error;
-
-/// How far a block may lie in its file from those before and after it in the chain: Bitcoin Core
-/// receives 1,024 blocks at a time.
-const BLOCKS_AHEAD_MAX: usize = 1024;
 
 /// Blocks of a run in [`ChainBlocks::for_each_run`] at most: those without a place have no length.
 const BLOCKS_TOGETHER: u32 = 20_000;
@@ -77,6 +76,16 @@ pub enum BlockReadError {
         /// Why not.
         why: &'static str,
     },
+    /// There is no undo file beside the block's file.
+    #[error("{}: there is no file of undo data (rev*.dat) beside it: block {hash} (height {height}) needs it", path.display())]
+    NoUndoFile {
+        /// The block.
+        hash: BlockHash,
+        /// Its height.
+        height: u32,
+        /// The block's file.
+        path: PathBuf,
+    },
     /// The undo data cannot be used.
     #[error("undo data of block {hash} (height {height}): {detail}")]
     Undo {
@@ -94,6 +103,9 @@ pub enum BlockReadError {
 struct Place {
     height: u32,
     position: Position,
+    /// Blocks of the chain that are in the file and below this one: about the number of its undo
+    /// record in the file beside.
+    rank: u32,
 }
 
 /// A chain up to a block. Several threads may read at once.
@@ -108,9 +120,6 @@ pub struct ChainBlocks {
     undo: Option<UndoLog>,
     /// The undo files beside the block files.
     rev_files: RevFiles,
-    /// For each height the number of the record after its undo data in its undo file; 0 where that
-    /// was not looked for yet.
-    next_records: Vec<AtomicU32>,
 }
 
 impl ChainBlocks {
@@ -170,6 +179,35 @@ impl ChainBlocks {
         Ok(Some(blocks))
     }
 
+    /// The chain that ends in a block, which need not be in this one. None if its header is not
+    /// known.
+    #[must_use]
+    pub fn ending_in(mut self, tip: &BlockHash) -> Option<Self> {
+        let id = self.index.find(tip)?;
+        let height = self.index.entry(id).height;
+        if self.chain.get(height as usize) == Some(&id) {
+            self.chain.truncate(height as usize + 1);
+            self.places.retain(|place| place.height <= height);
+            return Some(self);
+        }
+        let mut blocks = Self::up_to(self.index, id);
+        blocks.files = self.files;
+        blocks.undo = self.undo;
+        let records = blocks.chain.iter().filter_map(|&id| {
+            let entry = blocks.index.entry(id);
+            let (header, hash) = (blocks.index.header(id), entry.hash);
+            entry.position().map(|position| Record { position, header, hash })
+        });
+        let records = records.collect();
+        blocks.add_places(records);
+        Some(blocks)
+    }
+
+    /// Height of the best chain of headers, which may be another one.
+    pub fn best_height(&self) -> u32 {
+        self.index.entry(self.index.best_header()).height
+    }
+
     /// Blocks of the chain are looked for in `sources`, too, with the undo files beside them. False
     /// if `stop` was set.
     ///
@@ -202,7 +240,6 @@ impl ChainBlocks {
             places: Vec::new(),
             undo: None,
             rev_files: RevFiles::default(),
-            next_records: (0..=height).map(|_| AtomicU32::new(0)).collect(),
         }
     }
 
@@ -226,9 +263,18 @@ impl ChainBlocks {
             is_of_chain.then_some(Place {
                 height,
                 position: record.position,
+                rank: 0,
             })
         }));
         self.places.sort_by_key(|place| place.height);
+        // For each file the last height, and the blocks below it. The first block has no record.
+        let mut ranks: HashMap<u32, (u32, u32)> = HashMap::new();
+        for place in &mut self.places {
+            let (height, rank) = ranks.entry(place.position.file).or_insert((place.height, 0));
+            *rank += u32::from(place.height != *height && *height > 0);
+            *height = place.height;
+            place.rank = *rank;
+        }
     }
 
     /// Where a block was found.
@@ -277,6 +323,26 @@ impl ChainBlocks {
     /// [`BlockReadError::AboveTip`].
     pub fn median_time_past(&self, height: u32) -> Result<u32, BlockReadError> {
         Ok(self.index.entry(self.id(height)?).median_time_past)
+    }
+
+    /// Where the block at a height was found: the file, and the offset in bytes. None if it is in no
+    /// file.
+    pub fn found_at(&self, height: u32) -> Option<(PathBuf, u64)> {
+        let position = self.places(height).first()?.position;
+        Some((self.files.path(position.file).to_owned(), position.offset))
+    }
+
+    /// How the signatures of the block at a height are verified.
+    ///
+    /// # Errors
+    /// [`BlockReadError::AboveTip`].
+    pub(crate) fn signature_way(
+        &self,
+        height: u32,
+        wanted: Signatures,
+        can_defer: bool,
+    ) -> Result<SignatureWay, BlockReadError> {
+        Ok(signature_way(&self.index, self.id(height)?, wanted, can_defer))
     }
 
     /// The block at a height.
@@ -420,37 +486,29 @@ impl ChainBlocks {
     fn undo_beside(&self, height: u32, block: &Block) -> Result<BlockUndo, BlockReadError> {
         let magic = self.index.params().magic();
         let mut problem = RevError::NoFile;
-        for place in self.places(height) {
-            let file = place.position.file;
+        for Place { position, rank, .. } in self.places(height) {
             match self
                 .rev_files
-                .find(&self.files, file, magic, block, self.next_record(height, file))
+                .find(&self.files, position.file, magic, block, *rank as usize)
             {
-                Ok((record, undo)) => {
-                    self.next_records[height as usize].store(record as u32 + 1, Ordering::Relaxed);
-                    return Ok(undo);
-                }
+                Ok(undo) => return Ok(undo),
                 Err(error) if problem == RevError::NoFile => problem = error,
                 Err(_) => {}
             }
+        }
+        if problem == RevError::NoFile {
+            let path = self.found_at(height).map_or_else(PathBuf::new, |(path, _)| path);
+            return Err(BlockReadError::NoUndoFile {
+                hash: block.hash(),
+                height,
+                path,
+            });
         }
         Err(BlockReadError::Undo {
             hash: block.hash(),
             height,
             detail: problem.to_string(),
         })
-    }
-
-    /// The record in an undo file at which the search for that of a block begins.
-    fn next_record(&self, height: u32, file: u32) -> usize {
-        let is_of_file = |&height: &u32| {
-            let places = self.places(height);
-            places.iter().any(|place| place.position.file == file)
-        };
-        // Undo data is in the order of the chain; blocks in between lie in other files.
-        let mut before = (0..height).rev().take(BLOCKS_AHEAD_MAX);
-        let before = before.find(is_of_file);
-        before.map_or(0, |before| self.next_records[before as usize].load(Ordering::Relaxed)) as usize
     }
 
     /// The parameters of the chain.

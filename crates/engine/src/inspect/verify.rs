@@ -1,12 +1,15 @@
 //! One block against the coins that it spends.
 
-use crate::pipeline::checks::CheckPool;
+use crate::datadir::chain_blocks::{BlockReadError, ChainBlocks};
+use crate::pipeline::checks::{CheckFailure, CheckPool};
 use crate::report::signatures::Signatures;
 use blockmill_block::{Block, BlockUndo, Coin, OutPoint, Transaction, Txid};
 use blockmill_rules::block::{BlockContext, BlockOptions, check_block, check_block_context};
-use blockmill_rules::connect::{BlockCoins, BlockError, ConnectContext, Overwriting, Spent, connect_block};
+use blockmill_rules::connect::{
+    BlockCoins, BlockError, ConnectContext, MedianTimes, Overwriting, Spent, connect_block,
+};
 use blockmill_rules::flags::block_script_flags;
-use blockmill_rules::{Params, Reject, ScriptVerifier, VerifyError, spend};
+use blockmill_rules::{Params, Reject, ScriptFlags, ScriptVerifier, VerifyError, spend};
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -72,62 +75,116 @@ pub fn verify_block<V: ScriptVerifier + 'static>(
     verifier: &Arc<V>,
     options: VerifyOptions,
 ) -> Result<Verified, VerifyBlockError> {
-    let proof_of_work = options.proof_of_work;
-    let facts = check_block(
-        block.as_ref(),
-        params,
-        verifier.as_ref(),
-        BlockOptions { proof_of_work },
-    )?;
-    check_context(block, params, options.height)?;
-    if !undo.fits(block) {
-        return Err(spend::MISSING.into());
+    let place = BlockPlace::alone(params, options.height);
+    let (verified, flags) = judge(block, undo, &place, verifier.as_ref(), options.proof_of_work)?;
+    let pool = CheckPool::new(Arc::clone(verifier), options.threads)
+        .map_err(|error| VerifyBlockError::Verifier(format!("worker threads: {error}")))?;
+    let lanes = options.signatures == Signatures::Lanes && pool.can_defer();
+    script_verdict(block, pool.run(block, undo, flags, lanes).failure)?;
+    own_coins_match(block, undo)?;
+    Ok(Verified { lanes, ..verified })
+}
+
+/// Where a block stands.
+pub(crate) struct BlockPlace<'a> {
+    params: &'a Params,
+    height: u32,
+    /// The chain below it, if it is known.
+    below: Option<&'a ChainBlocks>,
+    /// Median time past of the parent, where the chain is known.
+    parent_median_time_past: Option<u32>,
+}
+
+impl<'a> BlockPlace<'a> {
+    fn alone(params: &'a Params, height: u32) -> Self {
+        Self {
+            params,
+            height,
+            below: None,
+            parent_median_time_past: None,
+        }
     }
-    let flags = block_script_flags(params, options.height, &block.hash());
+
+    /// A block above the first one.
+    pub(crate) fn in_chain(blocks: &'a ChainBlocks, height: u32) -> Result<Self, BlockReadError> {
+        Ok(Self {
+            params: blocks.params(),
+            height,
+            below: Some(blocks),
+            parent_median_time_past: Some(blocks.median_time_past(height - 1)?),
+        })
+    }
+}
+
+/// Judges a block by all rules but its scripts, with the coins of its undo data. Returns the flags
+/// under which the scripts run, too.
+pub(crate) fn judge<V: ScriptVerifier>(
+    block: &Block,
+    undo: &BlockUndo,
+    place: &BlockPlace<'_>,
+    verifier: &V,
+    proof_of_work: bool,
+) -> Result<(Verified, ScriptFlags), Reject> {
+    let facts = check_block(block, place.params, verifier, BlockOptions { proof_of_work })?;
+    check_block_context(
+        block,
+        &BlockContext {
+            params: place.params,
+            height: place.height,
+            // A block is at least as late as the median before it, so lock times that are open by
+            // BIP 113 are open by its own time, too.
+            parent_median_time_past: place.parent_median_time_past.unwrap_or(block.header().time),
+        },
+    )?;
+    if !undo.fits(block) {
+        return Err(spend::MISSING);
+    }
+    let flags = block_script_flags(place.params, place.height, &block.hash());
+    // Coins are below the block, and heights above the tip are in no chain.
+    let at_height = |height| {
+        place
+            .below
+            .map_or(0, |chain| chain.median_time_past(height).unwrap_or(u32::MAX))
+    };
     let context = ConnectContext {
-        params,
-        height: options.height,
+        params: place.params,
+        height: place.height,
         flags,
         overwriting: Overwriting::Allowed,
-        median_times: None,
+        median_times: place.parent_median_time_past.map(|parent| MedianTimes {
+            parent,
+            at_height: &at_height,
+        }),
         legacy_sigops: &facts.legacy_sigops,
     };
     let connected = connect_block(block, &context, &mut UndoCoins::new(undo)).map_err(|error| match error {
         BlockError::Reject(reject) => reject,
         BlockError::Coins(never) => match never {},
     })?;
-    let pool = CheckPool::new(Arc::clone(verifier), options.threads)
-        .map_err(|error| VerifyBlockError::Verifier(format!("worker threads: {error}")))?;
-    let lanes = options.signatures == Signatures::Lanes && pool.can_defer();
-    if let Some(failure) = pool.run(block, undo, flags, lanes).failure {
-        return Err(match failure.error {
-            VerifyError::Invalid => {
-                let (transaction, input) = block.locate_input(failure.input);
-                spend::SCRIPT_FAILED.in_transaction(transaction).at_input(input).into()
-            }
-            error @ VerifyError::Verifier(_) => VerifyBlockError::Verifier(error.to_string()),
-        });
-    }
-    own_coins_match(block, undo)?;
-    Ok(Verified {
+    let verified = Verified {
         transactions: block.transaction_count() as u64,
         inputs: undo.coins().len() as u64,
         fees: connected.fees,
         sigops_cost: connected.sigops_cost,
         weight: block.weight() as u64,
-        lanes,
-    })
+        lanes: false,
+    };
+    Ok((verified, flags))
 }
 
-/// The rules among the headers, with the block's own time for the median before it: a block is at
-/// least as late as that, so lock times that are open by BIP 113 are open here too.
-fn check_context(block: &Block, params: &Params, height: u32) -> Result<(), Reject> {
-    let context = BlockContext {
-        params,
-        height,
-        parent_median_time_past: block.header().time,
-    };
-    check_block_context(block, &context)
+/// What the failure of a block's scripts says of the block.
+pub(crate) fn script_verdict(block: &Block, failure: Option<CheckFailure>) -> Result<(), VerifyBlockError> {
+    match failure {
+        None => Ok(()),
+        Some(CheckFailure {
+            input,
+            error: VerifyError::Invalid,
+        }) => {
+            let (transaction, input) = block.locate_input(input);
+            Err(spend::SCRIPT_FAILED.in_transaction(transaction).at_input(input).into())
+        }
+        Some(failure) => Err(VerifyBlockError::Verifier(failure.error.to_string())),
+    }
 }
 
 /// The coins of a block, in its undo data.
@@ -183,7 +240,7 @@ impl BlockCoins for UndoCoins<'_> {
 }
 
 /// A coin that the block itself makes MUST be spent as it is made, and only by a later transaction.
-fn own_coins_match(block: &Block, undo: &BlockUndo) -> Result<(), Reject> {
+pub(crate) fn own_coins_match(block: &Block, undo: &BlockUndo) -> Result<(), Reject> {
     let made: HashMap<Txid, usize> = block
         .transactions()
         .enumerate()

@@ -80,6 +80,19 @@ impl SignatureRanges {
         }
     }
 
+    /// Adds blocks of which none is in here yet.
+    pub fn join(&mut self, other: &Self) {
+        self.0.extend(&other.0);
+        self.0.sort_by_key(|range| range.first);
+        self.0.dedup_by(|next, range| {
+            let is_next = range.way == next.way && range.last + 1 == next.first;
+            if is_next {
+                range.last = next.last;
+            }
+            is_next
+        });
+    }
+
     /// Takes out what is at this height and above.
     pub(crate) fn cut(&mut self, height: u32) {
         self.0.retain(|range| range.first < height);
@@ -156,6 +169,18 @@ mod tests {
         assert_eq!(ranges.to_string(), text);
         ranges.cut(10);
         assert_eq!(ranges.to_string(), "lanes for heights 5 to 9");
+        // Runs in any order.
+        let run = |heights: std::ops::RangeInclusive<u32>, way| {
+            let mut ranges = SignatureRanges::default();
+            heights.for_each(|height| ranges.add(height, way));
+            ranges
+        };
+        let mut joined = run(8..=9, lanes);
+        for other in [run(1..=3, lanes), run(10..=12, kernel), run(4..=7, lanes)] {
+            joined.join(&other);
+        }
+        let text = "lanes for heights 1 to 9, libsecp256k1 for 10 to 12 (less than two weeks of work above)";
+        assert_eq!(joined.to_string(), text);
         // Heights without scripts in between.
         ranges.add(20, lanes);
         assert_eq!(ranges.to_string(), "lanes for heights 5 to 9, lanes for 20");

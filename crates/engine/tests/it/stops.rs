@@ -2,7 +2,8 @@
 
 use super::{SIGNATURES, options};
 use crate::common::{Chain, LARGE, open, regtest, verifier, write_blocks};
-use blockmill_engine::inspect::verify_files::{FilesOptions, Problem, Stopped, verify_files};
+use blockmill_engine::inspect::verify_blocks::Problem;
+use blockmill_engine::inspect::verify_files::{FilesOptions, Stopped, verify_files};
 use blockmill_engine::report::{Halt, Indexing};
 use blockmill_engine::{Observer, Options, Progress};
 use std::sync::Arc;

@@ -9,7 +9,8 @@ use crate::progress::EngineMeter;
 use crate::signals;
 use crate::verifier::{signatures_json, signatures_text, verifier};
 use blockmill_engine::Signatures;
-use blockmill_engine::inspect::verify_files::{FilesOptions, FilesReport, Problem, Stopped, Unverified, verify_files};
+use blockmill_engine::inspect::verify_blocks::{Problem, Unverified};
+use blockmill_engine::inspect::verify_files::{FilesOptions, FilesReport, Stopped, verify_files};
 use blockmill_rules::{ScriptVerifier, SignatureCounts};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -106,16 +107,16 @@ fn report_json(report: &FilesReport, counts: &SignatureCounts, seconds: f64) -> 
     });
     json!({
         "best_height": report.best_height,
-        "valid": report.blocks,
+        "valid": report.totals.blocks,
         "remaining": match report.stopped {
             None => Some(0),
             Some(Stopped::Indexing) => None,
             Some(Stopped::Before(blocks)) => Some(blocks),
         },
-        "transactions": report.transactions,
-        "inputs": report.inputs,
-        "fees": report.fees,
-        "weight": report.weight,
+        "transactions": report.totals.transactions,
+        "inputs": report.totals.inputs,
+        "fees": report.totals.fees,
+        "weight": report.totals.weight,
         "signatures": signatures_json(counts),
         "seconds": seconds,
         "unverified": unverified.collect::<Vec<_>>(),
@@ -154,14 +155,14 @@ pub(super) fn run(arguments: &VerifyArguments) -> Result<u8, Failure> {
     let invalid = report.unverified.iter().filter(rejected).count();
     let rows = [
         ("best height", report.best_height.to_string()),
-        ("valid", report.blocks.to_string()),
+        ("valid", report.totals.blocks.to_string()),
         ("invalid", invalid.to_string()),
         ("unreadable", (report.unverified.len() - invalid).to_string()),
         ("remaining", remaining),
-        ("transactions", report.transactions.to_string()),
-        ("inputs", report.inputs.to_string()),
-        ("fees", format!("{} satoshi", report.fees)),
-        ("weight", report.weight.to_string()),
+        ("transactions", report.totals.transactions.to_string()),
+        ("inputs", report.totals.inputs.to_string()),
+        ("fees", format!("{} satoshi", report.totals.fees)),
+        ("weight", report.totals.weight.to_string()),
         ("signatures", signatures_text(&report.signatures, &counts)),
         ("seconds", format!("{seconds:.3}")),
     ];
