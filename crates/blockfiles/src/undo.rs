@@ -54,11 +54,9 @@ impl BlockFiles {
     /// [`FileError::Io`] or [`FileError::Read`].
     pub fn undo_file(&self, file: u32, magic: Magic) -> Result<Option<UndoFile>, FileError> {
         let source = self.source(file);
-        let name = source.path.file_name().and_then(|name| name.to_str());
-        let Some(number) = name.and_then(|name| name.strip_prefix("blk")) else {
+        let Some(path) = self.undo_path(file) else {
             return Ok(None);
         };
-        let path = source.path.with_file_name(format!("rev{number}"));
         let file = match File::open(&path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             opened => opened.map_err(FileError::io(&path))?,
@@ -72,6 +70,17 @@ impl BlockFiles {
         };
         undo_file.find_records()?;
         Ok(Some(undo_file))
+    }
+
+    /// Whether there is an undo file beside block file number `file`.
+    pub fn has_undo_file(&self, file: u32) -> bool {
+        self.undo_path(file).is_some_and(|path| path.exists())
+    }
+
+    fn undo_path(&self, file: u32) -> Option<PathBuf> {
+        let path = self.path(file);
+        let number = path.file_name()?.to_str()?.strip_prefix("blk")?;
+        Some(path.with_file_name(format!("rev{number}")))
     }
 }
 

@@ -1,5 +1,8 @@
 //! The command line.
 
+pub(crate) mod audit;
+
+use self::audit::AuditArguments;
 use crate::descriptors::RANGE_MAX;
 use crate::failure::Failure;
 use crate::log::Format;
@@ -40,6 +43,9 @@ pub(crate) enum Command {
     Submit(SubmitArguments),
     /// Verify one block against the coins that it spends
     Verify(VerifyArguments),
+    /// Prove that a UTXO set is that of a fully valid chain, from block files and undo files, in any
+    /// order
+    Audit(AuditArguments),
     /// Print figures and hashes of the UTXO set
     Stats(StatsArguments),
     /// Print single coins of the UTXO set

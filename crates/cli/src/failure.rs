@@ -3,6 +3,7 @@
 use crate::advice;
 use crate::descriptors::NoTarget;
 use crate::signals;
+use blockmill_audit::{AuditError, KeyError};
 use blockmill_blockfiles::FileError;
 use blockmill_chaingen::GenerateError;
 use blockmill_coins::StoreError;
@@ -52,6 +53,9 @@ pub(crate) enum Failure {
     /// Block files are not verified.
     #[error(transparent)]
     VerifyFiles(#[from] VerifyFilesError),
+    /// An audit cannot be made.
+    #[error(transparent)]
+    Audit(#[from] AuditError),
     /// Block files cannot be read.
     #[error(transparent)]
     BlockFiles(#[from] FileError),
@@ -103,6 +107,7 @@ impl Failure {
         matches!(
             self,
             Self::Stopped(_)
+                | Self::Audit(AuditError::Stopped)
                 | Self::DumpSnapshot(DumpSnapshotError::Stopped { .. })
                 | Self::LoadSnapshot(LoadSnapshotError::Stopped { .. })
                 | Self::Generate(GenerateError::Stopped { .. })
@@ -112,7 +117,9 @@ impl Failure {
     /// What the user can do about it.
     fn advice(&self) -> Option<&'static str> {
         match self {
-            Self::Open(error) | Self::Past(PastError::Open(error)) => advice::of_open(error),
+            Self::Open(error) | Self::Past(PastError::Open(error)) | Self::Audit(AuditError::Open(error)) => {
+                advice::of_open(error)
+            }
             Self::Connect(error) => advice::of_connect(error),
             Self::LoadSnapshot(error) => advice::of_load(error),
             Self::Store(error) | Self::DumpSnapshot(DumpSnapshotError::Store(error)) => advice::of_store(error),
@@ -125,14 +132,22 @@ impl Failure {
         match self {
             _ if self.is_stop() => signals::status(),
             _ if is_disk_full(self) => 4,
-            Self::Open(error) | Self::Past(PastError::Open(error)) => open_status(error),
+            Self::Open(error) | Self::Past(PastError::Open(error)) | Self::Audit(AuditError::Open(error)) => {
+                open_status(error)
+            }
             Self::Past(PastError::AboveTip { .. } | PastError::BelowSnapshot { .. }) => 2,
             Self::Store(error)
             | Self::Connect(ConnectError::Store(error))
+            | Self::Audit(AuditError::Store(error))
             | Self::DumpSnapshot(DumpSnapshotError::Store(error))
             | Self::LoadSnapshot(LoadSnapshotError::Store(error)) => store_status(error),
             Self::Connect(ConnectError::Flush(_)) => 4,
             Self::BlockFiles(FileError::Exists { .. })
+            | Self::Audit(
+                AuditError::Heights { .. }
+                | AuditError::File(FileError::Exists { .. })
+                | AuditError::Key(KeyError::File(FileError::Exists { .. })),
+            )
             | Self::DumpSnapshot(DumpSnapshotError::File(FileError::Exists { .. }))
             | Self::LoadSnapshot(LoadSnapshotError::SetExists { .. } | LoadSnapshotError::UnknownHash { .. }) => 2,
             Self::Mismatch(_) => 1,
@@ -154,6 +169,7 @@ impl Failure {
             | Self::DumpSnapshot(_)
             | Self::LoadSnapshot(_)
             | Self::VerifyFiles(_)
+            | Self::Audit(_)
             | Self::BlockFiles(_)
             | Self::File { .. }
             | Self::Stream(_)
@@ -198,5 +214,11 @@ fn store_status(error: &StoreError) -> u8 {
         StoreError::Network { .. } => 2,
         error if error.is_corruption() => 3,
         _ => 4,
+    }
+}
+
+impl From<KeyError> for Failure {
+    fn from(error: KeyError) -> Self {
+        Self::Audit(error.into())
     }
 }

@@ -52,6 +52,7 @@ fn main() -> ExitCode {
         Command::Connect(arguments) => commands::connect::run(&arguments),
         Command::Submit(arguments) => commands::submit::run(&arguments),
         Command::Verify(arguments) => commands::verify::run(&arguments),
+        Command::Audit(arguments) => commands::audit::run(&arguments),
         Command::Stats(arguments) => commands::stats::run(&arguments),
         Command::Coin(arguments) => commands::coin::run(&arguments),
         Command::Balance(arguments) => commands::balance::run(&arguments),

@@ -192,7 +192,7 @@ pub(crate) fn table(out: &mut dyn Write, rows: &[(&str, String)]) -> io::Result<
 }
 
 /// A number with a comma between each three digits.
-fn grouped(number: u64) -> String {
+pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (position, digit) in digits.chars().enumerate() {

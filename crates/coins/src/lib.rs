@@ -44,7 +44,9 @@ pub use cache::{CacheCounters, CacheView, CoinsCache, FlushCounters, FlushError,
 pub use flush_epoch::{FlushClock, FlushEpoch};
 pub use memory::MemoryStore;
 pub use muhash::MuHash;
-pub use snapshot::{SnapshotError, SnapshotMetadata, SnapshotReader, stream_snapshot, write_snapshot};
+pub use snapshot::{
+    SnapshotError, SnapshotMetadata, SnapshotReader, snapshot_network, stream_snapshot, write_snapshot,
+};
 pub use stats::{StatsBuilder, StatsPart, UtxoStats};
 pub use store::{Before, Change, Changes, CoinIterator, CoinStore, OwnedChange, StoreError, Tip};
 pub use undo_log::{UndoLog, UndoLogError, UndoPosition};

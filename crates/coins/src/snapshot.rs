@@ -166,6 +166,22 @@ fn database_order(vout: u32) -> [u8; 5] {
     std::array::from_fn(|index| bytes[index])
 }
 
+/// The magic of the network that a snapshot belongs to.
+///
+/// # Errors
+/// [`SnapshotError::Io`], or [`SnapshotError::NoSnapshot`].
+pub fn snapshot_network(mut input: impl Read) -> Result<Magic, SnapshotError> {
+    let mut head = [0; FILE_MAGIC.len() + 2 + 4];
+    match input.read_exact(&mut head) {
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Err(SnapshotError::NoSnapshot),
+        read => read?,
+    }
+    match head {
+        [b'u', b't', b'x', b'o', 0xff, _, _, magic @ ..] => Ok(Magic(magic)),
+        _ => Err(SnapshotError::NoSnapshot),
+    }
+}
+
 /// Reads a snapshot, coin by coin.
 #[derive(Debug)]
 pub struct SnapshotReader<R> {

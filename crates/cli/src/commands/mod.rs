@@ -1,5 +1,6 @@
 //! One module per subcommand. Each returns the exit status, or a `Failure`.
 
+pub(crate) mod audit;
 pub(crate) mod balance;
 pub(crate) mod coin;
 pub(crate) mod connect;

@@ -11,7 +11,7 @@ const CRATES: &str = "crates";
 const TOOLS: &str = "tools";
 
 /// All crates, with their folders and floors.
-const PLACES: [(&str, &str, u8); 21] = [
+const PLACES: [(&str, &str, u8); 22] = [
     ("secp256k1-lanes", LIB, 0),
     ("sync", LIB, 0),
     ("pool", LIB, 1),
@@ -27,12 +27,13 @@ const PLACES: [(&str, &str, u8); 21] = [
     ("store-log", CRATES, 4),
     ("fetch", CRATES, 4),
     ("engine", CRATES, 5),
-    ("cli", CRATES, 7),
+    ("audit", CRATES, 6),
+    ("cli", CRATES, 8),
     ("chaingen", TOOLS, 1),
     ("kernel", TOOLS, 3),
     ("faultdisk", TOOLS, 3),
-    ("bench", TOOLS, 6),
-    ("bench-stores", TOOLS, 6),
+    ("bench", TOOLS, 7),
+    ("bench-stores", TOOLS, 7),
 ];
 
 /// Folder and floor of a package of the workspace.

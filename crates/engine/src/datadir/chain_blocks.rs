@@ -2,8 +2,8 @@
 //! directory, with its undo data, or of block files with Core's undo files beside them.
 
 use crate::chain::assume_valid::signature_way;
-use crate::chain::import::{index_files, scan_files};
-use crate::chain::index::{BlockId, HeaderIndex};
+use crate::chain::import::{clock, index_files, scan_files};
+use crate::chain::index::{BlockId, HeaderIndex, HeaderRefusal};
 use crate::chain::places::Places;
 use crate::chain::rev_files::{RevError, RevFiles};
 use crate::datadir::DataDir;
@@ -17,8 +17,8 @@ use crate::report::signatures::{SignatureWay, Signatures};
 use blockmill_block::{Block, BlockHash, BlockUndo, Header};
 use blockmill_blockfiles::{BlockFiles, FileError, Position, Record};
 use blockmill_coins::{Tip, UndoLog, UndoLogError};
-use blockmill_rules::Params;
 use blockmill_rules::flags::block_script_flags;
+use blockmill_rules::{Params, Reject};
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::ErrorKind;
@@ -201,6 +201,84 @@ impl ChainBlocks {
         let records = records.collect();
         blocks.add_places(records);
         Some(blocks)
+    }
+
+    /// Height of a block in this chain.
+    pub fn height_of(&self, hash: &BlockHash) -> Option<u32> {
+        let id = self.index.find(hash)?;
+        let height = self.index.entry(id).height;
+        (self.chain.get(height as usize) == Some(&id)).then_some(height)
+    }
+
+    /// Whether the header of a block is known, in this chain or beside it.
+    pub fn is_known(&self, hash: &BlockHash) -> bool {
+        self.index.find(hash).is_some()
+    }
+
+    /// Judges all headers of the chain once more. Those of block files were judged when they were
+    /// found; those of a data directory, when their blocks were connected.
+    ///
+    /// # Errors
+    /// The height of the first header that breaks a rule, and the rule.
+    pub fn check_headers(&self) -> Result<(), (u32, Reject)> {
+        let mut index = HeaderIndex::new(self.params().clone());
+        index.reserve(self.chain.len());
+        for (height, &id) in (0..).zip(&self.chain) {
+            let (header, hash) = (self.index.header(id), self.index.entry(id).hash);
+            match index.accept_header(&header, hash, clock()) {
+                Ok(_) => {}
+                Err(HeaderRefusal::Invalid(reject)) => return Err((height, reject)),
+                Err(HeaderRefusal::MissingParent) => return Err((height, Reject::header("prev-blk-not-found"))),
+            }
+        }
+        Ok(())
+    }
+
+    /// What keeps blocks of some heights from being read, as far as that shows without reading them:
+    /// blocks and undo data that are in no file, and files that are gone or too short.
+    pub fn find_unreadable(&self, heights: RangeInclusive<u32>) -> Vec<(RangeInclusive<u32>, String)> {
+        let mut files: HashMap<u32, (Option<u64>, bool)> = HashMap::new();
+        let mut found: Vec<(RangeInclusive<u32>, String)> = Vec::new();
+        for height in heights {
+            let Some(problem) = self.problem(height, &mut files) else {
+                continue;
+            };
+            match found.last_mut() {
+                Some((heights, last)) if *last == problem && heights.end() + 1 == height => {
+                    *heights = *heights.start()..=height;
+                }
+                _ => found.push((height..=height, problem)),
+            }
+        }
+        found
+    }
+
+    /// `files` has, for each file, its length, and whether an undo file is beside it.
+    fn problem(&self, height: u32, files: &mut HashMap<u32, (Option<u64>, bool)>) -> Option<String> {
+        let places = self.places(height);
+        let id = self.id(height).ok()?;
+        let needs_undo_beside = height > 0 && self.index.entry(id).undo().is_none();
+        let mut problem = None;
+        for Place { position, .. } in places {
+            let path = self.files.path(position.file);
+            let (length, has_undo) = *files.entry(position.file).or_insert_with(|| {
+                let length = std::fs::metadata(path).ok().map(|metadata| metadata.len());
+                (length, self.files.has_undo_file(position.file))
+            });
+            let path = path.display();
+            let wrong = match length {
+                None => format!("{path} is gone"),
+                Some(length) if length < position.offset + u64::from(position.length) => {
+                    format!("{path} has become shorter")
+                }
+                Some(_) if needs_undo_beside && !has_undo => {
+                    format!("{path}: there is no file of undo data (rev*.dat) beside it")
+                }
+                Some(_) => return None,
+            };
+            problem.get_or_insert(wrong);
+        }
+        Some(problem.unwrap_or_else(|| "in none of the block files".to_owned()))
     }
 
     /// Height of the best chain of headers, which may be another one.
@@ -512,7 +590,7 @@ impl ChainBlocks {
     }
 
     /// The parameters of the chain.
-    pub(crate) fn params(&self) -> &Params {
+    pub fn params(&self) -> &Params {
         self.index.params()
     }
 }

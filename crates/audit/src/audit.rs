@@ -1,0 +1,396 @@
+//! Audits of a directory of block files, of a data directory, of a range; and their merging.
+
+use crate::conditions::{ChainFacts, Conditions};
+use crate::error::AuditError;
+use crate::finding::{Finding, FindingKind};
+use crate::fingerprint::{Fingerprint, Fingerprinter};
+use crate::key::Key;
+use crate::merge::{Joined, SetSums, join};
+use crate::part::Part;
+use crate::report::{Report, Verdict};
+use crate::set::{of_data, of_snapshot, snapshot_head, snapshot_network};
+use crate::sum::{Summed, sum_ranges};
+use crate::workplace::Workplace;
+use blockmill_block::BlockHash;
+use blockmill_blockfiles::FileError;
+use blockmill_engine::inspect::verify_blocks::{BlockVerification, ThreadTimes};
+use blockmill_engine::{ChainBlocks, Observer, Signatures, UtxoSet};
+use blockmill_rules::{Params, ScriptVerifier};
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// How audits are made.
+pub struct Auditor<'a, V> {
+    /// Runs the scripts.
+    pub verifier: &'a Arc<V>,
+    /// Threads, the caller's included.
+    pub threads: usize,
+    /// How signatures are verified.
+    pub signatures: Signatures,
+    /// Set by the caller to end early.
+    pub stop: &'a AtomicBool,
+    conditions: Conditions,
+}
+
+/// What a part came to.
+#[derive(Debug)]
+pub struct PartReport {
+    /// The part; none where a block cannot be read.
+    pub part: Option<Part>,
+    /// What cannot be read.
+    pub unreadable: Vec<Finding>,
+    /// What the threads took for the blocks.
+    pub times: ThreadTimes,
+}
+
+/// The set that an audit is about.
+enum Set<'a> {
+    Snapshot(&'a Path),
+    Data(&'a UtxoSet),
+}
+
+impl<'a, V: ScriptVerifier + 'static> Auditor<'a, V> {
+    /// An auditor that verifies with `verifier`.
+    pub fn new(verifier: &'a Arc<V>, threads: usize, signatures: Signatures, stop: &'a AtomicBool) -> Self {
+        Self {
+            verifier,
+            threads,
+            signatures,
+            stop,
+            conditions: Conditions::default(),
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn with_conditions(self, conditions: Conditions) -> Self {
+        Self { conditions, ..self }
+    }
+
+    /// Audits a snapshot against the chain of most work in `sources`: block files with Core's undo
+    /// files beside them. With `resume`, a directory, what is done is kept there, and a later call
+    /// goes on with it.
+    ///
+    /// # Errors
+    /// [`AuditError`].
+    pub fn files(
+        &self,
+        sources: &[PathBuf],
+        params: &Params,
+        snapshot: &Path,
+        resume: Option<&Path>,
+        observer: &mut dyn Observer,
+    ) -> Result<Report, AuditError> {
+        let head = snapshot_head(snapshot, params.magic())?;
+        let blocks = self.index(sources, params, observer)?;
+        if blocks.height_of(&head.base).is_none() {
+            return Ok(not_in_chain(&blocks, head.base));
+        }
+        // It was found just now.
+        let Some(blocks) = blocks.ending_in(&head.base) else {
+            return Err(AuditError::Stopped);
+        };
+        self.whole(&blocks, &Set::Snapshot(snapshot), resume, observer)
+    }
+
+    /// Audits the set of a data directory. Its blocks, and undo data that it does not have itself,
+    /// are looked for in `sources`, too.
+    ///
+    /// # Errors
+    /// [`AuditError`].
+    pub fn data(
+        &self,
+        data: &Path,
+        sources: &[PathBuf],
+        resume: Option<&Path>,
+        observer: &mut dyn Observer,
+    ) -> Result<Report, AuditError> {
+        let set = UtxoSet::open(data, self.threads)?;
+        let mut blocks = set.blocks()?;
+        if !sources.is_empty() && !blocks.add_files(sources, self.stop, observer)? {
+            return Err(AuditError::Stopped);
+        }
+        if let Err((height, reject)) = blocks.check_headers() {
+            let hash = blocks.hash(height).unwrap_or_default();
+            let finding = Finding::of_block(FindingKind::Block, height, hash, format!("its header: {reject}"));
+            return Ok(without_work(
+                &blocks,
+                set.tip().hash,
+                Some(set.tip().height),
+                vec![finding],
+            ));
+        }
+        self.whole(&blocks, &Set::Data(&set), resume, observer)
+    }
+
+    /// Audits the blocks of some heights, which other calls make whole.
+    ///
+    /// # Errors
+    /// [`AuditError`].
+    pub fn part(
+        &self,
+        sources: &[PathBuf],
+        params: &Params,
+        key: &Key,
+        heights: RangeInclusive<u32>,
+        observer: &mut dyn Observer,
+    ) -> Result<PartReport, AuditError> {
+        let blocks = self.index(sources, params, observer)?;
+        let (first, last, tip) = (*heights.start(), *heights.end(), blocks.height());
+        if first > last || last > tip {
+            return Err(AuditError::Heights { first, last, tip });
+        }
+        let missing = missing(&blocks, heights.clone());
+        if !missing.is_empty() {
+            return Ok(PartReport {
+                part: None,
+                unreadable: missing,
+                times: ThreadTimes::default(),
+            });
+        }
+        let keep = &mut |_: &Part| Ok(());
+        let mut summed = self.sum(&blocks, &[heights], key, observer, keep)?;
+        if !summed.is_complete {
+            return Err(AuditError::Stopped);
+        }
+        Ok(PartReport {
+            part: summed.parts.pop(),
+            unreadable: summed.unreadable,
+            times: summed.times,
+        })
+    }
+
+    fn index(
+        &self,
+        sources: &[PathBuf],
+        params: &Params,
+        observer: &mut dyn Observer,
+    ) -> Result<ChainBlocks, AuditError> {
+        ChainBlocks::of_files(sources, params, self.stop, observer)?.ok_or(AuditError::Stopped)
+    }
+
+    fn sum(
+        &self,
+        blocks: &ChainBlocks,
+        ranges: &[RangeInclusive<u32>],
+        key: &Key,
+        observer: &mut dyn Observer,
+        keep: &mut dyn FnMut(&Part) -> Result<(), AuditError>,
+    ) -> Result<Summed, AuditError> {
+        let verification = BlockVerification {
+            blocks,
+            verifier: self.verifier,
+            threads: self.threads,
+            signatures: self.signatures,
+            stop: self.stop,
+        };
+        sum_ranges(&verification, ranges, key, self.conditions, observer, keep)
+    }
+
+    /// Audits a whole chain and the set of its last block.
+    fn whole(
+        &self,
+        blocks: &ChainBlocks,
+        set: &Set<'_>,
+        resume: Option<&Path>,
+        observer: &mut dyn Observer,
+    ) -> Result<Report, AuditError> {
+        let (tip, height) = (blocks.hash(blocks.height()).unwrap_or_default(), blocks.height());
+        let missing = missing(blocks, 0..=height);
+        if !missing.is_empty() {
+            return Ok(without_work(blocks, tip, Some(height), missing));
+        }
+        let workplace = resume.map(|path| Workplace::open(path, blocks)).transpose()?;
+        let key = match &workplace {
+            Some(workplace) => workplace.key().clone(),
+            None => Key::draw()?,
+        };
+        let ranges = match &workplace {
+            Some(workplace) => workplace.ranges_left(blocks),
+            None => vec![0..=height],
+        };
+        let mut keep = |part: &Part| workplace.as_ref().map_or(Ok(()), |workplace| workplace.keep(part));
+        let mut summed = self.sum(blocks, &ranges, &key, observer, &mut keep)?;
+        if !summed.is_complete && self.stop.load(Ordering::Relaxed) {
+            return Err(AuditError::Stopped);
+        }
+        let fingerprinter = Fingerprinter::new(&key);
+        let set_sums = match set {
+            Set::Snapshot(path) => of_snapshot(
+                path,
+                blocks.params().magic(),
+                height,
+                &fingerprinter,
+                self.threads,
+                self.stop,
+                observer,
+            ),
+            Set::Data(set) => of_data(set, &fingerprinter, self.stop, observer),
+        };
+        let mut parts = workplace.map_or_else(Vec::new, Workplace::into_parts);
+        parts.append(&mut summed.parts);
+        parts.sort_by_key(|part| part.first);
+        let (set_sums, set_finding) = set_or_finding(set_sums, tip)?;
+        let chain = ChainFacts::of_magic(blocks.params().magic());
+        let mut joined = join(
+            &parts,
+            &set_sums,
+            &chain,
+            Conditions {
+                // What cannot be read says more than a gap.
+                joined: self.conditions.joined && summed.unreadable.is_empty(),
+                sums: self.conditions.sums && summed.unreadable.is_empty() && set_finding.is_none(),
+                ..self.conditions
+            },
+        );
+        joined.findings.extend(summed.unreadable);
+        joined.findings.extend(set_finding);
+        joined.findings.sort();
+        Ok(report(&chain, joined, &set_sums, Some(height), summed.times))
+    }
+}
+
+/// Joins the parts of a run with a snapshot. Files that are no parts of the run are findings.
+///
+/// # Errors
+/// [`AuditError`], where a file cannot be read.
+pub fn merge(
+    key: &Key,
+    parts: &[PathBuf],
+    snapshot: &Path,
+    threads: usize,
+    stop: &AtomicBool,
+    observer: &mut dyn Observer,
+) -> Result<Report, AuditError> {
+    let chain = ChainFacts::of_magic(snapshot_network(snapshot)?);
+    let mut findings = Vec::new();
+    let mut decoded = Vec::new();
+    for path in parts {
+        let bytes = std::fs::read(path).map_err(|error| FileError::Io {
+            path: path.clone(),
+            error,
+        })?;
+        let problem = match Part::decode(&bytes, key) {
+            Ok(part) if part.magic == chain.magic => {
+                decoded.push(part);
+                continue;
+            }
+            Ok(_) => "the part is of another network than the snapshot".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        let reason = format!("{}: {problem}", path.display());
+        findings.push(Finding::general(FindingKind::Seal, reason));
+    }
+    let base = snapshot_head(snapshot, chain.magic)?.base;
+    decoded.sort_by_key(|part| (part.first, part.last));
+    let height = height_of(&decoded, &base);
+    // No coin is above a height that is not known.
+    let base_height = height.unwrap_or(u32::MAX >> 1);
+    let fingerprinter = Fingerprinter::new(key);
+    let sums = of_snapshot(
+        snapshot,
+        chain.magic,
+        base_height,
+        &fingerprinter,
+        threads,
+        stop,
+        observer,
+    );
+    let (set_sums, set_finding) = set_or_finding(sums, base)?;
+    let conditions = Conditions {
+        sums: findings.is_empty() && set_finding.is_none(),
+        ..Conditions::default()
+    };
+    let mut joined = join(&decoded, &set_sums, &chain, conditions);
+    joined.findings.extend(findings);
+    joined.findings.extend(set_finding);
+    joined.findings.sort();
+    Ok(report(&chain, joined, &set_sums, height, ThreadTimes::default()))
+}
+
+/// Height of the set's block, where parts that are sorted end with it.
+fn height_of(parts: &[Part], base: &BlockHash) -> Option<u32> {
+    let last = parts.last().filter(|part| part.last_hash == *base);
+    last.map(|part| part.last)
+}
+
+/// A set that is damaged is a finding.
+fn set_or_finding(
+    sums: Result<SetSums, AuditError>,
+    block: BlockHash,
+) -> Result<(SetSums, Option<Finding>), AuditError> {
+    match sums {
+        Ok(sums) => Ok((sums, None)),
+        Err(error @ AuditError::Snapshot { .. }) => {
+            let none = SetSums {
+                block,
+                coins: Fingerprint::default(),
+            };
+            Ok((none, Some(Finding::general(FindingKind::Set, error.to_string()))))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn report(chain: &ChainFacts, joined: Joined, set: &SetSums, height: Option<u32>, times: ThreadTimes) -> Report {
+    Report {
+        verdict: Verdict::of(&joined.findings),
+        network: chain.network,
+        height,
+        hash: set.block,
+        blocks: joined.blocks,
+        transactions: joined.transactions,
+        inputs: joined.inputs,
+        coins: set.coins.coins,
+        findings: joined.findings,
+        times,
+    }
+}
+
+/// A report where no block was looked at.
+fn without_work(blocks: &ChainBlocks, hash: BlockHash, height: Option<u32>, findings: Vec<Finding>) -> Report {
+    Report {
+        verdict: Verdict::of(&findings),
+        network: ChainFacts::of_magic(blocks.params().magic()).network,
+        height,
+        hash,
+        blocks: 0,
+        transactions: 0,
+        inputs: 0,
+        coins: 0,
+        findings,
+        times: ThreadTimes::default(),
+    }
+}
+
+fn not_in_chain(blocks: &ChainBlocks, base: BlockHash) -> Report {
+    let tip = blocks.height();
+    let finding = if blocks.is_known(&base) {
+        let reason = format!("the set is that of block {base}, which is not in the chain of most work");
+        Finding::general(FindingKind::Chain, reason)
+    } else {
+        let reason = format!(
+            "the set is that of block {base}, whose header is in none of the block files; their best chain ends at \
+             height {tip}"
+        );
+        Finding::general(FindingKind::Unreadable, reason)
+    };
+    without_work(blocks, base, None, vec![finding])
+}
+
+/// Blocks that are not there, found before the work begins.
+fn missing(blocks: &ChainBlocks, heights: RangeInclusive<u32>) -> Vec<Finding> {
+    // The first block is in the code.
+    let heights = 1.max(*heights.start())..=*heights.end();
+    let unreadable = blocks.find_unreadable(heights).into_iter();
+    unreadable
+        .map(|(heights, problem)| {
+            let which = match (heights.start(), heights.end()) {
+                (first, last) if first == last => format!("the block of height {first}"),
+                (first, last) => format!("the blocks of heights {first} to {last}"),
+            };
+            Finding::general(FindingKind::Unreadable, format!("{which}: {problem}"))
+        })
+        .collect()
+}

@@ -1,0 +1,113 @@
+//! What an audit has found against a proof.
+
+use blockmill_block::BlockHash;
+use std::fmt;
+
+/// What is wrong, or missing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum FindingKind {
+    /// A block breaks a rule, with the coins that its undo data says it spends.
+    Block = 1,
+    /// A block spends a coin that is made later, by its height, or by its place in the block.
+    Order = 2,
+    /// Two coinbases are the same, so that a coin could be made twice.
+    Once = 3,
+    /// The coins that blocks make are not those that blocks spend and the set has.
+    Sums = 4,
+    /// The block of the set is not in the chain of most work.
+    Chain = 5,
+    /// The set is damaged.
+    Set = 6,
+    /// A block, or its undo data, cannot be read.
+    Unreadable = 7,
+    /// A part is missing, is there twice, or does not join the next one.
+    Parts = 8,
+    /// A part is no part of this run: another key has sealed it, or a byte of it was changed.
+    Seal = 9,
+}
+
+impl FindingKind {
+    const ALL: [Self; 9] = [
+        Self::Block,
+        Self::Order,
+        Self::Once,
+        Self::Sums,
+        Self::Chain,
+        Self::Set,
+        Self::Unreadable,
+        Self::Parts,
+        Self::Seal,
+    ];
+
+    pub(crate) fn from_number(number: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|&kind| kind as u8 == number)
+    }
+
+    /// Its name in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Block => "block",
+            Self::Order => "order",
+            Self::Once => "once",
+            Self::Sums => "sums",
+            Self::Chain => "chain",
+            Self::Set => "set",
+            Self::Unreadable => "unreadable",
+            Self::Parts => "parts",
+            Self::Seal => "seal",
+        }
+    }
+
+    /// Whether it refutes what was to be proved. The others leave it open.
+    pub const fn refutes(self) -> bool {
+        match self {
+            Self::Block | Self::Order | Self::Once | Self::Sums | Self::Chain => true,
+            Self::Set | Self::Unreadable | Self::Parts | Self::Seal => false,
+        }
+    }
+}
+
+/// Something that an audit has found against a proof.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Finding {
+    /// The block's height; none where it concerns no single block.
+    pub height: Option<u32>,
+    /// What kind of thing it is.
+    pub kind: FindingKind,
+    /// The block's hash.
+    pub hash: Option<BlockHash>,
+    /// In words.
+    pub reason: String,
+}
+
+impl Finding {
+    /// One about no single block.
+    pub fn general(kind: FindingKind, reason: impl Into<String>) -> Self {
+        Self {
+            height: None,
+            kind,
+            hash: None,
+            reason: reason.into(),
+        }
+    }
+
+    /// One about a block.
+    pub fn of_block(kind: FindingKind, height: u32, hash: BlockHash, reason: impl Into<String>) -> Self {
+        Self {
+            height: Some(height),
+            kind,
+            hash: Some(hash),
+            reason: reason.into(),
+        }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let (Some(height), Some(hash)) = (self.height, self.hash) {
+            write!(f, "block {hash} (height {height}): ")?;
+        }
+        f.write_str(&self.reason)
+    }
+}

@@ -1,0 +1,51 @@
+//! A whole chain of blocks validated in any order, on any number of threads and machines.
+//!
+//! Undo data has the coins that each block spends. With it every rule of every block is checked
+//! alone. Whether it is true, two products say: the coins that all blocks make are those that all
+//! blocks spend, and those of a UTXO set. `docs/audit.md` has the argument.
+//!
+//! - [`Auditor`] audits a directory of block files and a snapshot, a data directory, or a range of
+//!   heights;
+//! - [`merge`] joins the [parts](Part) of ranges;
+//! - [`Key`] is the secret of a run.
+//!
+//! ```no_run
+//! use blockmill_audit::{Auditor, Verdict};
+//! use blockmill_block::Network;
+//! use blockmill_engine::Signatures;
+//! use blockmill_rules::Params;
+//! use blockmill_script::CoreVerifier;
+//! use std::sync::{Arc, atomic::AtomicBool};
+//!
+//! let (verifier, stop) = (Arc::new(CoreVerifier::automatic()), AtomicBool::new(false));
+//! let auditor = Auditor::new(&verifier, 16, Signatures::Auto, &stop);
+//! let params = Params::new(Network::Bitcoin, None);
+//! let report = auditor.files(&["blocks".into()], &params, "utxo.dat".as_ref(), None, &mut ())?;
+//! assert_eq!(report.verdict, Verdict::Proved);
+//! # Ok::<(), blockmill_audit::AuditError>(())
+//! ```
+
+mod audit;
+mod conditions;
+mod error;
+mod field;
+mod finding;
+mod fingerprint;
+mod key;
+mod merge;
+mod part;
+mod range_sums;
+mod report;
+mod set;
+mod sum;
+mod workplace;
+
+pub use audit::{Auditor, PartReport, merge};
+pub use error::AuditError;
+pub use finding::{Finding, FindingKind};
+pub use key::{Key, KeyError, RunId};
+pub use part::{Part, PartError};
+pub use report::{Report, Verdict};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,160 @@
+//! What the blocks of a range of heights come to.
+
+use crate::conditions::Repeat;
+use crate::finding::{Finding, FindingKind};
+use crate::fingerprint::{CoinFacts, Fingerprint, Fingerprinter};
+use blockmill_block::coin::is_unspendable;
+use blockmill_block::{Block, BlockHash, Txid};
+use blockmill_engine::SpendingBlock;
+use std::collections::HashMap;
+
+/// Sums over blocks, which may be added in any order.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct RangeSums {
+    /// Coins that the blocks make.
+    pub(crate) created: Fingerprint,
+    /// Coins that they spend, by their undo data; and those that are lost to a repeated coinbase.
+    pub(crate) spent: Fingerprint,
+    /// Transactions.
+    pub(crate) transactions: u64,
+    /// Inputs, coinbases not counted.
+    pub(crate) inputs: u64,
+    /// The id of each coinbase, by height.
+    pub(crate) coinbases: Vec<(u32, Txid)>,
+    /// What speaks against a proof.
+    pub(crate) findings: Vec<Finding>,
+}
+
+impl RangeSums {
+    /// Adds the sums of other blocks.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.created.add(&other.created);
+        self.spent.add(&other.spent);
+        self.transactions += other.transactions;
+        self.inputs += other.inputs;
+        self.coinbases.extend(other.coinbases);
+        self.findings.extend(other.findings);
+    }
+
+    /// What of each kind was found first is kept, so that a part stays small.
+    pub(crate) fn sort(&mut self) {
+        self.coinbases.sort_unstable();
+        self.findings.sort();
+        let mut counts: HashMap<FindingKind, usize> = HashMap::new();
+        self.findings.retain(|finding| {
+            let count = counts.entry(finding.kind).or_default();
+            *count += 1;
+            *count <= FINDINGS_MAX
+        });
+    }
+}
+
+/// Findings of a kind that are kept.
+pub(crate) const FINDINGS_MAX: usize = 100;
+
+/// Sums blocks up.
+pub(crate) struct Summing<'a> {
+    pub(crate) fingerprinter: &'a Fingerprinter,
+    pub(crate) repeats: &'a [Repeat],
+    pub(crate) check_order: bool,
+}
+
+impl Summing<'_> {
+    /// Adds a block and the coins that it spends.
+    pub(crate) fn add(&self, spending: &SpendingBlock, sums: &mut RangeSums) {
+        let (block, height) = (&spending.block, spending.height);
+        let hash = block.hash();
+        sums.transactions += block.transaction_count() as u64;
+        sums.inputs += spending.undo.coins().len() as u64;
+        sums.coinbases.push((height, block.transaction(0).txid()));
+        for transaction in block.transactions() {
+            let of = self.fingerprinter.of_transaction(&transaction.txid());
+            let is_coinbase = transaction.is_coinbase();
+            for (vout, output) in transaction.outputs().enumerate() {
+                let script_pubkey = output.script_pubkey();
+                if is_unspendable(script_pubkey) {
+                    continue;
+                }
+                let facts = CoinFacts {
+                    vout: vout as u32,
+                    height,
+                    is_coinbase,
+                    value: output.value(),
+                    script_pubkey,
+                };
+                self.fingerprinter.add(&of, &facts, &mut sums.created);
+            }
+        }
+        let outpoints = block
+            .transactions()
+            .skip(1)
+            .flat_map(|transaction| transaction.inputs());
+        for (input, coin) in outpoints.zip(spending.undo.coins()) {
+            self.fingerprinter
+                .add_coin(&input.previous_output(), coin, &mut sums.spent);
+        }
+        self.lose_repeated(block, height, &hash, sums);
+        if self.check_order {
+            sums.findings.extend(order(spending, &hash));
+        }
+    }
+
+    /// Where the block repeats an earlier coinbase, the coins of that one are lost: as good as
+    /// spent.
+    fn lose_repeated(&self, block: &Block, height: u32, hash: &BlockHash, sums: &mut RangeSums) {
+        let is_this = |repeat: &&Repeat| (repeat.height, repeat.hash) == (height, *hash);
+        let Some(repeat) = self.repeats.iter().find(is_this) else {
+            return;
+        };
+        let coinbase = block.transaction(0);
+        let of = self.fingerprinter.of_transaction(&coinbase.txid());
+        for (vout, output) in coinbase.outputs().enumerate() {
+            let script_pubkey = output.script_pubkey();
+            if !is_unspendable(script_pubkey) {
+                let facts = CoinFacts {
+                    vout: vout as u32,
+                    height: repeat.earlier,
+                    is_coinbase: true,
+                    value: output.value(),
+                    script_pubkey,
+                };
+                self.fingerprinter.add(&of, &facts, &mut sums.spent);
+            }
+        }
+    }
+}
+
+/// The first coin of a block that is not made below it, nor earlier in it.
+fn order(spending: &SpendingBlock, hash: &BlockHash) -> Option<Finding> {
+    let (block, height) = (&spending.block, spending.height);
+    // By id, the first transaction that has it.
+    let mut makers: Option<HashMap<Txid, usize>> = None;
+    for (index, transaction) in block.transactions().enumerate().skip(1) {
+        for (input, coin) in transaction.inputs().zip(spending.undo.transaction(index - 1)) {
+            let outpoint = input.previous_output();
+            if coin.height == 0 {
+                let reason = format!(
+                    "its undo data does not have the height of coin {outpoint}: it was written by an old Bitcoin \
+                     Core; -reindex makes it anew"
+                );
+                return Some(Finding::of_block(FindingKind::Unreadable, height, *hash, reason));
+            }
+            if coin.height < height {
+                continue;
+            }
+            let makers = makers.get_or_insert_with(|| {
+                let indices = (0..block.transaction_count()).rev();
+                indices.map(|index| (block.transaction(index).txid(), index)).collect()
+            });
+            let is_made_before = makers.get(&outpoint.txid).is_some_and(|&maker| maker < index);
+            if coin.height > height || !is_made_before {
+                let reason = format!(
+                    "transaction {index} spends coin {outpoint}, which is of height {} and not made before it",
+                    coin.height
+                );
+                return Some(Finding::of_block(FindingKind::Order, height, *hash, reason));
+            }
+        }
+    }
+    None
+}

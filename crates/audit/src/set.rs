@@ -1,0 +1,131 @@
+//! The fingerprint of a set: of a snapshot, or of a data directory.
+
+use crate::error::AuditError;
+use crate::fingerprint::{Fingerprint, Fingerprinter};
+use crate::merge::SetSums;
+use blockmill_block::{Coin, Magic, OutPoint};
+use blockmill_coins::{SnapshotError, SnapshotMetadata, SnapshotReader};
+use blockmill_engine::{Batch, Observer, UtxoSet, for_each_batch_of};
+use std::fs::File;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The head of a snapshot.
+pub(crate) fn snapshot_head(path: &Path, magic: Magic) -> Result<SnapshotMetadata, AuditError> {
+    let reader = SnapshotReader::new(open(path)?, magic).map_err(AuditError::snapshot(path))?;
+    Ok(*reader.metadata())
+}
+
+/// The network that a snapshot belongs to.
+pub(crate) fn snapshot_network(path: &Path) -> Result<Magic, AuditError> {
+    blockmill_coins::snapshot_network(open(path)?).map_err(AuditError::snapshot(path))
+}
+
+fn open(path: &Path) -> Result<File, AuditError> {
+    File::open(path).map_err(|error| {
+        let path = path.to_owned();
+        blockmill_blockfiles::FileError::Io { path, error }.into()
+    })
+}
+
+/// Adds up batches of coins, and says how far it is.
+struct Adding<'a> {
+    fingerprint: Fingerprint,
+    /// Coins that there are.
+    of: Option<u64>,
+    stop: &'a AtomicBool,
+    observer: &'a mut dyn Observer,
+}
+
+impl Adding<'_> {
+    fn add(&mut self, batch: &Fingerprint) -> Result<(), AuditError> {
+        if self.stop.load(Ordering::Relaxed) {
+            return Err(AuditError::Stopped);
+        }
+        self.fingerprint.add(batch);
+        let share = self
+            .of
+            .map_or(0.0, |of| self.fingerprint.coins as f64 / of.max(1) as f64);
+        self.observer.coins(self.fingerprint.coins, share);
+        Ok(())
+    }
+}
+
+fn of_batch(fingerprinter: &Fingerprinter, batch: &[(OutPoint, Coin)]) -> Fingerprint {
+    let mut fingerprint = Fingerprint::default();
+    for (outpoint, coin) in batch {
+        fingerprinter.add_coin(outpoint, coin, &mut fingerprint);
+    }
+    fingerprint
+}
+
+/// The sums of a snapshot, whose base has this height.
+pub(crate) fn of_snapshot(
+    path: &Path,
+    magic: Magic,
+    base_height: u32,
+    fingerprinter: &Fingerprinter,
+    threads: usize,
+    stop: &AtomicBool,
+    observer: &mut dyn Observer,
+) -> Result<SetSums, AuditError> {
+    let reader = SnapshotReader::new(open(path)?, magic).map_err(AuditError::snapshot(path))?;
+    let metadata = *reader.metadata();
+    let mut adding = Adding {
+        fingerprint: Fingerprint::default(),
+        of: Some(metadata.coins),
+        stop,
+        observer,
+    };
+    let coins = reader
+        .coins(base_height)
+        .map(|entry| entry.map_err(AuditError::snapshot(path)));
+    for_each_batch_of(
+        coins,
+        threads,
+        &|batch: Batch| Ok(of_batch(fingerprinter, &batch)),
+        &mut |batch| adding.add(&batch),
+    )?;
+    Ok(SetSums {
+        block: metadata.base,
+        coins: adding.fingerprint,
+    })
+}
+
+/// The sums of a data directory's set.
+pub(crate) fn of_data(
+    set: &UtxoSet,
+    fingerprinter: &Fingerprinter,
+    stop: &AtomicBool,
+    observer: &mut dyn Observer,
+) -> Result<SetSums, AuditError> {
+    let mut adding = Adding {
+        fingerprint: Fingerprint::default(),
+        of: None,
+        stop,
+        observer,
+    };
+    set.for_each_batch(
+        &|batch: Batch| Ok::<_, AuditError>(of_batch(fingerprinter, &batch)),
+        &mut |batch| adding.add(&batch),
+    )?;
+    Ok(SetSums {
+        block: set.tip().hash,
+        coins: adding.fingerprint,
+    })
+}
+
+impl AuditError {
+    pub(crate) fn snapshot(path: &Path) -> impl Fn(SnapshotError) -> Self + Copy {
+        move |error| match error {
+            SnapshotError::Io(error) => Self::File(blockmill_blockfiles::FileError::Io {
+                path: path.to_owned(),
+                error,
+            }),
+            error => Self::Snapshot {
+                path: path.to_owned(),
+                error,
+            },
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! The blocks of some ranges, verified and summed up.
+
+use crate::conditions::{ChainFacts, Conditions};
+use crate::finding::{Finding, FindingKind};
+use crate::fingerprint::Fingerprinter;
+use crate::key::Key;
+use crate::part::Part;
+use crate::range_sums::{RangeSums, Summing};
+use blockmill_block::{BlockHash, Txid};
+use blockmill_engine::inspect::verify::VerifyBlockError;
+use blockmill_engine::inspect::verify_blocks::{BlockVerification, Problem, Run, ThreadTimes, Unverified};
+use blockmill_engine::{BlockReadError, ChainBlocks, Observer, SpendingBlock};
+use blockmill_rules::ScriptVerifier;
+use std::ops::RangeInclusive;
+
+/// A range that is being summed up.
+struct Piece {
+    heights: RangeInclusive<u32>,
+    /// Blocks that are still to come.
+    left: u32,
+    sums: RangeSums,
+    /// Blocks that cannot be read.
+    unreadable: Vec<Finding>,
+}
+
+impl Piece {
+    fn new(heights: RangeInclusive<u32>) -> Self {
+        Self {
+            left: heights.end() - heights.start() + 1,
+            heights,
+            sums: RangeSums::default(),
+            unreadable: Vec::new(),
+        }
+    }
+
+    fn add(&mut self, run: Run<RangeSums>) {
+        self.left -= run.heights.end() - run.heights.start() + 1;
+        self.sums.add(run.value);
+        for Unverified {
+            hash,
+            height,
+            found_at: (path, offset),
+            problem,
+        } in run.unverified
+        {
+            let place = format!("{}: offset {offset}", path.display());
+            let found = |kind, reason| Finding::of_block(kind, height, hash, reason);
+            match problem {
+                Problem::Reject(reject) => {
+                    let finding = found(FindingKind::Block, format!("{place}: {reject}"));
+                    self.sums.findings.push(finding);
+                }
+                Problem::Unreadable(detail) => {
+                    self.unreadable.push(found(FindingKind::Unreadable, detail));
+                }
+                Problem::NoUndoFile => {
+                    let reason = format!("{}: there is no file of undo data (rev*.dat) beside it", path.display());
+                    self.unreadable.push(found(FindingKind::Unreadable, reason));
+                }
+            }
+        }
+    }
+}
+
+/// What became of some ranges.
+#[derive(Debug, Default)]
+pub(crate) struct Summed {
+    /// Those of which every block could be read.
+    pub(crate) parts: Vec<Part>,
+    /// Blocks that cannot be read.
+    pub(crate) unreadable: Vec<Finding>,
+    /// Whether all ranges were done.
+    pub(crate) is_complete: bool,
+    pub(crate) times: ThreadTimes,
+}
+
+/// Verifies the blocks of ranges of heights, which do not overlap, and sums them up. `keep` gets
+/// each part as soon as it is there.
+pub(crate) fn sum_ranges<V: ScriptVerifier + 'static, E: From<VerifyBlockError>>(
+    verification: &BlockVerification<'_, V>,
+    ranges: &[RangeInclusive<u32>],
+    key: &Key,
+    conditions: Conditions,
+    observer: &mut dyn Observer,
+    keep: &mut dyn FnMut(&Part) -> Result<(), E>,
+) -> Result<Summed, E> {
+    let blocks = verification.blocks;
+    let fingerprinter = Fingerprinter::new(key);
+    let summing = Summing {
+        fingerprinter: &fingerprinter,
+        repeats: ChainFacts::of_magic(blocks.params().magic()).repeats,
+        check_order: conditions.order,
+    };
+    let mut summed = Summed::default();
+    let mut pieces: Vec<Piece> = ranges.iter().cloned().map(Piece::new).collect();
+    pieces.sort_by_key(|piece| *piece.heights.start());
+    // The first block spends nothing, and its coin is in no set. It is in the code of every node.
+    if let Some(first) = pieces.first_mut().filter(|piece| *piece.heights.start() == 0) {
+        first.left -= 1;
+        first.sums.transactions = 1;
+        let root = blocks.params().genesis.merkle_root;
+        first.sums.coinbases.push((0, Txid(root.0)));
+    }
+    let mut failed = Ok(());
+    let mut end = |piece: &mut Piece, summed: &mut Summed| {
+        if piece.left > 0 {
+            return;
+        }
+        summed.unreadable.append(&mut piece.unreadable.clone());
+        if piece.unreadable.is_empty()
+            && let Ok(part) = part(blocks, key, &piece.heights, std::mem::take(&mut piece.sums))
+        {
+            if failed.is_ok() {
+                failed = keep(&part);
+            }
+            summed.parts.push(part);
+        }
+    };
+    let heights: Vec<_> = ranges
+        .iter()
+        .map(|range| 1.max(*range.start())..=*range.end())
+        .collect();
+    for piece in &mut pieces {
+        end(piece, &mut summed);
+    }
+    let each = |spending: &SpendingBlock, sums: &mut RangeSums| {
+        summing.add(spending, sums);
+        Ok(())
+    };
+    let mut take = |run: Run<RangeSums>| {
+        let after = pieces.partition_point(|piece| piece.heights.start() <= run.heights.start());
+        // Height 0 is in the first piece.
+        let piece = &mut pieces[after.saturating_sub(1)];
+        piece.add(run);
+        end(piece, &mut summed);
+    };
+    let times = verification.run(&heights, &each, observer, &mut take)?;
+    failed?;
+    summed.times = times;
+    summed.is_complete = pieces.iter().all(|piece| piece.left == 0);
+    summed.unreadable.sort();
+    summed.parts.sort_by_key(|part| part.first);
+    Ok(summed)
+}
+
+fn part(
+    blocks: &ChainBlocks,
+    key: &Key,
+    heights: &RangeInclusive<u32>,
+    mut sums: RangeSums,
+) -> Result<Part, BlockReadError> {
+    sums.sort();
+    let (first, last) = (*heights.start(), *heights.end());
+    Ok(Part {
+        magic: blocks.params().magic(),
+        run: key.run(),
+        first,
+        last,
+        parent: match first {
+            0 => BlockHash::ZERO,
+            _ => blocks.hash(first - 1)?,
+        },
+        first_hash: blocks.hash(first)?,
+        last_hash: blocks.hash(last)?,
+        sums,
+    })
+}

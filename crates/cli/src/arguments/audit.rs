@@ -1,0 +1,117 @@
+//! The arguments of `blockmill audit`.
+
+use super::{HexBytes, SignaturesArgument, parse_hex, parse_threads};
+use blockmill_block::Network;
+use clap::{Args, Subcommand};
+use std::path::PathBuf;
+
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct AuditArguments {
+    #[command(subcommand)]
+    pub(crate) command: Option<AuditCommand>,
+    /// Directories of Bitcoin Core's blk*.dat files, with the rev*.dat files beside them
+    #[arg(long, value_name = "PATH", num_args = 1.., required_unless_present = "data")]
+    pub(crate) blocks: Vec<PathBuf>,
+    /// Network of the blocks
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "BLOCKMILL_NETWORK",
+        required_unless_present = "data"
+    )]
+    pub(crate) network: Option<Network>,
+    /// Challenge of a custom signet, in hex
+    #[arg(long, value_name = "HEX", value_parser = parse_hex)]
+    pub(crate) signet_challenge: Option<HexBytes>,
+    /// The set that is to be proved, as Core's dumptxoutset writes it
+    #[arg(long, value_name = "FILE", required_unless_present = "data")]
+    pub(crate) snapshot: Option<PathBuf>,
+    /// Prove the set of this data directory, with its own undo data where it has some; --blocks
+    /// names further block files
+    #[arg(long, value_name = "DIR", conflicts_with = "snapshot")]
+    pub(crate) data: Option<PathBuf>,
+    /// Keep what is done in this directory, and go on with what is there
+    #[arg(long, value_name = "DIR")]
+    pub(crate) resume: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) work: AuditWork,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// How blocks are verified.
+#[derive(Debug, Args)]
+pub(crate) struct AuditWork {
+    /// Threads that validate [default: all cores]
+    #[arg(long, value_name = "N", value_parser = parse_threads)]
+    pub(crate) par: Option<usize>,
+    /// How signatures are verified: auto, kernel or lanes, as for connect
+    #[arg(long, value_name = "HOW", default_value = "auto")]
+    pub(crate) signatures: SignaturesArgument,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum AuditCommand {
+    /// Draw the key of a run, and write it to a new file that only you can read
+    Key(AuditKeyArguments),
+    /// Audit the blocks of some heights, and write what they came to
+    Part(AuditPartArguments),
+    /// Join the parts of a run, and prove a snapshot
+    Merge(AuditMergeArguments),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AuditKeyArguments {
+    /// The new file
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AuditPartArguments {
+    /// Directories of Bitcoin Core's blk*.dat files, with the rev*.dat files beside them; the
+    /// headers of all blocks are needed
+    #[arg(long, value_name = "PATH", required = true, num_args = 1..)]
+    pub(crate) blocks: Vec<PathBuf>,
+    /// Network of the blocks
+    #[arg(long, value_name = "NAME", env = "BLOCKMILL_NETWORK")]
+    pub(crate) network: Network,
+    /// Challenge of a custom signet, in hex
+    #[arg(long, value_name = "HEX", value_parser = parse_hex)]
+    pub(crate) signet_challenge: Option<HexBytes>,
+    /// The key of the run
+    #[arg(long, value_name = "FILE")]
+    pub(crate) key: PathBuf,
+    /// The first height; the first block of the chain has height 0
+    #[arg(long, value_name = "H")]
+    pub(crate) from: u32,
+    /// The last height
+    #[arg(long, value_name = "H")]
+    pub(crate) to: u32,
+    /// The new file for the part
+    #[arg(long, value_name = "PART")]
+    pub(crate) out: PathBuf,
+    #[command(flatten)]
+    pub(crate) work: AuditWork,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AuditMergeArguments {
+    /// The key of the run
+    #[arg(long, value_name = "FILE")]
+    pub(crate) key: PathBuf,
+    /// The set that is to be proved, as Core's dumptxoutset writes it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) snapshot: PathBuf,
+    /// Threads that read the snapshot [default: all cores]
+    #[arg(long, value_name = "N", value_parser = parse_threads)]
+    pub(crate) par: Option<usize>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The parts of the run, in any order
+    #[arg(value_name = "PART", required = true)]
+    pub(crate) parts: Vec<PathBuf>,
+}

@@ -1,0 +1,198 @@
+//! `blockmill audit`.
+
+use crate::arguments::audit::{
+    AuditArguments, AuditCommand, AuditKeyArguments, AuditMergeArguments, AuditPartArguments, AuditWork,
+};
+use crate::arguments::chain_of;
+use crate::failure::Failure;
+use crate::log;
+use crate::output::{self, cpu_seconds, grouped};
+use crate::progress::EngineMeter;
+use crate::signals;
+use crate::verifier::verifier;
+use blockmill_audit::{Auditor, Finding, Key, Report, Verdict, merge};
+use blockmill_block::Network;
+use blockmill_blockfiles::NewFile;
+use blockmill_engine::{Options, Signatures};
+use blockmill_rules::Params;
+use serde_json::{Value, json};
+use std::io::Write;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Findings that are shown without `--json`.
+const SHOWN_MAX: usize = 20;
+
+pub(crate) fn run(arguments: &AuditArguments) -> Result<u8, Failure> {
+    match &arguments.command {
+        None => whole(arguments),
+        Some(AuditCommand::Key(arguments)) => key(arguments),
+        Some(AuditCommand::Part(arguments)) => part(arguments),
+        Some(AuditCommand::Merge(arguments)) => merged(arguments),
+    }
+}
+
+fn threads(par: Option<usize>) -> usize {
+    par.unwrap_or(Options::default().threads)
+}
+
+fn signatures(work: &AuditWork) -> Signatures {
+    work.signatures.into()
+}
+
+fn params(network: Option<Network>, challenge: Option<&crate::arguments::HexBytes>) -> Result<Params, Failure> {
+    let chain_id = chain_of(network, challenge)?;
+    let chain_id = chain_id.ok_or_else(|| Failure::Usage("--network is needed".to_owned()))?;
+    Ok(chain_id.params())
+}
+
+fn whole(arguments: &AuditArguments) -> Result<u8, Failure> {
+    let (start, stop) = (Instant::now(), signals::stop_flag()?);
+    let mut meter = EngineMeter::new();
+    let verifier = Arc::new(verifier(signatures(&arguments.work)));
+    let auditor = Auditor::new(
+        &verifier,
+        threads(arguments.work.par),
+        signatures(&arguments.work),
+        &stop,
+    );
+    let resume = arguments.resume.as_deref();
+    let report = match (&arguments.data, &arguments.snapshot) {
+        (Some(data), _) => auditor.data(data, &arguments.blocks, resume, &mut meter)?,
+        (None, Some(snapshot)) => {
+            let params = params(arguments.network, arguments.signet_challenge.as_ref())?;
+            auditor.files(&arguments.blocks, &params, snapshot, resume, &mut meter)?
+        }
+        (None, None) => return Err(Failure::Usage("--snapshot or --data is needed".to_owned())),
+    };
+    drop(meter);
+    say(&report, arguments.json, start)
+}
+
+fn key(arguments: &AuditKeyArguments) -> Result<u8, Failure> {
+    let key = Key::draw()?;
+    key.write(&arguments.file)?;
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "run {}: its key is in {}", key.run(), arguments.file.display())?;
+    Ok(0)
+}
+
+fn part(arguments: &AuditPartArguments) -> Result<u8, Failure> {
+    let stop = signals::stop_flag()?;
+    let key = Key::read(&arguments.key)?;
+    let new = NewFile::begin(&arguments.out)?;
+    let mut meter = EngineMeter::new();
+    let verifier = Arc::new(verifier(signatures(&arguments.work)));
+    let auditor = Auditor::new(
+        &verifier,
+        threads(arguments.work.par),
+        signatures(&arguments.work),
+        &stop,
+    );
+    let params = params(Some(arguments.network), arguments.signet_challenge.as_ref())?;
+    let heights = arguments.from..=arguments.to;
+    let report = auditor.part(&arguments.blocks, &params, &key, heights, &mut meter)?;
+    drop(meter);
+    say_findings(&report.unreadable);
+    let Some(part) = report.part else {
+        return Ok(3);
+    };
+    std::fs::write(new.temporary(), part.encode(&key)).map_err(Failure::file(new.temporary()))?;
+    new.complete()?;
+    say_findings(part.findings());
+    let mut out = std::io::stdout().lock();
+    writeln!(
+        out,
+        "heights {} to {}: {} transactions, {} inputs, {}; to {}",
+        arguments.from,
+        arguments.to,
+        grouped(part.transactions()),
+        grouped(part.inputs()),
+        if part.is_clean() {
+            "nothing against a proof"
+        } else {
+            "refuted"
+        },
+        arguments.out.display()
+    )?;
+    Ok(u8::from(!part.is_clean()))
+}
+
+fn merged(arguments: &AuditMergeArguments) -> Result<u8, Failure> {
+    let (start, stop) = (Instant::now(), signals::stop_flag()?);
+    let key = Key::read(&arguments.key)?;
+    let mut meter = EngineMeter::new();
+    let report = merge(
+        &key,
+        &arguments.parts,
+        &arguments.snapshot,
+        threads(arguments.par),
+        &stop,
+        &mut meter,
+    )?;
+    drop(meter);
+    say(&report, arguments.json, start)
+}
+
+fn finding_json(finding: &Finding) -> Value {
+    json!({
+        "kind": finding.kind.name(),
+        "height": finding.height,
+        "hash": finding.hash.map(|hash| hash.to_string()),
+        "reason": finding.reason,
+    })
+}
+
+fn say_findings(findings: &[Finding]) {
+    for finding in findings.iter().take(SHOWN_MAX) {
+        log::warning("finding", &finding.to_string(), finding_json(finding));
+    }
+    let more = findings.len().saturating_sub(SHOWN_MAX);
+    if more > 0 {
+        log::warning("findings", &format!("{more} more findings"), json!({"more": more}));
+    }
+}
+
+/// Prints a report. Returns the exit status.
+fn say(report: &Report, as_json: bool, start: Instant) -> Result<u8, Failure> {
+    let (seconds, cpu) = (start.elapsed().as_secs_f64(), cpu_seconds());
+    let mut out = std::io::stdout().lock();
+    if as_json {
+        let findings: Vec<Value> = report.findings.iter().map(finding_json).collect();
+        let value = json!({
+            "verdict": report.verdict.name(),
+            "network": report.network.name(),
+            "height": report.height,
+            "hash": report.hash.to_string(),
+            "blocks": report.blocks,
+            "transactions": report.transactions,
+            "inputs": report.inputs,
+            "coins": report.coins,
+            "seconds": seconds,
+            "cpu_seconds": cpu,
+            "findings": findings,
+        });
+        output::json_line(&mut out, &value)?;
+    } else {
+        say_findings(&report.findings);
+        let height = report.height.map_or("unknown".to_owned(), |height| height.to_string());
+        let rows = [
+            ("verdict", report.verdict.name().to_owned()),
+            ("network", report.network.name().to_owned()),
+            ("height", height),
+            ("hash", report.hash.to_string()),
+            ("blocks", grouped(report.blocks)),
+            ("transactions", grouped(report.transactions)),
+            ("inputs", grouped(report.inputs)),
+            ("coins", grouped(report.coins)),
+            ("seconds", format!("{seconds:.1} (CPU {cpu:.1})")),
+        ];
+        output::table(&mut out, &rows)?;
+    }
+    out.flush()?;
+    Ok(match report.verdict {
+        Verdict::Proved => 0,
+        Verdict::Refuted => 1,
+        Verdict::Incomplete => 3,
+    })
+}
