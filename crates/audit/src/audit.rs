@@ -299,6 +299,8 @@ pub fn merge(
     );
     let (set_sums, set_finding) = set_or_finding(sums, base)?;
     let conditions = Conditions {
+        // A part that cannot be read says more than the gap that it leaves.
+        joined: findings.is_empty(),
         sums: findings.is_empty() && set_finding.is_none(),
         ..Conditions::default()
     };

@@ -71,10 +71,10 @@ impl FindingKind {
 /// Something that an audit has found against a proof.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Finding {
-    /// The block's height; none where it concerns no single block.
-    pub height: Option<u32>,
     /// What kind of thing it is.
     pub kind: FindingKind,
+    /// The block's height; none where it concerns no single block.
+    pub height: Option<u32>,
     /// The block's hash.
     pub hash: Option<BlockHash>,
     /// In words.

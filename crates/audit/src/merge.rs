@@ -4,6 +4,7 @@ use crate::conditions::{ChainFacts, Conditions, Repeat};
 use crate::finding::{Finding, FindingKind};
 use crate::fingerprint::Fingerprint;
 use crate::part::Part;
+use crate::range_sums::FINDINGS_MAX;
 use blockmill_block::{BlockHash, Txid};
 
 /// A set, and the block after which it is as it is.
@@ -45,8 +46,9 @@ pub(crate) fn join(parts: &[Part], set: &SetSums, chain: &ChainFacts, conditions
         joined.findings.extend(repeated(parts, chain.repeats));
     }
     let left = spent.with(&set.coins);
-    // Of a part of a chain the sums say nothing.
-    if is_whole && conditions.sums && created != left {
+    // Blocks that break a rule are in no sum, and of a part of a chain the sums say nothing.
+    let is_summed = is_whole && joined.findings.iter().all(|finding| finding.kind != FindingKind::Block);
+    if is_summed && conditions.sums && created != left {
         joined.findings.push(Finding::general(
             FindingKind::Sums,
             difference(&created, &spent, &set.coins),
@@ -102,20 +104,23 @@ fn repeated(parts: &[Part], repeats: &[Repeat]) -> Vec<Finding> {
         .flat_map(|part| part.sums.coinbases.iter().map(|&(height, txid)| (txid, height)))
         .collect();
     coinbases.sort_unstable();
-    let same = coinbases.windows(2).filter(|pair| pair[0].0 == pair[1].0);
+    // The same height twice is a matter of parts.
+    let is_same = |pair: &&[(Txid, u32)]| pair[0].0 == pair[1].0 && pair[0].1 != pair[1].1 && !pair[0].0.is_zero();
+    let same = coinbases.windows(2).filter(is_same);
     let known = |earlier: u32, height: u32| {
         let mut repeats = repeats.iter();
         repeats.any(|repeat| (repeat.earlier, repeat.height) == (earlier, height))
     };
     let new = same.filter(|pair| !known(pair[0].1, pair[1].1));
-    new.map(|pair| {
-        let reason = format!(
-            "the blocks of heights {} and {} have the same coinbase {}",
-            pair[0].1, pair[1].1, pair[0].0
-        );
-        Finding::general(FindingKind::Once, reason)
-    })
-    .collect()
+    new.take(FINDINGS_MAX)
+        .map(|pair| {
+            let reason = format!(
+                "the blocks of heights {} and {} have the same coinbase {}",
+                pair[0].1, pair[1].1, pair[0].0
+            );
+            Finding::general(FindingKind::Once, reason)
+        })
+        .collect()
 }
 
 /// What the numbers say of sums that are not the same.

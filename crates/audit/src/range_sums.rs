@@ -5,7 +5,7 @@ use crate::finding::{Finding, FindingKind};
 use crate::fingerprint::{CoinFacts, Fingerprint, Fingerprinter};
 use blockmill_block::coin::is_unspendable;
 use blockmill_block::{Block, BlockHash, Txid};
-use blockmill_engine::SpendingBlock;
+use blockmill_engine::BlockChange;
 use std::collections::HashMap;
 
 /// Sums over blocks, which may be added in any order.
@@ -61,11 +61,11 @@ pub(crate) struct Summing<'a> {
 
 impl Summing<'_> {
     /// Adds a block and the coins that it spends.
-    pub(crate) fn add(&self, spending: &SpendingBlock, sums: &mut RangeSums) {
-        let (block, height) = (&spending.block, spending.height);
+    pub(crate) fn add(&self, change: &BlockChange<'_>, sums: &mut RangeSums) {
+        let (block, height) = (change.block, change.height);
         let hash = block.hash();
         sums.transactions += block.transaction_count() as u64;
-        sums.inputs += spending.undo.coins().len() as u64;
+        sums.inputs += change.undo.coins().len() as u64;
         sums.coinbases.push((height, block.transaction(0).txid()));
         for transaction in block.transactions() {
             let of = self.fingerprinter.of_transaction(&transaction.txid());
@@ -89,13 +89,13 @@ impl Summing<'_> {
             .transactions()
             .skip(1)
             .flat_map(|transaction| transaction.inputs());
-        for (input, coin) in outpoints.zip(spending.undo.coins()) {
+        for (input, coin) in outpoints.zip(change.undo.coins()) {
             self.fingerprinter
                 .add_coin(&input.previous_output(), coin, &mut sums.spent);
         }
         self.lose_repeated(block, height, &hash, sums);
         if self.check_order {
-            sums.findings.extend(order(spending, &hash));
+            sums.findings.extend(order(change, &hash));
         }
     }
 
@@ -125,12 +125,12 @@ impl Summing<'_> {
 }
 
 /// The first coin of a block that is not made below it, nor earlier in it.
-fn order(spending: &SpendingBlock, hash: &BlockHash) -> Option<Finding> {
-    let (block, height) = (&spending.block, spending.height);
+fn order(change: &BlockChange<'_>, hash: &BlockHash) -> Option<Finding> {
+    let (block, height) = (change.block, change.height);
     // By id, the first transaction that has it.
     let mut makers: Option<HashMap<Txid, usize>> = None;
     for (index, transaction) in block.transactions().enumerate().skip(1) {
-        for (input, coin) in transaction.inputs().zip(spending.undo.transaction(index - 1)) {
+        for (input, coin) in transaction.inputs().zip(change.undo.transaction(index - 1)) {
             let outpoint = input.previous_output();
             if coin.height == 0 {
                 let reason = format!(

@@ -9,7 +9,7 @@ use crate::range_sums::{RangeSums, Summing};
 use blockmill_block::{BlockHash, Txid};
 use blockmill_engine::inspect::verify::VerifyBlockError;
 use blockmill_engine::inspect::verify_blocks::{BlockVerification, Problem, Run, ThreadTimes, Unverified};
-use blockmill_engine::{BlockReadError, ChainBlocks, Observer, SpendingBlock};
+use blockmill_engine::{BlockChange, BlockReadError, ChainBlocks, Observer};
 use blockmill_rules::ScriptVerifier;
 use std::ops::RangeInclusive;
 
@@ -123,8 +123,8 @@ pub(crate) fn sum_ranges<V: ScriptVerifier + 'static, E: From<VerifyBlockError>>
     for piece in &mut pieces {
         end(piece, &mut summed);
     }
-    let each = |spending: &SpendingBlock, sums: &mut RangeSums| {
-        summing.add(spending, sums);
+    let each = |change: &BlockChange<'_>, sums: &mut RangeSums| {
+        summing.add(change, sums);
         Ok(())
     };
     let mut take = |run: Run<RangeSums>| {
@@ -149,8 +149,14 @@ fn part(
     heights: &RangeInclusive<u32>,
     mut sums: RangeSums,
 ) -> Result<Part, BlockReadError> {
-    sums.sort();
     let (first, last) = (*heights.start(), *heights.end());
+    // Blocks that break a rule have no place in the sums.
+    for finding in &sums.findings {
+        if let (FindingKind::Block, Some(height)) = (finding.kind, finding.height) {
+            sums.coinbases.push((height, Txid::ZERO));
+        }
+    }
+    sums.sort();
     Ok(Part {
         magic: blocks.params().magic(),
         run: key.run(),

@@ -1,1 +1,5 @@
-//! Tests.
+//! What a liar may try, and which condition is meant for it.
+
+mod chains;
+mod lies;
+mod mergers;

@@ -154,7 +154,8 @@ impl UndoFile {
     }
 
     /// The undo data of the block with the parent `previous` and this many transactions, the
-    /// coinbase not counted, and the number of its record. `None` if the file does not have it.
+    /// coinbase not counted. `None` if the file does not have it. A sibling of the block may have
+    /// other undo data of that kind: `fits` judges what is found, until it says yes.
     ///
     /// The search begins at record number `first` and goes on to both sides. Records are in the
     /// order in which their blocks were connected, so the place of the block among the blocks of its
@@ -167,7 +168,8 @@ impl UndoFile {
         previous: &BlockHash,
         transactions: usize,
         first: usize,
-    ) -> Result<Option<(usize, BlockUndo)>, FileError> {
+        fits: &mut dyn FnMut(&BlockUndo) -> bool,
+    ) -> Result<Option<BlockUndo>, FileError> {
         let count = self.records.len();
         let first = first.min(count);
         let after = (first..count).map(Some).chain(std::iter::repeat(None));
@@ -180,10 +182,10 @@ impl UndoFile {
             }
             let bytes = self.read(record.offset, record.length as usize)?;
             match read_record(self.magic, previous, &bytes) {
-                Ok(undo) => return Ok(Some((number, undo))),
+                Ok(undo) if fits(&undo) => return Ok(Some(undo)),
                 // The record belongs to another block or is damaged: the checksum cannot tell
                 // which.
-                Err(UndoRecordError::Head | UndoRecordError::Checksum | UndoRecordError::Decode(_)) => {}
+                Ok(_) | Err(UndoRecordError::Head | UndoRecordError::Checksum | UndoRecordError::Decode(_)) => {}
             }
         }
         Ok(None)
@@ -209,6 +211,38 @@ mod tests {
             undo.end_transaction();
         }
         undo
+    }
+
+    fn find(
+        file: &UndoFile,
+        parent: &BlockHash,
+        transactions: usize,
+        first: usize,
+    ) -> Result<Option<BlockUndo>, FileError> {
+        file.find(parent, transactions, first, &mut |_| true)
+    }
+
+    #[test]
+    fn siblings_are_told_apart_by_the_caller() {
+        let magic = Network::Regtest.magic();
+        let directory = tempfile::tempdir().unwrap();
+        let mut bytes = Vec::new();
+        for value in [1, 2, 3] {
+            write_record(magic, &BlockHash([7; 32]), &undo(1, value), &mut bytes);
+        }
+        std::fs::write(directory.path().join("blk00000.dat"), []).unwrap();
+        std::fs::write(directory.path().join("rev00000.dat"), bytes).unwrap();
+        let mut files = BlockFiles::new();
+        let file = files.add(directory.path()).unwrap().start;
+        assert!(files.has_undo_file(file));
+        let file = files.undo_file(file, magic).unwrap().unwrap();
+        for first in 0..4 {
+            for value in 1..=4 {
+                let mut fits = |found: &BlockUndo| found.coins()[0].value == value;
+                let found = file.find(&BlockHash([7; 32]), 1, first, &mut fits).unwrap();
+                assert_eq!(found, (value < 4).then(|| undo(1, value)));
+            }
+        }
     }
 
     #[test]
@@ -237,17 +271,16 @@ mod tests {
         let found = files.undo_file(file, magic).unwrap().unwrap();
         for first in [0, 2, 4, 5, 6, usize::MAX] {
             for number in [3, 4, 1, 2] {
-                let record = usize::from(number) - 1;
-                let expected = Some((record, undo(2, number.into())));
-                assert_eq!(found.find(&parent(number), 2, first).unwrap(), expected);
+                let expected = Some(undo(2, number.into()));
+                assert_eq!(find(&found, &parent(number), 2, first).unwrap(), expected);
             }
-            assert_eq!(found.find(&parent(5), 0, first).unwrap(), Some((4, undo(0, 0))));
-            assert!(found.find(&parent(6), 2, first).unwrap().is_none());
-            assert!(found.find(&parent(3), 1, first).unwrap().is_none());
+            assert_eq!(find(&found, &parent(5), 0, first).unwrap(), Some(undo(0, 0)));
+            assert!(find(&found, &parent(6), 2, first).unwrap().is_none());
+            assert!(find(&found, &parent(3), 1, first).unwrap().is_none());
         }
         // A file that became shorter.
         std::fs::write(directory.path().join("rev00007.dat"), &bytes[..50]).unwrap();
-        let error = found.find(&parent(4), 2, 3).unwrap_err();
+        let error = find(&found, &parent(4), 2, 3).unwrap_err();
         assert!(matches!(error, FileError::Read { offset, .. } if offset > 0), "{error}");
         let other = files.add(&directory.path().join("other.dat")).unwrap().start;
         assert!(files.undo_file(other, magic).unwrap().is_none());

@@ -192,7 +192,7 @@ pub fn any_script() -> ScriptBuf {
 }
 
 /// The regtest subsidy at `height`, in satoshi.
-pub(crate) fn subsidy(height: u32) -> u64 {
+pub fn subsidy(height: u32) -> u64 {
     5_000_000_000_u64.checked_shr(height / HALVING_INTERVAL).unwrap_or(0)
 }
 

@@ -1,13 +1,14 @@
 //! Deterministic Bitcoin regtest chains: valid, signed with real keys. The same seed gives the same
 //! bytes on any number of threads.
 //!
-//! The crate makes two things:
+//! The crate makes three things:
 //!
 //! - whole chains, described by a [`ChainSpec`]. [`generate`] gives them block by block,
 //!   [`write_chain`] writes `blk*.dat` files. The generator keeps the UTXO set of the chain, and
 //!   its [`Summary`] has the set's `hash_serialized_3`. No code of the engine computes that hash,
 //!   so validators can be compared with it;
-//! - single blocks, good and bad, for the tests of other crates ([`builder`]).
+//! - single blocks, good and bad, for the tests of other crates ([`builder`]);
+//! - the files that Bitcoin Core would have written for a chain, true or not ([`core_files`]).
 //!
 //! ```
 //! use blockmill_chaingen::{ChainSpec, Profile, generate};
@@ -47,6 +48,8 @@ mod address;
 mod rng;
 
 pub mod builder;
+
+pub mod core_files;
 
 pub use bitcoin;
 

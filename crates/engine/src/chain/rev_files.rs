@@ -33,7 +33,7 @@ pub(crate) struct RevFiles {
 
 impl RevFiles {
     /// The undo data of a block that lies in block file number `file`; `first` is the record where
-    /// the search begins, see [`UndoFile::find`].
+    /// the search begins, see [`UndoFile::find`]. `refused` is not wanted.
     pub(crate) fn find(
         &self,
         files: &BlockFiles,
@@ -41,6 +41,7 @@ impl RevFiles {
         magic: Magic,
         block: &Block,
         first: usize,
+        refused: &[BlockUndo],
     ) -> Result<BlockUndo, RevError> {
         let opened = self.opened(file);
         let read = opened.get_or_init(|| {
@@ -53,8 +54,9 @@ impl RevFiles {
             Err(error) => return Err(RevError::Unreadable(error.clone())),
         };
         let transactions = block.transaction_count().saturating_sub(1);
-        match undo_file.find(&block.header().prev_block_hash, transactions, first) {
-            Ok(Some((_, undo))) => Ok(undo),
+        let mut fits = |undo: &BlockUndo| undo.fits(block) && !refused.contains(undo);
+        match undo_file.find(&block.header().prev_block_hash, transactions, first, &mut fits) {
+            Ok(Some(undo)) => Ok(undo),
             Ok(None) => Err(RevError::NoRecord {
                 path: undo_file.path().to_owned(),
             }),

@@ -460,12 +460,19 @@ impl ChainBlocks {
     /// # Errors
     /// Any [`BlockReadError`].
     pub fn read(&self, height: u32) -> Result<SpendingBlock, BlockReadError> {
+        self.read_but(height, &[])
+    }
+
+    /// As [`read`](Self::read), but not with undo data that was refused. An undo file has nothing to
+    /// tell the undo data of siblings apart, if the blocks have the same number of transactions with
+    /// the same numbers of inputs.
+    pub(crate) fn read_but(&self, height: u32, refused: &[BlockUndo]) -> Result<SpendingBlock, BlockReadError> {
         let hash = self.hash(height)?;
         let block = self.block(height)?;
         let undo = match height {
             0 => BlockUndo::default(),
             _ => self.own_undo(height).or_else(|error| {
-                self.undo_beside(height, &block)
+                self.undo_beside(height, &block, refused)
                     .map_err(|beside| error.unwrap_or(beside))
             })?,
         };
@@ -561,13 +568,13 @@ impl ChainBlocks {
     }
 
     /// The undo data of a block in an undo file beside one of its files.
-    fn undo_beside(&self, height: u32, block: &Block) -> Result<BlockUndo, BlockReadError> {
+    fn undo_beside(&self, height: u32, block: &Block, refused: &[BlockUndo]) -> Result<BlockUndo, BlockReadError> {
         let magic = self.index.params().magic();
         let mut problem = RevError::NoFile;
         for Place { position, rank, .. } in self.places(height) {
             match self
                 .rev_files
-                .find(&self.files, position.file, magic, block, *rank as usize)
+                .find(&self.files, position.file, magic, block, *rank as usize, refused)
             {
                 Ok(undo) => return Ok(undo),
                 Err(error) if problem == RevError::NoFile => problem = error,

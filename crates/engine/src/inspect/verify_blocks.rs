@@ -9,9 +9,9 @@ use crate::datadir::chain_blocks::{BlockReadError, ChainBlocks};
 use crate::datadir::spending_block::SpendingBlock;
 use crate::inspect::verify::{BlockPlace, Verified, VerifyBlockError, judge, script_verdict};
 use crate::pipeline::checks::{CheckPool, PendingChecks};
-use crate::report::observer::{Observer, Progress};
+use crate::report::observer::{BlockChange, Observer, Progress};
 use crate::report::signatures::{SignatureRanges, SignatureWay, Signatures};
-use blockmill_block::{Block, BlockHash};
+use blockmill_block::{Block, BlockHash, BlockUndo};
 use blockmill_rules::{Reject, ScriptVerifier};
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::VecDeque;
@@ -111,9 +111,9 @@ pub struct ThreadTimes {
     pub cpu: Vec<Duration>,
 }
 
-/// What to do with each block that can be read, on the thread that verifies it: what `T` keeps is
-/// given out with the run. A block that it rejects is not verified.
-pub type EachBlock<'a, T> = &'a (dyn Fn(&SpendingBlock, &mut T) -> Result<(), Reject> + Sync);
+/// What to do with each block whose rules and scripts hold, on the thread that verified it: what `T`
+/// keeps is given out with the run. A block that it rejects is not verified.
+pub type EachBlock<'a, T> = &'a (dyn Fn(&BlockChange<'_>, &mut T) -> Result<(), Reject> + Sync);
 
 /// The blocks of a chain, to be verified.
 pub struct BlockVerification<'a, V> {
@@ -312,6 +312,7 @@ struct Waiting<V: ScriptVerifier + 'static> {
     way: SignatureWay,
     pending: PendingChecks<V>,
     block: Arc<Block>,
+    undo: Arc<BlockUndo>,
     memory: usize,
 }
 
@@ -397,7 +398,7 @@ impl<'a, V: ScriptVerifier + 'static, T: Default + Send> Worker<'a, V, T> {
 
     /// Verifies a block of the last run, but for scripts whose signature checks are put off.
     fn verify(&mut self, height: u32) {
-        let begun = self.begin(height);
+        let begun = self.begin(height, &mut Vec::new());
         let Some(open) = self.runs.back_mut() else { return };
         match begun {
             Ok(waiting) => {
@@ -413,78 +414,120 @@ impl<'a, V: ScriptVerifier + 'static, T: Default + Send> Worker<'a, V, T> {
         }
     }
 
-    fn begin(&mut self, height: u32) -> Result<Waiting<V>, Problem> {
+    /// Judges a block, and begins to run its scripts. Undo data with which it breaks a rule may be a
+    /// sibling's: then it goes to `refused`, and the block is tried with other undo data, if there is
+    /// any.
+    fn begin(&self, height: u32, refused: &mut Vec<BlockUndo>) -> Result<Waiting<V>, Problem> {
+        let mut first = None;
+        loop {
+            match self.begin_with(height, refused) {
+                Ok(waiting) => return Ok(waiting),
+                Err((problem, Some(undo))) => {
+                    first.get_or_insert(problem);
+                    refused.push(undo);
+                }
+                Err((problem, None)) => return Err(first.unwrap_or(problem)),
+            }
+        }
+    }
+
+    fn begin_with(&self, height: u32, refused: &[BlockUndo]) -> Result<Waiting<V>, (Problem, Option<BlockUndo>)> {
         let blocks = self.shared.blocks;
-        let spending = blocks.read(height).map_err(|error| match error {
-            BlockReadError::NoUndoFile { .. } => Problem::NoUndoFile,
-            error => Problem::Unreadable(error.to_string()),
-        })?;
-        let unreadable = |error: BlockReadError| Problem::Unreadable(error.to_string());
+        let unreadable = |error: BlockReadError| match error {
+            BlockReadError::NoUndoFile { .. } => (Problem::NoUndoFile, None),
+            error => (Problem::Unreadable(error.to_string()), None),
+        };
+        let SpendingBlock { block, undo, .. } = blocks.read_but(height, refused).map_err(unreadable)?;
+        if refused.contains(&undo) {
+            return Err((Problem::Unreadable("there is no other undo data".to_owned()), None));
+        }
         let way = blocks.signature_way(height, self.shared.signatures, self.pool.can_defer());
         let way = way.map_err(unreadable)?;
         let place = BlockPlace::in_chain(blocks, height).map_err(unreadable)?;
-        let (verified, flags) = judge(
-            &spending.block,
-            &spending.undo,
-            &place,
-            self.shared.verifier.as_ref(),
-            true,
-        )
-        .map_err(Problem::Reject)?;
-        let open = self.runs.back_mut();
-        if let Some(open) = open {
-            (self.shared.each)(&spending, &mut open.run.value).map_err(Problem::Reject)?;
-        }
-        let memory = self.shared.blocks.length(height) as usize + spending.undo.coins().len() * COIN_BYTES;
-        let (block, undo) = (Arc::new(spending.block), Arc::new(spending.undo));
+        let (verified, flags) = match judge(&block, &undo, &place, self.shared.verifier.as_ref(), true) {
+            Ok(judged) => judged,
+            Err(reject) => return Err((Problem::Reject(reject), Some(undo))),
+        };
+        let memory = block.memory() + undo.coins().len() * COIN_BYTES;
+        let (block, undo) = (Arc::new(block), Arc::new(undo));
         let mut pending = self.pool.begin(&block, &undo, flags, height, way.lanes);
         pending.end_round();
         Ok(Waiting {
             height,
-            verified: Verified {
-                lanes: way.lanes,
-                ..verified
-            },
+            verified,
             way,
             pending,
             block,
+            undo,
             memory,
         })
     }
 
     /// Has everything settled that the first block waits for.
     fn finish_first(&mut self) {
-        let Some(open) = self.runs.iter_mut().find(|open| !open.waiting.is_empty()) else {
+        let is_waiting = |open: &OpenRun<V, T>| !open.waiting.is_empty();
+        let Some(number) = self.runs.iter().position(is_waiting) else {
             return;
         };
-        let Some(waiting) = open.waiting.pop_front() else {
+        let Some(mut waiting) = self.runs[number].waiting.pop_front() else {
             return;
         };
         self.waiting_bytes -= waiting.memory;
-        let Waiting { height, verified, .. } = waiting;
-        match script_verdict(&waiting.block, waiting.pending.finish().failure) {
-            Ok(()) => {
-                self.shared.count(height, Some(&verified));
-                open.run.signatures.add(height, waiting.way);
-                open.run.totals.add(&BlockTotals {
-                    blocks: 1,
-                    transactions: verified.transactions,
-                    inputs: verified.inputs,
-                    fees: verified.fees,
-                    weight: verified.weight,
-                });
+        let (height, mut first, mut refused) = (waiting.height, None, Vec::new());
+        let problem = loop {
+            match self.finish(waiting, number) {
+                Ok(()) => return,
+                Err((problem, undo)) => {
+                    first.get_or_insert(problem);
+                    refused.push(undo);
+                }
             }
-            Err(error) => {
-                self.shared.count(height, None);
-                let problem = match error {
-                    VerifyBlockError::Reject(reject) => Problem::Reject(reject),
-                    VerifyBlockError::Verifier(detail) => Problem::Unreadable(detail),
-                };
-                open.run
-                    .unverified
-                    .push(unverified(self.shared.blocks, height, problem));
+            match self.begin(height, &mut refused) {
+                Ok(other) => waiting = other,
+                Err(problem) => break first.unwrap_or(problem),
             }
+        };
+        self.shared.count(height, None);
+        let unverified = unverified(self.shared.blocks, height, problem);
+        self.runs[number].run.unverified.push(unverified);
+    }
+
+    /// Waits for the scripts of a block, and adds it to its run.
+    fn finish(&mut self, waiting: Waiting<V>, number: usize) -> Result<(), (Problem, BlockUndo)> {
+        let Waiting {
+            height,
+            verified,
+            way,
+            pending,
+            block,
+            undo,
+            ..
+        } = waiting;
+        let failure = pending.finish().failure;
+        let run = &mut self.runs[number].run;
+        let change = BlockChange {
+            height,
+            block: &block,
+            undo: &undo,
+        };
+        let verdict = script_verdict(&block, failure).and_then(|()| Ok((self.shared.each)(&change, &mut run.value)?));
+        if let Err(error) = verdict {
+            let problem = match error {
+                VerifyBlockError::Reject(reject) => Problem::Reject(reject),
+                VerifyBlockError::Verifier(detail) => Problem::Unreadable(detail),
+            };
+            return Err((problem, BlockUndo::clone(&undo)));
         }
+        self.shared.count(height, Some(&verified));
+        run.signatures.add(height, way);
+        run.totals.add(&BlockTotals {
+            blocks: 1,
+            transactions: verified.transactions,
+            inputs: verified.inputs,
+            fees: verified.fees,
+            weight: verified.weight,
+        });
+        Ok(())
     }
 
     /// Takes the verdicts that are there, and gives out the runs that are over. `all_begun` says

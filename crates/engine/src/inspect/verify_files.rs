@@ -3,10 +3,9 @@
 //! written.
 
 use crate::datadir::chain_blocks::ChainBlocks;
-use crate::datadir::spending_block::SpendingBlock;
 use crate::inspect::verify::{VerifyBlockError, own_coins_match};
 use crate::inspect::verify_blocks::{BlockTotals, BlockVerification, Run, Unverified};
-use crate::report::observer::Observer;
+use crate::report::observer::{BlockChange, Observer};
 use crate::report::signatures::{SignatureRanges, Signatures};
 use blockmill_block::BlockHash;
 use blockmill_blockfiles::FileError;
@@ -107,7 +106,7 @@ pub fn verify_files<V: ScriptVerifier + 'static>(
         report.unverified.extend(run.unverified);
         report.signatures.join(&run.signatures);
     };
-    let each = |spending: &SpendingBlock, (): &mut ()| own_coins_match(&spending.block, &spending.undo);
+    let each = |change: &BlockChange<'_>, (): &mut ()| own_coins_match(change.block, change.undo);
     let count = heights.clone().count();
     let verification = BlockVerification {
         blocks: &blocks,

@@ -1,0 +1,223 @@
+//! Lies about parts, and parts that are true.
+
+use super::chains::*;
+use crate::audit::merge;
+use crate::conditions::{ChainFacts, Conditions};
+use crate::fingerprint::Fingerprinter;
+use crate::merge::{Joined, join};
+use crate::part::{Part, PartError};
+use crate::set::of_snapshot;
+use crate::{Auditor, FindingKind, Key, Report, Verdict};
+use blockmill_block::Network;
+use blockmill_chaingen::core_files::{CoreChain, CoreLayout};
+use blockmill_engine::Signatures;
+use blockmill_script::CoreVerifier;
+use proptest::prelude::*;
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use tempfile::TempDir;
+
+/// A chain in files, and a key.
+struct Site {
+    folder: TempDir,
+    key: Key,
+}
+
+impl Site {
+    fn new(chain: &CoreChain) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        write(chain, folder.path(), &CoreLayout::default());
+        Self {
+            folder,
+            key: Key::of_number(3),
+        }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn part_of(&self, blocks: &Path, key: &Key, heights: RangeInclusive<u32>) -> Part {
+        let (verifier, stop) = (Arc::new(CoreVerifier::automatic()), AtomicBool::new(false));
+        let auditor = Auditor::new(&verifier, 1, Signatures::Lanes, &stop);
+        let report = auditor.part(&[blocks.to_owned()], &params(), key, heights, &mut ());
+        report.unwrap().part.unwrap()
+    }
+
+    fn part(&self, heights: RangeInclusive<u32>) -> Vec<u8> {
+        self.part_of(&self.path("blocks"), &self.key, heights).encode(&self.key)
+    }
+
+    fn merge(&self, parts: &[Vec<u8>]) -> Report {
+        let paths = (0..parts.len()).map(|number| self.path(&format!("part {number}")));
+        let paths: Vec<PathBuf> = paths.collect();
+        for (path, part) in paths.iter().zip(parts) {
+            std::fs::write(path, part).unwrap();
+        }
+        merge(
+            &self.key,
+            &paths,
+            &self.path("set"),
+            2,
+            &AtomicBool::new(false),
+            &mut (),
+        )
+        .unwrap()
+    }
+
+    /// Joins parts without looking whether they join, or without their seals.
+    fn join_without(&self, parts: &[Vec<u8>], conditions: Conditions) -> Joined {
+        let chain = ChainFacts::of_magic(Network::Regtest.magic());
+        let decode = |bytes: &Vec<u8>| Part::decode_with(bytes, &self.key, conditions.sealed).unwrap();
+        let parts: Vec<Part> = parts.iter().map(decode).collect();
+        let stop = AtomicBool::new(false);
+        let fingerprinter = Fingerprinter::new(&self.key);
+        let set = of_snapshot(&self.path("set"), chain.magic, 110, &fingerprinter, 1, &stop, &mut ());
+        join(&parts, &set.unwrap(), &chain, conditions)
+    }
+}
+
+#[track_caller]
+fn is_incomplete(report: &Report, kind: FindingKind, words: &str) {
+    assert_eq!(report.verdict, Verdict::Incomplete, "{:?}", report.findings);
+    assert_eq!(report.findings[0].kind, kind, "{:?}", report.findings);
+    assert!(report.findings[0].reason.contains(words), "{:?}", report.findings);
+}
+
+#[test]
+fn a_coin_spent_twice_in_two_parts() {
+    let mut lie = chain(108);
+    let outpoint = coinbase(&lie, 9);
+    let coin = lie.coins[&key_of(&outpoint)].clone();
+    for _ in 0..2 {
+        let block = next(&lie, vec![spend_coinbase(&lie, 9)]);
+        lie.push_with(block, |_| coin.clone());
+    }
+    let site = Site::new(&lie);
+    let parts = [site.part(0..=109), site.part(110..=110)];
+    let report = site.merge(&parts);
+    assert_eq!(report.verdict, Verdict::Refuted, "{:?}", report.findings);
+    assert_eq!(report.findings[0].kind, FindingKind::Sums);
+    let without = Conditions {
+        sums: false,
+        ..Conditions::default()
+    };
+    assert_eq!(site.join_without(&parts, without).findings, []);
+}
+
+#[test]
+fn a_part_left_out_given_twice_or_overlapping() {
+    let site = Site::new(&chain(110));
+    let parts = [site.part(0..=40), site.part(41..=104), site.part(105..=110)];
+    assert_eq!(site.merge(&parts).verdict, Verdict::Proved);
+    let some = |numbers: &[usize]| -> Vec<Vec<u8>> { numbers.iter().map(|&number| parts[number].clone()).collect() };
+    let parts_kind = FindingKind::Parts;
+    is_incomplete(&site.merge(&some(&[1, 2])), parts_kind, "heights 0 to 40 is missing");
+    is_incomplete(&site.merge(&some(&[0, 2])), parts_kind, "heights 41 to 104 is missing");
+    is_incomplete(
+        &site.merge(&some(&[1, 0])),
+        parts_kind,
+        "(height 104), and the set is that of",
+    );
+    is_incomplete(&site.merge(&some(&[0, 1, 1, 2])), parts_kind, "overlap");
+    let mut overlapping = parts.to_vec();
+    overlapping[1] = site.part(40..=104);
+    is_incomplete(&site.merge(&overlapping), parts_kind, "overlap");
+}
+
+#[test]
+fn a_part_left_out_that_the_sums_would_not_miss() {
+    // Blocks without outputs that count: what the part would add to the sums is nothing.
+    let mut lie = chain(105);
+    for _ in 0..5 {
+        let mut block = next(&lie, Vec::new());
+        block.txdata[0].output[0].script_pubkey = blockmill_chaingen::bitcoin::ScriptBuf::new_op_return([7]);
+        blockmill_chaingen::builder::repair(&mut block);
+        lie.push(block);
+    }
+    let site = Site::new(&lie);
+    let parts = [site.part(0..=105), site.part(109..=110)];
+    is_incomplete(&site.merge(&parts), FindingKind::Parts, "heights 106 to 108 is missing");
+    let without = Conditions {
+        joined: false,
+        ..Conditions::default()
+    };
+    assert_eq!(site.join_without(&parts, without).findings, []);
+}
+
+#[test]
+fn a_part_of_another_run_or_with_a_changed_byte() {
+    let site = Site::new(&chain(110));
+    let (first, last) = (site.part(0..=60), site.part(61..=110));
+    let other = Key::of_number(4);
+    let foreign = site.part_of(&site.path("blocks"), &other, 61..=110).encode(&other);
+    is_incomplete(
+        &site.merge(&[first.clone(), foreign]),
+        FindingKind::Seal,
+        "another key has made it",
+    );
+    for at in [30, 60, 200, last.len() - 40] {
+        let mut changed = last.clone();
+        changed[at] ^= 1;
+        assert_eq!(Part::decode(&changed, &site.key), Err(PartError::Changed));
+        is_incomplete(&site.merge(&[first.clone(), changed]), FindingKind::Seal, "was changed");
+    }
+    // Without seals nobody would see that a part had findings.
+    let mut lie = chain(110);
+    lie.blocks[110].spent[0].value = 1;
+    let site = Site::new(&lie);
+    let bad = site.part(61..=110);
+    assert_eq!(site.merge(&[site.part(0..=60), bad.clone()]).verdict, Verdict::Refuted);
+    let mut whitewashed = Part::decode(&bad, &site.key).unwrap();
+    whitewashed.sums.findings.clear();
+    let forged = whitewashed.encode(&Key::of_number(5));
+    assert!(Part::decode(&forged, &site.key).is_err());
+}
+
+#[test]
+fn a_part_of_another_chain() {
+    let site = Site::new(&chain(110));
+    // The same up to height 60.
+    let mut other = chain(60);
+    for _ in 61..=115 {
+        let block = next(&other, vec![]);
+        let time = block.header.time + 1;
+        let mut block = block;
+        block.header.time = time;
+        blockmill_chaingen::builder::repair(&mut block);
+        other.push(block);
+    }
+    write(&other, &site.path("other"), &CoreLayout::default());
+    let other = site.path("other").join("blocks");
+    let foreign = |heights| site.part_of(&other, &site.key, heights).encode(&site.key);
+    let parts = [site.part(0..=80), foreign(81..=110)];
+    is_incomplete(&site.merge(&parts), FindingKind::Parts, "another chain");
+    // The heads join, the sets do not.
+    let parts = [site.part(0..=60), foreign(61..=110)];
+    is_incomplete(&site.merge(&parts), FindingKind::Parts, "and the set is that of");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+
+    #[test]
+    fn any_cut_in_any_order_comes_to_the_same(cuts in prop::collection::btree_set(0u32..110, 0..6), seed in any::<u64>()) {
+        let site = Site::new(&chain(110));
+        let mut parts = Vec::new();
+        let mut first = 0;
+        for cut in cuts.into_iter().chain([110]) {
+            parts.push(site.part(first..=cut));
+            // Who makes it again gets the same bytes.
+            prop_assert_eq!(parts.last(), Some(&site.part(first..=cut)));
+            first = cut + 1;
+        }
+        let count = parts.len();
+        parts.rotate_left(seed as usize % count);
+        parts.swap(0, (seed >> 8) as usize % count);
+        let report = site.merge(&parts);
+        prop_assert_eq!(report.verdict, Verdict::Proved);
+        prop_assert_eq!((report.blocks, report.inputs, report.height), (111, 19, Some(110)));
+    }
+}
