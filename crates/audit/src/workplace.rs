@@ -13,10 +13,10 @@ use std::path::{Path, PathBuf};
 const KEY_FILE: &str = "key";
 
 /// Bytes of blocks in a part.
-const PART_BYTES: u64 = 64 << 20;
+const PART_BYTES: u64 = 256 << 20;
 
 /// Blocks in a part.
-const PART_BLOCKS: u32 = 20_000;
+const PART_BLOCKS: u32 = 5_000;
 
 /// A directory with a key and parts.
 pub(crate) struct Workplace {

@@ -1,6 +1,7 @@
 //! The command from outside: its output, its files, its status. And the project: its documents and
 //! the layers of its crates.
 
+mod audit;
 mod balance;
 mod coin;
 mod common;
