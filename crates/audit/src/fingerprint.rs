@@ -1,33 +1,35 @@
 //! Products that tell multisets of coins apart.
 //!
-//! A coin is written as words `w1, w2, ..` of 248 bits, different coins as different words. With two
-//! random numbers `r` and `s` modulo a prime its factor is `r + w1 s + w2 s^2 + ..`, and the
-//! fingerprint of a multiset of coins is the product of their factors.
+//! A coin is written as words `w1, w2, ..` of 184 bits, an even number of them, different coins as
+//! different words. With two random numbers `r` and `s` modulo a prime, its factor is
 //!
-//! Seen as a polynomial in `r` and `s`, each factor is irreducible, and different coins have
-//! different ones. So different multisets have different polynomials, and these agree at a random
-//! point with a probability of at most their degree over the prime (Schwartz and Zippel). The degree
-//! is the number of words: below 2^37 for every set of coins that the chain could hold, which leaves
-//! less than 2^-217. That needs no assumption about any hash function, but that whoever chose the
-//! coins did not know the point.
+//! > `r + (w1 + s)(w2 + s^2) + (w3 + s^3)(w4 + s^4) + ..`
+//!
+//! and the fingerprint of a multiset of coins is the product of their factors.
+//!
+//! Seen as a polynomial in `r` and `s`, a factor is irreducible: it is linear in `r`. Different coins
+//! have different ones: the coefficient of `s^j` is `w(j-1)` if `j` is even, and `w(j+1)` if it is
+//! odd, plus 1 for some `j` that depend on the number of words alone; that follows from the length
+//! of the script, a part of `w3`. So different multisets have different polynomials, and these agree
+//! at a random point with a probability of at most their degree over the prime (Schwartz and
+//! Zippel). The degree is twice the number of words: below 2^40 for every set of coins that the chain
+//! could hold, which leaves less than 2^-150. That needs no assumption about any hash function, but
+//! that whoever chose the coins did not know the point.
 
 use crate::field::{Element, Wide};
 use crate::key::Key;
 use blockmill_block::coin::SCRIPT_SIZE_MAX;
-use blockmill_block::{OutPoint, Txid};
+use blockmill_block::{Coin, OutPoint, Txid};
 
 /// Bytes of a word.
-const WORD: usize = 31;
+const WORD: usize = 23;
 
-/// Bytes of the second word before the script: the end of the txid, output index, height and
-/// coinbase flag, amount, and length of the script.
-const SECOND_HEAD: usize = 1 + 4 + 4 + 8 + 4;
-
-/// Bytes of the script in the second word.
-const SECOND_SCRIPT: usize = WORD - SECOND_HEAD;
+/// Bytes of the script in the first four words: the last seven bytes of the third one, and the
+/// fourth.
+const SCRIPT_START: usize = 7 + WORD;
 
 /// Words of the longest coin.
-const WORDS_MAX: usize = 2 + (SCRIPT_SIZE_MAX - SECOND_SCRIPT).div_ceil(WORD);
+const WORDS_MAX: usize = 4 + (SCRIPT_SIZE_MAX - SCRIPT_START).div_ceil(2 * WORD) * 2;
 
 /// The fingerprint of a multiset of coins, and how many they are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,27 +68,17 @@ impl Fingerprint {
     }
 
     /// The product in little endian. It is as secret as the key.
-    pub(crate) fn product_bytes(&self) -> [u8; 32] {
+    pub(crate) fn product_bytes(&self) -> [u8; Element::LENGTH] {
         self.product.to_bytes()
     }
 
-    pub(crate) fn from_parts(product: &[u8; 32], coins: u64, amount: i128) -> Self {
+    pub(crate) fn from_parts(product: &[u8; Element::LENGTH], coins: u64, amount: i128) -> Self {
         Self {
             product: Element::from_bytes(product),
             coins,
             amount,
         }
     }
-}
-
-/// A coin, as far as it counts. Its script is no longer than those that can be spent.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct CoinFacts<'a> {
-    pub(crate) vout: u32,
-    pub(crate) height: u32,
-    pub(crate) is_coinbase: bool,
-    pub(crate) value: i64,
-    pub(crate) script_pubkey: &'a [u8],
 }
 
 /// Takes fingerprints under a key.
@@ -99,17 +91,32 @@ pub(crate) struct Fingerprinter {
 
 /// The beginning of a coin's factor, the same for all outputs of a transaction.
 #[derive(Clone, Copy)]
-pub(crate) struct OfTransaction {
-    sum: Wide,
-    last: u8,
+pub(crate) struct OfTransaction(Wide);
+
+/// The eight bytes at `at`, in little endian, with zeros for those beyond the end. They are read from
+/// where they are: a copy that was just written is slow to read at other places than it was written.
+#[inline(always)]
+fn limb(bytes: &[u8], at: usize) -> u64 {
+    let read = |at: usize| bytes.get(at..).and_then(|bytes| bytes.first_chunk());
+    if let Some(bytes) = read(at) {
+        return u64::from_le_bytes(*bytes);
+    }
+    let missing = at + 8 - bytes.len();
+    match bytes.len().checked_sub(8).and_then(read) {
+        _ if missing >= 8 => 0,
+        Some(last) => u64::from_le_bytes(*last) >> (8 * missing),
+        None => bytes[at..]
+            .iter()
+            .rev()
+            .fold(0, |limb, &byte| limb << 8 | u64::from(byte)),
+    }
 }
 
-/// A word of at most 31 bytes.
-#[inline]
-fn word(bytes: &[u8]) -> Element {
-    let mut padded = [0; 32];
-    padded[..bytes.len()].copy_from_slice(bytes);
-    Element::from_bytes(&padded)
+/// The word of the 23 bytes at `at`, with zeros for those beyond the end.
+#[inline(always)]
+fn word(bytes: &[u8], at: usize) -> Element {
+    const SEVEN_BYTES: u64 = u64::MAX >> 8;
+    Element([limb(bytes, at), limb(bytes, at + 8), limb(bytes, at + 16) & SEVEN_BYTES])
 }
 
 impl Fingerprinter {
@@ -125,56 +132,57 @@ impl Fingerprinter {
         }
     }
 
+    /// Begins the factors of coins of a transaction, made at a height.
     #[inline]
-    pub(crate) fn of_transaction(&self, txid: &Txid) -> OfTransaction {
+    pub(crate) fn of_transaction(&self, txid: &Txid, height: u32, is_coinbase: bool) -> OfTransaction {
+        let code = u64::from(height) << 1 | u64::from(is_coinbase);
+        let second = Element([limb(&txid.0, WORD), u64::from(txid.0[31]) | code << 8, 0]);
         let mut sum = Wide::from(self.offset);
-        sum.add_product(word(&txid.0[..WORD]), self.powers[0]);
-        OfTransaction {
-            sum,
-            last: txid.0[WORD],
-        }
+        sum.add_product(word(&txid.0, 0).plus(self.powers[0]), second.plus(self.powers[1]));
+        OfTransaction(sum)
     }
 
-    /// Adds an output of a transaction.
+    /// Adds an output of a transaction. Its script is no longer than those that can be spent.
     #[inline]
-    pub(crate) fn add(&self, of: &OfTransaction, coin: &CoinFacts<'_>, fingerprint: &mut Fingerprint) {
-        let script = coin.script_pubkey;
-        let mut second = [0; 32];
-        second[0] = of.last;
-        second[1..5].copy_from_slice(&coin.vout.to_le_bytes());
-        let code = coin.height << 1 | u32::from(coin.is_coinbase);
-        second[5..9].copy_from_slice(&code.to_le_bytes());
-        second[9..17].copy_from_slice(&coin.value.to_le_bytes());
-        second[17..SECOND_HEAD].copy_from_slice(&(script.len() as u32).to_le_bytes());
-        let (head, rest) = script.split_at(script.len().min(SECOND_SCRIPT));
-        second[SECOND_HEAD..SECOND_HEAD + head.len()].copy_from_slice(head);
-        let mut sum = of.sum;
-        sum.add_product(Element::from_bytes(&second), self.powers[1]);
-        for (bytes, power) in rest.chunks(WORD).zip(&self.powers[2..]) {
-            sum.add_product(word(bytes), *power);
+    pub(crate) fn add(&self, of: &OfTransaction, vout: u32, value: i64, script: &[u8], fingerprint: &mut Fingerprint) {
+        let head = u64::from(vout) | (script.len() as u64) << 32;
+        let third = Element([head, value as u64, limb(script, 0) & (u64::MAX >> 8)]);
+        let fourth = word(script, SCRIPT_START - WORD);
+        let mut sum = of.0;
+        sum.add_product(third.plus(self.powers[2]), fourth.plus(self.powers[3]));
+        let (powers, _) = self.powers[4..].as_chunks::<2>();
+        for (at, [first, second]) in (SCRIPT_START..script.len()).step_by(2 * WORD).zip(powers) {
+            // Only two products fit without a reduction.
+            sum = Wide::from(sum.reduce());
+            sum.add_product(word(script, at).plus(*first), word(script, at + WORD).plus(*second));
         }
         fingerprint.product = fingerprint.product.multiply(sum.reduce());
         fingerprint.coins += 1;
-        fingerprint.amount += i128::from(coin.value);
+        fingerprint.amount += i128::from(value);
     }
 
     /// Adds one coin.
-    pub(crate) fn add_coin(&self, outpoint: &OutPoint, coin: &blockmill_block::Coin, fingerprint: &mut Fingerprint) {
-        let facts = CoinFacts {
-            vout: outpoint.vout,
-            height: coin.height,
-            is_coinbase: coin.is_coinbase,
-            value: coin.value,
-            script_pubkey: &coin.script_pubkey,
-        };
-        self.add(&self.of_transaction(&outpoint.txid), &facts, fingerprint);
+    pub(crate) fn add_coin(&self, outpoint: &OutPoint, coin: &Coin, fingerprint: &mut Fingerprint) {
+        let of = self.of_transaction(&outpoint.txid, coin.height, coin.is_coinbase);
+        self.add(&of, outpoint.vout, coin.value, &coin.script_pubkey, fingerprint);
+    }
+
+    /// Adds coins of which those of a transaction come one after the other.
+    pub(crate) fn add_coins(&self, coins: &[(OutPoint, Coin)], fingerprint: &mut Fingerprint) {
+        let key = |(outpoint, coin): &(OutPoint, Coin)| (outpoint.txid, coin.height, coin.is_coinbase);
+        for group in coins.chunk_by(|a, b| key(a) == key(b)) {
+            let (txid, height, is_coinbase) = key(&group[0]);
+            let of = self.of_transaction(&txid, height, is_coinbase);
+            for (outpoint, coin) in group {
+                self.add(&of, outpoint.vout, coin.value, &coin.script_pubkey, fingerprint);
+            }
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use blockmill_block::Coin;
     use proptest::prelude::*;
 
     fn coins(seed: u8, count: u8) -> Vec<(OutPoint, Coin)> {
@@ -218,25 +226,46 @@ mod tests {
 
     #[test]
     fn the_factor_is_the_polynomial() {
-        // Word by word, with powers by repeated multiplication.
-        let (outpoint, coin) = &coins(9, 100)[99];
-        let key = Key::of_number(7);
-        let [offset, point] = key.points();
-        let mut bytes = outpoint.txid.0.to_vec();
-        bytes.extend(outpoint.vout.to_le_bytes());
-        bytes.extend((coin.height * 2 + u32::from(coin.is_coinbase)).to_le_bytes());
-        bytes.extend(coin.value.to_le_bytes());
-        bytes.extend((coin.script_pubkey.len() as u32).to_le_bytes());
-        bytes.extend(&*coin.script_pubkey);
-        let mut power = point;
-        let mut sum = Wide::from(offset);
-        for chunk in bytes.chunks(31) {
-            sum = Wide::from(sum.reduce());
-            sum.add_product(word(chunk), power);
-            power = power.multiply(point);
+        // Word by word from bytes, with powers by repeated multiplication.
+        for length in [0, 7, 8, 30, 31, 53, 54, 76, 77, 200, SCRIPT_SIZE_MAX] {
+            let (outpoint, mut coin) = coins(9, 100).remove(99);
+            coin.script_pubkey = (0..length).map(|place| place as u8 ^ 0x5a).collect();
+            let key = Key::of_number(7);
+            let [offset, point] = key.points();
+            let mut bytes = outpoint.txid.0.to_vec();
+            bytes.extend((coin.height * 2 + u32::from(coin.is_coinbase)).to_le_bytes());
+            bytes.resize(2 * WORD, 0);
+            bytes.extend(outpoint.vout.to_le_bytes());
+            bytes.extend((length as u32).to_le_bytes());
+            bytes.extend(coin.value.to_le_bytes());
+            bytes.extend(&*coin.script_pubkey);
+            bytes.resize(bytes.len().next_multiple_of(2 * WORD), 0);
+            let mut power = Element::ONE;
+            let mut sum = offset;
+            let mut factors = bytes.chunks(WORD).map(|chunk| {
+                power = power.multiply(point);
+                word(chunk, 0).plus(power.canonical())
+            });
+            while let (Some(a), Some(b)) = (factors.next(), factors.next()) {
+                sum = sum.canonical().plus(a.multiply(b).canonical());
+            }
+            let expected = sum.to_bytes();
+            let found = fingerprint(&[(outpoint, coin)]);
+            assert_eq!(found.product_bytes(), expected, "{length}");
         }
-        let expected = sum.reduce().to_bytes();
-        assert_eq!(fingerprint(&[(*outpoint, coin.clone())]).product_bytes(), expected);
+    }
+
+    #[test]
+    fn groups_come_to_the_same() {
+        let mut coins = coins(5, 60);
+        for number in [3, 20, 21, 40] {
+            coins[number].0.txid = coins[number - 1].0.txid;
+            coins[number].1.height = coins[number - 1].1.height + u32::from(number == 21);
+            coins[number].1.is_coinbase = coins[number - 1].1.is_coinbase;
+        }
+        let mut grouped = Fingerprint::default();
+        Fingerprinter::new(&Key::of_number(7)).add_coins(&coins, &mut grouped);
+        assert_eq!(grouped, fingerprint(&coins));
     }
 
     #[test]

@@ -169,7 +169,8 @@ impl Key {
         let ([first, second, _], _) = self.bytes.as_chunks::<32>() else {
             return [Element::ZERO; 2];
         };
-        [first, second].map(Element::from_bytes)
+        // The last bytes are more than the prime has.
+        [first, second].map(|bytes| bytes.first_chunk().map_or(Element::ZERO, Element::from_bytes))
     }
 
     fn mac(&self, domain: &str, message: &[u8]) -> Hmac<Sha256> {

@@ -9,7 +9,7 @@
 //! | 32, 32, 32 | hashes: of the parent of the first block, of the first block, of the last block |
 //! | 8, 8 | transactions, inputs |
 //! | 2 times 24 | coins that are made: their number, the sum of their amounts; the same of coins spent |
-//! | 2 times 32 | the two products, hidden |
+//! | 2 times 24 | the two products, hidden |
 //! | 32 for each block | id of its coinbase |
 //! | 4 | number of findings |
 //! | for each finding | kind (1), height (4), hash (32), length of the reason (2), reason |
@@ -18,6 +18,7 @@
 //! Who knows many products knows something of the points, so they are hidden: xored with HMACs of the
 //! seal. The same range of the same files gives the same bytes, whoever makes the part.
 
+use crate::field::Element;
 use crate::finding::{Finding, FindingKind};
 use crate::fingerprint::Fingerprint;
 use crate::key::{Key, RunId};
@@ -36,7 +37,7 @@ const REASON_MAX: usize = 1000;
 /// Where the products are.
 const PRODUCTS: std::ops::Range<usize> = {
     let start = 8 + 4 + 16 + 2 * 4 + 3 * 32 + 2 * 8 + 2 * 24;
-    start..start + 2 * 32
+    start..start + 2 * Element::LENGTH
 };
 
 /// Why bytes are no part of a run.
@@ -227,7 +228,7 @@ impl Part {
 
 /// Hides the products, or shows them again.
 fn hide(products: &mut [u8], key: &Key, seal: &[u8; SEAL]) {
-    for (number, product) in (0..).zip(products.as_chunks_mut::<32>().0) {
+    for (number, product) in (0..).zip(products.as_chunks_mut::<{ Element::LENGTH }>().0) {
         let mask = key.mask(number, seal);
         for (byte, mask) in product.iter_mut().zip(mask) {
             *byte ^= mask;
@@ -265,7 +266,8 @@ mod tests {
     use super::*;
 
     fn part(key: &Key) -> Part {
-        let product = |number: u8| Fingerprint::from_parts(&[number; 32], number.into(), i128::from(number) * -7);
+        let product =
+            |number: u8| Fingerprint::from_parts(&[number; Element::LENGTH], number.into(), i128::from(number) * -7);
         Part {
             magic: Magic([1, 2, 3, 4]),
             run: key.run(),

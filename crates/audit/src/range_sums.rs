@@ -2,9 +2,9 @@
 
 use crate::conditions::Repeat;
 use crate::finding::{Finding, FindingKind};
-use crate::fingerprint::{CoinFacts, Fingerprint, Fingerprinter};
+use crate::fingerprint::{Fingerprint, Fingerprinter, OfTransaction};
 use blockmill_block::coin::is_unspendable;
-use blockmill_block::{Block, BlockHash, Txid};
+use blockmill_block::{Block, BlockHash, Output, Txid};
 use blockmill_engine::BlockChange;
 use std::collections::HashMap;
 
@@ -68,21 +68,10 @@ impl Summing<'_> {
         sums.inputs += change.undo.coins().len() as u64;
         sums.coinbases.push((height, block.transaction(0).txid()));
         for transaction in block.transactions() {
-            let of = self.fingerprinter.of_transaction(&transaction.txid());
-            let is_coinbase = transaction.is_coinbase();
-            for (vout, output) in transaction.outputs().enumerate() {
-                let script_pubkey = output.script_pubkey();
-                if is_unspendable(script_pubkey) {
-                    continue;
-                }
-                let facts = CoinFacts {
-                    vout: vout as u32,
-                    height,
-                    is_coinbase,
-                    value: output.value(),
-                    script_pubkey,
-                };
-                self.fingerprinter.add(&of, &facts, &mut sums.created);
+            let (txid, is_coinbase) = (transaction.txid(), transaction.is_coinbase());
+            let of = self.fingerprinter.of_transaction(&txid, height, is_coinbase);
+            for (vout, output) in (0..).zip(transaction.outputs()) {
+                self.add_output(&of, vout, &output, &mut sums.created);
             }
         }
         let outpoints = block
@@ -107,19 +96,19 @@ impl Summing<'_> {
             return;
         };
         let coinbase = block.transaction(0);
-        let of = self.fingerprinter.of_transaction(&coinbase.txid());
-        for (vout, output) in coinbase.outputs().enumerate() {
-            let script_pubkey = output.script_pubkey();
-            if !is_unspendable(script_pubkey) {
-                let facts = CoinFacts {
-                    vout: vout as u32,
-                    height: repeat.earlier,
-                    is_coinbase: true,
-                    value: output.value(),
-                    script_pubkey,
-                };
-                self.fingerprinter.add(&of, &facts, &mut sums.spent);
-            }
+        let of = self
+            .fingerprinter
+            .of_transaction(&coinbase.txid(), repeat.earlier, true);
+        for (vout, output) in (0..).zip(coinbase.outputs()) {
+            self.add_output(&of, vout, &output, &mut sums.spent);
+        }
+    }
+
+    /// Adds an output, if the set can have it.
+    fn add_output(&self, of: &OfTransaction, vout: u32, output: &Output<'_>, to: &mut Fingerprint) {
+        let script = output.script_pubkey();
+        if !is_unspendable(script) {
+            self.fingerprinter.add(of, vout, output.value(), script, to);
         }
     }
 }

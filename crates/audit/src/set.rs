@@ -53,9 +53,7 @@ impl Adding<'_> {
 
 fn of_batch(fingerprinter: &Fingerprinter, batch: &[(OutPoint, Coin)]) -> Fingerprint {
     let mut fingerprint = Fingerprint::default();
-    for (outpoint, coin) in batch {
-        fingerprinter.add_coin(outpoint, coin, &mut fingerprint);
-    }
+    fingerprinter.add_coins(batch, &mut fingerprint);
     fingerprint
 }
 
