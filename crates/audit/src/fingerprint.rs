@@ -7,14 +7,14 @@
 //!
 //! and the fingerprint of a multiset of coins is the product of their factors.
 //!
-//! Seen as a polynomial in `r` and `s`, a factor is irreducible: it is linear in `r`. Different coins
-//! have different ones: the coefficient of `s^j` is `w(j-1)` if `j` is even, and `w(j+1)` if it is
-//! odd, plus 1 for some `j` that depend on the number of words alone; that follows from the length
-//! of the script, a part of `w3`. So different multisets have different polynomials, and these agree
-//! at a random point with a probability of at most their degree over the prime (Schwartz and
-//! Zippel). The degree is twice the number of words: below 2^40 for every set of coins that the chain
-//! could hold, which leaves less than 2^-150. That needs no assumption about any hash function, but
-//! that whoever chose the coins did not know the point.
+//! Seen as a polynomial in `r` and `s`, a factor is irreducible: it is linear in `r`. Different
+//! coins have different ones: the coefficient of `s^j` is `w(j-1)` if `j` is even, and `w(j+1)` if
+//! it is odd, plus 1 for some `j` that depend on the number of words alone; that follows from the
+//! length of the script, a part of `w3`. So different multisets have different polynomials, and
+//! these agree at a random point with a probability of at most their degree over the prime
+//! (Schwartz and Zippel). The degree is twice the number of words: below 2^40 for every set of
+//! coins that the chain could hold, which leaves less than 2^-150. That needs no assumption about
+//! any hash function, but that whoever chose the coins did not know the point.
 
 use crate::field::{Element, Wide};
 use crate::key::Key;
@@ -93,8 +93,9 @@ pub(crate) struct Fingerprinter {
 #[derive(Clone, Copy)]
 pub(crate) struct OfTransaction(Wide);
 
-/// The eight bytes at `at`, in little endian, with zeros for those beyond the end. They are read from
-/// where they are: a copy that was just written is slow to read at other places than it was written.
+/// The eight bytes at `at`, in little endian, with zeros for those beyond the end. They are read
+/// from where they are: a copy that was just written is slow to read at other places than it was
+/// written.
 #[inline(always)]
 fn limb(bytes: &[u8], at: usize) -> u64 {
     let read = |at: usize| bytes.get(at..).and_then(|bytes| bytes.first_chunk());

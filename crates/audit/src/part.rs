@@ -8,15 +8,15 @@
 //! | 4, 4 | first and last height, little endian as all numbers |
 //! | 32, 32, 32 | hashes: of the parent of the first block, of the first block, of the last block |
 //! | 8, 8 | transactions, inputs |
-//! | 2 times 24 | coins that are made: their number, the sum of their amounts; the same of coins spent |
+//! | 2 times 24 | number of coins made and the sum of their amounts; the same of coins spent |
 //! | 2 times 24 | the two products, hidden |
 //! | 32 for each block | id of its coinbase |
 //! | 4 | number of findings |
 //! | for each finding | kind (1), height (4), hash (32), length of the reason (2), reason |
 //! | 32 | seal: HMAC-SHA256 of all of this, with the products as they are |
 //!
-//! Who knows many products knows something of the points, so they are hidden: xored with HMACs of the
-//! seal. The same range of the same files gives the same bytes, whoever makes the part.
+//! Who knows many products knows something of the points, so they are hidden: xored with HMACs of
+//! the seal. The same range of the same files gives the same bytes, whoever makes the part.
 
 use crate::field::Element;
 use crate::finding::{Finding, FindingKind};

@@ -158,8 +158,8 @@ impl UndoFile {
     /// other undo data of that kind: `fits` judges what is found, until it says yes.
     ///
     /// The search begins at record number `first` and goes on to both sides. Records are in the
-    /// order in which their blocks were connected, so the place of the block among the blocks of its
-    /// file is about right.
+    /// order in which their blocks were connected, so the place of the block among the blocks of
+    /// its file is about right.
     ///
     /// # Errors
     /// [`FileError::Read`].

@@ -43,8 +43,8 @@ pub(crate) enum Command {
     Submit(SubmitArguments),
     /// Verify one block against the coins that it spends
     Verify(VerifyArguments),
-    /// Prove that a UTXO set is that of a fully valid chain, from block files and undo files, in any
-    /// order
+    /// Prove that a UTXO set is that of a fully valid chain, from block files and undo files, in
+    /// any order
     Audit(AuditArguments),
     /// Print figures and hashes of the UTXO set
     Stats(StatsArguments),

@@ -1,5 +1,6 @@
 //! Chains in the files of Bitcoin Core: blocks (`blk*.dat`), undo data (`rev*.dat`), their key
-//! (`xor.dat`), and snapshots. All of it can be changed before it is written, so that tests can lie.
+//! (`xor.dat`), and snapshots. All of it can be changed before it is written, so that tests can
+//! lie.
 //!
 //! Nothing here uses the engine's code, so its readers can be compared with it.
 

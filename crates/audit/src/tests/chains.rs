@@ -45,7 +45,8 @@ pub(super) fn spend_coinbase(chain: &CoreChain, height: u32) -> Transaction {
 }
 
 /// A chain of so many blocks above the first one. From the hundred and first on, each spends the
-/// coinbase of a hundred blocks before, and the output that the block before has made of such a one.
+/// coinbase of a hundred blocks before, and the output that the block before has made of such a
+/// one.
 pub(super) fn chain(blocks: u32) -> CoreChain {
     let genesis = genesis_block(blockmill_chaingen::bitcoin::Network::Regtest);
     let mut chain = CoreChain::new(Network::Regtest.magic().0, [genesis]);

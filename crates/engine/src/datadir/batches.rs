@@ -18,8 +18,8 @@ pub type Batch = Vec<(OutPoint, Coin)>;
 type KeyRange = (Bound<OutpointKey>, Bound<OutpointKey>);
 
 /// Gives all coins of `store`, as they were in the past if there is one, to `convert`, a batch at a
-/// time, on `threads` threads; and what comes of it to `take`, in order, on this thread. Ends at the
-/// first error.
+/// time, on `threads` threads; and what comes of it to `take`, in order, on this thread. Ends at
+/// the first error.
 ///
 /// # Errors
 /// Those of the store, of `convert` and of `take`.

@@ -234,8 +234,8 @@ impl ChainBlocks {
         Ok(())
     }
 
-    /// What keeps blocks of some heights from being read, as far as that shows without reading them:
-    /// blocks and undo data that are in no file, and files that are gone or too short.
+    /// What keeps blocks of some heights from being read, as far as that shows without reading
+    /// them: blocks and undo data that are in no file, and files that are gone or too short.
     pub fn find_unreadable(&self, heights: RangeInclusive<u32>) -> Vec<(RangeInclusive<u32>, String)> {
         let mut files: HashMap<u32, (Option<u64>, bool)> = HashMap::new();
         let mut found: Vec<(RangeInclusive<u32>, String)> = Vec::new();
@@ -403,8 +403,8 @@ impl ChainBlocks {
         Ok(self.index.entry(self.id(height)?).median_time_past)
     }
 
-    /// Where the block at a height was found: the file, and the offset in bytes. None if it is in no
-    /// file.
+    /// Where the block at a height was found: the file, and the offset in bytes. None if it is in
+    /// no file.
     pub fn found_at(&self, height: u32) -> Option<(PathBuf, u64)> {
         let position = self.places(height).first()?.position;
         Some((self.files.path(position.file).to_owned(), position.offset))
@@ -463,9 +463,9 @@ impl ChainBlocks {
         self.read_but(height, &[])
     }
 
-    /// As [`read`](Self::read), but not with undo data that was refused. An undo file has nothing to
-    /// tell the undo data of siblings apart, if the blocks have the same number of transactions with
-    /// the same numbers of inputs.
+    /// As [`read`](Self::read), but not with undo data that was refused. An undo file has nothing
+    /// to tell the undo data of siblings apart, if the blocks have the same number of transactions
+    /// with the same numbers of inputs.
     pub(crate) fn read_but(&self, height: u32, refused: &[BlockUndo]) -> Result<SpendingBlock, BlockReadError> {
         let hash = self.hash(height)?;
         let block = self.block(height)?;

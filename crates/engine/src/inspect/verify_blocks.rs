@@ -111,8 +111,8 @@ pub struct ThreadTimes {
     pub cpu: Vec<Duration>,
 }
 
-/// What to do with each block whose rules and scripts hold, on the thread that verified it: what `T`
-/// keeps is given out with the run. A block that it rejects is not verified.
+/// What to do with each block whose rules and scripts hold, on the thread that verified it: what
+/// `T` keeps is given out with the run. A block that it rejects is not verified.
 pub type EachBlock<'a, T> = &'a (dyn Fn(&BlockChange<'_>, &mut T) -> Result<(), Reject> + Sync);
 
 /// The blocks of a chain, to be verified.
@@ -414,9 +414,9 @@ impl<'a, V: ScriptVerifier + 'static, T: Default + Send> Worker<'a, V, T> {
         }
     }
 
-    /// Judges a block, and begins to run its scripts. Undo data with which it breaks a rule may be a
-    /// sibling's: then it goes to `refused`, and the block is tried with other undo data, if there is
-    /// any.
+    /// Judges a block, and begins to run its scripts. Undo data with which it breaks a rule may be
+    /// a sibling's: then it goes to `refused`, and the block is tried with other undo data, if
+    /// there is any.
     fn begin(&self, height: u32, refused: &mut Vec<BlockUndo>) -> Result<Waiting<V>, Problem> {
         let mut first = None;
         loop {
