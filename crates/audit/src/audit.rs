@@ -5,13 +5,14 @@ use crate::error::AuditError;
 use crate::finding::{Finding, FindingKind};
 use crate::fingerprint::{Fingerprint, Fingerprinter};
 use crate::key::Key;
+use crate::mark::Mark;
 use crate::merge::{Joined, SetSums, join};
 use crate::part::Part;
 use crate::report::{Report, Verdict};
 use crate::set::{of_data, of_snapshot, snapshot_head, snapshot_network};
 use crate::sum::{Summed, sum_ranges};
 use crate::workplace::Workplace;
-use blockmill_block::BlockHash;
+use blockmill_block::{BlockHash, Header};
 use blockmill_blockfiles::FileError;
 use blockmill_engine::inspect::verify_blocks::{BlockVerification, ThreadTimes};
 use blockmill_engine::{ChainBlocks, Observer, Signatures, UtxoSet};
@@ -46,9 +47,31 @@ pub struct PartReport {
 }
 
 /// The set that an audit is about.
-enum Set<'a> {
+#[derive(Clone, Copy)]
+pub enum AuditedSet<'a> {
+    /// A snapshot, as Core's `dumptxoutset` writes it.
     Snapshot(&'a Path),
+    /// That of a data directory.
     Data(&'a UtxoSet),
+}
+
+/// Where blocks lie.
+#[derive(Debug, Clone, Copy)]
+pub struct Sources<'a> {
+    /// Block files, with Core's undo files beside them.
+    pub blocks: &'a [PathBuf],
+    /// Headers of blocks that need not be in these files.
+    pub headers: &'a [Header],
+    /// The parameters of the chain.
+    pub params: &'a Params,
+}
+
+/// The chain in which a set is to be proved.
+pub enum ChainOfSet {
+    /// It ends in the set's block.
+    Found(Box<ChainBlocks>),
+    /// The set's block is not in the chain of most work: an audit that is over.
+    NotThere(Report),
 }
 
 impl<'a, V: ScriptVerifier + 'static> Auditor<'a, V> {
@@ -68,30 +91,42 @@ impl<'a, V: ScriptVerifier + 'static> Auditor<'a, V> {
         Self { conditions, ..self }
     }
 
-    /// Audits a snapshot against the chain of most work in `sources`: block files with Core's undo
-    /// files beside them. With `resume`, a directory, what is done is kept there, and a later call
-    /// goes on with it.
+    /// Audits a snapshot against the chain of most work in `sources`. With `resume`, a directory,
+    /// what is done is kept there, and a later call goes on with it.
     ///
     /// # Errors
     /// [`AuditError`].
     pub fn files(
         &self,
-        sources: &[PathBuf],
-        params: &Params,
+        sources: &Sources<'_>,
         snapshot: &Path,
         resume: Option<&Path>,
         observer: &mut dyn Observer,
     ) -> Result<Report, AuditError> {
-        let head = snapshot_head(snapshot, params.magic())?;
-        let blocks = self.index(sources, params, observer)?;
+        match self.chain_of(sources, snapshot, observer)? {
+            ChainOfSet::Found(blocks) => self.whole(&blocks, AuditedSet::Snapshot(snapshot), resume, observer),
+            ChainOfSet::NotThere(report) => Ok(report),
+        }
+    }
+
+    /// The chain of most work in `sources`, up to a snapshot's block.
+    ///
+    /// # Errors
+    /// [`AuditError`].
+    pub fn chain_of(
+        &self,
+        sources: &Sources<'_>,
+        snapshot: &Path,
+        observer: &mut dyn Observer,
+    ) -> Result<ChainOfSet, AuditError> {
+        let head = snapshot_head(snapshot, sources.params.magic())?;
+        let blocks = self.chain(sources, observer)?;
         if blocks.height_of(&head.base).is_none() {
-            return Ok(not_in_chain(&blocks, head.base));
+            return Ok(ChainOfSet::NotThere(not_in_chain(&blocks, head.base)));
         }
         // It was found just now.
-        let Some(blocks) = blocks.ending_in(&head.base) else {
-            return Err(AuditError::Stopped);
-        };
-        self.whole(&blocks, &Set::Snapshot(snapshot), resume, observer)
+        let blocks = blocks.ending_in(&head.base).ok_or(AuditError::Stopped)?;
+        Ok(ChainOfSet::Found(Box::new(blocks)))
     }
 
     /// Audits the set of a data directory. Its blocks, and undo data that it does not have itself,
@@ -121,27 +156,26 @@ impl<'a, V: ScriptVerifier + 'static> Auditor<'a, V> {
                 vec![finding],
             ));
         }
-        self.whole(&blocks, &Set::Data(&set), resume, observer)
+        self.whole(&blocks, AuditedSet::Data(&set), resume, observer)
     }
 
-    /// Audits the blocks of some heights, which other calls make whole.
+    /// Audits the blocks of some heights, which other calls make whole. Every header of the chain
+    /// is needed, and the blocks of these heights.
     ///
     /// # Errors
     /// [`AuditError`].
     pub fn part(
         &self,
-        sources: &[PathBuf],
-        params: &Params,
+        blocks: &ChainBlocks,
         key: &Key,
         heights: RangeInclusive<u32>,
         observer: &mut dyn Observer,
     ) -> Result<PartReport, AuditError> {
-        let blocks = self.index(sources, params, observer)?;
         let (first, last, tip) = (*heights.start(), *heights.end(), blocks.height());
         if first > last || last > tip {
             return Err(AuditError::Heights { first, last, tip });
         }
-        let missing = missing(&blocks, heights.clone());
+        let missing = missing(blocks, heights.clone());
         if !missing.is_empty() {
             return Ok(PartReport {
                 part: None,
@@ -150,7 +184,7 @@ impl<'a, V: ScriptVerifier + 'static> Auditor<'a, V> {
             });
         }
         let keep = &mut |_: &Part| Ok(());
-        let mut summed = self.sum(&blocks, &[heights], key, observer, keep)?;
+        let mut summed = self.sum(blocks, &[heights], key, observer, keep)?;
         if !summed.is_complete {
             return Err(AuditError::Stopped);
         }
@@ -161,13 +195,17 @@ impl<'a, V: ScriptVerifier + 'static> Auditor<'a, V> {
         })
     }
 
-    fn index(
-        &self,
-        sources: &[PathBuf],
-        params: &Params,
-        observer: &mut dyn Observer,
-    ) -> Result<ChainBlocks, AuditError> {
-        ChainBlocks::of_files(sources, params, self.stop, observer)?.ok_or(AuditError::Stopped)
+    /// The chain of most work in `sources`.
+    ///
+    /// # Errors
+    /// [`AuditError`].
+    pub fn chain(&self, sources: &Sources<'_>, observer: &mut dyn Observer) -> Result<ChainBlocks, AuditError> {
+        let Sources {
+            blocks,
+            headers,
+            params,
+        } = *sources;
+        ChainBlocks::of_files(blocks, headers, params, self.stop, observer)?.ok_or(AuditError::Stopped)
     }
 
     fn sum(
@@ -192,7 +230,7 @@ impl<'a, V: ScriptVerifier + 'static> Auditor<'a, V> {
     fn whole(
         &self,
         blocks: &ChainBlocks,
-        set: &Set<'_>,
+        set: AuditedSet<'_>,
         resume: Option<&Path>,
         observer: &mut dyn Observer,
     ) -> Result<Report, AuditError> {
@@ -216,18 +254,7 @@ impl<'a, V: ScriptVerifier + 'static> Auditor<'a, V> {
             return Err(AuditError::Stopped);
         }
         let fingerprinter = Fingerprinter::new(&key);
-        let set_sums = match set {
-            Set::Snapshot(path) => of_snapshot(
-                path,
-                blocks.params().magic(),
-                height,
-                &fingerprinter,
-                self.threads,
-                self.stop,
-                observer,
-            ),
-            Set::Data(set) => of_data(set, &fingerprinter, self.stop, observer),
-        };
+        let set_sums = set_sums(set, height, &fingerprinter, self.threads, self.stop, observer);
         let mut parts = workplace.map_or_else(Vec::new, Workplace::into_parts);
         parts.append(&mut summed.parts);
         parts.sort_by_key(|part| part.first);
@@ -247,56 +274,99 @@ impl<'a, V: ScriptVerifier + 'static> Auditor<'a, V> {
         joined.findings.extend(summed.unreadable);
         joined.findings.extend(set_finding);
         joined.findings.sort();
-        Ok(report(&chain, joined, &set_sums, Some(height), summed.times))
+        let report = report(&chain, joined, &set_sums, Some(height), summed.times);
+        note(&report, set, &key)?;
+        Ok(report)
     }
 }
 
-/// Joins the parts of a run with a snapshot. Files that are no parts of the run are findings.
+/// The sums of a set, whose block has this height.
+fn set_sums(
+    set: AuditedSet<'_>,
+    height: u32,
+    fingerprinter: &Fingerprinter,
+    threads: usize,
+    stop: &AtomicBool,
+    observer: &mut dyn Observer,
+) -> Result<SetSums, AuditError> {
+    match set {
+        AuditedSet::Snapshot(path) => of_snapshot(path, height, fingerprinter, threads, stop, observer),
+        AuditedSet::Data(set) => of_data(set, fingerprinter, stop, observer),
+    }
+}
+
+/// Leaves word in a data directory whose set was proved.
+fn note(report: &Report, set: AuditedSet<'_>, key: &Key) -> Result<(), AuditError> {
+    let (AuditedSet::Data(set), Some(height), Verdict::Proved) = (set, report.height, report.verdict) else {
+        return Ok(());
+    };
+    let mark = Mark {
+        run: key.run(),
+        height,
+        hash: report.hash,
+        coins: report.coins,
+    };
+    Ok(mark.write(set.directory().path())?)
+}
+
+/// The bytes of a part, and its name in messages.
+pub type NamedPart = (String, Vec<u8>);
+
+/// Reads the files of parts.
+///
+/// # Errors
+/// [`AuditError::File`].
+pub fn read_parts(paths: &[PathBuf]) -> Result<Vec<NamedPart>, AuditError> {
+    let read = |path: &PathBuf| {
+        let bytes = std::fs::read(path).map_err(|error| FileError::Io {
+            path: path.clone(),
+            error,
+        })?;
+        Ok((path.display().to_string(), bytes))
+    };
+    paths.iter().map(read).collect()
+}
+
+/// Joins the parts of a run with a set. What is no part of the run is a finding.
 ///
 /// # Errors
 /// [`AuditError`], where a file cannot be read.
 pub fn merge(
     key: &Key,
-    parts: &[PathBuf],
-    snapshot: &Path,
+    parts: &[NamedPart],
+    set: AuditedSet<'_>,
     threads: usize,
     stop: &AtomicBool,
     observer: &mut dyn Observer,
 ) -> Result<Report, AuditError> {
-    let chain = ChainFacts::of_magic(snapshot_network(snapshot)?);
+    let (magic, base) = match set {
+        AuditedSet::Snapshot(path) => {
+            let magic = snapshot_network(path)?;
+            (magic, snapshot_head(path, magic)?.base)
+        }
+        AuditedSet::Data(set) => (set.directory().chain_id().params().magic(), set.tip().hash),
+    };
+    let chain = ChainFacts::of_magic(magic);
     let mut findings = Vec::new();
     let mut decoded = Vec::new();
-    for path in parts {
-        let bytes = std::fs::read(path).map_err(|error| FileError::Io {
-            path: path.clone(),
-            error,
-        })?;
-        let problem = match Part::decode(&bytes, key) {
+    for (name, bytes) in parts {
+        let problem = match Part::decode(bytes, key) {
             Ok(part) if part.magic == chain.magic => {
                 decoded.push(part);
                 continue;
             }
-            Ok(_) => "the part is of another network than the snapshot".to_owned(),
+            Ok(_) => "the part is of another network than the set".to_owned(),
             Err(error) => error.to_string(),
         };
-        let reason = format!("{}: {problem}", path.display());
+        let reason = format!("{name}: {problem}");
         findings.push(Finding::general(FindingKind::Seal, reason));
     }
-    let base = snapshot_head(snapshot, chain.magic)?.base;
     decoded.sort_by_key(|part| (part.first, part.last));
     let height = height_of(&decoded, &base);
     // No coin is above a height that is not known.
     let base_height = height.unwrap_or(u32::MAX >> 1);
     let fingerprinter = Fingerprinter::new(key);
-    let sums = of_snapshot(
-        snapshot,
-        chain.magic,
-        base_height,
-        &fingerprinter,
-        threads,
-        stop,
-        observer,
-    );
+    let sums = set_sums(set, base_height, &fingerprinter, threads, stop, observer);
     let (set_sums, set_finding) = set_or_finding(sums, base)?;
     let conditions = Conditions {
         // A part that cannot be read says more than the gap that it leaves.
@@ -308,7 +378,9 @@ pub fn merge(
     joined.findings.extend(findings);
     joined.findings.extend(set_finding);
     joined.findings.sort();
-    Ok(report(&chain, joined, &set_sums, height, ThreadTimes::default()))
+    let report = report(&chain, joined, &set_sums, height, ThreadTimes::default());
+    note(&report, set, key)?;
+    Ok(report)
 }
 
 /// Height of the set's block, where parts that are sorted end with it.

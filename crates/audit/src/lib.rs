@@ -10,7 +10,7 @@
 //! - [`Key`] is the secret of a run.
 //!
 //! ```no_run
-//! use blockmill_audit::{Auditor, Verdict};
+//! use blockmill_audit::{Auditor, Sources, Verdict};
 //! use blockmill_block::Network;
 //! use blockmill_engine::Signatures;
 //! use blockmill_rules::Params;
@@ -19,8 +19,12 @@
 //!
 //! let (verifier, stop) = (Arc::new(CoreVerifier::automatic()), AtomicBool::new(false));
 //! let auditor = Auditor::new(&verifier, 16, Signatures::Auto, &stop);
-//! let params = Params::new(Network::Bitcoin, None);
-//! let report = auditor.files(&["blocks".into()], &params, "utxo.dat".as_ref(), None, &mut ())?;
+//! let sources = Sources {
+//!     blocks: &["blocks".into()],
+//!     headers: &[],
+//!     params: &Params::new(Network::Bitcoin, None),
+//! };
+//! let report = auditor.files(&sources, "utxo.dat".as_ref(), None, &mut ())?;
 //! assert_eq!(report.verdict, Verdict::Proved);
 //! # Ok::<(), blockmill_audit::AuditError>(())
 //! ```
@@ -32,6 +36,7 @@ mod field;
 mod finding;
 mod fingerprint;
 mod key;
+mod mark;
 mod merge;
 mod part;
 mod range_sums;
@@ -40,12 +45,14 @@ mod set;
 mod sum;
 mod workplace;
 
-pub use audit::{Auditor, PartReport, merge};
+pub use audit::{AuditedSet, Auditor, ChainOfSet, NamedPart, PartReport, Sources, merge, read_parts};
 pub use error::AuditError;
 pub use finding::{Finding, FindingKind};
 pub use key::{Key, KeyError, RunId};
-pub use part::{Part, PartError};
+pub use mark::Mark;
+pub use part::{JoinError, Part, PartError};
 pub use report::{Report, Verdict};
+pub use workplace::ranges;
 
 #[cfg(test)]
 mod tests;

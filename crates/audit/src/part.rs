@@ -60,6 +60,23 @@ pub enum PartError {
     Changed,
 }
 
+/// Why parts do not join.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum JoinError {
+    /// There is none.
+    #[error("there is no part")]
+    None,
+    /// A part does not begin where the one before ends.
+    #[error("the part of heights {} to {} does not follow that of heights {} to {}", next.0, next.1, before.0, before.1)]
+    Apart {
+        /// First and last height of one.
+        before: (u32, u32),
+        /// First and last height of the next one.
+        next: (u32, u32),
+    },
+}
+
 /// What one range of heights came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part {
@@ -98,6 +115,33 @@ impl Part {
     /// Inputs of its blocks, coinbases not counted.
     pub fn inputs(&self) -> u64 {
         self.sums.inputs
+    }
+
+    /// Makes one part of parts in the order of their heights, each of which goes on where the one
+    /// before ends.
+    ///
+    /// # Errors
+    /// [`JoinError`].
+    pub fn join(parts: impl IntoIterator<Item = Self>) -> Result<Self, JoinError> {
+        let mut parts = parts.into_iter();
+        let mut joined = parts.next().ok_or(JoinError::None)?;
+        for part in parts {
+            let goes_on = part.magic == joined.magic
+                && part.run == joined.run
+                && Some(part.first) == joined.last.checked_add(1)
+                && part.parent == joined.last_hash;
+            if !goes_on {
+                return Err(JoinError::Apart {
+                    before: (joined.first, joined.last),
+                    next: (part.first, part.last),
+                });
+            }
+            joined.last = part.last;
+            joined.last_hash = part.last_hash;
+            joined.sums.add(part.sums);
+        }
+        joined.sums.sort();
+        Ok(joined)
     }
 
     /// The bytes of its file.

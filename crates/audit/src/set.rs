@@ -57,16 +57,34 @@ fn of_batch(fingerprinter: &Fingerprinter, batch: &[(OutPoint, Coin)]) -> Finger
     fingerprint
 }
 
+/// Why the coins of a snapshot are not added up.
+enum SetError {
+    Snapshot(SnapshotError),
+    Audit(AuditError),
+}
+
+impl From<SnapshotError> for SetError {
+    fn from(error: SnapshotError) -> Self {
+        Self::Snapshot(error)
+    }
+}
+
+impl From<AuditError> for SetError {
+    fn from(error: AuditError) -> Self {
+        Self::Audit(error)
+    }
+}
+
 /// The sums of a snapshot, whose base has this height.
 pub(crate) fn of_snapshot(
     path: &Path,
-    magic: Magic,
     base_height: u32,
     fingerprinter: &Fingerprinter,
     threads: usize,
     stop: &AtomicBool,
     observer: &mut dyn Observer,
 ) -> Result<SetSums, AuditError> {
+    let magic = snapshot_network(path)?;
     let reader = SnapshotReader::new(open(path)?, magic).map_err(AuditError::snapshot(path))?;
     let metadata = *reader.metadata();
     let mut adding = Adding {
@@ -75,15 +93,16 @@ pub(crate) fn of_snapshot(
         stop,
         observer,
     };
-    let coins = reader
-        .coins(base_height)
-        .map(|entry| entry.map_err(AuditError::snapshot(path)));
-    for_each_batch_of(
-        coins,
+    let read = for_each_batch_of(
+        reader.chunks(base_height),
         threads,
-        &|batch: Batch| Ok(of_batch(fingerprinter, &batch)),
-        &mut |batch| adding.add(&batch),
-    )?;
+        &|batch: Batch| Ok::<_, SetError>(of_batch(fingerprinter, &batch)),
+        &mut |batch| Ok(adding.add(&batch)?),
+    );
+    read.map_err(|error| match error {
+        SetError::Snapshot(error) => AuditError::snapshot(path)(error),
+        SetError::Audit(error) => error,
+    })?;
     Ok(SetSums {
         block: metadata.base,
         coins: adding.fingerprint,

@@ -88,7 +88,7 @@ impl Workplace {
         let mut next = 0;
         let ends = self.parts.iter().map(|part| (part.first, part.last + 1));
         for (first, after) in ends.chain([(blocks.height() + 1, 0)]) {
-            cut(blocks, next, first, &mut ranges);
+            cut(blocks, next, first, PART_BYTES, &mut ranges);
             next = after;
         }
         ranges
@@ -112,12 +112,19 @@ impl Workplace {
     }
 }
 
+/// A chain in ranges of heights for parts, with about this many bytes of blocks each.
+pub fn ranges(blocks: &ChainBlocks, bytes: u64) -> Vec<RangeInclusive<u32>> {
+    let mut ranges = Vec::new();
+    cut(blocks, 0, blocks.height() + 1, bytes, &mut ranges);
+    ranges
+}
+
 /// Cuts the heights from `start` to below `end` into ranges.
-fn cut(blocks: &ChainBlocks, start: u32, end: u32, ranges: &mut Vec<RangeInclusive<u32>>) {
+fn cut(blocks: &ChainBlocks, start: u32, end: u32, part_bytes: u64, ranges: &mut Vec<RangeInclusive<u32>>) {
     let (mut first, mut bytes) = (start, 0);
     for height in start..end {
         bytes += u64::from(blocks.length(height));
-        if bytes >= PART_BYTES || height - first + 1 == PART_BLOCKS || height + 1 == end {
+        if bytes >= part_bytes || height - first + 1 == PART_BLOCKS || height + 1 == end {
             ranges.push(first..=height);
             (first, bytes) = (height + 1, 0);
         }

@@ -120,6 +120,15 @@ impl Coin {
         Self::read_output(code, reader)
     }
 
+    /// Goes past what [`Coin::write_compressed`] wrote, which is not checked.
+    ///
+    /// # Errors
+    /// Any [`DecodeError`].
+    pub fn skip_compressed(reader: &mut Reader<'_>) -> Result<(), DecodeError> {
+        reader.varint(u64::from(u32::MAX))?;
+        compress::skip_output(reader)
+    }
+
     /// Appends the form of Core's undo data: the form of the database, with a zero byte after the
     /// first number if the height is above 0.
     pub fn write_undo(&self, into: &mut Vec<u8>) {
@@ -237,6 +246,10 @@ mod tests {
             let mut written = Vec::new();
             coin.write_compressed(&mut written);
             prop_assert_eq!(&Coin::read_compressed(&mut Reader::new(&written)).unwrap(), &coin);
+            let mut reader = Reader::new(&written);
+            Coin::skip_compressed(&mut reader).unwrap();
+            prop_assert!(reader.finish().is_ok());
+            prop_assert!(Coin::skip_compressed(&mut Reader::new(&written[..written.len() - 1])).is_err());
             written.clear();
             coin.write_undo(&mut written);
             prop_assert_eq!(&Coin::read_undo(&mut Reader::new(&written)).unwrap(), &coin);

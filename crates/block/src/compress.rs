@@ -71,6 +71,21 @@ pub fn read_output(reader: &mut Reader<'_>) -> Result<(i64, Box<[u8]>), DecodeEr
     Ok((value, read_script(reader)?))
 }
 
+/// Goes past what [`write_output`] wrote, which is not checked.
+///
+/// # Errors
+/// Any [`DecodeError`].
+pub fn skip_output(reader: &mut Reader<'_>) -> Result<(), DecodeError> {
+    reader.varint(u64::MAX)?;
+    let length = match reader.varint(u64::from(u32::MAX))? {
+        0 | 1 => 20,
+        2..SPECIAL_SCRIPTS => 32,
+        code => (code - SPECIAL_SCRIPTS) as usize,
+    };
+    reader.take(length)?;
+    Ok(())
+}
+
 /// Whether the 64 bytes are both coordinates of a point of the curve.
 fn is_full_key(key: &[u8]) -> bool {
     key.split_first_chunk()

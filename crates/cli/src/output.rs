@@ -2,6 +2,7 @@
 
 use crate::terminal::{stdout_columns, wrapped};
 use crate::verifier::{signatures_json, signatures_text};
+use blockmill_audit::Mark;
 use blockmill_coins::UtxoStats;
 use blockmill_engine::ConnectReport;
 use blockmill_engine::report::{Depth, Rejected, Unreadable};
@@ -307,10 +308,24 @@ pub(crate) struct StatsJson {
     /// Base height of the snapshot that was loaded: blocks up to it were not validated here.
     #[serde(skip_serializing_if = "Option::is_none")]
     snapshot_height: Option<u32>,
+    /// Height up to which an audit has proved that all blocks are valid, and the run that did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    audited_height: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    audit_run: Option<String>,
+}
+
+/// What was validated of the blocks below a set.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Validated {
+    /// Base height of the snapshot that was loaded.
+    pub(crate) snapshot_height: Option<u32>,
+    /// The proof that an audit has left.
+    pub(crate) audit: Option<Mark>,
 }
 
 impl StatsJson {
-    pub(crate) fn new(stats: &UtxoStats, disk_size: u64, store_memory: usize, snapshot_height: Option<u32>) -> Self {
+    pub(crate) fn new(stats: &UtxoStats, disk_size: u64, store_memory: usize, validated: Validated) -> Self {
         Self {
             height: stats.height,
             bestblock: stats.best_block.to_string(),
@@ -322,7 +337,9 @@ impl StatsJson {
             muhash: stats.muhash.map(|hash| hash.to_string()),
             disk_size,
             store_memory: Some(store_memory).filter(|&bytes| bytes > 0),
-            snapshot_height,
+            snapshot_height: validated.snapshot_height,
+            audited_height: validated.audit.map(|mark| mark.height),
+            audit_run: validated.audit.map(|mark| mark.run.to_string()),
         }
     }
 
@@ -335,9 +352,16 @@ impl StatsJson {
     }
 
     pub(crate) fn rows(&self) -> Vec<(&'static str, String)> {
-        let validated = match self.snapshot_height {
-            Some(height) => format!("above height {height}; a snapshot gave the coins up to there, unvalidated"),
-            None => "from the first block on".to_owned(),
+        let audit = self.audited_height.zip(self.audit_run.as_ref());
+        let validated = match (self.snapshot_height, audit) {
+            (None, None) => "from the first block on".to_owned(),
+            (Some(height), Some((audited, run))) if audited >= height => {
+                format!("from the first block on; up to height {audited} by audit run {run}")
+            }
+            (None, Some((audited, run))) => {
+                format!("from the first block on; up to height {audited} once more by audit run {run}")
+            }
+            (Some(height), _) => format!("above height {height}; a snapshot gave the coins up to there, unvalidated"),
         };
         let mut rows = vec![
             ("height", self.height.to_string()),

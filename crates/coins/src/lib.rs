@@ -45,7 +45,8 @@ pub use flush_epoch::{FlushClock, FlushEpoch};
 pub use memory::MemoryStore;
 pub use muhash::MuHash;
 pub use snapshot::{
-    SnapshotError, SnapshotMetadata, SnapshotReader, snapshot_network, stream_snapshot, write_snapshot,
+    SnapshotChunk, SnapshotChunks, SnapshotError, SnapshotMetadata, SnapshotReader, snapshot_network, stream_snapshot,
+    write_snapshot,
 };
 pub use stats::{StatsBuilder, StatsPart, UtxoStats};
 pub use store::{Before, Change, Changes, CoinIterator, CoinStore, OwnedChange, StoreError, Tip};

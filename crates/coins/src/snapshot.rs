@@ -29,7 +29,7 @@ const METADATA_LENGTH: usize = 5 + 2 + 4 + 32 + 8;
 /// Offset of the number of coins.
 const COUNT_AT: u64 = METADATA_LENGTH as u64 - 8;
 
-/// Bytes that one read asks for.
+/// Bytes that one read asks for, and of a chunk of coins about.
 const CHUNK: usize = 1 << 20;
 
 /// No coin takes this many bytes: it is far more than the longest script that is kept.
@@ -255,6 +255,18 @@ impl<R: Read> SnapshotReader<R> {
         }
     }
 
+    /// The coins in chunks, which several threads may decode. `base_height` is the height of the
+    /// base block. The iterator ends after an error.
+    pub fn chunks(self, base_height: u32) -> SnapshotChunks<R> {
+        SnapshotChunks {
+            left: self.metadata.coins,
+            reader: self,
+            base_height,
+            last: None,
+            ended: false,
+        }
+    }
+
     /// Reads until the buffer has `wanted` bytes, or the file ends.
     fn fill(&mut self, wanted: usize) -> Result<(), SnapshotError> {
         if self.start > 0 && self.buffer.len() - self.start < wanted {
@@ -292,11 +304,135 @@ impl<R: Read> SnapshotReader<R> {
         }
     }
 
+    /// The bytes of the value that was parsed last, which began at this offset of the file.
+    fn parsed(&self, begin: u64) -> &[u8] {
+        let length = (self.offset - begin) as usize;
+        &self.buffer[self.start - length..self.start]
+    }
+
+    /// The head of the coins of a transaction: its id, and their number.
+    fn group_head(&mut self, left: u64) -> Result<(Txid, usize), SnapshotError> {
+        let begin = self.offset;
+        let (txid, count) = self.parse(|reader| Ok((Txid(reader.array()?), reader.compact_size()?)))?;
+        if count == 0 || count > OUTPUTS_MAX || count as u64 > left {
+            return Err(SnapshotError::Damaged {
+                offset: begin,
+                detail: format!("transaction {txid} has {count} coins, of {left} that remain"),
+            });
+        }
+        Ok((txid, count))
+    }
+
+    fn check_end(&mut self) -> Result<(), SnapshotError> {
+        self.fill(1)?;
+        match self.buffer.len() - self.start {
+            0 => Ok(()),
+            _ => Err(self.damaged("the file goes on after the last coin".to_owned())),
+        }
+    }
+
     fn damaged(&self, detail: String) -> SnapshotError {
         SnapshotError::Damaged {
             offset: self.offset,
             detail,
         }
+    }
+}
+
+/// The coins of a snapshot in chunks: all coins of some transactions each. What this reads it does
+/// not check; [`SnapshotChunk::coins`] does.
+#[derive(Debug)]
+pub struct SnapshotChunks<R> {
+    reader: SnapshotReader<R>,
+    base_height: u32,
+    /// Coins that are not read yet.
+    left: u64,
+    /// The last transaction of the chunk before.
+    last: Option<Txid>,
+    ended: bool,
+}
+
+impl<R: Read> SnapshotChunks<R> {
+    fn read_next(&mut self) -> Result<Option<SnapshotChunk>, SnapshotError> {
+        if self.left == 0 {
+            return self.reader.check_end().map(|()| None);
+        }
+        let (offset, left, after) = (self.reader.offset, self.left, self.last);
+        let mut bytes = Vec::with_capacity(CHUNK + CHUNK / 8);
+        while bytes.len() < CHUNK && self.left > 0 {
+            let begin = self.reader.offset;
+            let (txid, count) = self.reader.group_head(self.left)?;
+            bytes.extend_from_slice(self.reader.parsed(begin));
+            for _ in 0..count {
+                let begin = self.reader.offset;
+                self.reader.parse(|reader| {
+                    reader.compact_size()?;
+                    Coin::skip_compressed(reader)
+                })?;
+                bytes.extend_from_slice(self.reader.parsed(begin));
+                if bytes.len() > CHUNK + COIN_MAX {
+                    let detail = format!("the coins of transaction {txid} are more than a block has room for");
+                    return Err(self.reader.damaged(detail));
+                }
+            }
+            self.left -= count as u64;
+            self.last = Some(txid);
+        }
+        Ok(Some(SnapshotChunk {
+            bytes,
+            offset,
+            coins: left - self.left,
+            base_height: self.base_height,
+            after,
+        }))
+    }
+}
+
+impl<R: Read> Iterator for SnapshotChunks<R> {
+    type Item = Result<SnapshotChunk, SnapshotError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.ended {
+            return None;
+        }
+        let next = self.read_next().transpose();
+        self.ended = !matches!(next, Some(Ok(_)));
+        next
+    }
+}
+
+/// Some coins of a snapshot, not decoded yet.
+#[derive(Debug)]
+pub struct SnapshotChunk {
+    bytes: Vec<u8>,
+    /// Offset in the file.
+    offset: u64,
+    coins: u64,
+    base_height: u32,
+    /// The last transaction of the chunk before.
+    after: Option<Txid>,
+}
+
+impl SnapshotChunk {
+    /// The coins, sorted by key, and checked as those of [`SnapshotReader::coins`] are.
+    ///
+    /// # Errors
+    /// Any [`SnapshotError`].
+    pub fn coins(&self) -> Result<Vec<(OutPoint, Coin)>, SnapshotError> {
+        let reader = SnapshotReader {
+            input: &self.bytes[..],
+            metadata: SnapshotMetadata {
+                base: BlockHash::ZERO,
+                coins: self.coins,
+            },
+            buffer: Vec::new(),
+            start: 0,
+            offset: self.offset,
+            at_end: false,
+        };
+        let mut coins = reader.coins(self.base_height);
+        coins.txid = self.after;
+        coins.collect()
     }
 }
 
@@ -322,11 +458,7 @@ impl<R: Read> SnapshotCoins<R> {
     fn read_next(&mut self) -> Result<Option<(OutPoint, Coin)>, SnapshotError> {
         if self.group.is_empty() {
             if self.left == 0 {
-                self.reader.fill(1)?;
-                return match self.reader.buffer.len() - self.reader.start {
-                    0 => Ok(None),
-                    _ => Err(self.reader.damaged("the file goes on after the last coin".to_owned())),
-                };
+                return self.reader.check_end().map(|()| None);
             }
             self.read_group()?;
         }
@@ -337,17 +469,9 @@ impl<R: Read> SnapshotCoins<R> {
     fn read_group(&mut self) -> Result<(), SnapshotError> {
         let begin = self.reader.offset;
         let damaged = |detail: String| SnapshotError::Damaged { offset: begin, detail };
-        let (txid, count) = self
-            .reader
-            .parse(|reader| Ok((Txid(reader.array()?), reader.compact_size()?)))?;
+        let (txid, count) = self.reader.group_head(self.left)?;
         if self.txid.is_some_and(|last| last.0 >= txid.0) {
             return Err(damaged(format!("transaction {txid} is out of order")));
-        }
-        if count == 0 || count > OUTPUTS_MAX || count as u64 > self.left {
-            return Err(damaged(format!(
-                "transaction {txid} has {count} coins, of {} that remain",
-                self.left
-            )));
         }
         self.txid = Some(txid);
         for _ in 0..count {
@@ -442,8 +566,23 @@ mod tests {
         out.into_inner()
     }
 
+    /// Reads in both ways.
     fn read(bytes: &[u8]) -> Result<Vec<(OutPoint, Coin)>, SnapshotError> {
-        SnapshotReader::new(bytes, MAGIC)?.coins(TIP.height).collect()
+        let one_by_one: Result<Vec<_>, _> = SnapshotReader::new(bytes, MAGIC)?.coins(TIP.height).collect();
+        let mut in_chunks: Result<Vec<_>, SnapshotError> = Ok(Vec::new());
+        for chunk in SnapshotReader::new(bytes, MAGIC)?.chunks(TIP.height) {
+            let coins = chunk.and_then(|chunk| chunk.coins());
+            in_chunks = in_chunks.and_then(|mut all| {
+                all.extend(coins?);
+                Ok(all)
+            });
+        }
+        match (&one_by_one, &in_chunks) {
+            (Ok(coins), Ok(others)) => assert_eq!(coins, others),
+            (Err(error), Err(other)) => assert_eq!(error.to_string(), other.to_string()),
+            _ => panic!("{one_by_one:?} {in_chunks:?}"),
+        }
+        one_by_one
     }
 
     fn refused(bytes: &[u8]) -> String {

@@ -10,6 +10,7 @@
 //! | `headers.dat` | headers of connected blocks, and the positions of their undo data |
 //! | `places.dat` | where blocks were found in block files |
 //! | `blocks/` | blocks that came through `submit`, in blk form |
+//! | `audit.txt` | the last proof of the set, written by `blockmill audit` |
 //!
 //! - `files`: these names;
 //! - `meta`: what a directory belongs to;
@@ -19,6 +20,7 @@
 //! - [`chain_log`]: headers and undo data of connected blocks;
 //! - `store_kind`, `lost_store`, [`store_file`]: the store of the coins;
 //! - [`chain_blocks`]: the blocks of the chain and the coins that they spend, to be read;
+//! - [`chain_bytes`]: a chain of block files as bytes, for other processes;
 //! - `spending_block`: a block with those coins;
 //! - [`past`]: the set as it was at an earlier height;
 //! - `in_order`: results of several threads, in order;
@@ -30,6 +32,7 @@
 
 pub mod batches;
 pub mod chain_blocks;
+pub mod chain_bytes;
 pub mod chain_log;
 pub mod error;
 pub mod past;

@@ -2,7 +2,7 @@
 
 use crate::conditions::Conditions;
 use crate::report::Report;
-use crate::{AuditError, Auditor};
+use crate::{AuditError, Auditor, Sources};
 use blockmill_block::Network;
 use blockmill_chaingen::bitcoin::constants::genesis_block;
 use blockmill_chaingen::bitcoin::{Block, OutPoint, Transaction, hashes::Hash};
@@ -89,7 +89,13 @@ pub(super) fn write(chain: &CoreChain, folder: &Path, layout: &CoreLayout) {
 pub(super) fn audit_files(folder: &Path, params: &Params, conditions: Conditions) -> Result<Report, AuditError> {
     let (verifier, stop) = (Arc::new(CoreVerifier::automatic()), AtomicBool::new(false));
     let auditor = Auditor::new(&verifier, 2, Signatures::Lanes, &stop).with_conditions(conditions);
-    auditor.files(&[folder.join("blocks")], params, &folder.join("set"), None, &mut ())
+    let blocks = [folder.join("blocks")];
+    let sources = Sources {
+        blocks: &blocks,
+        headers: &[],
+        params,
+    };
+    auditor.files(&sources, &folder.join("set"), None, &mut ())
 }
 
 /// Audits a chain and its set.

@@ -5,9 +5,9 @@ use crate::audit::merge;
 use crate::conditions::{ChainFacts, Conditions};
 use crate::fingerprint::Fingerprinter;
 use crate::merge::{Joined, join};
-use crate::part::{Part, PartError};
+use crate::part::{JoinError, Part, PartError};
 use crate::set::of_snapshot;
-use crate::{Auditor, FindingKind, Key, Report, Verdict};
+use crate::{AuditedSet, Auditor, FindingKind, Key, Report, Sources, Verdict};
 use blockmill_block::Network;
 use blockmill_chaingen::core_files::{CoreChain, CoreLayout};
 use blockmill_engine::Signatures;
@@ -42,7 +42,13 @@ impl Site {
     fn part_of(&self, blocks: &Path, key: &Key, heights: RangeInclusive<u32>) -> Part {
         let (verifier, stop) = (Arc::new(CoreVerifier::automatic()), AtomicBool::new(false));
         let auditor = Auditor::new(&verifier, 1, Signatures::Lanes, &stop);
-        let report = auditor.part(&[blocks.to_owned()], &params(), key, heights, &mut ());
+        let sources = Sources {
+            blocks: &[blocks.to_owned()],
+            headers: &[],
+            params: &params(),
+        };
+        let blocks = auditor.chain(&sources, &mut ()).unwrap();
+        let report = auditor.part(&blocks, key, heights, &mut ());
         report.unwrap().part.unwrap()
     }
 
@@ -51,20 +57,13 @@ impl Site {
     }
 
     fn merge(&self, parts: &[Vec<u8>]) -> Report {
-        let paths = (0..parts.len()).map(|number| self.path(&format!("part {number}")));
-        let paths: Vec<PathBuf> = paths.collect();
-        for (path, part) in paths.iter().zip(parts) {
-            std::fs::write(path, part).unwrap();
-        }
-        merge(
-            &self.key,
-            &paths,
-            &self.path("set"),
-            2,
-            &AtomicBool::new(false),
-            &mut (),
-        )
-        .unwrap()
+        let named = (0..)
+            .zip(parts)
+            .map(|(number, part)| (format!("part {number}"), part.clone()));
+        let named: Vec<_> = named.collect();
+        let (snapshot, stop) = (self.path("set"), AtomicBool::new(false));
+        let set = AuditedSet::Snapshot(&snapshot);
+        merge(&self.key, &named, set, 2, &stop, &mut ()).unwrap()
     }
 
     /// Joins parts without looking whether they join, or without their seals.
@@ -74,7 +73,7 @@ impl Site {
         let parts: Vec<Part> = parts.iter().map(decode).collect();
         let stop = AtomicBool::new(false);
         let fingerprinter = Fingerprinter::new(&self.key);
-        let set = of_snapshot(&self.path("set"), chain.magic, 110, &fingerprinter, 1, &stop, &mut ());
+        let set = of_snapshot(&self.path("set"), 110, &fingerprinter, 1, &stop, &mut ());
         join(&parts, &set.unwrap(), &chain, conditions)
     }
 }
@@ -199,6 +198,26 @@ fn a_part_of_another_chain() {
     is_incomplete(&site.merge(&parts), FindingKind::Parts, "and the set is that of");
 }
 
+#[test]
+fn neighbours_alone_are_joined() {
+    let site = Site::new(&chain(110));
+    let part = |heights| Part::decode(&site.part(heights), &site.key).unwrap();
+    let parts = [part(0..=40), part(41..=50), part(51..=110)];
+    let join = |indices: &[usize]| Part::join(indices.iter().map(|&index| parts[index].clone()));
+    assert_eq!(join(&[0, 1, 2]), Ok(part(0..=110)));
+    let apart = |before, next| Err(JoinError::Apart { before, next });
+    assert_eq!(join(&[0, 2]), apart((0, 40), (51, 110)));
+    assert_eq!(join(&[1, 0]), apart((41, 50), (0, 40)));
+    assert_eq!(join(&[1, 1]), apart((41, 50), (41, 50)));
+    assert_eq!(join(&[]), Err(JoinError::None));
+    let mut foreign = parts[1].clone();
+    foreign.parent = parts[1].last_hash;
+    assert_eq!(Part::join([parts[0].clone(), foreign]), apart((0, 40), (41, 50)));
+    let mut of_other_run = parts[1].clone();
+    of_other_run.run.0[0] ^= 1;
+    assert_eq!(Part::join([parts[0].clone(), of_other_run]), apart((0, 40), (41, 50)));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
 
@@ -219,5 +238,12 @@ proptest! {
         let report = site.merge(&parts);
         prop_assert_eq!(report.verdict, Verdict::Proved);
         prop_assert_eq!((report.blocks, report.inputs, report.height), (111, 19, Some(110)));
+        // A tree of sums, of neighbours.
+        let mut tree: Vec<Part> = parts.iter().map(|part| Part::decode(part, &site.key).unwrap()).collect();
+        tree.sort_by_key(|part| part.first);
+        while tree.len() > 1 {
+            tree = tree.chunks(2).map(|pair| Part::join(pair.to_vec()).unwrap()).collect();
+        }
+        prop_assert_eq!(tree[0].encode(&site.key), site.part(0..=110));
     }
 }

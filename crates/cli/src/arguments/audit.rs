@@ -58,7 +58,7 @@ pub(crate) enum AuditCommand {
     Key(AuditKeyArguments),
     /// Audit the blocks of some heights, and write what they came to
     Part(AuditPartArguments),
-    /// Join the parts of a run, and prove a snapshot
+    /// Join the parts of a run, and prove a snapshot or the set of a data directory
     Merge(AuditMergeArguments),
 }
 
@@ -71,10 +71,13 @@ pub(crate) struct AuditKeyArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct AuditPartArguments {
-    /// Directories of Bitcoin Core's blk*.dat files, with the rev*.dat files beside them; the
-    /// headers of all blocks are needed
+    /// Directories of Bitcoin Core's blk*.dat files, with the rev*.dat files beside them: the
+    /// blocks of these heights at least
     #[arg(long, value_name = "PATH", required = true, num_args = 1..)]
     pub(crate) blocks: Vec<PathBuf>,
+    /// Headers of blocks whose files are not here: a file, or the address of a node's REST interface
+    #[arg(long, value_name = "FILE|URL")]
+    pub(crate) headers: Option<String>,
     /// Network of the blocks
     #[arg(long, value_name = "NAME", env = "BLOCKMILL_NETWORK")]
     pub(crate) network: Network,
@@ -103,9 +106,12 @@ pub(crate) struct AuditMergeArguments {
     #[arg(long, value_name = "FILE")]
     pub(crate) key: PathBuf,
     /// The set that is to be proved, as Core's dumptxoutset writes it
-    #[arg(long, value_name = "FILE")]
-    pub(crate) snapshot: PathBuf,
-    /// Threads that read the snapshot [default: all cores]
+    #[arg(long, value_name = "FILE", required_unless_present = "data")]
+    pub(crate) snapshot: Option<PathBuf>,
+    /// Prove the set of this data directory
+    #[arg(long, value_name = "DIR", conflicts_with = "snapshot")]
+    pub(crate) data: Option<PathBuf>,
+    /// Threads that read the set [default: all cores]
     #[arg(long, value_name = "N", value_parser = parse_threads)]
     pub(crate) par: Option<usize>,
     /// Print JSON

@@ -5,15 +5,16 @@ use crate::arguments::audit::{
 };
 use crate::arguments::chain_of;
 use crate::failure::Failure;
+use crate::headers;
 use crate::log;
 use crate::output::{self, cpu_seconds, grouped};
 use crate::progress::EngineMeter;
 use crate::signals;
 use crate::verifier::verifier;
-use blockmill_audit::{Auditor, Finding, Key, Report, Verdict, merge};
+use blockmill_audit::{AuditError, AuditedSet, Auditor, Finding, Key, Report, Sources, Verdict, merge, read_parts};
 use blockmill_block::Network;
 use blockmill_blockfiles::NewFile;
-use blockmill_engine::{Options, Signatures};
+use blockmill_engine::{Options, Signatures, UtxoSet};
 use blockmill_rules::Params;
 use serde_json::{Value, json};
 use std::io::Write;
@@ -61,7 +62,12 @@ fn whole(arguments: &AuditArguments) -> Result<u8, Failure> {
         (Some(data), _) => auditor.data(data, &arguments.blocks, resume, &mut meter)?,
         (None, Some(snapshot)) => {
             let params = params(arguments.network, arguments.signet_challenge.as_ref())?;
-            auditor.files(&arguments.blocks, &params, snapshot, resume, &mut meter)?
+            let sources = Sources {
+                blocks: &arguments.blocks,
+                headers: &[],
+                params: &params,
+            };
+            auditor.files(&sources, snapshot, resume, &mut meter)?
         }
         (None, None) => return Err(Failure::Usage("--snapshot or --data is needed".to_owned())),
     };
@@ -90,8 +96,20 @@ fn part(arguments: &AuditPartArguments) -> Result<u8, Failure> {
         &stop,
     );
     let params = params(Some(arguments.network), arguments.signet_challenge.as_ref())?;
-    let heights = arguments.from..=arguments.to;
-    let report = auditor.part(&arguments.blocks, &params, &key, heights, &mut meter)?;
+    let headers = match &arguments.headers {
+        None => Vec::new(),
+        Some(source) => {
+            let read = headers::read(source, &params.genesis.hash(), &stop, &mut meter.meter)?;
+            read.ok_or(AuditError::Stopped)?
+        }
+    };
+    let sources = Sources {
+        blocks: &arguments.blocks,
+        headers: &headers,
+        params: &params,
+    };
+    let blocks = auditor.chain(&sources, &mut meter)?;
+    let report = auditor.part(&blocks, &key, arguments.from..=arguments.to, &mut meter)?;
     drop(meter);
     say_findings(&report.unreadable);
     let Some(part) = report.part else {
@@ -121,15 +139,17 @@ fn part(arguments: &AuditPartArguments) -> Result<u8, Failure> {
 fn merged(arguments: &AuditMergeArguments) -> Result<u8, Failure> {
     let (start, stop) = (Instant::now(), signals::stop_flag()?);
     let key = Key::read(&arguments.key)?;
+    let threads = threads(arguments.par);
+    let data = arguments.data.as_deref();
+    let data = data.map(|data| UtxoSet::open(data, threads)).transpose()?;
+    let set = match (&data, &arguments.snapshot) {
+        (Some(data), _) => AuditedSet::Data(data),
+        (None, Some(snapshot)) => AuditedSet::Snapshot(snapshot),
+        (None, None) => return Err(Failure::Usage("--snapshot or --data is needed".to_owned())),
+    };
+    let parts = read_parts(&arguments.parts)?;
     let mut meter = EngineMeter::new();
-    let report = merge(
-        &key,
-        &arguments.parts,
-        &arguments.snapshot,
-        threads(arguments.par),
-        &stop,
-        &mut meter,
-    )?;
+    let report = merge(&key, &parts, set, threads, &stop, &mut meter)?;
     drop(meter);
     say(&report, arguments.json, start)
 }

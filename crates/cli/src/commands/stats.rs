@@ -3,8 +3,9 @@
 use crate::arguments::StatsArguments;
 use crate::commands::{open_set_at, share};
 use crate::failure::Failure;
-use crate::output::{self, StatsJson};
+use crate::output::{self, StatsJson, Validated};
 use crate::progress::EngineMeter;
+use blockmill_audit::Mark;
 use blockmill_coins::stats::Hashes;
 use blockmill_coins::{StatsBuilder, StatsPart, StoreError};
 use blockmill_engine::{Batch, Observer};
@@ -32,7 +33,10 @@ pub(crate) fn compute(data: &Path, at: Option<u32>) -> Result<StatsJson, Failure
         &builder.finish(&set.tip()),
         store.disk_size()?,
         store.memory(),
-        set.snapshot_height(),
+        Validated {
+            snapshot_height: set.snapshot_height(),
+            audit: Mark::of(&set),
+        },
     ))
 }
 

@@ -1,6 +1,7 @@
 //! `audit`, over real and generated chains in files of Core's form.
 
 use crate::common::{Rng, Run, Scratch, blockmill, connect, generate_command, run, shared_data};
+use blockmill_chaingen::bitcoin::consensus::serialize;
 use blockmill_chaingen::core_files::{CoreChain, CoreLayout};
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;
@@ -222,6 +223,117 @@ fn a_data_directory_is_proved() {
     );
     let elsewhere = run(audit().arg("--blocks").arg(site.blocks())).ends_with(0).json();
     is(&elsewhere, "proved", &[]);
+}
+
+#[test]
+fn a_snapshot_that_was_proved_is_loaded() {
+    let site = Site::generated();
+    let stats = |data: &Path, text: bool| {
+        let mut command = blockmill();
+        command.arg("stats").arg("--data").arg(data);
+        if !text {
+            command.arg("--json");
+        }
+        run(&mut command).ends_with(0)
+    };
+    let connected = site.scratch.join("connected");
+    run(&mut connect(&site.scratch.join("generated"), &connected, "regtest")).ends_with(0);
+    assert_eq!(stats(&connected, false).json()["audited_height"], Value::Null);
+    let parts = site.scratch.join("parts");
+    let proved = run(site.audit().arg("--resume").arg(&parts)).ends_with(0).json();
+    is(&proved, "proved", &[]);
+    let data = site.scratch.join("data");
+    let mut load = blockmill();
+    load.args(["snapshot", "load", "--network", "regtest", "--blocks"]);
+    load.arg(site.blocks()).arg("--data").arg(&data);
+    let hash = stats(&connected, false).json()["hash_serialized_3"].clone();
+    run(load.args(["--hash", hash.as_str().unwrap()]).arg(site.set())).ends_with(0);
+    let shows = |words: &str| {
+        let shown = stats(&data, true).stdout;
+        assert!(shown.contains(words), "{shown}");
+    };
+    shows("above height 140; a snapshot gave the coins up to there, unvalidated");
+    // What was done for the snapshot does for the set that was loaded.
+    let audit = |parts: &Path, blocks: &Path| {
+        let mut command = blockmill();
+        command.args(["audit", "--json", "--data"]).arg(&data).arg("--blocks");
+        run(command.arg(blocks).arg("--resume").arg(parts))
+    };
+    is(&audit(&parts, &site.blocks()).ends_with(0).json(), "proved", &[]);
+    let key = std::fs::read_to_string(parts.join("key")).unwrap();
+    let of_loaded = stats(&data, false).json();
+    assert_eq!(
+        (&of_loaded["snapshot_height"], &of_loaded["audited_height"]),
+        (&140.into(), &140.into())
+    );
+    let id = of_loaded["audit_run"].as_str().unwrap().to_owned();
+    assert!(!key.contains(&id));
+    let words = format!("from the first block on; up to height 140 by audit run {id}");
+    shows(&words);
+    // Another chain has another block at that height, and the proof is of no use.
+    let mark = data.join("audit.txt");
+    let text = std::fs::read_to_string(&mark).unwrap();
+    std::fs::write(&mark, text.replace("height 140", "height 139")).unwrap();
+    assert_eq!(stats(&data, false).json()["audited_height"], Value::Null);
+    // Parts that others made prove it as well.
+    std::fs::remove_file(&mark).unwrap();
+    run(blockmill().args(["audit", "key"]).arg(site.scratch.join("key"))).ends_with(0);
+    let (low, high) = (site.part(0, 70).0, site.part(71, 140).0);
+    let merge = |parts: &[&Path]| {
+        let mut command = blockmill();
+        command
+            .args(["audit", "merge", "--json", "--key"])
+            .arg(site.scratch.join("key"));
+        run(command.arg("--data").arg(&data).args(parts))
+    };
+    is(&merge(&[&low]).ends_with(3).json(), "incomplete", &["parts"]);
+    assert!(!mark.exists());
+    is(&merge(&[&high, &low]).ends_with(0).json(), "proved", &[]);
+    assert_eq!(stats(&data, false).json()["audited_height"], 140);
+}
+
+#[test]
+fn a_part_needs_its_own_blocks_and_all_headers() {
+    let site = Site::generated();
+    run(blockmill().args(["audit", "key"]).arg(site.scratch.join("key"))).ends_with(0);
+    let whole: Vec<PathBuf> = [(0, 49), (50, 99), (100, 140)]
+        .map(|(from, to)| site.part(from, to).0)
+        .into();
+    let headers: Vec<u8> = site
+        .chain
+        .blocks
+        .iter()
+        .skip(1)
+        .flat_map(|block| serialize(&block.block.header))
+        .collect();
+    std::fs::write(site.scratch.join("headers"), headers).unwrap();
+    // The files of the blocks from 50 to 99.
+    let own = site.scratch.join("own");
+    std::fs::create_dir(&own).unwrap();
+    for name in ["blk00001.dat", "rev00001.dat", "xor.dat"] {
+        std::fs::copy(site.blocks().join(name), own.join(name)).unwrap();
+    }
+    let part = |from: u32, to: u32, with_headers: bool| {
+        let mut command = blockmill();
+        command
+            .args(["audit", "part", "--network", "regtest", "--blocks"])
+            .arg(&own);
+        command.arg("--key").arg(site.scratch.join("key"));
+        if with_headers {
+            command.arg("--headers").arg(site.scratch.join("headers"));
+        }
+        command.args(["--from", &from.to_string(), "--to", &to.to_string(), "--out"]);
+        run(command.arg(site.scratch.join("alone")))
+    };
+    part(50, 99, false)
+        .ends_with(2)
+        .says(&["heights 50 to 99 are not in the chain", "height 0"]);
+    part(50, 100, true)
+        .ends_with(3)
+        .says(&["the block of height 100: in none of the block files"]);
+    part(50, 99, true).ends_with(0);
+    let alone = std::fs::read(site.scratch.join("alone")).unwrap();
+    assert!(alone == std::fs::read(&whole[1]).unwrap());
 }
 
 #[test]

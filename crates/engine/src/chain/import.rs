@@ -71,19 +71,7 @@ impl ChainState {
     /// Inserts headers of blocks whose files are not at hand, in any order. Those that break a rule
     /// are reported, with what builds on them. Returns how many have found no parent.
     pub(crate) fn import_headers(&mut self, headers: &[Header], observer: &mut dyn Observer) -> usize {
-        let nowhere = Position {
-            file: 0,
-            length: 0,
-            offset: 0,
-        };
-        let records: Vec<Record> = headers
-            .iter()
-            .map(|header| Record {
-                position: nowhere,
-                hash: header.hash(),
-                header: *header,
-            })
-            .collect();
+        let records = without_place(headers);
         let waiting = insert_headers(&mut self.index, &records, |record, reject| {
             let hash = record.hash;
             observer.event(&Event::HeaderRejected { hash, reject: &reject });
@@ -318,6 +306,21 @@ pub(crate) fn scan_files(
     Ok(Some(found))
 }
 
+/// Records of headers whose blocks are nowhere.
+pub(crate) fn without_place(headers: &[Header]) -> Vec<Record> {
+    let nowhere = Position {
+        file: 0,
+        length: 0,
+        offset: 0,
+    };
+    let record = |header: &Header| Record {
+        position: nowhere,
+        hash: header.hash(),
+        header: *header,
+    };
+    headers.iter().map(record).collect()
+}
+
 /// Inserts the headers of records into an index, each as soon as its parent is there. Returns the
 /// numbers of the records whose parents are nowhere, by parent.
 pub(crate) fn insert_headers<'r>(
@@ -345,10 +348,11 @@ pub(crate) fn insert_headers<'r>(
     waiting
 }
 
-/// The index of all headers in the files, and the records that it was made from. None if `stop` was
-/// set.
+/// The index of these headers and of all headers in the files, and the records of the files. None
+/// if `stop` was set.
 pub(crate) fn index_files(
     files: &BlockFiles,
+    headers: &[Header],
     params: &Params,
     stop: &AtomicBool,
     observer: &mut dyn Observer,
@@ -358,10 +362,12 @@ pub(crate) fn index_files(
         return Ok(None);
     };
     let mut index = HeaderIndex::new(params.clone());
-    insert_headers(&mut index, &scanned.records, |record, reject| {
+    let mut refuse = |record: &Record, reject: Reject| {
         let hash = record.hash;
         observer.event(&Event::HeaderRejected { hash, reject: &reject });
-    });
+    };
+    insert_headers(&mut index, &without_place(headers), &mut refuse);
+    insert_headers(&mut index, &scanned.records, &mut refuse);
     for record in &scanned.records {
         if let Some(id) = index.find(&record.hash) {
             index.add_position(id, record.position);

@@ -4,7 +4,8 @@ use crate::datadir::in_order::in_order;
 use crate::datadir::past::Past;
 use blockmill_block::{Coin, OutPoint};
 use blockmill_coins::store::{OutpointKey, outpoint_from_key, outpoint_key};
-use blockmill_coins::{CoinStore, StoreError};
+use blockmill_coins::{CoinStore, SnapshotChunk, SnapshotChunks, SnapshotError, StoreError};
+use std::io::Read;
 use std::ops::Bound;
 use std::sync::mpsc::sync_channel;
 
@@ -47,18 +48,19 @@ pub(crate) fn for_each<T: Send, E: Send + From<StoreError>>(
     by_reader(open, threads, &convert, take)
 }
 
-/// Gives the coins of an iterator, which is read on a thread of its own, to `convert` and `take` as
+/// Gives the coins of a snapshot to `convert` and `take` as
 /// [`UtxoSet::for_each_batch`](crate::UtxoSet::for_each_batch) does.
 ///
 /// # Errors
-/// Those of the iterator, of `convert` and of `take`.
-pub fn for_each_batch_of<T: Send, E: Send>(
-    coins: impl Iterator<Item = Result<(OutPoint, Coin), E>> + Send,
+/// Those of the file, of `convert` and of `take`.
+pub fn for_each_batch_of<T: Send, E: Send + From<SnapshotError>>(
+    chunks: SnapshotChunks<impl Read + Send>,
     threads: usize,
     convert: &(dyn Fn(Batch) -> Result<T, E> + Sync),
     take: &mut dyn FnMut(T) -> Result<(), E>,
 ) -> Result<(), E> {
-    by_reader(|| Ok(coins), threads, &|batch, _| convert(batch), take)
+    let decode = |chunk: Result<SnapshotChunk, SnapshotError>| convert(chunk?.coins()?);
+    in_order(threads, chunks.enumerate(), &decode, take)
 }
 
 /// Opens coins, and reads them in batches, on a thread of its own.

@@ -154,13 +154,15 @@ impl ChainBlocks {
         Ok(blocks)
     }
 
-    /// The chain of most work in `sources`, which are as for [`connect`](crate::Engine::connect).
-    /// Nothing but headers is validated. None if `stop` was set.
+    /// The chain of most work in `sources`, which are as for [`connect`](crate::Engine::connect),
+    /// and in `headers`, of blocks that need not be in the sources. Nothing but headers is
+    /// validated. None if `stop` was set.
     ///
     /// # Errors
     /// [`FileError`].
     pub fn of_files(
         sources: &[PathBuf],
+        headers: &[Header],
         params: &Params,
         stop: &AtomicBool,
         observer: &mut dyn Observer,
@@ -169,14 +171,30 @@ impl ChainBlocks {
         for source in sources {
             files.add(source)?;
         }
-        let Some((index, records)) = index_files(&files, params, stop, observer)? else {
+        let Some((index, records)) = index_files(&files, headers, params, stop, observer)? else {
             return Ok(None);
         };
+        Ok(Some(Self::of_records(index, files, records)))
+    }
+
+    /// The chain of most work in an index, with records of files.
+    pub(crate) fn of_records(index: HeaderIndex, files: BlockFiles, records: Vec<Record>) -> Self {
         let best = index.best_header();
         let mut blocks = Self::up_to(index, best);
         blocks.files = files;
         blocks.add_places(records);
-        Ok(Some(blocks))
+        blocks
+    }
+
+    /// The files in which blocks were found.
+    pub(crate) fn files(&self) -> &BlockFiles {
+        &self.files
+    }
+
+    /// Height and position of each block that was found, sorted by height. A block may be there
+    /// twice.
+    pub(crate) fn positions(&self) -> impl ExactSizeIterator<Item = (u32, Position)> {
+        self.places.iter().map(|place| (place.height, place.position))
     }
 
     /// The chain that ends in a block, which need not be in this one. None if its header is not

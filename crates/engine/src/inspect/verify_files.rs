@@ -81,7 +81,7 @@ pub fn verify_files<V: ScriptVerifier + 'static>(
     stop: &AtomicBool,
     observer: &mut dyn Observer,
 ) -> Result<FilesReport, VerifyFilesError> {
-    let Some(mut blocks) = ChainBlocks::of_files(sources, params, stop, observer)? else {
+    let Some(mut blocks) = ChainBlocks::of_files(sources, &[], params, stop, observer)? else {
         return Ok(FilesReport {
             stopped: Some(Stopped::Indexing),
             ..FilesReport::default()

@@ -6,6 +6,7 @@ use crate::common::generated::{FORK, Generated, HEIGHT};
 use crate::common::{LARGE, connect, open};
 use blockmill_block::{Network, OutPoint};
 use blockmill_chaingen::Profile;
+use blockmill_engine::datadir::chain_bytes::ChainBytesError;
 use blockmill_engine::report::Indexing;
 use blockmill_engine::{BlockReadError, ChainBlocks, Observer, SpendingBlock, UtxoSet};
 use blockmill_rules::Params;
@@ -45,7 +46,7 @@ fn folders() -> Folders {
 
 fn of_files(sources: &[PathBuf]) -> ChainBlocks {
     let params = Params::new(Network::Regtest, None);
-    let opened = ChainBlocks::of_files(sources, &params, &AtomicBool::new(false), &mut ());
+    let opened = ChainBlocks::of_files(sources, &[], &params, &AtomicBool::new(false), &mut ());
     opened.unwrap().unwrap()
 }
 
@@ -110,6 +111,60 @@ fn coins_are_the_outputs_that_were_made_before() {
 }
 
 #[test]
+fn a_chain_as_bytes_is_the_same_chain() {
+    let folders = folders();
+    let params = Params::new(Network::Regtest, None);
+    let blocks = of_files(std::slice::from_ref(&folders.core));
+    let bytes = blocks.to_bytes();
+    let same = ChainBlocks::from_bytes(&bytes, &params).unwrap();
+    assert_eq!(same.height(), HEIGHT);
+    assert!(same.to_bytes() == bytes);
+    let (heights, _) = check_coins(same.iter(0..=HEIGHT));
+    assert_eq!(heights, HEIGHT + 1);
+    // The first header is at 16, and its nonce at 76 of it.
+    let refused = |change: &dyn Fn(&mut Vec<u8>)| {
+        let mut changed = bytes.clone();
+        change(&mut changed);
+        ChainBlocks::from_bytes(&changed, &params).err()
+    };
+    assert_eq!(refused(&|bytes| bytes[0] ^= 1), Some(ChainBytesError::NoChain));
+    assert_eq!(refused(&|bytes| bytes[8] ^= 1), Some(ChainBytesError::OtherNetwork));
+    let after_two = refused(&|bytes| bytes[16 + 80 * 2 + 40] ^= 1);
+    assert_eq!(after_two, Some(ChainBytesError::Header { height: 3 }));
+    assert_eq!(refused(&|bytes| bytes.push(0)), Some(ChainBytesError::NoChain));
+    for end in (0..bytes.len()).step_by(97) {
+        assert!(refused(&|bytes| bytes.truncate(end)).is_some(), "{end}");
+    }
+    // Files that have gone away have no blocks.
+    std::fs::remove_file(folders.core.join("blk00000.dat")).unwrap();
+    let gone = ChainBlocks::from_bytes(&bytes, &params).unwrap();
+    let unreadable = gone.find_unreadable(1..=HEIGHT);
+    assert_eq!(unreadable, [(1..=HEIGHT, "in none of the block files".to_owned())]);
+}
+
+#[test]
+fn headers_of_other_files_make_the_chain() {
+    let folders = folders();
+    let params = Params::new(Network::Regtest, None);
+    let whole = of_files(std::slice::from_ref(&folders.core));
+    let headers: Vec<_> = (1..=HEIGHT).map(|height| whole.header(height).unwrap()).collect();
+    let (none, stop) = (folders.core.join("empty"), AtomicBool::new(false));
+    std::fs::write(&none, []).unwrap();
+    let open = |sources: &[PathBuf], headers| ChainBlocks::of_files(sources, headers, &params, &stop, &mut ());
+    let bare = open(std::slice::from_ref(&none), &headers).unwrap().unwrap();
+    assert_eq!(
+        (bare.height(), bare.hash(HEIGHT).unwrap()),
+        (HEIGHT, whole.hash(HEIGHT).unwrap())
+    );
+    assert!(matches!(bare.block(7), Err(BlockReadError::NoPlace { height: 7, .. })));
+    let short = open(std::slice::from_ref(&none), &headers[..7]).unwrap().unwrap();
+    assert_eq!(short.height(), 7);
+    let both = open(&[none, folders.core.clone()], &headers[..7]).unwrap().unwrap();
+    assert_eq!(both.height(), HEIGHT);
+    both.block(7).unwrap();
+}
+
+#[test]
 fn runs_come_in_order_from_any_number_of_threads() {
     let folders = folders();
     let blocks = of_files(std::slice::from_ref(&folders.core));
@@ -144,7 +199,7 @@ fn the_chain_of_most_work_is_taken() {
     // The branch was never connected: it has no undo data, and there is no such file.
     assert!(matches!(
         blocks.read(FORK + 1),
-        Err(BlockReadError::Undo { height, .. }) if height == FORK + 1
+        Err(BlockReadError::NoUndoFile { height, .. }) if height == FORK + 1
     ));
     blocks.block(FORK + 1).unwrap();
     // More places change nothing.
@@ -165,7 +220,7 @@ fn a_search_of_files_can_be_stopped() {
     let params = Params::new(Network::Regtest, None);
     let stop = AtomicBool::new(true);
     let sources = [folders.core.clone()];
-    let opened = ChainBlocks::of_files(&sources, &params, &stop, &mut ()).unwrap();
+    let opened = ChainBlocks::of_files(&sources, &[], &params, &stop, &mut ()).unwrap();
     assert!(opened.is_none());
     let mut blocks = UtxoSet::open(&folders.data, 1).unwrap().blocks().unwrap();
     assert!(!blocks.add_files(&sources, &stop, &mut Stop(&stop)).unwrap());

@@ -87,7 +87,7 @@ fn open(
         let Some(chain_id) = chain_id else {
             return Err(Failure::Usage("--blocks without --data needs --network".to_owned()));
         };
-        let blocks = ChainBlocks::of_files(&arguments.blocks, &chain_id.params(), stop, meter)?;
+        let blocks = ChainBlocks::of_files(&arguments.blocks, &[], &chain_id.params(), stop, meter)?;
         return Ok((blocks.ok_or_else(stopped)?, chain_id.network));
     };
     let set = UtxoSet::open(data, cores())?;

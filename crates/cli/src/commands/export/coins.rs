@@ -86,8 +86,13 @@ impl Source {
                 let failed = |error| snapshot_failure(path, error);
                 let input = head.chain(BufReader::with_capacity(1 << 20, file));
                 let reader = SnapshotReader::new(input, *magic).map_err(failed)?;
-                let coins = reader.coins(u32::MAX).map(|entry| entry.map_err(failed));
-                for_each_batch_of(coins, cores(), convert, take)
+                let convert = |batch| convert(batch).map_err(ReadError::Other);
+                let mut take = |converted| take(converted).map_err(ReadError::Other);
+                let read = for_each_batch_of(reader.chunks(u32::MAX), cores(), &convert, &mut take);
+                read.map_err(|error| match error {
+                    ReadError::Snapshot(error) => failed(error),
+                    ReadError::Other(failure) => failure,
+                })
             }
         }
     }
@@ -95,6 +100,18 @@ impl Source {
 
 /// Offset in bytes of the network's magic in a snapshot, after its own magic and version.
 const SNAPSHOT_MAGIC_AT: u64 = 7;
+
+/// Why the coins of a snapshot are not exported.
+enum ReadError {
+    Snapshot(SnapshotError),
+    Other(Failure),
+}
+
+impl From<SnapshotError> for ReadError {
+    fn from(error: SnapshotError) -> Self {
+        Self::Snapshot(error)
+    }
+}
 
 fn snapshot_failure(path: &Path, error: SnapshotError) -> Failure {
     match error {
