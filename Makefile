@@ -4,12 +4,13 @@
 CARGO ?= cargo
 CARGO_FLAGS ?= --locked
 
-.PHONY: help run test python-modules build install examples deps models memcheck one-core fuzz lint doc bench clean
+.PHONY: help run test python python-modules build install examples deps models memcheck one-core fuzz lint doc bench clean
 
 help:
 	@echo "make run    install what is missing, build, run 'blockmill demo'"
 	@echo "make test   the same, then all tests, then the list of tests that were left out"
 	@echo "make examples  the examples of the crates in lib/"
+	@echo "make python  the Python package: its wheel, and its tests in a new virtual environment"
 	@echo "make install PREFIX=/usr/local   an optimised command with its manual page and completions"
 	@echo "make models the lock-free parts under loom, and over the portable twin of futexes"
 	@echo "make memcheck  those parts and the coin map under valgrind; make one-core  the same on one core"
@@ -43,6 +44,28 @@ python-modules:
 	@PYTHONPATH=$(PYTHON_MODULES) python3 -c "import pyarrow, duckdb" 2>/dev/null \
 		|| python3 -m pip install -q --disable-pip-version-check --root-user-action=ignore --target $(PYTHON_MODULES) -r tools/python-modules.txt \
 		|| echo "no pyarrow and duckdb for python3: tests that need them are left out"
+
+# The Python package. The wheel is built with the profile and in the folder of everything else, so the
+# kernel's C++ is not built again. Its tests use chains in files of Core's form.
+PYTHON_ENV := target/python-env
+PYTHON_CHAINS := target/python-chains
+CORE_FOLDER := target/release/examples/core_folder
+REAL_CHAINS := ../shared/data/chains
+
+python: deps
+	@rm -rf $(PYTHON_ENV) $(PYTHON_CHAINS) target/wheels
+	@python3 -m venv $(PYTHON_ENV) && $(PYTHON_ENV)/bin/python -m pip install -q --disable-pip-version-check -r bindings/python/tests/requirements.txt \
+		|| { rm -rf $(PYTHON_ENV); echo "no virtual environment with maturin and distributed: the Python package is left out"; }
+	@if [ -d $(PYTHON_ENV) ]; then set -e; \
+		$(CARGO) build --release -p blockmill-chaingen --example core_folder $(CARGO_FLAGS); \
+		$(CORE_FOLDER) $(PYTHON_CHAINS)/small 160 2000; \
+		$(CORE_FOLDER) $(PYTHON_CHAINS)/large 600 60000; \
+		if [ -d $(REAL_CHAINS) ]; then $(CORE_FOLDER) $(PYTHON_CHAINS)/main $(REAL_CHAINS)/mainnet_0_14131.dat; fi; \
+		$(PYTHON_ENV)/bin/maturin build --release -m bindings/python/Cargo.toml --out target/wheels $(CARGO_FLAGS); \
+		$(PYTHON_ENV)/bin/python -m pip install -q --disable-pip-version-check --no-deps target/wheels/*.whl; \
+		(cd bindings/python && ../../$(PYTHON_ENV)/bin/python -m mypy --cache-dir ../../target/mypy python tests); \
+		BLOCKMILL_CHAINS=$(CURDIR)/$(PYTHON_CHAINS) $(PYTHON_ENV)/bin/python -m pytest -q -p no:cacheprovider bindings/python; \
+	fi
 
 test: run python-modules
 	$(CARGO) test --release $(TESTS) --no-run $(CARGO_FLAGS)

@@ -89,6 +89,18 @@ impl Key {
         Ok(Self { bytes })
     }
 
+    /// The secret itself, to be handed to other processes of the run, and to nobody else.
+    pub fn secret(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The key with this [secret](Self::secret). None if the bytes are no secret of a key.
+    pub fn from_secret(secret: &[u8]) -> Option<Self> {
+        Some(Self {
+            bytes: secret.try_into().ok()?,
+        })
+    }
+
     #[cfg(test)]
     pub(crate) fn of_number(number: u8) -> Self {
         let mut bytes = [number; LENGTH];

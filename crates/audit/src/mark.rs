@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 /// The file in the data directory.
 const FILE: &str = "audit.txt";
 
-/// A proof of a data directory's set: as it was after a block, it was the UTXO set of a chain all of
-/// whose blocks are valid.
+/// A proof of a data directory's set: as it was after a block, it was the UTXO set of a chain all
+/// of whose blocks are valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mark {
     /// The run that has proved it.

@@ -9,9 +9,10 @@ use std::process::Command;
 const LIB: &str = "lib";
 const CRATES: &str = "crates";
 const TOOLS: &str = "tools";
+const BINDINGS: &str = "bindings";
 
 /// All crates, with their folders and floors.
-const PLACES: [(&str, &str, u8); 22] = [
+const PLACES: [(&str, &str, u8); 23] = [
     ("secp256k1-lanes", LIB, 0),
     ("sync", LIB, 0),
     ("pool", LIB, 1),
@@ -29,6 +30,7 @@ const PLACES: [(&str, &str, u8); 22] = [
     ("engine", CRATES, 5),
     ("audit", CRATES, 6),
     ("cli", CRATES, 8),
+    ("python", BINDINGS, 8),
     ("chaingen", TOOLS, 1),
     ("kernel", TOOLS, 3),
     ("faultdisk", TOOLS, 3),
@@ -47,6 +49,7 @@ fn place_of(package: &str) -> Option<(&'static str, u8)> {
 fn may_use(name: &str, tier: &str, used: &str, used_tier: &str) -> bool {
     match tier {
         LIB => used_tier == LIB,
+        BINDINGS => used_tier != TOOLS,
         CRATES => used_tier != TOOLS || (name, used) == ("blockmill-cli", "blockmill-chaingen"),
         _ => true,
     }
@@ -266,7 +269,7 @@ fn crates_can_be_published() {
     for package in packages("Cargo.toml") {
         let name = package["name"].as_str().expect("a package has a name");
         let (tier, _) = place_of(name).expect("a package of a tier");
-        let expected = tier != TOOLS || name == "blockmill-chaingen";
+        let expected = ![TOOLS, BINDINGS].contains(&tier) || name == "blockmill-chaingen";
         assert_eq!(publishing(&package), Ok(expected), "{name}");
         let mut unlicensed = package.clone();
         unlicensed["license"] = Value::Null;

@@ -1,0 +1,403 @@
+"""Proves that a UTXO set is that of a fully valid Bitcoin chain.
+
+With the undo files that Bitcoin Core keeps beside its block files every block can be checked alone,
+in any order: all rules, all scripts. Two products over all coins say whether the undo data is true,
+and whether what is left is the set. So a whole chain is validated on all cores of a machine, or on
+many machines.
+
+>>> import blockmill
+>>> report = blockmill.audit("~/.bitcoin/blocks", "utxo.dat", "main")  # doctest: +SKIP
+>>> report.verdict  # doctest: +SKIP
+'proved'
+
+- `audit` does the whole on this machine;
+- `audit_key`, `audit_part` and `audit_merge` do it in parts, which any scheduler may run;
+- `blockmill.distributed.audit` does it on a cluster of Dask.
+
+Work is done without the interpreter's lock. Ctrl-C ends it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic, process_time
+from typing import TYPE_CHECKING, Any, Literal, Union
+
+from ._blockmill import (
+    BlockmillError,
+    Chain,
+    FileError,
+    Key,
+    KeyFileError,
+    PartError,
+    UsageError,
+    __version__,
+    audit_data,
+    audit_files,
+    index_chain,
+    merge_parts,
+    read_part,
+)
+from ._blockmill import audit_part as _audit_part
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+__all__ = [
+    "BlockmillError",
+    "Chain",
+    "FileError",
+    "Finding",
+    "Key",
+    "KeyFileError",
+    "Part",
+    "PartError",
+    "Progress",
+    "Report",
+    "UnreadableError",
+    "UsageError",
+    "__version__",
+    "audit",
+    "audit_key",
+    "audit_merge",
+    "audit_part",
+    "index",
+]
+
+log = logging.getLogger("blockmill")
+
+PathLike = Union[str, "os.PathLike[str]"]
+Paths = Union[PathLike, Iterable[PathLike]]
+Verdict = Literal["proved", "refuted", "incomplete"]
+Signatures = Literal["auto", "kernel", "lanes"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What speaks against a proof, or keeps it from being made.
+
+    `kind` is `block`, `order`, `once`, `sums` or `chain` where it refutes what was to be proved, and
+    `set`, `unreadable`, `parts` or `seal` where it leaves it open. `height` and `hash` are those of
+    the block, where it is about one.
+    """
+
+    kind: str
+    height: int | None
+    hash: str | None
+    reason: str
+
+    @property
+    def refutes(self) -> bool:
+        """Whether it refutes what was to be proved."""
+        return self.kind in ("block", "order", "once", "sums", "chain")
+
+    def __str__(self) -> str:
+        block = f"block {self.hash} (height {self.height}): " if self.hash else ""
+        return block + self.reason
+
+
+@dataclass(frozen=True)
+class Report:
+    """What an audit came to. The fields are those of `blockmill audit --json`.
+
+    `seconds` and `cpu_seconds` are those of this process; on a cluster the CPU time is that of all
+    tasks.
+    """
+
+    verdict: Verdict
+    network: str
+    height: int | None
+    hash: str
+    blocks: int
+    transactions: int
+    inputs: int
+    coins: int
+    seconds: float
+    cpu_seconds: float
+    findings: tuple[Finding, ...]
+
+    @property
+    def is_proved(self) -> bool:
+        """Whether the set is the UTXO set of a chain all of whose blocks are valid."""
+        return self.verdict == "proved"
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far an audit is.
+
+    `phase` is `headers` (block files are searched), `blocks` or `coins` (the set is read); `share` is
+    that of the phase, from 0 to 1. Fields that the phase does not have are None.
+    """
+
+    phase: Literal["headers", "blocks", "coins"]
+    share: float
+    headers: int | None = None
+    height: int | None = None
+    blocks: int | None = None
+    transactions: int | None = None
+    inputs: int | None = None
+    coins: int | None = None
+    seconds: float | None = None
+    seconds_left: float | None = None
+
+
+OnProgress = Callable[[Progress], object]
+
+
+class UnreadableError(BlockmillError):
+    """Blocks of a part cannot be read. `findings` says which, and why."""
+
+    def __init__(self, findings: Iterable[Finding]) -> None:
+        self.findings = tuple(findings)
+        super().__init__("; ".join(str(finding) for finding in self.findings[:3]))
+
+    def __reduce__(self) -> tuple[type[UnreadableError], tuple[tuple[Finding, ...]]]:
+        return (UnreadableError, (self.findings,))
+
+
+@dataclass(frozen=True)
+class Part:
+    """What the blocks of some heights came to: the bytes of a file of `blockmill audit part`.
+
+    The bytes are sealed with the key of the run, and say nothing to who does not have it.
+    """
+
+    first: int
+    last: int
+    transactions: int
+    inputs: int
+    findings: tuple[Finding, ...]
+    data: bytes
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether nothing speaks against a proof."""
+        return not self.findings
+
+    def __bytes__(self) -> bytes:
+        return self.data
+
+    def __repr__(self) -> str:
+        return f"Part(first={self.first}, last={self.last}, is_clean={self.is_clean})"
+
+    @staticmethod
+    def read(key: Key | PathLike, data: bytes | PathLike) -> Part:
+        """The part in a file, or in bytes, of the key's run.
+
+        Raises `PartError` if it is none, or was changed.
+        """
+        data = data if isinstance(data, bytes) else Path(_path(data)).read_bytes()
+        fields = read_part(_key(key), data)
+        return Part(**{**fields, "findings": _findings(fields["findings"])}, data=data)
+
+
+def _path(path: PathLike) -> str:
+    return os.path.expanduser(os.fspath(path))
+
+
+def _paths(paths: Paths | None) -> list[str]:
+    if paths is None:
+        return []
+    if isinstance(paths, (str, os.PathLike)):
+        return [_path(paths)]
+    return [_path(path) for path in paths]
+
+
+def _key(key: Key | PathLike) -> Key:
+    return key if isinstance(key, Key) else Key.read(_path(key))
+
+
+def _findings(findings: Iterable[Mapping[str, Any]]) -> tuple[Finding, ...]:
+    return tuple(Finding(**finding) for finding in findings)
+
+
+def _hear(progress: OnProgress | None) -> Callable[[str, dict[str, Any]], None]:
+    """Gives events to the log, and progress to `progress`."""
+
+    def hear(about: str, fields: dict[str, Any]) -> None:
+        if about == "event":
+            log.log(logging.WARNING if fields["is_warning"] else logging.INFO, "%s", fields["text"])
+        elif progress is not None:
+            progress(Progress(phase=about, **fields))  # type: ignore[arg-type]
+
+    return hear
+
+
+def _report(fields: Mapping[str, Any], seconds: float, cpu_seconds: float) -> Report:
+    findings = _findings(fields["findings"])
+    return Report(**{**fields, "findings": findings, "seconds": seconds, "cpu_seconds": cpu_seconds})
+
+
+def audit(
+    blocks: Paths | None = None,
+    snapshot: PathLike | None = None,
+    network: str | None = None,
+    *,
+    data: PathLike | None = None,
+    resume: PathLike | None = None,
+    threads: int | None = None,
+    signatures: Signatures = "auto",
+    signet_challenge: bytes | None = None,
+    progress: OnProgress | None = None,
+    client: Client | None = None,
+) -> Report:
+    """Audits a snapshot, or the set of a data directory of Blockmill.
+
+    blocks: directories of `blk*.dat` files, with the `rev*.dat` files beside them, or such files.
+    snapshot: the set, as `dumptxoutset` of Bitcoin Core writes it.
+    network: `main`, `test`, `testnet4`, `signet` or `regtest`.
+    data: a data directory, in place of snapshot and network.
+    resume: a directory in which what is done is kept; a later call goes on with it.
+    threads: all cores, if it is None.
+    signatures: how signatures are verified: `auto`, `kernel` or `lanes`.
+    signet_challenge: of a signet with its own one.
+    progress: is called with `Progress`, some times a second, on this thread.
+    client: a cluster, see `blockmill.distributed.audit`.
+
+    What speaks against a proof is in the report. Raises `FileError` if a file, the snapshot or the
+    data directory cannot be read, `UsageError` if an argument cannot be used.
+    """
+    if client is not None:
+        if blocks is None or snapshot is None or network is None or data is not None or resume is not None:
+            raise UsageError(
+                "with a client, blocks, snapshot and network are needed, and neither data nor resume"
+            )
+        from . import distributed
+
+        return distributed.audit(
+            client,
+            blocks,
+            snapshot,
+            network,
+            threads=threads or 1,
+            signatures=signatures,
+            signet_challenge=signet_challenge,
+            progress=progress,
+        )
+    start, cpu = monotonic(), process_time()
+    kept = None if resume is None else _path(resume)
+    hear = _hear(progress)
+    if data is not None:
+        if snapshot is not None:
+            raise UsageError("either snapshot or data is needed, not both")
+        fields = audit_data(_path(data), _paths(blocks), kept, threads, signatures, hear)
+    elif snapshot is None or blocks is None or network is None:
+        raise UsageError("blocks, snapshot and network are needed, or data")
+    else:
+        fields = audit_files(
+            _paths(blocks), network, signet_challenge, _path(snapshot), kept, threads, signatures, hear
+        )
+    return _report(fields, monotonic() - start, process_time() - cpu)
+
+
+def audit_key(path: PathLike) -> Key:
+    """Draws the key of a run, and writes it to a new file that only its owner can read.
+
+    Whoever can choose the block files or the snapshot must not know it.
+    """
+    key = Key.draw()
+    key.write(_path(path))
+    return key
+
+
+def index(
+    blocks: Paths,
+    network: str,
+    *,
+    headers: bytes | None = None,
+    signet_challenge: bytes | None = None,
+    progress: OnProgress | None = None,
+) -> Chain:
+    """Searches block files for the chain of most work, so that `audit_part` need not do it again.
+
+    headers: those of blocks in other files, 80 bytes each.
+
+    A chain can be pickled; processes with the same files under the same paths can use it.
+    """
+    chain = index_chain(_paths(blocks), network, signet_challenge, headers, None, _hear(progress))
+    assert isinstance(chain, Chain)
+    return chain
+
+
+def audit_part(
+    blocks: Paths | Chain,
+    network: str | None,
+    key: Key | PathLike,
+    first: int,
+    last: int,
+    *,
+    out: PathLike | None = None,
+    headers: bytes | None = None,
+    threads: int | None = None,
+    signatures: Signatures = "auto",
+    signet_challenge: bytes | None = None,
+    progress: OnProgress | None = None,
+) -> Part:
+    """Audits the blocks of heights `first` to `last`, both included; 0 is the first block.
+
+    blocks: as for `audit`, or a chain from `index`, whose network need not be named. The headers of
+    all blocks are needed, the blocks of these heights alone.
+    key: of the run, or its file.
+    out: a new file for the part.
+
+    The same blocks give the same bytes, whoever makes the part. Raises `UnreadableError` if blocks
+    cannot be read.
+    """
+    if isinstance(blocks, Chain):
+        chain = blocks
+    elif network is None:
+        raise UsageError("network is needed")
+    else:
+        chain = index(blocks, network, headers=headers, signet_challenge=signet_challenge, progress=progress)
+    key = _key(key)
+    if out is not None and os.path.lexists(_path(out)):
+        raise FileError(f"{_path(out)}: there is a file of this name already")
+    data, unreadable = _audit_part(chain, key, first, last, threads, signatures, _hear(progress))
+    if data is None:
+        raise UnreadableError(_findings(unreadable))
+    if out is not None:
+        temporary = _path(out) + ".incomplete"
+        Path(temporary).write_bytes(data)
+        os.rename(temporary, _path(out))
+    return Part.read(key, data)
+
+
+def audit_merge(
+    key: Key | PathLike,
+    snapshot: PathLike | None,
+    parts: Iterable[Part | bytes | PathLike],
+    *,
+    data: PathLike | None = None,
+    threads: int | None = None,
+    progress: OnProgress | None = None,
+) -> Report:
+    """Joins the parts of a run, in any order, with a snapshot or the set of a data directory.
+
+    parts: from `audit_part`, or their bytes, or their files.
+    """
+    if (snapshot is None) == (data is None):
+        raise UsageError("either snapshot or data is needed")
+    start, cpu = monotonic(), process_time()
+    named: list[tuple[str, bytes]] = []
+    for number, part in enumerate(parts):
+        if isinstance(part, (Part, bytes)):
+            named.append((f"part {number}", bytes(part)))
+            continue
+        try:
+            named.append((_path(part), Path(_path(part)).read_bytes()))
+        except OSError as error:
+            raise FileError(f"{_path(part)}: {error.strerror}") from error
+    fields = merge_parts(
+        _key(key),
+        named,
+        None if snapshot is None else _path(snapshot),
+        None if data is None else _path(data),
+        threads,
+        _hear(progress),
+    )
+    return _report(fields, monotonic() - start, process_time() - cpu)

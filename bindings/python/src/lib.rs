@@ -1,0 +1,34 @@
+//! What the Python package `blockmill` is made of: its Python code wraps this module, and documents
+//! it.
+//!
+//! Work is done on threads of its own, without the interpreter's lock. Meanwhile the calling thread
+//! looks for signals, and calls back what the work has to say.
+
+mod chain;
+mod key;
+mod reports;
+mod work;
+
+use pyo3::prelude::*;
+
+/// Native parts of the package `blockmill`.
+#[pymodule]
+fn _blockmill(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    let py = module.py();
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add("BlockmillError", py.get_type::<reports::BlockmillError>())?;
+    module.add("UsageError", py.get_type::<reports::UsageError>())?;
+    module.add("FileError", py.get_type::<reports::FileError>())?;
+    module.add("KeyFileError", py.get_type::<reports::KeyFileError>())?;
+    module.add("PartError", py.get_type::<reports::PartError>())?;
+    module.add_class::<key::Key>()?;
+    module.add_class::<chain::Chain>()?;
+    module.add_function(wrap_pyfunction!(work::audit_files, module)?)?;
+    module.add_function(wrap_pyfunction!(work::audit_data, module)?)?;
+    module.add_function(wrap_pyfunction!(work::audit_part, module)?)?;
+    module.add_function(wrap_pyfunction!(work::index_chain, module)?)?;
+    module.add_function(wrap_pyfunction!(work::join_parts, module)?)?;
+    module.add_function(wrap_pyfunction!(work::read_part, module)?)?;
+    module.add_function(wrap_pyfunction!(work::merge_parts, module)?)?;
+    Ok(())
+}

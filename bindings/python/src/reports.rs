@@ -1,0 +1,89 @@
+//! Reports and errors, as Python sees them.
+
+use blockmill_audit::{AuditError, Finding, Part, Report};
+use pyo3::create_exception;
+use pyo3::exceptions::PyException;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+
+create_exception!(
+    blockmill,
+    BlockmillError,
+    PyException,
+    "What all errors of this package are."
+);
+create_exception!(blockmill, UsageError, BlockmillError, "An argument cannot be used.");
+create_exception!(
+    blockmill,
+    FileError,
+    BlockmillError,
+    "A file, a snapshot or a data directory cannot be read or written."
+);
+create_exception!(
+    blockmill,
+    KeyFileError,
+    BlockmillError,
+    "A key file cannot be read or written, is none, or others can read it."
+);
+create_exception!(
+    blockmill,
+    PartError,
+    BlockmillError,
+    "Bytes are no part of this run, or parts do not join."
+);
+
+pub(crate) fn usage(why: impl Into<String>) -> PyErr {
+    UsageError::new_err(why.into())
+}
+
+pub(crate) fn error(why: AuditError) -> PyErr {
+    let text = why.to_string();
+    match why {
+        AuditError::Key(_) => KeyFileError::new_err(text),
+        AuditError::Heights { .. } => UsageError::new_err(text),
+        AuditError::File(_) | AuditError::Snapshot { .. } | AuditError::Open(_) | AuditError::Store(_) => {
+            FileError::new_err(text)
+        }
+        _ => BlockmillError::new_err(text),
+    }
+}
+
+/// Findings as dictionaries.
+pub(crate) fn findings<'py>(py: Python<'py>, findings: &[Finding]) -> PyResult<Bound<'py, PyList>> {
+    let list = PyList::empty(py);
+    for finding in findings {
+        let dict = PyDict::new(py);
+        dict.set_item("kind", finding.kind.name())?;
+        dict.set_item("height", finding.height)?;
+        dict.set_item("hash", finding.hash.map(|hash| hash.to_string()))?;
+        dict.set_item("reason", &finding.reason)?;
+        list.append(dict)?;
+    }
+    Ok(list)
+}
+
+/// A report as a dictionary.
+pub(crate) fn report<'py>(py: Python<'py>, report: &Report) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    dict.set_item("verdict", report.verdict.name())?;
+    dict.set_item("network", report.network.name())?;
+    dict.set_item("height", report.height)?;
+    dict.set_item("hash", report.hash.to_string())?;
+    dict.set_item("blocks", report.blocks)?;
+    dict.set_item("transactions", report.transactions)?;
+    dict.set_item("inputs", report.inputs)?;
+    dict.set_item("coins", report.coins)?;
+    dict.set_item("findings", findings(py, &report.findings)?)?;
+    Ok(dict)
+}
+
+/// A part as a dictionary.
+pub(crate) fn part<'py>(py: Python<'py>, part: &Part) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    dict.set_item("first", part.heights().start())?;
+    dict.set_item("last", part.heights().end())?;
+    dict.set_item("transactions", part.transactions())?;
+    dict.set_item("inputs", part.inputs())?;
+    dict.set_item("findings", findings(py, part.findings())?)?;
+    Ok(dict)
+}
