@@ -75,7 +75,8 @@ pub(crate) struct AuditPartArguments {
     /// blocks of these heights at least
     #[arg(long, value_name = "PATH", required = true, num_args = 1..)]
     pub(crate) blocks: Vec<PathBuf>,
-    /// Headers of blocks whose files are not here: a file, or the address of a node's REST interface
+    /// Headers of blocks whose files are not here: a file, or the address of a node's REST
+    /// interface
     #[arg(long, value_name = "FILE|URL")]
     pub(crate) headers: Option<String>,
     /// Network of the blocks
