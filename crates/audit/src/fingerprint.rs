@@ -1,7 +1,7 @@
 //! Products that tell multisets of coins apart.
 //!
-//! A coin is written as words `w1, w2, ..` of 184 bits, an even number of them, different coins as
-//! different words. With two random numbers `r` and `s` modulo a prime, its factor is
+//! A coin is written as words `w1, w2, ..` of up to 185 bits, an even number of them, different
+//! coins as different words. With two random numbers `r` and `s` modulo a prime, its factor is
 //!
 //! > `r + (w1 + s)(w2 + s^2) + (w3 + s^3)(w4 + s^4) + ..`
 //!
@@ -24,9 +24,21 @@ use blockmill_block::{Coin, OutPoint, Txid};
 /// Bytes of a word.
 const WORD: usize = 23;
 
-/// Bytes of the script in the first four words: the last seven bytes of the third one, and the
-/// fourth.
-const SCRIPT_START: usize = 7 + WORD;
+/// Bits of the third word: output index, length of the script, amount, and then bytes of the
+/// script.
+const VOUT_BITS: u32 = 32;
+const LENGTH_BITS: u32 = 14;
+const VALUE_BITS: u32 = 51;
+
+/// Bytes of the script in the third word.
+const SCRIPT_IN_THIRD: usize = 11;
+
+/// Bytes of the script in the first four words. With these, no script of a usual form has more.
+const SCRIPT_START: usize = SCRIPT_IN_THIRD + WORD;
+
+/// In place of the length, for coins that no valid chain has.
+const IMPOSSIBLE: u64 = (1 << LENGTH_BITS) - 1;
+const _: () = assert!(SCRIPT_SIZE_MAX < IMPOSSIBLE as usize);
 
 /// Words of the longest coin.
 const WORDS_MAX: usize = 4 + (SCRIPT_SIZE_MAX - SCRIPT_START).div_ceil(2 * WORD) * 2;
@@ -120,6 +132,21 @@ fn word(bytes: &[u8], at: usize) -> Element {
     Element([limb(bytes, at), limb(bytes, at + 8), limb(bytes, at + 16) & SEVEN_BYTES])
 }
 
+/// The third word.
+#[inline(always)]
+fn third(vout: u32, length: u64, value: u64, script: &[u8]) -> Element {
+    const VALUE_AT: u32 = VOUT_BITS + LENGTH_BITS;
+    // In the second limb.
+    const SCRIPT_AT: u32 = VALUE_AT + VALUE_BITS - 64;
+    const LAST_BYTES: u64 = (1 << (8 * (SCRIPT_IN_THIRD - 8))) - 1;
+    let (low, high) = (limb(script, 0), limb(script, 8) & LAST_BYTES);
+    Element([
+        u64::from(vout) | length << VOUT_BITS | value << VALUE_AT,
+        value >> (64 - VALUE_AT) | low << SCRIPT_AT,
+        low >> (64 - SCRIPT_AT) | high << SCRIPT_AT,
+    ])
+}
+
 impl Fingerprinter {
     pub(crate) fn new(key: &Key) -> Self {
         let [offset, point] = key.points();
@@ -143,11 +170,16 @@ impl Fingerprinter {
         OfTransaction(sum)
     }
 
-    /// Adds an output of a transaction. Its script is no longer than those that can be spent.
+    /// Adds an output of a transaction. All outputs whose amount no money can be, or whose script
+    /// is longer than those that can be spent, are the same to it: no valid chain has them.
     #[inline]
     pub(crate) fn add(&self, of: &OfTransaction, vout: u32, value: i64, script: &[u8], fingerprint: &mut Fingerprint) {
-        let head = u64::from(vout) | (script.len() as u64) << 32;
-        let third = Element([head, value as u64, limb(script, 0) & (u64::MAX >> 8)]);
+        let is_possible = value.cast_unsigned() >> VALUE_BITS == 0 && script.len() <= SCRIPT_SIZE_MAX;
+        let (length, value_bits, script) = match is_possible {
+            true => (script.len() as u64, value.cast_unsigned(), script),
+            false => (IMPOSSIBLE, 0, &[][..]),
+        };
+        let third = third(vout, length, value_bits, script);
         let fourth = word(script, SCRIPT_START - WORD);
         let mut sum = of.0;
         sum.add_product(third.plus(self.powers[2]), fourth.plus(self.powers[3]));
@@ -184,6 +216,7 @@ impl Fingerprinter {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ethnum::U256;
     use proptest::prelude::*;
 
     fn coins(seed: u8, count: u8) -> Vec<(OutPoint, Coin)> {
@@ -228,7 +261,7 @@ mod tests {
     #[test]
     fn the_factor_is_the_polynomial() {
         // Word by word from bytes, with powers by repeated multiplication.
-        for length in [0, 7, 8, 30, 31, 53, 54, 76, 77, 200, SCRIPT_SIZE_MAX] {
+        for length in [0, 7, 8, 11, 12, 33, 34, 35, 57, 58, 80, 81, 200, SCRIPT_SIZE_MAX] {
             let (outpoint, mut coin) = coins(9, 100).remove(99);
             coin.script_pubkey = (0..length).map(|place| place as u8 ^ 0x5a).collect();
             let key = Key::of_number(7);
@@ -236,16 +269,23 @@ mod tests {
             let mut bytes = outpoint.txid.0.to_vec();
             bytes.extend((coin.height * 2 + u32::from(coin.is_coinbase)).to_le_bytes());
             bytes.resize(2 * WORD, 0);
-            bytes.extend(outpoint.vout.to_le_bytes());
-            bytes.extend((length as u32).to_le_bytes());
-            bytes.extend(coin.value.to_le_bytes());
-            bytes.extend(&*coin.script_pubkey);
-            bytes.resize(bytes.len().next_multiple_of(2 * WORD), 0);
+            let (in_third, rest) = coin.script_pubkey.split_at(length.min(11));
+            let mut script = [0; 32];
+            script[..in_third.len()].copy_from_slice(in_third);
+            let third: U256 = U256::from(outpoint.vout)
+                + (U256::from(length as u32) << 32)
+                + (U256::from(coin.value.cast_unsigned()) << 46)
+                + (U256::from_le_bytes(script) << 97);
+            let mut words: Vec<Element> = bytes.chunks(WORD).map(|chunk| word(chunk, 0)).collect();
+            let third = third.to_le_bytes();
+            words.push(Element(std::array::from_fn(|at| limb(&third, 8 * at))));
+            words.extend(rest.chunks(WORD).map(|chunk| word(chunk, 0)));
+            words.resize(words.len().max(4).next_multiple_of(2), Element::ZERO);
             let mut power = Element::ONE;
             let mut sum = offset;
-            let mut factors = bytes.chunks(WORD).map(|chunk| {
+            let mut factors = words.into_iter().map(|word| {
                 power = power.multiply(point);
-                word(chunk, 0).plus(power.canonical())
+                word.plus(power.canonical())
             });
             while let (Some(a), Some(b)) = (factors.next(), factors.next()) {
                 sum = sum.canonical().plus(a.multiply(b).canonical());
@@ -254,6 +294,35 @@ mod tests {
             let found = fingerprint(&[(outpoint, coin)]);
             assert_eq!(found.product_bytes(), expected, "{length}");
         }
+    }
+
+    #[test]
+    fn impossible_coins_are_no_possible_ones() {
+        let (outpoint, coin) = coins(1, 20).remove(19);
+        let with = |value: i64, script: Vec<u8>| {
+            let script_pubkey = script.into();
+            fingerprint(&[(
+                outpoint,
+                Coin {
+                    value,
+                    script_pubkey,
+                    ..coin.clone()
+                },
+            )])
+            .product_bytes()
+        };
+        let script = vec![7; 25];
+        let (possible, most) = (with(0, script.clone()), with((1 << VALUE_BITS) - 1, script.clone()));
+        let impossible = with(-1, script.clone());
+        assert!(possible != most && possible != impossible && most != impossible);
+        // An amount whose highest bit would be in the script's first byte.
+        let mut changed = script.clone();
+        changed[0] = 6;
+        for value in [1 << VALUE_BITS, 1 << 62, i64::MIN] {
+            assert_eq!(with(value, changed.clone()), impossible);
+        }
+        assert_eq!(with(0, vec![7; SCRIPT_SIZE_MAX + 1]), impossible);
+        assert_ne!(with(0, vec![7; SCRIPT_SIZE_MAX]), impossible);
     }
 
     #[test]
