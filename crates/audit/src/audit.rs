@@ -21,6 +21,7 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// How audits are made.
 pub struct Auditor<'a, V> {
@@ -274,7 +275,8 @@ impl<'a, V: ScriptVerifier + 'static> Auditor<'a, V> {
         joined.findings.extend(summed.unreadable);
         joined.findings.extend(set_finding);
         joined.findings.sort();
-        let report = report(&chain, joined, &set_sums, Some(height), summed.times);
+        let mut report = report(&chain, joined, &set_sums, Some(height), summed.times);
+        report.sum_time += summed.sum_time;
         note(&report, set, &key)?;
         Ok(report)
     }
@@ -400,6 +402,7 @@ fn set_or_finding(
             let none = SetSums {
                 block,
                 coins: Fingerprint::default(),
+                time: Duration::ZERO,
             };
             Ok((none, Some(Finding::general(FindingKind::Set, error.to_string()))))
         }
@@ -419,6 +422,7 @@ fn report(chain: &ChainFacts, joined: Joined, set: &SetSums, height: Option<u32>
         coins: set.coins.coins,
         findings: joined.findings,
         times,
+        sum_time: set.time,
     }
 }
 
@@ -435,6 +439,7 @@ fn without_work(blocks: &ChainBlocks, hash: BlockHash, height: Option<u32>, find
         coins: 0,
         findings,
         times: ThreadTimes::default(),
+        sum_time: Duration::ZERO,
     }
 }
 

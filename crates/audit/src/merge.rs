@@ -6,12 +6,15 @@ use crate::fingerprint::Fingerprint;
 use crate::part::Part;
 use crate::range_sums::FINDINGS_MAX;
 use blockmill_block::{BlockHash, Txid};
+use std::time::Duration;
 
 /// A set, and the block after which it is as it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SetSums {
     pub(crate) block: BlockHash,
     pub(crate) coins: Fingerprint,
+    /// Time of all threads for them.
+    pub(crate) time: Duration,
 }
 
 /// The sums of joined parts.

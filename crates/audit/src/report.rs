@@ -3,6 +3,7 @@
 use crate::finding::Finding;
 use blockmill_block::{BlockHash, Network};
 use blockmill_engine::inspect::verify_blocks::ThreadTimes;
+use std::time::Duration;
 
 /// What an audit came to, in a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,4 +60,6 @@ pub struct Report {
     pub findings: Vec<Finding>,
     /// What the threads took for the blocks.
     pub times: ThreadTimes,
+    /// Time of all threads for the fingerprints, of blocks and of the set.
+    pub sum_time: Duration,
 }

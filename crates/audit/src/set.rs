@@ -9,6 +9,7 @@ use blockmill_engine::{Batch, Observer, UtxoSet, for_each_batch_of};
 use std::fs::File;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 /// The head of a snapshot.
 pub(crate) fn snapshot_head(path: &Path, magic: Magic) -> Result<SnapshotMetadata, AuditError> {
@@ -31,6 +32,8 @@ fn open(path: &Path) -> Result<File, AuditError> {
 /// Adds up batches of coins, and says how far it is.
 struct Adding<'a> {
     fingerprint: Fingerprint,
+    /// Time of all threads.
+    time: Duration,
     /// Coins that there are.
     of: Option<u64>,
     stop: &'a AtomicBool,
@@ -38,11 +41,12 @@ struct Adding<'a> {
 }
 
 impl Adding<'_> {
-    fn add(&mut self, batch: &Fingerprint) -> Result<(), AuditError> {
+    fn add(&mut self, (batch, time): &(Fingerprint, Duration)) -> Result<(), AuditError> {
         if self.stop.load(Ordering::Relaxed) {
             return Err(AuditError::Stopped);
         }
         self.fingerprint.add(batch);
+        self.time += *time;
         let share = self
             .of
             .map_or(0.0, |of| self.fingerprint.coins as f64 / of.max(1) as f64);
@@ -51,10 +55,11 @@ impl Adding<'_> {
     }
 }
 
-fn of_batch(fingerprinter: &Fingerprinter, batch: &[(OutPoint, Coin)]) -> Fingerprint {
+fn of_batch(fingerprinter: &Fingerprinter, batch: &[(OutPoint, Coin)]) -> (Fingerprint, Duration) {
+    let start = Instant::now();
     let mut fingerprint = Fingerprint::default();
     fingerprinter.add_coins(batch, &mut fingerprint);
-    fingerprint
+    (fingerprint, start.elapsed())
 }
 
 /// Why the coins of a snapshot are not added up.
@@ -89,6 +94,7 @@ pub(crate) fn of_snapshot(
     let metadata = *reader.metadata();
     let mut adding = Adding {
         fingerprint: Fingerprint::default(),
+        time: Duration::ZERO,
         of: Some(metadata.coins),
         stop,
         observer,
@@ -106,6 +112,7 @@ pub(crate) fn of_snapshot(
     Ok(SetSums {
         block: metadata.base,
         coins: adding.fingerprint,
+        time: adding.time,
     })
 }
 
@@ -118,6 +125,7 @@ pub(crate) fn of_data(
 ) -> Result<SetSums, AuditError> {
     let mut adding = Adding {
         fingerprint: Fingerprint::default(),
+        time: Duration::ZERO,
         of: None,
         stop,
         observer,
@@ -129,6 +137,7 @@ pub(crate) fn of_data(
     Ok(SetSums {
         block: set.tip().hash,
         coins: adding.fingerprint,
+        time: adding.time,
     })
 }
 

@@ -12,6 +12,7 @@ use blockmill_engine::inspect::verify_blocks::{BlockVerification, Problem, Run, 
 use blockmill_engine::{BlockChange, BlockReadError, ChainBlocks, Observer};
 use blockmill_rules::ScriptVerifier;
 use std::ops::RangeInclusive;
+use std::time::{Duration, Instant};
 
 /// A range that is being summed up.
 struct Piece {
@@ -33,9 +34,9 @@ impl Piece {
         }
     }
 
-    fn add(&mut self, run: Run<RangeSums>) {
+    fn add(&mut self, run: Run<TimedSums>) {
         self.left -= run.heights.end() - run.heights.start() + 1;
-        self.sums.add(run.value);
+        self.sums.add(run.value.sums);
         for Unverified {
             hash,
             height,
@@ -62,6 +63,13 @@ impl Piece {
     }
 }
 
+/// Sums of a run of blocks, and the time that they took.
+#[derive(Default)]
+struct TimedSums {
+    sums: RangeSums,
+    time: Duration,
+}
+
 /// What became of some ranges.
 #[derive(Debug, Default)]
 pub(crate) struct Summed {
@@ -72,6 +80,8 @@ pub(crate) struct Summed {
     /// Whether all ranges were done.
     pub(crate) is_complete: bool,
     pub(crate) times: ThreadTimes,
+    /// Time of all threads for the sums.
+    pub(crate) sum_time: Duration,
 }
 
 /// Verifies the blocks of ranges of heights, which do not overlap, and sums them up. `keep` gets
@@ -123,11 +133,14 @@ pub(crate) fn sum_ranges<V: ScriptVerifier + 'static, E: From<VerifyBlockError>>
     for piece in &mut pieces {
         end(piece, &mut summed);
     }
-    let each = |change: &BlockChange<'_>, sums: &mut RangeSums| {
-        summing.add(change, sums);
+    let each = |change: &BlockChange<'_>, timed: &mut TimedSums| {
+        let start = Instant::now();
+        summing.add(change, &mut timed.sums);
+        timed.time += start.elapsed();
         Ok(())
     };
-    let mut take = |run: Run<RangeSums>| {
+    let mut take = |run: Run<TimedSums>| {
+        summed.sum_time += run.value.time;
         let after = pieces.partition_point(|piece| piece.heights.start() <= run.heights.start());
         // Height 0 is in the first piece.
         let piece = &mut pieces[after.saturating_sub(1)];

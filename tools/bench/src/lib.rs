@@ -14,6 +14,7 @@
 //! - `fetch`: a chain over slow stores, with and without fetching;
 //! - `signatures`: signature checks verified many at once, beside libsecp256k1 and the kernel's
 //!   interface;
+//! - `audit`: whole chains validated in any order, beside `connect` and Core's daemon;
 //! - `clock`: wall and CPU time, and the spread of several runs;
 //! - `machine`: the machine of a run;
 //! - `process_stats`: memory and CPU time of a running subprocess;
@@ -32,6 +33,7 @@
 
 mod report;
 
+mod audit;
 mod cache;
 mod checks;
 mod coinmap;
@@ -75,6 +77,7 @@ pub const NAMES: &[(&str, &str)] = &[
     ("coinmap", "the coin map, beside hashbrown"),
     ("fetch", "coins read ahead from slow stores"),
     ("signatures", "signatures in lanes, beside libsecp256k1"),
+    ("audit", "whole chains validated in any order, beside bitcoind"),
 ];
 
 /// Parts of the engine that `connect` can leave out.
@@ -99,9 +102,9 @@ pub struct BenchOptions {
     pub command: String,
     /// The `blockmill-bench` command, for benchmarks whose runs are processes of their own.
     pub executable: Option<PathBuf>,
-    /// The `blockmill` command, whose processes `cache` watches.
+    /// The `blockmill` command, whose processes `cache` and `audit` watch.
     pub blockmill: Option<PathBuf>,
-    /// Bitcoin Core's daemon, for further rows of `connect`.
+    /// Bitcoin Core's daemon, for further rows of `connect` and `audit`.
     pub bitcoind: Option<PathBuf>,
     /// The part that this subprocess runs. Each run of `coinmap` and `connect` is a subprocess,
     /// called as `blockmill-bench NAME --part PART`. It prints the outcome in place of a table.
@@ -144,6 +147,7 @@ pub fn run(
         "coinmap" => coinmap::report(options, progress)?,
         "fetch" => fetch::report(options, progress)?,
         "signatures" => signatures::report(options, progress)?,
+        "audit" => audit::report(options, progress)?,
         _ => return Err(BenchError::UnknownName { name: name.to_owned() }),
     };
     report.write_table(out, options.targets).map_err(BenchError::Output)?;

@@ -16,7 +16,7 @@ use tempfile::TempDir;
 const CACHE_MIB: u32 = 450;
 
 /// A daemon with a data directory of its own, which holds the blocks.
-pub(super) struct Daemon {
+pub(crate) struct Daemon {
     executable: PathBuf,
     data: TempDir,
     height: u32,
@@ -24,13 +24,13 @@ pub(super) struct Daemon {
 
 impl Daemon {
     /// Copies the blocks, and lets the daemon index them.
-    pub(super) fn prepare(executable: &Path, blocks: &Path, expected: &Summary) -> Result<Self, BenchError> {
+    pub(crate) fn prepare(executable: &Path, blocks: &Path, expected: &Summary) -> Result<Self, BenchError> {
         let daemon = Self {
             executable: executable.to_owned(),
             data: temporary_directory()?,
             height: expected.height,
         };
-        let folder = daemon.folder().join("blocks");
+        let folder = daemon.blocks();
         std::fs::create_dir_all(&folder).map_err(BenchError::file(&folder))?;
         for name in &expected.files {
             let (from, to) = (blocks.join(name), folder.join(name));
@@ -44,9 +44,14 @@ impl Daemon {
         self.data.path().join("regtest")
     }
 
+    /// The folder with its block files and undo files.
+    pub(crate) fn blocks(&self) -> PathBuf {
+        self.folder().join("blocks")
+    }
+
     /// Rebuilds the chainstate. The whole process is timed. With `assumed`, scripts up to this
     /// block are assumed to be valid.
-    pub(super) fn connect(&self, threads: usize, assumed: Option<&str>) -> Result<Run, BenchError> {
+    pub(crate) fn connect(&self, threads: usize, assumed: Option<&str>) -> Result<Run, BenchError> {
         let assumed = format!("-assumevalid={}", assumed.unwrap_or("0"));
         let start = Instant::now();
         let stats = self.run(&["-reindex-chainstate", &assumed], threads)?;

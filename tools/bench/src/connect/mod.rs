@@ -15,6 +15,7 @@ mod rows;
 mod subprocess;
 mod utilisation;
 
+pub(crate) use bitcoind::Daemon;
 pub(crate) use contender::{PARTS, connect_ours};
 pub(crate) use subprocess::run_part;
 
@@ -23,7 +24,6 @@ use crate::error::BenchError;
 use crate::kernel;
 use crate::report::Report;
 use crate::signatures::lanes_are_fast;
-use bitcoind::Daemon;
 use blockmill_chaingen::{ChainSpec, Profile, Summary, write_chain};
 use contender::Contender;
 use rows::{CHARTS, COLUMNS, Row, rows, targets};

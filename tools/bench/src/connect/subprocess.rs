@@ -31,13 +31,13 @@ pub(super) struct Part {
 
 /// The outcome of a run.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Run {
-    pub(super) elapsed: Elapsed,
+pub(crate) struct Run {
+    pub(crate) elapsed: Elapsed,
     /// Peak of the subprocess's anonymous memory while the clock ran. None in this process.
-    pub(super) anonymous_bytes: Option<u64>,
+    pub(crate) anonymous_bytes: Option<u64>,
     /// From a run with a trace: the smallest share of the time in which a thread was at work.
-    pub(super) utilisation: Option<f64>,
-    pub(super) tip: String,
+    pub(crate) utilisation: Option<f64>,
+    pub(crate) tip: String,
 }
 
 /// The subprocess's first line, printed when the clock has stopped.
