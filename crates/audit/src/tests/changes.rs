@@ -13,10 +13,13 @@ use std::sync::atomic::AtomicBool;
 /// Zeros at the end of a file, which nobody reads.
 const PADDING: u64 = 5_000;
 
+/// What is done to a folder.
+type Changing<'a> = &'a dyn Fn(&Path);
+
 /// Changes files when the first block has its verdict.
 struct Change<'a> {
     folder: &'a Path,
-    change: Option<&'a dyn Fn(&Path)>,
+    change: Option<Changing<'a>>,
 }
 
 impl Observer for Change<'_> {
@@ -29,7 +32,7 @@ impl Observer for Change<'_> {
 }
 
 /// Audits a chain of 110 blocks, 50 in a file, which change on the way.
-fn audit_while(change: &dyn Fn(&Path)) -> Report {
+fn audit_while(change: Changing<'_>) -> Report {
     let folder = tempfile::tempdir().unwrap();
     write(&chain(110), folder.path(), &CoreLayout::default());
     let (verifier, stop) = (Arc::new(CoreVerifier::automatic()), AtomicBool::new(false));
@@ -68,7 +71,7 @@ fn nothing_changes() {
 
 #[test]
 fn blocks_that_change_are_not_read() {
-    let changes: [(&str, &dyn Fn(&Path)); 3] = [
+    let changes: [(&str, Changing<'_>); 3] = [
         ("flipped", &|folder| flip(&folder.join("blocks/blk00002.dat"), 0.5)),
         ("cut", &|folder| cut(&folder.join("blocks/blk00002.dat"), PADDING)),
         ("of other heights", &|folder| {
@@ -91,7 +94,7 @@ fn blocks_that_change_are_not_read() {
 
 #[test]
 fn undo_data_that_changes_is_not_read() {
-    let changes: [(&str, &dyn Fn(&Path)); 3] = [
+    let changes: [(&str, Changing<'_>); 3] = [
         ("flipped", &|folder| flip(&folder.join("blocks/rev00002.dat"), 0.5)),
         ("cut", &|folder| cut(&folder.join("blocks/rev00002.dat"), PADDING)),
         ("gone", &|folder| {
