@@ -213,6 +213,14 @@ impl BlockFiles {
         Ok(handle)
     }
 
+    /// Has the system read a part of a file ahead. What comes of it is not said: who reads the part
+    /// later finds out.
+    pub fn read_ahead(&self, file: u32, offset: u64, length: u64) {
+        if let Ok(handle) = self.open(file) {
+            will_need(&handle, offset, length);
+        }
+    }
+
     /// The bytes of the block at `position`, cleared of the key. Panics if the position's file is
     /// out of range.
     ///
@@ -233,6 +241,17 @@ impl BlockFiles {
         Ok(bytes)
     }
 }
+
+/// Tells the system that a part of a file will be read soon; 0 is the length of all that follows.
+#[cfg(target_os = "linux")]
+pub(crate) fn will_need(file: &File, offset: u64, length: u64) {
+    use rustix::fs::{Advice, fadvise};
+    let _ = fadvise(file, offset, std::num::NonZeroU64::new(length), Advice::WillNeed);
+}
+
+/// Tells the system nothing.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn will_need(_: &File, _: u64, _: u64) {}
 
 #[cfg(test)]
 mod tests {

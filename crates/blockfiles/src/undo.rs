@@ -5,6 +5,7 @@
 //! block. Records are in the file with the number of the block's file, in the order in which the
 //! blocks were connected. Zeros may follow them, which were allocated and not written.
 
+use crate::source::will_need;
 use crate::{BlockFiles, FileError, XorKey};
 use blockmill_block::hash::BlockHash;
 use blockmill_block::network::Magic;
@@ -68,6 +69,7 @@ impl BlockFiles {
             magic,
             records: Vec::new(),
         };
+        will_need(&undo_file.file, 0, 0);
         undo_file.find_records()?;
         Ok(Some(undo_file))
     }

@@ -22,13 +22,16 @@ use blockmill_rules::{Params, Reject};
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::ErrorKind;
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use thiserror::Error;
 
 /// Blocks of a run in [`ChainBlocks::for_each_run`] at most: those without a place have no length.
 const BLOCKS_TOGETHER: u32 = 20_000;
+
+/// Bytes between two blocks that are read ahead with them.
+const GAP_READ: u64 = 1 << 20;
 
 /// Why a block of the chain, or the coins that it spends, cannot be read.
 #[derive(Debug, Error)]
@@ -383,6 +386,24 @@ impl ChainBlocks {
     /// Length in bytes of the block at a height; 0 where it was found in no file.
     pub fn length(&self, height: u32) -> u32 {
         self.places(height).first().map_or(0, |place| place.position.length)
+    }
+
+    /// Has the system read the blocks of some heights ahead, which lie together or nearly so.
+    pub(crate) fn read_ahead(&self, heights: RangeInclusive<u32>) {
+        let positions = heights.filter_map(|height| Some(self.places(height).first()?.position));
+        let mut parts: Vec<(u32, Range<u64>)> = Vec::new();
+        for Position { file, length, offset } in positions {
+            let end = offset + u64::from(length);
+            match parts.last_mut() {
+                Some((last, part)) if *last == file && offset.abs_diff(part.end) <= GAP_READ => {
+                    *part = part.start.min(offset)..part.end.max(end);
+                }
+                _ => parts.push((file, offset..end)),
+            }
+        }
+        for (file, part) in parts {
+            self.files.read_ahead(file, part.start, part.end - part.start);
+        }
     }
 
     /// Height of the last block.

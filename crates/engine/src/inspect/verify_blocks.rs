@@ -216,20 +216,39 @@ impl<'a> Left<'a> {
         }
     }
 
-    /// The next run: within one range, one block at least.
-    fn take(&mut self) -> Option<RangeInclusive<u32>> {
-        let range = self.ranges.front_mut()?;
-        let wanted = (self.bytes / (self.threads * RUNS_LEFT_PER_THREAD)).min(RUN_BYTES_MAX);
-        let (start, last) = (*range.start(), *range.end());
+    /// Bytes of the next run.
+    fn wanted(&self) -> u64 {
+        (self.bytes / (self.threads * RUNS_LEFT_PER_THREAD)).min(RUN_BYTES_MAX)
+    }
+
+    /// The last block of a run of so many bytes, and its bytes in truth.
+    fn end(&self, start: u32, last: u32, wanted: u64) -> (u32, u64) {
         let mut bytes = 0;
         let mut end = start;
         loop {
             bytes += u64::from(self.blocks.length(end));
             if end == last || bytes >= wanted || end - start + 1 == RUN_BLOCKS_MAX {
-                break;
+                return (end, bytes);
             }
             end += 1;
         }
+    }
+
+    /// A run of the first range that each thread takes one before.
+    fn ahead(&self) -> Option<RangeInclusive<u32>> {
+        let range = self.ranges.front()?;
+        let wanted = self.wanted();
+        let before = self.end(*range.start(), *range.end(), wanted * (self.threads - 1));
+        let start = if self.threads > 1 { before.0 + 1 } else { *range.start() };
+        (start <= *range.end()).then(|| start..=self.end(start, *range.end(), wanted).0)
+    }
+
+    /// The next run: within one range, one block at least.
+    fn take(&mut self) -> Option<RangeInclusive<u32>> {
+        let wanted = self.wanted();
+        let (start, last) = self.ranges.front()?.clone().into_inner();
+        let (end, bytes) = self.end(start, last, wanted);
+        let range = self.ranges.front_mut()?;
         if end == last {
             self.ranges.pop_front();
         } else {
@@ -266,8 +285,16 @@ impl<'a, V, T> Shared<'a, V, T> {
         self.left.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The next run. The system reads a later one ahead, which a thread will take in a round or so.
     fn next_run(&self) -> Option<RangeInclusive<u32>> {
-        self.lock_left().take()
+        let mut left = self.lock_left();
+        let run = left.take()?;
+        let ahead = left.ahead();
+        drop(left);
+        if let Some(ahead) = ahead {
+            self.blocks.read_ahead(ahead);
+        }
+        Some(run)
     }
 
     /// Counts a block that has its verdict.
