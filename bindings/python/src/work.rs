@@ -264,7 +264,7 @@ pub(crate) fn index_chain<'py>(
     }
 }
 
-/// The bytes of a part, none if blocks cannot be read; and what cannot be read.
+/// The bytes of a part, none if blocks cannot be read; what cannot be read; CPU seconds.
 #[pyfunction]
 #[pyo3(signature = (chain, key, first, last, threads_wanted, signatures_wanted, hear))]
 #[expect(clippy::too_many_arguments, reason = "the Python code around it has names for them")]
@@ -277,7 +277,7 @@ pub(crate) fn audit_part<'py>(
     threads_wanted: Option<usize>,
     signatures_wanted: &str,
     hear: &Bound<'py, PyAny>,
-) -> PyResult<(Option<Bound<'py, PyBytes>>, Bound<'py, PyList>)> {
+) -> PyResult<(Option<Bound<'py, PyBytes>>, Bound<'py, PyList>, f64)> {
     let (threads, signatures) = (threads(threads_wanted)?, signatures(signatures_wanted)?);
     let (blocks, key) = (&*chain.blocks, &key.0);
     let report = run(py, hear, |stop, observer| {
@@ -286,7 +286,8 @@ pub(crate) fn audit_part<'py>(
         auditor.part(blocks, key, first..=last, observer)
     })?;
     let bytes = report.part.map(|part| PyBytes::new(py, &part.encode(key)));
-    Ok((bytes, findings(py, &report.unreadable)?))
+    let cpu: Duration = report.times.cpu.iter().sum();
+    Ok((bytes, findings(py, &report.unreadable)?, cpu.as_secs_f64()))
 }
 
 fn decode(key: &Key, bytes: &[u8]) -> PyResult<Part> {

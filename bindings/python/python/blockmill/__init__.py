@@ -6,7 +6,7 @@ and whether what is left is the set. So a whole chain is validated on all cores 
 many machines.
 
 >>> import blockmill
->>> report = blockmill.audit("~/.bitcoin/blocks", "utxo.dat", "main")  # doctest: +SKIP
+>>> report = blockmill.audit("~/.bitcoin/blocks", "utxo.dat", "bitcoin")  # doctest: +SKIP
 >>> report.verdict  # doctest: +SKIP
 'proved'
 
@@ -250,7 +250,7 @@ def audit(
 
     blocks: directories of `blk*.dat` files, with the `rev*.dat` files beside them, or such files.
     snapshot: the set, as `dumptxoutset` of Bitcoin Core writes it.
-    network: `main`, `test`, `testnet4`, `signet` or `regtest`.
+    network: `bitcoin` (or `main`), `testnet3`, `testnet4`, `signet` or `regtest`.
     data: a data directory, in place of snapshot and network.
     resume: a directory in which what is done is kept; a later call goes on with it.
     threads: all cores, if it is None.
@@ -357,7 +357,7 @@ def audit_part(
     key = _key(key)
     if out is not None and os.path.lexists(_path(out)):
         raise FileError(f"{_path(out)}: there is a file of this name already")
-    data, unreadable = _audit_part(chain, key, first, last, threads, signatures, _hear(progress))
+    data, unreadable, _ = _audit_part(chain, key, first, last, threads, signatures, _hear(progress))
     if data is None:
         raise UnreadableError(_findings(unreadable))
     if out is not None:

@@ -6,7 +6,7 @@ shared file system, or copies. The machine that calls needs none of them.
 >>> from distributed import Client
 >>> from blockmill.distributed import audit
 >>> with Client("tcp://scheduler:8786") as client:  # doctest: +SKIP
-...     report = audit(client, "/bitcoin/blocks", "/bitcoin/utxo.dat", "main")
+...     report = audit(client, "/bitcoin/blocks", "/bitcoin/utxo.dat", "bitcoin")
 
 The key of the run is drawn here, and goes to the workers with their tasks. It is in no name of a
 task, and in no log. Who can read the connections between the machines can read it, unless they are
@@ -17,8 +17,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError
-from time import monotonic, process_time
-from typing import TYPE_CHECKING, Any, TypeVar
+from time import monotonic
+from typing import TYPE_CHECKING, Any
 
 from distributed import as_completed, get_worker
 
@@ -57,8 +57,6 @@ PART_BYTES = 128 << 20
 # Parts that one task joins.
 BRANCHES = 16
 
-T = TypeVar("T")
-
 
 class _Cancelled(Exception):
     """The client does not want a task any more."""
@@ -74,16 +72,6 @@ def _stop_if_cancelled(name: str) -> Callable[[Progress], None]:
             raise _Cancelled(name)
 
     return look
-
-
-def _timed(work: Callable[[], T]) -> tuple[T, float]:
-    """What work returns, and its CPU time.
-
-    Threads of the work have ended by then, so the whole process is looked at; other tasks that run
-    meanwhile are in it, so a worker with several threads counts too much.
-    """
-    start = process_time()
-    return work(), process_time() - start
 
 
 def _index(
@@ -103,7 +91,7 @@ def _part(
     name: str, chain: Chain, key: Key, first: int, last: int, threads: int, signatures: Signatures
 ) -> tuple[bytes, float]:
     hear = _hear(_stop_if_cancelled(name))
-    (data, unreadable), cpu = _timed(lambda: _audit_part(chain, key, first, last, threads, signatures, hear))
+    data, unreadable, cpu = _audit_part(chain, key, first, last, threads, signatures, hear)
     if data is None:
         raise UnreadableError(_findings(unreadable))
     return data, cpu
