@@ -1,9 +1,9 @@
-//! `blockmill-bench audit`: whole chains validated in any order, beside `connect` and Bitcoin Core's
-//! daemon, and what that says of the main network.
+//! `blockmill-bench audit`: whole chains validated in any order, beside `connect` and Bitcoin
+//! Core's daemon, and what that says of the main network.
 //!
 //! Each run is a process of its own, over the same block files. One more run of ours, in this
-//! process, says what the time goes into. In reading order: `site`, a chain in files; `shares`, that
-//! run; `projection`, the main network.
+//! process, says what the time goes into. In reading order: `site`, a chain in files; `shares`,
+//! that run; `projection`, the main network.
 
 mod projection;
 mod shares;
