@@ -105,6 +105,8 @@ def _merge(
     name: str, key: Key, snapshot: str, threads: int, part: tuple[bytes, float]
 ) -> tuple[Report, float]:
     data, cpu = part
+    # It is the last task: the worker's other threads have nothing to do.
+    threads = max(threads, get_worker().state.nthreads)
     report = audit_merge(key, snapshot, [data], threads=threads, progress=_stop_if_cancelled(name))
     return report, cpu + report.cpu_seconds
 
