@@ -125,14 +125,14 @@ impl CoinStore for GatedStore {
         let mut list: Vec<OwnedChange> = Vec::new();
         let mut is_known = true;
         changes.visit_all(&mut |change| {
-                let stored = matches!(self.inner.get(&change.outpoint), Ok(Some(_)));
-                is_known &= match change.before {
-                    Before::Coin => stored,
-                    Before::Nothing => !stored,
-                    Before::Unknown => true,
-                };
-                list.push((change.outpoint, change.coin.map(|coin| coin.to_coin())));
-            });
+            let stored = matches!(self.inner.get(&change.outpoint), Ok(Some(_)));
+            is_known &= match change.before {
+                Before::Coin => stored,
+                Before::Nothing => !stored,
+                Before::Unknown => true,
+            };
+            list.push((change.outpoint, change.coin.map(|coin| coin.to_coin())));
+        });
         assert!(is_known, "the cache is wrong about the store");
         assert!(list.is_sorted_by(|one, other| one.0 < other.0), "changes out of order");
         let gate = self.changed.wait_while(self.gate(), |gate| !gate.open);

@@ -3,8 +3,8 @@
 //!
 //! Checked: coins come in the order of the store's keys, within the bounds of height and amount,
 //! and there are at most as many as the input has bytes. Without an error there are as many as the
-//! metadata say; no coin comes after an error. The coins, written and read again, are the same.
-//! Memory stays below a fixed multiple of the input.
+//! metadata say; no coin comes after an error. The coins, written and read again, are the same, and
+//! so are those that are read in chunks. Memory stays below a fixed multiple of the input.
 
 #![no_main]
 
@@ -77,6 +77,16 @@ fn read(bytes: &[u8], most: usize) -> (Vec<(OutPoint, Coin)>, bool) {
     (coins, error.is_none())
 }
 
+/// All coins of a snapshot, read in chunks. None if there is an error.
+fn read_in_chunks(bytes: &[u8], most: usize) -> Option<Vec<(OutPoint, Coin)>> {
+    let reader = SnapshotReader::new(Pieces { bytes, most }, MAGIC).ok()?;
+    let mut coins = Vec::new();
+    for chunk in reader.chunks(BASE_HEIGHT) {
+        coins.extend(chunk.ok()?.coins().ok()?);
+    }
+    Some(coins)
+}
+
 fuzz_target!(|data: &[u8]| {
     let mut input = Input::new(data);
     let flags = input.u8();
@@ -92,7 +102,7 @@ fuzz_target!(|data: &[u8]| {
             bytes[COUNT][2..].fill(0);
         }
     }
-    let ((coins, _), peak) = peak_of(|| read(&bytes, most));
+    let ((coins, is_whole), peak) = peak_of(|| read(&bytes, most));
     assert!(
         peak <= PEAK_PER_BYTE * bytes.len() + PEAK_BASE,
         "{peak} bytes for {}",
@@ -102,6 +112,8 @@ fuzz_target!(|data: &[u8]| {
     assert!(coins.is_sorted_by(|one, other| one.0 < other.0), "coins out of order");
     let in_bounds = |coin: &Coin| coin.height <= BASE_HEIGHT && money_range(coin.value);
     assert!(coins.iter().all(|(_, coin)| in_bounds(coin)));
+
+    assert_eq!(read_in_chunks(&bytes, most).as_ref(), is_whole.then_some(&coins));
 
     let mut out = Cursor::new(Vec::new());
     let tip = Tip {
