@@ -19,7 +19,7 @@
 use crate::field::{Element, Wide};
 use crate::key::Key;
 use blockmill_block::coin::SCRIPT_SIZE_MAX;
-use blockmill_block::{Coin, OutPoint, Txid};
+use blockmill_block::{Coin, CoinRef, OutPoint, Txid};
 
 /// Bytes of a word.
 const WORD: usize = 23;
@@ -195,9 +195,9 @@ impl Fingerprinter {
     }
 
     /// Adds one coin.
-    pub(crate) fn add_coin(&self, outpoint: &OutPoint, coin: &Coin, fingerprint: &mut Fingerprint) {
+    pub(crate) fn add_coin(&self, outpoint: &OutPoint, coin: CoinRef<'_>, fingerprint: &mut Fingerprint) {
         let of = self.of_transaction(&outpoint.txid, coin.height, coin.is_coinbase);
-        self.add(&of, outpoint.vout, coin.value, &coin.script_pubkey, fingerprint);
+        self.add(&of, outpoint.vout, coin.value, coin.script_pubkey, fingerprint);
     }
 
     /// Adds coins of which those of a transaction come one after the other.
@@ -241,7 +241,7 @@ mod tests {
         let fingerprinter = Fingerprinter::new(&Key::of_number(7));
         let mut fingerprint = Fingerprint::default();
         for (outpoint, coin) in coins {
-            fingerprinter.add_coin(outpoint, coin, &mut fingerprint);
+            fingerprinter.add_coin(outpoint, CoinRef::from(coin), &mut fingerprint);
         }
         fingerprint
     }

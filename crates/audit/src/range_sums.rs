@@ -78,7 +78,7 @@ impl Summing<'_> {
             .transactions()
             .skip(1)
             .flat_map(|transaction| transaction.inputs());
-        for (input, coin) in outpoints.zip(change.undo.coins()) {
+        for (input, coin) in outpoints.zip(change.undo.coins().iter()) {
             self.fingerprinter
                 .add_coin(&input.previous_output(), coin, &mut sums.spent);
         }
@@ -119,7 +119,7 @@ fn order(change: &BlockChange<'_>, hash: &BlockHash) -> Option<Finding> {
     // By id, the first transaction that has it.
     let mut makers: Option<HashMap<Txid, usize>> = None;
     for (index, transaction) in block.transactions().enumerate().skip(1) {
-        for (input, coin) in transaction.inputs().zip(change.undo.transaction(index - 1)) {
+        for (input, coin) in transaction.inputs().zip(change.undo.transaction(index - 1).iter()) {
             let outpoint = input.previous_output();
             if coin.height == 0 {
                 let reason = format!(

@@ -94,21 +94,72 @@ pub struct Coin {
     pub script_pubkey: Box<[u8]>,
 }
 
-/// As [`Coin::write_compressed`], for the parts of a coin.
-pub fn write_compressed(value: i64, height: u32, is_coinbase: bool, script_pubkey: &[u8], into: &mut Vec<u8>) {
-    write_varint(u64::from(height << 1 | u32::from(is_coinbase)), into);
-    compress::write_output(value, script_pubkey, into);
+/// A coin that borrows its script.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CoinRef<'a> {
+    /// Amount in satoshi.
+    pub value: i64,
+    /// Height of the block that made it, below 2^31.
+    pub height: u32,
+    /// Whether a coinbase made it.
+    pub is_coinbase: bool,
+    /// Locking script.
+    pub script_pubkey: &'a [u8],
+}
+
+impl CoinRef<'_> {
+    /// Twice the height plus the coinbase flag.
+    pub(crate) fn code(&self) -> u32 {
+        self.height << 1 | u32::from(self.is_coinbase)
+    }
+
+    /// Appends the form of Core's database, as [`Coin::write_compressed`] does.
+    pub fn write_compressed(&self, into: &mut Vec<u8>) {
+        write_varint(u64::from(self.code()), into);
+        compress::write_output(self.value, self.script_pubkey, into);
+    }
+
+    /// Appends the form of Core's undo data: the form of the database, with a zero byte after the
+    /// first number if the height is above 0.
+    pub fn write_undo(&self, into: &mut Vec<u8>) {
+        write_varint(u64::from(self.code()), into);
+        if self.height > 0 {
+            into.push(0);
+        }
+        compress::write_output(self.value, self.script_pubkey, into);
+    }
+
+    /// The coin with a script of its own.
+    pub fn to_coin(&self) -> Coin {
+        Coin {
+            value: self.value,
+            height: self.height,
+            is_coinbase: self.is_coinbase,
+            script_pubkey: self.script_pubkey.into(),
+        }
+    }
+}
+
+impl<'a> From<&'a Coin> for CoinRef<'a> {
+    fn from(coin: &'a Coin) -> Self {
+        Self {
+            value: coin.value,
+            height: coin.height,
+            is_coinbase: coin.is_coinbase,
+            script_pubkey: &coin.script_pubkey,
+        }
+    }
 }
 
 impl Coin {
     fn code(&self) -> u32 {
-        self.height << 1 | u32::from(self.is_coinbase)
+        CoinRef::from(self).code()
     }
 
     /// Appends the form of Core's database: VARINT of twice the height plus the coinbase flag, then
     /// amount and script compressed. The amount must not be negative.
     pub fn write_compressed(&self, into: &mut Vec<u8>) {
-        write_compressed(self.value, self.height, self.is_coinbase, &self.script_pubkey, into);
+        CoinRef::from(self).write_compressed(into);
     }
 
     /// Reads what [`Coin::write_compressed`] wrote.
@@ -127,29 +178,6 @@ impl Coin {
     pub fn skip_compressed(reader: &mut Reader<'_>) -> Result<(), DecodeError> {
         reader.varint(u64::from(u32::MAX))?;
         compress::skip_output(reader)
-    }
-
-    /// Appends the form of Core's undo data: the form of the database, with a zero byte after the
-    /// first number if the height is above 0.
-    pub fn write_undo(&self, into: &mut Vec<u8>) {
-        write_varint(u64::from(self.code()), into);
-        if self.height > 0 {
-            into.push(0);
-        }
-        compress::write_output(self.value, &self.script_pubkey, into);
-    }
-
-    /// Reads what [`Coin::write_undo`] wrote.
-    ///
-    /// # Errors
-    /// Any [`DecodeError`].
-    pub fn read_undo(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        let code = reader.varint(u64::from(u32::MAX))? as u32;
-        if code >> 1 > 0 {
-            // Core wrote the version of the transaction here once. Nothing uses it now.
-            reader.varint(u64::from(u32::MAX))?;
-        }
-        Self::read_output(code, reader)
     }
 
     fn read_output(code: u32, reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
@@ -250,9 +278,6 @@ mod tests {
             Coin::skip_compressed(&mut reader).unwrap();
             prop_assert!(reader.finish().is_ok());
             prop_assert!(Coin::skip_compressed(&mut Reader::new(&written[..written.len() - 1])).is_err());
-            written.clear();
-            coin.write_undo(&mut written);
-            prop_assert_eq!(&Coin::read_undo(&mut Reader::new(&written)).unwrap(), &coin);
         }
     }
 }

@@ -67,8 +67,16 @@ pub fn write_output(value: i64, script: &[u8], into: &mut Vec<u8>) {
 /// # Errors
 /// Any [`DecodeError`].
 pub fn read_output(reader: &mut Reader<'_>) -> Result<(i64, Box<[u8]>), DecodeError> {
+    let mut script = Vec::new();
+    let value = read_output_into(reader, &mut script)?;
+    Ok((value, script.into_boxed_slice()))
+}
+
+/// As [`read_output`]. Appends the script.
+pub(crate) fn read_output_into(reader: &mut Reader<'_>, script: &mut Vec<u8>) -> Result<i64, DecodeError> {
     let value = decompress_amount(reader.varint(u64::MAX)?).cast_signed();
-    Ok((value, read_script(reader)?))
+    read_script(reader, script)?;
+    Ok(value)
 }
 
 /// Goes past what [`write_output`] wrote, which is not checked.
@@ -118,36 +126,36 @@ fn write_script(script: &[u8], into: &mut Vec<u8>) {
     }
 }
 
-/// Reads a compressed script.
-fn read_script(reader: &mut Reader<'_>) -> Result<Box<[u8]>, DecodeError> {
+/// Reads a compressed script, and appends it.
+fn read_script(reader: &mut Reader<'_>, script: &mut Vec<u8>) -> Result<(), DecodeError> {
     let offset = reader.offset();
-    let script: Vec<u8> = match reader.varint(u64::from(u32::MAX))? {
-        0 => [
+    let mut append = |parts: [&[u8]; 3]| {
+        script.reserve(parts.iter().map(|part| part.len()).sum());
+        parts.iter().for_each(|part| script.extend_from_slice(part));
+    };
+    match reader.varint(u64::from(u32::MAX))? {
+        0 => append([
             &[OP_DUP, OP_HASH160, 20],
             reader.take(20)?,
             &[OP_EQUALVERIFY, OP_CHECKSIG],
-        ]
-        .concat(),
-        1 => [&[OP_HASH160, 20], reader.take(20)?, &[OP_EQUAL]].concat(),
-        code @ (2 | 3) => [&[33, code as u8], reader.take(32)?, &[OP_CHECKSIG]].concat(),
+        ]),
+        1 => append([&[OP_HASH160, 20], reader.take(20)?, &[OP_EQUAL]]),
+        code @ (2 | 3) => append([&[33, code as u8], reader.take(32)?, &[OP_CHECKSIG]]),
         code @ (4 | 5) => {
             let mut key = [code as u8 - 2; 33];
             key[1..].copy_from_slice(reader.take(32)?);
             let y = decompress(&key).ok_or(DecodeError::InvalidPoint { offset })?;
-            [&[65, 4], &key[1..], &y, &[OP_CHECKSIG]].concat()
+            append([&[65, 4], &[&key[1..], &y].concat(), &[OP_CHECKSIG]]);
         }
         code => {
             let length = (code - SPECIAL_SCRIPTS) as usize;
-            let script = reader.take(length)?;
-            if length > SCRIPT_SIZE_MAX {
-                // Never spendable. Core replaces it by a short script.
-                vec![OP_RETURN]
-            } else {
-                script.to_vec()
-            }
+            let plain = reader.take(length)?;
+            // A longer one is never spendable. Core replaces it by a short script.
+            let is_kept = length <= SCRIPT_SIZE_MAX;
+            append([if is_kept { plain } else { &[OP_RETURN] }, &[], &[]]);
         }
-    };
-    Ok(script.into_boxed_slice())
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -173,13 +181,18 @@ mod tests {
         }
     }
 
+    fn read(reader: &mut Reader<'_>) -> Result<Vec<u8>, DecodeError> {
+        let mut script = Vec::new();
+        read_script(reader, &mut script).map(|()| script)
+    }
+
     fn script_round_trip(script: &str, compressed_length: usize) {
         let script = hex::decode(script).unwrap();
         let mut written = Vec::new();
         write_script(&script, &mut written);
         assert_eq!(written.len(), compressed_length, "{}", hex::encode(&script));
         let mut reader = Reader::new(&written);
-        assert_eq!(&read_script(&mut reader).unwrap()[..], &script[..]);
+        assert_eq!(read(&mut reader).unwrap(), script);
         assert!(reader.finish().is_ok());
     }
 
@@ -221,12 +234,12 @@ mod tests {
         bytes.extend([0; 31]);
         bytes.push(5);
         assert_eq!(
-            read_script(&mut Reader::new(&bytes)),
+            read(&mut Reader::new(&bytes)),
             Err(DecodeError::InvalidPoint { offset: 0 })
         );
         let mut written = Vec::new();
         write_script(&vec![1; SCRIPT_SIZE_MAX + 1], &mut written);
-        assert_eq!(&read_script(&mut Reader::new(&written)).unwrap()[..], [OP_RETURN]);
+        assert_eq!(read(&mut Reader::new(&written)).unwrap(), [OP_RETURN]);
     }
 
     proptest! {

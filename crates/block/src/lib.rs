@@ -45,6 +45,7 @@
 
 pub mod block;
 pub mod coin;
+mod coin_list;
 pub mod compress;
 pub mod hash;
 pub mod header;
@@ -58,7 +59,8 @@ pub mod transaction;
 pub mod undo;
 
 pub use block::Block;
-pub use coin::{Coin, NoOutPoint, OutPoint};
+pub use coin::{Coin, CoinRef, NoOutPoint, OutPoint};
+pub use coin_list::{CoinList, Coins};
 pub use hash::{BlockHash, MerkleRoot, Txid, Wtxid};
 pub use header::Header;
 pub use network::{Magic, Network};

@@ -366,6 +366,11 @@ impl<'a> Output<'a> {
         &self.bytes[at..at + self.layout.script_length as usize]
     }
 
+    /// Where the locking script begins in the bytes of the block.
+    pub fn script_at(&self) -> u32 {
+        self.layout.script_at
+    }
+
     /// Length of the serialized output in bytes.
     pub fn size(&self) -> usize {
         let script = self.layout.script_length as usize;

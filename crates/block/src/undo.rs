@@ -1,7 +1,8 @@
 //! Undo data: the coins that a block spent, in Core's form (`CBlockUndo`).
 
 use crate::block::Block;
-use crate::coin::Coin;
+use crate::coin::CoinRef;
+use crate::coin_list::{CoinList, Coins};
 use crate::hash::{BlockHash, Sha256d};
 use crate::network::Magic;
 use crate::reader::{DecodeError, Reader, write_compact_size};
@@ -11,7 +12,7 @@ use thiserror::Error;
 /// The coins that a block spent: one coin per input of every transaction except the coinbase.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct BlockUndo {
-    coins: Vec<Coin>,
+    coins: CoinList,
     /// For each transaction the number of coins up to its end.
     ends: Vec<usize>,
 }
@@ -20,14 +21,24 @@ impl BlockUndo {
     /// Undo data without coins, with capacity for `coins` coins.
     pub fn with_capacity(coins: usize) -> Self {
         Self {
-            coins: Vec::with_capacity(coins),
+            coins: CoinList::with_capacity(coins),
             ends: Vec::new(),
         }
     }
 
+    /// Memory in bytes, unused capacity included.
+    pub fn memory(&self) -> usize {
+        self.coins.memory() + self.ends.capacity() * size_of::<usize>()
+    }
+
     /// Appends a coin to the transaction that is being written.
-    pub fn push_coin(&mut self, coin: Coin) {
+    pub fn push_coin(&mut self, coin: CoinRef<'_>) {
         self.coins.push(coin);
+    }
+
+    /// The list to which the coins of the transaction that is being written are appended.
+    pub fn coins_mut(&mut self) -> &mut CoinList {
+        &mut self.coins
     }
 
     /// Ends the transaction that is being written.
@@ -36,8 +47,8 @@ impl BlockUndo {
     }
 
     /// All coins: of each transaction in block order, of each input in order.
-    pub fn coins(&self) -> &[Coin] {
-        &self.coins
+    pub fn coins(&self) -> Coins<'_> {
+        self.coins.coins()
     }
 
     /// Number of transactions, the coinbase not counted.
@@ -54,8 +65,8 @@ impl BlockUndo {
 
     /// The coins of transaction `index`, one per input. The coinbase does not count. Panics if
     /// `index` is out of range.
-    pub fn transaction(&self, index: usize) -> &[Coin] {
-        &self.coins[self.range(index)]
+    pub fn transaction(&self, index: usize) -> Coins<'_> {
+        self.coins().range(self.range(index))
     }
 
     /// Whether there is a coin for every input of a block but the coinbase's.
@@ -71,7 +82,7 @@ impl BlockUndo {
         for index in 0..self.ends.len() {
             let coins = self.transaction(index);
             write_compact_size(coins.len() as u64, into);
-            for coin in coins {
+            for coin in coins.iter() {
                 coin.write_undo(into);
             }
         }
@@ -86,7 +97,7 @@ impl BlockUndo {
         let mut undo = Self::default();
         for _ in 0..reader.compact_size()? {
             for _ in 0..reader.compact_size()? {
-                undo.push_coin(Coin::read_undo(&mut reader)?);
+                undo.coins.read_undo(&mut reader)?;
             }
             undo.end_transaction();
         }
@@ -165,11 +176,11 @@ mod tests {
         let mut undo = BlockUndo::default();
         for (coins, height) in [(2, 0), (0, 1), (1, 700_000)] {
             for index in 0..coins {
-                undo.push_coin(Coin {
+                undo.push_coin(CoinRef {
                     value: 1000 + index,
                     height,
                     is_coinbase: height == 700_000,
-                    script_pubkey: vec![0x51; index as usize + 1].into(),
+                    script_pubkey: &vec![0x51; index as usize + 1],
                 });
             }
             undo.end_transaction();
@@ -185,7 +196,7 @@ mod tests {
         assert_eq!(BlockUndo::decode(&written).unwrap(), undo);
         assert_eq!(undo.transaction(0).len(), 2);
         assert_eq!(undo.transaction(1).len(), 0);
-        assert_eq!(undo.transaction(2)[0].height, 700_000);
+        assert_eq!(undo.transaction(2).at(0).height, 700_000);
         assert!(BlockUndo::decode(&written[..written.len() - 1]).is_err());
         written.push(0);
         assert!(matches!(

@@ -199,16 +199,16 @@ mod tests {
     use super::*;
     use crate::XorKey;
     use blockmill_block::undo::write_record;
-    use blockmill_block::{Coin, Network};
+    use blockmill_block::{CoinRef, Network};
 
     fn undo(transactions: usize, value: i64) -> BlockUndo {
         let mut undo = BlockUndo::default();
         for _ in 0..transactions {
-            undo.push_coin(Coin {
+            undo.push_coin(CoinRef {
                 value,
                 height: 7,
                 is_coinbase: false,
-                script_pubkey: Box::new([0x51]),
+                script_pubkey: &[0x51],
             });
             undo.end_transaction();
         }
@@ -240,7 +240,7 @@ mod tests {
         let file = files.undo_file(file, magic).unwrap().unwrap();
         for first in 0..4 {
             for value in 1..=4 {
-                let mut fits = |found: &BlockUndo| found.coins()[0].value == value;
+                let mut fits = |found: &BlockUndo| found.coins().at(0).value == value;
                 let found = file.find(&BlockHash([7; 32]), 1, first, &mut fits).unwrap();
                 assert_eq!(found, (value < 4).then(|| undo(1, value)));
             }

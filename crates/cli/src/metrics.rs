@@ -302,6 +302,11 @@ fn add_totals(text: &mut String, totals: &Totals, cache: &CacheCounters) {
         "blocks whose scripts were assumed to be valid",
         totals.scripts_skipped,
     );
+    counter(
+        "serial_replays_total",
+        "windows of blocks that were resolved once more, block by block",
+        totals.serial_replays,
+    );
     counter("cache_hits_total", "look-ups that the coins cache answered", cache.hits);
     counter("cache_misses_total", "look-ups that went to the store", cache.misses);
     counter(

@@ -76,6 +76,7 @@ struct ConnectJson<'a> {
     left_out: u64,
     start_height: u32,
     scripts_skipped: u64,
+    serial_replays: u64,
     signatures: Value,
     flushes: u64,
     flush: Value,
@@ -119,6 +120,7 @@ pub(crate) fn connect_json(report: &ConnectReport, cpu_seconds: f64) -> impl Ser
         left_out: report.left_out,
         start_height: report.start_height,
         scripts_skipped: totals.scripts_skipped,
+        serial_replays: totals.serial_replays,
         signatures: signatures_json(&totals.signatures),
         flushes: totals.flushes,
         flush: json!({

@@ -3,7 +3,7 @@
 //! An attacker who makes transactions chooses their ids, at a cost. So the hash must be one whose
 //! collisions cannot be found without its key. Core takes SipHash-1-3 too for its maps in memory.
 
-use blockmill_block::OutPoint;
+use blockmill_block::{OutPoint, Txid};
 use std::hash::{BuildHasher, RandomState};
 
 /// The key of a map's hash.
@@ -53,18 +53,57 @@ impl HashKey {
     /// SipHash-1-3 of the 36 bytes of an outpoint: the id, then the index in little endian.
     #[inline]
     pub fn hash(&self, outpoint: &OutPoint) -> u64 {
+        self.transaction(&outpoint.txid).hash(outpoint.vout)
+    }
+
+    /// An outpoint with its hash.
+    #[inline]
+    pub fn hashed(&self, outpoint: &OutPoint) -> HashedOutPoint {
+        HashedOutPoint::new(*outpoint, self.hash(outpoint))
+    }
+
+    /// The part of the hash that the outputs of a transaction have in common.
+    #[inline]
+    pub fn transaction(&self, txid: &Txid) -> TransactionHash {
         let mut sip = Sip {
             a: self.first ^ 0x736f_6d65_7073_6575,
             b: self.second ^ 0x646f_7261_6e64_6f6d,
             c: self.first ^ 0x6c79_6765_6e65_7261,
             d: self.second ^ 0x7465_6462_7974_6573,
         };
-        let (words, _) = outpoint.txid.0.as_chunks::<8>();
+        let (words, _) = txid.0.as_chunks::<8>();
         for word in words {
             sip.take_in(u64::from_le_bytes(*word));
         }
+        TransactionHash {
+            sip,
+            #[cfg(test)]
+            kept: self.kept,
+        }
+    }
+}
+
+/// The part of a hash that all outputs of a transaction have in common.
+#[derive(Clone, Copy)]
+pub struct TransactionHash {
+    sip: Sip,
+    #[cfg(test)]
+    kept: u64,
+}
+
+impl std::fmt::Debug for TransactionHash {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("TransactionHash(secret)")
+    }
+}
+
+impl TransactionHash {
+    /// The hash of the output with this number.
+    #[inline]
+    pub fn hash(&self, vout: u32) -> u64 {
+        let mut sip = self.sip;
         // The last word holds the remaining four bytes, and the length in its highest byte.
-        sip.take_in(u64::from(outpoint.vout) | (OutPoint::LENGTH as u64) << 56);
+        sip.take_in(u64::from(vout) | (OutPoint::LENGTH as u64) << 56);
         sip.c ^= 0xff;
         for _ in 0..3 {
             sip.round();
@@ -76,7 +115,37 @@ impl HashKey {
     }
 }
 
+/// An outpoint with its hash under the key of a map. An outpoint that several maps of one key are
+/// asked for is hashed once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HashedOutPoint {
+    outpoint: OutPoint,
+    hash: u64,
+}
+
+impl HashedOutPoint {
+    /// `hash` MUST be the hash of `outpoint` under the key of each map that is asked for it. A map
+    /// that is given another hash does not find the entry.
+    #[inline]
+    pub const fn new(outpoint: OutPoint, hash: u64) -> Self {
+        Self { outpoint, hash }
+    }
+
+    /// The outpoint.
+    #[inline]
+    pub fn outpoint(&self) -> &OutPoint {
+        &self.outpoint
+    }
+
+    /// The hash.
+    #[inline]
+    pub fn hash(&self) -> u64 {
+        self.hash
+    }
+}
+
 /// The four words of SipHash's state.
+#[derive(Clone, Copy)]
 struct Sip {
     a: u64,
     b: u64,

@@ -27,7 +27,8 @@
 //! - `pool`: the memory of the records;
 //! - `segment`, `overflow`: the index, one word for each record, with bounded searches;
 //! - `shard`: records and index of a part of all outpoints; batched searches;
-//! - `sorted`: entries in the order of their keys.
+//! - `sorted`: entries in the order of their keys;
+//! - `locked`: a shard that one thread has for a while.
 //!
 //! # Memory and bounds
 //!
@@ -49,6 +50,7 @@
 
 mod hash;
 pub mod key;
+mod locked;
 mod overflow;
 mod pool;
 mod prefetch;
@@ -59,8 +61,10 @@ mod sorted;
 #[cfg(test)]
 mod tests;
 
-pub use hash::HashKey;
-pub use record::{CoinRef, EntryFlags, EntryRef};
+pub use blockmill_block::CoinRef;
+pub use hash::{HashKey, HashedOutPoint, TransactionHash};
+pub use locked::LockedShard;
+pub use record::{EntryFlags, EntryRef};
 pub use segment::IndexStatistics;
 pub use shard::Update;
 pub use sorted::SortedEntries;
@@ -124,9 +128,6 @@ impl Default for CoinMap {
 const fn shard_of(hash: u64) -> usize {
     (hash >> (64 - SHARD_BITS)) as usize
 }
-
-/// Outpoints whose memory is prefetched together.
-const PREFETCH_WINDOW: usize = 32;
 
 impl CoinMap {
     /// Bytes that an empty map takes.
@@ -192,8 +193,14 @@ impl CoinMap {
     /// Calls `visit` with the entry of an outpoint.
     #[inline]
     pub fn with<R>(&self, outpoint: &OutPoint, visit: impl FnOnce(Option<EntryRef<'_>>) -> R) -> R {
-        let hash = self.key.hash(outpoint);
-        visit(self.read(shard_of(hash)).get(hash, outpoint))
+        self.with_hashed(&self.key.hashed(outpoint), visit)
+    }
+
+    /// As [`with`](Self::with), for an outpoint whose hash is known.
+    #[inline]
+    pub fn with_hashed<R>(&self, at: &HashedOutPoint, visit: impl FnOnce(Option<EntryRef<'_>>) -> R) -> R {
+        let hash = at.hash();
+        visit(self.read(shard_of(hash)).get(hash, at.outpoint()))
     }
 
     /// The entry of an outpoint, copied.
@@ -212,21 +219,6 @@ impl CoinMap {
         let wanted = self.by_shard(outpoints);
         for shard in wanted.chunk_by(|one, other| shard_of(one.0) == shard_of(other.0)) {
             self.read(shard_of(shard[0].0)).get_many(shard, outpoints, &mut found);
-        }
-    }
-
-    /// Starts loading the memory that a search for each of these outpoints reads. For a few dozen
-    /// outpoints that this processor searches soon after.
-    pub fn prefetch(&self, outpoints: &[OutPoint]) {
-        for window in outpoints.chunks(PREFETCH_WINDOW) {
-            let mut hashes = [0; PREFETCH_WINDOW];
-            for (hash, outpoint) in hashes.iter_mut().zip(window) {
-                *hash = self.key.hash(outpoint);
-                self.read(shard_of(*hash)).prefetch_word(*hash);
-            }
-            for &hash in &hashes[..window.len()] {
-                self.read(shard_of(hash)).prefetch_record(hash);
-            }
         }
     }
 
@@ -258,12 +250,39 @@ impl CoinMap {
         outpoint: &OutPoint,
         change: impl FnOnce(Option<EntryRef<'_>>) -> (Update<'a>, R),
     ) -> R {
-        let hash = self.key.hash(outpoint);
-        let mut shard = self.write(shard_of(hash));
-        let (difference, result) = shard.update(hash, outpoint, change);
+        self.update_hashed(&self.key.hashed(outpoint), change)
+    }
+
+    /// As [`update`](Self::update), for an outpoint whose hash is known.
+    #[inline]
+    pub fn update_hashed<'a, R>(
+        &self,
+        at: &HashedOutPoint,
+        change: impl FnOnce(Option<EntryRef<'_>>) -> (Update<'a>, R),
+    ) -> R {
+        let mut shard = self.write(shard_of(at.hash()));
+        let (difference, result) = shard.update(at.hash(), at.outpoint(), change);
         drop(shard);
         self.account(difference);
         result
+    }
+
+    /// Starts loading the words of the index at which searches for these hashes begin. For a few
+    /// dozen hashes that this processor searches soon after.
+    #[inline]
+    pub fn prefetch_words(&self, hashes: &[u64]) {
+        for &hash in hashes {
+            self.read(shard_of(hash)).prefetch_word(hash);
+        }
+    }
+
+    /// Starts loading the records that searches for these hashes will probably find. Best a while
+    /// after [`prefetch_words`](Self::prefetch_words).
+    #[inline]
+    pub fn prefetch_records(&self, hashes: &[u64]) {
+        for &hash in hashes {
+            self.read(shard_of(hash)).prefetch_record(hash);
+        }
     }
 
     /// Inserts a coin, or a spent marker, and replaces the old entry. Returns whether there was an

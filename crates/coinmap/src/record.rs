@@ -12,8 +12,7 @@
 //! form: after the form come all of its fields in full. No coin of a valid block needs it.
 
 use crate::key::{KEY_LENGTH, OutpointKey, outpoint_from_key, outpoint_key};
-use blockmill_block::coin::write_compressed;
-use blockmill_block::{Coin, OutPoint};
+use blockmill_block::{Coin, CoinList, CoinRef, OutPoint};
 
 /// Four flags of an entry. The map stores them; its user gives them a meaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -49,47 +48,6 @@ impl EntryFlags {
     #[must_use]
     pub const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
-    }
-}
-
-/// A coin that borrows its script.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CoinRef<'a> {
-    /// Amount in satoshi.
-    pub value: i64,
-    /// Height of the block that created the coin.
-    pub height: u32,
-    /// Whether a coinbase created the coin.
-    pub is_coinbase: bool,
-    /// Locking script.
-    pub script_pubkey: &'a [u8],
-}
-
-impl CoinRef<'_> {
-    /// Appends the form of Core's database, as [`Coin::write_compressed`] does.
-    pub fn write_compressed(&self, into: &mut Vec<u8>) {
-        write_compressed(self.value, self.height, self.is_coinbase, self.script_pubkey, into);
-    }
-
-    /// The coin with a script of its own.
-    pub fn to_coin(&self) -> Coin {
-        Coin {
-            value: self.value,
-            height: self.height,
-            is_coinbase: self.is_coinbase,
-            script_pubkey: self.script_pubkey.into(),
-        }
-    }
-}
-
-impl<'a> From<&'a Coin> for CoinRef<'a> {
-    fn from(coin: &'a Coin) -> Self {
-        Self {
-            value: coin.value,
-            height: coin.height,
-            is_coinbase: coin.is_coinbase,
-            script_pubkey: &coin.script_pubkey,
-        }
     }
 }
 
@@ -361,6 +319,23 @@ impl<'a> EntryRef<'a> {
         })
     }
 
+    /// Appends the coin to a list. Returns false for a spent outpoint.
+    #[inline]
+    pub fn append_to(&self, list: &mut CoinList) -> bool {
+        let Some(numbers) = self.numbers() else {
+            return false;
+        };
+        let [prefix, payload, suffix] = self.script();
+        let coin = CoinRef {
+            value: numbers.value,
+            height: numbers.height,
+            is_coinbase: numbers.is_coinbase,
+            script_pubkey: payload,
+        };
+        list.push_parts(coin, [prefix, suffix]);
+        true
+    }
+
     /// Calls `visit` with the coin; with none for a spent outpoint. Takes no memory from the
     /// allocator.
     pub fn with_coin<R>(&self, visit: impl FnOnce(Option<CoinRef<'_>>) -> R) -> R {
@@ -476,6 +451,14 @@ mod tests {
         assert_eq!(entry.coin().as_ref(), coin);
         let borrowed = entry.with_coin(|coin| coin.map(|coin| coin.to_coin()));
         assert_eq!(borrowed.as_ref(), coin);
+        let mut list = CoinList::default();
+        assert_eq!(entry.append_to(&mut list), coin.is_some());
+        let expected = coin.map(|coin| CoinRef {
+            // The heights of lists, as those of coins, are below 2^31.
+            height: coin.height & (u32::MAX >> 1),
+            ..CoinRef::from(coin)
+        });
+        assert_eq!(list.coins().get(0), expected);
         assert_eq!((entry.outpoint(), entry.flags()), (outpoint, flags));
         assert_eq!((entry.is_spent(), entry.length()), (coin.is_none(), new.length()));
         assert_eq!(entry.height(), coin.map_or(0, |coin| coin.height));

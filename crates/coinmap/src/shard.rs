@@ -4,10 +4,10 @@
 
 use super::pool::Pool;
 use super::prefetch::prefetch;
-use super::record::{CoinRef, EntryFlags, EntryRef, NewRecord, set_flags};
+use super::record::{EntryFlags, EntryRef, NewRecord, set_flags};
 use super::segment::{Found, IndexStatistics, Segment};
 use crate::key::{OutpointKey, outpoint_key};
-use blockmill_block::OutPoint;
+use blockmill_block::{CoinRef, OutPoint};
 
 /// Bits of a hash that choose the shard: the highest. Fuzzing has few shards and segments, since
 /// its maps are small and many, and their entries should meet.

@@ -43,19 +43,23 @@
 //! whose outpoints have no live entry.
 
 mod flush;
+mod lane;
+mod session;
 #[cfg(test)]
 mod tests;
 
 pub use flush::FlushError;
+pub use lane::{LANES, Lane, LaneLog, Lanes, MustBeNew, lane_of};
+pub use session::Session;
 
 use crate::flush_epoch::{FlushClock, FlushEpoch};
 use crate::merged::Merged;
 use crate::store::{CoinIterator, CoinStore, OwnedChange, StoreError, Tip};
-use blockmill_block::{Coin, OutPoint, coin};
-use blockmill_coinmap::{CoinMap, CoinRef, EntryFlags, Update};
+use blockmill_block::{Coin, CoinList, OutPoint};
+use blockmill_coinmap::{CoinMap, CoinRef, EntryFlags, HashKey, HashedOutPoint, Update};
 use flush::{Changed, Flush, Job};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The store may say something else than the entry.
 const DIRTY: EntryFlags = EntryFlags::bit(0);
@@ -191,13 +195,6 @@ impl CacheView {
     }
 }
 
-/// What the live entries know of an outpoint.
-enum LiveEntry {
-    Unspent(Coin),
-    Spent,
-    Absent,
-}
-
 impl CoinsCache {
     /// An empty cache over `store`, with a limit of `limit` bytes.
     pub fn new(store: Arc<dyn CoinStore>, limit: usize) -> Self {
@@ -285,19 +282,9 @@ impl CoinsCache {
     }
 
     /// What the frozen entries know of an outpoint: no entry, `Some(None)` if spent, or the coin.
-    fn frozen(&self, outpoint: &OutPoint) -> Option<Option<Coin>> {
+    fn frozen(&self, at: &HashedOutPoint) -> Option<Option<Coin>> {
         let flush = self.flush.as_ref()?;
-        flush.frozen().with(outpoint, |entry| entry.map(|entry| entry.coin()))
-    }
-
-    fn read_store(&mut self, outpoint: &OutPoint) -> Result<Option<Coin>, StoreError> {
-        if self.complete {
-            return Ok(None);
-        }
-        let start = Instant::now();
-        let found = self.store.get(outpoint);
-        self.store_time += start.elapsed();
-        found
+        flush.frozen().with_hashed(at, |entry| entry.map(|entry| entry.coin()))
     }
 
     /// The coin of an outpoint; none if it is spent or never existed.
@@ -305,29 +292,8 @@ impl CoinsCache {
     /// # Errors
     /// Any [`StoreError`].
     pub fn get(&mut self, outpoint: &OutPoint) -> Result<Option<Coin>, StoreError> {
-        let live = self.map.update(outpoint, |entry| match entry {
-            None => (Update::Keep, LiveEntry::Absent),
-            Some(entry) => match entry.coin() {
-                None => (Update::Keep, LiveEntry::Spent),
-                Some(coin) => (Update::SetFlags(entry.flags().with(USED)), LiveEntry::Unspent(coin)),
-            },
-        });
-        self.counters.hits += 1;
-        match live {
-            LiveEntry::Unspent(coin) => return Ok(Some(coin)),
-            LiveEntry::Spent => return Ok(None),
-            LiveEntry::Absent => {}
-        }
-        if let Some(known) = self.frozen(outpoint) {
-            return Ok(known);
-        }
-        self.counters.hits -= 1;
-        self.counters.misses += 1;
-        let found = self.read_store(outpoint)?;
-        if let Some(coin) = &found {
-            self.insert_if_absent(outpoint, coin);
-        }
-        Ok(found)
+        let at = self.hashed(outpoint);
+        self.session().get(&at)
     }
 
     /// As [`get`](Self::get), for somebody who only looks: nothing is counted or kept.
@@ -335,27 +301,24 @@ impl CoinsCache {
     /// # Errors
     /// Any [`StoreError`].
     pub fn peek(&self, outpoint: &OutPoint) -> Result<Option<Coin>, StoreError> {
-        if let Some(known) = self.map.with(outpoint, |entry| entry.map(|entry| entry.coin())) {
+        let at = self.hashed(outpoint);
+        if let Some(known) = self.map.with_hashed(&at, |entry| entry.map(|entry| entry.coin())) {
             return Ok(known);
         }
-        match self.frozen(outpoint) {
+        match self.frozen(&at) {
             Some(known) => Ok(known),
             None if self.complete => Ok(None),
             None => self.store.get(outpoint),
         }
     }
 
-    /// Starts loading the entries of these outpoints into the processor's caches. For a few dozen
-    /// outpoints that are looked up soon after.
-    pub fn prefetch(&self, outpoints: &[OutPoint]) {
-        self.map.prefetch(outpoints);
+    /// The key under which the cache hashes outpoints. It stays the same.
+    pub fn hash_key(&self) -> &HashKey {
+        self.map.hash_key()
     }
 
-    fn insert_if_absent(&self, outpoint: &OutPoint, coin: &Coin) -> bool {
-        self.map.update(outpoint, |entry| match entry {
-            None => (Update::Put(USED, Some(CoinRef::from(coin))), true),
-            Some(_) => (Update::Keep, false),
-        })
+    fn hashed(&self, outpoint: &OutPoint) -> HashedOutPoint {
+        self.map.hash_key().hashed(outpoint)
     }
 
     /// Whether an outpoint has an unspent coin.
@@ -367,17 +330,8 @@ impl CoinsCache {
     /// # Errors
     /// Any [`StoreError`].
     pub fn contains(&mut self, outpoint: &OutPoint, absent_at: Option<FlushEpoch>) -> Result<bool, StoreError> {
-        if let Some(unspent) = self.map.with(outpoint, |entry| entry.map(|entry| !entry.is_spent())) {
-            return Ok(unspent);
-        }
-        if let Some(known) = self.frozen(outpoint) {
-            return Ok(known.is_some());
-        }
-        // After the look at the frozen entries: see the rule of resurrection.
-        if absent_at == Some(self.flush_epoch()) {
-            return Ok(false);
-        }
-        Ok(self.read_store(outpoint)?.is_some())
+        let at = self.hashed(outpoint);
+        self.session().contains(&at, absent_at)
     }
 
     /// Spends the coin of an outpoint and returns it; none if it is spent or never existed.
@@ -385,79 +339,25 @@ impl CoinsCache {
     /// # Errors
     /// Any [`StoreError`].
     pub fn spend(&mut self, outpoint: &OutPoint) -> Result<Option<Coin>, StoreError> {
-        let mut change = 0;
-        let live = self.map.update(outpoint, |entry| {
-            let Some(entry) = entry else {
-                return (Update::Keep, LiveEntry::Absent);
-            };
-            let Some(coin) = entry.coin() else {
-                return (Update::Keep, LiveEntry::Spent);
-            };
-            let was_dirty = isize::from(entry.flags().has(DIRTY));
-            if entry.flags().has(FRESH) {
-                change = -was_dirty;
-                (Update::Remove, LiveEntry::Unspent(coin))
-            } else {
-                change = 1 - was_dirty;
-                (Update::Put(dirty_after(entry.flags()), None), LiveEntry::Unspent(coin))
-            }
-        });
-        self.dirty = self.dirty.wrapping_add_signed(change);
-        self.counters.hits += 1;
-        match live {
-            LiveEntry::Unspent(coin) => return Ok(Some(coin)),
-            LiveEntry::Spent => return Ok(None),
-            LiveEntry::Absent => {}
-        }
-        let known = match self.frozen(outpoint) {
-            Some(known) => known,
-            None => {
-                self.counters.hits -= 1;
-                self.counters.misses += 1;
-                self.read_store(outpoint)?
-            }
-        };
-        if known.is_some() && !self.needs_no_marker(outpoint) {
-            // The flush may have promoted the coin in between. It is the same coin, and not dirty.
-            // The store has it, or gets it with the batch of the flush.
-            self.map.insert(outpoint, DIRTY.with(STORED), None);
-            self.dirty += 1;
-        }
-        Ok(known)
+        let mut spent = CoinList::default();
+        self.spend_into(outpoint, &mut spent)?;
+        Ok(spent.coins().get(0).map(|coin| coin.to_coin()))
     }
 
-    /// False: every coin from below the flush point leaves a marker.
-    #[cfg_attr(not(test), expect(clippy::unused_self, reason = "tests take the rule out here"))]
-    fn needs_no_marker(&self, _outpoint: &OutPoint) -> bool {
-        #[cfg(test)]
-        if self.disabled == Some(Rule::FreshAcrossFlushPoint) {
-            let fresh = |flush: &Flush| {
-                let is_fresh = |entry: Option<blockmill_coinmap::EntryRef<'_>>| {
-                    entry.is_some_and(|entry| entry.flags().has(FRESH))
-                };
-                flush.frozen().with(_outpoint, is_fresh)
-            };
-            return self.flush.as_ref().is_some_and(fresh);
-        }
-        false
+    /// Spends the coin of an outpoint and appends it to a list. Returns false if it is spent or
+    /// never existed.
+    ///
+    /// # Errors
+    /// Any [`StoreError`].
+    pub fn spend_into(&mut self, outpoint: &OutPoint, spent: &mut CoinList) -> Result<bool, StoreError> {
+        let at = self.hashed(outpoint);
+        self.session().spend_into(&at, spent)
     }
 
     /// Adds a coin. An output that can never be spent is left out.
     pub fn add(&mut self, outpoint: &OutPoint, coin: CoinRef<'_>, overwrite: Overwrite) {
-        if coin::is_unspendable(coin.script_pubkey) {
-            return;
-        }
-        let was_dirty = self.map.update(outpoint, |entry| {
-            let (was_dirty, flags) = match entry {
-                None if overwrite == Overwrite::Impossible => (false, DIRTY.with(FRESH)),
-                None => (false, DIRTY),
-                // The store may still have the coin that is spent here. So the new coin is fresh
-                // only if the old entry was.
-                Some(entry) => (entry.flags().has(DIRTY), dirty_after(entry.flags())),
-            };
-            (Update::Put(flags, Some(coin)), was_dirty)
-        });
-        self.dirty += usize::from(!was_dirty);
+        let at = self.hashed(outpoint);
+        self.session().add(&at, coin, overwrite);
     }
 
     /// The epoch of the store. A thread that reads from the store for
@@ -493,18 +393,19 @@ impl CoinsCache {
             self.map.insert(outpoint, USED, Some(CoinRef::from(coin)));
             return true;
         }
+        let at = self.hashed(outpoint);
         // First the frozen entries, then the epoch: see the rule of resurrection.
-        if self.frozen(outpoint).is_some() {
+        if self.frozen(&at).is_some() {
             return false;
         }
-        let may_be_stale = self.may_have_changed_since(outpoint, read_epoch);
+        let may_be_stale = self.may_have_changed_since(&at, read_epoch);
         #[cfg(test)]
         let may_be_stale = may_be_stale && self.disabled != Some(Rule::Resurrection);
-        !may_be_stale && self.insert_if_absent(outpoint, coin)
+        !may_be_stale && self.session().insert_if_absent(&at, coin)
     }
 
     /// Whether the store may say something else of an outpoint than it did at `read_epoch`.
-    fn may_have_changed_since(&self, outpoint: &OutPoint, read_epoch: FlushEpoch) -> bool {
+    fn may_have_changed_since(&self, at: &HashedOutPoint, read_epoch: FlushEpoch) -> bool {
         let epoch = self.flush_epoch();
         if epoch == read_epoch {
             return false;
@@ -514,7 +415,7 @@ impl CoinsCache {
             .changed
             .as_ref()
             .filter(|&&(last, _)| last == epoch && epoch == read_epoch.next());
-        changed.is_none_or(|(_, changed)| changed.may_contain(outpoint))
+        changed.is_none_or(|(_, changed)| changed.may_contain(at.hash()))
     }
 
     /// All unspent coins of cache and store together, sorted by key.
@@ -581,7 +482,7 @@ impl CoinsCache {
         if self.flush.is_some() {
             return Ok(());
         }
-        let live = Arc::new(CoinMap::new());
+        let live = Arc::new(CoinMap::with_key(*self.hash_key()));
         let job = Job {
             in_place,
             store: Arc::clone(&self.store),

@@ -39,8 +39,11 @@ pub mod undo_log;
 
 mod merged;
 
-pub use blockmill_coinmap::CoinRef;
-pub use cache::{CacheCounters, CacheView, CoinsCache, FlushCounters, FlushError, Overwrite};
+pub use blockmill_coinmap::{CoinRef, HashKey, HashedOutPoint};
+pub use cache::{
+    CacheCounters, CacheView, CoinsCache, FlushCounters, FlushError, LANES, Lane, LaneLog, Lanes, MustBeNew, Overwrite,
+    Session, lane_of,
+};
 pub use flush_epoch::{FlushClock, FlushEpoch};
 pub use memory::MemoryStore;
 pub use muhash::MuHash;

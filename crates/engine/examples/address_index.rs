@@ -58,10 +58,10 @@ fn spent<'a>(change: &BlockChange<'a>) -> impl Iterator<Item = Use<'a>> {
         .transactions()
         .skip(1)
         .flat_map(|transaction| transaction.inputs());
-    inputs.zip(change.undo.coins()).map(|(input, coin)| Use {
+    inputs.zip(change.undo.coins().iter()).map(|(input, coin)| Use {
         outpoint: input.previous_output(),
         value: coin.value,
-        script_pubkey: &coin.script_pubkey,
+        script_pubkey: coin.script_pubkey,
     })
 }
 

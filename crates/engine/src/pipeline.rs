@@ -6,9 +6,11 @@
 //! In reading order:
 //! - `connect`: the main loop;
 //! - `state`: the pipeline's parts, and how far ahead each of them works;
-//! - `prefetch`, `load`: blocks are read and decoded ahead, by all threads;
+//! - `prefetch`, `load`, `outline`: blocks are read and decoded ahead, by all threads;
 //! - `fetch`, `inputs`, `upcoming`: coins are read from the store ahead of their use;
-//! - `apply`, `resolve`: a block is put in flight: its coins are spent and created in the cache;
+//! - `window`, `windows`, `lanes`: blocks are put in flight together: their coins are spent and
+//!   created in the cache by all threads;
+//! - `apply`, `resolve`: a block is put in flight by itself;
 //! - `checks`: its scripts run on all threads;
 //! - `in_flight`: blocks that are resolved, and whose checks are under way;
 //! - `flush`: changes go to the store;
@@ -27,6 +29,8 @@ pub(crate) mod in_flight;
 pub(crate) mod load;
 pub(crate) mod prefetch;
 pub(crate) mod state;
+pub(crate) mod window;
+pub(crate) mod windows;
 
 // Fuzz targets run these against a model.
 #[cfg(not(fuzzing))]
@@ -34,6 +38,16 @@ pub(crate) mod state;
 mod inputs;
 #[cfg(fuzzing)]
 pub mod inputs;
+#[cfg(not(fuzzing))]
+#[expect(unreachable_pub, reason = "fuzz targets use them")]
+pub(crate) mod lanes;
+#[cfg(fuzzing)]
+pub mod lanes;
+#[cfg(not(fuzzing))]
+#[expect(unreachable_pub, reason = "fuzz targets use them")]
+pub(crate) mod outline;
+#[cfg(fuzzing)]
+pub mod outline;
 #[cfg(not(fuzzing))]
 #[expect(unreachable_pub, reason = "fuzz targets use them")]
 pub(crate) mod resolve;

@@ -6,7 +6,7 @@
 use crate::reject::Reject;
 use crate::spend::{self, SpendContext};
 use crate::{Params, ScriptFlags, sigops};
-use blockmill_block::{Block, Coin, OutPoint, Transaction};
+use blockmill_block::{Block, Coins, OutPoint, Transaction};
 
 /// Where the coins of a block come from, and where they go.
 pub trait BlockCoins {
@@ -26,7 +26,7 @@ pub trait BlockCoins {
     fn spend(&mut self, index: usize, transaction: &Transaction<'_>) -> Result<Spent, Self::Error>;
 
     /// The coins of the last [`spend`](Self::spend), one per input.
-    fn spent(&self) -> &[Coin];
+    fn spent(&self) -> Coins<'_>;
 
     /// Creates the outputs of a transaction.
     fn create(&mut self, index: usize, transaction: &Transaction<'_>);
@@ -57,7 +57,7 @@ pub struct MedianTimes<'a> {
     /// Of the block's parent.
     pub parent: u32,
     /// Of the block's ancestor at a height.
-    pub at_height: &'a dyn Fn(u32) -> u32,
+    pub at_height: &'a (dyn Fn(u32) -> u32 + Sync),
 }
 
 /// A block's position in the chain.
@@ -128,7 +128,7 @@ pub fn connect_block<B: AsRef<[u8]>, C: BlockCoins>(
             let fees = check_spending(context, &transaction, coins.spent(), connected.fees);
             connected.fees = fees.map_err(blame)?;
         }
-        let spent = if index > 0 { coins.spent() } else { &[] };
+        let spent = if index > 0 { coins.spent() } else { Coins::NONE };
         let legacy = context.legacy_sigops[index];
         let cost = sigops::transaction_cost(&transaction, spent, legacy, context.flags);
         connected.sigops_cost = spend::add_sigops_cost(connected.sigops_cost, cost).map_err(blame)?;
@@ -159,7 +159,7 @@ fn check_overwriting<B: AsRef<[u8]>, C: BlockCoins>(
 fn check_spending(
     context: &ConnectContext<'_>,
     transaction: &Transaction<'_>,
-    coins: &[Coin],
+    coins: Coins<'_>,
     fees: i64,
 ) -> Result<i64, Reject> {
     let times = context.median_times;

@@ -3,7 +3,7 @@
 use crate::WITNESS_SCALE_FACTOR;
 use crate::flags::ScriptFlags;
 use crate::script::{OP_1, OP_16, elements, is_p2sh, last_push, witness_program};
-use blockmill_block::{Coin, Input, Transaction, Witness};
+use blockmill_block::{Coins, Input, Transaction, Witness};
 
 const OP_CHECKSIG: u8 = 0xac;
 const OP_CHECKSIGVERIFY: u8 = 0xad;
@@ -78,11 +78,11 @@ fn input_cost(input: &Input<'_>, script_pubkey: &[u8], flags: ScriptFlags) -> u6
 
 /// Cost of a transaction's signature operations. `coins` are the coins that it spends, one per
 /// input; a coinbase has none. `legacy` is its [`legacy_count`] (Core's `GetTransactionSigOpCost`).
-pub fn transaction_cost(transaction: &Transaction<'_>, coins: &[Coin], legacy: u64, flags: ScriptFlags) -> u64 {
+pub fn transaction_cost(transaction: &Transaction<'_>, coins: Coins<'_>, legacy: u64, flags: ScriptFlags) -> u64 {
     let inputs: u64 = transaction
         .inputs()
-        .zip(coins)
-        .map(|(input, coin)| input_cost(&input, &coin.script_pubkey, flags))
+        .zip(coins.iter())
+        .map(|(input, coin)| input_cost(&input, coin.script_pubkey, flags))
         .sum();
     legacy * WITNESS_SCALE_FACTOR as u64 + inputs
 }
@@ -91,6 +91,7 @@ pub fn transaction_cost(transaction: &Transaction<'_>, coins: &[Coin], legacy: u
 mod tests {
     use super::*;
     use blockmill_block::transaction::OwnedTransaction;
+    use blockmill_block::{CoinList, CoinRef};
 
     #[test]
     fn counting() {
@@ -132,14 +133,18 @@ mod tests {
 
     fn check(script_sig: &[u8], witness: &[&[u8]], script_pubkey: &[u8], flags: ScriptFlags, cost: u64) {
         let transaction = spending(script_sig, witness);
-        let coin = Coin {
+        let mut coins = CoinList::default();
+        coins.push(CoinRef {
             value: 1,
             height: 1,
             is_coinbase: false,
-            script_pubkey: script_pubkey.into(),
-        };
+            script_pubkey,
+        });
         let legacy = legacy_count(&transaction.view());
-        assert_eq!(transaction_cost(&transaction.view(), &[coin], legacy, flags), cost);
+        assert_eq!(
+            transaction_cost(&transaction.view(), coins.coins(), legacy, flags),
+            cost
+        );
     }
 
     fn p2sh() -> Vec<u8> {

@@ -5,7 +5,7 @@ use crate::params::{Deployment, Params};
 use crate::reject::Reject;
 use crate::rule::{Activation, Verdict, rules};
 use crate::{COIN, COINBASE_MATURITY, MAX_BLOCK_SIGOPS_COST, locks, money_range};
-use blockmill_block::{BlockHash, Coin, Transaction};
+use blockmill_block::{BlockHash, CoinRef, Coins, Transaction};
 
 /// From this height on BIP 30 is checked again: a coinbase from before BIP 34 could be repeated
 /// there.
@@ -24,7 +24,7 @@ pub struct SpendContext<'a> {
     /// The transaction, which is not a coinbase.
     pub transaction: Transaction<'a>,
     /// One coin per input.
-    pub coins: &'a [Coin],
+    pub coins: Coins<'a>,
 }
 
 /// A check of a transaction and its coins.
@@ -75,7 +75,8 @@ fn value_out(transaction: &Transaction<'_>) -> i64 {
 
 /// The output of a coinbase MUST NOT be spent before it has 100 confirmations.
 fn coinbase_is_mature(context: &SpendContext<'_>) -> Verdict {
-    let immature = |coin: &Coin| coin.is_coinbase && context.height.saturating_sub(coin.height) < COINBASE_MATURITY;
+    let immature =
+        |coin: CoinRef<'_>| coin.is_coinbase && context.height.saturating_sub(coin.height) < COINBASE_MATURITY;
     match context.coins.iter().position(immature) {
         Some(input) => Err(Reject::consensus("bad-txns-premature-spend-of-coinbase").at_input(input)),
         None => Ok(()),
@@ -122,7 +123,7 @@ pub fn check_sequence_locks(context: &SpendContext<'_>) -> Verdict {
     if !context.params.is_active(Deployment::Csv, context.height) {
         return Ok(());
     }
-    let coin_height = |input: usize| context.coins[input].height;
+    let coin_height = |input: usize| context.coins.at(input).height;
     let lock = locks::sequence_lock(&context.transaction, coin_height, context.median_time_past);
     if lock.is_open(context.height, context.parent_median_time_past) {
         Ok(())
@@ -174,8 +175,8 @@ pub fn enforces_bip30(params: &Params, height: u32, hash: &BlockHash, at_bip34_h
 mod tests {
     use super::*;
     use crate::MAX_MONEY;
-    use blockmill_block::Network;
     use blockmill_block::transaction::OwnedTransaction;
+    use blockmill_block::{CoinList, Network};
 
     fn transaction(inputs: usize, sequence: u32, value: i64) -> OwnedTransaction {
         let mut bytes = vec![2, 0, 0, 0, inputs as u8];
@@ -190,16 +191,20 @@ mod tests {
         OwnedTransaction::decode(bytes).unwrap()
     }
 
-    fn coin(value: i64, height: u32, is_coinbase: bool) -> Coin {
-        Coin {
+    fn coin(value: i64, height: u32, is_coinbase: bool) -> CoinRef<'static> {
+        CoinRef {
             value,
             height,
             is_coinbase,
-            script_pubkey: [0x51].into(),
+            script_pubkey: &[0x51],
         }
     }
 
-    fn check(coins: &[Coin], value_out: i64) -> Result<i64, String> {
+    fn list(coins: &[CoinRef<'_>]) -> CoinList {
+        coins.iter().copied().collect()
+    }
+
+    fn check(coins: &[CoinRef<'_>], value_out: i64) -> Result<i64, String> {
         let params = Params::new(Network::Regtest, None);
         let transaction = transaction(coins.len(), u32::MAX, value_out);
         check_spend(&SpendContext {
@@ -208,7 +213,7 @@ mod tests {
             parent_median_time_past: 0,
             median_time_past: &|_| 0,
             transaction: transaction.view(),
-            coins,
+            coins: list(coins).coins(),
         })
         .map_err(|reject| reject.reason.into_owned())
     }
@@ -294,7 +299,7 @@ mod tests {
                 parent_median_time_past,
                 median_time_past: &|height| height * 600,
                 transaction: transaction(1, sequence, 0).view(),
-                coins: &[coin(0, 100, false)],
+                coins: list(&[coin(0, 100, false)]).coins(),
             })
             .is_ok()
         };
@@ -305,13 +310,14 @@ mod tests {
         assert!(open(time, 200, 99 * 600 + 1024));
         let mainnet = Params::new(Network::Bitcoin, None);
         let locked = transaction(1, 0xffff, 0);
+        let coins = list(&[coin(0, 419_000, false)]);
         let before_csv = SpendContext {
             params: &mainnet,
             height: 419_327,
             parent_median_time_past: 0,
             median_time_past: &|_| 0,
             transaction: locked.view(),
-            coins: &[coin(0, 419_000, false)],
+            coins: coins.coins(),
         };
         assert!(check_sequence_locks(&before_csv).is_ok());
         assert!(

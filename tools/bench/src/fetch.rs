@@ -175,7 +175,7 @@ impl Base {
                 fetch: fetching == Fetching::Without,
                 ..Without::default()
             },
-            stage_hook: None,
+            ..Internals::default()
         };
         drop(directory);
         let builder = Engine::builder(copy.path()).store(store).options(options);

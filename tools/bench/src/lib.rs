@@ -81,7 +81,7 @@ pub const NAMES: &[(&str, &str)] = &[
 ];
 
 /// Parts of the engine that `connect` can leave out.
-pub const WITHOUT: [&str; 4] = connect::PARTS;
+pub const WITHOUT: [&str; 5] = connect::PARTS;
 
 /// The options of a benchmark.
 #[derive(Debug, Clone, Default)]

@@ -5,7 +5,7 @@ use crate::script_pubkey::{ScriptKind, address};
 use arrow_array::builder::{ListBuilder, StringBuilder};
 use arrow_array::{BooleanArray, Int32Array, Int64Array, StringArray, UInt32Array, UInt64Array};
 use arrow_schema::{ArrowError, DataType, Field};
-use blockmill_block::{Coin, Header, Input, Network, Output, hex};
+use blockmill_block::{CoinRef, Header, Input, Network, Output, hex};
 use blockmill_engine::{SpendingBlock, SpendingTransaction};
 use serde::Serialize;
 
@@ -97,7 +97,7 @@ struct OutputRow {
 }
 
 impl InputRow {
-    fn new(input: &Input<'_>, coin: Option<&Coin>, network: Network) -> Self {
+    fn new(input: &Input<'_>, coin: Option<CoinRef<'_>>, network: Network) -> Self {
         let outpoint = input.previous_output();
         let dated = coin.filter(|coin| coin.height > 0);
         Self {
@@ -109,9 +109,9 @@ impl InputRow {
             height: dated.map(|coin| coin.height),
             coinbase: dated.map(|coin| coin.is_coinbase),
             value: coin.map(|coin| coin.value),
-            script: coin.map(|coin| hex::encode(&coin.script_pubkey)),
-            script_type: coin.map(|coin| ScriptKind::of(&coin.script_pubkey).word()),
-            address: coin.and_then(|coin| address(&coin.script_pubkey, network)),
+            script: coin.map(|coin| hex::encode(coin.script_pubkey)),
+            script_type: coin.map(|coin| ScriptKind::of(coin.script_pubkey).word()),
+            address: coin.and_then(|coin| address(coin.script_pubkey, network)),
         }
     }
 }

@@ -4,7 +4,6 @@
 use super::{DIRTY, FRESH, STORED, USED};
 use crate::flush_epoch::FlushClock;
 use crate::store::{Before, Change, Changes, CoinStore, StoreError, Tip};
-use blockmill_block::OutPoint;
 use blockmill_coinmap::{CoinMap, CoinRef, EntryFlags, EntryRef, HashKey, SHARDS, SortedEntries, Update};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -78,8 +77,9 @@ impl Changed {
         self.hashes.sort_unstable();
     }
 
-    pub(super) fn may_contain(&self, outpoint: &OutPoint) -> bool {
-        self.hashes.binary_search(&self.key.hash(outpoint)).is_ok()
+    /// Whether an outpoint with this hash is among them.
+    pub(super) fn may_contain(&self, hash: u64) -> bool {
+        self.hashes.binary_search(&hash).is_ok()
     }
 
     /// Memory in bytes.

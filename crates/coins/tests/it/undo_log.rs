@@ -2,7 +2,7 @@
 
 use crate::common::{Rng, without_hanging};
 use blockmill_block::undo::UndoRecordError;
-use blockmill_block::{BlockHash, BlockUndo, Coin, Magic};
+use blockmill_block::{BlockHash, BlockUndo, CoinRef, Magic};
 use blockmill_coins::undo_log::{BUFFER_BYTES, LockKind, SectionLock, StandardLock};
 use blockmill_coins::{UndoLog, UndoLogError, UndoPosition};
 use proptest::prelude::*;
@@ -23,11 +23,11 @@ fn scratch() -> (TempDir, PathBuf) {
 fn undo(coins: usize) -> BlockUndo {
     let mut undo = BlockUndo::default();
     for index in 0..coins {
-        undo.push_coin(Coin {
+        undo.push_coin(CoinRef {
             value: index as i64,
             height: 5,
             is_coinbase: false,
-            script_pubkey: vec![0x51; index % 40].into(),
+            script_pubkey: &vec![0x51; index % 40],
         });
         undo.end_transaction();
     }

@@ -178,9 +178,22 @@ impl ChainLog {
     /// [`UndoLogError`]; nothing can be appended any more then.
     pub fn append(&mut self, header: &Header, undo: &BlockUndo) -> Result<UndoPosition, UndoLogError> {
         let position = self.undo.append(self.magic, &header.prev_block_hash, undo)?;
+        Ok(self.appended(header, position))
+    }
+
+    /// As [`append`](Self::append), for undo data that is a record already.
+    ///
+    /// # Errors
+    /// [`UndoLogError`]; nothing can be appended any more then.
+    pub fn append_record(&mut self, header: &Header, record: &[u8]) -> Result<UndoPosition, UndoLogError> {
+        let position = self.undo.append_record(record)?;
+        Ok(self.appended(header, position))
+    }
+
+    fn appended(&mut self, header: &Header, position: UndoPosition) -> UndoPosition {
         self.undo_end = self.undo.bytes();
         self.pending.extend(encode(header, &position));
-        Ok(position)
+        position
     }
 
     /// Appends the header of a block that a snapshot stands for, which has no undo data.
@@ -234,7 +247,7 @@ fn lock(headers: &Mutex<Headers>) -> MutexGuard<'_, Headers> {
 mod tests {
     use super::*;
     use crate::datadir::ChainId;
-    use blockmill_block::{BlockHash, Coin, MerkleRoot, Network};
+    use blockmill_block::{BlockHash, CoinRef, MerkleRoot, Network};
     use blockmill_rules::Params;
 
     fn params() -> Params {
@@ -262,11 +275,11 @@ mod tests {
 
     fn undo(value: i64) -> BlockUndo {
         let mut undo = BlockUndo::default();
-        undo.push_coin(Coin {
+        undo.push_coin(CoinRef {
             value,
             height: 5,
             is_coinbase: false,
-            script_pubkey: [0x51].into(),
+            script_pubkey: &[0x51],
         });
         undo.end_transaction();
         undo

@@ -243,8 +243,10 @@ fn spent_from_below(
         .transactions()
         .skip(1)
         .flat_map(|transaction| transaction.inputs());
-    let spent = inputs.zip(read.undo.coins()).filter(|(_, coin)| coin.height <= bottom);
+    let spent = inputs
+        .zip(read.undo.coins().iter())
+        .filter(|(_, coin)| coin.height <= bottom);
     Ok(spent
-        .map(|(input, coin)| (outpoint_key(&input.previous_output()), coin.clone()))
+        .map(|(input, coin)| (outpoint_key(&input.previous_output()), coin.to_coin()))
         .collect())
 }

@@ -1,6 +1,6 @@
 //! A block, and the coins that it spends.
 
-use blockmill_block::{Block, BlockUndo, Coin, Input, Transaction};
+use blockmill_block::{Block, BlockUndo, CoinRef, Coins, Input, Transaction};
 use blockmill_rules::ScriptFlags;
 use blockmill_rules::sigops::{legacy_count, transaction_cost};
 
@@ -23,7 +23,7 @@ pub struct SpendingTransaction<'a> {
     /// The transaction.
     pub transaction: Transaction<'a>,
     /// A coin for each input; the coinbase has none.
-    pub coins: &'a [Coin],
+    pub coins: Coins<'a>,
     flags: ScriptFlags,
 }
 
@@ -35,7 +35,7 @@ impl SpendingBlock {
             transaction,
             coins: match number.checked_sub(1) {
                 Some(number) => self.undo.transaction(number),
-                None => &[],
+                None => Coins::NONE,
             },
             flags: self.flags,
         })
@@ -44,7 +44,7 @@ impl SpendingBlock {
 
 impl<'a> SpendingTransaction<'a> {
     /// The inputs, each with the coin that it spends; that of the coinbase spends none.
-    pub fn inputs(&self) -> impl ExactSizeIterator<Item = (Input<'a>, Option<&'a Coin>)> + use<'a> {
+    pub fn inputs(&self) -> impl ExactSizeIterator<Item = (Input<'a>, Option<CoinRef<'a>>)> + use<'a> {
         let coins = self.coins;
         let inputs = self.transaction.inputs().enumerate();
         inputs.map(move |(number, input)| (input, coins.get(number)))

@@ -89,6 +89,11 @@ impl DataState {
         self.log.append(header, undo)
     }
 
+    /// As [`append_undo`](Self::append_undo), for undo data that is a record already.
+    pub(crate) fn append_undo_record(&mut self, header: &Header, record: &[u8]) -> Result<UndoPosition, UndoLogError> {
+        self.log.append_record(header, record)
+    }
+
     /// Appends the header of a block that a snapshot stands for.
     pub(crate) fn append_header(&mut self, header: &Header) {
         self.log.append_header(header);

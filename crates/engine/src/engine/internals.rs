@@ -13,8 +13,19 @@ pub struct Without {
     pub overlap: bool,
     /// Decoding ahead: a block is loaded when it is needed.
     pub decode: bool,
+    /// Lanes: each block is resolved by itself, by one thread.
+    pub lanes: bool,
     /// Flushing in the background: connecting waits for every flush.
     pub background_flush: bool,
+}
+
+/// Sizes of windows and lanes, for all blocks, however few coins they spend.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WindowSizes {
+    /// Most blocks of a window.
+    pub blocks: usize,
+    /// Jobs that the lanes are put into.
+    pub jobs: usize,
 }
 
 /// Changes of an engine for tests and benchmarks.
@@ -24,4 +35,6 @@ pub struct Internals {
     pub without: Without,
     /// Called between the stages of every block.
     pub stage_hook: Option<StageHook>,
+    /// Windows and lanes of other sizes.
+    pub windows: Option<WindowSizes>,
 }

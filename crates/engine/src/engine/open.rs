@@ -16,6 +16,7 @@ use crate::engine::options::Options;
 use crate::pipeline::fetch::FetchMode;
 use crate::pipeline::flush::FlushMode;
 use crate::pipeline::state::{Concurrency, Limits, Pipeline, ScriptOptions, Settings};
+use crate::pipeline::windows::Windows;
 use crate::report::telemetry::{Reporter, Telemetry};
 use crate::report::trace::{Trace, TracedStore};
 use blockmill_block::Network;
@@ -165,6 +166,15 @@ impl<V: ScriptVerifier + 'static> EngineBuilder<V> {
             concurrency: Concurrency {
                 loaded_max: if without.decode { 1 } else { full.loaded_max },
                 in_flight_max: if without.overlap { 1 } else { full.in_flight_max },
+            },
+            windows: match internals.windows {
+                _ if without.lanes => Windows::NONE,
+                Some(sizes) => Windows {
+                    blocks_max: sizes.blocks,
+                    jobs: sizes.jobs,
+                    always: true,
+                },
+                None => Windows::FULL,
             },
             fetch_mode: if without.fetch {
                 FetchMode::Off

@@ -89,6 +89,7 @@ fn a_repeated_coinbase_is_taken_back() {
                 overlap: true,
                 ..Without::default()
             },
+            ..Internals::default()
         };
         let mut engine = open(options).internals(internals).open(KernelVerifier).unwrap();
         let report = engine.connect(&sources, &mut ()).unwrap();

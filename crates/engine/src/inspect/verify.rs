@@ -3,7 +3,7 @@
 use crate::datadir::chain_blocks::{BlockReadError, ChainBlocks};
 use crate::pipeline::checks::{CheckFailure, CheckPool};
 use crate::report::signatures::Signatures;
-use blockmill_block::{Block, BlockUndo, Coin, OutPoint, Transaction, Txid};
+use blockmill_block::{Block, BlockUndo, CoinList, CoinRef, Coins, OutPoint, Transaction, Txid};
 use blockmill_rules::block::{BlockContext, BlockOptions, check_block, check_block_context};
 use blockmill_rules::connect::{
     BlockCoins, BlockError, ConnectContext, MedianTimes, Overwriting, Spent, connect_block,
@@ -193,7 +193,7 @@ struct UndoCoins<'a> {
     /// The transaction whose coins were spent last.
     index: usize,
     /// Its coins, where some have no height.
-    without_heights: Vec<Coin>,
+    without_heights: CoinList,
 }
 
 impl<'a> UndoCoins<'a> {
@@ -201,7 +201,7 @@ impl<'a> UndoCoins<'a> {
         Self {
             undo,
             index: 0,
-            without_heights: Vec::new(),
+            without_heights: CoinList::default(),
         }
     }
 }
@@ -216,23 +216,23 @@ impl BlockCoins for UndoCoins<'_> {
     /// Undo data of old makes has no heights. A coin without a height counts as mature.
     fn spend(&mut self, index: usize, _: &Transaction<'_>) -> Result<Spent, Infallible> {
         let coins = self.undo.transaction(index - 1);
-        let unknown = |coin: &Coin| coin.height == 0;
+        let unknown = |coin: &CoinRef<'_>| coin.height == 0;
         self.index = index;
         self.without_heights.clear();
-        if coins.iter().any(unknown) {
-            self.without_heights.extend(coins.iter().map(|coin| Coin {
-                is_coinbase: coin.is_coinbase && !unknown(coin),
-                ..coin.clone()
+        if coins.iter().any(|coin| unknown(&coin)) {
+            self.without_heights.extend(coins.iter().map(|coin| CoinRef {
+                is_coinbase: coin.is_coinbase && !unknown(&coin),
+                ..coin
             }));
         }
         Ok(Spent::All)
     }
 
-    fn spent(&self) -> &[Coin] {
+    fn spent(&self) -> Coins<'_> {
         if self.without_heights.is_empty() {
             self.undo.transaction(self.index - 1)
         } else {
-            &self.without_heights
+            self.without_heights.coins()
         }
     }
 
@@ -247,7 +247,7 @@ pub(crate) fn own_coins_match(block: &Block, undo: &BlockUndo) -> Result<(), Rej
         .map(|(index, transaction)| (transaction.txid(), index))
         .collect();
     for (index, transaction) in block.transactions().enumerate().skip(1) {
-        for (number, (input, coin)) in transaction.inputs().zip(undo.transaction(index - 1)).enumerate() {
+        for (number, (input, coin)) in transaction.inputs().zip(undo.transaction(index - 1).iter()).enumerate() {
             let OutPoint { txid, vout } = input.previous_output();
             let Some(&maker) = made.get(&txid) else {
                 continue;
@@ -255,7 +255,7 @@ pub(crate) fn own_coins_match(block: &Block, undo: &BlockUndo) -> Result<(), Rej
             let maker_transaction = block.transaction(maker);
             let matches = maker < index && (vout as usize) < maker_transaction.output_count() && {
                 let output = maker_transaction.output(vout as usize);
-                output.value() == coin.value && *output.script_pubkey() == *coin.script_pubkey
+                output.value() == coin.value && output.script_pubkey() == coin.script_pubkey
             };
             if !matches {
                 return Err(spend::MISSING.in_transaction(index).at_input(number));

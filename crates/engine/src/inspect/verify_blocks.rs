@@ -34,9 +34,6 @@ const RUNS_LEFT_PER_THREAD: u64 = 8;
 /// Memory in bytes of the blocks of a thread that wait for their verdicts, at most.
 const WAITING_BYTES_MAX: usize = 8 << 20;
 
-/// Memory in bytes of a coin of undo data, about.
-const COIN_BYTES: usize = 80;
-
 /// Why a block is not verified.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Problem {
@@ -451,14 +448,14 @@ impl<'a, V: ScriptVerifier + 'static, T: Default + Send> Worker<'a, V, T> {
                 Ok(waiting) => return Ok(waiting),
                 Err((problem, Some(undo))) => {
                     first.get_or_insert(problem);
-                    refused.push(undo);
+                    refused.push(*undo);
                 }
                 Err((problem, None)) => return Err(first.unwrap_or(problem)),
             }
         }
     }
 
-    fn begin_with(&self, height: u32, refused: &[BlockUndo]) -> Result<Waiting<V>, (Problem, Option<BlockUndo>)> {
+    fn begin_with(&self, height: u32, refused: &[BlockUndo]) -> Result<Waiting<V>, (Problem, Option<Box<BlockUndo>>)> {
         let blocks = self.shared.blocks;
         let unreadable = |error: BlockReadError| match error {
             BlockReadError::NoUndoFile { .. } => (Problem::NoUndoFile, None),
@@ -473,9 +470,9 @@ impl<'a, V: ScriptVerifier + 'static, T: Default + Send> Worker<'a, V, T> {
         let place = BlockPlace::in_chain(blocks, height).map_err(unreadable)?;
         let (verified, flags) = match judge(&block, &undo, &place, self.shared.verifier.as_ref(), true) {
             Ok(judged) => judged,
-            Err(reject) => return Err((Problem::Reject(reject), Some(undo))),
+            Err(reject) => return Err((Problem::Reject(reject), Some(Box::new(undo)))),
         };
-        let memory = block.memory() + undo.coins().len() * COIN_BYTES;
+        let memory = block.memory() + undo.memory();
         let (block, undo) = (Arc::new(block), Arc::new(undo));
         let mut pending = self.pool.begin(&block, &undo, flags, height, way.lanes);
         pending.end_round();
@@ -506,7 +503,7 @@ impl<'a, V: ScriptVerifier + 'static, T: Default + Send> Worker<'a, V, T> {
                 Ok(()) => return,
                 Err((problem, undo)) => {
                     first.get_or_insert(problem);
-                    refused.push(undo);
+                    refused.push(*undo);
                 }
             }
             match self.begin(height, &mut refused) {
@@ -520,7 +517,7 @@ impl<'a, V: ScriptVerifier + 'static, T: Default + Send> Worker<'a, V, T> {
     }
 
     /// Waits for the scripts of a block, and adds it to its run.
-    fn finish(&mut self, waiting: Waiting<V>, number: usize) -> Result<(), (Problem, BlockUndo)> {
+    fn finish(&mut self, waiting: Waiting<V>, number: usize) -> Result<(), (Problem, Box<BlockUndo>)> {
         let Waiting {
             height,
             verified,
@@ -543,7 +540,7 @@ impl<'a, V: ScriptVerifier + 'static, T: Default + Send> Worker<'a, V, T> {
                 VerifyBlockError::Reject(reject) => Problem::Reject(reject),
                 VerifyBlockError::Verifier(detail) => Problem::Unreadable(detail),
             };
-            return Err((problem, BlockUndo::clone(&undo)));
+            return Err((problem, Box::new(BlockUndo::clone(&undo))));
         }
         self.shared.count(height, Some(&verified));
         run.signatures.add(height, way);

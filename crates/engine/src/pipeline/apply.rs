@@ -3,13 +3,13 @@
 use crate::chain::assume_valid;
 use crate::chain::index::BlockId;
 use crate::pipeline::in_flight::InFlight;
+use crate::pipeline::load::SoundBlock;
 use crate::pipeline::resolve::{self, ResolveError};
 use crate::pipeline::state::{Pipeline, Run};
 use crate::report::signatures::SignatureWay;
 use crate::report::stages::Stage;
-use blockmill_block::{Block, BlockUndo};
+use blockmill_block::BlockUndo;
 use blockmill_coins::FlushEpoch;
-use blockmill_rules::block::BlockFacts;
 use blockmill_rules::connect::{ConnectContext, MedianTimes};
 use blockmill_rules::flags::block_script_flags;
 use blockmill_rules::{ScriptFlags, ScriptVerifier};
@@ -22,10 +22,10 @@ pub(crate) fn put_in_flight<V: ScriptVerifier + 'static>(
     pipeline: &mut Pipeline<V>,
     run: &mut Run<'_>,
     id: BlockId,
-    block: Arc<Block>,
-    facts: &BlockFacts,
+    sound: SoundBlock,
     absent_at: Option<FlushEpoch>,
 ) -> Result<(), ResolveError> {
+    let block = Arc::clone(&sound.block);
     let params = run.chain.index().params();
     let height = run.chain.index().entry(id).height;
     let flags = block_script_flags(params, height, &block.hash());
@@ -34,7 +34,8 @@ pub(crate) fn put_in_flight<V: ScriptVerifier + 'static>(
     } else {
         Vec::new()
     };
-    let applied = apply(pipeline, run, id, &block, facts, flags, absent_at);
+    let applied = apply(pipeline, run, id, &sound, flags, absent_at);
+    drop(sound);
     if applied.is_err() {
         resolve::restore_replaced(&replaced, &mut pipeline.cache);
     }
@@ -51,8 +52,7 @@ fn apply<V: ScriptVerifier + 'static>(
     pipeline: &mut Pipeline<V>,
     run: &mut Run<'_>,
     id: BlockId,
-    block: &Block,
-    facts: &BlockFacts,
+    sound: &SoundBlock,
     flags: ScriptFlags,
     absent_at: Option<FlushEpoch>,
 ) -> Result<BlockUndo, ResolveError> {
@@ -75,9 +75,9 @@ fn apply<V: ScriptVerifier + 'static>(
             parent: median_time_past(height - 1),
             at_height: &median_time_past,
         }),
-        legacy_sigops: &facts.legacy_sigops,
+        legacy_sigops: &sound.facts.legacy_sigops,
     };
-    let outcome = resolve::apply(block, &context, absent_at, &mut pipeline.cache);
+    let outcome = resolve::apply(&sound.block, &context, absent_at, &mut pipeline.cache);
     let fetching = pipeline.cache.store_time() - fetched_before;
     let telemetry = &mut *run.reporter.telemetry;
     telemetry.stage_done(Stage::Resolve, height, start + fetching);
@@ -86,7 +86,7 @@ fn apply<V: ScriptVerifier + 'static>(
 }
 
 /// How the signatures of a block are verified; none if its scripts are assumed valid.
-fn way_to_check<V: ScriptVerifier + 'static>(
+pub(super) fn way_to_check<V: ScriptVerifier + 'static>(
     pipeline: &Pipeline<V>,
     run: &mut Run<'_>,
     id: BlockId,

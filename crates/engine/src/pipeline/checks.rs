@@ -45,6 +45,10 @@ const SETTLED_TIMES_MAX: usize = 4;
 /// Most inputs of a transaction that one thread runs. With more there is enough to share.
 const INPUTS_TOGETHER: usize = 8;
 
+/// How often a thread looks whether another one has made a transaction ready, before it sleeps:
+/// some tens of microseconds.
+const LOOKS_MAX: u32 = 1_000;
+
 /// Inputs of one transaction that are checked together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Unit {
@@ -77,13 +81,49 @@ fn units(block: &Block) -> impl Iterator<Item = Unit> + '_ {
 /// What the checks of a round share.
 struct RoundChecks<V: ScriptVerifier + 'static> {
     checks: Arc<BlockChecks<V>>,
-    /// One per transaction whose inputs are units of their own; made by the first thread that needs
-    /// it.
-    prepared: Vec<OnceLock<Result<V::Prepared, VerifyError>>>,
+    /// One per transaction whose inputs are units of their own.
+    prepared: Vec<SharedTransaction<V>>,
     /// Where signature checks are put off, if they are.
     gather: Option<Arc<Gather<V>>>,
     /// Transactions whose number has this rest are timed, where there are several threads.
     timed: Option<usize>,
+}
+
+/// A transaction whose inputs are units of their own: made ready by the first thread that needs it.
+struct SharedTransaction<V: ScriptVerifier> {
+    prepared: OnceLock<Result<V::Prepared, VerifyError>>,
+    begun: AtomicBool,
+}
+
+impl<V: ScriptVerifier> Default for SharedTransaction<V> {
+    fn default() -> Self {
+        Self {
+            prepared: OnceLock::new(),
+            begun: AtomicBool::new(false),
+        }
+    }
+}
+
+impl<V: ScriptVerifier> SharedTransaction<V> {
+    /// Threads come here together when a transaction begins, and making it ready mostly takes less
+    /// time than sleeping and waking. So those that come second look for a while before they sleep.
+    fn get_or_prepare(
+        &self,
+        prepare: impl FnOnce() -> Result<V::Prepared, VerifyError>,
+    ) -> &Result<V::Prepared, VerifyError> {
+        if let Some(prepared) = self.prepared.get() {
+            return prepared;
+        }
+        if self.begun.swap(true, Ordering::Relaxed) {
+            for _ in 0..LOOKS_MAX {
+                std::hint::spin_loop();
+                if let Some(prepared) = self.prepared.get() {
+                    return prepared;
+                }
+            }
+        }
+        self.prepared.get_or_init(prepare)
+    }
 }
 
 impl<V: ScriptVerifier + 'static> RoundChecks<V> {
@@ -92,7 +132,7 @@ impl<V: ScriptVerifier + 'static> RoundChecks<V> {
         let prepare = || self.checks.prepare(unit.transaction);
         match unit.shared {
             None => self.verify(unit, &prepare(), settling),
-            Some(number) => self.verify(unit, self.prepared[number].get_or_init(prepare), settling),
+            Some(number) => self.verify(unit, self.prepared[number].get_or_prepare(prepare), settling),
         }
     }
 
@@ -423,7 +463,7 @@ impl<V: ScriptVerifier + 'static> CheckPool<V> {
         let gather = self.gather.as_ref().filter(|_| defer).cloned();
         let shared = RoundChecks {
             checks: Arc::clone(&checks),
-            prepared: (0..large).map(|_| OnceLock::new()).collect(),
+            prepared: (0..large).map(|_| SharedTransaction::default()).collect(),
             gather: gather.clone(),
             timed: (!alone).then_some(number % TIMED_ONE_OF),
         };

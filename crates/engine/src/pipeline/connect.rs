@@ -14,10 +14,11 @@ use crate::chain::index::BlockId;
 use crate::pipeline::apply::put_in_flight;
 use crate::pipeline::checks::CheckFailure;
 use crate::pipeline::error::ConnectError;
-use crate::pipeline::load::{Content, LoadRequest, PrefetchedBlock};
+use crate::pipeline::load::{Content, PrefetchedBlock};
 use crate::pipeline::prefetch::Prefetcher;
 use crate::pipeline::resolve::ResolveError;
-use crate::pipeline::state::{Pipeline, ROUNDS_IN_FLIGHT_MAX, Run, count_times};
+use crate::pipeline::state::{Pipeline, ROUNDS_IN_FLIGHT_MAX, Run};
+use crate::pipeline::window::{next_blocks, put_window_in_flight};
 use crate::report::connect_report::Halt;
 use crate::report::observer::BlockChange;
 use crate::report::stages::Stage;
@@ -25,6 +26,7 @@ use crate::report::telemetry::{Accepted, Branch};
 use blockmill_blockfiles::Position;
 use blockmill_rules::spend::SCRIPT_FAILED;
 use blockmill_rules::{Reject, ScriptVerifier, VerifyError};
+use std::collections::VecDeque;
 use std::ops::ControlFlow::{self, Break, Continue};
 use std::sync::Arc;
 use std::time::Instant;
@@ -66,6 +68,7 @@ pub(crate) fn connect<V: ScriptVerifier + 'static>(
         pipeline,
         run,
         prefetcher,
+        one_by_one: VecDeque::new(),
     };
     let end = branch.connect();
     // Whatever happened: what is in flight is not verified.
@@ -80,6 +83,8 @@ struct BranchRun<'a, 'r, V: ScriptVerifier + 'static> {
     pipeline: &'a mut Pipeline<V>,
     run: &'a mut Run<'r>,
     prefetcher: Prefetcher<V>,
+    /// Blocks that are ready and could not be resolved together, or go by themselves.
+    one_by_one: VecDeque<PrefetchedBlock>,
 }
 
 impl<V: ScriptVerifier + 'static> BranchRun<'_, '_, V> {
@@ -88,7 +93,7 @@ impl<V: ScriptVerifier + 'static> BranchRun<'_, '_, V> {
         let alone = self.pipeline.checks.workers() == 0;
         let mut idle = false;
         loop {
-            if self.pipeline.in_flight.is_empty() && self.prefetcher.is_at_end() {
+            if self.pipeline.in_flight.is_empty() && self.is_at_end() {
                 return Ok(BranchEnd::Finished);
             }
             if let Some(halt) = self.pipeline.must_halt(self.run.chain) {
@@ -106,12 +111,13 @@ impl<V: ScriptVerifier + 'static> BranchRun<'_, '_, V> {
             if may_resolve {
                 // This thread checks scripts rather than wait for a block.
                 let wait = self.pipeline.in_flight.is_empty() || alone || std::mem::take(&mut idle);
-                if let Some(block) = self.next_block(wait) {
-                    match self.resolve(block)? {
-                        Break(end) => return Ok(end),
-                        Continue(()) => self.count_queues(),
+                match self.resolve_next(wait)? {
+                    Some(Break(end)) => return Ok(end),
+                    Some(Continue(())) => {
+                        self.count_queues();
+                        continue;
                     }
-                    continue;
+                    None => {}
                 }
             }
             if self.pipeline.in_flight.help(HELP_CHECKS) || self.pipeline.in_flight.end_first_round() {
@@ -126,12 +132,17 @@ impl<V: ScriptVerifier + 'static> BranchRun<'_, '_, V> {
         }
     }
 
+    /// Whether all blocks of the branch are resolved.
+    fn is_at_end(&self) -> bool {
+        self.one_by_one.is_empty() && self.prefetcher.is_at_end()
+    }
+
     /// Whether another block may be in flight.
     fn may_resolve(&self) -> bool {
         let pipeline = &self.pipeline;
         let height = self.run.chain.height() as usize + 1 + pipeline.in_flight.len();
         let limit = pipeline.limits.height_max;
-        if self.prefetcher.is_at_end() || limit.is_some_and(|limit| height > limit as usize) {
+        if self.is_at_end() || limit.is_some_and(|limit| height > limit as usize) {
             return false;
         }
         let room = pipeline.in_flight.len() < pipeline.concurrency.in_flight_max
@@ -140,13 +151,22 @@ impl<V: ScriptVerifier + 'static> BranchRun<'_, '_, V> {
         pipeline.in_flight.is_empty() || (room && !pipeline.flusher.is_due(&pipeline.cache))
     }
 
-    /// The next block, if it is loaded and its coins are fetched, or if `wait` says to wait for it.
-    fn next_block(&mut self, wait: bool) -> Option<PrefetchedBlock> {
-        let (pipeline, chain) = (&*self.pipeline, &*self.run.chain);
-        self.prefetcher.request_more(|id| LoadRequest::new(chain.index(), id));
-        let window = pipeline.prefetch_window();
-        self.prefetcher
-            .next(wait, window, |block| pipeline.begin_fetches(block, chain))
+    /// Resolves the next blocks, if they are loaded and their coins are fetched, or if `wait` says
+    /// to wait for that.
+    fn resolve_next(&mut self, wait: bool) -> Result<Option<Step>, ConnectError> {
+        if let Some(block) = self.one_by_one.pop_front() {
+            return self.resolve(block).map(Some);
+        }
+        let blocks = next_blocks(self.pipeline, self.run, &mut self.prefetcher, wait, HELP_CHECKS);
+        if blocks.is_empty() {
+            return Ok(None);
+        }
+        let Err(blocks) = put_window_in_flight(self.pipeline, self.run, blocks) else {
+            return Ok(Some(Continue(())));
+        };
+        self.one_by_one.extend(blocks);
+        let first = self.one_by_one.pop_front();
+        first.map(|block| self.resolve(block)).transpose()
     }
 
     fn count_queues(&mut self) {
@@ -156,26 +176,19 @@ impl<V: ScriptVerifier + 'static> BranchRun<'_, '_, V> {
         self.run.reporter.telemetry.queues(requested, loaded, in_flight, memory);
     }
 
-    /// Resolves the next block of the branch, and lets its checks begin.
+    /// Resolves a block by itself, and lets its checks begin.
     fn resolve(&mut self, block: PrefetchedBlock) -> Result<Step, ConnectError> {
-        let telemetry = &mut *self.run.reporter.telemetry;
-        count_times(&block.times, telemetry);
-        self.pipeline.let_flush_catch_up(HELP_CHECKS, telemetry);
-        let (id, height) = (block.request.id, block.request.height);
-        let fetches = block.fetches.unwrap_or_default();
-        let absent_at = self.pipeline.finish_fetches(height, fetches, telemetry);
+        let (id, absent_at) = (block.request.id, block.absent_at);
         let (reject, position) = match block.content {
-            Content::Sound(block, facts) => {
-                match put_in_flight(self.pipeline, self.run, id, block, &facts, absent_at) {
-                    Ok(()) => return Ok(Continue(())),
-                    Err(ResolveError::Reject(reject)) => (reject, self.run.chain.index().entry(id).position()),
-                    Err(ResolveError::Store(error)) => return Err(error.into()),
-                    Err(ResolveError::Broken(error)) => {
-                        self.pipeline.flusher.note_broken();
-                        return Err(error.into());
-                    }
+            Content::Sound(sound) => match put_in_flight(self.pipeline, self.run, id, sound, absent_at) {
+                Ok(()) => return Ok(Continue(())),
+                Err(ResolveError::Reject(reject)) => (reject, self.run.chain.index().entry(id).position()),
+                Err(ResolveError::Store(error)) => return Err(error.into()),
+                Err(ResolveError::Broken(error)) => {
+                    self.pipeline.flusher.note_broken();
+                    return Err(error.into());
                 }
-            }
+            },
             Content::Rejected(reject, position) => (reject, position),
             Content::Unreadable(unreadable) => {
                 if let Break(end) = self.accept_all()? {
@@ -248,7 +261,10 @@ impl<V: ScriptVerifier + 'static> BranchRun<'_, '_, V> {
         let Some(first) = pipeline.in_flight.first_mut() else {
             return Ok(());
         };
-        let undo = run.data.append_undo(first.block.header(), &first.undo)?;
+        let undo = match &first.record {
+            Some(record) => run.data.append_undo_record(first.block.header(), record)?,
+            None => run.data.append_undo(first.block.header(), &first.undo)?,
+        };
         run.chain.connect(first.id, undo);
         pipeline.flusher.note_tip_moved();
         let accepted = Accepted {

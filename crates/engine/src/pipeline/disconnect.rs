@@ -25,7 +25,7 @@ pub(crate) fn disconnect_tip<V: ScriptVerifier + 'static>(
         .undo()
         .ok_or_else(|| missing("it has no undo data, since it came with a snapshot".to_owned()))?;
     let block = match pipeline.load_now(run.chain, id, run.reporter.telemetry) {
-        Content::Sound(block, _) => block,
+        Content::Sound(sound) => sound.block,
         Content::Rejected(reject, _) => return Err(missing(reject.to_string())),
         Content::Unreadable(unreadable) => return Err(missing(unreadable.detail)),
     };

@@ -77,6 +77,11 @@ impl Flusher {
         self.broken = true;
     }
 
+    /// Whether a flush is to follow every block.
+    pub(crate) fn is_after_every_block(&self) -> bool {
+        self.interval.is_zero()
+    }
+
     fn wants_to_begin(&self, cache: &CoinsCache) -> bool {
         cache.wants_flush() || self.last.elapsed() >= self.interval
     }
@@ -94,7 +99,7 @@ impl Flusher {
             self.finish(target.cache, target.telemetry)?;
         }
         let due = self.wants_to_begin(target.cache);
-        if self.interval.is_zero() || (due && self.mode == FlushMode::Foreground) {
+        if self.is_after_every_block() || (due && self.mode == FlushMode::Foreground) {
             return self.flush(target);
         }
         if due && !target.cache.is_flushing() {

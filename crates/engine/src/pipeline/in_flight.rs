@@ -11,15 +11,13 @@ use blockmill_rules::ScriptVerifier;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Bytes that a coin of the undo data takes, about: with the script of a witness program, and what
-/// the allocator adds.
-const UNDO_COIN_BYTES: usize = size_of::<Coin>() + 48;
-
 /// A block that has changed the cache, and whose checks are under way.
 pub(crate) struct InFlight<V: ScriptVerifier + 'static> {
     pub(crate) id: BlockId,
     pub(crate) block: Arc<Block>,
     pub(crate) undo: Arc<BlockUndo>,
+    /// The undo data as a record of the undo log, if it is made already.
+    pub(crate) record: Option<Vec<u8>>,
     /// Coins that it has replaced: one of the two blocks that repeat an older coinbase. Once it is
     /// accepted they are gone for good.
     pub(crate) replaced: Vec<(OutPoint, Coin)>,
@@ -42,13 +40,21 @@ impl<V: ScriptVerifier + 'static> InFlight<V> {
     ) -> Self {
         Self {
             id,
-            memory: block.memory() + undo.coins().len() * UNDO_COIN_BYTES,
+            memory: block.memory() + undo.memory(),
             block,
             undo,
+            record: None,
             replaced,
             signatures,
             checks,
         }
+    }
+
+    /// The block with its undo data as a record.
+    pub(crate) fn with_record(mut self, record: Vec<u8>) -> Self {
+        self.memory += record.capacity();
+        self.record = Some(record);
+        self
     }
 
     /// Whether its checks have ended and its scripts have their verdicts.

@@ -4,12 +4,14 @@
 use crate::chain::files::SharedFiles;
 use crate::chain::index::{BlockId, HeaderIndex};
 use crate::pipeline::fetch::Fetches;
+use crate::pipeline::outline::Outline;
 use crate::pipeline::upcoming::UpcomingTxids;
 use crate::report::findings::Unreadable;
 use crate::report::stages::Stage;
 use crate::report::trace::Trace;
 use blockmill_block::{Block, BlockHash};
 use blockmill_blockfiles::Position;
+use blockmill_coins::{FlushEpoch, HashKey};
 use blockmill_rules::block::{BlockContext, BlockFacts, BlockOptions, check_block, check_block_context};
 use blockmill_rules::{Params, Reject, RejectKind, ScriptVerifier};
 use std::path::PathBuf;
@@ -40,10 +42,16 @@ impl LoadRequest {
     }
 }
 
+/// A block that keeps all rules that need no coins.
+pub(crate) struct SoundBlock {
+    pub(crate) block: Arc<Block>,
+    pub(crate) facts: BlockFacts,
+    pub(crate) outline: Outline,
+}
+
 /// What the files have for a request.
 pub(crate) enum Content {
-    /// A block that keeps all rules that need no coins.
-    Sound(Arc<Block>, BlockFacts),
+    Sound(SoundBlock),
     /// A block that breaks such a rule, and where it lies.
     Rejected(Reject, Option<Position>),
     /// The content is missing, or is another block.
@@ -58,21 +66,39 @@ pub(crate) struct PrefetchedBlock {
     pub(crate) times: Vec<(Stage, Duration)>,
     /// None before they have begun.
     pub(crate) fetches: Option<Fetches>,
+    /// Once they are finished, the epoch at which the store had none of the block's outputs, if
+    /// that was seen.
+    pub(crate) absent_at: Option<FlushEpoch>,
 }
 
 impl PrefetchedBlock {
     /// Inputs of the block, if it is sound.
     pub(crate) fn input_count(&self) -> usize {
         match &self.content {
-            Content::Sound(block, _) => block.input_count(),
+            Content::Sound(sound) => sound.block.input_count(),
             Content::Rejected(..) | Content::Unreadable(_) => 0,
         }
+    }
+
+    /// Coins that the block spends and makes, if it is sound.
+    pub(crate) fn events(&self) -> usize {
+        match &self.content {
+            Content::Sound(sound) => sound.outline.len(),
+            Content::Rejected(..) | Content::Unreadable(_) => 0,
+        }
+    }
+
+    /// Whether it may be resolved with others.
+    pub(crate) fn is_sound(&self) -> bool {
+        matches!(self.content, Content::Sound(_))
     }
 
     /// Memory in bytes of the block, if it is sound.
     pub(crate) fn memory(&self) -> usize {
         match &self.content {
-            Content::Sound(block, facts) => block.memory() + facts.legacy_sigops.capacity() * size_of::<u64>(),
+            Content::Sound(SoundBlock { block, facts, outline }) => {
+                block.memory() + facts.legacy_sigops.capacity() * size_of::<u64>() + outline.memory()
+            }
             Content::Rejected(..) | Content::Unreadable(_) => 0,
         }
     }
@@ -86,6 +112,8 @@ pub(crate) struct BlockLoader<V> {
     files: SharedFiles,
     params: Params,
     verifier: Arc<V>,
+    /// The key of the cache that the blocks will change.
+    hash_key: HashKey,
     trace: Trace,
     /// Transactions of the blocks that are loaded.
     made: Arc<UpcomingTxids>,
@@ -98,6 +126,7 @@ impl<V: ScriptVerifier> BlockLoader<V> {
         files: SharedFiles,
         params: Params,
         verifier: Arc<V>,
+        hash_key: HashKey,
         headers_path: PathBuf,
         trace: Trace,
     ) -> Self {
@@ -105,6 +134,7 @@ impl<V: ScriptVerifier> BlockLoader<V> {
             files,
             params,
             verifier,
+            hash_key,
             trace,
             made: Arc::new(UpcomingTxids::default()),
             headers_path,
@@ -121,6 +151,7 @@ impl<V: ScriptVerifier> BlockLoader<V> {
             content,
             times,
             fetches: None,
+            absent_at: None,
         }
     }
 
@@ -129,8 +160,8 @@ impl<V: ScriptVerifier> BlockLoader<V> {
         for &position in &request.positions {
             let content = self.load_at(request, position, times);
             match &content {
-                Content::Sound(block, _) => {
-                    for transaction in block.transactions() {
+                Content::Sound(sound) => {
+                    for transaction in sound.block.transactions() {
                         self.made.note(&transaction.txid(), request.height);
                     }
                     return content;
@@ -174,7 +205,11 @@ impl<V: ScriptVerifier> BlockLoader<V> {
                 unreadable("another block lies here now".to_owned(), path())
             }
             Ok(Ok(block)) => match self.judge(request, &block) {
-                Ok(facts) => Content::Sound(Arc::new(block), facts),
+                Ok(facts) => Content::Sound(SoundBlock {
+                    outline: Outline::new(&block, &self.hash_key),
+                    block: Arc::new(block),
+                    facts,
+                }),
                 // On signet the block's signature is judged before its merkle root: what does not
                 // fit the header says nothing about the header, whatever else is wrong with it.
                 Err(reject) if block.merkle_root().hash != block.header().merkle_root.0 => Content::Rejected(
@@ -191,6 +226,10 @@ impl<V: ScriptVerifier> BlockLoader<V> {
         self.trace.add(Stage::Decode, request.height, decoding, end);
         times.push((Stage::Decode, end - decoding));
         content
+    }
+
+    pub(crate) fn trace(&self) -> &Trace {
+        &self.trace
     }
 
     /// Transactions of the blocks that are loaded.

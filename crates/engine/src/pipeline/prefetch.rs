@@ -43,6 +43,15 @@ pub(crate) struct Window {
     pub(crate) loaded_min: usize,
     /// Most inputs of blocks whose coins are fetched at once; of one block all are.
     pub(crate) inputs_max: usize,
+    /// Whether this thread loads all blocks.
+    pub(crate) loads_here: bool,
+    /// Most blocks that are handed out together.
+    pub(crate) blocks_max: usize,
+    /// Coins that blocks spend and make, at which no more are handed out together.
+    pub(crate) events_wanted: usize,
+    /// Memory in bytes that blocks which are handed out together take at most; of one block all is
+    /// taken.
+    pub(crate) memory_max: usize,
 }
 
 /// How much may be ahead.
@@ -108,31 +117,69 @@ impl<V: ScriptVerifier + 'static> Prefetcher<V> {
         }
     }
 
-    /// The next block, if it is loaded and its coins are fetched, or if `wait` says to wait for
-    /// that. `fetch` begins to fetch the coins of a block that is loaded.
+    /// The next blocks, as far as they are loaded and their coins fetched: of at least one, if
+    /// `wait` says to wait for that. Otherwise of as many as are wanted together, or of all that
+    /// can come. `fetch` begins to fetch the coins of a block that is loaded.
     pub(crate) fn next(
         &mut self,
         wait: bool,
         window: Window,
         fetch: impl FnMut(&PrefetchedBlock) -> Fetches,
-    ) -> Option<PrefetchedBlock> {
+    ) -> Vec<PrefetchedBlock> {
         while let Some(block) = self.requester.try_collect_next().map(Self::loaded) {
             self.push_loaded(block);
         }
         // Without workers this thread loads them here.
         while wait
-            && self.loaded.len() < window.loaded_min.max(1)
+            && (self.loaded.len() < window.loaded_min.max(1) || (window.loads_here && !self.is_enough(&window)))
             && let Some(block) = self.requester.collect_next().map(Self::loaded)
         {
             self.push_loaded(block);
         }
         self.begin_fetches(window.inputs_max, fetch);
-        let first = self.loaded.front()?;
-        if !wait && first.fetches.as_ref().is_some_and(|fetches| !fetches.are_done()) {
-            return None;
+        let together = self.together(wait, &window);
+        for memory in self.requested.drain(..together) {
+            self.memory -= memory;
         }
-        self.memory -= self.requested.pop_front().unwrap_or(0);
-        self.loaded.pop_front()
+        self.loaded.drain(..together).collect()
+    }
+
+    /// Whether as many blocks are loaded as are wanted together.
+    fn is_enough(&self, window: &Window) -> bool {
+        let events: usize = self.loaded.iter().map(PrefetchedBlock::events).sum();
+        self.loaded.len() >= window.blocks_max || events >= window.events_wanted
+    }
+
+    /// How many blocks are to be handed out now.
+    fn together(&self, wait: bool, window: &Window) -> usize {
+        let is_ready = |block: &PrefetchedBlock| block.fetches.as_ref().is_none_or(Fetches::are_done);
+        let mut count = 0;
+        let mut events = 0;
+        let mut memory = 0;
+        for (block, takes) in self.loaded.iter().zip(&self.requested) {
+            let is_first = count == 0;
+            if !(is_ready(block) || is_first && wait) {
+                break;
+            }
+            // A block with a finding of its own goes by itself.
+            if !block.is_sound() {
+                return count.max(1);
+            }
+            if !is_first && memory + takes > window.memory_max {
+                return count;
+            }
+            count += 1;
+            events += block.events();
+            memory += takes;
+            if count >= window.blocks_max || events >= window.events_wanted {
+                return count;
+            }
+        }
+        // More is on its way.
+        if !wait && count < self.requested.len() {
+            return 0;
+        }
+        count
     }
 
     /// Adds the block above those that are loaded.

@@ -1,8 +1,9 @@
 //! The coins of a block: spent and created in the cache, or disconnected from it.
 
+use crate::pipeline::outline::hashes_in_order;
 use blockmill_block::coin::{Coin, is_unspendable};
-use blockmill_block::{Block, BlockUndo, OutPoint, Transaction};
-use blockmill_coins::{CoinRef, CoinsCache, FlushEpoch, Overwrite, StoreError};
+use blockmill_block::{Block, BlockUndo, CoinList, Coins, OutPoint, Transaction};
+use blockmill_coins::{CoinRef, CoinsCache, FlushEpoch, HashedOutPoint, Overwrite, Session, StoreError};
 use blockmill_rules::Reject;
 use blockmill_rules::connect::{BlockCoins, BlockError, ConnectContext, Spent, connect_block};
 use thiserror::Error;
@@ -34,19 +35,20 @@ pub fn apply<B: AsRef<[u8]>>(
     absent_at: Option<FlushEpoch>,
     cache: &mut CoinsCache,
 ) -> Result<BlockUndo, ResolveError> {
-    let mut coins = CacheCoins {
-        height: context.height,
-        absent_at,
-        undo: BlockUndo::with_capacity(block.input_count()),
-        coins_start: 0,
-        created: 0,
-        upcoming: Upcoming::new(block),
-        cache,
+    let hashes = hashes_in_order(block, cache.hash_key());
+    let (outcome, undo, created) = {
+        let mut coins = CacheCoins {
+            height: context.height,
+            absent_at,
+            undo: BlockUndo::with_capacity(block.input_count()),
+            coins_start: 0,
+            created: 0,
+            events: Events::new(&hashes),
+            session: cache.session(),
+        };
+        let outcome = connect_block(block, context, &mut coins);
+        (outcome, coins.undo, coins.created)
     };
-    let outcome = connect_block(block, context, &mut coins);
-    let CacheCoins {
-        undo, created, cache, ..
-    } = coins;
     let error = match outcome {
         Ok(_) => return Ok(undo),
         Err(BlockError::Reject(reject)) => reject.into(),
@@ -67,83 +69,97 @@ struct CacheCoins<'a> {
     coins_start: usize,
     /// Transactions whose outputs are in the cache.
     created: usize,
-    upcoming: Upcoming,
-    cache: &'a mut CoinsCache,
+    events: Events<'a>,
+    session: Session<'a>,
 }
 
 impl BlockCoins for CacheCoins<'_> {
     type Error = StoreError;
 
     fn contains(&mut self, outpoint: &OutPoint) -> Result<bool, StoreError> {
-        self.cache.contains(outpoint, self.absent_at)
+        let at = self.session.hash_key().hashed(outpoint);
+        self.session.contains(&at, self.absent_at)
     }
 
-    fn spend(&mut self, index: usize, transaction: &Transaction<'_>) -> Result<Spent, StoreError> {
-        self.upcoming.prefetch(index, self.cache);
+    fn spend(&mut self, _: usize, transaction: &Transaction<'_>) -> Result<Spent, StoreError> {
+        let hashes = self.events.take(transaction.input_count(), &self.session);
         self.coins_start = self.undo.coins().len();
-        for (number, input) in transaction.inputs().enumerate() {
-            match self.cache.spend(&input.previous_output())? {
-                Some(coin) => self.undo.push_coin(coin),
-                None => return Ok(Spent::Missing(number)),
+        for (number, (input, &hash)) in transaction.inputs().zip(hashes).enumerate() {
+            let at = HashedOutPoint::new(input.previous_output(), hash);
+            if !self.session.spend_into(&at, self.undo.coins_mut())? {
+                return Ok(Spent::Missing(number));
             }
         }
         Ok(Spent::All)
     }
 
-    fn spent(&self) -> &[Coin] {
-        &self.undo.coins()[self.coins_start..]
+    fn spent(&self) -> Coins<'_> {
+        let coins = self.undo.coins();
+        coins.range(self.coins_start..coins.len())
     }
 
     fn create(&mut self, index: usize, transaction: &Transaction<'_>) {
-        if index > 0 {
+        let is_coinbase = index == 0;
+        if is_coinbase {
+            self.events.take(transaction.input_count(), &self.session);
+        } else {
             self.undo.end_transaction();
         }
-        create_outputs(transaction, self.height, index == 0, self.cache);
+        let hashes = self.events.take(transaction.output_count(), &self.session);
+        create_outputs(transaction, hashes, self.height, is_coinbase, &mut self.session);
         self.created = index + 1;
     }
 }
 
-/// What is asked of the cache in the next moments, so that its entries are on their way before.
-struct Upcoming {
-    /// Of each transaction the outpoints that it spends, then those that it makes.
-    outpoints: Vec<OutPoint>,
-    /// Where those of each transaction end.
-    ends: Vec<usize>,
-    /// Number of outpoints that are prefetched.
-    begun: usize,
+/// The hashes of a block in the order in which the cache is asked for them. Entries are on their
+/// way before they are asked for.
+struct Events<'a> {
+    hashes: &'a [u64],
+    /// Those that were taken.
+    taken: usize,
+    /// Those whose first memory is on its way, and whose second.
+    begun: [usize; 2],
 }
 
-impl Upcoming {
-    /// How far ahead of the transaction that is resolved.
-    const AHEAD: usize = 64;
+impl<'a> Events<'a> {
+    /// Hashes that are begun together.
+    const TOGETHER: usize = 32;
 
-    fn new<B: AsRef<[u8]>>(block: &Block<B>) -> Self {
-        let mut outpoints = Vec::with_capacity(block.input_count() + block.output_count());
-        let ends = block.transactions().map(|transaction| {
-            let txid = transaction.txid();
-            outpoints.extend(transaction.inputs().map(|input| input.previous_output()));
-            outpoints.extend((0..transaction.output_count() as u32).map(|vout| OutPoint { txid, vout }));
-            outpoints.len()
-        });
+    fn new(hashes: &'a [u64]) -> Self {
         Self {
-            ends: ends.collect(),
-            outpoints,
-            begun: 0,
+            hashes,
+            taken: 0,
+            begun: [0; 2],
         }
     }
 
-    /// Called before a transaction is resolved.
-    fn prefetch(&mut self, index: usize, cache: &CoinsCache) {
-        let wanted = (self.ends[index] + Self::AHEAD / 2).min(self.outpoints.len());
-        if self.begun < wanted {
-            let end = (wanted + Self::AHEAD / 2).min(self.outpoints.len());
-            cache.prefetch(&self.outpoints[self.begun..end]);
-            self.begun = end;
+    /// The next hashes. Those after them are begun.
+    fn take(&mut self, count: usize, session: &Session<'_>) -> &'a [u64] {
+        let end = self.hashes.len();
+        let [words, records] = &mut self.begun;
+        while *records < end.min(self.taken + count + Self::TOGETHER) {
+            let ahead = end.min(*words + Self::TOGETHER);
+            session.prefetch_words(&self.hashes[*words..ahead]);
+            *words = ahead;
+            if *words == end || *words > Self::TOGETHER {
+                let ahead = end.min(*records + Self::TOGETHER);
+                session.prefetch_records(&self.hashes[*records..ahead]);
+                *records = ahead;
+            }
         }
+        let taken = &self.hashes[self.taken..self.taken + count];
+        self.taken += count;
+        taken
     }
 }
 
-fn create_outputs(transaction: &Transaction<'_>, height: u32, is_coinbase: bool, cache: &mut CoinsCache) {
+fn create_outputs(
+    transaction: &Transaction<'_>,
+    hashes: &[u64],
+    height: u32,
+    is_coinbase: bool,
+    session: &mut Session<'_>,
+) {
     let txid = transaction.txid();
     // A coinbase may repeat an older one, in blocks from before BIP 30.
     let overwrite = if is_coinbase {
@@ -151,7 +167,7 @@ fn create_outputs(transaction: &Transaction<'_>, height: u32, is_coinbase: bool,
     } else {
         Overwrite::Impossible
     };
-    for (vout, output) in transaction.outputs().enumerate() {
+    for ((vout, output), &hash) in (0..).zip(transaction.outputs()).zip(hashes) {
         if is_unspendable(output.script_pubkey()) {
             continue;
         }
@@ -161,8 +177,7 @@ fn create_outputs(transaction: &Transaction<'_>, height: u32, is_coinbase: bool,
             is_coinbase,
             script_pubkey: output.script_pubkey(),
         };
-        let vout = vout as u32;
-        cache.add(&OutPoint { txid, vout }, coin, overwrite);
+        session.add(&HashedOutPoint::new(OutPoint { txid, vout }, hash), coin, overwrite);
     }
 }
 
@@ -179,12 +194,14 @@ pub fn disconnect<B: AsRef<[u8]>>(
     cache: &mut CoinsCache,
 ) -> Result<bool, StoreError> {
     let mut clean = true;
+    let mut session = cache.session();
+    let key = *session.hash_key();
     let mut coins = undo.coins();
     // A transaction that failed half way has coins after the last end.
     for index in (0..block.transaction_count().min(created + 1)).rev() {
         let transaction = block.transaction(index);
         if index < created {
-            clean &= remove_outputs(&transaction, cache)?;
+            clean &= remove_outputs(&transaction, &mut session)?;
         }
         if index == 0 {
             break;
@@ -194,25 +211,32 @@ pub fn disconnect<B: AsRef<[u8]>>(
             _ if undo.transaction_count() == 0 => 0,
             _ => undo.range(undo.transaction_count() - 1).end,
         };
-        let (rest, own) = coins.split_at(start);
-        for (input, coin) in transaction.inputs().zip(own) {
-            cache.add(&input.previous_output(), CoinRef::from(coin), Overwrite::Possible);
+        let own = coins.range(start..coins.len());
+        for (input, coin) in transaction.inputs().zip(own.iter()) {
+            session.add(&key.hashed(&input.previous_output()), coin, Overwrite::Possible);
         }
-        coins = rest;
+        coins = coins.range(0..start);
     }
     Ok(clean)
 }
 
-fn remove_outputs(transaction: &Transaction<'_>, cache: &mut CoinsCache) -> Result<bool, StoreError> {
+fn remove_outputs(transaction: &Transaction<'_>, session: &mut Session<'_>) -> Result<bool, StoreError> {
     let mut clean = true;
     let txid = transaction.txid();
-    for (vout, output) in transaction.outputs().enumerate() {
-        if !is_unspendable(output.script_pubkey()) {
-            let vout = vout as u32;
-            let coin = cache.spend(&OutPoint { txid, vout })?;
-            clean &=
-                coin.is_some_and(|coin| coin.value == output.value() && *coin.script_pubkey == *output.script_pubkey());
+    let of = session.hash_key().transaction(&txid);
+    let mut removed = CoinList::default();
+    for (vout, output) in (0..).zip(transaction.outputs()) {
+        if is_unspendable(output.script_pubkey()) {
+            continue;
         }
+        removed.clear();
+        session.spend_into(
+            &HashedOutPoint::new(OutPoint { txid, vout }, of.hash(vout)),
+            &mut removed,
+        )?;
+        let is_as_made =
+            |coin: CoinRef<'_>| coin.value == output.value() && coin.script_pubkey == output.script_pubkey();
+        clean &= removed.coins().get(0).is_some_and(is_as_made);
     }
     Ok(clean)
 }

@@ -10,6 +10,7 @@ use crate::pipeline::flush::{FlushMode, FlushTarget, Flusher};
 use crate::pipeline::in_flight::InFlightBlocks;
 use crate::pipeline::load::{BlockLoader, Content, LoadRequest, PrefetchedBlock};
 use crate::pipeline::prefetch::{self, Bounds, LoadHandler, Window};
+use crate::pipeline::windows::Windows;
 use crate::report::connect_report::Halt;
 use crate::report::signatures::Signatures;
 use crate::report::stages::Stage;
@@ -95,6 +96,7 @@ pub(crate) struct Pipeline<V: ScriptVerifier + 'static> {
     pub(super) limits: Limits,
     pub(super) scripts: ScriptOptions,
     pub(super) concurrency: Concurrency,
+    pub(super) windows: Windows,
     pub(super) loader: Arc<BlockLoader<V>>,
     pub(super) loading: WorkQueue<LoadHandler<V>>,
     pub(super) fetching: Fetching,
@@ -103,7 +105,7 @@ pub(crate) struct Pipeline<V: ScriptVerifier + 'static> {
     pub(super) in_flight: InFlightBlocks<V>,
     pub(super) flusher: Flusher,
     /// The threads beside the caller's. They end when all that they serve is gone.
-    pub(super) _thread_pool: ThreadPool,
+    pub(super) thread_pool: ThreadPool,
 }
 
 /// What a run works on besides the pipeline.
@@ -124,6 +126,7 @@ pub(crate) struct Settings {
     pub(crate) limits: Limits,
     pub(crate) scripts: ScriptOptions,
     pub(crate) concurrency: Concurrency,
+    pub(crate) windows: Windows,
     pub(crate) fetch_mode: FetchMode,
     pub(crate) flush_interval: Duration,
     pub(crate) flush_mode: FlushMode,
@@ -151,10 +154,12 @@ impl<V: ScriptVerifier + 'static> Pipeline<V> {
         let checks = CheckPool::with_trace(Arc::clone(&verifier), &thread_pool, CHECK_PRIORITY, trace.clone());
         let params = chain.index().params().clone();
         let files = chain.files().clone();
-        let loader = Arc::new(BlockLoader::new(files, params, verifier, headers_path, trace.clone()));
+        let cache = CoinsCache::new(Arc::clone(&store), settings.cache_bytes);
+        let hash_key = *cache.hash_key();
+        let loader = BlockLoader::new(files, params, verifier, hash_key, headers_path, trace.clone());
+        let loader = Arc::new(loader);
         let handler = LoadHandler(Arc::clone(&loader));
         let loading = WorkQueue::with_options(&thread_pool, LOAD_PRIORITY, handler, &LOADING);
-        let cache = CoinsCache::new(Arc::clone(&store), settings.cache_bytes);
         let readers = FetchOptions {
             readers: settings.readers,
         };
@@ -163,6 +168,7 @@ impl<V: ScriptVerifier + 'static> Pipeline<V> {
             limits: settings.limits,
             scripts: settings.scripts,
             concurrency: settings.concurrency,
+            windows: settings.windows,
             loader,
             loading,
             fetching: Fetching::new(fetcher, settings.fetch_mode),
@@ -170,7 +176,7 @@ impl<V: ScriptVerifier + 'static> Pipeline<V> {
             checks,
             in_flight: InFlightBlocks::default(),
             flusher: Flusher::new(settings.flush_interval, settings.flush_mode),
-            _thread_pool: thread_pool,
+            thread_pool,
         })
     }
 
@@ -221,24 +227,35 @@ impl<V: ScriptVerifier + 'static> Pipeline<V> {
         self.in_flight.memory() + self.checks.deferred_memory()
     }
 
-    /// How many blocks are loaded ahead. Without workers a block that is loaded early only goes
-    /// cold; but reads of its coins may be under way meanwhile.
+    /// How many blocks are loaded ahead.
     pub(super) fn prefetch_bounds(&self) -> Bounds {
-        let one_by_one = self.checks.workers() == 0 && !self.fetching.is_useful(&self.cache);
         Bounds {
-            blocks: if one_by_one { 1 } else { self.concurrency.loaded_max },
+            blocks: self.concurrency.loaded_max,
             memory: self.blocks_memory(),
         }
     }
 
     /// When blocks are handed out. When reads block, and nobody but this thread loads blocks, as
     /// many blocks as may be are loaded first, so that reads for all of them are under way.
-    pub(super) fn prefetch_window(&self) -> Window {
+    pub(super) fn prefetch_window(&self, next_height: usize) -> Window {
+        let height_max = self.limits.height_max.map_or(usize::MAX, |height| height as usize);
         let load_first =
             self.checks.workers() == 0 && self.fetching.is_useful(&self.cache) && self.fetching.reads_block();
         Window {
             loaded_min: if load_first { prefetch::BLOCKS_MAX } else { 1 },
             inputs_max: Fetching::inputs_max(&self.cache),
+            loads_here: self.checks.workers() == 0,
+            blocks_max: if self.flusher.is_after_every_block() {
+                1
+            } else {
+                self.windows.blocks_max
+            }
+            .min(self.concurrency.in_flight_max.saturating_sub(self.in_flight.len()))
+            .min(ROUNDS_IN_FLIGHT_MAX.saturating_sub(self.in_flight.rounds()))
+            .min(height_max.saturating_sub(next_height).saturating_add(1))
+            .max(1),
+            events_wanted: Windows::events_wanted(self.cache.limit()),
+            memory_max: self.blocks_memory().saturating_sub(self.in_flight_memory()),
         }
     }
 
@@ -246,10 +263,11 @@ impl<V: ScriptVerifier + 'static> Pipeline<V> {
         let resolved = chain.height() + self.in_flight.len() as u32;
         let request = &block.request;
         match &block.content {
-            Content::Sound(block, _) if request.height > resolved && self.fetching.is_useful(&self.cache) => {
+            Content::Sound(sound) if request.height > resolved && self.fetching.is_useful(&self.cache) => {
                 let overwriting = chain.overwriting(request.id);
                 let made = self.loader.made();
-                self.fetching.begin(block, overwriting, resolved, made, &self.cache)
+                self.fetching
+                    .begin(&sound.block, overwriting, resolved, made, &self.cache)
             }
             _ => Fetches::default(),
         }

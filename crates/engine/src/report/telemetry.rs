@@ -195,6 +195,11 @@ impl Telemetry {
         self.totals.stages.add(Stage::Flush, done.time, waited);
     }
 
+    /// Notes that a window is resolved once more, block by block.
+    pub(crate) fn replayed(&mut self) {
+        self.totals.serial_replays += 1;
+    }
+
     /// Notes that the connecting thread waited for a flush because the cache was full.
     pub(crate) fn flush_waited(&mut self) {
         self.totals.flush_waits += 1;

@@ -77,6 +77,9 @@ pub struct Totals {
     pub disconnected: u64,
     /// Blocks connected without running their scripts.
     pub scripts_skipped: u64,
+    /// Windows of blocks that were resolved once more, block by block, since something in them was
+    /// not certain to be valid.
+    pub serial_replays: u64,
     /// Coins read ahead.
     pub fetch: FetchTotals,
     /// Blocks on their way.
@@ -110,6 +113,7 @@ impl Totals {
             bytes: self.bytes - before.bytes,
             disconnected: self.disconnected - before.disconnected,
             scripts_skipped: self.scripts_skipped - before.scripts_skipped,
+            serial_replays: self.serial_replays - before.serial_replays,
             fetch: FetchTotals {
                 reads: self.fetch.reads.since(&before.fetch.reads),
                 taken: self.fetch.taken - before.fetch.taken,

@@ -18,7 +18,7 @@ use blockmill_block::{BlockHash, Network};
 use blockmill_chaingen::builder::{BlockBuilder, any_script, spend_any};
 use blockmill_coins::stats::Hashes;
 use blockmill_coins::{CoinStore, MemoryStore, StatsBuilder, UtxoStats};
-use blockmill_engine::engine::internals::{Internals, Without};
+use blockmill_engine::engine::internals::{Internals, WindowSizes, Without};
 use blockmill_engine::{
     ChainId, ConnectReport, Engine, EngineBuilder, OpenError, Options, RunOutcome, Signatures, StoreKind, Submission,
     Verdict,
@@ -223,18 +223,37 @@ pub(crate) fn store_kind() -> StoreKind {
     }
 }
 
+/// Small blocks are resolved in lanes, too: `BLOCKMILL_TEST_WINDOWS`, as `5x2` for windows of five
+/// blocks and lanes in two jobs, or `off`.
+pub(crate) fn internals() -> Internals {
+    let mut internals = Internals::default();
+    let sizes = std::env::var("BLOCKMILL_TEST_WINDOWS").unwrap_or_else(|_| "32x64".to_owned());
+    internals.without.lanes = sizes == "off";
+    internals.windows = sizes.split_once('x').map(|(blocks, jobs)| WindowSizes {
+        blocks: blocks.parse().expect("a number of blocks"),
+        jobs: jobs.parse().expect("a number of jobs"),
+    });
+    internals
+}
+
 /// Options of an engine, and what only tests change.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) options: Options,
     pub(crate) internals: Internals,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Options::default().into()
+    }
 }
 
 impl From<Options> for Settings {
     fn from(options: Options) -> Self {
         Self {
             options,
-            internals: Internals::default(),
+            internals: internals(),
         }
     }
 }
@@ -242,17 +261,14 @@ impl From<Options> for Settings {
 impl Settings {
     /// The options, and parts of the pipeline left out.
     pub(crate) fn without(options: Options, without: Without) -> Self {
-        let internals = Internals {
-            without,
-            stage_hook: None,
-        };
+        let internals = Internals { without, ..internals() };
         Self { options, internals }
     }
 }
 
 /// An engine on a directory for regtest.
 pub(crate) fn builder<V: ScriptVerifier + 'static>(path: &Path) -> EngineBuilder<V> {
-    Engine::builder(path).network(Network::Regtest)
+    Engine::builder(path).network(Network::Regtest).internals(internals())
 }
 
 /// An engine on a directory, with the store of the command.

@@ -8,7 +8,7 @@ use blockmill_block::{BlockHash, Coin, OutPoint};
 use blockmill_chaingen::builder::spend_any;
 use blockmill_coins::stats::Hashes;
 use blockmill_coins::{Changes, CoinIterator, CoinStore, MemoryStore, StatsBuilder, StoreError, Tip};
-use blockmill_engine::engine::internals::{Internals, StageHook, Without};
+use blockmill_engine::engine::internals::{Internals, StageHook, WindowSizes, Without};
 use blockmill_engine::{Observer, Options, Progress, Signatures};
 use blockmill_kernel::KernelVerifier;
 use blockmill_rules::{ScriptFlags, ScriptVerifier, SpentOutput, VerifyError};
@@ -37,6 +37,15 @@ impl Rng {
         let mut value = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         (value ^ (value >> 31)) % end
+    }
+
+    /// Windows and lanes of any sizes, or as they are.
+    fn window_sizes(&self) -> Option<WindowSizes> {
+        let choose = |sizes: &[usize]| sizes[self.below(sizes.len() as u64) as usize];
+        (self.below(4) > 0).then(|| WindowSizes {
+            blocks: choose(&[1, 2, 5, 32]),
+            jobs: choose(&[1, 2, 64]),
+        })
     }
 
     /// Mostly returns at once, sometimes yields, sometimes sleeps for up to `most` microseconds.
@@ -169,6 +178,7 @@ fn runs(seeds: std::ops::Range<u64>) {
             fetch: true,
             overlap: true,
             decode: true,
+            lanes: true,
             background_flush: true,
         };
         let expected = run(&file, Settings::without(serial, without), &quiet);
@@ -187,12 +197,14 @@ fn runs(seeds: std::ops::Range<u64>) {
             fetch: dice.below(8) == 0,
             overlap: dice.below(8) == 0,
             decode: dice.below(8) == 0,
+            lanes: dice.below(8) == 0,
             background_flush: dice.below(8) == 0,
         };
         let delaying = Arc::clone(&dice);
         let internals = Internals {
             without,
             stage_hook: Some(StageHook(Arc::new(move |_| delaying.delay(1_000)))),
+            windows: dice.window_sizes(),
         };
         let delayed = Settings { options, internals };
         let found = run(&file, delayed.clone(), &dice);

@@ -92,6 +92,7 @@ impl Made {
         let mut engine = open(data, settings);
         let report = connect(&mut engine, &[&self.blocks()]);
         self.check(&report, &figures(&engine));
+        assert_eq!(report.totals.serial_replays, 0, "a valid chain");
         report
     }
 }
@@ -136,12 +137,13 @@ fn nothing_is_read_while_the_cache_has_all_there_is() {
 #[test]
 fn switches_threads_caches_and_flushes_leave_the_outcome() {
     let made = Made::new(140, 4_000, 3_000);
-    for number in 0..16 {
+    for number in 0..32 {
         let bit = |bit: u32| number & 1 << bit != 0;
         let without = Without {
             fetch: bit(0),
             overlap: bit(1),
             decode: bit(2),
+            lanes: bit(4),
             background_flush: bit(3),
         };
         for (threads, cache_bytes_max, flush) in [(1, 0, 60_000), (2, 0, 2), (3, 400_000, 10), (2, 700_000, 60_000)] {

@@ -5,7 +5,7 @@ use crate::common::signatures::{Number, Signature, signatures};
 use crate::common::verifier;
 use bitcoin::consensus::{deserialize, serialize};
 use bitcoin::{Block, OutPoint, Script, Txid};
-use blockmill_block::{BlockUndo, Coin, Network};
+use blockmill_block::{BlockUndo, Coin, CoinRef, Network};
 use blockmill_chaingen::builder::repair;
 use blockmill_chaingen::{ChainSpec, Profile, generate};
 use blockmill_engine::Signatures;
@@ -96,8 +96,8 @@ impl Sample {
                 continue;
             }
             let coins = self.undo.transaction(index - 1);
-            for (place, (input, coin)) in transaction.input.iter().zip(coins).enumerate() {
-                let script = Script::from_bytes(&coin.script_pubkey);
+            for (place, (input, coin)) in transaction.input.iter().zip(coins.iter()).enumerate() {
+                let script = Script::from_bytes(coin.script_pubkey);
                 places.extend(signatures(input, script).into_iter().map(|signature| Place {
                     transaction: index,
                     input: place,
@@ -252,7 +252,7 @@ fn generated() -> Vec<Sample> {
         for (index, transaction) in block.txdata.iter().enumerate() {
             if index > 0 {
                 for input in &transaction.input {
-                    undo.push_coin(coins.remove(&input.previous_output).unwrap());
+                    undo.push_coin(CoinRef::from(&coins.remove(&input.previous_output).unwrap()));
                 }
                 undo.end_transaction();
             }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::flags::block_script_flags;
-use blockmill_block::Network;
+use blockmill_block::{CoinList, CoinRef, Network};
 use blockmill_chaingen::bitcoin::hashes::Hash;
 use blockmill_chaingen::bitcoin::{self, Amount, Txid};
 use blockmill_chaingen::builder::{BlockBuilder, spend_any};
@@ -13,7 +13,7 @@ const HEIGHT: u32 = 200;
 #[derive(Default)]
 struct Noting {
     asked: Vec<String>,
-    spent: Vec<Coin>,
+    spent: CoinList,
     /// The height of every coin.
     height: u32,
     /// The transaction whose input is missing.
@@ -42,18 +42,18 @@ impl BlockCoins for Noting {
         if self.missing == Some(index) {
             return Ok(Spent::Missing(0));
         }
-        let coin = Coin {
+        let coin = CoinRef {
             value: 2000,
             height: self.height,
             is_coinbase: false,
-            script_pubkey: [0x51].into(),
+            script_pubkey: &[0x51],
         };
-        self.spent = vec![coin; transaction.input_count()];
+        self.spent = std::iter::repeat_n(coin, transaction.input_count()).collect();
         Ok(Spent::All)
     }
 
-    fn spent(&self) -> &[Coin] {
-        &self.spent
+    fn spent(&self) -> Coins<'_> {
+        self.spent.coins()
     }
 
     fn create(&mut self, index: usize, _: &Transaction<'_>) {

@@ -49,7 +49,7 @@ impl ScriptChecks {
                 .iter()
                 .map(|coin| SpentOutput {
                     value: coin.value,
-                    script_pubkey: &coin.script_pubkey,
+                    script_pubkey: coin.script_pubkey,
                 })
                 .collect();
             let prepared = KernelVerifier.prepare(transaction.raw(), &spent);

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 const CACHE_BYTES: usize = 450 << 20;
 
 /// Parts of the pipeline that can be left out, by name.
-pub(crate) const PARTS: [&str; 4] = ["fetch", "overlap", "decode", "background-flush"];
+pub(crate) const PARTS: [&str; 5] = ["fetch", "overlap", "decode", "background-flush", "lanes"];
 
 /// A contender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,6 +40,7 @@ fn without(part: &str) -> Without {
         overlap: part == PARTS[1],
         decode: part == PARTS[2],
         background_flush: part == PARTS[3],
+        lanes: part == PARTS[4],
     }
 }
 
@@ -51,6 +52,7 @@ impl Contender {
             Self::Without("fetch") => "blockmill without fetch",
             Self::Without("overlap") => "blockmill without overlap",
             Self::Without("decode") => "blockmill without decode",
+            Self::Without("lanes") => "blockmill without lanes",
             Self::Without(_) => "blockmill without background-flush",
             Self::BlockmillAssuming => "blockmill, assumed valid",
             Self::Bitcoinkernel => "bitcoinkernel",
@@ -148,7 +150,7 @@ pub(super) fn connect_observed(
     });
     let internals = Internals {
         without,
-        stage_hook: None,
+        ..Internals::default()
     };
     let builder = Engine::builder(data).network(Network::Regtest).options(options);
     let mut engine = builder.internals(internals).open(verifier)?;

@@ -76,8 +76,8 @@ impl RealBlock {
         let (mut work, mut kinds) = (Work::once(), Vec::new());
         for (index, transaction) in block.transactions().enumerate().skip(1) {
             let coins = undo.transaction(index - 1);
-            let inputs = transaction.inputs().zip(coins);
-            kinds.extend(inputs.map(|(input, coin)| ScriptKind::of(&input, &coin.script_pubkey)));
+            let inputs = transaction.inputs().zip(coins.iter());
+            kinds.extend(inputs.map(|(input, coin)| ScriptKind::of(&input, coin.script_pubkey)));
             work.transactions.push(Transaction {
                 bytes: transaction.raw().to_vec(),
                 spent: coins

@@ -229,7 +229,7 @@ mod tests {
     use super::*;
     use crate::writers::input::Record;
     use blockmill_block::undo::write_record;
-    use blockmill_block::{BlockHash, BlockUndo, Coin, Magic};
+    use blockmill_block::{BlockHash, BlockUndo, CoinRef, Magic};
     use blockmill_coins::undo_log::SectionLock;
     use std::path::Path;
 
@@ -241,11 +241,11 @@ mod tests {
         let record = |number: u8| {
             let mut undo = BlockUndo::default();
             for value in 0..number {
-                undo.push_coin(Coin {
+                undo.push_coin(CoinRef {
                     value: value.into(),
                     height: 5,
                     is_coinbase: false,
-                    script_pubkey: vec![0x51; 40].into(),
+                    script_pubkey: &[0x51; 40],
                 });
             }
             undo.end_transaction();

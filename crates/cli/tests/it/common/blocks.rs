@@ -1,6 +1,6 @@
 //! Single real blocks with the coins that they spend, and changes to them.
 
-use blockmill_block::{Block, BlockUndo, Coin, Network};
+use blockmill_block::{Block, BlockUndo, Coin, CoinRef, Network};
 use std::path::{Path, PathBuf};
 
 /// A real block.
@@ -48,7 +48,7 @@ fn read(path: PathBuf) -> RealBlock {
 
 fn grouped(undo: &BlockUndo) -> Vec<Vec<Coin>> {
     (0..undo.transaction_count())
-        .map(|index| undo.transaction(index).to_vec())
+        .map(|index| undo.transaction(index).iter().map(|coin| coin.to_coin()).collect())
         .collect()
 }
 
@@ -57,7 +57,7 @@ pub(crate) fn undo_of(coins: &[Vec<Coin>]) -> BlockUndo {
     let mut undo = BlockUndo::default();
     for transaction in coins {
         for coin in transaction {
-            undo.push_coin(coin.clone());
+            undo.push_coin(CoinRef::from(coin));
         }
         undo.end_transaction();
     }

@@ -38,7 +38,7 @@ impl<V: ScriptVerifier> BlockChecks<V> {
             .iter()
             .map(|coin| SpentOutput {
                 value: coin.value,
-                script_pubkey: &coin.script_pubkey,
+                script_pubkey: coin.script_pubkey,
             })
             .collect();
         self.verifier.prepare(self.block.transaction(transaction).raw(), &spent)

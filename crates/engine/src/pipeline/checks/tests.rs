@@ -3,7 +3,7 @@ mod deferring;
 mod recorded;
 
 use super::*;
-use blockmill_block::Coin;
+use blockmill_block::CoinRef;
 use blockmill_rules::{Outcome, SpentOutput};
 use recorded::Recorded;
 use std::collections::HashMap;
@@ -154,11 +154,11 @@ fn undo(inputs: &[usize], special: &[(i64, i64)]) -> Arc<BlockUndo> {
                 .iter()
                 .find(|special| special.0 == number)
                 .map_or(0, |special| special.1);
-            undo.push_coin(Coin {
+            undo.push_coin(CoinRef {
                 value: kind + number,
                 height: 1,
                 is_coinbase: false,
-                script_pubkey: Box::new([]),
+                script_pubkey: &[],
             });
         }
         undo.end_transaction();

@@ -4,6 +4,7 @@ use super::core_node::{CoreAnswer, CoreLog, CoreNode};
 use super::random::Random;
 use crate::common::keys::Lock;
 use crate::common::rejections::Rejections;
+use crate::common::{Settings, internals};
 use blockmill_block::Network;
 use blockmill_chaingen::bitcoin::consensus::deserialize;
 use blockmill_chaingen::bitcoin::hashes::Hash;
@@ -11,6 +12,7 @@ use blockmill_chaingen::bitcoin::{self, Amount, BlockHash, OutPoint, Transaction
 use blockmill_chaingen::builder::BlockBuilder;
 use blockmill_coins::stats::Hashes;
 use blockmill_coins::{StatsBuilder, UtxoStats};
+use blockmill_engine::engine::internals::Without;
 use blockmill_engine::{Engine, Options, Signatures, Submission, Verdict};
 use blockmill_kernel::KernelVerifier;
 use blockmill_rules::{ScriptVerifier, SignatureCounts};
@@ -78,13 +80,20 @@ impl World {
             ..Options::default()
         };
         let path = |name: &str| directory.path().join(name);
+        // One engine resolves blocks by the serial code, the other one in lanes.
+        let without_lanes = Without {
+            lanes: true,
+            ..Without::default()
+        };
         let engine = Engine::builder(path("data"))
             .network(Network::Regtest)
             .options(options(Signatures::Kernel))
+            .internals(Settings::without(Options::default(), without_lanes).internals)
             .open(KernelVerifier);
         let in_lanes = Engine::builder(path("lanes"))
             .network(Network::Regtest)
             .options(options(Signatures::Lanes))
+            .internals(internals())
             .open(CoreVerifier::new(blockmill_script::Signatures::Lanes));
         let genesis = bitcoin::constants::genesis_block(bitcoin::Network::Regtest);
         let node = Node {

@@ -1,0 +1,184 @@
+//! What a block does to the coins, dealt out to the lanes of the cache. The threads that decode
+//! blocks make it, and hash each outpoint there, once.
+
+use blockmill_block::coin::is_unspendable;
+use blockmill_block::{Block, CoinRef, OutPoint};
+use blockmill_coins::{HashKey, HashedOutPoint, LANES, lane_of};
+
+/// An input that spends a coin.
+#[derive(Debug, Clone, Copy)]
+pub struct Spend {
+    /// The outpoint of the coin.
+    pub at: HashedOutPoint,
+    /// Number of the transaction.
+    pub transaction: u32,
+    /// Number of the input among all of the block.
+    pub input: u32,
+}
+
+/// An output that makes a coin.
+#[derive(Debug, Clone, Copy)]
+pub struct Create {
+    /// The outpoint of the coin.
+    pub at: HashedOutPoint,
+    /// Number of the transaction.
+    pub transaction: u32,
+    /// Where the script lies in the block.
+    script_at: u32,
+    script_length: u32,
+    value: i64,
+}
+
+impl Create {
+    /// The coin. `block` is the block, at this height.
+    #[inline]
+    pub fn coin<'b, B: AsRef<[u8]>>(&self, block: &'b Block<B>, height: u32) -> CoinRef<'b> {
+        let script = self.script_at as usize..(self.script_at + self.script_length) as usize;
+        CoinRef {
+            value: self.value,
+            height,
+            is_coinbase: self.transaction == 0,
+            script_pubkey: &block.bytes()[script],
+        }
+    }
+}
+
+const NO_SPEND: Spend = Spend {
+    at: HashedOutPoint::new(OutPoint::NULL, 0),
+    transaction: 0,
+    input: 0,
+};
+
+const NO_CREATE: Create = Create {
+    at: HashedOutPoint::new(OutPoint::NULL, 0),
+    transaction: 0,
+    script_at: 0,
+    script_length: 0,
+    value: 0,
+};
+
+/// Events by lane; those of a lane in the order of the block.
+#[derive(Debug, Clone)]
+struct ByLane<E> {
+    events: Vec<E>,
+    /// Where the events of each lane end.
+    ends: Box<[u32]>,
+}
+
+impl<E: Copy> ByLane<E> {
+    /// Room for events, of which `counts` says how many each lane has.
+    fn new(counts: &[u32; LANES], nothing: E) -> (Self, [u32; LANES]) {
+        let mut ends: Box<[u32]> = Box::new(*counts);
+        let mut starts = [0; LANES];
+        let mut total = 0;
+        for (end, start) in ends.iter_mut().zip(&mut starts) {
+            *start = total;
+            total += *end;
+            *end = total;
+        }
+        let events = vec![nothing; total as usize];
+        (Self { events, ends }, starts)
+    }
+
+    fn lane(&self, lane: usize) -> &[E] {
+        let start = if lane == 0 { 0 } else { self.ends[lane - 1] };
+        &self.events[start as usize..self.ends[lane] as usize]
+    }
+}
+
+/// What a block does to the coins: which it spends, and which it makes. The coinbase spends
+/// nothing, and an output that can never be spent makes nothing.
+#[derive(Debug, Clone)]
+pub struct Outline {
+    spends: ByLane<Spend>,
+    creates: ByLane<Create>,
+}
+
+impl Outline {
+    /// The outline of a block, with hashes under the key of a cache.
+    pub fn new<B: AsRef<[u8]>>(block: &Block<B>, key: &HashKey) -> Self {
+        let hashes = hashes_in_order(block, key);
+        let mut spend_counts = [0; LANES];
+        let mut create_counts = [0; LANES];
+        let mut rest = &hashes[..];
+        let mut take = |count: usize| rest.split_off(..count).unwrap_or(&[]);
+        for (number, transaction) in block.transactions().enumerate() {
+            let (inputs, outputs) = (take(transaction.input_count()), take(transaction.output_count()));
+            if number > 0 {
+                inputs.iter().for_each(|&hash| spend_counts[lane_of(hash)] += 1);
+            }
+            for (output, &hash) in transaction.outputs().zip(outputs) {
+                create_counts[lane_of(hash)] += u32::from(!is_unspendable(output.script_pubkey()));
+            }
+        }
+        let (mut spends, mut next_spend) = ByLane::new(&spend_counts, NO_SPEND);
+        let (mut creates, mut next_create) = ByLane::new(&create_counts, NO_CREATE);
+        let mut rest = &hashes[..];
+        let mut take = |count: usize| rest.split_off(..count).unwrap_or(&[]);
+        let mut input = 0;
+        for (number, transaction) in (0..).zip(block.transactions()) {
+            let (inputs, outputs) = (take(transaction.input_count()), take(transaction.output_count()));
+            for (spending, &hash) in transaction.inputs().zip(inputs) {
+                if number > 0 {
+                    let place = &mut next_spend[lane_of(hash)];
+                    spends.events[*place as usize] = Spend {
+                        at: HashedOutPoint::new(spending.previous_output(), hash),
+                        transaction: number,
+                        input,
+                    };
+                    *place += 1;
+                }
+                input += 1;
+            }
+            let txid = transaction.txid();
+            for ((vout, output), &hash) in (0..).zip(transaction.outputs()).zip(outputs) {
+                let script = output.script_pubkey();
+                if is_unspendable(script) {
+                    continue;
+                }
+                let place = &mut next_create[lane_of(hash)];
+                creates.events[*place as usize] = Create {
+                    at: HashedOutPoint::new(OutPoint { txid, vout }, hash),
+                    transaction: number,
+                    script_at: output.script_at(),
+                    script_length: script.len() as u32,
+                    value: output.value(),
+                };
+                *place += 1;
+            }
+        }
+        Self { spends, creates }
+    }
+
+    /// What the block spends in a lane.
+    pub fn spends(&self, lane: usize) -> &[Spend] {
+        self.spends.lane(lane)
+    }
+
+    /// What the block makes in a lane.
+    pub fn creates(&self, lane: usize) -> &[Create] {
+        self.creates.lane(lane)
+    }
+
+    /// Number of all events.
+    pub fn len(&self) -> usize {
+        self.spends.events.len() + self.creates.events.len()
+    }
+
+    /// Memory in bytes.
+    pub fn memory(&self) -> usize {
+        self.spends.events.capacity() * size_of::<Spend>() + self.creates.events.capacity() * size_of::<Create>()
+    }
+}
+
+/// Hashes of the outpoints of a block: of each transaction those that it spends, then those that it
+/// makes.
+pub fn hashes_in_order<B: AsRef<[u8]>>(block: &Block<B>, key: &HashKey) -> Vec<u64> {
+    let mut hashes = Vec::with_capacity(block.input_count() + block.output_count());
+    for transaction in block.transactions() {
+        hashes.extend(transaction.inputs().map(|input| key.hash(&input.previous_output())));
+        let of = key.transaction(&transaction.txid());
+        hashes.extend((0..transaction.output_count() as u32).map(|vout| of.hash(vout)));
+    }
+    hashes
+}
