@@ -1,4 +1,4 @@
-//! A chain resolved twice: with fetches and flushes as in the engine, and without.
+//! A chain resolved twice: with fetches, flushes and lanes as in the engine, and without.
 //!
 //! Four bytes of the input (`Beside`) name what happens beside each block: when its fetches begin,
 //! when they end, when the block is resolved, and after that. Up to four blocks are loaded ahead,
@@ -9,8 +9,10 @@ use crate::gated_store::{Ending, GatedStore};
 use crate::input::Input;
 use crate::world::{BLOCKS_MAX, PARAMS, Planned, SPACING, World, first_coins};
 use blockmill_block::{Block, BlockHash, BlockUndo, Coin, OutPoint};
-use blockmill_coins::{CoinStore, CoinsCache, FlushEpoch, MemoryStore, OwnedChange, Tip};
+use blockmill_coins::{CoinStore, CoinsCache, FlushEpoch, MemoryStore, MustBeNew, OwnedChange, Tip};
 use blockmill_engine::pipeline::inputs::{BlockInputs, BlockOutputs};
+use blockmill_engine::pipeline::lanes::{Dealing, WindowBlock, resolve_window};
+use blockmill_engine::pipeline::outline::Outline;
 use blockmill_engine::pipeline::resolve::{self, ResolveError};
 use blockmill_engine::pipeline::upcoming::UpcomingTxids;
 use blockmill_fetch::{Fetch, Fetcher, Options};
@@ -114,6 +116,40 @@ fn resolve(
     resolve::apply(&planned.block, &context, absent_at, cache)
 }
 
+/// Resolves a block in lanes. None: something is odd, and the cache is as it was.
+fn resolve_in_lanes(
+    planned: &Planned,
+    absent_at: Option<FlushEpoch>,
+    pool: &ThreadPool,
+    cache: &mut CoinsCache,
+) -> Option<BlockUndo> {
+    let median_time_past = |height: u32| height * SPACING;
+    let outline = Outline::new(&planned.block, cache.hash_key());
+    let block = WindowBlock {
+        block: &planned.block,
+        outline: &outline,
+        context: ConnectContext {
+            params: &PARAMS,
+            height: planned.height,
+            flags: block_script_flags(&PARAMS, planned.height, &planned.block.hash()),
+            overwriting: Overwriting::Allowed,
+            median_times: Some(MedianTimes {
+                parent: median_time_past(planned.height - 1),
+                at_height: &median_time_past,
+            }),
+            legacy_sigops: &planned.legacy_sigops,
+        },
+        must_be_new: MustBeNew::Yes(absent_at),
+    };
+    let dealing = Dealing {
+        pool,
+        jobs: 2,
+        magic: PARAMS.magic(),
+    };
+    let judged = resolve_window(&[block], cache, dealing, &|_, _, _| ())?;
+    judged.into_iter().next().map(|judged| judged.undo)
+}
+
 fn disconnect(block: &Block, undo: &BlockUndo, cache: &mut CoinsCache) -> bool {
     resolve::disconnect(block, undo, block.transaction_count(), cache).expect("the store can be read")
 }
@@ -191,6 +227,8 @@ struct FetchingRun {
     store: Arc<GatedStore>,
     cache: CoinsCache,
     fetcher: Fetcher,
+    /// Where blocks are resolved in lanes, if they are.
+    lanes: Option<&'static ThreadPool>,
     flushes: usize,
 }
 
@@ -203,6 +241,7 @@ impl FetchingRun {
         let pool = &POOLS[usize::from(flags & 1)];
         let below = Arc::<GatedStore>::clone(&store);
         Self {
+            lanes: (flags & 8 == 0).then_some(pool),
             fetcher: Fetcher::new(pool, 0, below, cache.flush_clock(), &FETCHER),
             cache,
             store,
@@ -278,6 +317,13 @@ impl FetchingRun {
     /// Resolves a block; tries again if the store fails.
     fn resolve(&mut self, case: &Case, absent_at: Option<FlushEpoch>) -> Outcome {
         self.store.fail_reads(case.fails_reads);
+        if let Some(pool) = self.lanes
+            && case.planned.overwriting == Overwriting::Forbidden
+            && let Some(undo) = resolve_in_lanes(&case.planned, absent_at, pool, &mut self.cache)
+        {
+            self.store.fail_reads(false);
+            return Ok(undo);
+        }
         let mut outcome = resolve(&case.planned, absent_at, &mut self.cache);
         if matches!(outcome, Err(ResolveError::Store(_))) {
             assert!(case.fails_reads, "the store fails unasked");

@@ -295,7 +295,9 @@ impl Flushes {
 
     /// Calls the cache's other queries.
     fn look(&mut self, outpoint: OutPoint) {
-        self.cache.prefetch(&[outpoint]);
+        let hash = self.cache.hash_key().hash(&outpoint);
+        self.cache.session().prefetch_words(&[hash]);
+        self.cache.session().prefetch_records(&[hash]);
         let mut unknown: Vec<OutPoint> = self.model.keys().copied().chain([outpoint]).collect();
         let all = unknown.len();
         self.cache.view().retain_unknown(&mut unknown);

@@ -9,7 +9,7 @@
 use blockmill_block::coin::is_unspendable;
 use blockmill_block::compress::{compress_amount, decompress_amount};
 use blockmill_block::reader::{DecodeError, Reader};
-use blockmill_block::{Coin, OutPoint, Txid};
+use blockmill_block::{Coin, CoinList, CoinRef, OutPoint, Txid};
 use blockmill_fuzz::input::Input;
 use blockmill_fuzz::memory::peak_of;
 use blockmill_rules::{MAX_MONEY, money_range};
@@ -25,8 +25,15 @@ type Encode = fn(&Coin, &mut Vec<u8>);
 
 const FORMS: [(Decode, Encode); 2] = [
     (Coin::read_compressed, Coin::write_compressed),
-    (Coin::read_undo, Coin::write_undo),
+    (read_undo, |coin, into| CoinRef::from(coin).write_undo(into)),
 ];
+
+fn read_undo(reader: &mut Reader<'_>) -> Result<Coin, DecodeError> {
+    let mut list = CoinList::default();
+    list.read_undo(reader)?;
+    assert_eq!(list.len(), 1);
+    Ok(list.coins().at(0).to_coin())
+}
 
 /// Peak of allocated bytes for a byte of a coin: a public key of 33 bytes becomes a script of 67.
 const PEAK_PER_BYTE: usize = 2;

@@ -45,7 +45,7 @@ fn check_round_trip(undo: &BlockUndo) {
     for index in 0..undo.transaction_count() {
         let range = undo.range(index);
         assert_eq!(range.start, coin_index);
-        assert_eq!(undo.transaction(index), &undo.coins()[range.clone()]);
+        assert_eq!(undo.transaction(index), undo.coins().range(range.clone()));
         coin_index = range.end;
     }
     assert_eq!(coin_index, undo.coins().len());
