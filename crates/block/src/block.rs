@@ -36,10 +36,11 @@ impl<B: AsRef<[u8]>> Block<B> {
         let mut tables = Tables::default();
         let mut input_starts = vec![0];
         for _ in 0..reader.compact_size()? {
-            tables.read_transaction(raw, &mut reader)?;
+            tables.read_transaction(&mut reader)?;
             input_starts.push(tables.input_count() as u32);
         }
         let length = reader.offset();
+        tables.hash_transactions(raw);
         Ok(Self {
             bytes,
             length,

@@ -1,7 +1,7 @@
 //! Merkle roots, and the commitment to the witnesses.
 
-use crate::hash::sha256d;
 use crate::transaction::Transaction;
+use sha256_lanes::Hasher;
 
 /// A merkle root, and whether the tree that gave it is ambiguous.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,19 +16,14 @@ pub struct Root {
 /// Root of the tree over `leaves`. The last node of a level with an odd number of nodes is paired
 /// with itself. `leaves` is working memory: its content is unspecified afterwards.
 pub fn root(leaves: &mut Vec<[u8; 32]>) -> Root {
+    let hasher = Hasher::new();
     let mut mutated = false;
     while leaves.len() > 1 {
         mutated |= leaves.chunks_exact(2).any(|pair| pair[0] == pair[1]);
         if leaves.len() % 2 == 1 {
             leaves.extend_from_within(leaves.len() - 1..);
         }
-        for index in 0..leaves.len() / 2 {
-            let mut pair = [0; 64];
-            pair[..32].copy_from_slice(&leaves[2 * index]);
-            pair[32..].copy_from_slice(&leaves[2 * index + 1]);
-            leaves[index] = sha256d(&pair);
-        }
-        leaves.truncate(leaves.len() / 2);
+        hasher.halve(leaves);
     }
     Root {
         hash: leaves.first().copied().unwrap_or_default(),
@@ -63,6 +58,7 @@ pub fn witness_commitment<'a>(coinbase: &Transaction<'a>) -> Option<&'a [u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hash::sha256d;
 
     fn leaf(number: u8) -> [u8; 32] {
         [number; 32]

@@ -5,8 +5,9 @@
 //! these offsets. They borrow the bytes and copy no script.
 
 use crate::coin::OutPoint;
-use crate::hash::{Sha256d, Txid, Wtxid, sha256d};
+use crate::hash::{Txid, Wtxid};
 use crate::reader::{DecodeError, Reader, compact_size_length};
+use sha256_lanes::{Hasher, Message};
 
 /// Offsets of one input, from the start of the decoded bytes.
 #[derive(Debug, Clone, Copy)]
@@ -27,7 +28,7 @@ pub(crate) struct OutputLayout {
     script_length: u32,
 }
 
-/// Offsets of one transaction, its ranges in the tables, and its ids.
+/// Offsets of one transaction, and its ranges in the tables.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TransactionLayout {
     start: u32,
@@ -40,6 +41,27 @@ pub(crate) struct TransactionLayout {
     witness_length: u32,
     version: u32,
     lock_time: u32,
+}
+
+impl TransactionLayout {
+    /// The serialized transaction.
+    fn raw<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
+        &bytes[self.start as usize..self.end as usize]
+    }
+
+    /// The serialized transaction without its witnesses, which it has.
+    fn stripped<'a>(&self, bytes: &'a [u8]) -> Message<'a> {
+        let raw = self.raw(bytes);
+        // version, marker, flag, inputs and outputs, witnesses, lock time
+        let lock_time_at = raw.len() - 4;
+        let body_end = lock_time_at - (self.witness_length as usize - 2);
+        Message::of_slices([&raw[..4], &raw[6..body_end], &raw[lock_time_at..]])
+    }
+}
+
+/// The ids of one transaction.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Ids {
     txid: Txid,
     wtxid: Wtxid,
 }
@@ -48,6 +70,8 @@ pub(crate) struct TransactionLayout {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Tables {
     pub(crate) transactions: Vec<TransactionLayout>,
+    /// As many as there are transactions, once they are hashed.
+    ids: Vec<Ids>,
     inputs: Vec<InputLayout>,
     outputs: Vec<OutputLayout>,
 }
@@ -69,13 +93,16 @@ impl Tables {
     /// Memory in bytes, unused capacity included.
     pub(crate) fn memory(&self) -> usize {
         self.transactions.capacity() * size_of::<TransactionLayout>()
+            + self.ids.capacity() * size_of::<Ids>()
             + self.inputs.capacity() * size_of::<InputLayout>()
             + self.outputs.capacity() * size_of::<OutputLayout>()
     }
 
     /// Decodes one transaction, as Core's `UnserializeTransaction` with witnesses allowed, and
     /// appends it.
-    pub(crate) fn read_transaction(&mut self, bytes: &[u8], reader: &mut Reader<'_>) -> Result<(), DecodeError> {
+    ///
+    /// It has no ids before [`hash_transactions`](Self::hash_transactions).
+    pub(crate) fn read_transaction(&mut self, reader: &mut Reader<'_>) -> Result<(), DecodeError> {
         let start = reader.offset();
         let first_input = self.inputs.len();
         let first_output = self.outputs.len();
@@ -109,7 +136,6 @@ impl Tables {
         }
         let lock_time = reader.u32()?;
         let end = reader.offset();
-        let (txid, wtxid) = ids(&bytes[start..end], witness_length);
         self.transactions.push(TransactionLayout {
             start: offset32(start),
             end: offset32(end),
@@ -120,10 +146,32 @@ impl Tables {
             witness_length: offset32(witness_length),
             version,
             lock_time,
-            txid,
-            wtxid,
         });
         Ok(())
+    }
+
+    /// Computes the ids of all transactions, many at a time. `bytes` are the decoded bytes.
+    pub(crate) fn hash_transactions(&mut self, bytes: &[u8]) {
+        let Self {
+            transactions, ids, ..
+        } = self;
+        let count = transactions.len();
+        ids.resize(count, Ids::default());
+        let has_witness = |&number: &usize| transactions[number].witness_length != 0;
+        let with_witness: Vec<usize> = (0..count).filter(has_witness).collect();
+        let whole = transactions.iter().map(|layout| Message::new(layout.raw(bytes)));
+        let stripped = with_witness.iter().map(|&number| transactions[number].stripped(bytes));
+        Hasher::new().double(whole.chain(stripped), |number, digest| {
+            match number.checked_sub(count) {
+                None => ids[number].wtxid = Wtxid(digest),
+                Some(number) => ids[with_witness[number]].txid = Txid(digest),
+            }
+        });
+        for (ids, layout) in ids.iter_mut().zip(transactions) {
+            if layout.witness_length == 0 {
+                ids.txid = Txid(ids.wtxid.0);
+            }
+        }
     }
 
     fn read_inputs(&mut self, reader: &mut Reader<'_>) -> Result<usize, DecodeError> {
@@ -184,6 +232,7 @@ impl Tables {
         Transaction {
             bytes,
             layout,
+            ids: &self.ids[index],
             inputs: &self.inputs[inputs],
             outputs: &self.outputs[outputs],
         }
@@ -198,27 +247,12 @@ impl Tables {
     }
 }
 
-/// Both ids of a serialized transaction whose witness part has the given length (with marker and
-/// flag).
-fn ids(raw: &[u8], witness_length: usize) -> (Txid, Wtxid) {
-    let whole = sha256d(raw);
-    if witness_length == 0 {
-        return (Txid(whole), Wtxid(whole));
-    }
-    // version, marker, flag, inputs and outputs, witnesses, lock time
-    let body_end = raw.len() - 4 - (witness_length - 2);
-    let mut stripped = Sha256d::new();
-    stripped.update(&raw[..4]);
-    stripped.update(&raw[6..body_end]);
-    stripped.update(&raw[raw.len() - 4..]);
-    (Txid(stripped.finalize()), Wtxid(whole))
-}
-
 /// A transaction over borrowed bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct Transaction<'a> {
     bytes: &'a [u8],
     layout: &'a TransactionLayout,
+    ids: &'a Ids,
     inputs: &'a [InputLayout],
     outputs: &'a [OutputLayout],
 }
@@ -226,12 +260,12 @@ pub struct Transaction<'a> {
 impl<'a> Transaction<'a> {
     /// Hash without witnesses.
     pub fn txid(&self) -> Txid {
-        self.layout.txid
+        self.ids.txid
     }
 
     /// Hash with witnesses.
     pub fn wtxid(&self) -> Wtxid {
-        self.layout.wtxid
+        self.ids.wtxid
     }
 
     /// Version, unsigned as in Core since 28.
@@ -256,7 +290,7 @@ impl<'a> Transaction<'a> {
 
     /// The serialized transaction, with its witnesses.
     pub fn raw(&self) -> &'a [u8] {
-        &self.bytes[self.layout.start as usize..self.layout.end as usize]
+        self.layout.raw(self.bytes)
     }
 
     /// Length in bytes with witnesses.
@@ -425,8 +459,9 @@ impl OwnedTransaction {
         check_length(&bytes)?;
         let mut tables = Tables::default();
         let mut reader = Reader::new(&bytes);
-        tables.read_transaction(&bytes, &mut reader)?;
+        tables.read_transaction(&mut reader)?;
         reader.finish()?;
+        tables.hash_transactions(&bytes);
         Ok(Self { bytes, tables })
     }
 

@@ -12,8 +12,9 @@ const TOOLS: &str = "tools";
 const BINDINGS: &str = "bindings";
 
 /// All crates, with their folders and floors.
-const PLACES: [(&str, &str, u8); 23] = [
+const PLACES: [(&str, &str, u8); 24] = [
     ("secp256k1-lanes", LIB, 0),
+    ("sha256-lanes", LIB, 0),
     ("sync", LIB, 0),
     ("pool", LIB, 1),
     ("workqueue", LIB, 2),

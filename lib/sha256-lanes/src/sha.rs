@@ -1,0 +1,193 @@
+//! Two lanes with the SHA instructions. The rounds of one lane wait for each other; those of the
+//! other fill the time.
+
+#![expect(unsafe_code, reason = "functions need their instructions, loads and stores a pointer")]
+
+use crate::lanes::{Lanes, ROUNDS, ROUNDS_OF_PADDING, START, States};
+use crate::message::Block;
+use std::arch::x86_64::*;
+
+/// Two lanes. Only [`detect`](Self::detect) makes one, so its instructions are there.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sha(());
+
+impl Sha {
+    /// The lanes, if the processor has what they use.
+    pub(crate) fn detect() -> Option<Self> {
+        let available = is_x86_feature_detected!("sha") && is_x86_feature_detected!("ssse3");
+        available.then_some(Self(()))
+    }
+}
+
+const LANES: usize = 2;
+
+impl Lanes<LANES> for Sha {
+    #[inline]
+    fn compress(self, states: &mut States<LANES>, blocks: &[&Block; LANES]) {
+        // SAFETY: `detect` has seen the instructions.
+        unsafe { compress(states, blocks) }
+    }
+
+    #[inline]
+    fn double_blocks(self, messages: &[&Block; LANES]) -> [[u8; 32]; LANES] {
+        // SAFETY: `detect` has seen the instructions.
+        unsafe { double_blocks(messages) }
+    }
+}
+
+/// The state of a lane as the instructions want it: the words a, b, e, f and c, d, g, h, the first
+/// one highest.
+#[derive(Clone, Copy)]
+struct State([__m128i; 2]);
+
+/// The sixteen words of a block.
+type Words = [__m128i; 4];
+
+/// Four words of a table.
+#[inline]
+#[target_feature(enable = "sse2")]
+fn four(table: &[u32; 64], number: usize) -> __m128i {
+    let [a, b, c, d] = table.as_chunks::<4>().0[number];
+    _mm_set_epi32(d.cast_signed(), c.cast_signed(), b.cast_signed(), a.cast_signed())
+}
+
+/// Four rounds of each lane. `words` have their constants added.
+#[inline]
+#[target_feature(enable = "sha,sse2")]
+fn four_rounds(states: &mut [State; LANES], words: [__m128i; LANES]) {
+    for (State([abef, cdgh]), words) in states.iter_mut().zip(words) {
+        *cdgh = _mm_sha256rnds2_epu32(*cdgh, *abef, words);
+        *abef = _mm_sha256rnds2_epu32(*abef, *cdgh, _mm_shuffle_epi32::<0x0e>(words));
+    }
+}
+
+/// The rounds of a block of each lane, with the last addition.
+#[inline]
+#[target_feature(enable = "sha,sse2,ssse3")]
+fn rounds(before: [State; LANES], mut words: [Words; LANES]) -> [State; LANES] {
+    let mut states = before;
+    for number in 0..16 {
+        let place = number % 4;
+        let constants = four(&ROUNDS, number);
+        let mut these = [constants; LANES];
+        for (these, words) in these.iter_mut().zip(&mut words) {
+            if number >= 4 {
+                // Of the words that the block has now: the next four, and the two last.
+                let (next, last) = (words[(place + 1) % 4], words[(place + 3) % 4]);
+                let across = _mm_alignr_epi8::<4>(last, words[(place + 2) % 4]);
+                let sum = _mm_sha256msg1_epu32(words[place], next);
+                let sum = _mm_add_epi32(sum, across);
+                words[place] = _mm_sha256msg2_epu32(sum, last);
+            }
+            *these = _mm_add_epi32(*these, words[place]);
+        }
+        four_rounds(&mut states, these);
+    }
+    add_states(states, before)
+}
+
+#[inline]
+#[target_feature(enable = "sse2")]
+fn add_states(mut states: [State; LANES], before: [State; LANES]) -> [State; LANES] {
+    for (State(state), State(before)) in states.iter_mut().zip(before) {
+        *state = [_mm_add_epi32(state[0], before[0]), _mm_add_epi32(state[1], before[1])];
+    }
+    states
+}
+
+#[target_feature(enable = "sha,sse2,ssse3")]
+fn compress(states: &mut States<LANES>, blocks: &[&Block; LANES]) {
+    let after = rounds(load_states(&states.0), [load_block(blocks[0]), load_block(blocks[1])]);
+    store_states(&mut states.0, after);
+}
+
+#[target_feature(enable = "sha,sse2,ssse3")]
+fn double_blocks(messages: &[&Block; LANES]) -> [[u8; 32]; LANES] {
+    let start = load_states(&START.map(|word| [word; LANES]));
+    let half = rounds(start, [load_block(messages[0]), load_block(messages[1])]);
+    let mut first = half;
+    for number in 0..16 {
+        four_rounds(&mut first, [four(&ROUNDS_OF_PADDING, number); LANES]);
+    }
+    let first = add_states(first, half);
+    // The digest, the bit after it, zeros, and its length in bits.
+    let bit = _mm_set_epi32(0, 0, 0, i32::MIN);
+    let length = _mm_set_epi32(256, 0, 0, 0);
+    let [[a, b], [c, d]] = [digest_words(first[0]), digest_words(first[1])];
+    let last = rounds(start, [[a, b, bit, length], [c, d, bit, length]]);
+    [store_digest(last[0]), store_digest(last[1])]
+}
+
+/// The words of a state in their order.
+#[inline]
+#[target_feature(enable = "sse2")]
+fn digest_words(State([abef, cdgh]): State) -> [__m128i; 2] {
+    // From the lowest on these have f, e, b, a and h, g, d, c.
+    let (ab, cd) = (_mm_shuffle_epi32::<0b00_01_10_11>(abef), _mm_shuffle_epi32::<0b00_01_10_11>(cdgh));
+    [_mm_unpacklo_epi64(ab, cd), _mm_unpackhi_epi64(ab, cd)]
+}
+
+#[inline]
+#[target_feature(enable = "ssse3")]
+fn swap_bytes(words: __m128i) -> __m128i {
+    _mm_shuffle_epi8(words, _mm_set_epi64x(0x0c0d_0e0f_0809_0a0b, 0x0405_0607_0001_0203))
+}
+
+#[inline]
+#[target_feature(enable = "sse2,ssse3")]
+fn load_block(block: &Block) -> Words {
+    let mut words = [_mm_setzero_si128(); 4];
+    for (words, bytes) in words.iter_mut().zip(block.as_chunks::<16>().0) {
+        // SAFETY: these are 16 bytes that can be read; the load asks for no alignment.
+        *words = swap_bytes(unsafe { _mm_loadu_si128(bytes.as_ptr().cast()) });
+    }
+    words
+}
+
+#[inline]
+#[target_feature(enable = "sse2,ssse3")]
+fn store_digest(state: State) -> [u8; 32] {
+    let mut digest = [0; 32];
+    for (bytes, words) in digest.as_chunks_mut::<16>().0.iter_mut().zip(digest_words(state)) {
+        // SAFETY: these are 16 bytes that can be written; the store asks for no alignment.
+        unsafe { _mm_storeu_si128(bytes.as_mut_ptr().cast(), swap_bytes(words)) };
+    }
+    digest
+}
+
+#[inline]
+#[target_feature(enable = "sse2")]
+fn load_states(words: &[[u32; LANES]; 8]) -> [State; LANES] {
+    // Two words of both lanes in each: a and b, c and d, e and f, g and h.
+    let mut pairs = [_mm_setzero_ps(); 4];
+    for (pair, words) in pairs.iter_mut().zip(words.as_chunks::<2>().0) {
+        // SAFETY: these are 16 bytes that can be read; the load asks for no alignment.
+        *pair = _mm_castsi128_ps(unsafe { _mm_loadu_si128(words.as_ptr().cast()) });
+    }
+    let [ab, cd, ef, gh] = pairs;
+    const FIRST: i32 = 0b00_10_00_10;
+    const SECOND: i32 = 0b01_11_01_11;
+    let first = [_mm_shuffle_ps::<FIRST>(ef, ab), _mm_shuffle_ps::<FIRST>(gh, cd)];
+    let second = [_mm_shuffle_ps::<SECOND>(ef, ab), _mm_shuffle_ps::<SECOND>(gh, cd)];
+    [
+        State([_mm_castps_si128(first[0]), _mm_castps_si128(first[1])]),
+        State([_mm_castps_si128(second[0]), _mm_castps_si128(second[1])]),
+    ]
+}
+
+#[inline]
+#[target_feature(enable = "sse2")]
+fn store_states(words: &mut [[u32; LANES]; 8], [first, second]: [State; LANES]) {
+    const SWAPPED: i32 = 0b01_00_11_10;
+    let [abef, cdgh] = [[first.0[0], second.0[0]], [first.0[1], second.0[1]]];
+    let pairs = [
+        _mm_unpackhi_epi32(abef[0], abef[1]),
+        _mm_unpackhi_epi32(cdgh[0], cdgh[1]),
+        _mm_unpacklo_epi32(abef[0], abef[1]),
+        _mm_unpacklo_epi32(cdgh[0], cdgh[1]),
+    ];
+    for (words, pair) in words.as_chunks_mut::<2>().0.iter_mut().zip(pairs) {
+        // SAFETY: these are 16 bytes that can be written; the store asks for no alignment.
+        unsafe { _mm_storeu_si128(words.as_mut_ptr().cast(), _mm_shuffle_epi32::<SWAPPED>(pair)) };
+    }
+}
