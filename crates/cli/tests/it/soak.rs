@@ -48,6 +48,18 @@ struct Sample {
     blocks: u64,
 }
 
+impl Sample {
+    /// The most of both, figure by figure: they have their peaks at different moments.
+    fn most(self, other: Self) -> Self {
+        Self {
+            anonymous: self.anonymous.max(other.anonymous),
+            files: self.files.max(other.files),
+            threads: self.threads.max(other.threads),
+            blocks: self.blocks.max(other.blocks),
+        }
+    }
+}
+
 fn sample(process: u32, blocks: u64) -> Option<Sample> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let number = |name: &str| {
@@ -134,8 +146,8 @@ fn generate(scratch: &Scratch, profile: &str, blocks: u32, inputs: u64) -> (Path
     (out, manifest)
 }
 
-/// Connects a part of a chain, or all of it; the largest sample, and how often its metrics were
-/// read.
+/// Connects a part of a chain, or all of it; the most that the process took, and how often its
+/// metrics were read.
 fn connect_once(blocks: &Path, data: &Path, stop_at: Option<u64>) -> (Sample, u64) {
     let mut command = connect(blocks, data, "regtest");
     command.args(["--dbcache", "8", "--metrics", "0", "--log", "json"]);
@@ -158,10 +170,8 @@ fn connect_once(blocks: &Path, data: &Path, stop_at: Option<u64>) -> (Sample, u6
     let asking = std::thread::spawn(move || ask_for_metrics(&address));
     let mut most: Option<Sample> = None;
     let status = loop {
-        if let Some(now) = sample(child.id(), 0)
-            && most.is_none_or(|most| now.anonymous > most.anonymous)
-        {
-            most = Some(now);
+        if let Some(now) = sample(child.id(), 0) {
+            most = Some(most.map_or(now, |most| most.most(now)));
         }
         if let Some(status) = child.try_wait().unwrap() {
             break status;
@@ -201,10 +211,7 @@ fn connect_all_the_time(scratch: &Scratch, end: Instant) {
     eprintln!("connect: {} runs, metrics read {answers} times", samples.len());
     assert!(answers > 0);
     // Runs come in pairs that do different parts of the chain.
-    let pairs = samples.chunks(2).map(|pair| Sample {
-        anonymous: pair[0].anonymous.max(pair[1].anonymous),
-        ..pair[0]
-    });
+    let pairs = samples.chunks(2).map(|pair| pair[0].most(pair[1]));
     let pairs: Vec<_> = pairs.collect();
     if pairs.len() >= 3 {
         check_growth("connect", &pairs);
