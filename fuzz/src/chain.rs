@@ -11,7 +11,7 @@ use crate::world::{BLOCKS_MAX, PARAMS, Planned, SPACING, World, first_coins};
 use blockmill_block::{Block, BlockHash, BlockUndo, Coin, OutPoint};
 use blockmill_coins::{CoinStore, CoinsCache, FlushEpoch, MemoryStore, MustBeNew, OwnedChange, Tip};
 use blockmill_engine::pipeline::inputs::{BlockInputs, BlockOutputs};
-use blockmill_engine::pipeline::lanes::{Dealing, WindowBlock, resolve_window};
+use blockmill_engine::pipeline::lanes::{Dealing, WindowBlock, WindowOutcome, resolve_window};
 use blockmill_engine::pipeline::outline::Outline;
 use blockmill_engine::pipeline::resolve::{self, ResolveError};
 use blockmill_engine::pipeline::upcoming::UpcomingTxids;
@@ -144,9 +144,12 @@ fn resolve_in_lanes(
     let dealing = Dealing {
         pool,
         jobs: 2,
+        spent_bytes_max: usize::MAX,
         magic: PARAMS.magic(),
     };
-    let judged = resolve_window(&[block], cache, dealing, &|_, _, _| ())?;
+    let WindowOutcome::Judged(judged) = resolve_window(&[block], cache, dealing, &|_, _, _| ()) else {
+        return None;
+    };
     judged.into_iter().next().map(|judged| judged.undo)
 }
 

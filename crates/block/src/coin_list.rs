@@ -45,6 +45,11 @@ impl CoinList {
         self.heads.capacity() * size_of::<Head>() + self.scripts.capacity()
     }
 
+    /// Memory in bytes that the coins use, unused capacity not counted.
+    pub fn used(&self) -> usize {
+        self.heads.len() * size_of::<Head>() + self.scripts.len()
+    }
+
     /// Number of coins.
     pub fn len(&self) -> usize {
         self.heads.len()

@@ -152,9 +152,7 @@ impl Tables {
 
     /// Computes the ids of all transactions, many at a time. `bytes` are the decoded bytes.
     pub(crate) fn hash_transactions(&mut self, bytes: &[u8]) {
-        let Self {
-            transactions, ids, ..
-        } = self;
+        let Self { transactions, ids, .. } = self;
         let count = transactions.len();
         ids.resize(count, Ids::default());
         let has_witness = |&number: &usize| transactions[number].witness_length != 0;

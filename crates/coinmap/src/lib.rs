@@ -64,6 +64,7 @@ mod tests;
 pub use blockmill_block::CoinRef;
 pub use hash::{HashKey, HashedOutPoint, TransactionHash};
 pub use locked::LockedShard;
+pub use prefetch::prefetch;
 pub use record::{EntryFlags, EntryRef};
 pub use segment::IndexStatistics;
 pub use shard::Update;

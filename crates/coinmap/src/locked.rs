@@ -73,6 +73,12 @@ impl LockedShard<'_> {
         self.shard.prefetch_word(hash);
     }
 
+    /// Starts loading the words of the index that an insertion with this hash will probably move.
+    #[inline]
+    pub fn prefetch_insertion(&self, hash: u64) {
+        self.shard.prefetch_insertion(hash);
+    }
+
     /// Starts loading the record that a search for this hash will probably find. Best a while after
     /// [`prefetch_word`](Self::prefetch_word).
     #[inline]

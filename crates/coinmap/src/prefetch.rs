@@ -2,7 +2,7 @@
 
 /// Starts loading the line of `target` into the caches. Only time depends on it.
 #[inline]
-pub(crate) fn prefetch<T>(target: &T) {
+pub fn prefetch<T>(target: &T) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};

@@ -94,6 +94,14 @@ impl Shard {
         }
     }
 
+    /// Starts loading the words of the index that an insertion will probably move.
+    #[inline]
+    pub(crate) fn prefetch_insertion(&self, hash: u64) {
+        self.segments[segment_of(hash)]
+            .lines(segment_hash(hash))
+            .for_each(prefetch);
+    }
+
     /// Starts loading the record that a search will probably find.
     #[inline]
     pub(crate) fn prefetch_record(&self, hash: u64) {

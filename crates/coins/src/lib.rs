@@ -39,7 +39,7 @@ pub mod undo_log;
 
 mod merged;
 
-pub use blockmill_coinmap::{CoinRef, HashKey, HashedOutPoint};
+pub use blockmill_coinmap::{CoinRef, HashKey, HashedOutPoint, prefetch};
 pub use cache::{
     CacheCounters, CacheView, CoinsCache, FlushCounters, FlushError, LANES, Lane, LaneLog, Lanes, MustBeNew, Overwrite,
     Session, lane_of,

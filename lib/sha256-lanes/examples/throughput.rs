@@ -31,13 +31,22 @@ fn main() {
         assert_eq!(found, halved);
     });
     println!("merkle pairs: sha2 {:.1} ns", pair(theirs));
-    for hasher in Backend::ALL.into_iter().filter(|backend| backend.is_available()).map(Hasher::with_backend) {
+    for hasher in Backend::ALL
+        .into_iter()
+        .filter(|backend| backend.is_available())
+        .map(Hasher::with_backend)
+    {
         let ours = least(|| {
             let mut nodes = nodes.clone();
             hasher.halve(&mut nodes);
             assert_eq!(nodes, halved);
         });
-        println!("  {:?}: {:.1} ns, ratio {:.2}", hasher.backend(), pair(ours), theirs / ours);
+        println!(
+            "  {:?}: {:.1} ns, ratio {:.2}",
+            hasher.backend(),
+            pair(ours),
+            theirs / ours
+        );
     }
     for length in [100, 250, 1_000] {
         let messages: Vec<Vec<u8>> = (0..1_000usize)
@@ -51,14 +60,27 @@ fn main() {
                 assert_eq!(reference(message), *digest);
             }
         });
-        println!("messages of {length} to {} bytes: sha2 {:.2} GB/s", length + 96, rate(theirs));
-        for hasher in Backend::ALL.into_iter().filter(|backend| backend.is_available()).map(Hasher::with_backend) {
+        println!(
+            "messages of {length} to {} bytes: sha2 {:.2} GB/s",
+            length + 96,
+            rate(theirs)
+        );
+        for hasher in Backend::ALL
+            .into_iter()
+            .filter(|backend| backend.is_available())
+            .map(Hasher::with_backend)
+        {
             let ours = least(|| {
                 hasher.double(messages.iter().map(|bytes| Message::new(bytes)), |number, digest| {
                     assert_eq!(digest, digests[number]);
                 });
             });
-            println!("  {:?}: {:.2} GB/s, ratio {:.2}", hasher.backend(), rate(ours), theirs / ours);
+            println!(
+                "  {:?}: {:.2} GB/s, ratio {:.2}",
+                hasher.backend(),
+                rate(ours),
+                theirs / ours
+            );
         }
     }
 }

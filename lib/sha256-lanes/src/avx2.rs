@@ -1,6 +1,9 @@
 //! Eight lanes of AVX2.
 
-#![expect(unsafe_code, reason = "functions need their instructions, loads and stores a pointer")]
+#![expect(
+    unsafe_code,
+    reason = "functions need their instructions, loads and stores a pointer"
+)]
 
 use crate::lanes::{Lanes, ROUNDS, ROUNDS_OF_PADDING, START, States};
 use crate::message::Block;
@@ -146,8 +149,14 @@ fn transpose(rows: [Vector; 8]) -> [Vector; 8] {
     // For each four rows, and each place in a half, the words there, in both halves.
     let mut fours = [[splat(0); 4]; 2];
     for (four, rows) in fours.iter_mut().zip(rows.as_chunks::<4>().0) {
-        let low = [_mm256_unpacklo_epi32(rows[0], rows[1]), _mm256_unpacklo_epi32(rows[2], rows[3])];
-        let high = [_mm256_unpackhi_epi32(rows[0], rows[1]), _mm256_unpackhi_epi32(rows[2], rows[3])];
+        let low = [
+            _mm256_unpacklo_epi32(rows[0], rows[1]),
+            _mm256_unpacklo_epi32(rows[2], rows[3]),
+        ];
+        let high = [
+            _mm256_unpackhi_epi32(rows[0], rows[1]),
+            _mm256_unpackhi_epi32(rows[2], rows[3]),
+        ];
         *four = [
             _mm256_unpacklo_epi64(low[0], low[1]),
             _mm256_unpackhi_epi64(low[0], low[1]),

@@ -1,6 +1,9 @@
 //! Sixteen lanes of AVX-512.
 
-#![expect(unsafe_code, reason = "functions need their instructions, loads and stores a pointer")]
+#![expect(
+    unsafe_code,
+    reason = "functions need their instructions, loads and stores a pointer"
+)]
 
 use crate::lanes::{Lanes, ROUNDS, ROUNDS_OF_PADDING, START, States};
 use crate::message::Block;
@@ -143,8 +146,14 @@ fn transpose(rows: [Vector; 16]) -> [Vector; 16] {
     // For each four rows, and each place in a quarter, the words there, in all quarters.
     let mut fours = [[splat(0); 4]; 4];
     for (four, rows) in fours.iter_mut().zip(rows.as_chunks::<4>().0) {
-        let low = [_mm512_unpacklo_epi32(rows[0], rows[1]), _mm512_unpacklo_epi32(rows[2], rows[3])];
-        let high = [_mm512_unpackhi_epi32(rows[0], rows[1]), _mm512_unpackhi_epi32(rows[2], rows[3])];
+        let low = [
+            _mm512_unpacklo_epi32(rows[0], rows[1]),
+            _mm512_unpacklo_epi32(rows[2], rows[3]),
+        ];
+        let high = [
+            _mm512_unpackhi_epi32(rows[0], rows[1]),
+            _mm512_unpackhi_epi32(rows[2], rows[3]),
+        ];
         *four = [
             _mm512_unpacklo_epi64(low[0], low[1]),
             _mm512_unpackhi_epi64(low[0], low[1]),

@@ -110,11 +110,7 @@ impl Hasher {
 
     /// The double SHA-256 of each message. `done` is called once for each, with the message's
     /// number and its digest, in any order.
-    pub fn double<'m>(
-        &self,
-        messages: impl IntoIterator<Item = Message<'m>>,
-        mut done: impl FnMut(usize, [u8; 32]),
-    ) {
+    pub fn double<'m>(&self, messages: impl IntoIterator<Item = Message<'m>>, mut done: impl FnMut(usize, [u8; 32])) {
         let messages = &mut messages.into_iter().enumerate();
         let done = &mut done;
         #[cfg(target_arch = "x86_64")]

@@ -23,8 +23,16 @@ macro_rules! define_rounds {
         /// one place, so no value is moved.
         macro_rules! round {
             ($state:ident, $first:literal, $word:expr) => {
-                let (a, b, c) = ($state[(16 - $first) % 8], $state[(17 - $first) % 8], $state[(18 - $first) % 8]);
-                let (e, f, g) = ($state[(20 - $first) % 8], $state[(21 - $first) % 8], $state[(22 - $first) % 8]);
+                let (a, b, c) = (
+                    $state[(16 - $first) % 8],
+                    $state[(17 - $first) % 8],
+                    $state[(18 - $first) % 8],
+                );
+                let (e, f, g) = (
+                    $state[(20 - $first) % 8],
+                    $state[(21 - $first) % 8],
+                    $state[(22 - $first) % 8],
+                );
                 let (d, h) = ((19 - $first) % 8, (23 - $first) % 8);
                 let sum = xor(rotate::<6>(e), rotate::<11>(e), rotate::<25>(e));
                 let first = add(add($state[h], sum), add(choose(e, f, g), $word));
@@ -70,8 +78,15 @@ macro_rules! define_rounds {
                     ($number:literal) => {
                         let far = far_schedule(words[($number + 1) % 16]);
                         let near = near_schedule(words[($number + 14) % 16]);
-                        words[$number] = add(add(words[$number], far), add(words[($number + 9) % 16], near));
-                        round!(state, $number, add(words[$number], splat(constants[$number])));
+                        words[$number] = add(
+                            add(words[$number], far),
+                            add(words[($number + 9) % 16], near),
+                        );
+                        round!(
+                            state,
+                            $number,
+                            add(words[$number], splat(constants[$number]))
+                        );
                     };
                 }
                 sixteen!(later);

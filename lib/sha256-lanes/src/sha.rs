@@ -1,7 +1,10 @@
 //! Two lanes with the SHA instructions. The rounds of one lane wait for each other; those of the
 //! other fill the time.
 
-#![expect(unsafe_code, reason = "functions need their instructions, loads and stores a pointer")]
+#![expect(
+    unsafe_code,
+    reason = "functions need their instructions, loads and stores a pointer"
+)]
 
 use crate::lanes::{Lanes, ROUNDS, ROUNDS_OF_PADDING, START, States};
 use crate::message::Block;
@@ -123,7 +126,10 @@ fn double_blocks(messages: &[&Block; LANES]) -> [[u8; 32]; LANES] {
 #[target_feature(enable = "sse2")]
 fn digest_words(State([abef, cdgh]): State) -> [__m128i; 2] {
     // From the lowest on these have f, e, b, a and h, g, d, c.
-    let (ab, cd) = (_mm_shuffle_epi32::<0b00_01_10_11>(abef), _mm_shuffle_epi32::<0b00_01_10_11>(cdgh));
+    let (ab, cd) = (
+        _mm_shuffle_epi32::<0b00_01_10_11>(abef),
+        _mm_shuffle_epi32::<0b00_01_10_11>(cdgh),
+    );
     [_mm_unpacklo_epi64(ab, cd), _mm_unpackhi_epi64(ab, cd)]
 }
 

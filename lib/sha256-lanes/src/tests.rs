@@ -40,7 +40,10 @@ fn doubled(hasher: Hasher, messages: &[Vec<u8>]) -> Vec<[u8; 32]> {
     hasher.double(in_slices, |number, digest| {
         assert!(digests[number].replace(digest).is_none(), "message {number} twice");
     });
-    digests.into_iter().map(|digest| digest.expect("each message")).collect()
+    digests
+        .into_iter()
+        .map(|digest| digest.expect("each message"))
+        .collect()
 }
 
 #[test]
@@ -93,7 +96,11 @@ fn an_odd_number_of_nodes_is_refused() {
 fn a_backend_that_is_missing_is_replaced() {
     for backend in Backend::ALL {
         let found = Hasher::with_backend(backend).backend();
-        let wanted = if backend.is_available() { backend } else { Backend::Single };
+        let wanted = if backend.is_available() {
+            backend
+        } else {
+            Backend::Single
+        };
         assert_eq!(found, wanted);
     }
     assert!(Backend::detect().is_available());

@@ -72,13 +72,20 @@ impl LaneLog {
     /// Notes that a coin was spent which is not in the cache.
     #[inline]
     pub fn push_elsewhere(&mut self, coin: CoinRef<'_>) {
+        self.counters.hits += 1;
         self.spent.push(coin);
         self.before.push(Before::Elsewhere);
     }
 
-    /// Memory in bytes.
-    pub fn memory(&self) -> usize {
-        self.spent.memory() + self.before.capacity() * size_of::<Before>()
+    /// Forgets how many coins were found in the cache and how many were not. For a lane that takes
+    /// back what it has done: what replaces it counts them again.
+    pub fn forget_counts(&mut self) {
+        self.counters = CacheCounters::default();
+    }
+
+    /// Bytes of the coins that were spent, unused capacity not counted.
+    pub fn spent_bytes(&self) -> usize {
+        self.spent.used()
     }
 }
 
@@ -140,6 +147,12 @@ impl Lane<'_> {
     #[inline]
     pub fn prefetch_word(&self, hash: u64) {
         self.live.prefetch_word(hash);
+    }
+
+    /// Starts loading what an insertion with this hash reads and moves.
+    #[inline]
+    pub fn prefetch_insertion(&self, hash: u64) {
+        self.live.prefetch_insertion(hash);
     }
 
     /// Starts loading what a search for this hash reads next.
@@ -295,20 +308,21 @@ impl Lane<'_> {
             Overwrite::Impossible => DIRTY.with(FRESH),
             Overwrite::Possible => DIRTY,
         };
-        let LaneLog { made_over, dirty, .. } = log;
-        Ok(self.live.update(at, |entry| match entry {
-            None => {
-                *dirty += 1;
-                (Update::Put(flags, Some(coin)), true)
-            }
+        // What the entry was: none, the flags of a spent marker, or a coin.
+        let before = self.live.update(at, |entry| match entry {
+            None => (Update::Put(flags, Some(coin)), Ok(None)),
             Some(entry) if entry.is_spent() => {
                 let before = entry.flags();
-                made_over.push((*at, before));
-                *dirty += isize::from(!before.has(DIRTY));
-                (Update::Put(dirty_after(before), Some(coin)), true)
+                (Update::Put(dirty_after(before), Some(coin)), Ok(Some(before)))
             }
-            Some(_) => (Update::Keep, false),
-        }))
+            Some(_) => (Update::Keep, Err(())),
+        });
+        let Ok(before) = before else {
+            return Ok(false);
+        };
+        log.dirty += isize::from(before.is_none_or(|flags| !flags.has(DIRTY)));
+        log.made_over.extend(before.map(|flags| (*at, flags)));
+        Ok(true)
     }
 
     /// Takes back the last making of a coin that has not been taken back, which was of this

@@ -171,6 +171,7 @@ impl<V: ScriptVerifier + 'static> EngineBuilder<V> {
                 _ if without.lanes => Windows::NONE,
                 Some(sizes) => Windows {
                     blocks_max: sizes.blocks,
+                    blocks_min: 1,
                     jobs: sizes.jobs,
                     always: true,
                 },

@@ -1,7 +1,8 @@
 //! The main loop: the blocks of a branch, one after the other.
 //!
-//! All threads load blocks ahead (`prefetch`). The connecting thread resolves them in order. All
-//! threads check scripts, while the connecting thread resolves the next block. There are two tips.
+//! All threads load blocks ahead (`prefetch`). Blocks are resolved in windows, by all threads
+//! (`window`), or one by one by the connecting thread (`apply`). All threads check scripts, while
+//! the next blocks are resolved. There are two tips.
 //! The active tip is fully verified. Above it are the blocks *in flight*: applied to the cache,
 //! scripts still running. A block is accepted when its checks have passed and all blocks below it
 //! are accepted. If a check fails, or if the run stops, the blocks in flight are disconnected with
@@ -18,7 +19,7 @@ use crate::pipeline::load::{Content, PrefetchedBlock};
 use crate::pipeline::prefetch::Prefetcher;
 use crate::pipeline::resolve::ResolveError;
 use crate::pipeline::state::{Pipeline, ROUNDS_IN_FLIGHT_MAX, Run};
-use crate::pipeline::window::{next_blocks, put_window_in_flight};
+use crate::pipeline::window::{next_blocks, put_window_in_flight, request_more};
 use crate::report::connect_report::Halt;
 use crate::report::observer::BlockChange;
 use crate::report::stages::Stage;
@@ -146,7 +147,7 @@ impl<V: ScriptVerifier + 'static> BranchRun<'_, '_, V> {
             return false;
         }
         let room = pipeline.in_flight.len() < pipeline.concurrency.in_flight_max
-            && pipeline.in_flight.rounds() < ROUNDS_IN_FLIGHT_MAX
+            && pipeline.in_flight.rounds() + pipeline.windows.blocks_min <= ROUNDS_IN_FLIGHT_MAX
             && pipeline.in_flight_memory() < pipeline.blocks_memory();
         pipeline.in_flight.is_empty() || (room && !pipeline.flusher.is_due(&pipeline.cache))
     }
@@ -155,6 +156,7 @@ impl<V: ScriptVerifier + 'static> BranchRun<'_, '_, V> {
     /// to wait for that.
     fn resolve_next(&mut self, wait: bool) -> Result<Option<Step>, ConnectError> {
         if let Some(block) = self.one_by_one.pop_front() {
+            request_more(&mut self.prefetcher, self.run.chain);
             return self.resolve(block).map(Some);
         }
         let blocks = next_blocks(self.pipeline, self.run, &mut self.prefetcher, wait, HELP_CHECKS);

@@ -3,7 +3,7 @@
 
 use blockmill_block::coin::is_unspendable;
 use blockmill_block::{Block, CoinRef, OutPoint};
-use blockmill_coins::{HashKey, HashedOutPoint, LANES, lane_of};
+use blockmill_coins::{HashKey, HashedOutPoint, LANES, lane_of, prefetch};
 
 /// An input that spends a coin.
 #[derive(Debug, Clone, Copy)]
@@ -30,6 +30,14 @@ pub struct Create {
 }
 
 impl Create {
+    /// Starts loading the script.
+    #[inline]
+    pub fn prefetch_script<B: AsRef<[u8]>>(&self, block: &Block<B>) {
+        if let Some(byte) = block.bytes().get(self.script_at as usize) {
+            prefetch(byte);
+        }
+    }
+
     /// The coin. `block` is the block, at this height.
     #[inline]
     pub fn coin<'b, B: AsRef<[u8]>>(&self, block: &'b Block<B>, height: u32) -> CoinRef<'b> {

@@ -3,16 +3,18 @@
 
 use crate::chain::index::BlockId;
 use crate::pipeline::fetch::Fetches;
-use crate::pipeline::load::{BlockLoader, LoadRequest, PrefetchedBlock};
+use crate::pipeline::load::{BlockLoader, Content, LoadRequest, PrefetchedBlock};
 use blockmill_rules::ScriptVerifier;
 use blockmill_workqueue::{Done, Handler, Panicked, Requester, WorkQueue};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Most blocks that are requested ahead.
-pub(crate) const BLOCKS_MAX: usize = 32;
+/// Most blocks that are requested ahead: those of two windows. One is loaded while the other is
+/// resolved.
+pub(crate) const BLOCKS_MAX: usize = 64;
 
-/// What a block is taken to need in memory before it is decoded, as a multiple of its bytes.
+/// What a block is taken to need in memory before it is decoded, as a multiple of its bytes, until
+/// one needs more.
 const MEMORY_PER_BYTE: usize = 4;
 
 /// A job of the work queue.
@@ -74,6 +76,8 @@ pub(crate) struct Prefetcher<V: ScriptVerifier + 'static> {
     loaded: VecDeque<PrefetchedBlock>,
     /// The sum of `requested`.
     memory: usize,
+    /// The most memory that a block has needed for each of its bytes.
+    memory_per_byte: usize,
     bounds: Bounds,
 }
 
@@ -86,6 +90,7 @@ impl<V: ScriptVerifier + 'static> Prefetcher<V> {
             requested: VecDeque::new(),
             loaded: VecDeque::new(),
             memory: 0,
+            memory_per_byte: MEMORY_PER_BYTE,
             bounds,
         }
     }
@@ -111,7 +116,7 @@ impl<V: ScriptVerifier + 'static> Prefetcher<V> {
                 break;
             }
             self.path.pop();
-            let memory = usize::try_from(size).unwrap_or(0).saturating_mul(MEMORY_PER_BYTE);
+            let memory = usize::try_from(size).unwrap_or(0).saturating_mul(self.memory_per_byte);
             self.requested.push_back(memory);
             self.memory += memory;
         }
@@ -152,14 +157,16 @@ impl<V: ScriptVerifier + 'static> Prefetcher<V> {
 
     /// How many blocks are to be handed out now.
     fn together(&self, wait: bool, window: &Window) -> usize {
-        let is_ready = |block: &PrefetchedBlock| block.fetches.as_ref().is_none_or(Fetches::are_done);
         let mut count = 0;
         let mut events = 0;
         let mut memory = 0;
         for (block, takes) in self.loaded.iter().zip(&self.requested) {
             let is_first = count == 0;
-            if !(is_ready(block) || is_first && wait) {
-                break;
+            match &block.fetches {
+                Some(fetches) if fetches.are_done() || (is_first && wait) => {}
+                Some(_) => break,
+                // Its fetch begins when the blocks below it are handed out.
+                None => return count,
             }
             // A block with a finding of its own goes by itself.
             if !block.is_sound() {
@@ -186,6 +193,10 @@ impl<V: ScriptVerifier + 'static> Prefetcher<V> {
     fn push_loaded(&mut self, block: PrefetchedBlock) {
         let expected = &mut self.requested[self.loaded.len()];
         let memory = block.memory();
+        if let Content::Sound(sound) = &block.content {
+            let per_byte = memory.div_ceil(sound.block.bytes().len());
+            self.memory_per_byte = self.memory_per_byte.max(per_byte);
+        }
         self.memory = self.memory - *expected + memory;
         *expected = memory;
         self.loaded.push_back(block);

@@ -255,7 +255,8 @@ impl<V: ScriptVerifier + 'static> Pipeline<V> {
             .min(height_max.saturating_sub(next_height).saturating_add(1))
             .max(1),
             events_wanted: Windows::events_wanted(self.cache.limit()),
-            memory_max: self.blocks_memory().saturating_sub(self.in_flight_memory()),
+            memory_max: (self.blocks_memory().saturating_sub(self.in_flight_memory()))
+                .min(Windows::blocks_bytes_max(self.cache.limit())),
         }
     }
 

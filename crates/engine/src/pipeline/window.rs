@@ -1,20 +1,31 @@
 //! Blocks in a row are put in flight together: resolved in lanes, and their checks begun.
 
 use crate::chain::index::BlockId;
+use crate::chain::state::ChainState;
 use crate::pipeline::apply::way_to_check;
 use crate::pipeline::in_flight::InFlight;
-use crate::pipeline::lanes::{Dealing, Judged, WindowBlock, resolve_window};
+use crate::pipeline::lanes::{Dealing, Judged, WindowBlock, WindowOutcome, resolve_window};
 use crate::pipeline::load::{Content, LoadRequest, PrefetchedBlock, SoundBlock};
 use crate::pipeline::prefetch::Prefetcher;
 use crate::pipeline::state::{Pipeline, Run, count_times};
 use crate::report::stages::Stage;
 use blockmill_coins::MustBeNew;
+use blockmill_pool::contain;
 use blockmill_rules::ScriptVerifier;
 use blockmill_rules::connect::{ConnectContext, MedianTimes, Overwriting};
 use blockmill_rules::flags::block_script_flags;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+
+/// Copies of a coin that a window spends: in its lane, in the undo data of its block, and in the
+/// record of the undo data.
+const COPIES_OF_SPENT: usize = 3;
+
+/// Requests more blocks, as many as may be in memory.
+pub(crate) fn request_more<V: ScriptVerifier + 'static>(prefetcher: &mut Prefetcher<V>, chain: &ChainState) {
+    prefetcher.request_more(|id| LoadRequest::new(chain.index(), id));
+}
 
 /// The next blocks, with their coins in the cache, if they are loaded and their coins are fetched,
 /// or if `wait` says to wait for that. `help_checks` is what this thread checks at a time
@@ -27,10 +38,12 @@ pub(crate) fn next_blocks<V: ScriptVerifier + 'static>(
     help_checks: u32,
 ) -> Vec<PrefetchedBlock> {
     let chain = &*run.chain;
-    prefetcher.request_more(|id| LoadRequest::new(chain.index(), id));
+    request_more(prefetcher, chain);
     let next_height = chain.height() as usize + 1 + pipeline.in_flight.len();
     let window = pipeline.prefetch_window(next_height);
     let mut blocks = prefetcher.next(wait, window, |block| pipeline.begin_fetches(block, chain));
+    // The next ones are loaded while these are resolved.
+    request_more(prefetcher, chain);
     let telemetry = &mut *run.reporter.telemetry;
     for block in &mut blocks {
         count_times(&block.times, telemetry);
@@ -56,10 +69,20 @@ pub(crate) fn put_window_in_flight<V: ScriptVerifier + 'static>(
     if !pipeline.windows.take(&blocks) || blocks.iter().any(is_repeat) {
         return Err(blocks);
     }
-    let Some(judged) = resolve(pipeline, run, &blocks) else {
-        run.reporter.telemetry.replayed();
-        return Err(blocks);
+    let outcome = contain(|| resolve(pipeline, run, &blocks)).unwrap_or_else(|panicked| {
+        // The lanes may not have taken everything back.
+        pipeline.flusher.note_broken();
+        panic!("resolving a window: {}", panicked.message());
+    });
+    let judged = match outcome {
+        WindowOutcome::Judged(judged) => judged,
+        WindowOutcome::Odd => {
+            run.reporter.telemetry.replayed();
+            return Err(blocks);
+        }
+        WindowOutcome::TooLarge => return Err(blocks),
     };
+    run.reporter.telemetry.resolved_in_lanes(blocks.len());
     for (loaded, Judged { undo, record }) in blocks.into_iter().zip(judged) {
         let (id, height) = (loaded.request.id, loaded.request.height);
         let Content::Sound(SoundBlock { block, .. }) = loaded.content else {
@@ -79,7 +102,7 @@ fn resolve<V: ScriptVerifier + 'static>(
     pipeline: &mut Pipeline<V>,
     run: &mut Run<'_>,
     blocks: &[PrefetchedBlock],
-) -> Option<Vec<Judged>> {
+) -> WindowOutcome {
     let start = Instant::now();
     let (chain, index) = (&*run.chain, run.chain.index());
     let params = index.params();
@@ -91,14 +114,14 @@ fn resolve<V: ScriptVerifier + 'static>(
         Some(above_it) => above.get(above_it).copied(),
     };
     let median_time_past = |height: u32| ancestor(height as usize).map_or(0, |id| index.entry(id).median_time_past);
-    let window: Option<Vec<WindowBlock<'_>>> = blocks
+    let window: Vec<WindowBlock<'_>> = blocks
         .iter()
         .map(|loaded| {
             let Content::Sound(SoundBlock { block, facts, outline }) = &loaded.content else {
-                return None;
+                unreachable!("a window has sound blocks");
             };
             let height = loaded.request.height;
-            Some(WindowBlock {
+            WindowBlock {
                 block,
                 outline,
                 context: ConnectContext {
@@ -116,7 +139,7 @@ fn resolve<V: ScriptVerifier + 'static>(
                     Overwriting::Allowed => MustBeNew::No,
                     Overwriting::Forbidden => MustBeNew::Yes(loaded.absent_at),
                 },
-            })
+            }
         })
         .collect();
     let trace = pipeline.loader.trace();
@@ -135,11 +158,12 @@ fn resolve<V: ScriptVerifier + 'static>(
         } else {
             pipeline.windows.jobs
         },
+        spent_bytes_max: pipeline.blocks_memory() / COPIES_OF_SPENT,
         magic: params.magic(),
         #[cfg(test)]
         fault: None,
     };
-    let judged = resolve_window(&window?, &mut pipeline.cache, dealing, &done);
+    let outcome = resolve_window(&window, &mut pipeline.cache, dealing, &done);
     let fetching = pipeline.cache.store_time() - fetched_before;
     let busy = Duration::from_nanos(busy_ns.into_inner());
     let telemetry = &mut *run.reporter.telemetry;
@@ -149,5 +173,5 @@ fn resolve<V: ScriptVerifier + 'static>(
         start.elapsed().saturating_sub(busy),
     );
     telemetry.add_stage(Stage::Fetch, fetching, Duration::ZERO);
-    judged
+    outcome
 }

@@ -2,6 +2,7 @@
 
 use crate::pipeline::load::PrefetchedBlock;
 use blockmill_coins::LANES;
+use blockmill_rules::COINBASE_MATURITY;
 
 /// Events at which a window is large enough to be dealt out.
 const EVENTS_WANTED: usize = 60_000;
@@ -12,6 +13,9 @@ const EVENTS_MIN: usize = 4_000;
 /// Coins that a window makes take at most one part in this many of the memory for coins.
 const CACHE_DIVISOR: usize = 16;
 
+/// And its blocks, decoded, at most one part in this many.
+const BLOCKS_DIVISOR: usize = 8;
+
 /// Bytes of a coin in the cache, about.
 const COIN_BYTES: usize = 90;
 
@@ -21,24 +25,38 @@ pub(crate) struct Windows {
     /// Most blocks of a window. Without windows each block is resolved by itself, by the serial
     /// code.
     pub(crate) blocks_max: usize,
+    /// Blocks for which there must be room in the check queue before a window is closed, so that
+    /// windows stay large where checks are the slowest stage.
+    pub(crate) blocks_min: usize,
     /// Jobs that the lanes are put into.
     pub(crate) jobs: usize,
     /// Whether small windows are dealt out, too.
     pub(crate) always: bool,
 }
 
+// Lanes rest on that (`lanes::settle`).
+const _: () = assert!(Windows::FULL.blocks_max < COINBASE_MATURITY as usize);
+
 impl Windows {
     pub(crate) const FULL: Self = Self {
         blocks_max: 32,
+        blocks_min: 8,
         jobs: LANES,
         always: false,
     };
 
     pub(crate) const NONE: Self = Self {
         blocks_max: 0,
+        blocks_min: 1,
         jobs: 1,
         always: false,
     };
+
+    /// Memory in bytes that the blocks of a window take at most; of one block all is taken. The coins
+    /// that they make are no larger.
+    pub(crate) fn blocks_bytes_max(cache_bytes: usize) -> usize {
+        cache_bytes / BLOCKS_DIVISOR
+    }
 
     /// Events at which a window needs no more blocks.
     pub(crate) fn events_wanted(cache_bytes: usize) -> usize {
@@ -48,6 +66,7 @@ impl Windows {
     /// Whether these blocks are to be resolved in lanes.
     pub(crate) fn take(self, blocks: &[PrefetchedBlock]) -> bool {
         let events: usize = blocks.iter().map(PrefetchedBlock::events).sum();
-        self.blocks_max > 0 && !blocks.is_empty() && (self.always || events >= EVENTS_MIN)
+        let is_sound = !blocks.is_empty() && blocks.iter().all(PrefetchedBlock::is_sound);
+        self.blocks_max > 0 && is_sound && (self.always || events >= EVENTS_MIN)
     }
 }

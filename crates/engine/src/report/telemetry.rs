@@ -195,6 +195,11 @@ impl Telemetry {
         self.totals.stages.add(Stage::Flush, done.time, waited);
     }
 
+    /// Notes that a window of so many blocks is resolved.
+    pub(crate) fn resolved_in_lanes(&mut self, blocks: usize) {
+        self.totals.resolved_in_lanes += blocks as u64;
+    }
+
     /// Notes that a window is resolved once more, block by block.
     pub(crate) fn replayed(&mut self) {
         self.totals.serial_replays += 1;

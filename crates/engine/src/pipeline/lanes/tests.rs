@@ -3,13 +3,14 @@
 use super::*;
 use crate::pipeline::resolve::{self, ResolveError};
 use blockmill_block::undo::write_record;
-use blockmill_block::{Coin, CoinRef, Network};
+use blockmill_block::{Coin, CoinRef, Network, OutPoint};
 use blockmill_chaingen::bitcoin::absolute::LockTime;
 use blockmill_chaingen::bitcoin::consensus::serialize;
 use blockmill_chaingen::bitcoin::hashes::Hash;
 use blockmill_chaingen::bitcoin::{self, Amount, OutPoint as Point, ScriptBuf, Sequence, TxIn, TxOut, Witness};
-use blockmill_coins::{CoinStore, FlushEpoch, MemoryStore, Tip};
+use blockmill_coins::{CoinStore, FlushEpoch, MemoryStore, Overwrite, Tip};
 use blockmill_pool::ThreadPoolOptions;
+use blockmill_rules::connect::Overwriting;
 use blockmill_rules::{Params, ScriptFlags};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -346,11 +347,12 @@ fn check(case: &Case, blocks_max: usize, jobs: usize, pool: &ThreadPool, fault: 
         let dealing = Dealing {
             pool,
             jobs,
+            spent_bytes_max: usize::MAX,
             magic: params.magic(),
             fault,
         };
         match resolve_window(&window, cache.1, dealing, &|_, _, _| ()) {
-            Some(judged) => {
+            WindowOutcome::Judged(judged) => {
                 for (planned, judged) in together.iter().zip(judged) {
                     let mut record = Vec::new();
                     write_record(
@@ -365,7 +367,8 @@ fn check(case: &Case, blocks_max: usize, jobs: usize, pool: &ThreadPool, fault: 
                     undo.push(judged.undo);
                 }
             }
-            None => {
+            WindowOutcome::TooLarge => return Found::Different("no room"),
+            WindowOutcome::Odd => {
                 if coins(cache.1) != before.0 || cache.1.dirty_len() != before.1 {
                     return Found::Different("what was taken back");
                 }

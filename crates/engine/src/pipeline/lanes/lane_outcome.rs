@@ -1,0 +1,286 @@
+//! What one lane does with its events of a window.
+
+#[cfg(test)]
+use super::Fault;
+use super::overlapped::{Overlapped, Stages, TOGETHER};
+use super::{Room, WindowBlock};
+use crate::pipeline::outline::{Create, Spend};
+use blockmill_coins::{HashedOutPoint, Lane, LaneLog, Lanes, MustBeNew, Overwrite, StoreError};
+
+/// A coin that a lane makes in the window.
+#[derive(Debug, Clone, Copy)]
+struct Made {
+    hash: u64,
+    /// Number of its block in the window.
+    block: u32,
+    /// Number among those that the block makes in the lane.
+    number: u32,
+    is_spent: bool,
+}
+
+/// What a lane has done.
+#[derive(Debug)]
+pub(super) struct LaneOutcome {
+    pub(super) lane: usize,
+    /// Something is not certain.
+    pub(super) is_odd: bool,
+    /// With all coins that the window spends in the lane, in the order of the chain.
+    pub(super) log: LaneLog,
+    /// Where those of each block begin.
+    pub(super) starts: Vec<usize>,
+    /// All coins that the window makes in the lane, in the order of the chain.
+    made: Vec<Made>,
+    /// How many of them were looked at for the cache.
+    settled: usize,
+    #[cfg(test)]
+    pub(super) fault: Option<Fault>,
+}
+
+/// The coins that are made in a window, by their hashes: numbers from 1.
+struct Table {
+    slots: Vec<u32>,
+    mask: usize,
+}
+
+impl Table {
+    /// At most half of it is used.
+    fn new(coins: usize) -> Self {
+        let slots = (2 * coins).next_power_of_two();
+        Self {
+            slots: vec![0; slots],
+            mask: slots - 1,
+        }
+    }
+}
+
+impl LaneOutcome {
+    pub(super) fn new(lane: usize) -> Self {
+        Self {
+            lane,
+            is_odd: false,
+            log: LaneLog::default(),
+            starts: Vec::new(),
+            made: Vec::new(),
+            settled: 0,
+            #[cfg(test)]
+            fault: None,
+        }
+    }
+
+    /// The event that makes a coin of the window.
+    #[inline]
+    fn create<'w>(&self, made: &Made, window: &[WindowBlock<'w>]) -> &'w Create {
+        &window[made.block as usize].outline.creates(self.lane)[made.number as usize]
+    }
+
+    /// The slot of an outpoint, empty or not.
+    #[inline]
+    fn slot(&self, table: &Table, at: &HashedOutPoint, window: &[WindowBlock<'_>]) -> usize {
+        let mut slot = at.hash() as usize & table.mask;
+        loop {
+            match table.slots[slot]
+                .checked_sub(1)
+                .map(|number| &self.made[number as usize])
+            {
+                None => return slot,
+                Some(made) if made.hash == at.hash() && self.create(made, window).at == *at => return slot,
+                Some(_) => slot = (slot + 1) & table.mask,
+            }
+        }
+    }
+
+    pub(super) fn run(&mut self, lanes: &Lanes<'_>, window: &[WindowBlock<'_>], room: &Room) {
+        let outcome = self.try_run(lanes, window, room);
+        // Errors of the store are met again, and named, by the serial code.
+        self.is_odd = !matches!(outcome, Ok(true));
+    }
+
+    /// Returns false if something is odd.
+    fn try_run(&mut self, lanes: &Lanes<'_>, window: &[WindowBlock<'_>], room: &Room) -> Result<bool, StoreError> {
+        let Some(table) = self.make(window) else {
+            return Ok(false);
+        };
+        let mut lane = lanes.lane(self.lane);
+        Ok(self.spend(&mut lane, &table, window, room)? && self.settle(&mut lane, window)?)
+    }
+
+    /// Puts all coins of the window into a table. None if an outpoint is made twice.
+    fn make(&mut self, window: &[WindowBlock<'_>]) -> Option<Table> {
+        let creates = |block: &WindowBlock<'_>| block.outline.creates(self.lane).len();
+        let count = window.iter().map(creates).sum();
+        let mut table = Table::new(count);
+        self.made.reserve_exact(count);
+        for (block, of) in (0..).zip(window) {
+            for (number, create) in (0..).zip(of.outline.creates(self.lane)) {
+                let slot = self.slot(&table, &create.at, window);
+                if table.slots[slot] != 0 {
+                    return None;
+                }
+                self.made.push(Made {
+                    hash: create.at.hash(),
+                    block,
+                    number,
+                    is_spent: false,
+                });
+                table.slots[slot] = self.made.len() as u32;
+            }
+        }
+        Some(table)
+    }
+
+    /// Spends what the window spends. Searches overlap: while some coins are spent, the records of
+    /// the next are loaded, and the index words of those after them.
+    fn spend(
+        &mut self,
+        lane: &mut Lane<'_>,
+        table: &Table,
+        window: &[WindowBlock<'_>],
+        room: &Room,
+    ) -> Result<bool, StoreError> {
+        let mut spends: Vec<(u32, &Spend)> = Vec::new();
+        for (number, block) in (0..).zip(window) {
+            spends.extend(block.outline.spends(self.lane).iter().map(|spend| (number, spend)));
+        }
+        let mut overlapped = Overlapped::new(&spends);
+        // For each spend the coin of the window that it spends, as the table has it.
+        let mut made = vec![0; spends.len()];
+        while let Some(Stages { found, loaded, done }) = overlapped.next() {
+            for ((_, spend), made) in spends[found.clone()].iter().zip(&mut made[found]) {
+                *made = table.slots[self.slot(table, &spend.at, window)];
+                if *made == 0 {
+                    lane.prefetch_word(spend.at.hash());
+                }
+            }
+            for ((_, spend), made) in spends[loaded.clone()].iter().zip(&made[loaded]) {
+                if *made == 0 {
+                    lane.prefetch_record(spend.at.hash());
+                }
+            }
+            let used = self.log.spent_bytes();
+            for (&(block, spend), made) in spends[done.clone()].iter().zip(&made[done]) {
+                self.begin_blocks(block);
+                let is_spent = match made.checked_sub(1) {
+                    Some(made) => self.spend_made(made as usize, (block, spend.transaction), window),
+                    None => lane.spend(&spend.at, &mut self.log)?,
+                };
+                if !is_spent {
+                    return Ok(false);
+                }
+                #[cfg(test)]
+                if self.fault == Some(Fault::DropsSpend) {
+                    let last = self.log.spent().len() - 1;
+                    lane.take_back_spend(&spend.at, last, &mut self.log);
+                }
+            }
+            if !room.take(self.log.spent_bytes() - used) {
+                return Ok(false);
+            }
+        }
+        self.begin_blocks(window.len() as u32);
+        Ok(true)
+    }
+
+    /// Notes where the coins begin that the blocks up to this one spend.
+    #[inline]
+    fn begin_blocks(&mut self, block: u32) {
+        while self.starts.len() <= block as usize {
+            self.starts.push(self.log.spent().len());
+        }
+    }
+
+    /// Spends a coin of the window. Returns false if it is spent, or not made before this place.
+    #[inline]
+    fn spend_made(&mut self, made: usize, place: (u32, u32), window: &[WindowBlock<'_>]) -> bool {
+        let coin = self.made[made];
+        let create = self.create(&coin, window);
+        let is_spent = coin.is_spent;
+        let is_before = (coin.block, create.transaction) < place;
+        #[cfg(test)]
+        let (is_spent, is_before) = (
+            is_spent && self.fault != Some(Fault::SpendsTwice),
+            is_before || self.fault == Some(Fault::SeesTooEarly),
+        );
+        if is_spent || !is_before {
+            return false;
+        }
+        self.made[made].is_spent = true;
+        let of = &window[coin.block as usize];
+        self.log.push_elsewhere(create.coin(of.block, of.context.height));
+        true
+    }
+
+    /// Puts the coins that are left into the cache.
+    ///
+    /// Where a block may overwrite coins (BIP 34 holds there, or it is one of the two that repeat a
+    /// coinbase), a coin that the window spends is not looked for in the cache. No older coin can be
+    /// there: only coinbases could repeat an id, and a window is shorter than the maturity of a
+    /// coinbase, so it spends none of its own.
+    fn settle(&mut self, lane: &mut Lane<'_>, window: &[WindowBlock<'_>]) -> Result<bool, StoreError> {
+        let needs_nothing = |made: &Made| made.is_spent && window[made.block as usize].must_be_new == MustBeNew::No;
+        for start in (0..self.made.len()).step_by(TOGETHER) {
+            let next = start + TOGETHER..(start + 2 * TOGETHER).min(self.made.len());
+            for made in self
+                .made
+                .get(next)
+                .unwrap_or(&[])
+                .iter()
+                .filter(|made| !needs_nothing(made))
+            {
+                lane.prefetch_insertion(made.hash);
+                if !made.is_spent {
+                    let create = self.create(made, window);
+                    create.prefetch_script(window[made.block as usize].block);
+                }
+            }
+            while self.settled < self.made.len().min(start + TOGETHER) {
+                let made = self.made[self.settled];
+                if !needs_nothing(&made) && !self.settle_one(lane, &made, window)? {
+                    return Ok(false);
+                }
+                self.settled += 1;
+            }
+        }
+        Ok(true)
+    }
+
+    fn settle_one(&mut self, lane: &mut Lane<'_>, made: &Made, window: &[WindowBlock<'_>]) -> Result<bool, StoreError> {
+        let of = &window[made.block as usize];
+        let must_be_new = of.must_be_new;
+        #[cfg(test)]
+        let must_be_new = match self.fault {
+            Some(Fault::OverwritesUnasked) => MustBeNew::No,
+            _ => must_be_new,
+        };
+        let create = self.create(made, window);
+        if made.is_spent {
+            return lane.is_free(&create.at, must_be_new, &mut self.log);
+        }
+        // A coinbase may repeat an older one, in blocks from before BIP 30.
+        let overwrite = match create.transaction {
+            0 => Overwrite::Possible,
+            _ => Overwrite::Impossible,
+        };
+        let coin = create.coin(of.block, of.context.height);
+        lane.create(&create.at, coin, overwrite, must_be_new, &mut self.log)
+    }
+
+    /// Takes back everything, the last first.
+    pub(super) fn take_back(&mut self, lanes: &Lanes<'_>, window: &[WindowBlock<'_>]) {
+        self.log.forget_counts();
+        let mut lane = lanes.lane(self.lane);
+        let settled = self.made[..self.settled].iter().rev();
+        for made in settled.filter(|made| !made.is_spent) {
+            let create = &window[made.block as usize].outline.creates(self.lane)[made.number as usize];
+            lane.take_back_create(&create.at, &mut self.log);
+        }
+        let spends = window.iter().flat_map(|block| block.outline.spends(self.lane));
+        let spent: Vec<&Spend> = spends.take(self.log.spent().len()).collect();
+        for (number, spend) in spent.into_iter().enumerate().rev() {
+            #[cfg(test)]
+            if self.fault == Some(Fault::ForgetsToTakeBack) {
+                continue;
+            }
+            lane.take_back_spend(&spend.at, number, &mut self.log);
+        }
+    }
+}
