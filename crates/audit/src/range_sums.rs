@@ -2,7 +2,7 @@
 
 use crate::conditions::Repeat;
 use crate::finding::{Finding, FindingKind};
-use crate::fingerprint::{Fingerprint, Fingerprinter, OfTransaction};
+use crate::fingerprint::{Adder, Fingerprint, Fingerprinter, OfTransaction};
 use blockmill_block::coin::is_unspendable;
 use blockmill_block::{Block, BlockHash, Output, Txid};
 use blockmill_engine::BlockChange;
@@ -67,11 +67,12 @@ impl Summing<'_> {
         sums.transactions += block.transaction_count() as u64;
         sums.inputs += change.undo.coins().len() as u64;
         sums.coinbases.push((height, block.transaction(0).txid()));
+        let [mut created, mut spent] = [(); 2].map(|()| Adder::new(self.fingerprinter));
         for transaction in block.transactions() {
             let (txid, is_coinbase) = (transaction.txid(), transaction.is_coinbase());
             let of = self.fingerprinter.of_transaction(&txid, height, is_coinbase);
             for (vout, output) in (0..).zip(transaction.outputs()) {
-                self.add_output(&of, vout, &output, &mut sums.created);
+                add_output(&of, vout, &output, &mut created);
             }
         }
         let outpoints = block
@@ -79,10 +80,11 @@ impl Summing<'_> {
             .skip(1)
             .flat_map(|transaction| transaction.inputs());
         for (input, coin) in outpoints.zip(change.undo.coins().iter()) {
-            self.fingerprinter
-                .add_coin(&input.previous_output(), coin, &mut sums.spent);
+            spent.add_coin(&input.previous_output(), coin);
         }
-        self.lose_repeated(block, height, &hash, sums);
+        self.lose_repeated(block, height, &hash, &mut spent);
+        sums.created.add(&created.finish());
+        sums.spent.add(&spent.finish());
         if self.check_order {
             sums.findings.extend(order(change, &hash));
         }
@@ -90,7 +92,7 @@ impl Summing<'_> {
 
     /// Where the block repeats an earlier coinbase, the coins of that one are lost: as good as
     /// spent.
-    fn lose_repeated(&self, block: &Block, height: u32, hash: &BlockHash, sums: &mut RangeSums) {
+    fn lose_repeated(&self, block: &Block, height: u32, hash: &BlockHash, spent: &mut Adder<'_>) {
         let is_this = |repeat: &&Repeat| (repeat.height, repeat.hash) == (height, *hash);
         let Some(repeat) = self.repeats.iter().find(is_this) else {
             return;
@@ -100,16 +102,16 @@ impl Summing<'_> {
             .fingerprinter
             .of_transaction(&coinbase.txid(), repeat.earlier, true);
         for (vout, output) in (0..).zip(coinbase.outputs()) {
-            self.add_output(&of, vout, &output, &mut sums.spent);
+            add_output(&of, vout, &output, spent);
         }
     }
+}
 
-    /// Adds an output, if the set can have it.
-    fn add_output(&self, of: &OfTransaction, vout: u32, output: &Output<'_>, to: &mut Fingerprint) {
-        let script = output.script_pubkey();
-        if !is_unspendable(script) {
-            self.fingerprinter.add(of, vout, output.value(), script, to);
-        }
+/// Adds an output, if the set can have it.
+fn add_output(of: &OfTransaction, vout: u32, output: &Output<'_>, to: &mut Adder<'_>) {
+    let script = output.script_pubkey();
+    if !is_unspendable(script) {
+        to.add(of, vout, output.value(), script);
     }
 }
 

@@ -398,7 +398,7 @@ impl<'a> Output<'a> {
         &self.bytes[at..at + self.layout.script_length as usize]
     }
 
-    /// Where the locking script begins in the bytes of the block.
+    /// Where the locking script begins in the bytes that were decoded.
     pub fn script_at(&self) -> u32 {
         self.layout.script_at
     }

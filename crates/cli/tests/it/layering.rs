@@ -168,7 +168,7 @@ fn parts_for_others_need_no_c_compiler() {
         "fetch",
     ]) {
         let package = match name {
-            "secp256k1-lanes" => name.to_owned(),
+            "secp256k1-lanes" | "sha256-lanes" => name.to_owned(),
             _ => format!("blockmill-{name}"),
         };
         let names = built_with(&package, "normal,build");

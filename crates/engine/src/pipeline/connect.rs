@@ -19,7 +19,7 @@ use crate::pipeline::load::{Content, PrefetchedBlock};
 use crate::pipeline::prefetch::Prefetcher;
 use crate::pipeline::resolve::ResolveError;
 use crate::pipeline::state::{Pipeline, ROUNDS_IN_FLIGHT_MAX, Run};
-use crate::pipeline::window::{next_blocks, put_window_in_flight, request_more};
+use crate::pipeline::window::{next_blocks, put_window_in_flight, request_ahead};
 use crate::report::connect_report::Halt;
 use crate::report::observer::BlockChange;
 use crate::report::stages::Stage;
@@ -156,7 +156,7 @@ impl<V: ScriptVerifier + 'static> BranchRun<'_, '_, V> {
     /// to wait for that.
     fn resolve_next(&mut self, wait: bool) -> Result<Option<Step>, ConnectError> {
         if let Some(block) = self.one_by_one.pop_front() {
-            request_more(&mut self.prefetcher, self.run.chain);
+            request_ahead(self.pipeline, &mut self.prefetcher, self.run.chain);
             return self.resolve(block).map(Some);
         }
         let blocks = next_blocks(self.pipeline, self.run, &mut self.prefetcher, wait, HELP_CHECKS);

@@ -22,9 +22,15 @@ use std::time::{Duration, Instant};
 /// record of the undo data.
 const COPIES_OF_SPENT: usize = 3;
 
-/// Requests more blocks, as many as may be in memory.
-pub(crate) fn request_more<V: ScriptVerifier + 'static>(prefetcher: &mut Prefetcher<V>, chain: &ChainState) {
-    prefetcher.request_more(|id| LoadRequest::new(chain.index(), id));
+/// Requests the blocks that are loaded while others are resolved.
+pub(crate) fn request_ahead<V: ScriptVerifier + 'static>(
+    pipeline: &Pipeline<V>,
+    prefetcher: &mut Prefetcher<V>,
+    chain: &ChainState,
+) {
+    if pipeline.concurrency.loaded_max > 1 {
+        prefetcher.request_more(|id| LoadRequest::new(chain.index(), id));
+    }
 }
 
 /// The next blocks, with their coins in the cache, if they are loaded and their coins are fetched,
@@ -38,12 +44,11 @@ pub(crate) fn next_blocks<V: ScriptVerifier + 'static>(
     help_checks: u32,
 ) -> Vec<PrefetchedBlock> {
     let chain = &*run.chain;
-    request_more(prefetcher, chain);
+    prefetcher.request_more(|id| LoadRequest::new(chain.index(), id));
     let next_height = chain.height() as usize + 1 + pipeline.in_flight.len();
     let window = pipeline.prefetch_window(next_height);
     let mut blocks = prefetcher.next(wait, window, |block| pipeline.begin_fetches(block, chain));
-    // The next ones are loaded while these are resolved.
-    request_more(prefetcher, chain);
+    request_ahead(pipeline, prefetcher, chain);
     let telemetry = &mut *run.reporter.telemetry;
     for block in &mut blocks {
         count_times(&block.times, telemetry);
