@@ -122,6 +122,9 @@ fn order(change: &BlockChange<'_>, hash: &BlockHash) -> Option<Finding> {
     let mut makers: Option<HashMap<Txid, usize>> = None;
     for (index, transaction) in block.transactions().enumerate().skip(1) {
         for (input, coin) in transaction.inputs().zip(change.undo.transaction(index - 1).iter()) {
+            if coin.height != 0 && coin.height < height {
+                continue;
+            }
             let outpoint = input.previous_output();
             if coin.height == 0 {
                 let reason = format!(
@@ -129,9 +132,6 @@ fn order(change: &BlockChange<'_>, hash: &BlockHash) -> Option<Finding> {
                      Core; -reindex makes it anew"
                 );
                 return Some(Finding::of_block(FindingKind::Unreadable, height, *hash, reason));
-            }
-            if coin.height < height {
-                continue;
             }
             let makers = makers.get_or_insert_with(|| {
                 let indices = (0..block.transaction_count()).rev();
