@@ -33,6 +33,9 @@ pub(crate) struct Arguments {
     /// For connect: add rows of Bitcoin Core's daemon, which runs -reindex-chainstate on the files
     #[arg(long, value_name = "PATH")]
     pub(crate) bitcoind: Option<PathBuf>,
+    /// For connect: add a chain of 6 million inputs and 23 million coins, which takes an hour
+    #[arg(long)]
+    pub(crate) big: bool,
     /// How to write progress and messages
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub(crate) log: Format,
@@ -57,6 +60,7 @@ mod tests {
         Arguments::command().debug_assert();
         let parses = |line: &str| Arguments::try_parse_from(line.split(' ')).is_ok();
         assert!(parses("blockmill-bench connect --quick --without fetch --log json"));
+        assert!(parses("blockmill-bench connect --big"));
         assert!(!parses("blockmill-bench connect --without nothing"));
         assert!(!parses("blockmill-bench"));
         assert!(!parses("blockmill-bench conect"));

@@ -106,6 +106,8 @@ pub struct BenchOptions {
     pub blockmill: Option<PathBuf>,
     /// Bitcoin Core's daemon, for further rows of `connect` and `audit`.
     pub bitcoind: Option<PathBuf>,
+    /// Whether `connect` adds its big chain.
+    pub big: bool,
     /// The part that this subprocess runs. Each run of `coinmap` and `connect` is a subprocess,
     /// called as `blockmill-bench NAME --part PART`. It prints the outcome in place of a table.
     pub part: Option<String>,

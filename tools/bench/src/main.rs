@@ -44,6 +44,7 @@ fn options(arguments: &Arguments) -> BenchOptions {
         blockmill: blockmill(),
         without: WITHOUT.into_iter().filter(left_out).collect(),
         bitcoind: arguments.bitcoind.clone(),
+        big: arguments.big,
         part: arguments.part.clone(),
     }
 }

@@ -1,6 +1,6 @@
 //! A chain in files as Bitcoin Core has them, and the commands that are run over it.
 
-use crate::connect::{Daemon, temporary_directory};
+use crate::connect::{CACHE_MIB, Daemon, temporary_directory};
 use crate::error::BenchError;
 use crate::process_stats::watch;
 use blockmill_chaingen::{ChainSpec, Summary, write_chain};
@@ -111,7 +111,7 @@ impl<'a> Site<'a> {
             run: "bitcoind".to_owned(),
             detail: "there is no daemon".to_owned(),
         })?;
-        let run = daemon.connect(threads, None)?;
+        let run = daemon.connect(threads, CACHE_MIB, None)?;
         self.check("tip", &run.tip.into(), self.summary.tip.as_str())?;
         Ok(Outcome {
             seconds: run.elapsed.seconds,

@@ -1,6 +1,7 @@
 //! Bitcoin Core's daemon as a peer. It indexes the block files before the runs. A run rebuilds the
 //! chainstate from them.
 
+use super::contender::CACHE_MIB;
 use super::subprocess::Run;
 use super::temporary_directory;
 use crate::clock::Elapsed;
@@ -11,9 +12,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 use tempfile::TempDir;
-
-/// Memory for coins in MiB, the same for all contenders.
-const CACHE_MIB: u32 = 450;
 
 /// A daemon with a data directory of its own, which holds the blocks.
 pub(crate) struct Daemon {
@@ -36,7 +34,7 @@ impl Daemon {
             let (from, to) = (blocks.join(name), folder.join(name));
             std::fs::copy(&from, &to).map_err(BenchError::file(from))?;
         }
-        daemon.run(&["-reindex", "-assumevalid=0"], 0)?;
+        daemon.run(&["-reindex", "-assumevalid=0"], 0, CACHE_MIB)?;
         Ok(daemon)
     }
 
@@ -49,12 +47,12 @@ impl Daemon {
         self.folder().join("blocks")
     }
 
-    /// Rebuilds the chainstate. The whole process is timed. With `assumed`, scripts up to this
-    /// block are assumed to be valid.
-    pub(crate) fn connect(&self, threads: usize, assumed: Option<&str>) -> Result<Run, BenchError> {
+    /// Rebuilds the chainstate, with `cache_mib` MiB for coins. The whole process is timed. With
+    /// `assumed`, scripts up to this block are assumed to be valid.
+    pub(crate) fn connect(&self, threads: usize, cache_mib: u32, assumed: Option<&str>) -> Result<Run, BenchError> {
         let assumed = format!("-assumevalid={}", assumed.unwrap_or("0"));
         let start = Instant::now();
-        let stats = self.run(&["-reindex-chainstate", &assumed], threads)?;
+        let stats = self.run(&["-reindex-chainstate", &assumed], threads, cache_mib)?;
         let seconds = start.elapsed().as_secs_f64();
         let path = self.log();
         let log = std::fs::read_to_string(&path).map_err(BenchError::file(&path))?;
@@ -64,7 +62,8 @@ impl Daemon {
                 cpu_seconds: stats.cpu_seconds,
             },
             anonymous_bytes: Some(stats.anonymous_bytes),
-            utilisation: None,
+            traced: None,
+            figures: None,
             tip: last_tip(&log).to_owned(),
         })
     }
@@ -75,14 +74,14 @@ impl Daemon {
 
     /// Runs the daemon until it has reached the height of the chain. With 0 threads it chooses the
     /// number of threads for scripts.
-    fn run(&self, more: &[&str], threads: usize) -> Result<ProcessStats, BenchError> {
+    fn run(&self, more: &[&str], threads: usize, cache_mib: u32) -> Result<ProcessStats, BenchError> {
         // The daemon would append to the log of an earlier run.
         let _ = std::fs::remove_file(self.log());
         let mut child = Command::new(&self.executable)
             .args(["-regtest", "-server=0", "-listen=0", "-connect=0", "-dnsseed=0"])
             .args(["-printtoconsole=0", "-persistmempool=0", "-checkblockindex=0"])
             .arg(format!("-datadir={}", self.data.path().display()))
-            .arg(format!("-dbcache={CACHE_MIB}"))
+            .arg(format!("-dbcache={cache_mib}"))
             .arg(format!("-par={threads}"))
             .arg(format!("-stopatheight={}", self.height))
             .args(more)
@@ -112,18 +111,19 @@ fn last_tip(log: &str) -> &str {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use blockmill_chaingen::{ChainSpec, Profile, write_chain};
     use std::os::unix::fs::PermissionsExt;
 
-    /// A program that writes its arguments into its directory, and a log like the daemon's.
-    fn stand_in(directory: &Path, status: u8) -> PathBuf {
+    /// A program that writes its arguments into its directory, and a log like the daemon's, which
+    /// ends with `tip`.
+    pub(in super::super) fn stand_in(directory: &Path, tip: &str, status: u8) -> PathBuf {
         let path = directory.join("bitcoind");
         let text = format!(
             "#!/bin/sh\nfor word; do case $word in -datadir=*) data=${{word#-datadir=}};; esac; done\n\
              echo \"$@\" >> $data/calls\necho '2026-01-01T00:00:00Z UpdateTip: new best=aa height=1 version=0x1' > $data/regtest/debug.log\n\
-             echo '2026-01-01T00:00:00Z UpdateTip: new best=bb height=2' >> $data/regtest/debug.log\necho said\nexit {status}\n"
+             echo '2026-01-01T00:00:00Z UpdateTip: new best={tip} height=2' >> $data/regtest/debug.log\necho said\nexit {status}\n"
         );
         std::fs::write(&path, text).unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -135,28 +135,28 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let blocks = directory.path().join("blocks");
         let summary = write_chain(&blocks, &ChainSpec::new(Profile::Utxo, 3, 1), &mut |_| ()).unwrap();
-        let daemon = Daemon::prepare(&stand_in(directory.path(), 0), &blocks, &summary).unwrap();
+        let daemon = Daemon::prepare(&stand_in(directory.path(), "bb", 0), &blocks, &summary).unwrap();
         let copied = std::fs::read(daemon.folder().join("blocks").join(&summary.files[0])).unwrap();
         assert_eq!(copied, std::fs::read(blocks.join(&summary.files[0])).unwrap());
-        let run = daemon.connect(3, Some("cc")).unwrap();
+        let run = daemon.connect(3, 4_000, Some("cc")).unwrap();
         assert_eq!(run.tip, "bb");
-        daemon.connect(1, None).unwrap();
+        daemon.connect(1, 450, None).unwrap();
         let calls = std::fs::read_to_string(daemon.data.path().join("calls")).unwrap();
         let calls: Vec<_> = calls.lines().collect();
         assert!(
-            calls[0].ends_with("-par=0 -stopatheight=3 -reindex -assumevalid=0"),
+            calls[0].ends_with("-dbcache=450 -par=0 -stopatheight=3 -reindex -assumevalid=0"),
             "{calls:?}"
         );
         assert!(
-            calls[1].ends_with("-par=3 -stopatheight=3 -reindex-chainstate -assumevalid=cc"),
+            calls[1].ends_with("-dbcache=4000 -par=3 -stopatheight=3 -reindex-chainstate -assumevalid=cc"),
             "{calls:?}"
         );
         assert!(
-            calls[2].ends_with("-par=1 -stopatheight=3 -reindex-chainstate -assumevalid=0"),
+            calls[2].ends_with("-dbcache=450 -par=1 -stopatheight=3 -reindex-chainstate -assumevalid=0"),
             "{calls:?}"
         );
 
-        let error = Daemon::prepare(&stand_in(directory.path(), 3), &blocks, &summary)
+        let error = Daemon::prepare(&stand_in(directory.path(), "bb", 3), &blocks, &summary)
             .err()
             .unwrap();
         assert!(error.to_string().contains("said"), "{error}");

@@ -6,12 +6,13 @@ use blockmill_block::Network;
 use blockmill_coins::StatsBuilder;
 use blockmill_coins::stats::Hashes;
 use blockmill_engine::engine::internals::{Internals, Without};
-use blockmill_engine::{Engine, Observer, Options, Signatures};
+use blockmill_engine::{ConnectReport, Engine, Observer, Options, Signatures};
 use blockmill_script::CoreVerifier;
 use std::path::{Path, PathBuf};
 
-/// Memory for coins in bytes. This is the kernel's default, and its library offers no other.
-const CACHE_BYTES: usize = 450 << 20;
+/// Memory for coins in MiB where nothing else is said, the same for all contenders. This is the
+/// kernel's default, and its library offers no other.
+pub(crate) const CACHE_MIB: u32 = 450;
 
 /// Parts of the pipeline that can be left out, by name.
 pub(crate) const PARTS: [&str; 5] = ["fetch", "overlap", "decode", "background-flush", "lanes"];
@@ -131,17 +132,18 @@ pub(crate) fn connect_ours(
     threads: usize,
     without: Without,
 ) -> Result<Elapsed, BenchError> {
-    connect_observed(blocks, data, options(threads), without, &mut ())
+    let options = options(threads, CACHE_MIB);
+    connect_observed(blocks, data, options, without, &mut ()).map(|(elapsed, _)| elapsed)
 }
 
-/// Connects the blocks with our engine, under an observer.
+/// Connects the blocks with our engine, under an observer. Returns the engine's report, too.
 pub(super) fn connect_observed(
     blocks: &Path,
     data: &Path,
     options: Options,
     without: Without,
     observer: &mut dyn Observer,
-) -> Result<Elapsed, BenchError> {
+) -> Result<(Elapsed, ConnectReport), BenchError> {
     let sources: [PathBuf; 1] = [blocks.to_owned()];
     let clock = Stopwatch::start();
     let verifier = CoreVerifier::new(match options.signatures {
@@ -154,15 +156,15 @@ pub(super) fn connect_observed(
     };
     let builder = Engine::builder(data).network(Network::Regtest).options(options);
     let mut engine = builder.internals(internals).open(verifier)?;
-    engine.connect(&sources, observer)?;
+    let report = engine.connect(&sources, observer)?;
     drop(engine);
-    Ok(clock.elapsed())
+    Ok((clock.elapsed(), report))
 }
 
 /// Reads a data directory of our engine after a run.
 pub(super) fn stored_by_ours(data: &Path) -> Result<Stored, BenchError> {
     let engine = Engine::builder(data)
-        .options(options(1))
+        .options(options(1, CACHE_MIB))
         .open(CoreVerifier::automatic())?;
     let stats = StatsBuilder::new(Hashes::Serialized)
         .add_all(engine.coins().coins()?)?
@@ -174,10 +176,10 @@ pub(super) fn stored_by_ours(data: &Path) -> Result<Stored, BenchError> {
 }
 
 /// Options for `threads` threads, with signatures verified by libsecp256k1.
-pub(super) fn options(threads: usize) -> Options {
+pub(super) fn options(threads: usize, cache_mib: u32) -> Options {
     Options {
         threads,
-        cache_bytes_max: CACHE_BYTES,
+        cache_bytes_max: (cache_mib as usize) << 20,
         signatures: Signatures::Kernel,
         ..Options::default()
     }

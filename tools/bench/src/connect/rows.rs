@@ -1,11 +1,14 @@
-//! The printed rows, and the claims.
+//! The printed rows.
 
-use super::contender::Contender;
-use super::{MIXED, MIXED_SMALL, Series, UTXO, UTXO_ASSUMED, UTXO_SMALL};
+use super::plan::{MIXED, MIXED_SMALL, Table, UTXO, UTXO_ASSUMED, UTXO_BIG, UTXO_BIG_CACHED, UTXO_SMALL};
+use super::subprocess::Run;
+use super::{Contender, Series};
 use crate::clock::Spread;
-use crate::report::{Chart, Column, Target};
+use crate::report::{Chart, Column};
 use blockmill_chaingen::Summary;
+use blockmill_engine::report::Stage;
 use serde::Serialize;
+use serde_json::{Map, Value};
 
 pub(super) const COLUMNS: &[Column] = &[
     Column::text("engine", "engine"),
@@ -25,6 +28,15 @@ pub(super) const COLUMNS: &[Column] = &[
     Column::number("ratio_max", "max", 2),
     Column::number("at_work_percent", "at work %", 1),
     Column::number("bound_percent", "bound %", 1),
+    Column::number("read_percent", "read", 1),
+    Column::number("decode_percent", "decode", 1),
+    Column::number("fetch_percent", "fetch", 1),
+    Column::number("resolve_percent", "resolve", 1),
+    Column::number("check_percent", "check", 1),
+    Column::number("commit_percent", "commit", 1),
+    Column::number("flush_percent", "flush", 1),
+    Column::number("resolve_us_per_input", "us/input", 3),
+    Column::number("serial_replays", "replays", 0),
     Column::number("anonymous_mib", "anonymous MiB", 1),
 ];
 
@@ -41,6 +53,8 @@ pub(super) const CHARTS: &[Chart] = &[
     chart(UTXO),
     chart(UTXO_SMALL),
     chart(UTXO_ASSUMED),
+    chart(UTXO_BIG),
+    chart(UTXO_BIG_CACHED),
 ];
 
 const fn chart(chain: &'static str) -> Chart {
@@ -55,16 +69,16 @@ const fn chart(chain: &'static str) -> Chart {
     }
 }
 
-/// The least ratio with signatures in lanes that the target asks for.
-const LANES_WANTED: f64 = 4.0;
-
-/// A printed row. The ratio is the kernel's median time over ours with the same number of threads.
-/// Where scripts are assumed to be valid, it is bitcoind's time over ours.
+/// A printed row. The ratio is the kernel's time over ours with the same number of threads, the
+/// median of runs side by side. Where scripts are assumed to be valid, and for the big chain if
+/// there is a daemon, it is bitcoind's time over ours.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Row {
     pub(super) chain: &'static str,
     pub(super) engine: &'static str,
     pub(super) threads: usize,
+    /// Memory for coins.
+    pub(super) cache_mib: u32,
     pub(super) runs: usize,
     /// Blocks connected, genesis not counted.
     pub(super) blocks: u32,
@@ -91,129 +105,91 @@ pub(super) struct Row {
     pub(super) bound_seconds: Option<f64>,
     /// The bound as a share of the median run's seconds.
     pub(super) bound_percent: Option<f64>,
+    /// Of ours, for each stage by name: `read_busy_seconds` and so on, seconds that threads worked
+    /// in it, added up, the median of the runs; and `read_percent` and so on, its share in those
+    /// of all stages.
+    #[serde(flatten)]
+    pub(super) stages: Map<String, Value>,
+    /// Of ours: seconds that threads worked in resolving, over the inputs.
+    pub(super) resolve_us_per_input: Option<f64>,
+    /// From a run with a trace: time in which at least one thread resolved blocks.
+    pub(super) resolve_seconds: Option<f64>,
+    /// Of ours: windows of blocks that were resolved once more, the most of a run.
+    pub(super) serial_replays: Option<u64>,
     pub(super) tip: String,
 }
 
-/// The rows of a chain, on a machine with `cores` cores.
-pub(super) fn rows(chain: &'static str, series: &[Series], expected: &Summary, cores: usize) -> Vec<Row> {
-    let cpu_seconds = |series: &Series| Spread::of(series.runs.iter().map(|run| run.elapsed.cpu_seconds)).median;
-    let alone = |contender: &Contender| {
-        let series = series
-            .iter()
-            .find(|other| other.contender == *contender && other.threads == 1);
-        series.map(cpu_seconds)
-    };
-    let row = |series_here: &Series| {
-        let spread = Spread::of(series_here.runs.iter().map(|run| run.elapsed.seconds));
-        let peer = series_here.contender.peer().and_then(|peer| {
-            series
-                .iter()
-                .find(|other| other.contender == peer && other.threads == series_here.threads)
-        });
-        let ratio = peer.map(|peer| {
-            let pairs = series_here.runs.iter().zip(&peer.runs);
-            Spread::of(pairs.map(|(ours, peer)| peer.elapsed.seconds / ours.elapsed.seconds))
-        });
-        let bound = alone(&series_here.contender)
-            .filter(|_| series_here.contender.is_ours())
-            .map(|cpu_seconds| cpu_seconds / series_here.threads.min(cores) as f64);
-        let memory = series_here.runs.iter().filter_map(|run| run.anonymous_bytes).max();
-        Row {
-            chain,
-            engine: series_here.contender.name(),
-            threads: series_here.threads,
-            runs: series_here.runs.len(),
-            blocks: expected.height,
-            inputs: expected.inputs,
-            bytes: expected.bytes,
-            seconds_median: spread.median,
-            seconds_min: spread.min,
-            seconds_max: spread.max,
-            cpu_seconds_median: cpu_seconds(series_here),
-            blocks_per_second: f64::from(expected.height) / spread.median,
-            inputs_per_second: expected.inputs as f64 / spread.median,
-            ratio: ratio.map(|ratio| ratio.median),
-            ratio_min: ratio.map(|ratio| ratio.min),
-            ratio_max: ratio.map(|ratio| ratio.max),
-            at_work_percent: series_here.utilisation.map(|part| part * 100.0),
-            anonymous_mib: memory.map(|bytes| bytes as f64 / f64::from(1 << 20)),
-            bound_seconds: bound,
-            bound_percent: bound.map(|bound| 100.0 * bound / spread.median),
-            tip: series_here.tip.clone(),
-        }
-    };
+/// The rows of a table, on a machine with `cores` cores.
+pub(super) fn rows(table: &Table, series: &[Series], expected: &Summary, cores: usize) -> Vec<Row> {
+    let row = |series_here: &Series| row(table, series_here, series, expected, cores);
     series.iter().map(row).collect()
 }
 
-/// The claims, computed from the rows.
-pub(super) fn targets(rows: &[Row]) -> Vec<Target> {
-    let ratio_of = |contender: Contender, chain: &str, threads: usize| {
-        let row = rows
-            .iter()
-            .find(|row| (row.chain, row.engine, row.threads) == (chain, contender.name(), threads));
-        row.and_then(|row| row.ratio)
+fn row(table: &Table, series: &Series, all: &[Series], expected: &Summary, cores: usize) -> Row {
+    let (contender, threads, runs) = (series.planned.contender, series.planned.threads, &series.runs);
+    let find = |contender: Contender, threads: usize| {
+        let mut all = all.iter();
+        all.find(|other| (other.planned.contender, other.planned.threads) == (contender, threads))
     };
-    let ratio = |chain: &str, threads: usize| ratio_of(Contender::Blockmill, chain, threads);
-    let mut targets = vec![Target::holds(
-        "same tip as bitcoinkernel on every chain",
-        same_tip(rows),
-    )];
-    let claims = [
-        (Contender::Blockmill, MIXED, 2, 1.2),
-        (Contender::Lanes, MIXED, 1, LANES_WANTED),
-        (Contender::Lanes, MIXED, 2, LANES_WANTED),
-        (Contender::Blockmill, UTXO, 1, 2.0),
-        (Contender::Blockmill, UTXO, 2, 4.0),
-    ];
-    for (contender, chain, threads, wanted) in claims {
-        if let Some(ratio) = ratio_of(contender, chain, threads) {
-            let lanes = if contender == Contender::Lanes {
-                ", signatures lanes"
-            } else {
-                ""
-            };
-            let name = format!("{chain}, {threads} threads{lanes}: the kernel's seconds over ours");
-            targets.push(Target::at_least(&name, ratio, wanted));
-        }
+    let cpu_seconds = |runs: &[Run]| Spread::of(runs.iter().map(|run| run.elapsed.cpu_seconds)).median;
+    let spread = Spread::of(runs.iter().map(|run| run.elapsed.seconds));
+    let ratio = table.peer(contender).and_then(|peer| find(peer, threads)).map(|peer| {
+        // A peer with fewer runs is compared with more than one of ours.
+        let pairs = runs.iter().zip(peer.runs.iter().cycle());
+        Spread::of(pairs.map(|(ours, peer)| peer.elapsed.seconds / ours.elapsed.seconds))
+    });
+    let alone = find(contender, 1).filter(|_| contender.is_ours());
+    let bound = alone.map(|alone| cpu_seconds(&alone.runs) / threads.min(cores) as f64);
+    let memory = runs.iter().filter_map(|run| run.anonymous_bytes).max();
+    let resolve_busy = busy_seconds(runs, Stage::Resolve);
+    Row {
+        chain: table.name,
+        engine: contender.name(),
+        threads,
+        cache_mib: table.cache_mib,
+        runs: runs.len(),
+        blocks: expected.height,
+        inputs: expected.inputs,
+        bytes: expected.bytes,
+        seconds_median: spread.median,
+        seconds_min: spread.min,
+        seconds_max: spread.max,
+        cpu_seconds_median: cpu_seconds(runs),
+        blocks_per_second: f64::from(expected.height) / spread.median,
+        inputs_per_second: expected.inputs as f64 / spread.median,
+        ratio: ratio.map(|ratio| ratio.median),
+        ratio_min: ratio.map(|ratio| ratio.min),
+        ratio_max: ratio.map(|ratio| ratio.max),
+        at_work_percent: series.traced.map(|traced| traced.at_work * 100.0),
+        anonymous_mib: memory.map(|bytes| bytes as f64 / f64::from(1 << 20)),
+        bound_seconds: bound,
+        bound_percent: bound.map(|bound| 100.0 * bound / spread.median),
+        stages: stages(runs),
+        resolve_us_per_input: resolve_busy.map(|seconds| seconds * 1e6 / expected.inputs as f64),
+        resolve_seconds: series.traced.map(|traced| traced.resolve_seconds),
+        serial_replays: runs.iter().filter_map(|run| Some(run.figures?.serial_replays)).max(),
+        tip: series.tip.clone(),
     }
-    let mixed = rows
-        .iter()
-        .find(|row| (row.chain, row.engine, row.threads) == (MIXED, Contender::Blockmill.name(), 2));
-    if let Some(percent) = mixed.and_then(|row| row.at_work_percent) {
-        targets.push(Target::at_least(
-            "mixed, 2 threads: each at work, percent",
-            percent,
-            97.0,
-        ));
-    }
-    if let Some(percent) = mixed.and_then(|row| row.bound_percent) {
-        let name = "mixed, 2 threads: CPU seconds of all stages alone, divided by the cores, in percent of the seconds";
-        targets.push(Target::at_least(name, percent, 95.0));
-    }
-    let assumed = rows
-        .iter()
-        .filter(|row| row.chain == UTXO_ASSUMED && row.engine == Contender::BlockmillAssuming.name());
-    for row in assumed {
-        if let Some(ratio) = row.ratio {
-            let name = format!("{UTXO_ASSUMED}, {} threads: bitcoind's seconds over ours", row.threads);
-            targets.push(Target::at_least(&name, ratio, 8.0));
-        }
-    }
-    for (small, big) in [(MIXED_SMALL, MIXED), (UTXO_SMALL, UTXO)] {
-        if let (Some(small_ratio), Some(big_ratio)) = (ratio(small, 2), ratio(big, 2)) {
-            let name = format!("{small}, 2 threads: as far ahead as with big blocks");
-            targets.push(Target::at_least(&name, small_ratio / big_ratio, 1.0));
-        }
-    }
-    targets
 }
 
-/// Whether ours and the kernel have rows, and all rows of a chain have the same tip.
-pub(super) fn same_tip(rows: &[Row]) -> bool {
-    let has = |contender: &Contender| rows.iter().any(|row| row.engine == contender.name());
-    has(&Contender::Blockmill)
-        && has(&Contender::Bitcoinkernel)
-        && rows
-            .windows(2)
-            .all(|pair| pair[0].chain != pair[1].chain || pair[0].tip == pair[1].tip)
+/// Seconds that threads worked in a stage, added up: the median of runs of ours. None for peers.
+fn busy_seconds(runs: &[Run], stage: Stage) -> Option<f64> {
+    let seconds: Option<Vec<f64>> = runs
+        .iter()
+        .map(|run| Some(run.figures.as_ref()?.busy_seconds(stage)))
+        .collect();
+    seconds.map(|seconds| Spread::of(seconds).median)
+}
+
+/// The columns of all stages; those of peers have no values.
+fn stages(runs: &[Run]) -> Map<String, Value> {
+    let seconds = Stage::ALL.map(|stage| busy_seconds(runs, stage));
+    let all: f64 = seconds.iter().flatten().sum();
+    let mut columns = Map::new();
+    for (stage, seconds) in Stage::ALL.into_iter().zip(seconds) {
+        let percent = seconds.map(|seconds| 100.0 * seconds / all);
+        columns.insert(format!("{}_busy_seconds", stage.name()), seconds.into());
+        columns.insert(format!("{}_percent", stage.name()), percent.into());
+    }
+    columns
 }

@@ -2,15 +2,17 @@
 
 use super::bitcoind::Daemon;
 use super::contender::{Contender, Stored, connect_observed, left_out, options, stored_by_ours};
+use super::figures::Figures;
+use super::plan::{PlannedSeries, Table};
 use super::temporary_directory;
-use super::utilisation::Utilisation;
+use super::utilisation::{Traced, Utilisation};
 use crate::clock::Elapsed;
 use crate::error::BenchError;
 use crate::kernel;
 use crate::process_stats::watch;
 use blockmill_block::BlockHash;
 use blockmill_chaingen::Summary;
-use blockmill_engine::Options;
+use blockmill_engine::{Observer, Options};
 use serde::{Deserialize, Serialize};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -23,6 +25,8 @@ pub(super) struct Part {
     contender: String,
     blocks: PathBuf,
     threads: usize,
+    /// Memory for coins.
+    cache_mib: u32,
     /// The block up to which scripts are assumed to be valid.
     assumed: Option<String>,
     /// Whether our engine records a trace.
@@ -35,8 +39,10 @@ pub(crate) struct Run {
     pub(crate) elapsed: Elapsed,
     /// Peak of the subprocess's anonymous memory while the clock ran. None in this process.
     pub(crate) anonymous_bytes: Option<u64>,
-    /// From a run with a trace: the smallest share of the time in which a thread was at work.
-    pub(crate) utilisation: Option<f64>,
+    /// From a run of ours with a trace.
+    pub(crate) traced: Option<Traced>,
+    /// From a run of ours.
+    pub(crate) figures: Option<Figures>,
     pub(crate) tip: String,
 }
 
@@ -45,7 +51,8 @@ pub(crate) struct Run {
 struct Timed {
     seconds: f64,
     cpu_seconds: f64,
-    utilisation: Option<f64>,
+    traced: Option<Traced>,
+    figures: Option<Figures>,
 }
 
 /// The subprocess's second line.
@@ -56,12 +63,14 @@ struct Left {
 }
 
 impl Part {
-    pub(super) fn new(contender: Contender, blocks: &Path, threads: usize, expected: &Summary) -> Self {
+    /// A run of a series of `table` over the chain in `blocks`.
+    pub(super) fn new(table: &Table, series: PlannedSeries, blocks: &Path, expected: &Summary) -> Self {
         Self {
-            contender: contender.name().to_owned(),
+            contender: series.contender.name().to_owned(),
             blocks: blocks.to_owned(),
-            threads,
-            assumed: contender.assumes().then(|| expected.tip.clone()),
+            threads: series.threads,
+            cache_mib: table.cache_mib,
+            assumed: series.contender.assumes().then(|| expected.tip.clone()),
             traced: false,
         }
     }
@@ -85,22 +94,17 @@ impl Part {
     fn run(&self, timed: &mut dyn FnMut(Timed) -> Result<(), BenchError>) -> Result<Left, BenchError> {
         let data = temporary_directory()?;
         let contender = self.contender()?;
-        let (elapsed, utilisation, stored) = if contender.is_ours() {
-            let (elapsed, utilisation) = self.connect_ours(contender, data.path())?;
-            (elapsed, utilisation, None)
+        let (line, stored) = if contender.is_ours() {
+            (self.connect_ours(contender, data.path())?, None)
         } else {
             let (tip, elapsed) = kernel::connect(&self.blocks, data.path(), self.threads)?;
             let stored = Stored {
                 tip,
                 hash_serialized_3: None,
             };
-            (elapsed, None, Some(stored))
+            (Timed::of(elapsed), Some(stored))
         };
-        timed(Timed {
-            seconds: elapsed.seconds,
-            cpu_seconds: elapsed.cpu_seconds,
-            utilisation,
-        })?;
+        timed(line)?;
         let stored = match stored {
             Some(stored) => stored,
             None => stored_by_ours(data.path())?,
@@ -111,7 +115,7 @@ impl Part {
         })
     }
 
-    fn connect_ours(&self, contender: Contender, data: &Path) -> Result<(Elapsed, Option<f64>), BenchError> {
+    fn connect_ours(&self, contender: Contender, data: &Path) -> Result<Timed, BenchError> {
         let assume_valid = match &self.assumed {
             Some(hash) => Some(hash.parse::<BlockHash>().map_err(|_| self.failed(hash.clone()))?),
             None => None,
@@ -120,17 +124,28 @@ impl Part {
             assume_valid,
             signatures: contender.signatures(),
             trace: self.traced,
-            ..options(self.threads)
+            ..options(self.threads, self.cache_mib)
         };
-        if !self.traced {
-            return Ok((
-                connect_observed(&self.blocks, data, options, left_out(contender), &mut ())?,
-                None,
-            ));
-        }
         let mut utilisation = Utilisation::default();
-        let elapsed = connect_observed(&self.blocks, data, options, left_out(contender), &mut utilisation)?;
-        Ok((elapsed, utilisation.least(self.threads)))
+        let observer: &mut dyn Observer = if self.traced { &mut utilisation } else { &mut () };
+        let (elapsed, report) = connect_observed(&self.blocks, data, options, left_out(contender), observer)?;
+        Ok(Timed {
+            traced: utilisation.traced(self.threads),
+            figures: Some(Figures::of(&report)),
+            ..Timed::of(elapsed)
+        })
+    }
+}
+
+impl Timed {
+    /// A time without figures.
+    fn of(elapsed: Elapsed) -> Self {
+        Self {
+            seconds: elapsed.seconds,
+            cpu_seconds: elapsed.cpu_seconds,
+            traced: None,
+            figures: None,
+        }
     }
 }
 
@@ -170,7 +185,7 @@ impl Runner<'_> {
                 let daemon = self
                     .daemon
                     .ok_or_else(|| part.failed("there is no bitcoind".to_owned()))?;
-                let run = daemon.connect(part.threads, part.assumed.as_deref())?;
+                let run = daemon.connect(part.threads, part.cache_mib, part.assumed.as_deref())?;
                 self.check(part, &run.tip, None)?;
                 return Ok(run);
             }
@@ -192,7 +207,8 @@ impl Runner<'_> {
                 cpu_seconds: timed.cpu_seconds,
             },
             anonymous_bytes,
-            utilisation: timed.utilisation,
+            traced: timed.traced,
+            figures: timed.figures,
             tip: left.tip,
         })
     }
