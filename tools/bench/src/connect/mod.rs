@@ -6,13 +6,17 @@
 //! back from that directory after the clock has stopped. Bitcoin Core's daemon, if given, adds rows
 //! of its own, and a chain whose scripts are assumed to be valid.
 //!
+//! One more table has the price of a block that breaks a rule.
+//!
 //! In reading order: `plan`, what is run; `contender`, the contenders; `subprocess`, a run in a
 //! process of its own; `bitcoind`, the daemon; `figures`, what the engine reports; `utilisation`,
-//! the work of each thread; `rows`, the printed rows; `targets`, the claims.
+//! the work of each thread; `rows`, the printed rows; `targets`, the claims; `hostile`, the block
+//! that breaks a rule.
 
 mod bitcoind;
 mod contender;
 mod figures;
+mod hostile;
 mod plan;
 mod rows;
 mod subprocess;
@@ -41,7 +45,7 @@ use tempfile::TempDir;
 use utilisation::Traced;
 
 /// What the columns and rows are.
-const NOTES: [&str; 8] = [
+const NOTES: [&str; 9] = [
     "seconds: of the median run; ratio: the kernel's seconds over ours with as many threads: the median, the least and the most of \
      runs side by side",
     "on regtest the kernel scans its whole block index after every block, which costs time with many small blocks",
@@ -52,6 +56,8 @@ const NOTES: [&str; 8] = [
      has waits for a core in it",
     "us/input: microseconds that threads worked in resolving, for each input; replays: windows of blocks that were resolved again, block \
      by block",
+    "price of a hostile block: the last block of a window spends a coin twice; ms more: than without that block, side by side; \
+     blocks again: of that window, with one thread",
     "signatures kernel: by libsecp256k1; signatures lanes: many at once, on chains with signatures",
     "bitcoind: -reindex-chainstate with -checkblockindex=0, from start to end of its process; -assumevalid=0 but where scripts are \
      assumed; ratios of the big chain are to bitcoind if it is given",
@@ -95,10 +101,12 @@ pub(crate) fn report(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> 
         ));
         rows.extend(more);
     }
+    let hostile = hostile::measure(&plan.hostile, progress)?;
     report.group = Some("chain");
     report.columns = COLUMNS.to_vec();
     report.targets = targets(&rows);
     report.rows = rows.iter().map(|row| serde_json::json!(row)).collect();
+    report.rows.extend(hostile.iter().map(|row| serde_json::json!(row)));
     report.charts = CHARTS.to_vec();
     Ok(report)
 }

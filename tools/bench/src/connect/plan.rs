@@ -1,6 +1,7 @@
 //! What the benchmark runs: chains, the tables over each of them, and the contenders of a table.
 
 use super::contender::{CACHE_MIB, Contender};
+use super::hostile::HostilePlan;
 use crate::BenchOptions;
 use crate::kernel;
 use crate::signatures::lanes_are_fast;
@@ -31,6 +32,7 @@ const BIG_RUNS: usize = 2;
 #[derive(Debug, Clone)]
 pub(super) struct Plan {
     pub(super) chains: Vec<PlannedChain>,
+    pub(super) hostile: HostilePlan,
     pub(super) bitcoind: Option<PathBuf>,
     /// This command, for runs in processes of their own. Without it ours and the kernel run in this
     /// process.
@@ -110,6 +112,7 @@ impl Plan {
         }
         Self {
             chains,
+            hostile: HostilePlan::new(quick, up_to_cores(cores)),
             bitcoind: options.bitcoind.clone(),
             executable: options.executable.clone(),
             cores,

@@ -37,6 +37,11 @@ pub(super) const COLUMNS: &[Column] = &[
     Column::number("flush_percent", "flush", 1),
     Column::number("resolve_us_per_input", "us/input", 3),
     Column::number("serial_replays", "replays", 0),
+    Column::number("milliseconds_more_median", "ms more", 1),
+    Column::number("milliseconds_more_min", "min", 1),
+    Column::number("milliseconds_more_max", "max", 1),
+    Column::number("resolve_milliseconds_more", "resolve ms more", 1),
+    Column::number("blocks_again", "blocks again", 0),
     Column::number("anonymous_mib", "anonymous MiB", 1),
 ];
 

@@ -8,6 +8,7 @@ use super::*;
 use crate::clock::Elapsed;
 use crate::report::{Column, Target};
 use blockmill_chaingen::{ChainSpec, Profile, generate};
+use hostile::HostilePlan;
 
 fn choices() -> Choices {
     Choices {
@@ -29,6 +30,7 @@ fn plan_of(profile: Profile, tables: Vec<Table>) -> Plan {
             },
             tables,
         }],
+        hostile: HostilePlan::new(true, vec![1]),
         bitcoind: None,
         executable: None,
         cores: 2,
@@ -191,8 +193,18 @@ fn every_column_and_axis_is_in_the_rows() {
     assert_eq!(rows[0].resolve_us_per_input, Some(25_000.0));
     let row = serde_json::json!(rows[0]);
     check_stages(&row, true);
+    let plan = HostilePlan {
+        spec: ChainSpec {
+            inputs: 2_000,
+            ..ChainSpec::new(Profile::Utxo, 102, 1)
+        },
+        heights: 1,
+        threads: vec![1],
+        runs: 1,
+    };
+    let hostile = serde_json::json!(hostile::measure(&plan, &mut |_| ()).unwrap()[0]);
     for Column { key, .. } in COLUMNS {
-        assert!(row.get(key).is_some(), "{key}");
+        assert!(row.get(key).or(hostile.get(key)).is_some(), "{key}");
     }
     for key in CHARTS.iter().flat_map(|chart| [chart.series, chart.x, chart.y]) {
         assert!(row.get(key).is_some(), "{key}");
