@@ -33,7 +33,7 @@ pub(crate) struct Arguments {
     /// For connect: add rows of Bitcoin Core's daemon, which runs -reindex-chainstate on the files
     #[arg(long, value_name = "PATH")]
     pub(crate) bitcoind: Option<PathBuf>,
-    /// For connect: add a chain of 6 million inputs and 23 million coins, which takes an hour
+    /// For connect: add a chain of 6 million inputs and 23 million coins; its runs take minutes
     #[arg(long)]
     pub(crate) big: bool,
     /// How to write progress and messages
