@@ -111,6 +111,9 @@ impl CoinList {
     }
 
     /// Appends a coin in the form of Core's undo data (see [`CoinRef::write_undo`]).
+    ///
+    /// # Errors
+    /// Any [`DecodeError`]. The list may have the coin's script then, and not the coin.
     pub fn read_undo(&mut self, reader: &mut Reader<'_>) -> Result<(), DecodeError> {
         let code = reader.varint(u64::from(u32::MAX))? as u32;
         if code >> 1 > 0 {

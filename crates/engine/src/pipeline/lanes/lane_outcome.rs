@@ -141,10 +141,9 @@ impl LaneOutcome {
         for (number, block) in (0..).zip(window) {
             spends.extend(block.outline.spends(self.lane).iter().map(|spend| (number, spend)));
         }
-        let mut overlapped = Overlapped::new(&spends);
         // For each spend the coin of the window that it spends, as the table has it.
         let mut made = vec![0; spends.len()];
-        while let Some(Stages { found, loaded, done }) = overlapped.next() {
+        for Stages { found, loaded, done } in Overlapped::new(&spends) {
             for ((_, spend), made) in spends[found.clone()].iter().zip(&mut made[found]) {
                 *made = table.slots[self.slot(table, &spend.at, window)];
                 if *made == 0 {
