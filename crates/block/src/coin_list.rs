@@ -40,6 +40,12 @@ impl CoinList {
         }
     }
 
+    /// Makes room for more coins with usual scripts.
+    pub fn reserve(&mut self, coins: usize) {
+        self.heads.reserve(coins);
+        self.scripts.reserve(coins * USUAL_SCRIPT_BYTES);
+    }
+
     /// Memory in bytes, unused capacity included.
     pub fn memory(&self) -> usize {
         self.heads.capacity() * size_of::<Head>() + self.scripts.capacity()

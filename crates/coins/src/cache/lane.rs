@@ -64,6 +64,12 @@ pub struct LaneLog {
 }
 
 impl LaneLog {
+    /// Makes room for coins that will be spent.
+    pub fn reserve(&mut self, coins: usize) {
+        self.spent.reserve(coins);
+        self.before.reserve(coins);
+    }
+
     /// The coins that were spent, in their order.
     pub fn spent(&self) -> Coins<'_> {
         self.spent.coins()

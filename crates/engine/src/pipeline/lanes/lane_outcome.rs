@@ -137,7 +137,9 @@ impl LaneOutcome {
         window: &[WindowBlock<'_>],
         room: &Room,
     ) -> Result<bool, StoreError> {
-        let mut spends: Vec<(u32, &Spend)> = Vec::new();
+        let count = window.iter().map(|block| block.outline.spends(self.lane).len()).sum();
+        let mut spends: Vec<(u32, &Spend)> = Vec::with_capacity(count);
+        self.log.reserve(count);
         for (number, block) in (0..).zip(window) {
             spends.extend(block.outline.spends(self.lane).iter().map(|spend| (number, spend)));
         }
