@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+mod locked;
+
 /// Pseudorandom numbers (SplitMix64).
 struct Numbers(u64);
 
