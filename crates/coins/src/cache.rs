@@ -130,6 +130,14 @@ enum Rule {
     Resurrection,
     FreshAcrossFlushPoint,
     StaleFetch,
+    /// A spend that a lane takes back leaves the flags that it had.
+    FlagsTakenBack,
+    /// A coin that a lane takes back leaves the marker that it was made over.
+    MarkersTakenBack,
+    /// A lane looks at the frozen entries.
+    FrozenInLanes,
+    /// A lane knows whether an outpoint was seen to be absent in this epoch, or in an older one.
+    EpochsInLanes,
 }
 
 /// A cache over a store. The head of the module has the states of an entry and the rules.

@@ -29,6 +29,8 @@ pub struct Lanes<'c> {
     store: &'c dyn CoinStore,
     clock: &'c FlushClock,
     complete: bool,
+    #[cfg(test)]
+    disabled: Option<super::Rule>,
 }
 
 impl std::fmt::Debug for Lanes<'_> {
@@ -114,6 +116,8 @@ impl CoinsCache {
             store: &*self.store,
             clock: &self.clock,
             complete: self.complete,
+            #[cfg(test)]
+            disabled: self.disabled,
         }
     }
 
@@ -170,6 +174,10 @@ impl Lane<'_> {
     /// What the frozen entries know of an outpoint: no entry, `Some(None)` if spent, or the coin.
     fn frozen(&self, at: &HashedOutPoint) -> Option<Option<Coin>> {
         let flush = self.lanes.flush?;
+        #[cfg(test)]
+        if self.lanes.disabled == Some(super::Rule::FrozenInLanes) {
+            return None;
+        }
         flush.frozen().with_hashed(at, |entry| entry.map(|entry| entry.coin()))
     }
 
@@ -245,6 +253,11 @@ impl Lane<'_> {
         let coin = log.spent.coins().at(number);
         match log.before[number] {
             Before::Live(flags) => {
+                #[cfg(test)]
+                let flags = match self.lanes.disabled {
+                    Some(super::Rule::FlagsTakenBack) => flags.without(FRESH).without(STORED),
+                    _ => flags,
+                };
                 let was_dirty = isize::from(flags.has(DIRTY));
                 log.dirty += if flags.has(FRESH) { was_dirty } else { was_dirty - 1 };
                 self.live.update(at, |_| (Update::Put(flags, Some(coin)), ()));
@@ -269,6 +282,10 @@ impl Lane<'_> {
         };
         if let Some(known) = self.frozen(at) {
             return Ok(known.is_none());
+        }
+        #[cfg(test)]
+        if self.lanes.disabled == Some(super::Rule::EpochsInLanes) && absent_at.is_some() {
+            return Ok(true);
         }
         // After the look at the frozen entries: see the rule of resurrection.
         if self.lanes.complete || absent_at == Some(self.lanes.clock.now()) {
@@ -335,6 +352,8 @@ impl Lane<'_> {
     /// outpoint.
     pub fn take_back_create(&mut self, at: &HashedOutPoint, log: &mut LaneLog) {
         let before = log.made_over.pop_if(|(made, _)| made == at);
+        #[cfg(test)]
+        let before = before.filter(|_| self.lanes.disabled != Some(super::Rule::MarkersTakenBack));
         let restored = before.map_or(Update::Remove, |(_, flags)| Update::Put(flags, None));
         log.dirty -= isize::from(before.is_none_or(|(_, flags)| !flags.has(DIRTY)));
         self.live.update(at, |_| (restored, ()));

@@ -8,7 +8,10 @@ use blockmill_block::{BlockHash, Txid};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex};
+
+mod lanes;
 
 const TIP: Tip = Tip {
     hash: BlockHash([3; 32]),
@@ -57,6 +60,9 @@ struct GatedStore {
     inner: MemoryStore,
     gate: Mutex<Gate>,
     changed: Condvar,
+    /// Reads so far, and how many succeed.
+    reads: AtomicU64,
+    good_reads: AtomicU64,
 }
 
 impl GatedStore {
@@ -68,6 +74,8 @@ impl GatedStore {
                 ending: Ending::Well,
             }),
             changed: Condvar::new(),
+            reads: AtomicU64::new(0),
+            good_reads: AtomicU64::new(u64::MAX),
         })
     }
 
@@ -79,6 +87,9 @@ impl GatedStore {
 
 impl CoinStore for GatedStore {
     fn get(&self, outpoint: &OutPoint) -> Result<Option<Coin>, StoreError> {
+        if self.reads.fetch_add(1, Ordering::Relaxed) >= self.good_reads.load(Ordering::Relaxed) {
+            return Err(StoreError::Backend("a fault of the test".to_owned()));
+        }
         self.inner.get(outpoint)
     }
 
@@ -513,6 +524,13 @@ struct World {
     reads: Vec<(OutPoint, Coin, FlushEpoch)>,
     /// Outpoints without a coin in the store, with the epoch before the read.
     absent: BTreeMap<OutPoint, FlushEpoch>,
+}
+
+impl Drop for World {
+    /// The cache waits for its flush.
+    fn drop(&mut self) {
+        self.store.set(true, Ending::Well);
+    }
 }
 
 impl World {

@@ -1,0 +1,461 @@
+//! Lanes beside the serial session: the same events, and then the same entries, flag by flag.
+
+use super::*;
+
+/// What happens to an outpoint in a lane.
+#[derive(Debug, Clone)]
+enum Event {
+    Spend(u8),
+    /// A coin is made: with this value, over a coin that may be there, if it must be new.
+    Create(u8, i64, bool, bool),
+    /// A coin is made and spent without an entry, if it must be new.
+    MakeAndSpend(u8, bool),
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        5 => (0u8..24).prop_map(Event::Spend),
+        5 => (0u8..24, 0i64..1000, any::<bool>(), any::<bool>())
+            .prop_map(|(number, value, over, new)| Event::Create(number, value, over, new)),
+        2 => (0u8..24, any::<bool>()).prop_map(|(number, new)| Event::MakeAndSpend(number, new)),
+    ]
+}
+
+/// What steps come before the events, and what becomes of the events.
+#[derive(Debug, Clone)]
+struct Round {
+    steps: Vec<Step>,
+    /// Whether coins that the store has leave the cache after the steps.
+    is_emptied: bool,
+    events: Vec<Event>,
+    /// All is taken back, and done again by the session.
+    is_taken_back: bool,
+    /// How many reads of the store succeed.
+    good_reads: Option<u64>,
+}
+
+fn round() -> impl Strategy<Value = Round> {
+    (
+        proptest::collection::vec(step(), 0..30),
+        any::<bool>(),
+        proptest::collection::vec(event(), 0..40),
+        any::<bool>(),
+        prop_oneof![4 => Just(None), 1 => (0u64..10).prop_map(Some)],
+    )
+        .prop_map(|(steps, is_emptied, events, is_taken_back, good_reads)| Round {
+            steps,
+            is_emptied,
+            events,
+            is_taken_back,
+            good_reads,
+        })
+}
+
+type Entries = BTreeMap<OutPoint, (EntryFlags, Option<Coin>)>;
+
+/// The live entries, with all their flags.
+fn entries(cache: &CoinsCache) -> Entries {
+    let mut entries = Entries::new();
+    cache.map.for_each(|entry| {
+        entries.insert(entry.outpoint(), (entry.flags(), entry.coin()));
+    });
+    entries
+}
+
+/// Entries, the number of the dirty ones, and how often the cache had an answer.
+fn state(cache: &CoinsCache) -> (Entries, usize, CacheCounters) {
+    (entries(cache), cache.dirty_len(), cache.counters())
+}
+
+impl Event {
+    fn outpoint(&self) -> OutPoint {
+        let (Self::Spend(number) | Self::Create(number, ..) | Self::MakeAndSpend(number, _)) = self;
+        outpoint(*number)
+    }
+
+    /// What must hold for the coin that it makes.
+    fn must_be_new(&self, world: &Knowledge<'_>) -> MustBeNew {
+        let at = self.outpoint();
+        let absent_at = world.absent.get(&at).copied();
+        match self {
+            Self::Create(_, _, _, true) | Self::MakeAndSpend(_, true) => MustBeNew::Yes(absent_at),
+            // The promise that no coin is there must be true.
+            Self::MakeAndSpend(..) if world.model.contains_key(&at) => MustBeNew::Yes(absent_at),
+            _ => MustBeNew::No,
+        }
+    }
+}
+
+/// What a world knows beside its cache.
+struct Knowledge<'w> {
+    model: &'w mut Coins,
+    absent: &'w BTreeMap<OutPoint, FlushEpoch>,
+}
+
+/// What a lane said to an event, and with which promise.
+#[derive(Debug, Clone)]
+struct Answer {
+    event: Event,
+    must_be_new: MustBeNew,
+    overwrite: Overwrite,
+    is_done: bool,
+    spent: Option<Coin>,
+}
+
+/// One event in its lane.
+fn take(
+    lane: &mut Lane<'_>,
+    at: &HashedOutPoint,
+    event: &Event,
+    log: &mut LaneLog,
+    known: &mut Knowledge<'_>,
+) -> Result<Answer, StoreError> {
+    let outpoint = *at.outpoint();
+    let must_be_new = event.must_be_new(known);
+    let mut overwrite = Overwrite::Impossible;
+    let mut spent = None;
+    let is_done = match event {
+        Event::Spend(_) => {
+            let is_spent = lane.spend(at, log)?;
+            if is_spent {
+                spent = Some(log.spent().at(log.spent().len() - 1).to_coin());
+                known.model.remove(&outpoint);
+            }
+            is_spent
+        }
+        Event::Create(_, value, over, _) => {
+            if *over || (must_be_new == MustBeNew::No && known.model.contains_key(&outpoint)) {
+                overwrite = Overwrite::Possible;
+            }
+            let coin = coin(*value);
+            let is_made = lane.create(at, CoinRef::from(&coin), overwrite, must_be_new, log)?;
+            if is_made {
+                known.model.insert(outpoint, coin);
+            }
+            is_made
+        }
+        Event::MakeAndSpend(..) => {
+            let is_free = lane.is_free(at, must_be_new, log)?;
+            if is_free {
+                log.push_elsewhere(CoinRef::from(&coin(1)));
+            }
+            is_free
+        }
+    };
+    Ok(Answer {
+        event: event.clone(),
+        must_be_new,
+        overwrite,
+        is_done,
+        spent,
+    })
+}
+
+/// Takes back what was done in a lane, the last first.
+fn take_back(lane: &mut Lane<'_>, key: &HashKey, done: &[Answer], log: &mut LaneLog) {
+    log.forget_counts();
+    let mut left = log.spent().len();
+    for Answer { event, .. } in done.iter().filter(|answer| answer.is_done).rev() {
+        let at = key.hashed(&event.outpoint());
+        match event {
+            Event::Create(..) => lane.take_back_create(&at, log),
+            Event::Spend(_) | Event::MakeAndSpend(..) => {
+                left -= 1;
+                lane.take_back_spend(&at, left, log);
+            }
+        }
+    }
+    assert_eq!(left, 0);
+}
+
+impl World {
+    /// Runs events in lanes. None if the store failed, or if all is to be taken back: then all was.
+    fn run_in_lanes(&mut self, events: &[Event], is_taken_back: bool) -> Option<Vec<Answer>> {
+        let key = *self.cache.hash_key();
+        let before = self.model.clone();
+        let mut by_lane: BTreeMap<usize, Vec<&Event>> = BTreeMap::new();
+        for event in events {
+            let lane = lane_of(key.hash(&event.outpoint()));
+            by_lane.entry(lane).or_default().push(event);
+        }
+        let mut known = Knowledge {
+            model: &mut self.model,
+            absent: &self.absent,
+        };
+        let lanes = self.cache.lanes();
+        let mut ran = Vec::new();
+        let mut has_failed = false;
+        for (number, events) in by_lane {
+            let (mut log, mut answers) = (LaneLog::default(), Vec::new());
+            let mut lane = lanes.lane(number);
+            for event in events {
+                let at = key.hashed(&event.outpoint());
+                let Ok(answer) = take(&mut lane, &at, event, &mut log, &mut known) else {
+                    has_failed = true;
+                    break;
+                };
+                answers.push(answer);
+            }
+            ran.push((number, log, answers));
+        }
+        if has_failed || is_taken_back {
+            for (number, log, answers) in &mut ran {
+                take_back(&mut lanes.lane(*number), &key, answers, log);
+            }
+            *known.model = before;
+        }
+        self.cache.end_lanes(ran.iter().map(|(_, log, _)| log));
+        let answers = ran.into_iter().flat_map(|(.., answers)| answers);
+        (!has_failed && !is_taken_back).then(|| answers.collect())
+    }
+
+    /// Does what the lanes have done, through the session. Returns false if the lanes said
+    /// something else than the cache does.
+    fn repeat(&mut self, answers: &[Answer]) -> bool {
+        let key = *self.cache.hash_key();
+        for answer in answers {
+            let outpoint = answer.event.outpoint();
+            let at = key.hashed(&outpoint);
+            let entry = entries(&self.cache).remove(&outpoint).map(|(_, coin)| coin);
+            let (has_marker, has_coin) = (entry == Some(None), matches!(entry, Some(Some(_))));
+            let mut session = self.cache.session();
+            let is_there = match answer.must_be_new {
+                MustBeNew::Yes(absent_at) => session.contains(&at, absent_at).unwrap(),
+                MustBeNew::No => false,
+            };
+            let mut spent = CoinList::default();
+            let is_same = match &answer.event {
+                Event::Spend(_) => {
+                    let is_spent = session.spend_into(&at, &mut spent).unwrap();
+                    self.model.remove(&outpoint);
+                    let spent = spent.coins().get(0).map(|coin| coin.to_coin());
+                    (is_spent, spent) == (answer.is_done, answer.spent.clone())
+                }
+                Event::Create(_, value, ..) if answer.is_done => {
+                    session.add(&at, CoinRef::from(&coin(*value)), answer.overwrite);
+                    self.model.insert(outpoint, coin(*value));
+                    !is_there
+                }
+                // A lane does not replace a coin, and is not certain of what lies below a marker.
+                Event::Create(..) if answer.must_be_new == MustBeNew::No => has_coin,
+                Event::Create(..) => is_there || has_marker,
+                Event::MakeAndSpend(..) if answer.is_done => {
+                    session.add(&at, CoinRef::from(&coin(1)), Overwrite::Impossible);
+                    !is_there && session.spend_into(&at, &mut spent).unwrap()
+                }
+                Event::MakeAndSpend(..) => is_there,
+            };
+            if !is_same {
+                return false;
+            }
+        }
+        true
+    }
+}
+
+/// Runs rounds in lanes, and beside them through the session. Says what is different.
+fn check(rounds: &[Round], disabled: Option<Rule>) -> Result<(), &'static str> {
+    let (mut lanes, mut serial) = (World::new(), World::new());
+    // One key, so that both caches have their entries in the same order.
+    serial.cache.map = Arc::new(CoinMap::with_key(*lanes.cache.hash_key()));
+    lanes.cache.disabled = disabled;
+    for round in rounds {
+        for step in &round.steps {
+            lanes.take(step);
+            serial.take(step);
+        }
+        for cache in [&mut lanes.cache, &mut serial.cache] {
+            if round.is_emptied {
+                cache
+                    .map
+                    .retain_with_flags(|entry| entry.flags().has(DIRTY).then_some(entry.flags()));
+                cache.complete = false;
+            }
+        }
+        let before = state(&lanes.cache);
+        if before != state(&serial.cache) {
+            return Err("entries before");
+        }
+        let epoch_before = lanes.cache.flush_epoch();
+        let good_reads = if lanes.cache.complete {
+            // The store is never asked.
+            Some(0)
+        } else {
+            round.good_reads
+        };
+        let reads = lanes.store.reads.load(Ordering::Relaxed);
+        let limit = good_reads.map_or(u64::MAX, |good| reads + good);
+        lanes.store.good_reads.store(limit, Ordering::Relaxed);
+        let answers = lanes.run_in_lanes(&round.events, round.is_taken_back);
+        lanes.store.good_reads.store(u64::MAX, Ordering::Relaxed);
+        assert_eq!(lanes.cache.flush_epoch(), epoch_before);
+        let answers = match answers {
+            Some(answers) => answers,
+            None if lanes.cache.complete && !round.is_taken_back => return Err("the store was asked"),
+            None if state(&lanes.cache) != before => return Err("what was taken back"),
+            // And once more, so that a flush writes what was not taken back, too.
+            None => lanes.run_in_lanes(&round.events, false).expect("a store that works"),
+        };
+        if !serial.repeat(&answers) {
+            return Err("answers");
+        }
+        if state(&lanes.cache) != state(&serial.cache) {
+            return Err("entries");
+        }
+        let dirty = entries(&lanes.cache);
+        let dirty = dirty.values().filter(|(flags, _)| flags.has(DIRTY)).count();
+        if (lanes.cache.dirty_len(), serial.cache.dirty_len()) != (dirty, dirty) {
+            return Err("dirty entries");
+        }
+        if lanes.model != serial.model {
+            return Err("models");
+        }
+        lanes.undo.clear();
+        serial.undo.clear();
+        // The flushes check what the entries say of the store.
+        lanes.check();
+    }
+    for _ in 0..2 {
+        for world in [&mut lanes, &mut serial] {
+            world.take(&Step::Freeze(Ending::Well));
+            world.finish();
+            world.check();
+        }
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+    #[test]
+    fn lanes_do_what_the_session_does(rounds in proptest::collection::vec(round(), 1..6)) {
+        prop_assert_eq!(check(&rounds, None), Ok(()));
+    }
+}
+
+/// Without one of their rules lanes fail the test above.
+#[test]
+fn each_rule_of_lanes_is_needed() {
+    for (rule, expected) in [
+        (Rule::FlagsTakenBack, "what was taken back"),
+        (Rule::MarkersTakenBack, "what was taken back"),
+        (Rule::FrozenInLanes, "answers"),
+        (Rule::EpochsInLanes, "answers"),
+    ] {
+        let mut runner = proptest::test_runner::TestRunner::deterministic();
+        let rounds = proptest::collection::vec(round(), 1..6);
+        let found = (0..1_000)
+            .map(|_| check(&rounds.new_tree(&mut runner).unwrap().current(), Some(rule)))
+            .filter(|found| *found == Err(expected))
+            .take(3)
+            .count();
+        assert_eq!(found, 3, "{rule:?}");
+    }
+}
+
+/// One event in a lane of the cache, kept.
+fn in_lane<R>(
+    cache: &mut CoinsCache,
+    number: u8,
+    run: impl FnOnce(&mut Lane<'_>, &HashedOutPoint, &mut LaneLog) -> R,
+) -> R {
+    let at = cache.hash_key().hashed(&outpoint(number));
+    let mut log = LaneLog::default();
+    let lanes = cache.lanes();
+    let outcome = run(&mut lanes.lane(lane_of(at.hash())), &at, &mut log);
+    cache.end_lanes([&log]);
+    outcome
+}
+
+/// Whether a lane makes a coin that must be new, and how often it reads the store.
+fn creates(store: &GatedStore, cache: &mut CoinsCache, number: u8, absent_at: Option<FlushEpoch>) -> (bool, u64) {
+    let before = store.reads.load(Ordering::Relaxed);
+    let is_made = in_lane(cache, number, |lane, at, log| {
+        let must_be_new = MustBeNew::Yes(absent_at);
+        let is_free = lane.is_free(at, must_be_new, log).unwrap();
+        let coin = coin(9);
+        let is_made = lane.create(at, CoinRef::from(&coin), Overwrite::Impossible, must_be_new, log);
+        assert_eq!(is_made.unwrap(), is_free);
+        is_free
+    });
+    (is_made, store.reads.load(Ordering::Relaxed) - before)
+}
+
+#[test]
+fn an_absence_counts_in_its_epoch() {
+    let (store, mut cache) = gated();
+    begin(&mut cache);
+    cache.finish_flush().unwrap();
+    let seen = cache.flush_epoch();
+    // The store is not read. Without knowledge of it, it is.
+    assert_eq!(creates(&store, &mut cache, 1, Some(seen)), (true, 0));
+    assert_eq!(creates(&store, &mut cache, 2, None), (true, 2));
+    // A flush brings another coin, which then leaves the cache.
+    add(&mut cache, 3, 5, Overwrite::Impossible);
+    cache.flush(&TIP, || Ok(())).unwrap();
+    cache.map.clear();
+    assert_eq!(creates(&store, &mut cache, 3, Some(seen)), (false, 2));
+    assert_eq!(creates(&store, &mut cache, 3, None), (false, 2));
+}
+
+/// In the epoch in which the outpoint was absent, the coin is made, frozen, and not yet written.
+#[test]
+fn a_frozen_coin_is_there_though_the_store_has_none() {
+    let (store, mut cache) = gated();
+    begin(&mut cache);
+    cache.finish_flush().unwrap();
+    let seen = cache.flush_epoch();
+    add(&mut cache, 1, 5, Overwrite::Impossible);
+    store.set(false, Ending::Well);
+    begin(&mut cache);
+    assert_eq!(creates(&store, &mut cache, 1, Some(seen)), (false, 0));
+    let is_spent = in_lane(&mut cache, 1, |lane, at, log| lane.spend(at, log).unwrap());
+    assert!(is_spent);
+    store.set(true, Ending::Well);
+    cache.finish_flush().unwrap();
+    cache.flush(&TIP, || Ok(())).unwrap();
+    assert!(!stored(&cache, 1));
+}
+
+/// A cache that has every coin of its store never asks the store.
+#[test]
+fn a_complete_cache_reads_nothing() {
+    let (store, mut cache) = gated();
+    store.good_reads.store(0, Ordering::Relaxed);
+    assert_eq!(creates(&store, &mut cache, 1, None), (true, 0));
+    let is_spent = in_lane(&mut cache, 2, |lane, at, log| lane.spend(at, log).unwrap());
+    assert!(!is_spent);
+    assert_eq!(store.reads.load(Ordering::Relaxed), 0);
+}
+
+/// Lanes of different threads at once.
+#[test]
+fn lanes_of_several_threads_are_counted_together() {
+    let (_, mut cache) = gated();
+    for number in 0..200 {
+        cache.add(&numbered(number), CoinRef::from(&coin(5)), Overwrite::Possible);
+    }
+    let key = *cache.hash_key();
+    let lanes = cache.lanes();
+    let logs: Vec<LaneLog> = std::thread::scope(|scope| {
+        let of_lane = |number: usize| {
+            let lanes = &lanes;
+            scope.spawn(move || {
+                let (mut lane, mut log) = (lanes.lane(number), LaneLog::default());
+                for at in (0..200).map(|coin| key.hashed(&numbered(coin))) {
+                    if lane_of(at.hash()) == number {
+                        assert!(lane.spend(&at, &mut log).unwrap());
+                    }
+                }
+                log
+            })
+        };
+        let threads: Vec<_> = (0..LANES).map(of_lane).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    assert_eq!(logs.iter().map(|log| log.spent().len()).sum::<usize>(), 200);
+    cache.end_lanes(&logs);
+    // Markers, since the store may have the coins.
+    assert_eq!((cache.len(), cache.dirty_len(), cache.counters().hits), (200, 200, 200));
+    assert_eq!(cache.coins().unwrap().count(), 0);
+}
