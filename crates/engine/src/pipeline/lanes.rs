@@ -83,16 +83,34 @@ pub struct Dealing<'p> {
 pub(crate) enum Fault {
     /// A lane leaves a coin that it has spent in the cache.
     DropsSpend,
+    /// The same, for the first input of the window alone.
+    DropsOneSpend,
     /// A judge takes coins from the wrong lane.
     SwapsLanes,
     /// A coin of the window is spent twice.
     SpendsTwice,
     /// A coin of the window is spent by the transaction that makes it, or before.
     SeesTooEarly,
+    /// A coin of the window is spent by the transaction before the one that makes it.
+    SeesNextTransaction,
     /// A spend is not taken back.
     ForgetsToTakeBack,
+    /// The same, for the first spend of a lane alone.
+    ForgetsOneToTakeBack,
+    /// The first coin that a lane has made is not taken back.
+    ForgetsCoinToTakeBack,
     /// Nobody looks whether a coin is there already.
     OverwritesUnasked,
+    /// A judge takes the coins of two inputs for each other.
+    MixesInputs,
+    /// An absence counts in the epoch after the one in which it was seen.
+    BelievesOldAbsence,
+    /// A lane panics after a spend.
+    PanicsWhileSpending,
+    /// A lane panics after it has made a coin.
+    PanicsWhileMaking,
+    /// The judge of the last block panics.
+    PanicsInJudge,
 }
 
 #[cfg(test)]

@@ -33,6 +33,12 @@ pub(super) fn judge(
             places[spend.input as usize - first] = (outcome.lane as u32, coin);
         }
     }
+    #[cfg(test)]
+    match outcomes[0].fault {
+        Some(Fault::MixesInputs) if places.len() > 1 => places.swap(0, 1),
+        Some(Fault::PanicsInJudge) if number + 1 == window.len() => panic!("a fault of the test"),
+        _ => {}
+    }
     let mut undo = BlockUndo::with_capacity(places.len());
     for index in 1..block.transaction_count() {
         for input in block.input_range(index) {

@@ -168,10 +168,14 @@ impl LaneOutcome {
                     return Ok(false);
                 }
                 #[cfg(test)]
-                if self.fault == Some(Fault::DropsSpend) {
+                if self.fault == Some(Fault::DropsSpend)
+                    || (self.fault == Some(Fault::DropsOneSpend) && (block, spend.input) == (0, 1))
+                {
                     let last = self.log.spent().len() - 1;
                     lane.take_back_spend(&spend.at, last, &mut self.log);
                 }
+                #[cfg(test)]
+                assert!(self.fault != Some(Fault::PanicsWhileSpending), "a fault of the test");
             }
             if !room.take(self.log.spent_bytes() - used) {
                 return Ok(false);
@@ -199,7 +203,10 @@ impl LaneOutcome {
         #[cfg(test)]
         let (is_spent, is_before) = (
             is_spent && self.fault != Some(Fault::SpendsTwice),
-            is_before || self.fault == Some(Fault::SeesTooEarly),
+            is_before
+                || self.fault == Some(Fault::SeesTooEarly)
+                || (self.fault == Some(Fault::SeesNextTransaction)
+                    && (coin.block, create.transaction) == (place.0, place.1 + 1)),
         );
         if is_spent || !is_before {
             return false;
@@ -239,6 +246,8 @@ impl LaneOutcome {
                     return Ok(false);
                 }
                 self.settled += 1;
+                #[cfg(test)]
+                assert!(self.fault != Some(Fault::PanicsWhileMaking), "a fault of the test");
             }
         }
         Ok(true)
@@ -250,6 +259,10 @@ impl LaneOutcome {
         #[cfg(test)]
         let must_be_new = match self.fault {
             Some(Fault::OverwritesUnasked) => MustBeNew::No,
+            Some(Fault::BelievesOldAbsence) => match must_be_new {
+                MustBeNew::Yes(Some(epoch)) => MustBeNew::Yes(Some(epoch.next())),
+                _ => must_be_new,
+            },
             _ => must_be_new,
         };
         let create = self.create(made, window);
@@ -270,6 +283,11 @@ impl LaneOutcome {
         self.log.forget_counts();
         let mut lane = lanes.lane(self.lane);
         let settled = self.made[..self.settled].iter().rev();
+        #[cfg(test)]
+        let settled = settled.take(match self.fault {
+            Some(Fault::ForgetsCoinToTakeBack) => self.settled.saturating_sub(1),
+            _ => self.settled,
+        });
         for made in settled.filter(|made| !made.is_spent) {
             let create = &window[made.block as usize].outline.creates(self.lane)[made.number as usize];
             lane.take_back_create(&create.at, &mut self.log);
@@ -278,7 +296,9 @@ impl LaneOutcome {
         let spent: Vec<&Spend> = spends.take(self.log.spent().len()).collect();
         for (number, spend) in spent.into_iter().enumerate().rev() {
             #[cfg(test)]
-            if self.fault == Some(Fault::ForgetsToTakeBack) {
+            if self.fault == Some(Fault::ForgetsToTakeBack)
+                || (self.fault == Some(Fault::ForgetsOneToTakeBack) && number == 0)
+            {
                 continue;
             }
             lane.take_back_spend(&spend.at, number, &mut self.log);

@@ -1,0 +1,39 @@
+//! Windows that spend more than they may.
+
+use super::*;
+
+/// Just enough memory is enough. With less the window is too large, and the cache is as before.
+#[test]
+fn a_window_that_spends_too_much_is_too_large() {
+    let pool = pool(1);
+    let mut checked = 0;
+    for seed in 0..60 {
+        let case = Case::new(seed, 1_000);
+        let run = |bytes: usize| {
+            let (mut cache, _) = case.cache();
+            let before = (coins(&cache), cache.dirty_len(), cache.counters());
+            let outcome = in_lanes(&case.blocks, &mut cache, 2, bytes, &pool, None);
+            if matches!(outcome, WindowOutcome::TooLarge) {
+                assert_eq!((coins(&cache), cache.dirty_len(), cache.counters()), before);
+            }
+            outcome
+        };
+        let WindowOutcome::Judged(judged) = run(usize::MAX) else {
+            continue;
+        };
+        // The least that is enough.
+        let (mut low, mut high) = (0, 1 << 20);
+        while low < high {
+            let middle = usize::midpoint(low, high);
+            match run(middle) {
+                WindowOutcome::Judged(_) => high = middle,
+                WindowOutcome::TooLarge => low = middle + 1,
+                WindowOutcome::Odd => panic!("a valid window"),
+            }
+        }
+        let spent: usize = judged.iter().map(|judged| judged.undo.coins().len()).sum();
+        assert!((spent..=100 * spent).contains(&low), "{low} bytes for {spent} coins");
+        checked += 1;
+    }
+    assert!(checked > 30, "{checked}");
+}
