@@ -1,7 +1,7 @@
 use crate::datadir::DataDir;
 use crate::datadir::chain_blocks::ChainBlocks;
 use crate::datadir::past::Past;
-use crate::engine::internals::{Internals, StageHook, Without};
+use crate::engine::internals::{Internals, StageHook, WindowSizes, Without};
 use crate::report::connect_report::Halt;
 use crate::report::stages::Stage;
 use crate::{Engine, Options};
@@ -12,13 +12,25 @@ use blockmill_coins::{CoinStore, MemoryStore};
 use blockmill_kernel::KernelVerifier;
 use blockmill_rules::Params;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Two blocks of the main network repeat an older coinbase. If one of them is taken back before
 /// it is committed, the older coin is there again, whether it came from the store or from the
 /// cache.
 #[test]
 fn a_repeated_coinbase_is_taken_back() {
+    take_back_repeated_coinbase(None);
+}
+
+/// Lanes do not know what a block replaces, so windows leave these blocks to the serial code.
+#[test]
+fn a_repeated_coinbase_is_taken_back_with_lanes_in_use() {
+    for (blocks, jobs) in [(1, 1), (32, 64)] {
+        take_back_repeated_coinbase(Some(WindowSizes { blocks, jobs }));
+    }
+}
+
+fn take_back_repeated_coinbase(windows: Option<WindowSizes>) {
     let genesis = bitcoin::constants::genesis_block(bitcoin::Network::Regtest);
     let time = genesis.header.time;
     let first = BlockBuilder::new(genesis.block_hash(), 1, time + 600).build();
@@ -70,13 +82,13 @@ fn a_repeated_coinbase_is_taken_back() {
         }
         // It stops when the second block has been resolved and not committed.
         let stop = Arc::new(AtomicBool::new(false));
-        let resolved = AtomicU32::new(u32::from(flushed_between));
+        let is_first_committed = AtomicBool::new(flushed_between);
         let hook = {
             let stop = Arc::clone(&stop);
-            move |stage| {
-                if stage == Stage::Resolve && resolved.fetch_add(1, Ordering::Relaxed) == 1 {
-                    stop.store(true, Ordering::Relaxed);
-                }
+            move |stage| match stage {
+                Stage::Commit => is_first_committed.store(true, Ordering::Relaxed),
+                Stage::Resolve if is_first_committed.load(Ordering::Relaxed) => stop.store(true, Ordering::Relaxed),
+                _ => {}
             }
         };
         let options = Options {
@@ -89,6 +101,7 @@ fn a_repeated_coinbase_is_taken_back() {
                 overlap: true,
                 ..Without::default()
             },
+            windows,
             ..Internals::default()
         };
         let mut engine = open(options).internals(internals).open(KernelVerifier).unwrap();

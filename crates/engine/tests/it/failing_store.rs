@@ -4,7 +4,7 @@
 use super::options;
 use crate::common::faults::FaultyStore;
 use crate::common::generated::{FORK, Generated, HEIGHT, copy_all};
-use crate::common::{CoreEngine, Settings, connect, figures, open_with};
+use crate::common::{CoreEngine, Settings, connect, figures, internals, open_with};
 use blockmill_chaingen::Profile;
 use blockmill_coins::{CoinStore, StoreError};
 use blockmill_engine::engine::internals::Without;
@@ -193,6 +193,46 @@ fn gets_here_and_there() {
             }
         }
     }
+}
+
+/// A get fails, and so do all after it: first in a lane, then in the serial code, which names the
+/// error. When the store is mended the engine goes on, or another one does.
+#[test]
+fn gets_that_fail_for_good() {
+    const CHECKED: u64 = 12;
+    let mut replays = 0;
+    for (height, sources, check_end) in [
+        (BASE, vec![CHAIN.blocks()], at_the_tip as fn(&CoreEngine)),
+        (HEIGHT, vec![CHAIN.blocks(), CHAIN.branch.clone()], at_the_branch),
+    ] {
+        let base = Base::at(height);
+        let (_, gets) = count_calls(&base, &sources);
+        for place in 0..CHECKED {
+            let number = 1 + place * (gets - 1) / (CHECKED - 1);
+            let attempt = base.attempt();
+            attempt.store.fail_from_get(number);
+            let mut engine = attempt.open(every_block(None));
+            let error = engine.connect(&sources, &mut ()).unwrap_err();
+            assert!(is_the_fault(&error), "{error}");
+            replays += engine.totals().serial_replays;
+            // Nothing wrong is written meanwhile.
+            let _ = engine.connect(&sources, &mut ());
+            let _ = engine.flush();
+            attempt.store.mend_gets();
+            let outcome = engine.connect(&sources, &mut ());
+            let goes_on = outcome.is_ok_and(|report| report.outcome() == RunOutcome::Complete);
+            if goes_on {
+                check_end(&engine);
+            }
+            drop(engine);
+            let mut engine = attempt.open(every_block(None));
+            let paths: Vec<&Path> = sources.iter().map(PathBuf::as_path).collect();
+            assert_eq!(connect(&mut engine, &paths).outcome(), RunOutcome::Complete);
+            check_end(&engine);
+        }
+    }
+    let has_lanes = !internals().without.lanes;
+    assert_eq!(replays > 0, has_lanes, "{replays}");
 }
 
 /// When a read ahead fails, resolve reads the coin again, and the run goes on. A run ends only when

@@ -24,6 +24,7 @@ mod snapshots;
 mod stops;
 mod verify_signatures;
 mod window;
+mod windows;
 
 use blockmill_engine::Signatures;
 use common::options;

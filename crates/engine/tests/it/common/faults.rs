@@ -3,7 +3,7 @@
 use blockmill_block::{Coin, OutPoint};
 use blockmill_coins::{Changes, CoinIterator, CoinStore, MemoryStore, OwnedChange, StoreError, Tip};
 use blockmill_engine::{Observer, Progress};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// A store in memory that counts its calls, and fails in one of them.
 #[derive(Default)]
@@ -14,6 +14,8 @@ pub(crate) struct FaultyStore {
     /// The number of the commit that fails, and of the get; 0 for none.
     failing_commit: AtomicU64,
     failing_get: AtomicU64,
+    /// Whether all gets after that one fail, too.
+    is_for_good: AtomicBool,
 }
 
 impl FaultyStore {
@@ -40,11 +42,27 @@ impl FaultyStore {
     pub(crate) fn fail_at_get(&self, number: u64) {
         self.failing_get.store(number, Ordering::Relaxed);
     }
+
+    /// Fails at this get and at all after it.
+    pub(crate) fn fail_from_get(&self, number: u64) {
+        self.fail_at_get(number);
+        self.is_for_good.store(true, Ordering::Relaxed);
+    }
+
+    /// All gets succeed from here on.
+    pub(crate) fn mend_gets(&self) {
+        self.fail_at_get(0);
+        self.is_for_good.store(false, Ordering::Relaxed);
+    }
 }
 
-/// Counts a call, and fails if it is the one that is to fail.
-fn count(calls: &AtomicU64, failing: &AtomicU64) -> Result<(), StoreError> {
-    if calls.fetch_add(1, Ordering::Relaxed) + 1 == failing.load(Ordering::Relaxed) {
+/// Counts a call, and fails if it is the one that is to fail, or one after it.
+fn count(calls: &AtomicU64, failing: &AtomicU64, is_for_good: bool) -> Result<(), StoreError> {
+    let (number, failing) = (
+        calls.fetch_add(1, Ordering::Relaxed) + 1,
+        failing.load(Ordering::Relaxed),
+    );
+    if number == failing || (is_for_good && number > failing) {
         return Err(StoreError::Backend("a fault of the test".to_owned()));
     }
     Ok(())
@@ -52,7 +70,7 @@ fn count(calls: &AtomicU64, failing: &AtomicU64) -> Result<(), StoreError> {
 
 impl CoinStore for FaultyStore {
     fn get(&self, outpoint: &OutPoint) -> Result<Option<Coin>, StoreError> {
-        count(&self.gets, &self.failing_get)?;
+        count(&self.gets, &self.failing_get, self.is_for_good.load(Ordering::Relaxed))?;
         self.inner.get(outpoint)
     }
 
@@ -61,7 +79,7 @@ impl CoinStore for FaultyStore {
     }
 
     fn commit(&self, changes: &dyn Changes, tip: &Tip) -> Result<(), StoreError> {
-        count(&self.commits, &self.failing_commit)?;
+        count(&self.commits, &self.failing_commit, false)?;
         self.inner.commit(changes, tip)
     }
 

@@ -1,0 +1,267 @@
+//! Blocks that are bad in each way, at each place of a window: with lanes and without them the
+//! report, the tip and the set are the same.
+
+use crate::common::{
+    Chain, LARGE, SPACING, SUBSIDY, Settings, connect, figures, open_with, options, outpoint, output, output_to,
+    spend_into, spend_locked, write_blocks,
+};
+use bitcoin::hashes::Hash;
+use bitcoin::{Block, OutPoint, ScriptBuf, Transaction, Txid};
+use blockmill_chaingen::builder::{BlockBuilder, spend_any};
+use blockmill_coins::{MemoryStore, UtxoStats};
+use blockmill_engine::ConnectReport;
+use blockmill_engine::engine::internals::WindowSizes;
+use blockmill_rules::Reject;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Blocks before the window.
+const TRUNK: u32 = 125;
+
+/// Blocks of the window.
+const LENGTH: u32 = 5;
+
+/// A mature coinbase that good blocks do not spend.
+const SPARE: u32 = 15;
+
+/// A bit of a sequence number: the lock counts units of 512 seconds.
+const BY_TIME: u32 = 1 << 22;
+
+/// Units that have passed from a block to the next.
+const UNITS_OF_BLOCK: u32 = SPACING / 512;
+
+/// Signature operations whose cost reaches the limit of a block.
+const CHECKSIGS_MAX: usize = 20_000;
+
+const MISSING: &str = "bad-txns-inputs-missingorspent";
+const PREMATURE: &str = "bad-txns-premature-spend-of-coinbase";
+const NONFINAL: &str = "bad-txns-nonfinal";
+
+/// The transaction of a good block, with this number in the window, that makes coins for the next.
+fn split(trunk: &Chain, number: u32) -> Transaction {
+    spend_into(trunk.coinbase(number + 1), vec![output(1_000); 5])
+}
+
+/// A block under construction.
+struct Place<'c> {
+    trunk: &'c Chain,
+    /// The chain below the block.
+    chain: &'c Chain,
+    /// Number of the block in the window, from 1.
+    number: u32,
+}
+
+impl Place<'_> {
+    fn height(&self) -> u32 {
+        self.chain.height() + 1
+    }
+
+    fn spare(&self) -> OutPoint {
+        self.trunk.coinbase(SPARE)
+    }
+
+    /// A coin that the block before has made.
+    fn recent(&self, vout: u32) -> OutPoint {
+        outpoint(&split(self.trunk, self.number - 1), vout)
+    }
+
+    /// A good block: it spends a coin of the trunk, one of its own, and two of the block before
+    /// under locks that are just open.
+    fn good(&self) -> BlockBuilder {
+        let own = split(self.trunk, self.number);
+        let child = spend_any(outpoint(&own, 0), 900);
+        let mut block = self.chain.next().transaction(own).transaction(child);
+        for (vout, sequence) in [(1, 1), (2, BY_TIME | UNITS_OF_BLOCK)] {
+            block = block.transaction(spend_locked(self.recent(vout), 1_000, sequence));
+        }
+        block
+    }
+
+    /// The good block, and a transaction.
+    fn with(&self, transaction: Transaction) -> Block {
+        self.good().transaction(transaction).build()
+    }
+}
+
+/// A way to be bad: its name, the reason, and the block, if a block at that place can be so.
+type Way = (&'static str, &'static str, fn(&Place<'_>) -> Option<Block>);
+
+const WAYS: &[Way] = &[
+    ("a coin that never was", MISSING, |place| {
+        let nowhere = OutPoint::new(Txid::from_byte_array([9; 32]), 0);
+        Some(place.with(spend_any(nowhere, 1)))
+    }),
+    ("a coin of the trunk that an earlier block spends", MISSING, |place| {
+        (place.number > 1).then(|| place.with(spend_any(place.trunk.coinbase(2), 1)))
+    }),
+    ("a coin of the window that an earlier block spends", MISSING, |place| {
+        (place.number > 2).then(|| place.with(spend_any(outpoint(&split(place.trunk, 1), 1), 1)))
+    }),
+    ("a coin that a later block makes", MISSING, |place| {
+        Some(place.with(spend_any(outpoint(&split(place.trunk, place.number + 1), 0), 1)))
+    }),
+    ("a coin spent twice in its block", MISSING, |place| {
+        let twice = place.good().transaction(spend_any(place.spare(), 1));
+        Some(twice.transaction(spend_any(place.spare(), 2)).build())
+    }),
+    ("a coin made and spent twice in a block", MISSING, |place| {
+        Some(place.with(spend_any(outpoint(&split(place.trunk, place.number), 0), 1)))
+    }),
+    ("a coin spent before it is made", MISSING, |place| {
+        let made = spend_any(place.spare(), 10);
+        let spent = place.good().transaction(spend_any(outpoint(&made, 0), 1));
+        Some(spent.transaction(made).build())
+    }),
+    (
+        "a coin spent twice in a transaction",
+        "bad-txns-inputs-duplicate",
+        |place| {
+            let mut twice = spend_any(place.spare(), 1);
+            twice.input.push(twice.input[0].clone());
+            Some(place.with(twice))
+        },
+    ),
+    ("a coinbase with 99 confirmations", PREMATURE, |place| {
+        Some(place.with(spend_any(place.trunk.coinbase(place.height() - 99), 1)))
+    }),
+    ("a coinbase of the window", PREMATURE, |place| {
+        (place.number > 1).then(|| place.with(spend_any(place.chain.coinbase(place.height() - 1), 1)))
+    }),
+    ("its own coinbase", PREMATURE, |place| {
+        let own = outpoint(&place.good().build().txdata[0], 0);
+        Some(place.with(spend_any(own, 1)))
+    }),
+    ("more than its coin has", "bad-txns-in-belowout", |place| {
+        Some(place.with(spend_any(place.spare(), SUBSIDY + 1)))
+    }),
+    ("a value out of range", "bad-txns-vout-toolarge", |place| {
+        Some(place.with(spend_any(place.spare(), 21_000_000 * 100_000_000 + 1)))
+    }),
+    ("more than subsidy and fees", "bad-cb-amount", |place| {
+        let fees = SUBSIDY - 5_000 + 100;
+        Some(place.good().fees(fees + 1).build())
+    }),
+    ("a lock of blocks", NONFINAL, |place| {
+        Some(place.with(spend_locked(place.recent(3), 1, 2)))
+    }),
+    ("a lock of time", NONFINAL, |place| {
+        Some(place.with(spend_locked(place.recent(3), 1, BY_TIME | (UNITS_OF_BLOCK + 1))))
+    }),
+    (
+        "a transaction of the block before once more",
+        "bad-txns-BIP30",
+        |place| Some(place.with(split(place.trunk, place.number - 1))),
+    ),
+    ("its own transaction once more", MISSING, |place| {
+        // The copy is not the last, or the block would be a mutated one.
+        let again = place.good().transaction(split(place.trunk, place.number));
+        Some(again.transaction(spend_any(place.spare(), 1)).build())
+    }),
+    ("too many signature operations", "bad-blk-sigops", |place| {
+        let checks = vec![0xac; 5];
+        let idle = ScriptBuf::from_bytes([&[0x00, 0x63][..], &checks, &[0x68, 0x51]].concat());
+        let made = spend_into(place.spare(), vec![output_to(10, idle.to_p2wsh())]);
+        let mut spent = spend_any(outpoint(&made, 0), 1);
+        spent.input[0].witness.push(idle.as_bytes());
+        let others = ScriptBuf::from_bytes(vec![0xac; CHECKSIGS_MAX - 1]);
+        let many = spend_into(place.trunk.coinbase(SPARE + 1), vec![output_to(1, others)]);
+        let block = place.good().transaction(made).transaction(spent);
+        Some(block.transaction(many).build())
+    }),
+];
+
+/// What a run says of the blocks: those rejected, the tip and the set.
+type Outcome = (Vec<(u32, Reject)>, u32, UtxoStats);
+
+/// Connects the trunk, and then the window, with lanes of these sizes or without them.
+fn run(directory: &Path, trunk: &Chain, window: &Chain, sizes: Option<WindowSizes>) -> (Outcome, ConnectReport) {
+    let mut settings = Settings::from(options(2, LARGE));
+    settings.internals.windows = sizes;
+    settings.internals.without.lanes = sizes.is_none();
+    let data = tempfile::tempdir_in(directory).unwrap();
+    let store = Arc::new(MemoryStore::new());
+    let mut engine = open_with(&data.path().join("data"), store, settings).unwrap();
+    let trunk_file = write_blocks(&data.path().join("trunk.dat"), &trunk.blocks);
+    assert_eq!(connect(&mut engine, &[&trunk_file]).height, TRUNK);
+    let file = write_blocks(&data.path().join("window.dat"), &window.blocks[TRUNK as usize + 1..]);
+    let report = connect(&mut engine, &[&file]);
+    let rejected = report.rejected.iter();
+    let rejected = rejected.map(|block| (block.height, block.reject.clone())).collect();
+    ((rejected, report.height, figures(&engine)), report)
+}
+
+/// The blocks before the window. The last of them makes coins for the first block of the window.
+fn trunk() -> Chain {
+    let mut chain = Chain::of(TRUNK - 1);
+    let last = chain.next().transaction(split(&chain, 0)).build();
+    chain.push(last);
+    chain
+}
+
+/// The window with a block at a place, and good ones below and above it.
+fn window(trunk: &Chain, way: &Way, number: u32) -> Option<Chain> {
+    let mut chain = trunk.clone();
+    for at in 1..=LENGTH {
+        let place = Place {
+            trunk,
+            chain: &chain,
+            number: at,
+        };
+        let block = if at == number {
+            way.2(&place)?
+        } else {
+            place.good().build()
+        };
+        chain.push(block);
+    }
+    Some(chain)
+}
+
+#[test]
+fn a_block_that_is_bad_in_each_way_at_each_place() {
+    let directory = tempfile::tempdir().unwrap();
+    let trunk = trunk();
+    let mut in_lanes = 0;
+    for way @ (name, reason, _) in WAYS {
+        for number in 1..=LENGTH {
+            let Some(window) = window(&trunk, way, number) else {
+                continue;
+            };
+            let (blocks, jobs) = [(32, 64), (2, 1), (5, 2)][number as usize % 3];
+            let (expected, report) = run(directory.path(), &trunk, &window, None);
+            assert_eq!(report.totals.resolved_in_lanes, 0);
+            let (found, report) = run(directory.path(), &trunk, &window, Some(WindowSizes { blocks, jobs }));
+            assert_eq!(found, expected, "{name} at {number}");
+            // The block is bad in the way that is meant.
+            let (rejected, height, _) = found;
+            let reasons: Vec<_> = rejected
+                .iter()
+                .map(|(height, reject)| (*height, &*reject.reason))
+                .collect();
+            assert_eq!(reasons, [(TRUNK + number, *reason)], "{name} at {number}");
+            assert_eq!(height, TRUNK + number - 1, "{name} at {number}");
+            in_lanes += report.totals.resolved_in_lanes;
+        }
+    }
+    assert!(in_lanes > 20, "{in_lanes}");
+}
+
+/// Good blocks are resolved in lanes, and not once more.
+#[test]
+fn good_blocks_are_resolved_in_lanes() {
+    let directory = tempfile::tempdir().unwrap();
+    let trunk = trunk();
+    let good: Way = ("", "", |place| Some(place.with(spend_any(place.spare(), 1))));
+    let window = window(&trunk, &good, 2).unwrap();
+    let (expected, _) = run(directory.path(), &trunk, &window, None);
+    for (blocks, jobs) in [(1, 1), (2, 64), (32, 2)] {
+        let (found, report) = run(directory.path(), &trunk, &window, Some(WindowSizes { blocks, jobs }));
+        assert_eq!(found, expected);
+        assert_eq!((found.0, found.1), (vec![], TRUNK + LENGTH));
+        let totals = report.totals;
+        assert_eq!(
+            (totals.resolved_in_lanes, totals.serial_replays),
+            (u64::from(LENGTH), 0)
+        );
+    }
+}
