@@ -32,7 +32,7 @@ SUCCESSES := /^successes:$$/,/^(failures|test result):/{/^(failures|test result)
 STORE_TESTS := $(if $(BLOCKMILL_TEST_STORE),,$(filter --workspace blockmill-engine blockmill-cli,$(TESTS)))
 WITHOUT_STORE := assume_valid:: conformance:: damage:: delays:: demo:: differential:: documents:: gathering:: \
 	lanes:: layering:: memory:: power_cuts:: refused_headers:: rules_in_blocks:: signatures:: signet_copies:: \
-	stores:: verify worst_blocks:: written_files::
+	stores:: verify windows:: worst_blocks:: written_files::
 OTHER_STORE := BLOCKMILL_TEST_STORE=other $(CARGO) test --release $(TESTS) $(CARGO_FLAGS) --test '*-it' -- \
 	--show-output $(WITHOUT_STORE:%=--skip %)
 

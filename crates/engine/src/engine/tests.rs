@@ -107,8 +107,11 @@ fn take_back_repeated_coinbase(windows: Option<WindowSizes>) {
         let mut engine = open(options).internals(internals).open(KernelVerifier).unwrap();
         let report = engine.connect(&sources, &mut ()).unwrap();
         assert_eq!((report.height, report.halt), (1, Halt::Stopped));
-        let coin = store.get(&outpoint).unwrap().expect("the coin of the first block");
-        assert_eq!(coin.height, 1, "{flushed_between}");
+        // For this engine, and in the store.
+        for coin in [engine.coin(&outpoint), store.get(&outpoint)] {
+            let coin = coin.unwrap().expect("the coin of the first block");
+            assert_eq!(coin.height, 1, "{flushed_between}");
+        }
         drop(engine);
 
         let report = open(Options::default())

@@ -1,6 +1,8 @@
 //! Blocks that are bad in each way, at each place of a window: with lanes and without them the
 //! report, the tip and the set are the same.
 
+use crate::common::faults::FaultyStore;
+use crate::common::generated::copy_all;
 use crate::common::{
     Chain, LARGE, SPACING, SUBSIDY, Settings, connect, figures, open_with, options, outpoint, output, output_to,
     spend_into, spend_locked, write_blocks,
@@ -8,18 +10,18 @@ use crate::common::{
 use bitcoin::hashes::Hash;
 use bitcoin::{Block, OutPoint, ScriptBuf, Transaction, Txid};
 use blockmill_chaingen::builder::{BlockBuilder, spend_any};
-use blockmill_coins::{MemoryStore, UtxoStats};
+use blockmill_coins::UtxoStats;
 use blockmill_engine::ConnectReport;
 use blockmill_engine::engine::internals::WindowSizes;
 use blockmill_rules::Reject;
-use std::path::Path;
 use std::sync::Arc;
+use tempfile::TempDir;
 
 /// Blocks before the window.
 const TRUNK: u32 = 125;
 
 /// Blocks of the window.
-const LENGTH: u32 = 5;
+const LENGTH: u32 = 4;
 
 /// A mature coinbase that good blocks do not spend.
 const SPARE: u32 = 15;
@@ -173,21 +175,47 @@ const WAYS: &[Way] = &[
 /// What a run says of the blocks: those rejected, the tip and the set.
 type Outcome = (Vec<(u32, Reject)>, u32, UtxoStats);
 
-/// Connects the trunk, and then the window, with lanes of these sizes or without them.
-fn run(directory: &Path, trunk: &Chain, window: &Chain, sizes: Option<WindowSizes>) -> (Outcome, ConnectReport) {
-    let mut settings = Settings::from(options(2, LARGE));
-    settings.internals.windows = sizes;
-    settings.internals.without.lanes = sizes.is_none();
-    let data = tempfile::tempdir_in(directory).unwrap();
-    let store = Arc::new(MemoryStore::new());
-    let mut engine = open_with(&data.path().join("data"), store, settings).unwrap();
-    let trunk_file = write_blocks(&data.path().join("trunk.dat"), &trunk.blocks);
-    assert_eq!(connect(&mut engine, &[&trunk_file]).height, TRUNK);
-    let file = write_blocks(&data.path().join("window.dat"), &window.blocks[TRUNK as usize + 1..]);
-    let report = connect(&mut engine, &[&file]);
-    let rejected = report.rejected.iter();
-    let rejected = rejected.map(|block| (block.height, block.reject.clone())).collect();
-    ((rejected, report.height, figures(&engine)), report)
+/// A data directory and a store that have the trunk, for engines to begin with.
+struct Base {
+    trunk: Chain,
+    directory: TempDir,
+    store: Arc<FaultyStore>,
+}
+
+impl Base {
+    fn new() -> Self {
+        let trunk = trunk();
+        let base = Self {
+            trunk,
+            directory: tempfile::tempdir().unwrap(),
+            store: Arc::default(),
+        };
+        let file = write_blocks(&base.directory.path().join("trunk.dat"), &base.trunk.blocks);
+        let store = Arc::<FaultyStore>::clone(&base.store);
+        let mut engine = open_with(&base.directory.path().join("data"), store, options(2, LARGE)).unwrap();
+        assert_eq!(connect(&mut engine, &[&file]).height, TRUNK);
+        base
+    }
+
+    /// Connects the blocks of the window, with lanes of these sizes or without them.
+    fn run(&self, window: &Chain, sizes: Option<WindowSizes>) -> (Outcome, ConnectReport) {
+        let mut settings = Settings::from(options(2, LARGE));
+        settings.internals.windows = sizes;
+        settings.internals.without.lanes = sizes.is_none();
+        let directory = tempfile::tempdir().unwrap();
+        let data = directory.path().join("data");
+        copy_all(&self.directory.path().join("data"), &data);
+        let store = Arc::new(FaultyStore::copy_of(&self.store));
+        let mut engine = open_with(&data, store, settings).unwrap();
+        let blocks = &window.blocks[TRUNK as usize + 1..];
+        let report = connect(
+            &mut engine,
+            &[&write_blocks(&directory.path().join("window.dat"), blocks)],
+        );
+        let rejected = report.rejected.iter();
+        let rejected = rejected.map(|block| (block.height, block.reject.clone())).collect();
+        ((rejected, report.height, figures(&engine)), report)
+    }
 }
 
 /// The blocks before the window. The last of them makes coins for the first block of the window.
@@ -219,18 +247,17 @@ fn window(trunk: &Chain, way: &Way, number: u32) -> Option<Chain> {
 
 #[test]
 fn a_block_that_is_bad_in_each_way_at_each_place() {
-    let directory = tempfile::tempdir().unwrap();
-    let trunk = trunk();
+    let base = Base::new();
     let mut in_lanes = 0;
     for way @ (name, reason, _) in WAYS {
         for number in 1..=LENGTH {
-            let Some(window) = window(&trunk, way, number) else {
+            let Some(window) = window(&base.trunk, way, number) else {
                 continue;
             };
             let (blocks, jobs) = [(32, 64), (2, 1), (5, 2)][number as usize % 3];
-            let (expected, report) = run(directory.path(), &trunk, &window, None);
+            let (expected, report) = base.run(&window, None);
             assert_eq!(report.totals.resolved_in_lanes, 0);
-            let (found, report) = run(directory.path(), &trunk, &window, Some(WindowSizes { blocks, jobs }));
+            let (found, report) = base.run(&window, Some(WindowSizes { blocks, jobs }));
             assert_eq!(found, expected, "{name} at {number}");
             // The block is bad in the way that is meant.
             let (rejected, height, _) = found;
@@ -249,13 +276,12 @@ fn a_block_that_is_bad_in_each_way_at_each_place() {
 /// Good blocks are resolved in lanes, and not once more.
 #[test]
 fn good_blocks_are_resolved_in_lanes() {
-    let directory = tempfile::tempdir().unwrap();
-    let trunk = trunk();
+    let base = Base::new();
     let good: Way = ("", "", |place| Some(place.with(spend_any(place.spare(), 1))));
-    let window = window(&trunk, &good, 2).unwrap();
-    let (expected, _) = run(directory.path(), &trunk, &window, None);
+    let window = window(&base.trunk, &good, 2).unwrap();
+    let (expected, _) = base.run(&window, None);
     for (blocks, jobs) in [(1, 1), (2, 64), (32, 2)] {
-        let (found, report) = run(directory.path(), &trunk, &window, Some(WindowSizes { blocks, jobs }));
+        let (found, report) = base.run(&window, Some(WindowSizes { blocks, jobs }));
         assert_eq!(found, expected);
         assert_eq!((found.0, found.1), (vec![], TRUNK + LENGTH));
         let totals = report.totals;
