@@ -11,8 +11,62 @@ use blockmill_chaingen::builder::BlockBuilder;
 use blockmill_coins::{CoinStore, MemoryStore};
 use blockmill_kernel::KernelVerifier;
 use blockmill_rules::Params;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Two blocks, of which the second repeats the coinbase of the first.
+struct Repetition {
+    home: tempfile::TempDir,
+    blocks: [bitcoin::Block; 2],
+    /// The coin of both.
+    outpoint: OutPoint,
+    /// Rules by which they are valid.
+    params: Params,
+}
+
+fn hash(block: &bitcoin::Block) -> BlockHash {
+    BlockHash(block.block_hash().to_byte_array())
+}
+
+impl Repetition {
+    /// The blocks lie in a file.
+    fn new() -> Self {
+        let genesis = bitcoin::constants::genesis_block(bitcoin::Network::Regtest);
+        let time = genesis.header.time;
+        let first = BlockBuilder::new(genesis.block_hash(), 1, time + 600).build();
+        let coinbase = first.txdata[0].clone();
+        let second = BlockBuilder::new(first.block_hash(), 2, time + 1200)
+            .coinbase(|own| *own = coinbase.clone())
+            .build();
+        let outpoint = OutPoint {
+            txid: Txid(coinbase.compute_txid().to_byte_array()),
+            vout: 0,
+        };
+        let mut params = Params::new(Network::Regtest, None);
+        params.heights.height_in_coinbase = u32::MAX;
+        params.bip30_exceptions = Box::leak(Box::new([(2, hash(&second))]));
+        let repetition = Self {
+            home: tempfile::tempdir().unwrap(),
+            blocks: [first, second],
+            outpoint,
+            params,
+        };
+        let mut bytes = Vec::new();
+        for block in &repetition.blocks {
+            let block = bitcoin::consensus::serialize(block);
+            bytes.extend(repetition.params.magic().0);
+            bytes.extend((block.len() as u32).to_le_bytes());
+            bytes.extend(block);
+        }
+        std::fs::write(repetition.file(), bytes).unwrap();
+        repetition
+    }
+
+    fn file(&self) -> PathBuf {
+        self.home.path().join("blk00000.dat")
+    }
+}
 
 /// Two blocks of the main network repeat an older coinbase. If one of them is taken back before
 /// it is committed, the older coin is there again, whether it came from the store or from the
@@ -30,33 +84,54 @@ fn a_repeated_coinbase_is_taken_back_with_lanes_in_use() {
     }
 }
 
-fn take_back_repeated_coinbase(windows: Option<WindowSizes>) {
-    let genesis = bitcoin::constants::genesis_block(bitcoin::Network::Regtest);
-    let time = genesis.header.time;
-    let first = BlockBuilder::new(genesis.block_hash(), 1, time + 600).build();
-    let coinbase = first.txdata[0].clone();
-    let second = BlockBuilder::new(first.block_hash(), 2, time + 1200)
-        .coinbase(|own| *own = coinbase.clone())
-        .build();
-    let outpoint = OutPoint {
-        txid: Txid(coinbase.compute_txid().to_byte_array()),
-        vout: 0,
-    };
-    let hash = |block: &bitcoin::Block| BlockHash(block.block_hash().to_byte_array());
-    let mut params = Params::new(Network::Regtest, None);
-    params.heights.height_in_coinbase = u32::MAX;
-    params.bip30_exceptions = Box::leak(Box::new([(2, hash(&second))]));
-
-    let home = tempfile::tempdir().unwrap();
-    let file = home.path().join("blk00000.dat");
-    let mut bytes = Vec::new();
-    for block in [&first, &second] {
-        let block = bitcoin::consensus::serialize(block);
-        bytes.extend(params.magic().0);
-        bytes.extend((block.len() as u32).to_le_bytes());
-        bytes.extend(block);
+/// Another block that repeats a coinbase breaks a rule. The older coin is in the store alone, so a
+/// lane does not come upon it by itself.
+#[test]
+fn a_repeated_coinbase_is_refused_with_lanes_in_use() {
+    for (blocks, jobs) in [(1, 1), (32, 64)] {
+        let repetition = Repetition::new();
+        let mut params = repetition.params.clone();
+        params.bip30_exceptions = &[];
+        let data = repetition.home.path().join("data");
+        let store = Arc::new(MemoryStore::default());
+        let connect = |options: Options| {
+            let internals = Internals {
+                windows: Some(WindowSizes { blocks, jobs }),
+                ..Internals::default()
+            };
+            let builder = Engine::builder(&data).network(Network::Regtest).params(params.clone());
+            let builder = builder.store(Arc::<MemoryStore>::clone(&store)).options(options);
+            let mut engine = builder.internals(internals).open(KernelVerifier).unwrap();
+            engine.connect(&[repetition.file()], &mut ()).unwrap()
+        };
+        let report = connect(Options {
+            stop_at_height: Some(1),
+            ..Options::default()
+        });
+        assert_eq!((report.height, report.totals.resolved_in_lanes), (1, 1));
+        let report = connect(Options::default());
+        let rejected: Vec<_> = report
+            .rejected
+            .iter()
+            .map(|block| (block.hash, &*block.reject.reason))
+            .collect();
+        assert_eq!(rejected, [(hash(&repetition.blocks[1]), "bad-txns-BIP30")]);
+        assert_eq!((report.height, report.totals.serial_replays), (1, 1));
+        assert_eq!(
+            store.get(&repetition.outpoint).unwrap().map(|coin| coin.height),
+            Some(1)
+        );
     }
-    std::fs::write(&file, bytes).unwrap();
+}
+
+fn take_back_repeated_coinbase(windows: Option<WindowSizes>) {
+    let repetition = Repetition::new();
+    let Repetition {
+        home,
+        blocks: [first, _],
+        outpoint,
+        params,
+    } = &repetition;
     for flushed_between in [false, true] {
         let data = home.path().join(format!("data-{flushed_between}"));
         let store = Arc::new(MemoryStore::default());
@@ -64,7 +139,7 @@ fn take_back_repeated_coinbase(windows: Option<WindowSizes>) {
             let builder = Engine::builder(&data).network(Network::Regtest).params(params.clone());
             builder.store(Arc::<MemoryStore>::clone(&store)).options(options)
         };
-        let sources = [file.clone()];
+        let sources = [repetition.file()];
         if flushed_between {
             let options = Options {
                 stop_at_height: Some(1),
@@ -108,7 +183,7 @@ fn take_back_repeated_coinbase(windows: Option<WindowSizes>) {
         let report = engine.connect(&sources, &mut ()).unwrap();
         assert_eq!((report.height, report.halt), (1, Halt::Stopped));
         // For this engine, and in the store.
-        for coin in [engine.coin(&outpoint), store.get(&outpoint)] {
+        for coin in [engine.coin(outpoint), store.get(outpoint)] {
             let coin = coin.unwrap().expect("the coin of the first block");
             assert_eq!(coin.height, 1, "{flushed_between}");
         }
@@ -120,19 +195,19 @@ fn take_back_repeated_coinbase(windows: Option<WindowSizes>) {
             .connect(&sources, &mut ())
             .unwrap();
         assert_eq!(report.height, 2);
-        let now = store.get(&outpoint).unwrap();
+        let now = store.get(outpoint).unwrap();
         assert_eq!(now.as_ref().unwrap().height, 2);
 
         // Looking back the older coin is there, too.
         let directory = DataDir::open_to_read(&data).unwrap();
         let tip = store.tip().unwrap().unwrap();
         let mut params = params.clone();
-        for (overwritten, then) in [(&[(1, hash(&first))][..], Some(1)), (&[], None)] {
+        for (overwritten, then) in [(&[(1, hash(first))][..], Some(1)), (&[], None)] {
             params.bip30_overwritten = Box::leak(overwritten.into());
             let blocks = ChainBlocks::open_with(&directory, &tip, params.clone()).unwrap();
             for (height, expected) in [(2, Some(2)), (1, then), (0, None)] {
                 let past = Past::of(&blocks, height, 1, &AtomicBool::new(false), &mut ()).unwrap();
-                let coin = past.coin(&outpoint, now.clone());
+                let coin = past.coin(outpoint, now.clone());
                 assert_eq!(coin.map(|coin| coin.height), expected);
             }
         }

@@ -13,8 +13,8 @@ use std::sync::Arc;
 
 mod case;
 mod faults;
-mod rooms;
 mod store;
+mod too_large;
 
 const TIP: Tip = Tip {
     hash: blockmill_block::BlockHash([3; 32]),

@@ -3,7 +3,7 @@
 use super::store::CheckedStore;
 use super::*;
 use blockmill_chaingen::bitcoin::absolute::LockTime;
-use blockmill_chaingen::bitcoin::consensus::serialize;
+use blockmill_chaingen::bitcoin::consensus::{deserialize, serialize};
 use blockmill_chaingen::bitcoin::hashes::Hash;
 use blockmill_chaingen::bitcoin::{self, Amount, OutPoint as Point, ScriptBuf, Sequence, TxIn, TxOut, Witness};
 use std::collections::HashMap;
@@ -337,6 +337,26 @@ impl Case {
                 planned.overwriting = Overwriting::Allowed;
             }
         }
+        case
+    }
+
+    /// A block that spends this many coins of the store.
+    pub(super) fn of_many_spends(count: u32) -> Self {
+        let points = (0..count).map(|vout| Point::new(bitcoin::Txid::from_byte_array([7; 32]), vout));
+        let inputs: Vec<_> = points.map(|point| (point, Sequence::MAX)).collect();
+        let mut case = Self::new(0, 1_000);
+        case.stored = inputs
+            .iter()
+            .map(|&(point, _)| (outpoint(point), old_coin(20)))
+            .collect();
+        let planned = &mut case.blocks[0];
+        let mut block: bitcoin::Block = deserialize(planned.block.bytes()).unwrap();
+        block.txdata.truncate(1);
+        block.txdata.push(transaction(&inputs, &[1], 1));
+        planned.block = Block::decode(serialize(&block)).unwrap();
+        planned.sigops = vec![0; 2];
+        case.blocks.truncate(1);
+        (case.read, case.spent, case.made) = (Vec::new(), Vec::new(), Vec::new());
         case
     }
 
