@@ -257,20 +257,30 @@ pub const fn compact_size_length(size: u64) -> usize {
 }
 
 /// Appends Core's VARINT.
+#[inline]
 pub fn write_varint(mut value: u64, into: &mut Vec<u8>) {
-    // 64 bits make at most ten digits.
-    let mut digits = [0u8; 10];
-    let mut length = 0;
-    loop {
-        digits[length] = (value & 0x7f) as u8 | if length > 0 { 0x80 } else { 0 };
-        length += 1;
-        if value <= 0x7f {
-            break;
-        }
-        value = (value >> 7) - 1;
+    if value <= 0x7f {
+        return into.push(value as u8);
     }
-    into.extend(digits[..length].iter().rev());
+    // 64 bits make at most ten digits. They are written from the last one, before as many zeros.
+    let mut digits = [0u8; 2 * VARINT_LENGTH_MAX];
+    let mut start = VARINT_LENGTH_MAX - 1;
+    digits[start] = (value & 0x7f) as u8;
+    while value > 0x7f {
+        value = (value >> 7) - 1;
+        start -= 1;
+        digits[start] = (value & 0x7f) as u8 | 0x80;
+    }
+    // A copy of a known length is faster than one of any length.
+    let end = into.len() + VARINT_LENGTH_MAX - start;
+    if let Some(digits) = digits[start..].first_chunk::<VARINT_LENGTH_MAX>() {
+        into.extend_from_slice(digits);
+    }
+    into.truncate(end);
 }
+
+/// Most digits of a variable-length integer of 64 bits.
+const VARINT_LENGTH_MAX: usize = 10;
 
 #[cfg(test)]
 mod tests {

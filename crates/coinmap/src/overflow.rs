@@ -31,6 +31,7 @@ fn compare(one: u64, hash: u32, key: &OutpointKey, pool: &Pool) -> Ordering {
 
 impl Overflow {
     /// Bytes of memory, with what the allocator adds.
+    #[inline]
     pub(crate) fn bytes(&self) -> usize {
         self.blocks.capacity() * size_of::<Vec<u64>>()
             + self.capacity_words * size_of::<u64>()

@@ -67,6 +67,7 @@ const fn slot_at(chunk: u32, unit: usize) -> u32 {
 
 impl Pool {
     /// Memory in bytes, with the allocator's share.
+    #[inline]
     pub(crate) fn bytes(&self) -> usize {
         self.chunk_bytes
             + self.chunks.len() * ALLOCATION_BYTES

@@ -105,6 +105,7 @@ pub(crate) struct Segment {
 
 impl Segment {
     /// Memory in bytes, without the segment itself.
+    #[inline]
     pub(crate) fn bytes(&self) -> usize {
         let table = self.words.capacity() * size_of::<u64>();
         let allocation = if table > 0 { ALLOCATION_BYTES } else { 0 };

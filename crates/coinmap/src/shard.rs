@@ -68,6 +68,7 @@ impl Shard {
         self.len
     }
 
+    #[inline]
     pub(crate) fn bytes(&self) -> usize {
         self.pool.bytes() + self.index_bytes
     }

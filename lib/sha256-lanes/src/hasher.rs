@@ -10,15 +10,15 @@ use crate::{avx2::Avx2, avx512::Avx512, sha::Sha};
 
 /// How hashes are computed.
 ///
-/// Times are for one pair of a merkle tree and for a byte of messages of 250 bytes, on a core of an
-/// AMD EPYC of the fifth generation (Zen 5).
+/// Times are for one pair of a merkle tree, on a core of an AMD EPYC (Zen 5). The crate `sha2` takes
+/// 132 ns there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Backend {
-    /// Sixteen lanes of AVX-512.
+    /// Sixteen lanes of AVX-512: 36 ns.
     Avx512,
-    /// Two lanes with the SHA instructions.
+    /// Two lanes with the SHA instructions: 77 ns.
     Sha,
-    /// Eight lanes of AVX2.
+    /// Eight lanes of AVX2: 93 ns.
     Avx2,
     /// One message after the other, by the crate `sha2`.
     Single,
@@ -136,7 +136,6 @@ impl Hasher {
     /// If the number of nodes is odd.
     pub fn halve(&self, nodes: &mut Vec<[u8; 32]>) {
         assert!(nodes.len().is_multiple_of(2), "each node has another beside it");
-        #[cfg_attr(not(target_arch = "x86_64"), expect(unused_mut, reason = "no lanes"))]
         let mut done = 0;
         #[cfg(target_arch = "x86_64")]
         {

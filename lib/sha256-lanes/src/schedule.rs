@@ -110,7 +110,7 @@ pub(crate) fn double_in_lanes<'m, L: Lanes<N>, const N: usize>(
             done(work.number, work.finish(states.lane(lane)));
         }
     }
-    // With fewer messages than `fewest` from the beginning, none is left.
+    // Where `fewest` is above the number of lanes, all messages are hashed here.
     let mut end = Vec::new();
     for (number, message) in messages {
         let whole = message.blocks(&mut end);
