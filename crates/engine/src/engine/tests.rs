@@ -177,7 +177,6 @@ fn take_back_repeated_coinbase(windows: Option<WindowSizes>) {
                 ..Without::default()
             },
             windows,
-            ..Internals::default()
         };
         let mut engine = open(options).internals(internals).open(KernelVerifier).unwrap();
         let report = engine.connect(&sources, &mut ()).unwrap();
