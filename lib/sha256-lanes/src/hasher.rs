@@ -10,8 +10,8 @@ use crate::{avx2::Avx2, avx512::Avx512, sha::Sha};
 
 /// How hashes are computed.
 ///
-/// Times are for one pair of a merkle tree, on a core of an AMD EPYC (Zen 5). The crate `sha2` takes
-/// 132 ns there.
+/// Times are for one pair of a merkle tree, on a core of an AMD EPYC (Zen 5). The crate `sha2`
+/// takes 132 ns there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Backend {
     /// Sixteen lanes of AVX-512: 36 ns.

@@ -74,8 +74,10 @@ pub(crate) struct Prefetcher<V: ScriptVerifier + 'static> {
     requested: VecDeque<usize>,
     /// The first of these blocks, which are loaded.
     loaded: VecDeque<PrefetchedBlock>,
-    /// The sum of `requested`.
+    /// The sum of `requested`, and what the blocks take that were handed out last: they are being
+    /// resolved.
     memory: usize,
+    handed_out: usize,
     /// The most memory that a block has needed for each of its bytes.
     memory_per_byte: usize,
     bounds: Bounds,
@@ -90,6 +92,7 @@ impl<V: ScriptVerifier + 'static> Prefetcher<V> {
             requested: VecDeque::new(),
             loaded: VecDeque::new(),
             memory: 0,
+            handed_out: 0,
             memory_per_byte: MEMORY_PER_BYTE,
             bounds,
         }
@@ -103,7 +106,12 @@ impl<V: ScriptVerifier + 'static> Prefetcher<V> {
     /// Number of blocks that are requested and not handed out, of those among them that are loaded,
     /// and the memory of all in bytes.
     pub(crate) fn depths(&self) -> (usize, usize, usize) {
-        (self.requested.len(), self.loaded.len(), self.memory)
+        (self.requested.len(), self.loaded.len(), self.memory - self.handed_out)
+    }
+
+    /// Notes that all blocks which were handed out are resolved.
+    pub(crate) fn resolved(&mut self) {
+        self.memory -= std::mem::take(&mut self.handed_out);
     }
 
     /// Requests more blocks, as many as may be in memory.
@@ -143,9 +151,7 @@ impl<V: ScriptVerifier + 'static> Prefetcher<V> {
         }
         self.begin_fetches(window.inputs_max, fetch);
         let together = self.together(wait, &window);
-        for memory in self.requested.drain(..together) {
-            self.memory -= memory;
-        }
+        self.handed_out += self.requested.drain(..together).sum::<usize>();
         self.loaded.drain(..together).collect()
     }
 

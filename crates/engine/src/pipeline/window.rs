@@ -44,6 +44,7 @@ pub(crate) fn next_blocks<V: ScriptVerifier + 'static>(
     help_checks: u32,
 ) -> Vec<PrefetchedBlock> {
     let chain = &*run.chain;
+    prefetcher.resolved();
     prefetcher.request_more(|id| LoadRequest::new(chain.index(), id));
     let next_height = chain.height() as usize + 1 + pipeline.in_flight.len();
     let window = pipeline.prefetch_window(next_height);

@@ -4,7 +4,7 @@
 use super::Fault;
 use super::{Judged, LaneOutcome, WindowBlock};
 use blockmill_block::undo::write_record;
-use blockmill_block::{BlockUndo, Coins, Magic, OutPoint, Transaction};
+use blockmill_block::{BlockUndo, CoinRef, Coins, Magic, OutPoint, Transaction};
 use blockmill_rules::connect::{BlockCoins, ConnectContext, Overwriting, Spent, connect_block};
 use std::convert::Infallible;
 
@@ -25,30 +25,21 @@ pub(super) fn judge(
         ..
     } = &window[number];
     let first = block.input_range(0).end;
-    // For each input the lane of its coin, and the coin's number there.
-    let mut places = vec![(0u32, 0u32); block.input_count() - first];
+    // The coin of each input. What a lane has found lies in a row, so it is read in that order.
+    let mut coins = vec![NO_COIN; block.input_count() - first];
     for outcome in outcomes {
-        let start = outcome.starts[number] as u32;
-        for (coin, spend) in (start..).zip(outline.spends(outcome.lane)) {
-            places[spend.input as usize - first] = (outcome.lane as u32, coin);
+        let found = outcome.log.spent();
+        let found = found.range(outcome.starts[number]..outcome.starts[number + 1]);
+        for (coin, spend) in found.iter().zip(outline.spends(outcome.lane)) {
+            coins[spend.input as usize - first] = coin;
         }
     }
     #[cfg(test)]
-    match outcomes[0].fault {
-        Some(Fault::MixesInputs) if places.len() > 1 => places.swap(0, 1),
-        Some(Fault::PanicsInJudge) if number + 1 == window.len() => panic!("a fault of the test"),
-        _ => {}
-    }
-    let mut undo = BlockUndo::with_capacity(places.len());
+    plant_faults(number, window, outcomes, &mut coins);
+    let mut undo = BlockUndo::with_capacity(coins.len());
     for index in 1..block.transaction_count() {
         for input in block.input_range(index) {
-            let (lane, coin) = places[input - first];
-            #[cfg(test)]
-            let lane = match outcomes[lane as usize].fault {
-                Some(Fault::SwapsLanes) if outcomes[lane as usize ^ 1].log.spent().len() > coin as usize => lane ^ 1,
-                _ => lane,
-            };
-            undo.push_coin(outcomes[lane as usize].log.spent().at(coin as usize));
+            undo.push_coin(coins[input - first]);
         }
         undo.end_transaction();
     }
@@ -62,6 +53,34 @@ pub(super) fn judge(
     let mut record = Vec::with_capacity(undo.coins().len() * RECORD_BYTES_PER_COIN);
     write_record(magic, &block.header().prev_block_hash, &undo, &mut record);
     Some(Judged { undo, record })
+}
+
+/// What the inputs have before the lanes' coins are dealt out.
+const NO_COIN: CoinRef<'_> = CoinRef {
+    value: 0,
+    height: 0,
+    is_coinbase: false,
+    script_pubkey: &[],
+};
+
+#[cfg(test)]
+fn plant_faults<'l>(number: usize, window: &[WindowBlock<'_>], outcomes: &'l [LaneOutcome], coins: &mut [CoinRef<'l>]) {
+    match outcomes[0].fault {
+        Some(Fault::MixesInputs) if coins.len() > 1 => coins.swap(0, 1),
+        Some(Fault::PanicsInJudge) if number + 1 == window.len() => panic!("a fault of the test"),
+        Some(Fault::SwapsLanes) => {
+            let WindowBlock { block, outline, .. } = &window[number];
+            let first = block.input_range(0).end;
+            for outcome in outcomes {
+                let other = outcomes[outcome.lane ^ 1].log.spent();
+                for (coin, spend) in (outcome.starts[number]..).zip(outline.spends(outcome.lane)) {
+                    let place = &mut coins[spend.input as usize - first];
+                    *place = other.get(coin).unwrap_or(*place);
+                }
+            }
+        }
+        _ => {}
+    }
 }
 
 /// The coins of a block that the lanes have found.

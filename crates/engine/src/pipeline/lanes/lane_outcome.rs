@@ -73,6 +73,13 @@ impl LaneOutcome {
         &window[made.block as usize].outline.creates(self.lane)[made.number as usize]
     }
 
+    /// Starts loading the script of a coin of the window.
+    #[inline]
+    fn prefetch_script(&self, made: &Made, window: &[WindowBlock<'_>]) {
+        self.create(made, window)
+            .prefetch_script(window[made.block as usize].block);
+    }
+
     /// The slot of an outpoint, empty or not.
     #[inline]
     fn slot(&self, table: &Table, at: &HashedOutPoint, window: &[WindowBlock<'_>]) -> usize {
@@ -153,8 +160,9 @@ impl LaneOutcome {
                 }
             }
             for ((_, spend), made) in spends[loaded.clone()].iter().zip(&made[loaded]) {
-                if *made == 0 {
-                    lane.prefetch_record(spend.at.hash());
+                match made.checked_sub(1).map(|made| self.made[made as usize]) {
+                    Some(made) => self.prefetch_script(&made, window),
+                    None => lane.prefetch_record(spend.at.hash()),
                 }
             }
             let used = self.log.spent_bytes();
@@ -236,8 +244,7 @@ impl LaneOutcome {
             {
                 lane.prefetch_insertion(made.hash);
                 if !made.is_spent {
-                    let create = self.create(made, window);
-                    create.prefetch_script(window[made.block as usize].block);
+                    self.prefetch_script(made, window);
                 }
             }
             while self.settled < self.made.len().min(start + TOGETHER) {
