@@ -38,7 +38,10 @@ const LIMITS: [usize; 4] = [0, limit_for(400), limit_for(1500), 64 << 20];
 /// Flushes of one input at most.
 const FLUSHES_MAX: usize = 3;
 
-const FETCHER: Options = Options { readers: 2 };
+const FETCHER: Options = Options {
+    readers: 2,
+    coins_bytes_max: 1 << 20,
+};
 
 const TIP: Tip = Tip {
     hash: BlockHash([3; 32]),

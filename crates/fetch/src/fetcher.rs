@@ -1,6 +1,6 @@
 //! The fetcher: a queue of fetches, and the workers and readers that serve it.
 
-use crate::job::{Found, Job, SharedJob, Wanted};
+use crate::job::{Found, Job, Room, SharedJob, Wanted};
 use crate::pace::Pace;
 use blockmill_coins::{CoinStore, FlushClock};
 use blockmill_pool::{Panic, ThreadPool, WorkSource, WorkSourceHandle};
@@ -24,12 +24,18 @@ const RANGE_SMALL: usize = 8;
 pub struct Options {
     /// Threads that the fetcher owns, for reads that block. With 0 the pool does all reads.
     pub readers: usize,
+    /// Memory in bytes that the coins of all fetches may take before they are finished. Beyond that
+    /// a fetch reads no more, and its result is incomplete.
+    pub coins_bytes_max: usize,
 }
 
 impl Default for Options {
-    /// 16 readers.
+    /// 16 readers, 64 MiB.
     fn default() -> Self {
-        Self { readers: 16 }
+        Self {
+            readers: 16,
+            coins_bytes_max: 64 << 20,
+        }
     }
 }
 
@@ -95,6 +101,7 @@ struct Shared {
     readers: Mutex<Vec<JoinHandle<()>>>,
     reading: AtomicUsize,
     stop: AtomicBool,
+    room: Arc<Room>,
     counters: Counters,
 }
 
@@ -251,6 +258,7 @@ impl Fetcher {
             readers: Mutex::new(Vec::new()),
             reading: AtomicUsize::new(0),
             stop: AtomicBool::new(false),
+            room: Arc::new(Room::new(options.coins_bytes_max)),
             counters: Counters::default(),
         });
         let handle = pool.register(priority, Arc::<Shared>::clone(&shared));
@@ -260,7 +268,7 @@ impl Fetcher {
     /// Begins a fetch. [`Fetch::finish`] returns what it finds.
     pub fn begin(&self, wanted: impl Wanted + 'static) -> Fetch {
         let begin_epoch = self.shared.clock.now();
-        let job = Arc::new(Job::new(Box::new(wanted), begin_epoch));
+        let job = Arc::new(Job::new(Box::new(wanted), begin_epoch, Arc::clone(&self.shared.room)));
         let items = job.unclaimed();
         if items > 0 {
             self.shared.unclaimed.fetch_add(items, Ordering::Relaxed);

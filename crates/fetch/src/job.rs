@@ -51,6 +51,27 @@ pub struct Found {
     pub begin_epoch: FlushEpoch,
 }
 
+/// The memory that the found coins of all fetches may take together.
+#[derive(Debug)]
+pub(crate) struct Room {
+    bytes_max: usize,
+    used: AtomicUsize,
+}
+
+impl Room {
+    pub(crate) fn new(bytes_max: usize) -> Self {
+        Self {
+            bytes_max,
+            used: AtomicUsize::new(0),
+        }
+    }
+
+    // Relaxed: the number bounds memory, and nothing is read because of it.
+    fn is_full(&self) -> bool {
+        self.used.load(Ordering::Relaxed) >= self.bytes_max
+    }
+}
+
 /// The result of a range.
 pub(crate) struct RangeRead {
     /// Keys that were looked up in the store.
@@ -72,6 +93,9 @@ pub(crate) struct Job {
     cancelled: AtomicBool,
     failed: AtomicBool,
     begin_epoch: FlushEpoch,
+    room: Arc<Room>,
+    /// What its coins take of the room.
+    bytes: AtomicUsize,
     /// Set when all items are done.
     all_done: ManualResetEvent,
     /// Results of ranges, each with the first item of its range.
@@ -79,7 +103,7 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    pub(crate) fn new(wanted: Box<dyn Wanted>, begin_epoch: FlushEpoch) -> Self {
+    pub(crate) fn new(wanted: Box<dyn Wanted>, begin_epoch: FlushEpoch, room: Arc<Room>) -> Self {
         let items = wanted.items();
         let job = Self {
             wanted,
@@ -89,6 +113,8 @@ impl Job {
             cancelled: AtomicBool::new(false),
             failed: AtomicBool::new(false),
             begin_epoch,
+            room,
+            bytes: AtomicUsize::new(0),
             all_done: ManualResetEvent::new(),
             found: Mutex::new(Vec::new()),
         };
@@ -115,19 +141,23 @@ impl Job {
     }
 
     /// Reads a claimed range. A panic of the store or of the wanted items counts as a failed read.
+    /// Where there is no room for its coins, nothing is read, and the result is incomplete.
     pub(crate) fn read(&self, range: Range<usize>, store: &dyn CoinStore, clock: &FlushClock) -> RangeRead {
         let mut read = RangeRead {
             keys: 0,
             found: 0,
             failed: false,
         };
-        if !self.cancelled.load(Ordering::Relaxed) {
+        if self.room.is_full() {
+            self.failed.store(true, Ordering::Relaxed);
+        } else if !self.cancelled.load(Ordering::Relaxed) {
             match contain(|| self.read_range(range.clone(), store, clock)) {
                 Ok((keys, found)) => {
                     read.keys = keys;
                     read.failed = found.is_none();
                     let found = found.unwrap_or_default();
                     read.found = found.len();
+                    self.take_room(&found);
                     if !found.is_empty() {
                         self.found.lock().push((range.start, found));
                     }
@@ -145,6 +175,15 @@ impl Job {
             self.all_done.set();
         }
         read
+    }
+
+    fn take_room(&self, found: &[Fetched]) {
+        let bytes = found
+            .iter()
+            .map(|fetched| size_of::<Fetched>() + fetched.coin.script_pubkey.len())
+            .sum();
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.room.used.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// The number of keys that were looked up, and the coins found; none if the store failed.
@@ -201,6 +240,12 @@ impl Job {
             complete: !self.failed.load(Ordering::Relaxed),
             begin_epoch: self.begin_epoch,
         }
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        self.room.used.fetch_sub(*self.bytes.get_mut(), Ordering::Relaxed);
     }
 }
 

@@ -99,11 +99,38 @@ impl CoinStore for TestStore {
 }
 
 fn fetcher(workers: usize, readers: usize, store: &Arc<TestStore>) -> (ThreadPool, Fetcher, FlushClock) {
+    let options = Options {
+        readers,
+        ..Options::default()
+    };
+    fetcher_with(workers, &options, store)
+}
+
+fn fetcher_with(workers: usize, options: &Options, store: &Arc<TestStore>) -> (ThreadPool, Fetcher, FlushClock) {
     let pool = ThreadPool::new(&ThreadPoolOptions::workers(workers)).unwrap();
     let clock = FlushClock::default();
     let store: Arc<dyn CoinStore> = Arc::<TestStore>::clone(store);
-    let fetcher = Fetcher::new(&pool, 0, store, clock.clone(), &Options { readers });
+    let fetcher = Fetcher::new(&pool, 0, store, clock.clone(), options);
     (pool, fetcher, clock)
+}
+
+#[test]
+fn coins_without_room_are_not_read() {
+    let store = TestStore::new(0..1_000, Duration::ZERO);
+    let options = Options {
+        readers: 0,
+        coins_bytes_max: 10_000,
+    };
+    let (_pool, fetcher, _clock) = fetcher_with(0, &options, &store);
+    let wanted = || (0..1_000).map(outpoint).collect::<Vec<_>>();
+    let first = fetcher.begin(wanted());
+    let found = first.finish();
+    assert!(!found.complete);
+    // A range of items is read as long as there is room for one coin.
+    assert!((50..250).contains(&found.coins.len()), "{}", found.coins.len());
+    // Coins that were handed out need no room any more.
+    assert!(!fetcher.begin(wanted()).finish().coins.is_empty());
+    assert!(fetcher.begin(vec![outpoint(7)]).finish().complete);
 }
 
 fn numbers(found: &Found) -> Vec<u64> {

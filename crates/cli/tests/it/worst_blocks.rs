@@ -75,8 +75,37 @@ fn fan_in(from: Txid, outputs: std::ops::Range<usize>) -> Transaction {
     }
 }
 
-/// Blocks of many outputs, of many inputs, of huge scripts, and of deep chains in a block; the last
-/// two spend next to nothing.
+/// A script of nearly 10,000 bytes that succeeds: large pushes, and then a true one.
+fn huge_script() -> ScriptBuf {
+    let push = [&[0x4d, 0x08, 0x02][..], &[7; 520]].concat();
+    let mut script = push.repeat(19);
+    script.push(0x51);
+    ScriptBuf::from_bytes(script)
+}
+
+/// Small blocks that spend coins with huge scripts: many of them would be resolved together.
+fn push_spends_of_huge_scripts(chain: &mut Chain) {
+    const EACH: usize = 98;
+    const MADE_BY: usize = 60;
+    const SPENT_BY_ONE: usize = 5;
+    let transactions: Vec<Transaction> = (11..11 + MADE_BY)
+        .map(|height| {
+            let transaction = Transaction {
+                output: (0..EACH).map(|_| output(1, huge_script())).collect(),
+                ..spend_any(chain.coinbase(height), 0)
+            };
+            chain.push(vec![transaction.clone()]);
+            transaction
+        })
+        .collect();
+    for spent in transactions.chunks(SPENT_BY_ONE) {
+        let spending = spent.iter().map(|made| fan_in(made.compute_txid(), 0..EACH));
+        chain.push(spending.collect());
+    }
+}
+
+/// Blocks of many outputs, of many inputs, of huge scripts, of deep chains in a block, and of spends
+/// of huge scripts.
 fn chain() -> Chain {
     let mut chain = Chain {
         blocks: vec![genesis_block(bitcoin::Network::Regtest)],
@@ -114,6 +143,7 @@ fn chain() -> Chain {
         }
         chain.push(transactions);
     }
+    push_spends_of_huge_scripts(&mut chain);
     chain
 }
 

@@ -17,6 +17,9 @@ const CACHE_DIVISOR: usize = 16;
 /// Bytes of a fetched coin, about.
 const FETCHED_BYTES: usize = 150;
 
+/// Memory in bytes for fetched coins at least: more than usual coins of any one block take.
+const FETCHED_BYTES_MIN: usize = 8 << 20;
+
 /// Whether coins are fetched ahead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FetchMode {
@@ -68,6 +71,12 @@ impl Fetching {
     /// for coins.
     pub(crate) fn inputs_max(cache: &CoinsCache) -> usize {
         cache.limit() / CACHE_DIVISOR / FETCHED_BYTES
+    }
+
+    /// Memory in bytes that fetched coins take at most before the cache takes them, whatever their
+    /// scripts.
+    pub(crate) fn coins_bytes_max(cache: &CoinsCache) -> usize {
+        (cache.limit() / CACHE_DIVISOR).max(FETCHED_BYTES_MIN)
     }
 
     /// Begins to read what `block` needs of the store. Blocks up to height `resolved` have changed

@@ -162,6 +162,7 @@ impl<V: ScriptVerifier + 'static> Pipeline<V> {
         let loading = WorkQueue::with_options(&thread_pool, LOAD_PRIORITY, handler, &LOADING);
         let readers = FetchOptions {
             readers: settings.readers,
+            coins_bytes_max: Fetching::coins_bytes_max(&cache),
         };
         let fetcher = Fetcher::new(&thread_pool, FETCH_PRIORITY, store, cache.flush_clock(), &readers);
         Ok(Self {
