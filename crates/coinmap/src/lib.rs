@@ -41,9 +41,10 @@
 //!
 //! # Threads
 //!
-//! The map has [`SHARDS`] shards. Each shard has a lock for many readers or one writer. An operation
-//! holds one lock at a time; [`lock_shard`](CoinMap::lock_shard) holds one for many operations. So threads may read and write at once. A sequence of
-//! operations is not atomic. A closure that an operation calls must not use the map.
+//! The map has [`SHARDS`] shards. Each shard has a lock for many readers or one writer. An
+//! operation holds one lock at a time; [`lock_shard`](CoinMap::lock_shard) holds one for many
+//! operations. So threads may read and write at once. A sequence of operations is not atomic. A
+//! closure that an operation calls must not use the map.
 //!
 //! The type of the lock keeps threads from breaking its rules. The only unsafe code here is the
 //! prefetch instruction.

@@ -39,9 +39,9 @@
 //! - *Stale fetch.* A coin that was read from the store never replaces an entry, live or frozen.
 //!   Neither does a promoted coin.
 //!
-//! The cache has one writer, its owner, who may deal out the lanes to threads ([`Lanes`]): each lane
-//! has one writer then. Besides them only the flush inserts: it promotes coins whose outpoints have
-//! no live entry.
+//! The cache has one writer, its owner, who may deal out the lanes to threads ([`Lanes`]). Then
+//! each lane has one writer. Besides them only the flush inserts: it promotes coins whose outpoints
+//! have no live entry.
 
 mod flush;
 mod lane;

@@ -1,8 +1,8 @@
 //! Eight factors at a time, in lanes of AVX-512 with IFMA.
 //!
 //! A number is in four limbs of 52 bits, each a vector with one coin a lane. That is what the
-//! multiply-add instructions multiply. They read the low 52 bits of each lane, so every limb that is
-//! multiplied is below 2^52.
+//! multiply-add instructions multiply. They read the low 52 bits of each lane, so every limb that
+//! is multiplied is below 2^52.
 
 #![expect(
     unsafe_code,

@@ -186,15 +186,15 @@ pub(crate) fn stats(data: &Path) -> Value {
         .json()
 }
 
-/// A folder of `../shared/data`; none, with a message, where it is absent.
-pub(crate) fn shared_data(folder: &str) -> Option<PathBuf> {
+/// A file or folder of `../shared/data`; none, with a message, where it is absent.
+pub(crate) fn shared_data(name: &str) -> Option<PathBuf> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../../shared/data")
-        .join(folder);
-    if path.is_dir() {
+        .join(name);
+    if path.exists() {
         return Some(path);
     }
-    eprintln!("skipped: ../shared/data/{folder} is missing");
+    eprintln!("skipped: ../shared/data/{name} is missing");
     None
 }
 

@@ -104,8 +104,8 @@ fn push_spends_of_huge_scripts(chain: &mut Chain) {
     }
 }
 
-/// Blocks of many outputs, of many inputs, of huge scripts, of deep chains in a block, and of spends
-/// of huge scripts.
+/// Blocks of many outputs, of many inputs, of huge scripts, of deep chains in a block, and of
+/// spends of huge scripts.
 fn chain() -> Chain {
     let mut chain = Chain {
         blocks: vec![genesis_block(bitcoin::Network::Regtest)],
