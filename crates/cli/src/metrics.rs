@@ -110,11 +110,12 @@ fn answer(mut stream: TcpStream, body: impl FnOnce() -> String) -> std::io::Resu
     } else {
         ("404 Not Found", format!("the figures are at {PATH}\n"))
     };
-    write!(
-        stream,
+    // In one piece: nobody gets a part of it when the process ends.
+    let answer = format!(
         "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
         body.len()
-    )
+    );
+    stream.write_all(answer.as_bytes())
 }
 
 /// Adds one figure with its help and type lines.

@@ -226,6 +226,9 @@ for row in rows.fetchall(): print(json.dumps(dict(zip(rows.columns, row))))";
     assert!(piped.status.success() && piped.stdout == bytes);
 }
 
+/// The one block of testnet3 from before BIP 16 that breaks its rule.
+const WITHOUT_BIP16: &str = "00000000dd30457c001f4095d208cc1296b0eed002427aa599874af7a432b105";
+
 #[test]
 fn the_real_chains() {
     for (file, network, inputs) in [
@@ -250,6 +253,11 @@ fn the_real_chains() {
                 .iter()
                 .filter(|input| !input["txid"].is_null())
                 .count();
+            // BIP 16 does not hold in this block, so a redeem script has no signature operations. The
+            // tests' own rows do not know that.
+            if found["block_hash"] == WITHOUT_BIP16 && expected["sigop_cost"] == 8 {
+                expected["sigop_cost"] = 4.into();
+            }
             for row in [&mut found, &mut expected] {
                 // The tests' own rows have addresses of regtest.
                 for side in ["inputs", "outputs"] {

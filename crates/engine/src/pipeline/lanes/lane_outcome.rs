@@ -227,9 +227,9 @@ impl LaneOutcome {
 
     /// Puts the coins that are left into the cache.
     ///
-    /// Where a block may overwrite coins, since BIP 34 holds there, a coin that the window spends is
-    /// not looked for in the cache. No older coin can be there. Only coinbases could repeat an id,
-    /// and a window is shorter than their maturity.
+    /// Where a block may overwrite coins, since BIP 34 holds there, a coin that the window spends
+    /// is not looked for in the cache. No older coin can be there. Only coinbases could repeat an
+    /// id, and a window is shorter than their maturity.
     fn settle(&mut self, lane: &mut Lane<'_>, window: &[WindowBlock<'_>]) -> Result<bool, StoreError> {
         let needs_nothing = |made: &Made| made.is_spent && window[made.block as usize].must_be_new == MustBeNew::No;
         for start in (0..self.made.len()).step_by(TOGETHER) {
