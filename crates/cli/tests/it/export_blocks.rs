@@ -253,8 +253,8 @@ fn the_real_chains() {
                 .iter()
                 .filter(|input| !input["txid"].is_null())
                 .count();
-            // BIP 16 does not hold in this block, so a redeem script has no signature operations. The
-            // tests' own rows do not know that.
+            // BIP 16 does not hold in this block, so a redeem script has no signature operations.
+            // The tests' own rows do not know that.
             if found["block_hash"] == WITHOUT_BIP16 && expected["sigop_cost"] == 8 {
                 expected["sigop_cost"] = 4.into();
             }

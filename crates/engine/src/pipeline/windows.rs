@@ -52,8 +52,8 @@ impl Windows {
         always: false,
     };
 
-    /// Memory in bytes that the blocks of a window take at most; of one block all is taken. The coins
-    /// that they make are no larger.
+    /// Memory in bytes that the blocks of a window take at most; of one block all is taken. The
+    /// coins that they make are no larger.
     pub(crate) fn blocks_bytes_max(cache_bytes: usize) -> usize {
         cache_bytes / BLOCKS_DIVISOR
     }
