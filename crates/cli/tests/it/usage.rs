@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use std::fs::File;
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 fn command(arguments: &[&str]) -> Command {
     let mut command = blockmill();
@@ -133,6 +134,19 @@ fn help_says_what_it_does() {
     );
 }
 
+/// Opens a directory whose lock was just dropped here. A child that another test has forked has
+/// the lock, too, until it executes its program.
+fn open_to_read(data: &Path) -> DataDir {
+    let end = Instant::now() + Duration::from_secs(10);
+    loop {
+        match DataDir::open_to_read(data) {
+            Ok(directory) => return directory,
+            Err(error) => assert!(Instant::now() < end, "{error}"),
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 /// A writer keeps out another one, and says who it is. With redb it keeps out readers, too, and
 /// they say why; with the log they see its last flush. Readers do not keep out each other.
 #[test]
@@ -170,7 +184,7 @@ fn a_directory_has_one_writer() {
             }
         }
         drop(lock);
-        let reader = DataDir::open_to_read(&data).unwrap();
+        let reader = open_to_read(&data);
         let _ = std::fs::remove_file(&snapshot);
         for call in readers {
             run(&mut command(call)).ends_with(0);
