@@ -7,7 +7,10 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
 
 /// Changes of a commit, with what the cache says of the store before them.
-type Commit = Vec<(OutPoint, Option<Coin>, Before)>;
+pub(super) type Commit = Vec<Change>;
+
+/// An outpoint, its coin after the commit, and what the store has before it.
+pub(super) type Change = (OutPoint, Option<Coin>, Before);
 
 /// A store in memory.
 #[derive(Debug, Default)]
