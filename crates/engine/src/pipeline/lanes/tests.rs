@@ -210,8 +210,8 @@ fn run(seeds: std::ops::Range<u64>, faulty: usize) -> Vec<Option<String>> {
 
 impl Case {
     /// Whether all that lanes have too much are coins that a block of the window was allowed to
-    /// overwrite, and a later one spent. BIP 34 is what allows it, and rules such repeats out; lanes
-    /// rest on that (`LaneOutcome::settle`).
+    /// overwrite, and a later one spent. BIP 34 is what allows it, and it rules such repeats out.
+    /// Lanes rest on that (`LaneOutcome::settle`).
     fn only_has_older_coins(&self, found: &[(OutPoint, Coin)], expected: &[(OutPoint, Coin)]) -> bool {
         let may_overwrite = |outpoint: &OutPoint| {
             let allowed = self
