@@ -116,7 +116,7 @@ impl Hasher {
         #[cfg(target_arch = "x86_64")]
         {
             if let Some(lanes) = self.avx512 {
-                // A step of all lanes takes as long as so many blocks with the SHA instructions.
+                // In the time of one step of all lanes, the SHA instructions take as many blocks.
                 let fewest = if self.sha.is_some() { 4 } else { 2 };
                 return double_in_lanes::<_, 16>(lanes, fewest, messages, done);
             }

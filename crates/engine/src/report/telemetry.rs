@@ -195,7 +195,7 @@ impl Telemetry {
         self.totals.stages.add(Stage::Flush, done.time, waited);
     }
 
-    /// Notes that a window of so many blocks is resolved.
+    /// Notes that a window is resolved, and the number of its blocks.
     pub(crate) fn resolved_in_lanes(&mut self, blocks: usize) {
         self.totals.resolved_in_lanes += blocks as u64;
     }

@@ -32,7 +32,7 @@ const SEED: u64 = 1;
 #[derive(Debug, Clone)]
 pub(super) struct HostilePlan {
     pub(super) spec: ChainSpec,
-    /// Heights that are tried for the block: so many of the last ones.
+    /// Number of heights, the last ones, that are tried for the block.
     pub(super) heights: u32,
     /// Numbers of threads.
     pub(super) threads: Vec<usize>,
