@@ -18,7 +18,7 @@
 use crate::frame::{Frame, PageState};
 use crate::garbage::{Garbage, Moved, Survivors};
 use crate::grouped::Grouped;
-use crate::index::{GROUPS, Group, LANES, Place};
+use crate::index::{GROUPS, Group, LANES, LINES_OF_SEARCH, Place, TOGETHER};
 use crate::location::{Location, SEGMENTS_MAX};
 use crate::page::{CoinPages, Kind, Page, RECORDS_MAX, Range, Slot, all_live, begun, record_bytes, write_record};
 use crate::parallel::{for_each, in_order, lock};
@@ -293,9 +293,9 @@ impl<'a> Commit<'a> {
             let hashes: Vec<u64> = certain.iter().flat_map(|part| part.group(number)).copied().collect();
             let mut removed = Vec::with_capacity(hashes.len());
             for (position, &hash) in hashes.iter().enumerate() {
-                if position % TOUCHED == 0 {
-                    let next = hashes[position..].iter().take(TOUCHED);
-                    touch(&group, next.map(|&hash| home(hash)), LINES_OF_SEARCH);
+                if position % TOGETHER == 0 {
+                    let next = hashes[position..].iter().take(TOGETHER);
+                    prefetch(&group, next.map(|&hash| home(hash)), LINES_OF_SEARCH);
                 }
                 let place = Place::of(hash);
                 let mut candidates = group[place.lane].candidates(place.tag);
@@ -432,16 +432,16 @@ impl<'a> Commit<'a> {
     fn change_index(&self) -> Result<(), StoreError> {
         for_each(GROUPS, self.shared.options.threads, |number| {
             let mut group = self.shared.index.write(number);
-            for batch in self.removed[number].chunks(TOUCHED) {
-                touch(&group, batch.iter().map(|removed| home(removed.hash)), LINES_OF_REMOVAL);
+            for batch in self.removed[number].chunks(TOGETHER) {
+                prefetch(&group, batch.iter().map(|removed| home(removed.hash)), LINES_OF_REMOVAL);
                 for removed in batch {
                     let place = Place::of(removed.hash);
                     group[place.lane].remove(place.tag, removed.location);
                 }
             }
             let moved: Vec<Moved> = self.moved.iter().flat_map(|part| part.group(number)).copied().collect();
-            for batch in moved.chunks(TOUCHED) {
-                touch(&group, batch.iter().map(|moved| home(moved.old.hash)), LINES_OF_SEARCH);
+            for batch in moved.chunks(TOGETHER) {
+                prefetch(&group, batch.iter().map(|moved| home(moved.old.hash)), LINES_OF_SEARCH);
                 for moved in batch {
                     let place = Place::of(moved.old.hash);
                     let to = self.frame.location(moved.new);
@@ -456,9 +456,9 @@ impl<'a> Commit<'a> {
                 lane.reserve(count);
             }
             let added: Vec<(usize, u32, Slot)> = self.added.iter().flat_map(|part| part.group(number)).collect();
-            for batch in added.chunks(TOUCHED) {
+            for batch in added.chunks(TOGETHER) {
                 let homes = batch.iter().map(|&(lane, tag, _)| (lane, tag));
-                touch(&group, homes, LINES_OF_INSERTION);
+                prefetch(&group, homes, LINES_OF_INSERTION);
                 for &(lane, tag, slot) in batch {
                     group[lane].insert(tag, self.frame.location(slot));
                 }
@@ -478,11 +478,7 @@ fn locations(table: &Table, removals: &[u64]) -> impl Iterator<Item = Location> 
     })
 }
 
-/// Hashes whose words are fetched into the CPU's cache at a time.
-const TOUCHED: usize = 32;
-
-/// Lines of the CPU's cache that a search in the index reads, mostly, and those of changes.
-const LINES_OF_SEARCH: usize = 2;
+/// Lines of the CPU's cache that a change of the index reads, most of the time.
 const LINES_OF_REMOVAL: usize = 9;
 const LINES_OF_INSERTION: usize = 5;
 
@@ -492,10 +488,9 @@ const fn home(hash: u64) -> (usize, u32) {
     (place.lane, place.tag)
 }
 
-/// Fetches the words of some lanes and tags of a group into the CPU's cache.
-fn touch(group: &Group, homes: impl Iterator<Item = (usize, u32)>, lines: usize) {
-    let touched = homes.map(|(lane, tag)| group[lane].touch(tag, lines));
-    std::hint::black_box(touched.fold(0, |all, word| all ^ word));
+/// Starts loading the words of some lanes and tags of a group.
+fn prefetch(group: &Group, homes: impl Iterator<Item = (usize, u32)>, lines: usize) {
+    homes.for_each(|(lane, tag)| group[lane].prefetch(tag, lines));
 }
 
 /// The one candidate whose whole hash this is. None if there are several.

@@ -18,7 +18,7 @@
 //! between them: that takes the records.
 
 use crate::location::Location;
-use crate::words::{GAP, Words};
+use crate::words::{GAP, LINE_WORDS, Words};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Bits of a hash that choose the group. Fuzz targets have few groups, for the sake of speed.
@@ -46,8 +46,11 @@ const FREE_SHARE: usize = 16;
 /// not grow at its next insertion.
 const SPARE_SHARE: usize = 32;
 
-/// Words of a line of the CPU's cache.
-const LINE_WORDS: usize = 8;
+/// Lines of the CPU's cache that a search reads, most of the time.
+pub(crate) const LINES_OF_SEARCH: usize = 3;
+
+/// Searches that overlap.
+pub(crate) const TOGETHER: usize = 32;
 
 /// Most words that a removal moves back.
 const MOVED_MAX: usize = 64;
@@ -188,12 +191,12 @@ impl Lane {
         true
     }
 
-    /// Reads this many lines of the CPU's cache from the home of a tag on, so that they are there
-    /// soon. Several such reads go on at once; those of searches wait for each other.
-    pub(crate) fn touch(&self, tag: u32, lines: usize) -> u64 {
+    /// Starts loading this many lines of the CPU's cache, from the home of a tag on.
+    pub(crate) fn prefetch(&self, tag: u32, lines: usize) {
         let home = self.home(tag);
-        let lines = (0..lines).map(|line| self.words.get(home + line * LINE_WORDS));
-        lines.fold(0, |all, word| all ^ word.unwrap_or(0))
+        for line in 0..lines {
+            self.words.prefetch(home + line * LINE_WORDS);
+        }
     }
 
     /// Moves all words to a table with this many homes.

@@ -1,7 +1,7 @@
 //! The store: what all its threads share, and reading.
 
 use crate::checkpoint::checkpoint_path;
-use crate::index::{Index, Place};
+use crate::index::{Index, LINES_OF_SEARCH, Place, TOGETHER};
 use crate::ledger::Ledger;
 use crate::location::Location;
 use crate::page::{Head, Kind, PAGE_BYTES, Page, long_length, long_pages, long_part, read_record, record};
@@ -93,10 +93,16 @@ impl Shared {
             // The table before the index: see `Segments`.
             let table = self.segments.load();
             candidates.clear();
-            for (number, place) in (0u32..).zip(&places) {
-                let group = self.index.read(place.group);
-                let found = group[place.lane].candidates(place.tag);
-                candidates.extend(found.map(|location| (location, number)));
+            // The searches of a few outpoints overlap.
+            for (numbers, together) in (0u32..).step_by(TOGETHER).zip(places.chunks(TOGETHER)) {
+                for place in together {
+                    self.index.read(place.group)[place.lane].prefetch(place.tag, LINES_OF_SEARCH);
+                }
+                for (number, place) in (numbers..).zip(together) {
+                    let group = self.index.read(place.group);
+                    let found = group[place.lane].candidates(place.tag);
+                    candidates.extend(found.map(|location| (location, number)));
+                }
             }
             if self.segments.is_current(&table) {
                 break table;

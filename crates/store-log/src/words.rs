@@ -4,6 +4,8 @@
 //! memory on average, and a quarter at worst. Here all pieces but the last have one size, which no
 //! allocator rounds up.
 
+use blockmill_coinmap::prefetch;
+
 /// A word that stands for none.
 pub(crate) const GAP: u64 = u64::MAX;
 
@@ -12,6 +14,9 @@ const PIECE: usize = 640;
 
 /// Words by which the last piece grows.
 const STEP: usize = 64;
+
+/// Words of a line of the CPU's cache.
+pub(crate) const LINE_WORDS: usize = 8;
 
 /// Words, some of them gaps.
 #[derive(Debug, Default)]
@@ -74,8 +79,40 @@ impl Words {
 
     /// The index of the first word from an index on that is not below `word`; the length if there
     /// is none.
+    ///
+    /// Several words are compared without a branch for each: how many are below cannot be
+    /// predicted, and a wrong guess would delay the searches after this one.
     pub(crate) fn lower_bound(&self, index: usize, word: u64) -> usize {
-        self.position(index, |_, other| other >= word)
+        let (mut number, mut offset) = (index / PIECE, index % PIECE);
+        while let Some(piece) = self.pieces.get(number) {
+            let (lines, rest) = piece.get(offset..).unwrap_or_default().as_chunks::<LINE_WORDS>();
+            for line in lines {
+                let not_below = line
+                    .iter()
+                    .rev()
+                    .fold(0, |bits, &other| bits << 1 | u32::from(other >= word));
+                if not_below != 0 {
+                    return number * PIECE + offset + not_below.trailing_zeros() as usize;
+                }
+                offset += LINE_WORDS;
+            }
+            if let Some(found) = rest.iter().position(|&other| other >= word) {
+                return number * PIECE + offset + found;
+            }
+            (number, offset) = (number + 1, 0);
+        }
+        self.len().max(index)
+    }
+
+    /// Starts loading the word at an index, and those of its line of the CPU's cache.
+    pub(crate) fn prefetch(&self, index: usize) {
+        if let Some(word) = self
+            .pieces
+            .get(index / PIECE)
+            .and_then(|piece| piece.get(index % PIECE))
+        {
+            prefetch(word);
+        }
     }
 
     /// The first index from one on at which `is_found` says so of the index and its word; the
