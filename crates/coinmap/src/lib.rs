@@ -28,7 +28,8 @@
 //! - `segment`, `overflow`: the index, one word for each record, with bounded searches;
 //! - `shard`: records and index of a part of all outpoints; batched searches;
 //! - `sorted`: entries in the order of their keys;
-//! - `locked`: a shard that one thread has for a while.
+//! - `locked`: a shard that one thread has for a while;
+//! - `adopt`: entries that move to another map.
 //!
 //! # Memory and bounds
 //!
@@ -49,6 +50,7 @@
 //! The type of the lock keeps threads from breaking its rules. The only unsafe code here is the
 //! prefetch instruction.
 
+mod adopt;
 mod hash;
 pub mod key;
 mod locked;
@@ -64,7 +66,7 @@ mod tests;
 
 pub use blockmill_block::CoinRef;
 pub use hash::{HashKey, HashedOutPoint, TransactionHash};
-pub use locked::LockedShard;
+pub use locked::{LockedShard, ReadShard};
 pub use prefetch::prefetch;
 pub use record::{EntryFlags, EntryRef};
 pub use segment::IndexStatistics;
@@ -330,11 +332,7 @@ impl CoinMap {
     /// # Panics
     /// If `shard` is not below [`SHARDS`].
     pub fn drain_shard(&self, shard: usize, mut visit: impl FnMut(EntryRef<'_>)) {
-        let shard = std::mem::take(&mut *self.write(shard));
-        self.account(Difference {
-            bytes: -(shard.bytes().cast_signed()),
-            entries: -(shard.len().cast_signed()),
-        });
+        let shard = self.take_shard(shard);
         shard.for_each_slot(|slot| visit(shard.entry_at(slot)));
     }
 

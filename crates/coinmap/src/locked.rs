@@ -1,9 +1,9 @@
-//! A shard that one thread has for a while: its lock is taken once, and not for each operation.
+//! A shard that a thread has for a while: its lock is taken once, and not for each operation.
 
 use super::record::EntryRef;
 use super::shard::{Difference, Shard, Update};
 use super::{CoinMap, HashedOutPoint, shard_of};
-use std::sync::RwLockWriteGuard;
+use std::sync::{RwLockReadGuard, RwLockWriteGuard};
 
 /// A shard that one thread has locked; from [`CoinMap::lock_shard`]. The lengths that the map tells
 /// follow when it is dropped.
@@ -34,6 +34,19 @@ impl CoinMap {
             number,
             shard: self.write(number),
             difference: Difference::default(),
+        }
+    }
+
+    /// Locks a shard, for many look-ups in a row. Threads that would change it wait. The thread
+    /// that has it MUST NOT read the shard by other means: it could wait for a thread that waits
+    /// for it.
+    ///
+    /// # Panics
+    /// If `number` is not below [`SHARDS`](crate::SHARDS).
+    pub fn read_shard(&self, number: usize) -> ReadShard<'_> {
+        ReadShard {
+            number,
+            shard: self.read(number),
         }
     }
 
@@ -80,10 +93,40 @@ impl LockedShard<'_> {
     }
 
     /// Starts loading the record that a search for this hash will probably find. Best a while after
-    /// [`prefetch_word`](Self::prefetch_word).
+    /// [`prefetch_word`](Self::prefetch_word). Returns whether there is one.
     #[inline]
-    pub fn prefetch_record(&self, hash: u64) {
-        self.shard.prefetch_record(hash);
+    pub fn prefetch_record(&self, hash: u64) -> bool {
+        self.shard.prefetch_record(hash)
+    }
+}
+
+/// A shard that a thread reads; from [`CoinMap::read_shard`].
+pub struct ReadShard<'m> {
+    number: usize,
+    shard: RwLockReadGuard<'m, Shard>,
+}
+
+impl std::fmt::Debug for ReadShard<'_> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("ReadShard")
+            .field("number", &self.number)
+            .finish_non_exhaustive()
+    }
+}
+
+impl ReadShard<'_> {
+    /// Calls `visit` with the entry of an outpoint, whose hash MUST be of this shard.
+    #[inline]
+    pub fn with<R>(&self, at: &HashedOutPoint, visit: impl FnOnce(Option<EntryRef<'_>>) -> R) -> R {
+        debug_assert_eq!(shard_of(at.hash()), self.number, "another shard's outpoint");
+        visit(self.shard.get(at.hash(), at.outpoint()))
+    }
+
+    /// Starts loading the word of the index at which a search for this hash begins.
+    #[inline]
+    pub fn prefetch_word(&self, hash: u64) {
+        self.shard.prefetch_word(hash);
     }
 }
 

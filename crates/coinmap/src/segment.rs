@@ -286,7 +286,18 @@ impl Segment {
     /// Grows the table by a quarter.
     #[cold]
     fn grow(&mut self, pool: &Pool) {
-        let homes = self.homes as usize + (self.homes as usize / 4).max(8);
+        self.grow_to(self.homes as usize + (self.homes as usize / 4).max(8), pool);
+    }
+
+    /// Makes room for more words, so that the table grows once for all of them.
+    pub(crate) fn reserve(&mut self, more: usize, pool: &Pool) {
+        let used = self.used as usize + more;
+        if used * 16 > self.homes as usize * LOAD_MAX_16 {
+            self.grow_to(used + used / 4, pool);
+        }
+    }
+
+    fn grow_to(&mut self, homes: usize, pool: &Pool) {
         let larger = Self {
             words: vec![GAP; homes + tail(homes)],
             // A segment of 2^32 words would have records of 200 GiB.
@@ -320,10 +331,15 @@ impl Segment {
         }
     }
 
+    /// The words of all records, those of the table in the order of their hashes.
+    pub(crate) fn words(&self) -> impl Iterator<Item = u64> {
+        let words = self.words.iter().copied().filter(|&word| word != GAP);
+        words.chain(self.overflow.words())
+    }
+
     /// Slots of all records.
     pub(crate) fn slots(&self) -> impl Iterator<Item = u32> {
-        let words = self.words.iter().copied().filter(|&word| word != GAP);
-        words.chain(self.overflow.words()).map(slot_of)
+        self.words().map(slot_of)
     }
 
     /// Adds the distances of this table.

@@ -4,8 +4,8 @@
 
 use super::pool::Pool;
 use super::prefetch::prefetch;
-use super::record::{EntryFlags, EntryRef, NewRecord, set_flags};
-use super::segment::{Found, IndexStatistics, Segment};
+use super::record::{EntryFlags, EntryRef, NewRecord, key_of, set_flags};
+use super::segment::{Found, IndexStatistics, Segment, hash_of, slot_of};
 use crate::key::{OutpointKey, outpoint_key};
 use blockmill_block::{CoinRef, OutPoint};
 
@@ -16,14 +16,14 @@ pub(crate) const SHARD_BITS: u32 = if cfg!(fuzzing) { 1 } else { 6 };
 /// Bits of a hash that choose the segment: the bits below those of the shard.
 const SEGMENT_BITS: u32 = if cfg!(fuzzing) { 1 } else { 4 };
 
-const SEGMENTS: usize = 1 << SEGMENT_BITS;
+pub(crate) const SEGMENTS: usize = 1 << SEGMENT_BITS;
 
 /// Searches of a batch that overlap. The number is large enough to hide the latency of memory, and
 /// small enough for the processor's line fill buffers.
 const WINDOW: usize = 16;
 
 /// How far ahead of a walk over all records they are prefetched.
-const SLOTS_AHEAD: usize = 16;
+const WORDS_AHEAD: usize = 16;
 
 /// What [`update`](crate::CoinMap::update) does with an entry.
 #[derive(Debug, Clone, Copy)]
@@ -103,12 +103,14 @@ impl Shard {
             .for_each(prefetch);
     }
 
-    /// Starts loading the record that a search will probably find.
+    /// Starts loading the record that a search will probably find. Returns whether there is one.
     #[inline]
-    pub(crate) fn prefetch_record(&self, hash: u64) {
-        if let Some(slot) = self.segments[segment_of(hash)].candidate(segment_hash(hash)) {
+    pub(crate) fn prefetch_record(&self, hash: u64) -> bool {
+        let candidate = self.segments[segment_of(hash)].candidate(segment_hash(hash));
+        if let Some(slot) = candidate {
             self.prefetch_at(slot);
         }
+        candidate.is_some()
     }
 
     /// Starts loading the record in a slot.
@@ -131,7 +133,9 @@ impl Shard {
     ) {
         for window in wanted.chunks(WINDOW) {
             window.iter().for_each(|&(hash, _)| self.prefetch_word(hash));
-            window.iter().for_each(|&(hash, _)| self.prefetch_record(hash));
+            for &(hash, _) in window {
+                self.prefetch_record(hash);
+            }
             for &(hash, number) in window {
                 let number = number as usize;
                 found(number, self.get(hash, &outpoints[number]));
@@ -252,24 +256,65 @@ impl Shard {
     }
 
     /// Slots of all records, valid until the next change of the shard.
+    #[cfg(test)]
     pub(crate) fn slots(&self) -> impl Iterator<Item = u32> {
         self.segments.iter().flat_map(Segment::slots)
     }
 
-    /// Calls `visit` with all slots. Their records lie anywhere in memory, and are prefetched.
+    /// Calls `visit` with all slots.
     pub(crate) fn for_each_slot(&self, mut visit: impl FnMut(u32)) {
-        let mut ahead = [0; SLOTS_AHEAD];
+        self.prefetched(self.segments.iter().flat_map(Segment::words), |word| {
+            visit(slot_of(word))
+        });
+    }
+
+    /// Calls `visit` with all words of a segment, in the order of their hashes.
+    pub(crate) fn for_each_word(&self, segment: usize, visit: impl FnMut(u64)) {
+        self.prefetched(self.segments[segment].words(), visit);
+    }
+
+    /// Calls `visit` with these words. Their records lie anywhere in memory, and are prefetched.
+    fn prefetched(&self, words: impl Iterator<Item = u64>, mut visit: impl FnMut(u64)) {
+        let mut ahead = [0; WORDS_AHEAD];
         let mut count = 0;
-        for slot in self.slots() {
-            self.prefetch_at(slot);
-            let ready = std::mem::replace(&mut ahead[count % SLOTS_AHEAD], slot);
-            if count >= SLOTS_AHEAD {
+        for word in words {
+            self.prefetch_at(slot_of(word));
+            let ready = std::mem::replace(&mut ahead[count % WORDS_AHEAD], word);
+            if count >= WORDS_AHEAD {
                 visit(ready);
             }
             count += 1;
         }
-        for number in count.saturating_sub(SLOTS_AHEAD)..count {
-            visit(ahead[number % SLOTS_AHEAD]);
+        for number in count.saturating_sub(WORDS_AHEAD)..count {
+            visit(ahead[number % WORDS_AHEAD]);
+        }
+    }
+
+    /// Copies entries of another shard that this one has no entry of, with other flags. `chosen`
+    /// has their words in one segment, in the order of their hashes.
+    pub(crate) fn adopt(&mut self, number: usize, from: &Self, chosen: &[(u64, EntryFlags)]) -> Difference {
+        let (bytes_before, len_before) = (self.bytes(), self.len);
+        let (segment, pool) = (&mut self.segments[number], &mut self.pool);
+        let segment_bytes = segment.bytes();
+        // Words that come in order would crowd together in a table that is too small for all.
+        segment.reserve(chosen.len(), pool);
+        for &(word, flags) in chosen {
+            let (hash, record) = (hash_of(word), from.pool.at(slot_of(word)));
+            let Found::Absent { index, crowded } = segment.find(hash, key_of(record), pool) else {
+                continue;
+            };
+            let length = EntryRef::new(record).length();
+            let slot = pool.allocate(length);
+            let copy = pool.at_mut(slot);
+            copy[..length].copy_from_slice(&record[..length]);
+            set_flags(copy, flags);
+            segment.insert(hash, slot, index, crowded, pool);
+            self.len += 1;
+        }
+        self.index_bytes = self.index_bytes + segment.bytes() - segment_bytes;
+        Difference {
+            bytes: self.bytes() as isize - bytes_before as isize,
+            entries: self.len as isize - len_before as isize,
         }
     }
 

@@ -7,7 +7,7 @@
 use super::record::EntryRef;
 use super::shard::Shard;
 use super::{CoinMap, SHARDS};
-use crate::key::OutpointKey;
+use crate::key::{OutpointKey, outpoint_from_key};
 use std::sync::{Arc, RwLockReadGuard};
 
 /// Entries of a part, about.
@@ -82,16 +82,30 @@ impl SortedEntries {
     /// If `part` is not below [`parts`](Self::parts).
     pub fn visit(&self, part: usize, mut each: impl FnMut(EntryRef<'_>)) {
         let shards: Vec<RwLockReadGuard<'_, Shard>> = (0..SHARDS).map(|shard| self.map.read(shard)).collect();
-        let key = |word: &u64| *shards[shard_of(*word)].entry_at(slot_of(*word)).key();
+        let key = |word: &u64| -> OutpointKey { *shards[shard_of(*word)].entry_at(slot_of(*word)).key() };
         let mut words = self.parts[part].clone();
         words.sort_unstable();
-        // Outputs of one transaction, as a rule: the bits of their keys in the words are the same.
+        let mut outputs: Vec<(u32, u64)> = Vec::new();
         for same in words.chunk_by_mut(|one, other| one >> PLACE_BITS == other >> PLACE_BITS) {
             if same.len() > 1 {
                 for &word in &*same {
                     shards[shard_of(word)].prefetch_at(slot_of(word));
                 }
-                same.sort_unstable_by_key(key);
+                // Outputs of one transaction, as a rule: their numbers alone differ.
+                let txid = outpoint_from_key(&key(&same[0])).txid;
+                outputs.clear();
+                outputs.extend(same.iter().map_while(|word| {
+                    let outpoint = outpoint_from_key(&key(word));
+                    (outpoint.txid == txid).then_some((outpoint.vout, *word))
+                }));
+                if outputs.len() < same.len() {
+                    same.sort_unstable_by_key(key);
+                    continue;
+                }
+                outputs.sort_unstable();
+                for (word, &(_, sorted)) in same.iter_mut().zip(&outputs) {
+                    *word = sorted;
+                }
             }
         }
         for (index, &word) in words.iter().enumerate() {

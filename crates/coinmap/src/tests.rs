@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+mod adopted;
 mod locked;
 
 /// Pseudorandom numbers (SplitMix64).
@@ -361,6 +362,36 @@ fn readers_beside_writers() {
         done.store(true, Ordering::Release);
     });
     assert_eq!(map.len() as u64, KEYS);
+}
+
+/// Transactions whose ids begin with the same bytes are kept apart.
+#[test]
+fn entries_with_one_prefix_are_sorted_by_their_keys() {
+    let mut outpoints: Vec<OutPoint> = (0..600u32)
+        .map(|number| {
+            let mut txid = [7; 32];
+            txid[31] = (number % 3) as u8;
+            OutPoint {
+                txid: Txid(txid),
+                vout: number.wrapping_mul(0x9e37_79b9),
+            }
+        })
+        .collect();
+    // With one transaction that has a prefix for itself.
+    outpoints.extend((0..200u32).map(|vout| OutPoint {
+        txid: Txid([8; 32]),
+        vout: vout.reverse_bits(),
+    }));
+    let map = Arc::new(CoinMap::new());
+    for outpoint in &outpoints {
+        map.insert(outpoint, EntryFlags::NONE, None);
+    }
+    outpoints.sort_unstable();
+    for expected in [0, 1 << 20] {
+        let entries = SortedEntries::new(Arc::clone(&map), expected, |_| true);
+        let found: Vec<OutPoint> = all(&entries).into_iter().map(|(outpoint, _)| outpoint).collect();
+        assert_eq!(found, outpoints);
+    }
 }
 
 /// Draining shows every entry, and frees its memory.

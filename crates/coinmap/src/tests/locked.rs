@@ -82,6 +82,24 @@ fn same_through_both(key: HashKey, seed: u64, keys: u64) {
 }
 
 #[test]
+fn a_shard_that_is_read_answers_as_the_map_does() {
+    let (map, mut model) = (CoinMap::new(), Model::new());
+    let mut numbers = Numbers(3);
+    for _ in 0..20_000 {
+        step(&map, &mut model, &mut numbers, 5_000);
+    }
+    for number in 0..SHARDS {
+        let shard = map.read_shard(number);
+        for at in (0..6_000).map(|number| map.hash_key().hashed(&outpoint(number))) {
+            if CoinMap::shard_of(at.hash()) == number {
+                let found = shard.with(&at, |entry| entry.map(|entry| (entry.flags(), entry.coin())));
+                assert_eq!(found.as_ref(), model.get(at.outpoint()));
+            }
+        }
+    }
+}
+
+#[test]
 fn a_locked_shard_counts_as_the_map_does() {
     same_through_both(HashKey::known(5, 6), 7, 20_000);
     same_through_both(HashKey::random(), 8, 3_000);

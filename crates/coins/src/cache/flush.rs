@@ -4,7 +4,7 @@
 use super::{DIRTY, FRESH, STORED, USED};
 use crate::flush_epoch::FlushClock;
 use crate::store::{Before, Change, Changes, CoinStore, StoreError, Tip};
-use blockmill_coinmap::{CoinMap, CoinRef, EntryFlags, EntryRef, HashKey, SHARDS, SortedEntries, Update};
+use blockmill_coinmap::{CoinMap, EntryFlags, EntryRef, HashKey, SHARDS, SortedEntries};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -243,27 +243,20 @@ impl Job {
         let (oldest, mut budget) = ranks.choose(self.keep_bytes.saturating_sub(self.live.bytes()));
         let mut kept = 0;
         for shard in 0..SHARDS {
-            self.frozen.drain_shard(shard, |entry| {
-                let Some(rank) = Ranks::of(entry).filter(|&rank| rank >= oldest) else {
-                    return;
-                };
+            // A live entry is newer: its coin was spent, or created again.
+            kept += self.live.adopt_shard(&self.frozen, shard, |entry| {
+                let rank = Ranks::of(entry).filter(|&rank| rank >= oldest)?;
                 if rank == oldest {
                     let bytes = entry_bytes(entry);
                     if bytes > budget {
-                        return;
+                        return None;
                     }
                     budget -= bytes;
                 }
-                let coin = entry.coin();
-                let put = Update::Put(EntryFlags::NONE, coin.as_ref().map(CoinRef::from));
-                kept += self.live.update(&entry.outpoint(), |existing| match existing {
-                    None => (put, 1),
-                    // The live entry is newer: the coin was spent, or created again.
-                    Some(_) => (Update::Keep, 0),
-                });
+                Some(EntryFlags::NONE)
             });
         }
-        kept
+        kept as u64
     }
 }
 

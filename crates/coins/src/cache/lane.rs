@@ -10,7 +10,7 @@ use super::{CacheCounters, CoinsCache, DIRTY, FRESH, Overwrite, STORED, dirty_af
 use crate::flush_epoch::{FlushClock, FlushEpoch};
 use crate::store::{CoinStore, StoreError};
 use blockmill_block::{Coin, CoinList, Coins};
-use blockmill_coinmap::{CoinMap, CoinRef, EntryFlags, HashedOutPoint, LockedShard, SHARDS, Update};
+use blockmill_coinmap::{CoinMap, CoinRef, EntryFlags, HashedOutPoint, LockedShard, ReadShard, SHARDS, Update};
 use std::time::{Duration, Instant};
 
 /// Number of lanes.
@@ -140,6 +140,7 @@ impl Lanes<'_> {
     pub fn lane(&self, number: usize) -> Lane<'_> {
         Lane {
             live: self.live.lock_shard(number),
+            frozen: self.flush.map(|flush| flush.frozen().read_shard(number)),
             lanes: self,
         }
     }
@@ -149,6 +150,8 @@ impl Lanes<'_> {
 #[derive(Debug)]
 pub struct Lane<'l> {
     live: LockedShard<'l>,
+    /// The frozen entries, if there is a flush. Its promotion waits for the lane.
+    frozen: Option<ReadShard<'l>>,
     lanes: &'l Lanes<'l>,
 }
 
@@ -163,22 +166,29 @@ impl Lane<'_> {
     #[inline]
     pub fn prefetch_insertion(&self, hash: u64) {
         self.live.prefetch_insertion(hash);
+        if let Some(frozen) = &self.frozen {
+            frozen.prefetch_word(hash);
+        }
     }
 
     /// Starts loading what a search for this hash reads next.
     #[inline]
     pub fn prefetch_record(&self, hash: u64) {
-        self.live.prefetch_record(hash);
+        if !self.live.prefetch_record(hash)
+            && let Some(frozen) = &self.frozen
+        {
+            frozen.prefetch_word(hash);
+        }
     }
 
     /// What the frozen entries know of an outpoint: no entry, `Some(None)` if spent, or the coin.
     fn frozen(&self, at: &HashedOutPoint) -> Option<Option<Coin>> {
-        let flush = self.lanes.flush?;
+        let frozen = self.frozen.as_ref()?;
         #[cfg(test)]
         if self.lanes.disabled == Some(super::Rule::FrozenInLanes) {
             return None;
         }
-        flush.frozen().with_hashed(at, |entry| entry.map(|entry| entry.coin()))
+        frozen.with(at, |entry| entry.map(|entry| entry.coin()))
     }
 
     /// Spends the coin of an outpoint, as [`CoinsCache::spend_into`] with the coins of `log`.
