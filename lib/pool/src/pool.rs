@@ -28,11 +28,14 @@ pub struct ThreadPoolOptions {
     /// Whether to bind worker `i` to one core: of the cores that the process may use, number `i`
     /// modulo their number. On Linux only.
     pub pin: bool,
+    /// Priority of the jobs of [`scope`](ThreadPool::scope), among those of the work sources. At
+    /// equal numbers jobs come first.
+    pub scope_priority: u32,
 }
 
 impl Default for ThreadPoolOptions {
     /// One worker for each core but one, which is left to the caller. The thread names begin with
-    /// "pool", and workers are not pinned.
+    /// "pool", workers are not pinned, and jobs of scopes come last.
     fn default() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
@@ -40,6 +43,7 @@ impl Default for ThreadPoolOptions {
             cores,
             name: "pool".to_owned(),
             pin: false,
+            scope_priority: u32::MAX,
         }
     }
 }
@@ -114,7 +118,7 @@ impl ThreadPool {
             sources: Mutex::new(Vec::new()),
         });
         let jobs = Arc::new(Jobs::default());
-        let jobs_handle = shared.register(u32::MAX, Arc::<Jobs>::clone(&jobs));
+        let jobs_handle = shared.register(options.scope_priority, Arc::<Jobs>::clone(&jobs));
         let mut pool = Self {
             shared,
             threads: Vec::with_capacity(options.workers),
@@ -155,7 +159,7 @@ impl ThreadPool {
 
     /// Registers a work source. Workers serve the work source of the lowest priority number first,
     /// and among equal numbers the one that was registered first. Jobs of [`scope`](Self::scope)
-    /// come last.
+    /// have a priority of their own ([`ThreadPoolOptions::scope_priority`]).
     pub fn register(&self, priority: u32, source: Arc<dyn WorkSource>) -> WorkSourceHandle {
         self.shared.register(priority, source)
     }

@@ -217,6 +217,82 @@ fn the_work_source_of_higher_priority_comes_first() {
     );
 }
 
+/// Holds a worker.
+#[derive(Default)]
+struct Gate {
+    pending: AtomicUsize,
+    held: AtomicBool,
+    open: AtomicBool,
+}
+
+impl WorkSource for Gate {
+    fn pending(&self) -> usize {
+        self.pending.load(Ordering::Acquire)
+    }
+
+    fn serve(&self, _worker: usize) {
+        self.pending.store(0, Ordering::Release);
+        self.held.store(true, Ordering::Release);
+        while !self.open.load(Ordering::Acquire) {
+            std::thread::yield_now();
+        }
+    }
+
+    fn panicked(&self, panic: Panic) {
+        panic.resume();
+    }
+}
+
+#[test]
+fn jobs_of_scopes_have_the_priority_of_the_options() {
+    for (scope_priority, expected) in [
+        (4, ["job", "unit"]),
+        (5, ["job", "unit"]),
+        (6, ["unit", "job"]),
+        (ThreadPoolOptions::default().scope_priority, ["unit", "job"]),
+    ] {
+        let pool = ThreadPool::new(&ThreadPoolOptions {
+            scope_priority,
+            ..ThreadPoolOptions::workers(1)
+        })
+        .unwrap();
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let units = Arc::new(Units {
+            name: "unit",
+            order: Arc::clone(&order),
+            ..Units::default()
+        });
+        let gate = Arc::new(Gate::default());
+        let handles = [
+            pool.register(0, Arc::<Gate>::clone(&gate)),
+            pool.register(5, Arc::<Units>::clone(&units)),
+        ];
+        gate.pending.store(1, Ordering::Release);
+        handles[0].notify();
+        while !gate.held.load(Ordering::Acquire) {
+            std::thread::yield_now();
+        }
+        pool.scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| order.lock().unwrap().push("job"));
+            }
+            units.add(3);
+            handles[1].notify();
+            gate.open.store(true, Ordering::Release);
+            // The thread of the scope runs none of the jobs.
+            while order.lock().unwrap().len() < 6 {
+                std::thread::yield_now();
+            }
+        });
+        let order = order.lock().unwrap();
+        assert_eq!(
+            order.chunks(3).collect::<Vec<_>>(),
+            expected.map(|name| [name; 3]),
+            "{scope_priority}"
+        );
+    }
+}
+
 #[test]
 fn the_pool_drops_an_unregistered_work_source() {
     let pool = pool(3);

@@ -15,11 +15,13 @@
 
 use crate::pipeline::outline::Outline;
 use blockmill_block::{Block, BlockUndo, Magic};
-use blockmill_coins::{CoinsCache, LANES, MustBeNew};
+use blockmill_coins::{CoinsCache, LANES, Lanes, MustBeNew};
 use blockmill_pool::{ThreadPool, contain};
 use blockmill_rules::connect::ConnectContext;
+use blockmill_sync::{Backoff, ManualResetEvent};
 use judge::judge;
 use lane_outcome::LaneOutcome;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
@@ -66,7 +68,7 @@ pub enum WindowOutcome {
 pub struct Dealing<'p> {
     /// The threads.
     pub pool: &'p ThreadPool,
-    /// Jobs that the lanes are put into.
+    /// Shares that the lanes are put into. A thread takes one at a time.
     pub jobs: usize,
     /// Memory in bytes that the coins which a window spends may take in the lanes.
     pub spent_bytes_max: usize,
@@ -125,50 +127,38 @@ pub fn resolve_window(
     dealing: Dealing<'_>,
     done: &(dyn Fn(Option<usize>, Instant, Instant) + Sync),
 ) -> WindowOutcome {
-    let lanes = cache.lanes();
-    let room = Room {
-        bytes_max: dealing.spent_bytes_max,
-        used: AtomicUsize::new(0),
+    let work = WindowWork {
+        window,
+        lanes: cache.lanes(),
+        dealing,
+        room: Room {
+            bytes_max: dealing.spent_bytes_max,
+            used: AtomicUsize::new(0),
+        },
+        outcomes: (0..LANES).map(|_| OnceLock::new()).collect(),
+        judged: window.iter().map(|_| OnceLock::new()).collect(),
+        lanes_begun: AtomicUsize::new(0),
+        lanes_left: AtomicUsize::new(LANES),
+        lanes_done: ManualResetEvent::new(),
+        blocks_begun: AtomicUsize::new(0),
+        done,
     };
-    let mut outcomes: Vec<LaneOutcome> = (0..LANES).map(LaneOutcome::new).collect();
-    #[cfg(test)]
-    for outcome in &mut outcomes {
-        outcome.fault = dealing.fault;
-    }
-    let timed = |block: Option<usize>, job: &mut dyn FnMut()| {
-        let start = Instant::now();
-        job();
-        done(block, start, Instant::now());
-    };
-    let per_job = LANES.div_ceil(dealing.jobs.clamp(1, LANES));
+    let helpers = dealing.pool.workers().min(dealing.jobs.max(window.len()) - 1);
     dealing.pool.scope(|scope| {
-        for together in outcomes.chunks_mut(per_job) {
-            let (lanes, room, timed) = (&lanes, &room, &timed);
-            scope.spawn(move || {
-                timed(None, &mut || {
-                    for outcome in &mut *together {
-                        outcome.is_odd |= contain(|| outcome.run(lanes, window, room)).is_err();
-                    }
-                });
-            });
+        for _ in 0..helpers {
+            scope.spawn(|| work.work());
         }
+        work.work();
     });
-    let is_too_large = room.is_full();
-    let mut judged: Vec<Option<Judged>> = window.iter().map(|_| None).collect();
-    if !is_too_large && outcomes.iter().all(|outcome| !outcome.is_odd) {
-        let outcomes = &outcomes;
-        dealing.pool.scope(|scope| {
-            for (number, judged) in judged.iter_mut().enumerate() {
-                let timed = &timed;
-                scope.spawn(move || {
-                    timed(Some(number), &mut || {
-                        *judged = contain(|| judge(number, window, outcomes, dealing.magic)).unwrap_or(None);
-                    });
-                });
-            }
-        });
-    }
-    let judged: Option<Vec<Judged>> = judged.into_iter().collect();
+    let WindowWork {
+        lanes,
+        room,
+        outcomes,
+        judged,
+        ..
+    } = work;
+    let mut outcomes: Vec<LaneOutcome> = outcomes.into_iter().filter_map(OnceLock::into_inner).collect();
+    let judged: Option<Vec<Judged>> = judged.into_iter().map(OnceLock::into_inner).collect();
     if judged.is_none() {
         for outcome in &mut outcomes {
             outcome.take_back(&lanes, window);
@@ -177,8 +167,89 @@ pub fn resolve_window(
     cache.end_lanes(outcomes.iter().map(|outcome| &outcome.log));
     match judged {
         Some(judged) => WindowOutcome::Judged(judged),
-        None if is_too_large => WindowOutcome::TooLarge,
+        None if room.is_full() => WindowOutcome::TooLarge,
         None => WindowOutcome::Odd,
+    }
+}
+
+/// The work on a window, of which each thread that has time takes a share: lanes, and when all
+/// lanes are done, blocks to judge.
+struct WindowWork<'w> {
+    window: &'w [WindowBlock<'w>],
+    lanes: Lanes<'w>,
+    dealing: Dealing<'w>,
+    room: Room,
+    /// What has become of each lane, and of each block.
+    outcomes: Vec<OnceLock<LaneOutcome>>,
+    judged: Vec<OnceLock<Judged>>,
+    /// The number of the next share of the lanes, and of the next block.
+    lanes_begun: AtomicUsize,
+    blocks_begun: AtomicUsize,
+    lanes_left: AtomicUsize,
+    lanes_done: ManualResetEvent,
+    done: &'w (dyn Fn(Option<usize>, Instant, Instant) + Sync),
+}
+
+impl WindowWork<'_> {
+    fn work(&self) {
+        self.run_lanes();
+        // Lanes that have begun end soon. A thread that did something else meanwhile would be
+        // missed by the judges.
+        let mut backoff = Backoff::new();
+        while self.lanes_left.load(Ordering::Acquire) > 0 {
+            if !backoff.snooze() {
+                self.lanes_done.wait();
+            }
+        }
+        let outcomes: Vec<&LaneOutcome> = self.outcomes.iter().filter_map(OnceLock::get).collect();
+        if !self.room.is_full() && outcomes.iter().all(|outcome| !outcome.is_odd) {
+            self.judge_blocks(&outcomes);
+        }
+    }
+
+    fn run_lanes(&self) {
+        let together = LANES.div_ceil(self.dealing.jobs.clamp(1, LANES));
+        loop {
+            // Relaxed: the number alone counts, and what is read was there before the threads.
+            let first = self.lanes_begun.fetch_add(1, Ordering::Relaxed) * together;
+            let numbers = first..(first + together).min(LANES);
+            if numbers.is_empty() {
+                return;
+            }
+            let start = Instant::now();
+            for number in numbers.clone() {
+                let mut outcome = LaneOutcome::new(number);
+                #[cfg(test)]
+                {
+                    outcome.fault = self.dealing.fault;
+                }
+                outcome.is_odd |= contain(|| outcome.run(&self.lanes, self.window, &self.room)).is_err();
+                let is_first = self.outcomes[number].set(outcome).is_ok();
+                debug_assert!(is_first, "lane {number} ran twice");
+            }
+            let end = Instant::now();
+            // AcqRel: who sees 0 sees all outcomes.
+            if self.lanes_left.fetch_sub(numbers.len(), Ordering::AcqRel) == numbers.len() {
+                self.lanes_done.set();
+            }
+            (self.done)(None, start, end);
+        }
+    }
+
+    fn judge_blocks(&self, outcomes: &[&LaneOutcome]) {
+        loop {
+            let number = self.blocks_begun.fetch_add(1, Ordering::Relaxed);
+            let Some(place) = self.judged.get(number) else {
+                return;
+            };
+            let start = Instant::now();
+            let judged = contain(|| judge(number, self.window, outcomes, self.dealing.magic));
+            if let Some(judged) = judged.unwrap_or(None) {
+                let is_first = place.set(judged).is_ok();
+                debug_assert!(is_first, "block {number} was judged twice");
+            }
+            (self.done)(Some(number), start, Instant::now());
+        }
     }
 }
 

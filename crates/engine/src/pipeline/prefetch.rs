@@ -45,8 +45,6 @@ pub(crate) struct Window {
     pub(crate) loaded_min: usize,
     /// Most inputs of blocks whose coins are fetched at once; of one block all are.
     pub(crate) inputs_max: usize,
-    /// Whether this thread loads all blocks.
-    pub(crate) loads_here: bool,
     /// Most blocks that are handed out together.
     pub(crate) blocks_max: usize,
     /// Coins that blocks spend and make, at which no more are handed out together.
@@ -130,9 +128,9 @@ impl<V: ScriptVerifier + 'static> Prefetcher<V> {
         }
     }
 
-    /// The next blocks, as far as they are loaded and their coins fetched: of at least one, if
-    /// `wait` says to wait for that. Otherwise of as many as are wanted together, or of all that
-    /// can come. `fetch` begins to fetch the coins of a block that is loaded.
+    /// The next blocks: as many as are wanted together, or all that can come. If `wait` says so,
+    /// waits until they are loaded, and until the coins of the first are fetched. `fetch` begins to
+    /// fetch the coins of a block that is loaded.
     pub(crate) fn next(
         &mut self,
         wait: bool,
@@ -142,9 +140,9 @@ impl<V: ScriptVerifier + 'static> Prefetcher<V> {
         while let Some(block) = self.requester.try_collect_next().map(Self::loaded) {
             self.push_loaded(block);
         }
-        // Without workers this thread loads them here.
+        // This thread helps to load them, rather than resolve a small window.
         while wait
-            && (self.loaded.len() < window.loaded_min.max(1) || (window.loads_here && !self.is_enough(&window)))
+            && (self.loaded.len() < window.loaded_min || !self.is_enough(&window))
             && let Some(block) = self.requester.collect_next().map(Self::loaded)
         {
             self.push_loaded(block);

@@ -31,6 +31,9 @@ use std::time::Duration;
 /// Highest priority: no block can be resolved without its coins, and few are missing.
 const FETCH_PRIORITY: u32 = 0;
 
+/// Blocks behind a window can do nothing before it is resolved, and its jobs are short.
+const WINDOW_PRIORITY: u32 = 0;
+
 /// Everything waits for the checks of the lowest block in the end.
 const CHECK_PRIORITY: u32 = 1;
 
@@ -149,6 +152,7 @@ impl<V: ScriptVerifier + 'static> Pipeline<V> {
         let verifier = Arc::new(verifier);
         let thread_pool = ThreadPool::new(&ThreadPoolOptions {
             name: "worker".to_owned(),
+            scope_priority: WINDOW_PRIORITY,
             ..ThreadPoolOptions::workers(settings.threads.saturating_sub(1))
         })?;
         let checks = CheckPool::with_trace(Arc::clone(&verifier), &thread_pool, CHECK_PRIORITY, trace.clone());
@@ -245,7 +249,6 @@ impl<V: ScriptVerifier + 'static> Pipeline<V> {
         Window {
             loaded_min: if load_first { prefetch::BLOCKS_MAX } else { 1 },
             inputs_max: Fetching::inputs_max(&self.cache),
-            loads_here: self.checks.workers() == 0,
             blocks_max: if self.flusher.is_after_every_block() {
                 1
             } else {

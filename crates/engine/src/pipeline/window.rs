@@ -159,11 +159,7 @@ fn resolve<V: ScriptVerifier + 'static>(
     let fetched_before = pipeline.cache.store_time();
     let dealing = Dealing {
         pool: &pipeline.thread_pool,
-        jobs: if pipeline.checks.workers() == 0 {
-            1
-        } else {
-            pipeline.windows.jobs
-        },
+        jobs: pipeline.windows.jobs,
         spent_bytes_max: pipeline.blocks_memory() / COPIES_OF_SPENT,
         magic: params.magic(),
         #[cfg(test)]

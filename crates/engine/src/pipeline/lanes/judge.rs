@@ -15,7 +15,7 @@ const RECORD_BYTES_PER_COIN: usize = 32;
 pub(super) fn judge(
     number: usize,
     window: &[WindowBlock<'_>],
-    outcomes: &[LaneOutcome],
+    outcomes: &[&LaneOutcome],
     magic: Magic,
 ) -> Option<Judged> {
     let WindowBlock {
@@ -64,7 +64,12 @@ const NO_COIN: CoinRef<'_> = CoinRef {
 };
 
 #[cfg(test)]
-fn plant_faults<'l>(number: usize, window: &[WindowBlock<'_>], outcomes: &'l [LaneOutcome], coins: &mut [CoinRef<'l>]) {
+fn plant_faults<'l>(
+    number: usize,
+    window: &[WindowBlock<'_>],
+    outcomes: &[&'l LaneOutcome],
+    coins: &mut [CoinRef<'l>],
+) {
     match outcomes[0].fault {
         Some(Fault::MixesInputs) if coins.len() > 1 => coins.swap(0, 1),
         Some(Fault::PanicsInJudge) if number + 1 == window.len() => panic!("a fault of the test"),
