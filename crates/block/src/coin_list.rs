@@ -3,6 +3,7 @@
 use crate::coin::CoinRef;
 use crate::compress;
 use crate::reader::{DecodeError, Reader};
+use crate::short::copy_short;
 use std::fmt;
 use std::ops::Range;
 
@@ -89,9 +90,7 @@ impl CoinList {
             let mut rest = &mut short[..];
             for part in [around[0], coin.script_pubkey, around[1]] {
                 let (head, tail) = rest.split_at_mut(part.len());
-                for (to, from) in head.iter_mut().zip(part) {
-                    *to = *from;
-                }
+                copy_short(part, head);
                 rest = tail;
             }
             self.scripts.extend_from_slice(&short);

@@ -38,7 +38,8 @@
 //! - [`header`], [`transaction`], [`block`]: the decoded forms;
 //! - [`merkle`]: merkle roots and the witness commitment;
 //! - [`coin`], [`compress`], [`undo`]: coins, Core's compressed form of coins, and undo data;
-//! - [`network`]: networks and their magic bytes.
+//! - [`network`]: networks and their magic bytes;
+//! - `short`: copies of a few bytes.
 //!
 //! The feature `bitcoin` adds the module `rust_bitcoin`: conversions from and to the types of
 //! rust-bitcoin.
@@ -55,6 +56,7 @@ pub mod network;
 pub mod reader;
 #[cfg(feature = "bitcoin")]
 pub mod rust_bitcoin;
+mod short;
 pub mod transaction;
 pub mod undo;
 
@@ -65,6 +67,7 @@ pub use hash::{BlockHash, MerkleRoot, Txid, Wtxid};
 pub use header::Header;
 pub use network::{Magic, Network};
 pub use reader::DecodeError;
+pub use short::copy_short;
 pub use transaction::{Input, Output, Transaction, Witness};
 pub use undo::BlockUndo;
 

@@ -12,7 +12,7 @@
 //! form: after the form come all of its fields in full. No coin of a valid block needs it.
 
 use crate::key::{KEY_LENGTH, OutpointKey, outpoint_from_key, outpoint_key};
-use blockmill_block::{Coin, CoinList, CoinRef, OutPoint};
+use blockmill_block::{Coin, CoinList, CoinRef, OutPoint, copy_short};
 
 /// Four flags of an entry. The map stores them; its user gives them a meaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -200,7 +200,7 @@ impl<'a> NewRecord<'a> {
             }
             Shape::Template(coin, _, payload) => {
                 write_numbers(coin, record);
-                record[SCRIPT_AT..self.length].copy_from_slice(payload);
+                copy_short(payload, &mut record[SCRIPT_AT..self.length]);
             }
         }
     }
@@ -208,7 +208,7 @@ impl<'a> NewRecord<'a> {
 
 fn put(rest: &mut &mut [u8], bytes: &[u8]) {
     let (head, tail) = std::mem::take(rest).split_at_mut(bytes.len());
-    head.copy_from_slice(bytes);
+    copy_short(bytes, head);
     *rest = tail;
 }
 
