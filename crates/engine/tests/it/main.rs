@@ -11,6 +11,7 @@ mod failing_store;
 mod fetching;
 mod gathering;
 mod invalid_branches;
+mod kills;
 mod lanes;
 mod past;
 mod places;

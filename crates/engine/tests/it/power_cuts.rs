@@ -3,7 +3,7 @@
 //! doctor finds no damage then. In other runs every call of a file fails, once or from then on. The
 //! next run must come to the same set.
 
-use crate::common::generated::Generated;
+use crate::common::generated::{Generated, scratch};
 use crate::common::{
     self, Chain, CoreEngine, LARGE, SUBSIDY, builder, figures, figures_of, options, regtest, spend_failing, verifier,
     write_blocks,
@@ -26,16 +26,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 use tempfile::TempDir;
-
-/// A folder for files that need no disk, so that syncing them takes no time.
-fn scratch() -> TempDir {
-    let memory = Path::new("/dev/shm");
-    if memory.is_dir() {
-        tempfile::tempdir_in(memory).unwrap()
-    } else {
-        tempfile::tempdir().unwrap()
-    }
-}
 
 /// Work on a data directory. Its outcome is the same however often the work was begun before.
 trait Scenario: Sync {

@@ -69,6 +69,16 @@ impl Generated {
     }
 }
 
+/// A folder for files that need no disk, so that syncing them takes no time.
+pub(crate) fn scratch() -> TempDir {
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() {
+        tempfile::tempdir_in(memory).unwrap()
+    } else {
+        tempfile::tempdir().unwrap()
+    }
+}
+
 /// Copies a file, or a folder with all that is in it.
 pub(crate) fn copy_all(from: &Path, to: &Path) {
     if !from.is_dir() {
