@@ -4,6 +4,7 @@ mod assume_valid;
 mod chain_blocks;
 mod changing_files;
 mod common;
+mod conformance;
 mod delays;
 mod differential;
 mod doctor;
