@@ -3,24 +3,25 @@
 //! Four bytes of the input (`Beside`) name what happens beside each block: when its fetches begin,
 //! when they end, when the block is resolved, and after that. Up to four blocks are loaded ahead,
 //! as in the engine. Each notes its transactions, and its fetches see the cache of that moment.
+//!
+//! Loaded blocks are resolved together, as a window in lanes. A window ends where blocks are
+//! disconnected, and where the input says so.
 
 use crate::flushes::limit_for;
 use crate::gated_store::{Ending, GatedStore};
 use crate::input::Input;
-use crate::world::{BLOCKS_MAX, PARAMS, Planned, SPACING, World, first_coins};
+use crate::windows::{resolve, resolve_in_lanes};
+use crate::world::{BLOCKS_MAX, Planned, World, first_coins};
 use blockmill_block::{Block, BlockHash, BlockUndo, Coin, OutPoint};
-use blockmill_coins::{CoinStore, CoinsCache, FlushEpoch, MemoryStore, MustBeNew, OwnedChange, Tip};
+use blockmill_coins::{CoinStore, CoinsCache, FlushEpoch, MemoryStore, OwnedChange, Tip};
 use blockmill_engine::pipeline::inputs::{BlockInputs, BlockOutputs};
-use blockmill_engine::pipeline::lanes::{Dealing, WindowBlock, WindowOutcome, resolve_window};
-use blockmill_engine::pipeline::outline::Outline;
 use blockmill_engine::pipeline::resolve::{self, ResolveError};
 use blockmill_engine::pipeline::upcoming::UpcomingTxids;
 use blockmill_fetch::{Fetch, Fetcher, Options};
 use blockmill_pool::{ThreadPool, ThreadPoolOptions};
-use blockmill_rules::Reject;
-use blockmill_rules::connect::{ConnectContext, MedianTimes, Overwriting};
-use blockmill_rules::flags::block_script_flags;
-use std::collections::VecDeque;
+use blockmill_rules::connect::Overwriting;
+use blockmill_rules::{COINBASE_MATURITY, Reject};
+use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, LazyLock};
 
 /// Pools with one worker and with two. All inputs share them.
@@ -59,6 +60,12 @@ struct Case {
     fails_reads: bool,
     /// Whether its fetches are abandoned.
     gives_up: bool,
+    /// Whether its window has no block before it.
+    begins_window: bool,
+    /// Whether its window has no block after it.
+    ends_window: bool,
+    /// Jobs that lanes are put into, if a window begins with it.
+    jobs: usize,
     /// Number of blocks that are disconnected after it.
     disconnected: usize,
     expected: Outcome,
@@ -99,61 +106,24 @@ impl Beside {
     }
 }
 
-fn resolve(
-    planned: &Planned,
-    absent_at: Option<FlushEpoch>,
-    cache: &mut CoinsCache,
-) -> Result<BlockUndo, ResolveError> {
-    let median_time_past = |height: u32| height * SPACING;
-    let context = ConnectContext {
-        params: &PARAMS,
-        height: planned.height,
-        flags: block_script_flags(&PARAMS, planned.height, &planned.block.hash()),
-        overwriting: planned.overwriting,
-        median_times: Some(MedianTimes {
-            parent: median_time_past(planned.height - 1),
-            at_height: &median_time_past,
-        }),
-        legacy_sigops: &planned.legacy_sigops,
-    };
-    resolve::apply(&planned.block, &context, absent_at, cache)
+/// Number of the first cases that are resolved together.
+fn window_length(cases: &[Case]) -> usize {
+    let ended = cases.iter().position(|case| case.ends_window || case.disconnected > 0);
+    let cases = &cases[..ended.map_or(cases.len(), |last| last + 1)];
+    let next = cases.iter().skip(1).position(|case| case.begins_window);
+    let cases = &cases[..next.map_or(cases.len(), |number| number + 1)];
+    // As in the engine. Then no block of a window spends a coinbase of the window, and a block that
+    // may overwrite coinbases leaves nothing below a coin that the window spends.
+    let first = cases[0].planned.height;
+    let fits = |case: &&Case| case.planned.height.abs_diff(first) < COINBASE_MATURITY;
+    cases.iter().take_while(fits).count()
 }
 
-/// Resolves a block in lanes. None: something is odd, and the cache is as it was.
-fn resolve_in_lanes(
-    planned: &Planned,
-    absent_at: Option<FlushEpoch>,
-    pool: &ThreadPool,
-    cache: &mut CoinsCache,
-) -> Option<BlockUndo> {
-    let median_time_past = |height: u32| height * SPACING;
-    let outline = Outline::new(&planned.block, cache.hash_key());
-    let block = WindowBlock {
-        block: &planned.block,
-        outline: &outline,
-        context: ConnectContext {
-            params: &PARAMS,
-            height: planned.height,
-            flags: block_script_flags(&PARAMS, planned.height, &planned.block.hash()),
-            overwriting: Overwriting::Allowed,
-            median_times: Some(MedianTimes {
-                parent: median_time_past(planned.height - 1),
-                at_height: &median_time_past,
-            }),
-            legacy_sigops: &planned.legacy_sigops,
-        },
-        must_be_new: MustBeNew::Yes(absent_at),
-    };
-    let dealing = Dealing {
-        pool,
-        jobs: 2,
-        spent_bytes_max: usize::MAX,
-        magic: PARAMS.magic(),
-    };
-    let WindowOutcome::Judged(judged) = resolve_window(&[block], cache, dealing, &|_, _, _| ()) else {
-        return None;
-    };
-    judged.into_iter().next().map(|judged| judged.undo)
+/// Whether no two blocks have a transaction in common. Lanes are sure of all valid windows then.
+fn is_without_repeats(cases: &[Case]) -> bool {
+    let mut seen = HashSet::new();
+    let mut transactions = cases.iter().flat_map(|case| case.planned.block.transactions());
+    transactions.all(|transaction| seen.insert(transaction.txid()))
 }
 
 fn disconnect(block: &Block, undo: &BlockUndo, cache: &mut CoinsCache) -> bool {
@@ -209,6 +179,10 @@ fn plan(input: &mut Input<'_>, flags: u8) -> (Vec<Case>, Vec<(OutPoint, Coin)>) 
             beside,
             fails_reads: more & 3 == 3,
             gives_up: more & 0xc == 0xc,
+            // The good blocks beside a bad one can be valid windows then.
+            begins_window: more & 0x20 != 0 && expected.is_err(),
+            ends_window: more & 0x30 == 0x10 || (more & 0x20 != 0 && expected.is_err()),
+            jobs: [64, 1, 2, 64][usize::from(more >> 6)],
             disconnected,
             expected,
         });
@@ -320,16 +294,35 @@ impl FetchingRun {
         outputs.map(|outputs| outputs.begin_epoch)
     }
 
+    /// Resolves a window: in lanes, or else one block after the other.
+    fn resolve_window(
+        &mut self,
+        window: &[Case],
+        absent_at: &[Option<FlushEpoch>],
+        is_without_repeats: bool,
+    ) -> Vec<Outcome> {
+        if let Some(pool) = self.lanes {
+            let fails_reads = window.iter().any(|case| case.fails_reads);
+            self.store.fail_reads(fails_reads);
+            let planned: Vec<&Planned> = window.iter().map(|case| &case.planned).collect();
+            let undo = resolve_in_lanes(&planned, absent_at, window[0].jobs, pool, &mut self.cache);
+            self.store.fail_reads(false);
+            if let Some(undo) = undo {
+                return undo.into_iter().map(Ok).collect();
+            }
+            let is_valid = window.iter().all(|case| case.expected.is_ok());
+            assert!(
+                fails_reads || !is_valid || !is_without_repeats,
+                "lanes are not sure of a valid window"
+            );
+        }
+        let blocks = window.iter().zip(absent_at);
+        blocks.map(|(case, &absent_at)| self.resolve(case, absent_at)).collect()
+    }
+
     /// Resolves a block; tries again if the store fails.
     fn resolve(&mut self, case: &Case, absent_at: Option<FlushEpoch>) -> Outcome {
         self.store.fail_reads(case.fails_reads);
-        if let Some(pool) = self.lanes
-            && case.planned.overwriting == Overwriting::Forbidden
-            && let Some(undo) = resolve_in_lanes(&case.planned, absent_at, pool, &mut self.cache)
-        {
-            self.store.fail_reads(false);
-            return Ok(undo);
-        }
         let mut outcome = resolve(&case.planned, absent_at, &mut self.cache);
         if matches!(outcome, Err(ResolveError::Store(_))) {
             assert!(case.fails_reads, "the store fails unasked");
@@ -344,42 +337,54 @@ impl FetchingRun {
         }
     }
 
-    /// Runs the chain.
-    fn run(&mut self, cases: &[Case], window: usize) {
+    /// Runs the chain, with up to `ahead` blocks loaded.
+    fn run(&mut self, cases: &[Case], ahead: usize) {
+        let is_without_repeats = is_without_repeats(cases);
         let mut prefetched = VecDeque::new();
         let mut connected: Vec<&Case> = Vec::new();
-        for (index, case) in cases.iter().enumerate() {
-            while prefetched.len() < window && index + prefetched.len() < cases.len() {
-                let next = &cases[index + prefetched.len()];
+        let mut done = 0;
+        while done < cases.len() {
+            while prefetched.len() < ahead && done + prefetched.len() < cases.len() {
+                let next = &cases[done + prefetched.len()];
                 self.beside(next.beside[0]);
                 let resolved = connected.last().map_or(0, |case| case.planned.height);
                 prefetched.push_back(self.begin_fetches(&next.planned, resolved));
             }
-            self.beside(case.beside[1]);
-            self.store.release_reads();
-            let fetches = prefetched.pop_front().filter(|_| !case.gives_up);
-            let absent_at = fetches.and_then(|fetches| self.finish_fetches(fetches));
-            self.beside(case.beside[2]);
-            let outcome = self.resolve(case, absent_at);
-            assert_eq!(outcome, case.expected, "block {index}");
-            if outcome.is_ok() {
-                connected.push(case);
+            let loaded = &cases[done..done + prefetched.len()];
+            let window = &loaded[..window_length(loaded)];
+            let mut absent_at = Vec::new();
+            for case in window {
+                self.beside(case.beside[1]);
+                self.store.release_reads();
+                let fetches = prefetched.pop_front().filter(|_| !case.gives_up);
+                absent_at.push(fetches.and_then(|fetches| self.finish_fetches(fetches)));
+                self.beside(case.beside[2]);
             }
-            self.beside(case.beside[3]);
-            if case.disconnected > 0 {
-                self.store.fail_reads(false);
+            let outcomes = self.resolve_window(window, &absent_at, is_without_repeats);
+            for (number, (case, outcome)) in window.iter().zip(outcomes).enumerate() {
+                assert_eq!(outcome, case.expected, "block {}", done + number);
+                if outcome.is_ok() {
+                    connected.push(case);
+                }
+                self.beside(case.beside[3]);
             }
-            for case in connected
-                .split_off(connected.len() - case.disconnected)
-                .into_iter()
-                .rev()
-            {
-                let undo = case.expected.as_ref().expect("a connected block has undo data");
-                disconnect(&case.planned.block, undo, &mut self.cache);
-            }
+            done += window.len();
+            self.disconnect_last(window, &mut connected);
         }
         self.store.release_reads();
         self.store.fail_reads(false);
+    }
+
+    /// Disconnects the blocks that are to be disconnected after a window.
+    fn disconnect_last(&mut self, window: &[Case], connected: &mut Vec<&Case>) {
+        let count = window.last().map_or(0, |case| case.disconnected);
+        if count > 0 {
+            self.store.fail_reads(false);
+        }
+        for case in connected.split_off(connected.len() - count).into_iter().rev() {
+            let undo = case.expected.as_ref().expect("a connected block has undo data");
+            disconnect(&case.planned.block, undo, &mut self.cache);
+        }
     }
 
     /// Checks that exactly these coins are in the cache, now and after the flush under way, and in
@@ -403,10 +408,10 @@ impl FetchingRun {
 pub fn run(data: &[u8]) {
     let mut input = Input::new(data);
     let flags = input.u8();
-    let window = usize::from(flags >> 6) + 1;
+    let ahead = usize::from(flags >> 6) + 1;
     let (cases, expected) = plan(&mut input, flags);
     let mut run = FetchingRun::new(flags);
-    run.run(&cases, window);
+    run.run(&cases, ahead);
     run.check(&expected);
     for case in &cases {
         for transaction in case.planned.block.transactions() {

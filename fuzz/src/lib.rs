@@ -10,7 +10,8 @@
 //! - [`submitted`]: lines as `submit` reads them;
 //! - [`log_pages`], [`log_checkpoint`]: pages and checkpoints of the coin log;
 //! - [`flushes`]: the coins cache beside a model;
-//! - [`world`], [`chain`]: short chains, and their outcome with coins read ahead and without.
+//! - [`world`], [`windows`], [`chain`]: short chains, and their outcome with coins read ahead, in
+//!   windows, and without.
 //!
 //! A target is deterministic, except for the timing of threads and the random keys of coin maps.
 
@@ -24,4 +25,5 @@ pub mod memory;
 pub mod parts;
 pub mod pieces;
 pub mod submitted;
+pub mod windows;
 pub mod world;

@@ -2,11 +2,12 @@
 //! their own and earlier outputs, double spend, spend missing coins, and repeat transactions.
 //!
 //! The chain is resolved twice: once over a plain cache, and once over a cache whose coins are read
-//! ahead by a pool, in lanes where they say "valid", with flushes, failing reads and disconnected
-//! blocks in between.
+//! ahead by a pool, with flushes, failing reads and disconnected blocks in between. There, windows
+//! of up to four blocks are resolved in lanes, and block by block where lanes do not say "valid".
 //!
 //! Checked: both runs give the same verdicts (reason and position), the same undo data, and the
-//! same set of coins.
+//! same set of coins. Lanes are sure of every valid window, unless reads fail or blocks repeat a
+//! transaction.
 
 #![no_main]
 

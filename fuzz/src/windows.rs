@@ -1,0 +1,94 @@
+//! Blocks of a chain, resolved one by one, and together in lanes.
+
+use crate::world::{PARAMS, Planned, SPACING};
+use blockmill_block::BlockUndo;
+use blockmill_block::undo::write_record;
+use blockmill_coins::{CoinsCache, FlushEpoch, MustBeNew};
+use blockmill_engine::pipeline::lanes::{Dealing, Judged, WindowBlock, WindowOutcome, resolve_window};
+use blockmill_engine::pipeline::outline::Outline;
+use blockmill_engine::pipeline::resolve::{self, ResolveError};
+use blockmill_pool::ThreadPool;
+use blockmill_rules::connect::{ConnectContext, MedianTimes, Overwriting};
+use blockmill_rules::flags::block_script_flags;
+
+fn median_time_past(height: u32) -> u32 {
+    height * SPACING
+}
+
+fn context(planned: &Planned) -> ConnectContext<'_> {
+    ConnectContext {
+        params: &PARAMS,
+        height: planned.height,
+        flags: block_script_flags(&PARAMS, planned.height, &planned.block.hash()),
+        overwriting: planned.overwriting,
+        median_times: Some(MedianTimes {
+            parent: median_time_past(planned.height - 1),
+            at_height: &median_time_past,
+        }),
+        legacy_sigops: &planned.legacy_sigops,
+    }
+}
+
+/// Resolves a block by the serial code.
+///
+/// # Errors
+/// [`ResolveError`].
+pub fn resolve(
+    planned: &Planned,
+    absent_at: Option<FlushEpoch>,
+    cache: &mut CoinsCache,
+) -> Result<BlockUndo, ResolveError> {
+    resolve::apply(&planned.block, &context(planned), absent_at, cache)
+}
+
+/// Resolves blocks in lanes, put into so many jobs. None: something is odd, and the cache is as it
+/// was.
+///
+/// # Panics
+/// If a record is not that of the undo data.
+pub fn resolve_in_lanes(
+    window: &[&Planned],
+    absent_at: &[Option<FlushEpoch>],
+    jobs: usize,
+    pool: &ThreadPool,
+    cache: &mut CoinsCache,
+) -> Option<Vec<BlockUndo>> {
+    let outlines: Vec<Outline> = window
+        .iter()
+        .map(|planned| Outline::new(&planned.block, cache.hash_key()))
+        .collect();
+    let blocks: Vec<WindowBlock<'_>> = window
+        .iter()
+        .zip(&outlines)
+        .zip(absent_at)
+        .map(|((planned, outline), &absent_at)| WindowBlock {
+            block: &planned.block,
+            outline,
+            context: ConnectContext {
+                overwriting: Overwriting::Allowed,
+                ..context(planned)
+            },
+            must_be_new: match planned.overwriting {
+                Overwriting::Allowed => MustBeNew::No,
+                Overwriting::Forbidden => MustBeNew::Yes(absent_at),
+            },
+        })
+        .collect();
+    let dealing = Dealing {
+        pool,
+        jobs,
+        spent_bytes_max: usize::MAX,
+        magic: PARAMS.magic(),
+    };
+    let WindowOutcome::Judged(judged) = resolve_window(&blocks, cache, dealing, &|_, _, _| ()) else {
+        return None;
+    };
+    assert_eq!(judged.len(), window.len());
+    let undo = judged.into_iter().zip(&blocks).map(|(Judged { undo, record }, of)| {
+        let mut expected = Vec::new();
+        write_record(PARAMS.magic(), &of.block.header().prev_block_hash, &undo, &mut expected);
+        assert_eq!(record, expected);
+        undo
+    });
+    Some(undo.collect())
+}
