@@ -115,6 +115,46 @@ impl CoinList {
         });
     }
 
+    /// A list of `coins` coins that are empty until they are [placed](Self::place), with capacity
+    /// for usual scripts.
+    pub fn with_empty_coins(coins: usize) -> Self {
+        let empty = Head {
+            value: 0,
+            script_at: 0,
+            script_length: 0,
+            code: 0,
+        };
+        Self {
+            heads: vec![empty; coins],
+            scripts: Vec::with_capacity(coins * USUAL_SCRIPT_BYTES),
+        }
+    }
+
+    /// Puts coins of another list at these places, in place of the coins that are there. The order
+    /// of the scripts in memory need not be that of the coins, so all are copied at once.
+    ///
+    /// # Panics
+    /// If there are not as many places as coins, or if the list has no such place.
+    pub fn place(&mut self, coins: Coins<'_>, places: impl ExactSizeIterator<Item = usize>) {
+        assert_eq!(coins.len(), places.len(), "a place for each coin");
+        let at = self.scripts.len();
+        if let Some((start, scripts)) = coins.scripts_in_a_row() {
+            self.scripts.extend_from_slice(scripts);
+            for (&head, place) in coins.heads.iter().zip(places) {
+                self.heads[place] = Head {
+                    script_at: head.script_at - start + at,
+                    ..head
+                };
+            }
+        } else {
+            for (&head, place) in coins.heads.iter().zip(places) {
+                let script_at = self.scripts.len();
+                self.scripts.extend_from_slice(coins.coin(&head).script_pubkey);
+                self.heads[place] = Head { script_at, ..head };
+            }
+        }
+    }
+
     /// Appends a coin in the form of Core's undo data (see [`CoinRef::write_undo`]).
     ///
     /// # Errors
@@ -207,6 +247,20 @@ impl<'a> Coins<'a> {
         }
     }
 
+    /// Where the scripts begin in memory, and all of them, if they lie there in the order of the
+    /// coins.
+    fn scripts_in_a_row(self) -> Option<(usize, &'a [u8])> {
+        let start = self.heads.first()?.script_at;
+        let mut end = start;
+        for head in self.heads {
+            if head.script_at != end {
+                return None;
+            }
+            end += head.script_length as usize;
+        }
+        Some((start, &self.scripts[start..end]))
+    }
+
     /// The coin at `index`, if there is one.
     pub fn get(&self, index: usize) -> Option<CoinRef<'a>> {
         self.heads.get(index).map(|head| self.coin(head))
@@ -265,7 +319,48 @@ mod tests {
         )
     }
 
+    #[test]
+    #[should_panic(expected = "a place for each coin")]
+    fn no_coin_is_left_out() {
+        let list: CoinList = [CoinRef {
+            value: 1,
+            height: 2,
+            is_coinbase: false,
+            script_pubkey: &[3],
+        }]
+        .into_iter()
+        .collect();
+        CoinList::with_empty_coins(3).place(list.coins(), 0..2);
+    }
+
     proptest! {
+        /// Two parts of a list, of which the second has its scripts out of order, are placed in
+        /// turns.
+        #[test]
+        fn coins_are_placed(coins in proptest::collection::vec(coin(), 0..20)) {
+            let one: CoinList = coins.iter().map(CoinRef::from).collect();
+            let mut reversed = CoinList::with_empty_coins(coins.len());
+            for number in (0..coins.len()).rev() {
+                reversed.place(one.coins().range(number..number + 1), std::iter::once(number));
+            }
+            prop_assert_eq!(&reversed, &one);
+            let half = coins.len() / 2;
+            let mut both = CoinList::with_empty_coins(coins.len());
+            both.place(one.coins().range(0..half), (0..half).map(|number| 2 * number));
+            let second = reversed.coins().range(half..coins.len());
+            both.place(second, (half..coins.len()).map(|number| match 2 * (number - half) + 1 {
+                place if place < coins.len() => place,
+                _ => coins.len() - 1,
+            }));
+            let mut expected = vec![None; coins.len()];
+            for (number, coin) in coins.iter().enumerate() {
+                let place = if number < half { 2 * number } else { 2 * (number - half) + 1 };
+                expected[place.min(coins.len() - 1)] = Some(coin.clone());
+            }
+            let found: Vec<Option<Coin>> = both.coins().iter().map(|coin| Some(coin.to_coin())).collect();
+            prop_assert_eq!(found, expected);
+        }
+
         #[test]
         fn coins_come_back(coins in proptest::collection::vec(coin(), 0..20), from in 0usize..20) {
             let list: CoinList = coins.iter().map(CoinRef::from).collect();

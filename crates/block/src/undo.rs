@@ -26,6 +26,18 @@ impl BlockUndo {
         }
     }
 
+    /// Undo data of these coins. `ends` has for each transaction the number of coins up to its end.
+    ///
+    /// # Panics
+    /// If the numbers fall, or if the last is not that of all coins.
+    pub fn from_coins(coins: CoinList, ends: Vec<usize>) -> Self {
+        assert!(
+            ends.is_sorted() && ends.last().copied().unwrap_or(0) == coins.len(),
+            "the transactions do not have these coins"
+        );
+        Self { coins, ends }
+    }
+
     /// Memory in bytes, unused capacity included.
     pub fn memory(&self) -> usize {
         self.coins.memory() + self.ends.capacity() * size_of::<usize>()

@@ -4,7 +4,7 @@
 use super::Fault;
 use super::{Judged, LaneOutcome, WindowBlock};
 use blockmill_block::undo::write_record;
-use blockmill_block::{BlockUndo, CoinRef, Coins, Magic, OutPoint, Transaction};
+use blockmill_block::{BlockUndo, CoinList, Coins, Magic, OutPoint, Transaction};
 use blockmill_rules::connect::{BlockCoins, ConnectContext, Overwriting, Spent, connect_block};
 use std::convert::Infallible;
 
@@ -25,24 +25,28 @@ pub(super) fn judge(
         ..
     } = &window[number];
     let first = block.input_range(0).end;
-    // The coin of each input. What a lane has found lies in a row, so it is read in that order.
-    let mut coins = vec![NO_COIN; block.input_count() - first];
+    // What a lane has found lies in a row, and the coins of a block in the order of its inputs.
+    let mut coins = CoinList::with_empty_coins(block.input_count() - first);
     for outcome in outcomes {
         let found = outcome.log.spent();
-        let found = found.range(outcome.starts[number]..outcome.starts[number + 1]);
-        for (coin, spend) in found.iter().zip(outline.spends(outcome.lane)) {
-            coins[spend.input as usize - first] = coin;
-        }
+        let range = outcome.starts[number]..outcome.starts[number + 1];
+        #[cfg(test)]
+        let found = from_lane(found, outcome, outcomes, range.end);
+        let places = outline.spends(outcome.lane).iter().map(|spend| {
+            let place = spend.input as usize - first;
+            #[cfg(test)]
+            let place = at_place(place, block.input_count() - first, outcome);
+            place
+        });
+        coins.place(found.range(range), places);
     }
     #[cfg(test)]
-    plant_faults(number, window, outcomes, &mut coins);
-    let mut undo = BlockUndo::with_capacity(coins.len());
-    for index in 1..block.transaction_count() {
-        for input in block.input_range(index) {
-            undo.push_coin(coins[input - first]);
-        }
-        undo.end_transaction();
-    }
+    assert!(
+        number + 1 < window.len() || outcomes[0].fault != Some(Fault::PanicsInJudge),
+        "a fault of the test"
+    );
+    let ends = (1..block.transaction_count()).map(|index| block.input_range(index).end - first);
+    let undo = BlockUndo::from_coins(coins, ends.collect());
     let context = ConnectContext {
         // The lanes know which outpoints are new.
         overwriting: Overwriting::Allowed,
@@ -55,36 +59,24 @@ pub(super) fn judge(
     Some(Judged { undo, record })
 }
 
-/// What the inputs have before the lanes' coins are dealt out.
-const NO_COIN: CoinRef<'_> = CoinRef {
-    value: 0,
-    height: 0,
-    is_coinbase: false,
-    script_pubkey: &[],
-};
-
+/// The coins of a lane, or with a fault of the test those of another, if it has as many as `end`.
 #[cfg(test)]
-fn plant_faults<'l>(
-    number: usize,
-    window: &[WindowBlock<'_>],
-    outcomes: &[&'l LaneOutcome],
-    coins: &mut [CoinRef<'l>],
-) {
-    match outcomes[0].fault {
-        Some(Fault::MixesInputs) if coins.len() > 1 => coins.swap(0, 1),
-        Some(Fault::PanicsInJudge) if number + 1 == window.len() => panic!("a fault of the test"),
-        Some(Fault::SwapsLanes) => {
-            let WindowBlock { block, outline, .. } = &window[number];
-            let first = block.input_range(0).end;
-            for outcome in outcomes {
-                let other = outcomes[outcome.lane ^ 1].log.spent();
-                for (coin, spend) in (outcome.starts[number]..).zip(outline.spends(outcome.lane)) {
-                    let place = &mut coins[spend.input as usize - first];
-                    *place = other.get(coin).unwrap_or(*place);
-                }
-            }
-        }
-        _ => {}
+fn from_lane<'l>(found: Coins<'l>, outcome: &LaneOutcome, outcomes: &[&'l LaneOutcome], end: usize) -> Coins<'l> {
+    let other = outcomes[outcome.lane ^ 1].log.spent();
+    if outcome.fault == Some(Fault::SwapsLanes) && end <= other.len() {
+        other
+    } else {
+        found
+    }
+}
+
+/// A place of `count`, or with a fault of the test another.
+#[cfg(test)]
+fn at_place(place: usize, count: usize, outcome: &LaneOutcome) -> usize {
+    if outcome.fault == Some(Fault::MixesInputs) && count > 1 && place < 2 {
+        1 - place
+    } else {
+        place
     }
 }
 
