@@ -129,26 +129,25 @@ impl<V: ScriptVerifier + 'static> Prefetcher<V> {
     }
 
     /// The next blocks: as many as are wanted together, or all that can come. If `wait` says so,
-    /// waits until they are loaded. Some of their coins may still be fetched then. `fetch` begins
-    /// to fetch the coins of a block that is loaded.
+    /// waits until they are loaded, and until the coins of the first are fetched. `fetch` begins to
+    /// fetch the coins of a block that is loaded.
     pub(crate) fn next(
         &mut self,
         wait: bool,
         window: Window,
-        mut fetch: impl FnMut(&PrefetchedBlock) -> Fetches,
+        fetch: impl FnMut(&PrefetchedBlock) -> Fetches,
     ) -> Vec<PrefetchedBlock> {
         while let Some(block) = self.requester.try_collect_next().map(Self::loaded) {
             self.push_loaded(block);
         }
-        self.begin_fetches(window.inputs_max, &mut fetch);
         // This thread helps to load them, rather than resolve a small window.
         while wait
             && (self.loaded.len() < window.loaded_min || !self.is_enough(&window))
             && let Some(block) = self.requester.collect_next().map(Self::loaded)
         {
             self.push_loaded(block);
-            self.begin_fetches(window.inputs_max, &mut fetch);
         }
+        self.begin_fetches(window.inputs_max, fetch);
         let together = self.together(wait, &window);
         self.handed_out += self.requested.drain(..together).sum::<usize>();
         self.loaded.drain(..together).collect()
@@ -168,7 +167,7 @@ impl<V: ScriptVerifier + 'static> Prefetcher<V> {
         for (block, takes) in self.loaded.iter().zip(&self.requested) {
             let is_first = count == 0;
             match &block.fetches {
-                Some(fetches) if fetches.are_done() || wait => {}
+                Some(fetches) if fetches.are_done() || (is_first && wait) => {}
                 Some(_) => break,
                 // Its fetch begins when the blocks below it are handed out.
                 None => return count,
@@ -209,7 +208,7 @@ impl<V: ScriptVerifier + 'static> Prefetcher<V> {
 
     /// Begins to fetch the coins of blocks that are loaded: of the first, and of those above it
     /// while all together have no more than `inputs_max` inputs.
-    fn begin_fetches(&mut self, inputs_max: usize, fetch: &mut impl FnMut(&PrefetchedBlock) -> Fetches) {
+    fn begin_fetches(&mut self, inputs_max: usize, mut fetch: impl FnMut(&PrefetchedBlock) -> Fetches) {
         let mut inputs = 0;
         for (number, block) in self.loaded.iter_mut().enumerate() {
             inputs += block.input_count();

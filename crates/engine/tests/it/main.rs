@@ -12,7 +12,6 @@ mod failing_store;
 mod fetching;
 mod gathering;
 mod invalid_branches;
-mod kills;
 mod lanes;
 mod past;
 mod places;

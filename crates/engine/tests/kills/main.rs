@@ -2,10 +2,15 @@
 //! the tip, the set and the undo data of a run that nobody has disturbed.
 //!
 //! The test starts its own program again, for itself alone. A variable tells the child when to kill
-//! itself: at the end of a certain piece of work of a stage.
+//! itself: at the end of a certain piece of work of a stage. No other test is in this program: a
+//! child has the locks of its parent until it executes.
+
+#[expect(dead_code, reason = "other tests use the rest")]
+#[path = "../it/common/mod.rs"]
+mod common;
 
 use crate::common::generated::{Generated, HEIGHT, copy_all, scratch};
-use crate::common::{self, Settings, figures, open, options};
+use crate::common::{Settings, figures, open, options};
 use blockmill_block::BlockUndo;
 use blockmill_chaingen::Profile;
 use blockmill_coins::UtxoStats;
@@ -70,7 +75,7 @@ fn run_as_child(kill_at: &str) {
 /// Runs a child. Returns whether it was killed; if not, it has come to the end.
 fn is_killed(data: &Path, blocks: &Path, stage: Stage, number: usize) -> bool {
     let output = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "kills::killed_in_each_stage_it_goes_on"])
+        .args(["--exact", "killed_in_each_stage_it_goes_on"])
         .env(KILL_AT, format!("{} {number}", stage.name()))
         .envs([(DATA, data), (BLOCKS, blocks)])
         .stdin(Stdio::null())
