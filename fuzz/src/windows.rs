@@ -41,8 +41,8 @@ pub fn resolve(
     resolve::apply(&planned.block, &context(planned), absent_at, cache)
 }
 
-/// Resolves blocks in lanes, put into so many jobs. None: something is odd, and the cache is as it
-/// was.
+/// Resolves blocks in lanes, which are put into `jobs` jobs. Returns none if something is odd; the
+/// cache is as it was then.
 ///
 /// # Panics
 /// If a record is not that of the undo data.

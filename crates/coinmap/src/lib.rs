@@ -326,20 +326,10 @@ impl CoinMap {
         }
     }
 
-    /// Removes all entries of a shard, and calls `visit` with each. Their memory is free
-    /// afterwards.
-    ///
-    /// # Panics
-    /// If `shard` is not below [`SHARDS`].
-    pub fn drain_shard(&self, shard: usize, mut visit: impl FnMut(EntryRef<'_>)) {
-        let shard = self.take_shard(shard);
-        shard.for_each_slot(|slot| visit(shard.entry_at(slot)));
-    }
-
     /// Removes all entries and frees their memory.
     pub fn clear(&self) {
         for shard in 0..SHARDS {
-            self.drain_shard(shard, |_| {});
+            self.take_shard(shard);
         }
     }
 

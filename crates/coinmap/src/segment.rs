@@ -337,11 +337,6 @@ impl Segment {
         words.chain(self.overflow.words())
     }
 
-    /// Slots of all records.
-    pub(crate) fn slots(&self) -> impl Iterator<Item = u32> {
-        self.words().map(slot_of)
-    }
-
     /// Adds the distances of this table.
     pub(crate) fn add_statistics(&self, statistics: &mut IndexStatistics) {
         statistics.words += self.used as usize;

@@ -246,19 +246,13 @@ impl Shard {
         mut change: impl FnMut(EntryRef<'_>) -> Option<EntryFlags>,
         removed: &mut Vec<OutPoint>,
     ) {
-        for slot in self.segments.iter().flat_map(Segment::slots) {
+        for slot in self.segments.iter().flat_map(Segment::words).map(slot_of) {
             let entry = EntryRef::new(self.pool.at(slot));
             match change(entry) {
                 Some(flags) => set_flags(self.pool.at_mut(slot), flags),
                 None => removed.push(entry.outpoint()),
             }
         }
-    }
-
-    /// Slots of all records, valid until the next change of the shard.
-    #[cfg(test)]
-    pub(crate) fn slots(&self) -> impl Iterator<Item = u32> {
-        self.segments.iter().flat_map(Segment::slots)
     }
 
     /// Calls `visit` with all slots.
@@ -328,7 +322,7 @@ impl Shard {
     #[cfg(test)]
     pub(crate) fn check(&self) {
         self.segments.iter().for_each(Segment::check);
-        assert_eq!(self.slots().count(), self.len);
+        assert_eq!(self.segments.iter().flat_map(Segment::words).count(), self.len);
         assert_eq!(
             self.segments.iter().map(Segment::bytes).sum::<usize>(),
             self.index_bytes

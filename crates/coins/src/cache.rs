@@ -57,7 +57,7 @@ use crate::flush_epoch::{FlushClock, FlushEpoch};
 use crate::merged::Merged;
 use crate::store::{CoinIterator, CoinStore, OwnedChange, StoreError, Tip};
 use blockmill_block::{Coin, CoinList, OutPoint};
-use blockmill_coinmap::{CoinMap, CoinRef, EntryFlags, HashKey, HashedOutPoint, Update};
+use blockmill_coinmap::{CoinMap, CoinRef, EntryFlags, HashKey, HashedOutPoint};
 use flush::{Changed, Flush, Job};
 use std::sync::Arc;
 use std::time::Duration;
@@ -551,14 +551,7 @@ impl CoinsCache {
     /// Puts frozen entries back where there is no live entry.
     fn restore_frozen(&mut self, frozen: &CoinMap) {
         for shard in 0..blockmill_coinmap::SHARDS {
-            frozen.drain_shard(shard, |old| {
-                let coin = old.coin();
-                let restored = Update::Put(old.flags(), coin.as_ref().map(CoinRef::from));
-                self.map.update(&old.outpoint(), |entry| match entry {
-                    None => (restored, ()),
-                    Some(_) => (Update::Keep, ()),
-                });
-            });
+            self.map.adopt_shard(frozen, shard, |old| Some(old.flags()));
         }
         self.map
             .retain_with_flags(|entry| Some(entry.flags().without(FRESH).without(STORED)));

@@ -68,7 +68,7 @@ pub enum WindowOutcome {
 pub struct Dealing<'p> {
     /// The threads.
     pub pool: &'p ThreadPool,
-    /// Shares that the lanes are put into. A thread takes one at a time.
+    /// Jobs that the lanes are put into. A thread takes one at a time.
     pub jobs: usize,
     /// Memory in bytes that the coins which a window spends may take in the lanes.
     pub spent_bytes_max: usize,
@@ -182,7 +182,7 @@ struct WindowWork<'w> {
     /// What has become of each lane, and of each block.
     outcomes: Vec<OnceLock<LaneOutcome>>,
     judged: Vec<OnceLock<Judged>>,
-    /// The number of the next share of the lanes, and of the next block.
+    /// The number of the next job of lanes, and of the next block.
     lanes_begun: AtomicUsize,
     blocks_begun: AtomicUsize,
     lanes_left: AtomicUsize,

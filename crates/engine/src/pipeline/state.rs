@@ -31,7 +31,7 @@ use std::time::Duration;
 /// Highest priority: no block can be resolved without its coins, and few are missing.
 const FETCH_PRIORITY: u32 = 0;
 
-/// Blocks behind a window can do nothing before it is resolved, and its jobs are short.
+/// All later blocks wait for a window, and its jobs are short.
 const WINDOW_PRIORITY: u32 = 0;
 
 /// Everything waits for the checks of the lowest block in the end.

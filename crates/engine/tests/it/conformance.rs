@@ -5,7 +5,7 @@
 //! may have more work by then. So these hold however many there are in a call:
 //! - after it, the tip and the set are Core's after the last block of the call. The stream has no
 //!   answer where that depends on whether blocks without parents are kept;
-//! - a block that is rejected is one that Core rejects, for Core's reason;
+//! - Core rejects each block that the engine rejects, for the same reason;
 //! - it is all the same with lanes and without.
 
 use crate::common::{self, CoreEngine, LARGE, Settings, figures, open, options};
