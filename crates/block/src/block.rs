@@ -52,6 +52,7 @@ impl<B: AsRef<[u8]>> Block<B> {
     }
 
     /// The block's bytes, without any bytes after it.
+    #[inline]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes.as_ref()[..self.length]
     }
@@ -87,17 +88,20 @@ impl<B: AsRef<[u8]>> Block<B> {
     }
 
     /// The transaction at `index`. Panics if the block has none there.
+    #[inline]
     pub fn transaction(&self, index: usize) -> Transaction<'_> {
         self.tables.transaction(self.bytes.as_ref(), index)
     }
 
     /// The transactions, in order.
+    #[inline]
     pub fn transactions(&self) -> impl ExactSizeIterator<Item = Transaction<'_>> + Clone {
         (0..self.transaction_count()).map(|index| self.transaction(index))
     }
 
     /// The inputs of the transaction at `index`, as indices into all inputs of the block, the
     /// coinbase's first. Panics if the block has no transaction there.
+    #[inline]
     pub fn input_range(&self, index: usize) -> Range<usize> {
         self.input_starts[index] as usize..self.input_starts[index + 1] as usize
     }

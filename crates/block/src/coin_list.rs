@@ -172,6 +172,7 @@ impl CoinList {
     }
 
     /// All coins.
+    #[inline]
     pub fn coins(&self) -> Coins<'_> {
         Coins {
             heads: &self.heads,
@@ -238,6 +239,7 @@ impl<'a> Coins<'a> {
         self.heads.is_empty()
     }
 
+    #[inline]
     fn coin(self, head: &Head) -> CoinRef<'a> {
         CoinRef {
             value: head.value,
@@ -249,6 +251,7 @@ impl<'a> Coins<'a> {
 
     /// Where the scripts begin in memory, and all of them, if they lie there in the order of the
     /// coins.
+    #[inline]
     fn scripts_in_a_row(self) -> Option<(usize, &'a [u8])> {
         let start = self.heads.first()?.script_at;
         let mut end = start;
@@ -262,17 +265,20 @@ impl<'a> Coins<'a> {
     }
 
     /// The coin at `index`, if there is one.
+    #[inline]
     pub fn get(&self, index: usize) -> Option<CoinRef<'a>> {
         self.heads.get(index).map(|head| self.coin(head))
     }
 
     /// The coin at `index`. Panics if there is none.
+    #[inline]
     pub fn at(&self, index: usize) -> CoinRef<'a> {
         self.coin(&self.heads[index])
     }
 
     /// The coins of a range. Panics if it ends after the last coin.
     #[must_use]
+    #[inline]
     pub fn range(&self, range: Range<usize>) -> Self {
         Self {
             heads: &self.heads[range],
@@ -281,6 +287,7 @@ impl<'a> Coins<'a> {
     }
 
     /// The coins in their order.
+    #[inline]
     pub fn iter(&self) -> impl ExactSizeIterator<Item = CoinRef<'a>> + DoubleEndedIterator + Clone + use<'a> {
         let coins = *self;
         coins.heads.iter().map(move |head| coins.coin(head))

@@ -223,6 +223,7 @@ impl Tables {
     }
 
     /// The transaction at `index`. `bytes` are the decoded bytes.
+    #[inline]
     pub(crate) fn transaction<'a>(&'a self, bytes: &'a [u8], index: usize) -> Transaction<'a> {
         let layout = &self.transactions[index];
         let inputs = layout.first_input as usize..(layout.first_input + layout.input_count) as usize;
@@ -257,6 +258,7 @@ pub struct Transaction<'a> {
 
 impl<'a> Transaction<'a> {
     /// Hash without witnesses.
+    #[inline]
     pub fn txid(&self) -> Txid {
         self.ids.txid
     }
@@ -267,11 +269,13 @@ impl<'a> Transaction<'a> {
     }
 
     /// Version, unsigned as in Core since 28.
+    #[inline]
     pub fn version(&self) -> u32 {
         self.layout.version
     }
 
     /// Lock time: a height below 500,000,000, else seconds since 1970.
+    #[inline]
     pub fn lock_time(&self) -> u32 {
         self.layout.lock_time
     }
@@ -287,6 +291,7 @@ impl<'a> Transaction<'a> {
     }
 
     /// The serialized transaction, with its witnesses.
+    #[inline]
     pub fn raw(&self) -> &'a [u8] {
         self.layout.raw(self.bytes)
     }
@@ -302,16 +307,19 @@ impl<'a> Transaction<'a> {
     }
 
     /// Number of inputs.
+    #[inline]
     pub fn input_count(&self) -> usize {
         self.inputs.len()
     }
 
     /// Number of outputs.
+    #[inline]
     pub fn output_count(&self) -> usize {
         self.outputs.len()
     }
 
     /// The input at `index`. Panics if the transaction has none there.
+    #[inline]
     pub fn input(&self, index: usize) -> Input<'a> {
         Input {
             bytes: self.bytes,
@@ -320,6 +328,7 @@ impl<'a> Transaction<'a> {
     }
 
     /// The output at `index`. Panics if the transaction has none there.
+    #[inline]
     pub fn output(&self, index: usize) -> Output<'a> {
         Output {
             bytes: self.bytes,
@@ -328,12 +337,14 @@ impl<'a> Transaction<'a> {
     }
 
     /// The inputs, in order.
+    #[inline]
     pub fn inputs(&self) -> impl ExactSizeIterator<Item = Input<'a>> + Clone + use<'a> {
         let bytes = self.bytes;
         self.inputs.iter().map(move |layout| Input { bytes, layout })
     }
 
     /// The outputs, in order.
+    #[inline]
     pub fn outputs(&self) -> impl ExactSizeIterator<Item = Output<'a>> + Clone + use<'a> {
         let bytes = self.bytes;
         self.outputs.iter().map(move |layout| Output { bytes, layout })
@@ -349,6 +360,7 @@ pub struct Input<'a> {
 
 impl<'a> Input<'a> {
     /// The outpoint that the input spends.
+    #[inline]
     pub fn previous_output(&self) -> OutPoint {
         let at = self.layout.outpoint_at as usize;
         let mut bytes = [0; OutPoint::LENGTH];
@@ -357,12 +369,14 @@ impl<'a> Input<'a> {
     }
 
     /// Unlocking script.
+    #[inline]
     pub fn script_sig(&self) -> &'a [u8] {
         let at = self.layout.script_at as usize;
         &self.bytes[at..at + self.layout.script_length as usize]
     }
 
     /// Sequence number.
+    #[inline]
     pub fn sequence(&self) -> u32 {
         let at = (self.layout.script_at + self.layout.script_length) as usize;
         let mut bytes = [0; 4];
@@ -371,6 +385,7 @@ impl<'a> Input<'a> {
     }
 
     /// The witness. Empty if the input has none.
+    #[inline]
     pub fn witness(&self) -> Witness<'a> {
         Witness {
             items: &self.bytes[self.layout.witness_at as usize..self.layout.witness_end as usize],
@@ -388,17 +403,20 @@ pub struct Output<'a> {
 
 impl<'a> Output<'a> {
     /// Amount in satoshi, unchecked: it may be out of range.
+    #[inline]
     pub fn value(&self) -> i64 {
         self.layout.value
     }
 
     /// Locking script.
+    #[inline]
     pub fn script_pubkey(&self) -> &'a [u8] {
         let at = self.layout.script_at as usize;
         &self.bytes[at..at + self.layout.script_length as usize]
     }
 
     /// Where the locking script begins in the bytes that were decoded.
+    #[inline]
     pub fn script_at(&self) -> u32 {
         self.layout.script_at
     }
@@ -424,6 +442,7 @@ impl<'a> Witness<'a> {
     }
 
     /// Whether there are no items.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
@@ -436,6 +455,7 @@ impl<'a> Witness<'a> {
     }
 
     /// The item on top of the stack, if there are items.
+    #[inline]
     pub fn last(&self) -> Option<&'a [u8]> {
         self.iter().last()
     }

@@ -354,7 +354,9 @@ impl Lane<'_> {
             return Ok(false);
         };
         log.dirty += isize::from(before.is_none_or(|flags| !flags.has(DIRTY)));
-        log.made_over.extend(before.map(|flags| (*at, flags)));
+        if let Some(flags) = before {
+            log.made_over.push((*at, flags));
+        }
         Ok(true)
     }
 

@@ -88,6 +88,7 @@ impl<E: Copy> ByLane<E> {
         (Self { events, ends }, starts)
     }
 
+    #[inline]
     fn lane(&self, lane: usize) -> &[E] {
         let start = if lane == 0 { 0 } else { self.ends[lane - 1] };
         &self.events[start as usize..self.ends[lane] as usize]
@@ -159,11 +160,13 @@ impl Outline {
     }
 
     /// What the block spends in a lane.
+    #[inline]
     pub fn spends(&self, lane: usize) -> &[Spend] {
         self.spends.lane(lane)
     }
 
     /// What the block makes in a lane.
+    #[inline]
     pub fn creates(&self, lane: usize) -> &[Create] {
         self.creates.lane(lane)
     }

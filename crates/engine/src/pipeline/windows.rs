@@ -5,7 +5,7 @@ use blockmill_coins::LANES;
 use blockmill_rules::COINBASE_MATURITY;
 
 /// Events at which a window is large enough to be dealt out.
-const EVENTS_WANTED: usize = 140_000;
+const EVENTS_WANTED: usize = 280_000;
 
 /// Events below which a block by itself is resolved faster without lanes.
 const EVENTS_MIN: usize = 4_000;
