@@ -233,7 +233,7 @@ impl Shard {
         }
     }
 
-    /// The entry in a slot, which [`slots`](Self::slots) returned.
+    /// The entry in a slot, which [`for_each_slot`](Self::for_each_slot) found.
     #[inline]
     pub(crate) fn entry_at(&self, slot: u32) -> EntryRef<'_> {
         EntryRef::new(self.pool.at(slot))
