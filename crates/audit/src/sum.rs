@@ -51,11 +51,11 @@ impl Piece {
                     let finding = found(FindingKind::Block, format!("{place}: {reject}"));
                     self.sums.findings.push(finding);
                 }
-                Problem::Unreadable(detail) => {
+                Problem::Unreadable(detail) | Problem::NoUndoRecord(detail) => {
                     self.unreadable.push(found(FindingKind::Unreadable, detail));
                 }
-                Problem::NoUndoFile => {
-                    let reason = format!("{}: there is no file of undo data (rev*.dat) beside it", path.display());
+                Problem::NoUndoFile(why) => {
+                    let reason = format!("{}: {why}", path.display());
                     self.unreadable.push(found(FindingKind::Unreadable, reason));
                 }
             }

@@ -64,6 +64,9 @@ pub(crate) fn of_event(event: &Event<'_>) -> Option<&'static str> {
             "its header is sound, so these bytes may be damage, and not the block: compare them with \
              `bitcoin-cli getblock HASH 0`, or connect again with another copy of the file",
         ),
+        Event::Rejected(rejected) if rejected.reject.reason == "time-too-new" => {
+            Some("its time is more than two hours ahead of the clock of this machine: is the clock right?")
+        }
         Event::UndoDamaged { .. } => Some(of_remedy(Remedy::NewDirectoryToReorganise)),
         _ => None,
     }

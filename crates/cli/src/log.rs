@@ -152,6 +152,10 @@ pub(crate) fn name_and_fields(event: &Event<'_>) -> (&'static str, Value) {
             }),
         ),
         Event::MoreDamaged { path, places } => ("more_damaged", json!({"file": path_text(path), "places": places})),
+        Event::Skipped(skipped) => (
+            "skipped",
+            json!({"file": path_text(&skipped.path), "reason": skipped.reason}),
+        ),
         Event::Rejected(rejected) => ("rejected", rejected_json(rejected)),
         Event::Unreadable(unreadable) => ("unreadable", unreadable_json(unreadable)),
         Event::HeaderRejected { hash, reject } => (

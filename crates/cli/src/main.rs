@@ -20,6 +20,7 @@ mod signals;
 mod terminal;
 mod trace;
 mod verifier;
+mod whole;
 
 use arguments::{Arguments, Command};
 use blockmill_store_redb::is_panic_contained;

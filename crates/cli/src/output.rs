@@ -2,6 +2,7 @@
 
 use crate::terminal::{stdout_columns, wrapped};
 use crate::verifier::{signatures_json, signatures_text};
+use crate::whole;
 use blockmill_audit::Mark;
 use blockmill_coins::UtxoStats;
 use blockmill_engine::ConnectReport;
@@ -72,6 +73,8 @@ struct ConnectJson<'a> {
     rejected: Vec<Value>,
     unreadable: Vec<Value>,
     damages: Vec<String>,
+    whole: bool,
+    why: Value,
     leftovers: u64,
     left_out: u64,
     start_height: u32,
@@ -116,6 +119,8 @@ pub(crate) fn connect_json(report: &ConnectReport, cpu_seconds: f64) -> impl Ser
         rejected: report.rejected.iter().map(rejected_json).collect(),
         unreadable: report.unreadable.iter().map(unreadable_json).collect(),
         damages: report.damages.iter().map(ToString::to_string).collect(),
+        whole: report.wholeness().is_whole(),
+        why: whole::why(&report.wholeness()),
         leftovers: report.leftovers,
         left_out: report.left_out,
         start_height: report.start_height,

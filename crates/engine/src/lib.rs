@@ -50,11 +50,12 @@ pub use datadir::utxo_set::{CoinLookup, UtxoSet};
 pub use datadir::{ChainId, DataDir, OpenError, Remedy, SnapshotMark, StoreKind};
 pub use engine::{Engine, EngineBuilder, LoadSnapshotError, Options, Submission, Verdict};
 pub use pipeline::error::ConnectError;
-pub use report::connect_report::{ConnectReport, RunOutcome};
+pub use report::connect_report::ConnectReport;
 pub use report::events::{Event, Level};
 pub use report::findings::Rejected;
 pub use report::observer::{BlockChange, Observer, Progress};
 pub use report::signatures::Signatures;
+pub use report::wholeness::{NotWhole, RunOutcome, Wholeness};
 
 #[cfg(test)]
 mod rooms;

@@ -1,22 +1,22 @@
 //! Import: blocks are found in block files, and their headers are inserted into the index.
 
-use crate::chain::index::{BlockId, HeaderIndex, HeaderRefusal};
+use crate::chain::index::{BlockId, HeaderRefusal};
+use crate::chain::insert::{clock, insert_headers, without_place};
 use crate::chain::places::Places;
+use crate::chain::search::{Scanned, Search};
 use crate::chain::state::ChainState;
 use crate::report::events::Event;
 use crate::report::findings::{ImportEnd, ImportFindings, Leftover, Rejected, Unreadable};
-use crate::report::observer::{Indexing, Observer};
+use crate::report::observer::Observer;
 use crate::report::telemetry::Reporter;
-use blockmill_block::{BlockHash, Header, Magic};
-use blockmill_blockfiles::{BlockFiles, Damage, FileError, Position, Record, ScanProgress};
+use blockmill_block::{BlockHash, Header};
+use blockmill_blockfiles::{FileError, Position, Record};
 use blockmill_rules::target::block_work;
-use blockmill_rules::{Params, Reject, RejectKind, Work};
+use blockmill_rules::{Reject, RejectKind, Work};
 use std::cmp::Reverse;
-use std::collections::{HashMap, VecDeque};
-use std::ops::{ControlFlow, Range};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::atomic::AtomicBool;
 
 /// Which of several blocks of equal work was seen first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,27 +45,96 @@ impl ChainState {
         stop: &AtomicBool,
         reporter: &mut Reporter<'_>,
     ) -> Result<ImportFindings, FileError> {
-        let first = self.files.read().len() as u32;
-        for source in sources {
-            self.files.write().add(source)?;
-        }
-        let last = self.files.read().len() as u32;
+        let known = self.files.read().len() as u32;
+        let numbers = self.add_sources(sources)?;
         let magic = self.index.params().magic();
         let files = self.files.read();
-        let scanned = scan_files(&files, first..last, magic, &mut self.places, stop, reporter.observer)?;
+        let search = Search {
+            files: &files,
+            magic,
+            deep: &self.deep,
+            stop,
+        };
+        let found = search.run_into(&mut self.index, &numbers, &mut self.places, reporter.observer)?;
         drop(files);
-        let Some(Scanned { records, damages }) = scanned else {
+        let Some(Scanned {
+            records,
+            mut damages,
+            skipped,
+        }) = found
+        else {
             return Ok(ImportFindings {
                 end: ImportEnd::Stopped,
                 ..ImportFindings::default()
             });
         };
-        let mut findings = ImportFindings {
-            damages,
-            ..ImportFindings::default()
-        };
+        let forgotten = self.forget_old(&numbers, known);
+        let mut findings = ImportFindings::default();
         self.insert_records(&records, first_seen, &mut findings, reporter);
+        self.forget_lost(forgotten);
+        for damage in &mut damages {
+            let block = damage.hash.and_then(|hash| self.index.find(&hash));
+            damage.is_elsewhere = block.is_some_and(|id| self.index.entry(id).has_content());
+        }
+        findings.damages = damages;
+        findings.missing_files = skipped.into_iter().filter(|skipped| skipped.is_missing).collect();
         Ok(findings)
+    }
+
+    /// Adds files, and those that were added before once more: they may be others now.
+    fn add_sources(&mut self, sources: &[PathBuf]) -> Result<Vec<u32>, FileError> {
+        let mut files = self.files.write();
+        let mut numbers = Vec::new();
+        for source in sources {
+            numbers.extend(files.add(source)?);
+        }
+        let mut seen = HashSet::new();
+        numbers.retain(|&number| seen.insert(number));
+        Ok(numbers)
+    }
+
+    /// Forgets which blocks lie in those of the first `known` files that were searched again, or are
+    /// gone. Returns the blocks that lie nowhere then.
+    fn forget_old(&mut self, searched: &[u32], known: u32) -> Vec<BlockId> {
+        let files = self.files.read();
+        let searched: HashSet<u32> = searched.iter().copied().collect();
+        let is_old = |file: u32| searched.contains(&file) || !files.path(file).exists();
+        let old: HashSet<u32> = (0..known).filter(|&file| is_old(file)).collect();
+        if old.is_empty() {
+            return Vec::new();
+        }
+        self.index.forget_files(|file| old.contains(&file))
+    }
+
+    /// Blocks that lay in old files and were not found again cannot be connected.
+    fn forget_lost(&mut self, forgotten: Vec<BlockId>) {
+        for id in forgotten {
+            let is_lost = !self.index.entry(id).has_content() && !self.is_active(id);
+            if is_lost && id != self.index.genesis() {
+                self.index.forget_content(id);
+            }
+        }
+    }
+
+    /// Whether files that were noted as doubtful have blocks that no search has found. Then their
+    /// contents are read by the next [`import`](Self::import).
+    pub(crate) fn find_hidden(&mut self, stop: &AtomicBool, observer: &mut dyn Observer) -> Result<bool, FileError> {
+        let doubts = self.files.read().take_doubts();
+        let deep: BTreeSet<u32> = doubts.difference(&self.deep).copied().collect();
+        let files = self.files.read();
+        let search = Search {
+            files: &files,
+            magic: self.index.params().magic(),
+            deep: &deep,
+            stop,
+        };
+        let numbers: Vec<u32> = deep.iter().copied().collect();
+        let found = search.run(&numbers, &mut Places::default(), observer)?;
+        let is_hidden = |record: &Record| self.index.find(&record.hash).is_none();
+        let any = found.is_some_and(|found| found.records.iter().any(is_hidden));
+        drop(files);
+        self.deep.extend(deep);
+        Ok(any)
     }
 
     /// Inserts headers of blocks whose files are not at hand, in any order. Those that break a rule
@@ -240,145 +309,4 @@ impl ChainState {
             reporter.rejected(rejected);
         }
     }
-}
-
-/// What lies in block files.
-#[derive(Default)]
-pub(crate) struct Scanned {
-    pub(crate) records: Vec<Record>,
-    damages: Vec<Damage>,
-}
-
-/// Finds the records of some of the files, and reports damage. Files that have not changed since an
-/// earlier search are not read. None if `stop` was set.
-pub(crate) fn scan_files(
-    files: &BlockFiles,
-    numbers: Range<u32>,
-    magic: Magic,
-    places: &mut Places,
-    stop: &AtomicBool,
-    observer: &mut dyn Observer,
-) -> Result<Option<Scanned>, FileError> {
-    let mut found = Scanned::default();
-    let mut entries = Vec::new();
-    for file in numbers.clone() {
-        let begun = match places.begin(files, file)? {
-            Ok(records) => {
-                found.records.extend(records);
-                continue;
-            }
-            Err(begun) => begun,
-        };
-        let mut watch = |scan: &ScanProgress| {
-            if stop.load(Ordering::Relaxed) {
-                return ControlFlow::Break(());
-            }
-            observer.indexing(&Indexing {
-                file: (file - numbers.start + 1) as usize,
-                files: numbers.len(),
-                offset: scan.offset,
-                bytes: scan.bytes,
-                headers: found.records.len() + scan.records,
-            });
-            ControlFlow::Continue(())
-        };
-        let Some(scan) = files.scan_watched(file, magic, &mut watch)? else {
-            places.write(&entries)?;
-            return Ok(None);
-        };
-        for damage in &scan.damages {
-            observer.event(&Event::Damaged(damage));
-        }
-        if scan.more_damages > 0 {
-            observer.event(&Event::MoreDamaged {
-                path: files.path(file),
-                places: scan.more_damages,
-            });
-        }
-        // Damage is reported by every run, so it is looked for anew.
-        if scan.damages.is_empty() {
-            places.note(begun, &scan.records, &mut entries);
-        }
-        found.records.extend(scan.records);
-        found.damages.extend(scan.damages);
-    }
-    places.write(&entries)?;
-    Ok(Some(found))
-}
-
-/// Records of headers whose blocks are nowhere.
-pub(crate) fn without_place(headers: &[Header]) -> Vec<Record> {
-    let nowhere = Position {
-        file: 0,
-        length: 0,
-        offset: 0,
-    };
-    let record = |header: &Header| Record {
-        position: nowhere,
-        hash: header.hash(),
-        header: *header,
-    };
-    headers.iter().map(record).collect()
-}
-
-/// Inserts the headers of records into an index, each as soon as its parent is there. Returns the
-/// numbers of the records whose parents are nowhere, by parent.
-pub(crate) fn insert_headers<'r>(
-    index: &mut HeaderIndex,
-    records: &'r [Record],
-    mut refuse: impl FnMut(&'r Record, Reject),
-) -> HashMap<BlockHash, Vec<usize>> {
-    let now = clock();
-    let unknown = records.iter().filter(|record| index.find(&record.hash).is_none());
-    index.reserve(unknown.count());
-    let mut waiting: HashMap<BlockHash, Vec<usize>> = HashMap::new();
-    for number in 0..records.len() {
-        let mut ready = VecDeque::from([number]);
-        while let Some(number) = ready.pop_front() {
-            let record = &records[number];
-            match index.accept_header(&record.header, record.hash, now) {
-                Ok(_) => ready.extend(waiting.remove(&record.hash).unwrap_or_default()),
-                Err(HeaderRefusal::MissingParent) => {
-                    waiting.entry(record.header.prev_block_hash).or_default().push(number);
-                }
-                Err(HeaderRefusal::Invalid(reject)) => refuse(record, reject),
-            }
-        }
-    }
-    waiting
-}
-
-/// The index of these headers and of all headers in the files, and the records of the files. None
-/// if `stop` was set.
-pub(crate) fn index_files(
-    files: &BlockFiles,
-    headers: &[Header],
-    params: &Params,
-    stop: &AtomicBool,
-    observer: &mut dyn Observer,
-) -> Result<Option<(HeaderIndex, Vec<Record>)>, FileError> {
-    let (numbers, magic) = (0..files.len() as u32, params.magic());
-    let Some(scanned) = scan_files(files, numbers, magic, &mut Places::default(), stop, observer)? else {
-        return Ok(None);
-    };
-    let mut index = HeaderIndex::new(params.clone());
-    let mut refuse = |record: &Record, reject: Reject| {
-        let hash = record.hash;
-        observer.event(&Event::HeaderRejected { hash, reject: &reject });
-    };
-    insert_headers(&mut index, &without_place(headers), &mut refuse);
-    insert_headers(&mut index, &scanned.records, &mut refuse);
-    for record in &scanned.records {
-        if let Some(id) = index.find(&record.hash) {
-            index.add_position(id, record.position);
-        }
-    }
-    Ok(Some((index, scanned.records)))
-}
-
-/// Seconds since 1970.
-pub(crate) fn clock() -> i64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |elapsed| i64::try_from(elapsed.as_secs()).unwrap_or(i64::MAX))
 }

@@ -24,8 +24,6 @@ use hashbrown::HashTable;
 use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
-/// Places that are kept of a block; more copies are of no use.
-const POSITIONS_MAX: usize = 8;
 
 /// Why a header is not taken into the index.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,7 +42,8 @@ pub struct HeaderIndex {
     /// hashes.
     by_hash: HashTable<BlockId>,
     hasher: RandomState,
-    /// Further positions of blocks that were found several times.
+    /// Further positions of blocks that were found several times, in the order of files and
+    /// offsets: all of them, since a good copy may come after any number of bad ones.
     copies: HashMap<BlockId, Vec<Position>>,
     /// Ends of the branches that can be connected.
     candidates: CandidateTips,
@@ -276,9 +275,10 @@ impl HeaderIndex {
             return;
         };
         if position != first {
+            let order = |copy: &Position| (copy.file, copy.offset, copy.length);
             let copies = self.copies.entry(id).or_default();
-            if copies.len() < POSITIONS_MAX - 1 && !copies.contains(&position) {
-                copies.push(position);
+            if let Err(index) = copies.binary_search_by_key(&order(&position), order) {
+                copies.insert(index, position);
             }
         }
     }
@@ -380,6 +380,52 @@ impl HeaderIndex {
     /// Notes that a block is invalid, and with it all its descendants.
     pub fn mark_failed(&mut self, id: BlockId) {
         self.unlink(id, true);
+    }
+
+    /// Forgets which blocks lie in some files, before these are searched again. Returns those that
+    /// lie nowhere then: [`forget_content`](Self::forget_content) is for the ones that the search
+    /// does not find.
+    pub(crate) fn forget_files(&mut self, is_forgotten: impl Fn(u32) -> bool) -> Vec<BlockId> {
+        self.copies.retain(|_, copies| {
+            copies.retain(|position| !is_forgotten(position.file));
+            !copies.is_empty()
+        });
+        let mut nowhere = Vec::new();
+        for index in 0..self.entries.len() {
+            let id = BlockId::from_index(index);
+            if self.entry(id).position().is_some_and(|first| is_forgotten(first.file)) {
+                let next = self.take_copy(id);
+                self.entry_mut(id).set_position(next);
+                nowhere.extend(next.is_none().then_some(id));
+            }
+        }
+        nowhere
+    }
+
+    /// The first further position of a block, which is no further one from now on.
+    fn take_copy(&mut self, id: BlockId) -> Option<Position> {
+        let copies = self.copies.get_mut(&id)?;
+        let first = copies.remove(0);
+        if copies.is_empty() {
+            self.copies.remove(&id);
+        }
+        Some(first)
+    }
+
+    /// Forgets which blocks have failed: they are judged again, as by a new process.
+    pub(crate) fn forget_failures(&mut self) {
+        // A parent comes before its children.
+        for index in 0..self.entries.len() {
+            let id = BlockId::from_index(index);
+            if !self.entry(id).failed {
+                continue;
+            }
+            self.entry_mut(id).failed = false;
+            let parent = self.entry(id).parent;
+            self.headers
+                .insert(self.header_rank(id), parent.map(|parent| self.header_rank(parent)));
+            self.link_from(id);
+        }
     }
 
     /// Forgets where a block lies, since what lies there is not its content.

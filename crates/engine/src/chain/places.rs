@@ -11,7 +11,7 @@
 //! | 8 | its length |
 //! | 16, 16 | time of its last change, and of the last change of its inode, in nanoseconds |
 //! | 8 | the key it is obfuscated with |
-//! | 1 | 1 if it was left alone for [`SETTLED`] before the search |
+//! | 1 | 1 if it was left alone for [`SETTLED`] before the search, and had no damage |
 //! | 4, then so many | length of its path, and the path |
 //! | 92 each | records: offset of the block (8), its length (4), its header (80) |
 //!
@@ -172,27 +172,28 @@ impl Places {
         Some((bytes.len() - rest.len()) as u64)
     }
 
-    /// What is known of a block file, if it was searched and has not changed since. Otherwise the
-    /// search that begins now.
-    pub(crate) fn begin(&self, files: &BlockFiles, file: u32) -> Result<Result<Vec<Record>, Begun>, FileError> {
+    /// Begins a search of a block file.
+    pub(crate) fn begin(&self, files: &BlockFiles, file: u32) -> Result<Begun, FileError> {
         let path = files.path(file);
         let metadata = std::fs::metadata(path).map_err(|error| error_of(path, error))?;
         let mark = Mark::new(&metadata, files.key(file));
-        if let Some(search) = self.searches.get(path)
-            && search.settled
-            && search.mark == mark
-        {
-            return Ok(Ok(search.records(file).collect()));
-        }
-        Ok(Err(Begun {
+        Ok(Begun {
             settled: mark.is_settled(),
             path: path.to_owned(),
             mark,
-        }))
+        })
     }
 
-    /// Notes what a search has found. The file gets it with [`write`](Self::write).
-    pub(crate) fn note(&mut self, begun: Begun, records: &[Record], entries: &mut Vec<u8>) {
+    /// The records of the file, if an earlier search was the last that is needed, and nothing has
+    /// changed since.
+    pub(crate) fn known(&self, begun: &Begun, file: u32) -> Option<impl Iterator<Item = Record>> {
+        let search = self.searches.get(&begun.path)?;
+        (search.settled && search.mark == begun.mark).then(|| search.records(file))
+    }
+
+    /// Notes what a search has found; if it is not `is_last`, the file is searched again even if
+    /// nothing changes. The file of searches gets it with [`write`](Self::write).
+    pub(crate) fn note(&mut self, begun: Begun, records: &[Record], is_last: bool, entries: &mut Vec<u8>) {
         let places = records.iter().map(|record| Place {
             offset: record.position.offset,
             length: record.position.length,
@@ -200,7 +201,7 @@ impl Places {
         });
         let mut search = Search {
             mark: begun.mark,
-            settled: begun.settled,
+            settled: begun.settled && is_last,
             places: places.collect(),
             bytes: 0,
         };
@@ -256,9 +257,11 @@ impl Places {
         Ok(())
     }
 
-    /// The block files that were searched, and what was found in each.
+    /// The block files that were searched, in the order of their paths, and what was found in each.
     pub(crate) fn files(&self) -> impl Iterator<Item = (&Path, &Search)> {
-        self.searches.iter().map(|(path, search)| (path.as_path(), search))
+        let mut searches: Vec<_> = self.searches.iter().collect();
+        searches.sort_unstable_by_key(|(path, _)| *path);
+        searches.into_iter().map(|(path, search)| (path.as_path(), search))
     }
 }
 
@@ -394,7 +397,9 @@ mod tests {
         }
 
         fn begin(&self, places: &Places) -> Result<Vec<Record>, Begun> {
-            places.begin(&self.files, 0).unwrap()
+            let begun = places.begin(&self.files, 0).unwrap();
+            let known = places.known(&begun, 0).map(|records| records.collect());
+            known.ok_or(begun)
         }
 
         /// As if time had passed since the last change.
@@ -420,7 +425,7 @@ mod tests {
 
     fn note(places: &mut Places, begun: Begun, records: &[Record]) {
         let mut entries = Vec::new();
-        places.note(begun, records, &mut entries);
+        places.note(begun, records, true, &mut entries);
         places.write(&entries).unwrap();
     }
 
@@ -450,6 +455,20 @@ mod tests {
         let begun = folder.begin_later(&places);
         note(&mut places, begun, &found[..1]);
         assert_eq!(folder.begin(&folder.open()).unwrap(), found[..1]);
+    }
+
+    /// Readers have the records of a file with damage, and the next run searches it again.
+    #[test]
+    fn a_file_with_damage_is_kept_and_searched_again() {
+        let folder = Folder::new();
+        let mut places = folder.open();
+        let begun = folder.begin_later(&places);
+        let mut entries = Vec::new();
+        places.note(begun, &[record(8)], false, &mut entries);
+        places.write(&entries).unwrap();
+        let places = folder.open();
+        assert!(folder.begin(&places).is_err());
+        assert_eq!(places.files().next().unwrap().1.records(0).count(), 1);
     }
 
     #[test]

@@ -5,12 +5,12 @@ use crate::chain::index::{BlockId, HeaderIndex};
 use crate::chain::places::Places;
 use crate::report::findings::{ImportFindings, Rejected};
 use blockmill_block::BlockHash;
-use blockmill_blockfiles::{Position, Record};
+use blockmill_blockfiles::{BlockFiles, Position, Record};
 use blockmill_coins::{Tip, UndoPosition};
 use blockmill_rules::connect::Overwriting;
 use blockmill_rules::spend::enforces_bip30;
 use blockmill_rules::{Reject, RejectKind};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 
 /// Which blocks there are, and which of them are connected.
@@ -19,6 +19,8 @@ pub(crate) struct ChainState {
     pub(super) files: SharedFiles,
     /// What searches of block files have found.
     pub(super) places: Places,
+    /// Block files whose contents are read by a search.
+    pub(super) deep: BTreeSet<u32>,
     /// The active chain by height.
     active: Vec<BlockId>,
     /// Blocks kept in the data directory whose parents are unknown, by parent: only wrong content
@@ -37,6 +39,7 @@ impl ChainState {
             index,
             files: SharedFiles::default(),
             places,
+            deep: BTreeSet::new(),
             orphans: HashMap::new(),
             submitted_findings: ImportFindings::default(),
         }
@@ -170,6 +173,16 @@ impl ChainState {
         } else {
             self.index.mark_failed(id);
         }
+    }
+
+    /// Forgets which blocks have failed: a new run judges them again, as a new process does.
+    pub(crate) fn forget_failures(&mut self) {
+        self.index.forget_failures();
+    }
+
+    /// The index and the files.
+    pub(crate) fn into_parts(self) -> (HeaderIndex, BlockFiles) {
+        (self.index, self.files.into_inner())
     }
 
     /// Forgets where a block lies, since its content cannot be used.

@@ -12,8 +12,8 @@
 //! | 4 | number of places |
 //! | 20 each | height (4), number of the file (4), offset (8), length (4) |
 
-use crate::chain::import::{insert_headers, without_place};
 use crate::chain::index::HeaderIndex;
+use crate::chain::insert::{insert_headers, without_place};
 use crate::datadir::chain_blocks::ChainBlocks;
 use blockmill_block::Header;
 use blockmill_block::reader::{DecodeError, Reader};
@@ -106,7 +106,7 @@ impl ChainBlocks {
         for _ in 0..fields.u32()? {
             let length = fields.u32()? as usize;
             let path = Path::new(OsStr::from_bytes(fields.take(length)?));
-            let added = files.add(path).ok().and_then(|mut added| added.next());
+            let added = files.add(path).ok().and_then(|added| added.first().copied());
             numbers.push(added);
         }
         let mut records = Vec::new();

@@ -3,7 +3,7 @@
 use crate::report::findings::{Rejected, Unreadable};
 use crate::report::signatures::SignatureWay;
 use blockmill_block::BlockHash;
-use blockmill_blockfiles::Damage;
+use blockmill_blockfiles::{Damage, Skipped};
 use blockmill_coins::Tip;
 use blockmill_rules::Reject;
 use std::fmt;
@@ -47,6 +47,8 @@ pub enum Event<'a> {
         /// How many more.
         places: u64,
     },
+    /// A name among the block files that leads to no regular file was passed over.
+    Skipped(&'a Skipped),
     /// A block is rejected, and what builds on it left out.
     Rejected(&'a Rejected),
     /// A block's content cannot be used.
@@ -104,6 +106,7 @@ impl Event<'_> {
         match self {
             Self::Damaged(_)
             | Self::MoreDamaged { .. }
+            | Self::Skipped(_)
             | Self::Rejected(_)
             | Self::Unreadable(_)
             | Self::HeaderRejected { .. }
@@ -122,6 +125,7 @@ impl fmt::Display for Event<'_> {
         match self {
             Self::Damaged(damage) => damage.fmt(f),
             Self::MoreDamaged { path, places } => write!(f, "{}: {places} more damaged places", path.display()),
+            Self::Skipped(skipped) => write!(f, "{}: passed over: {}", skipped.path.display(), skipped.reason),
             Self::Rejected(rejected) => rejected.fmt(f),
             Self::Unreadable(unreadable) => unreadable.fmt(f),
             Self::HeaderRejected { hash, reject } => write!(f, "header {hash}: {reject}"),

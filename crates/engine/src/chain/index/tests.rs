@@ -116,14 +116,41 @@ fn among_children_that_waited_the_first_to_come_is_first() {
 }
 
 #[test]
-fn copies_without_end_take_no_room() {
+fn all_copies_are_kept_once() {
     let mut index = index();
     let genesis = index.genesis();
     let block = child(&mut index, genesis, 0);
-    for offset in 0..100_000 {
+    for offset in (0..100_000).chain(0..100_000) {
         index.add_position(block, Position { offset, ..POSITION });
     }
-    assert_eq!(index.positions(block).count(), POSITIONS_MAX);
+    assert_eq!(index.positions(block).count(), 100_000);
+    let offsets: Vec<u64> = index.positions(block).map(|position| position.offset).collect();
+    assert!(offsets.is_sorted());
+    // Those of one file go, and those of others stay.
+    index.add_position(block, Position { file: 1, ..POSITION });
+    assert!(index.forget_files(|file| file == 0).is_empty());
+    assert_eq!(index.positions(block).count(), 1);
+    assert_eq!(index.forget_files(|_| true), [block]);
+    assert_eq!(index.positions(block).count(), 0);
+}
+
+/// A new run judges failed blocks again.
+#[test]
+fn failures_are_forgotten() {
+    let mut index = index();
+    let genesis = index.genesis();
+    let main = chain(&mut index, genesis, 3, 0);
+    let side = chain(&mut index, genesis, 2, 1);
+    for &id in main.iter().chain(&side) {
+        index.add_position(id, POSITION);
+    }
+    assert_eq!(index.best_candidate(), main[2]);
+    index.mark_failed(main[0]);
+    assert_eq!((index.best_candidate(), index.best_header()), (side[1], side[1]));
+    index.forget_failures();
+    assert_eq!((index.best_candidate(), index.best_header()), (main[2], main[2]));
+    index.mark_failed(main[2]);
+    assert_eq!((index.best_candidate(), index.best_header()), (main[1], main[1]));
 }
 
 #[test]
