@@ -19,6 +19,7 @@ mod logs;
 mod lost_parts;
 mod manners;
 mod memory;
+mod odd_files;
 mod paths;
 mod readers;
 mod real_chains;

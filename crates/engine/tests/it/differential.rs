@@ -19,7 +19,7 @@ mod candidate;
 mod core_node;
 mod mutations;
 mod payments;
-mod random;
+pub(crate) mod random;
 mod world;
 
 use blockmill_chaingen::bitcoin::Transaction;

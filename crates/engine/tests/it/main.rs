@@ -11,6 +11,7 @@ mod doctor;
 mod failing_store;
 mod fetching;
 mod gathering;
+mod growing_files;
 mod invalid_branches;
 mod lanes;
 mod past;
