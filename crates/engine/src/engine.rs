@@ -21,7 +21,7 @@ pub use open::EngineBuilder;
 pub use options::Options;
 pub use submit::{Submission, Verdict};
 
-use crate::chain::import::FirstSeen;
+use crate::chain::import::Orphans;
 use crate::chain::state::ChainState;
 use crate::datadir::state::DataState;
 use crate::datadir::{DataDir, OpenError, StoreKind};
@@ -72,8 +72,8 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         let (pipeline, mut run) = self.parts(observer);
         let mut findings = run
             .chain
-            .import(sources, FirstSeen::ByOffset, pipeline.stop(), &mut run.reporter)?;
-        findings.merge(run.chain.take_submitted_findings(&mut run.reporter));
+            .import(sources, Orphans::Drop, pipeline.stop(), &mut run.reporter)?;
+        findings.merge(run.chain.take_submitted_findings());
         check_genesis(pipeline, &mut run);
         run.reporter.telemetry.set_chain_bytes(run.chain.active_bytes());
         pipeline.flusher_mut().restart_interval();
@@ -199,8 +199,8 @@ fn activate_best_chain<V: ScriptVerifier + 'static>(
 ) -> Result<Halt, ConnectError> {
     let start = Instant::now();
     loop {
+        let (tip, target) = (run.chain.tip_id(), run.chain.best_candidate());
         let index = run.chain.index();
-        let (tip, target) = (run.chain.tip_id(), index.best_candidate());
         if target == tip || index.entry(target).work < index.entry(tip).work {
             return Ok(Halt::Finished);
         }

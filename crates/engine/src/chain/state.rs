@@ -10,7 +10,6 @@ use blockmill_coins::{Tip, UndoPosition};
 use blockmill_rules::connect::Overwriting;
 use blockmill_rules::spend::enforces_bip30;
 use blockmill_rules::{Reject, RejectKind};
-use std::collections::HashMap;
 use std::path::PathBuf;
 
 /// Which blocks there are, and which of them are connected.
@@ -21,9 +20,9 @@ pub(crate) struct ChainState {
     pub(super) places: Places,
     /// The active chain by height.
     active: Vec<BlockId>,
-    /// Blocks kept in the data directory whose parents are unknown, by parent: only wrong content
-    /// of the parent has come.
-    pub(super) orphans: HashMap<BlockHash, Vec<Record>>,
+    /// Blocks kept in the data directory whose parents are unknown, in their order: only wrong
+    /// content of the parent has come, or it is in files that were not given yet.
+    pub(super) orphans: Vec<Record>,
     /// Findings among the submitted blocks, until a run reports them.
     pub(super) submitted_findings: ImportFindings,
 }
@@ -37,7 +36,7 @@ impl ChainState {
             index,
             files: SharedFiles::default(),
             places,
-            orphans: HashMap::new(),
+            orphans: Vec::new(),
             submitted_findings: ImportFindings::default(),
         }
     }
@@ -170,6 +169,17 @@ impl ChainState {
         } else {
             self.index.mark_failed(id);
         }
+    }
+
+    /// Notes at which of its positions a block's content lies.
+    pub(crate) fn found_at(&mut self, id: BlockId, position: Position) {
+        self.index.found_at(id, position);
+    }
+
+    /// The block in which the best chain that can be connected ends.
+    pub(crate) fn best_candidate(&mut self) -> BlockId {
+        self.index.settle_order();
+        self.index.best_candidate()
     }
 
     /// Forgets where a block lies, since its content cannot be used.

@@ -2,8 +2,9 @@
 //! directory, with its undo data, or of block files with Core's undo files beside them.
 
 use crate::chain::assume_valid::signature_way;
-use crate::chain::import::{clock, index_files, scan_files};
+use crate::chain::import::{index_files, scan_files};
 use crate::chain::index::{BlockId, HeaderIndex, HeaderRefusal};
+use crate::chain::insert::clock;
 use crate::chain::places::Places;
 use crate::chain::rev_files::{RevError, RevFiles};
 use crate::datadir::DataDir;
