@@ -43,7 +43,7 @@ impl HeaderIndex {
             let entry = self.entry_mut(id);
             entry.set_position(Some(position));
             entry.arrival = arrival;
-            self.link_from(id);
+            self.link_from(id, arrival);
             return;
         };
         if position != first {
@@ -113,8 +113,8 @@ impl HeaderIndex {
             }
         }
         received.sort_unstable();
-        for (_, id) in received {
-            self.link_from(id);
+        for (arrival, id) in received {
+            self.link_from(id, arrival);
         }
         for id in all.filter(|&id| !self.entry(id).failed).collect::<Vec<_>>() {
             // The parent of a block that has not failed has not failed.
@@ -163,14 +163,15 @@ impl HeaderIndex {
         self.candidates.insert(self.rank(id), self.linked_parent(id));
     }
 
-    /// Links a block and its descendants as far as their content is known: those next to it first,
-    /// and of those the one whose content came first.
-    fn link_from(&mut self, id: BlockId) {
+    /// Links a block and its descendants as far as their content had come when copy number `now`
+    /// came: those next to it first, and of those the one whose content came first.
+    fn link_from(&mut self, id: BlockId, now: u64) {
         let mut waiting = VecDeque::from([id]);
         while let Some(id) = waiting.pop_front() {
             let entry = self.entry(id);
             let parent_linked = entry.parent.is_none_or(|parent| self.entry(parent).linked);
-            if entry.linked || entry.failed || !entry.has_content() || !parent_linked {
+            let has_come = entry.has_content() && entry.arrival <= now;
+            if entry.linked || entry.failed || !has_come || !parent_linked {
                 continue;
             }
             if entry.sequence == CONNECTED_BEFORE {
@@ -233,3 +234,6 @@ impl HeaderIndex {
         self.unlink(id, false);
     }
 }
+
+#[cfg(test)]
+mod tests;

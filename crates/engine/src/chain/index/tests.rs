@@ -5,18 +5,18 @@ use super::*;
 use blockmill_block::{MerkleRoot, Network};
 use std::cmp::Reverse;
 
-fn index() -> HeaderIndex {
+pub(super) fn index() -> HeaderIndex {
     HeaderIndex::new(Params::new(Network::Regtest, None))
 }
 
-const POSITION: Position = Position {
+pub(super) const POSITION: Position = Position {
     file: 0,
     length: 100,
     offset: 8,
 };
 
 /// A child of `parent`, told apart by `mark`; put in without judging it.
-fn child(index: &mut HeaderIndex, parent: BlockId, mark: u32) -> BlockId {
+pub(super) fn child(index: &mut HeaderIndex, parent: BlockId, mark: u32) -> BlockId {
     let header = Header {
         version: 4,
         prev_block_hash: index.entry(parent).hash,
@@ -28,7 +28,7 @@ fn child(index: &mut HeaderIndex, parent: BlockId, mark: u32) -> BlockId {
     index.insert_trusted(&header, header.hash()).unwrap()
 }
 
-fn chain(index: &mut HeaderIndex, parent: BlockId, length: u32, mark: u32) -> Vec<BlockId> {
+pub(super) fn chain(index: &mut HeaderIndex, parent: BlockId, length: u32, mark: u32) -> Vec<BlockId> {
     let mut last = parent;
     (0..length)
         .map(|_| {
@@ -115,47 +115,6 @@ fn among_children_that_waited_the_first_to_come_is_first() {
         index.receive(parent, POSITION);
         assert_eq!(index.best_candidate(), children[order[0]]);
     }
-}
-
-/// A block whose first copy proves wrong counts from the copy that is sound, and with it what
-/// builds on it.
-#[test]
-fn a_wrong_copy_gives_no_number() {
-    let at = |offset| Position { offset, ..POSITION };
-    // X1 comes wrong, and right at the end. Without the wrong copy Y2 is first.
-    for wrong in [0, 1] {
-        let mut index = index();
-        let genesis = index.genesis();
-        let [x, y] = [0, 1].map(|mark| chain(&mut index, genesis, 2, mark));
-        for (offset, id) in (0..).zip([x[0], x[1], y[0], y[1], x[wrong]]) {
-            index.receive(id, at(offset));
-        }
-        index.settle_order();
-        assert_eq!((index.best_candidate(), index.best_header()), (x[1], x[1]));
-        assert!(!index.found_at(x[wrong], at(wrong as u64)));
-        assert!(index.found_at(x[wrong], at(4)));
-        assert!(index.positions(x[wrong]).eq([at(4)]));
-        index.settle_order();
-        assert_eq!((index.best_candidate(), index.best_header()), (y[1], y[1]));
-        // The other one is still there.
-        index.mark_failed(y[0]);
-        assert_eq!((index.best_candidate(), index.best_header()), (x[1], x[1]));
-    }
-}
-
-#[test]
-fn what_was_connected_before_keeps_its_rank_when_all_are_numbered_anew() {
-    let mut index = index();
-    let genesis = index.genesis();
-    let [x, y] = [0, 1].map(|mark| chain(&mut index, genesis, 2, mark));
-    index.set_connected(x[1]);
-    for (offset, &id) in (0..).zip(y.iter().chain(&x).chain(&x)) {
-        index.receive(id, Position { offset, ..POSITION });
-    }
-    index.found_at(x[1], Position { offset: 5, ..POSITION });
-    index.settle_order();
-    assert_eq!((index.best_candidate(), index.best_header()), (x[1], x[1]));
-    assert_eq!(index.candidates.len(), 2);
 }
 
 /// A header whose block is nowhere is the best one if it has more work, and not if a block with as
@@ -311,6 +270,8 @@ fn headers_are_judged() {
 }
 
 proptest::proptest! {
+    #![proptest_config(proptest::test_runner::Config::with_cases(5_000))]
+
     /// Whatever happens, both best blocks are those that a look at all entries finds.
     #[test]
     fn the_best_are_the_best_of_all(steps in proptest::collection::vec((0u8..9, 0usize..64), 1..80)) {
