@@ -21,7 +21,7 @@ pub use open::EngineBuilder;
 pub use options::Options;
 pub use submit::{Submission, Verdict};
 
-use crate::chain::import::FirstSeen;
+use crate::chain::import::Orphans;
 use crate::chain::state::ChainState;
 use crate::datadir::state::DataState;
 use crate::datadir::{DataDir, OpenError, StoreKind};
@@ -198,11 +198,12 @@ fn import_and_connect<V: ScriptVerifier + 'static>(
     sources: &[PathBuf],
     submitted: &mut ImportFindings,
 ) -> Result<(ImportFindings, Halt), ConnectError> {
-    let first_seen = FirstSeen::ByOffset;
-    let findings = run
-        .chain
-        .import(sources, first_seen, pipeline.stop(), &mut run.reporter)?;
-    submitted.merge(run.chain.take_submitted_findings(&mut run.reporter));
+    let stop = pipeline.stop();
+    let findings = run.chain.import(sources, Orphans::Drop, stop, &mut run.reporter)?;
+    // Damage of submitted blocks is said once; their leftovers are those of now.
+    let damages = std::mem::take(&mut submitted.damages);
+    *submitted = run.chain.take_submitted_findings();
+    submitted.damages.extend(damages);
     check_genesis(pipeline, run);
     run.reporter.telemetry.set_chain_bytes(run.chain.active_bytes());
     pipeline.flusher_mut().restart_interval();
@@ -222,8 +223,8 @@ fn activate_best_chain<V: ScriptVerifier + 'static>(
 ) -> Result<Halt, ConnectError> {
     let start = Instant::now();
     loop {
+        let (tip, target) = (run.chain.tip_id(), run.chain.best_candidate());
         let index = run.chain.index();
-        let (tip, target) = (run.chain.tip_id(), index.best_candidate());
         if target == tip || index.entry(target).work < index.entry(tip).work {
             return Ok(Halt::Finished);
         }

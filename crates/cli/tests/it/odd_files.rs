@@ -25,7 +25,16 @@ impl Answers {
         let _ = std::fs::remove_dir_all(&data);
         let mut connect = command("connect", folder);
         let mut export = blockmill();
-        export.args(["export", "blocks", "--network", "regtest", "--format", "jsonl", "--out", "-"]);
+        export.args([
+            "export",
+            "blocks",
+            "--network",
+            "regtest",
+            "--format",
+            "jsonl",
+            "--out",
+            "-",
+        ]);
         Self {
             connect: run(connect.arg("--data").arg(&data)),
             verify: run(&mut command("verify", folder)),
@@ -44,9 +53,19 @@ impl Answers {
     fn end_with(self, status: i32, height: u64) -> Self {
         let whole = Value::Bool(status == 0);
         let connect = self.connect.json();
-        assert_eq!((self.connect.status, &connect["height"]), (status, &height.into()), "{:#?}", self.connect);
+        assert_eq!(
+            (self.connect.status, &connect["height"]),
+            (status, &height.into()),
+            "{:#?}",
+            self.connect
+        );
         let verify = self.verify.json();
-        assert_eq!((self.verify.status, &verify["valid"]), (status, &height.into()), "{:#?}", self.verify);
+        assert_eq!(
+            (self.verify.status, &verify["valid"]),
+            (status, &height.into()),
+            "{:#?}",
+            self.verify
+        );
         assert_eq!(self.export.status, status, "{:#?}", self.export.stderr);
         let last = self.export.stdout.lines().last().unwrap_or("null");
         let row: Value = serde_json::from_str(last).unwrap();
@@ -61,7 +80,11 @@ impl Answers {
     /// Each says these words on standard error.
     #[track_caller]
     fn say(self, words: &[&str]) -> Self {
-        let Self { connect, verify, export } = self;
+        let Self {
+            connect,
+            verify,
+            export,
+        } = self;
         Self {
             connect: connect.says(words),
             verify: verify.says(words),
@@ -72,7 +95,9 @@ impl Answers {
 
 fn command(name: &str, folder: &Path) -> Command {
     let mut command = blockmill();
-    command.args([name, "--network", "regtest", "--json", "--blocks"]).arg(folder);
+    command
+        .args([name, "--network", "regtest", "--json", "--blocks"])
+        .arg(folder);
     command
 }
 
@@ -110,9 +135,11 @@ fn a_file_in_the_middle_is_missing() {
     std::fs::write(folder.join("blk00001.dat"), blocks[50..90].concat()).unwrap();
     std::fs::remove_file(folder.join("blk00002.dat")).unwrap();
     symlink("/nonexistent/blk00002.dat", folder.join("blk00002.dat")).unwrap();
-    Answers::of(&scratch, &folder)
-        .end_with(3, 89)
-        .say(&["1 block files are missing", "blk00002.dat", "a link to a file that is not there"]);
+    Answers::of(&scratch, &folder).end_with(3, 89).say(&[
+        "1 block files are missing",
+        "blk00002.dat",
+        "a link to a file that is not there",
+    ]);
     // As of a pruned node.
     std::fs::remove_file(folder.join("blk00002.dat")).unwrap();
     std::fs::remove_file(folder.join("blk00000.dat")).unwrap();
@@ -120,7 +147,9 @@ fn a_file_in_the_middle_is_missing() {
     run(command("connect", &folder).arg("--data").arg(&data))
         .ends_with(3)
         .says(&["left over", "pruned", "snapshot load --headers"]);
-    run(&mut command("verify", &folder)).ends_with(3).says(&["pruned", "snapshot load --headers"]);
+    run(&mut command("verify", &folder))
+        .ends_with(3)
+        .says(&["pruned", "snapshot load --headers"]);
 }
 
 #[test]
@@ -151,19 +180,36 @@ fn what_is_no_regular_file_is_named() {
     let fifo = folder.join("blk00002.dat");
     assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
     std::fs::create_dir(folder.join("blk00003.dat")).unwrap();
-    Answers::of(&scratch, &folder)
-        .are_whole()
-        .say(&["blk00002.dat: passed over: it is no regular file", "blk00003.dat: passed over"]);
+    Answers::of(&scratch, &folder).are_whole().say(&[
+        "blk00002.dat: passed over: it is no regular file",
+        "blk00003.dat: passed over",
+    ]);
     run(command("connect", &fifo).arg("--data").arg(scratch.join("none")))
         .ends_with(3)
         .says(&["blk00002.dat", "no regular file"]);
     // An undo file and a key that are pipes.
     std::fs::remove_file(folder.join("rev00001.dat")).unwrap();
-    assert!(Command::new("mkfifo").arg(folder.join("rev00001.dat")).status().unwrap().success());
-    run(&mut command("verify", &folder)).ends_with(3).says(&["rev00001.dat", "no regular file"]);
+    assert!(
+        Command::new("mkfifo")
+            .arg(folder.join("rev00001.dat"))
+            .status()
+            .unwrap()
+            .success()
+    );
+    run(&mut command("verify", &folder))
+        .ends_with(3)
+        .says(&["rev00001.dat", "no regular file"]);
     std::fs::remove_file(folder.join("xor.dat")).unwrap();
-    assert!(Command::new("mkfifo").arg(folder.join("xor.dat")).status().unwrap().success());
-    run(&mut command("verify", &folder)).ends_with(3).says(&["xor.dat", "no regular file"]);
+    assert!(
+        Command::new("mkfifo")
+            .arg(folder.join("xor.dat"))
+            .status()
+            .unwrap()
+            .success()
+    );
+    run(&mut command("verify", &folder))
+        .ends_with(3)
+        .says(&["xor.dat", "no regular file"]);
 }
 
 #[test]
@@ -176,7 +222,12 @@ fn a_write_that_is_not_finished() {
         for zeros in [0, 1 << 16] {
             write(&folder, &[&before, &last[..written], &vec![0; zeros]]);
             let answers = Answers::of(&scratch, &folder).end_with(0, TIP - 1);
-            assert_eq!(answers.connect.stderr.matches("ends inside").count(), 1, "{:#?}", answers.connect);
+            assert_eq!(
+                answers.connect.stderr.matches("ends inside").count(),
+                1,
+                "{:#?}",
+                answers.connect
+            );
         }
     }
 }
@@ -221,12 +272,17 @@ fn stray_bytes_and_lengths() {
 fn readers_of_a_directory_beside_damage() {
     let scratch = Scratch::new();
     let (folder, blocks) = clear(&scratch);
-    write(&folder, &[&blocks[..140].concat(), &blocks[100][..8], &blocks[140], &[0x55; 400]]);
+    write(
+        &folder,
+        &[&blocks[..140].concat(), &blocks[100][..8], &blocks[140], &[0x55; 400]],
+    );
     let data = scratch.join("odd-data");
     run(command("connect", &folder).arg("--data").arg(&data)).ends_with(3);
     let stats = |data: &Path, height: &str| {
         let mut stats = blockmill();
-        run(stats.args(["stats", "--json", "--at", height, "--data"]).arg(data)).ends_with(0).json()
+        run(stats.args(["stats", "--json", "--at", height, "--data"]).arg(data))
+            .ends_with(0)
+            .json()
     };
     assert_eq!(
         stats(&data, "103")["hash_serialized_3"],
@@ -282,16 +338,34 @@ fn bad_copies_before_the_good_one() {
             .collect();
         let (height, copy) = copies.last().unwrap_or_else(|| panic!("no block can be {name}"));
         for count in [1, 7, 8, 9, 40] {
-            let parts = [blocks[..*height].concat(), copy.repeat(count), blocks[*height..].concat()];
+            let parts = [
+                blocks[..*height].concat(),
+                copy.repeat(count),
+                blocks[*height..].concat(),
+            ];
             write(&folder, &[&parts.concat()]);
             let answers = Answers::of(&scratch, &folder).are_whole();
             assert!(!answers.export.stdout.contains(&hex(b"forged")), "{name}");
         }
         // Without the good one.
-        write(&folder, &[&blocks[..*height].concat(), &copy.repeat(9), &blocks[*height + 1..].concat()]);
+        write(
+            &folder,
+            &[
+                &blocks[..*height].concat(),
+                &copy.repeat(9),
+                &blocks[*height + 1..].concat(),
+            ],
+        );
         let answers = Answers::of(&scratch, &folder);
-        assert_ne!((answers.connect.status, answers.verify.status, answers.export.status), (0, 0, 0), "{name}");
-        assert!(answers.connect.status != 0 && answers.verify.status != 0 && answers.export.status != 0, "{name}");
+        assert_ne!(
+            (answers.connect.status, answers.verify.status, answers.export.status),
+            (0, 0, 0),
+            "{name}"
+        );
+        assert!(
+            answers.connect.status != 0 && answers.verify.status != 0 && answers.export.status != 0,
+            "{name}"
+        );
     }
 }
 
@@ -349,13 +423,17 @@ fn a_missing_key_and_another_network() {
     let scratch = Scratch::new();
     let (folder, _) = made(&scratch);
     std::fs::remove_file(folder.join("xor.dat")).unwrap();
-    let verify = run(&mut command("verify", &folder)).ends_with(3).says(&["xor.dat missing"]);
+    let verify = run(&mut command("verify", &folder))
+        .ends_with(3)
+        .says(&["xor.dat missing"]);
     assert_eq!(verify.json()["whole"], false);
     let other = scratch.join("clear-of-another");
     std::fs::create_dir(&other).unwrap();
     std::fs::copy(scratch.join("chain").join("blk00000.dat"), other.join("blk00000.dat")).unwrap();
     let mut testnet = blockmill();
-    testnet.args(["verify", "--network", "testnet3", "--json", "--blocks"]).arg(&other);
+    testnet
+        .args(["verify", "--network", "testnet3", "--json", "--blocks"])
+        .arg(&other);
     let verify = run(&mut testnet).ends_with(3).says(&["another network (regtest)"]);
     assert_eq!(verify.json()["why"].as_array().unwrap().len(), 1);
 }

@@ -5,12 +5,15 @@
 //! - the witnesses have the commitment in the coinbase.
 //!
 //! Everything else is for the rules to say, and says it of the block. Who looks for a block takes
-//! the first such copy; the order of the copies is that of files and offsets.
+//! the first such copy. Chains of equal work are told apart by it, too: a block came when its content
+//! came.
 
+use crate::chain::index::{BlockId, HeaderIndex};
 use blockmill_block::{Block, BlockHash};
 use blockmill_blockfiles::{BlockFiles, Position};
 use blockmill_rules::Params;
 use blockmill_rules::block::check_commitments;
+use std::collections::HashSet;
 
 /// The block that a copy is, by its bytes. A record that is no block, or more than its block, is
 /// noted: other records may lie inside.
@@ -36,8 +39,55 @@ pub(crate) fn decode_copy(
     }
 }
 
+/// The block that lies at a position, if it is the block of this hash.
+///
+/// # Errors
+/// What is wrong with the copy, in words.
+pub(crate) fn read_copy(
+    files: &BlockFiles,
+    position: Position,
+    hash: &BlockHash,
+    params: &Params,
+    height: u32,
+) -> Result<Block, String> {
+    let bytes = files.read(&position).map_err(|error| error.to_string())?;
+    let block = decode_copy(files, position, bytes, hash)?;
+    match content_problem(&block, params, height) {
+        None => Ok(block),
+        Some(problem) => Err(problem),
+    }
+}
+
 /// What shows that a copy is not the block of its header, in words. None if it is the block.
-pub(crate) fn content_problem(block: &Block, params: &Params, height: u32) -> Option<String> {
+fn content_problem(block: &Block, params: &Params, height: u32) -> Option<String> {
     let reject = check_commitments(block, params, height).err()?;
     Some(format!("its content is not that of its header ({reject})"))
+}
+
+/// If several chains have the most work, finds where the blocks of the best one lie, as far as they
+/// have several copies, until the best one is known. A block without a sound copy is left as it is:
+/// who reads it says so.
+pub(crate) fn settle_ties(index: &mut HeaderIndex, files: &BlockFiles) {
+    let mut settled = HashSet::new();
+    while index.is_tied() {
+        let best = index.best_header();
+        let mut next = Some(best).filter(|id| settled.insert(*id));
+        while let Some(id) = next {
+            if let Some(position) = find_content(index, files, id) {
+                index.found_at(id, position);
+            }
+            next = index.entry(id).parent.filter(|parent| settled.insert(*parent));
+        }
+        index.settle_order();
+        if index.best_header() == best {
+            return;
+        }
+    }
+}
+
+/// Where the content of a block lies that has several copies.
+fn find_content(index: &HeaderIndex, files: &BlockFiles, id: BlockId) -> Option<Position> {
+    let (entry, params) = (index.entry(id), index.params());
+    let mut positions = index.positions(id).filter(|_| index.has_copies(id));
+    positions.find(|&position| read_copy(files, position, &entry.hash, params, entry.height).is_ok())
 }

@@ -1,7 +1,8 @@
 //! Import: blocks are found in block files, and their headers are inserted into the index.
 
+use crate::chain::copies::settle_ties;
 use crate::chain::index::{BlockId, HeaderRefusal};
-use crate::chain::insert::{clock, insert_headers, without_place};
+use crate::chain::insert::{Inserted, Refusal, clock, insert_records, without_place};
 use crate::chain::places::Places;
 use crate::chain::search::{Scanned, Search};
 use crate::chain::state::ChainState;
@@ -11,28 +12,18 @@ use crate::report::observer::Observer;
 use crate::report::telemetry::Reporter;
 use blockmill_block::{BlockHash, Header};
 use blockmill_blockfiles::{FileError, Position, Record};
-use blockmill_rules::target::block_work;
-use blockmill_rules::{Reject, RejectKind, Work};
-use std::cmp::Reverse;
-use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use blockmill_rules::RejectKind;
+use std::collections::{BTreeSet, HashSet};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
-/// Which of several blocks of equal work was seen first.
+/// What becomes of blocks whose parents are nowhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum FirstSeen {
-    /// The block at the lower offset in the earlier file.
-    ByOffset,
-    /// The first block that could be connected, as when blocks come one by one.
-    ByArrival,
-}
-
-/// How chains are compared: by their work, then by the file and offset of the last block. The
-/// earlier one wins.
-type Claim = (Work, Reverse<Option<(u32, u64)>>);
-
-fn file_and_offset(position: Position) -> (u32, u64) {
-    (position.file, position.offset)
+pub(crate) enum Orphans {
+    /// They wait for their parents while the engine is open: nobody gives them again.
+    Keep,
+    /// They are left over.
+    Drop,
 }
 
 impl ChainState {
@@ -41,7 +32,7 @@ impl ChainState {
     pub(crate) fn import(
         &mut self,
         sources: &[PathBuf],
-        first_seen: FirstSeen,
+        orphans: Orphans,
         stop: &AtomicBool,
         reporter: &mut Reporter<'_>,
     ) -> Result<ImportFindings, FileError> {
@@ -70,7 +61,7 @@ impl ChainState {
         };
         let forgotten = self.forget_old(&numbers, known);
         let mut findings = ImportFindings::default();
-        self.insert_records(&records, first_seen, &mut findings, reporter);
+        self.insert(records, orphans, &mut findings, reporter);
         self.forget_lost(forgotten);
         for damage in &mut damages {
             let block = damage.hash.and_then(|hash| self.index.find(&hash));
@@ -116,6 +107,11 @@ impl ChainState {
         }
     }
 
+    /// Tells chains of equal work apart without connecting them, see [`settle_ties`].
+    pub(crate) fn settle_ties(&mut self) {
+        settle_ties(&mut self.index, &self.files.read());
+    }
+
     /// Whether files that were noted as doubtful have blocks that no search has found. Then their
     /// contents are read by the next [`import`](Self::import).
     pub(crate) fn find_hidden(&mut self, stop: &AtomicBool, observer: &mut dyn Observer) -> Result<bool, FileError> {
@@ -141,11 +137,9 @@ impl ChainState {
     /// are reported, with what builds on them. Returns how many have found no parent.
     pub(crate) fn import_headers(&mut self, headers: &[Header], observer: &mut dyn Observer) -> usize {
         let records = without_place(headers);
-        let waiting = insert_headers(&mut self.index, &records, |record, reject| {
-            let hash = record.hash;
-            observer.event(&Event::HeaderRejected { hash, reject: &reject });
-        });
-        waiting.values().map(Vec::len).sum()
+        let inserted = insert_records(&mut self.index, &records, |_, _, _| ());
+        report_refusals(&inserted, observer);
+        inserted.waiting().len()
     }
 
     /// Imports the blocks that came one by one, before an engine begins its work. Their findings
@@ -156,92 +150,62 @@ impl ChainState {
         stop: &AtomicBool,
         reporter: &mut Reporter<'_>,
     ) -> Result<(), FileError> {
-        self.submitted_findings = self.import(&[folder], FirstSeen::ByArrival, stop, reporter)?;
+        self.submitted_findings = self.import(&[folder], Orphans::Keep, stop, reporter)?;
         Ok(())
     }
 
     /// The findings among the submitted blocks, once. Blocks whose parents are known by now are no
     /// leftovers.
-    pub(crate) fn take_submitted_findings(&mut self, reporter: &mut Reporter<'_>) -> ImportFindings {
+    pub(crate) fn take_submitted_findings(&mut self) -> ImportFindings {
         let mut own = std::mem::take(&mut self.submitted_findings);
-        own.leftovers = self.adopt_known_orphans(reporter);
-        own.first_leftover = own.first_leftover.filter(|_| own.leftovers > 0);
+        own.leftovers = self.orphans.len() as u64;
+        own.first_leftover = self.orphans.first().map(|orphan| self.leftover(orphan));
         own
     }
 
-    /// Inserts records into the index, each as soon as its parent is there.
-    fn insert_records(
+    /// Inserts records into the index, each as soon as its parent is there: those first that have
+    /// waited for their parents longest.
+    fn insert(
         &mut self,
-        records: &[Record],
-        first_seen: FirstSeen,
+        records: Vec<Record>,
+        orphans: Orphans,
         findings: &mut ImportFindings,
         reporter: &mut Reporter<'_>,
     ) {
-        let mut refused = Vec::new();
-        let mut waiting = insert_headers(&mut self.index, records, |record, reject| {
-            refused.push((record, reject))
+        let mut all = std::mem::take(&mut self.orphans);
+        let kept = all.len();
+        if all.is_empty() {
+            all = records;
+        } else {
+            all.extend(records);
+        }
+        let inserted = insert_records(&mut self.index, &all, |index, id, record| {
+            index.receive(id, record.position);
         });
-        for record in records {
-            if let Some(id) = self.index.find(&record.hash) {
-                match first_seen {
-                    FirstSeen::ByOffset => self.index.add_position(id, record.position),
-                    FirstSeen::ByArrival => self.index.receive(id, record.position),
-                }
-            }
+        findings.left_out += inserted.left_out;
+        let best = self.index.entry(self.index.best_candidate());
+        let best = (best.work, best.sequence);
+        let waiting = inserted.waiting();
+        for refusal in inserted.refusals {
+            let of_best_chain = refusal.claim.is_before(best);
+            self.refuse_header(refusal, of_best_chain, reporter);
         }
-        let best = self.best_claim();
-        for (record, reject) in refused {
-            let (claim, above) = self.claim_of(record, records, &mut waiting);
-            findings.left_out += above;
-            self.refuse_header(record, reject, claim > best, reporter);
+        let (own, others) = waiting.split_at(waiting.partition_point(|&number| number < kept));
+        if let (Orphans::Drop, Some(&first)) = (orphans, others.first()) {
+            findings.leftovers += others.len() as u64;
+            findings.first_leftover = Some(self.leftover(&all[first]));
         }
-        if first_seen == FirstSeen::ByArrival {
-            for (parent, numbers) in &waiting {
-                let kept = numbers.iter().map(|&number| records[number]);
-                self.orphans.entry(*parent).or_default().extend(kept);
-            }
-        }
-        findings.leftovers = waiting.values().map(|numbers| numbers.len() as u64).sum();
-        if let Some(&number) = waiting.values().flatten().min() {
-            let record = &records[number];
-            findings.first_leftover = Some(Leftover {
-                hash: record.hash,
-                parent: record.header.prev_block_hash,
-                path: self.files.read().path(record.position.file).to_owned(),
-                offset: record.position.offset,
-            });
-        }
+        let stay = if orphans == Orphans::Keep { &waiting[..] } else { own };
+        self.orphans = stay.iter().map(|&number| all[number]).collect();
     }
 
-    /// Inserts the kept blocks whose parents are known by now. Returns the number of the others.
-    fn adopt_known_orphans(&mut self, reporter: &mut Reporter<'_>) -> u64 {
-        let known: Vec<_> = self.orphans.keys().copied().collect();
-        for parent in known {
-            if self.index.find(&parent).is_some() {
-                self.adopt_orphans(parent, reporter);
-            }
-        }
-        self.orphans.values().map(|records| records.len() as u64).sum()
-    }
-
-    /// Inserts the kept blocks that waited for this one, and those that waited for them.
-    fn adopt_orphans(&mut self, parent: BlockHash, reporter: &mut Reporter<'_>) {
-        let mut parents = VecDeque::from([parent]);
-        while let Some(parent) = parents.pop_front() {
-            for record in self.orphans.remove(&parent).unwrap_or_default() {
-                match self.index.accept_header(&record.header, record.hash, clock()) {
-                    Ok(id) => {
-                        self.index.receive(id, record.position);
-                        parents.push_back(record.hash);
-                    }
-                    Err(HeaderRefusal::Invalid(reject)) => {
-                        let (claim, _) = self.claim_of(&record, &[], &mut HashMap::new());
-                        self.refuse_header(&record, reject, claim > self.best_claim(), reporter);
-                    }
-                    // Its parent is in the index now.
-                    Err(HeaderRefusal::MissingParent) => {}
-                }
-            }
+    /// A record whose parent is nowhere, in words for the report.
+    fn leftover(&self, record: &Record) -> Leftover {
+        Leftover {
+            hash: record.hash,
+            parent: record.header.prev_block_hash,
+            path: self.files.read().path(record.position.file).to_owned(),
+            offset: record.position.offset,
         }
     }
 
@@ -254,43 +218,14 @@ impl ChainState {
     /// for it.
     pub(crate) fn receive(&mut self, id: BlockId, position: Position, reporter: &mut Reporter<'_>) {
         self.index.receive(id, position);
-        self.adopt_orphans(self.index.entry(id).hash, reporter);
-    }
-
-    /// The claim of the best chain that can be connected. Blocks connected in an earlier run came
-    /// before all files.
-    fn best_claim(&self) -> Claim {
-        let best = self.index.entry(self.index.best_candidate());
-        let position = best.position().filter(|_| best.sequence > 0);
-        (best.work, Reverse(position.map(file_and_offset)))
-    }
-
-    /// The claim of the best chain through a header that is refused, and the number of blocks that
-    /// build on that header. They wait no longer.
-    fn claim_of(
-        &self,
-        refused: &Record,
-        records: &[Record],
-        waiting: &mut HashMap<BlockHash, Vec<usize>>,
-    ) -> (Claim, u64) {
-        let parent = self.index.find(&refused.header.prev_block_hash);
-        let mut best = (Work::default(), Reverse(None));
-        let mut above = 0;
-        let mut branches = vec![(
-            refused,
-            parent.map_or(Work::default(), |parent| self.index.entry(parent).work),
-        )];
-        while let Some((record, work)) = branches.pop() {
-            let work = work + block_work(record.header.bits);
-            best = best.max((work, Reverse(Some(file_and_offset(record.position)))));
-            let children = waiting.remove(&record.hash).unwrap_or_default();
-            above += children.len() as u64;
-            branches.extend(children.into_iter().map(|child| (&records[child], work)));
+        let hash = self.index.entry(id).hash;
+        if self.orphans.iter().any(|orphan| orphan.header.prev_block_hash == hash) {
+            self.insert(Vec::new(), Orphans::Keep, &mut ImportFindings::default(), reporter);
         }
-        (best, above)
     }
 
-    fn refuse_header(&self, record: &Record, reject: Reject, of_best_chain: bool, reporter: &mut Reporter<'_>) {
+    fn refuse_header(&self, refusal: Refusal<'_>, of_best_chain: bool, reporter: &mut Reporter<'_>) {
+        let Refusal { record, reject, .. } = refusal;
         let parent = self.index.find(&record.header.prev_block_hash);
         let height = parent.map_or(0, |parent| self.index.entry(parent).height + 1);
         let rejected = Rejected {
@@ -308,5 +243,12 @@ impl ChainState {
         } else {
             reporter.rejected(rejected);
         }
+    }
+}
+
+fn report_refusals(inserted: &Inserted<'_>, observer: &mut dyn Observer) {
+    for Refusal { record, reject, .. } in &inserted.refusals {
+        let hash = record.hash;
+        observer.event(&Event::HeaderRejected { hash, reject });
     }
 }

@@ -1,14 +1,15 @@
-//! The header index: every valid header that is known, its place in the tree, and where its block
+//! The header index: every valid header that is known, its parent and children, and where its block
 //! lies.
 //!
 //! A block is *linked* when its content and that of all its ancestors is known and none of them has
 //! failed: then it may be connected. The best chain ends in the linked block of most work; of
-//! several with as much work, the one seen first. Only linked blocks without linked children are
-//! candidates, see `candidate_tips`.
+//! several with as much work, the one linked first. Only linked blocks without linked children are
+//! *candidates*, see `candidate_tips`; `linking` has the order.
 
 mod block_id;
 mod candidate_tips;
 mod entry;
+mod linking;
 
 pub use block_id::BlockId;
 pub use entry::Entry;
@@ -19,10 +20,10 @@ use blockmill_coins::UndoPosition;
 use blockmill_rules::header::{self, Ancestor, Ancestry, HeaderContext, MEDIAN_TIME_SPAN};
 use blockmill_rules::target::block_work;
 use blockmill_rules::{Params, Reject};
-use candidate_tips::{CandidateTips, Rank};
+use candidate_tips::CandidateTips;
 use hashbrown::HashTable;
-use std::cmp::Reverse;
-use std::collections::{HashMap, VecDeque};
+use linking::FurtherCopy;
+use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 
 /// Why a header is not taken into the index.
@@ -42,15 +43,18 @@ pub struct HeaderIndex {
     /// hashes.
     by_hash: HashTable<BlockId>,
     hasher: RandomState,
-    /// Further positions of blocks that were found several times, in the order of files and
-    /// offsets: all of them, since a good copy may come after any number of bad ones.
-    copies: HashMap<BlockId, Vec<Position>>,
+    /// Further copies of blocks that were found several times, in the order in which they came.
+    copies: HashMap<BlockId, Vec<FurtherCopy>>,
     /// Ends of the branches that can be connected.
     candidates: CandidateTips,
     /// Ends of the branches of valid headers.
     headers: CandidateTips,
+    /// The last number that a block was given when it was linked.
     sequence: u64,
+    /// Number of copies that have come.
     arrivals: u64,
+    /// Whether blocks have numbers that they got for copies which are not their content.
+    order_is_stale: bool,
 }
 
 impl HeaderIndex {
@@ -72,10 +76,11 @@ impl HeaderIndex {
             headers: CandidateTips::default(),
             sequence: 0,
             arrivals: 0,
+            order_is_stale: false,
         };
         index.push(entry);
         index.candidates.insert(index.rank(genesis), None);
-        index.headers.insert(index.header_rank(genesis), None);
+        index.headers.insert(index.rank(genesis), None);
         index
     }
 
@@ -125,17 +130,19 @@ impl HeaderIndex {
         entry.header(parent.unwrap_or(self.params.genesis.prev_block_hash))
     }
 
-    /// Where a block lies; several places where it was found several times.
+    /// Where a block lies; several positions where it was found several times.
     pub fn positions(&self, id: BlockId) -> impl Iterator<Item = Position> {
         let copies = self.copies.get(&id).into_iter().flatten();
-        self.entry(id).position().into_iter().chain(copies.copied())
+        let copies = copies.map(|copy| copy.position);
+        self.entry(id).position().into_iter().chain(copies)
     }
 
     fn entry_mut(&mut self, id: BlockId) -> &mut Entry {
         &mut self.entries[id.index()]
     }
 
-    /// The valid header with the most work; of several the first seen.
+    /// The valid header with the most work; of several the block that was linked first. Where all
+    /// blocks are found this is the [best candidate](Self::best_candidate).
     pub fn best_header(&self) -> BlockId {
         self.headers.best().unwrap_or(self.genesis())
     }
@@ -228,8 +235,8 @@ impl HeaderIndex {
         let id = self.push(entry);
         self.entry_mut(id).next_sibling = self.entry_mut(parent).first_child.replace(id);
         self.entry_mut(id).median_time_past = self.compute_median_time(id);
-        let parent_rank = (!self.entry(parent).failed).then(|| self.header_rank(parent));
-        self.headers.insert(self.header_rank(id), parent_rank);
+        let parent_rank = (!self.entry(parent).failed).then(|| self.rank(parent));
+        self.headers.insert(self.rank(id), parent_rank);
         id
     }
 
@@ -255,184 +262,9 @@ impl HeaderIndex {
         header::median_time(&mut times[..count])
     }
 
-    /// Notes where a block lies. The first place makes it, and all that waited for it, candidates.
-    /// Among blocks of equal work those come first whose places were noted first.
-    pub fn add_position(&mut self, id: BlockId, position: Position) {
-        if self.entry(id).sequence == u64::MAX {
-            self.entry_mut(id).sequence = self.next_sequence();
-        }
-        self.receive(id, position);
-    }
-
-    /// As [`add_position`](Self::add_position), but as Core counts blocks that come one by one:
-    /// among blocks of equal work those come first that could be connected first.
-    pub fn receive(&mut self, id: BlockId, position: Position) {
-        let Some(first) = self.entry(id).position() else {
-            self.entry_mut(id).arrival = self.arrivals;
-            self.arrivals += 1;
-            self.entry_mut(id).set_position(Some(position));
-            self.link_from(id);
-            return;
-        };
-        if position != first {
-            let order = |copy: &Position| (copy.file, copy.offset, copy.length);
-            let copies = self.copies.entry(id).or_default();
-            if let Err(index) = copies.binary_search_by_key(&order(&position), order) {
-                copies.insert(index, position);
-            }
-        }
-    }
-
-    fn next_sequence(&mut self) -> u64 {
-        self.sequence += 1;
-        self.sequence
-    }
-
-    /// Marks the chain up to `tip` as connected in an earlier run. Its blocks come before all
-    /// others.
-    pub(crate) fn set_connected(&mut self, tip: BlockId) {
-        let mut chain = Vec::new();
-        let mut next = Some(tip);
-        while let Some(id) = next {
-            if self.entry(id).linked {
-                break;
-            }
-            chain.push(id);
-            next = self.entry(id).parent;
-        }
-        for id in chain.into_iter().rev() {
-            self.entry_mut(id).sequence = 0;
-            self.link(id);
-        }
-    }
-
     /// Notes where a block's undo data lies.
     pub(crate) fn set_undo(&mut self, id: BlockId, undo: UndoPosition) {
         self.entry_mut(id).set_undo(undo);
-    }
-
-    fn rank(&self, id: BlockId) -> Rank {
-        let entry = self.entry(id);
-        (entry.work, Reverse(entry.sequence), id)
-    }
-
-    /// Headers came in the order of their numbers.
-    fn header_rank(&self, id: BlockId) -> Rank {
-        (self.entry(id).work, Reverse(id.index() as u64), id)
-    }
-
-    fn link(&mut self, id: BlockId) {
-        if self.entry(id).sequence == u64::MAX {
-            self.entry_mut(id).sequence = self.next_sequence();
-        }
-        self.entry_mut(id).linked = true;
-        let parent = self.entry(id).parent.map(|parent| self.rank(parent));
-        self.candidates.insert(self.rank(id), parent);
-    }
-
-    /// Links a block and its descendants as far as their content is known: those next to it first,
-    /// and of those the one whose content came first.
-    fn link_from(&mut self, id: BlockId) {
-        let mut waiting = VecDeque::from([id]);
-        while let Some(id) = waiting.pop_front() {
-            let entry = self.entry(id);
-            let parent_linked = entry.parent.is_none_or(|parent| self.entry(parent).linked);
-            if entry.linked || entry.failed || !entry.has_content() || !parent_linked {
-                continue;
-            }
-            self.link(id);
-            let mut children: Vec<_> = self.children(id).collect();
-            children.sort_unstable_by_key(|&child| self.entry(child).arrival);
-            waiting.extend(children);
-        }
-    }
-
-    fn children(&self, id: BlockId) -> impl Iterator<Item = BlockId> {
-        std::iter::successors(self.entry(id).first_child, |&child| self.entry(child).next_sibling)
-    }
-
-    /// Takes a block and its descendants out of the candidates; with `failed` they are known to be
-    /// invalid.
-    fn unlink(&mut self, id: BlockId, failed: bool) {
-        let (was_linked, was_failed) = (self.entry(id).linked, self.entry(id).failed);
-        let mut waiting = vec![id];
-        while let Some(id) = waiting.pop() {
-            self.candidates.remove(&self.rank(id));
-            if failed {
-                self.headers.remove(&self.header_rank(id));
-            }
-            let entry = self.entry_mut(id);
-            entry.linked = false;
-            entry.failed |= failed;
-            waiting.extend(self.children(id));
-        }
-        let Some(parent) = self.entry(id).parent else {
-            return;
-        };
-        if was_linked {
-            self.candidates.reinstate_parent(self.rank(parent));
-        }
-        if failed && !was_failed {
-            self.headers.reinstate_parent(self.header_rank(parent));
-        }
-    }
-
-    /// Notes that a block is invalid, and with it all its descendants.
-    pub fn mark_failed(&mut self, id: BlockId) {
-        self.unlink(id, true);
-    }
-
-    /// Forgets which blocks lie in some files, before these are searched again. Returns those that
-    /// lie nowhere then: [`forget_content`](Self::forget_content) is for the ones that the search
-    /// does not find.
-    pub(crate) fn forget_files(&mut self, is_forgotten: impl Fn(u32) -> bool) -> Vec<BlockId> {
-        self.copies.retain(|_, copies| {
-            copies.retain(|position| !is_forgotten(position.file));
-            !copies.is_empty()
-        });
-        let mut nowhere = Vec::new();
-        for index in 0..self.entries.len() {
-            let id = BlockId::from_index(index);
-            if self.entry(id).position().is_some_and(|first| is_forgotten(first.file)) {
-                let next = self.take_copy(id);
-                self.entry_mut(id).set_position(next);
-                nowhere.extend(next.is_none().then_some(id));
-            }
-        }
-        nowhere
-    }
-
-    /// The first further position of a block, which is no further one from now on.
-    fn take_copy(&mut self, id: BlockId) -> Option<Position> {
-        let copies = self.copies.get_mut(&id)?;
-        let first = copies.remove(0);
-        if copies.is_empty() {
-            self.copies.remove(&id);
-        }
-        Some(first)
-    }
-
-    /// Forgets which blocks have failed: they are judged again, as by a new process.
-    pub(crate) fn forget_failures(&mut self) {
-        // A parent comes before its children.
-        for index in 0..self.entries.len() {
-            let id = BlockId::from_index(index);
-            if !self.entry(id).failed {
-                continue;
-            }
-            self.entry_mut(id).failed = false;
-            let parent = self.entry(id).parent;
-            self.headers
-                .insert(self.header_rank(id), parent.map(|parent| self.header_rank(parent)));
-            self.link_from(id);
-        }
-    }
-
-    /// Forgets where a block lies, since what lies there is not its content.
-    pub fn forget_content(&mut self, id: BlockId) {
-        self.entry_mut(id).set_position(None);
-        self.copies.remove(&id);
-        self.unlink(id, false);
     }
 }
 

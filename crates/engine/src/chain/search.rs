@@ -5,7 +5,7 @@
 //! record. Then the contents of that file are read, since its records may hide others.
 
 use crate::chain::index::HeaderIndex;
-use crate::chain::insert::insert_headers;
+use crate::chain::insert::insert_records;
 use crate::chain::places::Places;
 use crate::report::events::Event;
 use crate::report::observer::{Indexing, Observer};
@@ -112,15 +112,14 @@ impl Search<'_> {
         let Some(mut found) = self.run(numbers, places, observer)? else {
             return Ok(None);
         };
-        let mut suspects = Vec::new();
-        let waiting = insert_headers(index, &found.records, |record, reject| {
-            if reject.kind == RejectKind::NoWork {
-                suspects.push(record);
-            }
-        });
-        let mut without_parent: Vec<usize> = waiting.into_values().flatten().collect();
-        without_parent.sort_unstable();
-        suspects.extend(without_parent.into_iter().map(|number| &found.records[number]));
+        let inserted = insert_records(index, &found.records, |_, _, _| ());
+        let without_work = inserted
+            .refusals
+            .iter()
+            .filter(|refusal| refusal.reject.kind == RejectKind::NoWork);
+        let without_work = without_work.map(|refusal| refusal.record);
+        let without_parent = inserted.waiting().into_iter().map(|number| &found.records[number]);
+        let suspects: Vec<&Record> = without_work.chain(without_parent).collect();
         let deep = self.hiding_others(&suspects);
         if deep.is_empty() {
             return Ok(Some(found));

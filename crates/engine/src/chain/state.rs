@@ -10,7 +10,7 @@ use blockmill_coins::{Tip, UndoPosition};
 use blockmill_rules::connect::Overwriting;
 use blockmill_rules::spend::enforces_bip30;
 use blockmill_rules::{Reject, RejectKind};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 /// Which blocks there are, and which of them are connected.
@@ -23,9 +23,9 @@ pub(crate) struct ChainState {
     pub(super) deep: BTreeSet<u32>,
     /// The active chain by height.
     active: Vec<BlockId>,
-    /// Blocks kept in the data directory whose parents are unknown, by parent: only wrong content
-    /// of the parent has come.
-    pub(super) orphans: HashMap<BlockHash, Vec<Record>>,
+    /// Blocks kept in the data directory whose parents are unknown, in their order: only wrong
+    /// content of the parent has come, or it is in files that were not given yet.
+    pub(super) orphans: Vec<Record>,
     /// Findings among the submitted blocks, until a run reports them.
     pub(super) submitted_findings: ImportFindings,
 }
@@ -40,7 +40,7 @@ impl ChainState {
             files: SharedFiles::default(),
             places,
             deep: BTreeSet::new(),
-            orphans: HashMap::new(),
+            orphans: Vec::new(),
             submitted_findings: ImportFindings::default(),
         }
     }
@@ -183,6 +183,17 @@ impl ChainState {
     /// The index and the files.
     pub(crate) fn into_parts(self) -> (HeaderIndex, BlockFiles) {
         (self.index, self.files.into_inner())
+    }
+
+    /// Notes at which of its positions a block's content lies.
+    pub(crate) fn found_at(&mut self, id: BlockId, position: Position) {
+        self.index.found_at(id, position);
+    }
+
+    /// The block in which the best chain that can be connected ends.
+    pub(crate) fn best_candidate(&mut self) -> BlockId {
+        self.index.settle_order();
+        self.index.best_candidate()
     }
 
     /// Forgets where a block lies, since its content cannot be used.

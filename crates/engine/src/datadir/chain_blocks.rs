@@ -2,8 +2,8 @@
 //! directory, with its undo data, or of block files with Core's undo files beside them.
 
 use crate::chain::assume_valid::signature_way;
-use crate::chain::copies::{content_problem, decode_copy};
-use crate::chain::import::FirstSeen;
+use crate::chain::copies::read_copy;
+use crate::chain::import::Orphans;
 use crate::chain::index::{BlockId, HeaderIndex, HeaderRefusal};
 use crate::chain::insert::clock;
 use crate::chain::places::Places;
@@ -223,10 +223,11 @@ impl ChainBlocks {
             telemetry: &mut telemetry,
             observer,
         };
-        let findings = chain.import(sources, FirstSeen::ByOffset, stop, &mut reporter)?;
+        let findings = chain.import(sources, Orphans::Drop, stop, &mut reporter)?;
         if findings.end == ImportEnd::Stopped {
             return Ok(None);
         }
+        chain.settle_ties();
         let figures = telemetry.end_run(&before);
         let (index, files) = chain.into_parts();
         let best = index.best_header();
@@ -590,13 +591,7 @@ impl ChainBlocks {
         let hash = self.hash(height)?;
         let mut problem = None;
         for place in self.places(height) {
-            let read = self.files.read(&place.position).map_err(|error| error.to_string());
-            let decoded = read.and_then(|bytes| decode_copy(&self.files, place.position, bytes, &hash));
-            let judged = decoded.and_then(|block| match content_problem(&block, self.params(), height) {
-                None => Ok(block),
-                Some(problem) => Err(problem),
-            });
-            match judged {
+            match read_copy(&self.files, place.position, &hash, self.params(), height) {
                 Ok(block) => return Ok(block),
                 Err(detail) => {
                     problem.get_or_insert_with(|| BlockReadError::Unreadable {

@@ -13,7 +13,7 @@
 //! | 20 each | height (4), number of the file (4), offset (8), length (4) |
 
 use crate::chain::index::HeaderIndex;
-use crate::chain::insert::{insert_headers, without_place};
+use crate::chain::insert::{insert_records, without_place};
 use crate::datadir::chain_blocks::ChainBlocks;
 use blockmill_block::Header;
 use blockmill_block::reader::{DecodeError, Reader};
@@ -95,7 +95,7 @@ impl ChainBlocks {
         let headers: Vec<Header> = headers.iter().map(Header::from_bytes).collect();
         let headers = without_place(&headers);
         let mut index = HeaderIndex::new(params.clone());
-        insert_headers(&mut index, &headers, |_, _| ());
+        insert_records(&mut index, &headers, |_, _, _| ());
         let tip = index.entry(index.best_header());
         let last = headers.last().map_or(params.genesis.hash(), |record| record.hash);
         if (tip.height as usize, tip.hash) != (count, last) {

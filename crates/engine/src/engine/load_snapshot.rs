@@ -1,6 +1,6 @@
 //! A set is loaded from a snapshot, in place of the blocks up to its base.
 
-use crate::chain::import::FirstSeen;
+use crate::chain::import::Orphans;
 use crate::chain::index::{BlockId, HeaderIndex};
 use crate::datadir::SnapshotMark;
 use crate::datadir::StoreKind;
@@ -128,7 +128,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         let (pipeline, mut run) = self.parts(observer);
         let imported = run
             .chain
-            .import(sources, FirstSeen::ByOffset, pipeline.stop(), &mut run.reporter)?;
+            .import(sources, Orphans::Drop, pipeline.stop(), &mut run.reporter)?;
         if imported.end == ImportEnd::Stopped {
             return Err(LoadSnapshotError::Stopped { path: path.to_owned() });
         }

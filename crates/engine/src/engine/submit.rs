@@ -3,7 +3,7 @@
 use crate::chain::index::{BlockId, HeaderRefusal};
 use crate::engine::{Engine, activate_best_chain};
 use crate::pipeline::error::ConnectError;
-use crate::pipeline::load::LoadRequest;
+use crate::pipeline::load::{Content, LoadRequest};
 use crate::pipeline::state::{Pipeline, Run};
 use crate::report::observer::Observer;
 use crate::report::telemetry::FindingsMark;
@@ -123,6 +123,7 @@ fn judge_and_connect<V: ScriptVerifier + 'static>(
         }
         Err(HeaderRefusal::Invalid(reject)) => return Ok(Submission::invalid(hash, &reject)),
     };
+    forget_wrong_copies(pipeline, run, id);
     let index = run.chain.index();
     if id == index.genesis() || index.entry(id).has_content() || run.chain.is_active(id) {
         // It may have been known since the engine was opened, and not be connected yet.
@@ -142,6 +143,20 @@ fn judge_and_connect<V: ScriptVerifier + 'static>(
     pipeline.flush_if_due(run)?;
     run.reporter.telemetry.report_flushes(run.reporter.observer);
     Ok(answer(run, id, hash, mark))
+}
+
+/// Forgets where a block lies if none of its copies there can be used: the one that has come is the
+/// first, then.
+fn forget_wrong_copies<V: ScriptVerifier + 'static>(pipeline: &Pipeline<V>, run: &mut Run<'_>, id: BlockId) {
+    let has_content = run.chain.index().entry(id).has_content();
+    if !has_content || id == run.chain.index().genesis() || run.chain.is_active(id) {
+        return;
+    }
+    match pipeline.load_now(run.chain, id, run.reporter.telemetry) {
+        Content::Sound(sound) => run.chain.found_at(id, sound.position),
+        Content::Rejected(reject, _) if reject.kind != RejectKind::Mutated => {}
+        Content::Rejected(..) | Content::Unreadable(_) => run.chain.forget_content(id),
+    }
 }
 
 fn answer(run: &Run<'_>, id: BlockId, hash: BlockHash, mark: FindingsMark) -> Submission {

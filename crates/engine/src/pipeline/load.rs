@@ -46,6 +46,8 @@ impl LoadRequest {
 /// A block that keeps all rules that need no coins.
 pub(crate) struct SoundBlock {
     pub(crate) block: Arc<Block>,
+    /// Where it lies.
+    pub(crate) position: Position,
     pub(crate) facts: BlockFacts,
     pub(crate) outline: Outline,
 }
@@ -97,9 +99,9 @@ impl PrefetchedBlock {
     /// Memory in bytes of the block, if it is sound.
     pub(crate) fn memory(&self) -> usize {
         match &self.content {
-            Content::Sound(SoundBlock { block, facts, outline }) => {
-                block.memory() + facts.legacy_sigops.capacity() * size_of::<u64>() + outline.memory()
-            }
+            Content::Sound(SoundBlock {
+                block, facts, outline, ..
+            }) => block.memory() + facts.legacy_sigops.capacity() * size_of::<u64>() + outline.memory(),
             Content::Rejected(..) | Content::Unreadable(_) => 0,
         }
     }
@@ -207,6 +209,7 @@ impl<V: ScriptVerifier> BlockLoader<V> {
                 Ok(facts) => Content::Sound(SoundBlock {
                     outline: Outline::new(&block, &self.hash_key),
                     block: Arc::new(block),
+                    position,
                     facts,
                 }),
                 // On signet the block's signature is judged before its merkle root: what does not

@@ -5,8 +5,9 @@ use blockmill_rules::Work;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-/// What branches are compared by: work, then who came first.
-pub(super) type Rank = (Work, Reverse<u64>, BlockId);
+/// What branches are compared by: work, then which block was linked first. Of blocks that are not
+/// linked the one whose header came first is first.
+pub(super) type Rank = (Work, Reverse<u64>, Reverse<BlockId>);
 
 /// Blocks of some kind (linked ones, valid headers) that have no child of that kind. Only among
 /// these is the block with the most work, since a child has more than its parent.
@@ -28,11 +29,18 @@ impl CandidateTips {
 
     /// Inserts a block of the kind. None of its children is of that kind yet.
     pub(super) fn insert(&mut self, rank: Rank, parent: Option<Rank>) {
-        *self.children_of(rank.2) = 0;
+        *self.children_of(rank.2.0) = 0;
         self.tips.insert(rank);
         if let Some(parent) = parent {
             self.tips.remove(&parent);
-            *self.children_of(parent.2) += 1;
+            *self.children_of(parent.2.0) += 1;
+        }
+    }
+
+    /// Gives a block another rank, if it is a tip.
+    pub(super) fn change(&mut self, from: &Rank, to: Rank) {
+        if self.tips.remove(from) {
+            self.tips.insert(to);
         }
     }
 
@@ -45,16 +53,22 @@ impl CandidateTips {
     /// Counts one child less for `parent`, which is still of the kind. Without children it is a tip
     /// again.
     pub(super) fn reinstate_parent(&mut self, parent: Rank) {
-        let children = self.children_of(parent.2);
+        let children = self.children_of(parent.2.0);
         *children -= 1;
         if *children == 0 {
             self.tips.insert(parent);
         }
     }
 
-    /// The block with the most work; of several the one that came first.
+    /// Whether several blocks have the most work.
+    pub(super) fn is_tied(&self) -> bool {
+        let mut best = self.tips.iter().rev().map(|rank| rank.0);
+        best.next() == best.next()
+    }
+
+    /// The block with the most work; of several the one that was linked first.
     pub(super) fn best(&self) -> Option<BlockId> {
-        self.tips.last().map(|rank| rank.2)
+        self.tips.last().map(|rank| rank.2.0)
     }
 
     #[cfg(test)]

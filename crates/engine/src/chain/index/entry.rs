@@ -1,6 +1,7 @@
 //! What the index knows of one block, in 192 bytes: a chain has a million of them.
 
 use super::block_id::BlockId;
+use super::linking::NOT_LINKED;
 use blockmill_block::{BlockHash, Header, MerkleRoot};
 use blockmill_blockfiles::Position;
 use blockmill_coins::UndoPosition;
@@ -23,7 +24,8 @@ pub struct Entry {
     pub time: u32,
     /// The header's target in compact form.
     pub bits: u32,
-    /// Rank among blocks of equal work: lower comes first. Zero: connected in an earlier run.
+    /// The number that the block got when it was linked: of blocks of equal work the one with the
+    /// lowest number is first. Zero: connected in an earlier run.
     pub sequence: u64,
     /// When the content came, as against when it could be connected.
     pub(super) arrival: u64,
@@ -60,7 +62,7 @@ impl Entry {
             median_time_past: 0,
             time: header.time,
             bits: header.bits,
-            sequence: u64::MAX,
+            sequence: NOT_LINKED,
             arrival: 0,
             failed: false,
             linked: false,

@@ -2,19 +2,20 @@
 
 use super::*;
 use blockmill_block::{MerkleRoot, Network};
+use std::cmp::Reverse;
 
-fn index() -> HeaderIndex {
+pub(super) fn index() -> HeaderIndex {
     HeaderIndex::new(Params::new(Network::Regtest, None))
 }
 
-const POSITION: Position = Position {
+pub(super) const POSITION: Position = Position {
     file: 0,
     length: 100,
     offset: 8,
 };
 
 /// A child of `parent`, told apart by `mark`; put in without judging it.
-fn child(index: &mut HeaderIndex, parent: BlockId, mark: u32) -> BlockId {
+pub(super) fn child(index: &mut HeaderIndex, parent: BlockId, mark: u32) -> BlockId {
     let header = Header {
         version: 4,
         prev_block_hash: index.entry(parent).hash,
@@ -26,7 +27,7 @@ fn child(index: &mut HeaderIndex, parent: BlockId, mark: u32) -> BlockId {
     index.insert_trusted(&header, header.hash()).unwrap()
 }
 
-fn chain(index: &mut HeaderIndex, parent: BlockId, length: u32, mark: u32) -> Vec<BlockId> {
+pub(super) fn chain(index: &mut HeaderIndex, parent: BlockId, length: u32, mark: u32) -> Vec<BlockId> {
     let mut last = parent;
     (0..length)
         .map(|_| {
@@ -62,32 +63,32 @@ fn content_may_come_in_any_order() {
     let mut index = index();
     let genesis = index.genesis();
     let main = chain(&mut index, genesis, 4, 0);
-    index.add_position(main[3], POSITION);
-    index.add_position(main[1], POSITION);
+    index.receive(main[3], POSITION);
+    index.receive(main[1], POSITION);
     assert_eq!(index.best_candidate(), genesis);
-    index.add_position(main[0], POSITION);
+    index.receive(main[0], POSITION);
     assert_eq!(index.best_candidate(), main[1]);
-    index.add_position(main[2], POSITION);
+    index.receive(main[2], POSITION);
     assert_eq!(index.best_candidate(), main[3]);
     assert_eq!(index.candidates.len(), 1);
 }
 
 #[test]
-fn the_first_seen_wins_among_equals() {
+fn the_first_that_is_linked_wins_among_equals() {
     let mut index = index();
     let genesis = index.genesis();
     let left = child(&mut index, genesis, 0);
     let right = child(&mut index, genesis, 1);
-    index.add_position(right, POSITION);
-    index.add_position(left, POSITION);
+    index.receive(right, POSITION);
+    index.receive(left, POSITION);
     assert_eq!(index.best_candidate(), right);
     let longer = child(&mut index, left, 0);
-    index.add_position(longer, POSITION);
+    index.receive(longer, POSITION);
     assert_eq!(index.best_candidate(), longer);
 }
 
 #[test]
-fn blocks_that_come_one_by_one_count_from_when_they_can_be_connected() {
+fn blocks_count_from_when_they_can_be_connected() {
     let mut index = index();
     let genesis = index.genesis();
     let left = chain(&mut index, genesis, 2, 0);
@@ -115,19 +116,35 @@ fn among_children_that_waited_the_first_to_come_is_first() {
     }
 }
 
+/// A header whose block is nowhere is the best one if it has more work, and not if a block with as
+/// much work is linked.
 #[test]
-fn all_copies_are_kept_once() {
+fn headers_without_blocks_give_way_to_blocks() {
+    let mut index = index();
+    let genesis = index.genesis();
+    let [x, y] = [0, 1].map(|mark| chain(&mut index, genesis, 2, mark));
+    assert_eq!(index.best_header(), x[1]);
+    for &id in &y {
+        index.receive(id, POSITION);
+    }
+    assert_eq!(index.best_header(), y[1]);
+    let longer = child(&mut index, x[1], 0);
+    assert_eq!((index.best_header(), index.best_candidate()), (longer, y[1]));
+}
+
+#[test]
+fn all_copies_are_kept() {
     let mut index = index();
     let genesis = index.genesis();
     let block = child(&mut index, genesis, 0);
-    for offset in (0..100_000).chain(0..100_000) {
-        index.add_position(block, Position { offset, ..POSITION });
+    for offset in 0..100_000 {
+        index.receive(block, Position { offset, ..POSITION });
     }
     assert_eq!(index.positions(block).count(), 100_000);
     let offsets: Vec<u64> = index.positions(block).map(|position| position.offset).collect();
     assert!(offsets.is_sorted());
     // Those of one file go, and those of others stay.
-    index.add_position(block, Position { file: 1, ..POSITION });
+    index.receive(block, Position { file: 1, ..POSITION });
     assert!(index.forget_files(|file| file == 0).is_empty());
     assert_eq!(index.positions(block).count(), 1);
     assert_eq!(index.forget_files(|_| true), [block]);
@@ -142,7 +159,7 @@ fn failures_are_forgotten() {
     let main = chain(&mut index, genesis, 3, 0);
     let side = chain(&mut index, genesis, 2, 1);
     for &id in main.iter().chain(&side) {
-        index.add_position(id, POSITION);
+        index.receive(id, POSITION);
     }
     assert_eq!(index.best_candidate(), main[2]);
     index.mark_failed(main[0]);
@@ -160,7 +177,7 @@ fn a_failed_block_takes_its_descendants_with_it() {
     let main = chain(&mut index, genesis, 5, 0);
     let side = chain(&mut index, main[0], 2, 1);
     for &id in main.iter().chain(&side) {
-        index.add_position(id, POSITION);
+        index.receive(id, POSITION);
     }
     assert_eq!(index.best_candidate(), main[4]);
     assert_eq!(index.best_header(), main[4]);
@@ -182,12 +199,12 @@ fn content_that_proved_wrong_may_come_again() {
     let genesis = index.genesis();
     let main = chain(&mut index, genesis, 3, 0);
     for &id in &main {
-        index.add_position(id, POSITION);
+        index.receive(id, POSITION);
     }
     index.forget_content(main[1]);
     assert_eq!(index.best_candidate(), main[0]);
     assert!(!index.entry(main[2]).failed);
-    index.add_position(main[1], POSITION);
+    index.receive(main[1], POSITION);
     assert_eq!(index.best_candidate(), main[2]);
 }
 
@@ -199,7 +216,7 @@ fn what_was_connected_before_comes_first() {
     let side = chain(&mut index, genesis, 2, 1);
     index.set_connected(main[1]);
     for &id in side.iter().chain(&main) {
-        index.add_position(id, POSITION);
+        index.receive(id, POSITION);
     }
     assert_eq!(index.best_candidate(), main[1]);
 }
@@ -279,25 +296,37 @@ fn headers_are_judged() {
 }
 
 proptest::proptest! {
+    #![proptest_config(proptest::test_runner::Config::with_cases(5_000))]
+
     /// Whatever happens, both best blocks are those that a look at all entries finds.
     #[test]
-    fn the_best_are_the_best_of_all(steps in proptest::collection::vec((0u8..8, 0usize..64), 1..80)) {
+    fn the_best_are_the_best_of_all(steps in proptest::collection::vec((0u8..9, 0usize..64), 1..80)) {
         let mut index = index();
         let mut all = vec![index.genesis()];
         for (number, (kind, pick)) in steps.into_iter().enumerate() {
             let id = all[pick % all.len()];
             match kind {
                 0..4 if !index.entry(id).failed => all.push(child(&mut index, id, number as u32)),
-                4..6 if id != all[0] => index.add_position(id, POSITION),
+                4..6 if id != all[0] => {
+                    let offset = number as u64;
+                    index.receive(id, Position { offset, ..POSITION });
+                }
+                8 => {
+                    if let Some(last) = index.positions(id).last() {
+                        index.found_at(id, last);
+                    }
+                }
                 6 if id != all[0] => index.mark_failed(id),
                 7 if id != all[0] => index.forget_content(id),
                 _ => {}
             }
+            index.settle_order();
             let linked = all.iter().filter(|&&id| index.entry(id).linked);
             let best = linked.max_by_key(|&&id| (index.entry(id).work, Reverse(index.entry(id).sequence)));
             proptest::prop_assert_eq!(Some(&index.best_candidate()), best);
             let valid = all.iter().filter(|&&id| !index.entry(id).failed);
-            let best = valid.max_by_key(|&&id| (index.entry(id).work, Reverse(id)));
+            let rank = |id: &BlockId| (index.entry(*id).work, Reverse(index.entry(*id).sequence), Reverse(*id));
+            let best = valid.max_by_key(|&id| rank(id));
             proptest::prop_assert_eq!(Some(&index.best_header()), best);
         }
     }
@@ -366,11 +395,11 @@ fn every_place_of_a_block_is_kept_once() {
     let block = child(&mut index, genesis, 0);
     let positions = [3, 1, 2].map(|file| Position { file, ..POSITION });
     for position in positions.iter().chain(&positions) {
-        index.add_position(block, *position);
+        index.receive(block, *position);
     }
     assert!(index.positions(block).eq(positions));
     index.forget_content(block);
     assert_eq!(index.positions(block).count(), 0);
-    index.add_position(block, positions[1]);
+    index.receive(block, positions[1]);
     assert!(index.positions(block).eq([positions[1]]));
 }
