@@ -9,8 +9,9 @@
 use crate::window::{ReadResult, Window};
 use crate::{BLOCK_SIZE_MAX, BlockFiles, FileError, Position, RECORD_HEAD, Record};
 use blockmill_block::block::Block;
-use blockmill_block::hash::BlockHash;
+use blockmill_block::hash::{BlockHash, sha256d};
 use blockmill_block::header::Header;
+use blockmill_block::merkle;
 use blockmill_block::network::{Magic, Network};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -48,6 +49,8 @@ pub enum DamageKind {
     NoRecords,
     /// A record whose length is impossible or does not fit its block.
     BadLength(u32),
+    /// A record that is longer than its block, which is taken all the same.
+    TooLong(u32),
     /// The file, or what was written of it, ends inside the record: the last write may be
     /// unfinished.
     Truncated,
@@ -80,9 +83,13 @@ impl Damage {
     /// Whether no block can be missing: the damage is an unfinished write, or too short for a block,
     /// or its block lies elsewhere. Core before 24 left the head of a record between two others.
     pub fn is_harmless(&self) -> bool {
-        self.is_unfinished_write()
-            || self.is_elsewhere
-            || (self.length < RECORD_MIN && self.kind != DamageKind::NoRecords)
+        match self.kind {
+            DamageKind::Truncated | DamageKind::TooLong(_) => true,
+            DamageKind::NoRecords => false,
+            DamageKind::NoMagic | DamageKind::OtherNetwork(_) | DamageKind::BadLength(_) => {
+                self.is_elsewhere || self.length < RECORD_MIN
+            }
+        }
     }
 }
 
@@ -96,6 +103,7 @@ impl std::fmt::Display for Damage {
                 "no block record begins here, and the file has none of this network: is xor.dat missing, or from another directory?",
             )?,
             DamageKind::BadLength(length) => write!(f, "record with a wrong length ({length})")?,
+            DamageKind::TooLong(length) => write!(f, "record with a length ({length}) beyond its block, which is taken")?,
             DamageKind::Truncated => f.write_str("the file ends inside this record")?,
         }
         match self.hash {
@@ -183,6 +191,18 @@ impl BlockFiles {
         }
         Ok(Some(scan))
     }
+}
+
+/// Whether the witnesses of a block are those of its commitment, if it has witnesses at all.
+fn has_own_witnesses(block: &Block<&[u8]>) -> bool {
+    let coinbase = block.transaction(0);
+    let commitment = merkle::witness_commitment(&coinbase);
+    let (Some(commitment), true) = (commitment, coinbase.input_count() > 0) else {
+        return true;
+    };
+    let witness = coinbase.input(0).witness();
+    let reserved = witness.last().filter(|_| witness.len() == 1);
+    reserved.is_none_or(|reserved| sha256d(&[&block.witness_merkle_root()[..], reserved].concat()) == commitment)
 }
 
 /// The meaning of the bytes at an offset.
@@ -279,9 +299,13 @@ impl Scanner<'_> {
             self.take(start, length, header);
             return Ok(end);
         }
-        if let Some(length) = self.decode(start, length)? {
-            self.take(start, length, header);
-            return Ok(start + u64::from(length));
+        if let Some(decoded) = self.decode(start, length)? {
+            self.take(start, decoded, header);
+            let end = start + u64::from(decoded);
+            if decoded != length {
+                self.report(at, DamageKind::TooLong(length), Some(end))?;
+            }
+            return Ok(end);
         }
         if fits {
             // The block may be damaged, and others may lie inside.
@@ -336,8 +360,8 @@ impl Scanner<'_> {
         self.window.is_padding_to_end(end.saturating_sub(TORN_TAIL).max(start))
     }
 
-    /// Length of the block with a correct merkle root that begins at `start` and has at most
-    /// `length` bytes; none if there is no such block.
+    /// Length of the block that begins at `start` and has at most `length` bytes; none if there is
+    /// no block with a correct merkle root. Witnesses that were cut off are seen by the commitment.
     fn decode(&mut self, start: u64, length: u32) -> ReadResult<Option<u32>> {
         let length = u64::from(length).min(self.window.size - start);
         let Some(budget) = self.decode_budget.checked_sub(length) else {
@@ -345,9 +369,11 @@ impl Scanner<'_> {
         };
         self.decode_budget = budget;
         let bytes = self.window.get(start, length as usize)?;
-        let block = Block::decode(bytes)
-            .ok()
-            .filter(|block| block.transaction_count() > 0 && block.merkle_root().hash == block.header().merkle_root.0);
+        let block = Block::decode(bytes).ok().filter(|block| {
+            block.transaction_count() > 0
+                && block.merkle_root().hash == block.header().merkle_root.0
+                && has_own_witnesses(block)
+        });
         Ok(block.map(|block| block.bytes().len() as u32))
     }
 

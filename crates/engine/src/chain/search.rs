@@ -19,6 +19,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Blocks without a parent whose contents are read, to see whether their records hide others.
 const SUSPECTS_MAX: usize = 2_000;
 
+/// Blocks without a parent whose files are searched with all their contents.
+const HIDING_FILES_MAX: usize = 4;
+
 /// What lies in block files.
 #[derive(Default)]
 pub(crate) struct Scanned {
@@ -61,7 +64,7 @@ impl Search<'_> {
                 ScanDepth::Lengths
             };
             let begun = places.begin(self.files, file)?;
-            if let (Some(records), ScanDepth::Lengths) = (places.known(&begun, file), depth) {
+            if let Some(records) = places.known(&begun, file, depth) {
                 found.records.extend(records);
                 continue;
             }
@@ -92,7 +95,8 @@ impl Search<'_> {
                 });
             }
             // Damage is reported by every run, so it is looked for anew.
-            places.note(begun, &scan.records, scan.damages.is_empty(), &mut entries);
+            let last = Some(depth).filter(|_| scan.damages.is_empty());
+            places.note(begun, &scan.records, last, &mut entries);
             found.records.extend(scan.records);
             found.damages.extend(scan.damages);
         }
@@ -119,8 +123,22 @@ impl Search<'_> {
             .filter(|refusal| refusal.reject.kind == RejectKind::NoWork);
         let without_work = without_work.map(|refusal| refusal.record);
         let without_parent = inserted.waiting().into_iter().map(|number| &found.records[number]);
+        let without_parent: Vec<&Record> = without_parent.collect();
+        let file = |record: &Record| record.position.file;
+        let mut deep: BTreeSet<u32> = without_parent
+            .iter()
+            .take(HIDING_FILES_MAX)
+            .copied()
+            .map(file)
+            .collect();
+        if !deep.is_empty() {
+            // A block below the parent may hide it, and may be the last of the best chain.
+            let best = index.entry(index.best_header()).hash;
+            deep.extend(found.records.iter().find(|record| record.hash == best).map(file));
+        }
         let suspects: Vec<&Record> = without_work.chain(without_parent).collect();
-        let deep = self.hiding_others(&suspects);
+        deep.extend(self.hiding_others(&suspects));
+        deep.retain(|file| !self.deep.contains(file));
         if deep.is_empty() {
             return Ok(Some(found));
         }
