@@ -56,7 +56,7 @@ pub use disk::{Disk, DiskFile, Open, SystemDisk};
 pub use new_file::NewFile;
 pub use scan::{Damage, DamageKind, Scan, ScanProgress};
 pub use source::{BlockFiles, XorKey};
-pub use undo::UndoFile;
+pub use undo::{UndoFile, undo_path};
 pub use write::{BlockFileWriter, sync_appended};
 
 /// Bytes of a record before the block: magic and length.

@@ -80,10 +80,15 @@ impl BlockFiles {
     }
 
     fn undo_path(&self, file: u32) -> Option<PathBuf> {
-        let path = self.path(file);
-        let number = path.file_name()?.to_str()?.strip_prefix("blk")?;
-        Some(path.with_file_name(format!("rev{number}")))
+        undo_path(self.path(file))
     }
+}
+
+/// The path of the undo file beside a block file, whether it is there or not. None if the block
+/// file does not have a name of Core's.
+pub fn undo_path(path: &Path) -> Option<PathBuf> {
+    let number = path.file_name()?.to_str()?.strip_prefix("blk")?;
+    Some(path.with_file_name(format!("rev{number}")))
 }
 
 impl UndoFile {

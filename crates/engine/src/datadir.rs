@@ -21,6 +21,7 @@
 //! - `store_kind`, `lost_store`, [`store_file`]: the store of the coins;
 //! - [`chain_blocks`]: the blocks of the chain and the coins that they spend, to be read;
 //! - [`chain_bytes`]: a chain of block files as bytes, for other processes;
+//! - `found_files`: the files that have these blocks;
 //! - `spending_block`: a block with those coins;
 //! - [`past`]: the set as it was at an earlier height;
 //! - `in_order`: results of several threads, in order;
@@ -46,6 +47,7 @@ pub(crate) mod lost_store;
 pub(crate) mod state;
 
 mod directory;
+mod found_files;
 mod holder;
 mod in_order;
 mod lock;
