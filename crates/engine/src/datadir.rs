@@ -10,7 +10,7 @@
 //! | `headers.dat` | headers of connected blocks, and the positions of their undo data |
 //! | `places.dat` | where blocks were found in block files |
 //! | `blocks/` | blocks that came through `submit`, in blk form |
-//! | `audit.txt` | the last proof of the set, written by `blockmill audit` |
+//! | `audit.txt` | the last proof of the set, and of which store, written by `blockmill audit` |
 //!
 //! - `files`: these names;
 //! - `meta`: what a directory belongs to;
