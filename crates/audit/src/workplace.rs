@@ -42,9 +42,9 @@ struct Kept {
 }
 
 impl Workplace {
-    /// Opens a directory, which is made if it is not there. Some parts are removed, and their blocks
-    /// done again: those of other chains, damaged ones, and those that have something against a
-    /// proof and whose files have changed.
+    /// Opens a directory, which is made if it is not there. Some parts are removed, and their
+    /// blocks done again: those of other chains, damaged ones, and those that have something
+    /// against a proof and whose files have changed.
     ///
     /// # Errors
     /// [`AuditError::NotOwn`], or that a file cannot be read or written.
