@@ -2,13 +2,13 @@
 //!
 //! The mark names the store. A store draws its identity when it is made, and keeps it in its files.
 //! So a set that was loaded later, or a store that came from elsewhere, is not the one that was
-//! proved, whatever its block.
+//! proved, whatever its block. The hash of the set tells a store that was changed since.
 
 use crate::error::file_error;
 use crate::key::RunId;
 use blockmill_block::{BlockHash, hex};
 use blockmill_blockfiles::{FileError, NewFile};
-use blockmill_coins::StoreError;
+use blockmill_coins::{StoreError, UtxoStats};
 use blockmill_engine::UtxoSet;
 use sha2::{Digest, Sha256};
 use std::fmt;
@@ -99,6 +99,8 @@ pub struct Mark {
     pub hash: BlockHash,
     /// Coins of the set.
     pub coins: u64,
+    /// Its `hash_serialized_3`.
+    pub set: BlockHash,
 }
 
 impl Mark {
@@ -113,14 +115,15 @@ impl Mark {
         Ok(())
     }
 
-    /// Leaves a mark in the directory of a set whose block has this height.
-    pub(crate) fn leave(set: &UtxoSet, run: RunId, height: u32, coins: u64) -> Result<(), MarkError> {
+    /// Leaves a mark in the directory of a set that has these figures.
+    pub(crate) fn leave(set: &UtxoSet, run: RunId, figures: &UtxoStats) -> Result<(), MarkError> {
         let mark = Self {
             run,
             store: StoreName::wanted(set)?,
-            height,
-            hash: set.tip().hash,
-            coins,
+            height: figures.height,
+            hash: figures.best_block,
+            coins: figures.txouts,
+            set: figures.hash_serialized_3,
         };
         Ok(mark.write(set.directory().path())?)
     }
@@ -140,8 +143,11 @@ impl Mark {
             height,
             hash,
             coins,
+            set,
         } = self;
-        let text = format!("{HEAD}\nrun {run}\nstore {store}\nheight {height}\nhash {hash}\ncoins {coins}\n");
+        let text = format!(
+            "{HEAD}\nrun {run}\nstore {store}\nheight {height}\nhash {hash}\ncoins {coins}\nhash_serialized_3 {set}\n"
+        );
         std::fs::write(new.temporary(), text).map_err(file_error(&path))?;
         new.complete()?;
         Ok(())
@@ -158,6 +164,11 @@ impl Mark {
         (blocks.hash(mark.height).ok()? == mark.hash).then_some(mark)
     }
 
+    /// Whether a set with these figures can be the one that was proved, or one that came of it.
+    pub fn fits(&self, figures: &UtxoStats) -> bool {
+        figures.height != self.height || figures.hash_serialized_3 == self.set
+    }
+
     fn read(path: &Path) -> Option<Self> {
         let text = std::fs::read_to_string(path).ok()?;
         let mut lines = text.strip_prefix(HEAD)?.strip_prefix('\n')?.lines();
@@ -170,6 +181,7 @@ impl Mark {
             height: field("height")?.parse().ok()?,
             hash: field("hash")?.parse().ok()?,
             coins: field("coins")?.parse().ok()?,
+            set: field("hash_serialized_3")?.parse().ok()?,
         })
     }
 }
@@ -209,6 +221,7 @@ mod tests {
             height: 70,
             hash: BlockHash([9; 32]),
             coins: 700,
+            set: BlockHash([10; 32]),
         };
         for _ in 0..2 {
             mark.height += 1;

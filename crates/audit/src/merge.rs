@@ -11,6 +11,7 @@ use crate::range_sums::FINDINGS_MAX;
 use crate::report::{Report, report};
 use crate::set::{set_sums, snapshot_head, snapshot_network};
 use blockmill_block::{BlockHash, Txid};
+use blockmill_coins::UtxoStats;
 use blockmill_engine::Observer;
 use blockmill_engine::inspect::verify_blocks::ThreadTimes;
 use std::borrow::Borrow;
@@ -87,7 +88,7 @@ pub fn merge(
     joined.findings.extend(set_finding);
     joined.say_causes_once(Vec::new());
     let mut report = report(&chain, joined, &set_sums, height, ThreadTimes::default());
-    report.note(set, key);
+    report.note(set, key, set_sums.figures.as_ref());
     Ok(report)
 }
 
@@ -98,10 +99,12 @@ fn height_of(parts: &[Part], base: &BlockHash) -> Option<u32> {
 }
 
 /// A set, and the block after which it is as it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SetSums {
     pub(crate) block: BlockHash,
     pub(crate) coins: Fingerprint,
+    /// Of a data directory's set.
+    pub(crate) figures: Option<UtxoStats>,
     /// Time of all threads for them.
     pub(crate) time: Duration,
 }

@@ -7,6 +7,7 @@ use crate::key::Key;
 use crate::mark::Mark;
 use crate::merge::{Joined, SetSums};
 use blockmill_block::{BlockHash, Network};
+use blockmill_coins::UtxoStats;
 use blockmill_engine::ChainBlocks;
 use blockmill_engine::inspect::verify_blocks::ThreadTimes;
 use std::ops::RangeInclusive;
@@ -77,10 +78,10 @@ pub struct Report {
 impl Report {
     /// Leaves word in the directory of a set that was proved, and takes it back where one is
     /// refuted. The verdict does not depend on it.
-    pub(crate) fn note(&mut self, set: AuditedSet<'_>, key: &Key) {
+    pub(crate) fn note(&mut self, set: AuditedSet<'_>, key: &Key, figures: Option<&UtxoStats>) {
         let AuditedSet::Data(set) = set else { return };
-        let noted = match (self.verdict, self.height) {
-            (Verdict::Proved, Some(height)) => Mark::leave(set, key.run(), height, self.coins),
+        let noted = match (self.verdict, figures) {
+            (Verdict::Proved, Some(figures)) => Mark::leave(set, key.run(), figures),
             (Verdict::Refuted, _) => Mark::remove(set),
             _ => Ok(()),
         };

@@ -6,6 +6,7 @@ use crate::finding::{Finding, FindingKind};
 use crate::fingerprint::{Fingerprint, Fingerprinter};
 use crate::merge::SetSums;
 use blockmill_block::{BlockHash, Coin, Magic, OutPoint};
+use blockmill_coins::stats::{Hashes, StatsBuilder, StatsPart};
 use blockmill_coins::{SnapshotError, SnapshotMetadata, SnapshotReader};
 use blockmill_engine::{Batch, Observer, UtxoSet, for_each_batch_of};
 use std::fs::File;
@@ -51,6 +52,7 @@ pub(crate) fn set_sums(
             let none = SetSums {
                 block,
                 coins: Fingerprint::default(),
+                figures: None,
                 time: Duration::ZERO,
             };
             Ok((none, Some(Finding::general(FindingKind::Set, error.to_string()))))
@@ -150,6 +152,7 @@ pub(crate) fn of_snapshot(
     Ok(SetSums {
         block: metadata.base,
         coins: adding.fingerprint,
+        figures: None,
         time: adding.time,
     })
 }
@@ -168,13 +171,21 @@ pub(crate) fn of_data(
         stop,
         observer,
     };
+    let mut stats = StatsBuilder::new(Hashes::Serialized);
     set.for_each_batch(
-        &|batch: Batch| Ok::<_, AuditError>(of_batch(fingerprinter, &batch)),
-        &mut |batch| adding.add(&batch),
+        &|batch: Batch| {
+            let part = StatsPart::new(Hashes::Serialized, &batch);
+            Ok::<_, AuditError>((of_batch(fingerprinter, &batch), part))
+        },
+        &mut |(batch, part)| {
+            stats.add_part(&part);
+            adding.add(&batch)
+        },
     )?;
     Ok(SetSums {
         block: set.tip().hash,
         coins: adding.fingerprint,
+        figures: Some(stats.finish(&set.tip())),
         time: adding.time,
     })
 }

@@ -70,7 +70,7 @@ impl<V: ScriptVerifier + 'static> Auditor<'_, V> {
         let chain = ChainFacts::of_magic(blocks.params().magic());
         let mut report = report(&chain, joined, &sums, Some(height), summed.times);
         report.sum_time += summed.sum_time;
-        report.note(set, &key);
+        report.note(set, &key, sums.figures.as_ref());
         Ok(report)
     }
 }

@@ -42,9 +42,9 @@ struct Kept {
 }
 
 impl Workplace {
-    /// Opens a directory, which is made if it is not there. Some parts are removed, and their
-    /// blocks done again: those of other chains, damaged ones, and those that have something
-    /// against a proof and whose files have changed.
+    /// Opens a directory, which is made if it is not there. Parts of other chains, and damaged
+    /// ones, do not count. Those that have something against a proof and whose files have changed
+    /// are removed, and their blocks done again.
     ///
     /// # Errors
     /// [`AuditError::NotOwn`], or that a file cannot be read or written.
@@ -67,14 +67,15 @@ impl Workplace {
                 continue;
             };
             let bytes = std::fs::read(&path).map_err(file_error(&path))?;
-            match Part::decode(&bytes, &key).ok().filter(|part| is_of_chain(part, blocks)) {
-                Some(part) if part.is_clean() || state == Some(states.of(&part.heights())) => kept.push(Kept {
-                    is_current: state == Some(states.of(&part.heights())),
-                    part,
-                    path,
-                }),
-                // It would be in the way of the one that is made anew.
-                _ => remove(&path)?,
+            // Damaged ones, and those of other chains, are not in the way of others.
+            let Some(part) = Part::decode(&bytes, &key).ok().filter(|part| is_of_chain(part, blocks)) else {
+                continue;
+            };
+            let is_current = state == Some(states.of(&part.heights()));
+            if part.is_clean() || is_current {
+                kept.push(Kept { part, path, is_current });
+            } else {
+                remove(&path)?;
             }
         }
         kept.sort_by_key(|kept| (kept.part.first, kept.part.last));
@@ -132,6 +133,10 @@ impl Workplace {
         let path = self
             .path
             .join(format!("{:08}-{:08}-{state}.part", part.first, part.last));
+        if path.exists() {
+            // A damaged one, or that of another chain.
+            remove(&path)?;
+        }
         let new = NewFile::begin(&path)?;
         std::fs::write(new.temporary(), part.encode(&self.key)).map_err(file_error(&path))?;
         new.complete()?;

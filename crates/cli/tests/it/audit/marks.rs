@@ -2,6 +2,8 @@
 
 use super::{Site, is};
 use crate::common::{Run, blockmill, connect_without_store, run};
+use blockmill_engine::DataDir;
+use blockmill_engine::datadir::store_file::{StoreLimits, open_store};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -117,6 +119,34 @@ fn a_mark_is_of_one_store() {
         assert_eq!(stats(&copied)["audited_height"], Value::Null, "{store}: made anew");
         is(&audit(&copied).ends_with(0).json(), "proved", &[]);
         assert_eq!(stats(&copied)["audited_height"], 140, "{store}");
+    }
+}
+
+/// The store is the same one, its coins are not.
+#[test]
+fn a_mark_is_of_one_set() {
+    for store in ["log", "redb"] {
+        let directories = Directories::new(store);
+        let data = directories.connect("data", 140);
+        is(&audit(&data).ends_with(0).json(), "proved", &[]);
+        let directory = DataDir::open(&data, None).unwrap();
+        let limits = StoreLimits {
+            cache_bytes: 1 << 20,
+            threads: 1,
+        };
+        let opened = open_store(&directory, None, limits).unwrap();
+        let (outpoint, mut coin) = opened.coins().unwrap().next().unwrap().unwrap();
+        coin.value += 1;
+        let tip = opened.tip().unwrap().unwrap();
+        opened.commit(&[(outpoint, Some(coin))], &tip).unwrap();
+        drop((opened, directory));
+        let now = stats(&data);
+        assert_eq!(
+            (&now["height"], &now["audited_height"]),
+            (&140.into(), &Value::Null),
+            "{store}"
+        );
+        is(&audit(&data).ends_with(1).json(), "refuted", &["sums"]);
     }
 }
 

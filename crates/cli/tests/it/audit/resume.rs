@@ -2,7 +2,7 @@
 
 use super::{Site, is};
 use crate::common::{Run, run};
-use blockmill_chaingen::core_files::CoreLayout;
+use blockmill_chaingen::core_files::{CoreChain, CoreLayout};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -90,6 +90,37 @@ fn parts_of_unknown_files() {
     }
     honest.write(&site.blocks(), &CoreLayout::default()).unwrap();
     is(&resume(&site).ends_with(0).json(), "proved", &[]);
+}
+
+/// Parts of another set's chain are not lost, and damaged ones are made anew.
+#[test]
+fn parts_that_do_not_count() {
+    let site = Site::generated();
+    let mut below = site.chain.blocks.clone();
+    below.pop();
+    let mut below = CoreChain::new(site.chain.magic, below.into_iter().map(|block| block.block));
+    let parts = || {
+        let names = fs::read_dir(site.scratch.join("resume")).unwrap();
+        let paths = names.map(|entry| entry.unwrap().path());
+        paths.filter(|path| path.extension().is_some()).collect::<Vec<_>>()
+    };
+    resume(&site).ends_with(0);
+    let whole = parts();
+    below.write_snapshot(&site.set()).unwrap();
+    is(&resume(&site).ends_with(0).json(), "proved", &[]);
+    assert!(whole.iter().all(|path| path.exists()) && parts().len() > whole.len());
+    site.chain.write_snapshot(&site.set()).unwrap();
+    for path in parts() {
+        let mut bytes = fs::read(&path).unwrap();
+        bytes[100] ^= 1;
+        fs::write(&path, bytes).unwrap();
+    }
+    for _ in 0..2 {
+        is(&resume(&site).ends_with(0).json(), "proved", &[]);
+    }
+    below.coins.pop_first();
+    below.write_snapshot(&site.set()).unwrap();
+    is(&resume(&site).ends_with(1).json(), "refuted", &["sums"]);
 }
 
 #[test]
