@@ -12,7 +12,8 @@ use crate::sum::{Summed, sum_ranges};
 use blockmill_block::Header;
 use blockmill_engine::inspect::verify_blocks::{BlockVerification, ThreadTimes};
 use blockmill_engine::{ChainBlocks, Observer, Signatures, UtxoSet};
-use blockmill_rules::{Params, RejectKind, ScriptVerifier};
+use blockmill_rules::target::block_work;
+use blockmill_rules::{Params, RejectKind, ScriptVerifier, Work};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -66,7 +67,7 @@ pub struct Sources<'a> {
 pub enum ChainOfSet {
     /// It ends in the set's block.
     Found(Box<ChainBlocks>),
-    /// The set's block is not in the chain of most work: an audit that is over.
+    /// The set's block is in no chain of most work: an audit that is over.
     NotThere(Report),
 }
 
@@ -118,12 +119,14 @@ impl<'a, V: ScriptVerifier + 'static> Auditor<'a, V> {
     ) -> Result<ChainOfSet, AuditError> {
         let head = snapshot_head(snapshot, sources.params.magic())?;
         let blocks = self.chain(sources, observer)?;
-        if blocks.height_of(&head.base).is_none() {
-            return Ok(ChainOfSet::NotThere(not_in_chain(&blocks, head.base)));
-        }
-        // It was found just now.
-        let blocks = blocks.ending_in(&head.base).ok_or(AuditError::Stopped)?;
-        Ok(ChainOfSet::Found(Box::new(blocks)))
+        let is_of_best = blocks.height_of(&head.base).is_some();
+        // Another chain may have as much work.
+        let wanted = if is_of_best { Work::ZERO } else { work(&blocks) };
+        let not_there = not_in_chain(&blocks, head.base);
+        let found = blocks.ending_in(&head.base).filter(|blocks| work(blocks) >= wanted);
+        Ok(found.map_or(ChainOfSet::NotThere(not_there), |blocks| {
+            ChainOfSet::Found(Box::new(blocks))
+        }))
     }
 
     /// Audits the set of a data directory. Its blocks, and undo data that it does not have itself,
@@ -244,4 +247,10 @@ impl<'a, V: ScriptVerifier + 'static> Auditor<'a, V> {
         };
         sum_ranges(&verification, ranges, key, self.conditions, observer, keep)
     }
+}
+
+/// The work of a chain.
+fn work(blocks: &ChainBlocks) -> Work {
+    let headers = (0..=blocks.height()).filter_map(|height| blocks.header(height).ok());
+    headers.map(|header| block_work(header.bits)).sum()
 }

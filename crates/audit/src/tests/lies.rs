@@ -295,6 +295,33 @@ fn the_set_of_a_stale_block() {
     assert_eq!(report.findings[0].kind, FindingKind::Chain);
 }
 
+/// None of two chains of the same work is the one of most work.
+#[test]
+fn the_set_of_either_of_two_chains_of_the_same_work() {
+    let honest = chain(105);
+    let mut sibling = sibling(&chain(106));
+    // The same coins as its twin.
+    sibling.block.txdata.truncate(1);
+    blockmill_chaingen::builder::repair(&mut sibling.block);
+    let mut other = chain(104);
+    other.push(sibling.block);
+    for reversed in [false, true] {
+        for set in [&honest, &other] {
+            let folder = tempfile::tempdir().unwrap();
+            let layout = CoreLayout {
+                stale: vec![(105, other.blocks[105].clone())],
+                reversed,
+                ..CoreLayout::default()
+            };
+            write(&honest, folder.path(), &layout);
+            set.write_snapshot(&folder.path().join("set")).unwrap();
+            let report = audit_files(folder.path(), &params(), ALL).unwrap();
+            is_proved(&report);
+            assert_eq!(report.hash.to_string(), set.tip().block_hash().to_string());
+        }
+    }
+}
+
 #[test]
 fn a_block_that_breaks_a_rule() {
     let mut lie = honest();
