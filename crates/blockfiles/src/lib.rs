@@ -57,7 +57,7 @@ pub use disk::{Disk, DiskFile, Open, SystemDisk};
 pub use new_file::NewFile;
 pub use scan::{Damage, DamageKind, Scan, ScanDepth, ScanProgress};
 pub use source::{BlockFiles, Skipped, XorKey};
-pub use undo::{UndoCursor, UndoFile};
+pub use undo::{UndoCursor, UndoFile, undo_path};
 pub use write::{BlockFileWriter, sync_appended};
 
 /// Bytes of a record before the block: magic and length.

@@ -126,11 +126,15 @@ impl BlockFiles {
 
     /// Beside the name of the block file, and beside the file that the name links to.
     fn undo_paths(&self, file: u32) -> impl Iterator<Item = PathBuf> {
-        [self.path(file), self.target(file)].into_iter().filter_map(|path| {
-            let number = path.file_name()?.to_str()?.strip_prefix("blk")?;
-            Some(path.with_file_name(format!("rev{number}")))
-        })
+        [self.path(file), self.target(file)].into_iter().filter_map(undo_path)
     }
+}
+
+/// The path of the undo file beside a block file, whether it is there or not. None if the block
+/// file does not have a name of Core's.
+pub fn undo_path(path: &Path) -> Option<PathBuf> {
+    let number = path.file_name()?.to_str()?.strip_prefix("blk")?;
+    Some(path.with_file_name(format!("rev{number}")))
 }
 
 impl UndoFile {

@@ -194,6 +194,16 @@ pub trait CoinStore: Send + Sync {
     /// Any [`StoreError`].
     fn tip(&self) -> Result<Option<Tip>, StoreError>;
 
+    /// What tells this store from every other: drawn when the store was made, and kept in its files
+    /// wherever they are copied. None for a store that does not last, or that an earlier version
+    /// made and did not write since.
+    ///
+    /// # Errors
+    /// Any [`StoreError`].
+    fn identity(&self) -> Result<Option<[u8; 16]>, StoreError> {
+        Ok(None)
+    }
+
     /// Writes `changes` and the tip that they lead to: all of it durably, or nothing. Until the
     /// call returns, a read sees either the old state or the new one.
     ///

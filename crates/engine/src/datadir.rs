@@ -10,7 +10,7 @@
 //! | `headers.dat` | headers of connected blocks, and the positions of their undo data |
 //! | `places.dat` | where blocks were found in block files |
 //! | `blocks/` | blocks that came through `submit`, in blk form |
-//! | `audit.txt` | the last proof of the set, written by `blockmill audit` |
+//! | `audit.txt` | the last proof of the set, and of which store, written by `blockmill audit` |
 //!
 //! - `files`: these names;
 //! - `meta`: what a directory belongs to;
@@ -21,6 +21,7 @@
 //! - `store_kind`, `lost_store`, [`store_file`]: the store of the coins;
 //! - [`chain_blocks`]: the blocks of the chain and the coins that they spend, to be read;
 //! - [`chain_bytes`]: a chain of block files as bytes, for other processes;
+//! - `found_files`: the files that have these blocks;
 //! - `spending_block`: a block with those coins;
 //! - [`past`]: the set as it was at an earlier height;
 //! - `in_order`: results of several threads, in order;
@@ -46,6 +47,7 @@ pub(crate) mod lost_store;
 pub(crate) mod state;
 
 mod directory;
+mod found_files;
 mod holder;
 mod in_order;
 mod lock;

@@ -323,6 +323,15 @@ impl CoinStore for LogStore {
         Ok(self.shared.ledger().tip)
     }
 
+    /// The key of the hashes: each file of the log begins with it.
+    fn identity(&self) -> Result<Option<[u8; 16]>, StoreError> {
+        let (first, second) = self.shared.identity.key;
+        let mut identity = [0; 16];
+        identity[..8].copy_from_slice(&first.to_le_bytes());
+        identity[8..].copy_from_slice(&second.to_le_bytes());
+        Ok(Some(identity))
+    }
+
     fn commit(&self, changes: &dyn Changes, tip: &Tip) -> Result<(), StoreError> {
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         writer.commit(&self.shared, changes, tip)

@@ -29,13 +29,14 @@ pub(crate) fn compute(data: &Path, at: Option<u32>) -> Result<StatsJson, Failure
         Ok(())
     })?;
     let store = set.store();
+    let figures = builder.finish(&set.tip());
     Ok(StatsJson::new(
-        &builder.finish(&set.tip()),
+        &figures,
         store.disk_size()?,
         store.memory(),
         Validated {
             snapshot_height: set.snapshot_height(),
-            audit: Mark::of(&set),
+            audit: Mark::of(&set).filter(|mark| mark.fits(&figures)),
         },
     ))
 }

@@ -234,6 +234,11 @@ impl DataDir {
         self.file(kind.unwrap_or_default().part())
     }
 
+    /// Path of the undo data of connected blocks, which may be none yet.
+    pub fn undo_path(&self) -> PathBuf {
+        self.file(UNDO_FILE)
+    }
+
     /// Path of a file of the directory.
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.path.join(name)

@@ -154,6 +154,10 @@ impl CoinStore for TracedStore {
         self.store.tip()
     }
 
+    fn identity(&self) -> Result<Option<[u8; 16]>, StoreError> {
+        self.store.identity()
+    }
+
     fn commit(&self, changes: &dyn Changes, tip: &Tip) -> Result<(), StoreError> {
         let start = self.trace.now();
         let outcome = self.store.commit(changes, tip);
