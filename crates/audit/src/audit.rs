@@ -142,7 +142,20 @@ impl<'a, V: ScriptVerifier + 'static> Auditor<'a, V> {
         resume: Option<&Path>,
         observer: &mut dyn Observer,
     ) -> Result<Report, AuditError> {
-        let set = UtxoSet::open(data, self.threads)?;
+        self.set(&UtxoSet::open(data, self.threads)?, sources, resume, observer)
+    }
+
+    /// As [`data`](Self::data), for a set that is open.
+    ///
+    /// # Errors
+    /// [`AuditError`].
+    pub fn set(
+        &self,
+        set: &UtxoSet,
+        sources: &[PathBuf],
+        resume: Option<&Path>,
+        observer: &mut dyn Observer,
+    ) -> Result<Report, AuditError> {
         let mut blocks = set.blocks()?;
         if !sources.is_empty() && !blocks.add_files(sources, self.stop, observer)? {
             return Err(AuditError::Stopped);
@@ -157,7 +170,7 @@ impl<'a, V: ScriptVerifier + 'static> Auditor<'a, V> {
                 vec![finding],
             ));
         }
-        self.whole(&blocks, AuditedSet::Data(&set), resume, observer)
+        self.whole(&blocks, AuditedSet::Data(set), resume, observer)
     }
 
     /// Audits the blocks of some heights, which other calls make whole. Every header of the chain

@@ -2,6 +2,7 @@
 
 use crate::location::SEGMENTS_MAX;
 use crate::page::{HEAD_BYTES, Head, Kind, PAGE_BYTES, Page, Position, begin, u16_at, u32_at, u64_at};
+use blockmill_block::hash::sha256d;
 use blockmill_blockfiles::disk::{Disk, DiskFile};
 use blockmill_coins::StoreError;
 use std::io::{self, ErrorKind};
@@ -85,6 +86,14 @@ impl Identity {
             network: network.ok_or_else(|| page_damaged(path, 0, "names no network"))?,
             key: (u64_at(page, after_magic + 4), u64_at(page, after_magic + 12)),
         })
+    }
+
+    /// The name of the store: follows from the key, and does not give it away.
+    pub(crate) fn store(&self) -> [u8; 16] {
+        let key = [self.key.0.to_le_bytes(), self.key.1.to_le_bytes()];
+        let mut store = [0; 16];
+        store.copy_from_slice(&sha256d(key.as_flattened())[..16]);
+        store
     }
 
     /// Where a first page has room for what the kind of its file adds.

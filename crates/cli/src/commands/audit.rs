@@ -59,7 +59,11 @@ fn whole(arguments: &AuditArguments) -> Result<u8, Failure> {
     );
     let resume = arguments.resume.as_deref();
     let report = match (&arguments.data, &arguments.snapshot) {
-        (Some(data), _) => auditor.data(data, &arguments.blocks, resume, &mut meter)?,
+        (Some(data), _) => {
+            let set = UtxoSet::open_with(data, threads(arguments.work.par), arguments.older.reach())?;
+            log::older(set.older());
+            auditor.set(&set, &arguments.blocks, resume, &mut meter)?
+        }
         (None, Some(snapshot)) => {
             let params = params(arguments.network, arguments.signet_challenge.as_ref())?;
             let sources = Sources {
@@ -141,7 +145,9 @@ fn merged(arguments: &AuditMergeArguments) -> Result<u8, Failure> {
     let key = Key::read(&arguments.key)?;
     let threads = threads(arguments.par);
     let data = arguments.data.as_deref();
-    let data = data.map(|data| UtxoSet::open(data, threads)).transpose()?;
+    let reach = arguments.older.reach();
+    let data = data.map(|data| UtxoSet::open_with(data, threads, reach)).transpose()?;
+    log::older(data.as_ref().and_then(UtxoSet::older));
     let set = match (&data, &arguments.snapshot) {
         (Some(data), _) => AuditedSet::Data(data),
         (None, Some(snapshot)) => AuditedSet::Snapshot(snapshot),
