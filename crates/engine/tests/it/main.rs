@@ -13,6 +13,7 @@ mod fetching;
 mod gathering;
 mod invalid_branches;
 mod lanes;
+mod older;
 mod past;
 mod places;
 mod power_cuts;
