@@ -12,6 +12,7 @@ mod doctor;
 mod documents;
 mod export;
 mod export_blocks;
+mod flips;
 mod generated;
 mod headers;
 mod layering;

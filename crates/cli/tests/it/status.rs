@@ -36,7 +36,10 @@ fn it_says_what_stats_say() {
         ] {
             assert_eq!(status[one], stats[other], "{status} {stats}");
         }
-        assert_eq!((&status["network"], &status["writer"]), (&"regtest".into(), &Value::Null));
+        assert_eq!(
+            (&status["network"], &status["writer"]),
+            (&"regtest".into(), &Value::Null)
+        );
         assert_eq!(status["store"], store::kind().name());
         assert_eq!(status["disk_size"], stats["disk_size"]);
     };
@@ -54,10 +57,14 @@ fn it_says_what_stats_say() {
     let mut dump = blockmill();
     let dump = dump.args(["snapshot", "dump", "--at", "110", "--data"]).arg(&data);
     run(dump.arg(&snapshot)).ends_with(0);
-    let hash = run(blockmill().args(["stats", "--json", "--at", "110", "--data"]).arg(&data)).json();
+    let hash = run(blockmill()
+        .args(["stats", "--json", "--at", "110", "--data"])
+        .arg(&data))
+    .json();
     let loaded = scratch.join("loaded");
     let mut load = load_command(&blocks, &loaded, "regtest");
-    load.args(["--hash", hash["hash_serialized_3"].as_str().unwrap()]).arg(&snapshot);
+    load.args(["--hash", hash["hash_serialized_3"].as_str().unwrap()])
+        .arg(&snapshot);
     run(&mut load).ends_with(0);
     assert!(loaded.join("commit.dat").exists());
     check(&loaded);
@@ -75,7 +82,11 @@ fn where_nothing_is_it_says_so() {
     assert_eq!((&said["height"], &said["coins"]), (&0.into(), &0.into()), "{said}");
     store::remove(&data.join(store::part()));
     let said = status(&data);
-    assert_eq!((&said["store"], &said["disk_size"]), (&Value::Null, &0.into()), "{said}");
+    assert_eq!(
+        (&said["store"], &said["disk_size"]),
+        (&Value::Null, &0.into()),
+        "{said}"
+    );
 }
 
 #[test]

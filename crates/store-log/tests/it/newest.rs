@@ -108,7 +108,12 @@ fn what_follows_a_synced_commit_does_not_hide_it() {
     assert_eq!(of(&path, &other), None);
     // The end of the commit itself is gone.
     let segment = path.join(format!("segment-{:08}", synced.end >> 32));
-    File::options().write(true).open(segment).unwrap().set_len(PAGE).unwrap();
+    File::options()
+        .write(true)
+        .open(segment)
+        .unwrap()
+        .set_len(PAGE)
+        .unwrap();
     assert_eq!(of(&path, &synced), None);
 }
 
