@@ -22,7 +22,7 @@ pub struct Tip {
 /// The last commit of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LastCommit {
-    /// Which store: random bytes that were drawn when it was made, or zeros.
+    /// The [identity](CoinStore::identity) of the store; zeros if it has none.
     pub store: [u8; 16],
     /// Counts the commits of the store; 0 before the first.
     pub number: u64,
@@ -208,6 +208,16 @@ pub trait CoinStore: Send + Sync {
     /// # Errors
     /// Any [`StoreError`].
     fn tip(&self) -> Result<Option<Tip>, StoreError>;
+
+    /// What tells this store from every other: drawn when the store was made, and kept in its files
+    /// wherever they are copied. None for a store that does not last, or that an earlier version
+    /// made and did not write since.
+    ///
+    /// # Errors
+    /// Any [`StoreError`].
+    fn identity(&self) -> Result<Option<[u8; 16]>, StoreError> {
+        Ok(None)
+    }
 
     /// The last commit; none from a store that does not count its commits.
     ///

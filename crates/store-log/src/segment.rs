@@ -2,7 +2,6 @@
 
 use crate::location::SEGMENTS_MAX;
 use crate::page::{HEAD_BYTES, Head, Kind, PAGE_BYTES, Page, Position, begin, u16_at, u32_at, u64_at};
-use blockmill_block::hash::sha256d;
 use blockmill_blockfiles::disk::{Disk, DiskFile};
 use blockmill_coins::StoreError;
 use std::io::{self, ErrorKind};
@@ -88,11 +87,11 @@ impl Identity {
         })
     }
 
-    /// The name of the store: follows from the key, and does not give it away.
+    /// The key, which tells stores apart.
     pub(crate) fn store(&self) -> [u8; 16] {
-        let key = [self.key.0.to_le_bytes(), self.key.1.to_le_bytes()];
         let mut store = [0; 16];
-        store.copy_from_slice(&sha256d(key.as_flattened())[..16]);
+        store[..8].copy_from_slice(&self.key.0.to_le_bytes());
+        store[8..].copy_from_slice(&self.key.1.to_le_bytes());
         store
     }
 

@@ -323,6 +323,11 @@ impl CoinStore for LogStore {
         Ok(self.shared.ledger().tip)
     }
 
+    /// The key of the hashes: each file of the log begins with it.
+    fn identity(&self) -> Result<Option<[u8; 16]>, StoreError> {
+        Ok(Some(self.shared.identity.store()))
+    }
+
     fn last_commit(&self) -> Result<Option<LastCommit>, StoreError> {
         let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         let ledger = self.shared.ledger();

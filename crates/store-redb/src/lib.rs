@@ -21,9 +21,9 @@
 //! ```
 //!
 //! The file has two tables. One has the coins (key: transaction id and index in big endian; value:
-//! Core's compressed form). The other has a few named values (format, network, tip). A commit is
-//! one write transaction, synced. So a kill at any moment leaves the state of the last commit, and
-//! the next open need not walk the file (`quick repair`).
+//! Core's compressed form). The other has a few named values (format, network, identity, tip). A
+//! commit is one write transaction, synced. So a kill at any moment leaves the state of the last
+//! commit, and the next open need not walk the file (`quick repair`).
 //!
 //! # Damaged files
 //!
@@ -50,6 +50,7 @@ use redb::{
     Database, ReadOnlyTable, ReadableDatabase, ReadableTable, ReadableTableMetadata, StorageBackend, TableDefinition,
 };
 use std::fs::File;
+use std::hash::{BuildHasher, RandomState};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::{OnceLock, PoisonError, RwLock};
@@ -62,6 +63,9 @@ struct Readme;
 
 const COINS: TableDefinition<'_, &OutpointKey, &[u8]> = TableDefinition::new("coins");
 const VALUES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("values");
+
+/// The value that tells stores apart.
+const IDENTITY: &str = "identity";
 
 /// Version of the tables and their content.
 const FORMAT: u32 = 1;
@@ -81,6 +85,15 @@ pub struct RedbStore {
     table: RwLock<Option<Contained<CoinTable>>>,
     /// The message of redb's first panic.
     panicked: OnceLock<String>,
+}
+
+/// Random bytes for a new store. Nobody has to be kept from guessing them.
+fn new_identity() -> [u8; 16] {
+    let mut identity = [0; 16];
+    for half in identity.as_chunks_mut::<8>().0 {
+        *half = RandomState::new().hash_one(0u8).to_le_bytes();
+    }
+    identity
 }
 
 /// Maps an error of redb: the file is damaged, or cannot be read or written.
@@ -314,6 +327,7 @@ impl RedbStore {
                 write.open_table(COINS)?;
                 values.insert("format", &FORMAT.to_le_bytes()[..])?;
                 values.insert("network", network.as_bytes())?;
+                values.insert(IDENTITY, &new_identity()[..])?;
             }
             Ok(write.commit()?)
         })
@@ -378,6 +392,10 @@ impl RedbStore {
                 pass_through(|| changes.visit_all(&mut each));
                 outcome?;
                 let mut values = write.open_table(VALUES)?;
+                // An earlier version made a store without one.
+                if values.get(IDENTITY)?.is_none() {
+                    values.insert(IDENTITY, &new_identity()[..])?;
+                }
                 let mut bytes = tip.hash.0.to_vec();
                 bytes.extend(tip.height.to_le_bytes());
                 values.insert("tip", &bytes[..])?;
@@ -435,6 +453,14 @@ impl CoinStore for RedbStore {
         }))
     }
 
+    fn identity(&self) -> Result<Option<[u8; 16]>, StoreError> {
+        self.call(|| {
+            let values = self.database.begin_read()?.open_table(VALUES)?;
+            let identity = values.get(IDENTITY)?;
+            Ok(identity.and_then(|identity| identity.value().try_into().ok()))
+        })
+    }
+
     fn last_commit(&self) -> Result<Option<LastCommit>, StoreError> {
         let (number, coins) = self.call(|| {
             let read = self.database.begin_read()?;
@@ -443,7 +469,7 @@ impl CoinStore for RedbStore {
             Ok((number, read.open_table(COINS)?.len()?))
         })?;
         Ok(Some(LastCommit {
-            store: [0; 16],
+            store: self.identity()?.unwrap_or_default(),
             number,
             end: 0,
             tip: self.tip()?,

@@ -154,6 +154,10 @@ impl CoinStore for TracedStore {
         self.store.tip()
     }
 
+    fn identity(&self) -> Result<Option<[u8; 16]>, StoreError> {
+        self.store.identity()
+    }
+
     fn last_commit(&self) -> Result<Option<LastCommit>, StoreError> {
         self.store.last_commit()
     }
