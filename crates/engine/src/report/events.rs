@@ -88,7 +88,7 @@ pub enum Event<'a> {
         /// What is wrong.
         detail: &'a str,
     },
-    /// The store has an older set than the one that was written last. The engine goes on from there.
+    /// The store has an older set than the one that was written last. The engine goes on from it.
     StoreOlder {
         /// The store.
         path: &'a Path,
