@@ -145,8 +145,8 @@ fn an_older_set_is_no_answer() {
         let _ = std::fs::remove_file(data.join("coins.log/checkpoint"));
         made.refused(&data);
     }
-    // An older log in the place of the last one, as from a backup, or from a copy that was made while
-    // a writer ran.
+    // An older log in the place of the last one, as from a backup, or from a copy that was made
+    // while a writer ran.
     let before = made.scratch.join("before");
     let mut command = connect(&made.blocks, &before, "regtest");
     run(command.args(["--stop-at-height", "29"])).ends_with(0);

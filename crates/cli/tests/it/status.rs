@@ -122,8 +122,8 @@ fn it_names_the_writer() {
     assert_eq!(status(&data)["writer"], Value::Null);
 }
 
-/// Coins, checkpoint and headers may be anything: they are not read where the last flush has more than
-/// 4 MiB. So the size of the set does not matter.
+/// Coins, checkpoint and headers may be anything: they are not read where the last flush has more
+/// than 4 MiB. So the size of the set does not matter.
 #[test]
 fn it_reads_next_to_nothing() {
     if store::kind() != StoreKind::Log {

@@ -15,9 +15,10 @@
 //! | at an earlier one | what was synced is not there: the end of the store is damaged or lost |
 //! | another one | the mark says nothing: it is of a store that is gone |
 //!
-//! A kill keeps all writes, and a power cut all synced ones. The commit is synced before the mark is
-//! written, so neither leaves a mark that is ahead of its store. A copy of the directory may, if it
-//! was made while a writer ran, and has the store before the mark: such a copy lacks commits, too.
+//! A kill keeps all writes, and a power cut all synced ones. The commit is synced before the mark
+//! is written, so neither leaves a mark that is ahead of its store. A copy of the directory may, if
+//! it was made while a writer ran, and has the store before the mark: such a copy lacks commits,
+//! too.
 //!
 //! Commits are compared by their numbers. Heights would not do: a reorganisation may lead to a
 //! lower one. A snapshot is loaded into a new store, which has a random name of its own.

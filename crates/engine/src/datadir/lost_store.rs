@@ -55,8 +55,8 @@ pub(crate) fn has_no_coins(directory: &Path) -> bool {
 
 /// The kind of a directory's store, which is refused if it is gone; none where there was none. The
 /// store is made and noted, durably, before anything is written to the log of connected blocks. So
-/// where there is such a log, or the mark of a commit, there was a store. A new store would append to
-/// the log of another chain. `noted` is the kind that `meta.json` names.
+/// where there is such a log, or the mark of a commit, there was a store. A new store would append
+/// to the log of another chain. `noted` is the kind that `meta.json` names.
 pub(crate) fn kind_if_not_lost(directory: &Path, noted: Option<StoreKind>) -> Result<Option<StoreKind>, OpenError> {
     if let Some(kind) = kind_of(directory)? {
         return Ok(Some(kind));

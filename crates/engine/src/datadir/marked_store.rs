@@ -20,8 +20,8 @@ fn failed(error: FileError) -> StoreError {
 }
 
 impl MarkedStore {
-    /// A store that was opened to be written, so that what it has is synced. The mark at `path` gets
-    /// the store's last commit, unless it names a later one.
+    /// A store that was opened to be written, so that what it has is synced. The mark at `path`
+    /// gets the store's last commit, unless it names a later one.
     pub(super) fn new(store: Arc<dyn CoinStore>, disk: Arc<dyn Disk>, path: PathBuf) -> Result<Self, StoreError> {
         let mut mark = MarkFile::open(disk, path).map_err(failed)?;
         if let Some(found) = store.last_commit()?

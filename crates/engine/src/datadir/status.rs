@@ -1,8 +1,8 @@
 //! How far a data directory is: at once, whatever the size of its set.
 //!
 //! The mark of the last commit has the tip and the number of coins. The log is asked whether it
-//! ends with that commit, or with a later one, which takes a page or two. Only where it has neither,
-//! or where there is no mark, the store is opened.
+//! ends with that commit, or with a later one, which takes a page or two. Only where it has
+//! neither, or where there is no mark, the store is opened.
 
 use crate::datadir::commit_mark::Mark;
 use crate::datadir::error::{OpenError, file_error};
@@ -42,8 +42,8 @@ impl Status {
     /// That of the data directory at `path`, as its last flush left it.
     ///
     /// # Errors
-    /// As [`UtxoSet::open_with`](crate::UtxoSet::open_with). What only reading the set would show is
-    /// not seen.
+    /// As [`UtxoSet::open_with`](crate::UtxoSet::open_with). What only reading the set would show
+    /// is not seen.
     pub fn of(path: &Path, reach: Reach) -> Result<Self, OpenError> {
         let opened = match open(path, reach, find) {
             Err(OpenError::Locked {

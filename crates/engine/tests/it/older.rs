@@ -146,8 +146,8 @@ fn open_on(disk: JournalDisk, data: &Path) -> Result<CoreEngine, OpenError> {
         .open(verifier(flushing().signatures))
 }
 
-/// A writer that mends the store is stopped at each of its calls. What it has committed again is not
-/// taken for an older set, although numbers of commits are given twice.
+/// A writer that mends the store is stopped at each of its calls. What it has committed again is
+/// not taken for an older set, although numbers of commits are given twice.
 #[test]
 fn a_writer_that_is_stopped_while_it_mends_leaves_no_false_mark() {
     if store_kind() != StoreKind::Log {

@@ -53,8 +53,17 @@ fn each_commit_is_found_from_the_one_before() {
     drop(store);
     assert_eq!(of(&path, &last), Some(last));
     // Damage in its frame shows, as far as the frame is small.
-    let page = last.end as u32 as u64 - 2;
-    let file = File::options().write(true).open(last_segment(&path)).unwrap();
+    let (segment, trailer) = (last.end >> 32, u64::from(last.end as u32) - 1);
+    let segment_path = |segment: u64| path.join(format!("segment-{segment:08}"));
+    // The page before the trailer, which may be the last one of the segment before.
+    let (segment, page) = match trailer {
+        1 => {
+            let before = std::fs::metadata(segment_path(segment - 1)).unwrap();
+            (segment - 1, before.len() / PAGE - 1)
+        }
+        trailer => (segment, trailer - 1),
+    };
+    let file = File::options().write(true).open(segment_path(segment)).unwrap();
     file.write_all_at(&[7; 8], page * PAGE + 100).unwrap();
     assert_eq!(of(&path, &last), None);
     assert_eq!(of(&path, &commits[11]), Some(commits[11]));
