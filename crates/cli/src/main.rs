@@ -55,6 +55,7 @@ fn main() -> ExitCode {
         Command::Verify(arguments) => commands::verify::run(&arguments),
         Command::Audit(arguments) => commands::audit::run(&arguments),
         Command::Stats(arguments) => commands::stats::run(&arguments),
+        Command::Status(arguments) => commands::status::run(&arguments),
         Command::Coin(arguments) => commands::coin::run(&arguments),
         Command::Balance(arguments) => commands::balance::run(&arguments),
         Command::Export(command) => commands::export::run(&command),

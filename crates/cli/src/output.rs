@@ -320,6 +320,9 @@ pub(crate) struct StatsJson {
     audited_height: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     audit_run: Option<String>,
+    /// Height of the set that was written last, where this is an older one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    synced_height: Option<u32>,
 }
 
 /// What was validated of the blocks below a set.
@@ -332,7 +335,13 @@ pub(crate) struct Validated {
 }
 
 impl StatsJson {
-    pub(crate) fn new(stats: &UtxoStats, disk_size: u64, store_memory: usize, validated: Validated) -> Self {
+    pub(crate) fn new(
+        stats: &UtxoStats,
+        disk_size: u64,
+        store_memory: usize,
+        validated: Validated,
+        synced_height: Option<u32>,
+    ) -> Self {
         Self {
             height: stats.height,
             bestblock: stats.best_block.to_string(),
@@ -347,6 +356,7 @@ impl StatsJson {
             snapshot_height: validated.snapshot_height,
             audited_height: validated.audit.map(|mark| mark.height),
             audit_run: validated.audit.map(|mark| mark.run.to_string()),
+            synced_height,
         }
     }
 
@@ -383,6 +393,7 @@ impl StatsJson {
         ];
         rows.extend(self.store_memory.map(|memory| ("store_memory", bytes(memory as u64))));
         rows.push(("validated", validated));
+        rows.extend(self.synced_height.map(|height| ("synced_height", height.to_string())));
         rows
     }
 }

@@ -68,7 +68,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         let start_height = self.height();
         let totals_before = self.telemetry.begin_run();
         let cache_before = self.coins().counters();
-        self.data.report_undo_problem(start_height, observer);
+        self.data.report_problems(start_height, observer);
         let (pipeline, mut run) = self.parts(observer);
         run.chain.forget_failures();
         let mut submitted = ImportFindings::default();

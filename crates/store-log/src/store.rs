@@ -13,7 +13,7 @@ use blockmill_block::{Coin, OutPoint};
 use blockmill_blockfiles::disk::Disk;
 use blockmill_coinmap::HashKey;
 use blockmill_coins::store::{CoinParts, decode_coin};
-use blockmill_coins::{Changes, CoinIterator, CoinStore, StoreError, Tip};
+use blockmill_coins::{Changes, CoinIterator, CoinStore, LastCommit, StoreError, Tip};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -325,11 +325,13 @@ impl CoinStore for LogStore {
 
     /// The key of the hashes: each file of the log begins with it.
     fn identity(&self) -> Result<Option<[u8; 16]>, StoreError> {
-        let (first, second) = self.shared.identity.key;
-        let mut identity = [0; 16];
-        identity[..8].copy_from_slice(&first.to_le_bytes());
-        identity[8..].copy_from_slice(&second.to_le_bytes());
-        Ok(Some(identity))
+        Ok(Some(self.shared.identity.store()))
+    }
+
+    fn last_commit(&self) -> Result<Option<LastCommit>, StoreError> {
+        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let ledger = self.shared.ledger();
+        Ok(Some(ledger.last_commit(&self.shared.identity, writer.tail.position)))
     }
 
     fn commit(&self, changes: &dyn Changes, tip: &Tip) -> Result<(), StoreError> {

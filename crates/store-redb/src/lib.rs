@@ -44,9 +44,11 @@ use blockmill_block::reader::DecodeError;
 use blockmill_block::{BlockHash, Coin, OutPoint};
 use blockmill_blockfiles::disk::{Disk, DiskFile, Open, SystemDisk};
 use blockmill_coins::store::{OutpointKey, decode_coin, outpoint_from_key, outpoint_key};
-use blockmill_coins::{Change, Changes, CoinIterator, CoinStore, StoreError, Tip};
+use blockmill_coins::{Change, Changes, CoinIterator, CoinStore, LastCommit, StoreError, Tip};
 use contain::{Contained, contained, contained_again, pass_through};
-use redb::{Database, ReadOnlyTable, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition};
+use redb::{
+    Database, ReadOnlyTable, ReadableDatabase, ReadableTable, ReadableTableMetadata, StorageBackend, TableDefinition,
+};
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, ErrorKind};
@@ -397,6 +399,9 @@ impl RedbStore {
                 let mut bytes = tip.hash.0.to_vec();
                 bytes.extend(tip.height.to_le_bytes());
                 values.insert("tip", &bytes[..])?;
+                let number = values.get("commits")?.map_or(0, |value| number_of(value.value()));
+                let number = number.saturating_add(1);
+                values.insert("commits", &number.to_le_bytes()[..])?;
             }
             Ok(write.commit()?)
         })
@@ -456,6 +461,22 @@ impl CoinStore for RedbStore {
         })
     }
 
+    fn last_commit(&self) -> Result<Option<LastCommit>, StoreError> {
+        let (number, coins) = self.call(|| {
+            let read = self.database.begin_read()?;
+            let value = read.open_table(VALUES)?.get("commits")?;
+            let number = value.map_or(0, |value| number_of(value.value()));
+            Ok((number, read.open_table(COINS)?.len()?))
+        })?;
+        Ok(Some(LastCommit {
+            store: self.identity()?.unwrap_or_default(),
+            number,
+            end: 0,
+            tip: self.tip()?,
+            coins,
+        }))
+    }
+
     fn commit(&self, changes: &dyn Changes, tip: &Tip) -> Result<(), StoreError> {
         self.write(changes, tip)?;
         self.refresh()
@@ -478,6 +499,11 @@ impl CoinStore for RedbStore {
             .map(|metadata| metadata.len())
             .map_err(|error| io_failed(&self.path, error))
     }
+}
+
+/// The number of a commit, as it is stored. A file from before commits were counted has none.
+fn number_of(value: &[u8]) -> u64 {
+    value.try_into().map_or(0, u64::from_le_bytes)
 }
 
 /// All coins of a store.

@@ -62,7 +62,8 @@ fn whole(arguments: &AuditArguments) -> Result<u8, Failure> {
     let resume = arguments.resume.as_deref();
     let report = match (&arguments.data, &arguments.snapshot) {
         (Some(data), _) => {
-            let set = UtxoSet::open(data, auditor.threads).map_err(AuditError::from)?;
+            let set = UtxoSet::open_with(data, threads(arguments.work.par), arguments.older.reach())?;
+            log::older(set.older());
             say_where_no_note_is_left(&set);
             auditor.set(&set, &arguments.blocks, resume, &mut meter)?
         }
@@ -147,7 +148,9 @@ fn merged(arguments: &AuditMergeArguments) -> Result<u8, Failure> {
     let key = Key::read(&arguments.key)?;
     let threads = threads(arguments.par);
     let data = arguments.data.as_deref();
-    let data = data.map(|data| UtxoSet::open(data, threads)).transpose()?;
+    let reach = arguments.older.reach();
+    let data = data.map(|data| UtxoSet::open_with(data, threads, reach)).transpose()?;
+    log::older(data.as_ref().and_then(UtxoSet::older));
     data.iter().for_each(say_where_no_note_is_left);
     let set = match (&data, &arguments.snapshot) {
         (Some(data), _) => AuditedSet::Data(data),

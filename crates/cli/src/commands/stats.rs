@@ -8,14 +8,14 @@ use crate::progress::EngineMeter;
 use blockmill_audit::Mark;
 use blockmill_coins::stats::Hashes;
 use blockmill_coins::{StatsBuilder, StatsPart, StoreError};
-use blockmill_engine::{Batch, Observer};
+use blockmill_engine::{Batch, Observer, Reach};
 use std::io::Write;
 use std::path::Path;
 
 /// Computes the figures of the UTXO set in a data directory, as it is or as it was.
-pub(crate) fn compute(data: &Path, at: Option<u32>) -> Result<StatsJson, Failure> {
+pub(crate) fn compute(data: &Path, at: Option<u32>, reach: Reach) -> Result<StatsJson, Failure> {
     let mut meter = EngineMeter::new();
-    let set = open_set_at(data, at, &mut meter)?;
+    let set = open_set_at(data, at, reach, &mut meter)?;
     let mut builder = StatsBuilder::new(Hashes::Both);
     let mut coins = 0;
     let convert = |batch: Batch| {
@@ -30,6 +30,7 @@ pub(crate) fn compute(data: &Path, at: Option<u32>) -> Result<StatsJson, Failure
     })?;
     let store = set.store();
     let figures = builder.finish(&set.tip());
+    let older = set.older();
     Ok(StatsJson::new(
         &figures,
         store.disk_size()?,
@@ -38,11 +39,16 @@ pub(crate) fn compute(data: &Path, at: Option<u32>) -> Result<StatsJson, Failure
             snapshot_height: set.snapshot_height(),
             audit: Mark::of(&set).filter(|mark| mark.fits(&figures)),
         },
+        older.map(|older| older.synced.height),
     ))
 }
 
 pub(crate) fn run(arguments: &StatsArguments) -> Result<u8, Failure> {
-    let stats = compute(&arguments.set.data, arguments.set.at.height)?;
+    let stats = compute(
+        &arguments.set.data,
+        arguments.set.at.height,
+        arguments.set.older.reach(),
+    )?;
     let mut out = std::io::stdout().lock();
     if arguments.json {
         output::json_line(&mut out, &stats)?;

@@ -34,6 +34,27 @@ pub struct Flushed {
     pub time: Duration,
 }
 
+/// A store that is at an older commit than one that was synced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Older {
+    /// The tip that it has.
+    pub found: Tip,
+    /// The tip that it had.
+    pub synced: Tip,
+}
+
+impl fmt::Display for Older {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { found, synced } = self;
+        write!(
+            formatter,
+            "the set is an older one, of height {}: the one of height {} was written, and the end of the store is \
+             damaged or lost",
+            found.height, synced.height
+        )
+    }
+}
+
 /// Something worth a line in a log. Its text is the line.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
@@ -68,6 +89,13 @@ pub enum Event<'a> {
         height: u32,
         /// What is wrong.
         detail: &'a str,
+    },
+    /// The store has an older set than the one that was written last. The engine goes on from it.
+    StoreOlder {
+        /// The store.
+        path: &'a Path,
+        /// What it has and had.
+        older: &'a Older,
     },
     /// From this height on scripts are not checked, since the chain is assumed valid.
     ScriptsSkipped {
@@ -110,7 +138,8 @@ impl Event<'_> {
             | Self::Rejected(_)
             | Self::Unreadable(_)
             | Self::HeaderRejected { .. }
-            | Self::UndoDamaged { .. } => Level::Warning,
+            | Self::UndoDamaged { .. }
+            | Self::StoreOlder { .. } => Level::Warning,
             Self::ScriptsSkipped { .. }
             | Self::ScriptsChecked { .. }
             | Self::Signatures { .. }
@@ -133,6 +162,12 @@ impl fmt::Display for Event<'_> {
                 f,
                 "{}: {detail}: a reorganisation below height {height} may fail",
                 path.display()
+            ),
+            Self::StoreOlder { path, older } => write!(
+                f,
+                "{}: {older}; the blocks above height {} are connected again",
+                path.display(),
+                older.found.height
             ),
             Self::ScriptsSkipped { height } => write!(
                 f,

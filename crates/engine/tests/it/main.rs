@@ -14,6 +14,7 @@ mod gathering;
 mod growing_files;
 mod invalid_branches;
 mod lanes;
+mod older;
 mod past;
 mod places;
 mod power_cuts;

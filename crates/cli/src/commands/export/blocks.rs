@@ -6,6 +6,7 @@ use crate::export::table::{Convert, Rows, say_written, write_lines, write_parque
 use crate::export::text;
 use crate::export::transaction_row::{BlockFacts, TransactionRow};
 use crate::failure::Failure;
+use crate::log;
 use crate::output;
 use crate::progress::EngineMeter;
 use crate::signals;
@@ -91,7 +92,8 @@ fn open(
         let blocks = ChainBlocks::of_files(&arguments.blocks, &[], &chain_id.params(), stop, meter)?;
         return Ok((blocks.ok_or_else(stopped)?, chain_id.network));
     };
-    let set = UtxoSet::open(data, cores())?;
+    let set = UtxoSet::open_with(data, cores(), arguments.older.reach())?;
+    log::older(set.older());
     let own = set.directory().chain_id();
     if let Some(asked) = chain_id.filter(|asked| asked != own) {
         return Err(Failure::Usage(format!(
