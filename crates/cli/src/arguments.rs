@@ -9,7 +9,7 @@ use crate::log::Format;
 use crate::verifier::Verifier;
 use blockmill_block::{BlockHash, Network, OutPoint, hex};
 use blockmill_chaingen::Profile;
-use blockmill_engine::{ChainId, Engine, EngineBuilder, Reach, Signatures, StoreKind};
+use blockmill_engine::{ChainId, Earlier, Engine, EngineBuilder, Reach, Signatures, StoreKind};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use std::ffi::OsString;
@@ -243,6 +243,18 @@ pub(crate) struct AtArgument {
     /// The set as it was after the block of this height; block files are needed from there on
     #[arg(long = "at", value_name = "HEIGHT")]
     pub(crate) height: Option<u32>,
+    /// With --at: a directory of blk*.dat files, or a single block file, that has blocks above the
+    /// height, beside those that connect has read; may be given several times
+    #[arg(long = "blocks", value_name = "PATH", requires = "height")]
+    sources: Vec<PathBuf>,
+}
+
+impl AtArgument {
+    /// The height that is asked for, if one is, and where blocks may lie.
+    pub(crate) fn earlier(&self) -> Option<Earlier<'_>> {
+        let sources = &self.sources;
+        self.height.map(|height| Earlier { height, sources })
+    }
 }
 
 /// Whether an older set will do.

@@ -44,7 +44,7 @@ pub mod report;
 
 pub use datadir::batches::{Batch, for_each_batch_of};
 pub use datadir::chain_blocks::{BlockReadError, ChainBlocks};
-pub use datadir::past::PastError;
+pub use datadir::past::{Earlier, PastError};
 pub use datadir::spending_block::{SpendingBlock, SpendingTransaction};
 pub use datadir::status::Status;
 pub use datadir::utxo_set::{CoinLookup, Reach, UtxoSet};

@@ -103,9 +103,9 @@ impl Answers {
 pub(crate) fn run(arguments: &CoinArguments) -> Result<u8, Failure> {
     let mut coins = CoinLookup::open_with(&arguments.set.data, arguments.set.older.reach())?;
     log::older(coins.older());
-    if let Some(height) = arguments.set.at.height {
+    if let Some(earlier) = arguments.set.at.earlier() {
         let mut meter = EngineMeter::new();
-        coins = coins.at(height, cores(), &AtomicBool::new(false), &mut meter)?;
+        coins = coins.at(earlier, cores(), &AtomicBool::new(false), &mut meter)?;
     }
     let mut answers = Answers {
         coins,

@@ -8,12 +8,12 @@ use crate::progress::EngineMeter;
 use blockmill_audit::Mark;
 use blockmill_coins::stats::Hashes;
 use blockmill_coins::{StatsBuilder, StatsPart, StoreError};
-use blockmill_engine::{Batch, Observer, Reach};
+use blockmill_engine::{Batch, Earlier, Observer, Reach};
 use std::io::Write;
 use std::path::Path;
 
 /// Computes the figures of the UTXO set in a data directory, as it is or as it was.
-pub(crate) fn compute(data: &Path, at: Option<u32>, reach: Reach) -> Result<StatsJson, Failure> {
+pub(crate) fn compute(data: &Path, at: Option<Earlier<'_>>, reach: Reach) -> Result<StatsJson, Failure> {
     let mut meter = EngineMeter::new();
     let set = open_set_at(data, at, reach, &mut meter)?;
     let mut builder = StatsBuilder::new(Hashes::Both);
@@ -46,7 +46,7 @@ pub(crate) fn compute(data: &Path, at: Option<u32>, reach: Reach) -> Result<Stat
 pub(crate) fn run(arguments: &StatsArguments) -> Result<u8, Failure> {
     let stats = compute(
         &arguments.set.data,
-        arguments.set.at.height,
+        arguments.set.at.earlier(),
         arguments.set.older.reach(),
     )?;
     let mut out = std::io::stdout().lock();

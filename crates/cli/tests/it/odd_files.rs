@@ -438,3 +438,31 @@ fn a_missing_key_and_another_network() {
     let verify = run(&mut testnet).ends_with(3).says(&["another network (regtest)"]);
     assert_eq!(verify.json()["why"].as_array().unwrap().len(), 1);
 }
+
+/// Block files that were moved since they were connected.
+#[test]
+fn an_earlier_set_from_files_that_were_moved() {
+    let scratch = Scratch::new();
+    let (folder, _) = clear(&scratch);
+    let data = scratch.join("odd-data");
+    run(command("connect", &folder).arg("--data").arg(&data)).ends_with(0);
+    let moved = scratch.join("moved");
+    std::fs::rename(&folder, &moved).unwrap();
+    let stats = |data: &Path, more: &[&str]| {
+        let mut stats = blockmill();
+        run(stats
+            .args(["stats", "--json", "--at", "120", "--data"])
+            .arg(data)
+            .args(more))
+    };
+    stats(&data, &[])
+        .ends_with(3)
+        .says(&["in no block file that is still there"]);
+    let found = stats(&data, &["--blocks", moved.to_str().unwrap()]).ends_with(0).json();
+    let expected = stats(&scratch.join("data"), &[]).ends_with(0).json();
+    assert_eq!(found["hash_serialized_3"], expected["hash_serialized_3"]);
+    // Without --at there is nothing to look for.
+    let mut alone = blockmill();
+    alone.args(["stats", "--data"]).arg(&data).arg("--blocks").arg(&moved);
+    run(&mut alone).ends_with(2);
+}

@@ -5,7 +5,7 @@ use crate::datadir::batches::{self, Batch};
 use crate::datadir::chain_blocks::ChainBlocks;
 use crate::datadir::commit_mark::Mark;
 use crate::datadir::error::OpenError;
-use crate::datadir::past::{Past, PastError};
+use crate::datadir::past::{Earlier, Past, PastError};
 use crate::datadir::store_file::{StoreLimits, open_to_read, store_to_read};
 use crate::datadir::{DataDir, StoreKind};
 use crate::report::events::Older;
@@ -99,8 +99,13 @@ impl UtxoSet {
     ///
     /// # Errors
     /// [`PastError`].
-    pub fn at(self, height: u32, stop: &AtomicBool, observer: &mut dyn Observer) -> Result<Self, PastError> {
-        let past = Past::read(&self.directory, &self.tip, height, self.threads, stop, observer)?;
+    pub fn at<'e>(
+        self,
+        earlier: impl Into<Earlier<'e>>,
+        stop: &AtomicBool,
+        observer: &mut dyn Observer,
+    ) -> Result<Self, PastError> {
+        let past = Past::read(&self.directory, &self.tip, earlier.into(), self.threads, stop, observer)?;
         Ok(Self {
             past: Some(past),
             ..self
@@ -275,9 +280,9 @@ impl CoinLookup {
     ///
     /// # Errors
     /// [`PastError`].
-    pub fn at(
+    pub fn at<'e>(
         self,
-        height: u32,
+        earlier: impl Into<Earlier<'e>>,
         threads: usize,
         stop: &AtomicBool,
         observer: &mut dyn Observer,
@@ -287,7 +292,7 @@ impl CoinLookup {
             Coins::Store(store) => store.tip().map_err(OpenError::Store)?,
         };
         let tip = tip.unwrap_or_else(|| self.directory.genesis());
-        let past = Past::read(&self.directory, &tip, height, threads, stop, observer)?;
+        let past = Past::read(&self.directory, &tip, earlier.into(), threads, stop, observer)?;
         Ok(Self {
             past: Some(past),
             ..self

@@ -42,7 +42,7 @@ impl Source {
         let path = match (&arguments.snapshot, &arguments.data) {
             (Some(snapshot), _) => or_standard_input(snapshot).to_owned(),
             (None, Some(data)) => {
-                let set = open_set_at(data, arguments.at.height, arguments.older.reach(), meter)?;
+                let set = open_set_at(data, arguments.at.earlier(), arguments.older.reach(), meter)?;
                 return Ok(Self::Set(Box::new(set)));
             }
             (None, None) => return Err(Failure::Usage("--data or --snapshot is needed".to_owned())),
