@@ -272,6 +272,7 @@ impl HeaderIndex {
                 continue;
             }
             self.entry_mut(id).failed = false;
+            self.order_is_stale = true;
             let parent = self.entry(id).parent.map(|parent| self.rank(parent));
             self.headers.insert(self.rank(id), parent);
             self.link_from(id, self.arrivals);
