@@ -14,8 +14,12 @@ use blockmill_coins::store::{OutpointKey, outpoint_key};
 use std::collections::BinaryHeap;
 use std::ops::ControlFlow;
 
-/// Keys that are in memory at a time.
+/// Keys that are in memory at a time, unless the set has many coins.
 const KEYS: usize = 1 << 17;
+
+/// A part is gone through about as often at most: a key for so many coins of the set is in memory,
+/// three bytes for each coin.
+const ROUNDS_MAX: u64 = 16;
 
 /// Bytes of the records of a piece, about.
 const PIECE_BYTES: usize = 6 << 20;
@@ -40,23 +44,17 @@ pub(crate) struct Pieces<'a> {
     /// Whether there may be higher ones.
     more: bool,
     keys_together: usize,
-    piece_bytes: usize,
 }
 
 impl<'a> Pieces<'a> {
     pub(crate) fn new(view: &'a View, part: usize) -> Self {
-        Self::with_bounds(view, part, KEYS, PIECE_BYTES)
-    }
-
-    pub(crate) fn with_bounds(view: &'a View, part: usize, keys_together: usize, piece_bytes: usize) -> Self {
         Self {
             view,
             part,
             keys: Vec::new(),
             last: None,
             more: true,
-            keys_together,
-            piece_bytes,
+            keys_together: KEYS.max((view.coins / ROUNDS_MAX) as usize),
         }
     }
 
@@ -106,7 +104,7 @@ impl<'a> Pieces<'a> {
             self.read_keys()?;
         }
         let (mut locations, mut bytes) = (Vec::new(), 0);
-        while bytes < self.piece_bytes {
+        while bytes < PIECE_BYTES {
             let Some(keyed) = self.keys.pop() else { break };
             bytes += keyed.length as usize;
             locations.push(keyed.location);

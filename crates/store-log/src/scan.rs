@@ -60,9 +60,14 @@ impl LivePage {
     }
 }
 
+/// Takes a live page of a segment, with its head.
+type EachPage<'a> = &'a mut dyn FnMut(&LivePage, &Page, &Head, &Segment) -> Result<ControlFlow<()>, StoreError>;
+
 /// A set that can be read: the pages that were live at a commit, and the files that have them.
 pub(crate) struct View {
     pub(crate) table: Arc<Table>,
+    /// Number of all coins.
+    pub(crate) coins: u64,
     /// Sorted by the first key.
     narrow: Vec<LivePage>,
     wide: Vec<LivePage>,
@@ -97,6 +102,7 @@ impl View {
         narrow.sort_unstable_by_key(|page| (page.range.first, page.slot, page.number));
         Self {
             table,
+            coins: ledger.coins,
             narrow,
             wide,
             ends,
@@ -162,7 +168,7 @@ impl View {
     pub(crate) fn visit_pages(
         &self,
         part: usize,
-        each: &mut dyn FnMut(&LivePage, &Page, &Head, &Segment) -> Result<ControlFlow<()>, StoreError>,
+        each: EachPage<'_>,
     ) -> Result<ControlFlow<()>, StoreError> {
         let pages = self.pages_of(part);
         let mut buffer = vec![[0; PAGE_BYTES]; CALL_PAGES];

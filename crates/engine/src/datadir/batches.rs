@@ -170,3 +170,44 @@ fn as_it_was(mut batch: Batch, past: Option<&Past>, range: KeyRange) -> Batch {
     }
     batch
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use blockmill_block::Txid;
+
+    fn coin(number: u8) -> (OutPoint, Coin) {
+        let outpoint = OutPoint {
+            txid: Txid([number; 32]),
+            vout: 0,
+        };
+        let coin = Coin {
+            value: 1,
+            height: 1,
+            is_coinbase: false,
+            script_pubkey: Box::default(),
+        };
+        (outpoint, coin)
+    }
+
+    /// Coins of the past may lie between those of two pieces, and above the last.
+    #[test]
+    fn pieces_share_the_keys_of_their_part() {
+        let key = |number: u8| outpoint_key(&coin(number).0);
+        let part = (Bound::Included(key(1)), Bound::Excluded(key(9)));
+        let pieces = [vec![coin(2), coin(3)], vec![coin(5)]];
+        let mut given = Vec::new();
+        let pieces: CoinPieces<'_> = Box::new(pieces.into_iter().map(Ok));
+        in_pieces::<StoreError>(part, pieces, &mut |batch, range| {
+            given.push((batch.len(), range));
+            Ok(())
+        })
+        .unwrap();
+        let wanted = [
+            (2, (Bound::Included(key(1)), Bound::Included(key(3)))),
+            (1, (Bound::Excluded(key(3)), Bound::Included(key(5)))),
+            (0, (Bound::Excluded(key(5)), Bound::Excluded(key(9)))),
+        ];
+        assert_eq!(given, wanted);
+    }
+}
