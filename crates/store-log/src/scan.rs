@@ -165,11 +165,7 @@ impl View {
     }
 
     /// Reads the pages that may have keys of a part.
-    pub(crate) fn visit_pages(
-        &self,
-        part: usize,
-        each: EachPage<'_>,
-    ) -> Result<ControlFlow<()>, StoreError> {
+    pub(crate) fn visit_pages(&self, part: usize, each: EachPage<'_>) -> Result<ControlFlow<()>, StoreError> {
         let pages = self.pages_of(part);
         let mut buffer = vec![[0; PAGE_BYTES]; CALL_PAGES];
         let mut rest = &pages[..];

@@ -540,7 +540,8 @@ impl ChainBlocks {
     ///     let mut sum = 0;
     ///     for block in blocks.iter(1..=100) {
     ///         let block = block?;
-    ///         sum += block.transactions().filter_map(|spending| spending.fee()).map(i128::from).sum::<i128>();
+    ///         let fees = block.transactions().filter_map(|spending| spending.fee());
+    ///         sum += fees.map(i128::from).sum::<i128>();
     ///     }
     ///     Ok(sum)
     /// }
