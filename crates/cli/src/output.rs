@@ -22,7 +22,8 @@ pub(crate) fn cpu_seconds() -> f64 {
 }
 
 /// An amount in satoshi as one in BTC.
-pub(crate) fn bitcoins(satoshi: i64) -> String {
+pub(crate) fn bitcoins(satoshi: impl Into<i128>) -> String {
+    let satoshi = satoshi.into();
     let sign = if satoshi < 0 { "-" } else { "" };
     let satoshi = satoshi.unsigned_abs();
     format!("{sign}{}.{:08}", satoshi / 100_000_000, satoshi % 100_000_000)
@@ -30,8 +31,8 @@ pub(crate) fn bitcoins(satoshi: i64) -> String {
 
 /// An amount in satoshi as a number of BTC. A double holds every amount up to the money supply
 /// exactly, and prints all digits.
-pub(crate) fn amount(satoshi: i64) -> f64 {
-    satoshi as f64 / 1e8
+pub(crate) fn amount(satoshi: impl Into<i128>) -> f64 {
+    satoshi.into() as f64 / 1e8
 }
 
 /// A number of bytes with its unit.
@@ -306,6 +307,9 @@ pub(crate) struct StatsJson {
     transactions: u64,
     /// In BTC.
     total_amount: f64,
+    /// The same in satoshi: a double has not all digits of a sum beyond the money supply.
+    #[serde(skip)]
+    total_satoshi: i128,
     hash_serialized_3: String,
     muhash: Option<String>,
     disk_size: u64,
@@ -349,6 +353,7 @@ impl StatsJson {
             bogosize: stats.bogosize,
             transactions: stats.transactions,
             total_amount: amount(stats.total_amount),
+            total_satoshi: stats.total_amount,
             hash_serialized_3: stats.hash_serialized_3.to_string(),
             muhash: stats.muhash.map(|hash| hash.to_string()),
             disk_size,
@@ -386,7 +391,7 @@ impl StatsJson {
             ("txouts", self.txouts.to_string()),
             ("bogosize", self.bogosize.to_string()),
             ("transactions", self.transactions.to_string()),
-            ("total_amount", format!("{:.8}", self.total_amount)),
+            ("total_amount", bitcoins(self.total_satoshi)),
             ("hash_serialized_3", self.hash_serialized_3.clone()),
             ("muhash", self.muhash.clone().unwrap_or_default()),
             ("disk_size", bytes(self.disk_size)),

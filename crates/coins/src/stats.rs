@@ -34,8 +34,9 @@ pub struct UtxoStats {
     pub bogosize: u64,
     /// Number of transactions with a coin in the set.
     pub transactions: u64,
-    /// Sum of all coins in satoshi.
-    pub total_amount: i64,
+    /// Sum of all coins in satoshi. It is wide: coins that nobody validated may be worth more than
+    /// all money.
+    pub total_amount: i128,
     /// Hash over all coins in order. Its bytes are printed in reverse order, like a block hash.
     pub hash_serialized_3: BlockHash,
     /// MuHash of all coins, if it was computed. Printed like a block hash.
@@ -50,7 +51,7 @@ pub struct StatsBuilder {
     txouts: u64,
     bogosize: u64,
     transactions: u64,
-    total_amount: i64,
+    total_amount: i128,
     preimage: Vec<u8>,
 }
 
@@ -65,7 +66,7 @@ pub struct StatsPart {
     txouts: u64,
     bogosize: u64,
     transactions: u64,
-    total_amount: i64,
+    total_amount: i128,
 }
 
 impl StatsPart {
@@ -89,7 +90,7 @@ impl StatsPart {
             }
             part.transactions += u64::from(part.last.replace(outpoint.txid) != Some(outpoint.txid));
             part.bogosize += BOGO_SIZE_BASE + coin.script_pubkey.len() as u64;
-            part.total_amount = part.total_amount.saturating_add(coin.value);
+            part.total_amount += i128::from(coin.value);
         }
         part
     }
@@ -129,7 +130,7 @@ impl StatsBuilder {
         }
         self.txouts += 1;
         self.bogosize += BOGO_SIZE_BASE + coin.script_pubkey.len() as u64;
-        self.total_amount = self.total_amount.saturating_add(coin.value);
+        self.total_amount += i128::from(coin.value);
     }
 
     /// Adds the coins of a part, which come after those that were added.
@@ -144,7 +145,7 @@ impl StatsBuilder {
         self.previous = part.last.or(self.previous);
         self.txouts += part.txouts;
         self.bogosize += part.bogosize;
-        self.total_amount = self.total_amount.saturating_add(part.total_amount);
+        self.total_amount += part.total_amount;
     }
 
     /// Adds all coins of an iterator, which must be sorted as for [`add`](Self::add).

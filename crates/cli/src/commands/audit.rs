@@ -14,7 +14,7 @@ use crate::verifier::verifier;
 use blockmill_audit::{
     AuditError, AuditedSet, Auditor, Finding, Key, Mark, Report, Sources, Verdict, merge, read_parts,
 };
-use blockmill_block::Network;
+use blockmill_block::{Header, Network};
 use blockmill_blockfiles::NewFile;
 use blockmill_engine::{Options, Signatures, UtxoSet};
 use blockmill_rules::Params;
@@ -103,13 +103,16 @@ fn part(arguments: &AuditPartArguments) -> Result<u8, Failure> {
         &stop,
     );
     let params = params(Some(arguments.network), arguments.signet_challenge.as_ref())?;
-    let headers = match &arguments.headers {
-        None => Vec::new(),
-        Some(source) => {
-            let read = headers::read(source, &params.genesis.hash(), &stop, &mut meter.meter)?;
-            read.ok_or(AuditError::Stopped)?
+    let mut headers = Vec::new();
+    if let Some(source) = &arguments.headers {
+        let mut add = |more: Vec<Header>, _: &mut EngineMeter| {
+            headers.extend(more);
+            Ok(())
+        };
+        if !headers::read(source, &params, &stop, &mut meter, &mut add)? {
+            return Err(AuditError::Stopped.into());
         }
-    };
+    }
     let sources = Sources {
         blocks: &arguments.blocks,
         headers: &headers,

@@ -79,7 +79,7 @@ pub(crate) fn run(arguments: &BalanceArguments) -> Result<u8, Failure> {
     drop(meter);
     let tip = set.tip();
     let mut out = BufWriter::new(std::io::stdout().lock());
-    let total = found.iter().map(|(_, coin)| coin.value).sum();
+    let total: i128 = found.iter().map(|(_, coin)| i128::from(coin.value)).sum();
     if !arguments.json {
         for (outpoint, coin) in &found {
             let whose = address(&coin.script_pubkey, network);

@@ -64,16 +64,21 @@ fn load(arguments: &LoadArguments) -> Result<u8, Failure> {
     let mut engine = arguments.data.engine()?.options(options).open(verifier)?;
     let mut meter = EngineMeter::new();
     if let Some(source) = &arguments.headers {
-        let genesis = engine.directory().chain_id().params().genesis.hash();
-        let read = headers::read(source, &genesis, &stop, &mut meter.meter);
-        let read = match read.and_then(|read| read.ok_or_else(|| Failure::Stopped(file.to_owned()))) {
-            Ok(read) => read,
-            Err(failure) => {
-                engine.close_unused()?;
-                return Err(failure);
-            }
+        let params = engine.directory().chain_id().params();
+        let mut orphans = 0;
+        let read = headers::read(source, &params, &stop, &mut meter, &mut |headers, meter| {
+            orphans += engine.import_headers(&headers, meter);
+            Ok(())
+        });
+        let failure = match read {
+            Ok(true) => None,
+            Ok(false) => Some(Failure::Stopped(file.to_owned())),
+            Err(failure) => Some(failure),
         };
-        let orphans = engine.import_headers(&read, &mut meter);
+        if let Some(failure) = failure {
+            engine.close_unused()?;
+            return Err(failure);
+        }
         if orphans > 0 {
             let text = format!(
                 "{source}: {} without a known parent",

@@ -1,5 +1,6 @@
 //! Snapshots: the UTXO set of a data directory to a file, and the coins of a file to a new store.
 
+use crate::datadir::batches::memory_of;
 use crate::datadir::error::file_error;
 use crate::datadir::store_file::{StoreLimits, make_store, remove_store};
 use crate::datadir::store_kind::StoreKind;
@@ -23,8 +24,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use thiserror::Error;
 
-/// Coins that are written to the store in one batch.
-const BATCH: usize = 200_000;
+/// Memory in bytes of the coins that are written to the store in one batch, about. One batch is
+/// being made, one waits, and one is being written.
+const BATCH_BYTES: usize = 12 << 20;
+
+/// Coins of a batch at most, which is their number where most have usual scripts.
+const BATCH: usize = BATCH_BYTES / (size_of::<(OutPoint, Coin)>() + 32);
 
 /// Coins of a batch that one thread prepares at a time.
 const PART: usize = 1 << 13;
@@ -238,10 +243,12 @@ impl NewStore<'_> {
         let mut stats = StatsBuilder::new(Hashes::Serialized);
         let mut coins = reader.coins(self.tip.height);
         let mut batch = Vec::with_capacity(BATCH);
+        let mut bytes = 0;
         let mut count = 0;
         while let Some(entry) = coins.next() {
             let (outpoint, coin) = entry?;
             stats.add(&outpoint, &coin);
+            bytes += memory_of(&coin);
             batch.push((outpoint, coin));
             count += 1;
             if count % COINS_PER_LOOK == 0 {
@@ -255,8 +262,9 @@ impl NewStore<'_> {
                 };
                 observer.coins(count, share);
             }
-            if batch.len() == BATCH {
+            if batch.len() == BATCH || bytes >= BATCH_BYTES {
                 let full = std::mem::replace(&mut batch, Vec::with_capacity(BATCH));
+                bytes = 0;
                 if sender.send(NewCoins(full)).is_err() {
                     return Ok(None);
                 }
