@@ -11,6 +11,7 @@ use crate::output::{self, cpu_seconds, grouped};
 use crate::progress::EngineMeter;
 use crate::signals;
 use crate::verifier::verifier;
+use crate::whole;
 use blockmill_audit::{
     AuditError, AuditedSet, Auditor, Finding, Key, Mark, Report, Sources, Verdict, merge, read_parts,
 };
@@ -210,7 +211,7 @@ fn say(report: &Report, as_json: bool, start: Instant) -> Result<u8, Failure> {
     let mut out = std::io::stdout().lock();
     if as_json {
         let findings: Vec<Value> = report.findings.iter().map(finding_json).collect();
-        let value = json!({
+        let mut value = json!({
             "verdict": report.verdict.name(),
             "network": report.network.name(),
             "height": report.height,
@@ -223,6 +224,7 @@ fn say(report: &Report, as_json: bool, start: Instant) -> Result<u8, Failure> {
             "cpu_seconds": cpu,
             "findings": findings,
         });
+        whole::add_json(&mut value, &report.wholeness);
         output::json_line(&mut out, &value)?;
     } else {
         say_findings(&report.findings);
