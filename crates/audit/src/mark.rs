@@ -4,7 +4,7 @@ use crate::key::RunId;
 use blockmill_block::{BlockHash, hex};
 use blockmill_blockfiles::{FileError, NewFile};
 use blockmill_engine::UtxoSet;
-use std::io::ErrorKind;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// The file in the data directory.
@@ -31,11 +31,7 @@ impl Mark {
             path: path.clone(),
             error,
         };
-        match std::fs::remove_file(&path) {
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(io(error)),
-            _ => {}
-        }
-        let new = NewFile::begin(&path)?;
+        let mut new = NewFile::replacing(&path)?;
         let Self {
             run,
             height,
@@ -43,7 +39,7 @@ impl Mark {
             coins,
         } = self;
         let text = format!("blockmill audit 1\nrun {run}\nheight {height}\nhash {hash}\ncoins {coins}\n");
-        std::fs::write(new.temporary(), text).map_err(io)?;
+        new.write_all(text.as_bytes()).map_err(io)?;
         new.complete()?;
         Ok(())
     }

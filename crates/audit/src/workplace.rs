@@ -3,10 +3,10 @@
 use crate::error::AuditError;
 use crate::key::Key;
 use crate::part::Part;
-use blockmill_blockfiles::{FileError, NewFile};
+use blockmill_blockfiles::{FileError, NewFile, is_there};
 use blockmill_engine::ChainBlocks;
-use std::fs::File;
-use std::io::ErrorKind;
+use std::fs::{File, TryLockError};
+use std::io::Write;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
@@ -21,6 +21,8 @@ const PART_BLOCKS: u32 = 5_000;
 /// A directory with a key and parts.
 pub(crate) struct Workplace {
     path: PathBuf,
+    /// The directory, locked.
+    _lock: File,
     key: Key,
     /// Those that were there, and are of the chain, sorted by height.
     parts: Vec<Part>,
@@ -28,20 +30,23 @@ pub(crate) struct Workplace {
 
 impl Workplace {
     /// Opens a directory, which is made if it is not there. Parts of other chains, and files that
-    /// are damaged, are left out; their blocks are done again.
+    /// are damaged, are left out; their blocks are done again. Meanwhile no other run can open it.
     pub(crate) fn open(path: &Path, blocks: &ChainBlocks) -> Result<Self, AuditError> {
         let io = |error| FileError::Io {
             path: path.to_owned(),
             error,
         };
         std::fs::create_dir_all(path).map_err(io)?;
+        let lock = File::open(path).map_err(io)?;
+        if let Err(TryLockError::WouldBlock) = lock.try_lock() {
+            return Err(FileError::InUse { path: path.to_owned() }.into());
+        }
         let key_path = path.join(KEY_FILE);
-        let key = if key_path.exists() {
+        let key = if is_there(&key_path)? {
             Key::read(&key_path)?
         } else {
             let key = Key::draw()?;
             key.write(&key_path)?;
-            sync_folder(path).map_err(io)?;
             key
         };
         let mut parts = Vec::new();
@@ -73,6 +78,7 @@ impl Workplace {
         });
         Ok(Self {
             path: path.to_owned(),
+            _lock: lock,
             key,
             parts,
         })
@@ -98,8 +104,8 @@ impl Workplace {
     pub(crate) fn keep(&self, part: &Part) -> Result<(), AuditError> {
         let name = format!("{:08}-{:08}.part", part.first, part.last);
         let path = self.path.join(name);
-        let new = NewFile::begin(&path)?;
-        std::fs::write(new.temporary(), part.encode(&self.key)).map_err(|error| FileError::Io {
+        let mut new = NewFile::begin(&path)?;
+        new.write_all(&part.encode(&self.key)).map_err(|error| FileError::Io {
             path: path.clone(),
             error,
         })?;
@@ -134,11 +140,4 @@ fn cut(blocks: &ChainBlocks, start: u32, end: u32, part_bytes: u64, ranges: &mut
 fn is_of_chain(part: &Part, blocks: &ChainBlocks) -> bool {
     let is_at = |height, hash| blocks.hash(height).is_ok_and(|found| found == hash);
     part.magic == blocks.params().magic() && is_at(part.first, part.first_hash) && is_at(part.last, part.last_hash)
-}
-
-fn sync_folder(path: &Path) -> std::io::Result<()> {
-    match File::open(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-        folder => folder?.sync_all(),
-    }
 }
