@@ -3,6 +3,7 @@
 //! Results go to standard output, progress and messages to standard error. `shell.rs` lists the
 //! exit statuses, `failure.rs` assigns them.
 
+mod addresses;
 mod advice;
 mod arguments;
 mod build_info;
@@ -16,9 +17,11 @@ mod metrics;
 mod output;
 mod progress;
 mod script_pubkey;
+mod secrets;
 mod signals;
 mod terminal;
 mod trace;
+mod usage;
 mod verifier;
 
 use arguments::{Arguments, Command};
@@ -36,8 +39,12 @@ use std::process::ExitCode;
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
-    let command = Arguments::command().version(VERSION.as_str());
-    let arguments = Arguments::from_arg_matches(&command.get_matches()).unwrap_or_else(|error| error.exit());
+    let mut command = Arguments::command().version(VERSION.as_str());
+    let parsed = command.try_get_matches_from_mut(std::env::args_os());
+    let arguments = match parsed.and_then(|matches| Arguments::from_arg_matches(&matches)) {
+        Ok(arguments) => arguments,
+        Err(error) => return usage::refuse(error.format(&mut command)),
+    };
     log::set_format(arguments.log);
     log::set_quiet(arguments.quiet);
     let hook = std::panic::take_hook();
