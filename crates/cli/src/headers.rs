@@ -2,6 +2,7 @@
 //! node.
 
 use crate::commands::or_standard_input;
+use crate::doing::{self, Doing};
 use crate::failure::Failure;
 use crate::progress::Meter;
 use blockmill_block::{BlockHash, Header, hex};
@@ -66,6 +67,7 @@ fn of_node(
     let url = url.trim_end_matches('/');
     let mut all: Vec<Header> = Vec::new();
     let mut last = *genesis;
+    doing::set(Doing::Something("asking a node for headers"));
     loop {
         if stop.load(Ordering::Relaxed) {
             return Ok(None);

@@ -9,6 +9,7 @@ mod arguments;
 mod build_info;
 mod commands;
 mod descriptors;
+mod doing;
 mod export;
 mod failure;
 mod headers;
@@ -37,6 +38,9 @@ use std::process::ExitCode;
 #[cfg(any(target_os = "linux", target_os = "macos"))]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+/// The exit status of a command whose standard output nobody reads any more: that of SIGPIPE.
+const READER_IS_GONE: u8 = 141;
 
 fn main() -> ExitCode {
     let mut command = Arguments::command().version(VERSION.as_str());
@@ -74,12 +78,14 @@ fn main() -> ExitCode {
         )),
     };
     match outcome {
+        // Nobody reads the result, and it is nobody's fault.
+        _ if output::is_reader_gone() => ExitCode::from(READER_IS_GONE),
         Ok(status) => ExitCode::from(status),
         Err(failure) => {
-            match failure.message() {
-                Some(message) if failure.is_stop() => log::info("stopped", &message, json!({})),
-                Some(message) => log::error("failed", &message, json!({"status": failure.status()})),
-                None => {}
+            let message = failure.message();
+            match failure.is_stop() {
+                true => log::info("stopped", &message, json!({})),
+                false => log::error("failed", &message, json!({"status": failure.status()})),
             }
             ExitCode::from(failure.status())
         }

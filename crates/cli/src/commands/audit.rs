@@ -13,7 +13,6 @@ use crate::signals;
 use crate::verifier::verifier;
 use blockmill_audit::{AuditError, AuditedSet, Auditor, Finding, Key, Report, Sources, Verdict, merge, read_parts};
 use blockmill_block::Network;
-use blockmill_blockfiles::NewFile;
 use blockmill_engine::{Options, Signatures, UtxoSet};
 use blockmill_rules::Params;
 use serde_json::{Value, json};
@@ -78,7 +77,7 @@ fn whole(arguments: &AuditArguments) -> Result<u8, Failure> {
 fn key(arguments: &AuditKeyArguments) -> Result<u8, Failure> {
     let key = Key::draw()?;
     key.write(&arguments.file)?;
-    let mut out = std::io::stdout().lock();
+    let mut out = output::stdout();
     writeln!(out, "run {}: its key is in {}", key.run(), arguments.file.display())?;
     Ok(0)
 }
@@ -86,7 +85,7 @@ fn key(arguments: &AuditKeyArguments) -> Result<u8, Failure> {
 fn part(arguments: &AuditPartArguments) -> Result<u8, Failure> {
     let stop = signals::stop_flag()?;
     let key = Key::read(&arguments.key)?;
-    let new = NewFile::begin(&arguments.out)?;
+    let mut new = arguments.force.begin(&arguments.out)?;
     let mut meter = EngineMeter::new();
     let verifier = Arc::new(verifier(signatures(&arguments.work)));
     let auditor = Auditor::new(
@@ -115,10 +114,11 @@ fn part(arguments: &AuditPartArguments) -> Result<u8, Failure> {
     let Some(part) = report.part else {
         return Ok(3);
     };
-    std::fs::write(new.temporary(), part.encode(&key)).map_err(Failure::file(new.temporary()))?;
+    new.write_all(&part.encode(&key))
+        .map_err(Failure::file(&arguments.out))?;
     new.complete()?;
     say_findings(part.findings());
-    let mut out = std::io::stdout().lock();
+    let mut out = output::stdout();
     writeln!(
         out,
         "heights {} to {}: {} transactions, {} inputs, {}; to {}",
@@ -176,7 +176,7 @@ fn say_findings(findings: &[Finding]) {
 /// Prints a report. Returns the exit status.
 fn say(report: &Report, as_json: bool, start: Instant) -> Result<u8, Failure> {
     let (seconds, cpu) = (start.elapsed().as_secs_f64(), cpu_seconds());
-    let mut out = std::io::stdout().lock();
+    let mut out = output::stdout();
     if as_json {
         let findings: Vec<Value> = report.findings.iter().map(finding_json).collect();
         let value = json!({

@@ -15,22 +15,27 @@ pub(crate) mod submit;
 pub(crate) mod verify;
 
 use crate::arguments::SetArguments;
+use crate::doing::{self, Doing};
 use crate::failure::Failure;
 use crate::progress::EngineMeter;
 use blockmill_engine::{Batch, UtxoSet};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-/// Opens the set that the arguments name. A signal ends the process.
-fn open_set(arguments: &SetArguments, meter: &mut EngineMeter) -> Result<UtxoSet, Failure> {
-    open_set_at(&arguments.data, arguments.at.height, meter)
+/// For commands that a signal ends at once.
+static NEVER: AtomicBool = AtomicBool::new(false);
+
+/// Opens the set that the arguments name.
+fn open_set(arguments: &SetArguments, stop: &AtomicBool, meter: &mut EngineMeter) -> Result<UtxoSet, Failure> {
+    open_set_at(&arguments.data, arguments.at.height, stop, meter)
 }
 
-/// Opens the set of a data directory, as it is or as it was at a height. A signal ends the process.
-fn open_set_at(data: &Path, at: Option<u32>, meter: &mut EngineMeter) -> Result<UtxoSet, Failure> {
+/// Opens the set of a data directory, as it is or as it was at a height.
+fn open_set_at(data: &Path, at: Option<u32>, stop: &AtomicBool, meter: &mut EngineMeter) -> Result<UtxoSet, Failure> {
+    doing::set(Doing::Something("opening the set"));
     let set = UtxoSet::open(data, cores())?;
     match at {
-        Some(height) => Ok(set.at(height, &AtomicBool::new(false), meter)?),
+        Some(height) => Ok(set.at(height, stop, meter)?),
         None => Ok(set),
     }
 }

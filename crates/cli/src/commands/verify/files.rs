@@ -146,7 +146,7 @@ pub(super) fn run(arguments: &VerifyArguments) -> Result<u8, Failure> {
     let remaining = say_stopped(&report);
     let counts = verifier.signature_counts();
     let seconds = start.elapsed().as_secs_f64();
-    let mut out = std::io::stdout().lock();
+    let mut out = output::stdout();
     if arguments.json {
         output::json_line(&mut out, &report_json(&report, &counts, seconds))?;
         return Ok(exit_status(&report));
