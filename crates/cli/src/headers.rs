@@ -5,6 +5,7 @@
 //! is judged as it comes, header by header, and the first one that breaks a rule ends it.
 
 use crate::commands::or_standard_input;
+use crate::doing::{self, Doing};
 use crate::failure::Failure;
 use crate::progress::EngineMeter;
 use blockmill_block::{BlockHash, Header, hex};
@@ -227,6 +228,7 @@ fn of_node(
     let (url, most) = (url.trim_end_matches('/'), headers_max(params));
     let mut chain = Chain::new(params);
     let mut kept: Vec<Header> = Vec::new();
+    doing::set(Doing::Something("asking a node for headers"));
     loop {
         if stop.load(Ordering::Relaxed) {
             return Ok(false);

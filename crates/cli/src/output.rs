@@ -5,6 +5,7 @@ use crate::verifier::{signatures_json, signatures_text};
 use crate::whole;
 use blockmill_audit::Mark;
 use blockmill_coins::UtxoStats;
+use blockmill_coins::stats::Hashes;
 use blockmill_engine::ConnectReport;
 use blockmill_engine::report::{Depth, Rejected, Unreadable};
 use blockmill_rules::RejectKind;
@@ -12,8 +13,9 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
-use std::io::{self, Write};
+use std::io::{self, ErrorKind, Write};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// CPU time of this process so far, in seconds.
 pub(crate) fn cpu_seconds() -> f64 {
@@ -48,6 +50,40 @@ pub(crate) fn bytes(bytes: u64) -> String {
 /// A path as text. JSON holds only UTF-8, so other bytes of a name are replaced.
 pub(crate) fn path_text(path: &Path) -> Cow<'_, str> {
     path.to_string_lossy()
+}
+
+/// Standard output. A write notes that its reader has gone away, whatever becomes of the error.
+pub(crate) struct Stdout(io::Stdout);
+
+/// Whether the reader of standard output has gone away.
+static READER_IS_GONE: AtomicBool = AtomicBool::new(false);
+
+pub(crate) fn stdout() -> Stdout {
+    Stdout(io::stdout())
+}
+
+pub(crate) fn is_reader_gone() -> bool {
+    READER_IS_GONE.load(Ordering::Relaxed)
+}
+
+fn noted<T>(written: io::Result<T>) -> io::Result<T> {
+    if written
+        .as_ref()
+        .is_err_and(|error| error.kind() == ErrorKind::BrokenPipe)
+    {
+        READER_IS_GONE.store(true, Ordering::Relaxed);
+    }
+    written
+}
+
+impl Write for Stdout {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        noted(self.0.write(bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        noted(self.0.flush())
+    }
 }
 
 /// Writes a value as one line of JSON.
@@ -310,7 +346,9 @@ pub(crate) struct StatsJson {
     /// The same in satoshi: a double has not all digits of a sum beyond the money supply.
     #[serde(skip)]
     total_satoshi: i128,
-    hash_serialized_3: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hash_serialized_3: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     muhash: Option<String>,
     disk_size: u64,
     /// Memory that the store takes beside any cache, if it takes any.
@@ -339,8 +377,10 @@ pub(crate) struct Validated {
 }
 
 impl StatsJson {
+    /// `hashes` are those that were computed.
     pub(crate) fn new(
         stats: &UtxoStats,
+        hashes: Hashes,
         disk_size: u64,
         store_memory: usize,
         validated: Validated,
@@ -354,7 +394,7 @@ impl StatsJson {
             transactions: stats.transactions,
             total_amount: amount(stats.total_amount),
             total_satoshi: stats.total_amount,
-            hash_serialized_3: stats.hash_serialized_3.to_string(),
+            hash_serialized_3: hashes.has_serialized().then(|| stats.hash_serialized_3.to_string()),
             muhash: stats.muhash.map(|hash| hash.to_string()),
             disk_size,
             store_memory: Some(store_memory).filter(|&bytes| bytes > 0),
@@ -366,7 +406,7 @@ impl StatsJson {
     }
 
     pub(crate) fn hash(&self) -> &str {
-        &self.hash_serialized_3
+        self.hash_serialized_3.as_deref().unwrap_or_default()
     }
 
     pub(crate) fn coins(&self) -> u64 {
@@ -392,10 +432,14 @@ impl StatsJson {
             ("bogosize", self.bogosize.to_string()),
             ("transactions", self.transactions.to_string()),
             ("total_amount", bitcoins(self.total_satoshi)),
-            ("hash_serialized_3", self.hash_serialized_3.clone()),
-            ("muhash", self.muhash.clone().unwrap_or_default()),
-            ("disk_size", bytes(self.disk_size)),
         ];
+        let hashes = [("hash_serialized_3", &self.hash_serialized_3), ("muhash", &self.muhash)];
+        rows.extend(
+            hashes
+                .into_iter()
+                .filter_map(|(name, hash)| Some((name, hash.clone()?))),
+        );
+        rows.push(("disk_size", bytes(self.disk_size)));
         rows.extend(self.store_memory.map(|memory| ("store_memory", bytes(memory as u64))));
         rows.push(("validated", validated));
         rows.extend(self.synced_height.map(|height| ("synced_height", height.to_string())));

@@ -15,10 +15,26 @@ const PREIMAGE_BYTES: usize = 80;
 /// The hashes to compute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hashes {
+    /// None of them.
+    Neither,
     /// `hash_serialized_3` alone.
     Serialized,
+    /// MuHash alone.
+    MuHash,
     /// `hash_serialized_3` and MuHash.
     Both,
+}
+
+impl Hashes {
+    /// Whether `hash_serialized_3` is among them.
+    pub fn has_serialized(self) -> bool {
+        matches!(self, Self::Serialized | Self::Both)
+    }
+
+    /// Whether MuHash is among them.
+    pub fn has_muhash(self) -> bool {
+        matches!(self, Self::MuHash | Self::Both)
+    }
 }
 
 /// Figures of a set of coins.
@@ -37,7 +53,8 @@ pub struct UtxoStats {
     /// Sum of all coins in satoshi. It is wide: coins that nobody validated may be worth more than
     /// all money.
     pub total_amount: i128,
-    /// Hash over all coins in order. Its bytes are printed in reverse order, like a block hash.
+    /// Hash over all coins in order, or over none if it was not asked for. Its bytes are printed in
+    /// reverse order, like a block hash.
     pub hash_serialized_3: BlockHash,
     /// MuHash of all coins, if it was computed. Printed like a block hash.
     pub muhash: Option<BlockHash>,
@@ -45,6 +62,7 @@ pub struct UtxoStats {
 
 /// Computes the figures of a set, coin by coin.
 pub struct StatsBuilder {
+    hashes: Hashes,
     serialized: Sha256d,
     muhash: Option<MuHash>,
     previous: Option<Txid>,
@@ -73,8 +91,11 @@ impl StatsPart {
     /// The part with these coins, which are sorted as for [`StatsBuilder::add`].
     pub fn new(hashes: Hashes, coins: &[(OutPoint, Coin)]) -> Self {
         let mut part = Self {
-            preimages: Vec::with_capacity(coins.len() * PREIMAGE_BYTES),
-            muhash: (hashes == Hashes::Both).then(MuHash::new),
+            preimages: match hashes.has_serialized() {
+                true => Vec::with_capacity(coins.len() * PREIMAGE_BYTES),
+                false => Vec::new(),
+            },
+            muhash: hashes.has_muhash().then(MuHash::new),
             first: coins.first().map(|(outpoint, _)| outpoint.txid),
             last: None,
             txouts: coins.len() as u64,
@@ -84,9 +105,14 @@ impl StatsPart {
         };
         for (outpoint, coin) in coins {
             let start = part.preimages.len();
-            coin.write_hash_preimage(outpoint, &mut part.preimages);
+            if hashes != Hashes::Neither {
+                coin.write_hash_preimage(outpoint, &mut part.preimages);
+            }
             if let Some(muhash) = &mut part.muhash {
                 muhash.insert(&part.preimages[start..]);
+            }
+            if !hashes.has_serialized() {
+                part.preimages.clear();
             }
             part.transactions += u64::from(part.last.replace(outpoint.txid) != Some(outpoint.txid));
             part.bogosize += BOGO_SIZE_BASE + coin.script_pubkey.len() as u64;
@@ -105,8 +131,9 @@ impl StatsBuilder {
     /// A set without coins.
     pub fn new(hashes: Hashes) -> Self {
         Self {
+            hashes,
             serialized: Sha256d::new(),
-            muhash: (hashes == Hashes::Both).then(MuHash::new),
+            muhash: hashes.has_muhash().then(MuHash::new),
             previous: None,
             txouts: 0,
             bogosize: 0,
@@ -119,8 +146,12 @@ impl StatsBuilder {
     /// Adds a coin. Coins must come sorted by transaction id, then by output index.
     pub fn add(&mut self, outpoint: &OutPoint, coin: &Coin) {
         self.preimage.clear();
-        coin.write_hash_preimage(outpoint, &mut self.preimage);
-        self.serialized.update(&self.preimage);
+        if self.hashes != Hashes::Neither {
+            coin.write_hash_preimage(outpoint, &mut self.preimage);
+        }
+        if self.hashes.has_serialized() {
+            self.serialized.update(&self.preimage);
+        }
         if let Some(muhash) = &mut self.muhash {
             muhash.insert(&self.preimage);
         }
@@ -203,7 +234,8 @@ mod tests {
             hash: BlockHash([9; 32]),
             height: 50,
         };
-        for hashes in [Hashes::Serialized, Hashes::Both] {
+        let mut found = Vec::new();
+        for hashes in [Hashes::Both, Hashes::Serialized, Hashes::MuHash, Hashes::Neither] {
             let mut whole = StatsBuilder::new(hashes);
             for (outpoint, coin) in &coins {
                 whole.add(outpoint, coin);
@@ -218,6 +250,20 @@ mod tests {
                 }
                 assert_eq!(parts.finish(&tip), whole, "{size}");
             }
+            found.push(whole);
         }
+        let [both, serialized, muhash, neither] = &found[..] else {
+            unreachable!("one for each choice");
+        };
+        assert_eq!(serialized.hash_serialized_3, both.hash_serialized_3);
+        assert_eq!((serialized.muhash, muhash.muhash), (None, both.muhash));
+        assert_eq!(
+            (neither.hash_serialized_3, neither.muhash),
+            (muhash.hash_serialized_3, None)
+        );
+        assert_eq!(
+            (neither.txouts, neither.bogosize, neither.total_amount),
+            (97, both.bogosize, both.total_amount)
+        );
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::arguments::{Arguments, CompletionsArguments};
 use crate::failure::Failure;
+use crate::output;
 use clap::{Command, CommandFactory};
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, roman};
@@ -20,7 +21,7 @@ pub(crate) fn man() -> Result<u8, Failure> {
 }
 
 fn print(text: &[u8]) -> Result<u8, Failure> {
-    let mut out = std::io::stdout().lock();
+    let mut out = output::stdout();
     out.write_all(text)?;
     out.flush()?;
     Ok(0)

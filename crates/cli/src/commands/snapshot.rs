@@ -27,18 +27,19 @@ pub(crate) fn run(command: &SnapshotCommand) -> Result<u8, Failure> {
 }
 
 fn dump(arguments: &DumpArguments) -> Result<u8, Failure> {
-    let mut meter = EngineMeter::new();
-    let set = open_set(&arguments.set, &mut meter)?;
     let stop = signals::stop_flag()?;
+    let mut meter = EngineMeter::new();
+    let set = open_set(&arguments.set, &stop, &mut meter)?;
     if is_stdout(&arguments.file) {
-        let mut out = BufWriter::with_capacity(1 << 20, std::io::stdout().lock());
+        let mut out = BufWriter::with_capacity(1 << 20, output::stdout());
         let stats = snapshot::dump_to(&set, &mut out, &arguments.file, &stop, &mut meter)?;
         drop(meter);
         let text = format!("{} at height {}", output::counted(stats.txouts, "coin"), stats.height);
         log::info("dumped", &text, json!({"coins": stats.txouts, "height": stats.height}));
         return Ok(0);
     }
-    let stats = snapshot::dump(&set, &arguments.file, &stop, &mut meter)?;
+    let new = arguments.force.begin(&arguments.file)?;
+    let stats = snapshot::dump_into(&set, new, &stop, &mut meter)?;
     drop(meter);
     print(&stats, "coins_written", &arguments.file, set.older(), arguments.json)
 }
@@ -94,7 +95,7 @@ fn load(arguments: &LoadArguments) -> Result<u8, Failure> {
 
 /// Prints the outcome with the names of Core's RPC answers, where Core has a name.
 fn print(stats: &UtxoStats, coins: &str, path: &Path, older: Option<&Older>, as_json: bool) -> Result<u8, Failure> {
-    let mut out = std::io::stdout().lock();
+    let mut out = output::stdout();
     if as_json {
         let mut value = json!({
             coins: stats.txouts,

@@ -14,7 +14,6 @@ use blockmill_coins::{
     Before, Change, Changes, CoinRef, LastCommit, SnapshotError, SnapshotReader, StatsBuilder, StoreError, Tip,
     UtxoStats, stream_snapshot, write_snapshot,
 };
-use std::fs::File;
 use std::io::{Read, Write};
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
@@ -75,18 +74,29 @@ pub fn dump(
     stop: &AtomicBool,
     observer: &mut dyn Observer,
 ) -> Result<UtxoStats, DumpSnapshotError> {
+    dump_into(set, NewFile::begin(path)?, stop, observer)
+}
+
+/// As [`dump`], to a file that the caller has begun.
+///
+/// # Errors
+/// [`DumpSnapshotError`]. Nothing is left of the file.
+pub fn dump_into(
+    set: &UtxoSet,
+    mut new: NewFile,
+    stop: &AtomicBool,
+    observer: &mut dyn Observer,
+) -> Result<UtxoStats, DumpSnapshotError> {
+    let path = &new.path().to_owned();
     let magic = set.directory().chain_id().params().magic();
     let tip = set.tip();
     let coins = set.coins()?.take_while(|_| !stop.load(Ordering::Relaxed));
-    let new = NewFile::begin(path)?;
-    let mut file = File::create(new.temporary()).map_err(file_error(new.temporary()))?;
     let mut dumped = Dumped::new(observer);
     let each = |outpoint: &OutPoint, coin: &Coin| dumped.add(outpoint, coin);
-    write_snapshot(&mut file, magic, &tip, coins, each).map_err(|error| write_error(path, error))?;
+    write_snapshot(&mut new, magic, &tip, coins, each).map_err(|error| write_error(path, error))?;
     if stop.load(Ordering::Relaxed) {
         return Err(DumpSnapshotError::Stopped { path: path.to_owned() });
     }
-    drop(file);
     new.complete()?;
     Ok(dumped.stats.finish(&tip))
 }

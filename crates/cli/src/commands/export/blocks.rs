@@ -3,6 +3,7 @@
 use crate::arguments::{ExportBlocksArguments, NestedFormat, chain_of};
 use crate::commands::cores;
 use crate::export::table::{Convert, Rows, say_written, write_lines, write_parquet};
+use crate::export::target::{Target, format_of};
 use crate::export::text;
 use crate::export::transaction_row::{BlockFacts, TransactionRow, memory_of_row};
 use crate::failure::Failure;
@@ -25,6 +26,9 @@ const RUN_BYTES: u64 = 4 << 20;
 
 /// Memory in bytes of the rows that are converted together, about. The rows of a usual run take less.
 const ROWS_BYTES: usize = 24 << 20;
+
+/// What the ending of a name says of the format.
+const ENDINGS: [(&str, NestedFormat); 2] = [("parquet", NestedFormat::Parquet), ("jsonl", NestedFormat::Jsonl)];
 
 /// The transactions that are exported.
 struct Transactions<'a> {
@@ -133,6 +137,7 @@ fn open(
 
 pub(crate) fn run(arguments: &ExportBlocksArguments) -> Result<u8, Failure> {
     let out = &arguments.out;
+    let format = format_of(out, arguments.format, &ENDINGS)?;
     let stop = signals::stop_flag()?;
     let mut meter = EngineMeter::new();
     let (blocks, network) = open(arguments, &stop, &mut meter)?;
@@ -154,9 +159,10 @@ pub(crate) fn run(arguments: &ExportBlocksArguments) -> Result<u8, Failure> {
         out,
         stop,
     };
-    let written = match arguments.format {
-        NestedFormat::Parquet => write_parquet(&transactions, out, &mut meter)?,
-        NestedFormat::Jsonl => write_lines(&transactions, out, &mut meter, "", &text::jsonl)?,
+    let target = Target::open(out, arguments.force)?;
+    let written = match format {
+        NestedFormat::Parquet => write_parquet(&transactions, target, &mut meter)?,
+        NestedFormat::Jsonl => write_lines(&transactions, target, &mut meter, "", &text::jsonl)?,
     };
     let mut wholeness = transactions.blocks.wholeness().clone();
     if let Some(hidden) = transactions.blocks.find_hidden(&transactions.stop, &mut meter)? {

@@ -170,7 +170,7 @@ pub(super) fn run(arguments: &VerifyArguments) -> Result<u8, Failure> {
     let remaining = say_stopped(&report);
     let counts = verifier.signature_counts();
     let seconds = start.elapsed().as_secs_f64();
-    let mut out = std::io::stdout().lock();
+    let mut out = output::stdout();
     if arguments.json {
         let fees = report.totals.fees;
         let rest = report_json(&report, &counts, seconds);
