@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// file where they fit into memory.
 const RUN_BYTES: u64 = 4 << 20;
 
-/// Memory in bytes of the rows that are converted together, about. The rows of a usual run take less.
+/// Memory in bytes of the rows that are converted together, about. Those of a usual run take less.
 const ROWS_BYTES: usize = 24 << 20;
 
 /// What the ending of a name says of the format.
