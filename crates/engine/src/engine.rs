@@ -21,7 +21,6 @@ pub use open::EngineBuilder;
 pub use options::Options;
 pub use submit::{Submission, Verdict};
 
-use crate::chain::import::Orphans;
 use crate::chain::state::ChainState;
 use crate::datadir::state::DataState;
 use crate::datadir::{DataDir, OpenError, StoreKind};
@@ -70,10 +69,9 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         let cache_before = self.coins().counters();
         self.data.report_undo_problem(start_height, observer);
         let (pipeline, mut run) = self.parts(observer);
-        let mut findings = run
-            .chain
-            .import(sources, Orphans::Drop, pipeline.stop(), &mut run.reporter)?;
+        let mut findings = run.chain.import(sources, pipeline.stop(), &mut run.reporter)?;
         findings.merge(run.chain.take_submitted_findings());
+        run.chain.note_leftovers(&mut findings);
         check_genesis(pipeline, &mut run);
         run.reporter.telemetry.set_chain_bytes(run.chain.active_bytes());
         pipeline.flusher_mut().restart_interval();

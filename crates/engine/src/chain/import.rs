@@ -2,7 +2,7 @@
 
 use crate::chain::copies::settle_ties;
 use crate::chain::index::{BlockId, HeaderIndex, HeaderRefusal};
-use crate::chain::insert::{Inserted, Refusal, clock, insert_records, without_place};
+use crate::chain::insert::{Inserted, Refusal, clock, insert_blocks, insert_records, without_place};
 use crate::chain::places::Places;
 use crate::chain::state::ChainState;
 use crate::report::events::Event;
@@ -16,26 +16,17 @@ use std::ops::{ControlFlow, Range};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What becomes of blocks whose parents are nowhere.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Orphans {
-    /// They wait for their parents while the engine is open: nobody gives them again.
-    Keep,
-    /// They are left over.
-    Drop,
-}
-
 impl ChainState {
     /// Finds the blocks in `sources` and inserts their headers into the index, in any order. When
     /// `stop` is set, the search ends and inserts no header.
     pub(crate) fn import(
         &mut self,
         sources: &[PathBuf],
-        orphans: Orphans,
         stop: &AtomicBool,
         reporter: &mut Reporter<'_>,
     ) -> Result<ImportFindings, FileError> {
-        let first = self.files.read().len() as u32;
+        let first = self.unsearched.unwrap_or(self.files.read().len() as u32);
+        self.unsearched = Some(first);
         for source in sources {
             self.files.write().add(source)?;
         }
@@ -50,11 +41,12 @@ impl ChainState {
                 ..ImportFindings::default()
             });
         };
+        self.unsearched = None;
         let mut findings = ImportFindings {
             damages,
             ..ImportFindings::default()
         };
-        self.insert(records, orphans, &mut findings, reporter);
+        self.insert(records, &mut findings, reporter);
         Ok(findings)
     }
 
@@ -75,63 +67,45 @@ impl ChainState {
         stop: &AtomicBool,
         reporter: &mut Reporter<'_>,
     ) -> Result<(), FileError> {
-        self.submitted_findings = self.import(&[folder], Orphans::Keep, stop, reporter)?;
+        self.submitted_findings = self.import(&[folder], stop, reporter)?;
         Ok(())
     }
 
-    /// The findings among the submitted blocks, once. Blocks whose parents are known by now are no
-    /// leftovers.
+    /// The findings among the submitted blocks, once.
     pub(crate) fn take_submitted_findings(&mut self) -> ImportFindings {
-        let mut own = std::mem::take(&mut self.submitted_findings);
-        own.leftovers = self.orphans.len() as u64;
-        own.first_leftover = self.orphans.first().map(|orphan| self.leftover(orphan));
-        own
+        std::mem::take(&mut self.submitted_findings)
     }
 
     /// Inserts records into the index, each as soon as its parent is there: those first that have
-    /// waited for their parents longest.
-    fn insert(
-        &mut self,
-        records: Vec<Record>,
-        orphans: Orphans,
-        findings: &mut ImportFindings,
-        reporter: &mut Reporter<'_>,
-    ) {
-        let mut all = std::mem::take(&mut self.orphans);
-        let kept = all.len();
+    /// waited for their parents since an earlier import.
+    fn insert(&mut self, records: Vec<Record>, findings: &mut ImportFindings, reporter: &mut Reporter<'_>) {
+        let mut all = std::mem::take(&mut self.orphans).records;
         if all.is_empty() {
             all = records;
         } else {
             all.extend(records);
         }
-        let inserted = insert_records(&mut self.index, &all, |index, id, record| {
-            index.receive(id, record.position);
-        });
+        let inserted = insert_blocks(&mut self.index, &all);
         findings.left_out += inserted.left_out;
         let best = self.index.entry(self.index.best_candidate());
         let best = (best.work, best.sequence);
-        let waiting = inserted.waiting();
+        self.orphans = inserted.waiting().into_iter().map(|number| all[number]).collect();
         for refusal in inserted.refusals {
             let of_best_chain = refusal.claim.is_before(best);
             self.refuse_header(refusal, of_best_chain, reporter);
         }
-        let (own, others) = waiting.split_at(waiting.partition_point(|&number| number < kept));
-        if let (Orphans::Drop, Some(&first)) = (orphans, others.first()) {
-            findings.leftovers += others.len() as u64;
-            findings.first_leftover = Some(self.leftover(&all[first]));
-        }
-        let stay = if orphans == Orphans::Keep { &waiting[..] } else { own };
-        self.orphans = stay.iter().map(|&number| all[number]).collect();
     }
 
-    /// A record whose parent is nowhere, in words for the report.
-    fn leftover(&self, record: &Record) -> Leftover {
-        Leftover {
+    /// Notes how many blocks have no known parent, whenever they came.
+    pub(crate) fn note_leftovers(&self, findings: &mut ImportFindings) {
+        let orphans = &self.orphans.records;
+        findings.leftovers = orphans.len() as u64;
+        findings.first_leftover = orphans.first().map(|record| Leftover {
             hash: record.hash,
             parent: record.header.prev_block_hash,
             path: self.files.read().path(record.position.file).to_owned(),
             offset: record.position.offset,
-        }
+        });
     }
 
     /// Accepts the header of a block that came by itself.
@@ -139,13 +113,13 @@ impl ChainState {
         self.index.accept_header(header, hash, clock())
     }
 
-    /// Notes where a block that came by itself was written, and inserts the kept blocks that waited
-    /// for it.
+    /// Notes where a block that came by itself was written, and inserts the blocks that waited for
+    /// it.
     pub(crate) fn receive(&mut self, id: BlockId, position: Position, reporter: &mut Reporter<'_>) {
         self.index.receive(id, position);
         let hash = self.index.entry(id).hash;
-        if self.orphans.iter().any(|orphan| orphan.header.prev_block_hash == hash) {
-            self.insert(Vec::new(), Orphans::Keep, &mut ImportFindings::default(), reporter);
+        if self.orphans.parents.contains(&hash) {
+            self.insert(Vec::new(), &mut ImportFindings::default(), reporter);
         }
     }
 
@@ -251,10 +225,7 @@ pub(crate) fn index_files(
     let mut index = HeaderIndex::new(params.clone());
     let headers = without_place(headers);
     report_refusals(&insert_records(&mut index, &headers, |_, _, _| ()), observer);
-    let inserted = insert_records(&mut index, &scanned.records, |index, id, record| {
-        index.receive(id, record.position);
-    });
-    report_refusals(&inserted, observer);
+    report_refusals(&insert_blocks(&mut index, &scanned.records), observer);
     settle_ties(&mut index, files);
     Ok(Some((index, scanned.records)))
 }

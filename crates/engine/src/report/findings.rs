@@ -109,8 +109,6 @@ impl ImportFindings {
             self.end = ImportEnd::Stopped;
         }
         self.damages.extend(other.damages);
-        self.leftovers += other.leftovers;
         self.left_out += other.left_out;
-        self.first_leftover = self.first_leftover.take().or(other.first_leftover);
     }
 }

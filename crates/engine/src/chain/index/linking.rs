@@ -37,13 +37,24 @@ impl HeaderIndex {
     /// Notes that a copy of a block has come, and where it lies. The first copy links the block, and
     /// all that waited for it, if its parent is linked.
     pub fn receive(&mut self, id: BlockId, position: Position) {
-        let arrival = self.arrivals;
-        self.arrivals += 1;
+        let arrival = self.next_arrivals(1);
+        self.receive_as(id, position, arrival);
+    }
+
+    /// Numbers for `count` copies that come now. Returns the first one.
+    pub(crate) fn next_arrivals(&mut self, count: usize) -> u64 {
+        let first = self.arrivals;
+        self.arrivals += count as u64;
+        first
+    }
+
+    /// As [`receive`](Self::receive), with the number of the copy.
+    pub(crate) fn receive_as(&mut self, id: BlockId, position: Position, arrival: u64) {
         let Some(first) = self.entry(id).position() else {
             let entry = self.entry_mut(id);
             entry.set_position(Some(position));
             entry.arrival = arrival;
-            self.link_from(id, arrival);
+            self.link_from(id, u64::MAX);
             return;
         };
         if position != first {
