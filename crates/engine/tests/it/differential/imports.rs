@@ -43,6 +43,8 @@ enum Stop {
 struct Run {
     /// Numbers of the files, in the order in which they are given.
     files: Vec<usize>,
+    /// Records that are submitted before that: the numbers of their files, and their own.
+    submitted: Vec<(usize, usize)>,
     opens_anew: bool,
     stop: Stop,
     threads: usize,
@@ -50,7 +52,8 @@ struct Run {
 }
 
 /// More and more of the files; all of them without a stop at last.
-fn plan(count: usize, random: &mut Random) -> Vec<Run> {
+fn plan(all: &[Vec<Vec<u8>>], random: &mut Random) -> Vec<Run> {
+    let count = all.len();
     let runs = 1 + random.below(3) as usize;
     let (mut given, mut stop) = (0, Stop::Never);
     (1..=runs)
@@ -63,7 +66,15 @@ fn plan(count: usize, random: &mut Random) -> Vec<Run> {
                 let middle = random.below(given as u64) as usize;
                 files.rotate_left(middle);
             }
-            let height = 105 + random.below(30) as u32;
+            let mut submitted = Vec::new();
+            if random.one_in(3) {
+                for _ in 0..random.below(12) {
+                    let file = random.below(count as u64) as usize;
+                    let last = all[file].len().saturating_sub(1);
+                    submitted.push((file, last - random.below(30).min(last as u64) as usize));
+                }
+            }
+            let height = 100 + random.below(22) as u32;
             // An engine is opened with the height at which it stops.
             let opens_anew = number == 1 || matches!(stop, Stop::AtHeight(_)) || random.one_in(2);
             stop = match random.below(4) {
@@ -73,6 +84,7 @@ fn plan(count: usize, random: &mut Random) -> Vec<Run> {
             };
             Run {
                 files,
+                submitted,
                 opens_anew,
                 stop,
                 threads: random.pick(&[1, 2, 4]),
@@ -115,13 +127,34 @@ impl Pair {
         }
     }
 
-    /// Opens the engine for a run. It knows its active chain and nothing else.
+    /// The file of the blocks that were submitted.
+    fn submitted(&self) -> Vec<u8> {
+        std::fs::read(self.directory.path().join("data/blocks/blk00000.dat")).unwrap_or_default()
+    }
+
+    /// Submits records. Core gets those that the engine keeps.
+    fn submit(&mut self, run: &Run, forest: &Forest) {
+        self.stop.store(false, Ordering::Relaxed);
+        for &(file, number) in &run.submitted {
+            let Some(record) = forest.files[file].get(number) else {
+                continue;
+            };
+            let before = self.submitted().len();
+            let engine = self.engine.as_mut().unwrap();
+            engine.submit(record.clone(), &mut ()).unwrap();
+            if self.submitted().len() > before {
+                self.history.push(vec![record.clone()]);
+            }
+        }
+    }
+
+    /// Opens the engine for a run. It knows its active chain and the blocks that were submitted.
     fn open(&mut self, run: &Run, forest: &Forest) {
         if let Some(engine) = self.engine.take() {
             let mut chain: Vec<_> = chain_to(engine.tip_hash(), forest).map(serialize).collect();
             chain.push(self.history[0][0].clone());
             chain.reverse();
-            self.history = vec![chain];
+            self.history = vec![chain, records(&self.submitted())];
         }
         let options = Options {
             stop_at_height: match run.stop {
@@ -159,6 +192,17 @@ impl Pair {
         }
         CoreImport::of(directory.path()).tip()
     }
+}
+
+/// The records of a block file.
+fn records(mut bytes: &[u8]) -> Vec<Vec<u8>> {
+    let mut records = Vec::new();
+    while let Some((head, rest)) = bytes.split_at_checked(8) {
+        let length = u32::from_le_bytes(head[4..].try_into().unwrap()) as usize;
+        records.push(rest[..length].to_vec());
+        bytes = &rest[length..];
+    }
+    records
 }
 
 fn header_hash(record: &[u8]) -> [u8; 32] {
@@ -233,11 +277,19 @@ fn describe(forest: &Forest) -> String {
     text
 }
 
+/// Whether the tip has rivals of the same height, valid or not.
+fn is_tied(report: &ConnectReport, forest: &Forest) -> bool {
+    let at_height = |hash: &&BlockHash| chain_to(**hash, forest).count() == report.height as usize;
+    forest.blocks.keys().filter(at_height).count() > 1
+}
+
 /// What a tree has shown.
 #[derive(Default)]
 struct Seen {
     runs: u64,
     halts: u64,
+    /// Runs whose tip has rivals of the same height.
+    ties: u64,
     /// Words of rejected blocks.
     reasons: HashSet<String>,
     /// What was done to blocks.
@@ -250,7 +302,7 @@ struct Seen {
 fn check(seed: u64, seen: &mut Seen) {
     let mut random = Random::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let forest = Forest::new(&mut random);
-    let runs = plan(forest.files.len(), &mut random);
+    let runs = plan(&forest.files, &mut random);
     let mut pair = Pair::new(&mut random);
     let sources: Vec<_> = (0..)
         .zip(&forest.files)
@@ -264,6 +316,7 @@ fn check(seed: u64, seen: &mut Seen) {
         if run.opens_anew {
             pair.open(run, &forest);
         }
+        pair.submit(run, &forest);
         let report = pair.connect(run, &sources);
         pair.history
             .extend(run.files.iter().map(|&number| forest.files[number].clone()));
@@ -285,12 +338,13 @@ fn check(seed: u64, seen: &mut Seen) {
         }
         assert_eq!(figures(engine), model(engine.tip(), &forest), "{}", context());
         let all_is_well = report.rejected.is_empty() && report.unreadable.is_empty();
-        if number == 0 && report.halt == Halt::Finished && all_is_well {
+        if number == 0 && run.submitted.is_empty() && report.halt == Halt::Finished && all_is_well {
             let files: Vec<_> = run.files.iter().map(|&number| sources[number].clone()).collect();
             assert_eq!(tip_of_files(&files), report.tip, "{}", context());
             seen.read += 1;
         }
         seen.runs += 1;
+        seen.ties += u64::from(is_tied(&report, &forest));
         seen.halts += u64::from(report.halt != Halt::Finished);
         seen.reasons
             .extend(report.rejected.iter().map(|block| block.reject.reason.to_string()));
@@ -304,15 +358,16 @@ fn check_trees(count: u64) {
         check(seed, &mut seen);
     }
     eprintln!(
-        "{} runs, {} of them stopped, {} read; {} kinds of faults, {} reasons: {:?}",
+        "{} runs, {} of them stopped, {} with a tie, {} read; {} kinds of faults, {} reasons: {:?}",
         seen.runs,
         seen.halts,
+        seen.ties,
         seen.read,
         seen.mutations.len(),
         seen.reasons.len(),
         seen.reasons
     );
-    assert!(seen.runs > count && seen.halts > count / 20 && seen.read > count / 20);
+    assert!(seen.runs > count && seen.halts > count / 20 && seen.ties > count / 4 && seen.read > count / 20);
     assert!(
         seen.mutations.len() >= 20 && seen.reasons.len() >= 10,
         "{:?}",
