@@ -226,8 +226,8 @@ pub(crate) fn index_files(
     let headers = without_place(headers);
     report_refusals(&insert_records(&mut index, &headers, |_, _, _| ()), observer);
     report_refusals(&insert_blocks(&mut index, &scanned.records), observer);
-    settle_ties(&mut index, files);
-    Ok(Some((index, scanned.records)))
+    settle_ties(&mut index, files, stop);
+    Ok((!stop.load(Ordering::Relaxed)).then_some((index, scanned.records)))
 }
 
 fn report_refusals(inserted: &Inserted<'_>, observer: &mut dyn Observer) {
