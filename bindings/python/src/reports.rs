@@ -40,7 +40,7 @@ pub(crate) fn error(why: AuditError) -> PyErr {
     let text = why.to_string();
     match why {
         AuditError::Key(_) => KeyFileError::new_err(text),
-        AuditError::Heights { .. } => UsageError::new_err(text),
+        AuditError::Heights { .. } | AuditError::NotOwn { .. } => UsageError::new_err(text),
         AuditError::File(_) | AuditError::Snapshot { .. } | AuditError::Open(_) | AuditError::Store(_) => {
             FileError::new_err(text)
         }

@@ -6,7 +6,8 @@ use blockmill_blockfiles::FileError;
 use blockmill_coins::{SnapshotError, StoreError};
 use blockmill_engine::OpenError;
 use blockmill_engine::inspect::verify::VerifyBlockError;
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 /// Why an audit cannot be made. What speaks against a proof is no error, but a
@@ -47,6 +48,17 @@ pub enum AuditError {
         #[source]
         error: PartError,
     },
+    /// The directory of a run is not the user's alone: others could put a key or parts into it.
+    #[error(
+        "{}: {why}: --resume needs a directory that belongs to you, and into which nobody else can write",
+        path.display()
+    )]
+    NotOwn {
+        /// The directory, or its key file.
+        path: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
     /// The chain does not have the heights of a part.
     #[error("heights {first} to {last} are not in the chain, which ends at height {tip}")]
     Heights {
@@ -60,4 +72,12 @@ pub enum AuditError {
     /// The caller asked to stop.
     #[error("stopped before the end")]
     Stopped,
+}
+
+/// The error of the system for a file.
+pub(crate) fn file_error(path: &Path) -> impl Fn(io::Error) -> FileError + '_ {
+    |error| FileError::Io {
+        path: path.to_owned(),
+        error,
+    }
 }

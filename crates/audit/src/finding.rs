@@ -1,6 +1,7 @@
 //! What an audit has found against a proof.
 
 use blockmill_block::BlockHash;
+use std::collections::HashMap;
 use std::fmt;
 
 /// What is wrong, or missing.
@@ -19,7 +20,7 @@ pub enum FindingKind {
     Chain = 5,
     /// The set is damaged.
     Set = 6,
-    /// A block, or its undo data, cannot be read.
+    /// A block, or its undo data, cannot be read, or does not say enough.
     Unreadable = 7,
     /// A part is missing, is there twice, or does not join the next one.
     Parts = 8,
@@ -103,11 +104,102 @@ impl Finding {
     }
 }
 
+/// Why a block cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Unread {
+    pub(crate) finding: Finding,
+    /// The reason without what names the block. A file that cannot be read gives one for all its
+    /// blocks.
+    pub(crate) cause: String,
+}
+
+impl Unread {
+    pub(crate) fn of_block(height: u32, hash: BlockHash, reason: String, cause: String) -> Self {
+        Self {
+            finding: Finding::of_block(FindingKind::Unreadable, height, hash, reason),
+            cause,
+        }
+    }
+}
+
+impl From<Finding> for Unread {
+    /// Its whole reason is the cause.
+    fn from(finding: Finding) -> Self {
+        Self {
+            cause: finding.reason.clone(),
+            finding,
+        }
+    }
+}
+
+/// One finding for each cause: of the first block that has it.
+pub(crate) fn by_cause(mut unread: Vec<Unread>) -> Vec<Finding> {
+    unread.sort_by(|a, b| a.finding.cmp(&b.finding));
+    let mut numbers: HashMap<String, usize> = HashMap::new();
+    // The first finding, and the height of the last.
+    let mut found: Vec<(Finding, Option<u32>)> = Vec::new();
+    for Unread { finding, cause } in unread {
+        match numbers.get(&cause) {
+            Some(&number) => found[number].1 = finding.height,
+            None => {
+                numbers.insert(cause, found.len());
+                found.push((finding, None));
+            }
+        }
+    }
+    let one = |(mut finding, last): (Finding, Option<u32>)| {
+        if let Some(last) = last {
+            // A part keeps so many findings of a kind, and may leave out later ones.
+            let more = format!("; the same holds for other blocks, at least up to height {last}");
+            finding.reason.push_str(&more);
+        }
+        finding
+    };
+    found.into_iter().map(one).collect()
+}
+
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let (Some(height), Some(hash)) = (self.height, self.hash) {
             write!(f, "block {hash} (height {height}): ")?;
         }
         f.write_str(&self.reason)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_is_said_once() {
+        let unread = |height: u32, reason: &str, cause: &str| {
+            Unread::of_block(
+                height,
+                BlockHash([height as u8; 32]),
+                reason.to_owned(),
+                cause.to_owned(),
+            )
+        };
+        let found = by_cause(vec![
+            unread(9, "file: offset 9: gone", "file: gone"),
+            unread(4, "file: offset 4: gone", "file: gone"),
+            unread(5, "other: gone", "other: gone"),
+            unread(7, "file: offset 7: gone", "file: gone"),
+        ]);
+        let texts: Vec<_> = found
+            .iter()
+            .map(|finding| (finding.height.unwrap(), finding.reason.as_str()))
+            .collect();
+        assert_eq!(
+            texts,
+            [
+                (
+                    4,
+                    "file: offset 4: gone; the same holds for other blocks, at least up to height 9"
+                ),
+                (5, "other: gone"),
+            ]
+        );
     }
 }

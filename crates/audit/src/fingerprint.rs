@@ -81,8 +81,10 @@ impl Fingerprint {
     /// Adds the coins of another multiset.
     pub(crate) fn add(&mut self, other: &Self) {
         self.product = self.product.multiply(other.product);
-        self.coins += other.coins;
-        self.amount += other.amount;
+        // Coins that are read are far too few to wrap. What a part says of itself may be any
+        // number, and multisets that are the same stay the same modulo any.
+        self.coins = self.coins.wrapping_add(other.coins);
+        self.amount = self.amount.wrapping_add(other.amount);
     }
 
     /// The sum of two multisets.

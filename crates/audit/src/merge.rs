@@ -1,18 +1,110 @@
 //! Parts of a run, joined with the fingerprint of a set.
 
+use crate::audit::AuditedSet;
 use crate::conditions::{ChainFacts, Conditions, Repeat};
-use crate::finding::{Finding, FindingKind};
-use crate::fingerprint::Fingerprint;
+use crate::error::{AuditError, file_error};
+use crate::finding::{Finding, FindingKind, Unread, by_cause};
+use crate::fingerprint::{Fingerprint, Fingerprinter};
+use crate::key::Key;
 use crate::part::Part;
 use crate::range_sums::FINDINGS_MAX;
+use crate::report::{Report, report};
+use crate::set::{set_sums, snapshot_head, snapshot_network};
 use blockmill_block::{BlockHash, Txid};
+use blockmill_coins::UtxoStats;
+use blockmill_engine::Observer;
+use blockmill_engine::inspect::verify_blocks::ThreadTimes;
+use std::borrow::Borrow;
+use std::cmp::Reverse;
+use std::collections::HashSet;
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+/// The bytes of a part, and its name in messages.
+pub type NamedPart = (String, Vec<u8>);
+
+/// Reads the files of parts.
+///
+/// # Errors
+/// [`AuditError::File`].
+pub fn read_parts(paths: &[PathBuf]) -> Result<Vec<NamedPart>, AuditError> {
+    let read = |path: &PathBuf| {
+        let bytes = std::fs::read(path).map_err(file_error(path))?;
+        Ok((path.display().to_string(), bytes))
+    };
+    paths.iter().map(read).collect()
+}
+
+/// Joins the parts of a run with a set. What is no part of the run is a finding.
+///
+/// # Errors
+/// [`AuditError`], where a file cannot be read.
+pub fn merge(
+    key: &Key,
+    parts: &[NamedPart],
+    set: AuditedSet<'_>,
+    threads: usize,
+    stop: &AtomicBool,
+    observer: &mut dyn Observer,
+) -> Result<Report, AuditError> {
+    let (magic, base) = match set {
+        AuditedSet::Snapshot(path) => {
+            let magic = snapshot_network(path)?;
+            (magic, snapshot_head(path, magic)?.base)
+        }
+        AuditedSet::Data(set) => (set.directory().chain_id().params().magic(), set.tip().hash),
+    };
+    let chain = ChainFacts::of_magic(magic);
+    let mut findings = Vec::new();
+    let mut decoded = Vec::new();
+    for (name, bytes) in parts {
+        let problem = match Part::decode(bytes, key) {
+            Ok(part) if part.magic == chain.magic => {
+                decoded.push(part);
+                continue;
+            }
+            Ok(_) => "the part is of another network than the set".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        let reason = format!("{name}: {problem}");
+        findings.push(Finding::general(FindingKind::Seal, reason));
+    }
+    decoded.sort_by_key(|part| (part.first, part.last));
+    set_strangers_apart(&mut decoded, &base);
+    let height = height_of(&decoded, &base);
+    // No coin is above a height that is not known.
+    let base_height = height.unwrap_or(u32::MAX >> 1);
+    let fingerprinter = Fingerprinter::new(key);
+    let (set_sums, set_finding) = set_sums(set, (base, base_height), &fingerprinter, threads, stop, observer)?;
+    let conditions = Conditions {
+        // A part that cannot be read says more than the gap that it leaves.
+        joined: findings.is_empty(),
+        sums: findings.is_empty() && set_finding.is_none(),
+        ..Conditions::default()
+    };
+    let mut joined = join(&decoded, &set_sums, &chain, conditions);
+    joined.findings.extend(findings);
+    joined.findings.extend(set_finding);
+    joined.say_causes_once(Vec::new());
+    let mut report = report(&chain, joined, &set_sums, height, ThreadTimes::default());
+    report.note(set, key, set_sums.figures.as_ref());
+    Ok(report)
+}
+
+/// Height of the set's block, where parts that are sorted end with it.
+fn height_of(parts: &[Part], base: &BlockHash) -> Option<u32> {
+    let last = parts.last().filter(|part| part.last_hash == *base);
+    last.map(|part| part.last)
+}
+
 /// A set, and the block after which it is as it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SetSums {
     pub(crate) block: BlockHash,
     pub(crate) coins: Fingerprint,
+    /// Of a data directory's set.
+    pub(crate) figures: Option<UtxoStats>,
     /// Time of all threads for them.
     pub(crate) time: Duration,
 }
@@ -26,14 +118,27 @@ pub(crate) struct Joined {
     pub(crate) findings: Vec<Finding>,
 }
 
+impl Joined {
+    /// Adds blocks that cannot be read, and says of all such blocks each cause once.
+    pub(crate) fn say_causes_once(&mut self, mut unread: Vec<Unread>) {
+        let is_unread = |finding: &mut Finding| finding.kind == FindingKind::Unreadable && finding.height.is_some();
+        unread.extend(self.findings.extract_if(.., is_unread).map(Unread::from));
+        self.findings.extend(by_cause(unread));
+        self.findings.sort();
+    }
+}
+
 /// Joins parts that are sorted by their first heights with a set. Without a finding all is proved.
-pub(crate) fn join(parts: &[Part], set: &SetSums, chain: &ChainFacts, conditions: Conditions) -> Joined {
+pub(crate) fn join<P: Borrow<Part>>(parts: &[P], set: &SetSums, chain: &ChainFacts, conditions: Conditions) -> Joined {
+    let parts: Vec<&Part> = parts.iter().map(Borrow::borrow).collect();
+    let parts = &parts[..];
     let mut joined = Joined::default();
     let (mut created, mut spent) = (Fingerprint::default(), Fingerprint::default());
     for part in parts {
         joined.blocks += u64::from(part.last - part.first) + 1;
-        joined.transactions += part.sums.transactions;
-        joined.inputs += part.sums.inputs;
+        // What a part says of itself may be any number.
+        joined.transactions = joined.transactions.saturating_add(part.sums.transactions);
+        joined.inputs = joined.inputs.saturating_add(part.sums.inputs);
         joined.findings.extend(part.sums.findings.iter().cloned());
         created.add(&part.sums.created);
         spent.add(&part.sums.spent);
@@ -49,8 +154,10 @@ pub(crate) fn join(parts: &[Part], set: &SetSums, chain: &ChainFacts, conditions
         joined.findings.extend(repeated(parts, chain.repeats));
     }
     let left = spent.with(&set.coins);
-    // Blocks that break a rule are in no sum, and of a part of a chain the sums say nothing.
-    let is_summed = is_whole && joined.findings.iter().all(|finding| finding.kind != FindingKind::Block);
+    // Blocks that break a rule are in no sum, and of a part of a chain the sums say nothing. Coins
+    // without heights are others than those that blocks make, and no lie.
+    let leaves_sums = |finding: &Finding| !matches!(finding.kind, FindingKind::Block | FindingKind::Unreadable);
+    let is_summed = is_whole && joined.findings.iter().all(leaves_sums);
     if is_summed && conditions.sums && created != left {
         joined.findings.push(Finding::general(
             FindingKind::Sums,
@@ -61,8 +168,30 @@ pub(crate) fn join(parts: &[Part], set: &SetSums, chain: &ChainFacts, conditions
     joined
 }
 
+/// What was found in parts that nothing links to the set's block refutes nothing: they may be of
+/// another chain.
+fn set_strangers_apart(parts: &mut [Part], block: &BlockHash) {
+    // From the top down, each part names the block below it.
+    let mut of_chain = HashSet::from([*block]);
+    let mut from_top: Vec<&mut Part> = parts.iter_mut().collect();
+    from_top.sort_by_key(|part| Reverse(part.last));
+    for part in from_top {
+        if of_chain.contains(&part.last_hash) {
+            of_chain.insert(part.parent);
+            continue;
+        }
+        let heights = format!("heights {} to {}", part.first, part.last);
+        for finding in part.sums.findings.iter_mut().filter(|finding| finding.kind.refutes()) {
+            finding.kind = FindingKind::Parts;
+            let reason = &finding.reason;
+            finding.reason = format!("in the part of {heights}, which nothing links to the set's block: {reason}");
+        }
+        part.sums.coinbases.clear();
+    }
+}
+
 /// Where parts do not make up the chain from the first block to the set's, each height once.
-fn gaps(parts: &[Part], set: &SetSums, genesis: &BlockHash) -> Vec<Finding> {
+fn gaps(parts: &[&Part], set: &SetSums, genesis: &BlockHash) -> Vec<Finding> {
     let mut found = Vec::new();
     let mut gap = |reason: String| found.push(Finding::general(FindingKind::Parts, reason));
     let (Some(first), Some(last)) = (parts.first(), parts.last()) else {
@@ -75,7 +204,7 @@ fn gaps(parts: &[Part], set: &SetSums, genesis: &BlockHash) -> Vec<Finding> {
         gap(format!("the first block is {}, not the network's", first.first_hash));
     }
     for pair in parts.windows(2) {
-        let [below, above] = [&pair[0], &pair[1]];
+        let [below, above] = [pair[0], pair[1]];
         let next = u64::from(below.last) + 1;
         if u64::from(above.first) > next {
             gap(format!("the part of heights {next} to {} is missing", above.first - 1));
@@ -101,7 +230,7 @@ fn gaps(parts: &[Part], set: &SetSums, genesis: &BlockHash) -> Vec<Finding> {
 }
 
 /// Coinbases that are the same, but for those that the network has.
-fn repeated(parts: &[Part], repeats: &[Repeat]) -> Vec<Finding> {
+fn repeated(parts: &[&Part], repeats: &[Repeat]) -> Vec<Finding> {
     let mut coinbases: Vec<(Txid, u32)> = parts
         .iter()
         .flat_map(|part| part.sums.coinbases.iter().map(|&(height, txid)| (txid, height)))
@@ -129,7 +258,7 @@ fn repeated(parts: &[Part], repeats: &[Repeat]) -> Vec<Finding> {
 /// What the numbers say of sums that are not the same.
 fn difference(created: &Fingerprint, spent: &Fingerprint, set: &Fingerprint) -> String {
     let coins = i128::from(created.coins) - i128::from(spent.coins) - i128::from(set.coins);
-    let amount = created.amount - spent.amount - set.amount;
+    let amount = created.amount.wrapping_sub(spent.amount).wrapping_sub(set.amount);
     let what = match (coins, amount) {
         (0, 0) => "their numbers and amounts are the same, so one is in the place of another".to_owned(),
         (0, amount) => format!("their numbers are the same, their amounts differ by {amount} satoshi"),

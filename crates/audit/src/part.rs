@@ -107,6 +107,11 @@ impl Part {
         self.sums.findings.is_empty()
     }
 
+    /// Whether a block of it breaks a rule.
+    pub fn refutes(&self) -> bool {
+        self.findings().iter().any(|finding| finding.kind.refutes())
+    }
+
     /// Transactions of its blocks.
     pub fn transactions(&self) -> u64 {
         self.sums.transactions

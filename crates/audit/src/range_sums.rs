@@ -30,8 +30,9 @@ impl RangeSums {
     pub(crate) fn add(&mut self, other: Self) {
         self.created.add(&other.created);
         self.spent.add(&other.spent);
-        self.transactions += other.transactions;
-        self.inputs += other.inputs;
+        // What a part says of itself may be any number.
+        self.transactions = self.transactions.saturating_add(other.transactions);
+        self.inputs = self.inputs.saturating_add(other.inputs);
         self.coinbases.extend(other.coinbases);
         self.findings.extend(other.findings);
     }
@@ -115,24 +116,28 @@ fn add_output(of: &OfTransaction, vout: u32, output: &Output<'_>, to: &mut Adder
     }
 }
 
-/// The first coin of a block that is not made below it, nor earlier in it.
-fn order(change: &BlockChange<'_>, hash: &BlockHash) -> Option<Finding> {
+/// Why undo data of an old Core does not say whether coins are true.
+const NO_HEIGHT: &str = "its undo data does not have the heights of all coins: a Bitcoin Core before 0.15 wrote it; a newer \
+     one with -reindex makes it anew, or connect these blocks, and audit the data directory";
+
+/// What a block spends out of order: the first coin that is not made below it, nor earlier in it.
+/// And whether there is a coin without a height, of which nothing can be said.
+fn order(change: &BlockChange<'_>, hash: &BlockHash) -> impl Iterator<Item = Finding> {
     let (block, height) = (change.block, change.height);
     // By id, the first transaction that has it.
     let mut makers: Option<HashMap<Txid, usize>> = None;
+    let (mut out_of_order, mut without_height) = (None, None);
     for (index, transaction) in block.transactions().enumerate().skip(1) {
         for (input, coin) in transaction.inputs().zip(change.undo.transaction(index - 1).iter()) {
-            if coin.height != 0 && coin.height < height {
+            if coin.height == 0 {
+                without_height
+                    .get_or_insert_with(|| Finding::of_block(FindingKind::Unreadable, height, *hash, NO_HEIGHT));
+                continue;
+            }
+            if coin.height < height || out_of_order.is_some() {
                 continue;
             }
             let outpoint = input.previous_output();
-            if coin.height == 0 {
-                let reason = format!(
-                    "its undo data does not have the height of coin {outpoint}: it was written by an old Bitcoin \
-                     Core; -reindex makes it anew"
-                );
-                return Some(Finding::of_block(FindingKind::Unreadable, height, *hash, reason));
-            }
             let makers = makers.get_or_insert_with(|| {
                 let indices = (0..block.transaction_count()).rev();
                 indices.map(|index| (block.transaction(index).txid(), index)).collect()
@@ -143,9 +148,9 @@ fn order(change: &BlockChange<'_>, hash: &BlockHash) -> Option<Finding> {
                     "transaction {index} spends coin {outpoint}, which is of height {} and not made before it",
                     coin.height
                 );
-                return Some(Finding::of_block(FindingKind::Order, height, *hash, reason));
+                out_of_order = Some(Finding::of_block(FindingKind::Order, height, *hash, reason));
             }
         }
     }
-    None
+    out_of_order.into_iter().chain(without_height)
 }

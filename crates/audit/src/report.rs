@@ -1,8 +1,16 @@
 //! What an audit came to.
 
-use crate::finding::Finding;
+use crate::audit::AuditedSet;
+use crate::conditions::ChainFacts;
+use crate::finding::{Finding, FindingKind};
+use crate::key::Key;
+use crate::mark::Mark;
+use crate::merge::{Joined, SetSums};
 use blockmill_block::{BlockHash, Network};
+use blockmill_coins::UtxoStats;
+use blockmill_engine::ChainBlocks;
 use blockmill_engine::inspect::verify_blocks::ThreadTimes;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 /// What an audit came to, in a word.
@@ -62,4 +70,100 @@ pub struct Report {
     pub times: ThreadTimes,
     /// Time of all threads for the fingerprints, of blocks and of the set.
     pub sum_time: Duration,
+    /// Why the data directory has no word of a proof, or still has word of an earlier one that this
+    /// audit refutes.
+    pub not_noted: Option<String>,
+}
+
+impl Report {
+    /// Leaves word in the directory of a set that was proved, and takes it back where one is
+    /// refuted. The verdict does not depend on it.
+    pub(crate) fn note(&mut self, set: AuditedSet<'_>, key: &Key, figures: Option<&UtxoStats>) {
+        let AuditedSet::Data(set) = set else { return };
+        let noted = match (self.verdict, figures) {
+            (Verdict::Proved, Some(figures)) => Mark::leave(set, key.run(), figures),
+            (Verdict::Refuted, _) => Mark::remove(set),
+            _ => Ok(()),
+        };
+        self.not_noted = noted.err().map(|error| error.to_string());
+    }
+}
+
+/// The report on joined parts and a set.
+pub(crate) fn report(
+    chain: &ChainFacts,
+    joined: Joined,
+    set: &SetSums,
+    height: Option<u32>,
+    times: ThreadTimes,
+) -> Report {
+    Report {
+        verdict: Verdict::of(&joined.findings),
+        network: chain.network,
+        height,
+        hash: set.block,
+        blocks: joined.blocks,
+        transactions: joined.transactions,
+        inputs: joined.inputs,
+        coins: set.coins.coins,
+        findings: joined.findings,
+        times,
+        sum_time: set.time,
+        not_noted: None,
+    }
+}
+
+/// A report where no block was looked at.
+pub(crate) fn without_work(
+    blocks: &ChainBlocks,
+    hash: BlockHash,
+    height: Option<u32>,
+    findings: Vec<Finding>,
+) -> Report {
+    Report {
+        verdict: Verdict::of(&findings),
+        network: ChainFacts::of_magic(blocks.params().magic()).network,
+        height,
+        hash,
+        blocks: 0,
+        transactions: 0,
+        inputs: 0,
+        coins: 0,
+        findings,
+        times: ThreadTimes::default(),
+        sum_time: Duration::ZERO,
+        not_noted: None,
+    }
+}
+
+/// The report on a set whose block is not in the chain.
+pub(crate) fn not_in_chain(blocks: &ChainBlocks, base: BlockHash) -> Report {
+    let tip = blocks.height();
+    let finding = if blocks.is_known(&base) {
+        let reason = format!("the set is that of block {base}, which is not in the chain of most work");
+        Finding::general(FindingKind::Chain, reason)
+    } else {
+        let reason = format!(
+            "the set is that of block {base}, whose header is in none of the block files; their best chain ends at \
+             height {tip}"
+        );
+        Finding::general(FindingKind::Unreadable, reason)
+    };
+    without_work(blocks, base, None, vec![finding])
+}
+
+/// Blocks that are not there, found before the work begins.
+pub(crate) fn missing(blocks: &ChainBlocks, heights: RangeInclusive<u32>) -> Vec<Finding> {
+    // The first block is in the code.
+    let heights = 1.max(*heights.start())..=*heights.end();
+    let unreadable = blocks.find_unreadable(heights).into_iter();
+    unreadable
+        .map(|(heights, problem)| {
+            let which = match (heights.start(), heights.end()) {
+                (first, last) if first == last => format!("the block of height {first}"),
+                (first, last) => format!("the blocks of heights {first} to {last}"),
+            };
+            Finding::general(FindingKind::Unreadable, format!("{which}: {problem}"))
+        })
+        .collect()
 }

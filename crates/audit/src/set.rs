@@ -1,9 +1,12 @@
 //! The fingerprint of a set: of a snapshot, or of a data directory.
 
+use crate::audit::AuditedSet;
 use crate::error::AuditError;
+use crate::finding::{Finding, FindingKind};
 use crate::fingerprint::{Fingerprint, Fingerprinter};
 use crate::merge::SetSums;
-use blockmill_block::{Coin, Magic, OutPoint};
+use blockmill_block::{BlockHash, Coin, Magic, OutPoint};
+use blockmill_coins::stats::{Hashes, StatsBuilder, StatsPart};
 use blockmill_coins::{SnapshotError, SnapshotMetadata, SnapshotReader};
 use blockmill_engine::{Batch, Observer, UtxoSet, for_each_batch_of};
 use std::fs::File;
@@ -27,6 +30,43 @@ fn open(path: &Path) -> Result<File, AuditError> {
         let path = path.to_owned();
         blockmill_blockfiles::FileError::Io { path, error }.into()
     })
+}
+
+/// The sums of a set, whose block has this height. A set that is damaged, or whose file cannot be
+/// read to its end, is a finding: what was found in the blocks still counts.
+pub(crate) fn set_sums(
+    set: AuditedSet<'_>,
+    (block, height): (BlockHash, u32),
+    fingerprinter: &Fingerprinter,
+    threads: usize,
+    stop: &AtomicBool,
+    observer: &mut dyn Observer,
+) -> Result<(SetSums, Option<Finding>), AuditError> {
+    let sums = match set {
+        AuditedSet::Snapshot(path) => of_snapshot(path, height, fingerprinter, threads, stop, observer),
+        AuditedSet::Data(set) => of_data(set, fingerprinter, stop, observer),
+    };
+    match sums {
+        Ok(sums) => Ok((sums, None)),
+        Err(error) if is_about_set(&error) => {
+            let none = SetSums {
+                block,
+                coins: Fingerprint::default(),
+                figures: None,
+                time: Duration::ZERO,
+            };
+            Ok((none, Some(Finding::general(FindingKind::Set, error.to_string()))))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn is_about_set(error: &AuditError) -> bool {
+    match error {
+        AuditError::Snapshot { .. } | AuditError::File(_) => true,
+        AuditError::Store(error) => error.is_corruption(),
+        _ => false,
+    }
 }
 
 /// Adds up batches of coins, and says how far it is.
@@ -112,6 +152,7 @@ pub(crate) fn of_snapshot(
     Ok(SetSums {
         block: metadata.base,
         coins: adding.fingerprint,
+        figures: None,
         time: adding.time,
     })
 }
@@ -130,13 +171,21 @@ pub(crate) fn of_data(
         stop,
         observer,
     };
+    let mut stats = StatsBuilder::new(Hashes::Serialized);
     set.for_each_batch(
-        &|batch: Batch| Ok::<_, AuditError>(of_batch(fingerprinter, &batch)),
-        &mut |batch| adding.add(&batch),
+        &|batch: Batch| {
+            let part = StatsPart::new(Hashes::Serialized, &batch);
+            Ok::<_, AuditError>((of_batch(fingerprinter, &batch), part))
+        },
+        &mut |(batch, part)| {
+            stats.add_part(&part);
+            adding.add(&batch)
+        },
     )?;
     Ok(SetSums {
         block: set.tip().hash,
         coins: adding.fingerprint,
+        figures: Some(stats.finish(&set.tip())),
         time: adding.time,
     })
 }

@@ -1,7 +1,7 @@
 //! The blocks of some ranges, verified and summed up.
 
 use crate::conditions::{ChainFacts, Conditions};
-use crate::finding::{Finding, FindingKind};
+use crate::finding::{Finding, FindingKind, Unread};
 use crate::fingerprint::Fingerprinter;
 use crate::key::Key;
 use crate::part::Part;
@@ -10,7 +10,7 @@ use blockmill_block::{BlockHash, Txid};
 use blockmill_engine::inspect::verify::VerifyBlockError;
 use blockmill_engine::inspect::verify_blocks::{BlockVerification, Problem, Run, ThreadTimes, Unverified};
 use blockmill_engine::{BlockChange, BlockReadError, ChainBlocks, Observer};
-use blockmill_rules::ScriptVerifier;
+use blockmill_rules::{RejectKind, ScriptVerifier};
 use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
@@ -21,7 +21,7 @@ struct Piece {
     left: u32,
     sums: RangeSums,
     /// Blocks that cannot be read.
-    unreadable: Vec<Finding>,
+    unreadable: Vec<Unread>,
 }
 
 impl Piece {
@@ -37,30 +37,50 @@ impl Piece {
     fn add(&mut self, run: Run<TimedSums>) {
         self.left -= run.heights.end() - run.heights.start() + 1;
         self.sums.add(run.value.sums);
-        for Unverified {
-            hash,
-            height,
-            found_at: (path, offset),
-            problem,
-        } in run.unverified
-        {
-            let place = format!("{}: offset {offset}", path.display());
-            let found = |kind, reason| Finding::of_block(kind, height, hash, reason);
-            match problem {
-                Problem::Reject(reject) => {
-                    let finding = found(FindingKind::Block, format!("{place}: {reject}"));
-                    self.sums.findings.push(finding);
-                }
-                Problem::Unreadable(detail) => {
-                    self.unreadable.push(found(FindingKind::Unreadable, detail));
-                }
-                Problem::NoUndoFile => {
-                    let reason = format!("{}: there is no file of undo data (rev*.dat) beside it", path.display());
-                    self.unreadable.push(found(FindingKind::Unreadable, reason));
-                }
+        for unverified in run.unverified {
+            match judged(&unverified) {
+                Ok(unread) => self.unreadable.push(unread),
+                Err(finding) => self.sums.findings.push(finding),
             }
         }
     }
+}
+
+/// Why a block is not read; or that it breaks a rule.
+fn judged(unverified: &Unverified) -> Result<Unread, Finding> {
+    let Unverified {
+        hash,
+        height,
+        found_at: (path, offset),
+        problem,
+    } = unverified;
+    let path = path.display();
+    let (reason, cause) = match problem {
+        // What the header does not commit to is not what the chain has: the file is damaged, or has
+        // a changed copy of the block.
+        Problem::Reject(reject) if reject.kind == RejectKind::Mutated => {
+            let what = format!("what lies there is not what the block's header commits to ({reject})");
+            (format!("{path}: offset {offset}: {what}"), format!("{path}: {what}"))
+        }
+        Problem::Reject(reject) => {
+            let reason = format!("{path}: offset {offset}: {reject}");
+            return Err(Finding::of_block(FindingKind::Block, *height, *hash, reason));
+        }
+        Problem::Unreadable(detail) | Problem::NoUndoRecord(detail) => {
+            // The finding names the block.
+            let block = format!("block {hash} (height {height})");
+            let reason = detail
+                .replace(&format!(" of {block}"), "")
+                .replace(&format!("{block}: "), "");
+            let cause = reason.replace(&format!("offset {offset}: "), "");
+            (reason, cause)
+        }
+        Problem::NoUndoFile(why) => {
+            let reason = format!("{path}: {why}");
+            (reason.clone(), reason)
+        }
+    };
+    Ok(Unread::of_block(*height, *hash, reason, cause))
 }
 
 /// Sums of a run of blocks, and the time that they took.
@@ -76,12 +96,35 @@ pub(crate) struct Summed {
     /// Those of which every block could be read.
     pub(crate) parts: Vec<Part>,
     /// Blocks that cannot be read.
-    pub(crate) unreadable: Vec<Finding>,
+    pub(crate) unreadable: Vec<Unread>,
+    /// What was found in ranges with such blocks, of which there are no parts.
+    pub(crate) findings: Vec<Finding>,
     /// Whether all ranges were done.
     pub(crate) is_complete: bool,
     pub(crate) times: ThreadTimes,
     /// Time of all threads for the sums.
     pub(crate) sum_time: Duration,
+}
+
+impl Summed {
+    /// No ranges.
+    pub(crate) fn nothing() -> Self {
+        Self {
+            is_complete: true,
+            ..Self::default()
+        }
+    }
+
+    /// Adds other ranges.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.parts.extend(other.parts);
+        self.unreadable.extend(other.unreadable);
+        self.findings.extend(other.findings);
+        self.is_complete &= other.is_complete;
+        self.times.wall += other.times.wall;
+        self.times.cpu.extend(other.times.cpu);
+        self.sum_time += other.sum_time;
+    }
 }
 
 /// Verifies the blocks of ranges of heights, which do not overlap, and sums them up. `keep` gets
@@ -116,10 +159,11 @@ pub(crate) fn sum_ranges<V: ScriptVerifier + 'static, E: From<VerifyBlockError>>
         if piece.left > 0 {
             return;
         }
-        summed.unreadable.append(&mut piece.unreadable.clone());
-        if piece.unreadable.is_empty()
-            && let Ok(part) = part(blocks, key, &piece.heights, std::mem::take(&mut piece.sums))
-        {
+        let sums = std::mem::take(&mut piece.sums);
+        if !piece.unreadable.is_empty() {
+            summed.unreadable.append(&mut piece.unreadable);
+            summed.findings.extend(sums.findings);
+        } else if let Ok(part) = part(blocks, key, &piece.heights, sums) {
             if failed.is_ok() {
                 failed = keep(&part);
             }
@@ -151,7 +195,6 @@ pub(crate) fn sum_ranges<V: ScriptVerifier + 'static, E: From<VerifyBlockError>>
     failed?;
     summed.times = times;
     summed.is_complete = pieces.iter().all(|piece| piece.left == 0);
-    summed.unreadable.sort();
     summed.parts.sort_by_key(|part| part.first);
     Ok(summed)
 }

@@ -1,12 +1,17 @@
 //! A directory in which the parts of a run are kept, so that a run that was cut off goes on.
+//!
+//! The name of a part's file has its heights, and the state of the files that it was made from. A
+//! part that has something against a proof is kept only while these files stay as they are.
 
-use crate::error::AuditError;
+use crate::error::{AuditError, file_error};
+use crate::file_states::{FileStates, StateId};
 use crate::key::Key;
+use crate::own_folder::{check_own_file, open_own_folder};
 use crate::part::Part;
-use blockmill_blockfiles::{FileError, NewFile};
+use blockmill_blockfiles::NewFile;
 use blockmill_engine::ChainBlocks;
 use std::fs::File;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
@@ -22,49 +27,61 @@ const PART_BLOCKS: u32 = 5_000;
 pub(crate) struct Workplace {
     path: PathBuf,
     key: Key,
+    /// The files of the chain, as they were when this was opened.
+    states: FileStates,
     /// Those that were there, and are of the chain, sorted by height.
-    parts: Vec<Part>,
+    kept: Vec<Kept>,
+}
+
+/// A part that was there.
+struct Kept {
+    part: Part,
+    path: PathBuf,
+    /// Whether its files are as they were when it was made.
+    is_current: bool,
 }
 
 impl Workplace {
-    /// Opens a directory, which is made if it is not there. Parts of other chains, and files that
-    /// are damaged, are left out; their blocks are done again.
-    pub(crate) fn open(path: &Path, blocks: &ChainBlocks) -> Result<Self, AuditError> {
-        let io = |error| FileError::Io {
-            path: path.to_owned(),
-            error,
-        };
-        std::fs::create_dir_all(path).map_err(io)?;
+    /// Opens a directory, which is made if it is not there. Parts of other chains, and damaged
+    /// ones, do not count. Those that have something against a proof and whose files have changed
+    /// are removed, and their blocks done again.
+    ///
+    /// # Errors
+    /// [`AuditError::NotOwn`], or that a file cannot be read or written.
+    pub(crate) fn open(path: &Path, blocks: &ChainBlocks, states: FileStates) -> Result<Self, AuditError> {
+        open_own_folder(path)?;
         let key_path = path.join(KEY_FILE);
         let key = if key_path.exists() {
+            check_own_file(&key_path)?;
             Key::read(&key_path)?
         } else {
             let key = Key::draw()?;
             key.write(&key_path)?;
-            sync_folder(path).map_err(io)?;
+            sync_folder(path).map_err(file_error(path))?;
             key
         };
-        let mut parts = Vec::new();
-        for entry in std::fs::read_dir(path).map_err(io)? {
-            let path = entry.map_err(io)?.path();
-            if path.extension().is_none_or(|extension| extension != "part") {
+        let mut kept = Vec::new();
+        for entry in std::fs::read_dir(path).map_err(file_error(path))? {
+            let path = entry.map_err(file_error(path))?.path();
+            let Some(state) = path.file_name().and_then(|name| state_of_name(name.to_str()?)) else {
                 continue;
-            }
-            let io = |error| FileError::Io {
-                path: path.clone(),
-                error,
             };
-            let bytes = std::fs::read(&path).map_err(io)?;
-            match Part::decode(&bytes, &key) {
-                Ok(part) if is_of_chain(&part, blocks) => parts.push(part),
-                // It would be in the way of the one that is made anew.
-                _ => std::fs::remove_file(&path).map_err(io)?,
+            let bytes = std::fs::read(&path).map_err(file_error(&path))?;
+            // Damaged ones, and those of other chains, are not in the way of others.
+            let Some(part) = Part::decode(&bytes, &key).ok().filter(|part| is_of_chain(part, blocks)) else {
+                continue;
+            };
+            let is_current = state == Some(states.of(&part.heights()));
+            if part.is_clean() || is_current {
+                kept.push(Kept { part, path, is_current });
+            } else {
+                remove(&path)?;
             }
         }
-        parts.sort_by_key(|part| (part.first, part.last));
+        kept.sort_by_key(|kept| (kept.part.first, kept.part.last));
         // Of parts that overlap the first one stays.
         let mut next = 0;
-        parts.retain(|part| {
+        kept.retain(|Kept { part, .. }| {
             let fits = u64::from(part.first) >= next;
             if fits {
                 next = u64::from(part.last) + 1;
@@ -74,7 +91,8 @@ impl Workplace {
         Ok(Self {
             path: path.to_owned(),
             key,
-            parts,
+            states,
+            kept,
         })
     }
 
@@ -82,11 +100,16 @@ impl Workplace {
         &self.key
     }
 
+    /// The parts that were there.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = &Part> {
+        self.kept.iter().map(|kept| &kept.part)
+    }
+
     /// Heights that no part has, in ranges for one part each.
     pub(crate) fn ranges_left(&self, blocks: &ChainBlocks) -> Vec<RangeInclusive<u32>> {
         let mut ranges = Vec::new();
         let mut next = 0;
-        let ends = self.parts.iter().map(|part| (part.first, part.last + 1));
+        let ends = self.parts().map(|part| (part.first, part.last + 1));
         for (first, after) in ends.chain([(blocks.height() + 1, 0)]) {
             cut(blocks, next, first, PART_BYTES, &mut ranges);
             next = after;
@@ -94,22 +117,52 @@ impl Workplace {
         ranges
     }
 
+    /// Removes the parts whose files have changed since. Returns their heights.
+    pub(crate) fn give_up_changed(&mut self) -> Result<Vec<RangeInclusive<u32>>, AuditError> {
+        let mut ranges = Vec::new();
+        for kept in self.kept.extract_if(.., |kept| !kept.is_current) {
+            remove(&kept.path)?;
+            ranges.push(kept.part.heights());
+        }
+        Ok(ranges)
+    }
+
     /// Keeps a part.
     pub(crate) fn keep(&self, part: &Part) -> Result<(), AuditError> {
-        let name = format!("{:08}-{:08}.part", part.first, part.last);
-        let path = self.path.join(name);
+        let state = self.states.of(&part.heights());
+        let path = self
+            .path
+            .join(format!("{:08}-{:08}-{state}.part", part.first, part.last));
+        if path.exists() {
+            // A damaged one, or that of another chain.
+            remove(&path)?;
+        }
         let new = NewFile::begin(&path)?;
-        std::fs::write(new.temporary(), part.encode(&self.key)).map_err(|error| FileError::Io {
-            path: path.clone(),
-            error,
-        })?;
+        std::fs::write(new.temporary(), part.encode(&self.key)).map_err(file_error(&path))?;
         new.complete()?;
         Ok(())
     }
+}
 
-    pub(crate) fn into_parts(self) -> Vec<Part> {
-        self.parts
+/// The state that the name of a part's file has; none in names of an earlier version. None for
+/// files that no run keeps.
+fn state_of_name(name: &str) -> Option<Option<StateId>> {
+    let mut words = name.strip_suffix(".part")?.split('-');
+    for _ in 0..2 {
+        let word = words.next()?;
+        word.parse::<u32>()
+            .ok()
+            .filter(|height| format!("{height:08}") == word)?;
     }
+    let state = match words.next() {
+        None => None,
+        Some(word) => Some(StateId::from_text(word)?),
+    };
+    words.next().is_none().then_some(state)
+}
+
+fn remove(path: &Path) -> Result<(), AuditError> {
+    Ok(std::fs::remove_file(path).map_err(file_error(path))?)
 }
 
 /// A chain in ranges of heights for parts, with about this many bytes of blocks each.
@@ -136,9 +189,33 @@ fn is_of_chain(part: &Part, blocks: &ChainBlocks) -> bool {
     part.magic == blocks.params().magic() && is_at(part.first, part.first_hash) && is_at(part.last, part.last_hash)
 }
 
-fn sync_folder(path: &Path) -> std::io::Result<()> {
+fn sync_folder(path: &Path) -> io::Result<()> {
     match File::open(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         folder => folder?.sync_all(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_parts() {
+        let state = StateId::from_text("0123456789abcdef");
+        for (name, wanted) in [
+            ("00000000-00004999-0123456789abcdef.part", Some(state)),
+            ("00000000-00004999.part", Some(None)),
+            ("00000000-4294967295.part", Some(None)),
+            ("0.part", None),
+            ("0-4999.part", None),
+            ("00000000-00004999-0123.part", None),
+            ("00000000-00004999-0123456789abcdef-1.part", None),
+            ("00000000-00004999-0123456789abcdef.part.incomplete", None),
+            ("video.part", None),
+            ("key", None),
+        ] {
+            assert_eq!(state_of_name(name), wanted, "{name}");
+        }
     }
 }

@@ -116,7 +116,51 @@ impl BlockUndo {
         reader.finish()?;
         Ok(undo)
     }
+
+    /// As [`decode`](Self::decode), for a known block: none if there is not a coin for every input
+    /// of the block but the coinbase's. Memory is taken for the block's coins alone, whatever the
+    /// bytes say.
+    ///
+    /// # Errors
+    /// Any [`DecodeError`].
+    pub fn decode_for<B: AsRef<[u8]>>(bytes: &[u8], block: &Block<B>) -> Result<Option<Self>, DecodeError> {
+        let mut reader = Reader::new(bytes);
+        let mut undo = Self::default();
+        if reader.compact_size()? + 1 != block.transaction_count() {
+            return Ok(None);
+        }
+        for index in 1..block.transaction_count() {
+            let inputs = block.transaction(index).input_count();
+            if reader.compact_size()? != inputs {
+                return Ok(None);
+            }
+            for _ in 0..inputs {
+                undo.coins.read_undo(&mut reader)?;
+            }
+            undo.end_transaction();
+        }
+        reader.finish()?;
+        Ok(Some(undo))
+    }
+
+    /// Bounds of the bytes of a block's undo data. Panics if the block has no transaction.
+    pub fn lengths_for<B: AsRef<[u8]>>(block: &Block<B>) -> std::ops::RangeInclusive<u64> {
+        let transactions = block.transaction_count().saturating_sub(1) as u64;
+        let of_coinbase = block.transaction(0).input_count();
+        let coins = block.input_count().saturating_sub(of_coinbase) as u64;
+        1 + transactions + coins * COIN_BYTES_MIN..=(1 + transactions) * COMPACT_SIZE_BYTES_MAX + coins * COIN_BYTES_MAX
+    }
 }
+
+/// Bytes of a coin in undo data, at least: a code, an amount, and the length of an empty script.
+const COIN_BYTES_MIN: u64 = 3;
+
+/// Bytes of a coin in undo data, at most: code, version, amount, and the longest script that can be
+/// spent (Core's `MAX_SCRIPT_SIZE`) with its length.
+const COIN_BYTES_MAX: u64 = 5 + 5 + 10 + 5 + 10_000;
+
+/// The longest CompactSize.
+const COMPACT_SIZE_BYTES_MAX: u64 = 9;
 
 /// Bytes of a record before the undo data: magic and length.
 pub const RECORD_HEAD: usize = 8;
@@ -165,6 +209,29 @@ pub fn write_record(magic: Magic, previous: &BlockHash, undo: &BlockUndo, into: 
 /// # Errors
 /// Any [`UndoRecordError`].
 pub fn read_record(magic: Magic, previous: &BlockHash, record: &[u8]) -> Result<BlockUndo, UndoRecordError> {
+    Ok(BlockUndo::decode(checked_body(magic, previous, record)?)?)
+}
+
+/// Reads a whole record of a known block. None if it has other numbers of transactions or inputs.
+///
+/// # Errors
+/// Any [`UndoRecordError`].
+pub fn read_record_for<B: AsRef<[u8]>>(
+    magic: Magic,
+    block: &Block<B>,
+    record: &[u8],
+) -> Result<Option<BlockUndo>, UndoRecordError> {
+    let body = checked_body(magic, &block.header().prev_block_hash, record)?;
+    Ok(BlockUndo::decode_for(body, block)?)
+}
+
+/// The checksum of a record whose block spends nothing and has the parent `previous`.
+pub fn checksum_without_coins(previous: &BlockHash) -> [u8; 32] {
+    checksum(previous, &[0])
+}
+
+/// The undo data in a record whose checksum is right.
+fn checked_body<'a>(magic: Magic, previous: &BlockHash, record: &'a [u8]) -> Result<&'a [u8], UndoRecordError> {
     let body = record
         .len()
         .checked_sub(RECORD_HEAD + RECORD_TAIL)
@@ -177,7 +244,7 @@ pub fn read_record(magic: Magic, previous: &BlockHash, record: &[u8]) -> Result<
     if checksum(previous, undo) != sum {
         return Err(UndoRecordError::Checksum);
     }
-    Ok(BlockUndo::decode(undo)?)
+    Ok(undo)
 }
 
 #[cfg(test)]

@@ -46,6 +46,7 @@ pub mod new_file;
 pub mod scan;
 pub mod source;
 pub mod undo;
+mod window;
 pub mod write;
 
 use blockmill_block::{BlockHash, Header};
@@ -54,9 +55,9 @@ use thiserror::Error;
 
 pub use disk::{Disk, DiskFile, Open, SystemDisk};
 pub use new_file::NewFile;
-pub use scan::{Damage, DamageKind, Scan, ScanProgress};
-pub use source::{BlockFiles, XorKey};
-pub use undo::UndoFile;
+pub use scan::{Damage, DamageKind, Scan, ScanDepth, ScanProgress};
+pub use source::{BlockFiles, Skipped, XorKey};
+pub use undo::{UndoCursor, UndoFile, undo_path};
 pub use write::{BlockFileWriter, sync_appended};
 
 /// Bytes of a record before the block: magic and length.
@@ -124,12 +125,16 @@ pub enum FileError {
         path: PathBuf,
     },
     /// A key file of the wrong length.
-    #[error("{}: the obfuscation key has {length} bytes, not 8", path.display())]
+    #[error("{}: the obfuscation key does not have 8 bytes", path.display())]
     KeyLength {
         /// The key file.
         path: PathBuf,
-        /// Its length in bytes.
-        length: usize,
+    },
+    /// A pipe, a socket, a device or a directory where a file was expected.
+    #[error("{}: it is no regular file", path.display())]
+    NotRegular {
+        /// The name.
+        path: PathBuf,
     },
 }
 

@@ -1,22 +1,20 @@
 //! Finding the records of a block file. A scan reads 88 bytes of each record and skips the rest.
 //!
-//! A record is accepted if another record or the end of the file follows. If padding or anything
-//! else follows, the scan decodes the block and computes its merkle root. The result tells whether
-//! the record's length is wrong, or the bytes after the record. The scan reports damage and goes on
-//! at the next magic.
+//! A record whose length leads to another record, or to the end of the file, is taken for a block
+//! until its content is read. Any other record is decoded: it is a block if its transactions have
+//! the header's merkle root, and the next record is looked for where the block ends, as by Bitcoin
+//! Core. If it is no block, the next record is looked for inside it. With [`ScanDepth::Contents`]
+//! every record is decoded, so that no record can hide others.
 
-use crate::{BLOCK_SIZE_MAX, BlockFiles, FileError, Position, RECORD_HEAD, Record, XorKey};
+use crate::window::{ReadResult, Window};
+use crate::{BLOCK_SIZE_MAX, BlockFiles, FileError, Position, RECORD_HEAD, Record};
 use blockmill_block::block::Block;
-use blockmill_block::hash::BlockHash;
+use blockmill_block::hash::{BlockHash, sha256d};
 use blockmill_block::header::Header;
+use blockmill_block::merkle;
 use blockmill_block::network::{Magic, Network};
-use memchr::memmem;
-use std::fs::File;
-use std::io;
 use std::ops::ControlFlow;
-use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 /// Bytes per read while records are short, and while they are long.
 const WINDOW_SHORT: usize = 64 << 10;
@@ -25,9 +23,20 @@ const WINDOW_LONG: usize = 4 << 10;
 /// Length in bytes from which a record counts as long.
 const LONG_RECORD: u32 = 32 << 10;
 
-/// Bytes per step of a search for the magic: the first step, and the longest.
-const SEARCH_WINDOW_FIRST: usize = 256;
-const SEARCH_WINDOW: usize = 1 << 20;
+/// Bytes of the shortest record: a head, a header, and a transaction of one input and one output.
+const RECORD_MIN: u64 = RECORD_HEAD + Header::LENGTH as u64 + 1 + 60;
+
+/// Bytes at the end of a record that was cut off in a preallocated file: none of them was written.
+const TORN_TAIL: u64 = 16;
+
+/// What a scan reads of each record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ScanDepth {
+    /// Its head and its header.
+    Lengths,
+    /// All of it.
+    Contents,
+}
 
 /// A kind of damage in a block file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,7 +49,10 @@ pub enum DamageKind {
     NoRecords,
     /// A record whose length is impossible or does not fit its block.
     BadLength(u32),
-    /// The file ends inside the record: the last write may be unfinished.
+    /// A record that is longer than its block, which is taken all the same.
+    TooLong(u32),
+    /// The file, or what was written of it, ends inside the record: the last write may be
+    /// unfinished.
     Truncated,
 }
 
@@ -53,14 +65,31 @@ pub struct Damage {
     pub offset: u64,
     /// Kind of the damage.
     pub kind: DamageKind,
+    /// Bytes up to the next record, or to the end of the file.
+    pub length: u64,
     /// Hash of the 80 bytes where the record's header would be, if the file has them.
     pub hash: Option<BlockHash>,
+    /// Whether the block of that hash lies elsewhere, too. A scan does not know: who sees all files
+    /// says so.
+    pub is_elsewhere: bool,
 }
 
 impl Damage {
     /// Whether an unfinished write explains the damage.
     pub fn is_unfinished_write(&self) -> bool {
         self.kind == DamageKind::Truncated
+    }
+
+    /// Whether no block can be missing: the damage is an unfinished write, or too short for a block,
+    /// or its block lies elsewhere. Core before 24 left the head of a record between two others.
+    pub fn is_harmless(&self) -> bool {
+        match self.kind {
+            DamageKind::Truncated | DamageKind::TooLong(_) => true,
+            DamageKind::NoRecords => false,
+            DamageKind::NoMagic | DamageKind::OtherNetwork(_) | DamageKind::BadLength(_) => {
+                self.is_elsewhere || self.length < RECORD_MIN
+            }
+        }
     }
 }
 
@@ -74,6 +103,7 @@ impl std::fmt::Display for Damage {
                 "no block record begins here, and the file has none of this network: is xor.dat missing, or from another directory?",
             )?,
             DamageKind::BadLength(length) => write!(f, "record with a wrong length ({length})")?,
+            DamageKind::TooLong(length) => write!(f, "record with a length ({length}) beyond its block, which is taken")?,
             DamageKind::Truncated => f.write_str("the file ends inside this record")?,
         }
         match self.hash {
@@ -113,12 +143,13 @@ impl BlockFiles {
     /// # Errors
     /// [`FileError::Io`] or [`FileError::Read`]. Damage is not an error: the result lists it.
     pub fn scan(&self, file: u32, magic: Magic) -> Result<Scan, FileError> {
-        let scan = self.scan_watched(file, magic, &mut |_| ControlFlow::Continue(()))?;
+        let go_on = &mut |_: &ScanProgress| ControlFlow::Continue(());
+        let scan = self.scan_watched(file, magic, ScanDepth::Lengths, go_on)?;
         Ok(scan.unwrap_or_default())
     }
 
-    /// As [`BlockFiles::scan`]. `watch` gets the progress before each read. If `watch` breaks, the
-    /// scan ends and returns `None`.
+    /// As [`BlockFiles::scan`], as deep as the caller wants. `watch` gets the progress before each
+    /// read. If `watch` breaks, the scan ends and returns `None`.
     ///
     /// # Errors
     /// Those of [`BlockFiles::scan`].
@@ -126,26 +157,19 @@ impl BlockFiles {
         &self,
         file: u32,
         magic: Magic,
+        depth: ScanDepth,
         watch: &mut dyn FnMut(&ScanProgress) -> ControlFlow<()>,
     ) -> Result<Option<Scan>, FileError> {
         let source = self.source(file);
         let handle = self.open(file)?;
         let size = handle.metadata().map_err(FileError::io(&source.path))?.len();
         let mut scanner = Scanner {
-            doubt_budget: DOUBT_BUDGET * size + DOUBT_BUDGET_BASE,
+            decode_budget: DECODE_BUDGET * size + DECODE_BUDGET_BASE,
+            depth,
             file,
             path: source.path.clone(),
             magic,
-            window: Window {
-                handle,
-                key: source.key,
-                size,
-                start: 0,
-                bytes: Vec::new(),
-                length: WINDOW_SHORT,
-                records: 0,
-                watch,
-            },
+            window: Window::new(&handle, source.key, size, WINDOW_SHORT, watch),
             scan: Scan {
                 bytes: size,
                 ..Scan::default()
@@ -155,14 +179,7 @@ impl BlockFiles {
         while at < size {
             at = match scanner.step(at) {
                 Ok(next) => next,
-                Err(Cut::Stopped) => return Ok(None),
-                Err(Cut::Read(offset, error)) => {
-                    return Err(FileError::Read {
-                        path: source.path.clone(),
-                        offset,
-                        error,
-                    });
-                }
+                Err(cut) => return cut.error(&source.path).map_or(Ok(None), Err),
             };
         }
         let mut scan = scanner.scan;
@@ -176,54 +193,16 @@ impl BlockFiles {
     }
 }
 
-/// The reason of an early end of a scan.
-enum Cut {
-    /// A read failed at an offset.
-    Read(u64, io::Error),
-    /// The caller's `watch` broke.
-    Stopped,
-}
-
-type ReadResult<T> = Result<T, Cut>;
-
-/// A part of the file in memory, cleared of the key.
-struct Window<'a> {
-    handle: Arc<File>,
-    key: XorKey,
-    size: u64,
-    start: u64,
-    bytes: Vec<u8>,
-    length: usize,
-    /// Records found so far.
-    records: usize,
-    watch: &'a mut dyn FnMut(&ScanProgress) -> ControlFlow<()>,
-}
-
-impl Window<'_> {
-    /// The bytes from `at` on: `count`, or fewer at the end of the file.
-    fn get(&mut self, at: u64, count: usize) -> ReadResult<&[u8]> {
-        let count = count.min((self.size - at) as usize);
-        let end = at + count as u64;
-        if at < self.start || end > self.start + self.bytes.len() as u64 {
-            let progress = ScanProgress {
-                offset: at,
-                bytes: self.size,
-                records: self.records,
-            };
-            if (self.watch)(&progress).is_break() {
-                return Err(Cut::Stopped);
-            }
-            let length = self.length.max(count).min((self.size - at) as usize);
-            self.bytes.resize(length, 0);
-            self.start = at;
-            self.handle
-                .read_exact_at(&mut self.bytes, at)
-                .map_err(|error| Cut::Read(at, error))?;
-            self.key.apply(&mut self.bytes, at);
-        }
-        let from = (at - self.start) as usize;
-        Ok(&self.bytes[from..from + count])
-    }
+/// Whether the witnesses of a block are those of its commitment, if it has witnesses at all.
+fn has_own_witnesses(block: &Block<&[u8]>) -> bool {
+    let coinbase = block.transaction(0);
+    let commitment = merkle::witness_commitment(&coinbase);
+    let (Some(commitment), true) = (commitment, coinbase.input_count() > 0) else {
+        return true;
+    };
+    let witness = coinbase.input(0).witness();
+    let reserved = witness.last().filter(|_| witness.len() == 1);
+    reserved.is_none_or(|reserved| sha256d(&[&block.witness_merkle_root()[..], reserved].concat()) == commitment)
 }
 
 /// The meaning of the bytes at an offset.
@@ -234,17 +213,17 @@ enum Boundary {
     Other,
 }
 
-/// Bound of decoding in doubtful cases, in bytes: this many times the length of the file, plus a
-/// constant.
-const DOUBT_BUDGET: u64 = 8;
-const DOUBT_BUDGET_BASE: u64 = 64 << 20;
+/// Bound of decoding, in bytes: this many times the length of the file, plus a constant.
+const DECODE_BUDGET: u64 = 8;
+const DECODE_BUDGET_BASE: u64 = 64 << 20;
 
 /// Damages of a file that are described. Further damages are only counted.
 const DAMAGES_MAX: usize = 100;
 
 struct Scanner<'a> {
-    /// Bytes that may still be decoded in doubtful cases.
-    doubt_budget: u64,
+    /// Bytes that may still be decoded.
+    decode_budget: u64,
+    depth: ScanDepth,
     file: u32,
     path: PathBuf,
     magic: Magic,
@@ -258,13 +237,7 @@ impl Scanner<'_> {
         match self.boundary(at)? {
             Boundary::End => Ok(self.window.size),
             Boundary::Padding => self.skip_padding(at),
-            Boundary::Other => {
-                let kind = self
-                    .other_network(at)?
-                    .map_or(DamageKind::NoMagic, DamageKind::OtherNetwork);
-                self.report(at, kind)?;
-                Ok(self.find_magic(at + 1)?.unwrap_or(self.window.size))
-            }
+            Boundary::Other => self.other(at),
             Boundary::Magic => self.record(at),
         }
     }
@@ -286,76 +259,122 @@ impl Scanner<'_> {
         })
     }
 
+    /// Handles bytes that are neither a record nor padding.
+    fn other(&mut self, at: u64) -> ReadResult<u64> {
+        let next = self.window.find_magic(self.magic, at + 1)?;
+        let magic = self.magic.0;
+        let head = self.window.get(at, magic.len())?;
+        let written = head.iter().zip(magic).take_while(|&(&byte, of_magic)| byte == of_magic);
+        let written = written.count() as u64;
+        let kind = if next.is_none() && written > 0 && self.window.is_padding_to_end(at + written)? {
+            DamageKind::Truncated
+        } else {
+            self.other_network(at)?
+                .map_or(DamageKind::NoMagic, DamageKind::OtherNetwork)
+        };
+        self.report(at, kind, next)
+    }
+
     /// Handles a record whose magic is at `at`.
     fn record(&mut self, at: u64) -> ReadResult<u64> {
         let head = self.window.get(at, RECORD_HEAD as usize + Header::LENGTH)?;
-        let Some(length) = head
-            .get(4..8)
-            .map(|bytes| u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
-        else {
-            self.report(at, DamageKind::Truncated)?;
-            return Ok(self.window.size);
+        let Some((&length, rest)) = head.get(4..).and_then(<[u8]>::split_first_chunk) else {
+            return self.report(at, DamageKind::Truncated, None);
         };
-        let header = head[8..].try_into().ok().map(Header::from_bytes);
-        if length < Header::LENGTH as u32 || length > BLOCK_SIZE_MAX {
-            return self.damaged(at, DamageKind::BadLength(length));
-        }
-        let end = at + RECORD_HEAD + u64::from(length);
-        let (Some(header), true) = (header, end <= self.window.size) else {
-            return self.cut_off(at, length);
+        let length = u32::from_le_bytes(length);
+        let header = rest.try_into().ok().map(Header::from_bytes);
+        let start = at + RECORD_HEAD;
+        let end = start + u64::from(length);
+        let is_possible = (Header::LENGTH as u32..=BLOCK_SIZE_MAX).contains(&length) && end <= self.window.size;
+        let (Some(header), true) = (header, is_possible) else {
+            return self.no_block(at, length);
         };
         self.window.length = if length < LONG_RECORD {
             WINDOW_SHORT
         } else {
             WINDOW_LONG
         };
-        let believed = matches!(self.boundary(end)?, Boundary::End | Boundary::Magic);
-        if !believed && !self.decodes(at, length, true)? {
-            return self.damaged(at, DamageKind::BadLength(length));
+        let fits = matches!(self.boundary(end)?, Boundary::End | Boundary::Magic);
+        if fits && self.depth == ScanDepth::Lengths {
+            self.take(start, length, header);
+            return Ok(end);
         }
+        if let Some(decoded) = self.decode(start, length)? {
+            self.take(start, decoded, header);
+            let end = start + u64::from(decoded);
+            if decoded != length {
+                self.report(at, DamageKind::TooLong(length), Some(end))?;
+            }
+            return Ok(end);
+        }
+        if fits {
+            // The block may be damaged, and others may lie inside.
+            self.take(start, length, header);
+            let inside = self.window.find_magic(self.magic, at + 4)?;
+            return Ok(inside.unwrap_or(self.window.size));
+        }
+        self.no_block(at, length)
+    }
+
+    fn take(&mut self, offset: u64, length: u32, header: Header) {
         self.scan.records.push(Record {
             position: Position {
                 file: self.file,
                 length,
-                offset: at + RECORD_HEAD,
+                offset,
             },
             header,
             hash: header.hash(),
         });
         self.window.records = self.scan.records.len();
-        Ok(end)
     }
 
-    /// Handles a record that runs past the end of the file. It is cut off, or its length is wrong.
-    fn cut_off(&mut self, at: u64, length: u32) -> ReadResult<u64> {
-        let next = self.find_magic(at + 4)?;
-        if next.is_some() || self.decodes(at, length, false)? {
-            self.report(at, DamageKind::BadLength(length))?;
+    /// Handles a record that is no block, or whose length leads nowhere.
+    fn no_block(&mut self, at: u64, length: u32) -> ReadResult<u64> {
+        let next = self.window.find_magic(self.magic, at + 4)?;
+        let kind = if next.is_none() && self.is_cut_off(at, length)? {
+            DamageKind::Truncated
         } else {
-            self.report(at, DamageKind::Truncated)?;
-        }
-        Ok(next.unwrap_or(self.window.size))
-    }
-
-    fn damaged(&mut self, at: u64, kind: DamageKind) -> ReadResult<u64> {
-        self.report(at, kind)?;
-        Ok(self.find_magic(at + 4)?.unwrap_or(self.window.size))
-    }
-
-    /// Whether a block with a correct merkle root begins in the record at `at`. With `exact` the
-    /// block must have all of `length`.
-    fn decodes(&mut self, at: u64, length: u32, exact: bool) -> ReadResult<bool> {
-        let Some(budget) = self.doubt_budget.checked_sub(length.into()) else {
-            return Ok(false);
+            DamageKind::BadLength(length)
         };
-        self.doubt_budget = budget;
-        let start = at + RECORD_HEAD;
-        let bytes = self.window.get(start.min(self.window.size), length as usize)?;
-        Ok(Block::decode(bytes).is_ok_and(|block| {
-            (!exact || block.bytes().len() == length as usize)
-                && block.transaction_count() > 0
+        self.report(at, kind, next)
+    }
+
+    /// Whether the write of the last record of the file, whose magic is at `at`, is unfinished. A
+    /// whole block whose length is wrong is none.
+    fn is_cut_off(&mut self, at: u64, length: u32) -> ReadResult<bool> {
+        let (start, size) = (at + RECORD_HEAD, self.window.size);
+        if self.decode(start.min(size), BLOCK_SIZE_MAX)?.is_some() {
+            return Ok(false);
+        }
+        if length == 0 {
+            return self.window.is_padding_to_end(at + 4);
+        }
+        if length < Header::LENGTH as u32 || length > BLOCK_SIZE_MAX {
+            return self.window.is_padding_to_end(start);
+        }
+        let end = start + u64::from(length);
+        if end > size {
+            return Ok(true);
+        }
+        self.window.is_padding_to_end(end.saturating_sub(TORN_TAIL).max(start))
+    }
+
+    /// Length of the block that begins at `start` and has at most `length` bytes; none if there is
+    /// no block with a correct merkle root. Witnesses that were cut off are seen by the commitment.
+    fn decode(&mut self, start: u64, length: u32) -> ReadResult<Option<u32>> {
+        let length = u64::from(length).min(self.window.size - start);
+        let Some(budget) = self.decode_budget.checked_sub(length) else {
+            return Ok(None);
+        };
+        self.decode_budget = budget;
+        let bytes = self.window.get(start, length as usize)?;
+        let block = Block::decode(bytes).ok().filter(|block| {
+            block.transaction_count() > 0
                 && block.merkle_root().hash == block.header().merkle_root.0
-        }))
+                && has_own_witnesses(block)
+        });
+        Ok(block.map(|block| block.bytes().len() as u32))
     }
 
     /// The network whose magic is at `at`.
@@ -365,10 +384,12 @@ impl Scanner<'_> {
         Ok(Network::ALL.into_iter().find(is_there))
     }
 
-    fn report(&mut self, at: u64, kind: DamageKind) -> ReadResult<()> {
+    /// Reports a damage that ends at the next magic, or with the file. Returns that offset.
+    fn report(&mut self, at: u64, kind: DamageKind, next: Option<u64>) -> ReadResult<u64> {
+        let next = next.unwrap_or(self.window.size);
         if self.scan.damages.len() >= DAMAGES_MAX {
             self.scan.more_damages += 1;
-            return Ok(());
+            return Ok(next);
         }
         let head = self.window.get(at, RECORD_HEAD as usize + Header::LENGTH)?;
         let header = head
@@ -379,9 +400,11 @@ impl Scanner<'_> {
             path: self.path.clone(),
             offset: at,
             kind,
+            length: next - at,
             hash: header.map(|header| header.hash()),
+            is_elsewhere: false,
         });
-        Ok(())
+        Ok(next)
     }
 
     /// Offset of the end of padding that begins at `at`, where no magic is: the next magic, or
@@ -391,7 +414,7 @@ impl Scanner<'_> {
     /// as zero.
     fn skip_padding(&mut self, at: u64) -> ReadResult<u64> {
         let key = self.window.key;
-        let mut offset = self.skip_zeros(at)?.max(at + 1);
+        let mut offset = self.window.skip_zeros(at)?.max(at + 1);
         while offset < self.window.size {
             let bytes = self.window.get(offset, RECORD_HEAD as usize)?;
             let is_head = bytes.starts_with(&self.magic.0) && !key.is_padding(bytes, offset);
@@ -401,51 +424,5 @@ impl Scanner<'_> {
             offset += 1;
         }
         Ok(offset)
-    }
-
-    /// Skips zeros of one kind in steps that double and, at the end of the zeros, halve. Returns an
-    /// offset before which no record begins, except at `at`. Steps overlap, so that every head of a
-    /// record lies within one step.
-    fn skip_zeros(&mut self, at: u64) -> ReadResult<u64> {
-        let key = self.window.key;
-        let mut offset = at;
-        let mut step = SEARCH_WINDOW_FIRST;
-        let mut grows = true;
-        while step > 2 * RECORD_HEAD as usize {
-            let bytes = self.window.get(offset, step)?;
-            if !key.is_padding(bytes, offset) {
-                grows = false;
-                step /= 2;
-                continue;
-            }
-            if bytes.len() < step {
-                return Ok(self.window.size);
-            }
-            offset += (step - (RECORD_HEAD as usize - 1)) as u64;
-            if grows {
-                step = (step * 2).min(SEARCH_WINDOW);
-            }
-        }
-        Ok(offset)
-    }
-
-    /// Offset of the next magic from `at` on.
-    fn find_magic(&mut self, at: u64) -> ReadResult<Option<u64>> {
-        let finder = memmem::Finder::new(&self.magic.0);
-        let mut offset = at;
-        // Small steps first: the next record is often near, within the window.
-        let mut step = SEARCH_WINDOW_FIRST;
-        while offset < self.window.size {
-            let bytes = self.window.get(offset, step)?;
-            if let Some(found) = finder.find(bytes) {
-                return Ok(Some(offset + found as u64));
-            }
-            if bytes.len() < step {
-                break;
-            }
-            offset += (step - 3) as u64;
-            step = (step * 4).min(SEARCH_WINDOW);
-        }
-        Ok(None)
     }
 }

@@ -1,8 +1,9 @@
 //! Lists of block files, and reading from them.
 
 use crate::{FileError, Position};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
+use std::io::{ErrorKind, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,10 +14,13 @@ const OPEN_FILES_MAX: usize = 64;
 /// Name of the file beside the block files that holds the obfuscation key.
 const KEY_FILE: &str = "xor.dat";
 
+/// Bytes of the key.
+const KEY_LENGTH: usize = 8;
+
 /// The key with which block files are obfuscated: byte `i` of a file is xored with byte `i mod 8`
 /// of the key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct XorKey([u8; 8]);
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct XorKey([u8; KEY_LENGTH]);
 
 impl XorKey {
     /// A key of these bytes; the zero key leaves files as they are.
@@ -30,16 +34,17 @@ impl XorKey {
     /// [`FileError::KeyLength`], or [`FileError::Io`] if the key file cannot be read.
     pub fn of_directory(directory: &Path) -> Result<Self, FileError> {
         let path = directory.join(KEY_FILE);
-        match std::fs::read(&path) {
-            Ok(bytes) => match <[u8; 8]>::try_from(&bytes[..]) {
-                Ok(key) => Ok(Self(key)),
-                Err(_) => Err(FileError::KeyLength {
-                    path,
-                    length: bytes.len(),
-                }),
-            },
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Self::default()),
-            Err(error) => Err(FileError::Io { path, error }),
+        let file = match open_regular(&path) {
+            Err(FileError::Io { error, .. }) if error.kind() == ErrorKind::NotFound => return Ok(Self::default()),
+            opened => opened?,
+        };
+        let mut bytes = Vec::new();
+        // A byte more than a key has tells that there is more.
+        let read = file.take(KEY_LENGTH as u64 + 1).read_to_end(&mut bytes);
+        read.map_err(FileError::io(&path))?;
+        match <[u8; KEY_LENGTH]>::try_from(&bytes[..]) {
+            Ok(key) => Ok(Self(key)),
+            Err(_) => Err(FileError::KeyLength { path }),
         }
     }
 
@@ -73,16 +78,44 @@ impl XorKey {
         if bytes.iter().all(|&byte| byte == 0) {
             return true;
         }
-        let stored = |index: usize| self.0[((offset + index as u64) % 8) as usize];
-        bytes.iter().enumerate().all(|(index, &byte)| byte == stored(index))
+        bytes
+            .iter()
+            .zip(self.from(offset))
+            .all(|(&byte, stored)| byte == stored)
+    }
+
+    /// Whether each of `bytes` is padding of one of both kinds.
+    pub(crate) fn is_padding_of_any_kind(&self, bytes: &[u8], offset: u64) -> bool {
+        let mut pairs = bytes.iter().zip(self.from(offset));
+        pairs.all(|(&byte, stored)| byte == 0 || byte == stored)
+    }
+
+    /// The bytes of the key from an offset in the file on.
+    fn from(&self, offset: u64) -> impl Iterator<Item = u8> {
+        self.0.into_iter().cycle().skip((offset % KEY_LENGTH as u64) as usize)
     }
 }
 
 /// One file of blocks.
 #[derive(Debug, Clone)]
 pub(crate) struct Source {
+    /// Its name, in a folder that is named without links. The key and the undo file are found by
+    /// the name, and the name may be a link.
     pub(crate) path: PathBuf,
     pub(crate) key: XorKey,
+    /// The file itself, without links.
+    target: PathBuf,
+}
+
+/// A name in a directory of block files that was passed over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Skipped {
+    /// The name.
+    pub path: PathBuf,
+    /// Why.
+    pub reason: &'static str,
+    /// Whether a file should be there: the name is a link to one that is missing.
+    pub is_missing: bool,
 }
 
 /// Files of blocks, numbered in the order in which they were added.
@@ -90,6 +123,9 @@ pub(crate) struct Source {
 pub struct BlockFiles {
     sources: Vec<Source>,
     by_path: HashMap<PathBuf, u32>,
+    by_target: HashMap<(PathBuf, XorKey), u32>,
+    skipped: Vec<Skipped>,
+    doubts: Mutex<BTreeSet<u32>>,
     open: Mutex<HashMap<u32, Arc<File>>>,
 }
 
@@ -98,16 +134,39 @@ fn block_file_number(path: &Path) -> Option<u64> {
     name.strip_prefix("blk")?.strip_suffix(".dat")?.parse().ok()
 }
 
-fn list_block_files(directory: &Path) -> Result<Vec<PathBuf>, FileError> {
-    let mut files = Vec::new();
-    for entry in std::fs::read_dir(directory).map_err(FileError::io(directory))? {
-        let path = entry.map_err(FileError::io(directory))?.path();
-        if let Some(number) = block_file_number(&path) {
-            files.push((number, path));
-        }
+/// Opens a file for reading that must be a regular one: the open of a FIFO would wait for a writer.
+pub(crate) fn open_regular(path: &Path) -> Result<File, FileError> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let nonblocking = rustix::fs::OFlags::NONBLOCK.bits() as i32;
+    let opened = File::options().read(true).custom_flags(nonblocking).open(path);
+    let file = opened.map_err(FileError::io(path))?;
+    if file.metadata().map_err(FileError::io(path))?.is_file() {
+        Ok(file)
+    } else {
+        Err(FileError::NotRegular { path: path.to_owned() })
     }
-    files.sort();
-    Ok(files.into_iter().map(|(_, path)| path).collect())
+}
+
+/// A path whose folder is named without links. Its last name may be a link, and stays.
+fn with_real_folder(path: &Path) -> Result<PathBuf, FileError> {
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
+        return std::fs::canonicalize(path).map_err(FileError::io(path));
+    };
+    let folder = if folder == Path::new("") {
+        Path::new(".")
+    } else {
+        folder
+    };
+    Ok(std::fs::canonicalize(folder).map_err(FileError::io(folder))?.join(name))
+}
+
+/// Whether there is a file or a folder of some kind; an error where that cannot be found out.
+fn is_kind(path: &Path, kind: fn(&std::fs::Metadata) -> bool) -> Result<bool, FileError> {
+    match std::fs::metadata(path) {
+        Ok(metadata) => Ok(kind(&metadata)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(FileError::io(path)(error)),
+    }
 }
 
 impl BlockFiles {
@@ -117,50 +176,125 @@ impl BlockFiles {
     }
 
     /// Adds the `blk*.dat` files of a directory (or of its folder `blocks`) in the order of their
-    /// numbers, or a single file under any name. Files that are in the list already are skipped.
-    /// The key is that of the file's directory. Returns the numbers of the files that were added.
+    /// numbers, or a single file under any name. Returns the numbers of the files, of those too
+    /// that were in the list: these are opened again when they are next read, with the key that
+    /// lies there now. The key is that of the folder in which the file's name is. What is no
+    /// regular file is passed over, see [`skipped`](Self::skipped).
     ///
     /// # Errors
     /// Any [`FileError`] except [`FileError::Read`].
-    pub fn add(&mut self, path: &Path) -> Result<std::ops::Range<u32>, FileError> {
+    pub fn add(&mut self, path: &Path) -> Result<Vec<u32>, FileError> {
         let metadata = std::fs::metadata(path).map_err(FileError::io(path))?;
-        let first = self.sources.len() as u32;
-        if metadata.is_dir() {
-            let mut files = list_block_files(path)?;
-            let inner = path.join("blocks");
-            if files.is_empty() && inner.is_dir() {
-                files = list_block_files(&inner)?;
+        if !metadata.is_dir() {
+            if !metadata.is_file() {
+                return Err(FileError::NotRegular { path: path.to_owned() });
             }
-            if files.is_empty() {
-                return Err(FileError::NoBlockFiles { path: path.to_owned() });
-            }
-            self.add_files(&files)?;
-        } else {
-            self.add_files(&[path.to_owned()])?;
+            return self.add_files(&[path.to_owned()]);
         }
-        Ok(first..self.sources.len() as u32)
+        let mut files = self.list_block_files(path)?;
+        let inner = path.join("blocks");
+        if files.is_empty() && is_kind(&inner, std::fs::Metadata::is_dir)? {
+            files = self.list_block_files(&inner)?;
+        }
+        if files.is_empty() {
+            return Err(FileError::NoBlockFiles { path: path.to_owned() });
+        }
+        self.add_files(&files)
     }
 
-    fn add_files(&mut self, paths: &[PathBuf]) -> Result<(), FileError> {
-        let mut keys: HashMap<PathBuf, XorKey> = HashMap::new();
-        for path in paths {
-            let path = std::fs::canonicalize(path).map_err(FileError::io(path))?;
-            if self.by_path.contains_key(&path) {
+    fn list_block_files(&mut self, directory: &Path) -> Result<Vec<PathBuf>, FileError> {
+        let mut files = Vec::new();
+        for entry in std::fs::read_dir(directory).map_err(FileError::io(directory))? {
+            let path = entry.map_err(FileError::io(directory))?.path();
+            let Some(number) = block_file_number(&path) else {
                 continue;
+            };
+            let (reason, is_missing) = match std::fs::metadata(&path) {
+                Ok(metadata) if metadata.is_file() => {
+                    files.push((number, path));
+                    continue;
+                }
+                Ok(_) => ("it is no regular file", false),
+                Err(error) if error.kind() == ErrorKind::NotFound => ("it is a link to a file that is not there", true),
+                Err(error) => return Err(FileError::io(path)(error)),
+            };
+            let skipped = Skipped {
+                path,
+                reason,
+                is_missing,
+            };
+            if !self.skipped.contains(&skipped) {
+                self.skipped.push(skipped);
             }
-            let directory = path.parent().unwrap_or(Path::new("."));
-            let key = match keys.get(directory) {
+        }
+        files.sort();
+        Ok(files.into_iter().map(|(_, path)| path).collect())
+    }
+
+    fn add_files(&mut self, paths: &[PathBuf]) -> Result<Vec<u32>, FileError> {
+        let mut keys: HashMap<PathBuf, XorKey> = HashMap::new();
+        let mut numbers = Vec::with_capacity(paths.len());
+        for path in paths {
+            let target = std::fs::canonicalize(path).map_err(FileError::io(path))?;
+            let path = with_real_folder(path)?;
+            let folder = path.parent().unwrap_or(Path::new("/"));
+            let key = match keys.get(folder) {
                 Some(&key) => key,
                 None => {
-                    let key = XorKey::of_directory(directory)?;
-                    keys.insert(directory.to_owned(), key);
+                    let key = XorKey::of_directory(folder)?;
+                    keys.insert(folder.to_owned(), key);
                     key
                 }
             };
-            self.by_path.insert(path.clone(), self.sources.len() as u32);
-            self.sources.push(Source { path, key });
+            let number = self.add_file(Source { path, key, target });
+            if !numbers.contains(&number) {
+                numbers.push(number);
+            }
         }
-        Ok(())
+        Ok(numbers)
+    }
+
+    /// Adds a file. One that is in the list under its name, or under another with the same key,
+    /// stays there.
+    fn add_file(&mut self, source: Source) -> u32 {
+        if let Some(&number) = self.by_path.get(&source.path) {
+            let known = &mut self.sources[number as usize];
+            self.by_target.remove(&(known.target.clone(), known.key));
+            *known = source.clone();
+            self.by_target.insert((source.target, source.key), number);
+            self.lock_open().remove(&number);
+            return number;
+        }
+        let file = (source.target.clone(), source.key);
+        if let Some(&number) = self.by_target.get(&file) {
+            self.lock_open().remove(&number);
+            return number;
+        }
+        let number = self.sources.len() as u32;
+        self.by_target.insert(file, number);
+        self.by_path.insert(source.path.clone(), number);
+        self.sources.push(source);
+        number
+    }
+
+    /// Names that were passed over, each once.
+    pub fn skipped(&self) -> &[Skipped] {
+        &self.skipped
+    }
+
+    /// Notes that a record of a file is no block, or more than its block: other records may lie
+    /// inside, and a search of [`ScanDepth::Contents`](crate::ScanDepth::Contents) finds them.
+    pub fn note_doubt(&self, file: u32) {
+        self.doubts.lock().unwrap_or_else(PoisonError::into_inner).insert(file);
+    }
+
+    /// The files that were noted so since the last call.
+    pub fn take_doubts(&self) -> BTreeSet<u32> {
+        std::mem::take(&mut *self.doubts.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn lock_open(&self) -> std::sync::MutexGuard<'_, HashMap<u32, Arc<File>>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Number of files.
@@ -183,10 +317,10 @@ impl BlockFiles {
     /// # Errors
     /// [`FileError::Io`] if the file is not in the list.
     pub fn number_of(&self, path: &Path) -> Result<u32, FileError> {
-        let path = std::fs::canonicalize(path).map_err(FileError::io(path))?;
+        let path = with_real_folder(path)?;
         match self.by_path.get(&path) {
             Some(&number) => Ok(number),
-            None => Err(FileError::io(path)(std::io::ErrorKind::NotFound.into())),
+            None => Err(FileError::io(path)(ErrorKind::NotFound.into())),
         }
     }
 
@@ -195,12 +329,17 @@ impl BlockFiles {
         self.sources[file as usize].key
     }
 
+    /// The file that number `file` leads to, without links.
+    pub(crate) fn target(&self, file: u32) -> &Path {
+        &self.sources[file as usize].target
+    }
+
     pub(crate) fn source(&self, file: u32) -> &Source {
         &self.sources[file as usize]
     }
 
     pub(crate) fn open(&self, file: u32) -> Result<Arc<File>, FileError> {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.lock_open();
         if let Some(handle) = open.get(&file) {
             return Ok(Arc::clone(handle));
         }
@@ -208,7 +347,7 @@ impl BlockFiles {
             open.clear();
         }
         let path = self.path(file);
-        let handle = Arc::new(File::open(path).map_err(FileError::io(path))?);
+        let handle = Arc::new(open_regular(path)?);
         open.insert(file, Arc::clone(&handle));
         Ok(handle)
     }
@@ -280,10 +419,9 @@ mod tests {
         std::fs::write(path.join("xor.dat"), [9; 8]).unwrap();
         assert_eq!(XorKey::of_directory(path).unwrap(), XorKey::new([9; 8]));
         std::fs::write(path.join("xor.dat"), [9; 7]).unwrap();
-        assert!(matches!(
-            XorKey::of_directory(path),
-            Err(FileError::KeyLength { length: 7, .. })
-        ));
+        assert!(matches!(XorKey::of_directory(path), Err(FileError::KeyLength { .. })));
+        std::fs::write(path.join("xor.dat"), [9; 9]).unwrap();
+        assert!(XorKey::of_directory(path).is_err());
     }
 
     #[test]
@@ -301,13 +439,83 @@ mod tests {
         ] {
             std::fs::write(path.join(name), [0]).unwrap();
         }
-        assert_eq!(files.add(path).unwrap(), 0..3);
+        assert_eq!(files.add(path).unwrap(), [0, 1, 2]);
         let names: Vec<_> = (0..3)
             .map(|file| files.path(file).file_name().unwrap().to_str().unwrap())
             .collect();
         assert_eq!(names, ["blk00002.dat", "blk00010.dat", "blk100000.dat"]);
-        assert_eq!(files.add(&path.join("blk00010.dat")).unwrap(), 3..3);
-        assert_eq!(files.add(&path.join("rev00002.dat")).unwrap(), 3..4);
+        assert_eq!(files.add(&path.join("blk00010.dat")).unwrap(), [1]);
+        assert_eq!(files.add(&path.join("rev00002.dat")).unwrap(), [3]);
+        assert_eq!(files.add(path).unwrap(), [0, 1, 2]);
         assert!(files.add(&path.join("missing")).is_err());
+    }
+
+    /// Old files are moved to another disk, and linked one by one. Their names there may differ.
+    #[test]
+    fn the_key_is_that_of_the_folder_with_the_name() {
+        let directory = tempfile::tempdir().unwrap();
+        let (blocks, disk) = (directory.path().join("blocks"), directory.path().join("disk"));
+        std::fs::create_dir(&blocks).unwrap();
+        std::fs::create_dir(&disk).unwrap();
+        std::fs::write(blocks.join("xor.dat"), [9; 8]).unwrap();
+        std::fs::write(blocks.join("blk00001.dat"), [1]).unwrap();
+        std::fs::write(disk.join("old"), [0]).unwrap();
+        std::os::unix::fs::symlink(disk.join("old"), blocks.join("blk00000.dat")).unwrap();
+        let mut files = BlockFiles::new();
+        assert_eq!(files.add(&blocks).unwrap(), [0, 1]);
+        assert_eq!(files.key(0), XorKey::new([9; 8]));
+        assert!(files.path(0).ends_with("blocks/blk00000.dat"));
+        // The file under its own name has another key there, and is another source.
+        assert_eq!(files.add(&disk.join("old")).unwrap(), [2]);
+        assert!(files.key(2).is_zero());
+        // With the same key it is the same.
+        std::fs::write(disk.join("xor.dat"), [9; 8]).unwrap();
+        let mut files = BlockFiles::new();
+        assert_eq!(files.add(&blocks).unwrap(), [0, 1]);
+        assert_eq!(files.add(&disk.join("old")).unwrap(), [0]);
+    }
+
+    #[test]
+    fn what_is_no_regular_file_is_named_and_passed_over() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path();
+        std::fs::write(path.join("blk00000.dat"), [0]).unwrap();
+        std::fs::create_dir(path.join("blk00001.dat")).unwrap();
+        std::os::unix::fs::symlink(path.join("nowhere"), path.join("blk00002.dat")).unwrap();
+        let fifo = path.join("blk00003.dat");
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &fifo,
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::RUSR,
+            0,
+        )
+        .unwrap();
+        let mut files = BlockFiles::new();
+        assert_eq!(files.add(path).unwrap(), [0]);
+        assert_eq!(files.skipped().len(), 3);
+        assert!(matches!(files.add(&fifo), Err(FileError::NotRegular { .. })));
+        assert!(matches!(open_regular(&fifo), Err(FileError::NotRegular { .. })));
+    }
+
+    /// A file that another one has replaced is opened again, with the key of now.
+    #[test]
+    fn a_file_that_is_added_again_is_opened_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("blk00000.dat");
+        std::fs::write(&path, [1; 4]).unwrap();
+        let mut files = BlockFiles::new();
+        files.add(directory.path()).unwrap();
+        let position = Position {
+            file: 0,
+            length: 4,
+            offset: 0,
+        };
+        assert_eq!(files.read(&position).unwrap(), [1; 4]);
+        std::fs::write(directory.path().join("new"), [2; 4]).unwrap();
+        std::fs::rename(directory.path().join("new"), &path).unwrap();
+        std::fs::write(directory.path().join("xor.dat"), [1; 8]).unwrap();
+        assert_eq!(files.add(directory.path()).unwrap(), [0]);
+        assert_eq!(files.read(&position).unwrap(), [3; 4]);
     }
 }

@@ -2,7 +2,8 @@
 
 use blockmill_block::hash::sha256d;
 use blockmill_block::{BlockHash, Magic, Network};
-use blockmill_blockfiles::{BlockFiles, DamageKind, Scan};
+use blockmill_blockfiles::{BlockFiles, DamageKind, Scan, ScanDepth};
+use std::ops::ControlFlow;
 use std::path::Path;
 
 const MAGIC: Magic = Magic([0xfa, 0xbf, 0xb5, 0xda]);
@@ -107,6 +108,129 @@ fn obfuscated_files() {
     let (scan, blocks) = scan_bytes(&[vec![0; 13], record(&a)].concat(), Some([0; 8]));
     assert_eq!(blocks, [a]);
     assert_eq!(scan.damages, []);
+}
+
+/// A record whose length is more than its block, as Core takes it: the next one is looked for where
+/// the block ends.
+#[test]
+fn a_length_that_is_too_long() {
+    let (a, b, c) = (block(1, 10), block(2, 20), block(3, 30));
+    let longer = |more: u32| {
+        let mut bytes = record(&b);
+        bytes[4..8].copy_from_slice(&(b.len() as u32 + more).to_le_bytes());
+        bytes
+    };
+    for more in [1, 8, 80] {
+        // Before zeros, before another record, and with the bytes that it counts.
+        let length = b.len() as u32 + more;
+        let said = [(record(&a).len() as u64, DamageKind::TooLong(length))];
+        check(&[record(&a), longer(more), vec![0; 1000]].concat(), &[&a, &b], &said);
+        let scan = check(&[record(&a), longer(more), record(&c)].concat(), &[&a, &b, &c], &said);
+        assert!(scan.damages[0].is_harmless());
+        let (_, blocks) = scan_bytes(
+            &[record(&a), longer(more), vec![7; more as usize], record(&c)].concat(),
+            None,
+        );
+        assert_eq!((blocks.len(), &blocks[2]), (3, &c));
+    }
+    // Past the end of the file Core does not take it.
+    let start = record(&a).len() as u64;
+    let length = b.len() as u32 + 8;
+    check(
+        &[record(&a), longer(8)].concat(),
+        &[&a],
+        &[(start, DamageKind::BadLength(length))],
+    );
+}
+
+/// A length that is too short: Core does not take the block either.
+#[test]
+fn a_length_that_is_too_short() {
+    let (a, b) = (block(1, 10), block(2, 20));
+    for less in [1, 4, 8, 40] {
+        let mut short = record(&a);
+        let length = a.len() as u32 - less;
+        short[4..8].copy_from_slice(&length.to_le_bytes());
+        let damages = [(0, DamageKind::BadLength(length))];
+        check(&[short.clone(), record(&b)].concat(), &[&b], &damages);
+        let scan = check(&[short.clone(), vec![0; 1000]].concat(), &[], &damages);
+        assert!(!scan.damages[0].is_harmless());
+        check(&short, &[], &damages);
+    }
+}
+
+/// Core preallocates: zeros follow a write that is not finished.
+#[test]
+fn a_torn_record_before_preallocated_zeros() {
+    let (a, b) = (block(1, 10), block(2, 60));
+    let start = record(&a).len();
+    let whole = [record(&a), record(&b)].concat();
+    for key in [[0; 8], [3, 1, 4, 1, 5, 9, 2, 6]] {
+        for length in start + 1..whole.len() - 20 {
+            let mut bytes = whole[..length].to_vec();
+            bytes.iter_mut().enumerate().for_each(|(at, byte)| *byte ^= key[at % 8]);
+            bytes.resize(1 << 16, 0);
+            let (scan, blocks) = scan_bytes(&bytes, Some(key));
+            assert_eq!(blocks, [a.clone()], "{length}");
+            assert_eq!(scan.damages.len(), 1, "{length}");
+            assert!(scan.damages[0].is_unfinished_write(), "{length} {}", scan.damages[0]);
+        }
+    }
+    // A record follows: the one before it is damaged.
+    let torn = [&whole[..start + 120], &[0; 2000], &record(&a)].concat();
+    let (scan, blocks) = scan_bytes(&torn, None);
+    assert_eq!(blocks, [a.clone(), a]);
+    assert!(!scan.damages[0].is_harmless());
+}
+
+/// A length that leads to another record covers whole records. Only the contents tell.
+#[test]
+fn a_record_that_hides_others() {
+    let blocks: Vec<_> = (1..6).map(|number| block(number, 20)).collect();
+    let inner: Vec<u8> = blocks[1..4].iter().flat_map(|block| record(block)).collect();
+    let mut cover = record(&blocks[0]);
+    let length = blocks[0].len() + inner.len();
+    cover[4..8].copy_from_slice(&(length as u32).to_le_bytes());
+    let found = |bytes: &[u8]| {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("blk00000.dat");
+        std::fs::write(&path, bytes).unwrap();
+        let mut files = BlockFiles::new();
+        files.add(&path).unwrap();
+        let depths = [ScanDepth::Lengths, ScanDepth::Contents];
+        depths.map(|depth| {
+            let scan = files
+                .scan_watched(0, MAGIC, depth, &mut |_| ControlFlow::Continue(()))
+                .unwrap();
+            scan.unwrap().records.len()
+        })
+    };
+    assert_eq!(
+        found(&[cover.clone(), inner.clone(), record(&blocks[4])].concat()),
+        [2, 5]
+    );
+    assert_eq!(found(&[cover.clone(), inner.clone()].concat()), [1, 4]);
+    // A header of nothing, with a length that covers the records.
+    let mut garbage = MAGIC.0.to_vec();
+    garbage.extend((inner.len() as u32 + 80).to_le_bytes());
+    garbage.extend([9; 80]);
+    assert_eq!(found(&[garbage, inner, record(&blocks[4])].concat()), [2, 5]);
+}
+
+/// Bytes between two records that are too few for a block, as Core before 24 left them.
+#[test]
+fn remains_that_are_too_short_for_a_block() {
+    let (a, b) = (block(1, 10), block(2, 20));
+    let stray = record(&b)[..8].to_vec();
+    let (scan, blocks) = scan_bytes(&[record(&a), stray, record(&b)].concat(), None);
+    assert_eq!(blocks, [a.clone(), b.clone()]);
+    assert!(
+        scan.damages.iter().all(|damage| damage.is_harmless()),
+        "{:?}",
+        scan.damages
+    );
+    let (scan, _) = scan_bytes(&[record(&a), vec![7; 200], record(&b)].concat(), None);
+    assert!(!scan.damages[0].is_harmless());
 }
 
 /// Reports about files that are read with the wrong magic, or without their key.
@@ -267,7 +391,12 @@ fn every_flipped_bit_of_a_record_is_seen_or_changes_the_block() {
             .rev()
             .find(|&start| offset >= start)
             .unwrap();
-        if offset < start + 8 {
+        if let [said] = &scan.damages[..]
+            && matches!(said.kind, DamageKind::TooLong(_))
+        {
+            // A length that is longer: the block is taken all the same, as Core takes it.
+            assert_eq!(blocks, [a.clone(), b.clone(), c.clone()], "bit {bit}");
+        } else if offset < start + 8 {
             // Magic or length: the record is lost, and the report has its offset and its block.
             assert_eq!(scan.damages.len(), 1, "bit {bit}");
             assert_eq!(scan.damages[0].offset, start as u64, "bit {bit}");

@@ -11,6 +11,7 @@ pub(crate) fn of_remedy(remedy: Remedy) -> &'static str {
         Remedy::NewDirectoryToReorganise => "to allow it, connect into a new data directory",
         Remedy::RemoveFile => "remove what is there of it and connect with --network, and it is made again",
         Remedy::SubmitAgain => "submit these blocks again",
+        Remedy::ConnectAgain => "connect the blocks again, into this data directory",
         _ => "connect into a new data directory",
     }
 }
@@ -21,6 +22,9 @@ pub(crate) fn of_open(error: &OpenError) -> Option<&'static str> {
         OpenError::Foreign { .. } => Some("name another for --data"),
         OpenError::WrongStore { .. } => Some("leave --store out, or name another for --data"),
         OpenError::NoDataDirectory { .. } => Some("--network is needed to make one"),
+        OpenError::Older { .. } => {
+            Some("connect the blocks again, into this data directory, or read the older set with --allow-older")
+        }
         error => error.remedy().map(of_remedy),
     }
 }
@@ -64,6 +68,9 @@ pub(crate) fn of_event(event: &Event<'_>) -> Option<&'static str> {
             "its header is sound, so these bytes may be damage, and not the block: compare them with \
              `bitcoin-cli getblock HASH 0`, or connect again with another copy of the file",
         ),
+        Event::Rejected(rejected) if rejected.reject.reason == "time-too-new" => {
+            Some("its time is more than two hours ahead of the clock of this machine: is the clock right?")
+        }
         Event::UndoDamaged { .. } => Some(of_remedy(Remedy::NewDirectoryToReorganise)),
         _ => None,
     }

@@ -9,7 +9,7 @@ use crate::log::Format;
 use crate::verifier::Verifier;
 use blockmill_block::{BlockHash, Network, OutPoint, hex};
 use blockmill_chaingen::Profile;
-use blockmill_engine::{ChainId, Engine, EngineBuilder, Signatures, StoreKind};
+use blockmill_engine::{ChainId, Earlier, Engine, EngineBuilder, Reach, Signatures, StoreKind};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use std::ffi::OsString;
@@ -48,6 +48,8 @@ pub(crate) enum Command {
     Audit(AuditArguments),
     /// Print figures and hashes of the UTXO set
     Stats(StatsArguments),
+    /// Print how far a data directory is, at once
+    Status(StatusArguments),
     /// Print single coins of the UTXO set
     Coin(CoinArguments),
     /// Print the coins of addresses, descriptors and scripts, and their sum
@@ -241,6 +243,36 @@ pub(crate) struct AtArgument {
     /// The set as it was after the block of this height; block files are needed from there on
     #[arg(long = "at", value_name = "HEIGHT")]
     pub(crate) height: Option<u32>,
+    /// With --at: a directory of blk*.dat files, or a single block file, that has blocks above the
+    /// height, beside those that connect has read; may be given several times
+    #[arg(long = "blocks", value_name = "PATH", requires = "height")]
+    sources: Vec<PathBuf>,
+}
+
+impl AtArgument {
+    /// The height that is asked for, if one is, and where blocks may lie.
+    pub(crate) fn earlier(&self) -> Option<Earlier<'_>> {
+        let sources = &self.sources;
+        self.height.map(|height| Earlier { height, sources })
+    }
+}
+
+/// Whether an older set will do.
+#[derive(Debug, Args)]
+pub(crate) struct OlderArgument {
+    /// Where the end of the store is damaged or lost, take the older set that it still has
+    #[arg(long)]
+    allow_older: bool,
+}
+
+impl OlderArgument {
+    /// Which set is taken.
+    pub(crate) fn reach(&self) -> Reach {
+        match self.allow_older {
+            true => Reach::Older,
+            false => Reach::Synced,
+        }
+    }
 }
 
 /// A set that is read.
@@ -251,6 +283,20 @@ pub(crate) struct SetArguments {
     pub(crate) data: PathBuf,
     #[command(flatten)]
     pub(crate) at: AtArgument,
+    #[command(flatten)]
+    pub(crate) older: OlderArgument,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StatusArguments {
+    /// Data directory
+    #[arg(long, value_name = "DIR", env = "BLOCKMILL_DATA")]
+    pub(crate) data: PathBuf,
+    #[command(flatten)]
+    pub(crate) older: OlderArgument,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
@@ -350,6 +396,8 @@ pub(crate) struct ExportCoinsArguments {
     pub(crate) snapshot: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) at: AtArgument,
+    #[command(flatten)]
+    pub(crate) older: OlderArgument,
     /// Format of the table
     #[arg(long, value_name = "FORMAT")]
     pub(crate) format: TableFormat,
@@ -382,6 +430,8 @@ pub(crate) struct ExportBlocksArguments {
     /// Data directory: its chain and its undo data, and the block files that it was made from
     #[arg(long, value_name = "DIR", env = "BLOCKMILL_DATA")]
     pub(crate) data: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) older: OlderArgument,
     /// Network: bitcoin, testnet3, testnet4, signet or regtest; needed only without a data
     /// directory
     #[arg(long, value_name = "NAME", env = "BLOCKMILL_NETWORK")]

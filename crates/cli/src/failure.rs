@@ -145,6 +145,7 @@ impl Failure {
             Self::BlockFiles(FileError::Exists { .. })
             | Self::Audit(
                 AuditError::Heights { .. }
+                | AuditError::NotOwn { .. }
                 | AuditError::File(FileError::Exists { .. })
                 | AuditError::Key(KeyError::File(FileError::Exists { .. })),
             )

@@ -5,7 +5,7 @@
 
 use crate::output::{path_text, rejected_json, unreadable_json};
 use crate::terminal::{Mark, stderr_columns, wrapped};
-use blockmill_engine::{Event, Level};
+use blockmill_engine::{Event, Level, Older};
 use clap::ValueEnum;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -140,6 +140,26 @@ pub(crate) fn error(event: &str, message: &str, fields: Value) {
     Line::new(Level::Error, event, message, fields).write();
 }
 
+/// Says that answers are of an older set, if that is so.
+pub(crate) fn older(older: Option<&Older>) {
+    if let Some(older) = older {
+        warning(
+            "store_older",
+            &format!("{older}; this is the older one"),
+            older_json(older),
+        );
+    }
+}
+
+fn older_json(older: &Older) -> Value {
+    json!({
+        "height": older.found.height,
+        "hash": older.found.hash.to_string(),
+        "synced_height": older.synced.height,
+        "synced_hash": older.synced.hash.to_string(),
+    })
+}
+
 /// The name of an event of the engine in JSON, and its fields.
 pub(crate) fn name_and_fields(event: &Event<'_>) -> (&'static str, Value) {
     match event {
@@ -152,6 +172,10 @@ pub(crate) fn name_and_fields(event: &Event<'_>) -> (&'static str, Value) {
             }),
         ),
         Event::MoreDamaged { path, places } => ("more_damaged", json!({"file": path_text(path), "places": places})),
+        Event::Skipped(skipped) => (
+            "skipped",
+            json!({"file": path_text(&skipped.path), "reason": skipped.reason}),
+        ),
         Event::Rejected(rejected) => ("rejected", rejected_json(rejected)),
         Event::Unreadable(unreadable) => ("unreadable", unreadable_json(unreadable)),
         Event::HeaderRejected { hash, reject } => (
@@ -162,6 +186,11 @@ pub(crate) fn name_and_fields(event: &Event<'_>) -> (&'static str, Value) {
             "undo_damaged",
             json!({"file": path_text(path), "height": height, "detail": detail}),
         ),
+        Event::StoreOlder { path, older } => {
+            let mut fields = older_json(older);
+            fields["file"] = json!(path_text(path));
+            ("store_older", fields)
+        }
         Event::ScriptsSkipped { height } => ("scripts_skipped", json!({"height": height})),
         Event::ScriptsChecked { height, reason } => ("scripts_checked", json!({"height": height, "reason": reason})),
         Event::Signatures { height, way } => (

@@ -20,6 +20,7 @@ mod signals;
 mod terminal;
 mod trace;
 mod verifier;
+mod whole;
 
 use arguments::{Arguments, Command};
 use blockmill_store_redb::is_panic_contained;
@@ -54,6 +55,7 @@ fn main() -> ExitCode {
         Command::Verify(arguments) => commands::verify::run(&arguments),
         Command::Audit(arguments) => commands::audit::run(&arguments),
         Command::Stats(arguments) => commands::stats::run(&arguments),
+        Command::Status(arguments) => commands::status::run(&arguments),
         Command::Coin(arguments) => commands::coin::run(&arguments),
         Command::Balance(arguments) => commands::balance::run(&arguments),
         Command::Export(command) => commands::export::run(&command),

@@ -2,6 +2,7 @@
 
 use crate::terminal::{stdout_columns, wrapped};
 use crate::verifier::{signatures_json, signatures_text};
+use crate::whole;
 use blockmill_audit::Mark;
 use blockmill_coins::UtxoStats;
 use blockmill_engine::ConnectReport;
@@ -72,6 +73,8 @@ struct ConnectJson<'a> {
     rejected: Vec<Value>,
     unreadable: Vec<Value>,
     damages: Vec<String>,
+    whole: bool,
+    why: Value,
     leftovers: u64,
     left_out: u64,
     start_height: u32,
@@ -116,6 +119,8 @@ pub(crate) fn connect_json(report: &ConnectReport, cpu_seconds: f64) -> impl Ser
         rejected: report.rejected.iter().map(rejected_json).collect(),
         unreadable: report.unreadable.iter().map(unreadable_json).collect(),
         damages: report.damages.iter().map(ToString::to_string).collect(),
+        whole: report.wholeness().is_whole(),
+        why: whole::why(&report.wholeness()),
         leftovers: report.leftovers,
         left_out: report.left_out,
         start_height: report.start_height,
@@ -315,6 +320,9 @@ pub(crate) struct StatsJson {
     audited_height: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     audit_run: Option<String>,
+    /// Height of the set that was written last, where this is an older one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    synced_height: Option<u32>,
 }
 
 /// What was validated of the blocks below a set.
@@ -327,7 +335,13 @@ pub(crate) struct Validated {
 }
 
 impl StatsJson {
-    pub(crate) fn new(stats: &UtxoStats, disk_size: u64, store_memory: usize, validated: Validated) -> Self {
+    pub(crate) fn new(
+        stats: &UtxoStats,
+        disk_size: u64,
+        store_memory: usize,
+        validated: Validated,
+        synced_height: Option<u32>,
+    ) -> Self {
         Self {
             height: stats.height,
             bestblock: stats.best_block.to_string(),
@@ -342,6 +356,7 @@ impl StatsJson {
             snapshot_height: validated.snapshot_height,
             audited_height: validated.audit.map(|mark| mark.height),
             audit_run: validated.audit.map(|mark| mark.run.to_string()),
+            synced_height,
         }
     }
 
@@ -378,6 +393,7 @@ impl StatsJson {
         ];
         rows.extend(self.store_memory.map(|memory| ("store_memory", bytes(memory as u64))));
         rows.push(("validated", validated));
+        rows.extend(self.synced_height.map(|height| ("synced_height", height.to_string())));
         rows
     }
 }

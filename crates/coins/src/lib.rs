@@ -52,7 +52,7 @@ pub use snapshot::{
     write_snapshot,
 };
 pub use stats::{StatsBuilder, StatsPart, UtxoStats};
-pub use store::{Before, Change, Changes, CoinIterator, CoinStore, OwnedChange, StoreError, Tip};
+pub use store::{Before, Change, Changes, CoinIterator, CoinStore, LastCommit, OwnedChange, StoreError, Tip};
 pub use undo_log::{UndoLog, UndoLogError, UndoPosition};
 
 /// The examples of the README compile and run.

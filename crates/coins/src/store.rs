@@ -19,6 +19,21 @@ pub struct Tip {
     pub height: u32,
 }
 
+/// The last commit of a store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LastCommit {
+    /// The [identity](CoinStore::identity) of the store; zeros if it has none.
+    pub store: [u8; 16],
+    /// Counts the commits of the store; 0 before the first.
+    pub number: u64,
+    /// Where the commit ends. What the number means is the store's.
+    pub end: u64,
+    /// The tip; none before the first commit.
+    pub tip: Option<Tip>,
+    /// Coins in the set.
+    pub coins: u64,
+}
+
 /// Why a store failed.
 #[derive(Debug, Error)]
 pub enum StoreError {
@@ -193,6 +208,24 @@ pub trait CoinStore: Send + Sync {
     /// # Errors
     /// Any [`StoreError`].
     fn tip(&self) -> Result<Option<Tip>, StoreError>;
+
+    /// What tells this store from every other: drawn when the store was made, and kept in its files
+    /// wherever they are copied. None for a store that does not last, or that an earlier version
+    /// made and did not write since.
+    ///
+    /// # Errors
+    /// Any [`StoreError`].
+    fn identity(&self) -> Result<Option<[u8; 16]>, StoreError> {
+        Ok(None)
+    }
+
+    /// The last commit; none from a store that does not count its commits.
+    ///
+    /// # Errors
+    /// Any [`StoreError`].
+    fn last_commit(&self) -> Result<Option<LastCommit>, StoreError> {
+        Ok(None)
+    }
 
     /// Writes `changes` and the tip that they lead to: all of it durably, or nothing. Until the
     /// call returns, a read sees either the old state or the new one.

@@ -30,7 +30,7 @@ use crate::pipeline::error::ConnectError;
 use crate::pipeline::load::Content;
 use crate::pipeline::state::{Pipeline, Run};
 use crate::report::connect_report::{ConnectReport, Halt};
-use crate::report::findings::ImportEnd;
+use crate::report::findings::{ImportEnd, ImportFindings};
 use crate::report::observer::Observer;
 use crate::report::telemetry::{Reporter, Telemetry};
 use crate::report::totals::Totals;
@@ -67,18 +67,16 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         let start_height = self.height();
         let totals_before = self.telemetry.begin_run();
         let cache_before = self.coins().counters();
-        self.data.report_undo_problem(start_height, observer);
+        self.data.report_problems(start_height, observer);
         let (pipeline, mut run) = self.parts(observer);
-        let mut findings = run.chain.import(sources, pipeline.stop(), &mut run.reporter)?;
-        findings.merge(run.chain.take_submitted_findings());
-        run.chain.note_leftovers(&mut findings);
-        check_genesis(pipeline, &mut run);
-        run.reporter.telemetry.set_chain_bytes(run.chain.active_bytes());
-        pipeline.flusher_mut().restart_interval();
-        let halt = match findings.end {
-            ImportEnd::Stopped => Halt::Stopped,
-            ImportEnd::Complete => activate_best_chain(pipeline, &mut run)?,
-        };
+        run.chain.forget_failures();
+        let mut submitted = ImportFindings::default();
+        let (mut findings, mut halt) = import_and_connect(pipeline, &mut run, sources, &mut submitted)?;
+        // A block that is shorter than its record was read: others may lie there.
+        while halt == Halt::Finished && run.chain.find_hidden(pipeline.stop(), run.reporter.observer)? {
+            (findings, halt) = import_and_connect(pipeline, &mut run, sources, &mut submitted)?;
+        }
+        findings.merge(submitted);
         pipeline.flush(&mut run)?;
         run.reporter.report_pending();
         let figures = self.telemetry.end_run(&totals_before);
@@ -97,6 +95,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             rejected: figures.rejected,
             unreadable: figures.unreadable,
             damages: findings.damages,
+            missing_files: findings.missing_files,
             leftovers: findings.leftovers,
             left_out: findings.left_out,
             first_leftover: findings.first_leftover,
@@ -188,6 +187,32 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
     pub fn directory(&self) -> &DataDir {
         self.data.directory()
     }
+}
+
+/// Imports the blocks in `sources`, and connects the best chain. Findings among submitted blocks are
+/// added to `submitted`.
+fn import_and_connect<V: ScriptVerifier + 'static>(
+    pipeline: &mut Pipeline<V>,
+    run: &mut Run<'_>,
+    sources: &[PathBuf],
+    submitted: &mut ImportFindings,
+) -> Result<(ImportFindings, Halt), ConnectError> {
+    let stop = pipeline.stop();
+    let findings = run.chain.import(sources, stop, &mut run.reporter)?;
+    // Damage of submitted blocks is said once.
+    let damages = std::mem::take(&mut submitted.damages);
+    *submitted = run.chain.take_submitted_findings();
+    submitted.damages.extend(damages);
+    check_genesis(pipeline, run);
+    run.reporter.telemetry.set_chain_bytes(run.chain.active_bytes());
+    pipeline.flusher_mut().restart_interval();
+    let is_stopped = [findings.end, submitted.end].contains(&ImportEnd::Stopped);
+    let halt = if is_stopped {
+        Halt::Stopped
+    } else {
+        activate_best_chain(pipeline, run)?
+    };
+    Ok((findings, halt))
 }
 
 /// Makes the chain with the most work the active one, as far as it is valid.

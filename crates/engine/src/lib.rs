@@ -44,17 +44,19 @@ pub mod report;
 
 pub use datadir::batches::{Batch, for_each_batch_of};
 pub use datadir::chain_blocks::{BlockReadError, ChainBlocks};
-pub use datadir::past::PastError;
+pub use datadir::past::{Earlier, PastError};
 pub use datadir::spending_block::{SpendingBlock, SpendingTransaction};
-pub use datadir::utxo_set::{CoinLookup, UtxoSet};
+pub use datadir::status::Status;
+pub use datadir::utxo_set::{CoinLookup, Reach, UtxoSet};
 pub use datadir::{ChainId, DataDir, OpenError, Remedy, SnapshotMark, StoreKind};
 pub use engine::{Engine, EngineBuilder, LoadSnapshotError, Options, Submission, Verdict};
 pub use pipeline::error::ConnectError;
-pub use report::connect_report::{ConnectReport, RunOutcome};
-pub use report::events::{Event, Level};
+pub use report::connect_report::ConnectReport;
+pub use report::events::{Event, Level, Older};
 pub use report::findings::Rejected;
 pub use report::observer::{BlockChange, Observer, Progress};
 pub use report::signatures::Signatures;
+pub use report::wholeness::{NotWhole, RunOutcome, Wholeness};
 
 #[cfg(test)]
 mod rooms;

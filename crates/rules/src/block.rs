@@ -134,8 +134,12 @@ fn signed_on_signet(lone: &LoneBlock<'_>) -> Verdict {
 /// The header's merkle root MUST be the root of the transactions. The tree MUST NOT repeat nodes: a
 /// shorter list of transactions would have the same root (CVE-2012-2459).
 fn merkle_root(lone: &LoneBlock<'_>) -> Verdict {
-    let root = lone.block.merkle_root();
-    if root.hash != lone.block.header().merkle_root.0 {
+    check_merkle_root(lone.block)
+}
+
+fn check_merkle_root(block: &dyn BlockView) -> Verdict {
+    let root = block.merkle_root();
+    if root.hash != block.header().merkle_root.0 {
         return Err(Reject::mutated("bad-txnmrklroot"));
     }
     if root.mutated {
@@ -334,6 +338,26 @@ fn witness_commitment(block: &dyn BlockView, context: &BlockContext<'_>) -> Verd
         Some(index) => Err(Reject::mutated("unexpected-witness").in_transaction(index)),
         None => Ok(()),
     }
+}
+
+/// Runs the rules that the header's commitments make: merkle root and witness commitment. A block
+/// that breaks one has content of another's, which says nothing about its header.
+///
+/// # Errors
+/// The first of these rules that is broken.
+pub fn check_commitments(block: &dyn BlockView, params: &Params, height: u32) -> Verdict {
+    check_merkle_root(block)?;
+    if block.transaction_count() == 0 || block.transaction(0).input_count() == 0 {
+        // There is no coinbase, so there is no commitment. Another rule says so.
+        return Ok(());
+    }
+    let context = BlockContext {
+        params,
+        height,
+        // No lock is looked at.
+        parent_median_time_past: 0,
+    };
+    witness_commitment(block, &context)
 }
 
 /// A block MUST NOT weigh more than the limit.

@@ -1,8 +1,9 @@
 //! The ledger: which records are live, page by page, and what the set comes to.
 
 use crate::location::Location;
-use crate::page::{PAGE_BYTES, Range};
-use blockmill_coins::Tip;
+use crate::page::{PAGE_BYTES, Position, Range};
+use crate::segment::Identity;
+use blockmill_coins::{LastCommit, Tip};
 
 /// Pages for which room is made at a time.
 const GROWTH: usize = 1024;
@@ -136,6 +137,17 @@ impl Ledger {
     pub(crate) fn remove(&mut self, location: Location) -> bool {
         let segment = self.segments.get_mut(location.slot()).and_then(Option::as_mut);
         segment.is_some_and(|segment| segment.remove(location))
+    }
+
+    /// The commit that led here. `tail` is where the next frame goes.
+    pub(crate) fn last_commit(&self, identity: &Identity, tail: Position) -> LastCommit {
+        LastCommit {
+            store: identity.store(),
+            number: self.flush,
+            end: tail.bits(),
+            tip: self.tip,
+            coins: self.coins,
+        }
     }
 
     /// Bytes on disk of all segments.

@@ -39,6 +39,7 @@
 //! - `checkpoint`, `replay`, `open`: opening;
 //! - `scan`: all coins in order;
 //! - `lookup`: single coins without the index;
+//! - `newest`: the last commit without index and ledger;
 //! - `fuzzing`: the inside, for fuzz targets alone.
 
 mod checkpoint;
@@ -52,6 +53,7 @@ mod index;
 mod ledger;
 mod location;
 mod lookup;
+mod newest;
 mod open;
 mod page;
 mod parallel;
@@ -65,6 +67,7 @@ mod words;
 mod writer;
 
 pub use lookup::Lookup;
+pub use newest::last_commit;
 pub use open::{is_there, network, remove};
 pub use store::{LogStore, Opening, Options};
 

@@ -13,7 +13,7 @@ use crate::segment::Identity;
 use crate::store::PageReader;
 use blockmill_block::{Coin, OutPoint};
 use blockmill_coinmap::HashKey;
-use blockmill_coins::{StoreError, Tip};
+use blockmill_coins::{LastCommit, StoreError, Tip};
 use std::path::{Path, PathBuf};
 
 /// Looks up single coins of a store, as they were when it was made. It needs little memory, and
@@ -61,6 +61,11 @@ impl Lookup {
     /// The tip; none before the first commit.
     pub fn tip(&self) -> Option<Tip> {
         self.known.ledger.tip
+    }
+
+    /// The last commit.
+    pub fn last_commit(&self) -> LastCommit {
+        self.known.ledger.last_commit(&self.identity, self.known.tail)
     }
 
     /// The coin of an outpoint; none if the store has none.

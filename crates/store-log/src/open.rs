@@ -334,7 +334,7 @@ pub(crate) struct Known {
     pub(crate) ledger: Ledger,
     pub(crate) replayed: Replayed,
     /// Where the next frame goes.
-    tail: Position,
+    pub(crate) tail: Position,
     /// The checksum of the last trailer.
     trailer: u32,
     /// Whether words of the checkpoint may be of records that are dead.
@@ -349,7 +349,7 @@ fn changes_of(replayed: &Replayed) -> u64 {
 }
 
 /// The segments as a table would have them.
-fn shared_segments(segments: Vec<Segment>) -> Result<Vec<Arc<Segment>>, StoreError> {
+pub(crate) fn shared_segments(segments: Vec<Segment>) -> Result<Vec<Arc<Segment>>, StoreError> {
     if segments.len() > SEGMENTS_MAX {
         return Err(StoreError::Backend(format!("more than {SEGMENTS_MAX} segments")));
     }

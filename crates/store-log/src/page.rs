@@ -94,6 +94,21 @@ pub(crate) struct Position {
     pub(crate) page: u32,
 }
 
+impl Position {
+    /// The position in one number.
+    pub(crate) fn bits(self) -> u64 {
+        u64::from(self.segment) << u32::BITS | u64::from(self.page)
+    }
+
+    /// The position of a number.
+    pub(crate) fn from_bits(bits: u64) -> Self {
+        Self {
+            segment: (bits >> u32::BITS) as u32,
+            page: bits as u32,
+        }
+    }
+}
+
 /// The head of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Head {

@@ -87,6 +87,14 @@ impl Identity {
         })
     }
 
+    /// The key, which tells stores apart.
+    pub(crate) fn store(&self) -> [u8; 16] {
+        let mut store = [0; 16];
+        store[..8].copy_from_slice(&self.key.0.to_le_bytes());
+        store[8..].copy_from_slice(&self.key.1.to_le_bytes());
+        store
+    }
+
     /// Where a first page has room for what the kind of its file adds.
     pub(crate) fn end(&self) -> usize {
         NETWORK_AT + self.network.len()

@@ -13,7 +13,7 @@ use blockmill_block::{Coin, OutPoint};
 use blockmill_blockfiles::disk::Disk;
 use blockmill_coinmap::HashKey;
 use blockmill_coins::store::{CoinParts, decode_coin};
-use blockmill_coins::{Changes, CoinIterator, CoinStore, StoreError, Tip};
+use blockmill_coins::{Changes, CoinIterator, CoinStore, LastCommit, StoreError, Tip};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -321,6 +321,17 @@ impl CoinStore for LogStore {
 
     fn tip(&self) -> Result<Option<Tip>, StoreError> {
         Ok(self.shared.ledger().tip)
+    }
+
+    /// The key of the hashes: each file of the log begins with it.
+    fn identity(&self) -> Result<Option<[u8; 16]>, StoreError> {
+        Ok(Some(self.shared.identity.store()))
+    }
+
+    fn last_commit(&self) -> Result<Option<LastCommit>, StoreError> {
+        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let ledger = self.shared.ledger();
+        Ok(Some(ledger.last_commit(&self.shared.identity, writer.tail.position)))
     }
 
     fn commit(&self, changes: &dyn Changes, tip: &Tip) -> Result<(), StoreError> {

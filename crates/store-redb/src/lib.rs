@@ -21,9 +21,9 @@
 //! ```
 //!
 //! The file has two tables. One has the coins (key: transaction id and index in big endian; value:
-//! Core's compressed form). The other has a few named values (format, network, tip). A commit is
-//! one write transaction, synced. So a kill at any moment leaves the state of the last commit, and
-//! the next open need not walk the file (`quick repair`).
+//! Core's compressed form). The other has a few named values (format, network, identity, tip). A
+//! commit is one write transaction, synced. So a kill at any moment leaves the state of the last
+//! commit, and the next open need not walk the file (`quick repair`).
 //!
 //! # Damaged files
 //!
@@ -44,10 +44,13 @@ use blockmill_block::reader::DecodeError;
 use blockmill_block::{BlockHash, Coin, OutPoint};
 use blockmill_blockfiles::disk::{Disk, DiskFile, Open, SystemDisk};
 use blockmill_coins::store::{OutpointKey, decode_coin, outpoint_from_key, outpoint_key};
-use blockmill_coins::{Change, Changes, CoinIterator, CoinStore, StoreError, Tip};
+use blockmill_coins::{Change, Changes, CoinIterator, CoinStore, LastCommit, StoreError, Tip};
 use contain::{Contained, contained, contained_again, pass_through};
-use redb::{Database, ReadOnlyTable, ReadableDatabase, StorageBackend, TableDefinition};
+use redb::{
+    Database, ReadOnlyTable, ReadableDatabase, ReadableTable, ReadableTableMetadata, StorageBackend, TableDefinition,
+};
 use std::fs::File;
+use std::hash::{BuildHasher, RandomState};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::{OnceLock, PoisonError, RwLock};
@@ -60,6 +63,9 @@ struct Readme;
 
 const COINS: TableDefinition<'_, &OutpointKey, &[u8]> = TableDefinition::new("coins");
 const VALUES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("values");
+
+/// The value that tells stores apart.
+const IDENTITY: &str = "identity";
 
 /// Version of the tables and their content.
 const FORMAT: u32 = 1;
@@ -79,6 +85,15 @@ pub struct RedbStore {
     table: RwLock<Option<Contained<CoinTable>>>,
     /// The message of redb's first panic.
     panicked: OnceLock<String>,
+}
+
+/// Random bytes for a new store. Nobody has to be kept from guessing them.
+fn new_identity() -> [u8; 16] {
+    let mut identity = [0; 16];
+    for half in identity.as_chunks_mut::<8>().0 {
+        *half = RandomState::new().hash_one(0u8).to_le_bytes();
+    }
+    identity
 }
 
 /// Maps an error of redb: the file is damaged, or cannot be read or written.
@@ -312,6 +327,7 @@ impl RedbStore {
                 write.open_table(COINS)?;
                 values.insert("format", &FORMAT.to_le_bytes()[..])?;
                 values.insert("network", network.as_bytes())?;
+                values.insert(IDENTITY, &new_identity()[..])?;
             }
             Ok(write.commit()?)
         })
@@ -376,9 +392,16 @@ impl RedbStore {
                 pass_through(|| changes.visit_all(&mut each));
                 outcome?;
                 let mut values = write.open_table(VALUES)?;
+                // An earlier version made a store without one.
+                if values.get(IDENTITY)?.is_none() {
+                    values.insert(IDENTITY, &new_identity()[..])?;
+                }
                 let mut bytes = tip.hash.0.to_vec();
                 bytes.extend(tip.height.to_le_bytes());
                 values.insert("tip", &bytes[..])?;
+                let number = values.get("commits")?.map_or(0, |value| number_of(value.value()));
+                let number = number.saturating_add(1);
+                values.insert("commits", &number.to_le_bytes()[..])?;
             }
             Ok(write.commit()?)
         })
@@ -430,6 +453,30 @@ impl CoinStore for RedbStore {
         }))
     }
 
+    fn identity(&self) -> Result<Option<[u8; 16]>, StoreError> {
+        self.call(|| {
+            let values = self.database.begin_read()?.open_table(VALUES)?;
+            let identity = values.get(IDENTITY)?;
+            Ok(identity.and_then(|identity| identity.value().try_into().ok()))
+        })
+    }
+
+    fn last_commit(&self) -> Result<Option<LastCommit>, StoreError> {
+        let (number, coins) = self.call(|| {
+            let read = self.database.begin_read()?;
+            let value = read.open_table(VALUES)?.get("commits")?;
+            let number = value.map_or(0, |value| number_of(value.value()));
+            Ok((number, read.open_table(COINS)?.len()?))
+        })?;
+        Ok(Some(LastCommit {
+            store: self.identity()?.unwrap_or_default(),
+            number,
+            end: 0,
+            tip: self.tip()?,
+            coins,
+        }))
+    }
+
     fn commit(&self, changes: &dyn Changes, tip: &Tip) -> Result<(), StoreError> {
         self.write(changes, tip)?;
         self.refresh()
@@ -452,6 +499,11 @@ impl CoinStore for RedbStore {
             .map(|metadata| metadata.len())
             .map_err(|error| io_failed(&self.path, error))
     }
+}
+
+/// The number of a commit, as it is stored. A file from before commits were counted has none.
+fn number_of(value: &[u8]) -> u64 {
+    value.try_into().map_or(0, u64::from_le_bytes)
 }
 
 /// All coins of a store.

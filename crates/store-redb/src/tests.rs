@@ -76,3 +76,45 @@ fn after_a_kill_the_file_is_not_walked() {
     values.insert("tip", &[0; 36][..]).unwrap();
     check("writing");
 }
+
+#[test]
+fn each_store_has_an_identity_of_its_own() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("coins");
+    let identity = |path: &Path| {
+        RedbStore::open_to_read(path, None, 1 << 20)
+            .unwrap()
+            .identity()
+            .unwrap()
+    };
+    let tip = Tip {
+        hash: BlockHash([5; 32]),
+        height: 77,
+    };
+    drop(RedbStore::open(&path, "regtest", 1 << 20).unwrap());
+    let made = identity(&path);
+    assert!(made.is_some());
+    RedbStore::open(&path, "regtest", 1 << 20)
+        .unwrap()
+        .commit(&NOTHING, &tip)
+        .unwrap();
+    assert_eq!(identity(&path), made);
+    let copy = directory.path().join("copy");
+    std::fs::copy(&path, &copy).unwrap();
+    assert_eq!(identity(&copy), made);
+    let other = directory.path().join("other");
+    drop(RedbStore::open(&other, "regtest", 1 << 20).unwrap());
+    assert_ne!(identity(&other), made);
+    // A store of an earlier version gets one with its next commit.
+    let store = RedbStore::open(&copy, "regtest", 1 << 20).unwrap();
+    let write = store.database.begin_write().unwrap();
+    write.open_table(VALUES).unwrap().remove(IDENTITY).unwrap();
+    write.commit().unwrap();
+    drop(store);
+    assert_eq!(identity(&copy), None);
+    RedbStore::open(&copy, "regtest", 1 << 20)
+        .unwrap()
+        .commit(&NOTHING, &tip)
+        .unwrap();
+    assert!(identity(&copy).is_some_and(|found| Some(found) != made));
+}

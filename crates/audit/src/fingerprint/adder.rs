@@ -77,8 +77,9 @@ impl<'f> Adder<'f> {
             true => (script.len() as u64, value.cast_unsigned(), script),
             false => (IMPOSSIBLE, 0, &[][..]),
         };
-        self.fingerprint.coins += 1;
-        self.fingerprint.amount += i128::from(value);
+        // 64 bits of coins, each of 63 bits: neither sum is too large.
+        self.fingerprint.coins = self.fingerprint.coins.wrapping_add(1);
+        self.fingerprint.amount = self.fingerprint.amount.wrapping_add(value.into());
         let third = third(vout, length, value_bits, script);
         let fourth = word(script, SCRIPT_START - WORD);
         #[cfg(target_arch = "x86_64")]

@@ -109,6 +109,32 @@ fn undo_data_that_changes_is_not_read() {
     }
 }
 
+/// What was found in the blocks counts, whatever becomes of the set, or of other blocks.
+#[test]
+fn a_broken_rule_is_one_whatever_cannot_be_read() {
+    let lie = |folder: &Path| {
+        let mut lie = chain(110);
+        lie.blocks[104].spent[0].script = blockmill_chaingen::bitcoin::ScriptBuf::new_op_return([1]);
+        lie.write(&folder.join("blocks"), &CoreLayout::default()).unwrap();
+    };
+    let changes: [(&str, FindingKind, Changing<'_>); 2] = [
+        ("no set", FindingKind::Set, &|folder| {
+            lie(folder);
+            std::fs::remove_file(folder.join("set")).unwrap();
+        }),
+        ("a block that is damaged", FindingKind::Unreadable, &|folder| {
+            lie(folder);
+            flip(&folder.join("blocks/rev00002.dat"), 0.95);
+        }),
+    ];
+    for (what, kind, change) in changes {
+        let report = audit_while(change);
+        assert_eq!(report.verdict, Verdict::Refuted, "{what}: {:?}", report.findings);
+        let kinds: Vec<_> = report.findings.iter().map(|finding| finding.kind).collect();
+        assert_eq!(kinds, [FindingKind::Block, kind], "{what}");
+    }
+}
+
 #[test]
 fn it_is_the_set_that_was_read_that_counts() {
     // The set is read after the blocks.
@@ -122,6 +148,9 @@ fn it_is_the_set_that_was_read_that_counts() {
     let cut = audit_while(&|folder| cut(&folder.join("set"), 0));
     assert_eq!(cut.verdict, Verdict::Incomplete);
     assert_eq!(cut.findings[0].kind, FindingKind::Set);
+    let gone = audit_while(&|folder| std::fs::remove_file(folder.join("set")).unwrap());
+    assert_eq!(gone.verdict, Verdict::Incomplete);
+    assert_eq!(gone.findings[0].kind, FindingKind::Set);
     let of_other_block = audit_while(&|folder| chain(109).write_snapshot(&folder.join("set")).unwrap());
     assert_eq!(of_other_block.verdict, Verdict::Incomplete);
     assert_eq!(of_other_block.findings[0].kind, FindingKind::Parts);

@@ -295,6 +295,33 @@ fn the_set_of_a_stale_block() {
     assert_eq!(report.findings[0].kind, FindingKind::Chain);
 }
 
+/// None of two chains of the same work is the one of most work.
+#[test]
+fn the_set_of_either_of_two_chains_of_the_same_work() {
+    let honest = chain(105);
+    let mut sibling = sibling(&chain(106));
+    // The same coins as its twin.
+    sibling.block.txdata.truncate(1);
+    blockmill_chaingen::builder::repair(&mut sibling.block);
+    let mut other = chain(104);
+    other.push(sibling.block);
+    for reversed in [false, true] {
+        for set in [&honest, &other] {
+            let folder = tempfile::tempdir().unwrap();
+            let layout = CoreLayout {
+                stale: vec![(105, other.blocks[105].clone())],
+                reversed,
+                ..CoreLayout::default()
+            };
+            write(&honest, folder.path(), &layout);
+            set.write_snapshot(&folder.path().join("set")).unwrap();
+            let report = audit_files(folder.path(), &params(), ALL).unwrap();
+            is_proved(&report);
+            assert_eq!(report.hash.to_string(), set.tip().block_hash().to_string());
+        }
+    }
+}
+
 #[test]
 fn a_block_that_breaks_a_rule() {
     let mut lie = honest();
@@ -309,6 +336,90 @@ fn a_block_that_breaks_a_rule() {
     let finding = &report.findings[0];
     assert_eq!((finding.kind, finding.height), (FindingKind::Block, Some(111)));
     assert!(finding.reason.contains("bad-cb-amount"), "{finding}");
+}
+
+/// Takes the heights out of undo data, as a Core before 0.15 wrote them: only the last output of a
+/// transaction that was spent had one.
+fn forget_heights(lie: &mut CoreChain, heights: impl IntoIterator<Item = usize>) {
+    for height in heights {
+        for coin in &mut lie.blocks[height].spent {
+            (coin.height, coin.coinbase) = (0, false);
+        }
+    }
+}
+
+#[track_caller]
+fn is_open(lie: &CoreChain, findings: usize) {
+    let report = audit(lie, ALL);
+    assert_eq!(report.verdict, Verdict::Incomplete, "{:?}", report.findings);
+    assert_eq!(report.findings.len(), findings, "{:?}", report.findings);
+    for finding in &report.findings {
+        assert_eq!(finding.kind, FindingKind::Unreadable);
+        assert!(finding.reason.contains("before 0.15"), "{finding}");
+        assert!(finding.reason.contains("-reindex"), "{finding}");
+    }
+}
+
+#[test]
+fn undo_data_of_an_old_core() {
+    let mut lie = honest();
+    lie.blocks[103].spent[0].height = 0;
+    lie.blocks[103].spent[0].coinbase = false;
+    is_open(&lie, 1);
+    // The same is said once, whatever the number of blocks.
+    let mut lie = honest();
+    forget_heights(&mut lie, 101..=110);
+    is_open(&lie, 1);
+    let report = audit(&lie, ALL);
+    let finding = &report.findings[0];
+    assert_eq!(finding.height, Some(101));
+    assert!(finding.reason.contains("up to height 110"), "{finding}");
+    // Nothing that the sums alone would say is said: they have no true coins to speak of.
+    lie.blocks[105].spent[0].value += 1;
+    lie.coins.pop_first();
+    is_open(&lie, 1);
+    // No form of it is ever a proof.
+    for conditions in [WITHOUT_SUMS, WITHOUT_ONCE] {
+        assert_eq!(audit(&lie, conditions).verdict, Verdict::Incomplete);
+    }
+}
+
+#[test]
+fn undo_data_of_an_old_core_hides_no_broken_rule() {
+    // In the same block: another coin of it is of a height that is not yet there.
+    let mut lie = honest();
+    lie.blocks[103].spent[0].height = 0;
+    lie.blocks[103].spent[0].coinbase = false;
+    lie.blocks[103].spent[1].height = 104;
+    let report = audit(&lie, ALL);
+    let kinds: Vec<_> = report.findings.iter().map(|finding| finding.kind).collect();
+    assert_eq!(
+        (report.verdict, &kinds[..]),
+        (Verdict::Refuted, &[FindingKind::Order, FindingKind::Unreadable][..])
+    );
+    // In the same block: its script fails.
+    let mut lie = honest();
+    forget_heights(&mut lie, [103]);
+    lie.blocks[103].spent[1].script = ScriptBuf::new_op_return([1]);
+    let report = audit(&lie, ALL);
+    let kinds: Vec<_> = report.findings.iter().map(|finding| finding.kind).collect();
+    assert_eq!(
+        (report.verdict, &kinds[..]),
+        (Verdict::Refuted, &[FindingKind::Block][..])
+    );
+    // In another block: its coinbase pays too much.
+    let mut lie = honest();
+    forget_heights(&mut lie, 101..=110);
+    let mut block = next(&lie, Vec::new());
+    block.txdata[0].output[0].value = blockmill_chaingen::bitcoin::Amount::from_sat(subsidy(111) + 1);
+    blockmill_chaingen::builder::repair(&mut block);
+    lie.push(block);
+    let report = audit(&lie, ALL);
+    let kinds: Vec<_> = report.findings.iter().map(|finding| finding.kind).collect();
+    assert_eq!(
+        (report.verdict, &kinds[..]),
+        (Verdict::Refuted, &[FindingKind::Block, FindingKind::Unreadable][..])
+    );
 }
 
 /// Tells one lie of a kind. Returns whether there was something to lie about.
@@ -327,6 +438,7 @@ fn tell(lie: &mut CoreChain, kind: u8, place: usize, by: u64) -> bool {
         2 => coin.script = ScriptBuf::from_bytes([vec![0x51], vec![0x61; by as usize]].concat()),
         3 => drop(lie.coins.remove(&key)),
         4 => drop(lie.coins.insert((key.0, 1 + by as u32), any_coin(3, by))),
+        5 => (coin.height, coin.coinbase) = (0, false),
         _ => lie.coins.get_mut(&key).unwrap().value += by,
     }
     true
@@ -336,7 +448,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
     #[test]
-    fn no_lie_of_several_kinds_is_proved(lies in prop::collection::vec((0u8..6, any::<u16>(), 1u64..90), 1..6)) {
+    fn no_lie_of_several_kinds_is_proved(lies in prop::collection::vec((0u8..7, any::<u16>(), 1u64..90), 1..6)) {
         let honest = honest();
         let mut lie = honest.clone();
         for (kind, place, by) in lies {

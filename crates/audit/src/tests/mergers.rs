@@ -1,14 +1,14 @@
 //! Lies about parts, and parts that are true.
 
 use super::chains::*;
-use crate::audit::merge;
 use crate::conditions::{ChainFacts, Conditions};
 use crate::fingerprint::Fingerprinter;
-use crate::merge::{Joined, join};
+use crate::merge::{Joined, join, merge};
 use crate::part::{JoinError, Part, PartError};
 use crate::set::of_snapshot;
 use crate::{AuditedSet, Auditor, FindingKind, Key, Report, Sources, Verdict};
-use blockmill_block::Network;
+use blockmill_block::{BlockHash, Network};
+use blockmill_chaingen::builder::subsidy;
 use blockmill_chaingen::core_files::{CoreChain, CoreLayout};
 use blockmill_engine::Signatures;
 use blockmill_script::CoreVerifier;
@@ -196,6 +196,81 @@ fn a_part_of_another_chain() {
     // The heads join, the sets do not.
     let parts = [site.part(0..=60), foreign(61..=110)];
     is_incomplete(&site.merge(&parts), FindingKind::Parts, "and the set is that of");
+}
+
+/// A broken rule refutes the chain that has it, and no other one.
+#[test]
+fn what_parts_of_other_chains_have_found_refutes_nothing() {
+    let site = Site::new(&chain(110));
+    let mut other = chain(60);
+    for _ in 61..=110 {
+        let mut block = next(&other, vec![]);
+        block.header.time += 1;
+        blockmill_chaingen::builder::repair(&mut block);
+        other.push(block);
+    }
+    let spend = spend_coinbase(&other, 5);
+    let mut block = next(&other, vec![spend]);
+    block.txdata[0].output[0].value = blockmill_chaingen::bitcoin::Amount::from_sat(subsidy(111) * 2);
+    blockmill_chaingen::builder::repair(&mut block);
+    other.push(block);
+    write(&other, &site.path("other"), &CoreLayout::default());
+    let folder = site.path("other").join("blocks");
+    let foreign = |heights| site.part_of(&folder, &site.key, heights).encode(&site.key);
+    let bad = foreign(81..=111);
+    assert!(!Part::decode(&bad, &site.key).unwrap().is_clean());
+    for parts in [
+        vec![site.part(0..=80), bad.clone()],
+        vec![site.part(0..=80), site.part(81..=110), bad.clone()],
+        vec![bad.clone()],
+    ] {
+        let report = site.merge(&parts);
+        assert_eq!(report.verdict, Verdict::Incomplete, "{:?}", report.findings);
+        let findings = &report.findings;
+        assert!(
+            findings.iter().all(|finding| finding.kind == FindingKind::Parts),
+            "{findings:?}"
+        );
+        let words = "which nothing links to the set's block";
+        assert!(
+            findings.iter().any(|finding| finding.reason.contains(words)),
+            "{findings:?}"
+        );
+    }
+    // Of the set's own chain it does, though parts are missing below.
+    other.write_snapshot(&site.path("set")).unwrap();
+    let report = site.merge(&[bad]);
+    assert_eq!(report.verdict, Verdict::Refuted, "{:?}", report.findings);
+}
+
+/// The two coinbases of one id are of different chains.
+#[test]
+fn coinbases_of_other_chains_are_not_compared() {
+    let site = Site::new(&chain(110));
+    let mut other = Part::decode(&site.part(90..=110), &site.key).unwrap();
+    other.parent = BlockHash([1; 32]);
+    other.last_hash = BlockHash([2; 32]);
+    other.sums.coinbases[5].1 = other.sums.coinbases[6].1;
+    let report = site.merge(&[site.part(0..=89), site.part(90..=110), other.encode(&site.key)]);
+    assert_eq!(report.verdict, Verdict::Incomplete, "{:?}", report.findings);
+}
+
+/// The holder of a key can write any numbers.
+#[test]
+fn no_number_of_a_part_is_too_large() {
+    let site = Site::new(&chain(110));
+    let parts = [0..=40, 41..=80, 81..=110].map(|heights| {
+        let mut part = Part::decode(&site.part(heights), &site.key).unwrap();
+        let sums = &mut part.sums;
+        (sums.transactions, sums.inputs) = (u64::MAX, u64::MAX);
+        for coins in [&mut sums.created, &mut sums.spent] {
+            (coins.coins, coins.amount) = (u64::MAX, i128::MIN);
+        }
+        part
+    });
+    assert!(Part::join(parts.clone()).is_ok());
+    let report = site.merge(&parts.map(|part| part.encode(&site.key)));
+    assert_eq!((report.verdict, report.transactions), (Verdict::Refuted, u64::MAX));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The arguments of `blockmill audit`.
 
-use super::{HexBytes, SignaturesArgument, parse_hex, parse_threads};
+use super::{HexBytes, OlderArgument, SignaturesArgument, parse_hex, parse_threads};
 use blockmill_block::Network;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
@@ -31,6 +31,8 @@ pub(crate) struct AuditArguments {
     /// names further block files
     #[arg(long, value_name = "DIR", conflicts_with = "snapshot")]
     pub(crate) data: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) older: OlderArgument,
     /// Keep what is done in this directory, and go on with what is there
     #[arg(long, value_name = "DIR")]
     pub(crate) resume: Option<PathBuf>,
@@ -112,6 +114,8 @@ pub(crate) struct AuditMergeArguments {
     /// Prove the set of this data directory
     #[arg(long, value_name = "DIR", conflicts_with = "snapshot")]
     pub(crate) data: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) older: OlderArgument,
     /// Threads that read the set [default: all cores]
     #[arg(long, value_name = "N", value_parser = parse_threads)]
     pub(crate) par: Option<usize>,

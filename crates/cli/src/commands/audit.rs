@@ -11,7 +11,9 @@ use crate::output::{self, cpu_seconds, grouped};
 use crate::progress::EngineMeter;
 use crate::signals;
 use crate::verifier::verifier;
-use blockmill_audit::{AuditError, AuditedSet, Auditor, Finding, Key, Report, Sources, Verdict, merge, read_parts};
+use blockmill_audit::{
+    AuditError, AuditedSet, Auditor, Finding, Key, Mark, Report, Sources, Verdict, merge, read_parts,
+};
 use blockmill_block::Network;
 use blockmill_blockfiles::NewFile;
 use blockmill_engine::{Options, Signatures, UtxoSet};
@@ -59,7 +61,12 @@ fn whole(arguments: &AuditArguments) -> Result<u8, Failure> {
     );
     let resume = arguments.resume.as_deref();
     let report = match (&arguments.data, &arguments.snapshot) {
-        (Some(data), _) => auditor.data(data, &arguments.blocks, resume, &mut meter)?,
+        (Some(data), _) => {
+            let set = UtxoSet::open_with(data, threads(arguments.work.par), arguments.older.reach())?;
+            log::older(set.older());
+            say_where_no_note_is_left(&set);
+            auditor.set(&set, &arguments.blocks, resume, &mut meter)?
+        }
         (None, Some(snapshot)) => {
             let params = params(arguments.network, arguments.signet_challenge.as_ref())?;
             let sources = Sources {
@@ -141,7 +148,10 @@ fn merged(arguments: &AuditMergeArguments) -> Result<u8, Failure> {
     let key = Key::read(&arguments.key)?;
     let threads = threads(arguments.par);
     let data = arguments.data.as_deref();
-    let data = data.map(|data| UtxoSet::open(data, threads)).transpose()?;
+    let reach = arguments.older.reach();
+    let data = data.map(|data| UtxoSet::open_with(data, threads, reach)).transpose()?;
+    log::older(data.as_ref().and_then(UtxoSet::older));
+    data.iter().for_each(say_where_no_note_is_left);
     let set = match (&data, &arguments.snapshot) {
         (Some(data), _) => AuditedSet::Data(data),
         (None, Some(snapshot)) => AuditedSet::Snapshot(snapshot),
@@ -152,6 +162,21 @@ fn merged(arguments: &AuditMergeArguments) -> Result<u8, Failure> {
     let report = merge(&key, &parts, set, threads, &stop, &mut meter)?;
     drop(meter);
     say(&report, arguments.json, start)
+}
+
+/// Says before the work that a data directory will have no word of a proof.
+fn say_where_no_note_is_left(set: &UtxoSet) {
+    if let Err(problem) = Mark::check(set) {
+        say_not_noted(&problem.to_string());
+    }
+}
+
+fn say_not_noted(problem: &str) {
+    log::warning(
+        "not_noted",
+        &format!("{problem}: a proof is not noted in the data directory, and stats will not know of it"),
+        json!({"problem": problem}),
+    );
 }
 
 fn finding_json(finding: &Finding) -> Value {
@@ -176,6 +201,9 @@ fn say_findings(findings: &[Finding]) {
 /// Prints a report. Returns the exit status.
 fn say(report: &Report, as_json: bool, start: Instant) -> Result<u8, Failure> {
     let (seconds, cpu) = (start.elapsed().as_secs_f64(), cpu_seconds());
+    if let Some(problem) = &report.not_noted {
+        say_not_noted(problem);
+    }
     let mut out = std::io::stdout().lock();
     if as_json {
         let findings: Vec<Value> = report.findings.iter().map(finding_json).collect();

@@ -39,6 +39,9 @@ struct Balance {
     unspents: Vec<Unspent>,
     /// In BTC.
     total_amount: f64,
+    /// Height of the set that was written last, where this is an older one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    synced_height: Option<u32>,
 }
 
 /// The coins with scripts that are looked for, and the number of all coins.
@@ -111,6 +114,7 @@ pub(crate) fn run(arguments: &BalanceArguments) -> Result<u8, Failure> {
         bestblock: tip.hash.to_string(),
         unspents: unspents.collect::<Result<_, Failure>>()?,
         total_amount: output::amount(total),
+        synced_height: set.older().map(|older| older.synced.height),
     };
     output::json_line(&mut out, &balance)?;
     Ok(0)

@@ -3,6 +3,7 @@
 use crate::arguments::CoinArguments;
 use crate::commands::cores;
 use crate::failure::Failure;
+use crate::log;
 use crate::output;
 use crate::progress::EngineMeter;
 use crate::script_pubkey::address;
@@ -100,10 +101,11 @@ impl Answers {
 }
 
 pub(crate) fn run(arguments: &CoinArguments) -> Result<u8, Failure> {
-    let mut coins = CoinLookup::open(&arguments.set.data)?;
-    if let Some(height) = arguments.set.at.height {
+    let mut coins = CoinLookup::open_with(&arguments.set.data, arguments.set.older.reach())?;
+    log::older(coins.older());
+    if let Some(earlier) = arguments.set.at.earlier() {
         let mut meter = EngineMeter::new();
-        coins = coins.at(height, cores(), &AtomicBool::new(false), &mut meter)?;
+        coins = coins.at(earlier, cores(), &AtomicBool::new(false), &mut meter)?;
     }
     let mut answers = Answers {
         coins,

@@ -9,10 +9,11 @@ use crate::progress::EngineMeter;
 use crate::signals;
 use crate::trace::Trace;
 use crate::verifier::verifier;
+use crate::whole;
 use blockmill_blockfiles::BlockFiles;
 use blockmill_coins::CacheCounters;
 use blockmill_engine::report::{Halt, Indexing, Span, Totals};
-use blockmill_engine::{ConnectReport, Event, Observer, Options, Progress, RunOutcome};
+use blockmill_engine::{ConnectReport, Event, Observer, Options, Progress};
 use serde_json::json;
 use std::io::Write;
 use std::path::PathBuf;
@@ -49,25 +50,7 @@ pub(crate) fn say_leftovers(report: &ConnectReport) {
         );
         log::warning("left_out", &text, json!({"blocks": report.left_out}));
     }
-    if let Some(first) = &report.first_leftover {
-        let text = format!(
-            "{} blocks are left over: their parent is in none of the files; the first: {}: offset {}: \
-             block {}, whose parent is {}",
-            report.leftovers,
-            first.path.display(),
-            first.offset,
-            first.hash,
-            first.parent
-        );
-        let fields = json!({
-            "blocks": report.leftovers,
-            "file": output::path_text(&first.path),
-            "offset": first.offset,
-            "hash": first.hash.to_string(),
-            "parent": first.parent.to_string(),
-        });
-        log::warning("left_over", &text, fields);
-    }
+    whole::say(&report.wholeness());
 }
 
 /// Reports the height at which a signal stopped the run, if one did.
@@ -168,14 +151,5 @@ pub(crate) fn run(arguments: &ConnectArguments) -> Result<u8, Failure> {
     if report.leftovers == 0 {
         engine.close_unused()?;
     }
-    Ok(exit_status(&report))
-}
-
-/// The exit status of a run with this report.
-pub(crate) fn exit_status(report: &ConnectReport) -> u8 {
-    match report.outcome() {
-        RunOutcome::Complete => 0,
-        RunOutcome::Rejected => 1,
-        RunOutcome::Incomplete => 3,
-    }
+    Ok(whole::exit_status(report.outcome()))
 }

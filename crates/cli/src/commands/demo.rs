@@ -11,7 +11,7 @@ use crate::verifier::verifier;
 use blockmill_block::Network;
 use blockmill_chaingen::{ChainSpec, Profile};
 use blockmill_engine::report::Halt;
-use blockmill_engine::{ChainId, Engine, Options, Signatures};
+use blockmill_engine::{ChainId, Engine, Options, Reach, Signatures};
 use serde_json::json;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -88,7 +88,7 @@ fn demo_in(directory: &Path) -> Result<u8, Failure> {
         connect::say_halt(&report);
         return Ok(signals::status());
     }
-    let figures = stats::compute(&data, None)?;
+    let figures = stats::compute(&data, None, Reach::Synced)?;
     let mut out = std::io::stdout().lock();
     output::connect_table(&mut out, &report, cpu_seconds)?;
     let agrees = figures.hash() == summary.hash_serialized_3 && report.tip.to_string() == summary.tip;

@@ -11,26 +11,34 @@ pub(crate) mod generate;
 pub(crate) mod shell;
 pub(crate) mod snapshot;
 pub(crate) mod stats;
+pub(crate) mod status;
 pub(crate) mod submit;
 pub(crate) mod verify;
 
 use crate::arguments::SetArguments;
 use crate::failure::Failure;
+use crate::log;
 use crate::progress::EngineMeter;
-use blockmill_engine::{Batch, UtxoSet};
+use blockmill_engine::{Batch, Earlier, Reach, UtxoSet};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 /// Opens the set that the arguments name. A signal ends the process.
 fn open_set(arguments: &SetArguments, meter: &mut EngineMeter) -> Result<UtxoSet, Failure> {
-    open_set_at(&arguments.data, arguments.at.height, meter)
+    open_set_at(&arguments.data, arguments.at.earlier(), arguments.older.reach(), meter)
 }
 
 /// Opens the set of a data directory, as it is or as it was at a height. A signal ends the process.
-fn open_set_at(data: &Path, at: Option<u32>, meter: &mut EngineMeter) -> Result<UtxoSet, Failure> {
-    let set = UtxoSet::open(data, cores())?;
+fn open_set_at(
+    data: &Path,
+    at: Option<Earlier<'_>>,
+    reach: Reach,
+    meter: &mut EngineMeter,
+) -> Result<UtxoSet, Failure> {
+    let set = UtxoSet::open_with(data, cores(), reach)?;
+    log::older(set.older());
     match at {
-        Some(height) => Ok(set.at(height, &AtomicBool::new(false), meter)?),
+        Some(earlier) => Ok(set.at(earlier, &AtomicBool::new(false), meter)?),
         None => Ok(set),
     }
 }

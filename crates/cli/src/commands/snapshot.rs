@@ -11,8 +11,8 @@ use crate::progress::EngineMeter;
 use crate::signals;
 use crate::verifier::verifier;
 use blockmill_coins::UtxoStats;
-use blockmill_engine::Options;
 use blockmill_engine::datadir::snapshot;
+use blockmill_engine::{Older, Options};
 use serde_json::json;
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -40,7 +40,7 @@ fn dump(arguments: &DumpArguments) -> Result<u8, Failure> {
     }
     let stats = snapshot::dump(&set, &arguments.file, &stop, &mut meter)?;
     drop(meter);
-    print(&stats, "coins_written", &arguments.file, arguments.json)
+    print(&stats, "coins_written", &arguments.file, set.older(), arguments.json)
 }
 
 fn load(arguments: &LoadArguments) -> Result<u8, Failure> {
@@ -84,20 +84,23 @@ fn load(arguments: &LoadArguments) -> Result<u8, Failure> {
     }
     let stats = engine.load_snapshot(blocks, file, arguments.hash, &mut meter)?;
     drop(meter);
-    print(&stats, "coins_loaded", file, arguments.json)
+    print(&stats, "coins_loaded", file, None, arguments.json)
 }
 
 /// Prints the outcome with the names of Core's RPC answers, where Core has a name.
-fn print(stats: &UtxoStats, coins: &str, path: &Path, as_json: bool) -> Result<u8, Failure> {
+fn print(stats: &UtxoStats, coins: &str, path: &Path, older: Option<&Older>, as_json: bool) -> Result<u8, Failure> {
     let mut out = std::io::stdout().lock();
     if as_json {
-        let value = json!({
+        let mut value = json!({
             coins: stats.txouts,
             "base_hash": stats.best_block.to_string(),
             "base_height": stats.height,
             "path": output::path_text(path),
             "txoutset_hash": stats.hash_serialized_3.to_string(),
         });
+        if let Some(older) = older {
+            value["synced_height"] = json!(older.synced.height);
+        }
         output::json_line(&mut out, &value)?;
     } else {
         let rows = [

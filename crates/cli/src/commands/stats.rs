@@ -8,14 +8,14 @@ use crate::progress::EngineMeter;
 use blockmill_audit::Mark;
 use blockmill_coins::stats::Hashes;
 use blockmill_coins::{StatsBuilder, StatsPart, StoreError};
-use blockmill_engine::{Batch, Observer};
+use blockmill_engine::{Batch, Earlier, Observer, Reach};
 use std::io::Write;
 use std::path::Path;
 
 /// Computes the figures of the UTXO set in a data directory, as it is or as it was.
-pub(crate) fn compute(data: &Path, at: Option<u32>) -> Result<StatsJson, Failure> {
+pub(crate) fn compute(data: &Path, at: Option<Earlier<'_>>, reach: Reach) -> Result<StatsJson, Failure> {
     let mut meter = EngineMeter::new();
-    let set = open_set_at(data, at, &mut meter)?;
+    let set = open_set_at(data, at, reach, &mut meter)?;
     let mut builder = StatsBuilder::new(Hashes::Both);
     let mut coins = 0;
     let convert = |batch: Batch| {
@@ -29,19 +29,26 @@ pub(crate) fn compute(data: &Path, at: Option<u32>) -> Result<StatsJson, Failure
         Ok(())
     })?;
     let store = set.store();
+    let figures = builder.finish(&set.tip());
+    let older = set.older();
     Ok(StatsJson::new(
-        &builder.finish(&set.tip()),
+        &figures,
         store.disk_size()?,
         store.memory(),
         Validated {
             snapshot_height: set.snapshot_height(),
-            audit: Mark::of(&set),
+            audit: Mark::of(&set).filter(|mark| mark.fits(&figures)),
         },
+        older.map(|older| older.synced.height),
     ))
 }
 
 pub(crate) fn run(arguments: &StatsArguments) -> Result<u8, Failure> {
-    let stats = compute(&arguments.set.data, arguments.set.at.height)?;
+    let stats = compute(
+        &arguments.set.data,
+        arguments.set.at.earlier(),
+        arguments.set.older.reach(),
+    )?;
     let mut out = std::io::stdout().lock();
     if arguments.json {
         output::json_line(&mut out, &stats)?;

@@ -1,5 +1,9 @@
 //! `audit`, over real and generated chains in files of Core's form.
 
+mod half;
+mod marks;
+mod resume;
+
 use crate::common::{Rng, Run, Scratch, blockmill, connect, generate_command, run, shared_data};
 use blockmill_chaingen::bitcoin::consensus::serialize;
 use blockmill_chaingen::core_files::{CoreChain, CoreLayout};

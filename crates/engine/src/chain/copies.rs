@@ -1,15 +1,69 @@
-//! Chains of equal work are told apart by their sound copies, before any block is connected.
+//! The one judge of copies. A block may lie in several files, and whoever wrote a copy may have
+//! changed what its header does not commit to. A copy is the block if
+//! - the bytes decode, and the header has the hash that was asked for;
+//! - the transactions have the header's merkle root, none of them doubled (CVE-2012-2459);
+//! - the witnesses have the commitment in the coinbase.
+//!
+//! Everything else is for the rules to say, and says it of the block. Who looks for a block takes
+//! the first such copy. Chains of equal work are told apart by it, too: a block came when its content
+//! came.
 
 use crate::chain::index::{BlockId, HeaderIndex};
-use blockmill_block::Block;
+use blockmill_block::{Block, BlockHash};
 use blockmill_blockfiles::{BlockFiles, Position};
-use blockmill_rules::block::{BLOCK_RULES, BlockContext, BlockOptions, LoneBlock, check_block_context};
-use blockmill_rules::{Reject, RejectKind};
+use blockmill_rules::Params;
+use blockmill_rules::block::check_commitments;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The rules that a header does not answer for. Its work was checked when it was inserted.
-const CONTENT: BlockOptions = BlockOptions { proof_of_work: false };
+/// The block that a copy is, by its bytes. A record that is no block, or more than its block, is
+/// noted: other records may lie inside.
+///
+/// # Errors
+/// What is wrong with the bytes, in words.
+pub(crate) fn decode_copy(
+    files: &BlockFiles,
+    position: Position,
+    bytes: Vec<u8>,
+    hash: &BlockHash,
+) -> Result<Block, String> {
+    let length = bytes.len();
+    let decoded = Block::decode(bytes);
+    let is_exact = decoded.as_ref().is_ok_and(|block| block.bytes().len() == length);
+    if !is_exact {
+        files.note_doubt(position.file);
+    }
+    match decoded {
+        Err(error) => Err(format!("the block does not decode: {error}")),
+        Ok(block) if block.hash() != *hash => Err("another block lies here now".to_owned()),
+        Ok(block) => Ok(block),
+    }
+}
+
+/// The block that lies at a position, if it is the block of this hash.
+///
+/// # Errors
+/// What is wrong with the copy, in words.
+pub(crate) fn read_copy(
+    files: &BlockFiles,
+    position: Position,
+    hash: &BlockHash,
+    params: &Params,
+    height: u32,
+) -> Result<Block, String> {
+    let bytes = files.read(&position).map_err(|error| error.to_string())?;
+    let block = decode_copy(files, position, bytes, hash)?;
+    match content_problem(&block, params, height) {
+        None => Ok(block),
+        Some(problem) => Err(problem),
+    }
+}
+
+/// What shows that a copy is not the block of its header, in words. None if it is the block.
+fn content_problem(block: &Block, params: &Params, height: u32) -> Option<String> {
+    let reject = check_commitments(block, params, height).err()?;
+    Some(format!("its content is not that of its header ({reject})"))
+}
 
 /// If several chains have the most work, finds where the blocks of the best one lie, as far as they
 /// have several copies, until the best one is known. A block without a sound copy is left as it is:
@@ -37,29 +91,7 @@ pub(crate) fn settle_ties(index: &mut HeaderIndex, files: &BlockFiles, stop: &At
 
 /// Where the content of a block lies that has several copies.
 fn find_content(index: &HeaderIndex, files: &BlockFiles, id: BlockId) -> Option<Position> {
+    let (entry, params) = (index.entry(id), index.params());
     let mut positions = index.positions(id).filter(|_| index.has_copies(id));
-    positions.find(|&position| is_sound(index, files, id, position))
-}
-
-/// Whether the content of a block lies at a position. The block may be invalid all the same.
-fn is_sound(index: &HeaderIndex, files: &BlockFiles, id: BlockId, position: Position) -> bool {
-    let Ok(Ok(block)) = files.read(&position).map(Block::decode) else {
-        return false;
-    };
-    let verdict = |block: &Block| -> Result<(), Reject> {
-        let (params, entry) = (index.params(), index.entry(id));
-        let signed = || Ok(());
-        let lone = LoneBlock::new(block, params, CONTENT, &signed);
-        let mut rules = BLOCK_RULES.iter().filter(|rule| rule.activation.holds(params, 0));
-        rules.try_for_each(|rule| (rule.check)(&lone))?;
-        let parent = entry.parent.map_or(entry, |parent| index.entry(parent));
-        let context = BlockContext {
-            params,
-            height: entry.height,
-            parent_median_time_past: parent.median_time_past,
-        };
-        check_block_context(block, &context)
-    };
-    block.hash() == index.entry(id).hash
-        && !matches!(verdict(&block), Err(reject) if reject.kind == RejectKind::Mutated)
+    positions.find(|&position| read_copy(files, position, &entry.hash, params, entry.height).is_ok())
 }

@@ -13,6 +13,15 @@ impl SharedFiles {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The files themselves. Files that are shared still are listed anew.
+    pub(crate) fn into_inner(self) -> BlockFiles {
+        let files = Arc::try_unwrap(self.0).map(RwLock::into_inner);
+        files.map_or_else(
+            |_| BlockFiles::new(),
+            |files| files.unwrap_or_else(PoisonError::into_inner),
+        )
+    }
+
     /// The files, to add to.
     pub(crate) fn write(&self) -> RwLockWriteGuard<'_, BlockFiles> {
         self.0.write().unwrap_or_else(PoisonError::into_inner)

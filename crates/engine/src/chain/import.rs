@@ -1,20 +1,21 @@
 //! Import: blocks are found in block files, and their headers are inserted into the index.
 
 use crate::chain::copies::settle_ties;
-use crate::chain::index::{BlockId, HeaderIndex, HeaderRefusal};
+use crate::chain::index::{BlockId, HeaderRefusal};
 use crate::chain::insert::{Inserted, Refusal, clock, insert_blocks, insert_records, without_place};
 use crate::chain::places::Places;
+use crate::chain::search::{Scanned, Search};
 use crate::chain::state::ChainState;
 use crate::report::events::Event;
 use crate::report::findings::{ImportEnd, ImportFindings, Leftover, Rejected, Unreadable};
-use crate::report::observer::{Indexing, Observer};
+use crate::report::observer::Observer;
 use crate::report::telemetry::Reporter;
-use blockmill_block::{BlockHash, Header, Magic};
-use blockmill_blockfiles::{BlockFiles, Damage, FileError, Position, Record, ScanProgress};
-use blockmill_rules::{Params, RejectKind};
-use std::ops::{ControlFlow, Range};
+use blockmill_block::{BlockHash, Header};
+use blockmill_blockfiles::{FileError, Position, Record};
+use blockmill_rules::RejectKind;
+use std::collections::{BTreeSet, HashSet};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 impl ChainState {
     /// Finds the blocks in `sources` and inserts their headers into the index, in any order. When
@@ -25,29 +26,104 @@ impl ChainState {
         stop: &AtomicBool,
         reporter: &mut Reporter<'_>,
     ) -> Result<ImportFindings, FileError> {
-        let first = self.unsearched.unwrap_or(self.files.read().len() as u32);
-        self.unsearched = Some(first);
-        for source in sources {
-            self.files.write().add(source)?;
-        }
-        let last = self.files.read().len() as u32;
+        let known = self.files.read().len() as u32;
+        let numbers = self.add_sources(sources)?;
         let magic = self.index.params().magic();
         let files = self.files.read();
-        let scanned = scan_files(&files, first..last, magic, &mut self.places, stop, reporter.observer)?;
+        let search = Search {
+            files: &files,
+            magic,
+            deep: &self.deep,
+            stop,
+        };
+        let found = search.run_into(&mut self.index, &numbers, &mut self.places, reporter.observer)?;
         drop(files);
-        let Some(Scanned { records, damages }) = scanned else {
+        let Some(Scanned {
+            records,
+            mut damages,
+            skipped,
+        }) = found
+        else {
             return Ok(ImportFindings {
                 end: ImportEnd::Stopped,
                 ..ImportFindings::default()
             });
         };
-        self.unsearched = None;
-        let mut findings = ImportFindings {
-            damages,
-            ..ImportFindings::default()
-        };
+        let forgotten = self.forget_old(&numbers, known);
+        let mut findings = ImportFindings::default();
         self.insert(records, &mut findings, reporter);
+        self.note_leftovers(&mut findings);
+        self.forget_lost(forgotten);
+        for damage in &mut damages {
+            let block = damage.hash.and_then(|hash| self.index.find(&hash));
+            damage.is_elsewhere = block.is_some_and(|id| self.index.entry(id).has_content());
+        }
+        findings.damages = damages;
+        findings.missing_files = skipped.into_iter().filter(|skipped| skipped.is_missing).collect();
         Ok(findings)
+    }
+
+    /// Adds files, and those that were added before once more: they may be others now.
+    fn add_sources(&mut self, sources: &[PathBuf]) -> Result<Vec<u32>, FileError> {
+        let mut files = self.files.write();
+        let mut numbers = Vec::new();
+        for source in sources {
+            numbers.extend(files.add(source)?);
+        }
+        let mut seen = HashSet::new();
+        numbers.retain(|&number| seen.insert(number));
+        Ok(numbers)
+    }
+
+    /// Forgets which blocks lie in those of the first `known` files that were searched again, or are
+    /// gone. Returns the blocks that lie nowhere then.
+    fn forget_old(&mut self, searched: &[u32], known: u32) -> Vec<BlockId> {
+        let files = self.files.read();
+        let searched: HashSet<u32> = searched.iter().copied().collect();
+        let is_old = |file: u32| searched.contains(&file) || !files.path(file).exists();
+        let old: HashSet<u32> = (0..known).filter(|&file| is_old(file)).collect();
+        if old.is_empty() {
+            return Vec::new();
+        }
+        // Those in files that were searched again are found again.
+        self.orphans.forget_files(&old);
+        self.index.forget_files(|file| old.contains(&file))
+    }
+
+    /// Blocks that lay in old files and were not found again cannot be connected.
+    fn forget_lost(&mut self, forgotten: Vec<BlockId>) {
+        for id in forgotten {
+            let is_lost = !self.index.entry(id).has_content() && !self.is_active(id);
+            if is_lost && id != self.index.genesis() {
+                self.index.forget_content(id);
+            }
+        }
+    }
+
+    /// Tells chains of equal work apart without connecting them, see [`settle_ties`].
+    pub(crate) fn settle_ties(&mut self, stop: &AtomicBool) {
+        settle_ties(&mut self.index, &self.files.read(), stop);
+    }
+
+    /// Whether files that were noted as doubtful have blocks that no search has found. Then their
+    /// contents are read by the next [`import`](Self::import).
+    pub(crate) fn find_hidden(&mut self, stop: &AtomicBool, observer: &mut dyn Observer) -> Result<bool, FileError> {
+        let doubts = self.files.read().take_doubts();
+        let deep: BTreeSet<u32> = doubts.difference(&self.deep).copied().collect();
+        let files = self.files.read();
+        let search = Search {
+            files: &files,
+            magic: self.index.params().magic(),
+            deep: &deep,
+            stop,
+        };
+        let numbers: Vec<u32> = deep.iter().copied().collect();
+        let found = search.run(&numbers, &mut Places::default(), observer)?;
+        let is_hidden = |record: &Record| self.index.find(&record.hash).is_none();
+        let any = found.is_some_and(|found| found.records.iter().any(is_hidden));
+        drop(files);
+        self.deep.extend(deep);
+        Ok(any)
     }
 
     /// Inserts headers of blocks whose files are not at hand, in any order. Those that break a rule
@@ -97,7 +173,7 @@ impl ChainState {
     }
 
     /// Notes how many blocks have no known parent, whenever they came.
-    pub(crate) fn note_leftovers(&self, findings: &mut ImportFindings) {
+    fn note_leftovers(&self, findings: &mut ImportFindings) {
         let orphans = &self.orphans.records;
         findings.leftovers = orphans.len() as u64;
         findings.first_leftover = orphans.first().map(|record| Leftover {
@@ -143,91 +219,6 @@ impl ChainState {
             reporter.rejected(rejected);
         }
     }
-}
-
-/// What lies in block files.
-#[derive(Default)]
-pub(crate) struct Scanned {
-    pub(crate) records: Vec<Record>,
-    damages: Vec<Damage>,
-}
-
-/// Finds the records of some of the files, and reports damage. Files that have not changed since an
-/// earlier search are not read. None if `stop` was set.
-pub(crate) fn scan_files(
-    files: &BlockFiles,
-    numbers: Range<u32>,
-    magic: Magic,
-    places: &mut Places,
-    stop: &AtomicBool,
-    observer: &mut dyn Observer,
-) -> Result<Option<Scanned>, FileError> {
-    let mut found = Scanned::default();
-    let mut entries = Vec::new();
-    for file in numbers.clone() {
-        let begun = match places.begin(files, file)? {
-            Ok(records) => {
-                found.records.extend(records);
-                continue;
-            }
-            Err(begun) => begun,
-        };
-        let mut watch = |scan: &ScanProgress| {
-            if stop.load(Ordering::Relaxed) {
-                return ControlFlow::Break(());
-            }
-            observer.indexing(&Indexing {
-                file: (file - numbers.start + 1) as usize,
-                files: numbers.len(),
-                offset: scan.offset,
-                bytes: scan.bytes,
-                headers: found.records.len() + scan.records,
-            });
-            ControlFlow::Continue(())
-        };
-        let Some(scan) = files.scan_watched(file, magic, &mut watch)? else {
-            places.write(&entries)?;
-            return Ok(None);
-        };
-        for damage in &scan.damages {
-            observer.event(&Event::Damaged(damage));
-        }
-        if scan.more_damages > 0 {
-            observer.event(&Event::MoreDamaged {
-                path: files.path(file),
-                places: scan.more_damages,
-            });
-        }
-        // Damage is reported by every run, so it is looked for anew.
-        if scan.damages.is_empty() {
-            places.note(begun, &scan.records, &mut entries);
-        }
-        found.records.extend(scan.records);
-        found.damages.extend(scan.damages);
-    }
-    places.write(&entries)?;
-    Ok(Some(found))
-}
-
-/// The index of these headers and of all headers in the files, and the records of the files. None
-/// if `stop` was set.
-pub(crate) fn index_files(
-    files: &BlockFiles,
-    headers: &[Header],
-    params: &Params,
-    stop: &AtomicBool,
-    observer: &mut dyn Observer,
-) -> Result<Option<(HeaderIndex, Vec<Record>)>, FileError> {
-    let (numbers, magic) = (0..files.len() as u32, params.magic());
-    let Some(scanned) = scan_files(files, numbers, magic, &mut Places::default(), stop, observer)? else {
-        return Ok(None);
-    };
-    let mut index = HeaderIndex::new(params.clone());
-    let headers = without_place(headers);
-    report_refusals(&insert_records(&mut index, &headers, |_, _, _| ()), observer);
-    report_refusals(&insert_blocks(&mut index, &scanned.records), observer);
-    settle_ties(&mut index, files, stop);
-    Ok((!stop.load(Ordering::Relaxed)).then_some((index, scanned.records)))
 }
 
 fn report_refusals(inserted: &Inserted<'_>, observer: &mut dyn Observer) {

@@ -11,7 +11,7 @@
 //! | 8 | its length |
 //! | 16, 16 | time of its last change, and of the last change of its inode, in nanoseconds |
 //! | 8 | the key it is obfuscated with |
-//! | 1 | 1 if it was left alone for [`SETTLED`] before the search |
+//! | 1 | what was read of the records: 1 lengths, 2 contents; 0 if the file is to be searched again |
 //! | 4, then so many | length of its path, and the path |
 //! | 92 each | records: offset of the block (8), its length (4), its header (80) |
 //!
@@ -20,7 +20,7 @@
 
 use blockmill_block::Header;
 use blockmill_blockfiles::disk::{Disk, DiskFile, Open};
-use blockmill_blockfiles::{BlockFiles, FileError, Position, Record, XorKey};
+use blockmill_blockfiles::{BlockFiles, FileError, Position, Record, ScanDepth, XorKey};
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs::Metadata;
@@ -90,7 +90,9 @@ struct Place {
 #[derive(Debug, Clone)]
 pub(crate) struct Search {
     mark: Mark,
-    settled: bool,
+    /// What was read of the records. None if the file is to be searched again: it has damage, or
+    /// was not left alone for [`SETTLED`] before the search.
+    last: Option<ScanDepth>,
     places: Vec<Place>,
     /// Bytes of its entry.
     bytes: u64,
@@ -172,27 +174,30 @@ impl Places {
         Some((bytes.len() - rest.len()) as u64)
     }
 
-    /// What is known of a block file, if it was searched and has not changed since. Otherwise the
-    /// search that begins now.
-    pub(crate) fn begin(&self, files: &BlockFiles, file: u32) -> Result<Result<Vec<Record>, Begun>, FileError> {
+    /// Begins a search of a block file.
+    pub(crate) fn begin(&self, files: &BlockFiles, file: u32) -> Result<Begun, FileError> {
         let path = files.path(file);
         let metadata = std::fs::metadata(path).map_err(|error| error_of(path, error))?;
         let mark = Mark::new(&metadata, files.key(file));
-        if let Some(search) = self.searches.get(path)
-            && search.settled
-            && search.mark == mark
-        {
-            return Ok(Ok(search.records(file).collect()));
-        }
-        Ok(Err(Begun {
+        Ok(Begun {
             settled: mark.is_settled(),
             path: path.to_owned(),
             mark,
-        }))
+        })
     }
 
-    /// Notes what a search has found. The file gets it with [`write`](Self::write).
-    pub(crate) fn note(&mut self, begun: Begun, records: &[Record], entries: &mut Vec<u8>) {
+    /// The records of the file, if an earlier search was the last that is needed, and nothing has
+    /// changed since.
+    pub(crate) fn known(&self, begun: &Begun, file: u32, depth: ScanDepth) -> Option<impl Iterator<Item = Record>> {
+        let search = self.searches.get(&begun.path)?;
+        let is_enough = |last| last == depth || last == ScanDepth::Contents;
+        let is_known = search.last.is_some_and(is_enough) && search.mark == begun.mark;
+        is_known.then(|| search.records(file))
+    }
+
+    /// Notes what a search of this depth has found; without one the file is searched again even if
+    /// nothing changes. The file of searches gets it with [`write`](Self::write).
+    pub(crate) fn note(&mut self, begun: Begun, records: &[Record], last: Option<ScanDepth>, entries: &mut Vec<u8>) {
         let places = records.iter().map(|record| Place {
             offset: record.position.offset,
             length: record.position.length,
@@ -200,7 +205,7 @@ impl Places {
         });
         let mut search = Search {
             mark: begun.mark,
-            settled: begun.settled,
+            last: last.filter(|_| begun.settled),
             places: places.collect(),
             bytes: 0,
         };
@@ -256,9 +261,11 @@ impl Places {
         Ok(())
     }
 
-    /// The block files that were searched, and what was found in each.
+    /// The block files that were searched, in the order of their paths, and what was found in each.
     pub(crate) fn files(&self) -> impl Iterator<Item = (&Path, &Search)> {
-        self.searches.iter().map(|(path, search)| (path.as_path(), search))
+        let mut searches: Vec<_> = self.searches.iter().collect();
+        searches.sort_unstable_by_key(|(path, _)| *path);
+        searches.into_iter().map(|(path, search)| (path.as_path(), search))
     }
 }
 
@@ -304,7 +311,11 @@ fn write_entry(path: &Path, search: &Search, out: &mut Vec<u8>) {
     out.extend(mark.modified.to_le_bytes());
     out.extend(mark.changed.to_le_bytes());
     out.extend(mark.key.bytes());
-    out.push(search.settled.into());
+    out.push(match search.last {
+        None => 0,
+        Some(ScanDepth::Lengths) => 1,
+        Some(ScanDepth::Contents) => 2,
+    });
     out.extend((path.len() as u32).to_le_bytes());
     out.extend(path);
     for place in &search.places {
@@ -333,7 +344,7 @@ fn read_entry(rest: &mut &[u8]) -> Option<(PathBuf, Search)> {
         changed: i128::from_le_bytes(take(&mut body)?),
         key: XorKey::new(take(&mut body)?),
     };
-    let [settled] = take(&mut body)?;
+    let [last] = take(&mut body)?;
     let path_length = u32::from_le_bytes(take(&mut body)?) as usize;
     let (path, records) = body.split_at_checked(path_length)?;
     let (records, []) = records.as_chunks::<RECORD>() else {
@@ -348,7 +359,11 @@ fn read_entry(rest: &mut &[u8]) -> Option<(PathBuf, Search)> {
     };
     let search = Search {
         mark,
-        settled: settled == 1,
+        last: match last {
+            1 => Some(ScanDepth::Lengths),
+            2 => Some(ScanDepth::Contents),
+            _ => None,
+        },
         places: records.iter().map(|record| place(record)).collect::<Option<_>>()?,
         bytes: (8 + length) as u64,
     };
@@ -394,7 +409,11 @@ mod tests {
         }
 
         fn begin(&self, places: &Places) -> Result<Vec<Record>, Begun> {
-            places.begin(&self.files, 0).unwrap()
+            let begun = places.begin(&self.files, 0).unwrap();
+            let known = places
+                .known(&begun, 0, ScanDepth::Lengths)
+                .map(|records| records.collect());
+            known.ok_or(begun)
         }
 
         /// As if time had passed since the last change.
@@ -420,7 +439,7 @@ mod tests {
 
     fn note(places: &mut Places, begun: Begun, records: &[Record]) {
         let mut entries = Vec::new();
-        places.note(begun, records, &mut entries);
+        places.note(begun, records, Some(ScanDepth::Lengths), &mut entries);
         places.write(&entries).unwrap();
     }
 
@@ -450,6 +469,20 @@ mod tests {
         let begun = folder.begin_later(&places);
         note(&mut places, begun, &found[..1]);
         assert_eq!(folder.begin(&folder.open()).unwrap(), found[..1]);
+    }
+
+    /// Readers have the records of a file with damage, and the next run searches it again.
+    #[test]
+    fn a_file_with_damage_is_kept_and_searched_again() {
+        let folder = Folder::new();
+        let mut places = folder.open();
+        let begun = folder.begin_later(&places);
+        let mut entries = Vec::new();
+        places.note(begun, &[record(8)], None, &mut entries);
+        places.write(&entries).unwrap();
+        let places = folder.open();
+        assert!(folder.begin(&places).is_err());
+        assert_eq!(places.files().next().unwrap().1.records(0).count(), 1);
     }
 
     #[test]

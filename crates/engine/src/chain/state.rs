@@ -5,12 +5,12 @@ use crate::chain::index::{BlockId, HeaderIndex};
 use crate::chain::places::Places;
 use crate::report::findings::{ImportFindings, Rejected};
 use blockmill_block::BlockHash;
-use blockmill_blockfiles::{Position, Record};
+use blockmill_blockfiles::{BlockFiles, Position, Record};
 use blockmill_coins::{Tip, UndoPosition};
 use blockmill_rules::connect::Overwriting;
 use blockmill_rules::spend::enforces_bip30;
 use blockmill_rules::{Reject, RejectKind};
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::path::PathBuf;
 
 /// Which blocks there are, and which of them are connected.
@@ -19,10 +19,10 @@ pub(crate) struct ChainState {
     pub(super) files: SharedFiles,
     /// What searches of block files have found.
     pub(super) places: Places,
+    /// Block files whose contents are read by a search.
+    pub(super) deep: BTreeSet<u32>,
     /// The active chain by height.
     active: Vec<BlockId>,
-    /// The first file that is still to be searched, where a search was stopped or has failed.
-    pub(super) unsearched: Option<u32>,
     /// Blocks whose parents are unknown.
     pub(super) orphans: Orphans,
     /// Findings among the submitted blocks, until a run reports them.
@@ -35,6 +35,13 @@ pub(crate) struct ChainState {
 pub(super) struct Orphans {
     pub(super) records: Vec<Record>,
     pub(super) parents: HashSet<BlockHash>,
+}
+
+impl Orphans {
+    /// Forgets those in some files.
+    pub(super) fn forget_files(&mut self, files: &HashSet<u32>) {
+        self.records.retain(|record| !files.contains(&record.position.file));
+    }
 }
 
 impl FromIterator<Record> for Orphans {
@@ -54,7 +61,7 @@ impl ChainState {
             index,
             files: SharedFiles::default(),
             places,
-            unsearched: None,
+            deep: BTreeSet::new(),
             orphans: Orphans::default(),
             submitted_findings: ImportFindings::default(),
         }
@@ -188,6 +195,16 @@ impl ChainState {
         } else {
             self.index.mark_failed(id);
         }
+    }
+
+    /// Forgets which blocks have failed: a new run judges them again, as a new process does.
+    pub(crate) fn forget_failures(&mut self) {
+        self.index.forget_failures();
+    }
+
+    /// The index and the files.
+    pub(crate) fn into_parts(self) -> (HeaderIndex, BlockFiles) {
+        (self.index, self.files.into_inner())
     }
 
     /// Notes at which of its positions a block's content lies.

@@ -2,25 +2,31 @@
 //! directory, with its undo data, or of block files with Core's undo files beside them.
 
 use crate::chain::assume_valid::signature_way;
-use crate::chain::import::{index_files, scan_files};
+use crate::chain::copies::read_copy;
 use crate::chain::index::{BlockId, HeaderIndex, HeaderRefusal};
 use crate::chain::insert::clock;
 use crate::chain::places::Places;
 use crate::chain::rev_files::{RevError, RevFiles};
+use crate::chain::search::Search;
+use crate::chain::state::ChainState;
 use crate::datadir::DataDir;
 use crate::datadir::error::{OpenError, Remedy, file_error, no_tip_header};
 use crate::datadir::files::{BLOCKS_FOLDER, FIRST_BLOCK_FILE, HEADERS_FILE, PLACES_FILE, UNDO_FILE};
 use crate::datadir::headers_file::{NO_UNDO, RECORD, decode};
 use crate::datadir::in_order::in_order;
 use crate::datadir::spending_block::SpendingBlock;
+use crate::report::findings::{ImportEnd, Leftover};
 use crate::report::observer::Observer;
 use crate::report::signatures::{SignatureWay, Signatures};
+use crate::report::telemetry::{Reporter, Telemetry};
+use crate::report::trace::Trace;
+use crate::report::wholeness::{Found, Wholeness};
 use blockmill_block::{Block, BlockHash, BlockUndo, Header};
-use blockmill_blockfiles::{BlockFiles, FileError, Position, Record};
+use blockmill_blockfiles::{BlockFiles, FileError, Position, Record, UndoCursor};
 use blockmill_coins::{Tip, UndoLog, UndoLogError};
 use blockmill_rules::flags::block_script_flags;
 use blockmill_rules::{Params, Reject};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::io::ErrorKind;
 use std::ops::{Range, RangeInclusive};
@@ -33,6 +39,12 @@ const BLOCKS_TOGETHER: u32 = 20_000;
 
 /// Bytes between two blocks that are read ahead with them.
 const GAP_READ: u64 = 1 << 20;
+
+/// What is said of a block file without undo data beside it.
+const NO_UNDO_FILE: &str = "there is no file of undo data (rev*.dat) beside it";
+
+/// For each block file its length, or what is wrong with it, and whether an undo file is beside it.
+type FileFacts = HashMap<u32, (Result<u64, String>, bool)>;
 
 /// Why a block of the chain, or the coins that it spends, cannot be read.
 #[derive(Debug, Error)]
@@ -80,14 +92,26 @@ pub enum BlockReadError {
         /// Why not.
         why: &'static str,
     },
-    /// There is no undo file beside the block's file.
-    #[error("{}: there is no file of undo data (rev*.dat) beside it: block {hash} (height {height}) needs it", path.display())]
+    /// There is no undo file beside the block's file, or none that can be read.
+    #[error("{}: {why}: block {hash} (height {height}) needs it", path.display())]
     NoUndoFile {
         /// The block.
         hash: BlockHash,
         /// Its height.
         height: u32,
         /// The block's file.
+        path: PathBuf,
+        /// What there is in place of an undo file.
+        why: String,
+    },
+    /// The undo file beside the block's file does not have the block's undo data.
+    #[error("undo data of block {hash} (height {height}): {}: no undo data there has its checksum", path.display())]
+    NoUndoRecord {
+        /// The block.
+        hash: BlockHash,
+        /// Its height.
+        height: u32,
+        /// The undo file.
         path: PathBuf,
     },
     /// The undo data cannot be used.
@@ -112,6 +136,16 @@ struct Place {
     rank: u32,
 }
 
+/// How far the search for the undo data of a block has come. What was found is not found again.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct UndoSearch {
+    /// Whether the directory's own undo data was tried.
+    own_tried: bool,
+    /// Number of the copy whose undo file is being searched.
+    copy: usize,
+    cursor: UndoCursor,
+}
+
 /// A chain up to a block. Several threads may read at once.
 pub struct ChainBlocks {
     index: HeaderIndex,
@@ -124,6 +158,8 @@ pub struct ChainBlocks {
     undo: Option<UndoLog>,
     /// The undo files beside the block files.
     rev_files: RevFiles,
+    /// Whether the block files that the chain was found in hold a whole chain.
+    wholeness: Wholeness,
 }
 
 impl ChainBlocks {
@@ -151,8 +187,13 @@ impl ChainBlocks {
             // The places of blocks that came one by one are written when they are next imported.
             let mut files = BlockFiles::new();
             let numbers = files.add(&submitted)?;
-            let magic = blocks.index.params().magic();
-            scan_files(&files, numbers, magic, &mut places, &AtomicBool::new(false), &mut ())?;
+            let search = Search {
+                files: &files,
+                magic: blocks.index.params().magic(),
+                deep: &BTreeSet::new(),
+                stop: &AtomicBool::new(false),
+            };
+            search.run(&numbers, &mut places, &mut ())?;
         }
         blocks.find_places(&places);
         Ok(blocks)
@@ -171,14 +212,75 @@ impl ChainBlocks {
         stop: &AtomicBool,
         observer: &mut dyn Observer,
     ) -> Result<Option<Self>, FileError> {
-        let mut files = BlockFiles::new();
-        for source in sources {
-            files.add(source)?;
+        let index = HeaderIndex::new(params.clone());
+        let genesis = index.genesis();
+        let mut chain = ChainState::new(index, genesis, Places::default());
+        chain.import_headers(headers, observer);
+        let mut telemetry = Telemetry::new(Trace::new(false, None));
+        let before = telemetry.begin_run();
+        let mut reporter = Reporter {
+            telemetry: &mut telemetry,
+            observer,
+        };
+        let findings = chain.import(sources, stop, &mut reporter)?;
+        if findings.end == ImportEnd::Stopped {
+            return Ok(None);
         }
-        let Some((index, records)) = index_files(&files, headers, params, stop, observer)? else {
+        chain.settle_ties(stop);
+        let figures = telemetry.end_run(&before);
+        let (index, files) = chain.into_parts();
+        let best = index.best_header();
+        let mut blocks = Self::up_to(index, best);
+        blocks.files = files;
+        blocks.find_copies();
+        blocks.wholeness = Wholeness::of(&Found {
+            rejected: &figures.rejected,
+            unreadable: &figures.unreadable,
+            damages: &findings.damages,
+            missing_files: &findings.missing_files,
+            leftovers: findings.leftovers,
+            first_leftover: findings.first_leftover.as_ref(),
+        });
+        Ok(Some(blocks))
+    }
+
+    /// Whether the block files in which the chain was found hold a whole chain, and why not. The
+    /// chain of a data directory was connected, so it is whole.
+    pub fn wholeness(&self) -> &Wholeness {
+        &self.wholeness
+    }
+
+    /// Whether records that turned out to be more than their blocks, or no blocks, hide blocks of
+    /// which nothing was known. Their files are read once more, so this is for the end of the work.
+    /// None if `stop` was set.
+    ///
+    /// # Errors
+    /// [`FileError`].
+    pub fn find_hidden(&self, stop: &AtomicBool, observer: &mut dyn Observer) -> Result<Option<Wholeness>, FileError> {
+        let deep = self.files.take_doubts();
+        let search = Search {
+            files: &self.files,
+            magic: self.index.params().magic(),
+            deep: &deep,
+            stop,
+        };
+        let numbers: Vec<u32> = deep.iter().copied().collect();
+        let Some(found) = search.run(&numbers, &mut Places::default(), observer)? else {
             return Ok(None);
         };
-        Ok(Some(Self::of_records(index, files, records)))
+        let is_hidden = |record: &&Record| self.index.find(&record.hash).is_none();
+        let hidden: Vec<Leftover> = found
+            .records
+            .iter()
+            .filter(is_hidden)
+            .map(|record| Leftover {
+                hash: record.hash,
+                parent: record.header.prev_block_hash,
+                path: self.files.path(record.position.file).to_owned(),
+                offset: record.position.offset,
+            })
+            .collect();
+        Ok(Some(Wholeness::of_hidden(&hidden)))
     }
 
     /// The chain of most work in an index, with records of files.
@@ -215,14 +317,20 @@ impl ChainBlocks {
         let mut blocks = Self::up_to(self.index, id);
         blocks.files = self.files;
         blocks.undo = self.undo;
-        let records = blocks.chain.iter().filter_map(|&id| {
-            let entry = blocks.index.entry(id);
-            let (header, hash) = (blocks.index.header(id), entry.hash);
-            entry.position().map(|position| Record { position, header, hash })
+        blocks.wholeness = self.wholeness;
+        blocks.find_copies();
+        Some(blocks)
+    }
+
+    /// Takes all copies of the chain's blocks that the index knows.
+    fn find_copies(&mut self) {
+        let records = self.chain.iter().flat_map(|&id| {
+            let (header, hash) = (self.index.header(id), self.index.entry(id).hash);
+            let positions = self.index.positions(id);
+            positions.map(move |position| Record { position, header, hash })
         });
         let records = records.collect();
-        blocks.add_places(records);
-        Some(blocks)
+        self.add_places(records);
     }
 
     /// Height of a block in this chain.
@@ -259,7 +367,7 @@ impl ChainBlocks {
     /// What keeps blocks of some heights from being read, as far as that shows without reading
     /// them: blocks and undo data that are in no file, and files that are gone or too short.
     pub fn find_unreadable(&self, heights: RangeInclusive<u32>) -> Vec<(RangeInclusive<u32>, String)> {
-        let mut files: HashMap<u32, (Option<u64>, bool)> = HashMap::new();
+        let mut files = FileFacts::new();
         let mut found: Vec<(RangeInclusive<u32>, String)> = Vec::new();
         for height in heights {
             let Some(problem) = self.problem(height, &mut files) else {
@@ -275,28 +383,29 @@ impl ChainBlocks {
         found
     }
 
-    /// `files` has, for each file, its length, and whether an undo file is beside it.
-    fn problem(&self, height: u32, files: &mut HashMap<u32, (Option<u64>, bool)>) -> Option<String> {
+    fn problem(&self, height: u32, files: &mut FileFacts) -> Option<String> {
         let places = self.places(height);
         let id = self.id(height).ok()?;
         let needs_undo_beside = height > 0 && self.index.entry(id).undo().is_none();
         let mut problem = None;
         for Place { position, .. } in places {
             let path = self.files.path(position.file);
-            let (length, has_undo) = *files.entry(position.file).or_insert_with(|| {
-                let length = std::fs::metadata(path).ok().map(|metadata| metadata.len());
+            let (length, has_undo) = files.entry(position.file).or_insert_with(|| {
+                let length = std::fs::metadata(path).map(|metadata| metadata.len());
+                let length = length.map_err(|error| match error.kind() {
+                    ErrorKind::NotFound => "is gone".to_owned(),
+                    _ => format!("cannot be read: {error}"),
+                });
                 (length, self.files.has_undo_file(position.file))
             });
             let path = path.display();
             let wrong = match length {
-                None => format!("{path} is gone"),
-                Some(length) if length < position.offset + u64::from(position.length) => {
+                Err(problem) => format!("{path} {problem}"),
+                Ok(length) if *length < position.offset + u64::from(position.length) => {
                     format!("{path} has become shorter")
                 }
-                Some(_) if needs_undo_beside && !has_undo => {
-                    format!("{path}: there is no file of undo data (rev*.dat) beside it")
-                }
-                Some(_) => return None,
+                Ok(_) if needs_undo_beside && !*has_undo => format!("{path}: {NO_UNDO_FILE}"),
+                Ok(_) => return None,
             };
             problem.get_or_insert(wrong);
         }
@@ -319,12 +428,17 @@ impl ChainBlocks {
         stop: &AtomicBool,
         observer: &mut dyn Observer,
     ) -> Result<bool, FileError> {
-        let first = self.files.len() as u32;
+        let mut numbers = Vec::new();
         for source in sources {
-            self.files.add(source)?;
+            numbers.extend(self.files.add(source)?);
         }
-        let (numbers, magic) = (first..self.files.len() as u32, self.index.params().magic());
-        let found = scan_files(&self.files, numbers, magic, &mut Places::default(), stop, observer)?;
+        let search = Search {
+            files: &self.files,
+            magic: self.index.params().magic(),
+            deep: &BTreeSet::new(),
+            stop,
+        };
+        let found = search.run(&numbers, &mut Places::default(), observer)?;
         let is_whole = found.is_some();
         self.add_places(found.unwrap_or_default().records);
         Ok(is_whole)
@@ -340,6 +454,7 @@ impl ChainBlocks {
             places: Vec::new(),
             undo: None,
             rev_files: RevFiles::default(),
+            wholeness: Wholeness::default(),
         }
     }
 
@@ -347,7 +462,7 @@ impl ChainBlocks {
         let mut records = Vec::new();
         for (path, search) in found.files() {
             // A file that went away has no blocks, and one that is another's name now adds none.
-            if let Some(file) = self.files.add(path).ok().and_then(|mut added| added.next()) {
+            if let Some(file) = self.files.add(path).ok().and_then(|added| added.first().copied()) {
                 records.extend(search.records(file));
             }
         }
@@ -366,7 +481,9 @@ impl ChainBlocks {
                 rank: 0,
             })
         }));
-        self.places.sort_by_key(|place| place.height);
+        let order = |place: &Place| (place.height, place.position.file, place.position.offset);
+        self.places.sort_by_key(order);
+        self.places.dedup_by_key(|place| (place.height, place.position));
         // For each file the last height, and the blocks below it. The first block has no record.
         let mut ranks: HashMap<u32, (u32, u32)> = HashMap::new();
         for place in &mut self.places {
@@ -463,35 +580,30 @@ impl ChainBlocks {
         Ok(signature_way(&self.index, self.id(height)?, wanted, can_defer))
     }
 
-    /// The block at a height.
+    /// The block at a height: its first copy that is the block of its header, as the engine takes
+    /// it.
     ///
     /// # Errors
     /// [`BlockReadError::AboveTip`], [`NoPlace`](BlockReadError::NoPlace) or
     /// [`Unreadable`](BlockReadError::Unreadable).
     pub fn block(&self, height: u32) -> Result<Block, BlockReadError> {
         let hash = self.hash(height)?;
-        let mut problem = BlockReadError::NoPlace { hash, height };
-        for (number, place) in self.places(height).iter().enumerate() {
-            let detail = match self.files.read(&place.position).map(Block::decode) {
-                Ok(Ok(block)) if block.hash() != hash => "another block lies here now".to_owned(),
-                Ok(Ok(block)) if block.merkle_root().hash != block.header().merkle_root.0 => {
-                    "its transactions are not those of its header".to_owned()
+        let mut problem = None;
+        for place in self.places(height) {
+            match read_copy(&self.files, place.position, &hash, self.params(), height) {
+                Ok(block) => return Ok(block),
+                Err(detail) => {
+                    problem.get_or_insert_with(|| BlockReadError::Unreadable {
+                        hash,
+                        height,
+                        path: self.files.path(place.position.file).to_owned(),
+                        offset: place.position.offset,
+                        detail,
+                    });
                 }
-                Ok(Ok(block)) => return Ok(block),
-                Ok(Err(error)) => format!("it does not decode: {error}"),
-                Err(error) => error.to_string(),
-            };
-            if number == 0 {
-                problem = BlockReadError::Unreadable {
-                    hash,
-                    height,
-                    path: self.files.path(place.position.file).to_owned(),
-                    offset: place.position.offset,
-                    detail,
-                };
             }
         }
-        Err(problem)
+        Err(problem.unwrap_or(BlockReadError::NoPlace { hash, height }))
     }
 
     /// The block at a height, and the coins that it spends: from the undo data of the directory, or
@@ -500,35 +612,55 @@ impl ChainBlocks {
     /// # Errors
     /// Any [`BlockReadError`].
     pub fn read(&self, height: u32) -> Result<SpendingBlock, BlockReadError> {
-        self.read_but(height, &[])
+        self.read_next(height, &mut UndoSearch::default())
     }
 
-    /// As [`read`](Self::read), but not with undo data that was refused. An undo file has nothing
-    /// to tell the undo data of siblings apart, if the blocks have the same number of transactions
-    /// with the same numbers of inputs.
-    pub(crate) fn read_but(&self, height: u32, refused: &[BlockUndo]) -> Result<SpendingBlock, BlockReadError> {
-        let hash = self.hash(height)?;
+    /// As [`read`](Self::read), but not with undo data that `search` has found before. An undo file
+    /// has nothing to tell the undo data of siblings apart, if the blocks have the same number of
+    /// transactions with the same numbers of inputs.
+    pub(crate) fn read_next(&self, height: u32, search: &mut UndoSearch) -> Result<SpendingBlock, BlockReadError> {
         let block = self.block(height)?;
         let undo = match height {
             0 => BlockUndo::default(),
-            _ => self.own_undo(height).or_else(|error| {
-                self.undo_beside(height, &block, refused)
-                    .map_err(|beside| error.unwrap_or(beside))
-            })?,
+            _ => self.next_undo(height, &block, search)?,
         };
-        if height > 0 && !undo.fits(&block) {
-            return Err(BlockReadError::Undo {
-                hash,
-                height,
-                detail: "it is another block's".to_owned(),
-            });
-        }
-        let flags = block_script_flags(self.index.params(), height, &hash);
+        let flags = block_script_flags(self.index.params(), height, &block.hash());
         Ok(SpendingBlock {
             height,
             block,
             undo,
             flags,
+        })
+    }
+
+    /// Height of the last block of `heights` that has undo data, if the undo files have none for
+    /// those above it: a node that runs writes blocks before their undo data. Otherwise the last
+    /// height, whether it can be read or not.
+    pub fn last_with_undo(&self, heights: RangeInclusive<u32>) -> u32 {
+        let last = *heights.end();
+        for height in heights.rev() {
+            let mut search = UndoSearch::default();
+            match self.read_next(height, &mut search) {
+                Err(BlockReadError::NoUndoRecord { .. }) => {}
+                Ok(_) if !self.may_have_undo(height + 1..=last, height, &search) => return height,
+                _ => return last,
+            }
+        }
+        last
+    }
+
+    /// Whether undo files have records that may be those of blocks for which none was found, since
+    /// they are damaged: any after that of the block below, which `found` has found.
+    fn may_have_undo(&self, missing: RangeInclusive<u32>, below: u32, found: &UndoSearch) -> bool {
+        let magic = self.index.params().magic();
+        let found_in = self.places(below).get(found.copy).map(|place| place.position.file);
+        let files: BTreeSet<u32> = missing
+            .flat_map(|height| self.places(height))
+            .map(|place| place.position.file)
+            .collect();
+        files.into_iter().any(|file| {
+            let after = (Some(file) == found_in).then_some(&found.cursor);
+            self.rev_files.has_records_after(&self.files, file, magic, after)
         })
     }
 
@@ -607,32 +739,55 @@ impl ChainBlocks {
         }
     }
 
-    /// The undo data of a block in an undo file beside one of its files.
-    fn undo_beside(&self, height: u32, block: &Block, refused: &[BlockUndo]) -> Result<BlockUndo, BlockReadError> {
+    /// The next undo data of a block that was not found before.
+    fn next_undo(&self, height: u32, block: &Block, search: &mut UndoSearch) -> Result<BlockUndo, BlockReadError> {
+        let mut problem = None;
+        if !std::mem::replace(&mut search.own_tried, true) {
+            match self.own_undo(height) {
+                Ok(undo) if undo.fits(block) => return Ok(undo),
+                Ok(_) => {
+                    problem = Some(BlockReadError::Undo {
+                        hash: block.hash(),
+                        height,
+                        detail: "it is another block's".to_owned(),
+                    });
+                }
+                Err(error) => problem = error,
+            }
+        }
+        let beside = self.undo_beside(height, block, search);
+        beside.map_err(|beside| problem.unwrap_or(beside))
+    }
+
+    /// The next undo data of a block in an undo file beside one of its files.
+    fn undo_beside(&self, height: u32, block: &Block, search: &mut UndoSearch) -> Result<BlockUndo, BlockReadError> {
         let magic = self.index.params().magic();
         let mut problem = RevError::NoFile;
-        for Place { position, rank, .. } in self.places(height) {
-            match self
+        while let Some(&Place { position, rank, .. }) = self.places(height).get(search.copy) {
+            let rank = rank as usize;
+            let found = self
                 .rev_files
-                .find(&self.files, position.file, magic, block, *rank as usize, refused)
-            {
+                .find(&self.files, position.file, magic, block, rank, &mut search.cursor);
+            match found {
                 Ok(undo) => return Ok(undo),
                 Err(error) if problem == RevError::NoFile => problem = error,
                 Err(_) => {}
             }
+            search.copy += 1;
+            search.cursor = UndoCursor::default();
         }
-        if problem == RevError::NoFile {
-            let path = self.found_at(height).map_or_else(PathBuf::new, |(path, _)| path);
-            return Err(BlockReadError::NoUndoFile {
-                hash: block.hash(),
-                height,
-                path,
-            });
-        }
-        Err(BlockReadError::Undo {
-            hash: block.hash(),
+        let hash = block.hash();
+        let why = match problem {
+            RevError::NoRecord { path } => return Err(BlockReadError::NoUndoRecord { hash, height, path }),
+            RevError::NoFile => NO_UNDO_FILE.to_owned(),
+            RevError::Unreadable(error) => format!("its undo data cannot be read: {error}"),
+        };
+        let path = self.found_at(height).map_or_else(PathBuf::new, |(path, _)| path);
+        Err(BlockReadError::NoUndoFile {
+            hash,
             height,
-            detail: problem.to_string(),
+            path,
+            why,
         })
     }
 

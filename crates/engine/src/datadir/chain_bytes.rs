@@ -106,7 +106,7 @@ impl ChainBlocks {
         for _ in 0..fields.u32()? {
             let length = fields.u32()? as usize;
             let path = Path::new(OsStr::from_bytes(fields.take(length)?));
-            let added = files.add(path).ok().and_then(|mut added| added.next());
+            let added = files.add(path).ok().and_then(|added| added.first().copied());
             numbers.push(added);
         }
         let mut records = Vec::new();

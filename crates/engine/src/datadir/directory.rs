@@ -1,8 +1,9 @@
 //! A data directory and its lock.
 
+use crate::datadir::commit_mark::{Mark, MarkFile};
 use crate::datadir::error::{OpenError, Remedy, file_error};
 use crate::datadir::files::{
-    BLOCKS_FOLDER, FIRST_BLOCK_FILE, HEADERS_FILE, LOCK_FILE, META_FILE, PLACES_FILE, UNDO_FILE,
+    BLOCKS_FOLDER, COMMIT_FILE, FIRST_BLOCK_FILE, HEADERS_FILE, LOCK_FILE, META_FILE, PLACES_FILE, UNDO_FILE,
 };
 use crate::datadir::headers_file::came_with_snapshot;
 use crate::datadir::holder::Writer;
@@ -10,8 +11,10 @@ use crate::datadir::lock::{self, lock_to_read, lock_to_write};
 use crate::datadir::lost_store::{has_no_coins, kind_if_not_lost, kind_of, network_of};
 use crate::datadir::meta::{ChainId, Meta, SnapshotMark, read_meta, remedy, write_meta};
 use crate::datadir::store_kind::StoreKind;
+use crate::report::events::Older;
 use blockmill_blockfiles::disk::{Disk, SystemDisk};
 use blockmill_blockfiles::{FileError, sync_appended};
+use blockmill_coins::{LastCommit, Tip};
 use std::fs::File;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -124,6 +127,14 @@ impl DataDir {
         }
     }
 
+    /// As [`open_to_read`](Self::open_to_read), without the lock that readers of redb share. Its
+    /// store must not be opened.
+    pub(crate) fn open_to_look(path: &Path) -> Result<Self, OpenError> {
+        let not_there = || OpenError::NotThere { path: path.to_owned() };
+        let meta = read_meta(&path.join(META_FILE))?.ok_or_else(not_there)?;
+        Ok(Self::locked(path, meta, None))
+    }
+
     /// Reads anew what a directory that was opened to read belongs to.
     pub(crate) fn read_meta_again(&mut self) -> Result<(), OpenError> {
         if let Some(meta) = read_meta(&self.path.join(META_FILE))? {
@@ -155,7 +166,7 @@ impl DataDir {
             return Ok(false);
         }
         remove_unused_stores(&*self.disk, &self.path)?;
-        for name in [PLACES_FILE, HEADERS_FILE, UNDO_FILE, META_FILE, LOCK_FILE] {
+        for name in [PLACES_FILE, COMMIT_FILE, HEADERS_FILE, UNDO_FILE, META_FILE, LOCK_FILE] {
             let path = self.file(name);
             if path.exists() {
                 self.disk.remove(&path).map_err(file_error(&path))?;
@@ -210,6 +221,29 @@ impl DataDir {
         Ok(())
     }
 
+    /// The mark of the last commit of the store. A reader reads it before it opens the store.
+    pub(crate) fn commit_mark(&self) -> Result<Mark, FileError> {
+        Mark::read(&self.file(COMMIT_FILE))
+    }
+
+    /// Marks the last commit of a store that was made elsewhere.
+    pub(crate) fn mark_commit(&self, commit: &LastCommit) -> Result<(), FileError> {
+        MarkFile::open(Arc::clone(&self.disk), self.file(COMMIT_FILE))?.write(commit)
+    }
+
+    /// What is missing of the store, which is at `found`, by the mark; none where nothing is.
+    pub(crate) fn older(&self, mark: Mark, found: &LastCommit) -> Option<Older> {
+        mark.older(found, self.genesis())
+    }
+
+    /// The tip of a set without coins.
+    pub(crate) fn genesis(&self) -> Tip {
+        Tip {
+            hash: self.chain_id().params().genesis.hash(),
+            height: 0,
+        }
+    }
+
     /// Where it lies.
     pub fn path(&self) -> &Path {
         &self.path
@@ -232,6 +266,11 @@ impl DataDir {
     pub fn store_path(&self) -> PathBuf {
         let kind = self.store_kind().ok().flatten().or(self.noted_store());
         self.file(kind.unwrap_or_default().part())
+    }
+
+    /// Path of the undo data of connected blocks, which may be none yet.
+    pub fn undo_path(&self) -> PathBuf {
+        self.file(UNDO_FILE)
     }
 
     /// Path of a file of the directory.
@@ -259,6 +298,7 @@ fn is_unused(path: &Path, meta: &Meta) -> Result<bool, FileError> {
 
 /// Removes the stores of a directory that has no block. They are marked with its network.
 fn remove_unused_stores(disk: &dyn Disk, path: &Path) -> Result<(), OpenError> {
+    // No mark of a commit is there: a store with one would have coins.
     for kind in StoreKind::ALL {
         for name in [kind.part(), kind.loading()] {
             let path = path.join(name);

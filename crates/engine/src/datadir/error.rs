@@ -2,6 +2,7 @@
 
 use crate::datadir::holder::Holder;
 use crate::datadir::store_kind::StoreKind;
+use crate::report::events::Older;
 use blockmill_blockfiles::FileError;
 use blockmill_coins::{StoreError, Tip, UndoLogError};
 use std::path::PathBuf;
@@ -19,6 +20,8 @@ pub enum Remedy {
     RemoveFile,
     /// The blocks are submitted again.
     SubmitAgain,
+    /// The blocks are connected again, into the same directory.
+    ConnectAgain,
 }
 
 /// Why a data directory cannot be opened or read.
@@ -31,6 +34,14 @@ pub enum OpenError {
     /// The coin store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The coin store has an older set than the one that was written last.
+    #[error("{}: {older}", path.display())]
+    Older {
+        /// The store.
+        path: PathBuf,
+        /// What it has and had.
+        older: Older,
+    },
     /// The undo log cannot be opened.
     #[error(transparent)]
     UndoLog(UndoLogError),
@@ -109,6 +120,7 @@ impl OpenError {
     pub fn remedy(&self) -> Option<Remedy> {
         match self {
             Self::Damaged { remedy, .. } => *remedy,
+            Self::Older { .. } => Some(Remedy::ConnectAgain),
             Self::Store(StoreError::Corrupt(_) | StoreError::Damaged { .. }) => Some(Remedy::NewDirectory),
             _ => None,
         }

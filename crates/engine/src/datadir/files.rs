@@ -12,6 +12,9 @@ pub(crate) const HEADERS_FILE: &str = "headers.dat";
 /// Undo data of connected blocks.
 pub(crate) const UNDO_FILE: &str = "undo.dat";
 
+/// The last commit of the store that was synced.
+pub(crate) const COMMIT_FILE: &str = "commit.dat";
+
 /// Where the blocks are in the files that were searched.
 pub(crate) const PLACES_FILE: &str = "places.dat";
 

@@ -1,7 +1,7 @@
 //! What the store in a directory says by itself: whether it is lost, and which chain it belongs to.
 
 use crate::datadir::error::{OpenError, Remedy, file_error};
-use crate::datadir::files::{HEADERS_FILE, UNDO_FILE};
+use crate::datadir::files::{COMMIT_FILE, HEADERS_FILE, UNDO_FILE};
 use crate::datadir::meta::ChainId;
 use crate::datadir::store_kind::StoreKind;
 use blockmill_coins::CoinStore;
@@ -55,13 +55,13 @@ pub(crate) fn has_no_coins(directory: &Path) -> bool {
 
 /// The kind of a directory's store, which is refused if it is gone; none where there was none. The
 /// store is made and noted, durably, before anything is written to the log of connected blocks. So
-/// where there is such a log, there was a store. A new store would append to the log of another
-/// chain. `noted` is the kind that `meta.json` names.
+/// where there is such a log, or the mark of a commit, there was a store. A new store would append
+/// to the log of another chain. `noted` is the kind that `meta.json` names.
 pub(crate) fn kind_if_not_lost(directory: &Path, noted: Option<StoreKind>) -> Result<Option<StoreKind>, OpenError> {
     if let Some(kind) = kind_of(directory)? {
         return Ok(Some(kind));
     }
-    for name in [HEADERS_FILE, UNDO_FILE] {
+    for name in [HEADERS_FILE, UNDO_FILE, COMMIT_FILE] {
         let path = directory.join(name);
         let length = match std::fs::metadata(&path) {
             Err(error) if error.kind() == ErrorKind::NotFound => 0,

@@ -4,6 +4,7 @@ use crate::datadir::error::{OpenError, Remedy, file_error};
 use crate::datadir::files::{HEADERS_FILE, META_FILE};
 use crate::datadir::headers_file::came_with_snapshot;
 use crate::datadir::store_kind::StoreKind;
+use blockmill_block::hash::sha256d;
 use blockmill_block::{BlockHash, Network, hex};
 use blockmill_blockfiles::FileError;
 use blockmill_blockfiles::disk::{Disk, Open};
@@ -13,6 +14,9 @@ use std::path::Path;
 
 /// Version of the layout of a data directory.
 const FORMAT: u32 = 1;
+
+/// Bytes of its checksum.
+const CHECKSUM: usize = 8;
 
 /// What helps where the file is lost. The store knows the network, but nothing else says up to
 /// which block a snapshot stands.
@@ -97,7 +101,7 @@ impl Meta {
     }
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 struct MetaJson {
     format: u32,
     network: String,
@@ -106,9 +110,24 @@ struct MetaJson {
     store: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     snapshot: Option<SnapshotJson>,
+    /// None in files from before there was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    checksum: Option<String>,
 }
 
-#[derive(Serialize, Deserialize)]
+impl MetaJson {
+    /// A checksum of all the rest.
+    fn checksum(&self) -> serde_json::Result<String> {
+        let rest = Self {
+            checksum: None,
+            ..self.clone()
+        };
+        let hash = sha256d(serde_json::to_string(&rest)?.as_bytes());
+        Ok(hex::encode(&hash[..CHECKSUM]))
+    }
+}
+
+#[derive(Clone, Serialize, Deserialize)]
 struct SnapshotJson {
     height: u32,
     hash: String,
@@ -138,6 +157,11 @@ pub(super) fn read_meta(path: &Path) -> Result<Option<Meta>, OpenError> {
             "format {}, this program reads format {FORMAT}",
             meta.format
         )));
+    }
+    if let Some(checksum) = &meta.checksum
+        && meta.checksum().ok().as_ref() != Some(checksum)
+    {
+        return Err(damaged("it is not what was written: its checksum differs".to_owned()));
     }
     let network = meta
         .network
@@ -176,7 +200,7 @@ pub(super) fn write_meta(disk: &dyn Disk, directory: &Path, meta: &Meta) -> Resu
         snapshot,
         store,
     } = meta;
-    let meta = MetaJson {
+    let mut meta = MetaJson {
         format: FORMAT,
         network: chain_id.network.to_string(),
         signet_challenge: chain_id.signet_challenge.as_deref().map(hex::encode),
@@ -185,10 +209,12 @@ pub(super) fn write_meta(disk: &dyn Disk, directory: &Path, meta: &Meta) -> Resu
             height: mark.height,
             hash: mark.hash.to_string(),
         }),
+        checksum: None,
     };
     let path = directory.join(META_FILE);
     let temporary = directory.join("meta.json.new");
-    let write = || -> std::io::Result<()> {
+    let mut write = || -> std::io::Result<()> {
+        meta.checksum = Some(meta.checksum()?);
         let text = serde_json::to_string_pretty(&meta)?;
         let file = disk.open(&temporary, Open::Empty)?;
         file.write_all_at(text.as_bytes(), 0)?;

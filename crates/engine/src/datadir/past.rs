@@ -14,6 +14,7 @@ use blockmill_coins::{CoinIterator, StoreError, Tip};
 use std::collections::BTreeMap;
 use std::iter::Peekable;
 use std::ops::Bound;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::channel;
 use thiserror::Error;
@@ -47,6 +48,21 @@ pub enum PastError {
     Stopped,
 }
 
+/// An earlier height, and where the blocks above it may lie.
+#[derive(Debug, Clone, Copy)]
+pub struct Earlier<'a> {
+    /// The height.
+    pub height: u32,
+    /// Block files, beside those in which the blocks were found when they were connected.
+    pub sources: &'a [PathBuf],
+}
+
+impl From<u32> for Earlier<'_> {
+    fn from(height: u32) -> Self {
+        Self { height, sources: &[] }
+    }
+}
+
 /// What tells the set at an earlier height from the set as it is.
 #[derive(Debug)]
 pub(crate) struct Past {
@@ -60,7 +76,7 @@ impl Past {
     pub(crate) fn read(
         directory: &DataDir,
         tip: &Tip,
-        height: u32,
+        Earlier { height, sources }: Earlier<'_>,
         threads: usize,
         stop: &AtomicBool,
         observer: &mut dyn Observer,
@@ -74,7 +90,11 @@ impl Past {
         {
             return Err(PastError::BelowSnapshot { snapshot });
         }
-        Self::of(&ChainBlocks::open(directory, tip)?, height, threads, stop, observer)
+        let mut blocks = ChainBlocks::open(directory, tip)?;
+        if !sources.is_empty() && !blocks.add_files(sources, stop, observer).map_err(OpenError::from)? {
+            return Err(PastError::Stopped);
+        }
+        Self::of(&blocks, height, threads, stop, observer)
     }
 
     /// As [`read`](Self::read), of blocks that are open.

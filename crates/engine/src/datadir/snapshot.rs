@@ -10,8 +10,8 @@ use blockmill_blockfiles::disk::Disk;
 use blockmill_blockfiles::{FileError, NewFile};
 use blockmill_coins::stats::Hashes;
 use blockmill_coins::{
-    Before, Change, Changes, CoinRef, SnapshotError, SnapshotReader, StatsBuilder, StoreError, Tip, UtxoStats,
-    stream_snapshot, write_snapshot,
+    Before, Change, Changes, CoinRef, LastCommit, SnapshotError, SnapshotReader, StatsBuilder, StoreError, Tip,
+    UtxoStats, stream_snapshot, write_snapshot,
 };
 use std::fs::File;
 use std::io::{Read, Write};
@@ -198,29 +198,32 @@ impl Changes for NewCoins {
 
 impl NewStore<'_> {
     /// Reads all coins and writes them to a new store: this thread reads and hashes, another one
-    /// writes. None if it was stopped.
+    /// writes. Returns also the last commit of the store. None if it was stopped.
     pub(crate) fn load(
         &self,
         reader: SnapshotReader<impl Read>,
         observer: &mut dyn Observer,
-    ) -> Result<Option<UtxoStats>, SnapshotError> {
+    ) -> Result<Option<(UtxoStats, Option<LastCommit>)>, SnapshotError> {
         remove_store(&**self.disk, self.kind, self.path)?;
         let store = make_store(self.disk, self.kind, self.path, self.network, self.limits)?;
         let (sender, batches) = sync_channel::<NewCoins>(1);
         let tip = &self.tip;
         std::thread::scope(|scope| {
-            let write = move || batches.iter().try_for_each(|batch| store.commit(&batch, tip));
+            let write = move || {
+                batches.iter().try_for_each(|batch| store.commit(&batch, tip))?;
+                store.last_commit()
+            };
             let writer = std::thread::Builder::new()
                 .name("load".to_owned())
                 .spawn_scoped(scope, write)?;
             let read = self.read(reader, observer, &sender);
             drop(sender);
             // An error of the writer has ended the reading.
-            match writer.join() {
+            let commit = match writer.join() {
                 Ok(written) => written?,
                 Err(panic) => resume_unwind(panic),
-            }
-            read
+            };
+            Ok(read?.map(|stats| (stats, commit)))
         })
     }
 

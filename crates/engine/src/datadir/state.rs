@@ -4,7 +4,7 @@ use crate::chain::files::SharedFiles;
 use crate::datadir::DataDir;
 use crate::datadir::chain_log::ChainLog;
 use crate::datadir::files::{BLOCKS_FOLDER, FIRST_BLOCK_FILE, UNDO_FILE};
-use crate::report::events::Event;
+use crate::report::events::{Event, Older};
 use crate::report::observer::Observer;
 use blockmill_block::{Block, BlockUndo, Header, Magic};
 use blockmill_blockfiles::{BlockFileWriter, FileError, Position};
@@ -20,15 +20,18 @@ pub(crate) struct DataState {
     writer: Option<BlockFileWriter>,
     /// What is wrong with the undo data, until it is reported.
     undo_problem: Option<String>,
+    /// What the store lacks, until it is reported.
+    older: Option<Older>,
 }
 
 impl DataState {
-    pub(crate) fn new(directory: DataDir, log: ChainLog, undo_problem: Option<String>) -> Self {
+    pub(crate) fn new(directory: DataDir, log: ChainLog, undo_problem: Option<String>, older: Option<Older>) -> Self {
         Self {
             directory,
             log,
             writer: None,
             undo_problem,
+            older,
         }
     }
 
@@ -40,8 +43,15 @@ impl DataState {
         self.directory
     }
 
-    /// Reports, once, what is wrong with the undo data of the chain up to `height`.
-    pub(crate) fn report_undo_problem(&mut self, height: u32, observer: &mut dyn Observer) {
+    /// Reports, once, that the store is older than it should be, and what is wrong with the undo
+    /// data of the chain up to `height`.
+    pub(crate) fn report_problems(&mut self, height: u32, observer: &mut dyn Observer) {
+        if let Some(older) = self.older.take() {
+            observer.event(&Event::StoreOlder {
+                path: &self.directory.store_path(),
+                older: &older,
+            });
+        }
         if let Some(detail) = self.undo_problem.take() {
             observer.event(&Event::UndoDamaged {
                 path: &self.directory.file(UNDO_FILE),

@@ -2,7 +2,9 @@
 
 use crate::datadir::DataDir;
 use crate::datadir::error::{OpenError, file_error};
+use crate::datadir::files::COMMIT_FILE;
 use crate::datadir::lost_store::{kind_if_not_lost, kind_of};
+use crate::datadir::marked_store::MarkedStore;
 use crate::datadir::store_kind::StoreKind;
 use blockmill_blockfiles::disk::Disk;
 use blockmill_coins::{CoinStore, StoreError};
@@ -49,7 +51,9 @@ pub fn open_store(
     let kind = found.or(kind).or(noted).unwrap_or_default();
     let path = directory.file(kind.part());
     let network = directory.chain_id().text();
-    Ok(make_store(directory.disk(), kind, &path, &network, limits)?)
+    let store = make_store(directory.disk(), kind, &path, &network, limits)?;
+    let marked = MarkedStore::new(store, Arc::clone(directory.disk()), directory.file(COMMIT_FILE))?;
+    Ok(Arc::new(marked))
 }
 
 /// Whether a log into which a snapshot was loaded only lacks its name: the load was cut off before

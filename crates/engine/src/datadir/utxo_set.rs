@@ -3,13 +3,15 @@
 
 use crate::datadir::batches::{self, Batch};
 use crate::datadir::chain_blocks::ChainBlocks;
+use crate::datadir::commit_mark::Mark;
 use crate::datadir::error::OpenError;
-use crate::datadir::past::{Past, PastError};
+use crate::datadir::past::{Earlier, Past, PastError};
 use crate::datadir::store_file::{StoreLimits, open_to_read, store_to_read};
 use crate::datadir::{DataDir, StoreKind};
+use crate::report::events::Older;
 use crate::report::observer::Observer;
 use blockmill_block::{Coin, OutPoint};
-use blockmill_coins::{CoinIterator, CoinStore, MemoryStore, StoreError, Tip};
+use blockmill_coins::{CoinIterator, CoinStore, LastCommit, MemoryStore, StoreError, Tip};
 use blockmill_store_log::Lookup;
 use std::path::Path;
 use std::sync::Arc;
@@ -22,12 +24,23 @@ const ATTEMPTS: u32 = 5;
 /// Bytes of a store's page cache, where it has one.
 const STORE_CACHE: usize = 16 << 20;
 
+/// Which set a reader takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Reach {
+    /// That of the last flush.
+    #[default]
+    Synced,
+    /// Also an older one, where the end of the store is damaged or lost.
+    Older,
+}
+
 /// The set of a data directory.
 pub struct UtxoSet {
     /// Dropped first: the store is closed before the directory is unlocked.
     store: Arc<dyn CoinStore>,
     directory: DataDir,
     tip: Tip,
+    older: Option<Older>,
     threads: usize,
     /// None for the set as it is.
     past: Option<Past>,
@@ -38,24 +51,42 @@ impl UtxoSet {
     /// connected yet it has no coins.
     ///
     /// # Errors
-    /// As [`DataDir::open_to_read`], and [`OpenError::Store`].
+    /// As [`DataDir::open_to_read`], [`OpenError::Store`], and [`OpenError::Older`].
     pub fn open(path: &Path, threads: usize) -> Result<Self, OpenError> {
+        Self::open_with(path, threads, Reach::Synced)
+    }
+
+    /// As [`open`](Self::open), also an older set if `reach` says so.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_with(path: &Path, threads: usize, reach: Reach) -> Result<Self, OpenError> {
         let limits = limits(threads);
-        let (directory, store) = open(path, |directory| {
+        let opened = open(path, reach, |directory, _| {
             let Some((kind, name)) = store_to_read(directory)? else {
-                return Ok(Arc::new(MemoryStore::default()) as Arc<dyn CoinStore>);
+                return Ok((Arc::new(MemoryStore::default()) as Arc<dyn CoinStore>, None));
             };
             let network = directory.chain_id().text();
-            Ok(open_to_read(kind, &directory.file(name), &network, limits)?)
+            let store = open_to_read(kind, &directory.file(name), &network, limits)?;
+            let commit = store.last_commit()?;
+            Ok((store, commit))
         })?;
-        let tip = store.tip()?.unwrap_or_else(|| genesis(&directory));
+        let (directory, store) = (opened.directory, opened.found);
+        let tip = store.tip()?.unwrap_or_else(|| directory.genesis());
         Ok(Self {
             store,
-            directory,
             tip,
+            older: opened.older,
+            directory,
             threads,
             past: None,
         })
+    }
+
+    /// What the set lacks of the one that was written last, where [`Reach::Older`] has let an older
+    /// one be taken.
+    pub fn older(&self) -> Option<&Older> {
+        self.older.as_ref()
     }
 
     /// The data directory.
@@ -68,8 +99,13 @@ impl UtxoSet {
     ///
     /// # Errors
     /// [`PastError`].
-    pub fn at(self, height: u32, stop: &AtomicBool, observer: &mut dyn Observer) -> Result<Self, PastError> {
-        let past = Past::read(&self.directory, &self.tip, height, self.threads, stop, observer)?;
+    pub fn at<'e>(
+        self,
+        earlier: impl Into<Earlier<'e>>,
+        stop: &AtomicBool,
+        observer: &mut dyn Observer,
+    ) -> Result<Self, PastError> {
+        let past = Past::read(&self.directory, &self.tip, earlier.into(), self.threads, stop, observer)?;
         Ok(Self {
             past: Some(past),
             ..self
@@ -128,39 +164,54 @@ impl UtxoSet {
     }
 }
 
-/// Opens a directory and something of its store.
-fn open<T>(path: &Path, open: impl Fn(&DataDir) -> Result<T, OpenError>) -> Result<(DataDir, T), OpenError> {
+/// Something of a store, and the directory that it is in.
+pub(super) struct Opened<T> {
+    pub(super) directory: DataDir,
+    pub(super) found: T,
+    pub(super) older: Option<Older>,
+}
+
+/// Opens a directory and something of its store, which comes with the commit that it is at. `open`
+/// gets the mark of the last commit, too, which was read before.
+pub(super) fn open<T>(
+    path: &Path,
+    reach: Reach,
+    open: impl Fn(&DataDir, Mark) -> Result<(T, Option<LastCommit>), OpenError>,
+) -> Result<Opened<T>, OpenError> {
     let mut attempt = 1;
     loop {
         let mut directory = DataDir::open_to_read(path)?;
-        match open(&directory) {
+        let mark = directory.commit_mark()?;
+        match open(&directory, mark) {
             Err(OpenError::Store(StoreError::Backend(_)) | OpenError::Damaged { .. })
                 if attempt < ATTEMPTS && directory.writer()?.is_some() =>
             {
                 attempt += 1;
             }
             Err(error) => return Err(error),
-            Ok(opened) => {
+            Ok((found, commit)) => {
+                let older = commit.and_then(|commit| directory.older(mark, &commit));
+                if let (Some(older), Reach::Synced) = (older, reach) {
+                    let path = directory.store_path();
+                    return Err(OpenError::Older { path, older });
+                }
                 // A snapshot is marked before its set is there. So the mark of this set is there
                 // now, if not before.
                 directory.read_meta_again()?;
-                return Ok((directory, opened));
+                return Ok(Opened {
+                    directory,
+                    found,
+                    older,
+                });
             }
         }
     }
 }
 
-fn limits(threads: usize) -> StoreLimits {
+pub(super) fn limits(threads: usize) -> StoreLimits {
     StoreLimits {
         cache_bytes: STORE_CACHE,
         threads,
-    }
-}
-
-fn genesis(directory: &DataDir) -> Tip {
-    Tip {
-        hash: directory.chain_id().params().genesis.hash(),
-        height: 0,
     }
 }
 
@@ -169,6 +220,7 @@ fn genesis(directory: &DataDir) -> Tip {
 pub struct CoinLookup {
     coins: Coins,
     directory: DataDir,
+    older: Option<Older>,
     /// None for the set as it is.
     past: Option<Past>,
 }
@@ -184,31 +236,53 @@ impl CoinLookup {
     /// # Errors
     /// As [`UtxoSet::open`].
     pub fn open(path: &Path) -> Result<Self, OpenError> {
-        let (directory, coins) = open(path, |directory| {
+        Self::open_with(path, Reach::Synced)
+    }
+
+    /// As [`open`](Self::open), also an older set if `reach` says so.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_with(path: &Path, reach: Reach) -> Result<Self, OpenError> {
+        let opened = open(path, reach, |directory, _| {
             let Some((kind, name)) = store_to_read(directory)? else {
-                return Ok(Coins::Store(Arc::new(MemoryStore::default())));
+                return Ok((Coins::Store(Arc::new(MemoryStore::default())), None));
             };
             let network = directory.chain_id().text();
             let path = directory.file(name);
             Ok(match kind {
-                StoreKind::Log => Coins::Log(Box::new(Lookup::open(&path, Some(&network))?)),
-                StoreKind::Redb => Coins::Store(open_to_read(kind, &path, &network, limits(1))?),
+                StoreKind::Log => {
+                    let lookup = Lookup::open(&path, Some(&network))?;
+                    let commit = lookup.last_commit();
+                    (Coins::Log(Box::new(lookup)), Some(commit))
+                }
+                StoreKind::Redb => {
+                    let store = open_to_read(kind, &path, &network, limits(1))?;
+                    let commit = store.last_commit()?;
+                    (Coins::Store(store), commit)
+                }
             })
         })?;
         Ok(Self {
-            coins,
-            directory,
+            coins: opened.found,
+            directory: opened.directory,
+            older: opened.older,
             past: None,
         })
+    }
+
+    /// See [`UtxoSet::older`].
+    pub fn older(&self) -> Option<&Older> {
+        self.older.as_ref()
     }
 
     /// The same as it was, see [`UtxoSet::at`].
     ///
     /// # Errors
     /// [`PastError`].
-    pub fn at(
+    pub fn at<'e>(
         self,
-        height: u32,
+        earlier: impl Into<Earlier<'e>>,
         threads: usize,
         stop: &AtomicBool,
         observer: &mut dyn Observer,
@@ -217,8 +291,8 @@ impl CoinLookup {
             Coins::Log(lookup) => lookup.tip(),
             Coins::Store(store) => store.tip().map_err(OpenError::Store)?,
         };
-        let tip = tip.unwrap_or_else(|| genesis(&self.directory));
-        let past = Past::read(&self.directory, &tip, height, threads, stop, observer)?;
+        let tip = tip.unwrap_or_else(|| self.directory.genesis());
+        let past = Past::read(&self.directory, &tip, earlier.into(), threads, stop, observer)?;
         Ok(Self {
             past: Some(past),
             ..self

@@ -12,7 +12,7 @@ use crate::report::findings::ImportEnd;
 use crate::report::observer::Observer;
 use blockmill_block::{BlockHash, Header};
 use blockmill_blockfiles::FileError;
-use blockmill_coins::{SnapshotError, SnapshotReader, StoreError, Tip, UndoLogError, UtxoStats};
+use blockmill_coins::{LastCommit, SnapshotError, SnapshotReader, StoreError, Tip, UndoLogError, UtxoStats};
 use blockmill_rules::ScriptVerifier;
 use blockmill_rules::snapshots::known_snapshots;
 use std::fs::File;
@@ -117,6 +117,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         wanted: Option<BlockHash>,
         observer: &mut dyn Observer,
     ) -> Result<UtxoStats, LoadSnapshotError> {
+        self.data.report_problems(self.chain.height(), observer);
         if self.coins().store().tip()?.is_some() {
             return Err(LoadSnapshotError::SetExists { path: path.to_owned() });
         }
@@ -167,14 +168,18 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         .map_err(|error| read_error(path, error))
         .and_then(|stats| match stats {
             None => Err(LoadSnapshotError::Stopped { path: path.to_owned() }),
-            Some(stats) if stats.hash_serialized_3 == wanted => Ok(stats),
-            Some(stats) => Err(LoadSnapshotError::WrongHash {
+            Some((stats, commit)) if stats.hash_serialized_3 == wanted => Ok((stats, commit)),
+            Some((stats, _)) => Err(LoadSnapshotError::WrongHash {
                 path: path.to_owned(),
                 found: stats.hash_serialized_3,
                 wanted,
             }),
         });
-        match outcome.and_then(|stats| self.adopt(kind, &loading, &tip, base).map(|()| stats)) {
+        let outcome = outcome.and_then(|(stats, commit)| {
+            self.adopt(kind, &loading, &tip, base, commit)?;
+            Ok(stats)
+        });
+        match outcome {
             Ok(stats) => Ok(stats),
             Err(error) => {
                 // The next attempt begins by removing it. Without the store that was there it is
@@ -188,8 +193,15 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
     }
 
     /// Makes a store that was loaded the store of the directory: first the headers up to the base
-    /// and the mark of the snapshot, then its name.
-    fn adopt(self, kind: StoreKind, loading: &Path, tip: &Tip, base: BlockId) -> Result<(), LoadSnapshotError> {
+    /// and the mark of the snapshot, then its name, then the mark of its last commit.
+    fn adopt(
+        self,
+        kind: StoreKind,
+        loading: &Path,
+        tip: &Tip,
+        base: BlockId,
+        commit: Option<LastCommit>,
+    ) -> Result<(), LoadSnapshotError> {
         let Self {
             pipeline,
             chain,
@@ -218,7 +230,11 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         let named = disk
             .rename(loading, &store_path)
             .and_then(|()| disk.sync_name(&store_path));
-        Ok(named.map_err(file_error(&store_path))?)
+        named.map_err(file_error(&store_path))?;
+        match commit {
+            Some(commit) => Ok(directory.mark_commit(&commit)?),
+            None => Ok(()),
+        }
     }
 }
 

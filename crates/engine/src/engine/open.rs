@@ -224,6 +224,8 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
 /// Opens the log of connected blocks, and finds the chain that the store is at.
 fn open_chain(directory: DataDir, params: Params, store: &dyn CoinStore) -> Result<(ChainState, DataState), OpenError> {
     directory.make_durable()?;
+    let mark = directory.commit_mark()?;
+    let older = store.last_commit()?.and_then(|found| directory.older(mark, &found));
     let magic = params.magic();
     let mut index = HeaderIndex::new(params);
     let mut log = ChainLog::open(&directory, magic, &mut index)?;
@@ -241,6 +243,6 @@ fn open_chain(directory: DataDir, params: Params, store: &dyn CoinStore) -> Resu
     let places = Places::open(Arc::clone(directory.disk()), directory.file(PLACES_FILE))?;
     Ok((
         ChainState::new(index, tip, places),
-        DataState::new(directory, log, undo_problem),
+        DataState::new(directory, log, undo_problem, older),
     ))
 }

@@ -15,8 +15,9 @@ pub use findings::{Finding, Findings, Health};
 use crate::chain::index::HeaderIndex;
 use crate::datadir::DataDir;
 use crate::datadir::StoreKind;
+use crate::datadir::commit_mark::Mark;
 use crate::datadir::error::{OpenError, Remedy, file_error, no_tip_header};
-use crate::datadir::files::{HEADERS_FILE, LOCK_FILE, META_FILE};
+use crate::datadir::files::{COMMIT_FILE, HEADERS_FILE, LOCK_FILE, META_FILE};
 use crate::datadir::headers_file::{NO_UNDO, RECORD, decode};
 use crate::datadir::lost_store::network_of;
 use crate::datadir::store_file::is_nameless;
@@ -49,6 +50,7 @@ pub fn examine(path: &Path, stop: &AtomicBool, observer: &mut dyn Observer) -> R
     let mut index = HeaderIndex::new(directory.chain_id().params());
     let named_end = examine_headers(&directory, &mut index, &mut findings);
     findings.0.append(&mut of_coins.0);
+    examine_commit_mark(&directory, &mut findings);
     examine_loading(&directory, &mut findings);
     match named_end.filter(|_| tip.is_known()) {
         Some(named_end) => {
@@ -141,6 +143,24 @@ fn examine_headers(directory: &DataDir, index: &mut HeaderIndex, findings: &mut 
         findings.add(PART, Health::Harmless, detail);
     }
     Some(undo_end)
+}
+
+/// Looks at the mark of the last commit. What it says of the store is said there.
+fn examine_commit_mark(directory: &DataDir, findings: &mut Findings) {
+    match directory.commit_mark() {
+        Ok(Mark::None) => {}
+        Ok(Mark::Damaged) => {
+            let detail = "not whole, as power cuts leave it: whether the store has its last commit is not known; the \
+                          next flush writes it again";
+            findings.add(COMMIT_FILE, Health::Harmless, detail);
+        }
+        Ok(Mark::At(commit)) => {
+            let height = commit.tip.map_or(0, |tip| tip.height);
+            let detail = format!("the last flush that was synced, or the one before, led to height {height}");
+            findings.add(COMMIT_FILE, Health::Sound, detail);
+        }
+        Err(error) => findings.add_error(COMMIT_FILE, &error.into()),
+    }
 }
 
 /// Looks for what a load of a snapshot has left that was cut off.

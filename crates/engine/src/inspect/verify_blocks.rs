@@ -5,7 +5,7 @@
 //! shorter towards the end, so that all threads end together. Where signature checks are put off, a
 //! block waits for its verdict while its thread goes on with the next ones.
 
-use crate::datadir::chain_blocks::{BlockReadError, ChainBlocks};
+use crate::datadir::chain_blocks::{BlockReadError, ChainBlocks, UndoSearch};
 use crate::datadir::spending_block::SpendingBlock;
 use crate::inspect::verify::{BlockPlace, Verified, VerifyBlockError, judge, script_verdict};
 use crate::pipeline::checks::{CheckPool, PendingChecks};
@@ -41,8 +41,11 @@ pub enum Problem {
     Reject(Reject),
     /// It, or its undo data, cannot be read, or is not there.
     Unreadable(String),
-    /// There is no undo file beside the block file.
-    NoUndoFile,
+    /// There is no undo file beside the block file, or none that can be read: what there is in its
+    /// place.
+    NoUndoFile(String),
+    /// The undo file does not have the block's undo data.
+    NoUndoRecord(String),
 }
 
 /// A block that is not verified.
@@ -338,6 +341,8 @@ struct Waiting<V: ScriptVerifier + 'static> {
     block: Arc<Block>,
     undo: Arc<BlockUndo>,
     memory: usize,
+    /// For other undo data, if the scripts fail with this.
+    search: UndoSearch,
 }
 
 /// A run some of whose blocks have no verdict yet.
@@ -422,7 +427,7 @@ impl<'a, V: ScriptVerifier + 'static, T: Default + Send> Worker<'a, V, T> {
 
     /// Verifies a block of the last run, but for scripts whose signature checks are put off.
     fn verify(&mut self, height: u32) {
-        let begun = self.begin(height, &mut Vec::new());
+        let begun = self.begin(height, &mut UndoSearch::default());
         let Some(open) = self.runs.back_mut() else { return };
         match begun {
             Ok(waiting) => {
@@ -439,39 +444,28 @@ impl<'a, V: ScriptVerifier + 'static, T: Default + Send> Worker<'a, V, T> {
     }
 
     /// Judges a block, and begins to run its scripts. Undo data with which it breaks a rule may be
-    /// a sibling's: then it goes to `refused`, and the block is tried with other undo data, if
-    /// there is any.
-    fn begin(&self, height: u32, refused: &mut Vec<BlockUndo>) -> Result<Waiting<V>, Problem> {
+    /// a sibling's: then the block is tried with other undo data, if there is any.
+    fn begin(&self, height: u32, search: &mut UndoSearch) -> Result<Waiting<V>, Problem> {
         let mut first = None;
         loop {
-            match self.begin_with(height, refused) {
+            match self.begin_with(height, search) {
                 Ok(waiting) => return Ok(waiting),
-                Err((problem, Some(undo))) => {
+                Err(problem @ Problem::Reject(_)) => {
                     first.get_or_insert(problem);
-                    refused.push(*undo);
                 }
-                Err((problem, None)) => return Err(first.unwrap_or(problem)),
+                Err(problem) => return Err(first.unwrap_or(problem)),
             }
         }
     }
 
-    fn begin_with(&self, height: u32, refused: &[BlockUndo]) -> Result<Waiting<V>, (Problem, Option<Box<BlockUndo>>)> {
+    fn begin_with(&self, height: u32, search: &mut UndoSearch) -> Result<Waiting<V>, Problem> {
         let blocks = self.shared.blocks;
-        let unreadable = |error: BlockReadError| match error {
-            BlockReadError::NoUndoFile { .. } => (Problem::NoUndoFile, None),
-            error => (Problem::Unreadable(error.to_string()), None),
-        };
-        let SpendingBlock { block, undo, .. } = blocks.read_but(height, refused).map_err(unreadable)?;
-        if refused.contains(&undo) {
-            return Err((Problem::Unreadable("there is no other undo data".to_owned()), None));
-        }
+        let SpendingBlock { block, undo, .. } = blocks.read_next(height, search).map_err(unreadable)?;
         let way = blocks.signature_way(height, self.shared.signatures, self.pool.can_defer());
         let way = way.map_err(unreadable)?;
         let place = BlockPlace::in_chain(blocks, height).map_err(unreadable)?;
-        let (verified, flags) = match judge(&block, &undo, &place, self.shared.verifier.as_ref(), true) {
-            Ok(judged) => judged,
-            Err(reject) => return Err((Problem::Reject(reject), Some(Box::new(undo)))),
-        };
+        let judged = judge(&block, &undo, &place, self.shared.verifier.as_ref(), true);
+        let (verified, flags) = judged.map_err(Problem::Reject)?;
         let memory = block.memory() + undo.memory();
         let (block, undo) = (Arc::new(block), Arc::new(undo));
         let mut pending = self.pool.begin(&block, &undo, flags, height, way.lanes);
@@ -484,6 +478,7 @@ impl<'a, V: ScriptVerifier + 'static, T: Default + Send> Worker<'a, V, T> {
             block,
             undo,
             memory,
+            search: *search,
         })
     }
 
@@ -497,16 +492,15 @@ impl<'a, V: ScriptVerifier + 'static, T: Default + Send> Worker<'a, V, T> {
             return;
         };
         self.waiting_bytes -= waiting.memory;
-        let (height, mut first, mut refused) = (waiting.height, None, Vec::new());
+        let (height, mut search, mut first) = (waiting.height, waiting.search, None);
         let problem = loop {
             match self.finish(waiting, number) {
                 Ok(()) => return,
-                Err((problem, undo)) => {
+                Err(problem) => {
                     first.get_or_insert(problem);
-                    refused.push(*undo);
                 }
             }
-            match self.begin(height, &mut refused) {
+            match self.begin(height, &mut search) {
                 Ok(other) => waiting = other,
                 Err(problem) => break first.unwrap_or(problem),
             }
@@ -517,7 +511,7 @@ impl<'a, V: ScriptVerifier + 'static, T: Default + Send> Worker<'a, V, T> {
     }
 
     /// Waits for the scripts of a block, and adds it to its run.
-    fn finish(&mut self, waiting: Waiting<V>, number: usize) -> Result<(), (Problem, Box<BlockUndo>)> {
+    fn finish(&mut self, waiting: Waiting<V>, number: usize) -> Result<(), Problem> {
         let Waiting {
             height,
             verified,
@@ -536,11 +530,10 @@ impl<'a, V: ScriptVerifier + 'static, T: Default + Send> Worker<'a, V, T> {
         };
         let verdict = script_verdict(&block, failure).and_then(|()| Ok((self.shared.each)(&change, &mut run.value)?));
         if let Err(error) = verdict {
-            let problem = match error {
+            return Err(match error {
                 VerifyBlockError::Reject(reject) => Problem::Reject(reject),
                 VerifyBlockError::Verifier(detail) => Problem::Unreadable(detail),
-            };
-            return Err((problem, Box::new(BlockUndo::clone(&undo))));
+            });
         }
         self.shared.count(height, Some(&verified));
         run.signatures.add(height, way);
@@ -577,6 +570,14 @@ impl<'a, V: ScriptVerifier + 'static, T: Default + Send> Worker<'a, V, T> {
                 None => return,
             }
         }
+    }
+}
+
+fn unreadable(error: BlockReadError) -> Problem {
+    match error {
+        BlockReadError::NoUndoFile { why, .. } => Problem::NoUndoFile(why),
+        error @ BlockReadError::NoUndoRecord { .. } => Problem::NoUndoRecord(error.to_string()),
+        error => Problem::Unreadable(error.to_string()),
     }
 }
 

@@ -7,6 +7,7 @@ use crate::inspect::verify::{VerifyBlockError, own_coins_match};
 use crate::inspect::verify_blocks::{BlockTotals, BlockVerification, Run, Unverified};
 use crate::report::observer::{BlockChange, Observer};
 use crate::report::signatures::{SignatureRanges, Signatures};
+use crate::report::wholeness::Wholeness;
 use blockmill_block::BlockHash;
 use blockmill_blockfiles::FileError;
 use blockmill_rules::{Params, ScriptVerifier};
@@ -35,6 +36,10 @@ pub struct FilesReport {
     pub unverified: Vec<Unverified>,
     /// How signatures were verified, by height.
     pub signatures: SignatureRanges,
+    /// Blocks above those that were verified, whose undo data was not written yet.
+    pub without_undo_yet: u32,
+    /// Whether the block files hold a whole chain, and why not. For a single block that is nothing.
+    pub wholeness: Wholeness,
     /// Where the caller's stop ended the work, if it did.
     pub stopped: Option<Stopped>,
 }
@@ -93,10 +98,12 @@ pub fn verify_files<V: ScriptVerifier + 'static>(
     }
     let heights = match options.only {
         Some(_) => blocks.height()..=blocks.height(),
-        None => 1..=blocks.height(),
+        None if blocks.height() == 0 => 1..=0,
+        None => 1..=blocks.last_with_undo(1..=blocks.height()),
     };
     let mut report = FilesReport {
         best_height: blocks.best_height(),
+        without_undo_yet: blocks.height() - heights.end(),
         ..FilesReport::default()
     };
     let mut done = 0;
@@ -117,6 +124,12 @@ pub fn verify_files<V: ScriptVerifier + 'static>(
     };
     verification.run(&[heights], &each, observer, &mut take)?;
     report.unverified.sort_by_key(|unverified| unverified.height);
+    if options.only.is_none() && done == count {
+        report.wholeness = blocks.wholeness().clone();
+        report
+            .wholeness
+            .join(blocks.find_hidden(stop, observer)?.unwrap_or_default());
+    }
     report.stopped = (done < count).then_some(Stopped::Before(count - done));
     Ok(report)
 }

@@ -1,6 +1,7 @@
 //! A block is loaded: read, decoded, and judged by all rules that need no coins. Any thread may do
 //! it.
 
+use crate::chain::copies::decode_copy;
 use crate::chain::files::SharedFiles;
 use crate::chain::index::{BlockId, HeaderIndex};
 use crate::pipeline::fetch::Fetches;
@@ -200,13 +201,11 @@ impl<V: ScriptVerifier> BlockLoader<V> {
         let decoding = Instant::now();
         self.trace.add(Stage::Read, request.height, reading, decoding);
         times.push((Stage::Read, decoding - reading));
-        let content = match bytes.map(Block::decode) {
-            Err(error) => unreadable(error.to_string(), path()),
-            Ok(Err(error)) => unreadable(format!("the block does not decode: {error}"), path()),
-            Ok(Ok(block)) if block.hash() != request.hash => {
-                unreadable("another block lies here now".to_owned(), path())
-            }
-            Ok(Ok(block)) => match self.judge(request, &block) {
+        let decoded = bytes.map_err(|error| error.to_string());
+        let decoded = decoded.and_then(|bytes| decode_copy(&self.files.read(), position, bytes, &request.hash));
+        let content = match decoded {
+            Err(detail) => unreadable(detail, path()),
+            Ok(block) => match self.judge(request, &block) {
                 Ok(facts) => Content::Sound(SoundBlock {
                     outline: Outline::new(&block, &self.hash_key),
                     block: Arc::new(block),

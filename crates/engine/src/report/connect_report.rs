@@ -3,8 +3,9 @@
 use crate::report::findings::{Leftover, Rejected, Unreadable};
 use crate::report::signatures::SignatureRanges;
 use crate::report::totals::Totals;
+use crate::report::wholeness::{Found, RunOutcome, Wholeness};
 use blockmill_block::BlockHash;
-use blockmill_blockfiles::Damage;
+use blockmill_blockfiles::{Damage, Skipped};
 use blockmill_coins::CacheCounters;
 
 /// Why the engine went no further.
@@ -48,8 +49,10 @@ pub struct ConnectReport {
     pub rejected: Vec<Rejected>,
     /// Blocks whose content cannot be used.
     pub unreadable: Vec<Unreadable>,
-    /// Damaged places in the block files.
+    /// Damage of the block files.
     pub damages: Vec<Damage>,
+    /// Block files whose names are links that lead nowhere.
+    pub missing_files: Vec<Skipped>,
     /// Number of blocks that build on headers that were rejected.
     pub left_out: u64,
     /// Number of blocks whose parent is nowhere.
@@ -60,28 +63,22 @@ pub struct ConnectReport {
     pub halt: Halt,
 }
 
-/// Whether a run has connected all that it was given.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RunOutcome {
-    /// Everything is connected that may be.
-    Complete,
-    /// Input is damaged, or blocks are missing.
-    Incomplete,
-    /// A block of the best chain breaks a rule.
-    Rejected,
-}
-
 impl ConnectReport {
     /// Whether everything is connected. A record cut off at the end of a file is no damage: a node
     /// may be writing it.
     pub fn outcome(&self) -> RunOutcome {
-        let damaged = self.damages.iter().any(|damage| !damage.is_unfinished_write());
-        if self.rejected.iter().any(|block| block.of_best_chain) {
-            RunOutcome::Rejected
-        } else if !self.unreadable.is_empty() || damaged || self.leftovers > 0 {
-            RunOutcome::Incomplete
-        } else {
-            RunOutcome::Complete
-        }
+        self.wholeness().outcome()
+    }
+
+    /// Whether the chain of the block files is whole, and why not.
+    pub fn wholeness(&self) -> Wholeness {
+        Wholeness::of(&Found {
+            rejected: &self.rejected,
+            unreadable: &self.unreadable,
+            damages: &self.damages,
+            missing_files: &self.missing_files,
+            leftovers: self.leftovers,
+            first_leftover: self.first_leftover.as_ref(),
+        })
     }
 }

@@ -3,7 +3,7 @@
 use crate::report::findings::{Rejected, Unreadable};
 use crate::report::signatures::SignatureWay;
 use blockmill_block::BlockHash;
-use blockmill_blockfiles::Damage;
+use blockmill_blockfiles::{Damage, Skipped};
 use blockmill_coins::Tip;
 use blockmill_rules::Reject;
 use std::fmt;
@@ -34,6 +34,27 @@ pub struct Flushed {
     pub time: Duration,
 }
 
+/// A store that is at an older commit than one that was synced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Older {
+    /// The tip that it has.
+    pub found: Tip,
+    /// The tip that it had.
+    pub synced: Tip,
+}
+
+impl fmt::Display for Older {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { found, synced } = self;
+        write!(
+            formatter,
+            "the set is an older one, of height {}: the one of height {} was written, and the end of the store is \
+             damaged or lost",
+            found.height, synced.height
+        )
+    }
+}
+
 /// Something worth a line in a log. Its text is the line.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
@@ -47,6 +68,8 @@ pub enum Event<'a> {
         /// How many more.
         places: u64,
     },
+    /// A name among the block files that leads to no regular file was passed over.
+    Skipped(&'a Skipped),
     /// A block is rejected, and what builds on it left out.
     Rejected(&'a Rejected),
     /// A block's content cannot be used.
@@ -66,6 +89,13 @@ pub enum Event<'a> {
         height: u32,
         /// What is wrong.
         detail: &'a str,
+    },
+    /// The store has an older set than the one that was written last. The engine goes on from it.
+    StoreOlder {
+        /// The store.
+        path: &'a Path,
+        /// What it has and had.
+        older: &'a Older,
     },
     /// From this height on scripts are not checked, since the chain is assumed valid.
     ScriptsSkipped {
@@ -104,10 +134,12 @@ impl Event<'_> {
         match self {
             Self::Damaged(_)
             | Self::MoreDamaged { .. }
+            | Self::Skipped(_)
             | Self::Rejected(_)
             | Self::Unreadable(_)
             | Self::HeaderRejected { .. }
-            | Self::UndoDamaged { .. } => Level::Warning,
+            | Self::UndoDamaged { .. }
+            | Self::StoreOlder { .. } => Level::Warning,
             Self::ScriptsSkipped { .. }
             | Self::ScriptsChecked { .. }
             | Self::Signatures { .. }
@@ -122,6 +154,7 @@ impl fmt::Display for Event<'_> {
         match self {
             Self::Damaged(damage) => damage.fmt(f),
             Self::MoreDamaged { path, places } => write!(f, "{}: {places} more damaged places", path.display()),
+            Self::Skipped(skipped) => write!(f, "{}: passed over: {}", skipped.path.display(), skipped.reason),
             Self::Rejected(rejected) => rejected.fmt(f),
             Self::Unreadable(unreadable) => unreadable.fmt(f),
             Self::HeaderRejected { hash, reject } => write!(f, "header {hash}: {reject}"),
@@ -129,6 +162,12 @@ impl fmt::Display for Event<'_> {
                 f,
                 "{}: {detail}: a reorganisation below height {height} may fail",
                 path.display()
+            ),
+            Self::StoreOlder { path, older } => write!(
+                f,
+                "{}: {older}; the blocks above height {} are connected again",
+                path.display(),
+                older.found.height
             ),
             Self::ScriptsSkipped { height } => write!(
                 f,

@@ -1,7 +1,7 @@
 //! What an import and a run found wrong.
 
 use blockmill_block::BlockHash;
-use blockmill_blockfiles::Damage;
+use blockmill_blockfiles::{Damage, Skipped};
 use blockmill_rules::Reject;
 use std::fmt;
 use std::path::PathBuf;
@@ -94,6 +94,8 @@ pub(crate) enum ImportEnd {
 pub(crate) struct ImportFindings {
     pub(crate) end: ImportEnd,
     pub(crate) damages: Vec<Damage>,
+    /// Block files whose names are links that lead nowhere.
+    pub(crate) missing_files: Vec<Skipped>,
     /// Number of blocks whose parent is nowhere.
     pub(crate) leftovers: u64,
     /// Number of blocks that build on headers that were rejected.
@@ -109,6 +111,7 @@ impl ImportFindings {
             self.end = ImportEnd::Stopped;
         }
         self.damages.extend(other.damages);
+        self.missing_files.extend(other.missing_files);
         self.left_out += other.left_out;
     }
 }

@@ -6,7 +6,7 @@
 
 use crate::report::stages::{Span, Stage};
 use blockmill_block::{Coin, OutPoint};
-use blockmill_coins::{Changes, CoinIterator, CoinStore, StoreError, Tip};
+use blockmill_coins::{Changes, CoinIterator, CoinStore, LastCommit, StoreError, Tip};
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -152,6 +152,14 @@ impl CoinStore for TracedStore {
 
     fn tip(&self) -> Result<Option<Tip>, StoreError> {
         self.store.tip()
+    }
+
+    fn identity(&self) -> Result<Option<[u8; 16]>, StoreError> {
+        self.store.identity()
+    }
+
+    fn last_commit(&self) -> Result<Option<LastCommit>, StoreError> {
+        self.store.last_commit()
     }
 
     fn commit(&self, changes: &dyn Changes, tip: &Tip) -> Result<(), StoreError> {

@@ -14,8 +14,8 @@
 //!
 //! [`imports`] compares imports of block files in the same way.
 //!
-//! Core's log is one for the whole process. Of what imports write to it, nothing is about a block
-//! that this test sends.
+//! Core's log and its main lock are one for the whole process, so one test at a time has Core. No
+//! test elsewhere in this program makes a ChainstateManager.
 
 mod candidate;
 mod core_node;
@@ -23,7 +23,7 @@ mod forest;
 mod imports;
 mod mutations;
 mod payments;
-mod random;
+pub(crate) mod random;
 mod tree;
 mod world;
 
@@ -31,6 +31,7 @@ use blockmill_chaingen::bitcoin::Transaction;
 use candidate::Candidate;
 use random::Random;
 use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use world::World;
 
 /// Blocks judged in an ordinary run of the tests.
@@ -82,6 +83,12 @@ const REASONS: &[&str] = &[
     "unexpected-witness",
 ];
 
+/// The right to use Core.
+fn core() -> MutexGuard<'static, ()> {
+    static CORE: Mutex<()> = Mutex::new(());
+    CORE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 fn number(name: &str, default: u64) -> u64 {
     match std::env::var(name) {
         Ok(text) => text.parse().unwrap_or_else(|_| panic!("{name} is no number: {text}")),
@@ -96,6 +103,7 @@ fn verdicts_reasons_and_tips_are_those_of_core() {
         eprintln!("short: {count} blocks; BLOCKMILL_TEST_MUTATIONS sets the number");
     }
     let seed = number("BLOCKMILL_TEST_MUTATIONS_SEED", 1);
+    let _core = core();
     eprintln!("{count} blocks, seed {seed}");
     let log = core_node::CoreLog::connect();
     let mut histogram: BTreeMap<String, u64> = BTreeMap::new();

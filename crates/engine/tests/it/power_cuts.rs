@@ -17,7 +17,8 @@ use blockmill_engine::datadir::store_file::StoreLimits;
 use blockmill_engine::datadir::{snapshot, store_file};
 use blockmill_engine::inspect::doctor::examine;
 use blockmill_engine::{
-    ConnectError, DataDir, LoadSnapshotError, OpenError, Options, RunOutcome, StoreKind, UtxoSet, Verdict,
+    ConnectError, DataDir, LoadSnapshotError, OpenError, Options, Reach, RunOutcome, Status, StoreKind, UtxoSet,
+    Verdict,
 };
 use blockmill_faultdisk::{Cut, Failing, JournalDisk, Step, files_after, write_files};
 use std::io::ErrorKind;
@@ -336,6 +337,20 @@ fn for_all(count: usize, work: impl Fn(usize) + Sync) {
     });
 }
 
+/// Readers take what a cut has left for the last set, and `Status` says what it comes to.
+fn check_readers(left: &Path, at: &str) {
+    let set = match UtxoSet::open(left, 1) {
+        Ok(set) => set,
+        Err(OpenError::NotThere { .. }) => return,
+        Err(error) => panic!("{at}: {error}"),
+    };
+    let coins = set.coins().unwrap().count() as u64;
+    let tip = set.tip();
+    drop(set);
+    let status = Status::of(left, Reach::Synced).unwrap_or_else(|error| panic!("{at}: {error}"));
+    assert_eq!((status.tip, status.coins), (tip, coins), "{at}");
+}
+
 fn run_on_system(scenario: &dyn Scenario, data: &Path, store: StoreKind) -> Result<UtxoStats, ScenarioError> {
     scenario.run(Arc::new(blockmill_blockfiles::disk::SystemDisk), data, store)
 }
@@ -373,6 +388,7 @@ fn cut_with(store: StoreKind, scenario: &dyn Scenario, every: usize, seeds: u64)
             Err(OpenError::NotThere { .. }) => {}
             Err(error) => panic!("{}, step {count}, {cut:?}: {error}", scenario.name()),
         }
+        check_readers(&left, &format!("{}, step {count}, {cut:?}", scenario.name()));
         match run_on_system(scenario, &left, store) {
             Ok(figures) => assert_eq!(figures, scenario.expected(), "{} {count} {cut:?}", scenario.name()),
             Err(error) => panic!("{}, step {count}, {cut:?}: {error}", scenario.name()),
@@ -428,6 +444,7 @@ fn cut_twice_with(store: StoreKind, scenario: &dyn Scenario, first: usize, secon
                     Err(OpenError::NotThere { .. }) => {}
                     Err(error) => panic!("{place}: {error}"),
                 }
+                check_readers(&end, &place);
                 match run_on_system(scenario, &end, store) {
                     Ok(figures) => assert_eq!(figures, scenario.expected(), "{place}"),
                     Err(error) => panic!("{place}: {error}"),

@@ -294,6 +294,32 @@ fn a_block_is_submitted_in_place_of_a_wrong_copy() {
     }
 }
 
+/// What is found again, in files that are given in another order, keeps its rank.
+#[test]
+fn files_that_are_given_again_change_no_rank() {
+    let (trunk, [x, y, z]) = branches(2);
+    let mut node = Node::new(options(1, LARGE));
+    let trunk = write_blocks(&node.file("trunk.dat"), &trunk.blocks);
+    let greedy = {
+        let mut chain = Chain::of(FORK);
+        chain.blocks.extend(z.iter().cloned());
+        let block = chain.next().fees(1).build();
+        chain.push(block);
+        chain.tip().clone()
+    };
+    let left = write_records(&node.file("x.dat"), [serialize(&x[0]), serialize(&x[1])]);
+    let records = [wrong_copy(&y[0]), serialize(&y[0]), serialize(&y[1])];
+    let right = write_records(&node.file("y.dat"), records);
+    let third = write_blocks(&node.file("z.dat"), &z);
+    assert_eq!(node.connect(&[&trunk, &third, &left, &right]).tip, hash_of(&z[1]));
+    // Z is left for a moment, and the first of the others comes up for it.
+    let longer = write_blocks(&node.file("longer.dat"), [&greedy]);
+    for files in [[&right, &left, &third], [&left, &third, &right]] {
+        let report = node.connect(&[&trunk, files[0], files[1], files[2], &longer]);
+        assert_eq!(report.tip, hash_of(&z[1]));
+    }
+}
+
 /// A block whose parent comes in a later run of the same engine waits for it, in its order.
 #[test]
 fn blocks_wait_for_later_runs() {

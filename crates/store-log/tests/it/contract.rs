@@ -54,6 +54,27 @@ fn commits_reads_and_snapshots() {
     assert!(matches!(other, Err(StoreError::Network { found, .. }) if found == "regtest"));
 }
 
+#[test]
+fn each_store_has_an_identity_of_its_own() {
+    let directory = tempfile::tempdir().unwrap();
+    let open = |name: &str| LogStore::open(&directory.path().join(name), "regtest", small(1)).unwrap();
+    let store = open("coins");
+    let made = store.identity().unwrap();
+    assert!(made.is_some());
+    store.commit(&Vec::<OwnedChange>::new(), &tip(1)).unwrap();
+    drop(store);
+    assert_eq!(open("coins").identity().unwrap(), made);
+    let copy = directory.path().join("copy");
+    std::fs::create_dir(&copy).unwrap();
+    for entry in std::fs::read_dir(directory.path().join("coins")).unwrap() {
+        let path = entry.unwrap().path();
+        std::fs::copy(&path, copy.join(path.file_name().unwrap())).unwrap();
+    }
+    let copied = LogStore::open_to_read(&copy, None, Options::default()).unwrap();
+    assert_eq!(copied.identity().unwrap(), made);
+    assert_ne!(open("other").identity().unwrap(), made);
+}
+
 /// A name is kept whole, or nothing is made.
 #[test]
 fn long_names_of_networks() {

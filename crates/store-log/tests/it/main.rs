@@ -6,5 +6,6 @@ mod damage;
 mod disk;
 mod faults;
 mod model;
+mod newest;
 mod reads;
 mod soak;

@@ -6,9 +6,11 @@ use crate::export::table::{Convert, Rows, say_written, write_lines, write_parque
 use crate::export::text;
 use crate::export::transaction_row::{BlockFacts, TransactionRow};
 use crate::failure::Failure;
+use crate::log;
 use crate::output;
 use crate::progress::EngineMeter;
 use crate::signals;
+use crate::whole;
 use blockmill_block::Network;
 use blockmill_engine::{ChainBlocks, UtxoSet};
 use serde_json::json;
@@ -90,7 +92,8 @@ fn open(
         let blocks = ChainBlocks::of_files(&arguments.blocks, &[], &chain_id.params(), stop, meter)?;
         return Ok((blocks.ok_or_else(stopped)?, chain_id.network));
     };
-    let set = UtxoSet::open(data, cores())?;
+    let set = UtxoSet::open_with(data, cores(), arguments.older.reach())?;
+    log::older(set.older());
     let own = set.directory().chain_id();
     if let Some(asked) = chain_id.filter(|asked| asked != own) {
         return Err(Failure::Usage(format!(
@@ -113,7 +116,11 @@ pub(crate) fn run(arguments: &ExportBlocksArguments) -> Result<u8, Failure> {
     let mut meter = EngineMeter::new();
     let (blocks, network) = open(arguments, &stop, &mut meter)?;
     let (from, tip) = (arguments.from, blocks.height());
-    let to = arguments.to.unwrap_or(tip);
+    let to = match arguments.to {
+        Some(to) => to,
+        None if from < tip => blocks.last_with_undo(from.max(1)..=tip),
+        None => tip,
+    };
     if from > to.min(tip) || to > tip {
         return Err(Failure::Usage(format!(
             "there are no blocks from height {from} to {to}: the chain has heights 0 to {tip}"
@@ -130,7 +137,15 @@ pub(crate) fn run(arguments: &ExportBlocksArguments) -> Result<u8, Failure> {
         NestedFormat::Parquet => write_parquet(&transactions, out, &mut meter)?,
         NestedFormat::Jsonl => write_lines(&transactions, out, &mut meter, "", &text::jsonl)?,
     };
+    let mut wholeness = transactions.blocks.wholeness().clone();
+    if let Some(hidden) = transactions.blocks.find_hidden(&transactions.stop, &mut meter)? {
+        wholeness.join(hidden);
+    }
     drop(meter);
+    whole::say(&wholeness);
+    if arguments.to.is_none() && to < tip {
+        whole::say_without_undo_yet(tip - to, tip);
+    }
     let blocks = to - from + 1;
     let what = format!(
         "{} of {}",
@@ -139,5 +154,5 @@ pub(crate) fn run(arguments: &ExportBlocksArguments) -> Result<u8, Failure> {
     );
     let fields = json!({"blocks": blocks, "transactions": written.rows});
     say_written(&what, fields, written.bytes, out)?;
-    Ok(0)
+    Ok(whole::exit_status(wholeness.outcome()))
 }

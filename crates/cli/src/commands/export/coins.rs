@@ -41,7 +41,10 @@ impl Source {
     fn open(arguments: &ExportCoinsArguments, meter: &mut EngineMeter) -> Result<Self, Failure> {
         let path = match (&arguments.snapshot, &arguments.data) {
             (Some(snapshot), _) => or_standard_input(snapshot).to_owned(),
-            (None, Some(data)) => return Ok(Self::Set(Box::new(open_set_at(data, arguments.at.height, meter)?))),
+            (None, Some(data)) => {
+                let set = open_set_at(data, arguments.at.earlier(), arguments.older.reach(), meter)?;
+                return Ok(Self::Set(Box::new(set)));
+            }
             (None, None) => return Err(Failure::Usage("--data or --snapshot is needed".to_owned())),
         };
         let file = File::open(&path).map_err(Failure::file(&path))?;

@@ -8,12 +8,13 @@ use crate::output;
 use crate::progress::EngineMeter;
 use crate::signals;
 use crate::verifier::{signatures_json, signatures_text, verifier};
+use crate::whole;
 use blockmill_engine::Signatures;
 use blockmill_engine::inspect::verify_blocks::{Problem, Unverified};
 use blockmill_engine::inspect::verify_files::{FilesOptions, FilesReport, Stopped, verify_files};
 use blockmill_rules::{ScriptVerifier, SignatureCounts};
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
@@ -34,18 +35,18 @@ fn say_stopped(report: &FilesReport) -> String {
 fn problem_text(problem: &Problem) -> String {
     match problem {
         Problem::Reject(reject) => reject.to_string(),
-        Problem::Unreadable(detail) => detail.clone(),
-        Problem::NoUndoFile => "there is no file of undo data beside its file".to_owned(),
+        Problem::Unreadable(detail) | Problem::NoUndoFile(detail) | Problem::NoUndoRecord(detail) => detail.clone(),
     }
 }
 
-/// Reports the blocks that are not verified; once for all of those without an undo file.
+/// Reports the blocks that are not verified; once for all of those without an undo file, or whose
+/// undo file cannot be read.
 fn say_unverified(report: &FilesReport) {
-    let mut without: Vec<&Unverified> = Vec::new();
+    let mut without: BTreeMap<&str, Vec<&Unverified>> = BTreeMap::new();
     for unverified in &report.unverified {
         let problem = match &unverified.problem {
-            Problem::NoUndoFile => {
-                without.push(unverified);
+            Problem::NoUndoFile(why) => {
+                without.entry(why).or_default().push(unverified);
                 continue;
             }
             problem => problem_text(problem),
@@ -66,6 +67,13 @@ fn say_unverified(report: &FilesReport) {
         });
         log::warning("unverified", &text, fields);
     }
+    for (why, blocks) in without {
+        say_without_undo_file(why, &blocks);
+    }
+}
+
+/// Reports blocks that have no undo file, for one reason.
+fn say_without_undo_file(why: &str, without: &[&Unverified]) {
     let Some(first) = without.first() else { return };
     let files: BTreeSet<&Path> = without.iter().map(|unverified| &*unverified.found_at.0).collect();
     let path = &first.found_at.0;
@@ -74,7 +82,7 @@ fn say_unverified(report: &FilesReport) {
         others => format!(", nor beside {}", output::counted(others, "other block file")),
     };
     let text = format!(
-        "{}: there is no file of undo data (rev*.dat) beside it{others}: {} not verified",
+        "{}: {why}{others}: {} not verified",
         path.display(),
         match without.len() {
             1 => "1 block is".to_owned(),
@@ -100,13 +108,14 @@ fn report_json(report: &FilesReport, counts: &SignatureCounts, seconds: f64) -> 
             "offset": offset,
             "verdict": match unverified.problem {
                 Problem::Reject(_) => "invalid",
-                Problem::Unreadable(_) | Problem::NoUndoFile => "unreadable",
+                Problem::Unreadable(_) | Problem::NoUndoFile(_) | Problem::NoUndoRecord(_) => "unreadable",
             },
             "detail": problem_text(&unverified.problem),
         })
     });
-    json!({
+    let mut json = json!({
         "best_height": report.best_height,
+        "without_undo_yet": report.without_undo_yet,
         "valid": report.totals.blocks,
         "remaining": match report.stopped {
             None => Some(0),
@@ -120,7 +129,9 @@ fn report_json(report: &FilesReport, counts: &SignatureCounts, seconds: f64) -> 
         "signatures": signatures_json(counts),
         "seconds": seconds,
         "unverified": unverified.collect::<Vec<_>>(),
-    })
+    });
+    whole::add_json(&mut json, &report.wholeness);
+    json
 }
 
 pub(super) fn run(arguments: &VerifyArguments) -> Result<u8, Failure> {
@@ -143,6 +154,10 @@ pub(super) fn run(arguments: &VerifyArguments) -> Result<u8, Failure> {
     )?;
     drop(meter);
     say_unverified(&report);
+    whole::say(&report.wholeness);
+    if report.without_undo_yet > 0 {
+        whole::say_without_undo_yet(report.without_undo_yet, report.best_height);
+    }
     let remaining = say_stopped(&report);
     let counts = verifier.signature_counts();
     let seconds = start.elapsed().as_secs_f64();
@@ -177,7 +192,7 @@ fn exit_status(report: &FilesReport) -> u8 {
     let rejected = |unverified: &Unverified| matches!(unverified.problem, Problem::Reject(_));
     match &report.unverified[..] {
         [] if report.stopped.is_some() => signals::status(),
-        [] => 0,
+        [] => whole::exit_status(report.wholeness.outcome()),
         some if some.iter().any(rejected) => 1,
         _ => 3,
     }

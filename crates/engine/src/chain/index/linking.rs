@@ -22,9 +22,6 @@ pub(super) const NOT_LINKED: u64 = u64::MAX;
 /// The number of a block that was connected in an earlier run.
 const CONNECTED_BEFORE: u64 = 0;
 
-/// Copies that are kept of a block; more are of no use.
-pub(super) const COPIES_MAX: usize = 8;
-
 /// A further copy of a block.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FurtherCopy {
@@ -53,15 +50,18 @@ impl HeaderIndex {
         let Some(first) = self.entry(id).position() else {
             let entry = self.entry_mut(id);
             entry.set_position(Some(position));
-            entry.arrival = arrival;
+            // A block that is linked has its number: it is found again.
+            if !entry.linked {
+                entry.arrival = arrival;
+            }
             self.link_from(id, u64::MAX);
             return;
         };
+        // A search finds each copy once. All are kept: a good one may come after any number of bad
+        // ones.
         if position != first {
             let copies = self.copies.entry(id).or_default();
-            if copies.len() < COPIES_MAX - 1 && !copies.iter().any(|copy| copy.position == position) {
-                copies.push(FurtherCopy { position, arrival });
-            }
+            copies.push(FurtherCopy { position, arrival });
         }
     }
 
@@ -73,6 +73,7 @@ impl HeaderIndex {
     /// Notes that the content of a block lies at `position`, and not where its earlier copies do.
     /// These are forgotten. Returns whether there were any.
     pub(crate) fn found_at(&mut self, id: BlockId, position: Position) -> bool {
+        let was_sound = std::mem::replace(&mut self.entry_mut(id).is_sound, true);
         let copies = self.copies.get_mut(&id);
         let Some((number, copies)) =
             copies.and_then(|copies| Some((copies.iter().position(|copy| copy.position == position)?, copies)))
@@ -87,8 +88,11 @@ impl HeaderIndex {
         }
         let entry = self.entry_mut(id);
         entry.set_position(Some(copy.position));
-        entry.arrival = copy.arrival;
-        self.order_is_stale = true;
+        // A block that was read before keeps its number, wherever it is found again.
+        if !was_sound {
+            entry.arrival = copy.arrival;
+            self.order_is_stale = true;
+        }
         true
     }
 
@@ -240,9 +244,57 @@ impl HeaderIndex {
 
     /// Forgets where a block lies, since what lies there is not its content.
     pub fn forget_content(&mut self, id: BlockId) {
-        self.entry_mut(id).set_position(None);
+        let entry = self.entry_mut(id);
+        entry.set_position(None);
+        entry.is_sound = false;
         self.copies.remove(&id);
         self.unlink(id, false);
+    }
+}
+
+impl HeaderIndex {
+    /// Forgets which blocks lie in some files, before these are searched again. Returns those that
+    /// lie nowhere then: [`forget_content`](Self::forget_content) is for the ones that the search
+    /// does not find.
+    pub(crate) fn forget_files(&mut self, is_forgotten: impl Fn(u32) -> bool) -> Vec<BlockId> {
+        self.copies.retain(|_, copies| {
+            copies.retain(|copy| !is_forgotten(copy.position.file));
+            !copies.is_empty()
+        });
+        let mut nowhere = Vec::new();
+        for id in (0..self.entries.len()).map(BlockId::from_index) {
+            if self.entry(id).position().is_some_and(|first| is_forgotten(first.file)) {
+                let next = self.take_copy(id);
+                let entry = self.entry_mut(id);
+                entry.set_position(next.map(|copy| copy.position));
+                nowhere.extend(next.is_none().then_some(id));
+            }
+        }
+        nowhere
+    }
+
+    /// The first further copy of a block, which is no further one from now on.
+    fn take_copy(&mut self, id: BlockId) -> Option<FurtherCopy> {
+        let copies = self.copies.get_mut(&id)?;
+        let first = copies.remove(0);
+        if copies.is_empty() {
+            self.copies.remove(&id);
+        }
+        Some(first)
+    }
+
+    /// Forgets which blocks have failed: they are judged again, as by a new process.
+    pub(crate) fn forget_failures(&mut self) {
+        // A parent comes before its children.
+        for id in (0..self.entries.len()).map(BlockId::from_index) {
+            if !self.entry(id).failed {
+                continue;
+            }
+            self.entry_mut(id).failed = false;
+            let parent = self.entry(id).parent.map(|parent| self.rank(parent));
+            self.headers.insert(self.rank(id), parent);
+            self.link_from(id, self.arrivals);
+        }
     }
 }
 

@@ -1,6 +1,5 @@
 //! Trees of headers, their candidates, and failures in them.
 
-use super::linking::COPIES_MAX;
 use super::*;
 use blockmill_block::{MerkleRoot, Network};
 use std::cmp::Reverse;
@@ -134,14 +133,41 @@ fn headers_without_blocks_give_way_to_blocks() {
 }
 
 #[test]
-fn copies_without_end_take_no_room() {
+fn all_copies_are_kept() {
     let mut index = index();
     let genesis = index.genesis();
     let block = child(&mut index, genesis, 0);
     for offset in 0..100_000 {
         index.receive(block, Position { offset, ..POSITION });
     }
-    assert_eq!(index.positions(block).count(), COPIES_MAX);
+    assert_eq!(index.positions(block).count(), 100_000);
+    let offsets: Vec<u64> = index.positions(block).map(|position| position.offset).collect();
+    assert!(offsets.is_sorted());
+    // Those of one file go, and those of others stay.
+    index.receive(block, Position { file: 1, ..POSITION });
+    assert!(index.forget_files(|file| file == 0).is_empty());
+    assert_eq!(index.positions(block).count(), 1);
+    assert_eq!(index.forget_files(|_| true), [block]);
+    assert_eq!(index.positions(block).count(), 0);
+}
+
+/// A new run judges failed blocks again.
+#[test]
+fn failures_are_forgotten() {
+    let mut index = index();
+    let genesis = index.genesis();
+    let main = chain(&mut index, genesis, 3, 0);
+    let side = chain(&mut index, genesis, 2, 1);
+    for &id in main.iter().chain(&side) {
+        index.receive(id, POSITION);
+    }
+    assert_eq!(index.best_candidate(), main[2]);
+    index.mark_failed(main[0]);
+    assert_eq!((index.best_candidate(), index.best_header()), (side[1], side[1]));
+    index.forget_failures();
+    assert_eq!((index.best_candidate(), index.best_header()), (main[2], main[2]));
+    index.mark_failed(main[2]);
+    assert_eq!((index.best_candidate(), index.best_header()), (main[1], main[1]));
 }
 
 #[test]

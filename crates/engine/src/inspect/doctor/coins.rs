@@ -6,6 +6,7 @@ use crate::datadir::StoreKind;
 use crate::datadir::error::{OpenError, Remedy};
 use crate::datadir::lost_store::kind_of;
 use crate::datadir::store_file::store_to_read;
+use crate::report::events::Older;
 use crate::report::observer::Observer;
 use blockmill_coins::stats::Hashes;
 use blockmill_coins::{CoinStore, StatsBuilder, StoreError, Tip};
@@ -65,10 +66,13 @@ struct Opened {
     store: Box<dyn CoinStore>,
     /// Bytes that the next writer cuts off.
     bytes_after: u64,
+    /// What it lacks of the commits that were synced.
+    older: Option<Older>,
 }
 
 /// Opens the store and compares its pages with their checksums. None if there is none yet.
 fn open(directory: &DataDir, stop: &AtomicBool, problems: &mut Problems) -> Result<Option<Opened>, OpenError> {
+    let mark = directory.commit_mark()?;
     let Some((kind, part)) = store_to_read(directory)? else {
         return Ok(None);
     };
@@ -91,8 +95,10 @@ fn open(directory: &DataDir, stop: &AtomicBool, problems: &mut Problems) -> Resu
             (Box::new(store), bytes_after)
         }
     };
+    let commit = store.last_commit()?;
     Ok(Some(Opened {
         part,
+        older: commit.and_then(|commit| directory.older(mark, &commit)),
         store,
         bytes_after,
     }))
@@ -134,7 +140,13 @@ pub(super) fn examine(
         }
     };
     let Opened { part, store, .. } = &opened;
-    if opened.bytes_after > 0 {
+    if let Some(older) = opened.older {
+        let detail = match opened.bytes_after {
+            0 => older.to_string(),
+            bytes => format!("{older}: {bytes} bytes after the last whole commit"),
+        };
+        findings.add_damage(part, detail, Remedy::ConnectAgain);
+    } else if opened.bytes_after > 0 {
         let detail = format!(
             "{} bytes after the last whole commit, as a kill or a damaged page in them leaves them; the next run of \
              connect goes on from that commit",

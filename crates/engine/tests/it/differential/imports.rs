@@ -352,6 +352,7 @@ fn check(seed: u64, seen: &mut Seen) {
 }
 
 fn check_trees(count: u64) {
+    let _core = super::core();
     let first = super::number("BLOCKMILL_TEST_IMPORTS_SEED", 0);
     let mut seen = Seen::default();
     for seed in first..first + count {

@@ -1,0 +1,92 @@
+//! `blockmill status`.
+
+use crate::arguments::StatusArguments;
+use crate::failure::Failure;
+use crate::log;
+use crate::output::{self, bytes, grouped};
+use blockmill_engine::{Status, StoreKind};
+use serde::Serialize;
+use std::io::Write;
+
+/// The process that writes to the directory.
+#[derive(Serialize)]
+struct WriterJson {
+    /// None if the process has not noted who it is.
+    process: Option<u32>,
+    command: Option<String>,
+}
+
+#[derive(Serialize)]
+struct StatusJson {
+    network: String,
+    tip: String,
+    height: u32,
+    coins: u64,
+    /// None where nothing was connected yet.
+    store: Option<&'static str>,
+    disk_size: u64,
+    writer: Option<WriterJson>,
+    /// Base height of the snapshot that was loaded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    snapshot_height: Option<u32>,
+    /// Height of the set that was written last, where this is an older one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    synced_height: Option<u32>,
+}
+
+impl StatusJson {
+    fn new(status: &Status) -> Self {
+        Self {
+            network: status.chain_id.network.to_string(),
+            tip: status.tip.hash.to_string(),
+            height: status.tip.height,
+            coins: status.coins,
+            store: status.store.map(StoreKind::name),
+            disk_size: status.disk_bytes,
+            writer: status.writer.as_ref().map(|writer| {
+                let (process, command) = writer.noted.clone().unzip();
+                WriterJson { process, command }
+            }),
+            snapshot_height: status.snapshot.map(|mark| mark.height),
+            synced_height: status.older.map(|older| older.synced.height),
+        }
+    }
+}
+
+fn rows(status: &Status) -> Vec<(&'static str, String)> {
+    let store = status.store.map_or("none yet".to_owned(), |kind| {
+        format!("{kind}, {}", bytes(status.disk_bytes))
+    });
+    let writer = status.writer.as_ref();
+    let mut rows = vec![
+        ("network", status.chain_id.network.to_string()),
+        ("tip", status.tip.hash.to_string()),
+        ("height", status.tip.height.to_string()),
+        ("coins", grouped(status.coins)),
+        ("store", store),
+        ("writer", writer.map_or("none".to_owned(), ToString::to_string)),
+    ];
+    let heights = [
+        ("snapshot_height", status.snapshot.map(|mark| mark.height)),
+        ("synced_height", status.older.map(|older| older.synced.height)),
+    ];
+    rows.extend(
+        heights
+            .into_iter()
+            .filter_map(|(name, height)| Some((name, height?.to_string()))),
+    );
+    rows
+}
+
+pub(crate) fn run(arguments: &StatusArguments) -> Result<u8, Failure> {
+    let status = Status::of(&arguments.data, arguments.older.reach())?;
+    log::older(status.older.as_ref());
+    let mut out = std::io::stdout().lock();
+    if arguments.json {
+        output::json_line(&mut out, &StatusJson::new(&status))?;
+    } else {
+        output::table(&mut out, &rows(&status))?;
+    }
+    out.flush()?;
+    Ok(0)
+}

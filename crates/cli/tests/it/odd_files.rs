@@ -1,0 +1,468 @@
+//! The same questions on the same odd files: `connect`, `verify`, `export` and the readers of a
+//! directory give one answer, whatever a node, a disk or a person has left among the block files.
+
+use crate::common::core_folder::made;
+use crate::common::{Run, Scratch, blockmill, records, run};
+use serde_json::Value;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Heights of the chain.
+const TIP: u64 = 140;
+
+/// What commands say of the same block files.
+struct Answers {
+    connect: Run,
+    verify: Run,
+    export: Run,
+}
+
+impl Answers {
+    /// Asks about the folder of block files `folder`; the data directory is new.
+    fn of(scratch: &Scratch, folder: &Path) -> Self {
+        let data = scratch.join("odd-data");
+        let _ = std::fs::remove_dir_all(&data);
+        let mut connect = command("connect", folder);
+        let mut export = blockmill();
+        export.args([
+            "export",
+            "blocks",
+            "--network",
+            "regtest",
+            "--format",
+            "jsonl",
+            "--out",
+            "-",
+        ]);
+        Self {
+            connect: run(connect.arg("--data").arg(&data)),
+            verify: run(&mut command("verify", folder)),
+            export: run(export.arg("--blocks").arg(folder)),
+        }
+    }
+
+    /// All have the whole chain.
+    #[track_caller]
+    fn are_whole(self) -> Self {
+        self.end_with(0, TIP)
+    }
+
+    /// All end with this status and this height, and say so in JSON.
+    #[track_caller]
+    fn end_with(self, status: i32, height: u64) -> Self {
+        let whole = Value::Bool(status == 0);
+        let connect = self.connect.json();
+        assert_eq!(
+            (self.connect.status, &connect["height"]),
+            (status, &height.into()),
+            "{:#?}",
+            self.connect
+        );
+        let verify = self.verify.json();
+        assert_eq!(
+            (self.verify.status, &verify["valid"]),
+            (status, &height.into()),
+            "{:#?}",
+            self.verify
+        );
+        assert_eq!(self.export.status, status, "{:#?}", self.export.stderr);
+        let last = self.export.stdout.lines().last().unwrap_or("null");
+        let row: Value = serde_json::from_str(last).unwrap();
+        assert_eq!(row["height"], height);
+        for json in [connect, verify] {
+            assert_eq!(json["whole"], whole, "{json:#}");
+            assert_eq!(json["why"].as_array().unwrap().is_empty(), status == 0, "{json:#}");
+        }
+        self
+    }
+
+    /// Each says these words on standard error.
+    #[track_caller]
+    fn say(self, words: &[&str]) -> Self {
+        let Self {
+            connect,
+            verify,
+            export,
+        } = self;
+        Self {
+            connect: connect.says(words),
+            verify: verify.says(words),
+            export: export.says(words),
+        }
+    }
+}
+
+fn command(name: &str, folder: &Path) -> Command {
+    let mut command = blockmill();
+    command
+        .args([name, "--network", "regtest", "--json", "--blocks"])
+        .arg(folder);
+    command
+}
+
+/// The chain in one block file without a key, with one undo file: blocks and undo data by height.
+fn clear(scratch: &Scratch) -> (PathBuf, Vec<Vec<u8>>) {
+    let (_, chain) = made(scratch);
+    let folder = scratch.join("clear");
+    std::fs::create_dir(&folder).unwrap();
+    let blocks: Vec<Vec<u8>> = records(&chain).into_iter().map(|range| chain[range].to_vec()).collect();
+    std::fs::write(folder.join("blk00000.dat"), blocks.concat()).unwrap();
+    std::fs::copy(scratch.join("data").join("undo.dat"), folder.join("rev00000.dat")).unwrap();
+    (folder, blocks)
+}
+
+fn write(folder: &Path, parts: &[&[u8]]) {
+    std::fs::write(folder.join("blk00000.dat"), parts.concat()).unwrap();
+}
+
+#[test]
+fn a_file_in_the_middle_is_missing() {
+    let scratch = Scratch::new();
+    let (folder, blocks) = clear(&scratch);
+    let files = [0..50, 50..90, 90..141];
+    for (number, heights) in files.into_iter().enumerate() {
+        std::fs::write(folder.join(format!("blk{number:05}.dat")), blocks[heights].concat()).unwrap();
+        let rev = folder.join(format!("rev{number:05}.dat"));
+        std::fs::copy(scratch.join("data").join("undo.dat"), rev).unwrap();
+    }
+    Answers::of(&scratch, &folder).are_whole();
+    std::fs::remove_file(folder.join("blk00001.dat")).unwrap();
+    Answers::of(&scratch, &folder)
+        .end_with(3, 49)
+        .say(&["51 blocks are left over: their parent is in none of the files"]);
+    // A link that leads nowhere says so, even for the last file.
+    std::fs::write(folder.join("blk00001.dat"), blocks[50..90].concat()).unwrap();
+    std::fs::remove_file(folder.join("blk00002.dat")).unwrap();
+    symlink("/nonexistent/blk00002.dat", folder.join("blk00002.dat")).unwrap();
+    Answers::of(&scratch, &folder).end_with(3, 89).say(&[
+        "1 block files are missing",
+        "blk00002.dat",
+        "a link to a file that is not there",
+    ]);
+    // As of a pruned node.
+    std::fs::remove_file(folder.join("blk00002.dat")).unwrap();
+    std::fs::remove_file(folder.join("blk00000.dat")).unwrap();
+    let data = scratch.join("pruned");
+    run(command("connect", &folder).arg("--data").arg(&data))
+        .ends_with(3)
+        .says(&["left over", "pruned", "snapshot load --headers"]);
+    run(&mut command("verify", &folder))
+        .ends_with(3)
+        .says(&["pruned", "snapshot load --headers"]);
+}
+
+#[test]
+fn linked_files_with_a_key() {
+    let scratch = Scratch::new();
+    let (folder, _) = made(&scratch);
+    let disk = scratch.join("disk");
+    std::fs::create_dir(&disk).unwrap();
+    for (name, target) in [("blk00000.dat", "old-blocks"), ("rev00000.dat", "old-undo")] {
+        std::fs::rename(folder.join(name), disk.join(target)).unwrap();
+        symlink(disk.join(target), folder.join(name)).unwrap();
+    }
+    Answers::of(&scratch, &folder).are_whole();
+    // Only the blocks are linked.
+    std::fs::remove_file(folder.join("rev00000.dat")).unwrap();
+    std::fs::rename(disk.join("old-undo"), folder.join("rev00000.dat")).unwrap();
+    Answers::of(&scratch, &folder).are_whole();
+    // The folder is linked, too.
+    let link = scratch.join("link");
+    symlink(&folder, &link).unwrap();
+    Answers::of(&scratch, &link).are_whole();
+}
+
+#[test]
+fn what_is_no_regular_file_is_named() {
+    let scratch = Scratch::new();
+    let (folder, _) = made(&scratch);
+    let fifo = folder.join("blk00002.dat");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    std::fs::create_dir(folder.join("blk00003.dat")).unwrap();
+    Answers::of(&scratch, &folder).are_whole().say(&[
+        "blk00002.dat: passed over: it is no regular file",
+        "blk00003.dat: passed over",
+    ]);
+    run(command("connect", &fifo).arg("--data").arg(scratch.join("none")))
+        .ends_with(3)
+        .says(&["blk00002.dat", "no regular file"]);
+    // An undo file and a key that are pipes.
+    std::fs::remove_file(folder.join("rev00001.dat")).unwrap();
+    assert!(
+        Command::new("mkfifo")
+            .arg(folder.join("rev00001.dat"))
+            .status()
+            .unwrap()
+            .success()
+    );
+    run(&mut command("verify", &folder))
+        .ends_with(3)
+        .says(&["rev00001.dat", "no regular file"]);
+    std::fs::remove_file(folder.join("xor.dat")).unwrap();
+    assert!(
+        Command::new("mkfifo")
+            .arg(folder.join("xor.dat"))
+            .status()
+            .unwrap()
+            .success()
+    );
+    run(&mut command("verify", &folder))
+        .ends_with(3)
+        .says(&["xor.dat", "no regular file"]);
+}
+
+#[test]
+fn a_write_that_is_not_finished() {
+    let scratch = Scratch::new();
+    let (folder, blocks) = clear(&scratch);
+    let (last, before) = blocks.split_last().unwrap();
+    let before = before.concat();
+    for written in [1, 4, 6, 8, 60, 88, last.len() / 2, last.len() - 40] {
+        for zeros in [0, 1 << 16] {
+            write(&folder, &[&before, &last[..written], &vec![0; zeros]]);
+            let answers = Answers::of(&scratch, &folder).end_with(0, TIP - 1);
+            assert_eq!(
+                answers.connect.stderr.matches("ends inside").count(),
+                1,
+                "{:#?}",
+                answers.connect
+            );
+        }
+    }
+}
+
+#[test]
+fn stray_bytes_and_lengths() {
+    let scratch = Scratch::new();
+    let (folder, blocks) = clear(&scratch);
+    let longer = |more: u32| {
+        let mut record = blocks[140].clone();
+        let length = record.len() as u32 - 8 + more;
+        record[4..8].copy_from_slice(&length.to_le_bytes());
+        record
+    };
+    let before = blocks[..140].concat();
+    // The head of an older record, as Core before 24 left it.
+    write(&folder, &[&before, &blocks[100][..8], &blocks[140]]);
+    Answers::of(&scratch, &folder).are_whole();
+    // A length that is too long.
+    write(&folder, &[&before, &longer(8), &[0; 3_000]]);
+    Answers::of(&scratch, &folder).are_whole();
+    write(&folder, &[&blocks[..139].concat(), &longer(8), &blocks[139]]);
+    Answers::of(&scratch, &folder).are_whole();
+    // A record that covers whole others.
+    let mut cover = blocks[100].clone();
+    let length: usize = blocks[100..110].iter().map(Vec::len).sum();
+    cover[4..8].copy_from_slice(&(length as u32 - 8).to_le_bytes());
+    let rest = blocks[101..].concat();
+    write(&folder, &[&blocks[..100].concat(), &cover, &rest]);
+    Answers::of(&scratch, &folder).are_whole();
+    // The same with a header of nothing.
+    let mut nothing = vec![0x77; 88];
+    nothing[..4].copy_from_slice(&blocks[0][..4]);
+    let covered: usize = blocks[101..].iter().map(Vec::len).sum();
+    nothing[4..8].copy_from_slice(&(80 + covered as u32).to_le_bytes());
+    write(&folder, &[&blocks[..101].concat(), &nothing, &rest]);
+    // All blocks are found. Whatever that header was, it is no block's.
+    Answers::of(&scratch, &folder).end_with(3, TIP).say(&["high-hash"]);
+}
+
+/// The set at an earlier height, and exports of a data directory, whatever is between the records.
+#[test]
+fn readers_of_a_directory_beside_damage() {
+    let scratch = Scratch::new();
+    let (folder, blocks) = clear(&scratch);
+    write(
+        &folder,
+        &[&blocks[..140].concat(), &blocks[100][..8], &blocks[140], &[0x55; 400]],
+    );
+    let data = scratch.join("odd-data");
+    run(command("connect", &folder).arg("--data").arg(&data)).ends_with(3);
+    let stats = |data: &Path, height: &str| {
+        let mut stats = blockmill();
+        run(stats.args(["stats", "--json", "--at", height, "--data"]).arg(data))
+            .ends_with(0)
+            .json()
+    };
+    assert_eq!(
+        stats(&data, "103")["hash_serialized_3"],
+        stats(&scratch.join("data"), "103")["hash_serialized_3"]
+    );
+    let mut export = blockmill();
+    export.args(["export", "blocks", "--format", "jsonl", "--out", "-", "--data"]);
+    let rows = run(export.arg(&data)).ends_with(0).stdout;
+    assert!(rows.lines().last().unwrap().contains("\"height\":140"));
+}
+
+/// Any number of bad copies before the good one: with witnesses that are not the block's, without
+/// its witnesses, and with its last transactions doubled.
+#[test]
+fn bad_copies_before_the_good_one() {
+    let scratch = Scratch::new();
+    let (folder, blocks) = clear(&scratch);
+    let bad = |record: &[u8], change: &dyn Fn(&mut bitcoin::Block)| {
+        let mut block: bitcoin::Block = bitcoin::consensus::deserialize(&record[8..]).unwrap();
+        change(&mut block);
+        let bytes = bitcoin::consensus::serialize(&block);
+        [&record[..4], &(bytes.len() as u32).to_le_bytes()[..], &bytes].concat()
+    };
+    let forged = |block: &mut bitcoin::Block| {
+        for transaction in block.txdata.iter_mut().skip(1) {
+            for input in &mut transaction.input {
+                if !input.witness.is_empty() {
+                    input.witness.push(b"forged");
+                }
+            }
+        }
+    };
+    let stripped = |block: &mut bitcoin::Block| {
+        for input in block.txdata.iter_mut().flat_map(|transaction| &mut transaction.input) {
+            input.witness.clear();
+        }
+    };
+    let doubled = |block: &mut bitcoin::Block| {
+        // A tree of an odd number of leaves has the root of the same with the last one doubled.
+        if block.txdata.len() % 2 == 1 && block.txdata.len() > 1 {
+            let last = block.txdata.last().cloned();
+            block.txdata.extend(last);
+        }
+    };
+    let kinds: [(&str, &dyn Fn(&mut bitcoin::Block)); 3] =
+        [("forged", &forged), ("stripped", &stripped), ("doubled", &doubled)];
+    for (name, change) in kinds {
+        let copies: Vec<(usize, Vec<u8>)> = blocks
+            .iter()
+            .map(|record| bad(record, change))
+            .enumerate()
+            .filter(|(height, copy)| *copy != blocks[*height])
+            .collect();
+        let (height, copy) = copies.last().unwrap_or_else(|| panic!("no block can be {name}"));
+        for count in [1, 7, 8, 9, 40] {
+            let parts = [
+                blocks[..*height].concat(),
+                copy.repeat(count),
+                blocks[*height..].concat(),
+            ];
+            write(&folder, &[&parts.concat()]);
+            let answers = Answers::of(&scratch, &folder).are_whole();
+            assert!(!answers.export.stdout.contains(&hex(b"forged")), "{name}");
+        }
+        // Without the good one.
+        write(
+            &folder,
+            &[
+                &blocks[..*height].concat(),
+                &copy.repeat(9),
+                &blocks[*height + 1..].concat(),
+            ],
+        );
+        let answers = Answers::of(&scratch, &folder);
+        assert_ne!(
+            (answers.connect.status, answers.verify.status, answers.export.status),
+            (0, 0, 0),
+            "{name}"
+        );
+        assert!(
+            answers.connect.status != 0 && answers.verify.status != 0 && answers.export.status != 0,
+            "{name}"
+        );
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A node that runs writes a block before its undo data: the rows end with a word.
+#[test]
+fn undo_data_that_is_not_there_yet() {
+    let scratch = Scratch::new();
+    let (folder, _) = clear(&scratch);
+    let rev = folder.join("rev00000.dat");
+    let whole = std::fs::read(&rev).unwrap();
+    let lengths: Vec<usize> = {
+        let mut at = 0;
+        std::iter::from_fn(|| {
+            let length = whole.get(at + 4..at + 8)?;
+            at += 8 + u32::from_le_bytes(length.try_into().unwrap()) as usize + 32;
+            Some(at)
+        })
+        .collect()
+    };
+    for (end, zeros) in [(138, 0), (138, 4_000), (100, 1 << 16)] {
+        std::fs::write(&rev, [&whole[..lengths[end - 1]], &vec![0; zeros]].concat()).unwrap();
+        let answers = Answers::of(&scratch, &folder);
+        for run in [&answers.verify, &answers.export] {
+            assert_eq!(run.status, 0, "{run:#?}");
+            assert!(run.stderr.contains("have nothing yet for the last"), "{run:#?}");
+        }
+        assert_eq!(answers.verify.json()["valid"], end);
+        assert_eq!(answers.verify.json()["without_undo_yet"], 140 - end);
+        let last: Value = serde_json::from_str(answers.export.stdout.lines().last().unwrap()).unwrap();
+        assert_eq!(last["height"], end);
+    }
+    // Damage at the end is none of that.
+    for byte in [lengths[138] + 20, lengths[139] - 5] {
+        let mut damaged = whole.clone();
+        damaged[byte] ^= 1;
+        std::fs::write(&rev, &damaged).unwrap();
+        let answers = Answers::of(&scratch, &folder);
+        assert_eq!((answers.verify.status, answers.export.status), (3, 3), "{byte}");
+    }
+    // Nor is a block in the middle.
+    let mut damaged = whole.clone();
+    damaged[lengths[120] + 45] ^= 1;
+    std::fs::write(&rev, &damaged).unwrap();
+    let answers = Answers::of(&scratch, &folder);
+    assert_eq!((answers.verify.status, answers.export.status), (3, 3));
+}
+
+/// Without its key, and of another network, a directory is not taken for an empty one.
+#[test]
+fn a_missing_key_and_another_network() {
+    let scratch = Scratch::new();
+    let (folder, _) = made(&scratch);
+    std::fs::remove_file(folder.join("xor.dat")).unwrap();
+    let verify = run(&mut command("verify", &folder))
+        .ends_with(3)
+        .says(&["xor.dat missing"]);
+    assert_eq!(verify.json()["whole"], false);
+    let other = scratch.join("clear-of-another");
+    std::fs::create_dir(&other).unwrap();
+    std::fs::copy(scratch.join("chain").join("blk00000.dat"), other.join("blk00000.dat")).unwrap();
+    let mut testnet = blockmill();
+    testnet
+        .args(["verify", "--network", "testnet3", "--json", "--blocks"])
+        .arg(&other);
+    let verify = run(&mut testnet).ends_with(3).says(&["another network (regtest)"]);
+    assert_eq!(verify.json()["why"].as_array().unwrap().len(), 1);
+}
+
+/// Block files that were moved since they were connected.
+#[test]
+fn an_earlier_set_from_files_that_were_moved() {
+    let scratch = Scratch::new();
+    let (folder, _) = clear(&scratch);
+    let data = scratch.join("odd-data");
+    run(command("connect", &folder).arg("--data").arg(&data)).ends_with(0);
+    let moved = scratch.join("moved");
+    std::fs::rename(&folder, &moved).unwrap();
+    let stats = |data: &Path, more: &[&str]| {
+        let mut stats = blockmill();
+        run(stats
+            .args(["stats", "--json", "--at", "120", "--data"])
+            .arg(data)
+            .args(more))
+    };
+    stats(&data, &[])
+        .ends_with(3)
+        .says(&["in no block file that is still there"]);
+    let found = stats(&data, &["--blocks", moved.to_str().unwrap()]).ends_with(0).json();
+    let expected = stats(&scratch.join("data"), &[]).ends_with(0).json();
+    assert_eq!(found["hash_serialized_3"], expected["hash_serialized_3"]);
+    // Without --at there is nothing to look for.
+    let mut alone = blockmill();
+    alone.args(["stats", "--data"]).arg(&data).arg("--blocks").arg(&moved);
+    run(&mut alone).ends_with(2);
+}

@@ -1,0 +1,183 @@
+//! Block files are searched for the blocks that lie in them.
+//!
+//! A search reads the heads of records and believes their lengths. That is undone where something
+//! does not fit: a block without a parent, a header without work, a block that is shorter than its
+//! record. Then the contents of that file are read, since its records may hide others.
+
+use crate::chain::index::HeaderIndex;
+use crate::chain::insert::insert_records;
+use crate::chain::places::Places;
+use crate::report::events::Event;
+use crate::report::observer::{Indexing, Observer};
+use blockmill_block::{Block, Magic};
+use blockmill_blockfiles::{BlockFiles, Damage, FileError, Record, ScanDepth, ScanProgress, Skipped};
+use blockmill_rules::RejectKind;
+use std::collections::{BTreeSet, HashMap};
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Blocks without a parent whose contents are read, to see whether their records hide others.
+const SUSPECTS_MAX: usize = 2_000;
+
+/// Blocks without a parent whose files are searched with all their contents.
+const HIDING_FILES_MAX: usize = 4;
+
+/// What lies in block files.
+#[derive(Default)]
+pub(crate) struct Scanned {
+    pub(crate) records: Vec<Record>,
+    pub(crate) damages: Vec<Damage>,
+    /// Names in the folders that lead to no file.
+    pub(crate) skipped: Vec<Skipped>,
+}
+
+/// A search of block files.
+pub(crate) struct Search<'a> {
+    pub(crate) files: &'a BlockFiles,
+    pub(crate) magic: Magic,
+    /// Files whose contents are read.
+    pub(crate) deep: &'a BTreeSet<u32>,
+    pub(crate) stop: &'a AtomicBool,
+}
+
+impl Search<'_> {
+    /// Finds the records of some of the files, and reports damage. Files that have not changed since
+    /// an earlier search are not read. None if `stop` was set.
+    pub(crate) fn run(
+        &self,
+        numbers: &[u32],
+        places: &mut Places,
+        observer: &mut dyn Observer,
+    ) -> Result<Option<Scanned>, FileError> {
+        let mut found = Scanned {
+            skipped: self.files.skipped().to_vec(),
+            ..Scanned::default()
+        };
+        for skipped in &found.skipped {
+            observer.event(&Event::Skipped(skipped));
+        }
+        let mut entries = Vec::new();
+        for (done, &file) in numbers.iter().enumerate() {
+            let depth = if self.deep.contains(&file) {
+                ScanDepth::Contents
+            } else {
+                ScanDepth::Lengths
+            };
+            let begun = places.begin(self.files, file)?;
+            if let Some(records) = places.known(&begun, file, depth) {
+                found.records.extend(records);
+                continue;
+            }
+            let mut watch = |scan: &ScanProgress| {
+                if self.stop.load(Ordering::Relaxed) {
+                    return ControlFlow::Break(());
+                }
+                observer.indexing(&Indexing {
+                    file: done + 1,
+                    files: numbers.len(),
+                    offset: scan.offset,
+                    bytes: scan.bytes,
+                    headers: found.records.len() + scan.records,
+                });
+                ControlFlow::Continue(())
+            };
+            let Some(scan) = self.files.scan_watched(file, self.magic, depth, &mut watch)? else {
+                places.write(&entries)?;
+                return Ok(None);
+            };
+            for damage in &scan.damages {
+                observer.event(&Event::Damaged(damage));
+            }
+            if scan.more_damages > 0 {
+                observer.event(&Event::MoreDamaged {
+                    path: self.files.path(file),
+                    places: scan.more_damages,
+                });
+            }
+            // Damage is reported by every run, so it is looked for anew.
+            let last = Some(depth).filter(|_| scan.damages.is_empty());
+            places.note(begun, &scan.records, last, &mut entries);
+            found.records.extend(scan.records);
+            found.damages.extend(scan.damages);
+        }
+        places.write(&entries)?;
+        Ok(Some(found))
+    }
+
+    /// As [`run`](Self::run), and inserts the headers that were found into an index. If some do not
+    /// fit into the tree, the contents of their files are searched, too.
+    pub(crate) fn run_into(
+        &self,
+        index: &mut HeaderIndex,
+        numbers: &[u32],
+        places: &mut Places,
+        observer: &mut dyn Observer,
+    ) -> Result<Option<Scanned>, FileError> {
+        let Some(mut found) = self.run(numbers, places, observer)? else {
+            return Ok(None);
+        };
+        let inserted = insert_records(index, &found.records, |_, _, _| ());
+        let without_work = inserted
+            .refusals
+            .iter()
+            .filter(|refusal| refusal.reject.kind == RejectKind::NoWork);
+        let without_work = without_work.map(|refusal| refusal.record);
+        let without_parent = inserted.waiting().into_iter().map(|number| &found.records[number]);
+        let without_parent: Vec<&Record> = without_parent.collect();
+        let file = |record: &Record| record.position.file;
+        let mut deep: BTreeSet<u32> = without_parent
+            .iter()
+            .take(HIDING_FILES_MAX)
+            .copied()
+            .map(file)
+            .collect();
+        if !deep.is_empty() {
+            // A block below the parent may hide it, and may be the last of the best chain.
+            let best = index.entry(index.best_header()).hash;
+            deep.extend(found.records.iter().find(|record| record.hash == best).map(file));
+        }
+        let suspects: Vec<&Record> = without_work.chain(without_parent).collect();
+        deep.extend(self.hiding_others(&suspects));
+        deep.retain(|file| !self.deep.contains(file));
+        if deep.is_empty() {
+            return Ok(Some(found));
+        }
+        let search = Search { deep: &deep, ..*self };
+        let files: Vec<u32> = deep.iter().copied().collect();
+        let Some(contents) = search.run(&files, places, &mut ())? else {
+            return Ok(None);
+        };
+        found.records.retain(|record| !deep.contains(&record.position.file));
+        found.records.extend(contents.records);
+        // The order in which the files were given, whatever their numbers.
+        let order: HashMap<u32, usize> = numbers.iter().enumerate().map(|(at, &file)| (file, at)).collect();
+        found
+            .records
+            .sort_by_key(|record| (order.get(&record.position.file), record.position.offset));
+        Ok(Some(found))
+    }
+
+    /// The files of records that are no block, or more than their block.
+    fn hiding_others(&self, suspects: &[&Record]) -> BTreeSet<u32> {
+        let mut files = BTreeSet::new();
+        for record in suspects.iter().take(SUSPECTS_MAX) {
+            let position = record.position;
+            if files.contains(&position.file) || self.deep.contains(&position.file) {
+                continue;
+            }
+            let block = self
+                .files
+                .read(&position)
+                .ok()
+                .and_then(|bytes| Block::decode(bytes).ok());
+            let fits = block.is_some_and(|block| {
+                block.bytes().len() == position.length as usize
+                    && block.merkle_root().hash == block.header().merkle_root.0
+            });
+            if !fits {
+                files.insert(position.file);
+            }
+        }
+        files
+    }
+}

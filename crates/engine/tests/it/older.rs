@@ -1,0 +1,216 @@
+//! A store whose end is damaged or lost. Readers do not take the older set that it has for the last
+//! one; a writer goes on from there, and says so.
+
+use crate::common::generated::{copy_all, scratch};
+use crate::common::{
+    Chain, CoreEngine, LARGE, builder, figures, figures_of, options, store_kind, verifier, write_blocks,
+};
+use blockmill_blockfiles::disk::Disk;
+use blockmill_engine::inspect::doctor::examine;
+use blockmill_engine::{CoinLookup, Event, Observer, Older, OpenError, Options, Reach, Status, StoreKind, UtxoSet};
+use blockmill_faultdisk::{Failing, JournalDisk};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// Height up to which the store is whole, and height that it had.
+const FOUND: u32 = 19;
+const SYNCED: u32 = 20;
+
+/// Flushes after every block.
+fn flushing() -> Options {
+    Options {
+        flush_interval: Duration::ZERO,
+        ..options(1, LARGE)
+    }
+}
+
+/// Block files, and a data directory of the first 20 blocks, whose last commit is damaged.
+struct Damaged {
+    chain: Chain,
+    blocks: PathBuf,
+    data: PathBuf,
+    _folder: TempDir,
+}
+
+impl Damaged {
+    fn new() -> Self {
+        let folder = scratch();
+        let chain = Chain::of(SYNCED + 5);
+        let blocks = write_blocks(&folder.path().join("blocks.dat"), &chain.blocks);
+        let data = folder.path().join("data");
+        let options = Options {
+            stop_at_height: Some(SYNCED),
+            ..flushing()
+        };
+        let mut engine = crate::common::open(&data, options);
+        engine.connect(std::slice::from_ref(&blocks), &mut ()).unwrap();
+        drop(engine);
+        let segment = data.join("coins.log/segment-00000001");
+        let mut bytes = std::fs::read(&segment).unwrap();
+        let end = bytes.len();
+        bytes[end - 1000] ^= 1;
+        std::fs::write(&segment, bytes).unwrap();
+        let _ = std::fs::remove_file(data.join("coins.log/checkpoint"));
+        Self {
+            chain,
+            blocks,
+            data,
+            _folder: folder,
+        }
+    }
+}
+
+/// The heights that a writer says.
+#[derive(Default)]
+struct Said(Vec<(u32, u32)>);
+
+impl Observer for Said {
+    fn event(&mut self, event: &Event<'_>) {
+        if let Event::StoreOlder { older, .. } = event {
+            self.0.push((older.found.height, older.synced.height));
+        }
+    }
+}
+
+fn older_of<T>(opened: Result<T, OpenError>) -> Option<Older> {
+    match opened {
+        Ok(_) => None,
+        Err(OpenError::Older { older, .. }) => Some(older),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[test]
+fn readers_refuse_an_older_set_and_a_writer_mends_it() {
+    if store_kind() != StoreKind::Log {
+        return;
+    }
+    let damaged = Damaged::new();
+    let (data, chain) = (&damaged.data, &damaged.chain);
+    for older in [
+        older_of(UtxoSet::open(data, 1)),
+        older_of(CoinLookup::open(data)),
+        older_of(Status::of(data, Reach::Synced)),
+    ] {
+        let older = older.expect("it is older");
+        assert_eq!((older.found.height, older.synced.height), (FOUND, SYNCED));
+        assert_eq!(older.found.hash, crate::common::hash_of(&chain.blocks[FOUND as usize]));
+        assert_eq!(
+            older.synced.hash,
+            crate::common::hash_of(&chain.blocks[SYNCED as usize])
+        );
+    }
+    let set = UtxoSet::open_with(data, 1, Reach::Older).unwrap();
+    assert_eq!((set.tip().height, set.older().unwrap().synced.height), (FOUND, SYNCED));
+    assert_eq!(set.coins().unwrap().count() as u32, FOUND);
+    let status = Status::of(data, Reach::Older).unwrap();
+    assert_eq!((status.tip, status.coins), (set.tip(), FOUND.into()));
+    assert!(status.older.is_some() && CoinLookup::open_with(data, Reach::Older).unwrap().older().is_some());
+    let findings = examine(data, &AtomicBool::new(false), &mut ()).unwrap();
+    assert_eq!(findings.is_sound(), Some(false), "{findings:?}");
+
+    // A writer that finds no block leaves it so.
+    let mut said = Said::default();
+    let mut engine = crate::common::open(data, flushing());
+    engine.connect(&[], &mut said).unwrap();
+    assert_eq!((&said.0[..], engine.height()), (&[(FOUND, SYNCED)][..], FOUND));
+    drop(engine);
+    assert!(older_of(UtxoSet::open(data, 1)).is_some());
+    let options = Options {
+        stop_at_height: Some(SYNCED),
+        ..flushing()
+    };
+    let mut engine = crate::common::open(data, options);
+    for _ in 0..2 {
+        engine
+            .connect(std::slice::from_ref(&damaged.blocks), &mut said)
+            .unwrap();
+    }
+    assert_eq!(said.0, [(FOUND, SYNCED); 2], "said once by each");
+    drop(engine);
+    let set = UtxoSet::open(data, 1).unwrap();
+    assert_eq!((set.tip().height, set.older()), (SYNCED, None));
+    let findings = examine(data, &AtomicBool::new(false), &mut ()).unwrap();
+    assert_eq!(findings.is_sound(), Some(true), "{findings:?}");
+}
+
+fn open_on(disk: JournalDisk, data: &Path) -> Result<CoreEngine, OpenError> {
+    let disk: Arc<dyn Disk> = Arc::new(disk);
+    builder(data)
+        .disk(disk)
+        .options(flushing())
+        .open(verifier(flushing().signatures))
+}
+
+/// A writer that mends the store is stopped at each of its calls. What it has committed again is
+/// not taken for an older set, although numbers of commits are given twice.
+#[test]
+fn a_writer_that_is_stopped_while_it_mends_leaves_no_false_mark() {
+    if store_kind() != StoreKind::Log {
+        return;
+    }
+    let damaged = Damaged::new();
+    let folder = scratch();
+    let whole = JournalDisk::new(Failing::Nothing);
+    let data = folder.path().join("whole");
+    copy_all(&damaged.data, &data);
+    let sources = [damaged.blocks.clone()];
+    let mut engine = open_on(whole.clone(), &data).unwrap();
+    engine.connect(&sources, &mut ()).unwrap();
+    drop(engine);
+    let (mut refused, mut taken) = (0, 0);
+    for call in 0..whole.calls() {
+        let data = folder.path().join(format!("left-{call}"));
+        copy_all(&damaged.data, &data);
+        let disk = JournalDisk::new(Failing::From(call, ErrorKind::Other));
+        if let Ok(mut engine) = open_on(disk, &data) {
+            let _ = engine.connect(&sources, &mut ());
+        }
+        match UtxoSet::open(&data, 1) {
+            Ok(set) => {
+                taken += 1;
+                // Right before the first commit the mark is set back.
+                assert!(set.tip().height >= FOUND, "call {call}");
+            }
+            Err(OpenError::Older { older, .. }) => {
+                refused += 1;
+                assert_eq!(older.found.height, FOUND, "call {call}");
+            }
+            Err(error) => panic!("call {call}: {error}"),
+        }
+        let mut engine = crate::common::open(&data, flushing());
+        engine.connect(&sources, &mut ()).unwrap();
+        assert_eq!(figures(&engine), figures_of(&damaged.chain), "call {call}");
+        drop(engine);
+        assert_eq!(UtxoSet::open(&data, 1).unwrap().tip().height, SYNCED + 5);
+        std::fs::remove_dir_all(&data).unwrap();
+    }
+    assert!(refused > 5 && taken > 20, "{refused} {taken}");
+}
+
+/// As before there were marks.
+#[test]
+fn without_a_mark_the_older_set_is_taken() {
+    if store_kind() != StoreKind::Log {
+        return;
+    }
+    let damaged = Damaged::new();
+    let mark = damaged.data.join("commit.dat");
+    let whole = std::fs::read(&mark).unwrap();
+    std::fs::write(&mark, &whole[..50]).unwrap();
+    for _ in 0..2 {
+        let set = UtxoSet::open(&damaged.data, 1).unwrap();
+        assert_eq!((set.tip().height, set.older()), (FOUND, None));
+        let status = Status::of(&damaged.data, Reach::Synced).unwrap();
+        assert_eq!((status.tip, status.coins), (set.tip(), FOUND.into()));
+        let _ = std::fs::remove_file(&mark);
+    }
+    // The next writer makes one, without a block, too.
+    drop(crate::common::open(&damaged.data, flushing()));
+    assert!(mark.exists());
+    assert_eq!(Status::of(&damaged.data, Reach::Synced).unwrap().tip.height, FOUND);
+}
