@@ -189,11 +189,12 @@ impl HeaderIndex {
             if entry.linked || entry.failed || !has_come || !parent_linked {
                 continue;
             }
-            if entry.sequence == CONNECTED_BEFORE {
-                self.link(id, CONNECTED_BEFORE);
-            } else {
+            let number = entry.sequence;
+            if number == NOT_LINKED {
                 self.sequence += 1;
                 self.link(id, self.sequence);
+            } else {
+                self.link(id, number);
             }
             let mut children: Vec<_> = self.children(id).collect();
             children.sort_unstable_by_key(|&child| self.entry(child).arrival);
@@ -216,7 +217,8 @@ impl HeaderIndex {
             let entry = self.entry_mut(id);
             entry.linked = false;
             entry.failed |= failed;
-            if entry.sequence != CONNECTED_BEFORE {
+            // A number stays with its block, but for one whose content has not come after all.
+            if !failed && entry.sequence != CONNECTED_BEFORE {
                 entry.sequence = NOT_LINKED;
             }
             if failed {
