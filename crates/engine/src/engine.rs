@@ -21,7 +21,6 @@ pub use open::EngineBuilder;
 pub use options::Options;
 pub use submit::{Submission, Verdict};
 
-use crate::chain::import::Orphans;
 use crate::chain::state::ChainState;
 use crate::datadir::state::DataState;
 use crate::datadir::{DataDir, OpenError, StoreKind};
@@ -199,8 +198,8 @@ fn import_and_connect<V: ScriptVerifier + 'static>(
     submitted: &mut ImportFindings,
 ) -> Result<(ImportFindings, Halt), ConnectError> {
     let stop = pipeline.stop();
-    let findings = run.chain.import(sources, Orphans::Drop, stop, &mut run.reporter)?;
-    // Damage of submitted blocks is said once; their leftovers are those of now.
+    let findings = run.chain.import(sources, stop, &mut run.reporter)?;
+    // Damage of submitted blocks is said once.
     let damages = std::mem::take(&mut submitted.damages);
     *submitted = run.chain.take_submitted_findings();
     submitted.damages.extend(damages);

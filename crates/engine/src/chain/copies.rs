@@ -14,6 +14,7 @@ use blockmill_blockfiles::{BlockFiles, Position};
 use blockmill_rules::Params;
 use blockmill_rules::block::check_commitments;
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The block that a copy is, by its bytes. A record that is no block, or more than its block, is
 /// noted: other records may lie inside.
@@ -66,13 +67,16 @@ fn content_problem(block: &Block, params: &Params, height: u32) -> Option<String
 
 /// If several chains have the most work, finds where the blocks of the best one lie, as far as they
 /// have several copies, until the best one is known. A block without a sound copy is left as it is:
-/// who reads it says so.
-pub(crate) fn settle_ties(index: &mut HeaderIndex, files: &BlockFiles) {
+/// who reads it says so. Ends early when `stop` is set.
+pub(crate) fn settle_ties(index: &mut HeaderIndex, files: &BlockFiles, stop: &AtomicBool) {
     let mut settled = HashSet::new();
     while index.is_tied() {
         let best = index.best_header();
         let mut next = Some(best).filter(|id| settled.insert(*id));
         while let Some(id) = next {
+            if stop.load(Ordering::Relaxed) {
+                return;
+            }
             if let Some(position) = find_content(index, files, id) {
                 index.found_at(id, position);
             }

@@ -2,7 +2,7 @@
 
 use crate::chain::copies::settle_ties;
 use crate::chain::index::{BlockId, HeaderRefusal};
-use crate::chain::insert::{Inserted, Refusal, clock, insert_records, without_place};
+use crate::chain::insert::{Inserted, Refusal, clock, insert_blocks, insert_records, without_place};
 use crate::chain::places::Places;
 use crate::chain::search::{Scanned, Search};
 use crate::chain::state::ChainState;
@@ -17,22 +17,12 @@ use std::collections::{BTreeSet, HashSet};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
-/// What becomes of blocks whose parents are nowhere.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Orphans {
-    /// They wait for their parents while the engine is open: nobody gives them again.
-    Keep,
-    /// They are left over.
-    Drop,
-}
-
 impl ChainState {
     /// Finds the blocks in `sources` and inserts their headers into the index, in any order. When
     /// `stop` is set, the search ends and inserts no header.
     pub(crate) fn import(
         &mut self,
         sources: &[PathBuf],
-        orphans: Orphans,
         stop: &AtomicBool,
         reporter: &mut Reporter<'_>,
     ) -> Result<ImportFindings, FileError> {
@@ -61,7 +51,8 @@ impl ChainState {
         };
         let forgotten = self.forget_old(&numbers, known);
         let mut findings = ImportFindings::default();
-        self.insert(records, orphans, &mut findings, reporter);
+        self.insert(records, &mut findings, reporter);
+        self.note_leftovers(&mut findings);
         self.forget_lost(forgotten);
         for damage in &mut damages {
             let block = damage.hash.and_then(|hash| self.index.find(&hash));
@@ -94,6 +85,8 @@ impl ChainState {
         if old.is_empty() {
             return Vec::new();
         }
+        // Those in files that were searched again are found again.
+        self.orphans.forget_files(&old);
         self.index.forget_files(|file| old.contains(&file))
     }
 
@@ -108,8 +101,8 @@ impl ChainState {
     }
 
     /// Tells chains of equal work apart without connecting them, see [`settle_ties`].
-    pub(crate) fn settle_ties(&mut self) {
-        settle_ties(&mut self.index, &self.files.read());
+    pub(crate) fn settle_ties(&mut self, stop: &AtomicBool) {
+        settle_ties(&mut self.index, &self.files.read(), stop);
     }
 
     /// Whether files that were noted as doubtful have blocks that no search has found. Then their
@@ -150,63 +143,45 @@ impl ChainState {
         stop: &AtomicBool,
         reporter: &mut Reporter<'_>,
     ) -> Result<(), FileError> {
-        self.submitted_findings = self.import(&[folder], Orphans::Keep, stop, reporter)?;
+        self.submitted_findings = self.import(&[folder], stop, reporter)?;
         Ok(())
     }
 
-    /// The findings among the submitted blocks, once. Blocks whose parents are known by now are no
-    /// leftovers.
+    /// The findings among the submitted blocks, once.
     pub(crate) fn take_submitted_findings(&mut self) -> ImportFindings {
-        let mut own = std::mem::take(&mut self.submitted_findings);
-        own.leftovers = self.orphans.len() as u64;
-        own.first_leftover = self.orphans.first().map(|orphan| self.leftover(orphan));
-        own
+        std::mem::take(&mut self.submitted_findings)
     }
 
     /// Inserts records into the index, each as soon as its parent is there: those first that have
-    /// waited for their parents longest.
-    fn insert(
-        &mut self,
-        records: Vec<Record>,
-        orphans: Orphans,
-        findings: &mut ImportFindings,
-        reporter: &mut Reporter<'_>,
-    ) {
-        let mut all = std::mem::take(&mut self.orphans);
-        let kept = all.len();
+    /// waited for their parents since an earlier import.
+    fn insert(&mut self, records: Vec<Record>, findings: &mut ImportFindings, reporter: &mut Reporter<'_>) {
+        let mut all = std::mem::take(&mut self.orphans).records;
         if all.is_empty() {
             all = records;
         } else {
             all.extend(records);
         }
-        let inserted = insert_records(&mut self.index, &all, |index, id, record| {
-            index.receive(id, record.position);
-        });
+        let inserted = insert_blocks(&mut self.index, &all);
         findings.left_out += inserted.left_out;
         let best = self.index.entry(self.index.best_candidate());
         let best = (best.work, best.sequence);
-        let waiting = inserted.waiting();
+        self.orphans = inserted.waiting().into_iter().map(|number| all[number]).collect();
         for refusal in inserted.refusals {
             let of_best_chain = refusal.claim.is_before(best);
             self.refuse_header(refusal, of_best_chain, reporter);
         }
-        let (own, others) = waiting.split_at(waiting.partition_point(|&number| number < kept));
-        if let (Orphans::Drop, Some(&first)) = (orphans, others.first()) {
-            findings.leftovers += others.len() as u64;
-            findings.first_leftover = Some(self.leftover(&all[first]));
-        }
-        let stay = if orphans == Orphans::Keep { &waiting[..] } else { own };
-        self.orphans = stay.iter().map(|&number| all[number]).collect();
     }
 
-    /// A record whose parent is nowhere, in words for the report.
-    fn leftover(&self, record: &Record) -> Leftover {
-        Leftover {
+    /// Notes how many blocks have no known parent, whenever they came.
+    fn note_leftovers(&self, findings: &mut ImportFindings) {
+        let orphans = &self.orphans.records;
+        findings.leftovers = orphans.len() as u64;
+        findings.first_leftover = orphans.first().map(|record| Leftover {
             hash: record.hash,
             parent: record.header.prev_block_hash,
             path: self.files.read().path(record.position.file).to_owned(),
             offset: record.position.offset,
-        }
+        });
     }
 
     /// Accepts the header of a block that came by itself.
@@ -214,13 +189,13 @@ impl ChainState {
         self.index.accept_header(header, hash, clock())
     }
 
-    /// Notes where a block that came by itself was written, and inserts the kept blocks that waited
-    /// for it.
+    /// Notes where a block that came by itself was written, and inserts the blocks that waited for
+    /// it.
     pub(crate) fn receive(&mut self, id: BlockId, position: Position, reporter: &mut Reporter<'_>) {
         self.index.receive(id, position);
         let hash = self.index.entry(id).hash;
-        if self.orphans.iter().any(|orphan| orphan.header.prev_block_hash == hash) {
-            self.insert(Vec::new(), Orphans::Keep, &mut ImportFindings::default(), reporter);
+        if self.orphans.parents.contains(&hash) {
+            self.insert(Vec::new(), &mut ImportFindings::default(), reporter);
         }
     }
 

@@ -79,13 +79,22 @@ impl<'r> Inserted<'r> {
     }
 }
 
+/// Inserts the headers of records into an index, and notes where their blocks lie.
+pub(crate) fn insert_blocks<'r>(index: &mut HeaderIndex, records: &'r [Record]) -> Inserted<'r> {
+    // Copies have come in the order of the records, whatever waits for whatever.
+    let first = index.next_arrivals(records.len());
+    insert_records(index, records, |index, id, number| {
+        index.receive_as(id, records[number].position, first + number as u64);
+    })
+}
+
 /// Inserts the headers of records into an index. A record whose parent comes later waits for it.
 /// Records that waited for one parent follow it in their own order, before those that waited for
-/// them. `take` gets each record that is inserted, or was known.
+/// them. `take` gets the number of each record that is inserted, or was known.
 pub(crate) fn insert_records<'r>(
     index: &mut HeaderIndex,
     records: &'r [Record],
-    mut take: impl FnMut(&mut HeaderIndex, BlockId, &Record),
+    mut take: impl FnMut(&mut HeaderIndex, BlockId, usize),
 ) -> Inserted<'r> {
     let now = clock();
     let unknown = records.iter().filter(|record| index.find(&record.hash).is_none());
@@ -96,7 +105,7 @@ pub(crate) fn insert_records<'r>(
         while let Some(number) = ready.pop_front() {
             let record = &records[number];
             match index.accept_header(&record.header, record.hash, now) {
-                Ok(id) => take(index, id, record),
+                Ok(id) => take(index, id, number),
                 Err(HeaderRefusal::Invalid(reject)) => inserted.refuse(index, record, reject),
                 Err(HeaderRefusal::MissingParent) => {
                     if !inserted.leave_out(index, record) {

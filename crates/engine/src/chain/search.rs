@@ -12,7 +12,7 @@ use crate::report::observer::{Indexing, Observer};
 use blockmill_block::{Block, Magic};
 use blockmill_blockfiles::{BlockFiles, Damage, FileError, Record, ScanDepth, ScanProgress, Skipped};
 use blockmill_rules::RejectKind;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -153,9 +153,11 @@ impl Search<'_> {
         };
         found.records.retain(|record| !deep.contains(&record.position.file));
         found.records.extend(contents.records);
+        // The order in which the files were given, whatever their numbers.
+        let order: HashMap<u32, usize> = numbers.iter().enumerate().map(|(at, &file)| (file, at)).collect();
         found
             .records
-            .sort_by_key(|record| (record.position.file, record.position.offset));
+            .sort_by_key(|record| (order.get(&record.position.file), record.position.offset));
         Ok(Some(found))
     }
 

@@ -10,7 +10,7 @@ use blockmill_coins::{Tip, UndoPosition};
 use blockmill_rules::connect::Overwriting;
 use blockmill_rules::spend::enforces_bip30;
 use blockmill_rules::{Reject, RejectKind};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::path::PathBuf;
 
 /// Which blocks there are, and which of them are connected.
@@ -23,11 +23,33 @@ pub(crate) struct ChainState {
     pub(super) deep: BTreeSet<u32>,
     /// The active chain by height.
     active: Vec<BlockId>,
-    /// Blocks kept in the data directory whose parents are unknown, in their order: only wrong
-    /// content of the parent has come, or it is in files that were not given yet.
-    pub(super) orphans: Vec<Record>,
+    /// Blocks whose parents are unknown.
+    pub(super) orphans: Orphans,
     /// Findings among the submitted blocks, until a run reports them.
     pub(super) submitted_findings: ImportFindings,
+}
+
+/// Blocks whose parents are unknown, in the order in which they came: the parent is in files that
+/// were not given yet, or only wrong content of it has been submitted.
+#[derive(Default)]
+pub(super) struct Orphans {
+    pub(super) records: Vec<Record>,
+    pub(super) parents: HashSet<BlockHash>,
+}
+
+impl Orphans {
+    /// Forgets those in some files.
+    pub(super) fn forget_files(&mut self, files: &HashSet<u32>) {
+        self.records.retain(|record| !files.contains(&record.position.file));
+    }
+}
+
+impl FromIterator<Record> for Orphans {
+    fn from_iter<I: IntoIterator<Item = Record>>(records: I) -> Self {
+        let records: Vec<_> = records.into_iter().collect();
+        let parents = records.iter().map(|record| record.header.prev_block_hash).collect();
+        Self { records, parents }
+    }
 }
 
 impl ChainState {
@@ -40,7 +62,7 @@ impl ChainState {
             files: SharedFiles::default(),
             places,
             deep: BTreeSet::new(),
-            orphans: Vec::new(),
+            orphans: Orphans::default(),
             submitted_findings: ImportFindings::default(),
         }
     }
@@ -82,7 +104,7 @@ impl ChainState {
     /// Whether no block was found or submitted; the network's first one is known without.
     pub(crate) fn is_without_blocks(&self) -> bool {
         let genesis = self.index.entry(self.index.genesis());
-        self.index.len() == 1 && !genesis.has_content() && self.orphans.is_empty()
+        self.index.len() == 1 && !genesis.has_content()
     }
 
     /// Whether a block is in the active chain.

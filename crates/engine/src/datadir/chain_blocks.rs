@@ -3,7 +3,6 @@
 
 use crate::chain::assume_valid::signature_way;
 use crate::chain::copies::read_copy;
-use crate::chain::import::Orphans;
 use crate::chain::index::{BlockId, HeaderIndex, HeaderRefusal};
 use crate::chain::insert::clock;
 use crate::chain::places::Places;
@@ -223,11 +222,11 @@ impl ChainBlocks {
             telemetry: &mut telemetry,
             observer,
         };
-        let findings = chain.import(sources, Orphans::Drop, stop, &mut reporter)?;
+        let findings = chain.import(sources, stop, &mut reporter)?;
         if findings.end == ImportEnd::Stopped {
             return Ok(None);
         }
-        chain.settle_ties();
+        chain.settle_ties(stop);
         let figures = telemetry.end_run(&before);
         let (index, files) = chain.into_parts();
         let best = index.best_header();

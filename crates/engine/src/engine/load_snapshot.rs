@@ -1,6 +1,5 @@
 //! A set is loaded from a snapshot, in place of the blocks up to its base.
 
-use crate::chain::import::Orphans;
 use crate::chain::index::{BlockId, HeaderIndex};
 use crate::datadir::SnapshotMark;
 use crate::datadir::StoreKind;
@@ -127,9 +126,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         let magic = self.chain.index().params().magic();
         let reader = SnapshotReader::new(file, magic).map_err(|error| read_error(path, error))?;
         let (pipeline, mut run) = self.parts(observer);
-        let imported = run
-            .chain
-            .import(sources, Orphans::Drop, pipeline.stop(), &mut run.reporter)?;
+        let imported = run.chain.import(sources, pipeline.stop(), &mut run.reporter)?;
         if imported.end == ImportEnd::Stopped {
             return Err(LoadSnapshotError::Stopped { path: path.to_owned() });
         }

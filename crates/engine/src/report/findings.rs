@@ -112,8 +112,6 @@ impl ImportFindings {
         }
         self.damages.extend(other.damages);
         self.missing_files.extend(other.missing_files);
-        self.leftovers += other.leftovers;
         self.left_out += other.left_out;
-        self.first_leftover = self.first_leftover.take().or(other.first_leftover);
     }
 }

@@ -12,20 +12,26 @@
 //! `BLOCKMILL_TEST_MUTATIONS_EPISODE` the episode to begin with; all are printed, with a histogram
 //! of reasons.
 //!
-//! Core's log is one for the whole process. No other test of this program makes a
-//! ChainstateManager.
+//! [`imports`] compares imports of block files in the same way.
+//!
+//! Core's log and its main lock are one for the whole process, so one test at a time has Core. No
+//! test elsewhere in this program makes a ChainstateManager.
 
 mod candidate;
 mod core_node;
+mod forest;
+mod imports;
 mod mutations;
 mod payments;
 pub(crate) mod random;
+mod tree;
 mod world;
 
 use blockmill_chaingen::bitcoin::Transaction;
 use candidate::Candidate;
 use random::Random;
 use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use world::World;
 
 /// Blocks judged in an ordinary run of the tests.
@@ -77,6 +83,12 @@ const REASONS: &[&str] = &[
     "unexpected-witness",
 ];
 
+/// The right to use Core.
+fn core() -> MutexGuard<'static, ()> {
+    static CORE: Mutex<()> = Mutex::new(());
+    CORE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 fn number(name: &str, default: u64) -> u64 {
     match std::env::var(name) {
         Ok(text) => text.parse().unwrap_or_else(|_| panic!("{name} is no number: {text}")),
@@ -91,6 +103,7 @@ fn verdicts_reasons_and_tips_are_those_of_core() {
         eprintln!("short: {count} blocks; BLOCKMILL_TEST_MUTATIONS sets the number");
     }
     let seed = number("BLOCKMILL_TEST_MUTATIONS_SEED", 1);
+    let _core = core();
     eprintln!("{count} blocks, seed {seed}");
     let log = core_node::CoreLog::connect();
     let mut histogram: BTreeMap<String, u64> = BTreeMap::new();
@@ -136,24 +149,24 @@ fn verdicts_reasons_and_tips_are_those_of_core() {
 /// The next block to judge, and the names of the mutations in it.
 fn next_block(world: &mut World, random: &mut Random) -> (Vec<u8>, Vec<&'static str>) {
     if random.one_in(40)
-        && let Some(bytes) = world.earlier_block(random)
+        && let Some(bytes) = world.tree.earlier_block(random)
     {
         return (bytes, vec!["sent again"]);
     }
-    if random.one_in(20) && !world.owed.is_empty() {
-        let place = random.below(world.owed.len() as u64) as usize;
-        return (world.owed.swap_remove(place), vec!["body sent late"]);
+    if random.one_in(20) && !world.tree.owed.is_empty() {
+        let place = random.below(world.tree.owed.len() as u64) as usize;
+        return (world.tree.owed.swap_remove(place), vec!["body sent late"]);
     }
-    let mut candidate = Candidate::new(world, random);
+    let mut candidate = Candidate::new(&world.tree, random);
     if random.one_in(40) {
         let (mutated, whole) = candidate.finish_mutated(random);
-        world.owed.push(whole);
+        world.tree.owed.push(whole);
         return (mutated, vec!["mutated body"]);
     }
     let mut names = Vec::new();
     if random.one_in(4) {
         for _ in 0..1 + random.below(2) {
-            names.push(mutations::apply_to_signatures(&mut candidate, world, random));
+            names.push(mutations::apply_to_signatures(&mut candidate, &world.tree, random));
         }
         return (candidate.finish(random), names);
     }
@@ -163,7 +176,7 @@ fn next_block(world: &mut World, random: &mut Random) -> (Vec<u8>, Vec<&'static 
         if block.txdata.is_empty() || !block.txdata.iter().all(whole) {
             break;
         }
-        names.push(mutations::apply(&mut candidate, world, random));
+        names.push(mutations::apply(&mut candidate, &world.tree, random));
     }
     (candidate.finish(random), names)
 }

@@ -25,6 +25,7 @@ mod rules_in_blocks;
 mod signet_copies;
 mod snapshots;
 mod stops;
+mod ties;
 mod verify_signatures;
 mod window;
 mod windows;

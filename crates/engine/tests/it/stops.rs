@@ -99,3 +99,23 @@ fn a_search_is_stopped_inside_a_file() {
     assert_eq!((part.halt, part.height, part.leftovers), (Halt::Stopped, 0, 0));
     assert!(looks_before < looks);
 }
+
+/// What a search did not come to is searched by the next run of the same engine.
+#[test]
+fn a_search_that_was_stopped_is_made_up_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let chain = Chain::of(3_000);
+    let blocks = [write_blocks(&directory.path().join("blk00000.dat"), &chain.blocks)];
+    let mut observer = StopAt::new(u32::MAX, 1_000);
+    let stop = Arc::clone(&observer.stop);
+    let options = Options {
+        stop: Arc::clone(&stop),
+        ..options(1, LARGE)
+    };
+    let mut engine = open(&directory.path().join("data"), options);
+    let report = engine.connect(&blocks, &mut observer).unwrap();
+    assert_eq!((report.halt, report.height), (Halt::Stopped, 0));
+    stop.store(false, Ordering::Relaxed);
+    let report = engine.connect(&blocks, &mut ()).unwrap();
+    assert_eq!((report.halt, report.height), (Halt::Finished, 3_000));
+}

@@ -32,6 +32,8 @@ pub struct Entry {
     /// Whether the block or an ancestor is known to be invalid.
     pub failed: bool,
     pub(super) linked: bool,
+    /// Whether the content was read and is the block. Then the block's rank is final.
+    pub(super) is_sound: bool,
     has_content: bool,
     has_undo: bool,
     pub(super) first_child: Option<BlockId>,
@@ -66,6 +68,7 @@ impl Entry {
             arrival: 0,
             failed: false,
             linked: false,
+            is_sound: false,
             has_content: false,
             has_undo: false,
             first_child: None,

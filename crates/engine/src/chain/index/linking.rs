@@ -34,13 +34,27 @@ impl HeaderIndex {
     /// Notes that a copy of a block has come, and where it lies. The first copy links the block, and
     /// all that waited for it, if its parent is linked.
     pub fn receive(&mut self, id: BlockId, position: Position) {
-        let arrival = self.arrivals;
-        self.arrivals += 1;
+        let arrival = self.next_arrivals(1);
+        self.receive_as(id, position, arrival);
+    }
+
+    /// Numbers for `count` copies that come now. Returns the first one.
+    pub(crate) fn next_arrivals(&mut self, count: usize) -> u64 {
+        let first = self.arrivals;
+        self.arrivals += count as u64;
+        first
+    }
+
+    /// As [`receive`](Self::receive), with the number of the copy.
+    pub(crate) fn receive_as(&mut self, id: BlockId, position: Position, arrival: u64) {
         let Some(first) = self.entry(id).position() else {
             let entry = self.entry_mut(id);
             entry.set_position(Some(position));
-            entry.arrival = arrival;
-            self.link_from(id, arrival);
+            // A block that is linked has its number: it is found again.
+            if !entry.linked {
+                entry.arrival = arrival;
+            }
+            self.link_from(id, u64::MAX);
             return;
         };
         // A search finds each copy once. All are kept: a good one may come after any number of bad
@@ -59,6 +73,7 @@ impl HeaderIndex {
     /// Notes that the content of a block lies at `position`, and not where its earlier copies do.
     /// These are forgotten. Returns whether there were any.
     pub(crate) fn found_at(&mut self, id: BlockId, position: Position) -> bool {
+        let was_sound = std::mem::replace(&mut self.entry_mut(id).is_sound, true);
         let copies = self.copies.get_mut(&id);
         let Some((number, copies)) =
             copies.and_then(|copies| Some((copies.iter().position(|copy| copy.position == position)?, copies)))
@@ -73,8 +88,11 @@ impl HeaderIndex {
         }
         let entry = self.entry_mut(id);
         entry.set_position(Some(copy.position));
-        entry.arrival = copy.arrival;
-        self.order_is_stale = true;
+        // A block that was read before keeps its number, wherever it is found again.
+        if !was_sound {
+            entry.arrival = copy.arrival;
+            self.order_is_stale = true;
+        }
         true
     }
 
@@ -171,11 +189,12 @@ impl HeaderIndex {
             if entry.linked || entry.failed || !has_come || !parent_linked {
                 continue;
             }
-            if entry.sequence == CONNECTED_BEFORE {
-                self.link(id, CONNECTED_BEFORE);
-            } else {
+            let number = entry.sequence;
+            if number == NOT_LINKED {
                 self.sequence += 1;
                 self.link(id, self.sequence);
+            } else {
+                self.link(id, number);
             }
             let mut children: Vec<_> = self.children(id).collect();
             children.sort_unstable_by_key(|&child| self.entry(child).arrival);
@@ -198,7 +217,8 @@ impl HeaderIndex {
             let entry = self.entry_mut(id);
             entry.linked = false;
             entry.failed |= failed;
-            if entry.sequence != CONNECTED_BEFORE {
+            // A number stays with its block, but for one whose content has not come after all.
+            if !failed && entry.sequence != CONNECTED_BEFORE {
                 entry.sequence = NOT_LINKED;
             }
             if failed {
@@ -226,7 +246,9 @@ impl HeaderIndex {
 
     /// Forgets where a block lies, since what lies there is not its content.
     pub fn forget_content(&mut self, id: BlockId) {
-        self.entry_mut(id).set_position(None);
+        let entry = self.entry_mut(id);
+        entry.set_position(None);
+        entry.is_sound = false;
         self.copies.remove(&id);
         self.unlink(id, false);
     }
@@ -247,7 +269,6 @@ impl HeaderIndex {
                 let next = self.take_copy(id);
                 let entry = self.entry_mut(id);
                 entry.set_position(next.map(|copy| copy.position));
-                entry.arrival = next.map_or(entry.arrival, |copy| copy.arrival);
                 nowhere.extend(next.is_none().then_some(id));
             }
         }

@@ -181,12 +181,16 @@ pub(crate) fn hash_of(block: &Block) -> BlockHash {
 
 /// Writes blocks to a file in the form of `blk*.dat`.
 pub(crate) fn write_blocks<'a>(path: &Path, blocks: impl IntoIterator<Item = &'a Block>) -> PathBuf {
+    write_records(path, blocks.into_iter().map(serialize))
+}
+
+/// Writes what may be blocks to such a file.
+pub(crate) fn write_records(path: &Path, records: impl IntoIterator<Item = Vec<u8>>) -> PathBuf {
     let mut bytes = Vec::new();
-    for block in blocks {
-        let block = serialize(block);
+    for record in records {
         bytes.extend(Network::Regtest.magic().0);
-        bytes.extend((block.len() as u32).to_le_bytes());
-        bytes.extend(block);
+        bytes.extend((record.len() as u32).to_le_bytes());
+        bytes.extend(record);
     }
     std::fs::write(path, bytes).unwrap();
     path.to_owned()

@@ -1,7 +1,7 @@
 //! Valid blocks, made to be mutated.
 
 use super::random::Random;
-use super::world::{Spendable, World, coinbase_block};
+use super::tree::{Spendable, Tree, coinbase_block};
 use crate::common::keys::{self, Lock, Signer, Spoil};
 use blockmill_chaingen::bitcoin::opcodes::all::{OP_CLTV, OP_CSV, OP_DROP, OP_PUSHNUM_1};
 use blockmill_chaingen::bitcoin::script::Builder;
@@ -12,7 +12,7 @@ use blockmill_chaingen::builder::{any_script, repair, spend_any};
 use std::sync::OnceLock;
 
 /// Blocks that a coin with CHECKSEQUENCEVERIFY must wait.
-const CSV_BLOCKS: i64 = 3;
+pub(crate) const CSV_BLOCKS: i64 = 3;
 
 /// Height before which a coin with CHECKLOCKTIMEVERIFY is locked.
 const CLTV_HEIGHT: i64 = 5;
@@ -107,12 +107,18 @@ pub(crate) struct Candidate {
 }
 
 impl Candidate {
-    pub(crate) fn new(world: &World, random: &mut Random) -> Self {
-        let parent = choose_parent(world, random);
-        let node = world.nodes[parent];
+    /// A block on the tip or near it.
+    pub(crate) fn new(tree: &Tree, random: &mut Random) -> Self {
+        let parent = choose_parent(tree, random);
+        Self::on(tree, parent, tree.coins.clone(), random)
+    }
+
+    /// A block on a node, which spends some of these coins.
+    pub(crate) fn on(tree: &Tree, parent: usize, mut coins: Vec<Spendable>, random: &mut Random) -> Self {
+        let node = tree.nodes[parent];
         let height = node.height + 1;
         let mut block = coinbase_block(&node, height).build();
-        block.header.time = world.next_time(parent);
+        block.header.time = tree.next_time(parent);
         let mut candidate = Self {
             parent,
             height,
@@ -125,7 +131,6 @@ impl Candidate {
             links: Vec::new(),
             raw: None,
         };
-        let mut coins = world.coins.clone();
         let mut fees = 0;
         for _ in 0..random.below(5) {
             fees += candidate.add_payment(&mut coins, random);
@@ -243,19 +248,19 @@ impl Candidate {
     }
 }
 
-fn choose_parent(world: &World, random: &mut Random) -> usize {
-    if random.one_in(30) && !world.failed.is_empty() {
-        return world.failed[random.below(world.failed.len() as u64) as usize];
+fn choose_parent(tree: &Tree, random: &mut Random) -> usize {
+    if random.one_in(30) && !tree.failed.is_empty() {
+        return tree.failed[random.below(tree.failed.len() as u64) as usize];
     }
     if random.one_in(40) {
         // Any of the last blocks, valid or not.
-        let last = world.nodes.len() - 1;
+        let last = tree.nodes.len() - 1;
         return last - random.below(8.min(last as u64)) as usize;
     }
-    let mut parent = world.tip;
+    let mut parent = tree.tip;
     if random.one_in(6) {
         for _ in 0..1 + random.below(2) {
-            parent = world.nodes[parent].parent;
+            parent = tree.nodes[parent].parent;
         }
     }
     parent

@@ -1,9 +1,11 @@
-//! Bitcoin Core's side: a ChainstateManager, and the reasons that it writes to its log.
+//! Bitcoin Core's side: a ChainstateManager that gets block by block, with the reasons that it
+//! writes to its log, and one that searches block files.
 
 use bitcoinkernel::{
     Block, ChainType, ChainstateManager, ChainstateManagerBuilder, Context, ContextBuilder, Log, Logger,
     ProcessBlockResult,
 };
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 
@@ -60,6 +62,44 @@ pub(crate) struct CoreAnswer {
     pub(crate) tip: String,
 }
 
+/// A node on `directory`, once it has searched the block files in its folder `blocks`, if it is to
+/// `reindex` them.
+fn import(directory: &Path, reindex: bool) -> (ChainstateManager, Context) {
+    let context = ContextBuilder::new().chain_type(ChainType::Regtest).build().unwrap();
+    let path = |name: &str| directory.join(name).to_str().unwrap().to_owned();
+    // With a worker Core runs the scripts of a block last, as this engine does.
+    let manager = ChainstateManagerBuilder::new(&context, &path("data"), &path("blocks"))
+        .unwrap()
+        .worker_threads(1)
+        .block_tree_db_in_memory(true)
+        .chainstate_db_in_memory(true)
+        .wipe_db(reindex, reindex)
+        .unwrap()
+        .build()
+        .unwrap();
+    manager.import_blocks().unwrap();
+    (manager, context)
+}
+
+/// A node that has searched block files.
+pub(crate) struct CoreImport {
+    manager: ChainstateManager,
+    _context: Context,
+}
+
+impl CoreImport {
+    /// Searches `blocks/blk*.dat` in a directory.
+    pub(crate) fn of(directory: &Path) -> Self {
+        let (manager, _context) = import(directory, true);
+        Self { manager, _context }
+    }
+
+    /// Hash of the tip.
+    pub(crate) fn tip(&self) -> String {
+        self.manager.active_chain().tip().block_hash().to_string()
+    }
+}
+
 pub(crate) struct CoreNode {
     manager: ChainstateManager,
     log: CoreLog,
@@ -78,17 +118,7 @@ impl CoreAnswer {
 impl CoreNode {
     pub(crate) fn new(log: &CoreLog) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let context = ContextBuilder::new().chain_type(ChainType::Regtest).build().unwrap();
-        let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
-        // With a worker Core runs the scripts of a block last, as this engine does.
-        let manager = ChainstateManagerBuilder::new(&context, &path("data"), &path("blocks"))
-            .unwrap()
-            .worker_threads(1)
-            .block_tree_db_in_memory(true)
-            .chainstate_db_in_memory(true)
-            .build()
-            .unwrap();
-        manager.import_blocks().unwrap();
+        let (manager, context) = import(directory.path(), false);
         Self {
             manager,
             log: log.clone(),

@@ -3,7 +3,7 @@
 use super::candidate::Candidate;
 use super::payments;
 use super::random::Random;
-use super::world::World;
+use super::tree::Tree;
 use blockmill_chaingen::bitcoin::block::Version;
 use blockmill_chaingen::bitcoin::hashes::Hash;
 use blockmill_chaingen::bitcoin::{Amount, CompactTarget, ScriptBuf, Transaction, TxMerkleNode, Witness};
@@ -11,10 +11,10 @@ use blockmill_chaingen::builder::{mine, repair};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A change of a block.
-pub(crate) type Change = fn(&mut Candidate, &World, &mut Random);
+pub(crate) type Change = fn(&mut Candidate, &Tree, &mut Random);
 
 /// Applies a mutation chosen at random, and returns its name.
-pub(crate) fn apply(candidate: &mut Candidate, world: &World, random: &mut Random) -> &'static str {
+pub(crate) fn apply(candidate: &mut Candidate, tree: &Tree, random: &mut Random) -> &'static str {
     let tables = [
         HEADER,
         LIST,
@@ -24,35 +24,35 @@ pub(crate) fn apply(candidate: &mut Candidate, world: &World, random: &mut Rando
         payments::SCRIPTS,
         payments::SIGNATURES,
     ];
-    choose(&tables, candidate, world, random)
+    choose(&tables, candidate, tree, random)
 }
 
 /// Applies a mutation of signatures, and returns its name.
-pub(crate) fn apply_to_signatures(candidate: &mut Candidate, world: &World, random: &mut Random) -> &'static str {
-    choose(&[payments::SIGNATURES], candidate, world, random)
+pub(crate) fn apply_to_signatures(candidate: &mut Candidate, tree: &Tree, random: &mut Random) -> &'static str {
+    choose(&[payments::SIGNATURES], candidate, tree, random)
 }
 
 fn choose(
     tables: &[&[(&'static str, Change)]],
     candidate: &mut Candidate,
-    world: &World,
+    tree: &Tree,
     random: &mut Random,
 ) -> &'static str {
     let count: usize = tables.iter().map(|table| table.len()).sum();
     let place = random.below(count as u64) as usize;
     let (name, change) = tables.iter().copied().flatten().nth(place).copied().unwrap();
-    change(candidate, world, random);
+    change(candidate, tree, random);
     name
 }
 
 const HEADER: &[(&str, Change)] = &[
     ("version", version),
     ("parent unknown", |candidate, _, random| {
-        candidate.block.header.prev_blockhash = World::unknown_hash(random);
+        candidate.block.header.prev_blockhash = Tree::unknown_hash(random);
     }),
     ("merkle root", merkle_root),
-    ("median time", |candidate, world, random| {
-        candidate.block.header.time = world.median_time_past(candidate.parent) + random.below(2) as u32;
+    ("median time", |candidate, tree, random| {
+        candidate.block.header.time = tree.median_time_past(candidate.parent) + random.below(2) as u32;
     }),
     ("time zero", |candidate, _, _| candidate.block.header.time = 0),
     ("future", |candidate, _, random| {
@@ -91,10 +91,10 @@ const LIST: &[(&str, Change)] = &[
         let copy = candidate.block.txdata[any_place(candidate, random)].clone();
         candidate.block.txdata.push(copy);
     }),
-    ("transaction confirmed before", |candidate, world, random| {
-        if !world.confirmed.is_empty() {
-            let place = random.below(world.confirmed.len() as u64) as usize;
-            candidate.block.txdata.push(world.confirmed[place].clone());
+    ("transaction confirmed before", |candidate, tree, random| {
+        if !tree.confirmed.is_empty() {
+            let place = random.below(tree.confirmed.len() as u64) as usize;
+            candidate.block.txdata.push(tree.confirmed[place].clone());
         }
     }),
     ("bytes", |candidate, _, random| {
@@ -143,11 +143,11 @@ const COINBASE: &[(&str, Change)] = &[
     }),
 ];
 
-fn version(candidate: &mut Candidate, _world: &World, random: &mut Random) {
+fn version(candidate: &mut Candidate, _tree: &Tree, random: &mut Random) {
     candidate.block.header.version = Version::from_consensus(random.pick(&[-1, 0, 1, 2, 3, 4, 5]));
 }
 
-fn merkle_root(candidate: &mut Candidate, _world: &World, random: &mut Random) {
+fn merkle_root(candidate: &mut Candidate, _tree: &Tree, random: &mut Random) {
     candidate.block.header.merkle_root = TxMerkleNode::from_byte_array([random.below(9) as u8; 32]);
     candidate.repair = false;
     mine(&mut candidate.block.header);
@@ -162,7 +162,7 @@ pub(crate) fn any_place(candidate: &Candidate, random: &mut Random) -> usize {
 }
 
 /// The same merkle root with the end repeated (CVE-2012-2459).
-fn repeat_end(candidate: &mut Candidate, _world: &World, _random: &mut Random) {
+fn repeat_end(candidate: &mut Candidate, _tree: &Tree, _random: &mut Random) {
     let count = candidate.block.txdata.len();
     if count > 1 && count % 2 == 1 {
         repair(&mut candidate.block);
@@ -202,13 +202,13 @@ fn coinbase_script(candidate: &mut Candidate, script: &[u8]) {
 }
 
 /// One or two satoshi less, the same, or up to seven more.
-fn coinbase_amount(candidate: &mut Candidate, _world: &World, random: &mut Random) {
+fn coinbase_amount(candidate: &mut Candidate, _tree: &Tree, random: &mut Random) {
     let value = &mut candidate.block.txdata[0].output[0].value;
     *value = Amount::from_sat(value.to_sat().wrapping_add(random.below(10)).wrapping_sub(2));
 }
 
 /// Another commitment, with all that depends on it true or not.
-fn commitment(candidate: &mut Candidate, _world: &World, random: &mut Random) {
+fn commitment(candidate: &mut Candidate, _tree: &Tree, random: &mut Random) {
     let Some(output) = candidate.block.txdata[0].output.last_mut() else {
         return;
     };

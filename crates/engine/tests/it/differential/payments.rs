@@ -3,7 +3,7 @@
 use super::candidate::{Candidate, Fraud, Kind};
 use super::mutations::{Change, any_place, with_transaction};
 use super::random::Random;
-use super::world::World;
+use super::tree::Tree;
 use crate::common::keys::Spoil;
 use blockmill_chaingen::bitcoin::hashes::Hash;
 use blockmill_chaingen::bitcoin::{Amount, OutPoint, ScriptBuf, Sequence, Txid, Witness, absolute};
@@ -115,7 +115,7 @@ pub(crate) const SIGNATURES: &[(&str, Change)] = &[
 ];
 
 /// Spoils one signature, whatever its part, or leaves it as good as it was.
-fn signature(candidate: &mut Candidate, _world: &World, random: &mut Random) {
+fn signature(candidate: &mut Candidate, _tree: &Tree, random: &mut Random) {
     let locked: Vec<_> = candidate
         .spends
         .iter()
@@ -147,7 +147,7 @@ fn change_output(candidate: &mut Candidate, random: &mut Random, value: fn(u64, 
     });
 }
 
-fn too_large_total(candidate: &mut Candidate, _world: &World, random: &mut Random) {
+fn too_large_total(candidate: &mut Candidate, _tree: &Tree, random: &mut Random) {
     with_transaction(candidate, random, |transaction, _| {
         transaction.output[0].value = Amount::from_sat(MAX_MONEY);
         if let Some(output) = transaction.output.get_mut(1) {
@@ -157,7 +157,7 @@ fn too_large_total(candidate: &mut Candidate, _world: &World, random: &mut Rando
 }
 
 /// One output with all that the inputs have, or one satoshi more.
-fn all_to_outputs(candidate: &mut Candidate, _world: &World, random: &mut Random) {
+fn all_to_outputs(candidate: &mut Candidate, _tree: &Tree, random: &mut Random) {
     let count = candidate.block.txdata.len().min(candidate.spends.len() + 1) as u64;
     if count > 1 {
         let place = 1 + random.below(count - 1) as usize;
@@ -168,7 +168,7 @@ fn all_to_outputs(candidate: &mut Candidate, _world: &World, random: &mut Random
     }
 }
 
-fn input_missing(candidate: &mut Candidate, _world: &World, random: &mut Random) {
+fn input_missing(candidate: &mut Candidate, _tree: &Tree, random: &mut Random) {
     with_transaction(candidate, random, |transaction, random| {
         let outpoint = &mut transaction.input[0].previous_output;
         if random.one_in(2) {
@@ -180,9 +180,9 @@ fn input_missing(candidate: &mut Candidate, _world: &World, random: &mut Random)
 }
 
 /// Spends a coinbase with 98 to 101 confirmations, or with one.
-fn spend_young(candidate: &mut Candidate, world: &World, random: &mut Random) {
+fn spend_young(candidate: &mut Candidate, tree: &Tree, random: &mut Random) {
     let confirmations = random.pick(&[1, 98, 99, 100, 101]);
-    let anyone = world
+    let anyone = tree
         .coinbase_coins(confirmations)
         .iter()
         .find(|coin| coin.kind == Kind::Any);
@@ -191,9 +191,9 @@ fn spend_young(candidate: &mut Candidate, world: &World, random: &mut Random) {
     }
 }
 
-fn lock_time(candidate: &mut Candidate, world: &World, random: &mut Random) {
+fn lock_time(candidate: &mut Candidate, tree: &Tree, random: &mut Random) {
     let height = candidate.height;
-    let median = world.median_time_past(candidate.parent);
+    let median = tree.median_time_past(candidate.parent);
     let times = [height - 1, height, height + 1, median - 1, median, 499_999_999];
     with_transaction(candidate, random, |transaction, random| {
         transaction.lock_time = absolute::LockTime::from_consensus(random.pick(&times));
@@ -212,7 +212,7 @@ fn sequence(random: &mut Random) -> u32 {
     }
 }
 
-fn script(candidate: &mut Candidate, _world: &World, random: &mut Random) {
+fn script(candidate: &mut Candidate, _tree: &Tree, random: &mut Random) {
     candidate.sign = random.one_in(2);
     let scripts = [&[0x00][..], &[0x6a], &[0x51, 0x69], &[0xac], &[1], &[2, 0x51]];
     with_transaction(candidate, random, |transaction, random| {
