@@ -124,6 +124,12 @@ pub enum FileError {
         /// The file.
         path: PathBuf,
     },
+    /// A file that was to be made has a name for unfinished ones. Such files are removed.
+    #[error("{}: a name with this ending is for files that are not whole yet", path.display())]
+    Reserved {
+        /// The file.
+        path: PathBuf,
+    },
     /// Another process is writing the file or directory.
     #[error("{}: another process is writing it", path.display())]
     InUse {
@@ -145,9 +151,9 @@ pub enum FileError {
 }
 
 impl FileError {
-    /// Whether a file was not written since its name is taken.
+    /// Whether a file was not written since its name is not to be had.
     pub fn is_name_taken(&self) -> bool {
-        matches!(self, Self::Exists { .. } | Self::InUse { .. })
+        matches!(self, Self::Exists { .. } | Self::InUse { .. } | Self::Reserved { .. })
     }
 
     pub(crate) fn io(path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {

@@ -15,6 +15,9 @@ use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+/// What the name of an unfinished file ends with.
+const ENDING: &str = "incomplete";
+
 /// Permissions of a usual file, before the process's mask.
 const MODE: u32 = 0o666;
 
@@ -54,7 +57,7 @@ impl NewFile {
     ///
     /// # Errors
     /// [`FileError::Exists`] if there is a file of this name, [`FileError::InUse`] if another
-    /// process is writing it, or [`FileError::Io`].
+    /// process is writing it, [`FileError::Reserved`], or [`FileError::Io`].
     pub fn begin(path: &Path) -> Result<Self, FileError> {
         Self::open(path, MODE, false)
     }
@@ -77,9 +80,13 @@ impl NewFile {
     }
 
     fn open(path: &Path, mode: u32, replaces: bool) -> Result<Self, FileError> {
+        if path.extension().is_some_and(|ending| ending == ENDING) {
+            return Err(FileError::Reserved { path: path.to_owned() });
+        }
         check_free(path, replaces)?;
         let mut temporary = path.as_os_str().to_owned();
-        temporary.push(".incomplete");
+        temporary.push(".");
+        temporary.push(ENDING);
         let temporary = PathBuf::from(temporary);
         Ok(Self {
             path: path.to_owned(),
@@ -322,6 +329,15 @@ mod tests {
             assert!(matches!(error, FileError::Exists { .. }), "{error}");
         }
         assert_eq!(names(directory.path()), ["folder", "link", "table"]);
+    }
+
+    /// It would be removed as what a dead process has left.
+    #[test]
+    fn a_whole_file_has_no_name_of_an_unfinished_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let error = NewFile::begin(&directory.path().join("table.incomplete")).unwrap_err();
+        assert!(matches!(error, FileError::Reserved { .. }), "{error}");
+        assert_eq!(names(directory.path()), [""; 0]);
     }
 
     #[test]

@@ -79,6 +79,7 @@ fn main() -> ExitCode {
             "the benchmarks moved to the command blockmill-bench".to_owned(),
         )),
     };
+    signals::answer();
     match outcome {
         // Nobody reads the result, and it is nobody's fault.
         _ if output::is_reader_gone() => ExitCode::from(READER_IS_GONE),

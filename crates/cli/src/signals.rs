@@ -9,24 +9,36 @@ use std::ffi::c_int;
 use std::io::Read;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, Once};
 use std::thread::Builder;
 
 /// The signal that came last.
 static SIGNAL: LazyLock<Arc<AtomicUsize>> = LazyLock::new(Arc::default);
 
+/// Done once the first signal is answered.
+static ANSWERED: Once = Once::new();
+
 /// Returns a flag that the first signal sets. A second one ends the process at once. A signal that
 /// the parent has set to be ignored stays so: `nohup` does that, and a shell for what runs in the
 /// background.
 pub(crate) fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
-    on_first(|signal| say_stopping(name(signal)))
+    on_first(|_| answer())
+}
+
+/// Answers the signal that has set the flag, if one has, unless that is done. A command that ends
+/// before the thread comes to it calls this, so that the answer is there, and comes first.
+pub(crate) fn answer() {
+    let signal = SIGNAL.load(Ordering::Relaxed) as c_int;
+    if signal != 0 {
+        ANSWERED.call_once(|| say_stopping(name(signal)));
+    }
 }
 
 /// Has the first signal end the process, with an answer. It is for commands that have nothing to
 /// lose.
 pub(crate) fn end_at_once() -> Result<(), Failure> {
     on_first(|signal| {
-        say_stopped(name(signal));
+        ANSWERED.call_once(|| say_stopped(name(signal)));
         low_level::exit(status_of(signal));
     })?;
     Ok(())

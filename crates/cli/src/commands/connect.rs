@@ -57,6 +57,7 @@ pub(crate) fn say_leftovers(report: &ConnectReport) {
 /// Reports the height at which a signal stopped the run, if one did.
 pub(crate) fn say_halt(report: &ConnectReport) {
     if report.halt == Halt::Stopped {
+        signals::answer();
         let text = format!("stopped at height {}", report.height);
         log::info("stopped", &text, json!({"height": report.height}));
     }

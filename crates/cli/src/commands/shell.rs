@@ -28,7 +28,7 @@ fn print(text: &[u8]) -> Result<u8, Failure> {
 }
 
 /// What the exit statuses mean.
-const STATUSES: [(&str, &str); 6] = [
+const STATUSES: [(&str, &str); 7] = [
     ("0", "The command is done."),
     (
         "1",
@@ -37,6 +37,7 @@ const STATUSES: [(&str, &str); 6] = [
     ("2", "Wrong usage."),
     ("3", "Input or the data directory is unreadable, corrupt or incomplete."),
     ("4", "The store failed, or another process has the data directory."),
+    ("141", "Nobody reads standard output any more."),
     (
         "128+N",
         "Signal N stopped the command before its result was there (connect and submit: 0).",

@@ -23,6 +23,9 @@ use std::time::Instant;
 
 /// Reports a stop by a signal, if there was one; returns the number of blocks that remain.
 fn say_stopped(report: &FilesReport) -> String {
+    if report.stopped.is_some() {
+        signals::answer();
+    }
     let (text, remaining) = match report.stopped {
         None => return "0".to_owned(),
         Some(Stopped::Indexing) => ("stopped while headers were read: no block is verified".to_owned(), None),
