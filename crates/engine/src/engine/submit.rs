@@ -153,9 +153,9 @@ fn forget_wrong_copies<V: ScriptVerifier + 'static>(pipeline: &Pipeline<V>, run:
         return;
     }
     match pipeline.load_now(run.chain, id, run.reporter.telemetry) {
-        Content::Sound(sound) => run.chain.found_at(id, sound.position),
-        Content::Rejected(reject, _) if reject.kind != RejectKind::Mutated => {}
-        Content::Rejected(..) | Content::Unreadable(_) => run.chain.forget_content(id),
+        Content::Rejected(reject, _) if reject.kind == RejectKind::Mutated => run.chain.forget_content(id),
+        Content::Unreadable(_) => run.chain.forget_content(id),
+        Content::Sound(_) | Content::Rejected(..) => {}
     }
 }
 

@@ -25,6 +25,7 @@ pub(crate) struct LoadRequest {
     pub(crate) id: BlockId,
     hash: BlockHash,
     pub(crate) height: u32,
+    /// Once a sound block is loaded, the first of them is where it lies.
     positions: Vec<Position>,
     parent_median_time_past: u32,
 }
@@ -46,8 +47,6 @@ impl LoadRequest {
 /// A block that keeps all rules that need no coins.
 pub(crate) struct SoundBlock {
     pub(crate) block: Arc<Block>,
-    /// Where it lies.
-    pub(crate) position: Position,
     pub(crate) facts: BlockFacts,
     pub(crate) outline: Outline,
 }
@@ -91,6 +90,11 @@ impl PrefetchedBlock {
         }
     }
 
+    /// Where it lies, if it is sound.
+    pub(crate) fn position(&self) -> Option<Position> {
+        self.request.positions.first().copied().filter(|_| self.is_sound())
+    }
+
     /// Whether it may be resolved with others.
     pub(crate) fn is_sound(&self) -> bool {
         matches!(self.content, Content::Sound(_))
@@ -99,9 +103,9 @@ impl PrefetchedBlock {
     /// Memory in bytes of the block, if it is sound.
     pub(crate) fn memory(&self) -> usize {
         match &self.content {
-            Content::Sound(SoundBlock {
-                block, facts, outline, ..
-            }) => block.memory() + facts.legacy_sigops.capacity() * size_of::<u64>() + outline.memory(),
+            Content::Sound(SoundBlock { block, facts, outline }) => {
+                block.memory() + facts.legacy_sigops.capacity() * size_of::<u64>() + outline.memory()
+            }
             Content::Rejected(..) | Content::Unreadable(_) => 0,
         }
     }
@@ -146,9 +150,9 @@ impl<V: ScriptVerifier> BlockLoader<V> {
 
     /// Reads a block from the first position where its content is the header's, and judges it by
     /// all rules that need no coins.
-    pub(crate) fn load(&self, request: LoadRequest) -> PrefetchedBlock {
+    pub(crate) fn load(&self, mut request: LoadRequest) -> PrefetchedBlock {
         let mut times = Vec::with_capacity(2);
-        let content = self.find_content(&request, &mut times);
+        let content = self.find_content(&mut request, &mut times);
         PrefetchedBlock {
             request,
             content,
@@ -158,15 +162,16 @@ impl<V: ScriptVerifier> BlockLoader<V> {
         }
     }
 
-    fn find_content(&self, request: &LoadRequest, times: &mut Vec<(Stage, Duration)>) -> Content {
+    fn find_content(&self, request: &mut LoadRequest, times: &mut Vec<(Stage, Duration)>) -> Content {
         let mut first_problem = None;
-        for &position in &request.positions {
-            let content = self.load_at(request, position, times);
+        for number in 0..request.positions.len() {
+            let content = self.load_at(request, request.positions[number], times);
             match &content {
                 Content::Sound(sound) => {
                     for transaction in sound.block.transactions() {
                         self.made.note(&transaction.txid(), request.height);
                     }
+                    request.positions.drain(..number);
                     return content;
                 }
                 Content::Rejected(reject, _) if reject.kind != RejectKind::Mutated => return content,
@@ -209,7 +214,6 @@ impl<V: ScriptVerifier> BlockLoader<V> {
                 Ok(facts) => Content::Sound(SoundBlock {
                     outline: Outline::new(&block, &self.hash_key),
                     block: Arc::new(block),
-                    position,
                     facts,
                 }),
                 // On signet the block's signature is judged before its merkle root: what does not

@@ -51,8 +51,8 @@ pub(crate) fn next_blocks<V: ScriptVerifier + 'static>(
     let mut blocks = prefetcher.next(wait, window, |block| pipeline.begin_fetches(block, chain));
     request_ahead(pipeline, prefetcher, chain);
     for block in &blocks {
-        if let Content::Sound(sound) = &block.content {
-            run.chain.found_at(block.request.id, sound.position);
+        if let Some(position) = block.position() {
+            run.chain.found_at(block.request.id, position);
         }
     }
     let telemetry = &mut *run.reporter.telemetry;
@@ -128,10 +128,7 @@ fn resolve<V: ScriptVerifier + 'static>(
     let window: Vec<WindowBlock<'_>> = blocks
         .iter()
         .map(|loaded| {
-            let Content::Sound(SoundBlock {
-                block, facts, outline, ..
-            }) = &loaded.content
-            else {
+            let Content::Sound(SoundBlock { block, facts, outline }) = &loaded.content else {
                 unreachable!("a window has sound blocks");
             };
             let height = loaded.request.height;

@@ -128,7 +128,8 @@ impl Forest {
             coins.retain(|coin| !spent(&coin.1));
             let txid = transaction.compute_txid();
             for (vout, output) in (0..).zip(&transaction.output) {
-                if let (Some(kind), true) = (Kind::of(&output.script_pubkey), output.value > Amount::ZERO) {
+                let is_amount = output.value > Amount::ZERO && output.value < Amount::MAX_MONEY;
+                if let (Some(kind), true) = (Kind::of(&output.script_pubkey), is_amount) {
                     let (outpoint, value) = (OutPoint { txid, vout }, output.value.to_sat());
                     // Every input of a candidate has a relative lock.
                     let from = self.tree.nodes[count].height + CSV_BLOCKS as u32;
