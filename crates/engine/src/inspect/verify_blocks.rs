@@ -574,7 +574,7 @@ impl<'a, V: ScriptVerifier + 'static, T: Default + Send> Worker<'a, V, T> {
     }
 }
 
-fn unreadable(error: BlockReadError) -> Problem {
+pub(super) fn unreadable(error: BlockReadError) -> Problem {
     match error {
         BlockReadError::NoUndoFile { why, .. } => Problem::NoUndoFile(why),
         error @ BlockReadError::NoUndoRecord { .. } => Problem::NoUndoRecord(error.to_string()),
@@ -582,7 +582,7 @@ fn unreadable(error: BlockReadError) -> Problem {
     }
 }
 
-fn unverified(blocks: &ChainBlocks, height: u32, problem: Problem) -> Unverified {
+pub(super) fn unverified(blocks: &ChainBlocks, height: u32, problem: Problem) -> Unverified {
     Unverified {
         hash: blocks.hash(height).unwrap_or_default(),
         height,
