@@ -81,7 +81,7 @@ fn rows(status: &Status) -> Vec<(&'static str, String)> {
 pub(crate) fn run(arguments: &StatusArguments) -> Result<u8, Failure> {
     let status = Status::of(&arguments.data, arguments.older.reach())?;
     log::older(status.older.as_ref());
-    let mut out = std::io::stdout().lock();
+    let mut out = output::stdout();
     if arguments.json {
         output::json_line(&mut out, &StatusJson::new(&status))?;
     } else {

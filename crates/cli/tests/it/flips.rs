@@ -233,7 +233,6 @@ fn of_a_directory_with_a_checkpoint_and_a_snapshot() {
 }
 
 #[test]
-#[ignore = "blocks that are exported are not compared with the commitment to their witnesses yet"]
 fn of_submitted_blocks() {
     let Some(site) = Site::new() else { return };
     let data = site.scratch.join("data");

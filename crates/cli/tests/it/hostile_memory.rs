@@ -215,7 +215,6 @@ fn blocks_that_spend_much() {
 /// An undo record of 114 MiB, which says that one transaction spends 30 million coins. No block has
 /// room for so many inputs: it is refused before it is decoded.
 #[test]
-#[ignore = "undo data is decoded before its block is known"]
 fn an_undo_record_of_more_coins_than_a_block_can_spend() {
     const COINS: u32 = 30_000_000;
     let (scratch, mut chain) = (Scratch::new(), LyingChain::new());

@@ -60,7 +60,7 @@ pub(crate) fn read_copy(
 }
 
 /// What shows that a copy is not the block of its header, in words. None if it is the block.
-fn content_problem(block: &Block, params: &Params, height: u32) -> Option<String> {
+pub(crate) fn content_problem(block: &Block, params: &Params, height: u32) -> Option<String> {
     let reject = check_commitments(block, params, height).err()?;
     Some(format!("its content is not that of its header ({reject})"))
 }

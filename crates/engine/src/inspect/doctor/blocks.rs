@@ -1,11 +1,13 @@
 //! The blocks that came through `submit`.
 
 use super::findings::{Findings, Health, Problems};
+use crate::chain::copies::{content_problem, decode_copy};
 use crate::datadir::DataDir;
 use crate::datadir::error::Remedy;
 use crate::datadir::files::{BLOCKS_FOLDER, FIRST_BLOCK_FILE};
-use blockmill_block::{Block, Magic};
+use blockmill_block::Block;
 use blockmill_blockfiles::{BlockFiles, FileError, is_there};
+use blockmill_rules::Params;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -20,7 +22,7 @@ pub(super) fn examine(directory: &DataDir, stop: &AtomicBool, findings: &mut Fin
         Err(error) => return findings.add_error(PART, &error.into()),
     }
     let mut seen = Seen::default();
-    let read = look(&folder, directory.chain_id().params().magic(), stop, &mut seen);
+    let read = look(&folder, &directory.chain_id().params(), stop, &mut seen);
     let Seen {
         problems,
         unfinished,
@@ -49,10 +51,10 @@ struct Seen {
     blocks: u64,
 }
 
-fn look(folder: &Path, magic: Magic, stop: &AtomicBool, seen: &mut Seen) -> Result<(), FileError> {
+fn look(folder: &Path, params: &Params, stop: &AtomicBool, seen: &mut Seen) -> Result<(), FileError> {
     let mut files = BlockFiles::new();
     for file in files.add(folder)? {
-        let scan = files.scan(file, magic)?;
+        let scan = files.scan(file, params.magic())?;
         for damage in &scan.damages {
             if damage.is_unfinished_write() {
                 seen.unfinished += 1;
@@ -66,12 +68,9 @@ fn look(folder: &Path, magic: Magic, stop: &AtomicBool, seen: &mut Seen) -> Resu
             }
             seen.blocks += 1;
             let bytes = files.read(&record.position)?;
-            let problem = match Block::decode(&bytes[..]) {
-                Err(error) => error.to_string(),
-                Ok(block) if block.merkle_root().hash != block.header().merkle_root.0 => {
-                    "its transactions are not those of its header".to_owned()
-                }
-                Ok(_) => continue,
+            let decoded = decode_copy(&files, record.position, bytes, &record.hash);
+            let Some(problem) = decoded.map_or_else(Some, |block| problem(&block, params)) else {
+                continue;
             };
             let path = files.path(file).display();
             seen.problems.add(format!(
@@ -81,4 +80,11 @@ fn look(folder: &Path, magic: Magic, stop: &AtomicBool, seen: &mut Seen) -> Resu
         }
     }
     Ok(())
+}
+
+/// What shows that a block's content is not that of its header. Its height is not known, so the
+/// rules of before segwit and those of after it may hold.
+fn problem(block: &Block, params: &Params) -> Option<String> {
+    content_problem(block, params, 0)?;
+    content_problem(block, params, u32::MAX)
 }
