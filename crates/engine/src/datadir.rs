@@ -21,6 +21,7 @@
 //! - [`chain_log`]: headers and undo data of connected blocks;
 //! - `commit_mark`, `marked_store`: the last commit of the store, so that a lost end is seen;
 //! - `store_kind`, `lost_store`, [`store_file`]: the store of the coins;
+//! - [`block_read_error`]: why a block cannot be read;
 //! - [`chain_blocks`]: the blocks of the chain and the coins that they spend, to be read;
 //! - [`chain_bytes`]: a chain of block files as bytes, for other processes;
 //! - `found_files`: the files that have these blocks;
@@ -35,6 +36,7 @@
 //! - [`error`]: why a directory cannot be opened.
 
 pub mod batches;
+pub mod block_read_error;
 pub mod chain_blocks;
 pub mod chain_bytes;
 pub mod chain_log;

@@ -43,7 +43,8 @@ pub mod pipeline;
 pub mod report;
 
 pub use datadir::batches::{Batch, for_each_batch_of};
-pub use datadir::chain_blocks::{BlockReadError, ChainBlocks};
+pub use datadir::block_read_error::BlockReadError;
+pub use datadir::chain_blocks::ChainBlocks;
 pub use datadir::past::{Earlier, PastError};
 pub use datadir::spending_block::{SpendingBlock, SpendingTransaction};
 pub use datadir::status::Status;

@@ -1,30 +1,28 @@
 //! The blocks of a chain, read where they were found, and the coins that they spend: of a data
 //! directory, with its undo data, or of block files with Core's undo files beside them.
 
+mod files;
+pub(crate) mod undo;
+
 use crate::chain::assume_valid::signature_way;
 use crate::chain::copies::read_copy;
 use crate::chain::index::{BlockId, HeaderIndex, HeaderRefusal};
 use crate::chain::insert::clock;
 use crate::chain::places::Places;
-use crate::chain::rev_files::{RevError, RevFiles};
+use crate::chain::rev_files::RevFiles;
 use crate::chain::search::Search;
-use crate::chain::state::ChainState;
 use crate::datadir::DataDir;
+use crate::datadir::block_read_error::BlockReadError;
 use crate::datadir::error::{OpenError, Remedy, file_error, no_tip_header};
 use crate::datadir::files::{BLOCKS_FOLDER, FIRST_BLOCK_FILE, HEADERS_FILE, PLACES_FILE, UNDO_FILE};
 use crate::datadir::headers_file::{NO_UNDO, RECORD, decode};
 use crate::datadir::in_order::in_order;
 use crate::datadir::spending_block::SpendingBlock;
-use crate::report::findings::{ImportEnd, Leftover};
-use crate::report::observer::Observer;
 use crate::report::signatures::{SignatureWay, Signatures};
-use crate::report::telemetry::{Reporter, Telemetry};
-use crate::report::trace::Trace;
-use crate::report::wholeness::{Found, Wholeness};
-use blockmill_block::{Block, BlockHash, BlockUndo, Header};
-use blockmill_blockfiles::{BlockFiles, FileError, Position, Record, UndoCursor};
-use blockmill_coins::{Tip, UndoLog, UndoLogError};
-use blockmill_rules::flags::block_script_flags;
+use crate::report::wholeness::Wholeness;
+use blockmill_block::{Block, BlockHash, Header};
+use blockmill_blockfiles::{BlockFiles, Position, Record};
+use blockmill_coins::{Tip, UndoLog};
 use blockmill_rules::{Params, Reject};
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
@@ -32,99 +30,12 @@ use std::io::ErrorKind;
 use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use thiserror::Error;
 
 /// Blocks of a run in [`ChainBlocks::for_each_run`] at most: those without a place have no length.
 const BLOCKS_TOGETHER: u32 = 20_000;
 
 /// Bytes between two blocks that are read ahead with them.
 const GAP_READ: u64 = 1 << 20;
-
-/// What is said of a block file without undo data beside it.
-const NO_UNDO_FILE: &str = "there is no file of undo data (rev*.dat) beside it";
-
-/// For each block file its length, or what is wrong with it, and whether an undo file is beside it.
-type FileFacts = HashMap<u32, (Result<u64, String>, bool)>;
-
-/// Why a block of the chain, or the coins that it spends, cannot be read.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum BlockReadError {
-    /// The chain has no block of this height.
-    #[error("there is no block of height {height}: the chain ends at height {tip}")]
-    AboveTip {
-        /// The height.
-        height: u32,
-        /// Height of the tip.
-        tip: u32,
-    },
-    /// The block is in none of the files in which blocks were found.
-    #[error(
-        "block {hash} (height {height}) is in no block file that is still there: run connect on the files that have it"
-    )]
-    NoPlace {
-        /// The block.
-        hash: BlockHash,
-        /// Its height.
-        height: u32,
-    },
-    /// The file has other bytes than when the block was found, or cannot be read.
-    #[error("{}: offset {offset}: block {hash} (height {height}): {detail}", path.display())]
-    Unreadable {
-        /// The block.
-        hash: BlockHash,
-        /// Its height.
-        height: u32,
-        /// The file.
-        path: PathBuf,
-        /// Offset in bytes.
-        offset: u64,
-        /// What is wrong.
-        detail: String,
-    },
-    /// There is no undo data for the block.
-    #[error("block {hash} (height {height}) has no undo data: {why}")]
-    NoUndo {
-        /// The block.
-        hash: BlockHash,
-        /// Its height.
-        height: u32,
-        /// Why not.
-        why: &'static str,
-    },
-    /// There is no undo file beside the block's file, or none that can be read.
-    #[error("{}: {why}: block {hash} (height {height}) needs it", path.display())]
-    NoUndoFile {
-        /// The block.
-        hash: BlockHash,
-        /// Its height.
-        height: u32,
-        /// The block's file.
-        path: PathBuf,
-        /// What there is in place of an undo file.
-        why: String,
-    },
-    /// The undo file beside the block's file does not have the block's undo data.
-    #[error("undo data of block {hash} (height {height}): {}: no undo data there has its checksum", path.display())]
-    NoUndoRecord {
-        /// The block.
-        hash: BlockHash,
-        /// Its height.
-        height: u32,
-        /// The undo file.
-        path: PathBuf,
-    },
-    /// The undo data cannot be used.
-    #[error("undo data of block {hash} (height {height}): {detail}")]
-    Undo {
-        /// The block.
-        hash: BlockHash,
-        /// Its height.
-        height: u32,
-        /// What is wrong.
-        detail: String,
-    },
-}
 
 /// Where a block lies, as it was found.
 #[derive(Debug, Clone, Copy)]
@@ -134,16 +45,6 @@ struct Place {
     /// Blocks of the chain that are in the file and below this one: about the number of its undo
     /// record in the file beside.
     rank: u32,
-}
-
-/// How far the search for the undo data of a block has come. What was found is not found again.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct UndoSearch {
-    /// Whether the directory's own undo data was tried.
-    own_tried: bool,
-    /// Number of the copy whose undo file is being searched.
-    copy: usize,
-    cursor: UndoCursor,
 }
 
 /// A chain up to a block. Several threads may read at once.
@@ -197,90 +98,6 @@ impl ChainBlocks {
         }
         blocks.find_places(&places);
         Ok(blocks)
-    }
-
-    /// The chain of most work in `sources`, which are as for [`connect`](crate::Engine::connect),
-    /// and in `headers`, of blocks that need not be in the sources. Nothing but headers is
-    /// validated. None if `stop` was set.
-    ///
-    /// # Errors
-    /// [`FileError`].
-    pub fn of_files(
-        sources: &[PathBuf],
-        headers: &[Header],
-        params: &Params,
-        stop: &AtomicBool,
-        observer: &mut dyn Observer,
-    ) -> Result<Option<Self>, FileError> {
-        let index = HeaderIndex::new(params.clone());
-        let genesis = index.genesis();
-        let mut chain = ChainState::new(index, genesis, Places::default());
-        chain.import_headers(headers, observer);
-        let mut telemetry = Telemetry::new(Trace::new(false, None));
-        let before = telemetry.begin_run();
-        let mut reporter = Reporter {
-            telemetry: &mut telemetry,
-            observer,
-        };
-        let findings = chain.import(sources, stop, &mut reporter)?;
-        if findings.end == ImportEnd::Stopped {
-            return Ok(None);
-        }
-        chain.settle_ties(stop);
-        let figures = telemetry.end_run(&before);
-        let (index, files) = chain.into_parts();
-        let best = index.best_header();
-        let mut blocks = Self::up_to(index, best);
-        blocks.files = files;
-        blocks.find_copies();
-        blocks.wholeness = Wholeness::of(&Found {
-            rejected: &figures.rejected,
-            unreadable: &figures.unreadable,
-            damages: &findings.damages,
-            missing_files: &findings.missing_files,
-            leftovers: findings.leftovers,
-            first_leftover: findings.first_leftover.as_ref(),
-        });
-        Ok(Some(blocks))
-    }
-
-    /// Whether the block files in which the chain was found hold a whole chain, and why not. The
-    /// chain of a data directory was connected, so it is whole.
-    pub fn wholeness(&self) -> &Wholeness {
-        &self.wholeness
-    }
-
-    /// Whether records that turned out to be more than their blocks, or no blocks, hide blocks of
-    /// which nothing was known. Their files are read once more, so this is for the end of the work.
-    /// None if `stop` was set.
-    ///
-    /// # Errors
-    /// [`FileError`].
-    pub fn find_hidden(&self, stop: &AtomicBool, observer: &mut dyn Observer) -> Result<Option<Wholeness>, FileError> {
-        let deep = self.files.take_doubts();
-        let search = Search {
-            files: &self.files,
-            magic: self.index.params().magic(),
-            deep: &deep,
-            stop,
-        };
-        let numbers: Vec<u32> = deep.iter().copied().collect();
-        let Some(found) = search.run(&numbers, &mut Places::default(), observer)? else {
-            return Ok(None);
-        };
-        let is_hidden = |record: &&Record| self.index.find(&record.hash).is_none();
-        let hidden: Vec<Leftover> = found
-            .records
-            .iter()
-            .filter(is_hidden)
-            .map(|record| Leftover {
-                hash: record.hash,
-                parent: record.header.prev_block_hash,
-                path: self.files.path(record.position.file).to_owned(),
-                offset: record.position.offset,
-            })
-            .collect();
-        Ok(Some(Wholeness::of_hidden(&hidden)))
     }
 
     /// The chain of most work in an index, with records of files.
@@ -364,84 +181,9 @@ impl ChainBlocks {
         Ok(())
     }
 
-    /// What keeps blocks of some heights from being read, as far as that shows without reading
-    /// them: blocks and undo data that are in no file, and files that are gone or too short.
-    pub fn find_unreadable(&self, heights: RangeInclusive<u32>) -> Vec<(RangeInclusive<u32>, String)> {
-        let mut files = FileFacts::new();
-        let mut found: Vec<(RangeInclusive<u32>, String)> = Vec::new();
-        for height in heights {
-            let Some(problem) = self.problem(height, &mut files) else {
-                continue;
-            };
-            match found.last_mut() {
-                Some((heights, last)) if *last == problem && heights.end() + 1 == height => {
-                    *heights = *heights.start()..=height;
-                }
-                _ => found.push((height..=height, problem)),
-            }
-        }
-        found
-    }
-
-    fn problem(&self, height: u32, files: &mut FileFacts) -> Option<String> {
-        let places = self.places(height);
-        let id = self.id(height).ok()?;
-        let needs_undo_beside = height > 0 && self.index.entry(id).undo().is_none();
-        let mut problem = None;
-        for Place { position, .. } in places {
-            let path = self.files.path(position.file);
-            let (length, has_undo) = files.entry(position.file).or_insert_with(|| {
-                let length = std::fs::metadata(path).map(|metadata| metadata.len());
-                let length = length.map_err(|error| match error.kind() {
-                    ErrorKind::NotFound => "is gone".to_owned(),
-                    _ => format!("cannot be read: {error}"),
-                });
-                (length, self.files.has_undo_file(position.file))
-            });
-            let path = path.display();
-            let wrong = match length {
-                Err(problem) => format!("{path} {problem}"),
-                Ok(length) if *length < position.offset + u64::from(position.length) => {
-                    format!("{path} has become shorter")
-                }
-                Ok(_) if needs_undo_beside && !*has_undo => format!("{path}: {NO_UNDO_FILE}"),
-                Ok(_) => return None,
-            };
-            problem.get_or_insert(wrong);
-        }
-        Some(problem.unwrap_or_else(|| "in none of the block files".to_owned()))
-    }
-
     /// Height of the best chain of headers, which may be another one.
     pub fn best_height(&self) -> u32 {
         self.index.entry(self.index.best_header()).height
-    }
-
-    /// Blocks of the chain are looked for in `sources`, too, with the undo files beside them. False
-    /// if `stop` was set.
-    ///
-    /// # Errors
-    /// [`FileError`].
-    pub fn add_files(
-        &mut self,
-        sources: &[PathBuf],
-        stop: &AtomicBool,
-        observer: &mut dyn Observer,
-    ) -> Result<bool, FileError> {
-        let mut numbers = Vec::new();
-        for source in sources {
-            numbers.extend(self.files.add(source)?);
-        }
-        let search = Search {
-            files: &self.files,
-            magic: self.index.params().magic(),
-            deep: &BTreeSet::new(),
-            stop,
-        };
-        let found = search.run(&numbers, &mut Places::default(), observer)?;
-        let is_whole = found.is_some();
-        self.add_places(found.unwrap_or_default().records);
-        Ok(is_whole)
     }
 
     fn up_to(index: HeaderIndex, tip: BlockId) -> Self {
@@ -606,64 +348,6 @@ impl ChainBlocks {
         Err(problem.unwrap_or(BlockReadError::NoPlace { hash, height }))
     }
 
-    /// The block at a height, and the coins that it spends: from the undo data of the directory, or
-    /// from that beside the block's file. The first block spends none, and has no undo data.
-    ///
-    /// # Errors
-    /// Any [`BlockReadError`].
-    pub fn read(&self, height: u32) -> Result<SpendingBlock, BlockReadError> {
-        self.read_next(height, &mut UndoSearch::default())
-    }
-
-    /// As [`read`](Self::read), but not with undo data that `search` has found before. An undo file
-    /// has nothing to tell the undo data of siblings apart, if the blocks have the same number of
-    /// transactions with the same numbers of inputs.
-    pub(crate) fn read_next(&self, height: u32, search: &mut UndoSearch) -> Result<SpendingBlock, BlockReadError> {
-        let block = self.block(height)?;
-        let undo = match height {
-            0 => BlockUndo::default(),
-            _ => self.next_undo(height, &block, search)?,
-        };
-        let flags = block_script_flags(self.index.params(), height, &block.hash());
-        Ok(SpendingBlock {
-            height,
-            block,
-            undo,
-            flags,
-        })
-    }
-
-    /// Height of the last block of `heights` that has undo data, if the undo files have none for
-    /// those above it: a node that runs writes blocks before their undo data. Otherwise the last
-    /// height, whether it can be read or not.
-    pub fn last_with_undo(&self, heights: RangeInclusive<u32>) -> u32 {
-        let last = *heights.end();
-        for height in heights.rev() {
-            let mut search = UndoSearch::default();
-            match self.read_next(height, &mut search) {
-                Err(BlockReadError::NoUndoRecord { .. }) => {}
-                Ok(_) if !self.may_have_undo(height + 1..=last, height, &search) => return height,
-                _ => return last,
-            }
-        }
-        last
-    }
-
-    /// Whether undo files have records that may be those of blocks for which none was found, since
-    /// they are damaged: any after that of the block below, which `found` has found.
-    fn may_have_undo(&self, missing: RangeInclusive<u32>, below: u32, found: &UndoSearch) -> bool {
-        let magic = self.index.params().magic();
-        let found_in = self.places(below).get(found.copy).map(|place| place.position.file);
-        let files: BTreeSet<u32> = missing
-            .flat_map(|height| self.places(height))
-            .map(|place| place.position.file)
-            .collect();
-        files.into_iter().any(|file| {
-            let after = (Some(file) == found_in).then_some(&found.cursor);
-            self.rev_files.has_records_after(&self.files, file, magic, after)
-        })
-    }
-
     /// The blocks of some heights, and the coins that they spend, in order.
     ///
     /// ```
@@ -710,86 +394,6 @@ impl ChainBlocks {
             Some(start..=end)
         });
         in_order(threads, runs.enumerate(), convert, take)
-    }
-
-    /// The undo data of a block in the directory's own file. An error of none says that there is no
-    /// such file.
-    fn own_undo(&self, height: u32) -> Result<BlockUndo, Option<BlockReadError>> {
-        let id = self.id(height)?;
-        let entry = self.index.entry(id);
-        let hash = entry.hash;
-        let no_undo = |why| Some(BlockReadError::NoUndo { hash, height, why });
-        match (&self.undo, entry.undo()) {
-            (Some(log), Some(position)) => {
-                let magic = self.index.params().magic();
-                let read = log.read(magic, &self.index.header(id).prev_block_hash, &position);
-                read.map_err(|error| {
-                    Some(BlockReadError::Undo {
-                        hash,
-                        height,
-                        detail: match error {
-                            UndoLogError::Io(error) => error.to_string(),
-                            error => format!("offset {}: {error}", position.offset),
-                        },
-                    })
-                })
-            }
-            (None, Some(_)) => Err(no_undo("undo.dat is gone")),
-            (Some(_), None) => Err(no_undo("a snapshot was loaded above it")),
-            (None, None) => Err(None),
-        }
-    }
-
-    /// The next undo data of a block that was not found before.
-    fn next_undo(&self, height: u32, block: &Block, search: &mut UndoSearch) -> Result<BlockUndo, BlockReadError> {
-        let mut problem = None;
-        if !std::mem::replace(&mut search.own_tried, true) {
-            match self.own_undo(height) {
-                Ok(undo) if undo.fits(block) => return Ok(undo),
-                Ok(_) => {
-                    problem = Some(BlockReadError::Undo {
-                        hash: block.hash(),
-                        height,
-                        detail: "it is another block's".to_owned(),
-                    });
-                }
-                Err(error) => problem = error,
-            }
-        }
-        let beside = self.undo_beside(height, block, search);
-        beside.map_err(|beside| problem.unwrap_or(beside))
-    }
-
-    /// The next undo data of a block in an undo file beside one of its files.
-    fn undo_beside(&self, height: u32, block: &Block, search: &mut UndoSearch) -> Result<BlockUndo, BlockReadError> {
-        let magic = self.index.params().magic();
-        let mut problem = RevError::NoFile;
-        while let Some(&Place { position, rank, .. }) = self.places(height).get(search.copy) {
-            let rank = rank as usize;
-            let found = self
-                .rev_files
-                .find(&self.files, position.file, magic, block, rank, &mut search.cursor);
-            match found {
-                Ok(undo) => return Ok(undo),
-                Err(error) if problem == RevError::NoFile => problem = error,
-                Err(_) => {}
-            }
-            search.copy += 1;
-            search.cursor = UndoCursor::default();
-        }
-        let hash = block.hash();
-        let why = match problem {
-            RevError::NoRecord { path } => return Err(BlockReadError::NoUndoRecord { hash, height, path }),
-            RevError::NoFile => NO_UNDO_FILE.to_owned(),
-            RevError::Unreadable(error) => format!("its undo data cannot be read: {error}"),
-        };
-        let path = self.found_at(height).map_or_else(PathBuf::new, |(path, _)| path);
-        Err(BlockReadError::NoUndoFile {
-            hash,
-            height,
-            path,
-            why,
-        })
     }
 
     /// The parameters of the chain.

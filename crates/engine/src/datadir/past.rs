@@ -4,7 +4,8 @@
 //! Undo data has the spent coins, and blocks have their outpoints. A coin is spent once, so blocks
 //! may be read in any order, on several threads.
 
-use crate::datadir::chain_blocks::{BlockReadError, ChainBlocks};
+use crate::datadir::block_read_error::BlockReadError;
+use crate::datadir::chain_blocks::ChainBlocks;
 use crate::datadir::{DataDir, OpenError};
 use crate::report::observer::Observer;
 use blockmill_block::coin::is_unspendable;

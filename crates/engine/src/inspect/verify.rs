@@ -1,6 +1,7 @@
 //! One block against the coins that it spends.
 
-use crate::datadir::chain_blocks::{BlockReadError, ChainBlocks};
+use crate::datadir::block_read_error::BlockReadError;
+use crate::datadir::chain_blocks::ChainBlocks;
 use crate::pipeline::checks::{CheckFailure, CheckPool};
 use crate::report::signatures::Signatures;
 use blockmill_block::{Block, BlockUndo, CoinList, CoinRef, Coins, OutPoint, Transaction, Txid};

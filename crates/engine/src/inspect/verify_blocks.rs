@@ -5,7 +5,9 @@
 //! shorter towards the end, so that all threads end together. Where signature checks are put off, a
 //! block waits for its verdict while its thread goes on with the next ones.
 
-use crate::datadir::chain_blocks::{BlockReadError, ChainBlocks, UndoSearch};
+use crate::datadir::block_read_error::BlockReadError;
+use crate::datadir::chain_blocks::ChainBlocks;
+use crate::datadir::chain_blocks::undo::UndoSearch;
 use crate::datadir::spending_block::SpendingBlock;
 use crate::inspect::verify::{BlockPlace, Verified, VerifyBlockError, judge, script_verdict};
 use crate::pipeline::checks::{CheckPool, PendingChecks};

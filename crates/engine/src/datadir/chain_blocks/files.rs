@@ -1,0 +1,186 @@
+//! The chain of block files alone, whether they hold a whole chain, and what of a chain cannot be
+//! read.
+
+use super::undo::NO_UNDO_FILE;
+use super::{ChainBlocks, Place};
+use crate::chain::index::HeaderIndex;
+use crate::chain::places::Places;
+use crate::chain::search::Search;
+use crate::chain::state::ChainState;
+use crate::report::findings::{ImportEnd, Leftover};
+use crate::report::observer::Observer;
+use crate::report::telemetry::{Reporter, Telemetry};
+use crate::report::trace::Trace;
+use crate::report::wholeness::{Found, Wholeness};
+use blockmill_block::Header;
+use blockmill_blockfiles::{FileError, Record};
+use blockmill_rules::Params;
+use std::collections::{BTreeSet, HashMap};
+use std::io::ErrorKind;
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+
+/// For each block file its length, or what is wrong with it, and whether an undo file is beside it.
+type FileFacts = HashMap<u32, (Result<u64, String>, bool)>;
+
+impl ChainBlocks {
+    /// The chain of most work in `sources`, which are as for [`connect`](crate::Engine::connect),
+    /// and in `headers`, of blocks that need not be in the sources. Nothing but headers is
+    /// validated. None if `stop` was set.
+    ///
+    /// # Errors
+    /// [`FileError`].
+    pub fn of_files(
+        sources: &[PathBuf],
+        headers: &[Header],
+        params: &Params,
+        stop: &AtomicBool,
+        observer: &mut dyn Observer,
+    ) -> Result<Option<Self>, FileError> {
+        let index = HeaderIndex::new(params.clone());
+        let genesis = index.genesis();
+        let mut chain = ChainState::new(index, genesis, Places::default());
+        chain.import_headers(headers, observer);
+        let mut telemetry = Telemetry::new(Trace::new(false, None));
+        let before = telemetry.begin_run();
+        let mut reporter = Reporter {
+            telemetry: &mut telemetry,
+            observer,
+        };
+        let findings = chain.import(sources, stop, &mut reporter)?;
+        if findings.end == ImportEnd::Stopped {
+            return Ok(None);
+        }
+        chain.settle_ties(stop);
+        let figures = telemetry.end_run(&before);
+        let (index, files) = chain.into_parts();
+        let best = index.best_header();
+        let mut blocks = Self::up_to(index, best);
+        blocks.files = files;
+        blocks.find_copies();
+        blocks.wholeness = Wholeness::of(&Found {
+            rejected: &figures.rejected,
+            unreadable: &figures.unreadable,
+            damages: &findings.damages,
+            missing_files: &findings.missing_files,
+            leftovers: findings.leftovers,
+            first_leftover: findings.first_leftover.as_ref(),
+        });
+        Ok(Some(blocks))
+    }
+
+    /// Whether the block files in which the chain was found hold a whole chain, and why not. The
+    /// chain of a data directory was connected, so it is whole.
+    pub fn wholeness(&self) -> &Wholeness {
+        &self.wholeness
+    }
+
+    /// Whether records that turned out to be more than their blocks, or no blocks, hide blocks of
+    /// which nothing was known. Their files are read once more, so this is for the end of the work.
+    /// None if `stop` was set.
+    ///
+    /// # Errors
+    /// [`FileError`].
+    pub fn find_hidden(&self, stop: &AtomicBool, observer: &mut dyn Observer) -> Result<Option<Wholeness>, FileError> {
+        let deep = self.files.take_doubts();
+        let search = Search {
+            files: &self.files,
+            magic: self.index.params().magic(),
+            deep: &deep,
+            stop,
+        };
+        let numbers: Vec<u32> = deep.iter().copied().collect();
+        let Some(found) = search.run(&numbers, &mut Places::default(), observer)? else {
+            return Ok(None);
+        };
+        let is_hidden = |record: &&Record| self.index.find(&record.hash).is_none();
+        let hidden: Vec<Leftover> = found
+            .records
+            .iter()
+            .filter(is_hidden)
+            .map(|record| Leftover {
+                hash: record.hash,
+                parent: record.header.prev_block_hash,
+                path: self.files.path(record.position.file).to_owned(),
+                offset: record.position.offset,
+            })
+            .collect();
+        Ok(Some(Wholeness::of_hidden(&hidden)))
+    }
+
+    /// Blocks of the chain are looked for in `sources`, too, with the undo files beside them. False
+    /// if `stop` was set.
+    ///
+    /// # Errors
+    /// [`FileError`].
+    pub fn add_files(
+        &mut self,
+        sources: &[PathBuf],
+        stop: &AtomicBool,
+        observer: &mut dyn Observer,
+    ) -> Result<bool, FileError> {
+        let mut numbers = Vec::new();
+        for source in sources {
+            numbers.extend(self.files.add(source)?);
+        }
+        let search = Search {
+            files: &self.files,
+            magic: self.index.params().magic(),
+            deep: &BTreeSet::new(),
+            stop,
+        };
+        let found = search.run(&numbers, &mut Places::default(), observer)?;
+        let is_whole = found.is_some();
+        self.add_places(found.unwrap_or_default().records);
+        Ok(is_whole)
+    }
+
+    /// What keeps blocks of some heights from being read, as far as that shows without reading
+    /// them: blocks and undo data that are in no file, and files that are gone or too short.
+    pub fn find_unreadable(&self, heights: RangeInclusive<u32>) -> Vec<(RangeInclusive<u32>, String)> {
+        let mut files = FileFacts::new();
+        let mut found: Vec<(RangeInclusive<u32>, String)> = Vec::new();
+        for height in heights {
+            let Some(problem) = self.problem(height, &mut files) else {
+                continue;
+            };
+            match found.last_mut() {
+                Some((heights, last)) if *last == problem && heights.end() + 1 == height => {
+                    *heights = *heights.start()..=height;
+                }
+                _ => found.push((height..=height, problem)),
+            }
+        }
+        found
+    }
+
+    fn problem(&self, height: u32, files: &mut FileFacts) -> Option<String> {
+        let places = self.places(height);
+        let id = self.id(height).ok()?;
+        let needs_undo_beside = height > 0 && self.index.entry(id).undo().is_none();
+        let mut problem = None;
+        for Place { position, .. } in places {
+            let path = self.files.path(position.file);
+            let (length, has_undo) = files.entry(position.file).or_insert_with(|| {
+                let length = std::fs::metadata(path).map(|metadata| metadata.len());
+                let length = length.map_err(|error| match error.kind() {
+                    ErrorKind::NotFound => "is gone".to_owned(),
+                    _ => format!("cannot be read: {error}"),
+                });
+                (length, self.files.has_undo_file(position.file))
+            });
+            let path = path.display();
+            let wrong = match length {
+                Err(problem) => format!("{path} {problem}"),
+                Ok(length) if *length < position.offset + u64::from(position.length) => {
+                    format!("{path} has become shorter")
+                }
+                Ok(_) if needs_undo_beside && !*has_undo => format!("{path}: {NO_UNDO_FILE}"),
+                Ok(_) => return None,
+            };
+            problem.get_or_insert(wrong);
+        }
+        Some(problem.unwrap_or_else(|| "in none of the block files".to_owned()))
+    }
+}
