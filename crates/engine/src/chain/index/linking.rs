@@ -217,8 +217,7 @@ impl HeaderIndex {
             let entry = self.entry_mut(id);
             entry.linked = false;
             entry.failed |= failed;
-            // A number stays with its block, but for one whose content has not come after all.
-            if !failed && entry.sequence != CONNECTED_BEFORE {
+            if entry.sequence != CONNECTED_BEFORE {
                 entry.sequence = NOT_LINKED;
             }
             if failed {
@@ -285,7 +284,8 @@ impl HeaderIndex {
         Some(first)
     }
 
-    /// Forgets which blocks have failed: they are judged again, as by a new process.
+    /// Forgets which blocks have failed: they are judged again, as by a new process. They get new
+    /// numbers, so the active chain stays before them.
     pub(crate) fn forget_failures(&mut self) {
         // A parent comes before its children.
         for id in (0..self.entries.len()).map(BlockId::from_index) {
