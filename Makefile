@@ -14,7 +14,7 @@ help:
 	@echo "make install PREFIX=/usr/local   an optimised command with its manual page and completions"
 	@echo "make models the lock-free parts under loom, and over the portable twin of futexes"
 	@echo "make memcheck  those parts and the coin map under valgrind; make one-core  the same on one core"
-	@echo "make fuzz   all fuzz targets, a short while each (three minutes)"
+	@echo "make fuzz   all fuzz targets, a short while each (four minutes)"
 	@echo "make lint   formatting, clippy with warnings denied, documentation"
 	@echo "make bench  the benchmark tables (minutes)"
 
@@ -140,7 +140,7 @@ one-core:
 
 # The flags in fuzz/.cargo/config.toml build for libFuzzer. New inputs go to the scratch folder, which
 # is removed; inputs of findings stay in fuzz/artifacts.
-FUZZ_TARGETS := block_file block undo snapshot store_value submit_line log_page log_trailer log_checkpoint lanes cache resolve
+FUZZ_TARGETS := block_file chain_blocks chain_files block undo snapshot store_value submit_line log_page log_trailer log_checkpoint lanes cache resolve
 FUZZ_RUN := -seed=1 -runs=100000 -max_total_time=15 -timeout=20 -rss_limit_mb=2048
 
 fuzz:

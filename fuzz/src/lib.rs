@@ -7,6 +7,9 @@
 //! - [`parts`]: transactions and blocks, written from parts and rewritten from views;
 //! - [`gated_store`]: a store whose commits wait and fail on demand;
 //! - [`pieces`]: block files made of pieces;
+//! - [`scratch`]: a folder for files;
+//! - [`block_tree`], [`file_pairs`]: trees of blocks with work, and files of blocks and undo data;
+//! - [`accept_all`]: a script verifier to which all scripts are valid;
 //! - [`submitted`]: lines as `submit` reads them;
 //! - [`log_pages`], [`log_checkpoint`]: pages and checkpoints of the coin log;
 //! - [`flushes`]: the coins cache beside a model;
@@ -15,7 +18,10 @@
 //!
 //! A target is deterministic, except for the timing of threads and the random keys of coin maps.
 
+pub mod accept_all;
+pub mod block_tree;
 pub mod chain;
+pub mod file_pairs;
 pub mod flushes;
 pub mod gated_store;
 pub mod input;
@@ -24,6 +30,7 @@ pub mod log_pages;
 pub mod memory;
 pub mod parts;
 pub mod pieces;
+pub mod scratch;
 pub mod submitted;
 pub mod windows;
 pub mod world;

@@ -102,7 +102,13 @@ impl<'a, V: ScriptVerifier + 'static> Auditor<'a, V> {
     ) -> Result<Report, AuditError> {
         resume.map(open_own_folder).transpose()?;
         match self.chain_of(sources, snapshot, observer)? {
-            ChainOfSet::Found(blocks) => self.whole(&blocks, AuditedSet::Snapshot(snapshot), resume, observer),
+            ChainOfSet::Found(blocks) => {
+                let mut report = self.whole(&blocks, AuditedSet::Snapshot(snapshot), resume, observer)?;
+                let mut wholeness = blocks.wholeness().clone();
+                wholeness.join(blocks.find_hidden(self.stop, observer)?.ok_or(AuditError::Stopped)?);
+                report.set_wholeness(wholeness);
+                Ok(report)
+            }
             ChainOfSet::NotThere(report) => Ok(report),
         }
     }

@@ -45,7 +45,7 @@ pub(crate) struct FileStates {
     found: Vec<(u32, u32)>,
     /// Of each block file and the undo file beside it.
     states: Vec<StateId>,
-    /// Of a file that has something of each block.
+    /// Of a file that has something of each block, and of this program.
     common: StateId,
 }
 
@@ -67,7 +67,8 @@ impl FileStates {
         Self {
             found,
             states,
-            common: StateId::of([state(own_undo)]),
+            // What one version refutes, a later one looks at again.
+            common: StateId::of([state(own_undo), env!("CARGO_PKG_VERSION").into()]),
         }
     }
 

@@ -2,13 +2,11 @@
 
 use crate::field::Element;
 use blockmill_block::hex;
-use blockmill_blockfiles::FileError;
+use blockmill_blockfiles::{FileError, NewFile};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 use std::fmt;
-use std::fs::OpenOptions;
 use std::io::{ErrorKind, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use thiserror::Error;
 
@@ -147,22 +145,15 @@ impl Key {
     /// # Errors
     /// [`KeyError::File`], also if there is a file of this name.
     pub fn write(&self, path: &Path) -> Result<(), KeyError> {
-        let io = |error: std::io::Error| match error.kind() {
-            ErrorKind::AlreadyExists => FileError::Exists { path: path.to_owned() },
-            _ => FileError::Io {
-                path: path.to_owned(),
-                error,
-            },
+        let io = |error| FileError::Io {
+            path: path.to_owned(),
+            error,
         };
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(path)
-            .map_err(io)?;
+        let mut new = NewFile::begin_private(path)?;
         let text = format!("{FILE_HEAD}\n{}\n", hex::encode(&self.bytes));
-        let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
-        Ok(written.map_err(io)?)
+        new.write_all(text.as_bytes()).map_err(io)?;
+        new.complete()?;
+        Ok(())
     }
 
     /// The run's name.

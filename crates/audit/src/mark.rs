@@ -12,8 +12,7 @@ use blockmill_coins::{StoreError, UtxoStats};
 use blockmill_engine::UtxoSet;
 use sha2::{Digest, Sha256};
 use std::fmt;
-use std::fs::File;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
@@ -22,9 +21,6 @@ const FILE: &str = "audit.txt";
 
 /// The first line of the file.
 const HEAD: &str = "blockmill audit 2";
-
-/// A file that shows whether one can be made.
-const TRIAL: &str = "audit.txt.trial";
 
 /// Why no mark is left.
 #[derive(Debug, Error)]
@@ -135,8 +131,7 @@ impl Mark {
 
     fn write(&self, directory: &Path) -> Result<(), FileError> {
         let path = directory.join(FILE);
-        remove(&path)?;
-        let new = NewFile::begin(&path)?;
+        let mut new = NewFile::replacing(&path)?;
         let Self {
             run,
             store,
@@ -148,7 +143,7 @@ impl Mark {
         let text = format!(
             "{HEAD}\nrun {run}\nstore {store}\nheight {height}\nhash {hash}\ncoins {coins}\nhash_serialized_3 {set}\n"
         );
-        std::fs::write(new.temporary(), text).map_err(file_error(&path))?;
+        new.write_all(text.as_bytes()).map_err(file_error(&path))?;
         new.complete()?;
         Ok(())
     }
@@ -193,17 +188,9 @@ fn remove(path: &Path) -> Result<(), FileError> {
     }
 }
 
-/// Whether the file can be made in a directory, and one that is there removed.
+/// Whether the file can be made in a directory, in place of one that is there.
 fn check_writable(directory: &Path) -> Result<(), FileError> {
-    let path = directory.join(FILE);
-    if std::fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.is_dir()) {
-        return Err(file_error(&path)(ErrorKind::IsADirectory.into()));
-    }
-    let trial = directory.join(TRIAL);
-    remove(&trial)?;
-    let new = NewFile::begin(&trial)?;
-    File::create(new.temporary()).map_err(file_error(&path))?;
-    Ok(())
+    NewFile::replacing(&directory.join(FILE)).map(drop)
 }
 
 #[cfg(test)]

@@ -8,8 +8,8 @@ use crate::mark::Mark;
 use crate::merge::{Joined, SetSums};
 use blockmill_block::{BlockHash, Network};
 use blockmill_coins::UtxoStats;
-use blockmill_engine::ChainBlocks;
 use blockmill_engine::inspect::verify_blocks::ThreadTimes;
+use blockmill_engine::{ChainBlocks, Wholeness};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -70,12 +70,29 @@ pub struct Report {
     pub times: ThreadTimes,
     /// Time of all threads for the fingerprints, of blocks and of the set.
     pub sum_time: Duration,
+    /// Whether the block files hold a whole chain, and why not. A data directory has a chain that was
+    /// connected.
+    pub wholeness: Wholeness,
     /// Why the data directory has no word of a proof, or still has word of an earlier one that this
     /// audit refutes.
     pub not_noted: Option<String>,
 }
 
 impl Report {
+    /// Notes whether the block files hold a whole chain. A proof is none otherwise: blocks that are
+    /// not there may be of a chain with more work.
+    pub(crate) fn set_wholeness(&mut self, wholeness: Wholeness) {
+        let reasons = wholeness.reasons.iter();
+        let findings = reasons.map(|reason| {
+            let reason = format!("the chain of the block files is not whole: {reason}");
+            Finding::general(FindingKind::Unreadable, reason)
+        });
+        self.findings.extend(findings);
+        self.findings.sort();
+        self.verdict = Verdict::of(&self.findings);
+        self.wholeness = wholeness;
+    }
+
     /// Leaves word in the directory of a set that was proved, and takes it back where one is
     /// refuted. The verdict does not depend on it.
     pub(crate) fn note(&mut self, set: AuditedSet<'_>, key: &Key, figures: Option<&UtxoStats>) {
@@ -109,6 +126,7 @@ pub(crate) fn report(
         findings: joined.findings,
         times,
         sum_time: set.time,
+        wholeness: Wholeness::default(),
         not_noted: None,
     }
 }
@@ -132,6 +150,7 @@ pub(crate) fn without_work(
         findings,
         times: ThreadTimes::default(),
         sum_time: Duration::ZERO,
+        wholeness: Wholeness::default(),
         not_noted: None,
     }
 }
@@ -141,7 +160,11 @@ pub(crate) fn not_in_chain(blocks: &ChainBlocks, base: BlockHash) -> Report {
     let tip = blocks.height();
     let finding = if blocks.is_known(&base) {
         let reason = format!("the set is that of block {base}, which is not in the chain of most work");
-        Finding::general(FindingKind::Chain, reason)
+        let kind = match blocks.wholeness().is_whole() {
+            true => FindingKind::Chain,
+            false => FindingKind::Unreadable,
+        };
+        Finding::general(kind, reason)
     } else {
         let reason = format!(
             "the set is that of block {base}, whose header is in none of the block files; their best chain ends at \
@@ -149,7 +172,9 @@ pub(crate) fn not_in_chain(blocks: &ChainBlocks, base: BlockHash) -> Report {
         );
         Finding::general(FindingKind::Unreadable, reason)
     };
-    without_work(blocks, base, None, vec![finding])
+    let mut report = without_work(blocks, base, None, vec![finding]);
+    report.set_wholeness(blocks.wholeness().clone());
+    report
 }
 
 /// Blocks that are not there, found before the work begins.

@@ -8,10 +8,10 @@ use crate::file_states::{FileStates, StateId};
 use crate::key::Key;
 use crate::own_folder::{check_own_file, open_own_folder};
 use crate::part::Part;
-use blockmill_blockfiles::NewFile;
+use blockmill_blockfiles::{FileError, NewFile, is_there};
 use blockmill_engine::ChainBlocks;
-use std::fs::File;
-use std::io::{self, ErrorKind};
+use std::fs::{File, TryLockError};
+use std::io::{self, ErrorKind, Write};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
@@ -26,6 +26,8 @@ const PART_BLOCKS: u32 = 5_000;
 /// A directory with a key and parts.
 pub(crate) struct Workplace {
     path: PathBuf,
+    /// The directory, locked.
+    _lock: File,
     key: Key,
     /// The files of the chain, as they were when this was opened.
     states: FileStates,
@@ -44,14 +46,18 @@ struct Kept {
 impl Workplace {
     /// Opens a directory, which is made if it is not there. Parts of other chains, and damaged
     /// ones, do not count. Those that have something against a proof and whose files have changed
-    /// are removed, and their blocks done again.
+    /// are removed, and their blocks done again. Meanwhile no other run can open it.
     ///
     /// # Errors
     /// [`AuditError::NotOwn`], or that a file cannot be read or written.
     pub(crate) fn open(path: &Path, blocks: &ChainBlocks, states: FileStates) -> Result<Self, AuditError> {
         open_own_folder(path)?;
+        let lock = File::open(path).map_err(file_error(path))?;
+        if let Err(TryLockError::WouldBlock) = lock.try_lock() {
+            return Err(FileError::InUse { path: path.to_owned() }.into());
+        }
         let key_path = path.join(KEY_FILE);
-        let key = if key_path.exists() {
+        let key = if is_there(&key_path)? {
             check_own_file(&key_path)?;
             Key::read(&key_path)?
         } else {
@@ -90,6 +96,7 @@ impl Workplace {
         });
         Ok(Self {
             path: path.to_owned(),
+            _lock: lock,
             key,
             states,
             kept,
@@ -133,12 +140,9 @@ impl Workplace {
         let path = self
             .path
             .join(format!("{:08}-{:08}-{state}.part", part.first, part.last));
-        if path.exists() {
-            // A damaged one, or that of another chain.
-            remove(&path)?;
-        }
-        let new = NewFile::begin(&path)?;
-        std::fs::write(new.temporary(), part.encode(&self.key)).map_err(file_error(&path))?;
+        // A damaged one may lie there, or that of another chain.
+        let mut new = NewFile::replacing(&path)?;
+        new.write_all(&part.encode(&self.key)).map_err(file_error(&path))?;
         new.complete()?;
         Ok(())
     }

@@ -50,7 +50,7 @@ mod window;
 pub mod write;
 
 use blockmill_block::{BlockHash, Header};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 pub use disk::{Disk, DiskFile, Open, SystemDisk};
@@ -124,6 +124,18 @@ pub enum FileError {
         /// The file.
         path: PathBuf,
     },
+    /// A file that was to be made has a name for unfinished ones. Such files are removed.
+    #[error("{}: a name with this ending is for files that are not whole yet", path.display())]
+    Reserved {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Another process is writing the file or directory.
+    #[error("{}: another process is writing it", path.display())]
+    InUse {
+        /// The file or directory.
+        path: PathBuf,
+    },
     /// A key file of the wrong length.
     #[error("{}: the obfuscation key does not have 8 bytes", path.display())]
     KeyLength {
@@ -139,9 +151,26 @@ pub enum FileError {
 }
 
 impl FileError {
+    /// Whether a file was not written since its name is not to be had.
+    pub fn is_name_taken(&self) -> bool {
+        matches!(self, Self::Exists { .. } | Self::InUse { .. } | Self::Reserved { .. })
+    }
+
     pub(crate) fn io(path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.into();
         move |error| Self::Io { path, error }
+    }
+}
+
+/// Whether there is something at a path. What may not be looked at is an error, not an absence.
+///
+/// # Errors
+/// [`FileError::Io`].
+pub fn is_there(path: &Path) -> Result<bool, FileError> {
+    match path.try_exists() {
+        // Nothing is inside of a file.
+        Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => Ok(false),
+        found => found.map_err(FileError::io(path)),
     }
 }
 

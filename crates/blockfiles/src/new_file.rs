@@ -1,18 +1,42 @@
 //! A file that gets its name when it is complete.
+//!
+//! Until then it is called `NAME.incomplete`, and the process that writes it holds a lock on it.
+//! The lock tells a file in writing from one that a killed process has left: the system gives the
+//! lock of a dead process back.
+//!
+//! - A process that finds the lock taken is refused.
+//! - Only the holder of the lock removes or renames the file. So a process that has the lock, and
+//!   sees its file under the name, has the name for itself.
+//! - What is left of a dead process is removed, not emptied: the file may have another name, too.
 
 use crate::FileError;
-use std::fs::File;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// A file that is not complete yet. Until it is, it is called `NAME.incomplete`. Dropped before
-/// that, it is removed.
+/// What the name of an unfinished file ends with.
+const ENDING: &str = "incomplete";
+
+/// Permissions of a usual file, before the process's mask.
+const MODE: u32 = 0o666;
+
+/// Permissions of a file that its owner alone can read.
+const PRIVATE_MODE: u32 = 0o600;
+
+/// How often the temporary name is tried. Another try is due only where another process comes and
+/// goes at the same moment.
+const ATTEMPTS: u32 = 100;
+
+/// A file that is not complete yet. Dropped before that, it is removed.
 ///
 /// ```
 /// # use blockmill_blockfiles::NewFile;
+/// # use std::io::Write;
 /// # let directory = tempfile::tempdir()?;
 /// # let path = directory.path().join("table.csv");
-/// let new = NewFile::begin(&path)?;
-/// std::fs::write(new.temporary(), "height\n0\n")?;
+/// let mut new = NewFile::begin(&path)?;
+/// new.write_all(b"height\n0\n")?;
 /// assert!(!path.exists());
 /// assert_eq!(new.complete()?, 9);
 /// assert_eq!(std::fs::read(&path)?, b"height\n0\n");
@@ -22,25 +46,60 @@ use std::path::{Path, PathBuf};
 pub struct NewFile {
     path: PathBuf,
     temporary: PathBuf,
+    /// Locked.
+    file: File,
+    replaces: bool,
     is_complete: bool,
 }
 
 impl NewFile {
-    /// Begins a file. It is the caller's to make, under its [temporary](Self::temporary) name.
+    /// Begins a file.
     ///
     /// # Errors
-    /// [`FileError::Exists`] if there is a file of this name.
+    /// [`FileError::Exists`] if there is a file of this name, [`FileError::InUse`] if another
+    /// process is writing it, [`FileError::Reserved`], or [`FileError::Io`].
     pub fn begin(path: &Path) -> Result<Self, FileError> {
-        if std::fs::symlink_metadata(path).is_ok() {
-            return Err(FileError::Exists { path: path.to_owned() });
+        Self::open(path, MODE, false)
+    }
+
+    /// As [`begin`](Self::begin), for a file that its owner alone can read.
+    ///
+    /// # Errors
+    /// As [`begin`](Self::begin).
+    pub fn begin_private(path: &Path) -> Result<Self, FileError> {
+        Self::open(path, PRIVATE_MODE, false)
+    }
+
+    /// As [`begin`](Self::begin), and a file of this name is replaced once this one is complete.
+    /// What is no file, such as a folder or a pipe, is not replaced.
+    ///
+    /// # Errors
+    /// As [`begin`](Self::begin).
+    pub fn replacing(path: &Path) -> Result<Self, FileError> {
+        Self::open(path, MODE, true)
+    }
+
+    fn open(path: &Path, mode: u32, replaces: bool) -> Result<Self, FileError> {
+        if path.extension().is_some_and(|ending| ending == ENDING) {
+            return Err(FileError::Reserved { path: path.to_owned() });
         }
+        check_free(path, replaces)?;
         let mut temporary = path.as_os_str().to_owned();
-        temporary.push(".incomplete");
+        temporary.push(".");
+        temporary.push(ENDING);
+        let temporary = PathBuf::from(temporary);
         Ok(Self {
             path: path.to_owned(),
-            temporary: temporary.into(),
+            file: claim(path, &temporary, mode)?,
+            temporary,
+            replaces,
             is_complete: false,
         })
+    }
+
+    /// The name that it gets.
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// The name until it is complete.
@@ -51,19 +110,57 @@ impl NewFile {
     /// Makes the file durable, and gives it its name. Returns its length in bytes.
     ///
     /// # Errors
+    /// [`FileError::Exists`] if another process has made a file of this name meanwhile, or
     /// [`FileError::Io`]. The file is removed then.
     pub fn complete(mut self) -> Result<u64, FileError> {
-        let finish = || {
-            let file = File::open(&self.temporary)?;
-            file.sync_all()?;
-            std::fs::rename(&self.temporary, &self.path)?;
-            let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
-            File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;
-            Ok(file.metadata()?.len())
-        };
-        let bytes = finish().map_err(FileError::io(&self.path))?;
+        let failed = |error| FileError::io(&self.path)(error);
+        self.file.sync_all().map_err(failed)?;
+        check_free(&self.path, self.replaces)?;
+        self.give_name()?;
         self.is_complete = true;
-        Ok(bytes)
+        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let failed = |error| FileError::io(&self.path)(error);
+        File::open(folder.unwrap_or(Path::new(".")))
+            .and_then(|folder| folder.sync_all())
+            .map_err(failed)?;
+        Ok(self.file.metadata().map_err(failed)?.len())
+    }
+
+    /// A rename replaces a file that was made meanwhile. A second name does not; not all file
+    /// systems have second names.
+    fn give_name(&self) -> Result<(), FileError> {
+        if !self.replaces {
+            match std::fs::hard_link(&self.temporary, &self.path) {
+                Ok(()) => {
+                    // What stays of it is removed by the next run.
+                    let _ = std::fs::remove_file(&self.temporary);
+                    return Ok(());
+                }
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                    return Err(FileError::Exists {
+                        path: self.path.clone(),
+                    });
+                }
+                Err(_) => {}
+            }
+        }
+        std::fs::rename(&self.temporary, &self.path).map_err(FileError::io(&self.path))
+    }
+}
+
+impl Write for NewFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl Seek for NewFile {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.file.seek(to)
     }
 }
 
@@ -76,19 +173,119 @@ impl Drop for NewFile {
     }
 }
 
+/// Whether the name may be taken.
+fn check_free(path: &Path, replaces: bool) -> Result<(), FileError> {
+    match std::fs::symlink_metadata(path) {
+        Ok(found) if replaces && found.is_file() => Ok(()),
+        Ok(_) => Err(FileError::Exists { path: path.to_owned() }),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(FileError::io(path)(error)),
+    }
+}
+
+/// Makes the file under its temporary name, with the lock on it.
+fn claim(path: &Path, temporary: &Path, mode: u32) -> Result<File, FileError> {
+    let in_use = || FileError::InUse { path: path.to_owned() };
+    for _ in 0..ATTEMPTS {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create_new(true).mode(mode);
+        match options.open(temporary) {
+            Ok(file) => match lock(&file, temporary) {
+                Ok(Lock::Held) => return Ok(file),
+                // Where no file can be locked, the name alone keeps others out.
+                Ok(Lock::NoLocks) => return Ok(file),
+                Ok(Lock::OtherFile) => {}
+                Ok(Lock::Taken) => return Err(in_use()),
+                Err(error) => return Err(FileError::io(temporary)(error)),
+            },
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                remove_left(path, temporary)?;
+            }
+            Err(error) => return Err(FileError::io(path)(error)),
+        }
+    }
+    Err(in_use())
+}
+
+/// Removes what a dead process has left under the temporary name.
+fn remove_left(path: &Path, temporary: &Path) -> Result<(), FileError> {
+    let failed = |error| FileError::io(temporary)(error);
+    let left = std::fs::symlink_metadata(temporary).and_then(|left| match left.is_file() {
+        true => File::open(temporary).map(Some),
+        // To open a pipe would wait for its writer.
+        false => Ok(None),
+    });
+    let left = match left {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(failed(error)),
+        Ok(None) => {
+            return Err(FileError::Exists {
+                path: temporary.to_owned(),
+            });
+        }
+        Ok(Some(left)) => left,
+    };
+    match lock(&left, temporary).map_err(failed)? {
+        Lock::Held => std::fs::remove_file(temporary).map_err(failed),
+        Lock::OtherFile => Ok(()),
+        Lock::Taken => Err(FileError::InUse { path: path.to_owned() }),
+        // Nobody knows whether its process lives.
+        Lock::NoLocks => Err(FileError::Exists {
+            path: temporary.to_owned(),
+        }),
+    }
+}
+
+/// What came of the attempt to lock a file.
+enum Lock {
+    /// The lock is held, and the file is the one of this name.
+    Held,
+    /// Another file has the name by now.
+    OtherFile,
+    /// Another process holds the lock.
+    Taken,
+    /// The file system has no locks.
+    NoLocks,
+}
+
+fn lock(file: &File, path: &Path) -> io::Result<Lock> {
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Ok(Lock::Taken),
+        Err(TryLockError::Error(_)) => return Ok(Lock::NoLocks),
+    }
+    let own = file.metadata()?;
+    match std::fs::symlink_metadata(path) {
+        Ok(named) if (named.dev(), named.ino()) == (own.dev(), own.ino()) => Ok(Lock::Held),
+        Ok(_) => Ok(Lock::OtherFile),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Lock::OtherFile),
+        Err(error) => Err(error),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Barrier;
+
+    fn names(directory: &Path) -> Vec<String> {
+        let entries = std::fs::read_dir(directory).unwrap();
+        let mut names: Vec<String> = entries
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
 
     #[test]
     fn a_file_that_is_not_complete_is_removed() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("table");
-        let new = NewFile::begin(&path).unwrap();
-        std::fs::write(new.temporary(), "half").unwrap();
-        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
+        let mut new = NewFile::begin(&path).unwrap();
+        new.write_all(b"half").unwrap();
+        assert_eq!(names(directory.path()), ["table.incomplete"]);
         drop(new);
-        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+        assert_eq!(names(directory.path()), [""; 0]);
     }
 
     #[test]
@@ -99,5 +296,139 @@ mod tests {
         let error = NewFile::begin(&path).unwrap_err();
         assert!(matches!(error, FileError::Exists { .. }), "{error}");
         assert_eq!(std::fs::read(&path).unwrap(), b"old");
+        std::fs::remove_file(&path).unwrap();
+        // Also one that is made meanwhile.
+        let mut new = NewFile::begin(&path).unwrap();
+        new.write_all(b"new").unwrap();
+        std::fs::write(&path, "old").unwrap();
+        let error = new.complete().unwrap_err();
+        assert!(matches!(error, FileError::Exists { .. }), "{error}");
+        assert_eq!(std::fs::read(&path).unwrap(), b"old");
+        assert_eq!(names(directory.path()), ["table"]);
+    }
+
+    #[test]
+    fn a_file_is_replaced_where_that_is_asked_for() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("table");
+        for content in ["old", "new"] {
+            let mut new = NewFile::replacing(&path).unwrap();
+            new.write_all(content.as_bytes()).unwrap();
+            new.complete().unwrap();
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), content);
+        }
+        // What fails leaves the old one.
+        drop(NewFile::replacing(&path).unwrap());
+        assert_eq!(std::fs::read(&path).unwrap(), b"new");
+        let folder = directory.path().join("folder");
+        std::fs::create_dir(&folder).unwrap();
+        let link = directory.path().join("link");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        for kept in [&folder, &link, Path::new("/dev/null")] {
+            let error = NewFile::replacing(kept).unwrap_err();
+            assert!(matches!(error, FileError::Exists { .. }), "{error}");
+        }
+        assert_eq!(names(directory.path()), ["folder", "link", "table"]);
+    }
+
+    /// It would be removed as what a dead process has left.
+    #[test]
+    fn a_whole_file_has_no_name_of_an_unfinished_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let error = NewFile::begin(&directory.path().join("table.incomplete")).unwrap_err();
+        assert!(matches!(error, FileError::Reserved { .. }), "{error}");
+        assert_eq!(names(directory.path()), [""; 0]);
+    }
+
+    #[test]
+    fn a_second_writer_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("table");
+        let mut new = NewFile::begin(&path).unwrap();
+        new.write_all(b"first").unwrap();
+        for second in [NewFile::begin(&path), NewFile::replacing(&path)] {
+            let error = second.unwrap_err();
+            assert!(matches!(error, FileError::InUse { .. }), "{error}");
+        }
+        new.complete().unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"first");
+        assert_eq!(names(directory.path()), ["table"]);
+    }
+
+    #[test]
+    fn what_a_dead_process_has_left_is_removed_and_not_written_to() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("table");
+        let left = directory.path().join("table.incomplete");
+        std::fs::write(&left, "left by a dead process").unwrap();
+        // The same file under another name, as a kill between two steps leaves it.
+        let other = directory.path().join("other");
+        std::fs::hard_link(&left, &other).unwrap();
+        let mut new = NewFile::begin(&path).unwrap();
+        new.write_all(b"new").unwrap();
+        new.complete().unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"new");
+        assert_eq!(std::fs::read(&other).unwrap(), b"left by a dead process");
+        assert_eq!(names(directory.path()), ["other", "table"]);
+        // What no process of ours leaves is refused.
+        std::fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink(&other, &left).unwrap();
+        let error = NewFile::begin(&path).unwrap_err();
+        assert!(matches!(error, FileError::Exists { path } if path == left));
+        assert_eq!(std::fs::read(&other).unwrap(), b"left by a dead process");
+    }
+
+    #[test]
+    fn a_private_file_is_its_owners_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("key");
+        let new = NewFile::begin_private(&path).unwrap();
+        assert_eq!(std::fs::metadata(new.temporary()).unwrap().mode() & 0o777, 0o600);
+        new.complete().unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+    }
+
+    /// Of several that begin at once, over what a dead one has left, those that get to the end have
+    /// written whole files.
+    #[test]
+    fn writers_at_the_same_time_leave_a_whole_file() {
+        const WRITERS: usize = 4;
+        for round in 0..200 {
+            let directory = tempfile::tempdir().unwrap();
+            let path = directory.path().join("table");
+            if round % 2 == 0 {
+                std::fs::write(directory.path().join("table.incomplete"), "left").unwrap();
+            }
+            let start = Barrier::new(WRITERS);
+            let write = |number: usize| {
+                start.wait();
+                let mut new = match round % 3 {
+                    0 => NewFile::replacing(&path)?,
+                    _ => NewFile::begin(&path)?,
+                };
+                for _ in 0..10 {
+                    new.write_all(&[number as u8; 100]).unwrap();
+                }
+                new.complete()
+            };
+            let done = std::thread::scope(|scope| {
+                let writers: Vec<_> = (0..WRITERS).map(|number| scope.spawn(move || write(number))).collect();
+                let ends = writers.into_iter().map(|writer| writer.join().unwrap());
+                ends.filter(|end| match end {
+                    Ok(length) => *length == 1000,
+                    Err(FileError::InUse { .. } | FileError::Exists { .. }) => false,
+                    Err(error) => panic!("{error}"),
+                })
+                .count()
+            });
+            assert!(done > 0, "round {round}");
+            assert!(done == 1 || round % 3 == 0, "round {round}: {done} writers");
+            let bytes = std::fs::read(&path).unwrap();
+            assert!(
+                bytes.len() == 1000 && bytes.iter().all(|byte| *byte == bytes[0]),
+                "round {round}"
+            );
+            assert_eq!(names(directory.path()), ["table"], "round {round}");
+        }
     }
 }

@@ -67,6 +67,8 @@ pub struct Damage {
     pub kind: DamageKind,
     /// Bytes up to the next record, or to the end of the file.
     pub length: u64,
+    /// Whether another record follows.
+    pub is_followed: bool,
     /// Hash of the 80 bytes where the record's header would be, if the file has them.
     pub hash: Option<BlockHash>,
     /// Whether the block of that hash lies elsewhere, too. A scan does not know: who sees all files
@@ -80,14 +82,14 @@ impl Damage {
         self.kind == DamageKind::Truncated
     }
 
-    /// Whether no block can be missing: the damage is an unfinished write, or too short for a block,
-    /// or its block lies elsewhere. Core before 24 left the head of a record between two others.
+    /// Whether no block can be missing: the damage is an unfinished write, or between two records too
+    /// short for a block, or its block lies elsewhere. Core before 24 left the head of a record between two others.
     pub fn is_harmless(&self) -> bool {
         match self.kind {
             DamageKind::Truncated | DamageKind::TooLong(_) => true,
             DamageKind::NoRecords => false,
             DamageKind::NoMagic | DamageKind::OtherNetwork(_) | DamageKind::BadLength(_) => {
-                self.is_elsewhere || self.length < RECORD_MIN
+                self.is_elsewhere || (self.is_followed && self.length < RECORD_MIN)
             }
         }
     }
@@ -191,6 +193,13 @@ impl BlockFiles {
         }
         Ok(Some(scan))
     }
+}
+
+/// A block with a correct merkle root.
+#[derive(Clone, Copy)]
+struct Decoded {
+    length: u32,
+    has_own_witnesses: bool,
 }
 
 /// Whether the witnesses of a block are those of its commitment, if it has witnesses at all.
@@ -299,7 +308,10 @@ impl Scanner<'_> {
             self.take(start, length, header);
             return Ok(end);
         }
-        if let Some(decoded) = self.decode(start, length)? {
+        if let Some(decoded) = self.decode(start, length)?
+            && !self.is_torn(start, decoded)?
+        {
+            let decoded = decoded.length;
             self.take(start, decoded, header);
             let end = start + u64::from(decoded);
             if decoded != length {
@@ -344,7 +356,10 @@ impl Scanner<'_> {
     /// whole block whose length is wrong is none.
     fn is_cut_off(&mut self, at: u64, length: u32) -> ReadResult<bool> {
         let (start, size) = (at + RECORD_HEAD, self.window.size);
-        if self.decode(start.min(size), BLOCK_SIZE_MAX)?.is_some() {
+        let start_in_file = start.min(size);
+        if let Some(decoded) = self.decode(start_in_file, BLOCK_SIZE_MAX)?
+            && !self.is_torn(start_in_file, decoded)?
+        {
             return Ok(false);
         }
         if length == 0 {
@@ -360,21 +375,32 @@ impl Scanner<'_> {
         self.window.is_padding_to_end(end.saturating_sub(TORN_TAIL).max(start))
     }
 
-    /// Length of the block that begins at `start` and has at most `length` bytes; none if there is
-    /// no block with a correct merkle root. Witnesses that were cut off are seen by the commitment.
-    fn decode(&mut self, start: u64, length: u32) -> ReadResult<Option<u32>> {
+    /// Whether zeros stand where the last witnesses of a block should: its write is unfinished, and
+    /// they happen to decode.
+    fn is_torn(&mut self, start: u64, decoded: Decoded) -> ReadResult<bool> {
+        let end = start + u64::from(decoded.length);
+        Ok(!decoded.has_own_witnesses
+            && self
+                .window
+                .is_padding_to_end(end.saturating_sub(TORN_TAIL).max(start))?)
+    }
+
+    /// The block that begins at `start` and has at most `length` bytes; none if there is no block
+    /// with a correct merkle root.
+    fn decode(&mut self, start: u64, length: u32) -> ReadResult<Option<Decoded>> {
         let length = u64::from(length).min(self.window.size - start);
         let Some(budget) = self.decode_budget.checked_sub(length) else {
             return Ok(None);
         };
         self.decode_budget = budget;
         let bytes = self.window.get(start, length as usize)?;
-        let block = Block::decode(bytes).ok().filter(|block| {
-            block.transaction_count() > 0
-                && block.merkle_root().hash == block.header().merkle_root.0
-                && has_own_witnesses(block)
-        });
-        Ok(block.map(|block| block.bytes().len() as u32))
+        let block = Block::decode(bytes)
+            .ok()
+            .filter(|block| block.transaction_count() > 0 && block.merkle_root().hash == block.header().merkle_root.0);
+        Ok(block.map(|block| Decoded {
+            length: block.bytes().len() as u32,
+            has_own_witnesses: has_own_witnesses(&block),
+        }))
     }
 
     /// The network whose magic is at `at`.
@@ -386,6 +412,7 @@ impl Scanner<'_> {
 
     /// Reports a damage that ends at the next magic, or with the file. Returns that offset.
     fn report(&mut self, at: u64, kind: DamageKind, next: Option<u64>) -> ReadResult<u64> {
+        let is_followed = next.is_some();
         let next = next.unwrap_or(self.window.size);
         if self.scan.damages.len() >= DAMAGES_MAX {
             self.scan.more_damages += 1;
@@ -401,6 +428,7 @@ impl Scanner<'_> {
             offset: at,
             kind,
             length: next - at,
+            is_followed,
             hash: header.map(|header| header.hash()),
             is_elsewhere: false,
         });

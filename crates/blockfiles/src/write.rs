@@ -1,7 +1,7 @@
 //! Appending blocks to block files in Bitcoin Core's format.
 
 use crate::disk::{Disk, DiskFile, Open, SystemDisk};
-use crate::{BlockFiles, FileError, Position, RECORD_HEAD};
+use crate::{BlockFiles, FileError, Position, RECORD_HEAD, is_there};
 use blockmill_block::network::Magic;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -27,13 +27,14 @@ fn file_path(directory: &Path, number: u32) -> PathBuf {
     directory.join(format!("blk{number:05}.dat"))
 }
 
-/// The number of the last file of a directory, and its path. The first file may be missing.
-fn last_file(directory: &Path) -> (u32, PathBuf) {
+/// The number of the last file of a directory, and its path. None if there is no file.
+fn last_file(directory: &Path) -> Result<Option<(u32, PathBuf)>, FileError> {
     let mut number = 0;
-    while file_path(directory, number + 1).is_file() {
+    while is_there(&file_path(directory, number + 1))? {
         number += 1;
     }
-    (number, file_path(directory, number))
+    let path = file_path(directory, number);
+    Ok(is_there(&path)?.then_some((number, path)))
 }
 
 /// Makes durable what an earlier process appended to the files of `directory`: it may have been
@@ -43,10 +44,9 @@ fn last_file(directory: &Path) -> (u32, PathBuf) {
 /// [`FileError::Io`].
 pub fn sync_appended(disk: &dyn Disk, directory: &Path) -> Result<(), FileError> {
     // A writer goes on to the next file when all before it is durable.
-    let (_, path) = last_file(directory);
-    if !path.is_file() {
+    let Some((_, path)) = last_file(directory)? else {
         return Ok(());
-    }
+    };
     let synced = disk.open(&path, Open::Keep).and_then(|file| file.sync_data());
     synced
         .and_then(|()| disk.sync_name(&path))
@@ -104,10 +104,9 @@ impl BlockFileWriter {
     /// # Errors
     /// Any [`FileError`].
     pub fn resume(disk: Arc<dyn Disk>, directory: &Path, magic: Magic, files: &BlockFiles) -> Result<Self, FileError> {
-        let (number, path) = last_file(directory);
-        if !path.is_file() {
+        let Some((number, path)) = last_file(directory)? else {
             return Self::open_on(disk, directory, magic, None);
-        }
+        };
         let scan = files.scan(files.number_of(&path)?, magic)?;
         let end = scan
             .records

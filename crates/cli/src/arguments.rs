@@ -8,7 +8,9 @@ use crate::failure::Failure;
 use crate::log::Format;
 use crate::verifier::Verifier;
 use blockmill_block::{BlockHash, Network, OutPoint, hex};
+use blockmill_blockfiles::{FileError, NewFile};
 use blockmill_chaingen::Profile;
+use blockmill_coins::stats::Hashes;
 use blockmill_engine::{ChainId, Earlier, Engine, EngineBuilder, Reach, Signatures, StoreKind};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
@@ -299,10 +301,37 @@ pub(crate) struct StatusArguments {
     pub(crate) json: bool,
 }
 
+/// The hashes of a set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum HashesArgument {
+    /// No hash: the figures alone
+    None,
+    /// hash_serialized_3
+    Serialized,
+    /// MuHash
+    Muhash,
+    /// Both
+    Both,
+}
+
+impl From<HashesArgument> for Hashes {
+    fn from(argument: HashesArgument) -> Self {
+        match argument {
+            HashesArgument::None => Self::Neither,
+            HashesArgument::Serialized => Self::Serialized,
+            HashesArgument::Muhash => Self::MuHash,
+            HashesArgument::Both => Self::Both,
+        }
+    }
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct StatsArguments {
     #[command(flatten)]
     pub(crate) set: SetArguments,
+    /// Hashes of the set to compute
+    #[arg(long, value_name = "HASHES", default_value = "both")]
+    pub(crate) hash: HashesArgument,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -367,6 +396,24 @@ pub(crate) enum ExportCommand {
     Blocks(ExportBlocksArguments),
 }
 
+/// What becomes of a file that is there already.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct Force {
+    /// Replace the file if it is there, once the new one is complete
+    #[arg(long = "force")]
+    is_forced: bool,
+}
+
+impl Force {
+    /// Begins a file.
+    pub(crate) fn begin(self, path: &Path) -> Result<NewFile, FileError> {
+        match self.is_forced {
+            true => NewFile::replacing(path),
+            false => NewFile::begin(path),
+        }
+    }
+}
+
 /// The format of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum TableFormat {
@@ -398,9 +445,9 @@ pub(crate) struct ExportCoinsArguments {
     pub(crate) at: AtArgument,
     #[command(flatten)]
     pub(crate) older: OlderArgument,
-    /// Format of the table
+    /// Format of the table [default: what the ending of the file's name says]
     #[arg(long, value_name = "FORMAT")]
-    pub(crate) format: TableFormat,
+    pub(crate) format: Option<TableFormat>,
     /// Only coins of these addresses, output descriptors, and scripts as raw:HEX
     #[arg(long = "where", value_name = "ADDRESS|DESCRIPTOR|raw:HEX")]
     pub(crate) wanted: Vec<String>,
@@ -410,6 +457,8 @@ pub(crate) struct ExportCoinsArguments {
     /// The file to write, or - for standard output
     #[arg(long, value_name = "FILE")]
     pub(crate) out: PathBuf,
+    #[command(flatten)]
+    pub(crate) force: Force,
 }
 
 /// The format of a table whose rows hold lists.
@@ -445,12 +494,14 @@ pub(crate) struct ExportBlocksArguments {
     /// Height of the last block [default: the tip]
     #[arg(long, value_name = "HEIGHT")]
     pub(crate) to: Option<u32>,
-    /// Format of the table
+    /// Format of the table [default: what the ending of the file's name says]
     #[arg(long, value_name = "FORMAT")]
-    pub(crate) format: NestedFormat,
+    pub(crate) format: Option<NestedFormat>,
     /// The file to write, or - for standard output
     #[arg(long, value_name = "FILE")]
     pub(crate) out: PathBuf,
+    #[command(flatten)]
+    pub(crate) force: Force,
 }
 
 #[derive(Debug, Subcommand)]
@@ -471,6 +522,8 @@ pub(crate) struct DumpArguments {
     /// The file to write, or - for standard output
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) force: Force,
 }
 
 #[derive(Debug, Args)]

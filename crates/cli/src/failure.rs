@@ -94,12 +94,9 @@ impl Failure {
         move |error| Self::File { path, error }
     }
 
-    /// The message for a person; none if the reader of standard output has gone away.
-    pub(crate) fn message(&self) -> Option<String> {
-        match self {
-            Self::Stream(error) if error.kind() == io::ErrorKind::BrokenPipe => None,
-            failure => Some(advice::with_advice(failure.to_string(), failure.advice())),
-        }
+    /// The message for a person.
+    pub(crate) fn message(&self) -> String {
+        advice::with_advice(self.to_string(), self.advice())
     }
 
     /// Whether a signal ended the command.
@@ -107,6 +104,7 @@ impl Failure {
         matches!(
             self,
             Self::Stopped(_)
+                | Self::Past(PastError::Stopped)
                 | Self::Audit(AuditError::Stopped)
                 | Self::DumpSnapshot(DumpSnapshotError::Stopped { .. })
                 | Self::LoadSnapshot(LoadSnapshotError::Stopped { .. })
@@ -142,14 +140,14 @@ impl Failure {
             | Self::DumpSnapshot(DumpSnapshotError::Store(error))
             | Self::LoadSnapshot(LoadSnapshotError::Store(error)) => store_status(error),
             Self::Connect(ConnectError::Flush(_)) => 4,
-            Self::BlockFiles(FileError::Exists { .. })
-            | Self::Audit(
-                AuditError::Heights { .. }
-                | AuditError::NotOwn { .. }
-                | AuditError::File(FileError::Exists { .. })
-                | AuditError::Key(KeyError::File(FileError::Exists { .. })),
-            )
-            | Self::DumpSnapshot(DumpSnapshotError::File(FileError::Exists { .. }))
+            Self::BlockFiles(error)
+            | Self::Audit(AuditError::File(error) | AuditError::Key(KeyError::File(error)))
+            | Self::DumpSnapshot(DumpSnapshotError::File(error))
+                if error.is_name_taken() =>
+            {
+                2
+            }
+            Self::Audit(AuditError::Heights { .. } | AuditError::NotOwn { .. })
             | Self::LoadSnapshot(LoadSnapshotError::SetExists { .. } | LoadSnapshotError::UnknownHash { .. }) => 2,
             Self::Mismatch(_) => 1,
             Self::Usage(_)
@@ -158,7 +156,8 @@ impl Failure {
                 GenerateError::BlockWeight { .. }
                 | GenerateError::TooManyBlocks { .. }
                 | GenerateError::TooManyEmptyBlocks { .. }
-                | GenerateError::Occupied { .. },
+                | GenerateError::Occupied { .. }
+                | GenerateError::InUse { .. },
             ) => 2,
             Self::Past(_)
             | Self::Stopped(_)

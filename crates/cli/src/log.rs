@@ -4,6 +4,7 @@
 //! event. JSON also has the lines of level debug, which plain text leaves out.
 
 use crate::output::{path_text, rejected_json, unreadable_json};
+use crate::secrets::without_keys;
 use crate::terminal::{Mark, stderr_columns, wrapped};
 use blockmill_engine::{Event, Level, Older};
 use clap::ValueEnum;
@@ -105,14 +106,14 @@ impl<'a> Line<'a> {
             return;
         }
         let mut text = if is_json() {
-            self.json(SystemTime::now())
+            without_keys(&self.json(SystemTime::now())).into_owned()
         } else {
             let mark = match self.level {
                 Level::Debug | Level::Info => Mark::Plain,
                 Level::Warning => Mark::Warning,
                 Level::Error => Mark::Error,
             };
-            let message = wrapped(self.message, stderr_columns(), NAME.len() + 1, INDENT);
+            let message = wrapped(&without_keys(self.message), stderr_columns(), NAME.len() + 1, INDENT);
             format!("{} {message}", mark.paint(NAME))
         };
         text.push('\n');

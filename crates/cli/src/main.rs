@@ -3,11 +3,13 @@
 //! Results go to standard output, progress and messages to standard error. `shell.rs` lists the
 //! exit statuses, `failure.rs` assigns them.
 
+mod addresses;
 mod advice;
 mod arguments;
 mod build_info;
 mod commands;
 mod descriptors;
+mod doing;
 mod export;
 mod failure;
 mod headers;
@@ -16,9 +18,11 @@ mod metrics;
 mod output;
 mod progress;
 mod script_pubkey;
+mod secrets;
 mod signals;
 mod terminal;
 mod trace;
+mod usage;
 mod verifier;
 mod whole;
 
@@ -36,9 +40,16 @@ use std::process::ExitCode;
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
+/// The exit status of a command whose standard output nobody reads any more: that of SIGPIPE.
+const READER_IS_GONE: u8 = 141;
+
 fn main() -> ExitCode {
-    let command = Arguments::command().version(VERSION.as_str());
-    let arguments = Arguments::from_arg_matches(&command.get_matches()).unwrap_or_else(|error| error.exit());
+    let mut command = Arguments::command().version(VERSION.as_str());
+    let parsed = command.try_get_matches_from_mut(std::env::args_os());
+    let arguments = match parsed.and_then(|matches| Arguments::from_arg_matches(&matches)) {
+        Ok(arguments) => arguments,
+        Err(error) => return usage::refuse(error.format(&mut command)),
+    };
     log::set_format(arguments.log);
     log::set_quiet(arguments.quiet);
     let hook = std::panic::take_hook();
@@ -68,13 +79,16 @@ fn main() -> ExitCode {
             "the benchmarks moved to the command blockmill-bench".to_owned(),
         )),
     };
+    signals::answer();
     match outcome {
+        // Nobody reads the result, and it is nobody's fault.
+        _ if output::is_reader_gone() => ExitCode::from(READER_IS_GONE),
         Ok(status) => ExitCode::from(status),
         Err(failure) => {
-            match failure.message() {
-                Some(message) if failure.is_stop() => log::info("stopped", &message, json!({})),
-                Some(message) => log::error("failed", &message, json!({"status": failure.status()})),
-                None => {}
+            let message = failure.message();
+            match failure.is_stop() {
+                true => log::info("stopped", &message, json!({})),
+                false => log::error("failed", &message, json!({"status": failure.status()})),
             }
             ExitCode::from(failure.status())
         }

@@ -5,6 +5,7 @@ use crate::verifier::{signatures_json, signatures_text};
 use crate::whole;
 use blockmill_audit::Mark;
 use blockmill_coins::UtxoStats;
+use blockmill_coins::stats::Hashes;
 use blockmill_engine::ConnectReport;
 use blockmill_engine::report::{Depth, Rejected, Unreadable};
 use blockmill_rules::RejectKind;
@@ -12,8 +13,9 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
-use std::io::{self, Write};
+use std::io::{self, ErrorKind, Write};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// CPU time of this process so far, in seconds.
 pub(crate) fn cpu_seconds() -> f64 {
@@ -22,7 +24,8 @@ pub(crate) fn cpu_seconds() -> f64 {
 }
 
 /// An amount in satoshi as one in BTC.
-pub(crate) fn bitcoins(satoshi: i64) -> String {
+pub(crate) fn bitcoins(satoshi: impl Into<i128>) -> String {
+    let satoshi = satoshi.into();
     let sign = if satoshi < 0 { "-" } else { "" };
     let satoshi = satoshi.unsigned_abs();
     format!("{sign}{}.{:08}", satoshi / 100_000_000, satoshi % 100_000_000)
@@ -30,8 +33,8 @@ pub(crate) fn bitcoins(satoshi: i64) -> String {
 
 /// An amount in satoshi as a number of BTC. A double holds every amount up to the money supply
 /// exactly, and prints all digits.
-pub(crate) fn amount(satoshi: i64) -> f64 {
-    satoshi as f64 / 1e8
+pub(crate) fn amount(satoshi: impl Into<i128>) -> f64 {
+    satoshi.into() as f64 / 1e8
 }
 
 /// A number of bytes with its unit.
@@ -47,6 +50,40 @@ pub(crate) fn bytes(bytes: u64) -> String {
 /// A path as text. JSON holds only UTF-8, so other bytes of a name are replaced.
 pub(crate) fn path_text(path: &Path) -> Cow<'_, str> {
     path.to_string_lossy()
+}
+
+/// Standard output. A write notes that its reader has gone away, whatever becomes of the error.
+pub(crate) struct Stdout(io::Stdout);
+
+/// Whether the reader of standard output has gone away.
+static READER_IS_GONE: AtomicBool = AtomicBool::new(false);
+
+pub(crate) fn stdout() -> Stdout {
+    Stdout(io::stdout())
+}
+
+pub(crate) fn is_reader_gone() -> bool {
+    READER_IS_GONE.load(Ordering::Relaxed)
+}
+
+fn noted<T>(written: io::Result<T>) -> io::Result<T> {
+    if written
+        .as_ref()
+        .is_err_and(|error| error.kind() == ErrorKind::BrokenPipe)
+    {
+        READER_IS_GONE.store(true, Ordering::Relaxed);
+    }
+    written
+}
+
+impl Write for Stdout {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        noted(self.0.write(bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        noted(self.0.flush())
+    }
 }
 
 /// Writes a value as one line of JSON.
@@ -306,7 +343,12 @@ pub(crate) struct StatsJson {
     transactions: u64,
     /// In BTC.
     total_amount: f64,
-    hash_serialized_3: String,
+    /// The same in satoshi: a double has not all digits of a sum beyond the money supply.
+    #[serde(skip)]
+    total_satoshi: i128,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hash_serialized_3: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     muhash: Option<String>,
     disk_size: u64,
     /// Memory that the store takes beside any cache, if it takes any.
@@ -335,8 +377,10 @@ pub(crate) struct Validated {
 }
 
 impl StatsJson {
+    /// `hashes` are those that were computed.
     pub(crate) fn new(
         stats: &UtxoStats,
+        hashes: Hashes,
         disk_size: u64,
         store_memory: usize,
         validated: Validated,
@@ -349,7 +393,8 @@ impl StatsJson {
             bogosize: stats.bogosize,
             transactions: stats.transactions,
             total_amount: amount(stats.total_amount),
-            hash_serialized_3: stats.hash_serialized_3.to_string(),
+            total_satoshi: stats.total_amount,
+            hash_serialized_3: hashes.has_serialized().then(|| stats.hash_serialized_3.to_string()),
             muhash: stats.muhash.map(|hash| hash.to_string()),
             disk_size,
             store_memory: Some(store_memory).filter(|&bytes| bytes > 0),
@@ -361,7 +406,7 @@ impl StatsJson {
     }
 
     pub(crate) fn hash(&self) -> &str {
-        &self.hash_serialized_3
+        self.hash_serialized_3.as_deref().unwrap_or_default()
     }
 
     pub(crate) fn coins(&self) -> u64 {
@@ -386,11 +431,15 @@ impl StatsJson {
             ("txouts", self.txouts.to_string()),
             ("bogosize", self.bogosize.to_string()),
             ("transactions", self.transactions.to_string()),
-            ("total_amount", format!("{:.8}", self.total_amount)),
-            ("hash_serialized_3", self.hash_serialized_3.clone()),
-            ("muhash", self.muhash.clone().unwrap_or_default()),
-            ("disk_size", bytes(self.disk_size)),
+            ("total_amount", bitcoins(self.total_satoshi)),
         ];
+        let hashes = [("hash_serialized_3", &self.hash_serialized_3), ("muhash", &self.muhash)];
+        rows.extend(
+            hashes
+                .into_iter()
+                .filter_map(|(name, hash)| Some((name, hash.clone()?))),
+        );
+        rows.push(("disk_size", bytes(self.disk_size)));
         rows.extend(self.store_memory.map(|memory| ("store_memory", bytes(memory as u64))));
         rows.push(("validated", validated));
         rows.extend(self.synced_height.map(|height| ("synced_height", height.to_string())));

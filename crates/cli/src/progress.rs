@@ -1,6 +1,7 @@
 //! Progress and messages on standard error: a bar on a terminal, plain lines elsewhere.
 
 use crate::advice;
+use crate::doing::{self, Doing};
 use crate::log::{self, Line};
 use blockmill_engine::report::Indexing;
 use blockmill_engine::{Event, Observer, Progress};
@@ -38,6 +39,7 @@ impl Meter {
             }
             bar
         });
+        doing::set_bar(bar.clone());
         Self {
             bar,
             last: Instant::now(),
@@ -85,6 +87,7 @@ impl Meter {
 
 impl Drop for Meter {
     fn drop(&mut self) {
+        doing::set_bar(None);
         self.clear();
     }
 }
@@ -135,7 +138,7 @@ pub(crate) struct EngineMeter {
 }
 
 /// Seconds as a person reads them.
-fn duration_text(seconds: f64) -> String {
+pub(crate) fn duration_text(seconds: f64) -> String {
     let seconds = seconds.round() as u64;
     match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
         (0, 0, seconds) => format!("{seconds} s"),
@@ -208,6 +211,11 @@ impl EngineMeter {
 
     /// Shows that so many of the blocks are written, which have so many transactions.
     pub(crate) fn blocks(&mut self, blocks: u64, of: u64, transactions: u64) {
+        doing::set(Doing::Counted {
+            what: "blocks",
+            done: blocks,
+            of,
+        });
         if self.meter.is_due() {
             let text = format!("{blocks} of {of} blocks, {transactions} transactions");
             let fields = json!({"blocks": blocks, "of": of, "transactions": transactions});
@@ -216,8 +224,16 @@ impl EngineMeter {
     }
 }
 
+/// Notes up to where all is on disk.
+pub(crate) fn note_flush(event: &Event<'_>) {
+    if let Event::Flushed(flushed) = event {
+        doing::set_flushed(flushed.tip.height);
+    }
+}
+
 impl Observer for EngineMeter {
     fn coins(&mut self, coins: u64, share: f64) {
+        doing::set(Doing::Coins { coins, share });
         if self.meter.is_due() {
             let text = format!("{coins} coins, {:.1}%", share * 100.0);
             let fields = json!({"coins": coins, "share": share});
@@ -227,6 +243,11 @@ impl Observer for EngineMeter {
     }
 
     fn looking_back(&mut self, blocks: u32, of: u32) {
+        doing::set(Doing::Counted {
+            what: "blocks looked back at",
+            done: blocks.into(),
+            of: of.into(),
+        });
         if self.meter.is_due() {
             let text = format!("looking back: {blocks} of {of} blocks");
             let fields = json!({"blocks": blocks, "of": of});
@@ -235,6 +256,7 @@ impl Observer for EngineMeter {
     }
 
     fn indexing(&mut self, indexing: &Indexing) {
+        doing::set(Doing::Indexing(*indexing));
         if self.meter.is_due() {
             let Indexing {
                 file,
@@ -257,6 +279,7 @@ impl Observer for EngineMeter {
     }
 
     fn progress(&mut self, progress: &Progress) {
+        doing::set(Doing::Blocks(*progress));
         if self.meter.is_due() {
             let recent = self.recent.add(progress);
             let text = connect_text(progress, recent);
@@ -272,6 +295,7 @@ impl Observer for EngineMeter {
     }
 
     fn event(&mut self, event: &Event<'_>) {
+        note_flush(event);
         let (name, fields) = log::name_and_fields(event);
         self.meter.say(&Line::new(
             event.level(),

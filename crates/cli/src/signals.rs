@@ -1,21 +1,54 @@
-//! Stopping on SIGINT, SIGTERM and SIGHUP.
+//! Stopping on SIGINT, SIGTERM and SIGHUP. A thread answers the first one at once, whatever the
+//! command is in the midst of. A second one ends the process.
 
+use crate::doing::{say_stopped, say_stopping};
 use crate::failure::Failure;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::flag;
+use signal_hook::{flag, low_level};
 use std::ffi::c_int;
+use std::io::Read;
+use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, Once};
+use std::thread::Builder;
 
 /// The signal that came last.
 static SIGNAL: LazyLock<Arc<AtomicUsize>> = LazyLock::new(Arc::default);
+
+/// Done once the first signal is answered.
+static ANSWERED: Once = Once::new();
 
 /// Returns a flag that the first signal sets. A second one ends the process at once. A signal that
 /// the parent has set to be ignored stays so: `nohup` does that, and a shell for what runs in the
 /// background.
 pub(crate) fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
+    on_first(|_| answer())
+}
+
+/// Answers the signal that has set the flag, if one has, unless that is done. A command that ends
+/// before the thread comes to it calls this, so that the answer is there, and comes first.
+pub(crate) fn answer() {
+    let signal = SIGNAL.load(Ordering::Relaxed) as c_int;
+    if signal != 0 {
+        ANSWERED.call_once(|| say_stopping(name(signal)));
+    }
+}
+
+/// Has the first signal end the process, with an answer. It is for commands that have nothing to
+/// lose.
+pub(crate) fn end_at_once() -> Result<(), Failure> {
+    on_first(|signal| {
+        ANSWERED.call_once(|| say_stopped(name(signal)));
+        low_level::exit(status_of(signal));
+    })?;
+    Ok(())
+}
+
+/// Has a thread answer the first signal. Returns a flag that this signal sets.
+fn on_first(answer: impl FnOnce(c_int) + Send + 'static) -> Result<Arc<AtomicBool>, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     let ignored = ignored();
+    let (mut woken, wake) = UnixStream::pair()?;
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         if ignored >> (signal - 1) & 1 == 1 {
             continue;
@@ -23,7 +56,14 @@ pub(crate) fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
         flag::register_conditional_shutdown(signal, status_of(signal), Arc::clone(&stop))?;
         flag::register_usize(signal, Arc::clone(&SIGNAL), signal as usize)?;
         flag::register(signal, Arc::clone(&stop))?;
+        low_level::pipe::register(signal, wake.try_clone()?)?;
     }
+    Builder::new().name("signals".to_owned()).spawn(move || {
+        // It ends without a byte where all signals are ignored.
+        if woken.read_exact(&mut [0]).is_ok() {
+            answer(SIGNAL.load(Ordering::Relaxed) as c_int);
+        }
+    })?;
     Ok(stop)
 }
 
@@ -35,6 +75,10 @@ pub(crate) fn status() -> u8 {
 /// The status by which shells say that a signal ended a command.
 fn status_of(signal: c_int) -> c_int {
     128 + signal
+}
+
+fn name(signal: c_int) -> &'static str {
+    low_level::signal_name(signal).unwrap_or("a signal")
 }
 
 /// The signals that are ignored, a bit for each; none where the system does not say.

@@ -1,44 +1,35 @@
 //! A timeline of all stages, in the trace event format of `chrome://tracing` and Perfetto.
 
 use crate::failure::Failure;
+use blockmill_blockfiles::NewFile;
 use blockmill_engine::report::Span;
 use std::collections::HashSet;
-use std::fs::File;
-use std::io::{BufWriter, ErrorKind, Write};
+use std::io::{BufWriter, IntoInnerError, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// A trace in writing. `finish` reports the first failed write. Dropping an empty trace removes its
+/// A trace in writing. `finish` reports the first failed write. Dropped before that, it leaves no
 /// file.
 pub(crate) struct Trace {
     path: PathBuf,
-    out: BufWriter<File>,
+    out: BufWriter<NewFile>,
     origin: Instant,
     events: u64,
     /// Threads whose name is in the file.
     named: HashSet<u32>,
     failed: Option<std::io::Error>,
-    finished: bool,
 }
 
 impl Trace {
     /// Makes a new file. An existing one is refused: a wrong name could overwrite a block file.
     pub(crate) fn create(path: &Path) -> Result<Self, Failure> {
-        let file = File::create_new(path).map_err(|error| match error.kind() {
-            ErrorKind::AlreadyExists => Failure::Usage(format!(
-                "{}: this file exists already; --trace writes only a new file",
-                path.display()
-            )),
-            _ => Failure::file(path)(error),
-        })?;
         Ok(Self {
             path: path.to_owned(),
-            out: BufWriter::new(file),
+            out: BufWriter::new(NewFile::begin(path)?),
             origin: Instant::now(),
             events: 0,
             named: HashSet::new(),
             failed: None,
-            finished: false,
         })
     }
 
@@ -74,17 +65,10 @@ impl Trace {
         let closing: &[u8] = if self.events == 0 { b"[]\n" } else { b"\n]\n" };
         let written = match self.failed.take() {
             Some(error) => Err(error),
-            None => self.out.write_all(closing).and_then(|()| self.out.flush()),
+            None => self.out.write_all(closing),
         };
-        self.finished = true;
-        written.map_err(Failure::file(&self.path))
-    }
-}
-
-impl Drop for Trace {
-    fn drop(&mut self) {
-        if self.events == 0 && !self.finished {
-            let _ = std::fs::remove_file(&self.path);
-        }
+        let written = written.and_then(|()| self.out.into_inner().map_err(IntoInnerError::into_error));
+        written.map_err(Failure::file(&self.path))?.complete()?;
+        Ok(())
     }
 }

@@ -32,8 +32,12 @@ const COUNT_AT: u64 = METADATA_LENGTH as u64 - 8;
 /// Bytes that one read asks for, and of a chunk of coins about.
 const CHUNK: usize = 1 << 20;
 
-/// No coin takes this many bytes: it is far more than the longest script that is kept.
-const COIN_MAX: usize = 16 << 20;
+/// Coins of a chunk about: small ones take many times their bytes when they are decoded.
+const CHUNK_COINS: u64 = 1 << 15;
+
+/// Bytes of the coins of a transaction at most, and so of a coin. A block has room for 1 MB of
+/// scripts, and for outputs whose heads take 2.5 MB here.
+const GROUP_MAX: usize = 4 << 20;
 
 /// Most outputs of a transaction: a block of 4 million weight has no room for more outputs of 9
 /// bytes.
@@ -293,7 +297,7 @@ impl<R: Read> SnapshotReader<R> {
                     self.offset += length as u64;
                     return Ok(value);
                 }
-                Err(DecodeError::UnexpectedEnd { .. }) if !self.at_end && wanted < COIN_MAX => {
+                Err(DecodeError::UnexpectedEnd { .. }) if !self.at_end && wanted < GROUP_MAX => {
                     wanted = self.buffer.len() - self.start + 1;
                 }
                 Err(DecodeError::UnexpectedEnd { .. }) if self.at_end => {
@@ -321,6 +325,16 @@ impl<R: Read> SnapshotReader<R> {
             });
         }
         Ok((txid, count))
+    }
+
+    /// Checks, after each coin, that those of a transaction take no more than a block has room for.
+    /// They began at this offset of the file.
+    fn check_group(&self, begin: u64, txid: &Txid) -> Result<(), SnapshotError> {
+        if self.offset - begin <= GROUP_MAX as u64 {
+            return Ok(());
+        }
+        let detail = format!("the coins of transaction {txid} are more than a block has room for");
+        Err(self.damaged(detail))
     }
 
     fn check_end(&mut self) -> Result<(), SnapshotError> {
@@ -359,10 +373,11 @@ impl<R: Read> SnapshotChunks<R> {
         }
         let (offset, left, after) = (self.reader.offset, self.left, self.last);
         let mut bytes = Vec::with_capacity(CHUNK + CHUNK / 8);
-        while bytes.len() < CHUNK && self.left > 0 {
+        while bytes.len() < CHUNK && left - self.left < CHUNK_COINS && self.left > 0 {
             let begin = self.reader.offset;
             let (txid, count) = self.reader.group_head(self.left)?;
             bytes.extend_from_slice(self.reader.parsed(begin));
+            let coins_begin = self.reader.offset;
             for _ in 0..count {
                 let begin = self.reader.offset;
                 self.reader.parse(|reader| {
@@ -370,10 +385,7 @@ impl<R: Read> SnapshotChunks<R> {
                     Coin::skip_compressed(reader)
                 })?;
                 bytes.extend_from_slice(self.reader.parsed(begin));
-                if bytes.len() > CHUNK + COIN_MAX {
-                    let detail = format!("the coins of transaction {txid} are more than a block has room for");
-                    return Err(self.reader.damaged(detail));
-                }
+                self.reader.check_group(coins_begin, &txid)?;
             }
             self.left -= count as u64;
             self.last = Some(txid);
@@ -474,8 +486,10 @@ impl<R: Read> SnapshotCoins<R> {
             return Err(damaged(format!("transaction {txid} is out of order")));
         }
         self.txid = Some(txid);
+        let coins_begin = self.reader.offset;
         for _ in 0..count {
             let coin = self.read_coin(txid)?;
+            self.reader.check_group(coins_begin, &txid)?;
             self.group.push(coin);
         }
         self.group
@@ -689,6 +703,45 @@ mod tests {
         assert!(refused(&empty).contains("has 0 coins"));
     }
 
+    /// No block has room for so many scripts of one transaction.
+    #[test]
+    fn a_transaction_with_too_many_bytes_is_refused() {
+        let coin = Coin {
+            script_pubkey: vec![0x51; 10_000].into(),
+            ..coin(1)
+        };
+        let with = |count: u32| -> Vec<(OutPoint, Coin)> {
+            let outpoints = coins(&[count]).into_iter().map(|(outpoint, _)| outpoint);
+            outpoints.map(|outpoint| (outpoint, coin.clone())).collect()
+        };
+        let most = (GROUP_MAX / 10_020) as u32;
+        assert_eq!(read(&write(&with(most))).unwrap().len(), most as usize);
+        assert!(refused(&write(&with(most + 10))).contains("are more than a block has room for"));
+    }
+
+    #[test]
+    fn chunks_are_bounded_in_bytes_and_in_coins() {
+        let small = Coin {
+            value: 0,
+            script_pubkey: Box::default(),
+            ..coin(1)
+        };
+        let many: Vec<(OutPoint, Coin)> = coins(&[20_000; 5])
+            .into_iter()
+            .map(|(outpoint, _)| (outpoint, small.clone()))
+            .collect();
+        let bytes = write(&many);
+        assert!(bytes.len() < CHUNK);
+        let chunks: Vec<SnapshotChunk> = SnapshotReader::new(&bytes[..], MAGIC)
+            .unwrap()
+            .chunks(TIP.height)
+            .map(Result::unwrap)
+            .collect();
+        let counts: Vec<u64> = chunks.iter().map(|chunk| chunk.coins).collect();
+        assert_eq!(counts, [40_000, 40_000, 20_000]);
+        assert_eq!(read(&bytes).unwrap(), many);
+    }
+
     #[test]
     fn a_false_length_takes_no_memory() {
         let mut bytes = write(&[]);
@@ -705,7 +758,7 @@ mod tests {
             .unwrap()
             .coins(700);
         assert!(reader.next().unwrap().is_err());
-        assert!(reader.reader.buffer.capacity() < 4 * COIN_MAX);
+        assert!(reader.reader.buffer.capacity() < 4 * GROUP_MAX);
         assert!(reader.next().is_none());
     }
 }

@@ -15,10 +15,26 @@ const PREIMAGE_BYTES: usize = 80;
 /// The hashes to compute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hashes {
+    /// None of them.
+    Neither,
     /// `hash_serialized_3` alone.
     Serialized,
+    /// MuHash alone.
+    MuHash,
     /// `hash_serialized_3` and MuHash.
     Both,
+}
+
+impl Hashes {
+    /// Whether `hash_serialized_3` is among them.
+    pub fn has_serialized(self) -> bool {
+        matches!(self, Self::Serialized | Self::Both)
+    }
+
+    /// Whether MuHash is among them.
+    pub fn has_muhash(self) -> bool {
+        matches!(self, Self::MuHash | Self::Both)
+    }
 }
 
 /// Figures of a set of coins.
@@ -34,9 +50,11 @@ pub struct UtxoStats {
     pub bogosize: u64,
     /// Number of transactions with a coin in the set.
     pub transactions: u64,
-    /// Sum of all coins in satoshi.
-    pub total_amount: i64,
-    /// Hash over all coins in order. Its bytes are printed in reverse order, like a block hash.
+    /// Sum of all coins in satoshi. It is wide: coins that nobody validated may be worth more than
+    /// all money.
+    pub total_amount: i128,
+    /// Hash over all coins in order, or over none if it was not asked for. Its bytes are printed in
+    /// reverse order, like a block hash.
     pub hash_serialized_3: BlockHash,
     /// MuHash of all coins, if it was computed. Printed like a block hash.
     pub muhash: Option<BlockHash>,
@@ -44,13 +62,14 @@ pub struct UtxoStats {
 
 /// Computes the figures of a set, coin by coin.
 pub struct StatsBuilder {
+    hashes: Hashes,
     serialized: Sha256d,
     muhash: Option<MuHash>,
     previous: Option<Txid>,
     txouts: u64,
     bogosize: u64,
     transactions: u64,
-    total_amount: i64,
+    total_amount: i128,
     preimage: Vec<u8>,
 }
 
@@ -65,15 +84,18 @@ pub struct StatsPart {
     txouts: u64,
     bogosize: u64,
     transactions: u64,
-    total_amount: i64,
+    total_amount: i128,
 }
 
 impl StatsPart {
     /// The part with these coins, which are sorted as for [`StatsBuilder::add`].
     pub fn new(hashes: Hashes, coins: &[(OutPoint, Coin)]) -> Self {
         let mut part = Self {
-            preimages: Vec::with_capacity(coins.len() * PREIMAGE_BYTES),
-            muhash: (hashes == Hashes::Both).then(MuHash::new),
+            preimages: match hashes.has_serialized() {
+                true => Vec::with_capacity(coins.len() * PREIMAGE_BYTES),
+                false => Vec::new(),
+            },
+            muhash: hashes.has_muhash().then(MuHash::new),
             first: coins.first().map(|(outpoint, _)| outpoint.txid),
             last: None,
             txouts: coins.len() as u64,
@@ -83,13 +105,18 @@ impl StatsPart {
         };
         for (outpoint, coin) in coins {
             let start = part.preimages.len();
-            coin.write_hash_preimage(outpoint, &mut part.preimages);
+            if hashes != Hashes::Neither {
+                coin.write_hash_preimage(outpoint, &mut part.preimages);
+            }
             if let Some(muhash) = &mut part.muhash {
                 muhash.insert(&part.preimages[start..]);
             }
+            if !hashes.has_serialized() {
+                part.preimages.clear();
+            }
             part.transactions += u64::from(part.last.replace(outpoint.txid) != Some(outpoint.txid));
             part.bogosize += BOGO_SIZE_BASE + coin.script_pubkey.len() as u64;
-            part.total_amount = part.total_amount.saturating_add(coin.value);
+            part.total_amount += i128::from(coin.value);
         }
         part
     }
@@ -104,8 +131,9 @@ impl StatsBuilder {
     /// A set without coins.
     pub fn new(hashes: Hashes) -> Self {
         Self {
+            hashes,
             serialized: Sha256d::new(),
-            muhash: (hashes == Hashes::Both).then(MuHash::new),
+            muhash: hashes.has_muhash().then(MuHash::new),
             previous: None,
             txouts: 0,
             bogosize: 0,
@@ -118,8 +146,12 @@ impl StatsBuilder {
     /// Adds a coin. Coins must come sorted by transaction id, then by output index.
     pub fn add(&mut self, outpoint: &OutPoint, coin: &Coin) {
         self.preimage.clear();
-        coin.write_hash_preimage(outpoint, &mut self.preimage);
-        self.serialized.update(&self.preimage);
+        if self.hashes != Hashes::Neither {
+            coin.write_hash_preimage(outpoint, &mut self.preimage);
+        }
+        if self.hashes.has_serialized() {
+            self.serialized.update(&self.preimage);
+        }
         if let Some(muhash) = &mut self.muhash {
             muhash.insert(&self.preimage);
         }
@@ -129,7 +161,7 @@ impl StatsBuilder {
         }
         self.txouts += 1;
         self.bogosize += BOGO_SIZE_BASE + coin.script_pubkey.len() as u64;
-        self.total_amount = self.total_amount.saturating_add(coin.value);
+        self.total_amount += i128::from(coin.value);
     }
 
     /// Adds the coins of a part, which come after those that were added.
@@ -144,7 +176,7 @@ impl StatsBuilder {
         self.previous = part.last.or(self.previous);
         self.txouts += part.txouts;
         self.bogosize += part.bogosize;
-        self.total_amount = self.total_amount.saturating_add(part.total_amount);
+        self.total_amount += part.total_amount;
     }
 
     /// Adds all coins of an iterator, which must be sorted as for [`add`](Self::add).
@@ -202,7 +234,8 @@ mod tests {
             hash: BlockHash([9; 32]),
             height: 50,
         };
-        for hashes in [Hashes::Serialized, Hashes::Both] {
+        let mut found = Vec::new();
+        for hashes in [Hashes::Both, Hashes::Serialized, Hashes::MuHash, Hashes::Neither] {
             let mut whole = StatsBuilder::new(hashes);
             for (outpoint, coin) in &coins {
                 whole.add(outpoint, coin);
@@ -217,6 +250,20 @@ mod tests {
                 }
                 assert_eq!(parts.finish(&tip), whole, "{size}");
             }
+            found.push(whole);
         }
+        let [both, serialized, muhash, neither] = &found[..] else {
+            unreachable!("one for each choice");
+        };
+        assert_eq!(serialized.hash_serialized_3, both.hash_serialized_3);
+        assert_eq!((serialized.muhash, muhash.muhash), (None, both.muhash));
+        assert_eq!(
+            (neither.hash_serialized_3, neither.muhash),
+            (muhash.hash_serialized_3, None)
+        );
+        assert_eq!(
+            (neither.txouts, neither.bogosize, neither.total_amount),
+            (97, both.bogosize, both.total_amount)
+        );
     }
 }

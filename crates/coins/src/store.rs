@@ -159,6 +159,17 @@ impl<T: AsRef<[OwnedChange]> + Sync> Changes for T {
 /// The coins of a set, sorted by key: by transaction id (in wire order), then by output index.
 pub type CoinIterator = Box<dyn Iterator<Item = Result<(OutPoint, Coin), StoreError>>>;
 
+/// The coins of a part, sorted by key.
+pub enum PartCoins<'a> {
+    /// All of them.
+    Whole(Vec<(OutPoint, Coin)>),
+    /// Some of them at a time: all together they would take too much memory.
+    Pieces(CoinPieces<'a>),
+}
+
+/// Coins in pieces, sorted by key.
+pub type CoinPieces<'a> = Box<dyn Iterator<Item = Result<Vec<(OutPoint, Coin)>, StoreError>> + Send + 'a>;
+
 /// The coins of a set at one moment, cut by their keys into parts that several threads may read at
 /// once.
 pub trait CoinParts: Send + Sync {
@@ -169,11 +180,28 @@ pub trait CoinParts: Send + Sync {
     /// part.
     fn end(&self, part: usize) -> Option<OutpointKey>;
 
-    /// The coins of a part, sorted by key.
+    /// The coins of a part, within a bound on memory.
     ///
     /// # Errors
     /// Any [`StoreError`].
-    fn read(&self, part: usize) -> Result<Vec<(OutPoint, Coin)>, StoreError>;
+    fn read_bounded(&self, part: usize) -> Result<PartCoins<'_>, StoreError>;
+
+    /// All coins of a part, sorted by key, whatever memory they take.
+    ///
+    /// # Errors
+    /// Any [`StoreError`].
+    fn read(&self, part: usize) -> Result<Vec<(OutPoint, Coin)>, StoreError> {
+        match self.read_bounded(part)? {
+            PartCoins::Whole(coins) => Ok(coins),
+            PartCoins::Pieces(pieces) => {
+                let mut coins = Vec::new();
+                for piece in pieces {
+                    coins.extend(piece?);
+                }
+                Ok(coins)
+            }
+        }
+    }
 
     /// To be called when every part was read once: whether those were the coins that were written.
     ///

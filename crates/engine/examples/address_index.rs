@@ -18,9 +18,9 @@ use std::io::Write;
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Account {
     /// In satoshi.
-    received: i64,
+    received: i128,
     /// In satoshi.
-    spent: i64,
+    spent: i128,
     unspent: BTreeSet<OutPoint>,
 }
 
@@ -76,12 +76,12 @@ impl Observer for AddressIndex {
         // Coins that are made and spent in the same block are made first.
         for coin in made(change).filter(|coin| !is_unspendable(coin.script_pubkey)) {
             let account = self.account(coin.script_pubkey);
-            account.received += coin.value;
+            account.received += i128::from(coin.value);
             account.unspent.insert(coin.outpoint);
         }
         for coin in spent(change) {
             let account = self.account(coin.script_pubkey);
-            account.spent += coin.value;
+            account.spent += i128::from(coin.value);
             account.unspent.remove(&coin.outpoint);
         }
     }
@@ -90,12 +90,12 @@ impl Observer for AddressIndex {
         self.blocks_taken_back += 1;
         for coin in spent(change) {
             let account = self.account(coin.script_pubkey);
-            account.spent -= coin.value;
+            account.spent -= i128::from(coin.value);
             account.unspent.insert(coin.outpoint);
         }
         for coin in made(change).filter(|coin| !is_unspendable(coin.script_pubkey)) {
             let account = self.account(coin.script_pubkey);
-            account.received -= coin.value;
+            account.received -= i128::from(coin.value);
             account.unspent.remove(&coin.outpoint);
         }
     }
@@ -128,12 +128,12 @@ fn run() -> Result<(usize, u32), Box<dyn Error>> {
     assert_eq!(engine.height(), 131, "the branch is longer");
 
     // The accounts have exactly the coins of the set.
-    let mut accounts: HashMap<Vec<u8>, (i64, BTreeSet<OutPoint>)> = HashMap::new();
+    let mut accounts: HashMap<Vec<u8>, (i128, BTreeSet<OutPoint>)> = HashMap::new();
     for entry in engine.coins().coins()? {
         let (outpoint, coin): (OutPoint, Coin) = entry?;
         assert_eq!(engine.coin(&outpoint)?.as_ref(), Some(&coin));
         let account = accounts.entry(coin.script_pubkey.to_vec()).or_default();
-        account.0 += coin.value;
+        account.0 += i128::from(coin.value);
         account.1.insert(outpoint);
     }
     index.accounts.retain(|_, account| !account.unspent.is_empty());

@@ -189,8 +189,8 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
     }
 }
 
-/// Imports the blocks in `sources`, and connects the best chain. Findings among submitted blocks are
-/// added to `submitted`.
+/// Imports the blocks in `sources`, and connects the best chain. Findings among submitted blocks
+/// are added to `submitted`.
 fn import_and_connect<V: ScriptVerifier + 'static>(
     pipeline: &mut Pipeline<V>,
     run: &mut Run<'_>,

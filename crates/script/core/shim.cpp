@@ -16,7 +16,6 @@
 #include <cstring>
 #include <memory>
 #include <new>
-#include <string_view>
 
 // In pubkey.cpp, with external linkage, in no header.
 int ecdsa_signature_parse_der_lax(
@@ -202,13 +201,11 @@ bool BlockmillChecker::CheckECDSASignature(
         const bool single = (type & 0x1f) == SIGHASH_SINGLE;
         const bool none = (type & 0x1f) == SIGHASH_NONE;
         const size_t kind = (type & SIGHASH_ANYONECANPAY ? 3 : 0) + (single ? 2 : 0) + (none ? 1 : 0);
-        const std::string_view text{reinterpret_cast<const char*>(code.data()), code.size()};
-        const size_t digest = std::hash<std::string_view>{}(text);
         // The code is copied for each check. A legacy one is also searched for the signature, and
         // twice for separators.
         uint64_t bytes = legacy ? 4 * code.size() : code.size();
-        if (m_hashed[kind] != digest) {
-            m_hashed[kind] = digest;
+        if (m_hashed[kind] != code) {
+            m_hashed[kind] = code;
             bytes += legacy ? m_legacy_bytes : single ? m_output_bytes : 0;
         }
         m_run.Hash(bytes);

@@ -117,8 +117,9 @@ class BlockmillChecker final : public BlockmillGenericChecker
     BlockmillRun& m_run;
     const uint64_t m_legacy_bytes;
     const uint64_t m_output_bytes;
-    // Of the script code that Core keeps the state of a hash for, for each kind of hash type.
-    mutable std::array<std::optional<size_t>, 6> m_hashed{};
+    // The script code that Core keeps the state of a hash for, for each kind of hash type. It is
+    // compared byte by byte: codes can be made that any hash without a key confuses.
+    mutable std::array<std::optional<CScript>, 6> m_hashed{};
 
 public:
     BlockmillChecker(

@@ -37,7 +37,7 @@
 //! - `store`: reading;
 //! - `commit`, `garbage`, `writer`: writing;
 //! - `checkpoint`, `replay`, `open`: opening;
-//! - `scan`: all coins in order;
+//! - `scan`, `pieces`: all coins in order;
 //! - `lookup`: single coins without the index;
 //! - `newest`: the last commit without index and ledger;
 //! - `fuzzing`: the inside, for fuzz targets alone.
@@ -57,6 +57,7 @@ mod newest;
 mod open;
 mod page;
 mod parallel;
+mod pieces;
 mod removals;
 mod replay;
 mod scan;

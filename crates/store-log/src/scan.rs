@@ -5,27 +5,32 @@
 //! of one flush are sorted, so each of them is read for one part or two. At the end the sum of the
 //! hashes is compared with the digest: a coin that was lost, doubled, or has risen is found.
 //!
-//! Callers with several threads take the parts themselves, smaller ones, in any order.
+//! Callers with several threads take the parts themselves, in any order.
+//!
+//! Coins may be long, and many keys may begin with the same bytes. A part that does not fit into
+//! memory for these reasons is read in pieces (`pieces`).
 
 use crate::ledger::Ledger;
 use crate::location::Location;
 use crate::page::{Head, Kind, PAGE_BYTES, Page, RECORDS_MAX, Range, read_record, record, u16_at};
+use crate::pieces::Pieces;
 use crate::replay::CALL_PAGES;
-use crate::segment::{Table, page_damaged};
+use crate::segment::{Segment, Table, page_damaged};
 use crate::store::{PageReader, Shared};
 use blockmill_block::{Coin, OutPoint};
 use blockmill_coinmap::HashKey;
 use blockmill_coins::StoreError;
-use blockmill_coins::store::{CoinParts, KEY_LENGTH, OutpointKey, decode_coin, outpoint_key};
+use blockmill_coins::store::{CoinParts, KEY_LENGTH, OutpointKey, PartCoins, decode_coin, outpoint_key};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
 
-/// Records of a part, about: 32 MiB.
-const PART_RECORDS: u64 = 1 << 19;
+/// Records of a part, about: 15 MiB of coins.
+pub(crate) const PART_RECORDS: u64 = 1 << 17;
 
-/// Records of a part where several threads read parts, about: 15 MiB of coins.
-pub(crate) const SMALL_PART_RECORDS: u64 = 1 << 17;
+/// Bytes of records of a part at most. A larger one is read in pieces.
+const PART_BYTES_MAX: usize = 20 << 20;
 
 /// Keys are cut at most into this many parts.
 const PARTS_MAX: usize = 1 << 12;
@@ -38,16 +43,31 @@ const PREFIXES: usize = 1 << 16;
 
 /// A page with live records.
 #[derive(Debug, Clone, Copy)]
-struct LivePage {
+pub(crate) struct LivePage {
     slot: u16,
     range: Range,
     number: u32,
     mask: u64,
 }
 
+impl LivePage {
+    /// The locations of its live records.
+    pub(crate) fn locations(&self) -> impl Iterator<Item = Location> + use<> {
+        let Self { slot, number, mask, .. } = *self;
+        (0..RECORDS_MAX as u32)
+            .filter(move |record| mask >> record & 1 == 1)
+            .map(move |record| Location::new(usize::from(slot), number, record))
+    }
+}
+
+/// Takes a live page of a segment, with its head.
+type EachPage<'a> = &'a mut dyn FnMut(&LivePage, &Page, &Head, &Segment) -> Result<ControlFlow<()>, StoreError>;
+
 /// A set that can be read: the pages that were live at a commit, and the files that have them.
-struct View {
-    table: Arc<Table>,
+pub(crate) struct View {
+    pub(crate) table: Arc<Table>,
+    /// Number of all coins.
+    pub(crate) coins: u64,
     /// Sorted by the first key.
     narrow: Vec<LivePage>,
     wide: Vec<LivePage>,
@@ -82,6 +102,7 @@ impl View {
         narrow.sort_unstable_by_key(|page| (page.range.first, page.slot, page.number));
         Self {
             table,
+            coins: ledger.coins,
             narrow,
             wide,
             ends,
@@ -107,12 +128,45 @@ impl View {
         pages
     }
 
-    /// The live records of a part, sorted.
-    fn read(&self, part: usize) -> Result<Part, StoreError> {
+    /// The first two bytes of the keys of a part.
+    pub(crate) fn prefixes(&self, part: usize) -> std::ops::Range<usize> {
         let first = if part == 0 { 0 } else { self.ends[part - 1] };
-        let prefixes = first..self.ends[part];
-        let pages = self.pages_of(part);
+        first..self.ends[part]
+    }
+
+    /// The live records of a part, sorted. None if they are more than a part may have.
+    fn read(&self, part: usize) -> Result<Option<Part>, StoreError> {
+        let prefixes = self.prefixes(part);
         let mut found = Part::default();
+        let all = self.visit_pages(part, &mut |live, page, head, segment| {
+            let damaged = |what: &str| page_damaged(&segment.path, live.number, what);
+            found.add_page(&self.table, live, page, head, &prefixes, &damaged)?;
+            Ok(match found.bytes.len() > PART_BYTES_MAX {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            })
+        })?;
+        found.sort();
+        Ok(all.is_continue().then_some(found))
+    }
+
+    /// Gives the live records of a part to `each`, sorted: all at once, or in pieces. Ends when it
+    /// returns false.
+    fn for_each_piece(&self, part: usize, each: &mut dyn FnMut(Part) -> bool) -> Result<bool, StoreError> {
+        if let Some(whole) = self.read(part)? {
+            return Ok(each(whole));
+        }
+        for piece in Pieces::new(self, part) {
+            if !each(piece?) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Reads the pages that may have keys of a part.
+    pub(crate) fn visit_pages(&self, part: usize, each: EachPage<'_>) -> Result<ControlFlow<()>, StoreError> {
+        let pages = self.pages_of(part);
         let mut buffer = vec![[0; PAGE_BYTES]; CALL_PAGES];
         let mut rest = &pages[..];
         while let Some(begin) = rest.first() {
@@ -129,13 +183,13 @@ impl View {
             segment.read_pages(begin.number, &mut buffer[..count])?;
             for (live, page) in rest[..count].iter().zip(&buffer) {
                 let head = segment.check(live.number, page)?;
-                let damaged = |what: &str| page_damaged(&segment.path, live.number, what);
-                found.add_page(&self.table, live, page, &head, &prefixes, &damaged)?;
+                if each(live, page, &head, segment)?.is_break() {
+                    return Ok(ControlFlow::Break(()));
+                }
             }
             rest = &rest[count..];
         }
-        found.sort();
-        Ok(found)
+        Ok(ControlFlow::Continue(()))
     }
 }
 
@@ -158,7 +212,7 @@ fn part_ends(histogram: &[u32], coins: u64, part_records: u64) -> Vec<usize> {
 
 /// Records of a part: their bytes, and for each the start of its key and where it is.
 #[derive(Default)]
-struct Part {
+pub(crate) struct Part {
     bytes: Vec<u8>,
     records: Vec<(u64, u32, u32)>,
 }
@@ -180,7 +234,8 @@ impl Part {
                 .add(record, prefixes)
                 .ok_or_else(|| damaged("has a record that is none"));
         }
-        for number in (0..RECORDS_MAX).filter(|number| live.mask >> number & 1 == 1) {
+        for location in live.locations() {
+            let number = location.record() as usize;
             let record = record(page, head, number).ok_or_else(|| damaged("has no such record"))?;
             self.add(record, prefixes)
                 .ok_or_else(|| damaged("has a record that is none"))?;
@@ -189,7 +244,7 @@ impl Part {
     }
 
     /// Adds a record if it is of these prefixes. None if it is none.
-    fn add(&mut self, record: &[u8], prefixes: &std::ops::Range<usize>) -> Option<()> {
+    pub(crate) fn add(&mut self, record: &[u8], prefixes: &std::ops::Range<usize>) -> Option<()> {
         let start: [u8; 8] = *record.first_chunk()?;
         let prefix = usize::from(u16::from_be(u16_at(&start, 0)));
         if prefixes.contains(&prefix) {
@@ -219,7 +274,7 @@ impl Part {
         Ok((outpoint, coin))
     }
 
-    fn sort(&mut self) {
+    pub(crate) fn sort(&mut self) {
         let bytes = &self.bytes;
         let key = |&(_, offset, length): &(u64, u32, u32)| -> Option<OutpointKey> {
             let record = &bytes[offset as usize..(offset + length) as usize];
@@ -266,6 +321,20 @@ impl LogParts {
             digest: AtomicU64::new(ledger.digest),
         }
     }
+
+    fn decode(&self, part: &Part) -> Result<Vec<(OutPoint, Coin)>, StoreError> {
+        let mut coins: Vec<(OutPoint, Coin)> = Vec::with_capacity(part.records.len());
+        let mut digest = 0u64;
+        for number in 0..part.records.len() {
+            let coin = part.coin(number, coins.last().map(|(outpoint, _)| outpoint))?;
+            digest = digest.wrapping_add(self.key.hash(&coin.0));
+            coins.push(coin);
+        }
+        // Sums of what threads have read, which is handed on by other means.
+        self.left.fetch_sub(coins.len() as u64, Ordering::Relaxed);
+        self.digest.fetch_sub(digest, Ordering::Relaxed);
+        Ok(coins)
+    }
 }
 
 impl CoinParts for LogParts {
@@ -280,19 +349,13 @@ impl CoinParts for LogParts {
         Some(key)
     }
 
-    fn read(&self, part: usize) -> Result<Vec<(OutPoint, Coin)>, StoreError> {
-        let part = self.view.read(part)?;
-        let mut coins: Vec<(OutPoint, Coin)> = Vec::with_capacity(part.records.len());
-        let mut digest = 0u64;
-        for number in 0..part.records.len() {
-            let coin = part.coin(number, coins.last().map(|(outpoint, _)| outpoint))?;
-            digest = digest.wrapping_add(self.key.hash(&coin.0));
-            coins.push(coin);
-        }
-        // Sums of what threads have read, which is handed on by other means.
-        self.left.fetch_sub(coins.len() as u64, Ordering::Relaxed);
-        self.digest.fetch_sub(digest, Ordering::Relaxed);
-        Ok(coins)
+    fn read_bounded(&self, part: usize) -> Result<PartCoins<'_>, StoreError> {
+        Ok(match self.view.read(part)? {
+            Some(whole) => PartCoins::Whole(self.decode(&whole)?),
+            None => PartCoins::Pieces(Box::new(
+                Pieces::new(&self.view, part).map(|piece| self.decode(&piece?)),
+            )),
+        })
     }
 
     fn check_complete(&self) -> Result<(), StoreError> {
@@ -321,11 +384,16 @@ impl CoinsInOrder {
         drop(ledger);
         let (sender, parts) = sync_channel(1);
         let read = move || {
+            let mut send = |part| sender.send(Ok(part)).is_ok();
             for part in 0..view.ends.len() {
-                let read = view.read(part);
-                let failed = read.is_err();
-                if sender.send(read).is_err() || failed {
-                    return;
+                match view.for_each_piece(part, &mut send) {
+                    Ok(true) => {}
+                    Ok(false) => return,
+                    Err(error) => {
+                        // Nobody listens any more, or the error ends the iterator.
+                        let _ = sender.send(Err(error));
+                        return;
+                    }
                 }
             }
         };

@@ -5,7 +5,7 @@ use crate::index::{Index, LINES_OF_SEARCH, Place, TOGETHER};
 use crate::ledger::Ledger;
 use crate::location::Location;
 use crate::page::{Head, Kind, PAGE_BYTES, Page, long_length, long_pages, long_part, read_record, record};
-use crate::scan::{CoinsInOrder, LogParts, SMALL_PART_RECORDS};
+use crate::scan::{CoinsInOrder, LogParts, PART_RECORDS};
 use crate::segment::{Identity, Segments, Table, page_damaged};
 use crate::writer::Writer;
 use blockmill_block::reader::DecodeError;
@@ -344,7 +344,7 @@ impl CoinStore for LogStore {
     }
 
     fn coins_in_parts(&self) -> Result<Option<Box<dyn CoinParts>>, StoreError> {
-        Ok(Some(Box::new(self.coins_in_parts_of(SMALL_PART_RECORDS))))
+        Ok(Some(Box::new(self.coins_in_parts_of(PART_RECORDS))))
     }
 
     /// The index, a word for each coin, and the ledger, which says what lives on each page.

@@ -205,6 +205,12 @@ pub enum GenerateError {
         /// One of these files.
         file: PathBuf,
     },
+    /// Another process writes a chain to the directory.
+    #[error("{}: another process is writing a chain to it", .directory.display())]
+    InUse {
+        /// The directory.
+        directory: PathBuf,
+    },
     /// A file or directory could not be created or written.
     #[error("{}: {source}", .path.display())]
     Write {

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::chain::generate;
 use crate::chain_spec::{ChainSpec, GenerateError, Progress, Summary};
+use crate::unfinished::{NAME, Unfinished};
 
 /// Magic of regtest: each record begins with these bytes.
 const MAGIC: [u8; 4] = [0xfa, 0xbf, 0xb5, 0xda];
@@ -15,7 +16,7 @@ const FILE_BYTES_MAX: u64 = 128 << 20;
 /// Bytes of a record before the block: magic and length.
 const RECORD_HEADER_BYTES: u64 = 8;
 /// The manifest's name.
-const MANIFEST: &str = "manifest.json";
+pub(crate) const MANIFEST: &str = "manifest.json";
 
 /// Generates the chain of a spec into the directory `out`, which is created if it is missing. The
 /// files are `blk00000.dat` and so on, without an xor key, and `manifest.json` with the
@@ -25,8 +26,9 @@ const MANIFEST: &str = "manifest.json";
 /// # Errors
 ///
 /// Those of [`generate`] for its spec; [`GenerateError::Occupied`] when `out` holds block files
-/// already; [`GenerateError::Write`] when a file or the directory could not be created or written.
-/// An error leaves no file of the chain.
+/// already; [`GenerateError::InUse`] when another process is writing a chain there;
+/// [`GenerateError::Write`] when a file or the directory could not be created or written. An error
+/// leaves no file of the chain. Until the chain is whole, its files are in a folder of `out`.
 pub fn write_chain(
     out: &Path,
     spec: &ChainSpec,
@@ -57,17 +59,34 @@ fn write_files(
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<Summary, GenerateError> {
     spec.check()?;
-    let is_new = !out.exists();
-    let failed = |path: &Path| {
-        let path = path.to_owned();
-        move |source| GenerateError::Write { path, source }
-    };
+    let is_new = !out.try_exists().map_err(failed(out))?;
     fs::create_dir_all(out).map_err(failed(out))?;
-    if let Some(file) = block_file_in(out).map_err(failed(out))? {
-        return Err(GenerateError::Occupied { file });
+    // With such a folder there may be files that only have to move.
+    let folder = out.join(NAME);
+    if !folder.try_exists().map_err(failed(&folder))? {
+        check_free(out)?;
     }
+    let written = write_unfinished(out, spec, file_bytes_max, stop, progress);
+    if written.is_err() && is_new {
+        // What another process has put there stays.
+        let _ = fs::remove_dir(out);
+    }
+    written
+}
+
+fn write_unfinished(
+    out: &Path,
+    spec: &ChainSpec,
+    file_bytes_max: u64,
+    stop: &AtomicBool,
+    progress: &mut dyn FnMut(&Progress),
+) -> Result<Summary, GenerateError> {
+    let unfinished = Unfinished::open(out)?;
+    // Another process may have finished just now.
+    check_free(out)?;
     let mut files = BlockFiles {
-        directory: out,
+        directory: unfinished.path(),
+        out,
         file_bytes_max,
         path: out.to_owned(),
         current: None,
@@ -82,30 +101,31 @@ fn write_files(
         files.finish().map_err(failed(&files.path))?;
         summary.files.clone_from(&files.names);
         let text = serde_json::to_string_pretty(&summary).expect("a summary has only strings and numbers");
-        let manifest = out.join(MANIFEST);
-        fs::write(&manifest, text + "\n").map_err(|error| {
-            let _ = fs::remove_file(&manifest);
-            failed(&manifest)(error)
-        })?;
+        let manifest = unfinished.path().join(MANIFEST);
+        fs::write(&manifest, text + "\n").map_err(failed(&out.join(MANIFEST)))?;
+        unfinished.finish(out)?;
         Ok(summary)
     });
-    written.map_err(|error| {
-        // A part of a chain is useless, and would block the next one. Files that cannot be removed
-        // stay.
-        for name in &files.names {
-            let _ = fs::remove_file(out.join(name));
-        }
-        if is_new {
-            let _ = fs::remove_dir(out);
-        }
-        match error {
-            GenerateError::Sink { .. } if stop.load(Ordering::Relaxed) => GenerateError::Stopped {
-                directory: out.to_owned(),
-            },
-            GenerateError::Sink { source, .. } => failed(&files.path)(source),
-            error => error,
-        }
+    written.map_err(|error| match error {
+        GenerateError::Sink { .. } if stop.load(Ordering::Relaxed) => GenerateError::Stopped {
+            directory: out.to_owned(),
+        },
+        GenerateError::Sink { source, .. } => failed(&files.path)(source),
+        error => error,
     })
+}
+
+pub(crate) fn failed(path: &Path) -> impl FnOnce(io::Error) -> GenerateError + use<> {
+    let path = path.to_owned();
+    move |source| GenerateError::Write { path, source }
+}
+
+/// Fails if a directory has block files.
+fn check_free(out: &Path) -> Result<(), GenerateError> {
+    match block_file_in(out).map_err(failed(out))? {
+        Some(file) => Err(GenerateError::Occupied { file }),
+        None => Ok(()),
+    }
 }
 
 /// A block file of the directory, if it has one.
@@ -123,8 +143,10 @@ fn block_file_in(directory: &Path) -> io::Result<Option<PathBuf>> {
 
 struct BlockFiles<'a> {
     directory: &'a Path,
+    /// The directory in which they are at the end.
+    out: &'a Path,
     file_bytes_max: u64,
-    /// The file that was created last, or that could not be created.
+    /// The file that was created last, or that could not be created, as it is called at the end.
     path: PathBuf,
     current: Option<BufWriter<File>>,
     /// Bytes in the current file.
@@ -143,8 +165,8 @@ impl BlockFiles<'_> {
             Some(file) => file,
             None => {
                 let name = format!("blk{:05}.dat", self.names.len());
-                self.path = self.directory.join(&name);
-                let file = File::create_new(&self.path)?;
+                self.path = self.out.join(&name);
+                let file = File::create_new(self.directory.join(&name))?;
                 self.names.push(name);
                 self.used = 0;
                 self.current.insert(BufWriter::with_capacity(1 << 20, file))
@@ -238,6 +260,60 @@ mod tests {
             other => panic!("{other:?}"),
         }
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+
+    fn names(directory: &Path) -> Vec<String> {
+        let entries = fs::read_dir(directory).unwrap();
+        let mut names: Vec<String> = entries
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+
+    /// Two at once, and after each other: the second one is refused, and the first one's chain is
+    /// whole.
+    #[test]
+    fn a_second_writer_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let out = directory.path().join("new");
+        let mut second = Vec::new();
+        let mut progress = |_: &Progress| second.push(write_chain(&out, &spec(), &mut |_| ()));
+        let first = write_files(&out, &spec(), 5_000, &AtomicBool::new(false), &mut progress).unwrap();
+        let refused = |error: &Result<_, _>| matches!(error, Err(GenerateError::InUse { .. }));
+        assert!(!second.is_empty() && second.iter().all(refused), "{second:?}");
+        let left = names(&out);
+        assert_eq!(left.len(), first.files.len() + 1, "{left:?}");
+        assert!(matches!(
+            write_chain(&out, &spec(), &mut |_| ()),
+            Err(GenerateError::Occupied { .. })
+        ));
+        assert_eq!(names(&out), left);
+    }
+
+    /// What a process leaves that was killed while it wrote, and while its files moved.
+    #[test]
+    fn what_a_dead_process_has_left_is_in_nobodys_way() {
+        let directory = tempfile::tempdir().unwrap();
+        let whole = directory.path().join("whole");
+        let summary = write_files(&whole, &spec(), 5_000, &AtomicBool::new(false), &mut |_| ()).unwrap();
+        let left = directory.path().join("left");
+        fs::create_dir_all(left.join("incomplete")).unwrap();
+        for name in ["blk00000.dat", "blk00099.dat"] {
+            fs::write(left.join("incomplete").join(name), "half").unwrap();
+        }
+        write_files(&left, &spec(), 5_000, &AtomicBool::new(false), &mut |_| ()).unwrap();
+        assert_eq!(names(&left), names(&whole));
+        assert_eq!(records(&left, &summary.files), records(&whole, &summary.files));
+        // All but the first file still had to move.
+        fs::create_dir(left.join("incomplete")).unwrap();
+        for name in names(&whole).iter().filter(|name| *name != "blk00000.dat") {
+            fs::rename(left.join(name), left.join("incomplete").join(name)).unwrap();
+        }
+        let error = write_chain(&left, &spec(), &mut |_| ());
+        assert!(matches!(error, Err(GenerateError::Occupied { .. })), "{error:?}");
+        assert_eq!(names(&left), names(&whole));
+        assert_eq!(records(&left, &summary.files), records(&whole, &summary.files));
     }
 
     #[test]

@@ -31,6 +31,7 @@ pub mod chain_spec;
 
 mod chain;
 mod files;
+mod unfinished;
 
 mod plan;
 mod schedule;

@@ -1,6 +1,6 @@
 //! The arguments of `blockmill audit`.
 
-use super::{HexBytes, OlderArgument, SignaturesArgument, parse_hex, parse_threads};
+use super::{Force, HexBytes, OlderArgument, SignaturesArgument, parse_hex, parse_threads};
 use blockmill_block::Network;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
@@ -99,6 +99,8 @@ pub(crate) struct AuditPartArguments {
     /// The new file for the part
     #[arg(long, value_name = "PART")]
     pub(crate) out: PathBuf,
+    #[command(flatten)]
+    pub(crate) force: Force,
     #[command(flatten)]
     pub(crate) work: AuditWork,
 }

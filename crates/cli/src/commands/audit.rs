@@ -11,11 +11,11 @@ use crate::output::{self, cpu_seconds, grouped};
 use crate::progress::EngineMeter;
 use crate::signals;
 use crate::verifier::verifier;
+use crate::whole;
 use blockmill_audit::{
     AuditError, AuditedSet, Auditor, Finding, Key, Mark, Report, Sources, Verdict, merge, read_parts,
 };
-use blockmill_block::Network;
-use blockmill_blockfiles::NewFile;
+use blockmill_block::{Header, Network};
 use blockmill_engine::{Options, Signatures, UtxoSet};
 use blockmill_rules::Params;
 use serde_json::{Value, json};
@@ -85,7 +85,7 @@ fn whole(arguments: &AuditArguments) -> Result<u8, Failure> {
 fn key(arguments: &AuditKeyArguments) -> Result<u8, Failure> {
     let key = Key::draw()?;
     key.write(&arguments.file)?;
-    let mut out = std::io::stdout().lock();
+    let mut out = output::stdout();
     writeln!(out, "run {}: its key is in {}", key.run(), arguments.file.display())?;
     Ok(0)
 }
@@ -93,7 +93,7 @@ fn key(arguments: &AuditKeyArguments) -> Result<u8, Failure> {
 fn part(arguments: &AuditPartArguments) -> Result<u8, Failure> {
     let stop = signals::stop_flag()?;
     let key = Key::read(&arguments.key)?;
-    let new = NewFile::begin(&arguments.out)?;
+    let mut new = arguments.force.begin(&arguments.out)?;
     let mut meter = EngineMeter::new();
     let verifier = Arc::new(verifier(signatures(&arguments.work)));
     let auditor = Auditor::new(
@@ -103,13 +103,16 @@ fn part(arguments: &AuditPartArguments) -> Result<u8, Failure> {
         &stop,
     );
     let params = params(Some(arguments.network), arguments.signet_challenge.as_ref())?;
-    let headers = match &arguments.headers {
-        None => Vec::new(),
-        Some(source) => {
-            let read = headers::read(source, &params.genesis.hash(), &stop, &mut meter.meter)?;
-            read.ok_or(AuditError::Stopped)?
+    let mut headers = Vec::new();
+    if let Some(source) = &arguments.headers {
+        let mut add = |more: Vec<Header>, _: &mut EngineMeter| {
+            headers.extend(more);
+            Ok(())
+        };
+        if !headers::read(source, &params, &stop, &mut meter, &mut add)? {
+            return Err(AuditError::Stopped.into());
         }
-    };
+    }
     let sources = Sources {
         blocks: &arguments.blocks,
         headers: &headers,
@@ -122,10 +125,11 @@ fn part(arguments: &AuditPartArguments) -> Result<u8, Failure> {
     let Some(part) = report.part else {
         return Ok(3);
     };
-    std::fs::write(new.temporary(), part.encode(&key)).map_err(Failure::file(new.temporary()))?;
+    new.write_all(&part.encode(&key))
+        .map_err(Failure::file(&arguments.out))?;
     new.complete()?;
     say_findings(part.findings());
-    let mut out = std::io::stdout().lock();
+    let mut out = output::stdout();
     writeln!(
         out,
         "heights {} to {}: {} transactions, {} inputs, {}; to {}",
@@ -204,10 +208,10 @@ fn say(report: &Report, as_json: bool, start: Instant) -> Result<u8, Failure> {
     if let Some(problem) = &report.not_noted {
         say_not_noted(problem);
     }
-    let mut out = std::io::stdout().lock();
+    let mut out = output::stdout();
     if as_json {
         let findings: Vec<Value> = report.findings.iter().map(finding_json).collect();
-        let value = json!({
+        let mut value = json!({
             "verdict": report.verdict.name(),
             "network": report.network.name(),
             "height": report.height,
@@ -220,6 +224,7 @@ fn say(report: &Report, as_json: bool, start: Instant) -> Result<u8, Failure> {
             "cpu_seconds": cpu,
             "findings": findings,
         });
+        whole::add_json(&mut value, &report.wholeness);
         output::json_line(&mut out, &value)?;
     } else {
         say_findings(&report.findings);

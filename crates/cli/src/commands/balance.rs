@@ -1,12 +1,13 @@
 //! `blockmill balance`.
 
 use crate::arguments::BalanceArguments;
-use crate::commands::{open_set, share};
+use crate::commands::{NEVER, open_set, share};
 use crate::descriptors::targets;
 use crate::failure::Failure;
 use crate::output;
 use crate::progress::EngineMeter;
 use crate::script_pubkey::address;
+use crate::signals;
 use blockmill_block::{Coin, OutPoint, hex};
 use blockmill_engine::{Batch, Observer, UtxoSet};
 use serde::Serialize;
@@ -66,8 +67,9 @@ fn scan(
 }
 
 pub(crate) fn run(arguments: &BalanceArguments) -> Result<u8, Failure> {
+    signals::end_at_once()?;
     let mut meter = EngineMeter::new();
-    let set = open_set(&arguments.set, &mut meter)?;
+    let set = open_set(&arguments.set, &NEVER, &mut meter)?;
     let network = set.directory().chain_id().network;
     let mut wanted: HashMap<Vec<u8>, String> = HashMap::new();
     for text in &arguments.targets {
@@ -78,8 +80,8 @@ pub(crate) fn run(arguments: &BalanceArguments) -> Result<u8, Failure> {
     let (found, txouts) = scan(&set, &wanted, &mut meter)?;
     drop(meter);
     let tip = set.tip();
-    let mut out = BufWriter::new(std::io::stdout().lock());
-    let total = found.iter().map(|(_, coin)| coin.value).sum();
+    let mut out = BufWriter::new(output::stdout());
+    let total: i128 = found.iter().map(|(_, coin)| i128::from(coin.value)).sum();
     if !arguments.json {
         for (outpoint, coin) in &found {
             let whose = address(&coin.script_pubkey, network);

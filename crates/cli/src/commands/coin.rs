@@ -1,18 +1,20 @@
 //! `blockmill coin`.
 
 use crate::arguments::CoinArguments;
-use crate::commands::cores;
+use crate::commands::{NEVER, cores};
+use crate::doing::{self, Doing};
 use crate::failure::Failure;
 use crate::log;
-use crate::output;
+use crate::output::{self, Stdout};
 use crate::progress::EngineMeter;
 use crate::script_pubkey::address;
-use blockmill_block::{Coin, Network, OutPoint, hex};
+use crate::secrets::shape;
+use crate::signals;
+use blockmill_block::{Coin, Network, NoOutPoint, OutPoint, hex};
 use blockmill_blockfiles::lines::{Line, read_line};
 use blockmill_engine::CoinLookup;
 use serde::Serialize;
-use std::io::{self, BufReader, BufWriter, StdoutLock, Write};
-use std::sync::atomic::AtomicBool;
+use std::io::{self, BufReader, BufWriter, Write};
 
 /// Longest line that is read, in bytes.
 const LINE_MAX: usize = 1024;
@@ -47,7 +49,7 @@ impl CoinJson {
 struct Answers {
     coins: CoinLookup,
     as_json: bool,
-    out: BufWriter<StdoutLock<'static>>,
+    out: BufWriter<Stdout>,
 }
 
 impl Answers {
@@ -91,9 +93,11 @@ impl Answers {
             if text.trim().is_empty() {
                 continue;
             }
-            let outpoint = text.trim().parse().or_else(|error| {
+            let outpoint = text.trim().parse().or_else(|error: NoOutPoint| {
                 self.out.flush()?;
-                Err(Failure::Corrupt(format!("standard input: line {number}: {error}")))
+                let why = format!("{error}");
+                let why = shape(&why);
+                Err(Failure::Corrupt(format!("standard input: line {number}: {why}")))
             })?;
             self.answer(&outpoint)?;
         }
@@ -101,16 +105,18 @@ impl Answers {
 }
 
 pub(crate) fn run(arguments: &CoinArguments) -> Result<u8, Failure> {
+    signals::end_at_once()?;
     let mut coins = CoinLookup::open_with(&arguments.set.data, arguments.set.older.reach())?;
     log::older(coins.older());
     if let Some(earlier) = arguments.set.at.earlier() {
         let mut meter = EngineMeter::new();
-        coins = coins.at(earlier, cores(), &AtomicBool::new(false), &mut meter)?;
+        coins = coins.at(earlier, cores(), &NEVER, &mut meter)?;
     }
+    doing::set(Doing::Something("answering outpoints"));
     let mut answers = Answers {
         coins,
         as_json: arguments.json,
-        out: BufWriter::new(io::stdout().lock()),
+        out: BufWriter::new(output::stdout()),
     };
     for outpoint in &arguments.outpoints {
         answers.answer(outpoint)?;

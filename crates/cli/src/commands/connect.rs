@@ -1,6 +1,7 @@
 //! `blockmill connect`.
 
 use crate::arguments::{ConnectArguments, EngineArguments};
+use crate::doing;
 use crate::failure::Failure;
 use crate::log;
 use crate::metrics::Metrics;
@@ -15,7 +16,7 @@ use blockmill_coins::CacheCounters;
 use blockmill_engine::report::{Halt, Indexing, Span, Totals};
 use blockmill_engine::{ConnectReport, Event, Observer, Options, Progress};
 use serde_json::json;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -56,6 +57,7 @@ pub(crate) fn say_leftovers(report: &ConnectReport) {
 /// Reports the height at which a signal stopped the run, if one did.
 pub(crate) fn say_halt(report: &ConnectReport) {
     if report.halt == Halt::Stopped {
+        signals::answer();
         let text = format!("stopped at height {}", report.height);
         log::info("stopped", &text, json!({"height": report.height}));
     }
@@ -97,6 +99,19 @@ impl Observer for Watcher {
     }
 }
 
+fn print(report: &ConnectReport, arguments: &ConnectArguments) -> io::Result<()> {
+    let mut out = output::stdout();
+    let cpu_seconds = output::cpu_seconds();
+    if arguments.json {
+        output::json_line(&mut out, &output::connect_json(report, cpu_seconds))?;
+    } else if arguments.verbose {
+        output::connect_table(&mut out, report, cpu_seconds)?;
+    } else {
+        writeln!(out, "{}", output::connect_line(report))?;
+    }
+    out.flush()
+}
+
 pub(crate) fn run(arguments: &ConnectArguments) -> Result<u8, Failure> {
     let trace = arguments.trace.as_deref().map(Trace::create).transpose()?;
     check_sources(&arguments.blocks)?;
@@ -109,6 +124,7 @@ pub(crate) fn run(arguments: &ConnectArguments) -> Result<u8, Failure> {
     };
     let verifier = verifier(options.signatures);
     let mut engine = arguments.data.engine()?.options(options).open(verifier)?;
+    doing::set_flushed(engine.height());
     if engine.height() > 0 {
         let text = format!("going on from height {}", engine.height());
         log::info("resumed", &text, json!({"height": engine.height()}));
@@ -131,25 +147,21 @@ pub(crate) fn run(arguments: &ConnectArguments) -> Result<u8, Failure> {
             .map(|address| Metrics::serve(address, engine.directory().store_path()))
             .transpose()?,
     };
-    let report = engine.connect(&arguments.blocks, &mut watcher)?;
+    let report = engine.connect(&arguments.blocks, &mut watcher);
+    // The trace of a run that fails is of use, too.
     let traced = watcher.trace.take().map_or(Ok(()), Trace::finish);
+    let report = report?;
     drop(watcher);
     say_leftovers(&report);
     say_halt(&report);
-    let mut out = std::io::stdout().lock();
-    let cpu_seconds = output::cpu_seconds();
-    if arguments.json {
-        output::json_line(&mut out, &output::connect_json(&report, cpu_seconds))?;
-    } else if arguments.verbose {
-        output::connect_table(&mut out, &report, cpu_seconds)?;
-    } else {
-        writeln!(out, "{}", output::connect_line(&report))?;
-    }
-    out.flush()?;
-    // The report is out before a failure ends the command.
+    let printed = print(&report, arguments);
+    // The report is out before a failure ends the command, and no reader is needed to tidy up.
+    let closed = match report.leftovers {
+        0 => engine.close_unused().map(drop),
+        _ => Ok(()),
+    };
+    printed?;
     traced?;
-    if report.leftovers == 0 {
-        engine.close_unused()?;
-    }
+    closed?;
     Ok(whole::exit_status(report.outcome()))
 }

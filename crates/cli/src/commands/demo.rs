@@ -2,6 +2,7 @@
 
 use crate::arguments::DemoArguments;
 use crate::commands::{connect, generate, stats};
+use crate::doing;
 use crate::failure::Failure;
 use crate::log;
 use crate::output;
@@ -9,7 +10,9 @@ use crate::progress::EngineMeter;
 use crate::signals;
 use crate::verifier::verifier;
 use blockmill_block::Network;
+use blockmill_blockfiles::is_there;
 use blockmill_chaingen::{ChainSpec, Profile};
+use blockmill_coins::stats::Hashes;
 use blockmill_engine::report::Halt;
 use blockmill_engine::{ChainId, Engine, Options, Reach, Signatures};
 use serde_json::json;
@@ -26,7 +29,7 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<u8, Failure> {
     let temporary;
     let directory: PathBuf = match &arguments.keep {
         Some(keep) => {
-            if keep.join("blocks").exists() || keep.join("data").exists() {
+            if is_there(&keep.join("blocks"))? || is_there(&keep.join("data"))? {
                 return Err(Failure::Usage(format!(
                     "{}: an earlier demo is kept here; remove it or name another directory",
                     keep.display()
@@ -80,6 +83,7 @@ fn demo_in(directory: &Path) -> Result<u8, Failure> {
         .options(options)
         .open(verifier(Signatures::Auto))?;
     let mut meter = EngineMeter::new();
+    doing::set_flushed(engine.height());
     let report = engine.connect(&[blocks], &mut meter)?;
     drop(meter);
     let cpu_seconds = output::cpu_seconds() - cpu_before;
@@ -88,8 +92,8 @@ fn demo_in(directory: &Path) -> Result<u8, Failure> {
         connect::say_halt(&report);
         return Ok(signals::status());
     }
-    let figures = stats::compute(&data, None, Reach::Synced)?;
-    let mut out = std::io::stdout().lock();
+    let figures = stats::compute(&data, None, Reach::Synced, Hashes::Serialized)?;
+    let mut out = output::stdout();
     output::connect_table(&mut out, &report, cpu_seconds)?;
     let agrees = figures.hash() == summary.hash_serialized_3 && report.tip.to_string() == summary.tip;
     let rows = [

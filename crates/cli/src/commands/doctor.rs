@@ -23,7 +23,7 @@ pub(crate) fn run(arguments: &DoctorArguments) -> Result<u8, Failure> {
     let mut meter = EngineMeter::new();
     let findings = doctor::examine(&arguments.data, &stop, &mut meter)?;
     drop(meter);
-    let mut out = std::io::stdout().lock();
+    let mut out = output::stdout();
     if arguments.json {
         let parts: Vec<_> = findings
             .0

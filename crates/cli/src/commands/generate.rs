@@ -1,6 +1,7 @@
 //! `blockmill generate`.
 
 use crate::arguments::GenerateArguments;
+use crate::doing::{self, Doing};
 use crate::failure::Failure;
 use crate::output;
 use crate::progress::Meter;
@@ -16,6 +17,12 @@ use std::time::Instant;
 pub(crate) fn write_with_progress(out: &Path, spec: &ChainSpec, stop: &AtomicBool) -> Result<Summary, Failure> {
     let mut meter = Meter::new();
     let mut show = |progress: &Progress| {
+        let (done, all) = (progress.blocks_done, progress.blocks);
+        doing::set(Doing::Counted {
+            what: "blocks made",
+            done: done.into(),
+            of: all.into(),
+        });
         if meter.is_due() {
             let text = format!(
                 "{}: block {} of {}, {} inputs, {:.1} MiB",
@@ -25,7 +32,6 @@ pub(crate) fn write_with_progress(out: &Path, spec: &ChainSpec, stop: &AtomicBoo
                 progress.inputs,
                 progress.bytes as f64 / f64::from(1 << 20)
             );
-            let (done, all) = (progress.blocks_done, progress.blocks);
             let fields = json!({"done": done, "blocks": all, "inputs": progress.inputs, "bytes": progress.bytes});
             meter.show(done.into(), all.into(), text, "generating", fields);
         }
@@ -58,7 +64,7 @@ pub(crate) fn run(arguments: &GenerateArguments) -> Result<u8, Failure> {
         ("hash_serialized_3", summary.hash_serialized_3.clone()),
         ("seconds", format!("{:.3}", start.elapsed().as_secs_f64())),
     ];
-    let mut out = std::io::stdout().lock();
+    let mut out = output::stdout();
     output::table(&mut out, &rows)?;
     out.flush()?;
     Ok(0)

@@ -16,6 +16,7 @@ pub(crate) mod submit;
 pub(crate) mod verify;
 
 use crate::arguments::SetArguments;
+use crate::doing::{self, Doing};
 use crate::failure::Failure;
 use crate::log;
 use crate::progress::EngineMeter;
@@ -23,22 +24,28 @@ use blockmill_engine::{Batch, Earlier, Reach, UtxoSet};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-/// Opens the set that the arguments name. A signal ends the process.
-fn open_set(arguments: &SetArguments, meter: &mut EngineMeter) -> Result<UtxoSet, Failure> {
-    open_set_at(&arguments.data, arguments.at.earlier(), arguments.older.reach(), meter)
+/// For commands that a signal ends at once.
+static NEVER: AtomicBool = AtomicBool::new(false);
+
+/// Opens the set that the arguments name.
+fn open_set(arguments: &SetArguments, stop: &AtomicBool, meter: &mut EngineMeter) -> Result<UtxoSet, Failure> {
+    let (at, reach) = (arguments.at.earlier(), arguments.older.reach());
+    open_set_at(&arguments.data, at, reach, stop, meter)
 }
 
-/// Opens the set of a data directory, as it is or as it was at a height. A signal ends the process.
+/// Opens the set of a data directory, as it is or as it was at a height.
 fn open_set_at(
     data: &Path,
     at: Option<Earlier<'_>>,
     reach: Reach,
+    stop: &AtomicBool,
     meter: &mut EngineMeter,
 ) -> Result<UtxoSet, Failure> {
+    doing::set(Doing::Something("opening the set"));
     let set = UtxoSet::open_with(data, cores(), reach)?;
     log::older(set.older());
     match at {
-        Some(earlier) => Ok(set.at(earlier, &AtomicBool::new(false), meter)?),
+        Some(earlier) => Ok(set.at(earlier, stop, meter)?),
         None => Ok(set),
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::arguments::{Arguments, CompletionsArguments};
 use crate::failure::Failure;
+use crate::output;
 use clap::{Command, CommandFactory};
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, roman};
@@ -20,14 +21,14 @@ pub(crate) fn man() -> Result<u8, Failure> {
 }
 
 fn print(text: &[u8]) -> Result<u8, Failure> {
-    let mut out = std::io::stdout().lock();
+    let mut out = output::stdout();
     out.write_all(text)?;
     out.flush()?;
     Ok(0)
 }
 
 /// What the exit statuses mean.
-const STATUSES: [(&str, &str); 6] = [
+const STATUSES: [(&str, &str); 7] = [
     ("0", "The command is done."),
     (
         "1",
@@ -36,6 +37,7 @@ const STATUSES: [(&str, &str); 6] = [
     ("2", "Wrong usage."),
     ("3", "Input or the data directory is unreadable, corrupt or incomplete."),
     ("4", "The store failed, or another process has the data directory."),
+    ("141", "Nobody reads standard output any more."),
     (
         "128+N",
         "Signal N stopped the command before its result was there (connect and submit: 0).",

@@ -27,18 +27,19 @@ pub(crate) fn run(command: &SnapshotCommand) -> Result<u8, Failure> {
 }
 
 fn dump(arguments: &DumpArguments) -> Result<u8, Failure> {
-    let mut meter = EngineMeter::new();
-    let set = open_set(&arguments.set, &mut meter)?;
     let stop = signals::stop_flag()?;
+    let mut meter = EngineMeter::new();
+    let set = open_set(&arguments.set, &stop, &mut meter)?;
     if is_stdout(&arguments.file) {
-        let mut out = BufWriter::with_capacity(1 << 20, std::io::stdout().lock());
+        let mut out = BufWriter::with_capacity(1 << 20, output::stdout());
         let stats = snapshot::dump_to(&set, &mut out, &arguments.file, &stop, &mut meter)?;
         drop(meter);
         let text = format!("{} at height {}", output::counted(stats.txouts, "coin"), stats.height);
         log::info("dumped", &text, json!({"coins": stats.txouts, "height": stats.height}));
         return Ok(0);
     }
-    let stats = snapshot::dump(&set, &arguments.file, &stop, &mut meter)?;
+    let new = arguments.force.begin(&arguments.file)?;
+    let stats = snapshot::dump_into(&set, new, &stop, &mut meter)?;
     drop(meter);
     print(&stats, "coins_written", &arguments.file, set.older(), arguments.json)
 }
@@ -64,16 +65,21 @@ fn load(arguments: &LoadArguments) -> Result<u8, Failure> {
     let mut engine = arguments.data.engine()?.options(options).open(verifier)?;
     let mut meter = EngineMeter::new();
     if let Some(source) = &arguments.headers {
-        let genesis = engine.directory().chain_id().params().genesis.hash();
-        let read = headers::read(source, &genesis, &stop, &mut meter.meter);
-        let read = match read.and_then(|read| read.ok_or_else(|| Failure::Stopped(file.to_owned()))) {
-            Ok(read) => read,
-            Err(failure) => {
-                engine.close_unused()?;
-                return Err(failure);
-            }
+        let params = engine.directory().chain_id().params();
+        let mut orphans = 0;
+        let read = headers::read(source, &params, &stop, &mut meter, &mut |headers, meter| {
+            orphans += engine.import_headers(&headers, meter);
+            Ok(())
+        });
+        let failure = match read {
+            Ok(true) => None,
+            Ok(false) => Some(Failure::Stopped(file.to_owned())),
+            Err(failure) => Some(failure),
         };
-        let orphans = engine.import_headers(&read, &mut meter);
+        if let Some(failure) = failure {
+            engine.close_unused()?;
+            return Err(failure);
+        }
         if orphans > 0 {
             let text = format!(
                 "{source}: {} without a known parent",
@@ -89,7 +95,7 @@ fn load(arguments: &LoadArguments) -> Result<u8, Failure> {
 
 /// Prints the outcome with the names of Core's RPC answers, where Core has a name.
 fn print(stats: &UtxoStats, coins: &str, path: &Path, older: Option<&Older>, as_json: bool) -> Result<u8, Failure> {
-    let mut out = std::io::stdout().lock();
+    let mut out = output::stdout();
     if as_json {
         let mut value = json!({
             coins: stats.txouts,

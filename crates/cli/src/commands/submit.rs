@@ -2,10 +2,11 @@
 
 use crate::arguments::SubmitArguments;
 use crate::commands::connect::{options, say_leftovers};
+use crate::doing::{self, Doing};
 use crate::failure::Failure;
 use crate::log;
 use crate::output;
-use crate::progress::EngineMeter;
+use crate::progress::{EngineMeter, note_flush};
 use crate::verifier::{Verifier, verifier};
 use blockmill_block::BlockHash;
 use blockmill_block::hash::sha256d;
@@ -66,6 +67,7 @@ pub(crate) fn run(arguments: &SubmitArguments) -> Result<u8, Failure> {
     };
     let verifier = verifier(options.signatures);
     let mut engine = arguments.data.engine()?.options(options).open(verifier)?;
+    doing::set_flushed(engine.height());
     let mut meter = EngineMeter::new();
     // An earlier run that was killed may have kept blocks without flushing them.
     let report = engine.connect(&[], &mut meter)?;
@@ -75,8 +77,9 @@ pub(crate) fn run(arguments: &SubmitArguments) -> Result<u8, Failure> {
     say_leftovers(&report);
     let lines = read_lines()?;
     // In plain text the answers say everything; JSON also has a line for each event.
-    let observer: &mut dyn Observer = if log::is_json() { &mut meter } else { &mut () };
-    let mut out = io::stdout().lock();
+    let observer: &mut dyn Observer = if log::is_json() { &mut meter } else { &mut Flushes };
+    doing::set(Doing::Something("answering lines of standard input"));
+    let mut out = output::stdout();
     while !stop.load(Ordering::Relaxed) {
         let line = match lines.recv_timeout(STOP_INTERVAL) {
             Ok(line) => line?,
@@ -85,12 +88,25 @@ pub(crate) fn run(arguments: &SubmitArguments) -> Result<u8, Failure> {
         };
         let submission = judge(&mut engine, line, observer)?;
         let answer = answer(&engine, submission, arguments.utxo)?;
-        output::json_line(&mut out, &answer)?;
+        if let Err(error) = output::json_line(&mut out, &answer) {
+            // What was connected is kept, although nobody hears of it.
+            engine.flush()?;
+            return Err(error.into());
+        }
     }
     engine.flush()?;
     engine.report_flushes(observer);
     engine.close_unused()?;
     Ok(0)
+}
+
+/// Hears of flushes alone.
+struct Flushes;
+
+impl Observer for Flushes {
+    fn event(&mut self, event: &Event<'_>) {
+        note_flush(event);
+    }
 }
 
 fn judge(engine: &mut Engine<Verifier>, line: Line, observer: &mut dyn Observer) -> Result<Submission, Failure> {

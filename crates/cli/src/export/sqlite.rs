@@ -4,7 +4,6 @@ use crate::export::coin_row::CoinRow;
 use crate::failure::Failure;
 use blockmill_blockfiles::NewFile;
 use rusqlite::{Connection, params};
-use std::path::Path;
 
 /// Nobody else sees the file before it is complete, so it needs no journal.
 const BEGIN: &str = "
@@ -34,13 +33,7 @@ pub(crate) struct SqliteWriter {
 }
 
 impl SqliteWriter {
-    pub(crate) fn open(path: &Path) -> Result<Self, Failure> {
-        let file = NewFile::begin(path)?;
-        // What an earlier run has left is no table to add to.
-        match std::fs::remove_file(file.temporary()) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(Failure::file(path)(error)),
-            _ => {}
-        }
+    pub(crate) fn open(file: NewFile) -> Result<Self, Failure> {
         let connection = Connection::open(file.temporary())?;
         connection.execute_batch(BEGIN)?;
         Ok(Self { connection, file })

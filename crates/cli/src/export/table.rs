@@ -1,7 +1,7 @@
 //! A table that is written from its first row to its last.
 
 use crate::export::parquet::{self, Columns};
-use crate::export::target::{Target, is_stdout};
+use crate::export::target::Target;
 use crate::failure::Failure;
 use crate::log;
 use crate::output;
@@ -37,10 +37,10 @@ pub(crate) struct Written {
 /// Writes a Parquet file.
 pub(crate) fn write_parquet<S: Rows<Row: Columns>>(
     rows: &S,
-    out: &Path,
+    target: Target,
     meter: &mut EngineMeter,
 ) -> Result<Written, Failure> {
-    let (encoder, mut writer) = parquet::open(Target::open(out)?)?;
+    let (encoder, mut writer) = parquet::open(target)?;
     let rows = rows.run(meter, &|rows| encoder.encode(rows), &mut |columns| writer.add(columns))?;
     let bytes = writer.complete()?;
     Ok(Written { rows, bytes })
@@ -49,18 +49,13 @@ pub(crate) fn write_parquet<S: Rows<Row: Columns>>(
 /// Writes lines, after `head`.
 pub(crate) fn write_lines<S: Rows>(
     rows: &S,
-    out: &Path,
+    mut target: Target,
     meter: &mut EngineMeter,
     head: &str,
     convert: Convert<'_, S::Row, Vec<u8>>,
 ) -> Result<Written, Failure> {
-    let failed = |error| match is_stdout(out) {
-        true => Failure::Stream(error),
-        false => Failure::file(out)(error),
-    };
-    let mut target = Target::open(out)?;
-    target.write_all(head.as_bytes()).map_err(failed)?;
-    let rows = rows.run(meter, convert, &mut |lines| target.write_all(&lines).map_err(failed))?;
+    target.write_lines(head.as_bytes())?;
+    let rows = rows.run(meter, convert, &mut |lines| target.write_lines(&lines))?;
     let bytes = target.complete()?;
     Ok(Written { rows, bytes })
 }
@@ -69,7 +64,7 @@ pub(crate) fn write_lines<S: Rows>(
 pub(crate) fn say_written(what: &str, fields: Value, bytes: Option<u64>, out: &Path) -> Result<(), Failure> {
     match bytes {
         Some(bytes) => {
-            let mut stdout = std::io::stdout().lock();
+            let mut stdout = output::stdout();
             writeln!(stdout, "{what}, {} to {}", output::bytes(bytes), out.display())?;
         }
         None => log::info("exported", what, fields),

@@ -1,9 +1,10 @@
 //! Where a table is written: a file that gets its name when it is complete, or standard output.
 
+use crate::arguments::Force;
 use crate::failure::Failure;
+use crate::output::{self, Stdout};
 use blockmill_blockfiles::NewFile;
-use std::fs::File;
-use std::io::{self, Stdout, Write};
+use std::io::{self, Write};
 use std::path::Path;
 
 /// The name of standard output on the command line.
@@ -11,28 +12,32 @@ const STDOUT: &str = "-";
 
 /// What a table is written to from its beginning to its end.
 pub(crate) enum Target {
-    File { new: NewFile, file: File },
+    File(NewFile),
     Stdout(Stdout),
 }
 
 impl Target {
     /// Opens the target of this name.
-    pub(crate) fn open(path: &Path) -> Result<Self, Failure> {
+    pub(crate) fn open(path: &Path, force: Force) -> Result<Self, Failure> {
         if is_stdout(path) {
-            return Ok(Self::Stdout(io::stdout()));
+            return Ok(Self::Stdout(output::stdout()));
         }
-        let new = NewFile::begin(path)?;
-        let file = File::create(new.temporary()).map_err(Failure::file(path))?;
-        Ok(Self::File { new, file })
+        Ok(Self::File(force.begin(path)?))
+    }
+
+    /// Writes whole lines.
+    pub(crate) fn write_lines(&mut self, lines: &[u8]) -> Result<(), Failure> {
+        let written = self.write_all(lines);
+        written.map_err(|error| match self {
+            Self::File(new) => Failure::file(new.path())(error),
+            Self::Stdout(_) => Failure::Stream(error),
+        })
     }
 
     /// Ends it. Returns the length of the file, where there is one.
     pub(crate) fn complete(self) -> Result<Option<u64>, Failure> {
         match self {
-            Self::File { new, file } => {
-                drop(file);
-                Ok(Some(new.complete()?))
-            }
+            Self::File(new) => Ok(Some(new.complete()?)),
             Self::Stdout(mut stdout) => {
                 stdout.flush()?;
                 Ok(None)
@@ -44,14 +49,14 @@ impl Target {
 impl Write for Target {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
-            Self::File { file, .. } => file.write(bytes),
+            Self::File(new) => new.write(bytes),
             Self::Stdout(stdout) => stdout.write(bytes),
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
         match self {
-            Self::File { file, .. } => file.flush(),
+            Self::File(new) => new.flush(),
             Self::Stdout(stdout) => stdout.flush(),
         }
     }
@@ -60,4 +65,24 @@ impl Write for Target {
 /// Whether a name stands for standard output.
 pub(crate) fn is_stdout(path: &Path) -> bool {
     path == Path::new(STDOUT)
+}
+
+/// The format of a table: the one that is given, else the one that the ending of its name stands
+/// for.
+pub(crate) fn format_of<F: Copy>(out: &Path, given: Option<F>, endings: &[(&str, F)]) -> Result<F, Failure> {
+    if let Some(format) = given {
+        return Ok(format);
+    }
+    let ending = out
+        .extension()
+        .map(|ending| ending.to_string_lossy().to_ascii_lowercase());
+    let found = endings.iter().find(|(known, _)| ending.as_deref() == Some(known));
+    found.map(|(_, format)| *format).ok_or_else(|| {
+        let known: Vec<String> = endings.iter().map(|(known, _)| format!(".{known}")).collect();
+        Failure::Usage(format!(
+            "{}: --format is needed, or a name that ends with one of {}",
+            out.display(),
+            known.join(", ")
+        ))
+    })
 }

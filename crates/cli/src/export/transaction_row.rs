@@ -5,7 +5,7 @@ use crate::script_pubkey::{ScriptKind, address};
 use arrow_array::builder::{ListBuilder, StringBuilder};
 use arrow_array::{BooleanArray, Int32Array, Int64Array, StringArray, UInt32Array, UInt64Array};
 use arrow_schema::{ArrowError, DataType, Field};
-use blockmill_block::{CoinRef, Header, Input, Network, Output, hex};
+use blockmill_block::{CoinRef, Header, Input, Network, Output, Txid, hex};
 use blockmill_engine::{SpendingBlock, SpendingTransaction};
 use serde::Serialize;
 
@@ -167,6 +167,23 @@ impl TransactionRow {
                 .collect(),
         }
     }
+}
+
+/// Memory in bytes that a row takes, about.
+pub(crate) fn memory_of_row(spending: &SpendingTransaction<'_>) -> usize {
+    // Bytes become hex.
+    let inputs = spending.inputs().map(|(input, coin)| {
+        let script = coin.map_or(0, |coin| coin.script_pubkey.len());
+        let witness: usize = input
+            .witness()
+            .iter()
+            .map(|item| 2 * item.len() + size_of::<String>())
+            .sum();
+        size_of::<InputRow>() + 2 * (size_of::<Txid>() + input.script_sig().len() + script) + witness
+    });
+    let outputs = spending.transaction.outputs();
+    let outputs = outputs.map(|output| size_of::<OutputRow>() + 2 * output.script_pubkey().len());
+    size_of::<TransactionRow>() + 8 * size_of::<Txid>() + inputs.sum::<usize>() + outputs.sum::<usize>()
 }
 
 fn text<'r, R: 'r>(rows: impl Iterator<Item = &'r R>, of: fn(&'r R) -> &'r str) -> StringArray {

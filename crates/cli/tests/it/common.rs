@@ -4,6 +4,7 @@
 pub(crate) mod blocks;
 pub(crate) mod branches;
 pub(crate) mod core_folder;
+pub(crate) mod lying;
 pub(crate) mod own_set;
 pub(crate) mod python;
 pub(crate) mod store;
@@ -12,7 +13,7 @@ use blockmill_block::{Block, BlockHash, Header, Magic};
 use serde_json::Value;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, ExitStatus, Output, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -125,6 +126,13 @@ pub(crate) fn manifest(out: &Path) -> Value {
 
 /// Runs a command, which must succeed. Returns the most anonymous memory that it had, in bytes.
 pub(crate) fn peak_memory(command: &mut Command) -> u64 {
+    let (peak, status) = peak_memory_and_status(command);
+    assert!(status.success(), "{command:?}: {status}");
+    peak
+}
+
+/// Runs a command. Returns the most anonymous memory that it had, in bytes.
+pub(crate) fn peak_memory_and_status(command: &mut Command) -> (u64, ExitStatus) {
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let status_file = format!("/proc/{}/status", child.id());
     let mut peak = 0;
@@ -134,8 +142,7 @@ pub(crate) fn peak_memory(command: &mut Command) -> u64 {
         let kibibytes = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
         peak = peak.max(kibibytes.unwrap_or(0) * 1024);
         if let Some(status) = child.try_wait().unwrap() {
-            assert!(status.success(), "{command:?}: {status}");
-            return peak;
+            return (peak, status);
         }
         std::thread::sleep(Duration::from_millis(2));
     }

@@ -2,12 +2,18 @@
 //! the REST interface of a node, whose part a server of the tests plays.
 
 use crate::common::own_set::OwnChain;
-use crate::common::{Run, Scratch, blockmill, connect, run, store};
+use crate::common::{Run, Scratch, blockmill, connect, peak_memory_and_status, run, store};
+use bitcoin::block::{Header, Version};
 use bitcoin::consensus::serialize;
+use bitcoin::hashes::Hash;
+use bitcoin::{BlockHash, TxMerkleNode};
+use blockmill_chaingen::builder::mine;
 use std::io::{BufRead, BufReader, Write};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 
 /// More headers than an answer of a node has.
@@ -155,6 +161,22 @@ fn the_snapshot_may_be_a_stream() {
     assert!(coins(file.into(), "-") == coins(Stdio::null(), text(&made.snapshot)));
 }
 
+/// The block that a request for headers names, and the stream that it came by.
+fn request(stream: &TcpStream) -> (String, String) {
+    let mut lines = BufReader::new(stream.try_clone().unwrap())
+        .lines()
+        .map_while(Result::ok);
+    let request = lines.next().unwrap_or_default();
+    lines.find(|line| line.is_empty());
+    let path = request.split(' ').nth(1).unwrap_or_default().to_owned();
+    let hash = path
+        .strip_prefix("/rest/headers/2000/")
+        .and_then(|rest| rest.strip_suffix(".bin"))
+        .unwrap_or_default()
+        .to_owned();
+    (path, hash)
+}
+
 /// A server of headers, which answers as a node does, and what it was asked for.
 fn node(headers: Vec<u8>, status: &'static str) -> (String, Receiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -163,7 +185,7 @@ fn node(headers: Vec<u8>, status: &'static str) -> (String, Receiver<String>) {
     let hashes: Vec<String> = headers
         .chunks(HEADER)
         .map(|bytes| {
-            bitcoin::consensus::deserialize::<bitcoin::block::Header>(bytes)
+            bitcoin::consensus::deserialize::<Header>(bytes)
                 .unwrap()
                 .block_hash()
                 .to_string()
@@ -172,16 +194,8 @@ fn node(headers: Vec<u8>, status: &'static str) -> (String, Receiver<String>) {
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let mut stream = stream.unwrap();
-            let mut lines = BufReader::new(stream.try_clone().unwrap())
-                .lines()
-                .map_while(Result::ok);
-            let request = lines.next().unwrap_or_default();
-            lines.find(|line| line.is_empty());
-            let path = request.split(' ').nth(1).unwrap_or_default().to_owned();
-            let hash = path
-                .strip_prefix("/rest/headers/2000/")
-                .and_then(|rest| rest.strip_suffix(".bin"));
-            let at = hashes.iter().position(|known| hash == Some(known));
+            let (path, hash) = request(&stream);
+            let at = hashes.iter().position(|known| hash == *known);
             let body = at.map_or(&headers[..0], |at| {
                 &headers[at * HEADER..headers.len().min((at + TOGETHER) * HEADER)]
             });
@@ -227,4 +241,132 @@ fn headers_come_from_a_node() {
     let mut without = blockmill();
     without.args(["snapshot", "load", "--network", "regtest", "--data"]);
     run(without.arg(made.scratch.join("none")).arg(&made.snapshot)).ends_with(2);
+}
+
+/// A server whose headers never end: `next` makes each of its parent. Returns the number of its
+/// answers, too.
+fn endless(next: impl Fn(&Header, u32) -> Header + Send + 'static) -> (String, Arc<AtomicU32>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let answers = Arc::new(AtomicU32::new(0));
+    let count = Arc::clone(&answers);
+    std::thread::spawn(move || {
+        let mut last = bitcoin::constants::genesis_block(bitcoin::Network::Regtest).header;
+        let mut height = 0;
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let _ = request(&stream);
+            let mut body = serialize(&last);
+            for _ in 1..TOGETHER {
+                height += 1;
+                last = next(&last, height);
+                body.extend(serialize(&last));
+            }
+            count.fetch_add(1, Ordering::Relaxed);
+            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
+            let _ = stream.write_all(&[head.as_bytes(), &body].concat());
+        }
+    });
+    (url, answers)
+}
+
+fn child_of(parent: BlockHash, time: u32) -> Header {
+    Header {
+        version: Version::from_consensus(0x2000_0000),
+        prev_blockhash: parent,
+        merkle_root: TxMerkleNode::all_zeros(),
+        time,
+        bits: bitcoin::CompactTarget::from_consensus(0x207f_ffff),
+        nonce: 0,
+    }
+}
+
+fn mined(mut header: Header) -> Header {
+    mine(&mut header);
+    header
+}
+
+/// A node is not trusted: the first header that breaks a rule ends it.
+#[test]
+fn headers_of_a_node_are_judged_as_they_come() {
+    let made = Made::new();
+    type Next = fn(&Header, u32) -> Header;
+    let cases: [(&str, Next, &str); 5] = [
+        (
+            "work",
+            |last, height| child_of(last.block_hash(), last.time + height % 600 + 1),
+            "high-hash",
+        ),
+        (
+            "old",
+            |last, _| mined(child_of(last.block_hash(), last.time)),
+            "time-too-old",
+        ),
+        (
+            "new",
+            |last, _| mined(child_of(last.block_hash(), u32::MAX)),
+            "time-too-new",
+        ),
+        (
+            "apart",
+            |last, _| mined(child_of(BlockHash::all_zeros(), last.time + 1)),
+            "prev-blk-not-found",
+        ),
+        (
+            "bits",
+            |last, _| {
+                let mut header = child_of(last.block_hash(), last.time + 1);
+                header.bits = bitcoin::CompactTarget::from_consensus(0x207f_fffe);
+                mined(header)
+            },
+            "bad-diffbits",
+        ),
+    ];
+    for (name, next, reason) in cases {
+        let (url, answers) = endless(next);
+        made.load_file(name, &url)
+            .ends_with(3)
+            .says(&[&url, "(height ", reason]);
+        assert_eq!(answers.load(Ordering::Relaxed), 1, "{name}");
+        assert!(!made.scratch.join(name).exists(), "{name}");
+    }
+}
+
+/// Headers with work that never end, in answers and in a file: there are no more than a chain can
+/// have by now, and memory keeps to the bound.
+#[test]
+fn headers_that_never_end_are_refused() {
+    let made = Made::new();
+    let (url, answers) = endless(|last, _| mined(child_of(last.block_hash(), last.time + 1)));
+    let mut load = made.load("endless", &url);
+    let (peak, status) = peak_memory_and_status(load.args(["--dbcache", "16"]).arg(&made.snapshot));
+    let headers = u64::from(answers.load(Ordering::Relaxed)) * TOGETHER as u64;
+    assert_eq!(status.code(), Some(3));
+    assert!(headers > 500_000 && headers < 5_000_000, "{headers}");
+    let limit = (16 << 20) * 11 / 10 + (96 << 20) + headers * 350;
+    eprintln!("{} MiB at the most, {} allowed", peak >> 20, limit >> 20);
+    assert!(peak <= limit, "{} MiB, {} allowed", peak >> 20, limit >> 20);
+    made.load_file("zeros", "/dev/zero")
+        .ends_with(3)
+        .says(&["/dev/zero: more than", "no chain of this network can have"]);
+}
+
+/// An answer that never ends, and words that never end.
+#[test]
+fn answers_that_never_end_are_refused() {
+    let made = Made::new();
+    for (status, said) in [
+        ("200 OK", "the answer is not made of headers"),
+        ("500 No", "status 500"),
+    ] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let _ = request(&stream);
+            let _ = stream.write_all(format!("HTTP/1.1 {status}\r\n\r\n").as_bytes());
+            while stream.write_all(&[7; 1 << 16]).is_ok() {}
+        });
+        made.load_file("answer", &url).ends_with(3).says(&[said]);
+    }
 }

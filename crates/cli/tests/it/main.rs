@@ -1,6 +1,7 @@
 //! The command from outside: its output, its files, its status. And the project: its documents and
 //! the layers of its crates.
 
+mod amounts;
 mod audit;
 mod balance;
 mod coin;
@@ -15,6 +16,7 @@ mod export_blocks;
 mod flips;
 mod generated;
 mod headers;
+mod hostile_memory;
 mod layering;
 mod logs;
 mod lost_parts;
@@ -22,10 +24,13 @@ mod manners;
 mod memory;
 mod odd_files;
 mod older;
+mod outputs;
 mod paths;
+mod permissions;
 mod readers;
 mod real_chains;
 mod refused_headers;
+mod secrets;
 mod signals;
 mod signatures;
 mod snapshots;

@@ -127,7 +127,19 @@ fn a_file_in_the_middle_is_missing() {
         std::fs::copy(scratch.join("data").join("undo.dat"), rev).unwrap();
     }
     Answers::of(&scratch, &folder).are_whole();
+    let set = scratch.join("set.utxo");
+    let mut dump = blockmill();
+    dump.args(["snapshot", "dump", "--at", "49", "--data"])
+        .arg(scratch.join("data"));
+    run(dump.arg(&set)).ends_with(0);
+    let audit = || run(command("audit", &folder).arg("--snapshot").arg(&set));
+    assert_eq!(audit().ends_with(0).json()["whole"], true);
     std::fs::remove_file(folder.join("blk00001.dat")).unwrap();
+    let incomplete = audit().ends_with(3).json();
+    assert_eq!(
+        (&incomplete["verdict"], &incomplete["whole"]),
+        (&"incomplete".into(), &false.into())
+    );
     Answers::of(&scratch, &folder)
         .end_with(3, 49)
         .say(&["51 blocks are left over: their parent is in none of the files"]);

@@ -115,16 +115,19 @@ fn change_log(data: &Path, change: impl FnOnce(&mut Vec<u8>)) {
     std::fs::write(&path, bytes).unwrap();
 }
 
-fn flip_last(bytes: &mut Vec<u8>) {
+fn flip_last(bytes: &mut [u8]) {
     if let Some(last) = bytes.last_mut() {
         *last ^= 1;
     }
 }
 
+/// What is done to the bytes of a file.
+type Damage<'a> = &'a dyn Fn(&mut Vec<u8>);
+
 #[test]
 fn an_older_set_is_no_answer() {
     let Some(made) = Made::new() else { return };
-    let damages: [(&str, &dyn Fn(&mut Vec<u8>)); 4] = [
+    let damages: [(&str, Damage); 4] = [
         ("a bit", &|bytes| {
             let at = bytes.len() - 10;
             bytes[at] ^= 4;
@@ -163,7 +166,7 @@ fn an_older_set_is_read_where_it_is_allowed() {
     let Some(made) = Made::new() else { return };
     let early = made.scratch.join("early");
     run(connect(&made.blocks, &early, "regtest").args(["--stop-at-height", "29"])).ends_with(0);
-    let data = made.changed("damaged", |data| change_log(data, flip_last));
+    let data = made.changed("damaged", |data| change_log(data, |bytes| flip_last(bytes)));
     let wanted = made.older(&early);
     for ((name, found), (_, wanted)) in made.older(&data).into_iter().zip(wanted) {
         let found = found.ends_with(0).says(&["height 29", "height 30"]);
@@ -179,7 +182,8 @@ fn an_older_set_is_read_where_it_is_allowed() {
                     assert_eq!(synced, Some(SYNCED.into()), "{name}");
                 }
                 for key in ["disk_size", "store_memory", "seconds", "cpu_seconds"] {
-                    (found.remove(key), wanted.remove(key));
+                    found.remove(key);
+                    wanted.remove(key);
                 }
                 assert_eq!(found, wanted, "{name}");
             }
@@ -211,7 +215,7 @@ fn an_older_set_is_read_where_it_is_allowed() {
 fn writers_go_on_from_an_older_set_and_say_so() {
     let Some(made) = Made::new() else { return };
     let whole = stats(&made.data);
-    let damaged = |name: &str| made.changed(name, |data| change_log(data, flip_last));
+    let damaged = |name: &str| made.changed(name, |data| change_log(data, |bytes| flip_last(bytes)));
     let words = ["coins.log", "height 29", "height 30"];
     // Without a block it stays so.
     let data = damaged("one");

@@ -5,7 +5,7 @@ use crate::common::store::kind;
 use crate::common::{Rng, Scratch, blockmill, connect, run, submit_command};
 use blockmill_engine::StoreKind;
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::fs::File;
@@ -48,6 +48,18 @@ fn read(number: usize, data: &Path, figures: &BTreeMap<u64, (Value, Value)>, end
         if number.is_multiple_of(5) {
             let doctor = reader("doctor").json();
             assert_eq!(doctor["sound"], true, "{doctor}");
+            continue;
+        }
+        if number % 5 == 1 {
+            let status = reader("status").json();
+            let height = status["height"].as_u64().unwrap();
+            let coins = figures.get(&height).map_or(json!(0), |(coins, _)| coins.clone());
+            assert_eq!(status["coins"], coins, "{status}");
+            assert!(
+                heights.last().is_none_or(|&last| last <= height),
+                "{heights:?}, {height}"
+            );
+            heights.push(height);
             continue;
         }
         let stats = reader("stats").json();

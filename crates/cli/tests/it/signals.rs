@@ -4,8 +4,9 @@
 use crate::common::{self, Run, Scratch, blockmill, generate_command, load_command, run};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -132,6 +133,94 @@ fn demo_leaves_nothing() {
     let demo = demo.arg("demo").env("TMPDIR", &temporary);
     stopped(demo, Signal::TERM, &begun, Duration::ZERO).ends_with(143);
     assert_eq!(names(&temporary), [""; 0]);
+}
+
+/// Starts a command, waits until it is `begun`, and sends it SIGINT. Returns the command, what it
+/// answers, and how long that takes.
+fn answered(command: &mut Command, begun: &dyn Fn() -> bool) -> (Child, String, Duration) {
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    while !begun() {
+        sleep(Duration::from_millis(5));
+    }
+    sleep(AT_WORK);
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let start = Instant::now();
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let answer = lines.find(|line| line.as_ref().unwrap().contains("SIGINT"));
+    let time = start.elapsed();
+    child.stderr = None;
+    // It goes on without a reader of its messages.
+    std::thread::spawn(move || lines.for_each(drop));
+    (child, answer.unwrap().unwrap(), time)
+}
+
+/// The answer says what is done, what remains, and what a second signal costs. It comes at once,
+/// on a machine that is not busy with other things.
+#[test]
+fn the_answer_to_a_signal_comes_at_once() {
+    let scratch = Scratch::new();
+    let (chain, data) = (scratch.join("chain"), scratch.join("data"));
+    run(&mut generate_command(&chain, "utxo", 7)).ends_with(0);
+    run(&mut common::connect(&chain, &data, "regtest")).ends_with(0);
+    let blocks = huge_file(&scratch);
+    let mut times = Vec::new();
+    for _ in 0..3 {
+        let mut command = common::connect(&blocks, &data, "regtest");
+        let (mut child, answer, time) = answered(&mut command, &|| true);
+        for said in [
+            "SIGINT: stopping; reading headers, file 1 of 1",
+            "% remain",
+            "a second signal ends it at once, and loses the work since height 7",
+        ] {
+            assert!(answer.contains(said), "{answer}");
+        }
+        assert_eq!(child.wait().unwrap().code(), Some(0));
+        times.push(time);
+    }
+    assert!(times.iter().min().unwrap() < &Duration::from_millis(100), "{times:?}");
+    // In JSON.
+    let mut command = common::connect(&blocks, &data, "regtest");
+    let (mut child, answer, _) = answered(command.args(["--log", "json"]), &|| true);
+    let answer: serde_json::Value = serde_json::from_str(&answer).unwrap();
+    assert_eq!(
+        (&answer["event"], &answer["signal"]),
+        (&"stopping".into(), &"SIGINT".into())
+    );
+    assert_eq!(answer["flushed_height"], 7);
+    assert!(answer["remaining_share"].as_f64().unwrap() > 0.5, "{answer}");
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    // Commands that keep nothing.
+    let mut verify = blockmill();
+    verify.args(["verify", "--network", "regtest", "--blocks"]).arg(&blocks);
+    let (mut child, answer, _) = answered(&mut verify, &|| true);
+    assert!(answer.ends_with("a second signal ends it at once"), "{answer}");
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    // Those that a signal ends at once.
+    let mut coin = blockmill();
+    coin.args(["coin", "--data"]).arg(&data).stdin(Stdio::piped());
+    let (mut child, answer, _) = answered(&mut coin, &|| true);
+    assert!(answer.contains("SIGINT: stopped; answering outpoints"), "{answer}");
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+}
+
+/// A command that waits for its reader does not look at the first signal. The second ends it.
+#[test]
+fn a_second_signal_ends_it_at_once() {
+    let scratch = Scratch::new();
+    let (chain, data) = (scratch.join("chain"), scratch.join("data"));
+    run(generate_command(&chain, "utxo", 130).args(["--coins", "20000"])).ends_with(0);
+    run(&mut common::connect(&chain, &data, "regtest")).ends_with(0);
+    for (second, status) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+        let mut command = blockmill();
+        command.args(["snapshot", "dump", "-", "--data"]).arg(&data);
+        let (mut child, answer, _) = answered(&mut command, &|| true);
+        assert!(answer.contains("a second signal ends it at once"), "{answer}");
+        assert_eq!(child.try_wait().unwrap(), None);
+        let start = Instant::now();
+        kill_process(Pid::from_child(&child), second).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(status));
+        assert!(start.elapsed() < Duration::from_secs(2));
+    }
 }
 
 /// What the parent has set to be ignored stays so: `nohup` does that.

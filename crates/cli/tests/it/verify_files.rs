@@ -65,6 +65,10 @@ fn all_blocks_or_one_are_verified() {
     let hash = hash_of(&chain[records(&chain)[120].clone()]).to_string();
     let one = verify(&folder, &["--hash", &hash, "--par", "1"]).ends_with(0);
     assert_eq!(row(&one, "valid"), "1");
+    // The network's first block, which spends nothing and has no undo data.
+    let first = hash_of(&chain[records(&chain)[0].clone()]).to_string();
+    let first = verify(&folder, &["--hash", &first]).ends_with(0);
+    assert_eq!(row(&first, "valid"), "1");
     verify(&folder, &["--hash", &"11".repeat(32)])
         .ends_with(3)
         .says(&["1111", "in none of the block files"]);

@@ -1,13 +1,14 @@
 //! Blocks that are as large as they may be and full of what takes most memory: anonymous memory
 //! stays within `--dbcache` and a stated constant.
 
-use crate::common::{Scratch, connect, peak_memory, record, stats};
+use crate::common::{Scratch, blockmill, connect, peak_memory, record, run, stats};
 use bitcoin::consensus::serialize;
 use bitcoin::constants::genesis_block;
 use bitcoin::hashes::Hash;
 use bitcoin::{Amount, Block, OutPoint, ScriptBuf, Sequence, Transaction, TxIn, TxOut, Txid, Witness};
 use blockmill_block::Network;
 use blockmill_chaingen::builder::{BlockBuilder, any_script, spend_any};
+use std::path::PathBuf;
 
 const DBCACHE_MIB: u64 = 16;
 
@@ -23,11 +24,22 @@ const OUTPUTS: usize = 99_000;
 /// Inputs of 41 bytes.
 const INPUTS: usize = 24_000;
 
-struct Chain {
+pub(crate) struct Chain {
     blocks: Vec<Block>,
 }
 
 impl Chain {
+    /// Blocks whose coinbases are mature.
+    fn new() -> Self {
+        let mut chain = Self {
+            blocks: vec![genesis_block(bitcoin::Network::Regtest)],
+        };
+        for _ in 0..110 {
+            chain.push(Vec::new());
+        }
+        chain
+    }
+
     fn push(&mut self, transactions: Vec<Transaction>) {
         let tip = &self.blocks[self.blocks.len() - 1];
         let mut builder = BlockBuilder::new(tip.block_hash(), self.blocks.len() as u32, tip.header.time + 600);
@@ -35,6 +47,29 @@ impl Chain {
             builder = builder.transaction(transaction);
         }
         self.blocks.push(builder.build());
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        let blocks = self.blocks.iter();
+        blocks
+            .flat_map(|block| record(Network::Regtest.magic(), &serialize(block)))
+            .collect()
+    }
+
+    /// Writes the blocks and their undo data as files of Core's in a folder, and the set that they
+    /// lead to in `set`.
+    pub(crate) fn write_with_undo(&self, scratch: &Scratch) -> PathBuf {
+        let folder = scratch.folder("blocks");
+        let data = scratch.join("data");
+        std::fs::write(folder.join("blk00000.dat"), self.bytes()).unwrap();
+        run(&mut connect(&folder, &data, "regtest")).ends_with(0);
+        std::fs::rename(data.join("undo.dat"), folder.join("rev00000.dat")).unwrap();
+        let mut dump = blockmill();
+        dump.args(["snapshot", "dump", "--data"])
+            .arg(&data)
+            .arg(scratch.join("set"));
+        run(&mut dump).ends_with(0);
+        folder
     }
 
     fn coinbase(&self, height: usize) -> OutPoint {
@@ -67,7 +102,7 @@ fn fan_out(from: OutPoint, outputs: usize) -> Transaction {
 }
 
 /// A transaction that spends many of them.
-fn fan_in(from: Txid, outputs: std::ops::Range<usize>) -> Transaction {
+pub(crate) fn fan_in(from: Txid, outputs: std::ops::Range<usize>) -> Transaction {
     Transaction {
         input: outputs.map(|vout| input(OutPoint::new(from, vout as u32))).collect(),
         output: vec![output(1, any_script())],
@@ -76,18 +111,19 @@ fn fan_in(from: Txid, outputs: std::ops::Range<usize>) -> Transaction {
 }
 
 /// A script of nearly 10,000 bytes that succeeds: large pushes, and then a true one.
-fn huge_script() -> ScriptBuf {
+pub(crate) fn huge_script() -> ScriptBuf {
     let push = [&[0x4d, 0x08, 0x02][..], &[7; 520]].concat();
     let mut script = push.repeat(19);
     script.push(0x51);
     ScriptBuf::from_bytes(script)
 }
 
-/// Small blocks that spend coins with huge scripts: many of them would be resolved together.
-fn push_spends_of_huge_scripts(chain: &mut Chain) {
-    const EACH: usize = 98;
-    const MADE_BY: usize = 60;
-    const SPENT_BY_ONE: usize = 5;
+/// Coins with huge scripts that a transaction makes, and the transactions that make such coins.
+const EACH: usize = 98;
+const MADE_BY: usize = 60;
+
+/// Blocks that spend coins with huge scripts, each those of so many transactions.
+fn push_spends_of_huge_scripts(chain: &mut Chain, spent_by_one: usize) {
     let transactions: Vec<Transaction> = (11..11 + MADE_BY)
         .map(|height| {
             let transaction = Transaction {
@@ -98,7 +134,7 @@ fn push_spends_of_huge_scripts(chain: &mut Chain) {
             transaction
         })
         .collect();
-    for spent in transactions.chunks(SPENT_BY_ONE) {
+    for spent in transactions.chunks(spent_by_one) {
         let spending = spent.iter().map(|made| fan_in(made.compute_txid(), 0..EACH));
         chain.push(spending.collect());
     }
@@ -106,13 +142,8 @@ fn push_spends_of_huge_scripts(chain: &mut Chain) {
 
 /// Blocks of many outputs, of many inputs, of huge scripts, of deep chains in a block, and of
 /// spends of huge scripts.
-fn chain() -> Chain {
-    let mut chain = Chain {
-        blocks: vec![genesis_block(bitcoin::Network::Regtest)],
-    };
-    for _ in 0..110 {
-        chain.push(Vec::new());
-    }
+pub(crate) fn chain() -> Chain {
+    let mut chain = Chain::new();
     let mut fans = Vec::new();
     for height in 1..=4 {
         let fan = fan_out(chain.coinbase(height), OUTPUTS);
@@ -143,7 +174,8 @@ fn chain() -> Chain {
         }
         chain.push(transactions);
     }
-    push_spends_of_huge_scripts(&mut chain);
+    // Small blocks: many of them would be resolved together.
+    push_spends_of_huge_scripts(&mut chain, 5);
     chain
 }
 
@@ -156,14 +188,9 @@ fn memory_is_bounded_whatever_the_blocks() {
         weights.iter().filter(|&&weight| weight > 3_500_000).count() >= 20,
         "{weights:?}"
     );
-    let bytes: Vec<u8> = chain
-        .blocks
-        .iter()
-        .flat_map(|block| record(Network::Regtest.magic(), &serialize(block)))
-        .collect();
     let tip = blockmill_block::BlockHash(chain.blocks[chain.blocks.len() - 1].block_hash().to_byte_array());
     let scratch = Scratch::new();
-    let file = scratch.write("chain.dat", &bytes);
+    let file = scratch.write("chain.dat", &chain.bytes());
     for threads in ["1", "2", "4"] {
         let data = scratch.join(&format!("data-{threads}"));
         let mut connect = connect(&file, &data, "regtest");
@@ -183,5 +210,32 @@ fn memory_is_bounded_whatever_the_blocks() {
             limit >> 20
         );
         assert!(peak > 8 << 20, "{peak}");
+    }
+}
+
+/// What a block spends comes on top, up to four times: here it is 58 MB.
+#[test]
+fn a_block_that_spends_much_takes_its_share() {
+    let mut chain = Chain::new();
+    push_spends_of_huge_scripts(&mut chain, MADE_BY);
+    let spent = (MADE_BY * EACH * huge_script().len()) as u64;
+    let scratch = Scratch::new();
+    let file = scratch.write("chain.dat", &chain.bytes());
+    for threads in ["1", "2"] {
+        let mut connect = connect(&file, &scratch.join(&format!("data-{threads}")), "regtest");
+        connect.args(["--dbcache", &DBCACHE_MIB.to_string(), "--par", threads]);
+        let peak = peak_memory(&mut connect);
+        let limit = (DBCACHE_MIB << 20) * 11 / 10 + (CONSTANT_MIB << 20) + 4 * spent;
+        eprintln!(
+            "--par {threads}: {} MiB at the most, {} allowed",
+            peak >> 20,
+            limit >> 20
+        );
+        assert!(
+            peak <= limit,
+            "--par {threads}: {} MiB, {} allowed",
+            peak >> 20,
+            limit >> 20
+        );
     }
 }

@@ -95,8 +95,12 @@ impl Search<'_> {
                 });
             }
             // Damage is reported by every run, so it is looked for anew.
-            let last = Some(depth).filter(|_| scan.damages.is_empty());
-            places.note(begun, &scan.records, last, &mut entries);
+            // What an earlier search has found stays if this one finds nothing: a key that was missing
+            // for a while, say.
+            if scan.damages.is_empty() || !scan.records.is_empty() {
+                let last = Some(depth).filter(|_| scan.damages.is_empty());
+                places.note(begun, &scan.records, last, &mut entries);
+            }
             found.records.extend(scan.records);
             found.damages.extend(scan.damages);
         }

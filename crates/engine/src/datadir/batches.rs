@@ -3,20 +3,35 @@
 use crate::datadir::in_order::in_order;
 use crate::datadir::past::Past;
 use blockmill_block::{Coin, OutPoint};
-use blockmill_coins::store::{OutpointKey, outpoint_from_key, outpoint_key};
+use blockmill_coins::store::{CoinPieces, OutpointKey, PartCoins, outpoint_from_key, outpoint_key};
 use blockmill_coins::{CoinStore, SnapshotChunk, SnapshotChunks, SnapshotError, StoreError};
 use std::io::Read;
 use std::ops::Bound;
 use std::sync::mpsc::sync_channel;
 
-/// Coins of a batch, where the store has no parts.
+/// Coins of a batch at most, where the store has no parts.
 const BATCH: usize = 1 << 16;
+
+/// Memory in bytes of the coins of such a batch, about.
+const BATCH_BYTES: usize = 8 << 20;
 
 /// Coins of a set, sorted by key. All keys of a batch are above those of the batch before.
 pub type Batch = Vec<(OutPoint, Coin)>;
 
 /// The keys that a batch stands for.
 type KeyRange = (Bound<OutpointKey>, Bound<OutpointKey>);
+
+/// Memory in bytes of a coin in a batch, about.
+pub(crate) fn memory_of(coin: &Coin) -> usize {
+    size_of::<(OutPoint, Coin)>() + coin.script_pubkey.len()
+}
+
+/// A part of a store that a thread has read.
+enum ReadPart<'a, T> {
+    Converted(T),
+    /// It is too large. Its pieces are converted one after another, when it is their turn.
+    Pieces(KeyRange, CoinPieces<'a>),
+}
 
 /// Gives all coins of `store`, as they were in the past if there is one, to `convert`, a batch at a
 /// time, on `threads` threads; and what comes of it to `take`, in order, on this thread. Ends at
@@ -38,9 +53,18 @@ pub(crate) fn for_each<T: Send, E: Send + From<StoreError>>(
                 start.map_or(Bound::Unbounded, Bound::Included),
                 parts.end(part).map_or(Bound::Unbounded, Bound::Excluded),
             );
-            convert(as_it_was(parts.read(part)?, past, range))
+            Ok(match parts.read_bounded(part)? {
+                PartCoins::Whole(coins) => ReadPart::Converted(convert(as_it_was(coins, past, range))?),
+                PartCoins::Pieces(pieces) => ReadPart::Pieces(range, pieces),
+            })
         };
-        in_order(threads, (0..parts.parts()).map(|part| (part, part)), &read, take)?;
+        let mut take = |part| match part {
+            ReadPart::Converted(converted) => take(converted),
+            ReadPart::Pieces(range, pieces) => in_pieces(range, pieces, &mut |batch, range| {
+                take(convert(as_it_was(batch, past, range))?)
+            }),
+        };
+        in_order(threads, (0..parts.parts()).map(|part| (part, part)), &read, &mut take)?;
         return Ok(parts.check_complete()?);
     }
     let open = || Ok(store.coins()?.map(|entry| entry.map_err(E::from)));
@@ -63,6 +87,23 @@ pub fn for_each_batch_of<T: Send, E: Send + From<SnapshotError>>(
     in_order(threads, chunks.enumerate(), &decode, take)
 }
 
+/// Gives out the pieces of a part, each with its share of the part's keys.
+fn in_pieces<E: From<StoreError>>(
+    (mut start, end): KeyRange,
+    pieces: CoinPieces<'_>,
+    give: &mut dyn FnMut(Batch, KeyRange) -> Result<(), E>,
+) -> Result<(), E> {
+    for piece in pieces {
+        let piece = piece?;
+        let Some(last) = piece.last().map(|(outpoint, _)| outpoint_key(outpoint)) else {
+            continue;
+        };
+        give(piece, (start, Bound::Included(last)))?;
+        start = Bound::Excluded(last);
+    }
+    give(Batch::new(), (start, end))
+}
+
 /// Opens coins, and reads them in batches, on a thread of its own.
 fn by_reader<I, T: Send, E: Send>(
     open: impl FnOnce() -> Result<I, E> + Send,
@@ -83,14 +124,23 @@ where
             };
             let mut start = Bound::Unbounded;
             loop {
-                let batch: Batch = match coins.by_ref().take(BATCH).collect() {
-                    Ok(batch) => batch,
-                    Err(error) => return sender.send(Err(error)).ok(),
-                };
-                let Some(last) = batch.last().filter(|_| batch.len() == BATCH) else {
+                let (mut batch, mut bytes) = (Batch::new(), 0);
+                let mut last = None;
+                for coin in coins.by_ref() {
+                    let (outpoint, coin) = match coin {
+                        Ok(coin) => coin,
+                        Err(error) => return sender.send(Err(error)).ok(),
+                    };
+                    bytes += memory_of(&coin);
+                    batch.push((outpoint, coin));
+                    if batch.len() == BATCH || bytes >= BATCH_BYTES {
+                        last = Some(outpoint_key(&outpoint));
+                        break;
+                    }
+                }
+                let Some(last) = last else {
                     return sender.send(Ok((batch, (start, Bound::Unbounded)))).ok();
                 };
-                let last = outpoint_key(&last.0);
                 sender.send(Ok((batch, (start, Bound::Included(last))))).ok()?;
                 start = Bound::Excluded(last);
             }
@@ -119,4 +169,45 @@ fn as_it_was(mut batch: Batch, past: Option<&Past>, range: KeyRange) -> Batch {
         batch.sort_by_key(|(outpoint, _)| *outpoint);
     }
     batch
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use blockmill_block::Txid;
+
+    fn coin(number: u8) -> (OutPoint, Coin) {
+        let outpoint = OutPoint {
+            txid: Txid([number; 32]),
+            vout: 0,
+        };
+        let coin = Coin {
+            value: 1,
+            height: 1,
+            is_coinbase: false,
+            script_pubkey: Box::default(),
+        };
+        (outpoint, coin)
+    }
+
+    /// Coins of the past may lie between those of two pieces, and above the last.
+    #[test]
+    fn pieces_share_the_keys_of_their_part() {
+        let key = |number: u8| outpoint_key(&coin(number).0);
+        let part = (Bound::Included(key(1)), Bound::Excluded(key(9)));
+        let pieces = [vec![coin(2), coin(3)], vec![coin(5)]];
+        let mut given = Vec::new();
+        let pieces: CoinPieces<'_> = Box::new(pieces.into_iter().map(Ok));
+        in_pieces::<StoreError>(part, pieces, &mut |batch, range| {
+            given.push((batch.len(), range));
+            Ok(())
+        })
+        .unwrap();
+        let wanted = [
+            (2, (Bound::Included(key(1)), Bound::Included(key(3)))),
+            (1, (Bound::Excluded(key(3)), Bound::Included(key(5)))),
+            (0, (Bound::Excluded(key(5)), Bound::Excluded(key(9)))),
+        ];
+        assert_eq!(given, wanted);
+    }
 }

@@ -669,11 +669,12 @@ impl ChainBlocks {
     /// ```
     /// # use blockmill_engine::{BlockReadError, ChainBlocks};
     /// /// Fees of a hundred blocks, in satoshi.
-    /// fn fees(blocks: &ChainBlocks) -> Result<i64, BlockReadError> {
+    /// fn fees(blocks: &ChainBlocks) -> Result<i128, BlockReadError> {
     ///     let mut sum = 0;
     ///     for block in blocks.iter(1..=100) {
     ///         let block = block?;
-    ///         sum += block.transactions().filter_map(|spending| spending.fee()).sum::<i64>();
+    ///         let fees = block.transactions().filter_map(|spending| spending.fee());
+    ///         sum += fees.map(i128::from).sum::<i128>();
     ///     }
     ///     Ok(sum)
     /// }

@@ -17,8 +17,8 @@ use crate::datadir::files::{HEADERS_FILE, UNDO_FILE};
 use crate::datadir::headers_file::{NO_UNDO, RECORD, decode, encode};
 use blockmill_block::undo::UndoRecordError;
 use blockmill_block::{BlockUndo, Header, Magic};
-use blockmill_blockfiles::FileError;
 use blockmill_blockfiles::disk::{DiskFile, Open};
+use blockmill_blockfiles::{FileError, is_there};
 use blockmill_coins::{UndoLog, UndoLogError, UndoPosition};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -74,7 +74,7 @@ impl Headers {
 /// Opens the file, or makes it, durably as far as its name goes.
 fn open(directory: &DataDir, path: &Path) -> Result<(Box<dyn DiskFile>, u64), FileError> {
     let disk = directory.disk();
-    let exists = path.exists();
+    let exists = is_there(path)?;
     let opened = disk.open(path, Open::Keep).and_then(|file| {
         if !exists {
             disk.sync_name(path)?;

@@ -13,7 +13,7 @@ use crate::datadir::meta::{ChainId, Meta, SnapshotMark, read_meta, remedy, write
 use crate::datadir::store_kind::StoreKind;
 use crate::report::events::Older;
 use blockmill_blockfiles::disk::{Disk, SystemDisk};
-use blockmill_blockfiles::{FileError, sync_appended};
+use blockmill_blockfiles::{FileError, is_there, sync_appended};
 use blockmill_coins::{LastCommit, Tip};
 use std::fs::File;
 use std::io::ErrorKind;
@@ -50,15 +50,15 @@ impl DataDir {
     /// As for [`DataDir::open`].
     pub fn open_on(disk: Arc<dyn Disk>, path: &Path, wanted: Option<&ChainId>) -> Result<Self, OpenError> {
         let meta_path = path.join(META_FILE);
-        let is_new = !path.exists();
-        if !meta_path.is_file() {
+        let is_new = !is_there(path)?;
+        if !is_there(&meta_path)? {
             if wanted.is_none() {
                 return Err(without_chain_id(
                     path,
                     OpenError::NoDataDirectory { path: path.to_owned() },
-                ));
+                )?);
             }
-            if path.join(BLOCKS_FOLDER).exists() && !has_parts(path) {
+            if is_there(&path.join(BLOCKS_FOLDER))? && !has_parts(path)? {
                 return Err(OpenError::Foreign { path: path.to_owned() });
             }
             disk.create_directories(path)
@@ -104,8 +104,8 @@ impl DataDir {
     /// id is, or the files' errors.
     pub fn open_to_read(path: &Path) -> Result<Self, OpenError> {
         let not_there = || OpenError::NotThere { path: path.to_owned() };
-        if !path.join(META_FILE).is_file() {
-            return Err(without_chain_id(path, not_there()));
+        if !is_there(&path.join(META_FILE))? {
+            return Err(without_chain_id(path, not_there())?);
         }
         let meta = read_meta(&path.join(META_FILE))?.ok_or_else(not_there)?;
         let lock = lock_to_read(path, meta.store)?;
@@ -168,7 +168,7 @@ impl DataDir {
         remove_unused_stores(&*self.disk, &self.path)?;
         for name in [PLACES_FILE, COMMIT_FILE, HEADERS_FILE, UNDO_FILE, META_FILE, LOCK_FILE] {
             let path = self.file(name);
-            if path.exists() {
+            if is_there(&path)? {
                 self.disk.remove(&path).map_err(file_error(&path))?;
             }
         }
@@ -305,7 +305,8 @@ fn remove_unused_stores(disk: &dyn Disk, path: &Path) -> Result<(), OpenError> {
             match std::fs::symlink_metadata(&path) {
                 Ok(metadata) if metadata.is_dir() => blockmill_store_log::remove(disk, &path)?,
                 Ok(_) => disk.remove(&path).map_err(file_error(&path))?,
-                Err(_) => {}
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) => return Err(file_error(path)(error).into()),
             }
         }
     }
@@ -313,22 +314,28 @@ fn remove_unused_stores(disk: &dyn Disk, path: &Path) -> Result<(), OpenError> {
 }
 
 /// Whether a directory has something that only a data directory has.
-fn has_parts(path: &Path) -> bool {
-    [StoreKind::Redb.part(), StoreKind::Log.part(), HEADERS_FILE, UNDO_FILE]
-        .iter()
-        .any(|name| std::fs::symlink_metadata(path.join(name)).is_ok())
+fn has_parts(path: &Path) -> Result<bool, FileError> {
+    for name in [StoreKind::Redb.part(), StoreKind::Log.part(), HEADERS_FILE, UNDO_FILE] {
+        let path = path.join(name);
+        match std::fs::symlink_metadata(&path) {
+            Ok(_) => return Ok(true),
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(file_error(path)(error)),
+        }
+    }
+    Ok(false)
 }
 
 /// `Damaged` where other parts of a data directory exist, else `nothing`.
-fn without_chain_id(path: &Path, nothing: OpenError) -> OpenError {
-    if !has_parts(path) {
-        return nothing;
+fn without_chain_id(path: &Path, nothing: OpenError) -> Result<OpenError, FileError> {
+    if !has_parts(path)? {
+        return Ok(nothing);
     }
-    OpenError::Damaged {
+    Ok(OpenError::Damaged {
         path: path.join(META_FILE),
         detail: "it is missing, and the rest of a data directory is there".to_owned(),
         remedy: Some(remedy(path)),
-    }
+    })
 }
 
 fn check_fits(path: &Path, found: &ChainId, wanted: &ChainId) -> Result<(), OpenError> {

@@ -1,5 +1,6 @@
 //! Snapshots: the UTXO set of a data directory to a file, and the coins of a file to a new store.
 
+use crate::datadir::batches::memory_of;
 use crate::datadir::error::file_error;
 use crate::datadir::store_file::{StoreLimits, make_store, remove_store};
 use crate::datadir::store_kind::StoreKind;
@@ -13,7 +14,6 @@ use blockmill_coins::{
     Before, Change, Changes, CoinRef, LastCommit, SnapshotError, SnapshotReader, StatsBuilder, StoreError, Tip,
     UtxoStats, stream_snapshot, write_snapshot,
 };
-use std::fs::File;
 use std::io::{Read, Write};
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
@@ -23,8 +23,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use thiserror::Error;
 
-/// Coins that are written to the store in one batch.
-const BATCH: usize = 200_000;
+/// Memory in bytes of the coins that are written to the store in one batch, about. One batch is
+/// being made, one waits, and one is being written.
+const BATCH_BYTES: usize = 12 << 20;
+
+/// Coins of a batch at most, which is their number where most have usual scripts.
+const BATCH: usize = BATCH_BYTES / (size_of::<(OutPoint, Coin)>() + 32);
 
 /// Coins of a batch that one thread prepares at a time.
 const PART: usize = 1 << 13;
@@ -70,18 +74,29 @@ pub fn dump(
     stop: &AtomicBool,
     observer: &mut dyn Observer,
 ) -> Result<UtxoStats, DumpSnapshotError> {
+    dump_into(set, NewFile::begin(path)?, stop, observer)
+}
+
+/// As [`dump`], to a file that the caller has begun.
+///
+/// # Errors
+/// [`DumpSnapshotError`]. Nothing is left of the file.
+pub fn dump_into(
+    set: &UtxoSet,
+    mut new: NewFile,
+    stop: &AtomicBool,
+    observer: &mut dyn Observer,
+) -> Result<UtxoStats, DumpSnapshotError> {
+    let path = &new.path().to_owned();
     let magic = set.directory().chain_id().params().magic();
     let tip = set.tip();
     let coins = set.coins()?.take_while(|_| !stop.load(Ordering::Relaxed));
-    let new = NewFile::begin(path)?;
-    let mut file = File::create(new.temporary()).map_err(file_error(new.temporary()))?;
     let mut dumped = Dumped::new(observer);
     let each = |outpoint: &OutPoint, coin: &Coin| dumped.add(outpoint, coin);
-    write_snapshot(&mut file, magic, &tip, coins, each).map_err(|error| write_error(path, error))?;
+    write_snapshot(&mut new, magic, &tip, coins, each).map_err(|error| write_error(path, error))?;
     if stop.load(Ordering::Relaxed) {
         return Err(DumpSnapshotError::Stopped { path: path.to_owned() });
     }
-    drop(file);
     new.complete()?;
     Ok(dumped.stats.finish(&tip))
 }
@@ -238,10 +253,12 @@ impl NewStore<'_> {
         let mut stats = StatsBuilder::new(Hashes::Serialized);
         let mut coins = reader.coins(self.tip.height);
         let mut batch = Vec::with_capacity(BATCH);
+        let mut bytes = 0;
         let mut count = 0;
         while let Some(entry) = coins.next() {
             let (outpoint, coin) = entry?;
             stats.add(&outpoint, &coin);
+            bytes += memory_of(&coin);
             batch.push((outpoint, coin));
             count += 1;
             if count % COINS_PER_LOOK == 0 {
@@ -255,8 +272,9 @@ impl NewStore<'_> {
                 };
                 observer.coins(count, share);
             }
-            if batch.len() == BATCH {
+            if batch.len() == BATCH || bytes >= BATCH_BYTES {
                 let full = std::mem::replace(&mut batch, Vec::with_capacity(BATCH));
+                bytes = 0;
                 if sender.send(NewCoins(full)).is_err() {
                     return Ok(None);
                 }

@@ -1,8 +1,8 @@
 //! A block, and the coins that it spends.
 
 use blockmill_block::{Block, BlockUndo, CoinRef, Coins, Input, Transaction};
-use blockmill_rules::ScriptFlags;
 use blockmill_rules::sigops::{legacy_count, transaction_cost};
+use blockmill_rules::{ScriptFlags, money_range};
 
 /// A block, and the coins that it spends.
 #[derive(Debug, Clone)]
@@ -50,14 +50,16 @@ impl<'a> SpendingTransaction<'a> {
         inputs.map(move |(number, input)| (input, coins.get(number)))
     }
 
-    /// What the coins have more than the outputs, in satoshi. None for the coinbase.
+    /// What the coins have more than the outputs, in satoshi. None for the coinbase, and where an
+    /// amount, a sum or the fee is out of the range of money: such a transaction is not valid, or
+    /// the coins are not its own.
     pub fn fee(&self) -> Option<i64> {
         if self.transaction.is_coinbase() {
             return None;
         }
-        let coins: i64 = self.coins.iter().map(|coin| coin.value).sum();
-        let outputs: i64 = self.transaction.outputs().map(|output| output.value()).sum();
-        Some(coins - outputs)
+        let coins = sum_in_range(self.coins.iter().map(|coin| coin.value))?;
+        let outputs = sum_in_range(self.transaction.outputs().map(|output| output.value()))?;
+        coins.checked_sub(outputs).filter(|&fee| money_range(fee))
     }
 
     /// Cost of the signature operations (Core's `GetTransactionSigOpCost`).
@@ -69,4 +71,12 @@ impl<'a> SpendingTransaction<'a> {
             self.flags,
         )
     }
+}
+
+/// The sum of some amounts in satoshi. None if one of them, or the sum so far, is out of range.
+fn sum_in_range(mut amounts: impl Iterator<Item = i64>) -> Option<i64> {
+    amounts.try_fold(0i64, |sum, amount| {
+        let sum = sum.checked_add(amount)?;
+        (money_range(amount) && money_range(sum)).then_some(sum)
+    })
 }

@@ -7,7 +7,7 @@ use crate::datadir::files::{BLOCKS_FOLDER, FIRST_BLOCK_FILE, UNDO_FILE};
 use crate::report::events::{Event, Older};
 use crate::report::observer::Observer;
 use blockmill_block::{Block, BlockUndo, Header, Magic};
-use blockmill_blockfiles::{BlockFileWriter, FileError, Position};
+use blockmill_blockfiles::{BlockFileWriter, FileError, Position, is_there};
 use blockmill_coins::{UndoLogError, UndoPosition};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -62,9 +62,9 @@ impl DataState {
     }
 
     /// The folder of submitted blocks, if there is one.
-    pub(crate) fn submitted_blocks(&self) -> Option<PathBuf> {
+    pub(crate) fn submitted_blocks(&self) -> Result<Option<PathBuf>, FileError> {
         let folder = self.directory.file(BLOCKS_FOLDER);
-        folder.join(FIRST_BLOCK_FILE).is_file().then_some(folder)
+        Ok(is_there(&folder.join(FIRST_BLOCK_FILE))?.then_some(folder))
     }
 
     /// Appends a submitted block after the last whole record, and adds its file to `files`.

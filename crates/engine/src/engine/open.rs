@@ -208,7 +208,7 @@ impl<V: ScriptVerifier + 'static> EngineBuilder<V> {
 impl<V: ScriptVerifier + 'static> Engine<V> {
     /// Imports the blocks that came through [`submit`](Self::submit) in earlier runs.
     fn import_submitted(&mut self) -> Result<(), OpenError> {
-        let Some(folder) = self.data.submitted_blocks() else {
+        let Some(folder) = self.data.submitted_blocks()? else {
             return Ok(());
         };
         let mut reporter = Reporter {

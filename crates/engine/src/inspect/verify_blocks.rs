@@ -70,8 +70,9 @@ pub struct BlockTotals {
     pub transactions: u64,
     /// Their inputs, coinbases not counted.
     pub inputs: u64,
-    /// Their fees in satoshi.
-    pub fees: i64,
+    /// Their fees in satoshi. The sum is wide: those of many blocks are beyond 64 bits where undo
+    /// data lies.
+    pub fees: i128,
     /// Their weight.
     pub weight: u64,
 }
@@ -541,7 +542,7 @@ impl<'a, V: ScriptVerifier + 'static, T: Default + Send> Worker<'a, V, T> {
             blocks: 1,
             transactions: verified.transactions,
             inputs: verified.inputs,
-            fees: verified.fees,
+            fees: verified.fees.into(),
             weight: verified.weight,
         });
         Ok(())
@@ -573,7 +574,7 @@ impl<'a, V: ScriptVerifier + 'static, T: Default + Send> Worker<'a, V, T> {
     }
 }
 
-fn unreadable(error: BlockReadError) -> Problem {
+pub(super) fn unreadable(error: BlockReadError) -> Problem {
     match error {
         BlockReadError::NoUndoFile { why, .. } => Problem::NoUndoFile(why),
         error @ BlockReadError::NoUndoRecord { .. } => Problem::NoUndoRecord(error.to_string()),
@@ -581,7 +582,7 @@ fn unreadable(error: BlockReadError) -> Problem {
     }
 }
 
-fn unverified(blocks: &ChainBlocks, height: u32, problem: Problem) -> Unverified {
+pub(super) fn unverified(blocks: &ChainBlocks, height: u32, problem: Problem) -> Unverified {
     Unverified {
         hash: blocks.hash(height).unwrap_or_default(),
         height,

@@ -17,7 +17,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 /// Height up to which the store is whole, and height that it had.
-const FOUND: u32 = 19;
+const FOUND: u32 = 17;
 const SYNCED: u32 = 20;
 
 /// Flushes after every block.
@@ -28,7 +28,7 @@ fn flushing() -> Options {
     }
 }
 
-/// Block files, and a data directory of the first 20 blocks, whose last commit is damaged.
+/// Block files, and a data directory of the first 20 blocks, whose last commits are lost.
 struct Damaged {
     chain: Chain,
     blocks: PathBuf,
@@ -50,10 +50,12 @@ impl Damaged {
         engine.connect(std::slice::from_ref(&blocks), &mut ()).unwrap();
         drop(engine);
         let segment = data.join("coins.log/segment-00000001");
-        let mut bytes = std::fs::read(&segment).unwrap();
-        let end = bytes.len();
-        bytes[end - 1000] ^= 1;
-        std::fs::write(&segment, bytes).unwrap();
+        let bytes = std::fs::read(&segment).unwrap();
+        // Each flush ends with a page of kind 6.
+        let ends = (1..).zip(bytes.chunks(4096)).filter(|(_, page)| page[4] == 6);
+        let ends: Vec<usize> = ends.map(|(pages, _)| pages * 4096).collect();
+        let end = ends[ends.len() - 1 - (SYNCED - FOUND) as usize];
+        std::fs::write(&segment, &bytes[..end + 5000]).unwrap();
         let _ = std::fs::remove_file(data.join("coins.log/checkpoint"));
         Self {
             chain,

@@ -131,6 +131,90 @@ fn traps_that_hash_much() {
     assert!(verifier.balance() > -3_000_000, "{}", verifier.balance());
 }
 
+/// The hash that libstdc++ has for strings, which has no key, and its ways back.
+mod unkeyed {
+    const SEED: u64 = 0xc70f_6907;
+    const MULTIPLIER: u64 = 0xc6a4_a793_5bd1_e995;
+
+    /// It undoes itself.
+    fn mix(value: u64) -> u64 {
+        value ^ (value >> 47)
+    }
+
+    fn times(value: u64) -> u64 {
+        value.wrapping_mul(MULTIPLIER)
+    }
+
+    fn divided(value: u64) -> u64 {
+        // Each round doubles the low bits that are right.
+        let inverse = (0..6).fold(MULTIPLIER, |inverse, _| {
+            inverse.wrapping_mul(2u64.wrapping_sub(times(inverse)))
+        });
+        value.wrapping_mul(inverse)
+    }
+
+    /// What is added to the state for each eight bytes, and for what is left at the end.
+    fn words(bytes: &[u8]) -> impl DoubleEndedIterator<Item = u64> {
+        let (words, rest) = bytes.as_chunks::<8>();
+        let mut last = [0; 8];
+        last[..rest.len()].copy_from_slice(rest);
+        let last = (!rest.is_empty()).then_some(u64::from_le_bytes(last));
+        let words = words.iter().map(|word| times(mix(times(u64::from_le_bytes(*word)))));
+        words.chain(last).collect::<Vec<_>>().into_iter()
+    }
+
+    pub(super) fn hash(bytes: &[u8]) -> u64 {
+        let start = SEED ^ times(bytes.len() as u64);
+        let state = words(bytes).fold(start, |state, word| times(state ^ word));
+        mix(times(mix(state)))
+    }
+
+    /// Changes the second eight bytes so that the hash is `wanted`.
+    pub(super) fn force(bytes: &mut [u8], wanted: u64) {
+        let end = mix(divided(mix(wanted)));
+        let after = words(&bytes[16..]).rfold(end, |state, word| divided(state) ^ word);
+        let start = SEED ^ times(bytes.len() as u64);
+        let before = words(&bytes[..8]).fold(start, |state, word| times(state ^ word));
+        let word = divided(mix(divided(divided(after) ^ before)));
+        bytes[8..16].copy_from_slice(&word.to_le_bytes());
+    }
+}
+
+/// As [`trap`], and the script codes of all its checks but the first have one hash, if the hash has
+/// no key. Returns the codes, too.
+fn trap_of_equal_hashes(checks: usize) -> (ScriptBuf, Vec<Vec<u8>>) {
+    let mut code = [op::OP_ENDIF.to_u8(), op::OP_PUSHNUM_1.to_u8()].to_vec();
+    let mut codes: Vec<Vec<u8>> = Vec::new();
+    for _ in 0..checks {
+        let mut start = vec![16];
+        start.extend([7; 16]);
+        start.extend([op::OP_DROP, op::OP_CHECKSIG, op::OP_DROP].map(|code| code.to_u8()));
+        code.splice(0..0, start);
+        if let Some(first) = codes.first() {
+            unkeyed::force(&mut code, unkeyed::hash(first));
+        }
+        codes.push(code.clone());
+        code.insert(0, op::OP_CODESEPARATOR.to_u8());
+    }
+    code.splice(0..0, [op::OP_CHECKSIG, op::OP_IF].map(|code| code.to_u8()));
+    (ScriptBuf::from_bytes(code), codes)
+}
+
+/// Bytes that are hashed for a new script code MUST be counted, whatever the code: a hash without a
+/// key would take many codes for one.
+#[test]
+fn codes_that_a_hash_confuses_are_told_apart() {
+    let (script, codes) = trap_of_equal_hashes(40);
+    assert!(codes.iter().all(|code| unkeyed::hash(code) == unkeyed::hash(&codes[0])));
+    assert!(codes.windows(2).all(|pair| pair[0] != pair[1]));
+    let verifier = honest_verifier();
+    let sample = transaction(10, &script, &pairs(41), 98_000);
+    let work = work(&verifier, &sample, 10, true);
+    // As with `traps_that_hash_much`: the limit of hashed bytes stops every run.
+    assert_eq!((work.deferred, work.records, work.passed), (0, 0, 100));
+    assert_eq!(verifier.signature_counts().kernel, 100);
+}
+
 #[test]
 fn legacy_inputs_of_large_transactions_are_not_put_off() {
     let verifier = honest_verifier();

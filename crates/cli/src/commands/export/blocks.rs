@@ -3,8 +3,9 @@
 use crate::arguments::{ExportBlocksArguments, NestedFormat, chain_of};
 use crate::commands::cores;
 use crate::export::table::{Convert, Rows, say_written, write_lines, write_parquet};
+use crate::export::target::{Target, format_of};
 use crate::export::text;
-use crate::export::transaction_row::{BlockFacts, TransactionRow};
+use crate::export::transaction_row::{BlockFacts, TransactionRow, memory_of_row};
 use crate::failure::Failure;
 use crate::log;
 use crate::output;
@@ -20,8 +21,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Bytes of the blocks whose rows are made by a thread at a time, and are a row group of a Parquet
-/// file.
+/// file where they fit into memory.
 const RUN_BYTES: u64 = 4 << 20;
+
+/// Memory in bytes of the rows that are converted together, about. Those of a usual run take less.
+const ROWS_BYTES: usize = 24 << 20;
+
+/// What the ending of a name says of the format.
+const ENDINGS: [(&str, NestedFormat); 2] = [("parquet", NestedFormat::Parquet), ("jsonl", NestedFormat::Jsonl)];
 
 /// The transactions that are exported.
 struct Transactions<'a> {
@@ -33,19 +40,39 @@ struct Transactions<'a> {
 }
 
 impl Transactions<'_> {
-    /// The rows of some blocks.
-    fn rows(&self, heights: RangeInclusive<u32>) -> Result<Vec<TransactionRow>, Failure> {
-        let mut rows = Vec::new();
+    /// Converts the rows of some blocks: all together, unless they take too much memory. Returns
+    /// their number, too.
+    fn pieces<T>(
+        &self,
+        heights: RangeInclusive<u32>,
+        convert: Convert<'_, TransactionRow, T>,
+    ) -> Result<(Vec<T>, u64), Failure> {
+        let (mut pieces, mut rows) = (Vec::new(), Vec::new());
+        let (mut count, mut memory) = (0, 0);
+        let mut convert = |rows: &mut Vec<TransactionRow>| {
+            count += rows.len() as u64;
+            pieces.push(convert(&mut std::mem::take(rows).into_iter())?);
+            Ok::<_, Failure>(())
+        };
         for read in self.blocks.iter(heights) {
             let read = read?;
             let facts = BlockFacts::new(&read, self.blocks.median_time_past(read.height)?, self.network);
-            let numbered = (0..).zip(read.transactions());
-            rows.extend(numbered.map(|(position, spending)| TransactionRow::new(&facts, position, &spending)));
+            for (position, spending) in (0..).zip(read.transactions()) {
+                rows.push(TransactionRow::new(&facts, position, &spending));
+                memory += memory_of_row(&spending);
+                if memory > ROWS_BYTES {
+                    convert(&mut rows)?;
+                    memory = 0;
+                }
+            }
             if self.stop.load(Ordering::Relaxed) {
                 return Err(Failure::Stopped(self.out.to_owned()));
             }
         }
-        Ok(rows)
+        if !rows.is_empty() {
+            convert(&mut rows)?;
+        }
+        Ok((pieces, count))
     }
 }
 
@@ -59,17 +86,15 @@ impl Rows for Transactions<'_> {
         take: &mut dyn FnMut(T) -> Result<(), Failure>,
     ) -> Result<u64, Failure> {
         let convert = |heights: RangeInclusive<u32>| {
-            let rows = self.rows(heights.clone())?;
-            let count = rows.len() as u64;
-            let piece = convert(&mut rows.into_iter())?;
-            Ok((piece, count, *heights.end()))
+            let (pieces, count) = self.pieces(heights.clone(), convert)?;
+            Ok((pieces, count, *heights.end()))
         };
         let (first, last) = self.heights.clone().into_inner();
         let mut rows = 0;
-        let mut take = |(piece, count, end): (T, u64, u32)| {
+        let mut take = |(pieces, count, end): (Vec<T>, u64, u32)| {
             rows += count;
             meter.blocks((end - first + 1).into(), (last - first + 1).into(), rows);
-            take(piece)
+            pieces.into_iter().try_for_each(&mut *take)
         };
         self.blocks
             .for_each_run(self.heights.clone(), RUN_BYTES, cores(), &convert, &mut take)?;
@@ -112,6 +137,7 @@ fn open(
 
 pub(crate) fn run(arguments: &ExportBlocksArguments) -> Result<u8, Failure> {
     let out = &arguments.out;
+    let format = format_of(out, arguments.format, &ENDINGS)?;
     let stop = signals::stop_flag()?;
     let mut meter = EngineMeter::new();
     let (blocks, network) = open(arguments, &stop, &mut meter)?;
@@ -133,9 +159,10 @@ pub(crate) fn run(arguments: &ExportBlocksArguments) -> Result<u8, Failure> {
         out,
         stop,
     };
-    let written = match arguments.format {
-        NestedFormat::Parquet => write_parquet(&transactions, out, &mut meter)?,
-        NestedFormat::Jsonl => write_lines(&transactions, out, &mut meter, "", &text::jsonl)?,
+    let target = Target::open(out, arguments.force)?;
+    let written = match format {
+        NestedFormat::Parquet => write_parquet(&transactions, target, &mut meter)?,
+        NestedFormat::Jsonl => write_lines(&transactions, target, &mut meter, "", &text::jsonl)?,
     };
     let mut wholeness = transactions.blocks.wholeness().clone();
     if let Some(hidden) = transactions.blocks.find_hidden(&transactions.stop, &mut meter)? {

@@ -6,7 +6,7 @@ use crate::descriptors::targets;
 use crate::export::coin_row::CoinRow;
 use crate::export::sqlite::SqliteWriter;
 use crate::export::table::{Convert, Rows, Written, say_written, write_lines, write_parquet};
-use crate::export::target::is_stdout;
+use crate::export::target::{Target, format_of, is_stdout};
 use crate::export::text;
 use crate::failure::Failure;
 use crate::output;
@@ -23,6 +23,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+/// What the ending of a name says of the format.
+const ENDINGS: [(&str, TableFormat); 5] = [
+    ("parquet", TableFormat::Parquet),
+    ("csv", TableFormat::Csv),
+    ("jsonl", TableFormat::Jsonl),
+    ("sqlite", TableFormat::Sqlite),
+    ("db", TableFormat::Sqlite),
+];
+
 /// Where coins come from.
 enum Source {
     Set(Box<UtxoSet>),
@@ -38,11 +47,11 @@ enum Source {
 }
 
 impl Source {
-    fn open(arguments: &ExportCoinsArguments, meter: &mut EngineMeter) -> Result<Self, Failure> {
+    fn open(arguments: &ExportCoinsArguments, stop: &AtomicBool, meter: &mut EngineMeter) -> Result<Self, Failure> {
         let path = match (&arguments.snapshot, &arguments.data) {
             (Some(snapshot), _) => or_standard_input(snapshot).to_owned(),
             (None, Some(data)) => {
-                let set = open_set_at(data, arguments.at.earlier(), arguments.older.reach(), meter)?;
+                let set = open_set_at(data, arguments.at.earlier(), arguments.older.reach(), stop, meter)?;
                 return Ok(Self::Set(Box::new(set)));
             }
             (None, None) => return Err(Failure::Usage("--data or --snapshot is needed".to_owned())),
@@ -191,13 +200,15 @@ pub(crate) fn run(arguments: &ExportCoinsArguments) -> Result<u8, Failure> {
         return Err(Failure::Usage("--at needs --data: a snapshot has no blocks".to_owned()));
     }
     let out = &arguments.out;
-    if arguments.format == TableFormat::Sqlite && is_stdout(out) {
+    let format = format_of(out, arguments.format, &ENDINGS)?;
+    if format == TableFormat::Sqlite && is_stdout(out) {
         return Err(Failure::Usage(
             "sqlite writes a file, which standard output is not".to_owned(),
         ));
     }
+    let stop = signals::stop_flag()?;
     let mut meter = EngineMeter::new();
-    let source = Source::open(arguments, &mut meter)?;
+    let source = Source::open(arguments, &stop, &mut meter)?;
     let mut wanted = HashSet::new();
     for text in &arguments.wanted {
         let targets = targets(text, &arguments.range.0, source.network())?;
@@ -207,14 +218,15 @@ pub(crate) fn run(arguments: &ExportCoinsArguments) -> Result<u8, Failure> {
         source,
         wanted: (!arguments.wanted.is_empty()).then_some(wanted),
         out,
-        stop: signals::stop_flag()?,
+        stop,
     };
-    let written = match arguments.format {
-        TableFormat::Parquet => write_parquet(&coins, out, &mut meter)?,
-        TableFormat::Csv => write_lines(&coins, out, &mut meter, &text::csv_head(), &text::csv)?,
-        TableFormat::Jsonl => write_lines(&coins, out, &mut meter, "", &text::jsonl)?,
+    let target = || Target::open(out, arguments.force);
+    let written = match format {
+        TableFormat::Parquet => write_parquet(&coins, target()?, &mut meter)?,
+        TableFormat::Csv => write_lines(&coins, target()?, &mut meter, &text::csv_head(), &text::csv)?,
+        TableFormat::Jsonl => write_lines(&coins, target()?, &mut meter, "", &text::jsonl)?,
         TableFormat::Sqlite => {
-            let mut writer = SqliteWriter::open(out)?;
+            let mut writer = SqliteWriter::open(arguments.force.begin(out)?)?;
             let convert = |rows: &mut dyn Iterator<Item = CoinRow>| Ok(rows.collect::<Vec<_>>());
             let rows = coins.run(&mut meter, &convert, &mut |rows| writer.add(&rows))?;
             let bytes = Some(writer.complete()?);

@@ -13,6 +13,7 @@ use blockmill_engine::Signatures;
 use blockmill_engine::inspect::verify_blocks::{Problem, Unverified};
 use blockmill_engine::inspect::verify_files::{FilesOptions, FilesReport, Stopped, verify_files};
 use blockmill_rules::{ScriptVerifier, SignatureCounts};
+use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -22,6 +23,9 @@ use std::time::Instant;
 
 /// Reports a stop by a signal, if there was one; returns the number of blocks that remain.
 fn say_stopped(report: &FilesReport) -> String {
+    if report.stopped.is_some() {
+        signals::answer();
+    }
     let (text, remaining) = match report.stopped {
         None => return "0".to_owned(),
         Some(Stopped::Indexing) => ("stopped while headers were read: no block is verified".to_owned(), None),
@@ -97,7 +101,16 @@ fn say_without_undo_file(why: &str, without: &[&Unverified]) {
     log::warning("no_undo_file", &text, fields);
 }
 
-/// The report as JSON.
+/// The report as JSON. The fees stand beside the rest: a [`Value`] has no room for a sum beyond 64
+/// bits, which false undo data may lead to.
+#[derive(Serialize)]
+struct ReportJson {
+    fees: i128,
+    #[serde(flatten)]
+    rest: Value,
+}
+
+/// The report as JSON, but for the fees.
 fn report_json(report: &FilesReport, counts: &SignatureCounts, seconds: f64) -> Value {
     let unverified = report.unverified.iter().map(|unverified| {
         let (path, offset) = &unverified.found_at;
@@ -124,7 +137,6 @@ fn report_json(report: &FilesReport, counts: &SignatureCounts, seconds: f64) -> 
         },
         "transactions": report.totals.transactions,
         "inputs": report.totals.inputs,
-        "fees": report.totals.fees,
         "weight": report.totals.weight,
         "signatures": signatures_json(counts),
         "seconds": seconds,
@@ -161,9 +173,11 @@ pub(super) fn run(arguments: &VerifyArguments) -> Result<u8, Failure> {
     let remaining = say_stopped(&report);
     let counts = verifier.signature_counts();
     let seconds = start.elapsed().as_secs_f64();
-    let mut out = std::io::stdout().lock();
+    let mut out = output::stdout();
     if arguments.json {
-        output::json_line(&mut out, &report_json(&report, &counts, seconds))?;
+        let fees = report.totals.fees;
+        let rest = report_json(&report, &counts, seconds);
+        output::json_line(&mut out, &ReportJson { fees, rest })?;
         return Ok(exit_status(&report));
     }
     let rejected = |unverified: &&Unverified| matches!(unverified.problem, Problem::Reject(_));

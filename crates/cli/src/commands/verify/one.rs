@@ -3,9 +3,11 @@
 use super::{params, threads};
 use crate::arguments::VerifyArguments;
 use crate::commands::or_standard_input;
+use crate::doing::{self, Doing};
 use crate::failure::Failure;
 use crate::log;
 use crate::output;
+use crate::signals;
 use crate::terminal::{bad, good};
 use crate::verifier::{counts_text, signatures_json, verifier};
 use blockmill_block::{Block, BlockUndo, hex};
@@ -56,6 +58,8 @@ pub(super) fn run(
     undo_path: &Path,
     height: u32,
 ) -> Result<u8, Failure> {
+    signals::end_at_once()?;
+    doing::set(Doing::Something("verifying a block"));
     let bytes = read(or_standard_input(block_path), BLOCK_BYTES_MAX)?;
     let length = bytes.len();
     let block =
@@ -84,7 +88,7 @@ pub(super) fn run(
         options,
     );
     let seconds = start.elapsed().as_secs_f64();
-    let mut out = std::io::stdout().lock();
+    let mut out = output::stdout();
     let verified = match outcome {
         Ok(verified) => verified,
         Err(VerifyBlockError::Reject(reject)) => {

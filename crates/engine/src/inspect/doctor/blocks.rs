@@ -5,7 +5,7 @@ use crate::datadir::DataDir;
 use crate::datadir::error::Remedy;
 use crate::datadir::files::{BLOCKS_FOLDER, FIRST_BLOCK_FILE};
 use blockmill_block::{Block, Magic};
-use blockmill_blockfiles::{BlockFiles, FileError};
+use blockmill_blockfiles::{BlockFiles, FileError, is_there};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -14,8 +14,10 @@ const PART: &str = "blocks/";
 /// Reads the blocks that were submitted.
 pub(super) fn examine(directory: &DataDir, stop: &AtomicBool, findings: &mut Findings) {
     let folder = directory.file(BLOCKS_FOLDER);
-    if !folder.join(FIRST_BLOCK_FILE).is_file() {
-        return;
+    match is_there(&folder.join(FIRST_BLOCK_FILE)) {
+        Ok(true) => {}
+        Ok(false) => return,
+        Err(error) => return findings.add_error(PART, &error.into()),
     }
     let mut seen = Seen::default();
     let read = look(&folder, directory.chain_id().params().magic(), stop, &mut seen);

@@ -1,0 +1,172 @@
+//! What may not be looked at is not called missing.
+
+use crate::common::core_folder::made;
+use crate::common::{Run, Scratch, blockmill, run};
+use rustix::process::geteuid;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// A user with no rights of its own.
+const NOBODY: u32 = 65_534;
+
+fn set_mode(path: &Path, mode: u32) {
+    std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+}
+
+/// A command of a user who has not all rights. Whoever runs the tests may have them.
+fn with(arguments: &[&str], paths: &[(&str, &Path)]) -> Command {
+    let mut command = blockmill();
+    if geteuid().is_root() {
+        command.uid(NOBODY).gid(NOBODY);
+    }
+    command.args(arguments);
+    for (option, path) in paths {
+        command.arg(option).arg(path);
+    }
+    command
+}
+
+/// Status 3, the path, and what is wrong with it; nothing that says that it is missing.
+#[track_caller]
+fn check(command: &mut Command, path: &Path) {
+    let run: Run = run(command.stdin(Stdio::null())).ends_with(3);
+    assert!(run.stderr.contains("Permission denied"), "{command:?}: {run:#?}");
+    assert!(run.stderr.contains(path.to_str().unwrap()), "{command:?}: {run:#?}");
+    for word in ["no data directory", "there is no", "no blk*.dat", "NotFound"] {
+        assert!(!run.stderr.contains(word), "{command:?}: {run:#?}");
+    }
+}
+
+/// A folder that the user may not enter has all that the commands ask for, and a data directory
+/// that may not be entered lies in an open one.
+#[test]
+fn a_folder_that_may_not_be_entered_is_not_called_missing() {
+    let scratch = Scratch::new();
+    let root = scratch.join("x").parent().unwrap().to_owned();
+    set_mode(&root, 0o755);
+    if !with(&["--version"], &[])
+        .output()
+        .is_ok_and(|output| output.status.success())
+    {
+        eprintln!("skipped: a user with no rights cannot run the command");
+        return;
+    }
+    let (blocks, _) = made(&scratch);
+    let data = scratch.join("data");
+    let closed = scratch.folder("closed");
+    for (from, to) in [(&blocks, "blocks"), (&data, "data")] {
+        std::fs::rename(from, closed.join(to)).unwrap();
+    }
+    let snapshot = closed.join("snapshot");
+    let mut dump = blockmill();
+    dump.args(["snapshot", "dump", "--data"]).arg(closed.join("data"));
+    run(dump.arg(&snapshot)).ends_with(0);
+    let open = scratch.folder("open");
+    let readable = open.join("snapshot");
+    std::fs::copy(&snapshot, &readable).unwrap();
+    set_mode(&readable, 0o644);
+    std::fs::write(open.join("blk00000.dat"), []).unwrap();
+    let inner = open.join("data");
+    std::fs::create_dir(&inner).unwrap();
+    for file in std::fs::read_dir(closed.join("data")).unwrap() {
+        let file = file.unwrap();
+        if file.file_type().unwrap().is_file() {
+            std::fs::copy(file.path(), inner.join(file.file_name())).unwrap();
+        }
+    }
+    // The user could write beside them, if only these were missing.
+    set_mode(&open, 0o777);
+    for folder in [&closed, &inner] {
+        set_mode(folder, 0o000);
+    }
+    for data in [&closed.join("data"), &inner, &closed.join("nothing")] {
+        let set = [("--data", &**data)];
+        let outpoint = format!("{}:0", "ab".repeat(32));
+        check(&mut with(&["stats"], &set), data);
+        check(&mut with(&["coin", &outpoint], &set), data);
+        check(&mut with(&["balance", "raw:51"], &set), data);
+        check(
+            &mut with(&["export", "coins", "--format", "csv", "--out", "-"], &set),
+            data,
+        );
+        check(
+            &mut with(&["export", "blocks", "--format", "jsonl", "--out", "-"], &set),
+            data,
+        );
+        check(&mut with(&["snapshot", "dump", "-"], &set), data);
+        check(&mut with(&["doctor"], &set), data);
+        check(&mut with(&["audit"], &set), data);
+        check(&mut with(&["submit"], &set), data);
+        check(&mut with(&["submit", "--network", "regtest"], &set), data);
+        let into = [("--data", &**data), ("--blocks", &*open)];
+        check(&mut with(&["connect"], &into), data);
+        check(&mut with(&["connect", "--network", "regtest"], &into), data);
+    }
+    for blocks in [&closed.join("blocks"), &closed, &closed.join("blocks/blk00000.dat")] {
+        let files = [("--blocks", &**blocks)];
+        let data = [("--data", &*open.join("new")), ("--blocks", blocks)];
+        check(&mut with(&["connect", "--network", "regtest"], &data), blocks);
+        check(&mut with(&["verify", "--network", "regtest"], &files), blocks);
+        let export = [
+            "export",
+            "blocks",
+            "--network",
+            "regtest",
+            "--format",
+            "jsonl",
+            "--out",
+            "-",
+        ];
+        check(&mut with(&export, &files), blocks);
+        let audit = [
+            "audit",
+            "--network",
+            "regtest",
+            "--snapshot",
+            readable.to_str().unwrap(),
+        ];
+        check(&mut with(&audit, &files), blocks);
+        assert!(!open.join("new").exists());
+    }
+    check(
+        &mut with(
+            &["export", "coins", "--format", "csv", "--out", "-"],
+            &[("--snapshot", &snapshot)],
+        ),
+        &snapshot,
+    );
+    let load = [("--data", &*open.join("new")), ("--blocks", &open)];
+    check(
+        with(&["snapshot", "load", "--network", "regtest"], &load).arg(&snapshot),
+        &snapshot,
+    );
+    // What is to be written.
+    let generate = ["generate", "--profile", "utxo", "--blocks", "5"];
+    for out in [&closed, &closed.join("new")] {
+        check(&mut with(&generate, &[("--out", out)]), out);
+        check(&mut with(&["demo"], &[("--keep", out)]), out);
+    }
+    let key = closed.join("key");
+    check(with(&["audit", "key"], &[]).arg(&key), &key);
+    for folder in [&closed, &inner] {
+        set_mode(folder, 0o700);
+    }
+    // A set that may be read, and an output that may not be written.
+    let data = closed.join("data");
+    for path in [&closed, &data, &data.join("coins.log")] {
+        set_mode(path, 0o755);
+    }
+    let shut = scratch.folder("shut");
+    set_mode(&shut, 0o000);
+    let out = shut.join("table.csv");
+    for force in [&[][..], &["--force"]] {
+        let export = [&["export", "coins"], force].concat();
+        check(&mut with(&export, &[("--data", &data), ("--out", &out)]), &out);
+        let dump = [&["snapshot", "dump"], force].concat();
+        check(with(&dump, &[("--data", &data)]).arg(&out), &out);
+    }
+    set_mode(&shut, 0o700);
+}
