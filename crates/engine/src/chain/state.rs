@@ -199,7 +199,7 @@ impl ChainState {
 
     /// Forgets which blocks have failed: a new run judges them again, as a new process does.
     pub(crate) fn forget_failures(&mut self) {
-        self.index.forget_failures();
+        self.index.forget_failures(self.tip_id());
     }
 
     /// The index and the files.

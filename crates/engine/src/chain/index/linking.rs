@@ -217,8 +217,7 @@ impl HeaderIndex {
             let entry = self.entry_mut(id);
             entry.linked = false;
             entry.failed |= failed;
-            // A number stays with its block, but for one whose content has not come after all.
-            if !failed && entry.sequence != CONNECTED_BEFORE {
+            if entry.sequence != CONNECTED_BEFORE {
                 entry.sequence = NOT_LINKED;
             }
             if failed {
@@ -285,19 +284,30 @@ impl HeaderIndex {
         Some(first)
     }
 
-    /// Forgets which blocks have failed: they are judged again, as by a new process.
-    pub(crate) fn forget_failures(&mut self) {
+    /// Forgets which blocks have failed: they are judged again, as by a new process, for which the
+    /// chain up to `tip` is the one that was connected before.
+    pub(crate) fn forget_failures(&mut self, tip: BlockId) {
+        let mut any = false;
         // A parent comes before its children.
         for id in (0..self.entries.len()).map(BlockId::from_index) {
             if !self.entry(id).failed {
                 continue;
             }
+            any = true;
             self.entry_mut(id).failed = false;
-            self.order_is_stale = true;
             let parent = self.entry(id).parent.map(|parent| self.rank(parent));
             self.headers.insert(self.rank(id), parent);
             self.link_from(id, self.arrivals);
         }
+        let mut next = Some(tip).filter(|_| any);
+        while let Some(id) = next.filter(|&id| self.entry(id).sequence != CONNECTED_BEFORE) {
+            let before = self.rank(id);
+            self.entry_mut(id).sequence = CONNECTED_BEFORE;
+            self.candidates.change(&before, self.rank(id));
+            self.headers.change(&before, self.rank(id));
+            next = self.entry(id).parent;
+        }
+        self.order_is_stale |= any;
     }
 }
 

@@ -164,12 +164,18 @@ fn failures_are_forgotten() {
     assert_eq!(index.best_candidate(), main[2]);
     index.mark_failed(main[0]);
     assert_eq!((index.best_candidate(), index.best_header()), (side[1], side[1]));
-    index.forget_failures();
+    index.forget_failures(genesis);
     assert_eq!((index.best_candidate(), index.best_header()), (main[2], main[2]));
     // Among equals the first is first again.
     index.mark_failed(main[2]);
     index.settle_order();
     assert_eq!((index.best_candidate(), index.best_header()), (main[1], main[1]));
+    // The active chain comes before all that is judged again.
+    index.mark_failed(main[0]);
+    index.forget_failures(side[1]);
+    index.mark_failed(main[2]);
+    index.settle_order();
+    assert_eq!((index.best_candidate(), index.best_header()), (side[1], side[1]));
 }
 
 #[test]

@@ -98,7 +98,8 @@ impl Forest {
             candidate.finish(random)
         };
         if let Ok(block) = deserialize::<Block>(&whole) {
-            if random.one_in(8) {
+            // A wrong copy of a block with a fault may be the right block.
+            if !with_fault && random.one_in(8) {
                 records.push(wrong_copy(&block, random));
             }
             self.add(parent, &whole, block);

@@ -216,7 +216,7 @@ fn chain_to(tip: BlockHash, forest: &Forest) -> impl Iterator<Item = &Block> {
 }
 
 /// The set at a tip, by a plain model.
-fn model(tip: Tip, forest: &Forest) -> UtxoStats {
+fn model(tip: Tip, forest: &Forest, context: &dyn Fn() -> String) -> UtxoStats {
     let mut coins: BTreeMap<OutPoint, Coin> = BTreeMap::new();
     let chain: Vec<&Block> = chain_to(tip.hash, forest).collect();
     assert_eq!(chain.len(), tip.height as usize);
@@ -226,7 +226,8 @@ fn model(tip: Tip, forest: &Forest) -> UtxoStats {
                 for input in &transaction.input {
                     let bitcoin::OutPoint { txid, vout } = input.previous_output;
                     let txid = Txid(txid.to_byte_array());
-                    assert!(coins.remove(&OutPoint { txid, vout }).is_some());
+                    let spent = coins.remove(&OutPoint { txid, vout });
+                    assert!(spent.is_some(), "height {height}: {}", context());
                 }
             }
             let txid = Txid(transaction.compute_txid().to_byte_array());
@@ -336,7 +337,7 @@ fn check(seed: u64, seen: &mut Seen) {
         if report.halt == Halt::Finished {
             assert_eq!(report.tip.to_string(), core, "{}", context());
         }
-        assert_eq!(figures(engine), model(engine.tip(), &forest), "{}", context());
+        assert_eq!(figures(engine), model(engine.tip(), &forest, &context), "{}", context());
         let all_is_well = report.rejected.is_empty() && report.unreadable.is_empty();
         if number == 0 && run.submitted.is_empty() && report.halt == Halt::Finished && all_is_well {
             let files: Vec<_> = run.files.iter().map(|&number| sources[number].clone()).collect();
