@@ -126,6 +126,10 @@ pub fn verify_files<V: ScriptVerifier + 'static>(
         stop,
     };
     verification.run(&[heights], &each, observer, &mut take)?;
+    if options.only.is_none() && blocks.found_at(0).is_some() {
+        // It is in no run, but its copy may be another block.
+        report.unverified.extend(first_block(&blocks).unverified);
+    }
     report.unverified.sort_by_key(|unverified| unverified.height);
     if options.only.is_none() && done == count {
         report.wholeness = blocks.wholeness().clone();

@@ -1,19 +1,20 @@
 //! Blocks with the coins that they spend: of a data directory, and of block files with undo files
 //! beside them.
 
-use super::options;
+use super::{SIGNATURES, options};
 use crate::common::generated::{FORK, Generated, HEIGHT};
-use crate::common::{LARGE, connect, open};
+use crate::common::{LARGE, connect, open, verifier};
 use blockmill_block::{Network, OutPoint};
 use blockmill_chaingen::Profile;
 use blockmill_engine::datadir::chain_bytes::ChainBytesError;
+use blockmill_engine::inspect::verify_files::{FilesOptions, FilesReport, verify_files};
 use blockmill_engine::report::Indexing;
-use blockmill_engine::{BlockReadError, ChainBlocks, Observer, SpendingBlock, UtxoSet};
+use blockmill_engine::{BlockReadError, ChainBlocks, Observer, RunOutcome, SpendingBlock, UtxoSet};
 use blockmill_rules::Params;
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
 use tempfile::TempDir;
 
 static CHAIN: LazyLock<Generated> = LazyLock::new(|| Generated::new(Profile::Mixed));
@@ -225,4 +226,40 @@ fn a_search_of_files_can_be_stopped() {
     let mut blocks = UtxoSet::open(&folders.data, 1).unwrap().blocks().unwrap();
     assert!(!blocks.add_files(&sources, &stop, &mut Stop(&stop)).unwrap());
     blocks.read(HEIGHT).unwrap();
+}
+
+/// The network's first block is never connected. Its copy in the files is judged all the same, by
+/// all who read the files.
+#[test]
+fn a_copy_of_the_first_block_with_other_content_is_named() {
+    let folders = folders();
+    let params = Params::new(Network::Regtest, None);
+    let verify = |only| -> FilesReport {
+        let options = FilesOptions {
+            only,
+            threads: 1,
+            signatures: SIGNATURES,
+        };
+        let (verifier, stop) = (Arc::new(verifier(SIGNATURES)), AtomicBool::new(false));
+        let sources = [folders.core.clone()];
+        verify_files(&sources, &params, options, &verifier, &stop, &mut ()).unwrap()
+    };
+    let unverified = |report: &FilesReport| -> Vec<u32> {
+        let heights = report.unverified.iter().map(|unverified| unverified.height);
+        heights.collect()
+    };
+    let genesis = Some(params.genesis.hash());
+    let alone = verify(genesis);
+    assert_eq!((alone.totals.blocks, alone.totals.transactions), (1, 1));
+    assert!(unverified(&verify(None)).is_empty());
+    let path = folders.core.join("blk00000.dat");
+    let mut bytes = std::fs::read(&path).unwrap();
+    // In the text of its coinbase.
+    bytes[8 + 80 + 80] ^= 1;
+    std::fs::write(&path, bytes).unwrap();
+    assert_eq!(unverified(&verify(None)), [0]);
+    assert_eq!(unverified(&verify(genesis)), [0]);
+    let mut engine = open(&folders.data.with_extension("again"), options(1, LARGE));
+    let report = connect(&mut engine, &[&folders.core]);
+    assert_eq!((report.height, report.outcome()), (HEIGHT, RunOutcome::Rejected));
 }
