@@ -12,7 +12,8 @@
 
 use blockmill_block::{Block, BlockHash};
 use blockmill_engine::{ChainBlocks, NotWhole};
-use blockmill_fuzz::block_tree::{Node, PARAMS, Rules, is_own_content};
+use blockmill_fuzz::block_content::is_own_content;
+use blockmill_fuzz::block_tree::{Node, PARAMS, Rules};
 use blockmill_fuzz::file_pairs::{Copy, Pairs};
 use blockmill_fuzz::input::Input;
 use libfuzzer_sys::fuzz_target;
