@@ -13,8 +13,8 @@
 //!   says of the wholeness what `verify` does;
 //! - an audit proves the chain's set then, and never another one.
 //!
-//! Not compared with `connect` is a chain with false undo data, or with that of siblings, which have
-//! the same parent: undo data is taken for true by all but the audit.
+//! Not compared with `connect` is a chain with false undo data, or with that of siblings, which
+//! have the same parent: undo data is taken for true by all but the audit.
 
 #![no_main]
 
