@@ -1,7 +1,8 @@
 //! Pairs of `blk*.dat` and `rev*.dat` with the blocks of a tree, in a folder for scratch files. The
 //! fuzzer's bytes choose what lies where, and what is wrong with it.
 
-use crate::block_tree::{CopyFault, PARAMS, Rules, Tree, faulty_copy};
+use crate::block_content::{CopyFault, faulty_copy};
+use crate::block_tree::{PARAMS, Rules, Tree};
 use crate::input::Input;
 use crate::scratch::SCRATCH;
 use blockmill_block::undo::write_record;

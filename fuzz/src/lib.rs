@@ -8,7 +8,8 @@
 //! - [`gated_store`]: a store whose commits wait and fail on demand;
 //! - [`pieces`]: block files made of pieces;
 //! - [`scratch`]: a folder for files;
-//! - [`block_tree`], [`file_pairs`]: trees of blocks with work, and files of blocks and undo data;
+//! - [`block_tree`], [`block_content`]: trees of blocks with work, and copies with other content;
+//! - [`file_pairs`]: files of such blocks and of their undo data;
 //! - [`accept_all`]: a script verifier to which all scripts are valid;
 //! - [`submitted`]: lines as `submit` reads them;
 //! - [`log_pages`], [`log_checkpoint`]: pages and checkpoints of the coin log;
@@ -19,6 +20,7 @@
 //! A target is deterministic, except for the timing of threads and the random keys of coin maps.
 
 pub mod accept_all;
+pub mod block_content;
 pub mod block_tree;
 pub mod chain;
 pub mod file_pairs;

@@ -1,15 +1,15 @@
 //! The input is a `blk*.dat` file, or describes the pieces of one, with a network and an
 //! obfuscation key.
 //!
-//! Checked: the records that a scan of lengths finds lie inside the file, do not overlap, begin with
-//! magic and length, and are read as the scan describes them. A record that is followed neither by
-//! another record nor by the end of the file is a block with the right merkle root; its head may
-//! state a larger length, and then the scan says so there. All other damage is reported in order,
-//! inside the file and outside of records. In a file of pieces the scan finds exactly the whole
-//! records, and no damage if there is only padding between them.
+//! Checked: the records that a scan of lengths finds lie inside the file, do not overlap, begin
+//! with magic and length, and are read as the scan describes them. A record that is followed
+//! neither by another record nor by the end of the file is a block with the right merkle root; its
+//! head may state a larger length, and then the scan says so there. All other damage is reported in
+//! order, inside the file and outside of records. In a file of pieces the scan finds exactly the
+//! whole records, and no damage if there is only padding between them.
 //!
-//! A scan of contents finds all blocks that a scan of lengths finds. Only records that are no blocks
-//! contain others there.
+//! A scan of contents finds all blocks that a scan of lengths finds. Only records that are no
+//! blocks contain others there.
 //!
 //! The file lies in `TMPDIR`, by default in `/dev/shm`.
 

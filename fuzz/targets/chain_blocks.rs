@@ -4,15 +4,16 @@
 //! Checked, beside a plain model: the chain of block files is the longest one whose last block was
 //! linked first, where a block came with its first copy that has its content. It has the model's
 //! hashes and blocks, and the same are found after its way through bytes. So has each other chain
-//! that ends in a known block. What cannot be read, also when a file was cut since, is what the model
-//! says. The chain is whole but for blocks without parents. Other bytes in place of a chain's cause
-//! no panic.
+//! that ends in a known block. What cannot be read, also when a file was cut since, is what the
+//! model says. The chain is whole but for blocks without parents. Other bytes in place of a chain's
+//! cause no panic.
 
 #![no_main]
 
 use blockmill_block::{Block, BlockHash};
 use blockmill_engine::{ChainBlocks, NotWhole};
-use blockmill_fuzz::block_tree::{Node, PARAMS, Rules, is_own_content};
+use blockmill_fuzz::block_content::is_own_content;
+use blockmill_fuzz::block_tree::{Node, PARAMS, Rules};
 use blockmill_fuzz::file_pairs::{Copy, Pairs};
 use blockmill_fuzz::input::Input;
 use libfuzzer_sys::fuzz_target;

@@ -13,8 +13,8 @@
 //!   says of the wholeness what `verify` does;
 //! - an audit proves the chain's set then, and never another one.
 //!
-//! Not compared with `connect` is a chain with false undo data, or with that of siblings, which have
-//! the same parent: undo data is taken for true by all but the audit.
+//! Not compared with `connect` is a chain with false undo data, or with that of siblings, which
+//! have the same parent: undo data is taken for true by all but the audit.
 
 #![no_main]
 
@@ -24,7 +24,8 @@ use blockmill_coins::{CoinStore, MemoryStore, Tip, write_snapshot};
 use blockmill_engine::inspect::verify_files::{FilesOptions, FilesReport, verify_files};
 use blockmill_engine::{ChainBlocks, Engine, NotWhole, Options, RunOutcome, Signatures, SpendingBlock};
 use blockmill_fuzz::accept_all::AcceptAll;
-use blockmill_fuzz::block_tree::{PARAMS, Rules, is_own_content, outputs_of};
+use blockmill_fuzz::block_content::is_own_content;
+use blockmill_fuzz::block_tree::{PARAMS, Rules, outputs_of};
 use blockmill_fuzz::file_pairs::Pairs;
 use blockmill_fuzz::input::Input;
 use blockmill_fuzz::memory::peak_of;

@@ -141,8 +141,8 @@ pub fn verify_files<V: ScriptVerifier + 'static>(
     Ok(report)
 }
 
-/// The report on the network's first block alone. It is in the code, so its copy has to be that, and
-/// no rule is asked.
+/// The report on the network's first block alone. It is in the code, so its copy has to be that,
+/// and no rule is asked.
 fn first_block(blocks: &ChainBlocks) -> FilesReport {
     let mut report = FilesReport {
         best_height: blocks.best_height(),
