@@ -307,13 +307,16 @@ fn readers_of_a_directory_beside_damage() {
     assert!(rows.lines().last().unwrap().contains("\"height\":140"));
 }
 
+/// What makes a bad copy of a block.
+type Change<'a> = &'a dyn Fn(&mut bitcoin::Block);
+
 /// Any number of bad copies before the good one: with witnesses that are not the block's, without
 /// its witnesses, and with its last transactions doubled.
 #[test]
 fn bad_copies_before_the_good_one() {
     let scratch = Scratch::new();
     let (folder, blocks) = clear(&scratch);
-    let bad = |record: &[u8], change: &dyn Fn(&mut bitcoin::Block)| {
+    let bad = |record: &[u8], change: Change<'_>| {
         let mut block: bitcoin::Block = bitcoin::consensus::deserialize(&record[8..]).unwrap();
         change(&mut block);
         let bytes = bitcoin::consensus::serialize(&block);
@@ -340,8 +343,7 @@ fn bad_copies_before_the_good_one() {
             block.txdata.extend(last);
         }
     };
-    let kinds: [(&str, &dyn Fn(&mut bitcoin::Block)); 3] =
-        [("forged", &forged), ("stripped", &stripped), ("doubled", &doubled)];
+    let kinds: [(&str, Change<'_>); 3] = [("forged", &forged), ("stripped", &stripped), ("doubled", &doubled)];
     for (name, change) in kinds {
         let copies: Vec<(usize, Vec<u8>)> = blocks
             .iter()

@@ -101,7 +101,6 @@ pub fn verify_files<V: ScriptVerifier + 'static>(
     }
     let heights = match options.only {
         Some(_) => blocks.height()..=blocks.height(),
-        None if blocks.height() == 0 => 1..=0,
         None => 1..=blocks.last_with_undo(1..=blocks.height()),
     };
     let mut report = FilesReport {
