@@ -171,7 +171,7 @@ fn a_torn_record_before_preallocated_zeros() {
             bytes.iter_mut().enumerate().for_each(|(at, byte)| *byte ^= key[at % 8]);
             bytes.resize(1 << 16, 0);
             let (scan, blocks) = scan_bytes(&bytes, Some(key));
-            assert_eq!(blocks, [a.clone()], "{length}");
+            assert_eq!(blocks, std::slice::from_ref(&a), "{length}");
             assert_eq!(scan.damages.len(), 1, "{length}");
             assert!(scan.damages[0].is_unfinished_write(), "{length} {}", scan.damages[0]);
         }
