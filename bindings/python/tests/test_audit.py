@@ -40,12 +40,21 @@ def test_a_chain_is_proved(small: Site) -> None:
     heard: list[Progress] = []
     report = blockmill.audit(small.blocks, small.snapshot, small.network, threads=2, progress=heard.append)
     assert report.is_proved and report.verdict == "proved" and report.findings == ()
+    assert report.whole and report.why == ()
     assert (report.network, report.height, report.blocks) == ("regtest", 160, 161)
     assert report.inputs >= 2000 and report.coins == 923 and report.transactions > 160
     assert report.seconds > 0 and report.cpu_seconds > 0
     assert {progress.phase for progress in heard} >= {"headers", "blocks"}
     last = [progress for progress in heard if progress.phase == "blocks"][-1]
     assert last.share == 1.0 and last.inputs == report.inputs and last.seconds_left == 0.0
+
+
+def test_files_that_are_not_whole_prove_nothing(small: Site, tmp_path: Path) -> None:
+    blocks = shutil.copytree(small.blocks, tmp_path / "blocks")
+    (blocks / "blk00099.dat").write_bytes(b"\x07" * 400)
+    report = blockmill.audit(blocks, small.snapshot, small.network)
+    assert report.verdict == "incomplete" and not report.whole
+    assert "blk00099.dat" in report.why[0] and report.why[0] in str(report.findings[0])
 
 
 def test_the_main_network_is_proved(main: Site) -> None:

@@ -119,6 +119,13 @@ class Report:
     seconds: float
     cpu_seconds: float
     findings: tuple[Finding, ...]
+    why: tuple[str, ...] = ()
+    """Why the block files do not hold a whole chain. Findings say so, too."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether the block files hold a whole chain."""
+        return not self.why
 
     @property
     def is_proved(self) -> bool:
@@ -229,8 +236,8 @@ def _hear(progress: OnProgress | None) -> Callable[[str, dict[str, Any]], None]:
 
 
 def _report(fields: Mapping[str, Any], seconds: float, cpu_seconds: float) -> Report:
-    findings = _findings(fields["findings"])
-    return Report(**{**fields, "findings": findings, "seconds": seconds, "cpu_seconds": cpu_seconds})
+    lists = {"findings": _findings(fields["findings"]), "why": tuple(fields["why"])}
+    return Report(**{**fields, **lists, "seconds": seconds, "cpu_seconds": cpu_seconds})
 
 
 def audit(

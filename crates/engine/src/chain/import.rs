@@ -11,7 +11,7 @@ use crate::report::findings::{ImportEnd, ImportFindings, Leftover, Rejected, Unr
 use crate::report::observer::Observer;
 use crate::report::telemetry::Reporter;
 use blockmill_block::{BlockHash, Header};
-use blockmill_blockfiles::{FileError, Position, Record};
+use blockmill_blockfiles::{FileError, Position, Record, is_there};
 use blockmill_rules::RejectKind;
 use std::collections::{BTreeSet, HashSet};
 use std::path::PathBuf;
@@ -80,7 +80,7 @@ impl ChainState {
     fn forget_old(&mut self, searched: &[u32], known: u32) -> Vec<BlockId> {
         let files = self.files.read();
         let searched: HashSet<u32> = searched.iter().copied().collect();
-        let is_old = |file: u32| searched.contains(&file) || !files.path(file).exists();
+        let is_old = |file: u32| searched.contains(&file) || is_there(files.path(file)).is_ok_and(|there| !there);
         let old: HashSet<u32> = (0..known).filter(|&file| is_old(file)).collect();
         if old.is_empty() {
             return Vec::new();

@@ -20,7 +20,7 @@
 
 use blockmill_block::Header;
 use blockmill_blockfiles::disk::{Disk, DiskFile, Open};
-use blockmill_blockfiles::{BlockFiles, FileError, Position, Record, ScanDepth, XorKey};
+use blockmill_blockfiles::{BlockFiles, FileError, Position, Record, ScanDepth, XorKey, is_there};
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs::Metadata;
@@ -137,7 +137,7 @@ impl Places {
             file: None,
             end: MAGIC.len() as u64,
         };
-        if store.path.exists() {
+        if is_there(&store.path)? {
             let file = store.disk.open(&store.path, Open::Keep).map_err(store.error())?;
             let mut bytes = vec![0; file.length().map_err(store.error())? as usize];
             file.read_exact_at(&mut bytes, 0).map_err(store.error())?;
@@ -245,7 +245,7 @@ impl Places {
         if garbage < live.max(GARBAGE_MAX) {
             return Ok(());
         }
-        self.searches.retain(|path, _| path.exists());
+        self.searches.retain(|path, _| is_there(path).unwrap_or(true));
         let mut bytes = MAGIC.to_vec();
         for (path, search) in &self.searches {
             write_entry(path, search, &mut bytes);

@@ -21,7 +21,7 @@ use crate::datadir::spending_block::SpendingBlock;
 use crate::report::signatures::{SignatureWay, Signatures};
 use crate::report::wholeness::Wholeness;
 use blockmill_block::{Block, BlockHash, Header};
-use blockmill_blockfiles::{BlockFiles, Position, Record};
+use blockmill_blockfiles::{BlockFiles, Position, Record, is_there};
 use blockmill_coins::{Tip, UndoLog};
 use blockmill_rules::{Params, Reject};
 use std::collections::{BTreeSet, HashMap};
@@ -84,7 +84,7 @@ impl ChainBlocks {
         blocks.undo = open_undo(&directory.file(UNDO_FILE))?;
         let mut places = Places::read(&directory.file(PLACES_FILE))?;
         let submitted = directory.file(BLOCKS_FOLDER);
-        if submitted.join(FIRST_BLOCK_FILE).exists() {
+        if is_there(&submitted.join(FIRST_BLOCK_FILE))? {
             // The places of blocks that came one by one are written when they are next imported.
             let mut files = BlockFiles::new();
             let numbers = files.add(&submitted)?;
