@@ -148,7 +148,7 @@ fn compare(report: &FilesReport, exported: &Exported) {
     }
     assert!(read.len() >= (1..=last).take_while(|&height| is_verified(height)).count());
     let mut wholeness = blocks.wholeness().clone();
-    let hidden = blocks.find_hidden(&GO_ON, &mut ()).expect("the files can be read");
+    let hidden = blocks.find_hidden(&GO_ON).expect("the files can be read");
     wholeness.join(hidden.expect("nobody stops it"));
     assert_eq!(wholeness, report.wholeness);
 }

@@ -105,7 +105,7 @@ impl<'a, V: ScriptVerifier + 'static> Auditor<'a, V> {
             ChainOfSet::Found(blocks) => {
                 let mut report = self.whole(&blocks, AuditedSet::Snapshot(snapshot), resume, observer)?;
                 let mut wholeness = blocks.wholeness().clone();
-                wholeness.join(blocks.find_hidden(self.stop, observer)?.ok_or(AuditError::Stopped)?);
+                wholeness.join(blocks.find_hidden(self.stop)?.ok_or(AuditError::Stopped)?);
                 report.set_wholeness(wholeness);
                 Ok(report)
             }

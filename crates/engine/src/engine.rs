@@ -73,7 +73,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         let mut submitted = ImportFindings::default();
         let (mut findings, mut halt) = import_and_connect(pipeline, &mut run, sources, &mut submitted)?;
         // A block that is shorter than its record was read: others may lie there.
-        while halt == Halt::Finished && run.chain.find_hidden(pipeline.stop(), run.reporter.observer)? {
+        while halt == Halt::Finished && run.chain.find_hidden(pipeline.stop())? {
             (findings, halt) = import_and_connect(pipeline, &mut run, sources, &mut submitted)?;
         }
         findings.merge(submitted);

@@ -107,7 +107,7 @@ impl ChainState {
 
     /// Whether files that were noted as doubtful have blocks that no search has found. Then their
     /// contents are read by the next [`import`](Self::import).
-    pub(crate) fn find_hidden(&mut self, stop: &AtomicBool, observer: &mut dyn Observer) -> Result<bool, FileError> {
+    pub(crate) fn find_hidden(&mut self, stop: &AtomicBool) -> Result<bool, FileError> {
         let doubts = self.files.read().take_doubts();
         let deep: BTreeSet<u32> = doubts.difference(&self.deep).copied().collect();
         let files = self.files.read();
@@ -118,7 +118,7 @@ impl ChainState {
             stop,
         };
         let numbers: Vec<u32> = deep.iter().copied().collect();
-        let found = search.run(&numbers, &mut Places::default(), observer)?;
+        let found = search.run(&numbers, &mut Places::default(), &mut ())?;
         let is_hidden = |record: &Record| self.index.find(&record.hash).is_none();
         let any = found.is_some_and(|found| found.records.iter().any(is_hidden));
         drop(files);

@@ -132,9 +132,7 @@ pub fn verify_files<V: ScriptVerifier + 'static>(
     report.unverified.sort_by_key(|unverified| unverified.height);
     if options.only.is_none() && done == count {
         report.wholeness = blocks.wholeness().clone();
-        report
-            .wholeness
-            .join(blocks.find_hidden(stop, observer)?.unwrap_or_default());
+        report.wholeness.join(blocks.find_hidden(stop)?.unwrap_or_default());
     }
     report.stopped = (done < count).then_some(Stopped::Before(count - done));
     Ok(report)

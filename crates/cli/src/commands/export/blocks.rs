@@ -165,7 +165,7 @@ pub(crate) fn run(arguments: &ExportBlocksArguments) -> Result<u8, Failure> {
         NestedFormat::Jsonl => write_lines(&transactions, target, &mut meter, "", &text::jsonl)?,
     };
     let mut wholeness = transactions.blocks.wholeness().clone();
-    if let Some(hidden) = transactions.blocks.find_hidden(&transactions.stop, &mut meter)? {
+    if let Some(hidden) = transactions.blocks.find_hidden(&transactions.stop)? {
         wholeness.join(hidden);
     }
     drop(meter);

@@ -82,7 +82,7 @@ impl ChainBlocks {
     ///
     /// # Errors
     /// [`FileError`].
-    pub fn find_hidden(&self, stop: &AtomicBool, observer: &mut dyn Observer) -> Result<Option<Wholeness>, FileError> {
+    pub fn find_hidden(&self, stop: &AtomicBool) -> Result<Option<Wholeness>, FileError> {
         let deep = self.files.take_doubts();
         let search = Search {
             files: &self.files,
@@ -91,7 +91,7 @@ impl ChainBlocks {
             stop,
         };
         let numbers: Vec<u32> = deep.iter().copied().collect();
-        let Some(found) = search.run(&numbers, &mut Places::default(), observer)? else {
+        let Some(found) = search.run(&numbers, &mut Places::default(), &mut ())? else {
             return Ok(None);
         };
         let is_hidden = |record: &&Record| self.index.find(&record.hash).is_none();
