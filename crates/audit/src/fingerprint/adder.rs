@@ -79,7 +79,7 @@ impl<'f> Adder<'f> {
         };
         // 64 bits of coins, each of 63 bits: neither sum is too large.
         self.fingerprint.coins = self.fingerprint.coins.wrapping_add(1);
-        self.fingerprint.amount = self.fingerprint.amount.wrapping_add(value.into());
+        self.fingerprint.amount += i128::from(value);
         let third = third(vout, length, value_bits, script);
         let fourth = word(script, SCRIPT_START - WORD);
         #[cfg(target_arch = "x86_64")]
