@@ -172,7 +172,7 @@ fn wrong_copy(block: &Block, random: &mut Random) -> Vec<u8> {
     let last = copy.txdata.len().saturating_sub(1);
     match random.below(4) {
         // The same merkle root (CVE-2012-2459).
-        0 if last > 0 && last % 2 == 0 => copy.txdata.push(copy.txdata[last].clone()),
+        0 if last > 0 && last.is_multiple_of(2) => copy.txdata.push(copy.txdata[last].clone()),
         1 => {
             let mut bytes = serialize(block);
             bytes.truncate(81 + random.below(bytes.len() as u64 - 81) as usize);
