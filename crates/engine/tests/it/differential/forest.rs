@@ -5,7 +5,7 @@ use super::mutations;
 use super::random::Random;
 use super::tree::{BOOTSTRAP, Spendable, Tree, coinbase_block};
 use blockmill_block::BlockHash;
-use blockmill_chaingen::bitcoin::consensus::{deserialize, serialize};
+use blockmill_chaingen::bitcoin::consensus::{deserialize_partial, serialize};
 use blockmill_chaingen::bitcoin::hashes::Hash;
 use blockmill_chaingen::bitcoin::{Amount, Block, OutPoint};
 use std::collections::HashMap;
@@ -97,12 +97,13 @@ impl Forest {
         } else {
             candidate.finish(random)
         };
-        if let Ok(block) = deserialize::<Block>(&whole) {
+        // A record may be longer than its block.
+        if let Ok((block, length)) = deserialize_partial::<Block>(&whole) {
             // A wrong copy of a block with a fault may be the right block.
             if !with_fault && random.one_in(8) {
                 records.push(wrong_copy(&block, random));
             }
-            self.add(parent, &whole, block);
+            self.add(parent, &whole[..length], block);
         }
         records.push(whole.clone());
         if random.one_in(12) {
