@@ -70,8 +70,8 @@ pub struct Report {
     pub times: ThreadTimes,
     /// Time of all threads for the fingerprints, of blocks and of the set.
     pub sum_time: Duration,
-    /// Whether the block files hold a whole chain, and why not. A data directory has a chain that was
-    /// connected.
+    /// Whether the block files hold a whole chain, and why not. A data directory has a chain that
+    /// was connected.
     pub wholeness: Wholeness,
     /// Why the data directory has no word of a proof, or still has word of an earlier one that this
     /// audit refutes.

@@ -82,8 +82,9 @@ impl Damage {
         self.kind == DamageKind::Truncated
     }
 
-    /// Whether no block can be missing: the damage is an unfinished write, or between two records too
-    /// short for a block, or its block lies elsewhere. Core before 24 left the head of a record between two others.
+    /// Whether no block can be missing: the damage is an unfinished write, or between two records
+    /// too short for a block, or its block lies elsewhere. Core before 24 left the head of a record
+    /// between two others.
     pub fn is_harmless(&self) -> bool {
         match self.kind {
             DamageKind::Truncated | DamageKind::TooLong(_) => true,

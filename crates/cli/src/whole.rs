@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use std::io::ErrorKind;
 use std::path::Path;
 
-/// Reports why a chain is not whole. What was reported during the run is not said again: damage, and
-/// blocks that are rejected or unreadable.
+/// Reports why a chain is not whole. What was reported during the run is not said again: damage,
+/// and blocks that are rejected or unreadable.
 pub(crate) fn say(wholeness: &Wholeness) {
     for reason in &wholeness.reasons {
         let fields = match reason {

@@ -5,8 +5,8 @@
 //! - the witnesses have the commitment in the coinbase.
 //!
 //! Everything else is for the rules to say, and says it of the block. Who looks for a block takes
-//! the first such copy. Chains of equal work are told apart by it, too: a block came when its content
-//! came.
+//! the first such copy. Chains of equal work are told apart by it, too: a block came when its
+//! content came.
 
 use crate::chain::index::{BlockId, HeaderIndex};
 use blockmill_block::{Block, BlockHash};

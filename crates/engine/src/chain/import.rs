@@ -75,8 +75,8 @@ impl ChainState {
         Ok(numbers)
     }
 
-    /// Forgets which blocks lie in those of the first `known` files that were searched again, or are
-    /// gone. Returns the blocks that lie nowhere then.
+    /// Forgets which blocks lie in those of the first `known` files that were searched again, or
+    /// are gone. Returns the blocks that lie nowhere then.
     fn forget_old(&mut self, searched: &[u32], known: u32) -> Vec<BlockId> {
         let files = self.files.read();
         let searched: HashSet<u32> = searched.iter().copied().collect();

@@ -38,7 +38,8 @@ pub(crate) struct Inserted<'r> {
     pub(crate) refusals: Vec<Refusal<'r>>,
     /// Number of records that build on refused headers.
     pub(crate) left_out: u64,
-    /// For a refused header, and for each above one: which refusal that is, and the work up to here.
+    /// For a refused header, and for each above one: which refusal that is, and the work up to
+    /// here.
     refused: HashMap<BlockHash, (usize, Work)>,
     /// The numbers of the records whose parents are nowhere, by parent.
     waiting: HashMap<BlockHash, Vec<usize>>,

@@ -41,8 +41,8 @@ pub(crate) struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Finds the records of some of the files, and reports damage. Files that have not changed since
-    /// an earlier search are not read. None if `stop` was set.
+    /// Finds the records of some of the files, and reports damage. Files that have not changed
+    /// since an earlier search are not read. None if `stop` was set.
     pub(crate) fn run(
         &self,
         numbers: &[u32],
@@ -95,8 +95,8 @@ impl Search<'_> {
                 });
             }
             // Damage is reported by every run, so it is looked for anew.
-            // What an earlier search has found stays if this one finds nothing: a key that was missing
-            // for a while, say.
+            // What an earlier search has found stays if this one finds nothing: a key that was
+            // missing for a while, say.
             if scan.damages.is_empty() || !scan.records.is_empty() {
                 let last = Some(depth).filter(|_| scan.damages.is_empty());
                 places.note(begun, &scan.records, last, &mut entries);

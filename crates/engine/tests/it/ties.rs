@@ -83,8 +83,8 @@ fn tip_of_files(sources: &[PathBuf]) -> BlockHash {
     blocks.hash(blocks.height()).unwrap()
 }
 
-/// Connects blocks that lie in one file, and in a file each, after the trunk. Returns the tip, which
-/// is the same for all, and the outcome.
+/// Connects blocks that lie in one file, and in a file each, after the trunk. Returns the tip,
+/// which is the same for all, and the outcome.
 fn connect_in_order(trunk: &Chain, records: &[Vec<u8>]) -> (BlockHash, RunOutcome) {
     let mut results = Vec::new();
     for files in [vec![records], records.chunks(1).collect()] {

@@ -31,8 +31,8 @@ pub(super) struct FurtherCopy {
 }
 
 impl HeaderIndex {
-    /// Notes that a copy of a block has come, and where it lies. The first copy links the block, and
-    /// all that waited for it, if its parent is linked.
+    /// Notes that a copy of a block has come, and where it lies. The first copy links the block,
+    /// and all that waited for it, if its parent is linked.
     pub fn receive(&mut self, id: BlockId, position: Position) {
         let arrival = self.next_arrivals(1);
         self.receive_as(id, position, arrival);

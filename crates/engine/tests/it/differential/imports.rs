@@ -3,8 +3,8 @@
 //!
 //! A tree of blocks lies in a few files, in any order, with wrong copies and invalid blocks. The
 //! engine gets more and more of the files. It is stopped at heights and by its flag, and opened
-//! again, with other numbers of threads and other sizes of the cache. An engine that is opened again
-//! knows its active chain, so Core gets that chain first.
+//! again, with other numbers of threads and other sizes of the cache. An engine that is opened
+//! again knows its active chain, so Core gets that chain first.
 //!
 //! `BLOCKMILL_TEST_IMPORTS_SEED` sets the first tree; a disagreement names its tree.
 
