@@ -98,11 +98,15 @@ pub(crate) fn insert_records<'r>(
     mut take: impl FnMut(&mut HeaderIndex, BlockId, usize),
 ) -> Inserted<'r> {
     let now = clock();
-    let unknown = records.iter().filter(|record| index.find(&record.hash).is_none());
-    index.reserve(unknown.count());
+    // Where the index has as many already, most of them are known.
+    if index.len() < records.len() {
+        let unknown = records.iter().filter(|record| index.find(&record.hash).is_none());
+        index.reserve(unknown.count());
+    }
     let mut inserted = Inserted::default();
+    let mut ready = VecDeque::new();
     for number in 0..records.len() {
-        let mut ready = VecDeque::from([number]);
+        ready.push_back(number);
         while let Some(number) = ready.pop_front() {
             let record = &records[number];
             match index.accept_header(&record.header, record.hash, now) {
@@ -116,7 +120,9 @@ pub(crate) fn insert_records<'r>(
                     }
                 }
             }
-            ready.extend(inserted.waiting.remove(&record.hash).unwrap_or_default());
+            if !inserted.waiting.is_empty() {
+                ready.extend(inserted.waiting.remove(&record.hash).unwrap_or_default());
+            }
         }
     }
     inserted
