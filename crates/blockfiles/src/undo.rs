@@ -13,7 +13,7 @@
 //! | spends nothing | its record is known, so it is looked up by its checksum |
 //! | spends coins | records of as many transactions and of a possible length, nearest first |
 //!
-//! A block tries the [`NEAR_MAX`] nearest records, and further ones while the budget of the file
+//! A block tries the `NEAR_MAX` nearest records, and further ones while the budget of the file
 //! lasts. So the bytes that are read are a multiple of the file's length, whatever the file has.
 
 use crate::source::{open_regular, will_need};
