@@ -187,7 +187,9 @@ fn check_damage(damage: &Damage, scan: &Scan, cleared: &[u8]) {
     let is_harmless = match damage.kind {
         DamageKind::Truncated | DamageKind::TooLong(_) => true,
         DamageKind::NoRecords => false,
-        DamageKind::NoMagic | DamageKind::OtherNetwork(_) | DamageKind::BadLength(_) => damage.length < RECORD_MIN,
+        DamageKind::NoMagic | DamageKind::OtherNetwork(_) | DamageKind::BadLength(_) => {
+            damage.is_followed && damage.length < RECORD_MIN
+        }
     };
     assert_eq!(damage.is_harmless(), is_harmless);
     assert_eq!(damage.is_unfinished_write(), damage.kind == DamageKind::Truncated);
