@@ -31,8 +31,8 @@ SUCCESSES := /^successes:$$/,/^(failures|test result):/{/^(failures|test result)
 # stores themselves, or for which the store is nothing, are skipped then.
 STORE_TESTS := $(if $(BLOCKMILL_TEST_STORE),,$(filter --workspace blockmill-engine blockmill-cli,$(TESTS)))
 WITHOUT_STORE := amounts:: assume_valid:: conformance:: damage:: delays:: demo:: differential:: documents:: \
-	gathering:: growing_files:: lanes:: layering:: memory:: odd_files:: outputs:: power_cuts:: refused_headers:: \
-	rules_in_blocks:: secrets:: signatures:: signet_copies:: stores:: ties:: verify windows:: worst_blocks:: \
+	gathering:: growing_files:: lanes:: layering:: memory:: odd_files:: outputs:: permissions:: power_cuts:: \
+	refused_headers:: rules_in_blocks:: secrets:: signatures:: signet_copies:: stores:: ties:: verify windows:: worst_blocks:: \
 	written_files::
 OTHER_STORE := BLOCKMILL_TEST_STORE=other $(CARGO) test --release $(TESTS) $(CARGO_FLAGS) --test '*-it' -- \
 	--show-output $(WITHOUT_STORE:%=--skip %)
