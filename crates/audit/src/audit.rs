@@ -101,16 +101,33 @@ impl<'a, V: ScriptVerifier + 'static> Auditor<'a, V> {
         observer: &mut dyn Observer,
     ) -> Result<Report, AuditError> {
         resume.map(open_own_folder).transpose()?;
-        match self.chain_of(sources, snapshot, observer)? {
-            ChainOfSet::Found(blocks) => {
-                let mut report = self.whole(&blocks, AuditedSet::Snapshot(snapshot), resume, observer)?;
-                let mut wholeness = blocks.wholeness().clone();
-                wholeness.join(blocks.find_hidden(self.stop)?.ok_or(AuditError::Stopped)?);
-                report.set_wholeness(wholeness);
-                Ok(report)
-            }
-            ChainOfSet::NotThere(report) => Ok(report),
+        let mut found = self.chain_of(sources, snapshot, observer)?;
+        loop {
+            let blocks = match found {
+                ChainOfSet::Found(blocks) => blocks,
+                ChainOfSet::NotThere(report) => return Ok(report),
+            };
+            let mut report = self.whole(&blocks, AuditedSet::Snapshot(snapshot), resume, observer)?;
+            let Some(chain) = self.with_hidden(&blocks, sources, observer)? else {
+                report.set_wholeness(blocks.wholeness().clone());
+                return Ok(report);
+            };
+            found = up_to_set(chain, snapshot)?;
         }
+    }
+
+    /// The chain once more, if blocks that were read hide others, of which no search knew.
+    fn with_hidden(
+        &self,
+        blocks: &ChainBlocks,
+        sources: &Sources<'_>,
+        observer: &mut dyn Observer,
+    ) -> Result<Option<ChainBlocks>, AuditError> {
+        if blocks.find_hidden(self.stop)?.ok_or(AuditError::Stopped)?.is_whole() {
+            return Ok(None);
+        }
+        let again = blocks.with_hidden(sources.blocks, sources.headers, self.stop, observer)?;
+        Ok(Some(again.ok_or(AuditError::Stopped)?))
     }
 
     /// The chain of most work in `sources`, up to a snapshot's block.
@@ -124,15 +141,17 @@ impl<'a, V: ScriptVerifier + 'static> Auditor<'a, V> {
         observer: &mut dyn Observer,
     ) -> Result<ChainOfSet, AuditError> {
         let head = snapshot_head(snapshot, sources.params.magic())?;
-        let blocks = self.chain(sources, observer)?;
-        let is_of_best = blocks.height_of(&head.base).is_some();
-        // Another chain may have as much work.
-        let wanted = if is_of_best { Work::ZERO } else { work(&blocks) };
-        let not_there = not_in_chain(&blocks, head.base);
-        let found = blocks.ending_in(&head.base).filter(|blocks| work(blocks) >= wanted);
-        Ok(found.map_or(ChainOfSet::NotThere(not_there), |blocks| {
-            ChainOfSet::Found(Box::new(blocks))
-        }))
+        let mut blocks = self.chain(sources, observer)?;
+        while !blocks.is_known(&head.base) {
+            // The record of the last block may hide those above it. It says so when it is read, and
+            // what else is wrong with it does not matter here.
+            let _ = blocks.block(blocks.height());
+            match self.with_hidden(&blocks, sources, observer)? {
+                Some(more) => blocks = more,
+                None => break,
+            }
+        }
+        up_to_set(blocks, snapshot)
     }
 
     /// Audits the set of a data directory. Its blocks, and undo data that it does not have itself,
@@ -253,6 +272,19 @@ impl<'a, V: ScriptVerifier + 'static> Auditor<'a, V> {
         };
         sum_ranges(&verification, ranges, key, self.conditions, observer, keep)
     }
+}
+
+/// A chain of most work, up to a snapshot's block.
+fn up_to_set(blocks: ChainBlocks, snapshot: &Path) -> Result<ChainOfSet, AuditError> {
+    let head = snapshot_head(snapshot, blocks.params().magic())?;
+    let is_of_best = blocks.height_of(&head.base).is_some();
+    // Another chain may have as much work.
+    let wanted = if is_of_best { Work::ZERO } else { work(&blocks) };
+    let not_there = not_in_chain(&blocks, head.base);
+    let found = blocks.ending_in(&head.base).filter(|blocks| work(blocks) >= wanted);
+    Ok(found.map_or(ChainOfSet::NotThere(not_there), |blocks| {
+        ChainOfSet::Found(Box::new(blocks))
+    }))
 }
 
 /// The work of a chain.

@@ -66,7 +66,7 @@ fn judged(unverified: &Unverified) -> Result<Unread, Finding> {
             let reason = format!("{path}: offset {offset}: {reject}");
             return Err(Finding::of_block(FindingKind::Block, *height, *hash, reason));
         }
-        Problem::Unreadable(detail) | Problem::NoUndoRecord(detail) => {
+        Problem::Unreadable(detail) | Problem::NoUndo(detail) => {
             // The finding names the block.
             let block = format!("block {hash} (height {height})");
             let reason = detail

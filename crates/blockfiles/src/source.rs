@@ -288,9 +288,9 @@ impl BlockFiles {
         self.doubts.lock().unwrap_or_else(PoisonError::into_inner).insert(file);
     }
 
-    /// The files that were noted so since the last call.
-    pub fn take_doubts(&self) -> BTreeSet<u32> {
-        std::mem::take(&mut *self.doubts.lock().unwrap_or_else(PoisonError::into_inner))
+    /// The files that were noted so.
+    pub fn doubts(&self) -> BTreeSet<u32> {
+        self.doubts.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn lock_open(&self) -> std::sync::MutexGuard<'_, HashMap<u32, Arc<File>>> {

@@ -10,7 +10,7 @@ use blockmill_coins::StoreError;
 use blockmill_engine::datadir::snapshot::DumpSnapshotError;
 use blockmill_engine::engine::LoadSnapshotError;
 use blockmill_engine::inspect::verify_files::VerifyFilesError;
-use blockmill_engine::{BlockReadError, ConnectError, OpenError, PastError};
+use blockmill_engine::{BlockReadError, ConnectError, OpenError, PastError, Wholeness};
 use parquet::errors::ParquetError;
 use std::error::Error;
 use std::io;
@@ -29,6 +29,9 @@ pub(crate) enum Failure {
     /// A block or its undo data cannot be read.
     #[error(transparent)]
     Block(#[from] BlockReadError),
+    /// Blocks lie inside the records of others.
+    #[error("{}", .0.reasons.first().map(ToString::to_string).unwrap_or_default())]
+    Hidden(Wholeness),
     /// A text stands for no script.
     #[error(transparent)]
     NoTarget(#[from] NoTarget),
@@ -149,7 +152,7 @@ impl Failure {
             }
             Self::Audit(AuditError::Heights { .. } | AuditError::NotOwn { .. })
             | Self::LoadSnapshot(LoadSnapshotError::SetExists { .. } | LoadSnapshotError::UnknownHash { .. }) => 2,
-            Self::Mismatch(_) => 1,
+            Self::Mismatch(_) | Self::Block(BlockReadError::Rejected { .. }) => 1,
             Self::Usage(_)
             | Self::NoTarget(_)
             | Self::Generate(
@@ -164,6 +167,7 @@ impl Failure {
             | Self::Parquet(_)
             | Self::Sqlite(_)
             | Self::Block(_)
+            | Self::Hidden(_)
             | Self::Generate(_)
             | Self::Connect(_)
             | Self::DumpSnapshot(_)

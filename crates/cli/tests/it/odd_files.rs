@@ -77,6 +77,11 @@ impl Answers {
         self
     }
 
+    /// The statuses with which they end.
+    fn statuses(&self) -> [i32; 3] {
+        [self.connect.status, self.verify.status, self.export.status]
+    }
+
     /// Each says these words on standard error.
     #[track_caller]
     fn say(self, words: &[&str]) -> Self {
@@ -372,16 +377,53 @@ fn bad_copies_before_the_good_one() {
             ],
         );
         let answers = Answers::of(&scratch, &folder);
-        assert_ne!(
-            (answers.connect.status, answers.verify.status, answers.export.status),
-            (0, 0, 0),
-            "{name}"
-        );
-        assert!(
-            answers.connect.status != 0 && answers.verify.status != 0 && answers.export.status != 0,
-            "{name}"
-        );
+        assert_eq!(answers.statuses(), [1; 3], "{name}");
+        let (connect, verify) = (answers.connect.json(), answers.verify.json());
+        assert_eq!(connect["why"], verify["why"], "{name}");
+        let reason = connect["rejected"][0]["reason"].as_str().unwrap();
+        answers.say(&[reason]);
     }
+}
+
+/// Blocks inside the record of another, which shows only when that block is read: nothing after it
+/// is without a parent.
+#[test]
+fn blocks_inside_the_last_record() {
+    let scratch = Scratch::new();
+    let (folder, blocks) = clear(&scratch);
+    let cover = |from: usize, to: usize| {
+        let mut cover = blocks[from].clone();
+        let length: usize = blocks[from..=to].iter().map(Vec::len).sum();
+        cover[4..8].copy_from_slice(&(length as u32 - 8).to_le_bytes());
+        [cover, blocks[from + 1..=to].concat()].concat()
+    };
+    // All above a block, and once more inside what was hidden.
+    write(&folder, &[&blocks[..100].concat(), &cover(100, 140)]);
+    let answers = Answers::of(&scratch, &folder);
+    assert_eq!(answers.connect.status, 0, "{:#?}", answers.connect);
+    assert_eq!(answers.connect.json()["height"], TIP);
+    assert_eq!(answers.verify.json()["valid"], TIP, "{:#?}", answers.verify);
+    assert_eq!(answers.verify.status, 0);
+    // What went to standard output cannot be taken back.
+    assert_eq!(answers.export.status, 3);
+    let exported = |folder: &Path| {
+        let out = scratch.join("rows.jsonl");
+        let mut export = blockmill();
+        export.args(["export", "blocks", "--network", "regtest", "--force", "--out"]);
+        run(export.arg(&out).arg("--blocks").arg(folder)).ends_with(0);
+        std::fs::read(&out).unwrap()
+    };
+    let rows = exported(&folder);
+    let snapshot = scratch.join("utxo.dat");
+    let mut dump = blockmill();
+    dump.args(["snapshot", "dump", "--data"]);
+    run(dump.arg(scratch.join("odd-data")).arg(&snapshot)).ends_with(0);
+    let mut audit = blockmill();
+    audit.args(["audit", "--network", "regtest", "--json", "--snapshot"]);
+    let audited = run(audit.arg(&snapshot).arg("--blocks").arg(&folder)).ends_with(0);
+    assert_eq!(audited.json()["verdict"], "proved");
+    write(&folder, &[&blocks.concat()]);
+    assert!(rows == exported(&folder));
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -11,8 +11,8 @@
 use crate::chain::index::{BlockId, HeaderIndex};
 use blockmill_block::{Block, BlockHash};
 use blockmill_blockfiles::{BlockFiles, Position};
-use blockmill_rules::Params;
 use blockmill_rules::block::check_commitments;
+use blockmill_rules::{Params, Reject};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -40,29 +40,38 @@ pub(crate) fn decode_copy(
     }
 }
 
+/// What is wrong with a copy of a block.
+#[derive(Debug)]
+pub(crate) enum BadCopy {
+    /// It cannot be read, or is no block, or another one; in words.
+    Unreadable(String),
+    /// It is not what the header commits to.
+    Mutated(Reject),
+}
+
 /// The block that lies at a position, if it is the block of this hash.
 ///
 /// # Errors
-/// What is wrong with the copy, in words.
+/// [`BadCopy`].
 pub(crate) fn read_copy(
     files: &BlockFiles,
     position: Position,
     hash: &BlockHash,
     params: &Params,
     height: u32,
-) -> Result<Block, String> {
-    let bytes = files.read(&position).map_err(|error| error.to_string())?;
-    let block = decode_copy(files, position, bytes, hash)?;
-    match content_problem(&block, params, height) {
-        None => Ok(block),
-        Some(problem) => Err(problem),
+) -> Result<Block, BadCopy> {
+    let bytes = files.read(&position).map_err(|error| error.to_string());
+    let block = bytes.and_then(|bytes| decode_copy(files, position, bytes, hash));
+    let block = block.map_err(BadCopy::Unreadable)?;
+    match check_commitments(&block, params, height) {
+        Ok(()) => Ok(block),
+        Err(reject) => Err(BadCopy::Mutated(reject)),
     }
 }
 
-/// What shows that a copy is not the block of its header, in words. None if it is the block.
-pub(crate) fn content_problem(block: &Block, params: &Params, height: u32) -> Option<String> {
-    let reject = check_commitments(block, params, height).err()?;
-    Some(format!("its content is not that of its header ({reject})"))
+/// That a copy is not what its header commits to, in words.
+pub(crate) fn mutated(reject: &Reject) -> String {
+    format!("its content is not that of its header ({reject})")
 }
 
 /// If several chains have the most work, finds where the blocks of the best one lie, as far as they

@@ -3,7 +3,6 @@
 use crate::chain::copies::settle_ties;
 use crate::chain::index::{BlockId, HeaderRefusal};
 use crate::chain::insert::{Inserted, Refusal, clock, insert_blocks, insert_records, without_place};
-use crate::chain::places::Places;
 use crate::chain::search::{Scanned, Search};
 use crate::chain::state::ChainState;
 use crate::report::events::Event;
@@ -105,25 +104,27 @@ impl ChainState {
         settle_ties(&mut self.index, &self.files.read(), stop);
     }
 
+    /// Has the contents of some files read by the next [`import`](Self::import), too.
+    pub(crate) fn search_contents_of(&mut self, files: &BTreeSet<u32>) {
+        self.deep.extend(files);
+    }
+
     /// Whether files that were noted as doubtful have blocks that no search has found. Then their
     /// contents are read by the next [`import`](Self::import).
     pub(crate) fn find_hidden(&mut self, stop: &AtomicBool) -> Result<bool, FileError> {
-        let doubts = self.files.read().take_doubts();
-        let deep: BTreeSet<u32> = doubts.difference(&self.deep).copied().collect();
         let files = self.files.read();
         let search = Search {
             files: &files,
             magic: self.index.params().magic(),
-            deep: &deep,
+            deep: &self.deep,
             stop,
         };
-        let numbers: Vec<u32> = deep.iter().copied().collect();
-        let found = search.run(&numbers, &mut Places::default(), &mut ())?;
-        let is_hidden = |record: &Record| self.index.find(&record.hash).is_none();
-        let any = found.is_some_and(|found| found.records.iter().any(is_hidden));
+        let Some(hidden) = search.find_hidden(&self.index)? else {
+            return Ok(false);
+        };
         drop(files);
-        self.deep.extend(deep);
-        Ok(any)
+        self.deep.extend(hidden.files);
+        Ok(!hidden.blocks.is_empty())
     }
 
     /// Inserts headers of blocks whose files are not at hand, in any order. Those that break a rule

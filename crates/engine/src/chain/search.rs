@@ -31,6 +31,14 @@ pub(crate) struct Scanned {
     pub(crate) skipped: Vec<Skipped>,
 }
 
+/// Blocks that lie inside the records of others.
+pub(crate) struct Hidden {
+    /// Files whose contents were read for them, whether they have any or not.
+    pub(crate) files: BTreeSet<u32>,
+    /// Those of which nothing was known.
+    pub(crate) blocks: Vec<Record>,
+}
+
 /// A search of block files.
 pub(crate) struct Search<'a> {
     pub(crate) files: &'a BlockFiles,
@@ -146,11 +154,15 @@ impl Search<'_> {
         if deep.is_empty() {
             return Ok(Some(found));
         }
-        let search = Search { deep: &deep, ..*self };
-        let files: Vec<u32> = deep.iter().copied().collect();
-        let Some(contents) = search.run(&files, places, &mut ())? else {
+        let Some(contents) = self.contents(&deep, places)? else {
             return Ok(None);
         };
+        for damage in contents.damages {
+            if !found.damages.contains(&damage) {
+                observer.event(&Event::Damaged(&damage));
+                found.damages.push(damage);
+            }
+        }
         found.records.retain(|record| !deep.contains(&record.position.file));
         found.records.extend(contents.records);
         // The order in which the files were given, whatever their numbers.
@@ -159,6 +171,26 @@ impl Search<'_> {
             .records
             .sort_by_key(|record| (order.get(&record.position.file), record.position.offset));
         Ok(Some(found))
+    }
+
+    /// Searches some of the files with all their contents, without a word.
+    fn contents(&self, deep: &BTreeSet<u32>, places: &mut Places) -> Result<Option<Scanned>, FileError> {
+        let numbers: Vec<u32> = deep.iter().copied().collect();
+        Search { deep, ..*self }.run(&numbers, places, &mut ())
+    }
+
+    /// Blocks of which an index knows nothing, inside the records of others: in files where reading
+    /// has come upon a record that is no block, or more than its block. None if `stop` was set.
+    pub(crate) fn find_hidden(&self, index: &HeaderIndex) -> Result<Option<Hidden>, FileError> {
+        let files: BTreeSet<u32> = self.files.doubts().difference(self.deep).copied().collect();
+        let Some(mut found) = self.contents(&files, &mut Places::default())? else {
+            return Ok(None);
+        };
+        found.records.retain(|record| index.find(&record.hash).is_none());
+        Ok(Some(Hidden {
+            files,
+            blocks: found.records,
+        }))
     }
 
     /// The files of records that are no block, or more than their block.

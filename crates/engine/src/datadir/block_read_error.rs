@@ -1,6 +1,8 @@
 //! Why a block of a chain cannot be read.
 
+use crate::chain::copies::mutated;
 use blockmill_block::BlockHash;
+use blockmill_rules::Reject;
 use std::path::PathBuf;
 use thiserror::Error;
 
@@ -39,6 +41,21 @@ pub enum BlockReadError {
         offset: u64,
         /// What is wrong.
         detail: String,
+    },
+    /// No copy of the block is what its header commits to. Of a chain that was connected that is
+    /// [`Unreadable`](Self::Unreadable): the block was seen.
+    #[error("{}: offset {offset}: block {hash} (height {height}): {}", path.display(), mutated(reject))]
+    Rejected {
+        /// The block.
+        hash: BlockHash,
+        /// Its height.
+        height: u32,
+        /// The file with the first copy.
+        path: PathBuf,
+        /// Offset in bytes.
+        offset: u64,
+        /// What the engine says of it.
+        reject: Reject,
     },
     /// There is no undo data for the block.
     #[error("block {hash} (height {height}) has no undo data: {why}")]

@@ -5,7 +5,7 @@ mod files;
 pub(crate) mod undo;
 
 use crate::chain::assume_valid::signature_way;
-use crate::chain::copies::read_copy;
+use crate::chain::copies::{BadCopy, mutated, read_copy};
 use crate::chain::index::{BlockId, HeaderIndex, HeaderRefusal};
 use crate::chain::insert::clock;
 use crate::chain::places::Places;
@@ -61,6 +61,10 @@ pub struct ChainBlocks {
     rev_files: RevFiles,
     /// Whether the block files that the chain was found in hold a whole chain.
     wholeness: Wholeness,
+    /// Block files that were searched with all their contents.
+    deep: BTreeSet<u32>,
+    /// Whether it is that of a data directory, all of whose blocks were found valid.
+    is_connected: bool,
 }
 
 impl ChainBlocks {
@@ -81,6 +85,7 @@ impl ChainBlocks {
             remedy: Some(Remedy::NewDirectory),
         })?;
         let mut blocks = Self::up_to(index, tip_id);
+        blocks.is_connected = true;
         blocks.undo = open_undo(&directory.file(UNDO_FILE))?;
         let mut places = Places::read(&directory.file(PLACES_FILE))?;
         let submitted = directory.file(BLOCKS_FOLDER);
@@ -135,6 +140,8 @@ impl ChainBlocks {
         blocks.files = self.files;
         blocks.undo = self.undo;
         blocks.wholeness = self.wholeness;
+        blocks.deep = self.deep;
+        blocks.is_connected = self.is_connected;
         blocks.find_copies();
         Some(blocks)
     }
@@ -197,6 +204,8 @@ impl ChainBlocks {
             undo: None,
             rev_files: RevFiles::default(),
             wholeness: Wholeness::default(),
+            deep: BTreeSet::new(),
+            is_connected: false,
         }
     }
 
@@ -326,26 +335,45 @@ impl ChainBlocks {
     /// it.
     ///
     /// # Errors
-    /// [`BlockReadError::AboveTip`], [`NoPlace`](BlockReadError::NoPlace) or
-    /// [`Unreadable`](BlockReadError::Unreadable).
+    /// [`BlockReadError::AboveTip`], [`NoPlace`](BlockReadError::NoPlace),
+    /// [`Unreadable`](BlockReadError::Unreadable) or [`Rejected`](BlockReadError::Rejected).
     pub fn block(&self, height: u32) -> Result<Block, BlockReadError> {
         let hash = self.hash(height)?;
         let mut problem = None;
         for place in self.places(height) {
             match read_copy(&self.files, place.position, &hash, self.params(), height) {
                 Ok(block) => return Ok(block),
-                Err(detail) => {
-                    problem.get_or_insert_with(|| BlockReadError::Unreadable {
-                        hash,
-                        height,
-                        path: self.files.path(place.position.file).to_owned(),
-                        offset: place.position.offset,
-                        detail,
-                    });
+                Err(bad) => {
+                    problem.get_or_insert_with(|| self.unusable(hash, height, place.position, bad));
                 }
             }
         }
         Err(problem.unwrap_or(BlockReadError::NoPlace { hash, height }))
+    }
+
+    /// Why a block cannot be read, by the first of its copies.
+    fn unusable(&self, hash: BlockHash, height: u32, position: Position, bad: BadCopy) -> BlockReadError {
+        let (path, offset) = (self.files.path(position.file).to_owned(), position.offset);
+        let detail = match bad {
+            BadCopy::Mutated(reject) if !self.is_connected => {
+                return BlockReadError::Rejected {
+                    hash,
+                    height,
+                    path,
+                    offset,
+                    reject,
+                };
+            }
+            BadCopy::Mutated(reject) => mutated(&reject),
+            BadCopy::Unreadable(detail) => detail,
+        };
+        BlockReadError::Unreadable {
+            hash,
+            height,
+            path,
+            offset,
+            detail,
+        }
     }
 
     /// The blocks of some heights, and the coins that they spend, in order.

@@ -41,13 +41,13 @@ const WAITING_BYTES_MAX: usize = 8 << 20;
 pub enum Problem {
     /// It breaks a rule.
     Reject(Reject),
-    /// It, or its undo data, cannot be read, or is not there.
+    /// It cannot be read, or is not there.
     Unreadable(String),
     /// There is no undo file beside the block file, or none that can be read: what there is in its
     /// place.
     NoUndoFile(String),
-    /// The undo file does not have the block's undo data.
-    NoUndoRecord(String),
+    /// Its undo data cannot be read, or is not in the undo file.
+    NoUndo(String),
 }
 
 /// A block that is not verified.
@@ -452,28 +452,33 @@ impl<'a, V: ScriptVerifier + 'static, T: Default + Send> Worker<'a, V, T> {
         let mut first = None;
         loop {
             match self.begin_with(height, search) {
-                Ok(waiting) => return Ok(waiting),
-                Err(problem @ Problem::Reject(_)) => {
-                    first.get_or_insert(problem);
+                Ok(Ok(waiting)) => return Ok(waiting),
+                Ok(Err(reject)) => {
+                    first.get_or_insert(Problem::Reject(reject));
                 }
                 Err(problem) => return Err(first.unwrap_or(problem)),
             }
         }
     }
 
-    fn begin_with(&self, height: u32, search: &mut UndoSearch) -> Result<Waiting<V>, Problem> {
+    /// As [`begin`](Self::begin), with the next undo data. The inner error is the rule that the
+    /// block breaks with it.
+    fn begin_with(&self, height: u32, search: &mut UndoSearch) -> Result<Result<Waiting<V>, Reject>, Problem> {
         let blocks = self.shared.blocks;
         let SpendingBlock { block, undo, .. } = blocks.read_next(height, search).map_err(unreadable)?;
         let way = blocks.signature_way(height, self.shared.signatures, self.pool.can_defer());
         let way = way.map_err(unreadable)?;
         let place = BlockPlace::in_chain(blocks, height).map_err(unreadable)?;
         let judged = judge(&block, &undo, &place, self.shared.verifier.as_ref(), true);
-        let (verified, flags) = judged.map_err(Problem::Reject)?;
+        let (verified, flags) = match judged {
+            Ok(judged) => judged,
+            Err(reject) => return Ok(Err(reject)),
+        };
         let memory = block.memory() + undo.memory();
         let (block, undo) = (Arc::new(block), Arc::new(undo));
         let mut pending = self.pool.begin(&block, &undo, flags, height, way.lanes);
         pending.end_round();
-        Ok(Waiting {
+        Ok(Ok(Waiting {
             height,
             verified,
             way,
@@ -482,7 +487,7 @@ impl<'a, V: ScriptVerifier + 'static, T: Default + Send> Worker<'a, V, T> {
             undo,
             memory,
             search: *search,
-        })
+        }))
     }
 
     /// Has everything settled that the first block waits for.
@@ -578,8 +583,11 @@ impl<'a, V: ScriptVerifier + 'static, T: Default + Send> Worker<'a, V, T> {
 
 pub(super) fn unreadable(error: BlockReadError) -> Problem {
     match error {
+        BlockReadError::Rejected { reject, .. } => Problem::Reject(reject),
         BlockReadError::NoUndoFile { why, .. } => Problem::NoUndoFile(why),
-        error @ BlockReadError::NoUndoRecord { .. } => Problem::NoUndoRecord(error.to_string()),
+        error @ (BlockReadError::NoUndo { .. } | BlockReadError::NoUndoRecord { .. } | BlockReadError::Undo { .. }) => {
+            Problem::NoUndo(error.to_string())
+        }
         error => Problem::Unreadable(error.to_string()),
     }
 }

@@ -4,10 +4,11 @@
 
 use crate::datadir::chain_blocks::ChainBlocks;
 use crate::inspect::verify::{VerifyBlockError, own_coins_match};
-use crate::inspect::verify_blocks::{BlockTotals, BlockVerification, Run, Unverified, unreadable, unverified};
+use crate::inspect::verify_blocks::{BlockTotals, BlockVerification, Problem, Run, Unverified, unreadable, unverified};
+use crate::report::findings::{Rejected, Unreadable};
 use crate::report::observer::{BlockChange, Observer};
 use crate::report::signatures::{SignatureRanges, Signatures};
-use crate::report::wholeness::Wholeness;
+use crate::report::wholeness::{Found, Wholeness};
 use blockmill_block::BlockHash;
 use blockmill_blockfiles::FileError;
 use blockmill_rules::{Params, ScriptVerifier};
@@ -86,19 +87,42 @@ pub fn verify_files<V: ScriptVerifier + 'static>(
     stop: &AtomicBool,
     observer: &mut dyn Observer,
 ) -> Result<FilesReport, VerifyFilesError> {
-    let Some(mut blocks) = ChainBlocks::of_files(sources, &[], params, stop, observer)? else {
-        return Ok(FilesReport {
-            stopped: Some(Stopped::Indexing),
-            ..FilesReport::default()
-        });
-    };
-    if let Some(hash) = options.only {
-        let ending = blocks.ending_in(&hash);
-        blocks = ending.ok_or(VerifyFilesError::UnknownBlock { hash })?;
-        if blocks.height() == 0 {
-            return Ok(first_block(&blocks));
+    let mut found = ChainBlocks::of_files(sources, &[], params, stop, observer)?;
+    while let Some(mut blocks) = found {
+        if let Some(hash) = options.only {
+            let ending = blocks.ending_in(&hash);
+            blocks = ending.ok_or(VerifyFilesError::UnknownBlock { hash })?;
+            if blocks.height() == 0 {
+                return Ok(first_block(&blocks));
+            }
+        }
+        let mut report = verify_chain(&blocks, options, verifier, stop, observer)?;
+        if options.only.is_some() || report.stopped.is_some() {
+            return Ok(report);
+        }
+        match blocks.find_hidden(stop)? {
+            Some(hidden) if hidden.is_whole() => return Ok(report),
+            Some(_) => found = blocks.with_hidden(sources, &[], stop, observer)?,
+            None => {
+                report.stopped = Some(Stopped::Before(0));
+                return Ok(report);
+            }
         }
     }
+    Ok(FilesReport {
+        stopped: Some(Stopped::Indexing),
+        ..FilesReport::default()
+    })
+}
+
+/// Verifies the blocks of a chain, or its last one.
+fn verify_chain<V: ScriptVerifier + 'static>(
+    blocks: &ChainBlocks,
+    options: FilesOptions,
+    verifier: &Arc<V>,
+    stop: &AtomicBool,
+    observer: &mut dyn Observer,
+) -> Result<FilesReport, VerifyFilesError> {
     let heights = match options.only {
         Some(_) => blocks.height()..=blocks.height(),
         None => 1..=blocks.last_with_undo(1..=blocks.height()),
@@ -118,7 +142,7 @@ pub fn verify_files<V: ScriptVerifier + 'static>(
     let each = |change: &BlockChange<'_>, (): &mut ()| own_coins_match(change.block, change.undo);
     let count = heights.clone().count();
     let verification = BlockVerification {
-        blocks: &blocks,
+        blocks,
         verifier,
         threads: options.threads,
         signatures: options.signatures,
@@ -127,15 +151,51 @@ pub fn verify_files<V: ScriptVerifier + 'static>(
     verification.run(&[heights], &each, observer, &mut take)?;
     if options.only.is_none() && blocks.found_at(0).is_some() {
         // It is in no run, but its copy may be another block.
-        report.unverified.extend(first_block(&blocks).unverified);
+        report.unverified.extend(first_block(blocks).unverified);
     }
     report.unverified.sort_by_key(|unverified| unverified.height);
-    if options.only.is_none() && done == count {
+    if options.only.is_none() {
         report.wholeness = blocks.wholeness().clone();
-        report.wholeness.join(blocks.find_hidden(stop)?.unwrap_or_default());
+        report.wholeness.join(wholeness_of(&report.unverified));
     }
     report.stopped = (done < count).then_some(Stopped::Before(count - done));
     Ok(report)
+}
+
+/// What blocks that are not verified say of the chain. Undo data is no part of it.
+fn wholeness_of(unverified: &[Unverified]) -> Wholeness {
+    let (mut rejected, mut unreadable) = (Vec::new(), Vec::new());
+    for Unverified {
+        hash,
+        height,
+        found_at: (path, offset),
+        problem,
+    } in unverified
+    {
+        match problem {
+            Problem::Reject(reject) => rejected.push(Rejected {
+                hash: *hash,
+                height: *height,
+                reject: reject.clone(),
+                path: path.clone(),
+                offset: *offset,
+                of_best_chain: true,
+            }),
+            Problem::Unreadable(detail) => unreadable.push(Unreadable {
+                hash: *hash,
+                height: *height,
+                path: path.clone(),
+                offset: *offset,
+                detail: detail.clone(),
+            }),
+            Problem::NoUndoFile(_) | Problem::NoUndo(_) => {}
+        }
+    }
+    Wholeness::of(&Found {
+        rejected: &rejected,
+        unreadable: &unreadable,
+        ..Found::default()
+    })
 }
 
 /// The report on the network's first block alone. It is in the code, so its copy has to be that,

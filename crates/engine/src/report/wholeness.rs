@@ -4,6 +4,7 @@
 use crate::report::findings::{Leftover, Rejected, Unreadable};
 use blockmill_blockfiles::{Damage, DamageKind, Skipped};
 use std::fmt;
+use std::mem::discriminant;
 
 /// Whether a run has connected all that it was given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,6 +83,20 @@ impl NotWhole {
     }
 }
 
+impl NotWhole {
+    /// How often it was found.
+    fn times_mut(&mut self) -> &mut u64 {
+        match self {
+            Self::Rejected { blocks, .. }
+            | Self::Unreadable { blocks, .. }
+            | Self::Hidden { blocks, .. }
+            | Self::LeftOver { blocks, .. } => blocks,
+            Self::Damaged { times, .. } => times,
+            Self::MissingFiles { files, .. } => files,
+        }
+    }
+}
+
 impl fmt::Display for NotWhole {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -117,7 +132,7 @@ impl fmt::Display for NotWhole {
 }
 
 /// What a search of block files found besides the blocks of a chain, by kind.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Found<'a> {
     pub(crate) rejected: &'a [Rejected],
     pub(crate) unreadable: &'a [Unreadable],
@@ -191,9 +206,15 @@ impl Wholeness {
         }
     }
 
-    /// Adds the reasons of another search.
+    /// Adds the reasons of another search. Of each kind the first of this one stays the first.
     pub fn join(&mut self, other: Self) {
-        self.reasons.extend(other.reasons);
+        for mut reason in other.reasons {
+            let is_same = |own: &&mut NotWhole| discriminant(*own) == discriminant(&reason);
+            match self.reasons.iter_mut().find(is_same) {
+                Some(own) => *own.times_mut() += *reason.times_mut(),
+                None => self.reasons.push(reason),
+            }
+        }
         self.reasons
             .sort_by_key(|reason| !matches!(reason, NotWhole::Rejected { .. }));
     }

@@ -2,8 +2,8 @@
 
 use crate::arguments::{ExportBlocksArguments, NestedFormat, chain_of};
 use crate::commands::cores;
-use crate::export::table::{Convert, Rows, say_written, write_lines, write_parquet};
-use crate::export::target::{Target, format_of};
+use crate::export::table::{Convert, Rows, Written, say_written, write_lines, write_parquet};
+use crate::export::target::{Target, format_of, is_stdout};
 use crate::export::text;
 use crate::export::transaction_row::{BlockFacts, TransactionRow, memory_of_row};
 use crate::failure::Failure;
@@ -13,12 +13,13 @@ use crate::progress::EngineMeter;
 use crate::signals;
 use crate::whole;
 use blockmill_block::Network;
-use blockmill_engine::{ChainBlocks, UtxoSet};
+use blockmill_engine::{ChainBlocks, UtxoSet, Wholeness};
 use serde_json::json;
+
 use std::ops::RangeInclusive;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// Bytes of the blocks whose rows are made by a thread at a time, and are a row group of a Parquet
 /// file where they fit into memory.
@@ -37,6 +38,10 @@ struct Transactions<'a> {
     heights: RangeInclusive<u32>,
     out: &'a Path,
     stop: Arc<AtomicBool>,
+    /// Whether the export begins anew where blocks hide others, of which no search knew.
+    begins_anew: bool,
+    /// Whether blocks hide others, once all were read.
+    hidden: OnceLock<Wholeness>,
 }
 
 impl Transactions<'_> {
@@ -96,8 +101,18 @@ impl Rows for Transactions<'_> {
             meter.blocks((end - first + 1).into(), (last - first + 1).into(), rows);
             pieces.into_iter().try_for_each(&mut *take)
         };
-        self.blocks
-            .for_each_run(self.heights.clone(), RUN_BYTES, cores(), &convert, &mut take)?;
+        let done = self
+            .blocks
+            .for_each_run(self.heights.clone(), RUN_BYTES, cores(), &convert, &mut take);
+        if let Ok(()) | Err(Failure::Block(_)) = done {
+            let hidden = self.blocks.find_hidden(&self.stop)?;
+            let hidden = hidden.ok_or_else(|| Failure::Stopped(self.out.to_owned()))?;
+            if self.begins_anew && !hidden.is_whole() {
+                return Err(Failure::Hidden(hidden));
+            }
+            let _ = self.hidden.set(hidden);
+        }
+        done?;
         Ok(rows)
     }
 }
@@ -136,11 +151,37 @@ fn open(
 }
 
 pub(crate) fn run(arguments: &ExportBlocksArguments) -> Result<u8, Failure> {
-    let out = &arguments.out;
-    let format = format_of(out, arguments.format, &ENDINGS)?;
+    let format = format_of(&arguments.out, arguments.format, &ENDINGS)?;
     let stop = signals::stop_flag()?;
     let mut meter = EngineMeter::new();
-    let (blocks, network) = open(arguments, &stop, &mut meter)?;
+    let (mut blocks, network) = open(arguments, &stop, &mut meter)?;
+    loop {
+        let mut transactions = transactions(arguments, blocks, network, &stop)?;
+        match export(arguments, format, &transactions, &mut meter) {
+            // What was written has no name yet. The chain goes on with the hidden blocks.
+            Err(Failure::Hidden(_)) => {
+                let again = transactions
+                    .blocks
+                    .with_hidden(&arguments.blocks, &[], &stop, &mut meter)?;
+                blocks = again.ok_or_else(|| Failure::Stopped(arguments.out.clone()))?;
+            }
+            Ok(written) => {
+                drop(meter);
+                let hidden = transactions.hidden.take().unwrap_or_default();
+                return say(arguments, &transactions, &written, hidden);
+            }
+            Err(failure) => return Err(failure),
+        }
+    }
+}
+
+/// The transactions of a chain that the arguments ask for.
+fn transactions<'a>(
+    arguments: &'a ExportBlocksArguments,
+    blocks: ChainBlocks,
+    network: Network,
+    stop: &Arc<AtomicBool>,
+) -> Result<Transactions<'a>, Failure> {
     let (from, tip) = (arguments.from, blocks.height());
     let to = match arguments.to {
         Some(to) => to,
@@ -152,23 +193,41 @@ pub(crate) fn run(arguments: &ExportBlocksArguments) -> Result<u8, Failure> {
             "there are no blocks from height {from} to {to}: the chain has heights 0 to {tip}"
         )));
     }
-    let transactions = Transactions {
+    Ok(Transactions {
         blocks,
         network,
         heights: from..=to,
-        out,
-        stop,
-    };
-    let target = Target::open(out, arguments.force)?;
-    let written = match format {
-        NestedFormat::Parquet => write_parquet(&transactions, target, &mut meter)?,
-        NestedFormat::Jsonl => write_lines(&transactions, target, &mut meter, "", &text::jsonl)?,
-    };
-    let mut wholeness = transactions.blocks.wholeness().clone();
-    if let Some(hidden) = transactions.blocks.find_hidden(&transactions.stop)? {
-        wholeness.join(hidden);
+        out: &arguments.out,
+        stop: Arc::clone(stop),
+        begins_anew: arguments.data.is_none() && !is_stdout(&arguments.out),
+        hidden: OnceLock::new(),
+    })
+}
+
+fn export(
+    arguments: &ExportBlocksArguments,
+    format: NestedFormat,
+    transactions: &Transactions<'_>,
+    meter: &mut EngineMeter,
+) -> Result<Written, Failure> {
+    let target = Target::open(&arguments.out, arguments.force)?;
+    match format {
+        NestedFormat::Parquet => write_parquet(transactions, target, meter),
+        NestedFormat::Jsonl => write_lines(transactions, target, meter, "", &text::jsonl),
     }
-    drop(meter);
+}
+
+/// Reports an export. Returns the exit status.
+fn say(
+    arguments: &ExportBlocksArguments,
+    transactions: &Transactions<'_>,
+    written: &Written,
+    hidden: Wholeness,
+) -> Result<u8, Failure> {
+    let (from, to) = transactions.heights.clone().into_inner();
+    let tip = transactions.blocks.height();
+    let mut wholeness = transactions.blocks.wholeness().clone();
+    wholeness.join(hidden);
     whole::say(&wholeness);
     if arguments.to.is_none() && to < tip {
         whole::say_without_undo_yet(tip - to, tip);
@@ -180,6 +239,6 @@ pub(crate) fn run(arguments: &ExportBlocksArguments) -> Result<u8, Failure> {
         output::counted(blocks.into(), "block")
     );
     let fields = json!({"blocks": blocks, "transactions": written.rows});
-    say_written(&what, fields, written.bytes, out)?;
+    say_written(&what, fields, written.bytes, &arguments.out)?;
     Ok(whole::exit_status(wholeness.outcome()))
 }

@@ -39,7 +39,7 @@ fn say_stopped(report: &FilesReport) -> String {
 fn problem_text(problem: &Problem) -> String {
     match problem {
         Problem::Reject(reject) => reject.to_string(),
-        Problem::Unreadable(detail) | Problem::NoUndoFile(detail) | Problem::NoUndoRecord(detail) => detail.clone(),
+        Problem::Unreadable(detail) | Problem::NoUndoFile(detail) | Problem::NoUndo(detail) => detail.clone(),
     }
 }
 
@@ -121,7 +121,7 @@ fn report_json(report: &FilesReport, counts: &SignatureCounts, seconds: f64) -> 
             "offset": offset,
             "verdict": match unverified.problem {
                 Problem::Reject(_) => "invalid",
-                Problem::Unreadable(_) | Problem::NoUndoFile(_) | Problem::NoUndoRecord(_) => "unreadable",
+                Problem::Unreadable(_) | Problem::NoUndoFile(_) | Problem::NoUndo(_) => "unreadable",
             },
             "detail": problem_text(&unverified.problem),
         })

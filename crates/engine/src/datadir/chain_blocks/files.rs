@@ -13,7 +13,7 @@ use crate::report::telemetry::{Reporter, Telemetry};
 use crate::report::trace::Trace;
 use crate::report::wholeness::{Found, Wholeness};
 use blockmill_block::Header;
-use blockmill_blockfiles::{FileError, Record};
+use blockmill_blockfiles::FileError;
 use blockmill_rules::Params;
 use std::collections::{BTreeSet, HashMap};
 use std::io::ErrorKind;
@@ -38,9 +38,38 @@ impl ChainBlocks {
         stop: &AtomicBool,
         observer: &mut dyn Observer,
     ) -> Result<Option<Self>, FileError> {
+        Self::with_deep(sources, headers, params, BTreeSet::new(), stop, observer)
+    }
+
+    /// The chain once more, after [`find_hidden`](Self::find_hidden) has found blocks. `sources`
+    /// and `headers` are those of [`of_files`](Self::of_files). None if `stop` was set.
+    ///
+    /// # Errors
+    /// [`FileError`].
+    pub fn with_hidden(
+        &self,
+        sources: &[PathBuf],
+        headers: &[Header],
+        stop: &AtomicBool,
+        observer: &mut dyn Observer,
+    ) -> Result<Option<Self>, FileError> {
+        let deep = self.files.doubts().union(&self.deep).copied().collect();
+        Self::with_deep(sources, headers, self.params(), deep, stop, observer)
+    }
+
+    /// As [`of_files`](Self::of_files), with all contents of some files.
+    fn with_deep(
+        sources: &[PathBuf],
+        headers: &[Header],
+        params: &Params,
+        deep: BTreeSet<u32>,
+        stop: &AtomicBool,
+        observer: &mut dyn Observer,
+    ) -> Result<Option<Self>, FileError> {
         let index = HeaderIndex::new(params.clone());
         let genesis = index.genesis();
         let mut chain = ChainState::new(index, genesis, Places::default());
+        chain.search_contents_of(&deep);
         chain.import_headers(headers, observer);
         let mut telemetry = Telemetry::new(Trace::new(false, None));
         let before = telemetry.begin_run();
@@ -58,6 +87,7 @@ impl ChainBlocks {
         let best = index.best_header();
         let mut blocks = Self::up_to(index, best);
         blocks.files = files;
+        blocks.deep = deep;
         blocks.find_copies();
         blocks.wholeness = Wholeness::of(&Found {
             rejected: &figures.rejected,
@@ -78,27 +108,24 @@ impl ChainBlocks {
 
     /// Whether records that turned out to be more than their blocks, or no blocks, hide blocks of
     /// which nothing was known. Their files are read once more, so this is for the end of the work.
-    /// None if `stop` was set.
+    /// If there are any, [`with_hidden`](Self::with_hidden) has the chain with them, over which the
+    /// work is to be done again. None if `stop` was set.
     ///
     /// # Errors
     /// [`FileError`].
     pub fn find_hidden(&self, stop: &AtomicBool) -> Result<Option<Wholeness>, FileError> {
-        let deep = self.files.take_doubts();
         let search = Search {
             files: &self.files,
             magic: self.index.params().magic(),
-            deep: &deep,
+            deep: &self.deep,
             stop,
         };
-        let numbers: Vec<u32> = deep.iter().copied().collect();
-        let Some(found) = search.run(&numbers, &mut Places::default(), &mut ())? else {
+        let Some(hidden) = search.find_hidden(&self.index)? else {
             return Ok(None);
         };
-        let is_hidden = |record: &&Record| self.index.find(&record.hash).is_none();
-        let hidden: Vec<Leftover> = found
-            .records
+        let hidden: Vec<Leftover> = hidden
+            .blocks
             .iter()
-            .filter(is_hidden)
             .map(|record| Leftover {
                 hash: record.hash,
                 parent: record.header.prev_block_hash,

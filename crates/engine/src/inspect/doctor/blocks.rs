@@ -1,13 +1,14 @@
 //! The blocks that came through `submit`.
 
 use super::findings::{Findings, Health, Problems};
-use crate::chain::copies::{content_problem, decode_copy};
+use crate::chain::copies::{decode_copy, mutated};
 use crate::datadir::DataDir;
 use crate::datadir::error::Remedy;
 use crate::datadir::files::{BLOCKS_FOLDER, FIRST_BLOCK_FILE};
 use blockmill_block::Block;
 use blockmill_blockfiles::{BlockFiles, FileError, is_there};
 use blockmill_rules::Params;
+use blockmill_rules::block::check_commitments;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -85,6 +86,7 @@ fn look(folder: &Path, params: &Params, stop: &AtomicBool, seen: &mut Seen) -> R
 /// What shows that a block's content is not that of its header. Its height is not known, so the
 /// rules of before segwit and those of after it may hold.
 fn problem(block: &Block, params: &Params) -> Option<String> {
-    content_problem(block, params, 0)?;
-    content_problem(block, params, u32::MAX)
+    check_commitments(block, params, 0).err()?;
+    let reject = check_commitments(block, params, u32::MAX).err()?;
+    Some(mutated(&reject))
 }
