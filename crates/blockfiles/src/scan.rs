@@ -71,8 +71,8 @@ pub struct Damage {
     pub is_followed: bool,
     /// Hash of the 80 bytes where the record's header would be, if the file has them.
     pub hash: Option<BlockHash>,
-    /// Whether the block of that hash lies elsewhere, too. A scan does not know: who sees all files
-    /// says so.
+    /// Whether the block of that hash lies elsewhere, too, and is all that can be missing. A scan
+    /// does not know: who sees all files [says so](Self::note_elsewhere).
     pub is_elsewhere: bool,
 }
 
@@ -80,6 +80,12 @@ impl Damage {
     /// Whether an unfinished write explains the damage.
     pub fn is_unfinished_write(&self) -> bool {
         self.kind == DamageKind::Truncated
+    }
+
+    /// Notes that the block of [`hash`](Self::hash), which has `length` bytes, lies elsewhere, too.
+    /// That explains the damage if it has room for no other block.
+    pub fn note_elsewhere(&mut self, length: u64) {
+        self.is_elsewhere = self.length < RECORD_HEAD + length + RECORD_MIN;
     }
 
     /// Whether no block can be missing: the damage is an unfinished write, or between two records
@@ -132,7 +138,7 @@ pub struct ScanProgress {
 pub struct Scan {
     /// The records, in the order of the file.
     pub records: Vec<Record>,
-    /// The first damages, in the order of the file.
+    /// The first damages, in the order of the file: a hundred harmless ones, and a hundred others.
     pub damages: Vec<Damage>,
     /// Number of further damages.
     pub more_damages: u64,
@@ -186,11 +192,19 @@ impl BlockFiles {
             };
         }
         let mut scan = scanner.scan;
-        if let (true, Some(first)) = (scan.records.is_empty(), scan.damages.first_mut())
-            && first.kind == DamageKind::NoMagic
-        {
-            // The bytes there are no header either.
-            (first.kind, first.hash) = (DamageKind::NoRecords, None);
+        if scan.records.is_empty() {
+            // What looks like the head of a record is none: no damage is between two records.
+            for damage in &mut scan.damages {
+                damage.is_followed = false;
+            }
+            if let Some(first) = scan
+                .damages
+                .first_mut()
+                .filter(|first| first.kind == DamageKind::NoMagic)
+            {
+                // The bytes there are no header either.
+                (first.kind, first.hash) = (DamageKind::NoRecords, None);
+            }
         }
         Ok(Some(scan))
     }
@@ -227,7 +241,8 @@ enum Boundary {
 const DECODE_BUDGET: u64 = 8;
 const DECODE_BUDGET_BASE: u64 = 64 << 20;
 
-/// Damages of a file that are described. Further damages are only counted.
+/// Damages of a file that are described: harmless ones, and as many others. Further damages are
+/// only counted.
 const DAMAGES_MAX: usize = 100;
 
 struct Scanner<'a> {
@@ -415,16 +430,12 @@ impl Scanner<'_> {
     fn report(&mut self, at: u64, kind: DamageKind, next: Option<u64>) -> ReadResult<u64> {
         let is_followed = next.is_some();
         let next = next.unwrap_or(self.window.size);
-        if self.scan.damages.len() >= DAMAGES_MAX {
-            self.scan.more_damages += 1;
-            return Ok(next);
-        }
         let head = self.window.get(at, RECORD_HEAD as usize + Header::LENGTH)?;
         let header = head
             .get(8..)
             .and_then(|bytes| bytes.try_into().ok())
             .map(Header::from_bytes);
-        self.scan.damages.push(Damage {
+        self.describe(Damage {
             path: self.path.clone(),
             offset: at,
             kind,
@@ -434,6 +445,23 @@ impl Scanner<'_> {
             is_elsewhere: false,
         });
         Ok(next)
+    }
+
+    /// Takes a damage into the list, if there is room for one of its kind. Otherwise it is counted;
+    /// one that may hide blocks also adds to the last such one that is described, so that any
+    /// number of harmless ones cannot outweigh it.
+    fn describe(&mut self, damage: Damage) {
+        let is_harmless = damage.is_harmless();
+        let damages = &mut self.scan.damages;
+        let alike = |other: &&mut Damage| other.is_harmless() == is_harmless;
+        if damages.iter_mut().filter(alike).count() < DAMAGES_MAX {
+            damages.push(damage);
+            return;
+        }
+        self.scan.more_damages += 1;
+        if !is_harmless && let Some(last) = damages.iter_mut().rfind(alike) {
+            (last.length, last.hash) = (damage.offset + damage.length - last.offset, None);
+        }
     }
 
     /// Offset of the end of padding that begins at `at`, where no magic is: the next magic, or

@@ -227,7 +227,7 @@ fn activate_best_chain<V: ScriptVerifier + 'static>(
         if target == tip || index.entry(target).work < index.entry(tip).work {
             return Ok(Halt::Finished);
         }
-        if let Some(halt) = pipeline.must_halt(run.chain) {
+        if let Some(halt) = pipeline.must_halt_below(run.chain, target) {
             return Ok(halt);
         }
         let fork = index.fork(tip, target);

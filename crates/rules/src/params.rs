@@ -99,6 +99,46 @@ const fn genesis(merkle_root: MerkleRoot, time: u32, nonce: u32, bits: u32) -> H
     }
 }
 
+/// What the coinbase of the first block says, and the key that its coin is paid to.
+const GENESIS_MESSAGE: &[u8] = b"The Times 03/Jan/2009 Chancellor on brink of second bailout for banks";
+const GENESIS_KEY: [u8; 65] = [
+    0x04, 0x67, 0x8a, 0xfd, 0xb0, 0xfe, 0x55, 0x48, 0x27, 0x19, 0x67, 0xf1, 0xa6, 0x71, 0x30, 0xb7, 0x10, 0x5c, 0xd6,
+    0xa8, 0x28, 0xe0, 0x39, 0x09, 0xa6, 0x79, 0x62, 0xe0, 0xea, 0x1f, 0x61, 0xde, 0xb6, 0x49, 0xf6, 0xbc, 0x3f, 0x4c,
+    0xef, 0x38, 0xc4, 0xf3, 0x55, 0x04, 0xe5, 0x1e, 0xc1, 0x12, 0xde, 0x5c, 0x38, 0x4d, 0xf7, 0xba, 0x0b, 0x8d, 0x57,
+    0x8a, 0x4c, 0x70, 0x2b, 0x6b, 0xf1, 0x1d, 0x5f,
+];
+const TESTNET4_MESSAGE: &[u8] = b"03/May/2024 000000000000000000001ebd58c244970b3aa9d783bb001011fbe8ea8e98e00e";
+
+/// The only transaction of a first block: 50 bitcoins for a key.
+fn genesis_coinbase(message: &[u8], key: &[u8]) -> Vec<u8> {
+    const OP_PUSHDATA1: u8 = 76;
+    const OP_CHECKSIG: u8 = 0xac;
+    let length = [message.len() as u8];
+    let push: &[u8] = if message.len() < usize::from(OP_PUSHDATA1) {
+        &length
+    } else {
+        &[OP_PUSHDATA1, length[0]]
+    };
+    // The target in compact form, and 4.
+    let script_sig = [&[4, 0xff, 0xff, 0, 0x1d, 1, 4], push, message].concat();
+    let script_pubkey = [&[key.len() as u8], key, &[OP_CHECKSIG]].concat();
+    [
+        &1u32.to_le_bytes()[..],
+        &[1],
+        &[0; 32],
+        &u32::MAX.to_le_bytes(),
+        &[script_sig.len() as u8],
+        &script_sig,
+        &u32::MAX.to_le_bytes(),
+        &[1],
+        &5_000_000_000u64.to_le_bytes(),
+        &[script_pubkey.len() as u8],
+        &script_pubkey,
+        &0u32.to_le_bytes(),
+    ]
+    .concat()
+}
+
 /// 2^224 - 1.
 const COMMON_POW_LIMIT: U256 = U256::from_words(0xffff_ffff_ffff_ffff_ffff_ffff, u128::MAX);
 
@@ -169,6 +209,15 @@ impl Params {
     /// Blocks between changes of the difficulty.
     pub fn difficulty_adjustment_interval(&self) -> u32 {
         (self.pow_target_timespan / self.pow_target_spacing) as u32
+    }
+
+    /// The bytes of the first block, which every node knows without a file.
+    pub fn genesis_block(&self) -> Vec<u8> {
+        let coinbase = match self.network {
+            Network::Testnet4 => genesis_coinbase(TESTNET4_MESSAGE, &[0; 33]),
+            _ => genesis_coinbase(GENESIS_MESSAGE, &GENESIS_KEY),
+        };
+        [&self.genesis.to_bytes()[..], &[1], &coinbase].concat()
     }
 
     /// Whether `deployment` holds for a block at `height`.
@@ -294,6 +343,7 @@ impl Params {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use blockmill_block::Block;
 
     #[test]
     fn genesis_hashes() {
@@ -322,6 +372,9 @@ mod tests {
             let params = Params::new(network, None);
             assert_eq!(params.genesis.hash().to_string(), hash);
             assert_eq!(params.magic(), network.magic());
+            let block = Block::decode(params.genesis_block()).unwrap();
+            assert_eq!(block.hash(), params.genesis.hash());
+            assert_eq!(block.merkle_root().hash, params.genesis.merkle_root.0);
         }
     }
 

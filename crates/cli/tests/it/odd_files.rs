@@ -495,6 +495,144 @@ fn a_missing_key_and_another_network() {
     assert_eq!(verify.json()["why"].as_array().unwrap().len(), 1);
 }
 
+/// The record, with a byte of its magic changed.
+fn without_magic(record: &[u8]) -> Vec<u8> {
+    [&[record[0] ^ 1], &record[1..]].concat()
+}
+
+/// The record of a block, with a length that covers others, and these.
+fn cover(record: &[u8], others: &[&[u8]]) -> Vec<u8> {
+    let others = others.concat();
+    let length = (record.len() - 8 + others.len()) as u32;
+    [&record[..4], &length.to_le_bytes(), &record[8..], &others].concat()
+}
+
+/// Damage that may hide a block is said, whatever harmless damage is before it or with it.
+#[test]
+fn damage_that_hides_the_last_block() {
+    let scratch = Scratch::new();
+    let (folder, blocks) = clear(&scratch);
+    let before = blocks[..140].concat();
+    let last = without_magic(&blocks[140]);
+    // A copy of a block that is there reaches over the last one.
+    let mut long = blocks[139].clone();
+    long[4..8].copy_from_slice(&5_000_000u32.to_le_bytes());
+    for copy in [without_magic(&blocks[139]), long] {
+        write(&folder, &[&before, &copy]);
+        assert_eq!(Answers::of(&scratch, &folder).connect.json()["whole"], true);
+        write(&folder, &[&before, &copy, &last]);
+        Answers::of(&scratch, &folder).end_with(3, 139);
+    }
+    // Of the block before there is a copy alone that is another content.
+    let mut forged = blocks[139].clone();
+    *forged.last_mut().unwrap() ^= 1;
+    write(
+        &folder,
+        &[&blocks[..139].concat(), &forged, &without_magic(&blocks[139])],
+    );
+    assert_eq!(Answers::of(&scratch, &folder).statuses(), [1; 3]);
+    // Many heads of records, as Core before 24 left them.
+    for count in [99, 100, 101, 250] {
+        write(&folder, &[&before, &blocks[100][..8].repeat(count)]);
+        let noise = Answers::of(&scratch, &folder);
+        write(&folder, &[&before, &blocks[100][..8].repeat(count), &last]);
+        let with_last = Answers::of(&scratch, &folder).end_with(3, 139);
+        assert_eq!(noise.connect.json()["height"], 139);
+        assert_eq!(with_last.connect.json()["why"].as_array().unwrap().len(), 1);
+    }
+    // A record covers the damage, and blocks whose children are in the next file.
+    let inner: Vec<&[u8]> = blocks[61..90].iter().map(Vec::as_slice).collect();
+    std::fs::copy(folder.join("rev00000.dat"), folder.join("rev00001.dat")).unwrap();
+    std::fs::write(folder.join("blk00001.dat"), blocks[90..140].concat()).unwrap();
+    write(&folder, &[&blocks[..60].concat(), &cover(&blocks[60], &inner)]);
+    let answers = Answers::of(&scratch, &folder);
+    assert_eq!(
+        (answers.statuses(), &answers.connect.json()["height"]),
+        ([0; 3], &139.into())
+    );
+    write(
+        &folder,
+        &[
+            &blocks[..60].concat(),
+            &cover(&blocks[60], &[&inner[..], &[&last]].concat()),
+        ],
+    );
+    Answers::of(&scratch, &folder)
+        .end_with(3, 139)
+        .say(&["no block record begins here"]);
+}
+
+/// The network's first block is known without a file. A file of undo data has no blocks.
+#[test]
+fn the_first_block_is_in_no_file() {
+    let scratch = Scratch::new();
+    let (folder, blocks) = clear(&scratch);
+    write(&folder, &[&blocks[1..].concat()]);
+    let without = Answers::of(&scratch, &folder).are_whole();
+    write(&folder, &[&blocks.concat()]);
+    let with = Answers::of(&scratch, &folder).are_whole();
+    assert_eq!(without.export.stdout, with.export.stdout);
+    let undo = std::fs::read(folder.join("rev00000.dat")).unwrap();
+    write(&folder, &[&undo]);
+    let answers = Answers::of(&scratch, &folder);
+    assert_eq!((answers.connect.status, answers.verify.status), (3, 3));
+}
+
+/// Blocks that lie inside the record of another: a second run has the same answer, and earlier sets
+/// are there, also once the files were moved.
+#[test]
+fn a_second_run_over_hidden_blocks() {
+    let scratch = Scratch::new();
+    let (folder, blocks) = clear(&scratch);
+    let data = scratch.join("odd-data");
+    let connect = |folder: &Path| run(command("connect", folder).arg("--data").arg(&data));
+    let at_50 = |more: &[&str]| {
+        let mut stats = blockmill();
+        run(stats
+            .args(["stats", "--json", "--at", "50", "--data"])
+            .arg(&data)
+            .args(more))
+    };
+    let inner: Vec<&[u8]> = blocks[61..90].iter().map(Vec::as_slice).collect();
+    write(
+        &folder,
+        &[
+            &blocks[..60].concat(),
+            &cover(&blocks[60], &inner),
+            &blocks[90..].concat(),
+        ],
+    );
+    let mut answers = Vec::new();
+    for _ in 0..3 {
+        assert_eq!(connect(&folder).ends_with(0).json()["height"], TIP);
+        answers.push(at_50(&[]).ends_with(0).json()["hash_serialized_3"].clone());
+    }
+    let moved = scratch.join("moved");
+    std::fs::rename(&folder, &moved).unwrap();
+    at_50(&[]).ends_with(3);
+    let blocks_there = ["--blocks", moved.to_str().unwrap()];
+    answers.push(at_50(&blocks_there).ends_with(0).json()["hash_serialized_3"].clone());
+    assert!(answers.windows(2).all(|pair| pair[0] == pair[1]));
+    let mut audit = blockmill();
+    audit.args(["audit", "--json", "--data"]).arg(&data).args(blocks_there);
+    assert_eq!(run(&mut audit).ends_with(0).json()["verdict"], "proved");
+    // What is no block's header inside a record is said by each run.
+    std::fs::remove_dir_all(&data).unwrap();
+    let junk = [&blocks[0][..4], &80u32.to_le_bytes(), &[7; 80]].concat();
+    write(
+        &moved,
+        &[
+            &blocks[..60].concat(),
+            &cover(&blocks[60], &[&junk]),
+            &blocks[61..].concat(),
+        ],
+    );
+    for _ in 0..3 {
+        let run = connect(&moved).ends_with(3).says(&["high-hash"]);
+        assert_eq!(run.json()["height"], TIP);
+    }
+}
+
 /// Block files that were moved since they were connected.
 #[test]
 fn an_earlier_set_from_files_that_were_moved() {

@@ -86,7 +86,9 @@ pub(crate) fn settle_ties(index: &mut HeaderIndex, files: &BlockFiles, stop: &At
             if stop.load(Ordering::Relaxed) {
                 return;
             }
-            if let Some(position) = find_content(index, files, id) {
+            if index.has_copies(id)
+                && let Some((position, _)) = find_content(index, files, id)
+            {
                 index.found_at(id, position);
             }
             next = index.entry(id).parent.filter(|parent| settled.insert(*parent));
@@ -98,9 +100,11 @@ pub(crate) fn settle_ties(index: &mut HeaderIndex, files: &BlockFiles, stop: &At
     }
 }
 
-/// Where the content of a block lies that has several copies.
-fn find_content(index: &HeaderIndex, files: &BlockFiles, id: BlockId) -> Option<Position> {
+/// Where the content of a block lies, and its length in bytes.
+pub(crate) fn find_content(index: &HeaderIndex, files: &BlockFiles, id: BlockId) -> Option<(Position, u64)> {
     let (entry, params) = (index.entry(id), index.params());
-    let mut positions = index.positions(id).filter(|_| index.has_copies(id));
-    positions.find(|&position| read_copy(files, position, &entry.hash, params, entry.height).is_ok())
+    index.positions(id).find_map(|position| {
+        let block = read_copy(files, position, &entry.hash, params, entry.height).ok()?;
+        Some((position, block.bytes().len() as u64))
+    })
 }

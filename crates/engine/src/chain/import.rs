@@ -1,6 +1,6 @@
 //! Import: blocks are found in block files, and their headers are inserted into the index.
 
-use crate::chain::copies::settle_ties;
+use crate::chain::copies::{find_content, settle_ties};
 use crate::chain::index::{BlockId, HeaderRefusal};
 use crate::chain::insert::{Inserted, Refusal, clock, insert_blocks, insert_records, without_place};
 use crate::chain::search::{Scanned, Search};
@@ -10,9 +10,9 @@ use crate::report::findings::{ImportEnd, ImportFindings, Leftover, Rejected, Unr
 use crate::report::observer::Observer;
 use crate::report::telemetry::Reporter;
 use blockmill_block::{BlockHash, Header};
-use blockmill_blockfiles::{FileError, Position, Record, is_there};
+use blockmill_blockfiles::{Damage, FileError, Position, Record, is_there};
 use blockmill_rules::RejectKind;
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
@@ -53,13 +53,27 @@ impl ChainState {
         self.insert(records, &mut findings, reporter);
         self.note_leftovers(&mut findings);
         self.forget_lost(forgotten);
-        for damage in &mut damages {
-            let block = damage.hash.and_then(|hash| self.index.find(&hash));
-            damage.is_elsewhere = block.is_some_and(|id| self.index.entry(id).has_content());
-        }
+        self.note_elsewhere(&mut damages);
         findings.damages = damages;
         findings.missing_files = skipped.into_iter().filter(|skipped| skipped.is_missing).collect();
         Ok(findings)
+    }
+
+    /// Notes which damages are of blocks that lie elsewhere, too.
+    fn note_elsewhere(&self, damages: &mut [Damage]) {
+        let files = self.files.read();
+        let mut lengths: HashMap<BlockId, Option<u64>> = HashMap::new();
+        for damage in damages.iter_mut().filter(|damage| !damage.is_harmless()) {
+            let Some(id) = damage.hash.and_then(|hash| self.index.find(&hash)) else {
+                continue;
+            };
+            let length = lengths
+                .entry(id)
+                .or_insert_with(|| find_content(&self.index, &files, id).map(|(_, length)| length));
+            if let Some(length) = *length {
+                damage.note_elsewhere(length);
+            }
+        }
     }
 
     /// Adds files, and those that were added before once more: they may be others now.

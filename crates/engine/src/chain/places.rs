@@ -11,7 +11,7 @@
 //! | 8 | its length |
 //! | 16, 16 | time of its last change, and of the last change of its inode, in nanoseconds |
 //! | 8 | the key it is obfuscated with |
-//! | 1 | what was read of records: 1 lengths, 2 contents; 0 if the file is to be searched again |
+//! | 1 | what was read of records: 1 lengths, 2 contents; if the file is to be searched again 0 and 3 |
 //! | 4, then so many | length of its path, and the path |
 //! | 92 each | records: offset of the block (8), its length (4), its header (80) |
 //!
@@ -90,9 +90,11 @@ struct Place {
 #[derive(Debug, Clone)]
 pub(crate) struct Search {
     mark: Mark,
-    /// What was read of the records. None if the file is to be searched again: it has damage, or
-    /// was not left alone for [`SETTLED`] before the search.
-    last: Option<ScanDepth>,
+    /// What was read of the records.
+    depth: ScanDepth,
+    /// Whether the file is to be searched again: it has damage, or was not left alone for
+    /// [`SETTLED`] before the search.
+    again: bool,
     places: Vec<Place>,
     /// Bytes of its entry.
     bytes: u64,
@@ -186,18 +188,31 @@ impl Places {
         })
     }
 
+    /// How deep a search of the file has to be: once records there have hidden others, contents are
+    /// read for good.
+    pub(crate) fn depth(&self, begun: &Begun) -> ScanDepth {
+        let search = self.searches.get(&begun.path);
+        search.map_or(ScanDepth::Lengths, |search| search.depth)
+    }
+
     /// The records of the file, if an earlier search was the last that is needed, and nothing has
     /// changed since.
     pub(crate) fn known(&self, begun: &Begun, file: u32, depth: ScanDepth) -> Option<impl Iterator<Item = Record>> {
         let search = self.searches.get(&begun.path)?;
-        let is_enough = |last| last == depth || last == ScanDepth::Contents;
-        let is_known = search.last.is_some_and(is_enough) && search.mark == begun.mark;
+        let is_enough = search.depth == depth || search.depth == ScanDepth::Contents;
+        let is_known = is_enough && !search.again && search.mark == begun.mark;
         is_known.then(|| search.records(file))
     }
 
-    /// Notes what a search of this depth has found; without one the file is searched again even if
+    /// Notes what a search of this depth has found; with `again` the file is searched again even if
     /// nothing changes. The file of searches gets it with [`write`](Self::write).
-    pub(crate) fn note(&mut self, begun: Begun, records: &[Record], last: Option<ScanDepth>, entries: &mut Vec<u8>) {
+    pub(crate) fn note(
+        &mut self,
+        begun: Begun,
+        records: &[Record],
+        (depth, again): (ScanDepth, bool),
+        entries: &mut Vec<u8>,
+    ) {
         let places = records.iter().map(|record| Place {
             offset: record.position.offset,
             length: record.position.length,
@@ -205,7 +220,8 @@ impl Places {
         });
         let mut search = Search {
             mark: begun.mark,
-            last: last.filter(|_| begun.settled),
+            depth,
+            again: again || !begun.settled,
             places: places.collect(),
             bytes: 0,
         };
@@ -311,10 +327,11 @@ fn write_entry(path: &Path, search: &Search, out: &mut Vec<u8>) {
     out.extend(mark.modified.to_le_bytes());
     out.extend(mark.changed.to_le_bytes());
     out.extend(mark.key.bytes());
-    out.push(match search.last {
-        None => 0,
-        Some(ScanDepth::Lengths) => 1,
-        Some(ScanDepth::Contents) => 2,
+    out.push(match (search.depth, search.again) {
+        (ScanDepth::Lengths, true) => 0,
+        (ScanDepth::Lengths, false) => 1,
+        (ScanDepth::Contents, false) => 2,
+        (ScanDepth::Contents, true) => 3,
     });
     out.extend((path.len() as u32).to_le_bytes());
     out.extend(path);
@@ -344,7 +361,7 @@ fn read_entry(rest: &mut &[u8]) -> Option<(PathBuf, Search)> {
         changed: i128::from_le_bytes(take(&mut body)?),
         key: XorKey::new(take(&mut body)?),
     };
-    let [last] = take(&mut body)?;
+    let [read] = take(&mut body)?;
     let path_length = u32::from_le_bytes(take(&mut body)?) as usize;
     let (path, records) = body.split_at_checked(path_length)?;
     let (records, []) = records.as_chunks::<RECORD>() else {
@@ -359,11 +376,11 @@ fn read_entry(rest: &mut &[u8]) -> Option<(PathBuf, Search)> {
     };
     let search = Search {
         mark,
-        last: match last {
-            1 => Some(ScanDepth::Lengths),
-            2 => Some(ScanDepth::Contents),
-            _ => None,
+        depth: match read {
+            2 | 3 => ScanDepth::Contents,
+            _ => ScanDepth::Lengths,
         },
+        again: !matches!(read, 1 | 2),
         places: records.iter().map(|record| place(record)).collect::<Option<_>>()?,
         bytes: (8 + length) as u64,
     };
@@ -439,7 +456,7 @@ mod tests {
 
     fn note(places: &mut Places, begun: Begun, records: &[Record]) {
         let mut entries = Vec::new();
-        places.note(begun, records, Some(ScanDepth::Lengths), &mut entries);
+        places.note(begun, records, (ScanDepth::Lengths, false), &mut entries);
         places.write(&entries).unwrap();
     }
 
@@ -478,11 +495,28 @@ mod tests {
         let mut places = folder.open();
         let begun = folder.begin_later(&places);
         let mut entries = Vec::new();
-        places.note(begun, &[record(8)], None, &mut entries);
+        places.note(begun, &[record(8)], (ScanDepth::Lengths, true), &mut entries);
         places.write(&entries).unwrap();
-        let places = folder.open();
-        assert!(folder.begin(&places).is_err());
+        let mut places = folder.open();
+        let begun = folder.begin(&places).unwrap_err();
         assert_eq!(places.files().next().unwrap().1.records(0).count(), 1);
+        // Once contents were read, they are read again.
+        assert_eq!(places.depth(&begun), ScanDepth::Lengths);
+        for again in [true, false] {
+            let begun = Begun {
+                settled: true,
+                ..places.begin(&folder.files, 0).unwrap()
+            };
+            entries.clear();
+            places.note(begun, &[record(8)], (ScanDepth::Contents, again), &mut entries);
+            places.write(&entries).unwrap();
+            places = folder.open();
+            assert_eq!(folder.begin(&places).is_err(), again);
+            assert_eq!(
+                places.depth(&places.begin(&folder.files, 0).unwrap()),
+                ScanDepth::Contents
+            );
+        }
     }
 
     #[test]

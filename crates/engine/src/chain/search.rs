@@ -66,12 +66,12 @@ impl Search<'_> {
         }
         let mut entries = Vec::new();
         for (done, &file) in numbers.iter().enumerate() {
+            let begun = places.begin(self.files, file)?;
             let depth = if self.deep.contains(&file) {
                 ScanDepth::Contents
             } else {
-                ScanDepth::Lengths
+                places.depth(&begun)
             };
-            let begun = places.begin(self.files, file)?;
             if let Some(records) = places.known(&begun, file, depth) {
                 found.records.extend(records);
                 continue;
@@ -106,8 +106,7 @@ impl Search<'_> {
             // What an earlier search has found stays if this one finds nothing: a key that was
             // missing for a while, say.
             if scan.damages.is_empty() || !scan.records.is_empty() {
-                let last = Some(depth).filter(|_| scan.damages.is_empty());
-                places.note(begun, &scan.records, last, &mut entries);
+                places.note(begun, &scan.records, (depth, !scan.damages.is_empty()), &mut entries);
             }
             found.records.extend(scan.records);
             found.damages.extend(scan.damages);
@@ -154,8 +153,40 @@ impl Search<'_> {
         if deep.is_empty() {
             return Ok(Some(found));
         }
-        let Some(contents) = self.contents(&deep, places)? else {
+        let is_whole = self.deepen(&mut found, &deep, numbers, places, observer)?;
+        Ok(is_whole.then_some(found))
+    }
+
+    /// As [`run`](Self::run), for blocks that are known. Where one is not found, the block below it
+    /// may hide it: then the contents of its file are searched, too. `below_missing` picks the
+    /// blocks that are below one that was not found.
+    pub(crate) fn run_for(
+        &self,
+        numbers: &[u32],
+        below_missing: impl Fn(&[Record]) -> Vec<&Record>,
+        observer: &mut dyn Observer,
+    ) -> Result<Option<Scanned>, FileError> {
+        let mut places = Places::default();
+        let Some(mut found) = self.run(numbers, &mut places, observer)? else {
             return Ok(None);
+        };
+        let deep = self.hiding_others(&below_missing(&found.records));
+        let is_whole = deep.is_empty() || self.deepen(&mut found, &deep, numbers, &mut places, observer)?;
+        Ok(is_whole.then_some(found))
+    }
+
+    /// Searches the contents of some of the files that were searched, and takes what lies there in
+    /// place of what was found before. False if `stop` was set.
+    fn deepen(
+        &self,
+        found: &mut Scanned,
+        deep: &BTreeSet<u32>,
+        numbers: &[u32],
+        places: &mut Places,
+        observer: &mut dyn Observer,
+    ) -> Result<bool, FileError> {
+        let Some(contents) = self.contents(deep, places)? else {
+            return Ok(false);
         };
         for damage in contents.damages {
             if !found.damages.contains(&damage) {
@@ -170,7 +201,7 @@ impl Search<'_> {
         found
             .records
             .sort_by_key(|record| (order.get(&record.position.file), record.position.offset));
-        Ok(Some(found))
+        Ok(true)
     }
 
     /// Searches some of the files with all their contents, without a word.

@@ -332,7 +332,7 @@ impl ChainBlocks {
     }
 
     /// The block at a height: its first copy that is the block of its header, as the engine takes
-    /// it.
+    /// it. The network's first block needs no file.
     ///
     /// # Errors
     /// [`BlockReadError::AboveTip`], [`NoPlace`](BlockReadError::NoPlace),
@@ -340,6 +340,12 @@ impl ChainBlocks {
     pub fn block(&self, height: u32) -> Result<Block, BlockReadError> {
         let hash = self.hash(height)?;
         let mut problem = None;
+        if height == 0
+            && self.places(0).is_empty()
+            && let Ok(block) = Block::decode(self.params().genesis_block())
+        {
+            return Ok(block);
+        }
         for place in self.places(height) {
             match read_copy(&self.files, place.position, &hash, self.params(), height) {
                 Ok(block) => return Ok(block),

@@ -194,6 +194,15 @@ impl<V: ScriptVerifier + 'static> Pipeline<V> {
         (chain.height() >= limit).then_some(Halt::HeightReached)
     }
 
+    /// The same before the active chain goes on to `target`. A block at the last height that is not
+    /// below it gives way first: it may have been read before it showed that its equal came first.
+    pub(crate) fn must_halt_below(&self, chain: &ChainState, target: BlockId) -> Option<Halt> {
+        let halt = self.must_halt(chain)?;
+        let is_last = self.limits.height_max == Some(chain.height());
+        let is_below = chain.index().ancestor(target, chain.height()) == Some(chain.tip_id());
+        (halt == Halt::Stopped || !is_last || is_below).then_some(halt)
+    }
+
     /// Set by anyone to make a run stop.
     pub(crate) fn stop(&self) -> &Arc<AtomicBool> {
         &self.limits.stop

@@ -117,7 +117,8 @@ pub enum Event<'a> {
         /// The way.
         way: SignatureWay,
     },
-    /// A block has left the active chain for a chain with more work.
+    /// A block has left the active chain for a chain with more work, or for its equal that came
+    /// first.
     Disconnected {
         /// Its hash.
         hash: BlockHash,
@@ -184,7 +185,7 @@ impl fmt::Display for Event<'_> {
             ),
             Self::Disconnected { hash, height } => write!(
                 f,
-                "block {hash} (height {height}) has left the active chain for one with more work"
+                "block {hash} (height {height}) has left the active chain for a better one"
             ),
             Self::Flushed(Flushed { tip, changes, time }) => write!(
                 f,

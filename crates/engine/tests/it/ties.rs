@@ -7,7 +7,7 @@ use bitcoin::Block;
 use bitcoin::consensus::serialize;
 use blockmill_block::{BlockHash, Network};
 use blockmill_chaingen::bitcoin;
-use blockmill_engine::{ChainBlocks, RunOutcome, Verdict};
+use blockmill_engine::{ChainBlocks, Options, RunOutcome, Verdict};
 use blockmill_rules::Params;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
@@ -341,4 +341,27 @@ fn blocks_wait_for_later_runs() {
     assert_eq!(submit(&mut node.engine, &y[0]).verdict, Verdict::Connected);
     assert_eq!(node.engine.tip_hash(), hash_of(&y[1]));
     assert_eq!(node.connect(&[]).leftovers, 1);
+}
+
+/// A run that ends at the height of the tie has the block that came first, too, though a wrong copy
+/// of the other one came before it.
+#[test]
+fn a_tie_at_the_last_height() {
+    let (trunk, [x, y]) = branches(2);
+    let mut root = trunk.clone();
+    let last = root.blocks.pop().unwrap();
+    let records = [wrong_copy(&x[0]), serialize(&y[0]), serialize(&x[0]), serialize(&last)];
+    for stop_at_height in [None, Some(FORK + 1)] {
+        let mut node = Node::new(Options {
+            stop_at_height,
+            ..options(1, LARGE)
+        });
+        let trunk = write_blocks(&node.file("trunk.dat"), &root.blocks);
+        let tie = write_records(&node.file("tie.dat"), records.iter().cloned());
+        assert_eq!(node.connect(&[&trunk, &tie]).tip, hash_of(&y[0]));
+        // Another run keeps it, and goes on from there.
+        let more = write_blocks(&node.file("more.dat"), &y[1..]);
+        let tip = node.connect(&[&trunk, &tie, &more]).tip;
+        assert_eq!(tip, hash_of(&y[usize::from(stop_at_height.is_none())]));
+    }
 }

@@ -12,8 +12,8 @@ use crate::report::observer::Observer;
 use crate::report::telemetry::{Reporter, Telemetry};
 use crate::report::trace::Trace;
 use crate::report::wholeness::{Found, Wholeness};
-use blockmill_block::Header;
-use blockmill_blockfiles::FileError;
+use blockmill_block::{BlockHash, Header};
+use blockmill_blockfiles::{FileError, Record};
 use blockmill_rules::Params;
 use std::collections::{BTreeSet, HashMap};
 use std::io::ErrorKind;
@@ -157,10 +157,26 @@ impl ChainBlocks {
             deep: &BTreeSet::new(),
             stop,
         };
-        let found = search.run(&numbers, &mut Places::default(), observer)?;
+        let found = search.run_for(&numbers, |found| self.below_missing(found), observer)?;
         let is_whole = found.is_some();
         self.add_places(found.unwrap_or_default().records);
         Ok(is_whole)
+    }
+
+    /// Records of the chain, above which a block was found in no file.
+    fn below_missing<'r>(&self, records: &'r [Record]) -> Vec<&'r Record> {
+        let height = |hash: &BlockHash| self.height_of(hash).map(|height| height as usize);
+        let mut is_found: Vec<bool> = (0..=self.height())
+            .map(|height| !self.places(height).is_empty())
+            .collect();
+        for record in records {
+            if let Some(height) = height(&record.hash) {
+                is_found[height] = true;
+            }
+        }
+        let is_below =
+            |record: &&Record| height(&record.hash).is_some_and(|height| is_found.get(height + 1) == Some(&false));
+        records.iter().filter(is_below).collect()
     }
 
     /// What keeps blocks of some heights from being read, as far as that shows without reading
@@ -184,6 +200,9 @@ impl ChainBlocks {
 
     fn problem(&self, height: u32, files: &mut FileFacts) -> Option<String> {
         let places = self.places(height);
+        if height == 0 && places.is_empty() {
+            return None;
+        }
         let id = self.id(height).ok()?;
         let needs_undo_beside = height > 0 && self.index.entry(id).undo().is_none();
         let mut problem = None;
