@@ -528,7 +528,12 @@ fn damage_that_hides_the_last_block() {
     *forged.last_mut().unwrap() ^= 1;
     write(
         &folder,
-        &[&blocks[..139].concat(), &forged, &without_magic(&blocks[139])],
+        &[
+            &blocks[..139].concat(),
+            &forged,
+            &blocks[138],
+            &without_magic(&blocks[139]),
+        ],
     );
     assert_eq!(Answers::of(&scratch, &folder).statuses(), [1; 3]);
     // Many heads of records, as Core before 24 left them.
