@@ -10,7 +10,7 @@ fn planted_faults_are_found() {
     for fault in [
         Fault::DropsSpend,
         Fault::DropsOneSpend,
-        Fault::SwapsLanes,
+        Fault::SwapsShards,
         Fault::SpendsTwice,
         Fault::SeesTooEarly,
         Fault::SeesNextTransaction,
@@ -65,7 +65,7 @@ fn is_odd_for(fault: Fault) {
         let expected = serial_end(&case.blocks, cache, &store);
         let (mut cache, store) = case.cache();
         let before = state(&cache);
-        match in_lanes(&case.blocks, &mut cache, 2, usize::MAX, &pool, Some(fault)) {
+        match in_shards(&case.blocks, &mut cache, 2, usize::MAX, &pool, Some(fault)) {
             WindowOutcome::Odd => odd += 1,
             // Nothing in the window comes to the place of the fault.
             WindowOutcome::Judged(_) => continue,
@@ -78,7 +78,7 @@ fn is_odd_for(fault: Fault) {
 }
 
 #[test]
-fn a_panic_in_a_lane_is_odd() {
+fn a_panic_in_a_shard_is_odd() {
     is_odd_for(Fault::PanicsWhileSpending);
     is_odd_for(Fault::PanicsWhileMaking);
 }
@@ -100,7 +100,7 @@ fn a_read_that_fails_is_odd() {
         let reads = {
             let (mut cache, store) = case.cache();
             let before = store.reads();
-            let _ = in_lanes(&case.blocks, &mut cache, 64, usize::MAX, &pool, None);
+            let _ = in_shards(&case.blocks, &mut cache, 64, usize::MAX, &pool, None);
             store.reads() - before
         };
         for first in [0, reads / 2, reads.saturating_sub(1)] {
@@ -112,7 +112,7 @@ fn a_read_that_fails_is_odd() {
                 let before = state(&cache);
                 store.fail(first..if is_for_good { u64::MAX } else { first + 1 });
                 let jobs = [1, 2, 64][number % 3];
-                let outcome = in_lanes(&case.blocks, &mut cache, jobs, usize::MAX, &pool, None);
+                let outcome = in_shards(&case.blocks, &mut cache, jobs, usize::MAX, &pool, None);
                 assert!(matches!(outcome, WindowOutcome::Odd), "{outcome:?}");
                 assert_eq!(state(&cache), before);
                 if is_for_good {
@@ -122,8 +122,7 @@ fn a_read_that_fails_is_odd() {
                     // The blocks that were resolved before it are taken back.
                     store.fail(0..0);
                     for (planned, undo) in case.blocks.iter().zip(&undo).rev() {
-                        let count = planned.block.transaction_count();
-                        assert!(resolve::disconnect(&planned.block, undo, count, &mut cache).unwrap());
+                        assert!(resolve::disconnect(&planned.block, undo, &mut cache).unwrap());
                     }
                     assert_eq!(state(&cache).0, before.0);
                     let verdict = serially(&case.blocks, &mut cache);
