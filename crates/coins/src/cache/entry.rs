@@ -13,7 +13,7 @@ use blockmill_coinmap::{CoinRef, EntryFlags, EntryRef, HashedOutPoint, Update};
 use std::time::Instant;
 
 /// A way to reach entries.
-pub trait Reach {
+pub trait EntryAccess {
     /// Calls `visit` with the live entry of an outpoint.
     fn with<R>(&self, at: &HashedOutPoint, visit: impl FnOnce(Option<EntryRef<'_>>) -> R) -> R;
 
@@ -50,7 +50,7 @@ pub enum MustBeNew {
 /// [`CoinsCache::hash_key`](super::CoinsCache::hash_key). Everything that is done is noted in a
 /// log, and can be taken back with it, the last first.
 pub struct CoinEntries<'c, R> {
-    pub(super) reach: R,
+    pub(super) access: R,
     pub(super) below: Below<'c>,
 }
 
@@ -60,14 +60,14 @@ impl<R> std::fmt::Debug for CoinEntries<'_, R> {
     }
 }
 
-impl<R: Reach> CoinEntries<'_, R> {
+impl<R: EntryAccess> CoinEntries<'_, R> {
     /// What the frozen entries know of an outpoint: no entry, `Some(None)` if spent, or the coin.
     pub(super) fn frozen(&self, at: &HashedOutPoint) -> Option<Option<Coin>> {
         #[cfg(test)]
         if self.below.disabled == Some(super::Rule::Frozen) {
             return None;
         }
-        self.reach.with_frozen(at, |entry| entry.map(|entry| entry.coin()))?
+        self.access.with_frozen(at, |entry| entry.map(|entry| entry.coin()))?
     }
 
     fn read_store(&self, at: &HashedOutPoint, log: &mut EntryLog) -> Result<Option<Coin>, StoreError> {
@@ -94,7 +94,7 @@ impl<R: Reach> CoinEntries<'_, R> {
     /// Any [`StoreError`].
     pub fn get(&mut self, at: &HashedOutPoint, log: &mut EntryLog) -> Result<Option<Coin>, StoreError> {
         let live = self
-            .reach
+            .access
             .update(at, |entry| match entry.map(|entry| (entry.flags(), entry.coin())) {
                 None => (Update::Keep, None),
                 Some((_, None)) => (Update::Keep, Some(None)),
@@ -116,7 +116,7 @@ impl<R: Reach> CoinEntries<'_, R> {
 
     /// Inserts a coin that the store has. Returns false if there is a live entry.
     pub(super) fn insert_if_absent(&mut self, at: &HashedOutPoint, coin: &Coin) -> bool {
-        self.reach.update(at, |entry| match entry {
+        self.access.update(at, |entry| match entry {
             None => (Update::Put(USED, Some(CoinRef::from(coin))), true),
             // A coin that was read from the store never replaces an entry.
             Some(_) => (Update::Keep, false),
@@ -136,7 +136,7 @@ impl<R: Reach> CoinEntries<'_, R> {
         absent_at: Option<FlushEpoch>,
         log: &mut EntryLog,
     ) -> Result<bool, StoreError> {
-        match self.reach.with(at, |entry| entry.map(|entry| !entry.is_spent())) {
+        match self.access.with(at, |entry| entry.map(|entry| !entry.is_spent())) {
             Some(is_unspent) => Ok(is_unspent),
             None => self.contains_below(at, absent_at, log),
         }
@@ -190,7 +190,7 @@ impl<R: Reach> CoinEntries<'_, R> {
             dirty,
             ..
         } = log;
-        let live = self.reach.update(at, |entry| {
+        let live = self.access.update(at, |entry| {
             let Some(entry) = entry else {
                 return (Update::Keep, None);
             };
@@ -235,7 +235,7 @@ impl<R: Reach> CoinEntries<'_, R> {
         //
         // The flush may have promoted the coin in between. It is the same coin, and not dirty. The
         // store has it, or gets it with the batch of the flush.
-        self.reach.update(at, |_| (Update::Put(DIRTY.with(STORED), None), ()));
+        self.access.update(at, |_| (Update::Put(DIRTY.with(STORED), None), ()));
         log.dirty += 1;
         Ok(true)
     }
@@ -246,7 +246,7 @@ impl<R: Reach> CoinEntries<'_, R> {
     fn needs_no_marker(&self, at: &HashedOutPoint) -> bool {
         let is_fresh = |entry: Option<EntryRef<'_>>| entry.is_some_and(|entry| entry.flags().has(FRESH));
         self.below.disabled == Some(super::Rule::FreshAcrossFlushPoint)
-            && self.reach.with_frozen(at, is_fresh) == Some(true)
+            && self.access.with_frozen(at, is_fresh) == Some(true)
     }
 
     /// Makes a coin, in place of the coin that may be there. An output that can never be spent is
@@ -294,7 +294,7 @@ impl<R: Reach> CoinEntries<'_, R> {
         let EntryLog {
             made, made_over, dirty, ..
         } = log;
-        self.reach.update(at, |entry| {
+        self.access.update(at, |entry| {
             let Some(entry) = entry else {
                 *dirty += 1;
                 *made += 1;
@@ -336,12 +336,12 @@ impl<R: Reach> CoinEntries<'_, R> {
                 };
                 let was_dirty = isize::from(flags.has(DIRTY));
                 log.dirty += if flags.has(FRESH) { was_dirty } else { was_dirty - 1 };
-                self.reach.update(at, |_| (Update::Put(flags, Some(coin)), ()));
+                self.access.update(at, |_| (Update::Put(flags, Some(coin)), ()));
             }
             // The coin is below still: frozen, or in the store if the flush has promoted it.
             SpentFrom::Below => {
                 log.dirty -= 1;
-                self.reach.update(at, |_| (Update::Remove, ()));
+                self.access.update(at, |_| (Update::Remove, ()));
             }
             SpentFrom::Elsewhere => {}
         }
@@ -363,7 +363,7 @@ impl<R: Reach> CoinEntries<'_, R> {
             None => Update::Remove,
             Some(over) => Update::Put(over.flags, over.coin.as_ref().map(CoinRef::from)),
         };
-        self.reach.update(at, |_| (restored, ()));
+        self.access.update(at, |_| (restored, ()));
     }
 }
 

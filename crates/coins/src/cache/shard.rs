@@ -5,7 +5,7 @@
 //! all is well, it says so, and its user has everything taken back by the logs.
 
 use super::CoinsCache;
-use super::entry::{Below, CoinEntries, Reach};
+use super::entry::{Below, CoinEntries, EntryAccess};
 use super::log::EntryLog;
 use blockmill_coinmap::{CoinMap, EntryRef, HashedOutPoint, LockedShard, ReadShard, Update};
 
@@ -54,7 +54,7 @@ impl CacheShards<'_> {
     /// If `number` is not below [`SHARDS`](blockmill_coinmap::SHARDS).
     pub fn lock(&self, number: usize) -> CacheShard<'_> {
         CoinEntries {
-            reach: OneShard {
+            access: OneShard {
                 live: self.live.lock_shard(number),
                 frozen: self.frozen.map(|frozen| frozen.read_shard(number)),
             },
@@ -74,7 +74,7 @@ pub struct OneShard<'s> {
 /// A shard that one thread has; from [`CacheShards::lock`].
 pub type CacheShard<'s> = CoinEntries<'s, OneShard<'s>>;
 
-impl Reach for OneShard<'_> {
+impl EntryAccess for OneShard<'_> {
     #[inline]
     fn with<R>(&self, at: &HashedOutPoint, visit: impl FnOnce(Option<EntryRef<'_>>) -> R) -> R {
         self.live.with(at, visit)
@@ -99,14 +99,14 @@ impl CacheShard<'_> {
     /// Starts loading what a search for this hash reads first.
     #[inline]
     pub fn prefetch_word(&self, hash: u64) {
-        self.reach.live.prefetch_word(hash);
+        self.access.live.prefetch_word(hash);
     }
 
     /// Starts loading what an insertion with this hash reads and moves.
     #[inline]
     pub fn prefetch_insertion(&self, hash: u64) {
-        self.reach.live.prefetch_insertion(hash);
-        if let Some(frozen) = &self.reach.frozen {
+        self.access.live.prefetch_insertion(hash);
+        if let Some(frozen) = &self.access.frozen {
             frozen.prefetch_word(hash);
         }
     }
@@ -114,8 +114,8 @@ impl CacheShard<'_> {
     /// Starts loading what a search for this hash reads next.
     #[inline]
     pub fn prefetch_record(&self, hash: u64) {
-        if !self.reach.live.prefetch_record(hash)
-            && let Some(frozen) = &self.reach.frozen
+        if !self.access.live.prefetch_record(hash)
+            && let Some(frozen) = &self.access.frozen
         {
             frozen.prefetch_word(hash);
         }

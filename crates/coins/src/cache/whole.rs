@@ -1,7 +1,7 @@
 //! The whole cache, which one thread changes. Each operation locks a shard of the live entries.
 
 use super::CoinsCache;
-use super::entry::{CoinEntries, Reach};
+use super::entry::{CoinEntries, EntryAccess};
 use super::log::EntryLog;
 use blockmill_coinmap::{CoinMap, EntryRef, HashedOutPoint, Update};
 
@@ -26,7 +26,7 @@ impl CoinsCache {
 
     pub(super) fn session(&self) -> Session<'_> {
         CoinEntries {
-            reach: WholeMap {
+            access: WholeMap {
                 live: &self.map,
                 frozen: self.flush.as_ref().map(|flush| &**flush.frozen()),
             },
@@ -35,7 +35,7 @@ impl CoinsCache {
     }
 }
 
-impl Reach for WholeMap<'_> {
+impl EntryAccess for WholeMap<'_> {
     #[inline]
     fn with<R>(&self, at: &HashedOutPoint, visit: impl FnOnce(Option<EntryRef<'_>>) -> R) -> R {
         self.live.with_hashed(at, visit)
@@ -61,13 +61,13 @@ impl Session<'_> {
     /// searched soon after.
     #[inline]
     pub fn prefetch_words(&self, hashes: &[u64]) {
-        self.reach.live.prefetch_words(hashes);
+        self.access.live.prefetch_words(hashes);
     }
 
     /// Starts loading what searches for these hashes read next. Best a while after
     /// [`prefetch_words`](Self::prefetch_words).
     #[inline]
     pub fn prefetch_records(&self, hashes: &[u64]) {
-        self.reach.live.prefetch_records(hashes);
+        self.access.live.prefetch_records(hashes);
     }
 }

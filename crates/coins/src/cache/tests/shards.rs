@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::SHARDS;
-use crate::cache::entry::Reach;
+use crate::cache::entry::EntryAccess;
 
 /// What happens to an outpoint.
 #[derive(Debug, Clone)]
@@ -116,7 +116,7 @@ struct Answer {
 }
 
 /// One event.
-fn take<R: Reach>(
+fn take<R: EntryAccess>(
     entries: &mut CoinEntries<'_, R>,
     at: &HashedOutPoint,
     event: &Event,
@@ -174,7 +174,7 @@ fn take<R: Reach>(
 }
 
 /// Takes back what was done, the last first.
-fn take_back<R: Reach>(entries: &mut CoinEntries<'_, R>, key: &HashKey, done: &[Answer], log: &mut EntryLog) {
+fn take_back<R: EntryAccess>(entries: &mut CoinEntries<'_, R>, key: &HashKey, done: &[Answer], log: &mut EntryLog) {
     log.forget_counts();
     let mut left = log.spent().len();
     for Answer { event, .. } in done.iter().filter(|answer| answer.is_done).rev() {
@@ -191,7 +191,7 @@ fn take_back<R: Reach>(entries: &mut CoinEntries<'_, R>, key: &HashKey, done: &[
 }
 
 /// Events one after the other. Returns false, with the answers up to then, if the store fails.
-fn take_all<'e, R: Reach>(
+fn take_all<'e, R: EntryAccess>(
     entries: &mut CoinEntries<'_, R>,
     key: &HashKey,
     events: impl IntoIterator<Item = &'e Event>,

@@ -56,6 +56,31 @@ fn cases(count: usize) -> impl Iterator<Item = Case> {
     (0..).map(|seed| Case::new(seed, 1_000)).filter(is_wanted).take(count)
 }
 
+/// A block that the serial code rejects leaves the cache as it was, and what its entries say of the
+/// store.
+#[test]
+fn a_rejected_block_is_taken_back() {
+    let mut rejected = 0;
+    for case in (0..1_000).map(|seed| Case::new(seed, 3)).filter(|case| !case.flushing) {
+        let (mut cache, store) = case.cache();
+        let (mut twin, twin_store) = case.cache();
+        for planned in &case.blocks {
+            let before = state(&cache);
+            let block = std::slice::from_ref(planned);
+            if serially(block, &mut cache).1.is_some() {
+                assert_eq!(state(&cache), before);
+                flush(&mut cache);
+                flush(&mut twin);
+                assert_eq!(store.last_commit(), twin_store.last_commit());
+                rejected += 1;
+                break;
+            }
+            let _ = serially(block, &mut twin);
+        }
+    }
+    assert!(rejected > 200, "{rejected}");
+}
+
 /// The window is odd, the cache is as before, and the serial code then does what it always does.
 fn is_odd_for(fault: Fault) {
     let pool = pool(1);
