@@ -230,8 +230,8 @@ fn spendable_outputs<'t>(
 /// Disconnects a block: removes its outputs, and restores the coins that it spent, from the last
 /// transaction to the first. Returns whether every output was there with its value and script.
 ///
-/// Undo data is enough. A log would not do: once a flush has ended, its flags may be wrong about the
-/// store.
+/// Undo data is enough. A log would not do: once a flush has ended, its flags may be wrong about
+/// the store.
 ///
 /// # Errors
 /// [`StoreError`].

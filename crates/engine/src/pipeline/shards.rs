@@ -10,8 +10,9 @@
 //! cache. What is left in the table enters it at the end.
 //!
 //! Shards and judges say "valid" or nothing. Everything else is *odd*: a coin that is missing, or
-//! made twice, or there already, a broken rule, an error of the store, a panic. Then all shards take
-//! back what they have done, and the serial code (`resolve`) says what is wrong, if anything is.
+//! made twice, or there already, a broken rule, an error of the store, a panic. Then all shards
+//! take back what they have done, and the serial code (`resolve`) says what is wrong, if anything
+//! is.
 
 use crate::pipeline::outline::Outline;
 use blockmill_block::{Block, BlockUndo, Magic};

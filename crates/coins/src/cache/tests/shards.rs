@@ -206,7 +206,8 @@ fn take_all<'e, R: EntryAccess>(
 }
 
 impl World {
-    /// Runs events in shards. None if the store failed, or if all is to be taken back: then all was.
+    /// Runs events in shards. None if the store failed, or if all is to be taken back: then all
+    /// was.
     fn run_in_shards(&mut self, events: &[Event], is_taken_back: bool) -> Option<Vec<Answer>> {
         let key = *self.cache.hash_key();
         let before = self.model.clone();
