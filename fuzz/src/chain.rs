@@ -1,20 +1,21 @@
-//! A chain resolved twice: with fetches, flushes and lanes as in the engine, and without.
+//! A chain resolved twice: with fetches, flushes and shards as in the engine, and without.
 //!
 //! Four bytes of the input (`Beside`) name what happens beside each block: when its fetches begin,
 //! when they end, when the block is resolved, and after that. Up to four blocks are loaded ahead,
 //! as in the engine. Each notes its transactions, and its fetches see the cache of that moment.
 //!
-//! Loaded blocks are resolved together, as a window in lanes. A window ends where blocks are
+//! Loaded blocks are resolved together, as a window in shards. A window ends where blocks are
 //! disconnected, and where the input says so.
 
 use crate::flushes::limit_for;
 use crate::gated_store::{Ending, GatedStore};
 use crate::input::Input;
-use crate::windows::{resolve, resolve_in_lanes};
+use crate::windows::{resolve, resolve_in_shards};
 use crate::world::{BLOCKS_MAX, Planned, World, first_coins};
 use blockmill_block::{Block, BlockHash, BlockUndo, Coin, OutPoint};
 use blockmill_coins::{CoinStore, CoinsCache, FlushEpoch, MemoryStore, OwnedChange, Tip};
 use blockmill_engine::pipeline::inputs::{BlockInputs, BlockOutputs};
+use blockmill_engine::pipeline::outline::Outline;
 use blockmill_engine::pipeline::resolve::{self, ResolveError};
 use blockmill_engine::pipeline::upcoming::UpcomingTxids;
 use blockmill_fetch::{Fetch, Fetcher, Options};
@@ -64,7 +65,7 @@ struct Case {
     begins_window: bool,
     /// Whether its window has no block after it.
     ends_window: bool,
-    /// Jobs that lanes are put into, if a window begins with it.
+    /// Jobs that shards are put into, if a window begins with it.
     jobs: usize,
     /// Number of blocks that are disconnected after it.
     disconnected: usize,
@@ -119,7 +120,7 @@ fn window_length(cases: &[Case]) -> usize {
     cases.iter().take_while(fits).count()
 }
 
-/// Whether no two blocks have a transaction in common. Lanes are sure of all valid windows then.
+/// Whether no two blocks have a transaction in common. Shards are sure of all valid windows then.
 fn is_without_repeats(cases: &[Case]) -> bool {
     let mut seen = HashSet::new();
     let mut transactions = cases.iter().flat_map(|case| case.planned.block.transactions());
@@ -127,7 +128,7 @@ fn is_without_repeats(cases: &[Case]) -> bool {
 }
 
 fn disconnect(block: &Block, undo: &BlockUndo, cache: &mut CoinsCache) -> bool {
-    resolve::disconnect(block, undo, block.transaction_count(), cache).expect("the store can be read")
+    resolve::disconnect(block, undo, cache).expect("the store can be read")
 }
 
 fn all_coins(cache: &CoinsCache) -> Vec<(OutPoint, Coin)> {
@@ -207,8 +208,8 @@ struct FetchingRun {
     store: Arc<GatedStore>,
     cache: CoinsCache,
     fetcher: Fetcher,
-    /// Where blocks are resolved in lanes, if they are.
-    lanes: Option<&'static ThreadPool>,
+    /// Where blocks are resolved in shards, if they are.
+    shards: Option<&'static ThreadPool>,
     flushes: usize,
 }
 
@@ -221,7 +222,7 @@ impl FetchingRun {
         let pool = &POOLS[usize::from(flags & 1)];
         let below = Arc::<GatedStore>::clone(&store);
         Self {
-            lanes: (flags & 8 == 0).then_some(pool),
+            shards: (flags & 8 == 0).then_some(pool),
             fetcher: Fetcher::new(pool, 0, below, cache.flush_clock(), &FETCHER),
             cache,
             store,
@@ -269,13 +270,14 @@ impl FetchingRun {
                 outputs: None,
             };
         }
+        let outline = Arc::new(Outline::new(&planned.block, self.cache.hash_key()));
         let inputs = BlockInputs {
-            block: Arc::clone(&planned.block),
+            outline: Arc::clone(&outline),
             resolved,
             made: Arc::clone(&MADE),
             view: self.cache.view(),
         };
-        let outputs = (planned.overwriting == Overwriting::Forbidden).then(|| BlockOutputs(Arc::clone(&planned.block)));
+        let outputs = (planned.overwriting == Overwriting::Forbidden).then(|| BlockOutputs(outline));
         Fetches {
             inputs: Some(self.fetcher.begin(inputs)),
             outputs: outputs.map(|outputs| self.fetcher.begin(outputs)),
@@ -288,24 +290,24 @@ impl FetchingRun {
         let outputs = fetches.outputs.map(Fetch::finish);
         for fetched in &found {
             self.cache
-                .insert_if_fresh_read(&fetched.outpoint, &fetched.coin, fetched.read_epoch);
+                .insert_if_fresh_read(&fetched.at, &fetched.coin, fetched.read_epoch);
         }
         let outputs = outputs.filter(|outputs| outputs.complete && outputs.coins.is_empty());
         outputs.map(|outputs| outputs.begin_epoch)
     }
 
-    /// Resolves a window: in lanes, or else one block after the other.
+    /// Resolves a window: in shards, or else one block after the other.
     fn resolve_window(
         &mut self,
         window: &[Case],
         absent_at: &[Option<FlushEpoch>],
         is_without_repeats: bool,
     ) -> Vec<Outcome> {
-        if let Some(pool) = self.lanes {
+        if let Some(pool) = self.shards {
             let fails_reads = window.iter().any(|case| case.fails_reads);
             self.store.fail_reads(fails_reads);
             let planned: Vec<&Planned> = window.iter().map(|case| &case.planned).collect();
-            let undo = resolve_in_lanes(&planned, absent_at, window[0].jobs, pool, &mut self.cache);
+            let undo = resolve_in_shards(&planned, absent_at, window[0].jobs, pool, &mut self.cache);
             self.store.fail_reads(false);
             if let Some(undo) = undo {
                 return undo.into_iter().map(Ok).collect();
@@ -313,7 +315,7 @@ impl FetchingRun {
             let is_valid = window.iter().all(|case| case.expected.is_ok());
             assert!(
                 fails_reads || !is_valid || !is_without_repeats,
-                "lanes are not sure of a valid window"
+                "shards are not sure of a valid window"
             );
         }
         let blocks = window.iter().zip(absent_at);

@@ -5,7 +5,7 @@ use crate::input::Input;
 use blockmill_block::coin::is_unspendable;
 use blockmill_block::{BlockHash, Coin, OutPoint, Txid};
 use blockmill_coinmap::CoinMap;
-use blockmill_coins::{CoinRef, CoinStore, CoinsCache, FlushEpoch, Overwrite, Tip};
+use blockmill_coins::{CoinRef, CoinStore, CoinsCache, FlushEpoch, HashedOutPoint, Overwrite, Tip};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -176,7 +176,8 @@ impl Flushes {
             15 | 16 => {
                 // The coin stays in `reads`, and may be inserted again.
                 if let Some((outpoint, coin, read_epoch)) = self.reads.get(usize::from(input.u8()) % READS_MAX) {
-                    self.cache.insert_if_fresh_read(outpoint, coin, *read_epoch);
+                    let at = self.cache.hash_key().hashed(outpoint);
+                    self.cache.insert_if_fresh_read(&at, coin, *read_epoch);
                 }
             }
             17 => self.begin_flush(ending(input)),
@@ -296,14 +297,17 @@ impl Flushes {
     /// Calls the cache's other queries.
     fn look(&mut self, outpoint: OutPoint) {
         let hash = self.cache.hash_key().hash(&outpoint);
-        self.cache.session().prefetch_words(&[hash]);
-        self.cache.session().prefetch_records(&[hash]);
-        let mut unknown: Vec<OutPoint> = self.model.keys().copied().chain([outpoint]).collect();
+        self.cache.change(|session, _| {
+            session.prefetch_words(&[hash]);
+            session.prefetch_records(&[hash]);
+        });
+        let all = self.model.keys().copied().chain([outpoint]);
+        let mut unknown: Vec<HashedOutPoint> = all.map(|outpoint| self.cache.hash_key().hashed(&outpoint)).collect();
         let all = unknown.len();
         self.cache.view().retain_unknown(&mut unknown);
         assert!(unknown.len() <= all);
         if !self.cache.may_miss() {
-            let known = |outpoint| self.model.contains_key(outpoint);
+            let known = |at: &HashedOutPoint| self.model.contains_key(at.outpoint());
             assert!(!unknown.iter().any(known), "a known coin is reported as unknown");
         }
         // Every entry that leaves takes its bytes off the sum.

@@ -1,12 +1,12 @@
-//! Blocks of a chain, resolved one by one, and together in lanes.
+//! Blocks of a chain, resolved one by one, and together in shards.
 
 use crate::world::{PARAMS, Planned, SPACING};
 use blockmill_block::BlockUndo;
 use blockmill_block::undo::write_record;
 use blockmill_coins::{CoinsCache, FlushEpoch, MustBeNew};
-use blockmill_engine::pipeline::lanes::{Dealing, Judged, WindowBlock, WindowOutcome, resolve_window};
 use blockmill_engine::pipeline::outline::Outline;
 use blockmill_engine::pipeline::resolve::{self, ResolveError};
+use blockmill_engine::pipeline::shards::{Dealing, Judged, WindowBlock, WindowOutcome, resolve_window};
 use blockmill_pool::ThreadPool;
 use blockmill_rules::connect::{ConnectContext, MedianTimes, Overwriting};
 use blockmill_rules::flags::block_script_flags;
@@ -38,15 +38,16 @@ pub fn resolve(
     absent_at: Option<FlushEpoch>,
     cache: &mut CoinsCache,
 ) -> Result<BlockUndo, ResolveError> {
-    resolve::apply(&planned.block, &context(planned), absent_at, cache)
+    let outline = Outline::new(&planned.block, cache.hash_key());
+    resolve::apply(&planned.block, &outline, &context(planned), absent_at, cache)
 }
 
-/// Resolves blocks in lanes, which are put into `jobs` jobs. Returns none if something is odd; the
+/// Resolves blocks in shards, which are put into `jobs` jobs. Returns none if something is odd; the
 /// cache is as it was then.
 ///
 /// # Panics
 /// If a record is not that of the undo data.
-pub fn resolve_in_lanes(
+pub fn resolve_in_shards(
     window: &[&Planned],
     absent_at: &[Option<FlushEpoch>],
     jobs: usize,

@@ -3,10 +3,10 @@
 //!
 //! The chain is resolved twice: once over a plain cache, and once over a cache whose coins are read
 //! ahead by a pool, with flushes, failing reads and disconnected blocks in between. There, windows
-//! of up to four blocks are resolved in lanes, and block by block where lanes do not say "valid".
+//! of up to four blocks are resolved in shards, and block by block where shards do not say "valid".
 //!
 //! Checked: both runs give the same verdicts (reason and position), the same undo data, and the
-//! same set of coins. Lanes are sure of every valid window, unless reads fail or blocks repeat a
+//! same set of coins. Shards are sure of every valid window, unless reads fail or blocks repeat a
 //! transaction.
 
 #![no_main]

@@ -133,6 +133,26 @@ const fn shard_of(hash: u64) -> usize {
     (hash >> (64 - SHARD_BITS)) as usize
 }
 
+/// Numbers of the outpoints, grouped by shard.
+fn by_shard(outpoints: &[HashedOutPoint]) -> Vec<u32> {
+    assert!(u32::try_from(outpoints.len()).is_ok(), "too many outpoints at once");
+    let mut ends = [0u32; SHARDS];
+    for outpoint in outpoints {
+        ends[shard_of(outpoint.hash())] += 1;
+    }
+    let mut before = 0;
+    for end in &mut ends {
+        before += std::mem::replace(end, before);
+    }
+    let mut numbers = vec![0; outpoints.len()];
+    for (number, outpoint) in (0..).zip(outpoints) {
+        let next = &mut ends[shard_of(outpoint.hash())];
+        numbers[*next as usize] = number;
+        *next += 1;
+    }
+    numbers
+}
+
 impl CoinMap {
     /// Bytes that an empty map takes.
     pub const EMPTY_BYTES: usize = SHARDS * size_of::<RwLock<Shard>>();
@@ -218,32 +238,13 @@ impl CoinMap {
     ///
     /// # Panics
     /// With 2^32 outpoints or more.
-    pub fn get_many(&self, outpoints: &[OutPoint], mut found: impl FnMut(usize, Option<EntryRef<'_>>)) {
-        assert!(u32::try_from(outpoints.len()).is_ok(), "too many outpoints at once");
-        let wanted = self.by_shard(outpoints);
-        for shard in wanted.chunk_by(|one, other| shard_of(one.0) == shard_of(other.0)) {
-            self.read(shard_of(shard[0].0)).get_many(shard, outpoints, &mut found);
+    pub fn get_many(&self, outpoints: &[HashedOutPoint], mut found: impl FnMut(usize, Option<EntryRef<'_>>)) {
+        let numbers = by_shard(outpoints);
+        let shard_of_number = |number: u32| shard_of(outpoints[number as usize].hash());
+        for numbers in numbers.chunk_by(|&one, &other| shard_of_number(one) == shard_of_number(other)) {
+            self.read(shard_of_number(numbers[0]))
+                .get_many(numbers, outpoints, &mut found);
         }
-    }
-
-    /// Hashes and indices of the outpoints, grouped by shard.
-    fn by_shard(&self, outpoints: &[OutPoint]) -> Vec<(u64, u32)> {
-        let hashes: Vec<u64> = outpoints.iter().map(|outpoint| self.key.hash(outpoint)).collect();
-        let mut ends = [0u32; SHARDS];
-        for &hash in &hashes {
-            ends[shard_of(hash)] += 1;
-        }
-        let mut before = 0;
-        for end in &mut ends {
-            before += std::mem::replace(end, before);
-        }
-        let mut wanted = vec![(0, 0); outpoints.len()];
-        for (number, &hash) in hashes.iter().enumerate() {
-            let next = &mut ends[shard_of(hash)];
-            wanted[*next as usize] = (hash, number as u32);
-            *next += 1;
-        }
-        wanted
     }
 
     /// Calls `change` with the entry of an outpoint, and does what `change` returns. No other

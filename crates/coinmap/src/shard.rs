@@ -6,6 +6,7 @@ use super::pool::Pool;
 use super::prefetch::prefetch;
 use super::record::{EntryFlags, EntryRef, NewRecord, key_of, set_flags};
 use super::segment::{Found, IndexStatistics, Segment, hash_of, slot_of};
+use crate::hash::HashedOutPoint;
 use crate::key::{OutpointKey, outpoint_key};
 use blockmill_block::{CoinRef, OutPoint};
 
@@ -123,22 +124,24 @@ impl Shard {
         }
     }
 
-    /// Calls `found` with the entry of each outpoint. `wanted` has pairs of a hash and an index in
-    /// `outpoints`. The searches of one window overlap.
+    /// Calls `found` with the entries of those of the outpoints that have these numbers. The
+    /// searches of one window overlap.
     pub(crate) fn get_many(
         &self,
-        wanted: &[(u64, u32)],
-        outpoints: &[OutPoint],
+        numbers: &[u32],
+        outpoints: &[HashedOutPoint],
         mut found: impl FnMut(usize, Option<EntryRef<'_>>),
     ) {
-        for window in wanted.chunks(WINDOW) {
-            window.iter().for_each(|&(hash, _)| self.prefetch_word(hash));
-            for &(hash, _) in window {
-                self.prefetch_record(hash);
+        let at = |number: &u32| &outpoints[*number as usize];
+        for window in numbers.chunks(WINDOW) {
+            for number in window {
+                self.prefetch_word(at(number).hash());
             }
-            for &(hash, number) in window {
-                let number = number as usize;
-                found(number, self.get(hash, &outpoints[number]));
+            for number in window {
+                self.prefetch_record(at(number).hash());
+            }
+            for number in window {
+                found(*number as usize, self.get(at(number).hash(), at(number).outpoint()));
             }
         }
     }

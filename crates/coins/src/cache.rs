@@ -39,25 +39,36 @@
 //! - *Stale fetch.* A coin that was read from the store never replaces an entry, live or frozen.
 //!   Neither does a promoted coin.
 //!
-//! The cache has one writer, its owner, who may deal out the lanes to threads ([`Lanes`]). Then
-//! each lane has one writer. Besides them only the flush inserts: it promotes coins whose outpoints
-//! have no live entry.
+//! The cache has one writer, its owner, who may deal out the shards to threads ([`CacheShards`]).
+//! Then each shard has one writer. Besides them only the flush inserts: it promotes coins whose
+//! outpoints have no live entry.
+//!
+//! In reading order:
+//! - `entry`: the state machine of an entry;
+//! - `log`: what was done, so that it can be taken back;
+//! - `whole`, `shard`: the two ways to reach entries;
+//! - `flush`: the thread that writes frozen entries.
 
+mod entry;
 mod flush;
-mod lane;
-mod session;
+mod log;
+mod shard;
 #[cfg(test)]
 mod tests;
+mod whole;
 
+pub use entry::{CoinEntries, MustBeNew};
 pub use flush::FlushError;
-pub use lane::{LANES, Lane, LaneLog, Lanes, MustBeNew, lane_of};
-pub use session::Session;
+pub use log::EntryLog;
+pub use shard::{CacheShard, CacheShards, shard_of};
+pub use whole::Session;
 
 use crate::flush_epoch::{FlushClock, FlushEpoch};
 use crate::merged::Merged;
 use crate::store::{CoinIterator, CoinStore, OwnedChange, StoreError, Tip};
-use blockmill_block::{Coin, CoinList, OutPoint};
+use blockmill_block::{Coin, OutPoint};
 use blockmill_coinmap::{CoinMap, CoinRef, EntryFlags, HashKey, HashedOutPoint};
+use entry::Below;
 use flush::{Changed, Flush, Job};
 use std::sync::Arc;
 use std::time::Duration;
@@ -130,14 +141,14 @@ enum Rule {
     Resurrection,
     FreshAcrossFlushPoint,
     StaleFetch,
-    /// A spend that a lane takes back leaves the flags that it had.
+    /// A spend that is taken back leaves the flags that the entry had.
     FlagsTakenBack,
-    /// A coin that a lane takes back leaves the marker that it was made over.
+    /// A coin that is taken back leaves the entry that it was made over.
     MarkersTakenBack,
-    /// A lane looks at the frozen entries.
-    FrozenInLanes,
-    /// A lane knows whether an outpoint was seen to be absent in this epoch, or in an older one.
-    EpochsInLanes,
+    /// The frozen entries are looked at before the store.
+    Frozen,
+    /// An outpoint that was seen to be absent in an older epoch is looked for again.
+    Epochs,
 }
 
 /// A cache over a store. The head of the module has the states of an entry and the rules.
@@ -191,7 +202,7 @@ pub struct CacheView {
 
 impl CacheView {
     /// Removes the outpoints that the cache has an entry of.
-    pub fn retain_unknown(&self, outpoints: &mut Vec<OutPoint>) {
+    pub fn retain_unknown(&self, outpoints: &mut Vec<HashedOutPoint>) {
         for map in std::iter::once(&self.live).chain(&self.frozen) {
             let mut known = vec![false; outpoints.len()];
             map.get_many(outpoints, |index, entry| known[index] = entry.is_some());
@@ -290,10 +301,15 @@ impl CoinsCache {
         self.store_time
     }
 
-    /// What the frozen entries know of an outpoint: no entry, `Some(None)` if spent, or the coin.
-    fn frozen(&self, at: &HashedOutPoint) -> Option<Option<Coin>> {
-        let flush = self.flush.as_ref()?;
-        flush.frozen().with_hashed(at, |entry| entry.map(|entry| entry.coin()))
+    /// What lies below all entries.
+    fn below(&self) -> Below<'_> {
+        Below {
+            store: &*self.store,
+            clock: &self.clock,
+            complete: self.complete,
+            #[cfg(test)]
+            disabled: self.disabled,
+        }
     }
 
     /// The coin of an outpoint; none if it is spent or never existed.
@@ -302,7 +318,7 @@ impl CoinsCache {
     /// Any [`StoreError`].
     pub fn get(&mut self, outpoint: &OutPoint) -> Result<Option<Coin>, StoreError> {
         let at = self.hashed(outpoint);
-        self.session().get(&at)
+        self.change(|session, log| session.get(&at, log))
     }
 
     /// As [`get`](Self::get), for somebody who only looks: nothing is counted or kept.
@@ -314,7 +330,7 @@ impl CoinsCache {
         if let Some(known) = self.map.with_hashed(&at, |entry| entry.map(|entry| entry.coin())) {
             return Ok(known);
         }
-        match self.frozen(&at) {
+        match self.session().frozen(&at) {
             Some(known) => Ok(known),
             None if self.complete => Ok(None),
             None => self.store.get(outpoint),
@@ -340,7 +356,7 @@ impl CoinsCache {
     /// Any [`StoreError`].
     pub fn contains(&mut self, outpoint: &OutPoint, absent_at: Option<FlushEpoch>) -> Result<bool, StoreError> {
         let at = self.hashed(outpoint);
-        self.session().contains(&at, absent_at)
+        self.change(|session, log| session.contains(&at, absent_at, log))
     }
 
     /// Spends the coin of an outpoint and returns it; none if it is spent or never existed.
@@ -348,25 +364,17 @@ impl CoinsCache {
     /// # Errors
     /// Any [`StoreError`].
     pub fn spend(&mut self, outpoint: &OutPoint) -> Result<Option<Coin>, StoreError> {
-        let mut spent = CoinList::default();
-        self.spend_into(outpoint, &mut spent)?;
-        Ok(spent.coins().get(0).map(|coin| coin.to_coin()))
-    }
-
-    /// Spends the coin of an outpoint and appends it to a list. Returns false if it is spent or
-    /// never existed.
-    ///
-    /// # Errors
-    /// Any [`StoreError`].
-    pub fn spend_into(&mut self, outpoint: &OutPoint, spent: &mut CoinList) -> Result<bool, StoreError> {
         let at = self.hashed(outpoint);
-        self.session().spend_into(&at, spent)
+        self.change(|session, log| {
+            session.spend(&at, log)?;
+            Ok(log.spent().get(0).map(|coin| coin.to_coin()))
+        })
     }
 
     /// Adds a coin. An output that can never be spent is left out.
     pub fn add(&mut self, outpoint: &OutPoint, coin: CoinRef<'_>, overwrite: Overwrite) {
         let at = self.hashed(outpoint);
-        self.session().add(&at, coin, overwrite);
+        self.change(|session, log| session.add(&at, coin, overwrite, log));
     }
 
     /// The epoch of the store. A thread that reads from the store for
@@ -396,21 +404,21 @@ impl CoinsCache {
     /// Inserts a coin that was read from the store when its epoch was `read_epoch`. Returns whether
     /// the coin was inserted: not if a later flush may have changed it, nor if the cache has an
     /// entry of the outpoint.
-    pub fn insert_if_fresh_read(&mut self, outpoint: &OutPoint, coin: &Coin, read_epoch: FlushEpoch) -> bool {
+    pub fn insert_if_fresh_read(&mut self, at: &HashedOutPoint, coin: &Coin, read_epoch: FlushEpoch) -> bool {
         #[cfg(test)]
         if self.disabled == Some(Rule::StaleFetch) {
-            self.map.insert(outpoint, USED, Some(CoinRef::from(coin)));
+            self.map.insert(at.outpoint(), USED, Some(CoinRef::from(coin)));
             return true;
         }
-        let at = self.hashed(outpoint);
+        let mut session = self.session();
         // First the frozen entries, then the epoch: see the rule of resurrection.
-        if self.frozen(&at).is_some() {
+        if session.frozen(at).is_some() {
             return false;
         }
-        let may_be_stale = self.may_have_changed_since(&at, read_epoch);
+        let may_be_stale = self.may_have_changed_since(at, read_epoch);
         #[cfg(test)]
         let may_be_stale = may_be_stale && self.disabled != Some(Rule::Resurrection);
-        !may_be_stale && self.session().insert_if_absent(&at, coin)
+        !may_be_stale && session.insert_if_absent(at, coin)
     }
 
     /// Whether the store may say something else of an outpoint than it did at `read_epoch`.
@@ -443,15 +451,6 @@ impl CoinsCache {
             live.into_iter(),
             Merged::new(frozen.into_iter(), stored),
         )))
-    }
-}
-
-/// The flags of a dirty entry that replaces one with these flags: they say the same of the store.
-fn dirty_after(before: EntryFlags) -> EntryFlags {
-    if before.has(DIRTY) {
-        before.without(USED)
-    } else {
-        DIRTY.with(STORED)
     }
 }
 

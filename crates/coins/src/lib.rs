@@ -39,10 +39,10 @@ pub mod undo_log;
 
 mod merged;
 
-pub use blockmill_coinmap::{CoinRef, HashKey, HashedOutPoint, prefetch};
+pub use blockmill_coinmap::{CoinRef, HashKey, HashedOutPoint, SHARDS, prefetch};
 pub use cache::{
-    CacheCounters, CacheView, CoinsCache, FlushCounters, FlushError, LANES, Lane, LaneLog, Lanes, MustBeNew, Overwrite,
-    Session, lane_of,
+    CacheCounters, CacheShard, CacheShards, CacheView, CoinEntries, CoinsCache, EntryLog, FlushCounters, FlushError,
+    MustBeNew, Overwrite, Session, shard_of,
 };
 pub use flush_epoch::{FlushClock, FlushEpoch};
 pub use memory::MemoryStore;

@@ -8,7 +8,7 @@
 //! - `state`: the pipeline's parts, and how far ahead each of them works;
 //! - `prefetch`, `load`, `outline`: blocks are read and decoded ahead, by all threads;
 //! - `fetch`, `inputs`, `upcoming`: coins are read from the store ahead of their use;
-//! - `window`, `windows`, `lanes`: blocks are put in flight together: their coins are spent and
+//! - `window`, `windows`, `shards`: blocks are put in flight together: their coins are spent and
 //!   created in the cache by all threads;
 //! - `apply`, `resolve`: a block is put in flight by itself;
 //! - `checks`: its scripts run on all threads;
@@ -40,11 +40,6 @@ mod inputs;
 pub mod inputs;
 #[cfg(not(fuzzing))]
 #[expect(unreachable_pub, reason = "fuzz targets use them")]
-pub(crate) mod lanes;
-#[cfg(fuzzing)]
-pub mod lanes;
-#[cfg(not(fuzzing))]
-#[expect(unreachable_pub, reason = "fuzz targets use them")]
 pub(crate) mod outline;
 #[cfg(fuzzing)]
 pub mod outline;
@@ -53,6 +48,11 @@ pub mod outline;
 pub(crate) mod resolve;
 #[cfg(fuzzing)]
 pub mod resolve;
+#[cfg(not(fuzzing))]
+#[expect(unreachable_pub, reason = "fuzz targets use them")]
+pub(crate) mod shards;
+#[cfg(fuzzing)]
+pub mod shards;
 #[cfg(not(fuzzing))]
 #[expect(unreachable_pub, reason = "fuzz targets use them")]
 mod upcoming;

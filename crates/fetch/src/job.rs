@@ -1,7 +1,7 @@
 //! One fetch: the wanted items, how many are claimed, and what was found.
 
 use blockmill_block::{Coin, OutPoint};
-use blockmill_coins::{CoinStore, FlushClock, FlushEpoch};
+use blockmill_coins::{CoinStore, FlushClock, FlushEpoch, HashedOutPoint};
 use blockmill_pool::contain;
 use blockmill_sync::{ManualResetEvent, Mutex};
 use std::ops::Range;
@@ -16,15 +16,15 @@ pub trait Wanted: Send + Sync {
 
     /// Appends the outpoints of a range of items to `wanted`. May leave out any outpoint. Called at
     /// most once for each item.
-    fn outpoints(&self, items: Range<usize>, wanted: &mut Vec<OutPoint>);
+    fn outpoints(&self, items: Range<usize>, wanted: &mut Vec<HashedOutPoint>);
 }
 
-impl Wanted for Vec<OutPoint> {
+impl Wanted for Vec<HashedOutPoint> {
     fn items(&self) -> usize {
         self.len()
     }
 
-    fn outpoints(&self, items: Range<usize>, wanted: &mut Vec<OutPoint>) {
+    fn outpoints(&self, items: Range<usize>, wanted: &mut Vec<HashedOutPoint>) {
         wanted.extend_from_slice(&self[items]);
     }
 }
@@ -32,8 +32,8 @@ impl Wanted for Vec<OutPoint> {
 /// A coin that was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fetched {
-    /// Its outpoint.
-    pub outpoint: OutPoint,
+    /// Its outpoint, with the hash that it was wanted with.
+    pub at: HashedOutPoint,
     /// The coin in the store.
     pub coin: Coin,
     /// The epoch of the store before the read began.
@@ -193,25 +193,23 @@ impl Job {
         store: &dyn CoinStore,
         clock: &FlushClock,
     ) -> (usize, Option<Vec<Fetched>>) {
-        let mut outpoints = Vec::with_capacity(range.len());
-        self.wanted.outpoints(range, &mut outpoints);
-        if outpoints.is_empty() {
+        let mut wanted = Vec::with_capacity(range.len());
+        self.wanted.outpoints(range, &mut wanted);
+        if wanted.is_empty() {
             return (0, Some(Vec::new()));
         }
+        let outpoints: Vec<OutPoint> = wanted.iter().map(|at| *at.outpoint()).collect();
         // Before the read: a flush that ends during the read makes its result doubtful.
         let read_epoch = clock.now();
         let mut coins = Vec::with_capacity(outpoints.len());
         if store.get_many(&outpoints, &mut coins).is_err() {
             return (outpoints.len(), None);
         }
-        let keys = outpoints.len();
-        let found = outpoints.into_iter().zip(coins).filter_map(|(outpoint, coin)| {
-            coin.map(|coin| Fetched {
-                outpoint,
-                coin,
-                read_epoch,
-            })
-        });
+        let keys = wanted.len();
+        let found = wanted
+            .into_iter()
+            .zip(coins)
+            .filter_map(|(at, coin)| coin.map(|coin| Fetched { at, coin, read_epoch }));
         (keys, Some(found.collect()))
     }
 

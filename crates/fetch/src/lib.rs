@@ -2,7 +2,7 @@
 //!
 //! ```
 //! use blockmill_block::{BlockHash, Coin, OutPoint, Txid};
-//! use blockmill_coins::{CoinStore, FlushClock, MemoryStore, Tip};
+//! use blockmill_coins::{CoinStore, FlushClock, HashKey, MemoryStore, Tip};
 //! use blockmill_fetch::{Fetcher, Options};
 //! use blockmill_pool::{ThreadPool, ThreadPoolOptions};
 //! use std::sync::Arc;
@@ -15,7 +15,9 @@
 //!
 //! let pool = ThreadPool::new(&ThreadPoolOptions::workers(1))?;
 //! let fetcher = Fetcher::new(&pool, 0, store, FlushClock::default(), &Options::default());
-//! let fetch = fetcher.begin(vec![outpoint(2), outpoint(3)]);
+//! // With a cache: `CoinsCache::hash_key`.
+//! let key = HashKey::random();
+//! let fetch = fetcher.begin(vec![key.hashed(&outpoint(2)), key.hashed(&outpoint(3))]);
 //! let found = fetch.finish();
 //! assert_eq!((found.coins.len(), &found.coins[0].coin), (1, &coin));
 //! assert!(found.complete);

@@ -3,7 +3,8 @@
 
 use blockmill_block::{BlockHash, Coin, OutPoint, Txid};
 use blockmill_coins::{
-    Changes, CoinIterator, CoinStore, FlushClock, FlushEpoch, MemoryStore, OwnedChange, StoreError, Tip,
+    Changes, CoinIterator, CoinStore, FlushClock, FlushEpoch, HashKey, HashedOutPoint, MemoryStore, OwnedChange,
+    StoreError, Tip,
 };
 use blockmill_fetch::{Fetcher, Found, Options, Wanted};
 use blockmill_pool::{ThreadPool, ThreadPoolOptions};
@@ -20,6 +21,11 @@ fn outpoint(number: u64) -> OutPoint {
         txid: Txid(txid),
         vout: (number % 3) as u32,
     }
+}
+
+/// With the hash under some key.
+fn hashed(number: u64) -> HashedOutPoint {
+    HashKey::known(1, 2).hashed(&outpoint(number))
 }
 
 fn coin(number: u64) -> Coin {
@@ -122,7 +128,7 @@ fn coins_without_room_are_not_read() {
         coins_bytes_max: 10_000,
     };
     let (_pool, fetcher, _clock) = fetcher_with(0, &options, &store);
-    let wanted = || (0..1_000).map(outpoint).collect::<Vec<_>>();
+    let wanted = || (0..1_000).map(hashed).collect::<Vec<_>>();
     let first = fetcher.begin(wanted());
     let found = first.finish();
     assert!(!found.complete);
@@ -130,7 +136,7 @@ fn coins_without_room_are_not_read() {
     assert!((50..250).contains(&found.coins.len()), "{}", found.coins.len());
     // Coins that were handed out need no room any more.
     assert!(!fetcher.begin(wanted()).finish().coins.is_empty());
-    assert!(fetcher.begin(vec![outpoint(7)]).finish().complete);
+    assert!(fetcher.begin(vec![hashed(7)]).finish().complete);
 }
 
 fn numbers(found: &Found) -> Vec<u64> {
@@ -140,7 +146,7 @@ fn numbers(found: &Found) -> Vec<u64> {
         .iter()
         .map(|fetched| {
             assert_eq!(fetched.coin, coin(fetched.coin.value as u64));
-            assert_eq!(fetched.outpoint, outpoint(fetched.coin.value as u64));
+            assert_eq!(fetched.at, hashed(fetched.coin.value as u64));
             fetched.coin.value as u64
         })
         .collect()
@@ -153,7 +159,7 @@ fn what_is_there_is_found_in_order() {
         let (_thread_pool, fetcher, clock) = fetcher(workers, readers, &store);
         let mut epoch = FlushEpoch::default();
         for _ in 0..50 {
-            let wanted: Vec<OutPoint> = (0..1000).map(outpoint).collect();
+            let wanted: Vec<HashedOutPoint> = (0..1000).map(hashed).collect();
             let found = fetcher.begin(wanted).finish();
             assert_eq!(numbers(&found), (100..900).collect::<Vec<_>>());
             assert!(found.coins.iter().all(|fetched| fetched.read_epoch == epoch));
@@ -188,7 +194,7 @@ fn reads_that_block_are_done_by_readers() {
     let ranges = [0..700, 700..710, 710..711, 711..1500, 1500..2000];
     let fetches: Vec<_> = ranges
         .iter()
-        .map(|range| fetcher.begin(range.clone().map(outpoint).collect::<Vec<_>>()))
+        .map(|range| fetcher.begin(range.clone().map(hashed).collect::<Vec<_>>()))
         .collect();
     for (range, fetch) in ranges.into_iter().zip(fetches) {
         assert_eq!(numbers(&fetch.finish()), range.collect::<Vec<_>>());
@@ -209,7 +215,7 @@ fn fast_reads_are_left_to_the_pool() {
     let store = TestStore::new(0..5000, Duration::ZERO);
     let (_thread_pool, fetcher, _) = fetcher(1, 16, &store);
     for _ in 0..20 {
-        let found = fetcher.begin((0..5000).map(outpoint).collect::<Vec<_>>()).finish();
+        let found = fetcher.begin((0..5000).map(hashed).collect::<Vec<_>>()).finish();
         assert_eq!(found.coins.len(), 5000);
     }
     let statistics = fetcher.statistics();
@@ -221,16 +227,13 @@ fn dropping_a_fetch_cancels_it() {
     let store = TestStore::new(0..100_000, Duration::from_micros(50));
     let (pool, fetcher, _) = fetcher(2, 2, &store);
     for _ in 0..10 {
-        drop(fetcher.begin((0..100_000).map(outpoint).collect::<Vec<_>>()));
+        drop(fetcher.begin((0..100_000).map(hashed).collect::<Vec<_>>()));
     }
     // The next fetch is served.
-    assert_eq!(
-        numbers(&fetcher.begin(vec![outpoint(5), outpoint(200_000)]).finish()),
-        [5]
-    );
+    assert_eq!(numbers(&fetcher.begin(vec![hashed(5), hashed(200_000)]).finish()), [5]);
     assert!(fetcher.statistics().keys < 200_000);
     // A fetch may outlive its fetcher and the pool.
-    let fetch = fetcher.begin((0..300).map(outpoint).collect::<Vec<_>>());
+    let fetch = fetcher.begin((0..300).map(hashed).collect::<Vec<_>>());
     drop(fetcher);
     drop(pool);
     assert_eq!(numbers(&fetch.finish()).len(), 300);
@@ -240,7 +243,7 @@ fn dropping_a_fetch_cancels_it() {
 fn a_store_that_fails_or_panics_finds_nothing() {
     let store = TestStore::new(0..1000, Duration::ZERO);
     let (_thread_pool, fetcher, _) = fetcher(2, 2, &store);
-    let all = || (0..1000).map(outpoint).collect::<Vec<_>>();
+    let all = || (0..1000).map(hashed).collect::<Vec<_>>();
     store.fails.store(true, Ordering::Relaxed);
     let nothing = Found::default();
     assert_eq!(fetcher.begin(all()).finish(), nothing);
@@ -265,12 +268,12 @@ impl Wanted for Picky {
         self.asked.len()
     }
 
-    fn outpoints(&self, items: Range<usize>, wanted: &mut Vec<OutPoint>) {
+    fn outpoints(&self, items: Range<usize>, wanted: &mut Vec<HashedOutPoint>) {
         for item in items {
             self.asked[item].fetch_add(1, Ordering::Relaxed);
             let number = self.first + item as u64;
             if self.leave_out == 0 || !number.is_multiple_of(self.leave_out) {
-                wanted.push(outpoint(number));
+                wanted.push(hashed(number));
             }
         }
     }

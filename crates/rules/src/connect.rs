@@ -6,18 +6,19 @@
 use crate::reject::Reject;
 use crate::spend::{self, SpendContext};
 use crate::{Params, ScriptFlags, sigops};
-use blockmill_block::{Block, Coins, OutPoint, Transaction};
+use blockmill_block::{Block, Coins, Transaction};
 
 /// Where the coins of a block come from, and where they go.
 pub trait BlockCoins {
     /// Why coins cannot be had. This says nothing about the block.
     type Error;
 
-    /// Whether there is an unspent coin of this outpoint.
+    /// Whether an output of a transaction has an unspent coin already. If it is asked at all, it is
+    /// asked of each transaction in order, before any coin is spent.
     ///
     /// # Errors
     /// The caller's.
-    fn contains(&mut self, outpoint: &OutPoint) -> Result<bool, Self::Error>;
+    fn contains(&mut self, index: usize, transaction: &Transaction<'_>) -> Result<bool, Self::Error>;
 
     /// Spends the inputs of a transaction, which is not the coinbase.
     ///
@@ -144,12 +145,8 @@ fn check_overwriting<B: AsRef<[u8]>, C: BlockCoins>(
     coins: &mut C,
 ) -> Result<(), BlockError<C::Error>> {
     for (index, transaction) in block.transactions().enumerate() {
-        let txid = transaction.txid();
-        for vout in 0..transaction.output_count() as u32 {
-            let outpoint = OutPoint { txid, vout };
-            if coins.contains(&outpoint).map_err(BlockError::Coins)? {
-                return Err(spend::BIP30.in_transaction(index).into());
-            }
+        if coins.contains(index, &transaction).map_err(BlockError::Coins)? {
+            return Err(spend::BIP30.in_transaction(index).into());
         }
     }
     Ok(())

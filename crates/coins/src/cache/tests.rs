@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex};
 
-mod lanes;
+mod shards;
 
 const TIP: Tip = Tip {
     hash: BlockHash([3; 32]),
@@ -146,6 +146,11 @@ fn add(cache: &mut CoinsCache, number: u8, value: i64, overwrite: Overwrite) {
     cache.add(&outpoint(number), CoinRef::from(&coin(value)), overwrite);
 }
 
+fn insert_read(cache: &mut CoinsCache, outpoint: &OutPoint, coin: &Coin, read_epoch: FlushEpoch) -> bool {
+    let at = cache.hashed(outpoint);
+    cache.insert_if_fresh_read(&at, coin, read_epoch)
+}
+
 fn begin(cache: &mut CoinsCache) {
     cache.begin_flush(&TIP, || Ok(())).unwrap();
 }
@@ -235,7 +240,7 @@ fn inserted_after_spend_and_flush(disabled: Option<Rule>) -> bool {
     let read = cache.store().get(&outpoint(1)).unwrap().unwrap();
     assert_eq!(cache.spend(&outpoint(1)).unwrap(), Some(coin(5)));
     cache.flush(&TIP, || Ok(())).unwrap();
-    cache.insert_if_fresh_read(&outpoint(1), &read, read_epoch);
+    insert_read(&mut cache, &outpoint(1), &read, read_epoch);
     cache.get(&outpoint(1)).unwrap().is_some()
 }
 
@@ -259,7 +264,7 @@ fn inserted_after_spend(disabled: Option<Rule>, frozen: bool) -> bool {
         store.set(false, Ending::Well);
         begin(&mut cache);
     }
-    let taken = cache.insert_if_fresh_read(&outpoint(1), &read, read_epoch);
+    let taken = insert_read(&mut cache, &outpoint(1), &read, read_epoch);
     let unspent = cache.get(&outpoint(1)).unwrap().is_some();
     assert_eq!(taken, unspent);
     store.set(true, Ending::Well);
@@ -293,18 +298,38 @@ fn a_coin_that_the_last_flush_left_unchanged_is_accepted() {
     begin(&mut cache);
     cache.finish_flush().unwrap();
     for number in 1..=20 {
-        assert!(!cache.insert_if_fresh_read(&outpoint(number), &coin(number.into()), read_epoch));
+        assert!(!insert_read(
+            &mut cache,
+            &outpoint(number),
+            &coin(number.into()),
+            read_epoch
+        ));
     }
     for number in 21..=30 {
-        assert!(cache.insert_if_fresh_read(&outpoint(number), &coin(number.into()), read_epoch));
+        assert!(insert_read(
+            &mut cache,
+            &outpoint(number),
+            &coin(number.into()),
+            read_epoch
+        ));
     }
     add(&mut cache, 50, 5, Overwrite::Impossible);
     begin(&mut cache);
     cache.finish_flush().unwrap();
     // The changes of the flush before the last are not known any more.
     for number in 31..=40 {
-        assert!(!cache.insert_if_fresh_read(&outpoint(number), &coin(number.into()), read_epoch));
-        assert!(cache.insert_if_fresh_read(&outpoint(number), &coin(number.into()), read_epoch.next()));
+        assert!(!insert_read(
+            &mut cache,
+            &outpoint(number),
+            &coin(number.into()),
+            read_epoch
+        ));
+        assert!(insert_read(
+            &mut cache,
+            &outpoint(number),
+            &coin(number.into()),
+            read_epoch.next()
+        ));
     }
 }
 
@@ -314,8 +339,8 @@ fn a_coin_that_was_read_ahead_is_a_hit() {
     let store = Arc::clone(cache.store());
     store.commit(&[(outpoint(1), Some(coin(5)))], &TIP).unwrap();
     let read_epoch = cache.flush_epoch();
-    assert!(cache.insert_if_fresh_read(&outpoint(1), &coin(5), read_epoch));
-    assert!(!cache.insert_if_fresh_read(&outpoint(1), &coin(5), read_epoch));
+    assert!(insert_read(&mut cache, &outpoint(1), &coin(5), read_epoch));
+    assert!(!insert_read(&mut cache, &outpoint(1), &coin(5), read_epoch));
     assert_eq!(cache.spend(&outpoint(1)).unwrap(), Some(coin(5)));
     assert_eq!(cache.counters(), CacheCounters { hits: 1, misses: 0 });
     cache.flush(&TIP, || Ok(())).unwrap();
@@ -597,7 +622,7 @@ impl World {
             }
             Step::InsertRead => {
                 for (outpoint, coin, read_epoch) in self.reads.drain(..) {
-                    self.cache.insert_if_fresh_read(&outpoint, &coin, read_epoch);
+                    insert_read(&mut self.cache, &outpoint, &coin, read_epoch);
                 }
             }
             Step::Freeze(ending) => {

@@ -13,18 +13,18 @@ pub struct Without {
     pub overlap: bool,
     /// Decoding ahead: a block is loaded when it is needed.
     pub decode: bool,
-    /// Lanes: each block is resolved by itself, by one thread.
-    pub lanes: bool,
+    /// Shards: each block is resolved by itself, by one thread.
+    pub shards: bool,
     /// Flushing in the background: connecting waits for every flush.
     pub background_flush: bool,
 }
 
-/// Sizes of windows and lanes, for all blocks, however few coins they spend.
+/// Sizes of windows and jobs, for all blocks, however few coins they spend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WindowSizes {
     /// Most blocks of a window.
     pub blocks: usize,
-    /// Jobs that the lanes are put into.
+    /// Jobs that the shards are put into.
     pub jobs: usize,
 }
 
@@ -35,6 +35,6 @@ pub struct Internals {
     pub without: Without,
     /// Called between the stages of every block.
     pub stage_hook: Option<StageHook>,
-    /// Windows and lanes of other sizes.
+    /// Windows and jobs of other sizes.
     pub windows: Option<WindowSizes>,
 }

@@ -168,7 +168,7 @@ impl<V: ScriptVerifier + 'static> EngineBuilder<V> {
                 in_flight_max: if without.overlap { 1 } else { full.in_flight_max },
             },
             windows: match internals.windows {
-                _ if without.lanes => Windows::NONE,
+                _ if without.shards => Windows::NONE,
                 Some(sizes) => Windows {
                     blocks_max: sizes.blocks,
                     blocks_min: 1,

@@ -76,18 +76,18 @@ fn a_repeated_coinbase_is_taken_back() {
     take_back_repeated_coinbase(None);
 }
 
-/// Lanes do not know what a block replaces, so windows leave these blocks to the serial code.
+/// Shards do not know what a block replaces, so windows leave these blocks to the serial code.
 #[test]
-fn a_repeated_coinbase_is_taken_back_with_lanes_in_use() {
+fn a_repeated_coinbase_is_taken_back_with_shards_in_use() {
     for (blocks, jobs) in [(1, 1), (32, 64)] {
         take_back_repeated_coinbase(Some(WindowSizes { blocks, jobs }));
     }
 }
 
 /// Another block that repeats a coinbase breaks a rule. The older coin is in the store alone, so a
-/// lane does not come upon it by itself.
+/// shard does not come upon it by itself.
 #[test]
-fn a_repeated_coinbase_is_refused_with_lanes_in_use() {
+fn a_repeated_coinbase_is_refused_with_shards_in_use() {
     for (blocks, jobs) in [(1, 1), (32, 64)] {
         let repetition = Repetition::new();
         let mut params = repetition.params.clone();
@@ -108,7 +108,7 @@ fn a_repeated_coinbase_is_refused_with_lanes_in_use() {
             stop_at_height: Some(1),
             ..Options::default()
         });
-        assert_eq!((report.height, report.totals.resolved_in_lanes), (1, 1));
+        assert_eq!((report.height, report.totals.resolved_in_shards), (1, 1));
         let report = connect(Options::default());
         let rejected: Vec<_> = report
             .rejected

@@ -210,7 +210,7 @@ impl<'a> UndoCoins<'a> {
 impl BlockCoins for UndoCoins<'_> {
     type Error = Infallible;
 
-    fn contains(&mut self, _: &OutPoint) -> Result<bool, Infallible> {
+    fn contains(&mut self, _: usize, _: &Transaction<'_>) -> Result<bool, Infallible> {
         Ok(false)
     }
 

@@ -34,12 +34,8 @@ pub(crate) fn put_in_flight<V: ScriptVerifier + 'static>(
     } else {
         Vec::new()
     };
-    let applied = apply(pipeline, run, id, &sound, flags, absent_at);
+    let undo = Arc::new(apply(pipeline, run, id, &sound, flags, absent_at)?);
     drop(sound);
-    if applied.is_err() {
-        resolve::restore_replaced(&replaced, &mut pipeline.cache);
-    }
-    let undo = Arc::new(applied?);
     let signatures = way_to_check(pipeline, run, id, height);
     let checks = signatures.map(|way| pipeline.checks.begin(&block, &undo, flags, height, way.lanes));
     let block = InFlight::new(id, block, undo, replaced, signatures, checks);
@@ -77,7 +73,7 @@ fn apply<V: ScriptVerifier + 'static>(
         }),
         legacy_sigops: &sound.facts.legacy_sigops,
     };
-    let outcome = resolve::apply(&sound.block, &context, absent_at, &mut pipeline.cache);
+    let outcome = resolve::apply(&sound.block, &sound.outline, &context, absent_at, &mut pipeline.cache);
     let fetching = pipeline.cache.store_time() - fetched_before;
     let telemetry = &mut *run.reporter.telemetry;
     telemetry.stage_done(Stage::Resolve, height, start + fetching);

@@ -186,10 +186,6 @@ impl<V: ScriptVerifier + 'static> BranchRun<'_, '_, V> {
                 Ok(()) => return Ok(Continue(())),
                 Err(ResolveError::Reject(reject)) => (reject, self.run.chain.index().entry(id).position()),
                 Err(ResolveError::Store(error)) => return Err(error.into()),
-                Err(ResolveError::Broken(error)) => {
-                    self.pipeline.flusher.note_broken();
-                    return Err(error.into());
-                }
             },
             Content::Rejected(reject, position) => (reject, position),
             Content::Unreadable(unreadable) => {

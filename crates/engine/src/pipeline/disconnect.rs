@@ -40,8 +40,7 @@ pub(crate) fn disconnect_tip<V: ScriptVerifier + 'static>(
     if !undo.fits(&block) {
         return Err(missing("its undo data is another block's".to_owned()));
     }
-    let disconnected =
-        pipeline.change_coins(|cache| resolve::disconnect(&block, &undo, block.transaction_count(), cache))?;
+    let disconnected = pipeline.change_coins(|cache| resolve::disconnect(&block, &undo, cache))?;
     let overwritten = run.chain.index().params().bip30_overwritten;
     if !disconnected && !overwritten.contains(&(entry.height, entry.hash)) {
         pipeline.flusher_mut().note_broken();

@@ -1,9 +1,9 @@
 //! Coins are fetched ahead of their use: what the fetcher is asked for, and what the cache takes.
 
 use crate::pipeline::inputs::{BlockInputs, BlockOutputs};
+use crate::pipeline::outline::Outline;
 use crate::pipeline::upcoming::UpcomingTxids;
 use crate::report::telemetry::Telemetry;
-use blockmill_block::Block;
 use blockmill_coins::{CoinsCache, FlushEpoch};
 use blockmill_fetch::{Fetch, Fetcher};
 use blockmill_rules::connect::Overwriting;
@@ -79,23 +79,23 @@ impl Fetching {
         (cache.limit() / CACHE_DIVISOR).max(FETCHED_BYTES_MIN)
     }
 
-    /// Begins to read what `block` needs of the store. Blocks up to height `resolved` have changed
-    /// the cache; `made` knows the transactions of the blocks above.
+    /// Begins to read what a block with this outline needs of the store. Blocks up to height
+    /// `resolved` have changed the cache; `made` knows the transactions of the blocks above.
     pub(crate) fn begin(
         &self,
-        block: &Arc<Block>,
+        outline: &Arc<Outline>,
         overwriting: Overwriting,
         resolved: u32,
         made: &Arc<UpcomingTxids>,
         cache: &CoinsCache,
     ) -> Fetches {
         let inputs = BlockInputs {
-            block: Arc::clone(block),
+            outline: Arc::clone(outline),
             resolved,
             made: Arc::clone(made),
             view: cache.view(),
         };
-        let outputs = (overwriting == Overwriting::Forbidden).then(|| BlockOutputs(Arc::clone(block)));
+        let outputs = (overwriting == Overwriting::Forbidden).then(|| BlockOutputs(Arc::clone(outline)));
         Fetches {
             inputs: Some(self.fetcher.begin(inputs)),
             outputs: outputs.map(|outputs| self.fetcher.begin(outputs)),
@@ -118,7 +118,7 @@ impl Fetching {
         let waited = start.elapsed();
         let taken = found
             .iter()
-            .filter(|fetched| cache.insert_if_fresh_read(&fetched.outpoint, &fetched.coin, fetched.read_epoch))
+            .filter(|fetched| cache.insert_if_fresh_read(&fetched.at, &fetched.coin, fetched.read_epoch))
             .count();
         telemetry.fetched(height, start, waited, self.fetcher.statistics(), taken as u64);
         let outputs = outputs.filter(|outputs| outputs.complete && outputs.coins.is_empty());

@@ -157,7 +157,7 @@ impl<V: ScriptVerifier + 'static> InFlightBlocks<V> {
     pub(crate) fn disconnect_all(&mut self, cache: &mut CoinsCache) -> Result<(), StoreError> {
         while let Some(block) = self.0.pop_back() {
             drop(block.checks);
-            resolve::disconnect(&block.block, &block.undo, block.block.transaction_count(), cache)?;
+            resolve::disconnect(&block.block, &block.undo, cache)?;
             resolve::restore_replaced(&block.replaced, cache);
         }
         Ok(())

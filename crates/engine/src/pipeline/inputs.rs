@@ -1,9 +1,8 @@
 //! What the fetcher reads for a block ahead.
 
+use crate::pipeline::outline::Outline;
 use crate::pipeline::upcoming::UpcomingTxids;
-use blockmill_block::coin::is_unspendable;
-use blockmill_block::{Block, OutPoint};
-use blockmill_coins::CacheView;
+use blockmill_coins::{CacheView, HashedOutPoint};
 use blockmill_fetch::Wanted;
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,8 +10,8 @@ use std::sync::Arc;
 /// The coins that a block spends, less those that no store can have yet, and those that the cache
 /// has.
 pub struct BlockInputs {
-    /// The block.
-    pub block: Arc<Block>,
+    /// What the block does to the coins.
+    pub outline: Arc<Outline>,
     /// The height up to which blocks were resolved when `view` was taken.
     pub resolved: u32,
     /// What the blocks ahead make.
@@ -21,59 +20,27 @@ pub struct BlockInputs {
     pub view: CacheView,
 }
 
-impl BlockInputs {
-    /// Inputs of the coinbase, which spend nothing.
-    fn first(&self) -> usize {
-        self.block.input_range(0).end
-    }
-}
-
 impl Wanted for BlockInputs {
     fn items(&self) -> usize {
-        self.block.input_count() - self.first()
+        self.outline.all_spends().len()
     }
 
-    fn outpoints(&self, items: Range<usize>, wanted: &mut Vec<OutPoint>) {
-        let (start, end) = (items.start + self.first(), items.end + self.first());
-        let mut next = start;
-        while next < end {
-            let (transaction, number) = self.block.locate_input(next);
-            let inputs = self.block.transaction(transaction).inputs().skip(number);
-            let before = next;
-            for input in inputs.take(end - next) {
-                let outpoint = input.previous_output();
-                if !self.made.is_made_above(&outpoint.txid, self.resolved) {
-                    wanted.push(outpoint);
-                }
-                next += 1;
-            }
-            // A transaction has inputs, or the block would not have been decoded; but nothing rests
-            // on that here.
-            if next == before {
-                break;
-            }
-        }
+    fn outpoints(&self, items: Range<usize>, wanted: &mut Vec<HashedOutPoint>) {
+        let spent = self.outline.all_spends()[items].iter().map(|spend| spend.at);
+        wanted.extend(spent.filter(|at| !self.made.is_made_above(&at.outpoint().txid, self.resolved)));
         self.view.retain_unknown(wanted);
     }
 }
 
-/// The coins that a block makes: none of them may be there already (BIP 30). The items are its
-/// transactions.
-pub struct BlockOutputs(pub Arc<Block>);
+/// The coins that a block makes: none of them may be there already (BIP 30).
+pub struct BlockOutputs(pub Arc<Outline>);
 
 impl Wanted for BlockOutputs {
     fn items(&self) -> usize {
-        self.0.transaction_count()
+        self.0.all_creates().len()
     }
 
-    fn outpoints(&self, items: Range<usize>, wanted: &mut Vec<OutPoint>) {
-        for transaction in self.0.transactions().skip(items.start).take(items.len()) {
-            let txid = transaction.txid();
-            for (vout, output) in (0..).zip(transaction.outputs()) {
-                if !is_unspendable(output.script_pubkey()) {
-                    wanted.push(OutPoint { txid, vout });
-                }
-            }
-        }
+    fn outpoints(&self, items: Range<usize>, wanted: &mut Vec<HashedOutPoint>) {
+        wanted.extend(self.0.all_creates()[items].iter().map(|create| create.at));
     }
 }

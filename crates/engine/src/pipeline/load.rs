@@ -48,7 +48,7 @@ impl LoadRequest {
 pub(crate) struct SoundBlock {
     pub(crate) block: Arc<Block>,
     pub(crate) facts: BlockFacts,
-    pub(crate) outline: Outline,
+    pub(crate) outline: Arc<Outline>,
 }
 
 /// What the files have for a request.
@@ -212,7 +212,7 @@ impl<V: ScriptVerifier> BlockLoader<V> {
             Err(detail) => unreadable(detail, path()),
             Ok(block) => match self.judge(request, &block) {
                 Ok(facts) => Content::Sound(SoundBlock {
-                    outline: Outline::new(&block, &self.hash_key),
+                    outline: Arc::new(Outline::new(&block, &self.hash_key)),
                     block: Arc::new(block),
                     facts,
                 }),

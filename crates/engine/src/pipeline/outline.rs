@@ -1,9 +1,9 @@
-//! What a block does to the coins, dealt out to the lanes of the cache. The threads that decode
+//! What a block does to the coins, dealt out to the shards of the cache. The threads that decode
 //! blocks make it, and hash each outpoint there, once.
 
 use blockmill_block::coin::is_unspendable;
 use blockmill_block::{Block, CoinRef, OutPoint};
-use blockmill_coins::{HashKey, HashedOutPoint, LANES, lane_of, prefetch};
+use blockmill_coins::{HashKey, HashedOutPoint, SHARDS, prefetch, shard_of};
 
 /// An input that spends a coin.
 #[derive(Debug, Clone, Copy)]
@@ -65,19 +65,19 @@ const NO_CREATE: Create = Create {
     value: 0,
 };
 
-/// Events by lane; those of a lane in the order of the block.
+/// Events by shard; those of a shard in the order of the block.
 #[derive(Debug, Clone)]
-struct ByLane<E> {
+struct ByShard<E> {
     events: Vec<E>,
-    /// Where the events of each lane end.
+    /// Where the events of each shard end.
     ends: Box<[u32]>,
 }
 
-impl<E: Copy> ByLane<E> {
-    /// Room for events, of which `counts` says how many each lane has.
-    fn new(counts: &[u32; LANES], nothing: E) -> (Self, [u32; LANES]) {
+impl<E: Copy> ByShard<E> {
+    /// Room for events, of which `counts` says how many each shard has.
+    fn new(counts: &[u32; SHARDS], nothing: E) -> (Self, [u32; SHARDS]) {
         let mut ends: Box<[u32]> = Box::new(*counts);
-        let mut starts = [0; LANES];
+        let mut starts = [0; SHARDS];
         let mut total = 0;
         for (end, start) in ends.iter_mut().zip(&mut starts) {
             *start = total;
@@ -89,9 +89,9 @@ impl<E: Copy> ByLane<E> {
     }
 
     #[inline]
-    fn lane(&self, lane: usize) -> &[E] {
-        let start = if lane == 0 { 0 } else { self.ends[lane - 1] };
-        &self.events[start as usize..self.ends[lane] as usize]
+    fn shard(&self, shard: usize) -> &[E] {
+        let start = if shard == 0 { 0 } else { self.ends[shard - 1] };
+        &self.events[start as usize..self.ends[shard] as usize]
     }
 }
 
@@ -99,29 +99,29 @@ impl<E: Copy> ByLane<E> {
 /// nothing, and an output that can never be spent makes nothing.
 #[derive(Debug, Clone)]
 pub struct Outline {
-    spends: ByLane<Spend>,
-    creates: ByLane<Create>,
+    spends: ByShard<Spend>,
+    creates: ByShard<Create>,
 }
 
 impl Outline {
     /// The outline of a block, with hashes under the key of a cache.
     pub fn new<B: AsRef<[u8]>>(block: &Block<B>, key: &HashKey) -> Self {
-        let hashes = hashes_in_order(block, key);
-        let mut spend_counts = [0; LANES];
-        let mut create_counts = [0; LANES];
+        let hashes = hash_all(block, key);
+        let mut spend_counts = [0; SHARDS];
+        let mut create_counts = [0; SHARDS];
         let mut rest = &hashes[..];
         let mut take = |count: usize| rest.split_off(..count).unwrap_or(&[]);
         for (number, transaction) in block.transactions().enumerate() {
             let (inputs, outputs) = (take(transaction.input_count()), take(transaction.output_count()));
             if number > 0 {
-                inputs.iter().for_each(|&hash| spend_counts[lane_of(hash)] += 1);
+                inputs.iter().for_each(|&hash| spend_counts[shard_of(hash)] += 1);
             }
             for (output, &hash) in transaction.outputs().zip(outputs) {
-                create_counts[lane_of(hash)] += u32::from(!is_unspendable(output.script_pubkey()));
+                create_counts[shard_of(hash)] += u32::from(!is_unspendable(output.script_pubkey()));
             }
         }
-        let (mut spends, mut next_spend) = ByLane::new(&spend_counts, NO_SPEND);
-        let (mut creates, mut next_create) = ByLane::new(&create_counts, NO_CREATE);
+        let (mut spends, mut next_spend) = ByShard::new(&spend_counts, NO_SPEND);
+        let (mut creates, mut next_create) = ByShard::new(&create_counts, NO_CREATE);
         let mut rest = &hashes[..];
         let mut take = |count: usize| rest.split_off(..count).unwrap_or(&[]);
         let mut input = 0;
@@ -129,7 +129,7 @@ impl Outline {
             let (inputs, outputs) = (take(transaction.input_count()), take(transaction.output_count()));
             for (spending, &hash) in transaction.inputs().zip(inputs) {
                 if number > 0 {
-                    let place = &mut next_spend[lane_of(hash)];
+                    let place = &mut next_spend[shard_of(hash)];
                     spends.events[*place as usize] = Spend {
                         at: HashedOutPoint::new(spending.previous_output(), hash),
                         transaction: number,
@@ -145,7 +145,7 @@ impl Outline {
                 if is_unspendable(script) {
                     continue;
                 }
-                let place = &mut next_create[lane_of(hash)];
+                let place = &mut next_create[shard_of(hash)];
                 creates.events[*place as usize] = Create {
                     at: HashedOutPoint::new(OutPoint { txid, vout }, hash),
                     transaction: number,
@@ -159,16 +159,49 @@ impl Outline {
         Self { spends, creates }
     }
 
-    /// What the block spends in a lane.
+    /// What the block spends in a shard.
     #[inline]
-    pub fn spends(&self, lane: usize) -> &[Spend] {
-        self.spends.lane(lane)
+    pub fn spends(&self, shard: usize) -> &[Spend] {
+        self.spends.shard(shard)
     }
 
-    /// What the block makes in a lane.
+    /// What the block makes in a shard.
     #[inline]
-    pub fn creates(&self, lane: usize) -> &[Create] {
-        self.creates.lane(lane)
+    pub fn creates(&self, shard: usize) -> &[Create] {
+        self.creates.shard(shard)
+    }
+
+    /// All that the block spends, in no order that matters.
+    pub fn all_spends(&self) -> &[Spend] {
+        &self.spends.events
+    }
+
+    /// All that the block makes, in no order that matters.
+    pub fn all_creates(&self) -> &[Create] {
+        &self.creates.events
+    }
+
+    /// The hashes in the order in which `block` spends and makes coins: of each transaction those
+    /// that it spends, then those that it makes. 0 for inputs and outputs without an event: those
+    /// of the coinbase, and outputs that can never be spent.
+    pub fn hashes_in_order<B: AsRef<[u8]>>(&self, block: &Block<B>) -> Vec<u64> {
+        let mut hashes = vec![0; block.input_count() + block.output_count()];
+        let mut outputs_before = Vec::with_capacity(block.transaction_count());
+        let mut count = 0;
+        for transaction in block.transactions() {
+            outputs_before.push(count);
+            count += transaction.output_count();
+        }
+        for spend in &self.spends.events {
+            let number = spend.input as usize + outputs_before[spend.transaction as usize];
+            hashes[number] = spend.at.hash();
+        }
+        for create in &self.creates.events {
+            let transaction = create.transaction as usize;
+            let first = block.input_range(transaction).end + outputs_before[transaction];
+            hashes[first + create.at.outpoint().vout as usize] = create.at.hash();
+        }
+        hashes
     }
 
     /// Number of all events.
@@ -184,7 +217,7 @@ impl Outline {
 
 /// Hashes of the outpoints of a block: of each transaction those that it spends, then those that it
 /// makes.
-pub fn hashes_in_order<B: AsRef<[u8]>>(block: &Block<B>, key: &HashKey) -> Vec<u64> {
+fn hash_all<B: AsRef<[u8]>>(block: &Block<B>, key: &HashKey) -> Vec<u64> {
     let mut hashes = Vec::with_capacity(block.input_count() + block.output_count());
     for transaction in block.transactions() {
         hashes.extend(transaction.inputs().map(|input| key.hash(&input.previous_output())));

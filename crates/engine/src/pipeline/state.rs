@@ -281,7 +281,7 @@ impl<V: ScriptVerifier + 'static> Pipeline<V> {
                 let overwriting = chain.overwriting(request.id);
                 let made = self.loader.made();
                 self.fetching
-                    .begin(&sound.block, overwriting, resolved, made, &self.cache)
+                    .begin(&sound.outline, overwriting, resolved, made, &self.cache)
             }
             _ => Fetches::default(),
         }

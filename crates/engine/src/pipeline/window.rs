@@ -1,12 +1,12 @@
-//! Blocks in a row are put in flight together: resolved in lanes, and their checks begun.
+//! Blocks in a row are put in flight together: resolved in shards, and their checks begun.
 
 use crate::chain::index::BlockId;
 use crate::chain::state::ChainState;
 use crate::pipeline::apply::way_to_check;
 use crate::pipeline::in_flight::InFlight;
-use crate::pipeline::lanes::{Dealing, Judged, WindowBlock, WindowOutcome, resolve_window};
 use crate::pipeline::load::{Content, LoadRequest, PrefetchedBlock, SoundBlock};
 use crate::pipeline::prefetch::Prefetcher;
+use crate::pipeline::shards::{Dealing, Judged, WindowBlock, WindowOutcome, resolve_window};
 use crate::pipeline::state::{Pipeline, Run, count_times};
 use crate::report::stages::Stage;
 use blockmill_coins::MustBeNew;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Copies of a coin that a window spends: in its lane, in the undo data of its block, and in the
+/// Copies of a coin that a window spends: in its shard, in the undo data of its block, and in the
 /// record of the undo data.
 const COPIES_OF_SPENT: usize = 3;
 
@@ -65,7 +65,7 @@ pub(crate) fn next_blocks<V: ScriptVerifier + 'static>(
     blocks
 }
 
-/// Resolves blocks in lanes, above all those in flight, and begins their checks. If that cannot be
+/// Resolves blocks in shards, above all those in flight, and begins their checks. If that cannot be
 /// done the blocks are given back, and the cache is as it was.
 pub(crate) fn put_window_in_flight<V: ScriptVerifier + 'static>(
     pipeline: &mut Pipeline<V>,
@@ -81,7 +81,7 @@ pub(crate) fn put_window_in_flight<V: ScriptVerifier + 'static>(
         return Err(blocks);
     }
     let outcome = contain(|| resolve(pipeline, run, &blocks)).unwrap_or_else(|panicked| {
-        // The lanes may not have taken everything back.
+        // The shards may not have taken everything back.
         pipeline.flusher.note_broken();
         panic!("resolving a window: {}", panicked.message());
     });
@@ -93,7 +93,7 @@ pub(crate) fn put_window_in_flight<V: ScriptVerifier + 'static>(
         }
         WindowOutcome::TooLarge => return Err(blocks),
     };
-    run.reporter.telemetry.resolved_in_lanes(blocks.len());
+    run.reporter.telemetry.resolved_in_shards(blocks.len());
     for (loaded, Judged { undo, record }) in blocks.into_iter().zip(judged) {
         let (id, height) = (loaded.request.id, loaded.request.height);
         let Content::Sound(SoundBlock { block, .. }) = loaded.content else {

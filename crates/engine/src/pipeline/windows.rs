@@ -1,13 +1,13 @@
-//! How large windows are, and into how many jobs their lanes are put.
+//! How large windows are, and into how many jobs their shards are put.
 
 use crate::pipeline::load::PrefetchedBlock;
-use blockmill_coins::LANES;
+use blockmill_coins::SHARDS;
 use blockmill_rules::COINBASE_MATURITY;
 
 /// Events at which a window is large enough to be dealt out.
 const EVENTS_WANTED: usize = 280_000;
 
-/// Events below which a block by itself is resolved faster without lanes.
+/// Events below which a block by itself is resolved faster without shards.
 const EVENTS_MIN: usize = 4_000;
 
 /// Coins that a window makes take at most one part in this many of the memory for coins.
@@ -19,7 +19,7 @@ const BLOCKS_DIVISOR: usize = 8;
 /// Bytes of a coin in the cache, about.
 const COIN_BYTES: usize = 90;
 
-/// How blocks are put together in windows and lanes.
+/// How blocks are put together in windows and shards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Windows {
     /// Most blocks of a window. Without windows each block is resolved by itself, by the serial
@@ -28,20 +28,20 @@ pub(crate) struct Windows {
     /// Blocks for which there must be room in the check queue before a window is closed, so that
     /// windows stay large where checks are the slowest stage.
     pub(crate) blocks_min: usize,
-    /// Jobs that the lanes are put into.
+    /// Jobs that the shards are put into.
     pub(crate) jobs: usize,
     /// Whether small windows are dealt out, too.
     pub(crate) always: bool,
 }
 
-// Lanes rest on that (`lanes::settle`).
+// Shards rest on that (`shards::settle`).
 const _: () = assert!(Windows::FULL.blocks_max < COINBASE_MATURITY as usize);
 
 impl Windows {
     pub(crate) const FULL: Self = Self {
         blocks_max: 32,
         blocks_min: 8,
-        jobs: LANES,
+        jobs: SHARDS,
         always: false,
     };
 
@@ -63,7 +63,7 @@ impl Windows {
         EVENTS_WANTED.min(cache_bytes / CACHE_DIVISOR / COIN_BYTES)
     }
 
-    /// Whether these blocks are to be resolved in lanes.
+    /// Whether these blocks are to be resolved in shards.
     pub(crate) fn take(self, blocks: &[PrefetchedBlock]) -> bool {
         let events: usize = blocks.iter().map(PrefetchedBlock::events).sum();
         let is_sound = !blocks.is_empty() && blocks.iter().all(PrefetchedBlock::is_sound);

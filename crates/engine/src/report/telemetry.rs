@@ -196,8 +196,8 @@ impl Telemetry {
     }
 
     /// Notes that a window is resolved, and the number of its blocks.
-    pub(crate) fn resolved_in_lanes(&mut self, blocks: usize) {
-        self.totals.resolved_in_lanes += blocks as u64;
+    pub(crate) fn resolved_in_shards(&mut self, blocks: usize) {
+        self.totals.resolved_in_shards += blocks as u64;
     }
 
     /// Notes that a window is resolved once more, block by block.

@@ -77,8 +77,8 @@ pub struct Totals {
     pub disconnected: u64,
     /// Blocks connected without running their scripts.
     pub scripts_skipped: u64,
-    /// Blocks that were resolved together with others, in lanes.
-    pub resolved_in_lanes: u64,
+    /// Blocks that were resolved together with others, in shards.
+    pub resolved_in_shards: u64,
     /// Windows of blocks that were resolved once more, block by block, since something in them was
     /// not certain to be valid.
     pub serial_replays: u64,
@@ -115,7 +115,7 @@ impl Totals {
             bytes: self.bytes - before.bytes,
             disconnected: self.disconnected - before.disconnected,
             scripts_skipped: self.scripts_skipped - before.scripts_skipped,
-            resolved_in_lanes: self.resolved_in_lanes - before.resolved_in_lanes,
+            resolved_in_shards: self.resolved_in_shards - before.resolved_in_shards,
             serial_replays: self.serial_replays - before.serial_replays,
             fetch: FetchTotals {
                 reads: self.fetch.reads.since(&before.fetch.reads),

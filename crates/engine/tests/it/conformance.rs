@@ -1,4 +1,4 @@
-//! The known full-block tests from block files, in lanes: blocks good and bad, in order, with the
+//! The known full-block tests from block files, in shards: blocks good and bad, in order, with the
 //! answers of Bitcoin Core.
 //!
 //! A call of `connect` gets several blocks at once, so it may never try a bad one: another chain
@@ -6,7 +6,7 @@
 //! - after it, the tip and the set are Core's after the last block of the call. The stream has no
 //!   answer where that depends on whether blocks without parents are kept;
 //! - Core rejects each block that the engine rejects, for the same reason;
-//! - it is all the same with lanes and without.
+//! - it is all the same with shards and without.
 
 use crate::common::{self, CoreEngine, LARGE, Settings, figures, open, options};
 use blockmill_block::{Network, hex};
@@ -24,7 +24,7 @@ use tempfile::TempDir;
 
 const ROWS: usize = 192;
 
-/// Most blocks of a window, and jobs of its lanes.
+/// Most blocks of a window, and jobs of its shards.
 const SIZES: [(usize, usize); 4] = [(1, 1), (2, 2), (5, 64), (32, 64)];
 
 /// Blocks of a call. With these the block of the stream that takes longest is connected once: in
@@ -114,7 +114,7 @@ impl Run {
         let directory = tempfile::tempdir().unwrap();
         let mut settings = Settings::from(options(2, cache_bytes_max));
         settings.internals.windows = sizes.map(|(blocks, jobs)| WindowSizes { blocks, jobs });
-        settings.internals.without.lanes = sizes.is_none();
+        settings.internals.without.shards = sizes.is_none();
         Self {
             engine: open(&directory.path().join("data"), settings),
             directory,
@@ -185,12 +185,12 @@ fn in_calls_of_one_block_of_several_and_of_all() {
             let found: Vec<Outcome> = found.collect();
             let totals = run.engine.totals();
             if sizes.is_none() {
-                assert_eq!((totals.resolved_in_lanes, totals.serial_replays), (0, 0));
+                assert_eq!((totals.resolved_in_shards, totals.serial_replays), (0, 0));
                 expected = found;
             } else {
                 assert_eq!(found, expected, "{sizes:?}, {together} blocks in a call");
-                let (in_lanes, replays) = (totals.resolved_in_lanes, totals.serial_replays);
-                assert!(in_lanes > 120, "{sizes:?}, {together} blocks in a call: {in_lanes}");
+                let (in_shards, replays) = (totals.resolved_in_shards, totals.serial_replays);
+                assert!(in_shards > 120, "{sizes:?}, {together} blocks in a call: {in_shards}");
                 assert!(replays >= BAD_BY_COINS || together > 1, "{sizes:?}: {replays}");
             }
             if together == 1 {

@@ -39,7 +39,7 @@ impl Rng {
         (value ^ (value >> 31)) % end
     }
 
-    /// Windows and lanes of any sizes, or as they are.
+    /// Windows and jobs of any sizes, or as they are.
     fn window_sizes(&self) -> Option<WindowSizes> {
         let choose = |sizes: &[usize]| sizes[self.below(sizes.len() as u64) as usize];
         (self.below(4) > 0).then(|| WindowSizes {
@@ -178,7 +178,7 @@ fn runs(seeds: std::ops::Range<u64>) {
             fetch: true,
             overlap: true,
             decode: true,
-            lanes: true,
+            shards: true,
             background_flush: true,
         };
         let expected = run(&file, Settings::without(serial, without), &quiet);
@@ -197,7 +197,7 @@ fn runs(seeds: std::ops::Range<u64>) {
             fetch: dice.below(8) == 0,
             overlap: dice.below(8) == 0,
             decode: dice.below(8) == 0,
-            lanes: dice.below(8) == 0,
+            shards: dice.below(8) == 0,
             background_flush: dice.below(8) == 0,
         };
         let delaying = Arc::clone(&dice);

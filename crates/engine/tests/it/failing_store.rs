@@ -101,7 +101,7 @@ fn check(base: &Base, sources: &[PathBuf], fail: &dyn Fn(&FaultyStore), check_en
     let mut engine = attempt.open(every_block(None));
     match engine.connect(sources, &mut ()) {
         Err(error) => assert!(is_the_fault(&error), "{error}"),
-        // A read that failed in a lane, and not again for the serial code.
+        // A read that failed in a shard, and not again for the serial code.
         Ok(report) => assert!(report.totals.serial_replays > 0, "{report:?}"),
     }
     if then == Then::GoOnAnyhow {
@@ -195,7 +195,7 @@ fn gets_here_and_there() {
     }
 }
 
-/// A get fails, and so do all after it: first in a lane, then in the serial code, which names the
+/// A get fails, and so do all after it: first in a shard, then in the serial code, which names the
 /// error. When the store is mended the engine goes on, or another one does.
 #[test]
 fn gets_that_fail_for_good() {
@@ -231,8 +231,8 @@ fn gets_that_fail_for_good() {
             check_end(&engine);
         }
     }
-    let has_lanes = !internals().without.lanes;
-    assert_eq!(replays > 0, has_lanes, "{replays}");
+    let has_shards = !internals().without.shards;
+    assert_eq!(replays > 0, has_shards, "{replays}");
 }
 
 /// When a read ahead fails, resolve reads the coin again, and the run goes on. A run ends only when

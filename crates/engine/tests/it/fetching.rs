@@ -143,7 +143,7 @@ fn switches_threads_caches_and_flushes_leave_the_outcome() {
             fetch: bit(0),
             overlap: bit(1),
             decode: bit(2),
-            lanes: bit(4),
+            shards: bit(4),
             background_flush: bit(3),
         };
         // Two of the four each: all four with each value of each switch.

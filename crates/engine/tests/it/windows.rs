@@ -1,4 +1,4 @@
-//! Blocks that are bad in each way, at each place of a window: with lanes and without them the
+//! Blocks that are bad in each way, at each place of a window: with shards and without them the
 //! report, the tip and the set are the same.
 
 use crate::common::faults::FaultyStore;
@@ -197,11 +197,11 @@ impl Base {
         base
     }
 
-    /// Connects the blocks of the window, with lanes of these sizes or without them.
+    /// Connects the blocks of the window, with jobs of these sizes or without them.
     fn run(&self, window: &Chain, sizes: Option<WindowSizes>) -> (Outcome, ConnectReport) {
         let mut settings = Settings::from(options(2, LARGE));
         settings.internals.windows = sizes;
-        settings.internals.without.lanes = sizes.is_none();
+        settings.internals.without.shards = sizes.is_none();
         let directory = tempfile::tempdir().unwrap();
         let data = directory.path().join("data");
         copy_all(&self.directory.path().join("data"), &data);
@@ -248,7 +248,7 @@ fn window(trunk: &Chain, way: &Way, number: u32) -> Option<Chain> {
 #[test]
 fn a_block_that_is_bad_in_each_way_at_each_place() {
     let base = Base::new();
-    let mut in_lanes = 0;
+    let mut in_shards = 0;
     for way @ (name, reason, _) in WAYS {
         for number in 1..=LENGTH {
             let Some(window) = window(&base.trunk, way, number) else {
@@ -256,7 +256,7 @@ fn a_block_that_is_bad_in_each_way_at_each_place() {
             };
             let (blocks, jobs) = [(32, 64), (2, 1), (5, 2)][number as usize % 3];
             let (expected, report) = base.run(&window, None);
-            assert_eq!(report.totals.resolved_in_lanes, 0);
+            assert_eq!(report.totals.resolved_in_shards, 0);
             let (found, report) = base.run(&window, Some(WindowSizes { blocks, jobs }));
             assert_eq!(found, expected, "{name} at {number}");
             // The block is bad in the way that is meant.
@@ -267,15 +267,15 @@ fn a_block_that_is_bad_in_each_way_at_each_place() {
                 .collect();
             assert_eq!(reasons, [(TRUNK + number, *reason)], "{name} at {number}");
             assert_eq!(height, TRUNK + number - 1, "{name} at {number}");
-            in_lanes += report.totals.resolved_in_lanes;
+            in_shards += report.totals.resolved_in_shards;
         }
     }
-    assert!(in_lanes > 20, "{in_lanes}");
+    assert!(in_shards > 20, "{in_shards}");
 }
 
-/// Good blocks are resolved in lanes, and not once more.
+/// Good blocks are resolved in shards, and not once more.
 #[test]
-fn good_blocks_are_resolved_in_lanes() {
+fn good_blocks_are_resolved_in_shards() {
     let base = Base::new();
     let good: Way = ("", "", |place| Some(place.with(spend_any(place.spare(), 1))));
     let window = window(&base.trunk, &good, 2).unwrap();
@@ -286,7 +286,7 @@ fn good_blocks_are_resolved_in_lanes() {
         assert_eq!((found.0, found.1), (vec![], TRUNK + LENGTH));
         let totals = report.totals;
         assert_eq!(
-            (totals.resolved_in_lanes, totals.serial_replays),
+            (totals.resolved_in_shards, totals.serial_replays),
             (u64::from(LENGTH), 0)
         );
     }

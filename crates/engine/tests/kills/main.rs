@@ -1,4 +1,4 @@
-//! SIGKILL in each stage, with lanes in use and flushes beside them. The run that goes on comes to
+//! SIGKILL in each stage, with shards in use and flushes beside them. The run that goes on comes to
 //! the tip, the set and the undo data of a run that nobody has disturbed.
 //!
 //! The test starts its own program again, for itself alone. A variable tells the child when to kill
@@ -51,7 +51,7 @@ fn connect(data: &Path, blocks: &Path, at_work: impl Fn(Stage) + Send + Sync + '
         ..options(2, 300_000)
     });
     settings.internals.windows = Some(WindowSizes { blocks: 2, jobs: 8 });
-    settings.internals.without.lanes = false;
+    settings.internals.without.shards = false;
     settings.internals.stage_hook = Some(StageHook(Arc::new(at_work)));
     let mut engine = open(data, settings);
     let report = engine.connect(&[blocks.to_owned()], &mut ()).unwrap();
@@ -121,7 +121,7 @@ fn killed_in_each_stage_it_goes_on() {
         })
     };
     chain.assert_tip(&found);
-    assert_eq!(report.totals.resolved_in_lanes, u64::from(HEIGHT - BASE), "{report:?}");
+    assert_eq!(report.totals.resolved_in_shards, u64::from(HEIGHT - BASE), "{report:?}");
     assert_eq!(report.totals.serial_replays, 0);
     let expected = (found, undo_data(&data, &blocks));
 

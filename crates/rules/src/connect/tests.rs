@@ -18,7 +18,7 @@ struct Noting {
     height: u32,
     /// The transaction whose input is missing.
     missing: Option<usize>,
-    /// The number of the outpoint that is there already.
+    /// The transaction that is there already.
     unspent: Option<usize>,
     /// The transaction whose coins cannot be read.
     unreadable: Option<usize>,
@@ -28,10 +28,11 @@ struct Noting {
 impl BlockCoins for Noting {
     type Error = &'static str;
 
-    fn contains(&mut self, _: &OutPoint) -> Result<bool, &'static str> {
+    fn contains(&mut self, index: usize, _: &Transaction<'_>) -> Result<bool, &'static str> {
+        assert_eq!(index, self.looks);
         self.asked.push("contains".to_owned());
         self.looks += 1;
-        Ok(self.unspent == Some(self.looks - 1))
+        Ok(self.unspent == Some(index))
     }
 
     fn spend(&mut self, index: usize, transaction: &Transaction<'_>) -> Result<Spent, &'static str> {

@@ -66,8 +66,10 @@ macro_rules! both_ways {
     () => {
         fn find_many(&mut self, outpoints: &[OutPoint]) -> Tally {
             let mut tally = Tally::default();
+            let key = self.0.hash_key();
+            let hashed: Vec<_> = outpoints.iter().map(|outpoint| key.hashed(outpoint)).collect();
             self.0
-                .get_many(outpoints, |_, entry| tally.add(entry.map(|entry| entry.value())));
+                .get_many(&hashed, |_, entry| tally.add(entry.map(|entry| entry.value())));
             tally
         }
 

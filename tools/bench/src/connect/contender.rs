@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 pub(crate) const CACHE_MIB: u32 = 450;
 
 /// Parts of the pipeline that can be left out, by name.
-pub(crate) const PARTS: [&str; 5] = ["fetch", "overlap", "decode", "background-flush", "lanes"];
+pub(crate) const PARTS: [&str; 5] = ["fetch", "overlap", "decode", "background-flush", "shards"];
 
 /// A contender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,7 +41,7 @@ fn without(part: &str) -> Without {
         overlap: part == PARTS[1],
         decode: part == PARTS[2],
         background_flush: part == PARTS[3],
-        lanes: part == PARTS[4],
+        shards: part == PARTS[4],
     }
 }
 
@@ -53,7 +53,7 @@ impl Contender {
             Self::Without("fetch") => "blockmill without fetch",
             Self::Without("overlap") => "blockmill without overlap",
             Self::Without("decode") => "blockmill without decode",
-            Self::Without("lanes") => "blockmill without lanes",
+            Self::Without("shards") => "blockmill without shards",
             Self::Without(_) => "blockmill without background-flush",
             Self::BlockmillAssuming => "blockmill, assumed valid",
             Self::Bitcoinkernel => "bitcoinkernel",

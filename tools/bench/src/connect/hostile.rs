@@ -122,8 +122,8 @@ fn worst_case(blocks: &[Vec<u8>], heights: u32) -> Result<Case, BenchError> {
 
 /// Blocks that were resolved again, the hostile one included, in runs with one thread.
 fn blocks_again(hostile: &Outcome, sound: &Outcome) -> u64 {
-    let in_lanes = |outcome: &Outcome| outcome.report.totals.resolved_in_lanes;
-    in_lanes(sound).saturating_sub(in_lanes(hostile)) + 1
+    let in_shards = |outcome: &Outcome| outcome.report.totals.resolved_in_shards;
+    in_shards(sound).saturating_sub(in_shards(hostile)) + 1
 }
 
 /// Two files: a chain with the hostile block on top, and the chain below it.

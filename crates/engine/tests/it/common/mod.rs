@@ -227,12 +227,12 @@ pub(crate) fn store_kind() -> StoreKind {
     }
 }
 
-/// Small blocks are resolved in lanes, too: `BLOCKMILL_TEST_WINDOWS`, as `5x2` for windows of five
-/// blocks and lanes in two jobs, or `off`.
+/// Small blocks are resolved in shards, too: `BLOCKMILL_TEST_WINDOWS`, as `5x2` for windows of five
+/// blocks and shards in two jobs, or `off`.
 pub(crate) fn internals() -> Internals {
     let mut internals = Internals::default();
     let sizes = std::env::var("BLOCKMILL_TEST_WINDOWS").unwrap_or_else(|_| "32x64".to_owned());
-    internals.without.lanes = sizes == "off";
+    internals.without.shards = sizes == "off";
     internals.windows = sizes.split_once('x').map(|(blocks, jobs)| WindowSizes {
         blocks: blocks.parse().expect("a number of blocks"),
         jobs: jobs.parse().expect("a number of jobs"),

@@ -37,15 +37,15 @@ impl World {
             ..Options::default()
         };
         let path = |name: &str| directory.path().join(name);
-        // One engine resolves blocks by the serial code, the other one in lanes.
-        let without_lanes = Without {
-            lanes: true,
+        // One engine resolves blocks by the serial code, the other one in shards.
+        let without_shards = Without {
+            shards: true,
             ..Without::default()
         };
         let engine = Engine::builder(path("data"))
             .network(Network::Regtest)
             .options(options(Signatures::Kernel))
-            .internals(Settings::without(Options::default(), without_lanes).internals)
+            .internals(Settings::without(Options::default(), without_shards).internals)
             .open(KernelVerifier);
         let in_lanes = Engine::builder(path("lanes"))
             .network(Network::Regtest)

@@ -9,12 +9,12 @@ fn a_window_that_spends_too_much_is_too_large() {
     let pool = pool(1);
     let (mut checked, mut most) = (0, 0);
     let cases = (0..60).map(|seed| Case::new(seed, 1_000));
-    // Lanes that take their room in several steps.
+    // Shards that take their room in several steps.
     for case in cases.chain([Case::of_many_spends(2_000)]) {
         let run = |bytes: usize| {
             let (mut cache, _) = case.cache();
             let before = (coins(&cache), cache.dirty_len(), cache.counters());
-            let outcome = in_lanes(&case.blocks, &mut cache, 2, bytes, &pool, None);
+            let outcome = in_shards(&case.blocks, &mut cache, 2, bytes, &pool, None);
             if matches!(outcome, WindowOutcome::TooLarge) {
                 assert_eq!((coins(&cache), cache.dirty_len(), cache.counters()), before);
             }

@@ -1,13 +1,18 @@
-//! Lanes beside the serial session: the same events, and then the same entries, flag by flag.
+//! Shards, and the whole map with a log, beside single operations: the same events, and then the
+//! same entries, flag by flag.
 
 use super::*;
+use crate::SHARDS;
+use crate::cache::entry::EntryAccess;
 
-/// What happens to an outpoint in a lane.
+/// What happens to an outpoint.
 #[derive(Debug, Clone)]
 enum Event {
     Spend(u8),
     /// A coin is made: with this value, over a coin that may be there, if it must be new.
     Create(u8, i64, bool, bool),
+    /// A coin is made, with this value, in place of the coin that may be there.
+    Add(u8, i64),
     /// A coin is made and spent without an entry, if it must be new.
     MakeAndSpend(u8, bool),
 }
@@ -17,6 +22,7 @@ fn event() -> impl Strategy<Value = Event> {
         5 => (0u8..24).prop_map(Event::Spend),
         5 => (0u8..24, 0i64..1000, any::<bool>(), any::<bool>())
             .prop_map(|(number, value, over, new)| Event::Create(number, value, over, new)),
+        1 => (0u8..24, 0i64..1000).prop_map(|(number, value)| Event::Add(number, value)),
         2 => (0u8..24, any::<bool>()).prop_map(|(number, new)| Event::MakeAndSpend(number, new)),
     ]
 }
@@ -28,8 +34,10 @@ struct Round {
     /// Whether coins that the store has leave the cache after the steps.
     is_emptied: bool,
     events: Vec<Event>,
-    /// All is taken back, and done again by the session.
+    /// All is taken back, and done again.
     is_taken_back: bool,
+    /// The events are dealt out to shards. Otherwise the whole map is changed, with one log.
+    in_shards: bool,
     /// How many reads of the store succeed.
     good_reads: Option<u64>,
 }
@@ -40,15 +48,19 @@ fn round() -> impl Strategy<Value = Round> {
         any::<bool>(),
         proptest::collection::vec(event(), 0..40),
         any::<bool>(),
+        any::<bool>(),
         prop_oneof![4 => Just(None), 1 => (0u64..10).prop_map(Some)],
     )
-        .prop_map(|(steps, is_emptied, events, is_taken_back, good_reads)| Round {
-            steps,
-            is_emptied,
-            events,
-            is_taken_back,
-            good_reads,
-        })
+        .prop_map(
+            |(steps, is_emptied, events, is_taken_back, in_shards, good_reads)| Round {
+                steps,
+                is_emptied,
+                events,
+                is_taken_back,
+                in_shards,
+                good_reads,
+            },
+        )
 }
 
 type Entries = BTreeMap<OutPoint, (EntryFlags, Option<Coin>)>;
@@ -69,7 +81,8 @@ fn state(cache: &CoinsCache) -> (Entries, usize, CacheCounters) {
 
 impl Event {
     fn outpoint(&self) -> OutPoint {
-        let (Self::Spend(number) | Self::Create(number, ..) | Self::MakeAndSpend(number, _)) = self;
+        let (Self::Spend(number) | Self::Create(number, ..) | Self::Add(number, _) | Self::MakeAndSpend(number, _)) =
+            self;
         outpoint(*number)
     }
 
@@ -92,7 +105,7 @@ struct Knowledge<'w> {
     absent: &'w BTreeMap<OutPoint, FlushEpoch>,
 }
 
-/// What a lane said to an event, and with which promise.
+/// What was said to an event, and with which promise.
 #[derive(Debug, Clone)]
 struct Answer {
     event: Event,
@@ -102,12 +115,12 @@ struct Answer {
     spent: Option<Coin>,
 }
 
-/// One event in its lane.
-fn take(
-    lane: &mut Lane<'_>,
+/// One event.
+fn take<R: EntryAccess>(
+    entries: &mut CoinEntries<'_, R>,
     at: &HashedOutPoint,
     event: &Event,
-    log: &mut LaneLog,
+    log: &mut EntryLog,
     known: &mut Knowledge<'_>,
 ) -> Result<Answer, StoreError> {
     let outpoint = *at.outpoint();
@@ -116,7 +129,7 @@ fn take(
     let mut spent = None;
     let is_done = match event {
         Event::Spend(_) => {
-            let is_spent = lane.spend(at, log)?;
+            let is_spent = entries.spend(at, log)?;
             if is_spent {
                 spent = Some(log.spent().at(log.spent().len() - 1).to_coin());
                 known.model.remove(&outpoint);
@@ -128,14 +141,23 @@ fn take(
                 overwrite = Overwrite::Possible;
             }
             let coin = coin(*value);
-            let is_made = lane.create(at, CoinRef::from(&coin), overwrite, must_be_new, log)?;
+            let is_made = entries.create(at, CoinRef::from(&coin), overwrite, must_be_new, log)?;
             if is_made {
                 known.model.insert(outpoint, coin);
             }
             is_made
         }
+        Event::Add(_, value) => {
+            if known.model.contains_key(&outpoint) {
+                overwrite = Overwrite::Possible;
+            }
+            let coin = coin(*value);
+            entries.add(at, CoinRef::from(&coin), overwrite, log);
+            known.model.insert(outpoint, coin);
+            true
+        }
         Event::MakeAndSpend(..) => {
-            let is_free = lane.is_free(at, must_be_new, log)?;
+            let is_free = entries.is_free(at, must_be_new, log)?;
             if is_free {
                 log.push_elsewhere(CoinRef::from(&coin(1)));
             }
@@ -151,97 +173,145 @@ fn take(
     })
 }
 
-/// Takes back what was done in a lane, the last first.
-fn take_back(lane: &mut Lane<'_>, key: &HashKey, done: &[Answer], log: &mut LaneLog) {
+/// Takes back what was done, the last first.
+fn take_back<R: EntryAccess>(entries: &mut CoinEntries<'_, R>, key: &HashKey, done: &[Answer], log: &mut EntryLog) {
     log.forget_counts();
     let mut left = log.spent().len();
     for Answer { event, .. } in done.iter().filter(|answer| answer.is_done).rev() {
         let at = key.hashed(&event.outpoint());
         match event {
-            Event::Create(..) => lane.take_back_create(&at, log),
+            Event::Create(..) | Event::Add(..) => entries.take_back_create(&at, log),
             Event::Spend(_) | Event::MakeAndSpend(..) => {
                 left -= 1;
-                lane.take_back_spend(&at, left, log);
+                entries.take_back_spend(&at, left, log);
             }
         }
     }
-    assert_eq!(left, 0);
+    assert_eq!((left, log.made), (0, 0));
+}
+
+/// Events one after the other. Returns false, with the answers up to then, if the store fails.
+fn take_all<'e, R: EntryAccess>(
+    entries: &mut CoinEntries<'_, R>,
+    key: &HashKey,
+    events: impl IntoIterator<Item = &'e Event>,
+    log: &mut EntryLog,
+    known: &mut Knowledge<'_>,
+    answers: &mut Vec<Answer>,
+) -> bool {
+    events.into_iter().all(|event| {
+        let answer = take(entries, &key.hashed(&event.outpoint()), event, log, known);
+        answer.map(|answer| answers.push(answer)).is_ok()
+    })
 }
 
 impl World {
-    /// Runs events in lanes. None if the store failed, or if all is to be taken back: then all was.
-    fn run_in_lanes(&mut self, events: &[Event], is_taken_back: bool) -> Option<Vec<Answer>> {
+    /// Runs events in shards. None if the store failed, or if all is to be taken back: then all
+    /// was.
+    fn run_in_shards(&mut self, events: &[Event], is_taken_back: bool) -> Option<Vec<Answer>> {
         let key = *self.cache.hash_key();
         let before = self.model.clone();
-        let mut by_lane: BTreeMap<usize, Vec<&Event>> = BTreeMap::new();
+        let mut by_shard: BTreeMap<usize, Vec<&Event>> = BTreeMap::new();
         for event in events {
-            let lane = lane_of(key.hash(&event.outpoint()));
-            by_lane.entry(lane).or_default().push(event);
+            let shard = shard_of(key.hash(&event.outpoint()));
+            by_shard.entry(shard).or_default().push(event);
         }
         let mut known = Knowledge {
             model: &mut self.model,
             absent: &self.absent,
         };
-        let lanes = self.cache.lanes();
+        let shards = self.cache.shards();
         let mut ran = Vec::new();
         let mut has_failed = false;
-        for (number, events) in by_lane {
-            let (mut log, mut answers) = (LaneLog::default(), Vec::new());
-            let mut lane = lanes.lane(number);
-            for event in events {
-                let at = key.hashed(&event.outpoint());
-                let Ok(answer) = take(&mut lane, &at, event, &mut log, &mut known) else {
-                    has_failed = true;
-                    break;
-                };
-                answers.push(answer);
-            }
+        for (number, events) in by_shard {
+            let (mut log, mut answers) = (EntryLog::default(), Vec::new());
+            has_failed |= !take_all(
+                &mut shards.lock(number),
+                &key,
+                events,
+                &mut log,
+                &mut known,
+                &mut answers,
+            );
             ran.push((number, log, answers));
         }
         if has_failed || is_taken_back {
             for (number, log, answers) in &mut ran {
-                take_back(&mut lanes.lane(*number), &key, answers, log);
+                take_back(&mut shards.lock(*number), &key, answers, log);
             }
             *known.model = before;
         }
-        self.cache.end_lanes(ran.iter().map(|(_, log, _)| log));
+        self.cache.end_shards(ran.iter().map(|(_, log, _)| log));
         let answers = ran.into_iter().flat_map(|(.., answers)| answers);
         (!has_failed && !is_taken_back).then(|| answers.collect())
     }
 
-    /// Does what the lanes have done, through the session. Returns false if the lanes said
-    /// something else than the cache does.
-    fn repeat(&mut self, answers: &[Answer]) -> bool {
+    /// The same with the whole map and one log.
+    fn run_in_the_whole_map(&mut self, events: &[Event], is_taken_back: bool) -> Option<Vec<Answer>> {
         let key = *self.cache.hash_key();
+        let before = self.model.clone();
+        let mut known = Knowledge {
+            model: &mut self.model,
+            absent: &self.absent,
+        };
+        let mut answers = Vec::new();
+        let is_taken_back = self.cache.change(|session, log| {
+            let has_failed = !take_all(session, &key, events, log, &mut known, &mut answers);
+            if has_failed || is_taken_back {
+                take_back(session, &key, &answers, log);
+            }
+            has_failed || is_taken_back
+        });
+        if is_taken_back {
+            *known.model = before;
+        }
+        (!is_taken_back).then_some(answers)
+    }
+
+    fn run(&mut self, round: &Round, is_taken_back: bool) -> Option<Vec<Answer>> {
+        if round.in_shards {
+            self.run_in_shards(&round.events, is_taken_back)
+        } else {
+            self.run_in_the_whole_map(&round.events, is_taken_back)
+        }
+    }
+
+    /// Does what was done, by single operations. Returns false if something else was said than the
+    /// cache says.
+    fn repeat(&mut self, answers: &[Answer]) -> bool {
         for answer in answers {
             let outpoint = answer.event.outpoint();
-            let at = key.hashed(&outpoint);
             let entry = entries(&self.cache).remove(&outpoint).map(|(_, coin)| coin);
             let (has_marker, has_coin) = (entry == Some(None), matches!(entry, Some(Some(_))));
-            let mut session = self.cache.session();
             let is_there = match answer.must_be_new {
-                MustBeNew::Yes(absent_at) => session.contains(&at, absent_at).unwrap(),
+                MustBeNew::Yes(absent_at) => self.cache.contains(&outpoint, absent_at).unwrap(),
                 MustBeNew::No => false,
             };
-            let mut spent = CoinList::default();
             let is_same = match &answer.event {
                 Event::Spend(_) => {
-                    let is_spent = session.spend_into(&at, &mut spent).unwrap();
+                    let spent = self.cache.spend(&outpoint).unwrap();
                     self.model.remove(&outpoint);
-                    let spent = spent.coins().get(0).map(|coin| coin.to_coin());
-                    (is_spent, spent) == (answer.is_done, answer.spent.clone())
+                    (spent.is_some(), spent) == (answer.is_done, answer.spent.clone())
+                }
+                Event::Add(_, value) => {
+                    self.cache
+                        .add(&outpoint, CoinRef::from(&coin(*value)), answer.overwrite);
+                    self.model.insert(outpoint, coin(*value));
+                    true
                 }
                 Event::Create(_, value, ..) if answer.is_done => {
-                    session.add(&at, CoinRef::from(&coin(*value)), answer.overwrite);
+                    self.cache
+                        .add(&outpoint, CoinRef::from(&coin(*value)), answer.overwrite);
                     self.model.insert(outpoint, coin(*value));
                     !is_there
                 }
-                // A lane does not replace a coin, and is not certain of what lies below a marker.
+                // `create` does not replace a coin, and is not certain of what lies below a marker.
                 Event::Create(..) if answer.must_be_new == MustBeNew::No => has_coin,
                 Event::Create(..) => is_there || has_marker,
                 Event::MakeAndSpend(..) if answer.is_done => {
-                    session.add(&at, CoinRef::from(&coin(1)), Overwrite::Impossible);
-                    !is_there && session.spend_into(&at, &mut spent).unwrap()
+                    self.cache
+                        .add(&outpoint, CoinRef::from(&coin(1)), Overwrite::Impossible);
+                    !is_there && self.cache.spend(&outpoint).unwrap().is_some()
                 }
                 Event::MakeAndSpend(..) => is_there,
             };
@@ -253,18 +323,18 @@ impl World {
     }
 }
 
-/// Runs rounds in lanes, and beside them through the session. Says what is different.
+/// Runs rounds with logs, and beside them by single operations. Says what is different. The rule is
+/// disabled while events run.
 fn check(rounds: &[Round], disabled: Option<Rule>) -> Result<(), &'static str> {
-    let (mut lanes, mut serial) = (World::new(), World::new());
+    let (mut logged, mut serial) = (World::new(), World::new());
     // One key, so that both caches have their entries in the same order.
-    serial.cache.map = Arc::new(CoinMap::with_key(*lanes.cache.hash_key()));
-    lanes.cache.disabled = disabled;
+    serial.cache.map = Arc::new(CoinMap::with_key(*logged.cache.hash_key()));
     for round in rounds {
         for step in &round.steps {
-            lanes.take(step);
+            logged.take(step);
             serial.take(step);
         }
-        for cache in [&mut lanes.cache, &mut serial.cache] {
+        for cache in [&mut logged.cache, &mut serial.cache] {
             if round.is_emptied {
                 cache
                     .map
@@ -272,51 +342,53 @@ fn check(rounds: &[Round], disabled: Option<Rule>) -> Result<(), &'static str> {
                 cache.complete = false;
             }
         }
-        let before = state(&lanes.cache);
+        let before = state(&logged.cache);
         if before != state(&serial.cache) {
             return Err("entries before");
         }
-        let epoch_before = lanes.cache.flush_epoch();
-        let good_reads = if lanes.cache.complete {
+        let epoch_before = logged.cache.flush_epoch();
+        let good_reads = if logged.cache.complete {
             // The store is never asked.
             Some(0)
         } else {
             round.good_reads
         };
-        let reads = lanes.store.reads.load(Ordering::Relaxed);
+        let reads = logged.store.reads.load(Ordering::Relaxed);
         let limit = good_reads.map_or(u64::MAX, |good| reads + good);
-        lanes.store.good_reads.store(limit, Ordering::Relaxed);
-        let answers = lanes.run_in_lanes(&round.events, round.is_taken_back);
-        lanes.store.good_reads.store(u64::MAX, Ordering::Relaxed);
-        assert_eq!(lanes.cache.flush_epoch(), epoch_before);
+        logged.store.good_reads.store(limit, Ordering::Relaxed);
+        logged.cache.disabled = disabled;
+        let answers = logged.run(round, round.is_taken_back);
+        logged.store.good_reads.store(u64::MAX, Ordering::Relaxed);
+        assert_eq!(logged.cache.flush_epoch(), epoch_before);
         let answers = match answers {
             Some(answers) => answers,
-            None if lanes.cache.complete && !round.is_taken_back => return Err("the store was asked"),
-            None if state(&lanes.cache) != before => return Err("what was taken back"),
+            None if logged.cache.complete && !round.is_taken_back => return Err("the store was asked"),
+            None if state(&logged.cache) != before => return Err("what was taken back"),
             // And once more, so that a flush writes what was not taken back, too.
-            None => lanes.run_in_lanes(&round.events, false).expect("a store that works"),
+            None => logged.run(round, false).expect("a store that works"),
         };
+        logged.cache.disabled = None;
         if !serial.repeat(&answers) {
             return Err("answers");
         }
-        if state(&lanes.cache) != state(&serial.cache) {
+        if state(&logged.cache) != state(&serial.cache) {
             return Err("entries");
         }
-        let dirty = entries(&lanes.cache);
+        let dirty = entries(&logged.cache);
         let dirty = dirty.values().filter(|(flags, _)| flags.has(DIRTY)).count();
-        if (lanes.cache.dirty_len(), serial.cache.dirty_len()) != (dirty, dirty) {
+        if (logged.cache.dirty_len(), serial.cache.dirty_len()) != (dirty, dirty) {
             return Err("dirty entries");
         }
-        if lanes.model != serial.model {
+        if logged.model != serial.model {
             return Err("models");
         }
-        lanes.undo.clear();
+        logged.undo.clear();
         serial.undo.clear();
         // The flushes check what the entries say of the store.
-        lanes.check();
+        logged.check();
     }
     for _ in 0..2 {
-        for world in [&mut lanes, &mut serial] {
+        for world in [&mut logged, &mut serial] {
             world.take(&Step::Freeze(Ending::Well));
             world.finish();
             world.check();
@@ -328,53 +400,59 @@ fn check(rounds: &[Round], disabled: Option<Rule>) -> Result<(), &'static str> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
     #[test]
-    fn lanes_do_what_the_session_does(rounds in proptest::collection::vec(round(), 1..6)) {
+    fn logged_events_do_what_single_operations_do(rounds in proptest::collection::vec(round(), 1..6)) {
         prop_assert_eq!(check(&rounds, None), Ok(()));
     }
 }
 
-/// Without one of their rules lanes fail the test above.
+/// Without one of these rules the test above fails, in shards and in the whole map.
 #[test]
-fn each_rule_of_lanes_is_needed() {
+fn each_rule_of_entries_is_needed() {
     for (rule, expected) in [
         (Rule::FlagsTakenBack, "what was taken back"),
         (Rule::MarkersTakenBack, "what was taken back"),
-        (Rule::FrozenInLanes, "answers"),
-        (Rule::EpochsInLanes, "answers"),
+        (Rule::Frozen, "answers"),
+        (Rule::Epochs, "answers"),
     ] {
-        let mut runner = proptest::test_runner::TestRunner::deterministic();
-        let rounds = proptest::collection::vec(round(), 1..6);
-        let found = (0..1_000)
-            .map(|_| check(&rounds.new_tree(&mut runner).unwrap().current(), Some(rule)))
-            .filter(|found| *found == Err(expected))
-            .take(3)
-            .count();
-        assert_eq!(found, 3, "{rule:?}");
+        for in_shards in [true, false] {
+            let mut runner = proptest::test_runner::TestRunner::deterministic();
+            let rounds = proptest::collection::vec(round(), 1..6);
+            let found = (0..2_000)
+                .map(|_| {
+                    let mut rounds = rounds.new_tree(&mut runner).unwrap().current();
+                    rounds.iter_mut().for_each(|round| round.in_shards = in_shards);
+                    check(&rounds, Some(rule))
+                })
+                .filter(|found| *found == Err(expected))
+                .take(3)
+                .count();
+            assert_eq!(found, 3, "{rule:?}, in shards: {in_shards}");
+        }
     }
 }
 
-/// One event in a lane of the cache, kept.
-fn in_lane<R>(
+/// One event in a shard of the cache, kept.
+fn in_shard<R>(
     cache: &mut CoinsCache,
     number: u8,
-    run: impl FnOnce(&mut Lane<'_>, &HashedOutPoint, &mut LaneLog) -> R,
+    run: impl FnOnce(&mut CacheShard<'_>, &HashedOutPoint, &mut EntryLog) -> R,
 ) -> R {
     let at = cache.hash_key().hashed(&outpoint(number));
-    let mut log = LaneLog::default();
-    let lanes = cache.lanes();
-    let outcome = run(&mut lanes.lane(lane_of(at.hash())), &at, &mut log);
-    cache.end_lanes([&log]);
+    let mut log = EntryLog::default();
+    let shards = cache.shards();
+    let outcome = run(&mut shards.lock(shard_of(at.hash())), &at, &mut log);
+    cache.end_shards([&log]);
     outcome
 }
 
-/// Whether a lane makes a coin that must be new, and how often it reads the store.
+/// Whether a shard makes a coin that must be new, and how often it reads the store.
 fn creates(store: &GatedStore, cache: &mut CoinsCache, number: u8, absent_at: Option<FlushEpoch>) -> (bool, u64) {
     let before = store.reads.load(Ordering::Relaxed);
-    let is_made = in_lane(cache, number, |lane, at, log| {
+    let is_made = in_shard(cache, number, |shard, at, log| {
         let must_be_new = MustBeNew::Yes(absent_at);
-        let is_free = lane.is_free(at, must_be_new, log).unwrap();
+        let is_free = shard.is_free(at, must_be_new, log).unwrap();
         let coin = coin(9);
-        let is_made = lane.create(at, CoinRef::from(&coin), Overwrite::Impossible, must_be_new, log);
+        let is_made = shard.create(at, CoinRef::from(&coin), Overwrite::Impossible, must_be_new, log);
         assert_eq!(is_made.unwrap(), is_free);
         is_free
     });
@@ -409,7 +487,7 @@ fn a_frozen_coin_is_there_though_the_store_has_none() {
     store.set(false, Ending::Well);
     begin(&mut cache);
     let created = creates(&store, &mut cache, 1, Some(seen));
-    let is_spent = in_lane(&mut cache, 1, |lane, at, log| lane.spend(at, log).unwrap());
+    let is_spent = in_shard(&mut cache, 1, |shard, at, log| shard.spend(at, log).unwrap());
     store.set(true, Ending::Well);
     cache.finish_flush().unwrap();
     assert_eq!((created, is_spent), ((false, 0), true));
@@ -423,38 +501,38 @@ fn a_complete_cache_reads_nothing() {
     let (store, mut cache) = gated();
     store.good_reads.store(0, Ordering::Relaxed);
     assert_eq!(creates(&store, &mut cache, 1, None), (true, 0));
-    let is_spent = in_lane(&mut cache, 2, |lane, at, log| lane.spend(at, log).unwrap());
+    let is_spent = in_shard(&mut cache, 2, |shard, at, log| shard.spend(at, log).unwrap());
     assert!(!is_spent);
     assert_eq!(store.reads.load(Ordering::Relaxed), 0);
 }
 
-/// Lanes of different threads at once.
+/// Shards of different threads at once.
 #[test]
-fn lanes_of_several_threads_are_counted_together() {
+fn shards_of_several_threads_are_counted_together() {
     let (_, mut cache) = gated();
     for number in 0..200 {
         cache.add(&numbered(number), CoinRef::from(&coin(5)), Overwrite::Possible);
     }
     let key = *cache.hash_key();
-    let lanes = cache.lanes();
-    let logs: Vec<LaneLog> = std::thread::scope(|scope| {
-        let of_lane = |number: usize| {
-            let lanes = &lanes;
+    let shards = cache.shards();
+    let logs: Vec<EntryLog> = std::thread::scope(|scope| {
+        let of_shard = |number: usize| {
+            let shards = &shards;
             scope.spawn(move || {
-                let (mut lane, mut log) = (lanes.lane(number), LaneLog::default());
+                let (mut shard, mut log) = (shards.lock(number), EntryLog::default());
                 for at in (0..200).map(|coin| key.hashed(&numbered(coin))) {
-                    if lane_of(at.hash()) == number {
-                        assert!(lane.spend(&at, &mut log).unwrap());
+                    if shard_of(at.hash()) == number {
+                        assert!(shard.spend(&at, &mut log).unwrap());
                     }
                 }
                 log
             })
         };
-        let threads: Vec<_> = (0..LANES).map(of_lane).collect();
+        let threads: Vec<_> = (0..SHARDS).map(of_shard).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
     assert_eq!(logs.iter().map(|log| log.spent().len()).sum::<usize>(), 200);
-    cache.end_lanes(&logs);
+    cache.end_shards(&logs);
     // Markers, since the store may have the coins.
     assert_eq!((cache.len(), cache.dirty_len(), cache.counters().hits), (200, 200, 200));
     assert_eq!(cache.coins().unwrap().count(), 0);

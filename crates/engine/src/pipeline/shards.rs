@@ -1,33 +1,34 @@
-//! The blocks of a window are resolved in lanes, by all threads.
+//! The blocks of a window are resolved in shards, by all threads.
 //!
 //! Whether a coin is there at a place in the chain depends on the events of its outpoint alone. So
-//! events are dealt out by outpoint. Each lane goes through its events of the window, in the order
-//! of the chain, whatever the other lanes do. Then each block is judged by itself, with the coins
-//! that the lanes have found.
+//! events are dealt out by outpoint. Each shard goes through its events of the window, in the order
+//! of the chain, whatever the other shards do. Then each block is judged by itself, with the coins
+//! that the shards have found.
 //!
-//! A lane makes the coins of the window first, in a table of its own. A spend looks there first,
+//! A shard makes the coins of the window first, in a table of its own. A spend looks there first,
 //! and takes only a coin that was made before it, and not yet spent: then the coin never enters the
 //! cache. What is left in the table enters it at the end.
 //!
-//! Lanes and judges say "valid" or nothing. Everything else is *odd*: a coin that is missing, or
-//! made twice, or there already, a broken rule, an error of the store, a panic. Then all lanes take
-//! back what they have done, and the serial code (`resolve`) says what is wrong, if anything is.
+//! Shards and judges say "valid" or nothing. Everything else is *odd*: a coin that is missing, or
+//! made twice, or there already, a broken rule, an error of the store, a panic. Then all shards
+//! take back what they have done, and the serial code (`resolve`) says what is wrong, if anything
+//! is.
 
 use crate::pipeline::outline::Outline;
 use blockmill_block::{Block, BlockUndo, Magic};
-use blockmill_coins::{CoinsCache, LANES, Lanes, MustBeNew};
+use blockmill_coins::{CacheShards, CoinsCache, MustBeNew, SHARDS};
 use blockmill_pool::{ThreadPool, contain};
 use blockmill_rules::connect::ConnectContext;
 use blockmill_sync::{Backoff, ManualResetEvent};
 use judge::judge;
-use lane_outcome::LaneOutcome;
+use shard_outcome::ShardOutcome;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 mod judge;
-mod lane_outcome;
 mod overlapped;
+mod shard_outcome;
 
 /// A block of a window.
 pub struct WindowBlock<'w> {
@@ -68,9 +69,9 @@ pub enum WindowOutcome {
 pub struct Dealing<'p> {
     /// The threads.
     pub pool: &'p ThreadPool,
-    /// Jobs that the lanes are put into. A thread takes one at a time.
+    /// Jobs that the shards are put into. A thread takes one at a time.
     pub jobs: usize,
-    /// Memory in bytes that the coins which a window spends may take in the lanes.
+    /// Memory in bytes that the coins which a window spends may take in the shards.
     pub spent_bytes_max: usize,
     /// The network's magic, for records.
     pub magic: Magic,
@@ -83,12 +84,12 @@ pub struct Dealing<'p> {
 #[cfg(test)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// A lane leaves a coin that it has spent in the cache.
+    /// A shard leaves a coin that it has spent in the cache.
     DropsSpend,
     /// The same, for the first input of the window alone.
     DropsOneSpend,
-    /// A judge takes coins from the wrong lane.
-    SwapsLanes,
+    /// A judge takes coins from the wrong shard.
+    SwapsShards,
     /// A coin of the window is spent twice.
     SpendsTwice,
     /// A coin of the window is spent by the transaction that makes it, or before.
@@ -97,9 +98,9 @@ pub(crate) enum Fault {
     SeesNextTransaction,
     /// A spend is not taken back.
     ForgetsToTakeBack,
-    /// The same, for the first spend of a lane alone.
+    /// The same, for the first spend of a shard alone.
     ForgetsOneToTakeBack,
-    /// The first coin that a lane has made is not taken back.
+    /// The first coin that a shard has made is not taken back.
     ForgetsCoinToTakeBack,
     /// Nobody looks whether a coin is there already.
     OverwritesUnasked,
@@ -107,9 +108,9 @@ pub(crate) enum Fault {
     MixesInputs,
     /// An absence counts in the epoch after the one in which it was seen.
     BelievesOldAbsence,
-    /// A lane panics after a spend.
+    /// A shard panics after a spend.
     PanicsWhileSpending,
-    /// A lane panics after it has made a coin.
+    /// A shard panics after it has made a coin.
     PanicsWhileMaking,
     /// The judge of the last block panics.
     PanicsInJudge,
@@ -120,7 +121,7 @@ mod tests;
 
 /// Spends and makes the coins of the blocks of a window, and judges the blocks by all rules but
 /// their scripts. `done` gets the moments at which each job began and ended, with the number of the
-/// job's block, or with none for the job of a lane.
+/// job's block, or with none for the job of a shard.
 pub fn resolve_window(
     window: &[WindowBlock<'_>],
     cache: &mut CoinsCache,
@@ -129,17 +130,17 @@ pub fn resolve_window(
 ) -> WindowOutcome {
     let work = WindowWork {
         window,
-        lanes: cache.lanes(),
+        shards: cache.shards(),
         dealing,
         room: Room {
             bytes_max: dealing.spent_bytes_max,
             used: AtomicUsize::new(0),
         },
-        outcomes: (0..LANES).map(|_| OnceLock::new()).collect(),
+        outcomes: (0..SHARDS).map(|_| OnceLock::new()).collect(),
         judged: window.iter().map(|_| OnceLock::new()).collect(),
-        lanes_begun: AtomicUsize::new(0),
-        lanes_left: AtomicUsize::new(LANES),
-        lanes_done: ManualResetEvent::new(),
+        shards_begun: AtomicUsize::new(0),
+        shards_left: AtomicUsize::new(SHARDS),
+        shards_done: ManualResetEvent::new(),
         blocks_begun: AtomicUsize::new(0),
         done,
     };
@@ -151,20 +152,20 @@ pub fn resolve_window(
         work.work();
     });
     let WindowWork {
-        lanes,
+        shards,
         room,
         outcomes,
         judged,
         ..
     } = work;
-    let mut outcomes: Vec<LaneOutcome> = outcomes.into_iter().filter_map(OnceLock::into_inner).collect();
+    let mut outcomes: Vec<ShardOutcome> = outcomes.into_iter().filter_map(OnceLock::into_inner).collect();
     let judged: Option<Vec<Judged>> = judged.into_iter().map(OnceLock::into_inner).collect();
     if judged.is_none() {
         for outcome in &mut outcomes {
-            outcome.take_back(&lanes, window);
+            outcome.take_back(&shards, window);
         }
     }
-    cache.end_lanes(outcomes.iter().map(|outcome| &outcome.log));
+    cache.end_shards(outcomes.iter().map(|outcome| &outcome.log));
     match judged {
         Some(judged) => WindowOutcome::Judged(judged),
         None if room.is_full() => WindowOutcome::TooLarge,
@@ -172,71 +173,71 @@ pub fn resolve_window(
     }
 }
 
-/// The work on a window, of which each thread that has time takes a share: lanes, and when all
-/// lanes are done, blocks to judge.
+/// The work on a window, of which each thread that has time takes a share: shards, and when all
+/// shards are done, blocks to judge.
 struct WindowWork<'w> {
     window: &'w [WindowBlock<'w>],
-    lanes: Lanes<'w>,
+    shards: CacheShards<'w>,
     dealing: Dealing<'w>,
     room: Room,
-    /// What has become of each lane, and of each block.
-    outcomes: Vec<OnceLock<LaneOutcome>>,
+    /// What has become of each shard, and of each block.
+    outcomes: Vec<OnceLock<ShardOutcome>>,
     judged: Vec<OnceLock<Judged>>,
-    /// The number of the next job of lanes, and of the next block.
-    lanes_begun: AtomicUsize,
+    /// The number of the next job of shards, and of the next block.
+    shards_begun: AtomicUsize,
     blocks_begun: AtomicUsize,
-    lanes_left: AtomicUsize,
-    lanes_done: ManualResetEvent,
+    shards_left: AtomicUsize,
+    shards_done: ManualResetEvent,
     done: &'w (dyn Fn(Option<usize>, Instant, Instant) + Sync),
 }
 
 impl WindowWork<'_> {
     fn work(&self) {
-        self.run_lanes();
-        // Lanes that have begun end soon. A thread that did something else meanwhile would be
+        self.run_shards();
+        // Shards that have begun end soon. A thread that did something else meanwhile would be
         // missed by the judges.
         let mut backoff = Backoff::new();
-        while self.lanes_left.load(Ordering::Acquire) > 0 {
+        while self.shards_left.load(Ordering::Acquire) > 0 {
             if !backoff.snooze() {
-                self.lanes_done.wait();
+                self.shards_done.wait();
             }
         }
-        let outcomes: Vec<&LaneOutcome> = self.outcomes.iter().filter_map(OnceLock::get).collect();
+        let outcomes: Vec<&ShardOutcome> = self.outcomes.iter().filter_map(OnceLock::get).collect();
         if !self.room.is_full() && outcomes.iter().all(|outcome| !outcome.is_odd) {
             self.judge_blocks(&outcomes);
         }
     }
 
-    fn run_lanes(&self) {
-        let together = LANES.div_ceil(self.dealing.jobs.clamp(1, LANES));
+    fn run_shards(&self) {
+        let together = SHARDS.div_ceil(self.dealing.jobs.clamp(1, SHARDS));
         loop {
             // Relaxed: the number alone counts, and what is read was there before the threads.
-            let first = self.lanes_begun.fetch_add(1, Ordering::Relaxed) * together;
-            let numbers = first..(first + together).min(LANES);
+            let first = self.shards_begun.fetch_add(1, Ordering::Relaxed) * together;
+            let numbers = first..(first + together).min(SHARDS);
             if numbers.is_empty() {
                 return;
             }
             let start = Instant::now();
             for number in numbers.clone() {
-                let mut outcome = LaneOutcome::new(number);
+                let mut outcome = ShardOutcome::new(number);
                 #[cfg(test)]
                 {
                     outcome.fault = self.dealing.fault;
                 }
-                outcome.is_odd |= contain(|| outcome.run(&self.lanes, self.window, &self.room)).is_err();
+                outcome.is_odd |= contain(|| outcome.run(&self.shards, self.window, &self.room)).is_err();
                 let is_first = self.outcomes[number].set(outcome).is_ok();
-                debug_assert!(is_first, "lane {number} ran twice");
+                debug_assert!(is_first, "shard {number} ran twice");
             }
             let end = Instant::now();
             // AcqRel: who sees 0 sees all outcomes.
-            if self.lanes_left.fetch_sub(numbers.len(), Ordering::AcqRel) == numbers.len() {
-                self.lanes_done.set();
+            if self.shards_left.fetch_sub(numbers.len(), Ordering::AcqRel) == numbers.len() {
+                self.shards_done.set();
             }
             (self.done)(None, start, end);
         }
     }
 
-    fn judge_blocks(&self, outcomes: &[&LaneOutcome]) {
+    fn judge_blocks(&self, outcomes: &[&ShardOutcome]) {
         loop {
             let number = self.blocks_begun.fetch_add(1, Ordering::Relaxed);
             let Some(place) = self.judged.get(number) else {
@@ -253,7 +254,7 @@ impl WindowWork<'_> {
     }
 }
 
-/// The memory that all lanes together may use for the coins that they spend.
+/// The memory that all shards together may use for the coins that they spend.
 struct Room {
     bytes_max: usize,
     used: AtomicUsize,

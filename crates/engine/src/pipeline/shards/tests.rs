@@ -1,4 +1,4 @@
-//! Windows in lanes beside the serial code, which is the referee, over the same coins.
+//! Windows in shards beside the serial code, which is the referee, over the same coins.
 
 use super::*;
 use crate::pipeline::resolve::{self, ResolveError};
@@ -60,7 +60,9 @@ fn serially(blocks: &[Planned], cache: &mut CoinsCache) -> (Vec<BlockUndo>, Opti
     let params = params();
     let mut undo = Vec::new();
     for planned in blocks {
-        match resolve::apply(&planned.block, &context(planned, &params), planned.absent_at, cache) {
+        let outline = Outline::new(&planned.block, cache.hash_key());
+        let context = context(planned, &params);
+        match resolve::apply(&planned.block, &outline, &context, planned.absent_at, cache) {
             Ok(spent) => undo.push(spent),
             Err(ResolveError::Reject(reject)) => {
                 return (
@@ -74,8 +76,8 @@ fn serially(blocks: &[Planned], cache: &mut CoinsCache) -> (Vec<BlockUndo>, Opti
     (undo, None)
 }
 
-/// Resolves blocks in lanes.
-fn in_lanes(
+/// Resolves blocks in shards.
+fn in_shards(
     blocks: &[Planned],
     cache: &mut CoinsCache,
     jobs: usize,
@@ -112,7 +114,7 @@ fn in_lanes(
     resolve_window(&window, cache, dealing, &|_, _, _| ())
 }
 
-/// How a case went in lanes.
+/// How a case went in shards.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Found {
     /// As with the serial code; why a block was rejected.
@@ -121,7 +123,7 @@ enum Found {
     Different(&'static str),
 }
 
-/// Runs a case by the serial code, and in lanes.
+/// Runs a case by the serial code, and in shards.
 fn check(case: &Case, blocks_max: usize, jobs: usize, pool: &ThreadPool, fault: Option<Fault>) -> Found {
     let magic = params().magic();
     let (mut serial, serial_store) = case.cache();
@@ -133,7 +135,7 @@ fn check(case: &Case, blocks_max: usize, jobs: usize, pool: &ThreadPool, fault: 
     let mut verdict = None;
     for together in case.blocks.chunks(blocks_max) {
         let before = (coins(&cache), cache.dirty_len(), cache.counters());
-        match in_lanes(together, &mut cache, jobs, usize::MAX, pool, fault) {
+        match in_shards(together, &mut cache, jobs, usize::MAX, pool, fault) {
             WindowOutcome::Judged(judged) => {
                 for (planned, judged) in together.iter().zip(judged) {
                     let parent = &planned.block.header().prev_block_hash;
@@ -209,9 +211,9 @@ fn run(seeds: std::ops::Range<u64>, faulty: usize) -> Vec<Option<String>> {
 }
 
 impl Case {
-    /// Whether all that lanes have too much are coins that a block of the window was allowed to
+    /// Whether all that shards have too much are coins that a block of the window was allowed to
     /// overwrite, and a later one spent. BIP 34 is what allows it, and it rules such repeats out.
-    /// Lanes rest on that (`LaneOutcome::settle`).
+    /// Shards rest on that (`ShardOutcome::settle`).
     fn only_has_older_coins(&self, found: &[(OutPoint, Coin)], expected: &[(OutPoint, Coin)]) -> bool {
         let may_overwrite = |outpoint: &OutPoint| {
             let allowed = self
@@ -243,7 +245,7 @@ fn valid(verdicts: &[Option<String>]) -> usize {
 }
 
 #[test]
-fn lanes_say_what_the_serial_code_says() {
+fn shards_say_what_the_serial_code_says() {
     let verdicts = run(0..1_500, 1_000);
     assert!(valid(&verdicts) > 900, "{}", valid(&verdicts));
     let verdicts = run(1_500..4_000, 3);
@@ -267,7 +269,7 @@ fn lanes_say_what_the_serial_code_says() {
 
 #[test]
 #[ignore = "minutes"]
-fn lanes_say_what_the_serial_code_says_of_many_windows() {
+fn shards_say_what_the_serial_code_says_of_many_windows() {
     run(10_000..110_000, 1_000);
     run(110_000..210_000, 3);
 }

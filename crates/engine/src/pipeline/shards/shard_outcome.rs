@@ -1,34 +1,34 @@
-//! What one lane does with its events of a window.
+//! What one shard does with its events of a window.
 
 #[cfg(test)]
 use super::Fault;
 use super::overlapped::{Overlapped, Stages, TOGETHER};
 use super::{Room, WindowBlock};
 use crate::pipeline::outline::{Create, Spend};
-use blockmill_coins::{HashedOutPoint, Lane, LaneLog, Lanes, MustBeNew, Overwrite, StoreError};
+use blockmill_coins::{CacheShard, CacheShards, EntryLog, HashedOutPoint, MustBeNew, Overwrite, StoreError};
 
-/// A coin that a lane makes in the window.
+/// A coin that a shard makes in the window.
 #[derive(Debug, Clone, Copy)]
 struct Made {
     hash: u64,
     /// Number of its block in the window.
     block: u32,
-    /// Number among those that the block makes in the lane.
+    /// Number among those that the block makes in the shard.
     number: u32,
     is_spent: bool,
 }
 
-/// What a lane has done.
+/// What a shard has done.
 #[derive(Debug)]
-pub(super) struct LaneOutcome {
-    pub(super) lane: usize,
+pub(super) struct ShardOutcome {
+    pub(super) shard: usize,
     /// Something is not certain.
     pub(super) is_odd: bool,
-    /// With all coins that the window spends in the lane, in the order of the chain.
-    pub(super) log: LaneLog,
+    /// With all coins that the window spends in the shard, in the order of the chain.
+    pub(super) log: EntryLog,
     /// Where those of each block begin.
     pub(super) starts: Vec<usize>,
-    /// All coins that the window makes in the lane, in the order of the chain.
+    /// All coins that the window makes in the shard, in the order of the chain.
     made: Vec<Made>,
     /// How many of them were looked at for the cache.
     settled: usize,
@@ -53,12 +53,12 @@ impl Table {
     }
 }
 
-impl LaneOutcome {
-    pub(super) fn new(lane: usize) -> Self {
+impl ShardOutcome {
+    pub(super) fn new(shard: usize) -> Self {
         Self {
-            lane,
+            shard,
             is_odd: false,
-            log: LaneLog::default(),
+            log: EntryLog::default(),
             starts: Vec::new(),
             made: Vec::new(),
             settled: 0,
@@ -70,7 +70,7 @@ impl LaneOutcome {
     /// The event that makes a coin of the window.
     #[inline]
     fn create<'w>(&self, made: &Made, window: &[WindowBlock<'w>]) -> &'w Create {
-        &window[made.block as usize].outline.creates(self.lane)[made.number as usize]
+        &window[made.block as usize].outline.creates(self.shard)[made.number as usize]
     }
 
     /// Starts loading the script of a coin of the window.
@@ -96,29 +96,34 @@ impl LaneOutcome {
         }
     }
 
-    pub(super) fn run(&mut self, lanes: &Lanes<'_>, window: &[WindowBlock<'_>], room: &Room) {
-        let outcome = self.try_run(lanes, window, room);
+    pub(super) fn run(&mut self, shards: &CacheShards<'_>, window: &[WindowBlock<'_>], room: &Room) {
+        let outcome = self.try_run(shards, window, room);
         // Errors of the store are met again, and named, by the serial code.
         self.is_odd = !matches!(outcome, Ok(true));
     }
 
     /// Returns false if something is odd.
-    fn try_run(&mut self, lanes: &Lanes<'_>, window: &[WindowBlock<'_>], room: &Room) -> Result<bool, StoreError> {
+    fn try_run(
+        &mut self,
+        shards: &CacheShards<'_>,
+        window: &[WindowBlock<'_>],
+        room: &Room,
+    ) -> Result<bool, StoreError> {
         let Some(table) = self.make(window) else {
             return Ok(false);
         };
-        let mut lane = lanes.lane(self.lane);
-        Ok(self.spend(&mut lane, &table, window, room)? && self.settle(&mut lane, window)?)
+        let mut shard = shards.lock(self.shard);
+        Ok(self.spend(&mut shard, &table, window, room)? && self.settle(&mut shard, window)?)
     }
 
     /// Puts all coins of the window into a table. None if an outpoint is made twice.
     fn make(&mut self, window: &[WindowBlock<'_>]) -> Option<Table> {
-        let creates = |block: &WindowBlock<'_>| block.outline.creates(self.lane).len();
+        let creates = |block: &WindowBlock<'_>| block.outline.creates(self.shard).len();
         let count = window.iter().map(creates).sum();
         let mut table = Table::new(count);
         self.made.reserve_exact(count);
         for (block, of) in (0..).zip(window) {
-            for (number, create) in (0..).zip(of.outline.creates(self.lane)) {
+            for (number, create) in (0..).zip(of.outline.creates(self.shard)) {
                 let slot = self.slot(&table, &create.at, window);
                 if table.slots[slot] != 0 {
                     return None;
@@ -139,16 +144,16 @@ impl LaneOutcome {
     /// the next are loaded, and the index words of those after them.
     fn spend(
         &mut self,
-        lane: &mut Lane<'_>,
+        shard: &mut CacheShard<'_>,
         table: &Table,
         window: &[WindowBlock<'_>],
         room: &Room,
     ) -> Result<bool, StoreError> {
-        let count = window.iter().map(|block| block.outline.spends(self.lane).len()).sum();
+        let count = window.iter().map(|block| block.outline.spends(self.shard).len()).sum();
         let mut spends: Vec<(u32, &Spend)> = Vec::with_capacity(count);
         self.log.reserve(count);
         for (number, block) in (0..).zip(window) {
-            spends.extend(block.outline.spends(self.lane).iter().map(|spend| (number, spend)));
+            spends.extend(block.outline.spends(self.shard).iter().map(|spend| (number, spend)));
         }
         // For each spend the coin of the window that it spends, as the table has it.
         let mut made = vec![0; spends.len()];
@@ -156,13 +161,13 @@ impl LaneOutcome {
             for ((_, spend), made) in spends[found.clone()].iter().zip(&mut made[found]) {
                 *made = table.slots[self.slot(table, &spend.at, window)];
                 if *made == 0 {
-                    lane.prefetch_word(spend.at.hash());
+                    shard.prefetch_word(spend.at.hash());
                 }
             }
             for ((_, spend), made) in spends[loaded.clone()].iter().zip(&made[loaded]) {
                 match made.checked_sub(1).map(|made| self.made[made as usize]) {
                     Some(made) => self.prefetch_script(&made, window),
-                    None => lane.prefetch_record(spend.at.hash()),
+                    None => shard.prefetch_record(spend.at.hash()),
                 }
             }
             let used = self.log.spent_bytes();
@@ -170,7 +175,7 @@ impl LaneOutcome {
                 self.begin_blocks(block);
                 let is_spent = match made.checked_sub(1) {
                     Some(made) => self.spend_made(made as usize, (block, spend.transaction), window),
-                    None => lane.spend(&spend.at, &mut self.log)?,
+                    None => shard.spend(&spend.at, &mut self.log)?,
                 };
                 if !is_spent {
                     return Ok(false);
@@ -180,7 +185,7 @@ impl LaneOutcome {
                     || (self.fault == Some(Fault::DropsOneSpend) && (block, spend.input) == (0, 1))
                 {
                     let last = self.log.spent().len() - 1;
-                    lane.take_back_spend(&spend.at, last, &mut self.log);
+                    shard.take_back_spend(&spend.at, last, &mut self.log);
                 }
                 #[cfg(test)]
                 assert!(self.fault != Some(Fault::PanicsWhileSpending), "a fault of the test");
@@ -230,7 +235,7 @@ impl LaneOutcome {
     /// Where a block may overwrite coins, since BIP 34 holds there, a coin that the window spends
     /// is not looked for in the cache. No older coin can be there. Only coinbases could repeat an
     /// id, and a window is shorter than their maturity.
-    fn settle(&mut self, lane: &mut Lane<'_>, window: &[WindowBlock<'_>]) -> Result<bool, StoreError> {
+    fn settle(&mut self, shard: &mut CacheShard<'_>, window: &[WindowBlock<'_>]) -> Result<bool, StoreError> {
         let needs_nothing = |made: &Made| made.is_spent && window[made.block as usize].must_be_new == MustBeNew::No;
         for start in (0..self.made.len()).step_by(TOGETHER) {
             let next = start + TOGETHER..(start + 2 * TOGETHER).min(self.made.len());
@@ -241,14 +246,14 @@ impl LaneOutcome {
                 .iter()
                 .filter(|made| !needs_nothing(made))
             {
-                lane.prefetch_insertion(made.hash);
+                shard.prefetch_insertion(made.hash);
                 if !made.is_spent {
                     self.prefetch_script(made, window);
                 }
             }
             while self.settled < self.made.len().min(start + TOGETHER) {
                 let made = self.made[self.settled];
-                if !needs_nothing(&made) && !self.settle_one(lane, &made, window)? {
+                if !needs_nothing(&made) && !self.settle_one(shard, &made, window)? {
                     return Ok(false);
                 }
                 self.settled += 1;
@@ -259,7 +264,12 @@ impl LaneOutcome {
         Ok(true)
     }
 
-    fn settle_one(&mut self, lane: &mut Lane<'_>, made: &Made, window: &[WindowBlock<'_>]) -> Result<bool, StoreError> {
+    fn settle_one(
+        &mut self,
+        shard: &mut CacheShard<'_>,
+        made: &Made,
+        window: &[WindowBlock<'_>],
+    ) -> Result<bool, StoreError> {
         let of = &window[made.block as usize];
         let must_be_new = of.must_be_new;
         #[cfg(test)]
@@ -273,7 +283,7 @@ impl LaneOutcome {
         };
         let create = self.create(made, window);
         if made.is_spent {
-            return lane.is_free(&create.at, must_be_new, &mut self.log);
+            return shard.is_free(&create.at, must_be_new, &mut self.log);
         }
         // A coinbase may repeat an older one, in blocks from before BIP 30.
         let overwrite = match create.transaction {
@@ -281,13 +291,13 @@ impl LaneOutcome {
             _ => Overwrite::Impossible,
         };
         let coin = create.coin(of.block, of.context.height);
-        lane.create(&create.at, coin, overwrite, must_be_new, &mut self.log)
+        shard.create(&create.at, coin, overwrite, must_be_new, &mut self.log)
     }
 
     /// Takes back everything, the last first.
-    pub(super) fn take_back(&mut self, lanes: &Lanes<'_>, window: &[WindowBlock<'_>]) {
+    pub(super) fn take_back(&mut self, shards: &CacheShards<'_>, window: &[WindowBlock<'_>]) {
         self.log.forget_counts();
-        let mut lane = lanes.lane(self.lane);
+        let mut shard = shards.lock(self.shard);
         let settled = self.made[..self.settled].iter().rev();
         #[cfg(test)]
         let settled = settled.take(match self.fault {
@@ -295,10 +305,10 @@ impl LaneOutcome {
             _ => self.settled,
         });
         for made in settled.filter(|made| !made.is_spent) {
-            let create = &window[made.block as usize].outline.creates(self.lane)[made.number as usize];
-            lane.take_back_create(&create.at, &mut self.log);
+            let create = &window[made.block as usize].outline.creates(self.shard)[made.number as usize];
+            shard.take_back_create(&create.at, &mut self.log);
         }
-        let spends = window.iter().flat_map(|block| block.outline.spends(self.lane));
+        let spends = window.iter().flat_map(|block| block.outline.spends(self.shard));
         let spent: Vec<&Spend> = spends.take(self.log.spent().len()).collect();
         for (number, spend) in spent.into_iter().enumerate().rev() {
             #[cfg(test)]
@@ -307,7 +317,7 @@ impl LaneOutcome {
             {
                 continue;
             }
-            lane.take_back_spend(&spend.at, number, &mut self.log);
+            shard.take_back_spend(&spend.at, number, &mut self.log);
         }
     }
 }

@@ -10,7 +10,7 @@ fn planted_faults_are_found() {
     for fault in [
         Fault::DropsSpend,
         Fault::DropsOneSpend,
-        Fault::SwapsLanes,
+        Fault::SwapsShards,
         Fault::SpendsTwice,
         Fault::SeesTooEarly,
         Fault::SeesNextTransaction,
@@ -56,6 +56,31 @@ fn cases(count: usize) -> impl Iterator<Item = Case> {
     (0..).map(|seed| Case::new(seed, 1_000)).filter(is_wanted).take(count)
 }
 
+/// A block that the serial code rejects leaves the cache as it was, and what its entries say of the
+/// store.
+#[test]
+fn a_rejected_block_is_taken_back() {
+    let mut rejected = 0;
+    for case in (0..1_000).map(|seed| Case::new(seed, 3)).filter(|case| !case.flushing) {
+        let (mut cache, store) = case.cache();
+        let (mut twin, twin_store) = case.cache();
+        for planned in &case.blocks {
+            let before = state(&cache);
+            let block = std::slice::from_ref(planned);
+            if serially(block, &mut cache).1.is_some() {
+                assert_eq!(state(&cache), before);
+                flush(&mut cache);
+                flush(&mut twin);
+                assert_eq!(store.last_commit(), twin_store.last_commit());
+                rejected += 1;
+                break;
+            }
+            let _ = serially(block, &mut twin);
+        }
+    }
+    assert!(rejected > 200, "{rejected}");
+}
+
 /// The window is odd, the cache is as before, and the serial code then does what it always does.
 fn is_odd_for(fault: Fault) {
     let pool = pool(1);
@@ -65,7 +90,7 @@ fn is_odd_for(fault: Fault) {
         let expected = serial_end(&case.blocks, cache, &store);
         let (mut cache, store) = case.cache();
         let before = state(&cache);
-        match in_lanes(&case.blocks, &mut cache, 2, usize::MAX, &pool, Some(fault)) {
+        match in_shards(&case.blocks, &mut cache, 2, usize::MAX, &pool, Some(fault)) {
             WindowOutcome::Odd => odd += 1,
             // Nothing in the window comes to the place of the fault.
             WindowOutcome::Judged(_) => continue,
@@ -78,7 +103,7 @@ fn is_odd_for(fault: Fault) {
 }
 
 #[test]
-fn a_panic_in_a_lane_is_odd() {
+fn a_panic_in_a_shard_is_odd() {
     is_odd_for(Fault::PanicsWhileSpending);
     is_odd_for(Fault::PanicsWhileMaking);
 }
@@ -100,7 +125,7 @@ fn a_read_that_fails_is_odd() {
         let reads = {
             let (mut cache, store) = case.cache();
             let before = store.reads();
-            let _ = in_lanes(&case.blocks, &mut cache, 64, usize::MAX, &pool, None);
+            let _ = in_shards(&case.blocks, &mut cache, 64, usize::MAX, &pool, None);
             store.reads() - before
         };
         for first in [0, reads / 2, reads.saturating_sub(1)] {
@@ -112,7 +137,7 @@ fn a_read_that_fails_is_odd() {
                 let before = state(&cache);
                 store.fail(first..if is_for_good { u64::MAX } else { first + 1 });
                 let jobs = [1, 2, 64][number % 3];
-                let outcome = in_lanes(&case.blocks, &mut cache, jobs, usize::MAX, &pool, None);
+                let outcome = in_shards(&case.blocks, &mut cache, jobs, usize::MAX, &pool, None);
                 assert!(matches!(outcome, WindowOutcome::Odd), "{outcome:?}");
                 assert_eq!(state(&cache), before);
                 if is_for_good {
@@ -122,8 +147,7 @@ fn a_read_that_fails_is_odd() {
                     // The blocks that were resolved before it are taken back.
                     store.fail(0..0);
                     for (planned, undo) in case.blocks.iter().zip(&undo).rev() {
-                        let count = planned.block.transaction_count();
-                        assert!(resolve::disconnect(&planned.block, undo, count, &mut cache).unwrap());
+                        assert!(resolve::disconnect(&planned.block, undo, &mut cache).unwrap());
                     }
                     assert_eq!(state(&cache).0, before.0);
                     let verdict = serially(&case.blocks, &mut cache);

@@ -1,21 +1,21 @@
-//! A block of a window is judged by itself, with the coins that the lanes have found.
+//! A block of a window is judged by itself, with the coins that the shards have found.
 
 #[cfg(test)]
 use super::Fault;
-use super::{Judged, LaneOutcome, WindowBlock};
+use super::{Judged, ShardOutcome, WindowBlock};
 use blockmill_block::undo::write_record;
-use blockmill_block::{BlockUndo, CoinList, Coins, Magic, OutPoint, Transaction};
+use blockmill_block::{BlockUndo, CoinList, Coins, Magic, Transaction};
 use blockmill_rules::connect::{BlockCoins, ConnectContext, Overwriting, Spent, connect_block};
 use std::convert::Infallible;
 
 /// Bytes of a coin in a record, about.
 const RECORD_BYTES_PER_COIN: usize = 32;
 
-/// Judges a block with the coins that the lanes have found. None if it breaks a rule.
+/// Judges a block with the coins that the shards have found. None if it breaks a rule.
 pub(super) fn judge(
     number: usize,
     window: &[WindowBlock<'_>],
-    outcomes: &[&LaneOutcome],
+    outcomes: &[&ShardOutcome],
     magic: Magic,
 ) -> Option<Judged> {
     let WindowBlock {
@@ -25,14 +25,14 @@ pub(super) fn judge(
         ..
     } = &window[number];
     let first = block.input_range(0).end;
-    // What a lane has found lies in a row, and the coins of a block in the order of its inputs.
+    // What a shard has found lies in a row, and the coins of a block in the order of its inputs.
     let mut coins = CoinList::with_empty_coins(block.input_count() - first);
     for outcome in outcomes {
         let found = outcome.log.spent();
         let range = outcome.starts[number]..outcome.starts[number + 1];
         #[cfg(test)]
-        let found = from_lane(found, outcome, outcomes, range.end);
-        let places = outline.spends(outcome.lane).iter().map(|spend| {
+        let found = from_shard(found, outcome, outcomes, range.end);
+        let places = outline.spends(outcome.shard).iter().map(|spend| {
             let place = spend.input as usize - first;
             #[cfg(test)]
             let place = at_place(place, block.input_count() - first, outcome);
@@ -48,7 +48,7 @@ pub(super) fn judge(
     let ends = (1..block.transaction_count()).map(|index| block.input_range(index).end - first);
     let undo = BlockUndo::from_coins(coins, ends.collect());
     let context = ConnectContext {
-        // The lanes know which outpoints are new.
+        // The shards know which outpoints are new.
         overwriting: Overwriting::Allowed,
         ..*context
     };
@@ -59,11 +59,11 @@ pub(super) fn judge(
     Some(Judged { undo, record })
 }
 
-/// The coins of a lane, or with a fault of the test those of another, if it has as many as `end`.
+/// The coins of a shard, or with a fault of the test those of another, if it has as many as `end`.
 #[cfg(test)]
-fn from_lane<'l>(found: Coins<'l>, outcome: &LaneOutcome, outcomes: &[&'l LaneOutcome], end: usize) -> Coins<'l> {
-    let other = outcomes[outcome.lane ^ 1].log.spent();
-    if outcome.fault == Some(Fault::SwapsLanes) && end <= other.len() {
+fn from_shard<'l>(found: Coins<'l>, outcome: &ShardOutcome, outcomes: &[&'l ShardOutcome], end: usize) -> Coins<'l> {
+    let other = outcomes[outcome.shard ^ 1].log.spent();
+    if outcome.fault == Some(Fault::SwapsShards) && end <= other.len() {
         other
     } else {
         found
@@ -72,7 +72,7 @@ fn from_lane<'l>(found: Coins<'l>, outcome: &LaneOutcome, outcomes: &[&'l LaneOu
 
 /// A place of `count`, or with a fault of the test another.
 #[cfg(test)]
-fn at_place(place: usize, count: usize, outcome: &LaneOutcome) -> usize {
+fn at_place(place: usize, count: usize, outcome: &ShardOutcome) -> usize {
     if outcome.fault == Some(Fault::MixesInputs) && count > 1 && place < 2 {
         1 - place
     } else {
@@ -80,7 +80,7 @@ fn at_place(place: usize, count: usize, outcome: &LaneOutcome) -> usize {
     }
 }
 
-/// The coins of a block that the lanes have found.
+/// The coins of a block that the shards have found.
 struct FoundCoins<'a> {
     undo: &'a BlockUndo,
     /// The transaction whose coins were spent last.
@@ -90,7 +90,7 @@ struct FoundCoins<'a> {
 impl BlockCoins for FoundCoins<'_> {
     type Error = Infallible;
 
-    fn contains(&mut self, _: &OutPoint) -> Result<bool, Infallible> {
+    fn contains(&mut self, _: usize, _: &Transaction<'_>) -> Result<bool, Infallible> {
         Ok(false)
     }
 

@@ -1,0 +1,377 @@
+//! The state machine of an entry: what becomes of the coin of an outpoint.
+//!
+//! It stands here once, for two ways to reach entries: the whole map, which is locked for each
+//! operation ([`Session`](super::Session)), and a shard that one thread has locked
+//! ([`CacheShard`](super::CacheShard)). The head of [`cache`](super) has the states and the rules.
+
+use super::log::{EntryLog, MadeOver, SpentFrom};
+use super::{DIRTY, FRESH, Overwrite, STORED, USED};
+use crate::flush_epoch::{FlushClock, FlushEpoch};
+use crate::store::{CoinStore, StoreError};
+use blockmill_block::{Coin, coin};
+use blockmill_coinmap::{CoinRef, EntryFlags, EntryRef, HashedOutPoint, Update};
+use std::time::Instant;
+
+/// A way to reach entries.
+pub trait EntryAccess {
+    /// Calls `visit` with the live entry of an outpoint.
+    fn with<R>(&self, at: &HashedOutPoint, visit: impl FnOnce(Option<EntryRef<'_>>) -> R) -> R;
+
+    /// Calls `change` with the live entry of an outpoint, and does what `change` returns. No other
+    /// thread sees or changes the entry in between.
+    fn update<'a, R>(&mut self, at: &HashedOutPoint, change: impl FnOnce(Option<EntryRef<'_>>) -> (Update<'a>, R))
+    -> R;
+
+    /// Calls `visit` with the frozen entry of an outpoint, if there is a flush.
+    fn with_frozen<R>(&self, at: &HashedOutPoint, visit: impl FnOnce(Option<EntryRef<'_>>) -> R) -> Option<R>;
+}
+
+/// What lies below all entries: the store, and what the cache knows of it.
+#[derive(Clone, Copy)]
+pub(super) struct Below<'c> {
+    pub(super) store: &'c dyn CoinStore,
+    pub(super) clock: &'c FlushClock,
+    /// Whether every coin of the store is in the cache.
+    pub(super) complete: bool,
+    #[cfg(test)]
+    pub(super) disabled: Option<super::Rule>,
+}
+
+/// What is known of an outpoint for which a coin is to be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MustBeNew {
+    /// The coin may be there already, by the rules of its block.
+    No,
+    /// No unspent coin may be there (BIP 30). At this epoch the store had none, if that was seen.
+    Yes(Option<FlushEpoch>),
+}
+
+/// The cache while its entries are changed, for outpoints that are hashed with
+/// [`CoinsCache::hash_key`](super::CoinsCache::hash_key). Everything that is done is noted in a
+/// log, and can be taken back with it, the last first.
+pub struct CoinEntries<'c, R> {
+    pub(super) access: R,
+    pub(super) below: Below<'c>,
+}
+
+impl<R> std::fmt::Debug for CoinEntries<'_, R> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("CoinEntries").finish_non_exhaustive()
+    }
+}
+
+impl<R: EntryAccess> CoinEntries<'_, R> {
+    /// What the frozen entries know of an outpoint: no entry, `Some(None)` if spent, or the coin.
+    pub(super) fn frozen(&self, at: &HashedOutPoint) -> Option<Option<Coin>> {
+        #[cfg(test)]
+        if self.below.disabled == Some(super::Rule::Frozen) {
+            return None;
+        }
+        self.access.with_frozen(at, |entry| entry.map(|entry| entry.coin()))?
+    }
+
+    fn read_store(&self, at: &HashedOutPoint, log: &mut EntryLog) -> Result<Option<Coin>, StoreError> {
+        if self.below.complete {
+            return Ok(None);
+        }
+        let start = Instant::now();
+        let found = self.below.store.get(at.outpoint());
+        log.store_time += start.elapsed();
+        found
+    }
+
+    /// Reads a coin that was counted as a hit before it was looked for.
+    fn read_missed(&self, at: &HashedOutPoint, log: &mut EntryLog) -> Result<Option<Coin>, StoreError> {
+        log.counters.hits -= 1;
+        log.counters.misses += 1;
+        self.read_store(at, log)
+    }
+
+    /// The coin of an outpoint; none if it is spent or never existed. A coin that was read from the
+    /// store stays as an entry.
+    ///
+    /// # Errors
+    /// Any [`StoreError`].
+    pub fn get(&mut self, at: &HashedOutPoint, log: &mut EntryLog) -> Result<Option<Coin>, StoreError> {
+        let live = self
+            .access
+            .update(at, |entry| match entry.map(|entry| (entry.flags(), entry.coin())) {
+                None => (Update::Keep, None),
+                Some((_, None)) => (Update::Keep, Some(None)),
+                Some((flags, coin)) => (Update::SetFlags(flags.with(USED)), Some(coin)),
+            });
+        log.counters.hits += 1;
+        if let Some(known) = live {
+            return Ok(known);
+        }
+        if let Some(known) = self.frozen(at) {
+            return Ok(known);
+        }
+        let found = self.read_missed(at, log)?;
+        if let Some(coin) = &found {
+            self.insert_if_absent(at, coin);
+        }
+        Ok(found)
+    }
+
+    /// Inserts a coin that the store has. Returns false if there is a live entry.
+    pub(super) fn insert_if_absent(&mut self, at: &HashedOutPoint, coin: &Coin) -> bool {
+        self.access.update(at, |entry| match entry {
+            None => (Update::Put(USED, Some(CoinRef::from(coin))), true),
+            // A coin that was read from the store never replaces an entry.
+            Some(_) => (Update::Keep, false),
+        })
+    }
+
+    /// Whether an outpoint has an unspent coin. See [`CoinsCache::contains`].
+    ///
+    /// [`CoinsCache::contains`]: super::CoinsCache::contains
+    ///
+    /// # Errors
+    /// Any [`StoreError`].
+    #[inline]
+    pub fn contains(
+        &self,
+        at: &HashedOutPoint,
+        absent_at: Option<FlushEpoch>,
+        log: &mut EntryLog,
+    ) -> Result<bool, StoreError> {
+        match self.access.with(at, |entry| entry.map(|entry| !entry.is_spent())) {
+            Some(is_unspent) => Ok(is_unspent),
+            None => self.contains_below(at, absent_at, log),
+        }
+    }
+
+    /// Whether there is an unspent coin below the live entries.
+    #[inline]
+    fn contains_below(
+        &self,
+        at: &HashedOutPoint,
+        absent_at: Option<FlushEpoch>,
+        log: &mut EntryLog,
+    ) -> Result<bool, StoreError> {
+        if let Some(known) = self.frozen(at) {
+            return Ok(known.is_some());
+        }
+        #[cfg(test)]
+        if self.below.disabled == Some(super::Rule::Epochs) && absent_at.is_some() {
+            return Ok(false);
+        }
+        // After the look at the frozen entries: see the rule of resurrection.
+        if self.below.complete || absent_at == Some(self.below.clock.now()) {
+            return Ok(false);
+        }
+        Ok(self.read_store(at, log)?.is_some())
+    }
+
+    /// Whether a coin can be made and spent at this outpoint without an entry. False if that is not
+    /// certain.
+    ///
+    /// # Errors
+    /// Any [`StoreError`].
+    #[inline]
+    pub fn is_free(&self, at: &HashedOutPoint, must_be_new: MustBeNew, log: &mut EntryLog) -> Result<bool, StoreError> {
+        match must_be_new {
+            MustBeNew::No => Ok(true),
+            MustBeNew::Yes(absent_at) => Ok(!self.contains(at, absent_at, log)?),
+        }
+    }
+
+    /// Spends the coin of an outpoint and appends it to the coins of the log. Returns false if it
+    /// is spent or never existed.
+    ///
+    /// # Errors
+    /// Any [`StoreError`].
+    #[inline]
+    pub fn spend(&mut self, at: &HashedOutPoint, log: &mut EntryLog) -> Result<bool, StoreError> {
+        let EntryLog {
+            spent,
+            spent_from,
+            dirty,
+            ..
+        } = log;
+        let live = self.access.update(at, |entry| {
+            let Some(entry) = entry else {
+                return (Update::Keep, None);
+            };
+            if !entry.append_to(spent) {
+                return (Update::Keep, Some(false));
+            }
+            let flags = entry.flags();
+            spent_from.push(SpentFrom::Live(flags));
+            let was_dirty = isize::from(flags.has(DIRTY));
+            if flags.has(FRESH) {
+                // The store never sees the coin.
+                *dirty -= was_dirty;
+                (Update::Remove, Some(true))
+            } else {
+                *dirty += 1 - was_dirty;
+                (Update::Put(dirty_after(flags), None), Some(true))
+            }
+        });
+        log.counters.hits += 1;
+        match live {
+            Some(was_unspent) => Ok(was_unspent),
+            None => self.spend_below(at, log),
+        }
+    }
+
+    /// Spends a coin that the live entries do not have.
+    fn spend_below(&mut self, at: &HashedOutPoint, log: &mut EntryLog) -> Result<bool, StoreError> {
+        let known = match self.frozen(at) {
+            Some(known) => known,
+            None => self.read_missed(at, log)?,
+        };
+        let Some(coin) = known else {
+            return Ok(false);
+        };
+        log.spent.push(CoinRef::from(&coin));
+        log.spent_from.push(SpentFrom::Below);
+        #[cfg(test)]
+        if self.needs_no_marker(at) {
+            return Ok(true);
+        }
+        // A marker, fresh or not: the batch of a flush may bring the coin into the store.
+        //
+        // The flush may have promoted the coin in between. It is the same coin, and not dirty. The
+        // store has it, or gets it with the batch of the flush.
+        self.access.update(at, |_| (Update::Put(DIRTY.with(STORED), None), ()));
+        log.dirty += 1;
+        Ok(true)
+    }
+
+    /// Whether a coin from below the flush point is fresh, and the rule is disabled by which it
+    /// leaves a marker all the same.
+    #[cfg(test)]
+    fn needs_no_marker(&self, at: &HashedOutPoint) -> bool {
+        let is_fresh = |entry: Option<EntryRef<'_>>| entry.is_some_and(|entry| entry.flags().has(FRESH));
+        self.below.disabled == Some(super::Rule::FreshAcrossFlushPoint)
+            && self.access.with_frozen(at, is_fresh) == Some(true)
+    }
+
+    /// Makes a coin, in place of the coin that may be there. An output that can never be spent is
+    /// left out.
+    #[inline]
+    pub fn add(&mut self, at: &HashedOutPoint, coin: CoinRef<'_>, overwrite: Overwrite, log: &mut EntryLog) {
+        if !coin::is_unspendable(coin.script_pubkey) {
+            self.put(at, coin, overwrite, true, log);
+        }
+    }
+
+    /// Makes a coin. Returns false, with nothing done, if it is not certain that the outpoint can
+    /// get one: something is known of it. A coin that is there is never replaced.
+    ///
+    /// # Errors
+    /// Any [`StoreError`].
+    #[inline]
+    pub fn create(
+        &mut self,
+        at: &HashedOutPoint,
+        coin: CoinRef<'_>,
+        overwrite: Overwrite,
+        must_be_new: MustBeNew,
+        log: &mut EntryLog,
+    ) -> Result<bool, StoreError> {
+        if let MustBeNew::Yes(absent_at) = must_be_new
+            && self.contains_below(at, absent_at, log)?
+        {
+            return Ok(false);
+        }
+        Ok(self.put(at, coin, overwrite, false, log))
+    }
+
+    /// Puts a coin. Returns false, with nothing done, if there is a live coin that `replaces` says
+    /// to keep.
+    #[inline]
+    fn put(
+        &mut self,
+        at: &HashedOutPoint,
+        coin: CoinRef<'_>,
+        overwrite: Overwrite,
+        replaces: bool,
+        log: &mut EntryLog,
+    ) -> bool {
+        let EntryLog {
+            made, made_over, dirty, ..
+        } = log;
+        self.access.update(at, |entry| {
+            let Some(entry) = entry else {
+                *dirty += 1;
+                *made += 1;
+                let flags = match overwrite {
+                    Overwrite::Impossible => DIRTY.with(FRESH),
+                    Overwrite::Possible => DIRTY,
+                };
+                return (Update::Put(flags, Some(coin)), true);
+            };
+            if !replaces && !entry.is_spent() {
+                return (Update::Keep, false);
+            }
+            let flags = entry.flags();
+            *dirty += isize::from(!flags.has(DIRTY));
+            made_over.push(MadeOver {
+                number: *made,
+                flags,
+                coin: entry.coin(),
+            });
+            *made += 1;
+            // The store may still have the coin that is spent here. So the new coin is fresh only
+            // if the old entry was.
+            (Update::Put(dirty_after(flags), Some(coin)), true)
+        })
+    }
+
+    /// Takes back the last spending that has not been taken back, which was of this outpoint.
+    ///
+    /// # Panics
+    /// If `number` is not that of a coin of the log.
+    pub fn take_back_spend(&mut self, at: &HashedOutPoint, number: usize, log: &mut EntryLog) {
+        let coin = log.spent.coins().at(number);
+        match log.spent_from[number] {
+            SpentFrom::Live(flags) => {
+                #[cfg(test)]
+                let flags = match self.below.disabled {
+                    Some(super::Rule::FlagsTakenBack) => flags.without(FRESH).without(STORED),
+                    _ => flags,
+                };
+                let was_dirty = isize::from(flags.has(DIRTY));
+                log.dirty += if flags.has(FRESH) { was_dirty } else { was_dirty - 1 };
+                self.access.update(at, |_| (Update::Put(flags, Some(coin)), ()));
+            }
+            // The coin is below still: frozen, or in the store if the flush has promoted it.
+            SpentFrom::Below => {
+                log.dirty -= 1;
+                self.access.update(at, |_| (Update::Remove, ()));
+            }
+            SpentFrom::Elsewhere => {}
+        }
+    }
+
+    /// Takes back the last making of a coin that has not been taken back, which was of this
+    /// outpoint.
+    ///
+    /// # Panics
+    /// If all are taken back.
+    pub fn take_back_create(&mut self, at: &HashedOutPoint, log: &mut EntryLog) {
+        assert!(log.made > 0, "every coin that was made is taken back");
+        log.made -= 1;
+        let before = log.made_over.pop_if(|over| over.number == log.made);
+        #[cfg(test)]
+        let before = before.filter(|_| self.below.disabled != Some(super::Rule::MarkersTakenBack));
+        log.dirty -= isize::from(before.as_ref().is_none_or(|over| !over.flags.has(DIRTY)));
+        let restored = match &before {
+            None => Update::Remove,
+            Some(over) => Update::Put(over.flags, over.coin.as_ref().map(CoinRef::from)),
+        };
+        self.access.update(at, |_| (restored, ()));
+    }
+}
+
+/// The flags of a dirty entry that replaces one with these flags: they say the same of the store.
+fn dirty_after(before: EntryFlags) -> EntryFlags {
+    if before.has(DIRTY) {
+        before.without(USED)
+    } else {
+        DIRTY.with(STORED)
+    }
+}
