@@ -1,5 +1,5 @@
-//! Crates outside the workspace that embed the verifier. Each is built offline, from nothing, with
-//! Core's part of the C++: a CPU minute or less. `make outside` runs these tests.
+//! Crates outside the workspace that embed the verifier. Each is built offline, from a vendored
+//! folder, with Core's part of the C++: a CPU minute or less. `make outside` runs these tests.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -48,8 +48,8 @@ fn main() {
 
 struct Outside {
     folder: tempfile::TempDir,
-    /// Where cargo keeps downloads; the user's if none.
-    cargo_home: Option<PathBuf>,
+    /// A folder for cargo's downloads with nothing in it. None: the user's.
+    empty_home: Option<PathBuf>,
 }
 
 impl Outside {
@@ -60,7 +60,7 @@ impl Outside {
         fs::write(folder.path().join("src/main.rs"), PROGRAM).unwrap();
         let outside = Self {
             folder,
-            cargo_home: None,
+            empty_home: None,
         };
         outside.write_manifest(dependency);
         fs::copy(
@@ -92,7 +92,7 @@ impl Outside {
         command.env("CARGO_TARGET_DIR", self.folder.path().join("target"));
         // Core's files compile in half the time so.
         command.env("CFLAGS", "-O0").env("CXXFLAGS", "-O0");
-        if let Some(home) = &self.cargo_home {
+        if let Some(home) = &self.empty_home {
             command.env("CARGO_HOME", home);
         }
         let output = command.output().unwrap();
@@ -120,10 +120,22 @@ impl Outside {
         );
     }
 
-    /// All packages that are needed go to a folder, and this project's as a registry would have them.
-    fn vendor(&mut self) {
-        let root = self.folder.path().to_owned();
-        let settings = self.cargo(&root, &["vendor", "--quiet"]);
+    /// All packages that are needed go to a folder.
+    fn vendor(&self) {
+        let root = self.folder.path();
+        let settings = self.cargo(root, &["vendor"]);
+        fs::create_dir(root.join(".cargo")).unwrap();
+        fs::write(root.join(".cargo/config.toml"), settings).unwrap();
+    }
+
+    /// From here on nothing but the vendored folder is there.
+    fn empty_home(&mut self) {
+        self.empty_home = Some(self.folder.path().join("home"));
+    }
+
+    /// This project's packages go there, too, as a registry would have them.
+    fn package(&self) {
+        let root = self.folder.path();
         let mut package = vec!["package", "--no-verify", "--allow-dirty", "--quiet"];
         package.extend(PACKAGES.iter().flat_map(|name| ["-p", *name]));
         self.cargo(Path::new(PROJECT), &package);
@@ -133,10 +145,6 @@ impl Outside {
                 unpack(&path, &root.join("vendor"));
             }
         }
-        fs::create_dir(root.join(".cargo")).unwrap();
-        fs::write(root.join(".cargo/config.toml"), settings).unwrap();
-        self.write_manifest(|_| "\"0.1.0\"".to_owned());
-        self.cargo_home = Some(root.join("home"));
     }
 }
 
@@ -150,19 +158,27 @@ fn unpack(package: &Path, folder: &Path) {
     fs::write(list, "{\"files\":{}}").unwrap();
 }
 
-#[test]
-#[ignore = "compiles Core's interpreter; make outside"]
-fn by_path() {
-    let path = |name: &str| format!("{{ path = \"{PROJECT}/crates/{}\" }}", &name["blockmill-".len()..]);
-    Outside::new(path).check();
+fn by_path(name: &str) -> String {
+    let folder = name.strip_prefix("blockmill-").unwrap_or(name);
+    format!("{{ path = \"{PROJECT}/crates/{folder}\" }}")
 }
 
-/// Packages as a registry has them, in a vendored folder, with nothing downloaded elsewhere.
 #[test]
 #[ignore = "compiles Core's interpreter; make outside"]
-fn packaged_and_vendored() {
-    let path = |name: &str| format!("{{ path = \"{PROJECT}/crates/{}\" }}", &name["blockmill-".len()..]);
-    let mut outside = Outside::new(path);
+fn a_folder_beside_it() {
+    let mut outside = Outside::new(by_path);
     outside.vendor();
+    outside.empty_home();
+    outside.check();
+}
+
+#[test]
+#[ignore = "compiles Core's interpreter; make outside"]
+fn packages() {
+    let mut outside = Outside::new(by_path);
+    outside.vendor();
+    outside.package();
+    outside.write_manifest(|_| "\"0.1.0\"".to_owned());
+    outside.empty_home();
     outside.check();
 }
