@@ -169,6 +169,7 @@ fn compile(core: &Path) {
     for variant in variants {
         main.define(variant.enable, None);
     }
+    let mut objects = Vec::new();
     // These files define nothing that another file may define, too. A test checks it: else code with
     // instructions that not every processor has could be taken for all.
     for variant in variants {
@@ -176,11 +177,15 @@ fn compile(core: &Path) {
         for flag in variant.flags {
             build.flag(flag);
         }
-        main.objects(build.file(core.join(variant.file)).compile_intermediates());
+        objects.extend(build.file(core.join(variant.file)).compile_intermediates());
     }
-    main.objects(libsecp256k1(core, &arch).compile_intermediates());
-    main.files(CORE.map(|file| core.join(file)));
-    main.files(SHIM.map(|file| Path::new("core").join(file)));
+    // Guards in functions with arrays, and not in all: EvalScript calls many small ones.
+    let mut shim = main.clone();
+    shim.flag_if_supported("-fstack-protector-strong");
+    shim.files(SHIM.map(|file| Path::new("core").join(file)));
+    objects.extend(shim.compile_intermediates());
+    objects.extend(libsecp256k1(core, &arch).compile_intermediates());
+    main.files(CORE.map(|file| core.join(file))).objects(objects);
     main.compile("blockmill_script");
 }
 
@@ -198,10 +203,5 @@ fn main() {
         std::process::exit(1);
     });
     println!("cargo:rustc-env=BLOCKMILL_CORE_VERSION={}", core_version(&package));
-    println!(
-        "cargo:rustc-env=BLOCKMILL_CORE_PACKAGE={} {}",
-        source::PACKAGE,
-        source::VERSION
-    );
     compile(&source::core(&package));
 }
