@@ -1,5 +1,5 @@
 # Two commands do everything on a fresh machine: `make run` and `make test`.
-# One cargo profile (release) serves runs and tests. The command has Core's interpreter alone: its C++
+# One cargo profile (release) serves runs and tests. The command has only Core's interpreter: its C++
 # takes half a minute. Core's kernel library, ten CPU minutes of C++, is built once, for tests and
 # benchmarks.
 

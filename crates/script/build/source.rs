@@ -48,8 +48,8 @@ impl Search {
         names.iter().map(|name| folder.join(name)).find(|path| is_source(path))
     }
 
-    /// Where cargo has the package: for what is built now, if that lies above the folder for what is
-    /// built, or for this crate.
+    /// Where cargo has the package: for the program that is built, if its folder has the one for
+    /// what is built, or for this crate.
     fn by_metadata(&self, offline: bool) -> Option<PathBuf> {
         let built = self
             .out_dir
@@ -69,7 +69,7 @@ impl Search {
         if offline {
             command.arg("--offline");
         }
-        // A vendored folder is named in a file of settings, which cargo looks for from here upwards.
+        // A vendored folder is named in a file of settings. Cargo looks for it from here upwards.
         command
             .current_dir(root)
             .arg("--manifest-path")

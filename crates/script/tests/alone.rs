@@ -1,5 +1,5 @@
 //! A program that uses this crate alone does not link the kernel library's interface, whose static
-//! context takes 100 ms before main. And no name of this crate's C++ is one of the kernel library's.
+//! context takes 100 ms before main. No name of this crate's C++ is one of the kernel library's.
 //!
 //! The tests read and start their own program, which must not use the kernel library. So they are
 //! not in `it`, which uses that library.
