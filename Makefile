@@ -1,14 +1,17 @@
 # Two commands do everything on a fresh machine: `make run` and `make test`.
-# One cargo profile (release) serves runs and tests: the kernel's C++ is built once.
+# One cargo profile (release) serves runs and tests. The command has only Core's interpreter: its C++
+# takes half a minute. Core's kernel library, ten CPU minutes of C++, is built once, for tests and
+# benchmarks.
 
 CARGO ?= cargo
 CARGO_FLAGS ?= --locked
 
-.PHONY: help run test python python-modules build install examples deps models memcheck one-core fuzz lint doc bench clean
+.PHONY: help run test python python-modules build install examples deps kernel-deps fetch outside models memcheck one-core fuzz lint doc bench clean
 
 help:
-	@echo "make run    install what is missing, build, run 'blockmill demo'"
-	@echo "make test   the same, then all tests, then the list of tests that were left out"
+	@echo "make run    install what is missing, build the command, run 'blockmill demo'"
+	@echo "make test   build everything, run 'blockmill demo' and all tests, then list the tests that were left out"
+	@echo "make outside  crates outside the workspace that embed the verifier, built from nothing"
 	@echo "make examples  the examples of the crates in lib/"
 	@echo "make python  the Python package: its wheel, and its tests in a new virtual environment"
 	@echo "make install PREFIX=/usr/local   an optimised command with its manual page and completions"
@@ -18,8 +21,13 @@ help:
 	@echo "make lint   formatting, clippy with warnings denied, documentation"
 	@echo "make bench  the benchmark tables (minutes)"
 
-run: build
+run: deps fetch
+	$(CARGO) build --release -p blockmill-cli $(CARGO_FLAGS)
 	./target/release/blockmill demo
+
+# Core's source comes in a package that no target depends on. So a build does not download it.
+fetch:
+	@$(CARGO) fetch --locked || echo "cargo fetch has failed: the build goes on with what is on this machine"
 
 # `make test TESTS="-p blockmill-coins"` tests one crate. The last lines list the tests that were left
 # out or ran short. The output of passing tests has these facts, and goes to target/test.log alone.
@@ -46,19 +54,20 @@ python-modules:
 		|| python3 -m pip install -q --disable-pip-version-check --root-user-action=ignore --target $(PYTHON_MODULES) -r tools/python-modules.txt \
 		|| echo "no pyarrow and duckdb for python3: tests that need them are left out"
 
-# The Python package. The wheel is built with the profile and in the folder of everything else, so the
-# kernel's C++ is not built again. Its tests use chains in files of Core's form.
+# The Python package. The wheel is built with the profile and in the folder of everything else, so no
+# C++ is built again. Its tests use chains in files of Core's form; the example that makes them has
+# the features of the whole workspace's tests.
 PYTHON_ENV := target/python-env
 PYTHON_CHAINS := target/python-chains
 CORE_FOLDER := target/release/examples/core_folder
 REAL_CHAINS := ../shared/data/chains
 
-python: deps
+python: deps fetch
 	@rm -rf $(PYTHON_ENV) $(PYTHON_CHAINS) target/wheels
 	@python3 -m venv $(PYTHON_ENV) && $(PYTHON_ENV)/bin/python -m pip install -q --disable-pip-version-check -r bindings/python/tests/requirements.txt \
 		|| { rm -rf $(PYTHON_ENV); echo "no virtual environment with maturin and distributed: the Python package is left out"; }
 	@if [ -d $(PYTHON_ENV) ]; then set -e; \
-		$(CARGO) build --release -p blockmill-chaingen --example core_folder $(CARGO_FLAGS); \
+		$(CARGO) build --release --workspace --example core_folder $(CARGO_FLAGS); \
 		$(CORE_FOLDER) $(PYTHON_CHAINS)/small 160 2000; \
 		$(CORE_FOLDER) $(PYTHON_CHAINS)/large 600 60000; \
 		if [ -d $(REAL_CHAINS) ]; then $(CORE_FOLDER) $(PYTHON_CHAINS)/main $(REAL_CHAINS)/mainnet_0_14131.dat; fi; \
@@ -68,8 +77,9 @@ python: deps
 		BLOCKMILL_CHAINS=$(CURDIR)/$(PYTHON_CHAINS) $(PYTHON_ENV)/bin/python -m pytest -q -p no:cacheprovider bindings/python; \
 	fi
 
-test: run python-modules
+test: kernel-deps fetch python-modules
 	$(CARGO) test --release $(TESTS) --no-run $(CARGO_FLAGS)
+	$(if $(filter --workspace blockmill-cli,$(TESTS)),./target/release/blockmill demo)
 	@mkdir -p target && rm -f target/test.status
 	@{ $(CARGO) test --release $(TESTS) $(CARGO_FLAGS) -- --show-output 2>&1; status=$$?; \
 		$(if $(STORE_TESTS),if [ $$status = 0 ]; then $(OTHER_STORE) 2>&1; status=$$?; fi;) \
@@ -77,15 +87,15 @@ test: run python-modules
 	@awk -f .ci/left-out.awk target/test.log
 	@exit $$(cat target/test.status)
 
-build: deps
+build: kernel-deps fetch
 	$(CARGO) build --release --workspace $(CARGO_FLAGS)
 
-# Another profile: the kernel's C++ is built once more, which takes some minutes.
+# Another profile: everything is built once more, and optimised as a whole, which takes minutes.
 PREFIX ?= /usr/local
 DESTDIR ?=
 SHARE = $(DESTDIR)$(PREFIX)/share
 
-install: deps
+install: deps fetch
 	$(CARGO) build --profile dist -p blockmill-cli $(CARGO_FLAGS)
 	install -d "$(DESTDIR)$(PREFIX)/bin" "$(SHARE)/man/man1" "$(SHARE)/bash-completion/completions" "$(SHARE)/zsh/site-functions" "$(SHARE)/fish/vendor_completions.d"
 	install -m 755 target/dist/blockmill "$(DESTDIR)$(PREFIX)/bin/blockmill"
@@ -104,13 +114,26 @@ examples:
 		$(CARGO) run -q --release $(CARGO_FLAGS) -p $${pair%%:*} --example $${pair#*:} || exit 1; \
 	done
 
-# Installs the packages that the kernel crate's C++ needs, if they are missing.
+# Crates outside the workspace, in folders of their own, offline: by path, and packaged and vendored.
+outside: deps fetch
+	$(CARGO) test --release --workspace --test outside $(CARGO_FLAGS) -- --ignored --test-threads=1
+
+# Installs what is missing: a compiler for the command; CMake and Boost for Core's kernel library, too.
 deps:
-	@command -v $(CARGO) >/dev/null || { echo "cargo is missing: install Rust 1.95 or later from https://rustup.rs"; exit 1; }
-	@missing=""; \
-	command -v cmake >/dev/null || missing="$$missing cmake"; \
+	@$(INSTALL_MISSING)
+
+kernel-deps: BOOST := yes
+kernel-deps:
+	@$(INSTALL_MISSING)
+
+define INSTALL_MISSING
+command -v $(CARGO) >/dev/null || { echo "cargo is missing: install Rust 1.95 or later from https://rustup.rs"; exit 1; }; \
+	missing=""; \
 	command -v g++ >/dev/null || missing="$$missing g++"; \
-	printf '#include <boost/version.hpp>\n' | g++ -E -x c++ - >/dev/null 2>&1 || missing="$$missing libboost-dev"; \
+	if [ -n "$(BOOST)" ]; then \
+		command -v cmake >/dev/null || missing="$$missing cmake"; \
+		printf '#include <boost/version.hpp>\n' | g++ -E -x c++ - >/dev/null 2>&1 || missing="$$missing libboost-dev"; \
+	fi; \
 	if [ -z "$$missing" ]; then exit 0; fi; \
 	echo "missing:$$missing"; \
 	if ! command -v apt-get >/dev/null; then echo "install$$missing with your package manager, then run make again"; exit 1; fi; \
@@ -118,6 +141,7 @@ deps:
 	elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then sudo="sudo"; \
 	else echo "run as root: apt-get install$$missing"; exit 1; fi; \
 	$$sudo apt-get update -qq && DEBIAN_FRONTEND=noninteractive $$sudo apt-get install -y -qq --no-install-recommends $$missing
+endef
 
 # Crates that do not need the kernel, in target directories of their own.
 models:

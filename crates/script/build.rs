@@ -1,63 +1,106 @@
-//! Compiles the shim, and Core's interpreter once more, against Core's source in the kernel crate.
+//! Compiles the part of Bitcoin Core that verifies scripts, and the shim.
+//!
+//! Core's own build calls most of these files `bitcoin_consensus` and `bitcoin_crypto`. Flags,
+//! definitions and options are those of its CMake files.
+
+#[path = "build/source.rs"]
+mod source;
 
 use std::env;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
-const KERNEL: &str = "libbitcoinkernel-sys";
+/// Files of Core's source. The interpreter is included by core/interpreter.cpp.
+const CORE: [&str; 13] = [
+    "crypto/hex_base.cpp",
+    "crypto/hmac_sha512.cpp",
+    "crypto/ripemd160.cpp",
+    "crypto/sha1.cpp",
+    "crypto/sha256.cpp",
+    "crypto/sha256_sse4.cpp",
+    "crypto/sha512.cpp",
+    "hash.cpp",
+    "primitives/transaction.cpp",
+    "pubkey.cpp",
+    "script/script.cpp",
+    "support/cleanse.cpp",
+    "uint256.cpp",
+];
+
+/// Files of libsecp256k1.
+const SECP256K1: [&str; 3] = ["secp256k1.c", "precomputed_ecmult.c", "precomputed_ecmult_gen.c"];
+
+/// libsecp256k1 as Core has it: the modules that Core's keys need, the default window and table.
+const SECP256K1_OPTIONS: [(&str, Option<&str>); 8] = [
+    ("COMB_BLOCKS", Some("43")),
+    ("COMB_TEETH", Some("6")),
+    ("ECMULT_WINDOW_SIZE", Some("15")),
+    ("ENABLE_MODULE_ELLSWIFT", Some("1")),
+    ("ENABLE_MODULE_EXTRAKEYS", Some("1")),
+    ("ENABLE_MODULE_RECOVERY", Some("1")),
+    ("ENABLE_MODULE_SCHNORRSIG", Some("1")),
+    ("SECP256K1_NO_API_VISIBILITY_ATTRIBUTES", None),
+];
+
+/// Files of this crate's folder `core`.
+const SHIM: [&str; 4] = ["interpreter.cpp", "shim.cpp", "tweak.cpp", "eval.cpp"];
+const HEADERS: [&str; 6] = [
+    "hash_writer.h",
+    "names.h",
+    "replaced.h",
+    "secp256k1_names.h",
+    "shim.h",
+    "tweak.h",
+];
+
+/// SHA-256 with instructions that not every processor has: the file, its flags, and the definition
+/// with which Core asks the processor for them.
+struct Sha256 {
+    file: &'static str,
+    flags: &'static [&'static str],
+    enable: &'static str,
+}
+
+const X86_64: [Sha256; 3] = [
+    Sha256 {
+        file: "crypto/sha256_sse41.cpp",
+        flags: &["-msse4.1"],
+        enable: "ENABLE_SSE41",
+    },
+    Sha256 {
+        file: "crypto/sha256_avx2.cpp",
+        flags: &["-mavx", "-mavx2"],
+        enable: "ENABLE_AVX2",
+    },
+    Sha256 {
+        file: "crypto/sha256_x86_shani.cpp",
+        flags: &["-msse4.1", "-msse4", "-msha"],
+        enable: "ENABLE_X86_SHANI",
+    },
+];
+
+const AARCH64: [Sha256; 1] = [Sha256 {
+    file: "crypto/sha256_arm_shani.cpp",
+    flags: &["-march=armv8-a+crypto"],
+    enable: "ENABLE_ARM_SHANI",
+}];
 
 fn variable(name: &str) -> String {
     env::var(name).unwrap_or_else(|error| panic!("cargo sets {name} for build scripts: {error}"))
 }
 
-/// What `cargo metadata` says of the packages that this target needs.
-fn metadata(manifest: &Path, offline: bool) -> Result<serde_json::Value, String> {
-    let mut command = Command::new(variable("CARGO"));
-    command.args(["metadata", "--format-version", "1", "--locked", "--filter-platform"]);
-    command.arg(variable("TARGET")).arg("--manifest-path").arg(manifest);
-    if offline {
-        command.arg("--offline");
+fn search() -> source::Search {
+    let home = env::var_os("HOME").map(|home| Path::new(&home).join(".cargo"));
+    source::Search {
+        cargo: variable("CARGO").into(),
+        manifest_dir: variable("CARGO_MANIFEST_DIR").into(),
+        out_dir: variable("OUT_DIR").into(),
+        cargo_home: env::var_os("CARGO_HOME").map(PathBuf::from).or(home),
     }
-    let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
-    if !output.status.success() {
-        let words = String::from_utf8_lossy(&output.stderr);
-        return Err(format!("{command:?}: {}\n{words}", output.status));
-    }
-    serde_json::from_slice(&output.stdout).map_err(|error| format!("{command:?}: {error}"))
-}
-
-/// The folder with Core's source: in the registry's cache, in a vendored copy, or where else cargo
-/// has the kernel crate.
-fn core_source() -> PathBuf {
-    let manifest = Path::new(&variable("CARGO_MANIFEST_DIR")).join("Cargo.toml");
-    // Whatever this build needs is downloaded. What it does not need (packages for tests of others)
-    // may not be.
-    let metadata = metadata(&manifest, true)
-        .or_else(|first| metadata(&manifest, false).map_err(|second| format!("{first}\n{second}")))
-        .unwrap_or_else(|error| {
-            panic!("the source of {KERNEL} is found through cargo metadata, which failed:\n{error}")
-        });
-    let packages = metadata["packages"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let found: Vec<&str> = packages
-        .iter()
-        .filter(|package| package["name"] == KERNEL)
-        .filter_map(|package| package["manifest_path"].as_str())
-        .collect();
-    let [path] = found[..] else {
-        panic!(
-            "one package {KERNEL} is expected, cargo metadata has {}: {found:?}",
-            found.len()
-        );
-    };
-    let source = Path::new(path).with_file_name("bitcoin").join("src");
-    let interpreter = source.join("script/interpreter.cpp");
-    assert!(interpreter.is_file(), "{KERNEL} has no {}", interpreter.display());
-    source
 }
 
 /// The version of Core whose source this is.
-fn core_version(source: &Path) -> String {
-    let path = source.with_file_name("CMakeLists.txt");
+fn core_version(package: &Path) -> String {
+    let path = package.join("bitcoin/CMakeLists.txt");
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let number = |name: &str| {
         let line = text
@@ -69,29 +112,98 @@ fn core_version(source: &Path) -> String {
     format!("{}.{}.{}", number("MAJOR"), number("MINOR"), number("BUILD"))
 }
 
-fn main() {
-    let source = core_source();
-    println!("cargo:rustc-env=BLOCKMILL_CORE_VERSION={}", core_version(&source));
-    for file in ["hash_writer.h", "names.h", "shim.h", "tweak.h"] {
-        println!("cargo:rerun-if-changed=core/{file}");
-    }
-    println!("cargo:rerun-if-changed=build.rs");
+/// What C and C++ have in common.
+fn compiler(core: &Path, names: &str) -> cc::Build {
     let mut build = cc::Build::new();
-    build.cpp(true).std("c++20").opt_level(2).warnings(false);
-    build.include(&source).include(source.join("secp256k1/include"));
+    // Nobody steps through Core's code here: no `-g`, whatever the profile says.
+    build.opt_level(2).debug(false).warnings(false);
+    // Names of our own, and none of them is exported from a shared library.
+    build.flag("-include").flag(names).flag("-fvisibility=hidden");
+    build.include(core).include(core.join("secp256k1/include"));
+    // Messages of assertions name files without the path to them.
+    build.flag_if_supported(format!("-fmacro-prefix-map={}=.", core.display()));
+    build
+}
+
+fn cpp(core: &Path, arch: &str) -> cc::Build {
+    let mut build = compiler(core, "core/names.h");
+    build.cpp(true).std("c++20");
     // The guards that Core's own build has, where the compiler knows them.
+    build.flag("-U_FORTIFY_SOURCE").flag("-D_FORTIFY_SOURCE=3");
     for flag in [
+        "-fno-extended-identifiers",
         "-fstack-reuse=none",
-        "-fstack-protector-strong",
+        "-fstack-protector-all",
         "-fcf-protection=full",
         "-fstack-clash-protection",
     ] {
         build.flag_if_supported(flag);
     }
-    for file in ["interpreter.cpp", "shim.cpp", "tweak.cpp", "eval.cpp"] {
-        let file = format!("core/{file}");
-        println!("cargo:rerun-if-changed={file}");
-        build.file(file);
+    if arch == "aarch64" {
+        build.flag_if_supported("-mbranch-protection=standard");
     }
-    build.compile("blockmill_script");
+    build
+}
+
+fn libsecp256k1(core: &Path, arch: &str) -> cc::Build {
+    let mut build = compiler(core, "core/secp256k1_names.h");
+    build.std("c99");
+    for (name, value) in SECP256K1_OPTIONS {
+        build.define(name, value);
+    }
+    if arch == "x86_64" {
+        build.define("USE_ASM_X86_64", "1");
+    }
+    build.files(SECP256K1.map(|file| core.join("secp256k1/src").join(file)));
+    build
+}
+
+fn compile(core: &Path) {
+    let arch = variable("CARGO_CFG_TARGET_ARCH");
+    let variants: &[Sha256] = match arch.as_str() {
+        "x86_64" => &X86_64,
+        "aarch64" => &AARCH64,
+        _ => &[],
+    };
+    let mut main = cpp(core, &arch);
+    for variant in variants {
+        main.define(variant.enable, None);
+    }
+    let mut objects = Vec::new();
+    // These files define nothing that another file may define, too, and a test checks it. Else code
+    // with instructions that not every processor has could be taken for all.
+    for variant in variants {
+        let mut build = main.clone();
+        for flag in variant.flags {
+            build.flag(flag);
+        }
+        objects.extend(build.file(core.join(variant.file)).compile_intermediates());
+    }
+    // Guards in functions with arrays, and not in all: EvalScript calls many small ones. Hashes are
+    // written in small pieces, so copies are not checked once more.
+    let mut shim = main.clone();
+    shim.flag("-U_FORTIFY_SOURCE")
+        .flag_if_supported("-fstack-protector-strong");
+    shim.files(SHIM.map(|file| Path::new("core").join(file)));
+    objects.extend(shim.compile_intermediates());
+    objects.extend(libsecp256k1(core, &arch).compile_intermediates());
+    main.files(CORE.map(|file| core.join(file))).objects(objects);
+    main.compile("blockmill_script");
+}
+
+fn main() {
+    // Another version of Core is another version in Cargo.toml.
+    for file in ["build.rs", "build/source.rs", "Cargo.toml"] {
+        println!("cargo:rerun-if-changed={file}");
+    }
+    for file in SHIM.iter().chain(&HEADERS) {
+        println!("cargo:rerun-if-changed=core/{file}");
+    }
+    let package = search().run().unwrap_or_else(|sentence| {
+        // Without a panic: what it would add says nothing to who builds.
+        eprintln!("error: {sentence}");
+        std::process::exit(1);
+    });
+    println!("cargo:rustc-env=BLOCKMILL_CORE_VERSION={}", core_version(&package));
+    compile(&source::core(&package));
 }

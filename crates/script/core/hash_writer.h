@@ -1,4 +1,4 @@
-// Core's HashWriter with a buffer before it, for the second interpreter.
+// Core's HashWriter with a buffer before it, for the interpreter.
 //
 // A signature hash is written in pieces: 36 bytes, 1 byte, 4 bytes for each input. Core's writer
 // hands each piece to SHA-256 by itself, which takes a third of the time of a large legacy hash.

@@ -1,4 +1,4 @@
 // Core's interpreter, unchanged but for its names and its writer of hashes.
-#include "names.h"
+#include "replaced.h"
 
 #include <script/interpreter.cpp>

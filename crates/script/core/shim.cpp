@@ -33,8 +33,7 @@ static_assert(script_verify_flags{SCRIPT_VERIFY_TAPROOT}.as_int() == 1 << 17);
 
 namespace {
 
-// Before main, while there is one thread. The object with the kernel library's own start is not
-// linked: it seeds a random generator as well, which takes 100 ms.
+// Before main, while there is one thread: Core's hashes choose the instructions of this processor.
 struct Start {
     Start()
     {
@@ -239,7 +238,7 @@ bool BlockmillChecker::VerifySchnorrSignature(
     return m_run.Ask(check);
 }
 
-// XOnlyPubKey::CheckTapTweak of the second interpreter.
+// XOnlyPubKey::CheckTapTweak of the interpreter.
 bool XOnlyPubKey::BlockmillCheckTapTweak(
     const XOnlyPubKey& internal, const uint256& merkle_root, bool parity) const
 {

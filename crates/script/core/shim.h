@@ -2,7 +2,7 @@
 #ifndef BLOCKMILL_SCRIPT_SHIM_H
 #define BLOCKMILL_SCRIPT_SHIM_H
 
-#include "names.h"
+#include "replaced.h"
 
 #include <primitives/transaction.h>
 #include <pubkey.h>

@@ -6,9 +6,6 @@ use secp256k1_lanes::Check;
 use std::ffi::c_void;
 use std::ptr::NonNull;
 
-// The shim refers to symbols of the kernel library, so it must be linked.
-use libbitcoinkernel_sys as _;
-
 // `BlockmillCheck` has this layout.
 const _: () = assert!(size_of::<Check>() == 130 && align_of::<Check>() == 1);
 
