@@ -204,6 +204,30 @@ impl BlockFiles {
     }
 }
 
+/// Bytes at the end of a file that tell that it was allocated further than it was written: more than
+/// there are zeros at the end of a usual block.
+const PREALLOCATED_MIN: u64 = 64;
+
+impl BlockFiles {
+    /// Whether a file ends in bytes that were allocated and not written: Core has not finished it.
+    ///
+    /// # Errors
+    /// [`FileError::Io`] or [`FileError::Read`].
+    pub fn is_preallocated(&self, file: u32) -> Result<bool, FileError> {
+        let source = self.source(file);
+        let handle = self.open(file)?;
+        let size = handle.metadata().map_err(FileError::io(&source.path))?.len();
+        let go_on = &mut |_: &ScanProgress| ControlFlow::Continue(());
+        let mut window = Window::new(&handle, source.key, size, PREALLOCATED_MIN as usize, go_on);
+        let start = size.saturating_sub(PREALLOCATED_MIN);
+        let is_padding = match window.get(start, PREALLOCATED_MIN as usize) {
+            Ok(bytes) => bytes.len() as u64 == PREALLOCATED_MIN && source.key.is_padding_of_any_kind(bytes, start),
+            Err(cut) => return cut.error(&source.path).map_or(Ok(false), Err),
+        };
+        Ok(is_padding)
+    }
+}
+
 /// A block with a correct merkle root.
 #[derive(Clone, Copy)]
 struct Decoded {

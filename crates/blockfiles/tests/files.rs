@@ -159,6 +159,26 @@ fn a_length_that_is_too_short() {
     }
 }
 
+#[test]
+fn files_that_are_not_written_to_their_end() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("blk00000.dat");
+    std::fs::write(directory.path().join("xor.dat"), [5; 8]).unwrap();
+    let mut files = BlockFiles::new();
+    for (bytes, expected) in [
+        (vec![], false),
+        (vec![0; 63], false),
+        (record(&block(1, 10)), false),
+        ([vec![7; 100], vec![0; 63]].concat(), false),
+        ([vec![7; 100], vec![0; 64]].concat(), true),
+        ([vec![7; 100], vec![5; 64]].concat(), true),
+    ] {
+        std::fs::write(&path, bytes).unwrap();
+        let file = files.add(&path).unwrap()[0];
+        assert_eq!(files.is_preallocated(file).unwrap(), expected);
+    }
+}
+
 /// Core preallocates: zeros follow a write that is not finished.
 #[test]
 fn a_torn_record_before_preallocated_zeros() {

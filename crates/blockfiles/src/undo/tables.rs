@@ -18,8 +18,8 @@ use blockmill_block::undo::RECORD_TAIL;
 /// Records in a table.
 const RECORDS_MAX: usize = 1 << 20;
 
-/// Records by which a table grows.
-const GROWTH: usize = 1 << 14;
+/// Records by which a small table grows.
+const GROWTH: usize = 64;
 
 /// The longest CompactSize.
 const COMPACT_SIZE_MAX: usize = 9;

@@ -59,8 +59,8 @@ impl ChainBlocks {
     }
 
     /// Height of the last block of `heights` that has undo data, if the undo files have none for
-    /// those above it: a node that runs writes blocks before their undo data, and a block file
-    /// before the file of its undo data. Otherwise the last height, whether it can be read or not.
+    /// those above it: a node that runs writes blocks before their undo data, and a block file that
+    /// it has begun before the file of its undo data. Otherwise the last height, whether it can be read or not.
     ///
     /// Undo data is not "not there yet" for more than 1,024 blocks, nor where an undo file has
     /// anything after it but records of known blocks and an unfinished write.
@@ -69,12 +69,25 @@ impl ChainBlocks {
         for height in heights.rev() {
             let mut search = UndoSearch::default();
             match self.read_next(height, &mut search) {
-                Err(error) if is_not_there_yet(&error) && last - height < AHEAD_MAX => {}
+                Err(error) if self.is_not_there_yet(height, &error) && last - height < AHEAD_MAX => {}
                 Ok(_) if height == last || self.is_rest_known(height + 1..=last, height, &search) => return height,
                 _ => return last,
             }
         }
         last
+    }
+
+    /// Whether a node may write the undo data later that could not be found: its file has no record
+    /// of it; or is not there, and the node has not written the block file to its end.
+    fn is_not_there_yet(&self, height: u32, error: &BlockReadError) -> bool {
+        match error {
+            BlockReadError::NoUndoRecord { .. } => true,
+            BlockReadError::NoUndoFile { path, why, .. } if why == NO_UNDO_FILE && undo_path(path).is_some() => {
+                let mut files = self.places(height).iter().map(|place| place.position.file);
+                files.all(|file| self.files.is_preallocated(file).unwrap_or(false))
+            }
+            _ => false,
+        }
     }
 
     /// Whether the undo files of blocks for which nothing was found have no records that may be
@@ -182,15 +195,5 @@ impl ChainBlocks {
             path,
             why,
         })
-    }
-}
-
-/// Whether a node may write the undo data later that could not be found: its file has no record of
-/// it, or is not there under a name of Core's.
-fn is_not_there_yet(error: &BlockReadError) -> bool {
-    match error {
-        BlockReadError::NoUndoRecord { .. } => true,
-        BlockReadError::NoUndoFile { path, why, .. } => why == NO_UNDO_FILE && undo_path(path).is_some(),
-        _ => false,
     }
 }
