@@ -17,6 +17,11 @@ use std::path::PathBuf;
 /// that it connects (Core's `BLOCK_DOWNLOAD_WINDOW`).
 const AHEAD_MAX: u32 = 1024;
 
+/// As [`AHEAD_MAX`], without the file of their undo data: it is made for the first block of its file
+/// that is connected. A node asks a peer for so many blocks at a time (Core's
+/// `MAX_BLOCKS_IN_TRANSIT_PER_PEER`).
+const AHEAD_WITHOUT_FILE_MAX: u32 = 16;
+
 /// What is said of a block file without undo data beside it.
 pub(super) const NO_UNDO_FILE: &str = "there is no file of undo data (rev*.dat) beside it";
 
@@ -62,14 +67,14 @@ impl ChainBlocks {
     /// those above it: a node that runs writes blocks before their undo data, and a block file that
     /// it has begun before the file of its undo data. Otherwise the last height, whether it can be read or not.
     ///
-    /// Undo data is not "not there yet" for more than 1,024 blocks, nor where an undo file has
-    /// anything after it but records of known blocks and an unfinished write.
+    /// Undo data is not "not there yet" for more than 1,024 blocks, or 16 without an undo file; nor
+    /// where an undo file has anything after it but records of known blocks and an unfinished write.
     pub fn last_with_undo(&self, heights: RangeInclusive<u32>) -> u32 {
         let last = *heights.end();
         for height in heights.rev() {
             let mut search = UndoSearch::default();
             match self.read_next(height, &mut search) {
-                Err(error) if self.is_not_there_yet(height, &error) && last - height < AHEAD_MAX => {}
+                Err(error) if self.is_not_there_yet(height, last - height, &error) => {}
                 Ok(_) if height == last || self.is_rest_known(height + 1..=last, height, &search) => return height,
                 _ => return last,
             }
@@ -77,14 +82,15 @@ impl ChainBlocks {
         last
     }
 
-    /// Whether a node may write the undo data later that could not be found: its file has no record
-    /// of it; or is not there, and the node has not written the block file to its end.
-    fn is_not_there_yet(&self, height: u32, error: &BlockReadError) -> bool {
+    /// Whether a node may write the undo data later that could not be found, of a block with so many
+    /// above it: its file has no record of it; or is not there, and the node has not written the
+    /// block file to its end.
+    fn is_not_there_yet(&self, height: u32, above: u32, error: &BlockReadError) -> bool {
         match error {
-            BlockReadError::NoUndoRecord { .. } => true,
+            BlockReadError::NoUndoRecord { .. } => above < AHEAD_MAX,
             BlockReadError::NoUndoFile { path, why, .. } if why == NO_UNDO_FILE && undo_path(path).is_some() => {
                 let mut files = self.places(height).iter().map(|place| place.position.file);
-                files.all(|file| self.files.is_preallocated(file).unwrap_or(false))
+                above < AHEAD_WITHOUT_FILE_MAX && files.all(|file| self.files.is_preallocated(file).unwrap_or(false))
             }
             _ => false,
         }
