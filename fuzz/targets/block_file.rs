@@ -126,7 +126,7 @@ fn check(scan: &Scan, depth: ScanDepth, files: &BlockFiles, cleared: &[u8], magi
         }
         before = range;
     }
-    assert!(scan.damages.len() <= 100 && (scan.more_damages == 0 || scan.damages.len() == 100));
+    assert!(scan.damages.len() <= 200 && (scan.more_damages == 0 || scan.damages.len() >= 100));
     assert!(scan.damages.is_sorted_by(|one, other| one.offset < other.offset));
     for damage in &scan.damages {
         check_damage(damage, scan, cleared);
@@ -149,7 +149,7 @@ fn check_record(record: &Record, scan: &Scan, files: &BlockFiles, raw: &[u8], ma
             damage.offset + RECORD_HEAD == position.offset && damage.kind == DamageKind::TooLong(stated)
         };
         assert!(
-            scan.more_damages > 0 || scan.damages.iter().any(is_said),
+            scan.damages.len() >= 100 || scan.damages.iter().any(is_said),
             "the wrong length is not said"
         );
     }

@@ -3,6 +3,7 @@
 use crate::block::Block;
 use crate::coin::CoinRef;
 use crate::coin_list::{CoinList, Coins};
+use crate::compress;
 use crate::hash::{BlockHash, Sha256d};
 use crate::network::Magic;
 use crate::reader::{DecodeError, Reader, write_compact_size};
@@ -143,6 +144,42 @@ impl BlockUndo {
         Ok(Some(undo))
     }
 
+    /// Length of the undo data that `bytes` begin with. Keys of its scripts are not looked at.
+    ///
+    /// # Errors
+    /// Any [`DecodeError`]; [`DecodeError::UnexpectedEnd`] if `bytes` are too few.
+    pub fn length_in(bytes: &[u8]) -> Result<usize, DecodeError> {
+        let mut reader = Reader::new(bytes);
+        for _ in 0..reader.compact_size()? {
+            for _ in 0..reader.compact_size()? {
+                skip_coin(&mut reader)?;
+            }
+        }
+        Ok(reader.offset())
+    }
+
+    /// As [`length_in`](Self::length_in), for a known block: none if there is not a coin for every
+    /// input of the block but the coinbase's.
+    ///
+    /// # Errors
+    /// Those of [`length_in`](Self::length_in).
+    pub fn length_for<B: AsRef<[u8]>>(bytes: &[u8], block: &Block<B>) -> Result<Option<usize>, DecodeError> {
+        let mut reader = Reader::new(bytes);
+        if reader.compact_size()? + 1 != block.transaction_count() {
+            return Ok(None);
+        }
+        for index in 1..block.transaction_count() {
+            let inputs = block.transaction(index).input_count();
+            if reader.compact_size()? != inputs {
+                return Ok(None);
+            }
+            for _ in 0..inputs {
+                skip_coin(&mut reader)?;
+            }
+        }
+        Ok(Some(reader.offset()))
+    }
+
     /// Bounds of the bytes of a block's undo data. Panics if the block has no transaction.
     pub fn lengths_for<B: AsRef<[u8]>>(block: &Block<B>) -> std::ops::RangeInclusive<u64> {
         let transactions = block.transaction_count().saturating_sub(1) as u64;
@@ -150,6 +187,15 @@ impl BlockUndo {
         let coins = block.input_count().saturating_sub(of_coinbase) as u64;
         1 + transactions + coins * COIN_BYTES_MIN..=(1 + transactions) * COMPACT_SIZE_BYTES_MAX + coins * COIN_BYTES_MAX
     }
+}
+
+/// Skips a coin of undo data.
+fn skip_coin(reader: &mut Reader<'_>) -> Result<(), DecodeError> {
+    let code = reader.varint(u64::from(u32::MAX))? as u32;
+    if code >> 1 > 0 {
+        reader.varint(u64::from(u32::MAX))?;
+    }
+    compress::skip_output(reader)
 }
 
 /// Bytes of a coin in undo data, at least: a code, an amount, and the length of an empty script.
@@ -182,7 +228,8 @@ pub enum UndoRecordError {
     Decode(#[from] DecodeError),
 }
 
-fn checksum(previous: &BlockHash, undo: &[u8]) -> [u8; 32] {
+/// The checksum of undo data whose block has the parent `previous`.
+pub fn checksum(previous: &BlockHash, undo: &[u8]) -> [u8; 32] {
     let mut hash = Sha256d::new();
     hash.update(&previous.0);
     hash.update(undo);
@@ -210,19 +257,6 @@ pub fn write_record(magic: Magic, previous: &BlockHash, undo: &BlockUndo, into: 
 /// Any [`UndoRecordError`].
 pub fn read_record(magic: Magic, previous: &BlockHash, record: &[u8]) -> Result<BlockUndo, UndoRecordError> {
     Ok(BlockUndo::decode(checked_body(magic, previous, record)?)?)
-}
-
-/// Reads a whole record of a known block. None if it has other numbers of transactions or inputs.
-///
-/// # Errors
-/// Any [`UndoRecordError`].
-pub fn read_record_for<B: AsRef<[u8]>>(
-    magic: Magic,
-    block: &Block<B>,
-    record: &[u8],
-) -> Result<Option<BlockUndo>, UndoRecordError> {
-    let body = checked_body(magic, &block.header().prev_block_hash, record)?;
-    Ok(BlockUndo::decode_for(body, block)?)
 }
 
 /// The checksum of a record whose block spends nothing and has the parent `previous`.
@@ -277,7 +311,13 @@ mod tests {
         assert_eq!(undo.transaction(1).len(), 0);
         assert_eq!(undo.transaction(2).at(0).height, 700_000);
         assert!(BlockUndo::decode(&written[..written.len() - 1]).is_err());
+        for length in 0..written.len() {
+            let cut = BlockUndo::length_in(&written[..length]);
+            assert!(matches!(cut, Err(DecodeError::UnexpectedEnd { .. })), "{length}");
+        }
+        let length = written.len();
         written.push(0);
+        assert_eq!(BlockUndo::length_in(&written), Ok(length));
         assert!(matches!(
             BlockUndo::decode(&written),
             Err(DecodeError::TrailingBytes { extra: 1, .. })

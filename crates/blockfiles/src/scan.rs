@@ -3,8 +3,10 @@
 //! A record whose length leads to another record, or to the end of the file, is taken for a block
 //! until its content is read. Any other record is decoded: it is a block if its transactions have
 //! the header's merkle root, and the next record is looked for where the block ends, as by Bitcoin
-//! Core. If it is no block, the next record is looked for inside it. With [`ScanDepth::Contents`]
-//! every record is decoded, so that no record can hide others.
+//! Core. If it is no block, the next record is looked for inside it, see `next`. With
+//! [`ScanDepth::Contents`] every record is decoded, so that no record can hide others.
+
+mod next;
 
 use crate::window::{ReadResult, Window};
 use crate::{BLOCK_SIZE_MAX, BlockFiles, FileError, Position, RECORD_HEAD, Record};
@@ -13,7 +15,8 @@ use blockmill_block::hash::{BlockHash, sha256d};
 use blockmill_block::header::Header;
 use blockmill_block::merkle;
 use blockmill_block::network::{Magic, Network};
-use std::ops::ControlFlow;
+use next::{Next, decode_budget};
+use std::ops::{ControlFlow, Range};
 use std::path::PathBuf;
 
 /// Bytes per read while records are short, and while they are long.
@@ -67,7 +70,7 @@ pub struct Damage {
     pub kind: DamageKind,
     /// Bytes up to the next record, or to the end of the file.
     pub length: u64,
-    /// Whether another record follows.
+    /// Whether a record with a whole block follows.
     pub is_followed: bool,
     /// Hash of the 80 bytes where the record's header would be, if the file has them.
     pub hash: Option<BlockHash>,
@@ -138,9 +141,10 @@ pub struct ScanProgress {
 pub struct Scan {
     /// The records, in the order of the file.
     pub records: Vec<Record>,
-    /// The first damages, in the order of the file: a hundred harmless ones, and a hundred others.
+    /// The first damages, in the order of the file: of those that are harmless whatever the other
+    /// files have, and of all others, so many each.
     pub damages: Vec<Damage>,
-    /// Number of further damages.
+    /// Number of further damages that are not harmless.
     pub more_damages: u64,
     /// Length of the file in bytes.
     pub bytes: u64,
@@ -173,7 +177,11 @@ impl BlockFiles {
         let handle = self.open(file)?;
         let size = handle.metadata().map_err(FileError::io(&source.path))?.len();
         let mut scanner = Scanner {
-            decode_budget: DECODE_BUDGET * size + DECODE_BUDGET_BASE,
+            decode_budget: decode_budget(size),
+            is_exhausted: false,
+            without_belief: 0..0,
+            harmless: 0,
+            harmful: 0,
             depth,
             file,
             path: source.path.clone(),
@@ -210,6 +218,30 @@ impl BlockFiles {
     }
 }
 
+/// Bytes at the end of a file that tell that it was allocated further than it was written: more than
+/// there are zeros at the end of a usual block.
+const PREALLOCATED_MIN: u64 = 64;
+
+impl BlockFiles {
+    /// Whether a file ends in bytes that were allocated and not written: Core has not finished it.
+    ///
+    /// # Errors
+    /// [`FileError::Io`] or [`FileError::Read`].
+    pub fn is_preallocated(&self, file: u32) -> Result<bool, FileError> {
+        let source = self.source(file);
+        let handle = self.open(file)?;
+        let size = handle.metadata().map_err(FileError::io(&source.path))?.len();
+        let go_on = &mut |_: &ScanProgress| ControlFlow::Continue(());
+        let mut window = Window::new(&handle, source.key, size, PREALLOCATED_MIN as usize, go_on);
+        let start = size.saturating_sub(PREALLOCATED_MIN);
+        let is_padding = match window.get(start, PREALLOCATED_MIN as usize) {
+            Ok(bytes) => bytes.len() as u64 == PREALLOCATED_MIN && source.key.is_padding_of_any_kind(bytes, start),
+            Err(cut) => return cut.error(&source.path).map_or(Ok(false), Err),
+        };
+        Ok(is_padding)
+    }
+}
+
 /// A block with a correct merkle root.
 #[derive(Clone, Copy)]
 struct Decoded {
@@ -237,17 +269,20 @@ enum Boundary {
     Other,
 }
 
-/// Bound of decoding, in bytes: this many times the length of the file, plus a constant.
-const DECODE_BUDGET: u64 = 8;
-const DECODE_BUDGET_BASE: u64 = 64 << 20;
-
-/// Damages of a file that are described: harmless ones, and as many others. Further damages are
-/// only counted.
+/// Damages of a file that are described, of harmless ones and of others. Further ones are only
+/// counted.
 const DAMAGES_MAX: usize = 100;
 
 struct Scanner<'a> {
     /// Bytes that may still be decoded.
     decode_budget: u64,
+    /// Whether something was not decoded since they were too few.
+    is_exhausted: bool,
+    /// No believed record begins in these bytes, and one does at their end, or the file ends.
+    without_belief: Range<u64>,
+    /// Damages that are described.
+    harmless: usize,
+    harmful: usize,
     depth: ScanDepth,
     file: u32,
     path: PathBuf,
@@ -268,11 +303,18 @@ impl Scanner<'_> {
     }
 
     fn boundary(&mut self, at: u64) -> ReadResult<Boundary> {
-        let magic = self.magic;
-        let key = self.window.key;
-        let bytes = self.window.get(at, RECORD_HEAD as usize)?;
+        let mut head = [0; RECORD_HEAD as usize];
+        let bytes = self.window.get(at, head.len())?;
+        let count = bytes.len();
+        head[..count].copy_from_slice(bytes);
+        Ok(self.boundary_of(&head[..count], at))
+    }
+
+    /// The meaning of the first bytes at `at`.
+    fn boundary_of(&self, bytes: &[u8], at: u64) -> Boundary {
+        let (magic, key) = (self.magic, self.window.key);
         let length = bytes.len().min(magic.0.len());
-        Ok(if bytes.is_empty() {
+        if bytes.is_empty() {
             Boundary::End
         } else if bytes[..length] == magic.0[..length] && (length == magic.0.len() || !key.is_padding(bytes, at)) {
             // At the end of the file a part of the magic is enough: the rest was not written.
@@ -281,30 +323,30 @@ impl Scanner<'_> {
             Boundary::Padding
         } else {
             Boundary::Other
-        })
+        }
     }
 
     /// Handles bytes that are neither a record nor padding.
     fn other(&mut self, at: u64) -> ReadResult<u64> {
-        let next = self.window.find_magic(self.magic, at + 1)?;
+        let next = self.next_record(at + 1)?;
         let magic = self.magic.0;
         let head = self.window.get(at, magic.len())?;
         let written = head.iter().zip(magic).take_while(|&(&byte, of_magic)| byte == of_magic);
         let written = written.count() as u64;
-        let kind = if next.is_none() && written > 0 && self.window.is_padding_to_end(at + written)? {
+        let kind = if next.first().is_none() && written > 0 && self.window.is_padding_to_end(at + written)? {
             DamageKind::Truncated
         } else {
             self.other_network(at)?
                 .map_or(DamageKind::NoMagic, DamageKind::OtherNetwork)
         };
-        self.report(at, kind, next)
+        self.report_up_to(at, kind, &next)
     }
 
     /// Handles a record whose magic is at `at`.
     fn record(&mut self, at: u64) -> ReadResult<u64> {
         let head = self.window.get(at, RECORD_HEAD as usize + Header::LENGTH)?;
         let Some((&length, rest)) = head.get(4..).and_then(<[u8]>::split_first_chunk) else {
-            return self.report(at, DamageKind::Truncated, None);
+            return self.report(at, DamageKind::Truncated, self.window.size, false);
         };
         let length = u32::from_le_bytes(length);
         let header = rest.try_into().ok().map(Header::from_bytes);
@@ -331,15 +373,15 @@ impl Scanner<'_> {
             self.take(start, decoded, header);
             let end = start + u64::from(decoded);
             if decoded != length {
-                self.report(at, DamageKind::TooLong(length), Some(end))?;
+                self.report(at, DamageKind::TooLong(length), end, true)?;
             }
             return Ok(end);
         }
         if fits {
             // The block may be damaged, and others may lie inside.
             self.take(start, length, header);
-            let inside = self.window.find_magic(self.magic, at + 4)?;
-            return Ok(inside.unwrap_or(self.window.size));
+            let inside = self.next_record(at + 4)?.first();
+            return Ok(inside.map_or(end, |inside| inside.min(end)));
         }
         self.no_block(at, length)
     }
@@ -359,13 +401,12 @@ impl Scanner<'_> {
 
     /// Handles a record that is no block, or whose length leads nowhere.
     fn no_block(&mut self, at: u64, length: u32) -> ReadResult<u64> {
-        let next = self.window.find_magic(self.magic, at + 4)?;
-        let kind = if next.is_none() && self.is_cut_off(at, length)? {
-            DamageKind::Truncated
-        } else {
-            DamageKind::BadLength(length)
-        };
-        self.report(at, kind, next)
+        let next = self.next_record(at + 4)?;
+        if next.believed.is_none() && self.is_cut_off(at, length)? && !self.is_exhausted {
+            // Whatever stands in the torn block, it is a part of it.
+            return self.report(at, DamageKind::Truncated, self.window.size, false);
+        }
+        self.report_up_to(at, DamageKind::BadLength(length), &next)
     }
 
     /// Whether the write of the last record of the file, whose magic is at `at`, is unfinished. A
@@ -401,24 +442,6 @@ impl Scanner<'_> {
                 .is_padding_to_end(end.saturating_sub(TORN_TAIL).max(start))?)
     }
 
-    /// The block that begins at `start` and has at most `length` bytes; none if there is no block
-    /// with a correct merkle root.
-    fn decode(&mut self, start: u64, length: u32) -> ReadResult<Option<Decoded>> {
-        let length = u64::from(length).min(self.window.size - start);
-        let Some(budget) = self.decode_budget.checked_sub(length) else {
-            return Ok(None);
-        };
-        self.decode_budget = budget;
-        let bytes = self.window.get(start, length as usize)?;
-        let block = Block::decode(bytes)
-            .ok()
-            .filter(|block| block.transaction_count() > 0 && block.merkle_root().hash == block.header().merkle_root.0);
-        Ok(block.map(|block| Decoded {
-            length: block.bytes().len() as u32,
-            has_own_witnesses: has_own_witnesses(&block),
-        }))
-    }
-
     /// The network whose magic is at `at`.
     fn other_network(&mut self, at: u64) -> ReadResult<Option<Network>> {
         let bytes = self.window.get(at, RECORD_HEAD as usize)?;
@@ -426,16 +449,20 @@ impl Scanner<'_> {
         Ok(Network::ALL.into_iter().find(is_there))
     }
 
-    /// Reports a damage that ends at the next magic, or with the file. Returns that offset.
-    fn report(&mut self, at: u64, kind: DamageKind, next: Option<u64>) -> ReadResult<u64> {
-        let is_followed = next.is_some();
-        let next = next.unwrap_or(self.window.size);
+    /// Reports a damage that ends at the next record, or with the file. Returns that offset.
+    fn report_up_to(&mut self, at: u64, kind: DamageKind, next: &Next) -> ReadResult<u64> {
+        let end = next.first().unwrap_or(self.window.size);
+        self.report(at, kind, end, next.is_believed())
+    }
+
+    /// Reports a damage up to `next`. Returns that offset.
+    fn report(&mut self, at: u64, kind: DamageKind, next: u64, is_followed: bool) -> ReadResult<u64> {
         let head = self.window.get(at, RECORD_HEAD as usize + Header::LENGTH)?;
         let header = head
             .get(8..)
             .and_then(|bytes| bytes.try_into().ok())
             .map(Header::from_bytes);
-        self.describe(Damage {
+        let damage = Damage {
             path: self.path.clone(),
             offset: at,
             kind,
@@ -443,24 +470,30 @@ impl Scanner<'_> {
             is_followed,
             hash: header.map(|header| header.hash()),
             is_elsewhere: false,
-        });
+        };
+        self.describe(damage);
         Ok(next)
     }
 
-    /// Takes a damage into the list, if there is room for one of its kind. Otherwise it is counted;
-    /// one that may hide blocks also adds to the last such one that is described, so that any
-    /// number of harmless ones cannot outweigh it.
+    /// Takes a damage into the list, if there is room for one of its kind: many that are harmless do
+    /// not keep others from being said. Of further ones, those that may hide blocks are counted, and
+    /// add to the last one that is described: whatever explains the others does not explain them.
     fn describe(&mut self, damage: Damage) {
         let is_harmless = damage.is_harmless();
+        let described = if is_harmless {
+            &mut self.harmless
+        } else {
+            &mut self.harmful
+        };
         let damages = &mut self.scan.damages;
-        let alike = |other: &&mut Damage| other.is_harmless() == is_harmless;
-        if damages.iter_mut().filter(alike).count() < DAMAGES_MAX {
+        if *described < DAMAGES_MAX {
+            *described += 1;
             damages.push(damage);
-            return;
-        }
-        self.scan.more_damages += 1;
-        if !is_harmless && let Some(last) = damages.iter_mut().rfind(alike) {
-            (last.length, last.hash) = (damage.offset + damage.length - last.offset, None);
+        } else if !is_harmless {
+            self.scan.more_damages += 1;
+            if let Some(last) = damages.iter_mut().rfind(|other| !other.is_harmless()) {
+                (last.length, last.hash) = (damage.offset + damage.length - last.offset, None);
+            }
         }
     }
 

@@ -6,70 +6,62 @@
 //! blocks were connected. Zeros may follow them, which were allocated and not written.
 //!
 //! Every magic may begin a record, whatever lies around it: a record is believed when its checksum
-//! is right. Those that a block may have are found by tables:
+//! is right. The undo data ends where the block's last coin does; the length is not looked at, as
+//! Core does not look at it. Those records that a block may have are found by tables:
 //!
 //! | block | its records |
 //! |---|---|
 //! | spends nothing | its record is known, so it is looked up by its checksum |
-//! | spends coins | records of as many transactions and of a possible length, nearest first |
+//! | spends coins | records of as many transactions, nearest first |
 //!
-//! A block tries the `NEAR_MAX` nearest records, and further ones while the budget of the file
-//! lasts. So the bytes that are read are a multiple of the file's length, whatever the file has.
+//! "Nearest" counts from where records of neighbours were found: any number of other records may
+//! lie before, between or after those of a chain, and each is read a few times. Whether a record
+//! is that of a block cannot be told without its checksum, so where records of one form come in no
+//! order, each block tries each. That has a bound: a block may read a multiple of its own length,
+//! and all blocks of the file together a multiple of the file's. Beyond that the search ends with
+//! an error, never with "not found".
+
+mod rest;
+mod tables;
 
 use crate::source::{open_regular, will_need};
-use crate::window::{ReadResult, Window};
+use crate::window::{Cut, Window};
 use crate::{BlockFiles, FileError, ScanProgress, XorKey};
 use blockmill_block::Block;
 use blockmill_block::network::Magic;
-use blockmill_block::reader::Reader;
-use blockmill_block::undo::{
-    BlockUndo, RECORD_HEAD, RECORD_TAIL, UndoRecordError, checksum_without_coins, read_record_for,
-};
+use blockmill_block::reader::DecodeError;
+use blockmill_block::undo::{BlockUndo, RECORD_HEAD, RECORD_TAIL, checksum, checksum_without_coins};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::ErrorKind;
 use std::ops::ControlFlow;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use tables::Tables;
 
 /// Bytes of a read while records are looked for.
 const WINDOW: usize = 64 << 10;
 
-/// Bytes of a record besides its undo data.
-const RECORD_BYTES_MIN: u64 = (RECORD_HEAD + RECORD_TAIL) as u64;
+/// Bytes of a record that spends nothing.
+const EMPTY_RECORD: usize = RECORD_HEAD + 1 + RECORD_TAIL;
 
-/// The longest CompactSize.
-const COMPACT_SIZE_MAX: usize = 9;
+/// Bytes that a block may read of records, as a multiple of its own.
+const OWN_BUDGET: u64 = 64;
 
-/// Records that a block may always try.
-const NEAR_MAX: u64 = 64;
-
-/// Bound of what blocks read of further records, in bytes: this many times the length of the file,
+/// Bytes that all blocks together may read beyond that: this many times the length of the file,
 /// plus a constant.
-const FAR_BUDGET: u64 = 8;
-const FAR_BUDGET_BASE: u64 = 64 << 20;
+const FILE_BUDGET: u64 = 32;
+const FILE_BUDGET_BASE: u64 = 64 << 20;
 
-/// What a record costs of that budget if its length alone rules it out.
-const STEP_COST: u64 = 16;
+/// How many times the bytes that a block's coins have at least are read first of a record, and by
+/// how much that grows.
+const READ_FIRST: u64 = 8;
+const READ_GROWTH: u64 = 4;
 
-/// A record whose block spends coins.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Spending {
-    /// Number of transactions by its own count, the coinbase not counted.
-    transactions: u32,
-    /// Where it begins in the file.
-    offset: u32,
-    /// Length of its undo data in bytes.
-    length: u32,
-}
-
-/// A record whose block spends nothing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Empty {
-    /// The first bytes of its checksum.
-    checksum: [u8; 4],
-    offset: u32,
-}
+/// Places of records that are kept as hints.
+const HINTS_MAX: usize = 1024;
 
 /// One file of undo data: where its records are. The records stay in the file.
 #[derive(Debug)]
@@ -79,13 +71,10 @@ pub struct UndoFile {
     length: u64,
     key: XorKey,
     magic: Magic,
-    /// Where records begin, in the order of the file.
-    offsets: Vec<u32>,
-    /// Sorted.
-    spending: Vec<Spending>,
-    /// Sorted.
-    empty: Vec<Empty>,
-    far_budget: AtomicU64,
+    tables: Tables,
+    budget: AtomicU64,
+    /// For ranks of blocks the numbers of their records among those in order.
+    hints: Mutex<BTreeMap<usize, usize>>,
 }
 
 /// How far the search for the undo data of a block has come: what was found is not found again.
@@ -93,8 +82,12 @@ pub struct UndoFile {
 pub struct UndoCursor {
     /// Records that were tried.
     tried: u64,
-    /// Where the record begins that was found last.
-    found: u32,
+    /// Bytes that were read of the block's own budget.
+    read: u64,
+    /// Where the record is looked for first.
+    hint: Option<u32>,
+    /// End of the record that was found last.
+    found_end: u64,
 }
 
 impl BlockFiles {
@@ -151,12 +144,14 @@ impl UndoFile {
             length,
             key,
             magic,
-            offsets: Vec::new(),
-            spending: Vec::new(),
-            empty: Vec::new(),
-            far_budget: AtomicU64::new(FAR_BUDGET * length + FAR_BUDGET_BASE),
+            tables: Tables::default(),
+            budget: AtomicU64::new(FILE_BUDGET * length + FILE_BUDGET_BASE),
+            hints: Mutex::default(),
         };
-        undo_file.find_records()?;
+        let mut go_on = |_: &ScanProgress| ControlFlow::Continue(());
+        let mut window = Window::new(&undo_file.file, key, length, WINDOW, &mut go_on);
+        let tables = Tables::read(magic, &mut window).map_err(|cut| undo_file.error(cut))?;
+        undo_file.tables = tables;
         Ok(undo_file)
     }
 
@@ -167,150 +162,172 @@ impl UndoFile {
 
     /// Memory of the tables in bytes.
     pub fn memory(&self) -> usize {
-        self.offsets.capacity() * size_of::<u32>()
-            + self.spending.capacity() * size_of::<Spending>()
-            + self.empty.capacity() * size_of::<Empty>()
-    }
-
-    fn find_records(&mut self) -> Result<(), FileError> {
-        let file = self.file.try_clone().map_err(FileError::io(&self.path))?;
-        let mut go_on = |_: &ScanProgress| ControlFlow::Continue(());
-        let mut window = Window::new(&file, self.key, self.length, WINDOW, &mut go_on);
-        self.note_records(&mut window).map_err(|cut| {
-            let stopped = || FileError::io(&self.path)(ErrorKind::Interrupted.into());
-            cut.error(&self.path).unwrap_or_else(stopped)
-        })?;
-        self.spending.sort_unstable();
-        self.empty.sort_unstable();
-        Ok(())
-    }
-
-    fn note_records(&mut self, window: &mut Window<'_>) -> ReadResult<()> {
-        let mut at = 0;
-        while let Some(found) = window.find_magic(self.magic, at)? {
-            at = found + 1;
-            let head = window.get(found, RECORD_HEAD + COMPACT_SIZE_MAX + RECORD_TAIL)?;
-            let Some((&length, rest)) = head.get(4..).and_then(<[u8]>::split_first_chunk) else {
-                continue;
-            };
-            let (length, offset) = (u32::from_le_bytes(length), found as u32);
-            let end = found + RECORD_BYTES_MIN + u64::from(length);
-            let Ok(transactions) = Reader::new(rest).compact_size() else {
-                continue;
-            };
-            if length == 0 || end > self.length {
-                continue;
-            }
-            self.offsets.push(offset);
-            match (transactions, rest.get(1..5).and_then(<[u8]>::first_chunk)) {
-                (0, Some(&checksum)) if length == 1 => self.empty.push(Empty { checksum, offset }),
-                _ => self.spending.push(Spending {
-                    // A CompactSize of a length is below 2^25.
-                    transactions: transactions as u32,
-                    offset,
-                    length,
-                }),
-            }
-        }
-        Ok(())
+        self.tables.memory()
     }
 
     /// The undo data of a block that has a transaction at least. `None` if the file does not have
     /// it, or if all was found before that `cursor` has gone by: a sibling of the block may have
     /// undo data of the same form, and the checksum does not tell them apart.
     ///
-    /// The search begins at record number `rank`. Records are in the order in which their blocks
-    /// were connected, so the rank of the block among the blocks of its file is about right.
+    /// `rank` is the number of the block among the blocks of its file, in the order of the chain.
+    /// Records are in the order in which their blocks were connected, so the search begins there.
     ///
     /// # Errors
-    /// [`FileError::Read`].
+    /// [`FileError::Read`], or [`FileError::Io`] if there are too many records that the block may
+    /// have.
     pub fn find<B: AsRef<[u8]>>(
         &self,
         block: &Block<B>,
         rank: usize,
         cursor: &mut UndoCursor,
     ) -> Result<Option<BlockUndo>, FileError> {
-        if block.transaction_count() == 1 {
-            return Ok(self.find_empty(block, cursor)?.then(BlockUndo::default));
+        let hint = *cursor.hint.get_or_insert_with(|| self.hint(rank));
+        let found = if block.transaction_count() == 1 {
+            self.find_empty(block, cursor)?
+        } else {
+            self.find_spending(block, hint, cursor)?
+        };
+        match found {
+            Some((offset, undo)) => {
+                self.note(rank, offset);
+                Ok(Some(undo))
+            }
+            None if self.tables.are_full() => Err(self.too_many()),
+            None => Ok(None),
         }
-        let lengths = BlockUndo::lengths_for(block);
+    }
+
+    fn find_spending<B: AsRef<[u8]>>(
+        &self,
+        block: &Block<B>,
+        hint: u32,
+        cursor: &mut UndoCursor,
+    ) -> Result<Option<(u32, BlockUndo)>, FileError> {
         let transactions = (block.transaction_count() - 1) as u32;
-        let first = self
-            .spending
-            .partition_point(|record| record.transactions < transactions);
-        let records = &self.spending[first..];
-        let records = &records[..records.partition_point(|record| record.transactions == transactions)];
-        let hint = self.offsets.get(rank).copied().unwrap_or(u32::MAX);
-        let middle = records.partition_point(|record| record.offset < hint);
-        while let Some(record) = nearest(middle, records.len(), cursor.tried).map(|index| records[index]) {
+        while let Some(offset) = self.tables.spending(transactions, hint, cursor.tried) {
             cursor.tried += 1;
-            let fits = lengths.contains(&record.length.into());
-            let cost = if fits {
-                RECORD_BYTES_MIN + u64::from(record.length)
-            } else {
-                STEP_COST
-            };
-            if cursor.tried > NEAR_MAX && !self.spend(cost) {
-                return Ok(None);
-            }
-            if !fits {
-                continue;
-            }
-            let bytes = self.read(record.offset, record.length as usize)?;
-            match read_record_for(self.magic, block, &bytes) {
-                Ok(Some(undo)) => {
-                    cursor.found = record.offset;
-                    return Ok(Some(undo));
-                }
-                // The record belongs to another block or is damaged: the checksum cannot tell
-                // which.
-                Ok(None) | Err(UndoRecordError::Head | UndoRecordError::Checksum | UndoRecordError::Decode(_)) => {}
+            if let Some(undo) = self.read_for(block, offset, cursor)? {
+                return Ok(Some((offset, undo)));
             }
         }
         Ok(None)
     }
 
-    /// Whether there are records after the one that was found last, or any if `after` is none.
-    pub fn has_records_after(&self, after: Option<&UndoCursor>) -> bool {
-        let last = self.offsets.last();
-        last.is_some_and(|&last| after.is_none_or(|cursor| last > cursor.found))
-    }
-
-    /// Whether there is a record of a block that spends nothing.
-    fn find_empty<B: AsRef<[u8]>>(&self, block: &Block<B>, cursor: &mut UndoCursor) -> Result<bool, FileError> {
+    /// A record of a block that spends nothing.
+    fn find_empty<B: AsRef<[u8]>>(
+        &self,
+        block: &Block<B>,
+        cursor: &mut UndoCursor,
+    ) -> Result<Option<(u32, BlockUndo)>, FileError> {
         if cursor.tried > 0 {
-            return Ok(false);
+            return Ok(None);
         }
         cursor.tried = 1;
         let wanted = checksum_without_coins(&block.header().prev_block_hash);
-        let first = self.empty.partition_point(|record| record.checksum[..] < wanted[..4]);
-        let same = self.empty[first..]
-            .iter()
-            .take_while(|record| record.checksum[..] == wanted[..4]);
-        for (tried, record) in (1..).zip(same) {
+        let [a, b, c, d, ..] = wanted;
+        for offset in self.tables.empty([a, b, c, d]) {
             // Records with these bytes and others after them were made to be found.
-            if tried > NEAR_MAX && !self.spend(STEP_COST) {
-                break;
-            }
-            if self.read(record.offset, 1)?.ends_with(&wanted) {
-                cursor.found = record.offset;
-                return Ok(true);
+            self.charge(EMPTY_RECORD as u64, block, cursor)?;
+            let start = u64::from(offset) + RECORD_HEAD as u64;
+            if self.read(start, 1 + RECORD_TAIL)?.ends_with(&wanted) {
+                cursor.found_end = start + (1 + RECORD_TAIL) as u64;
+                return Ok(Some((offset, BlockUndo::default())));
             }
         }
-        Ok(false)
+        Ok(None)
+    }
+
+    /// The undo data of a block in the record that begins at `offset`, if it is the block's.
+    fn read_for<B: AsRef<[u8]>>(
+        &self,
+        block: &Block<B>,
+        offset: u32,
+        cursor: &mut UndoCursor,
+    ) -> Result<Option<BlockUndo>, FileError> {
+        let start = u64::from(offset) + RECORD_HEAD as u64;
+        let (least, most) = BlockUndo::lengths_for(block).into_inner();
+        let tail = RECORD_TAIL as u64;
+        let most = (most + tail).min(self.length.saturating_sub(start));
+        let mut count = (least * READ_FIRST + tail).min(most);
+        loop {
+            self.charge(count, block, cursor)?;
+            let bytes = self.read(start, count as usize)?;
+            let (length, needed) = match BlockUndo::length_for(&bytes, block) {
+                Ok(Some(length)) => (length, length + RECORD_TAIL),
+                Err(DecodeError::UnexpectedEnd { offset, wanted }) => (0, offset + wanted),
+                Ok(None) | Err(_) => return Ok(None),
+            };
+            let needed = needed as u64;
+            if needed > most {
+                return Ok(None);
+            }
+            if needed > count {
+                count = (count * READ_GROWTH).max(needed).min(most);
+                continue;
+            }
+            let (undo, rest) = bytes.split_at(length);
+            if !rest.starts_with(&checksum(&block.header().prev_block_hash, undo)) {
+                return Ok(None);
+            }
+            cursor.found_end = start + (length + RECORD_TAIL) as u64;
+            // The checksum may have been made for data that does not decode.
+            return Ok(BlockUndo::decode_for(undo, block).ok().flatten());
+        }
+    }
+
+    /// About where the record of a block is, whose rank is `rank`.
+    fn hint(&self, rank: usize) -> u32 {
+        let hints = self.hints.lock().unwrap_or_else(PoisonError::into_inner);
+        let below = hints.range(..=rank).next_back();
+        let number = match (below, hints.range(rank..).next()) {
+            (Some((of, number)), _) => number + (rank - of),
+            (None, Some((of, number))) => number.saturating_sub(of - rank),
+            (None, None) => rank,
+        };
+        self.tables.offset(number).unwrap_or(u32::MAX)
+    }
+
+    /// Notes where the record of a block was found.
+    fn note(&self, rank: usize, offset: u32) {
+        if let Some(number) = self.tables.rank(offset) {
+            let mut hints = self.hints.lock().unwrap_or_else(PoisonError::into_inner);
+            if hints.len() >= HINTS_MAX {
+                hints.clear();
+            }
+            hints.insert(rank, number);
+        }
+    }
+
+    /// Charges a read for a block: to its own budget, then to that of the file.
+    fn charge<B: AsRef<[u8]>>(&self, cost: u64, block: &Block<B>, cursor: &mut UndoCursor) -> Result<(), FileError> {
+        if cursor.read + cost <= OWN_BUDGET * block.bytes().len() as u64 {
+            cursor.read += cost;
+        } else if !self.spend(cost) {
+            return Err(self.too_many());
+        }
+        Ok(())
     }
 
     /// Takes from the budget of the file. False if it does not have so much.
     fn spend(&self, cost: u64) -> bool {
         let less = |budget: u64| budget.checked_sub(cost);
-        let spent = self.far_budget.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+        let spent = self.budget.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
         spent.is_ok()
     }
 
-    /// Reads a record with so much undo data.
-    fn read(&self, offset: u32, length: usize) -> Result<Vec<u8>, FileError> {
-        let offset = u64::from(offset);
-        let mut bytes = vec![0; RECORD_HEAD + length + RECORD_TAIL];
+    fn too_many(&self) -> FileError {
+        let error = std::io::Error::other("it has too many records that may be those of a block");
+        FileError::io(&self.path)(error)
+    }
+
+    fn error(&self, cut: Cut) -> FileError {
+        let stopped = || FileError::io(&self.path)(ErrorKind::Interrupted.into());
+        cut.error(&self.path).unwrap_or_else(stopped)
+    }
+
+    /// Reads bytes of the file.
+    fn read(&self, offset: u64, length: usize) -> Result<Vec<u8>, FileError> {
+        let mut bytes = vec![0; length];
         let read = self.file.read_exact_at(&mut bytes, offset);
         read.map_err(|error| FileError::Read {
             path: self.path.clone(),
@@ -320,18 +337,6 @@ impl UndoFile {
         self.key.apply(&mut bytes, offset);
         Ok(bytes)
     }
-}
-
-/// Number `index` of a list of `count`, in the order of the distance from `middle`.
-fn nearest(middle: usize, count: usize, index: u64) -> Option<usize> {
-    let index = usize::try_from(index).ok().filter(|&index| index < count)?;
-    let paired = middle.min(count - middle);
-    Some(match index {
-        _ if index < 2 * paired && index % 2 == 0 => middle + index / 2,
-        _ if index < 2 * paired => middle - 1 - index / 2,
-        _ if middle < count - middle => middle + (index - paired),
-        _ => middle - 1 - (index - paired),
-    })
 }
 
 #[cfg(test)]
@@ -473,7 +478,7 @@ mod tests {
         assert_eq!(value(&files), 6);
     }
 
-    /// A record whose length covers those after it hides none of them.
+    /// A record whose length covers those after it hides none of them, and is found itself.
     #[test]
     fn no_record_hides_others() {
         let mut bytes = record(1, 1, 1);
@@ -482,14 +487,58 @@ mod tests {
         bytes[4..8].copy_from_slice(&length.to_le_bytes());
         bytes.extend(inner);
         let (_directory, file) = open(&bytes, [0; 8]);
-        for number in 2..6 {
+        for number in 1..6 {
             assert_eq!(find(&file, number, 1, 0), Some(undo(1, number.into())));
         }
-        assert!(find(&file, 1, 1, 0).is_none());
     }
 
-    /// Many records of the same form: a block without coins finds its own at once, and what all
-    /// blocks together read has a bound.
+    /// Core knows where undo data is, and does not look at its length.
+    #[test]
+    fn a_wrong_length_is_no_damage() {
+        for transactions in [0, 1, 2] {
+            let records: Vec<_> = (1..=5)
+                .map(|number| record(number, transactions, number.into()))
+                .collect();
+            for wrong in [0, 1, 2, 4] {
+                for length in [0, 1, 5, 7, 11, 13, 106, u32::MAX] {
+                    let mut records = records.clone();
+                    records[wrong][4..8].copy_from_slice(&length.to_le_bytes());
+                    let (_directory, file) = open(&[records.concat(), vec![0; 50]].concat(), [0; 8]);
+                    for number in 1..=5 {
+                        let expected = undo(transactions, number.into());
+                        assert_eq!(
+                            find(&file, number, transactions, usize::from(number) - 1),
+                            Some(expected),
+                            "{wrong} {length}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+
+    /// Any number of records of the same form, before those of the chain, between and after them:
+    /// all are found, and each record is read a few times.
+    #[test]
+    fn decoys_hide_nothing() {
+        let decoy = |count: usize| record(99, 1, 1).repeat(count);
+        let chain = || (1..=90).map(|number| record(number, 1, number.into()));
+        let before = [decoy(20_000), chain().collect::<Vec<_>>().concat()].concat();
+        let between: Vec<u8> = chain().flat_map(|record| [decoy(300), record].concat()).collect();
+        let after = [chain().collect::<Vec<_>>().concat(), decoy(20_000)].concat();
+        for bytes in [before, between, after] {
+            let (_directory, file) = open(&bytes, [0; 8]);
+            for number in 1..=90 {
+                let found = find(&file, number, 1, usize::from(number) - 1);
+                assert_eq!(found, Some(undo(1, number.into())));
+            }
+            // A block tries all there are, if it has none.
+            let spent = FILE_BUDGET * file.length + FILE_BUDGET_BASE - file.budget.load(Ordering::Relaxed);
+            assert!(spent < 8 * file.length, "{spent} of {}", file.length);
+        }
+    }
+
+    /// What all blocks read has a bound. Beyond it nobody says that there is no undo data.
     #[test]
     fn many_records_of_one_form() {
         let others: Vec<u8> = record(9, 0, 0).repeat(20_000);
@@ -503,32 +552,80 @@ mod tests {
         let others: Vec<u8> = record(9, 1, 1).repeat(20_000);
         let (_directory, file) = open(&[others, record(1, 1, 1)].concat(), [0; 8]);
         assert!(find(&file, 1, 1, 20_000).is_some());
-        let mut read = 0;
-        for _ in 0..1_000 {
+        let searches = (0..1_000).map(|_| {
             let mut cursor = UndoCursor::default();
-            assert!(file.find(&block(parent(2), 1), 0, &mut cursor).unwrap().is_none());
-            read += cursor.tried;
-        }
-        let bytes = read * (RECORD_BYTES_MIN + 6);
+            let found = file.find(&block(parent(2), 1), 0, &mut cursor);
+            (found.map_err(|error| error.to_string()), cursor.tried)
+        });
+        let searches: Vec<_> = searches.collect();
+        let tried: u64 = searches.iter().map(|(_, tried)| tried).sum();
         assert!(
-            bytes < FAR_BUDGET * file.length + FAR_BUDGET_BASE + 1_000 * NEAR_MAX * 50,
-            "{read}"
+            tried * 40 < FILE_BUDGET * file.length + FILE_BUDGET_BASE + 1_000 * OWN_BUDGET * 300,
+            "{tried}"
         );
+        assert_eq!(searches[0].0, Ok(None));
+        let last = searches[999].0.clone().unwrap_err();
+        assert!(last.contains("too many records"), "{last}");
         // The nearest are tried even so.
         assert!(find(&file, 1, 1, 20_000).is_some());
     }
 
+    /// A file of magics alone: the tables are bounded, records before them are found, and nobody
+    /// says that others are not there.
     #[test]
-    fn the_nearest_come_first() {
-        for (middle, count, expected) in [
-            (2, 5, vec![2, 1, 3, 0, 4]),
-            (0, 3, vec![0, 1, 2]),
-            (3, 3, vec![2, 1, 0]),
-            (1, 4, vec![1, 0, 2, 3]),
-            (0, 0, vec![]),
-        ] {
-            let found: Vec<_> = (0..).map_while(|index| nearest(middle, count, index)).collect();
-            assert_eq!(found, expected);
+    fn tables_are_bounded() {
+        let mut bytes = [record(1, 1, 5), record(2, 0, 0)].concat();
+        bytes.extend([&MAGIC.0[..], &8u32.to_le_bytes()].concat().repeat(4 << 20));
+        let (_directory, file) = open(&bytes, [0; 8]);
+        assert!(file.memory() < 23 << 20, "{}", file.memory());
+        assert_eq!(find(&file, 1, 1, 0), Some(undo(1, 5)));
+        assert_eq!(find(&file, 2, 0, 1), Some(undo(0, 0)));
+        let error = file.find(&block(parent(3), 1), 0, &mut UndoCursor::default());
+        assert!(error.unwrap_err().to_string().contains("too many records"));
+    }
+
+    /// What follows a record: known blocks in any order, padding, and a write that is not finished.
+    #[test]
+    fn the_rest_is_known_or_damaged() {
+        let parents: Vec<_> = (1..=6).map(parent).collect();
+        let records: Vec<_> = [1, 3, 2, 5, 4].map(|number| record(number, number % 3, 7)).concat();
+        let known = |bytes: &[u8], parents: &[BlockHash]| {
+            let key = [9, 8, 7, 6, 5, 4, 3, 2];
+            [[0; 8], key].map(|key| {
+                let (_directory, file) = open(bytes, key);
+                file.is_rest_known(None, parents).unwrap()
+            })
+        };
+        assert_eq!(known(&[], &[]), [true; 2]);
+        assert_eq!(known(&records, &parents), [true; 2]);
+        assert_eq!(known(&[&records[..], &[0; 9_000]].concat(), &parents), [true; 2]);
+        // A block that is not known.
+        assert_eq!(known(&records, &parents[..4]), [false; 2]);
+        assert_eq!(known(&[&records[..], &[0; 9_000], &[1]].concat(), &parents), [false; 2]);
+        // After a record that was found.
+        let (_directory, file) = open(&[record(9, 1, 7), records.clone()].concat(), [0; 8]);
+        let mut cursor = UndoCursor::default();
+        assert!(!file.is_rest_known(None, &parents).unwrap());
+        assert!(file.find(&block(parent(9), 1), 0, &mut cursor).unwrap().is_some());
+        assert!(file.is_rest_known(Some(&cursor), &parents).unwrap());
+        // Every cut of a further record, and every bit of it that is another.
+        let last = record(6, 2, 7);
+        for zeros in [0, 4_000] {
+            for length in 0..last.len() - TORN_TAIL_TESTED {
+                let bytes = [&records[..], &last[..length], &vec![0; zeros]].concat();
+                assert_eq!(known(&bytes, &parents), [true; 2], "{length} {zeros}");
+            }
+            for bit in 0..last.len() * 8 {
+                let mut last = last.clone();
+                last[bit / 8] ^= 1 << (bit % 8);
+                let bytes = [&records[..], &last, &vec![0; zeros]].concat();
+                // The length does not count.
+                let is_known = (4..8).contains(&(bit / 8));
+                assert_eq!(known(&bytes, &parents), [is_known; 2], "{bit} {zeros}");
+            }
         }
     }
+
+    /// Bytes at the end of a record without which, before zeros, it is not known to be torn.
+    const TORN_TAIL_TESTED: usize = 4;
 }

@@ -49,6 +49,8 @@ pub(crate) struct Window<'a> {
     pub(crate) length: usize,
     /// Records found so far.
     pub(crate) records: usize,
+    /// From here on nothing but padding follows, of either kind. Found when it is first needed.
+    padding_start: Option<u64>,
     watch: &'a mut dyn FnMut(&ScanProgress) -> ControlFlow<()>,
 }
 
@@ -68,6 +70,7 @@ impl<'a> Window<'a> {
             bytes: Vec::new(),
             length,
             records: 0,
+            padding_start: None,
             watch,
         }
     }
@@ -143,19 +146,51 @@ impl<'a> Window<'a> {
         Ok(offset)
     }
 
-    /// Whether nothing but padding, of either kind, lies from `at` to the end of the file.
-    pub(crate) fn is_padding_to_end(&mut self, at: u64) -> ReadResult<bool> {
-        let key = self.key;
-        let mut offset = at;
-        let mut step = SEARCH_STEP_FIRST;
-        while offset < self.size {
-            let bytes = self.get(offset, step)?;
-            if !key.is_padding_of_any_kind(bytes, offset) {
-                return Ok(false);
-            }
-            offset += bytes.len() as u64;
-            step = (step * 4).min(SEARCH_STEP_MAX);
+    /// The bytes of a record's head at `at`, and how many of them the file has. The window stays
+    /// where it is.
+    pub(crate) fn peek(&mut self, at: u64) -> ReadResult<([u8; RECORD_HEAD as usize], usize)> {
+        let mut bytes = [0; RECORD_HEAD as usize];
+        let count = bytes.len().min(self.size.saturating_sub(at) as usize);
+        if at >= self.start && at + count as u64 <= self.start + self.bytes.len() as u64 {
+            let from = (at - self.start) as usize;
+            bytes[..count].copy_from_slice(&self.bytes[from..from + count]);
+        } else {
+            let read = self.handle.read_exact_at(&mut bytes[..count], at);
+            read.map_err(|error| Cut::Read(at, error))?;
+            self.key.apply(&mut bytes[..count], at);
         }
-        Ok(true)
+        Ok((bytes, count))
+    }
+
+    /// Whether nothing but padding, of either kind, lies from `at` to the end of the file. The
+    /// padding at the end is read once, however often this is asked.
+    pub(crate) fn is_padding_to_end(&mut self, at: u64) -> ReadResult<bool> {
+        if let Some(start) = self.padding_start {
+            return Ok(at >= start);
+        }
+        let key = self.key;
+        let mut end = self.size;
+        let mut step = SEARCH_STEP_FIRST as u64;
+        let start = loop {
+            let begin = end.saturating_sub(step);
+            let bytes = self.get(begin, (end - begin) as usize)?;
+            let is_written = |&index: &usize| {
+                let offset = begin + index as u64;
+                !key.is_padding_of_any_kind(&bytes[index..=index], offset)
+            };
+            let written = if key.is_padding_of_any_kind(bytes, begin) {
+                None
+            } else {
+                (0..bytes.len()).rev().find(is_written)
+            };
+            match written {
+                Some(index) => break begin + index as u64 + 1,
+                None if begin == 0 => break 0,
+                None => end = begin,
+            }
+            step = (step * 4).min(SEARCH_STEP_MAX as u64);
+        };
+        self.padding_start = Some(start);
+        Ok(at >= start)
     }
 }

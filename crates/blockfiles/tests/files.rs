@@ -159,6 +159,26 @@ fn a_length_that_is_too_short() {
     }
 }
 
+#[test]
+fn files_that_are_not_written_to_their_end() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("blk00000.dat");
+    std::fs::write(directory.path().join("xor.dat"), [5; 8]).unwrap();
+    let mut files = BlockFiles::new();
+    for (bytes, expected) in [
+        (vec![], false),
+        (vec![0; 63], false),
+        (record(&block(1, 10)), false),
+        ([vec![7; 100], vec![0; 63]].concat(), false),
+        ([vec![7; 100], vec![0; 64]].concat(), true),
+        ([vec![7; 100], vec![5; 64]].concat(), true),
+    ] {
+        std::fs::write(&path, bytes).unwrap();
+        let file = files.add(&path).unwrap()[0];
+        assert_eq!(files.is_preallocated(file).unwrap(), expected);
+    }
+}
+
 /// Core preallocates: zeros follow a write that is not finished.
 #[test]
 fn a_torn_record_before_preallocated_zeros() {
@@ -359,9 +379,16 @@ fn a_magic_that_begins_with_zero() {
 /// Files made to waste memory or time: reports are bounded, and so is decoding in doubtful cases.
 #[test]
 fn hostile_files_are_bounded() {
-    let (scan, _) = scan_bytes(&MAGIC.0.repeat(200_000), None);
-    assert_eq!(scan.damages.len(), 100);
-    assert!(scan.more_damages > 1000);
+    let damaged = [vec![7; 200], record(&block(1, 0))].concat();
+    let (scan, _) = scan_bytes(&damaged.repeat(2_000), None);
+    assert_eq!((scan.records.len(), scan.damages.len()), (2_000, 100));
+    assert_eq!(scan.more_damages, 1_900);
+    // A magic alone ends no damage.
+    check(
+        &MAGIC.0.repeat(200_000),
+        &[],
+        &[(0, DamageKind::BadLength(u32::from_le_bytes(MAGIC.0)))],
+    );
     let believable = [&MAGIC.0[..], &3_999_999u32.to_le_bytes(), &[7; 5]].concat();
     let start = std::time::Instant::now();
     let (scan, _) = scan_bytes(&believable.repeat(600_000), None);
@@ -373,6 +400,125 @@ fn hostile_files_are_bounded() {
     let (scan, _) = scan_bytes(&short.repeat(400_000), None);
     assert_eq!((scan.records.len(), scan.damages.len()), (400_000, 0));
     assert!(start.elapsed().as_secs() < 5, "{:?}", start.elapsed());
+}
+
+/// The work of a damage is bounded by the file, whatever follows each magic: lengths that lead
+/// somewhere, and blocks that never end.
+#[test]
+fn hostile_bytes_in_a_damage_are_bounded() {
+    let start = std::time::Instant::now();
+    let head = |length: u32| [&MAGIC.0[..], &length.to_le_bytes()].concat();
+    let mut endless = head(3_999_000);
+    endless.extend([2; 80]);
+    // Many transactions of many inputs, which run through the next heads.
+    endless.extend([0xfe, 0xff, 0xff, 0, 0, 1, 0, 0, 0, 0xfe, 0xff, 0xff, 0, 0]);
+    for hostile in [head(100).repeat(12), head(90_000), head(30_000), endless] {
+        let count = (16 << 20) / hostile.len();
+        let (scan, _) = scan_bytes(
+            &[&[7; 300][..], &hostile.repeat(count), &[0; 100_000], &[1]].concat(),
+            None,
+        );
+        assert!(!scan.damages.is_empty());
+        assert!(scan.damages.iter().all(|damage| !damage.is_harmless()));
+    }
+    // Zeros after each damage but the last byte.
+    let torn = [head(4_000_000), vec![7; 92]].concat();
+    scan_bytes(&[&torn.repeat(20_000)[..], &[0; 8_000_000], &[1]].concat(), None);
+    assert!(start.elapsed().as_secs() < 60, "{:?}", start.elapsed());
+}
+
+/// A block that spends nothing and has these bytes in an output.
+fn block_with(number: u8, script: &[u8]) -> Vec<u8> {
+    let mut transaction = vec![1, 0, 0, 0, 1];
+    transaction.extend([0; 32]);
+    transaction.extend([0xff; 4]);
+    transaction.extend([1, number, 0xff, 0xff, 0xff, 0xff]);
+    transaction.extend([1, 0, 0, 0, 0, 0, 0, 0, 0, script.len() as u8]);
+    transaction.extend(script);
+    transaction.extend([0; 4]);
+    let mut bytes = vec![number; 36];
+    bytes.extend(sha256d(&transaction));
+    bytes.extend([number; 12]);
+    bytes.push(1);
+    bytes.extend(transaction);
+    bytes
+}
+
+/// A miner may write the magic into a block, with any length. It ends no damage, and is none.
+#[test]
+fn a_magic_inside_a_block() {
+    let a = block(1, 10);
+    for length in [0, 79, 80, 90, 3_000_000, u32::MAX] {
+        let inside = [&MAGIC.0[..], &u32::to_le_bytes(length), &[7; 100]].concat();
+        let b = block_with(2, &inside);
+        let start = record(&a).len() as u64;
+        let whole = [record(&a), record(&b)].concat();
+        check(&whole, &[&a, &b], &[]);
+        // One bit of its magic or its length: the block is missing, whether others follow or not.
+        for bit in 0..64 {
+            for after in [vec![], vec![0; 1000], record(&block(3, 30))] {
+                let mut bytes = [&whole[..], &after].concat();
+                bytes[start as usize + bit / 8] ^= 1 << (bit % 8);
+                let (scan, _) = scan_bytes(&bytes, None);
+                let said = &scan.damages[0];
+                assert_eq!((said.offset, said.hash), (start, Some(hash(&b))), "{length} {bit}");
+                if matches!(said.kind, DamageKind::TooLong(_)) {
+                    assert_eq!(scan.records[1].hash, hash(&b));
+                } else {
+                    assert!(!said.is_harmless(), "{length} {bit} {said}");
+                    assert_eq!(
+                        said.length,
+                        record(&b).len() as u64 + after.len() as u64 * u64::from(scan.records.len() == 1)
+                    );
+                }
+                assert_eq!(scan.damages.len(), 1, "{length} {bit}");
+            }
+        }
+        // A write that is not finished.
+        for written in 150..record(&b).len() - 16 {
+            for zeros in [0, 1000] {
+                let bytes = [record(&a), record(&b)[..written].to_vec(), vec![0; zeros]].concat();
+                check(&bytes, &[&a], &[(start, DamageKind::Truncated)]);
+            }
+        }
+    }
+}
+
+/// A damaged block between a damaged one and the end is no part of the first.
+#[test]
+fn damage_after_damage() {
+    let (a, b, c) = (block(1, 10), block(2, 20), block(3, 30));
+    let mut bytes = [record(&a), record(&b), record(&c)].concat();
+    let second = record(&a).len();
+    let third = second + record(&b).len();
+    bytes[second] ^= 1;
+    bytes[third + 100] ^= 1;
+    let (scan, _) = scan_bytes(&bytes, None);
+    assert_eq!(scan.records.len(), 2);
+    assert_eq!(scan.damages[0].length, record(&b).len() as u64);
+    assert!(!scan.damages[0].is_followed);
+}
+
+/// Lengths far beyond the blocks, which Core takes: decoding costs what the blocks have.
+#[test]
+fn every_length_is_too_long() {
+    let blocks: Vec<_> = (0..250).map(|number| block(number, 20)).collect();
+    let mut bytes = Vec::new();
+    for block in &blocks {
+        bytes.extend(MAGIC.0);
+        bytes.extend(4_000_000u32.to_le_bytes());
+        bytes.extend(block);
+    }
+    bytes.extend([0; 4_100_000]);
+    // What is said of them hides no other damage.
+    let damage = [0x55; 300];
+    for after in [&[][..], &damage] {
+        let (scan, found) = scan_bytes(&[&bytes, after].concat(), None);
+        assert_eq!(found, blocks);
+        assert_eq!(scan.damages.len(), 100 + usize::from(!after.is_empty()));
+        assert_eq!(scan.more_damages, 0);
+        assert_eq!(scan.damages.iter().all(|damage| damage.is_harmless()), after.is_empty());
+    }
 }
 
 #[test]

@@ -251,6 +251,28 @@ fn an_undo_record_of_more_coins_than_a_block_can_spend() {
     check_failing("export blocks", &mut export, READER + cores() * READER_THREAD);
 }
 
+/// An undo file of magics alone after the true records. All blocks are found, and the tables of the
+/// others have a bound.
+#[test]
+fn an_undo_file_of_magics() {
+    let scratch = Scratch::new();
+    let mut chain = LyingChain::new();
+    for _ in 0..5 {
+        chain.push(Vec::new(), Vec::new());
+    }
+    let folder = chain.write(&scratch, "blocks");
+    let rev = folder.join("rev00000.dat");
+    let mut file = std::fs::read(&rev).unwrap();
+    let head = [&file[..4], &[8, 0, 0, 0]].concat();
+    file.extend(head.repeat(16 << 20));
+    std::fs::write(&rev, &file).unwrap();
+    let mut verify = blockmill();
+    verify
+        .args(["verify", "--network", "regtest", "--par", "1", "--blocks"])
+        .arg(&folder);
+    check("verify", &mut verify, READER + READER_THREAD);
+}
+
 /// Blocks that are full of one kind, verified, audited and exported.
 #[test]
 fn the_worst_blocks() {

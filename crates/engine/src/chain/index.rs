@@ -137,6 +137,19 @@ impl HeaderIndex {
         self.entry(id).position().into_iter().chain(copies)
     }
 
+    /// The parents of all blocks that lie in a file, in the order of the file.
+    pub(crate) fn parents_in(&self, file: u32) -> Vec<BlockHash> {
+        let mut found = Vec::new();
+        for id in (0..self.entries.len()).map(BlockId::from_index) {
+            let parent = self.entry(id).parent;
+            let positions = self.positions(id).filter(|position| position.file == file);
+            found.extend(positions.filter_map(|position| Some((position.offset, parent?))));
+        }
+        found.sort_unstable();
+        found.dedup_by_key(|(_, parent)| *parent);
+        found.into_iter().map(|(_, parent)| self.entry(parent).hash).collect()
+    }
+
     fn entry_mut(&mut self, id: BlockId) -> &mut Entry {
         &mut self.entries[id.index()]
     }

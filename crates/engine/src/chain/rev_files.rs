@@ -1,6 +1,6 @@
 //! The undo files that lie beside block files.
 
-use blockmill_block::{Block, BlockUndo, Magic};
+use blockmill_block::{Block, BlockHash, BlockUndo, Magic};
 use blockmill_blockfiles::{BlockFiles, UndoCursor, UndoFile};
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -33,6 +33,8 @@ type Opened = Arc<OnceLock<Result<Option<UndoFile>, String>>>;
 pub(crate) struct RevFiles {
     /// By the number of the block file, the one that was asked for last at the end.
     opened: Mutex<VecDeque<(u32, Opened)>>,
+    /// Held while a file is opened: one at a time, since the tables of a hostile file are large.
+    opening: Mutex<()>,
 }
 
 impl RevFiles {
@@ -48,7 +50,7 @@ impl RevFiles {
         cursor: &mut UndoCursor,
     ) -> Result<BlockUndo, RevError> {
         let opened = self.opened(file);
-        let undo_file = match open(&opened, files, file, magic) {
+        let undo_file = match self.open(&opened, files, file, magic) {
             Ok(Some(undo_file)) => undo_file,
             Ok(None) => return Err(RevError::NoFile),
             Err(error) => return Err(RevError::Unreadable(error.clone())),
@@ -62,19 +64,48 @@ impl RevFiles {
         }
     }
 
-    /// Whether an undo file has records after the one that was found last, or any if `after` is
-    /// none. A file that cannot be read may have some.
-    pub(crate) fn has_records_after(
+    /// Whether nothing but records of known blocks follows in an undo file after the record that was
+    /// found last, or at all if `after` is none, see [`UndoFile::is_rest_known`]. A file that cannot
+    /// be read may have others; one that is not there has none.
+    pub(crate) fn is_rest_known(
         &self,
         files: &BlockFiles,
         file: u32,
         magic: Magic,
         after: Option<&UndoCursor>,
+        parents: &[BlockHash],
     ) -> bool {
-        match open(&self.opened(file), files, file, magic) {
-            Ok(Some(undo_file)) => undo_file.has_records_after(after),
-            Ok(None) => false,
-            Err(_) => true,
+        match self.open(&self.opened(file), files, file, magic) {
+            Ok(Some(undo_file)) => undo_file.is_rest_known(after, parents).unwrap_or(false),
+            Ok(None) => true,
+            Err(_) => false,
+        }
+    }
+
+    /// The undo file beside block file number `file`, opened once.
+    fn open<'a>(
+        &self,
+        opened: &'a Opened,
+        files: &BlockFiles,
+        file: u32,
+        magic: Magic,
+    ) -> &'a Result<Option<UndoFile>, String> {
+        if let Some(known) = opened.get() {
+            return known;
+        }
+        let _alone = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = opened.get_or_init(|| files.undo_file(file, magic).map_err(|error| error.to_string()));
+        self.make_room();
+        known
+    }
+
+    /// Closes files until the tables of the others are small enough. The last one stays.
+    fn make_room(&self) {
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        let bytes =
+            |opened: &VecDeque<(u32, Opened)>| opened.iter().map(|(_, opened)| tables_bytes(opened)).sum::<usize>();
+        while opened.len() > OPEN_MAX || (opened.len() > 1 && bytes(&opened) > TABLES_BYTES_MAX) {
+            opened.pop_front();
         }
     }
 
@@ -83,19 +114,9 @@ impl RevFiles {
         let known = opened.iter().position(|(number, _)| *number == file);
         let this = known.and_then(|at| opened.remove(at)).unwrap_or_default();
         let this = (file, this.1);
-        while opened.len() == OPEN_MAX
-            || opened.iter().map(|(_, opened)| tables_bytes(opened)).sum::<usize>() > TABLES_BYTES_MAX
-        {
-            opened.pop_front();
-        }
         opened.push_back(this.clone());
         this.1
     }
-}
-
-/// The undo file beside block file number `file`, opened once.
-fn open<'a>(opened: &'a Opened, files: &BlockFiles, file: u32, magic: Magic) -> &'a Result<Option<UndoFile>, String> {
-    opened.get_or_init(|| files.undo_file(file, magic).map_err(|error| error.to_string()))
 }
 
 /// Memory in bytes of the tables of a file that is open.

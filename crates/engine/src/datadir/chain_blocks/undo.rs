@@ -5,13 +5,22 @@ use super::{ChainBlocks, Place};
 use crate::chain::rev_files::RevError;
 use crate::datadir::block_read_error::BlockReadError;
 use crate::datadir::spending_block::SpendingBlock;
-use blockmill_block::{Block, BlockUndo};
-use blockmill_blockfiles::UndoCursor;
+use blockmill_block::{Block, BlockHash, BlockUndo};
+use blockmill_blockfiles::{UndoCursor, undo_path};
 use blockmill_coins::UndoLogError;
 use blockmill_rules::flags::block_script_flags;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
+
+/// Blocks that a node may have without their undo data: it receives blocks so far ahead of the one
+/// that it connects (Core's `BLOCK_DOWNLOAD_WINDOW`).
+const AHEAD_MAX: u32 = 1024;
+
+/// As [`AHEAD_MAX`], without the file of their undo data: it is made for the first block of its file
+/// that is connected. A node asks a peer for so many blocks at a time (Core's
+/// `MAX_BLOCKS_IN_TRANSIT_PER_PEER`).
+const AHEAD_WITHOUT_FILE_MAX: u32 = 16;
 
 /// What is said of a block file without undo data beside it.
 pub(super) const NO_UNDO_FILE: &str = "there is no file of undo data (rev*.dat) beside it";
@@ -55,34 +64,63 @@ impl ChainBlocks {
     }
 
     /// Height of the last block of `heights` that has undo data, if the undo files have none for
-    /// those above it: a node that runs writes blocks before their undo data. Otherwise the last
-    /// height, whether it can be read or not.
+    /// those above it: a node that runs writes blocks before their undo data, and a block file that
+    /// it has begun before the file of its undo data. Otherwise the last height, whether it can be read or not.
+    ///
+    /// Undo data is not "not there yet" for more than 1,024 blocks, or 16 without an undo file; nor
+    /// where an undo file has anything after it but records of known blocks and an unfinished write.
     pub fn last_with_undo(&self, heights: RangeInclusive<u32>) -> u32 {
         let last = *heights.end();
         for height in heights.rev() {
             let mut search = UndoSearch::default();
             match self.read_next(height, &mut search) {
-                Err(BlockReadError::NoUndoRecord { .. }) => {}
-                Ok(_) if !self.may_have_undo(height + 1..=last, height, &search) => return height,
+                Err(error) if self.is_not_there_yet(height, last - height, &error) => {}
+                Ok(_) if height == last || self.is_rest_known(height + 1..=last, height, &search) => return height,
                 _ => return last,
             }
         }
         last
     }
 
-    /// Whether undo files have records that may be those of blocks for which none was found, since
-    /// they are damaged: any after that of the block below, which `found` has found.
-    fn may_have_undo(&self, missing: RangeInclusive<u32>, below: u32, found: &UndoSearch) -> bool {
+    /// Whether a node may write the undo data later that could not be found, of a block with so many
+    /// above it: its file has no record of it; or is not there, and the node has not written the
+    /// block file to its end.
+    fn is_not_there_yet(&self, height: u32, above: u32, error: &BlockReadError) -> bool {
+        match error {
+            BlockReadError::NoUndoRecord { .. } => above < AHEAD_MAX,
+            BlockReadError::NoUndoFile { path, why, .. } if why == NO_UNDO_FILE && undo_path(path).is_some() => {
+                let mut files = self.places(height).iter().map(|place| place.position.file);
+                above < AHEAD_WITHOUT_FILE_MAX && files.all(|file| self.files.is_preallocated(file).unwrap_or(false))
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether the undo files of blocks for which nothing was found have no records that may be
+    /// theirs, and damaged: all after that of the block below, which `found` has found, are those
+    /// of other known blocks.
+    fn is_rest_known(&self, missing: RangeInclusive<u32>, below: u32, found: &UndoSearch) -> bool {
         let magic = self.index.params().magic();
         let found_in = self.places(below).get(found.copy).map(|place| place.position.file);
         let files: BTreeSet<u32> = missing
             .flat_map(|height| self.places(height))
             .map(|place| place.position.file)
             .collect();
-        files.into_iter().any(|file| {
+        files.into_iter().all(|file| {
             let after = (Some(file) == found_in).then_some(&found.cursor);
-            self.rev_files.has_records_after(&self.files, file, magic, after)
+            let parents = self.parents_in(file);
+            self.rev_files.is_rest_known(&self.files, file, magic, after, &parents)
         })
+    }
+
+    /// The parents of the known blocks in a file, in this chain or beside it.
+    fn parents_in(&self, file: u32) -> Vec<BlockHash> {
+        let of_chain = self.places.iter().filter(|place| place.position.file == file);
+        let of_chain = of_chain.filter_map(|place| Some(self.header(place.height).ok()?.prev_block_hash));
+        let mut parents = self.index.parents_in(file);
+        let known: HashSet<BlockHash> = parents.iter().copied().collect();
+        parents.extend(of_chain.filter(|parent| !known.contains(parent)));
+        parents
     }
 
     /// The next undo data of a block that was not found before.
