@@ -2,6 +2,7 @@
 
 use crate::secrets::{HIDDEN, hidden_words, without_keys};
 use std::ffi::OsString;
+use std::io::Write;
 use std::process::ExitCode;
 
 /// The exit status of wrong usage.
@@ -17,7 +18,8 @@ pub(crate) fn refuse(error: clap::Error) -> ExitCode {
     if hidden == message {
         error.exit();
     }
-    eprint!("{hidden}");
+    // Without a reader there is nobody to tell.
+    let _ = std::io::stderr().lock().write_all(hidden.as_bytes());
     ExitCode::from(STATUS)
 }
 
