@@ -15,7 +15,7 @@ pub(crate) const HIDDEN: &str = "***";
 /// The longest word that is no key: names of functions, fingerprints and checksums are shorter.
 const SHORT: usize = 12;
 
-/// Characters that end a word, besides white space.
+/// Characters that end a word, besides white space and control characters.
 const ENDS: &str = "()[]{}<>,;:/*'\"#=-_.";
 
 /// Groups that a key is written in, at least.
@@ -44,7 +44,7 @@ const PUBLIC_MAX: usize = 130;
 const WITNESS_LENGTHS: [usize; 2] = [39, 59];
 
 fn is_end(character: char) -> bool {
-    character.is_whitespace() || ENDS.contains(character)
+    character.is_whitespace() || character.is_control() || ENDS.contains(character)
 }
 
 /// A text with its words mapped.
