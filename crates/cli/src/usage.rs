@@ -2,6 +2,7 @@
 
 use crate::plain::{self, one_line};
 use crate::secrets::{HIDDEN, hidden_words, without_keys};
+use console::strip_ansi_codes;
 use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
@@ -37,7 +38,11 @@ fn without_arguments(message: &str, arguments: impl Iterator<Item = OsString>) -
     // A line of an argument is none of the message.
     let broken = arguments.iter().filter(|argument| argument.contains('\n'));
     let message = broken.fold(message.to_owned(), |message, argument| {
-        message.replace(argument, &one_line(argument))
+        // What commands a terminal is not in the message any more.
+        let stripped = strip_ansi_codes(argument);
+        message
+            .replace(argument, &one_line(argument))
+            .replace(&*stripped, &one_line(&stripped))
     });
     // One may be a part of another.
     hidden.sort_by_key(|word| std::cmp::Reverse(word.len()));

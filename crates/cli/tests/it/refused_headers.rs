@@ -120,7 +120,7 @@ fn a_header_without_work_is_unreadable_everywhere() {
 fn many_headers_without_work_are_counted() {
     let main = branch(&genesis(), 1, 5, 0, None);
     let scratch = Scratch::new();
-    let mut file = file_of(&main);
+    let mut file = file_of([genesis()].iter().chain(&main));
     for number in 0..3000u32 {
         let mut junk = [0xff; 80];
         junk[..4].copy_from_slice(&number.to_le_bytes());
