@@ -29,7 +29,7 @@ pub enum FindingKind {
 }
 
 impl FindingKind {
-    const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 9] = [
         Self::Block,
         Self::Order,
         Self::Once,

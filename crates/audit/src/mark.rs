@@ -12,7 +12,7 @@ use blockmill_coins::{StoreError, UtxoStats};
 use blockmill_engine::UtxoSet;
 use sha2::{Digest, Sha256};
 use std::fmt;
-use std::io::{ErrorKind, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
@@ -21,6 +21,9 @@ const FILE: &str = "audit.txt";
 
 /// The first line of the file.
 const HEAD: &str = "blockmill audit 2";
+
+/// Bytes of the file that are read. It has a few hundred.
+const LENGTH_MAX: u64 = 4096;
 
 /// Why no mark is left.
 #[derive(Debug, Error)]
@@ -165,7 +168,9 @@ impl Mark {
     }
 
     fn read(path: &Path) -> Option<Self> {
-        let text = std::fs::read_to_string(path).ok()?;
+        let mut text = String::new();
+        let file = std::fs::File::open(path).ok()?;
+        file.take(LENGTH_MAX).read_to_string(&mut text).ok()?;
         let mut lines = text.strip_prefix(HEAD)?.strip_prefix('\n')?.lines();
         let mut field = |name: &str| lines.next()?.strip_prefix(name)?.strip_prefix(' ');
         let run = hex::decode(field("run")?).ok()?;

@@ -17,6 +17,7 @@ use blockmill_engine::inspect::verify_blocks::ThreadTimes;
 use std::borrow::Borrow;
 use std::cmp::Reverse;
 use std::collections::HashSet;
+use std::fs::File;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -30,7 +31,7 @@ pub type NamedPart = (String, Vec<u8>);
 /// [`AuditError::File`].
 pub fn read_parts(paths: &[PathBuf]) -> Result<Vec<NamedPart>, AuditError> {
     let read = |path: &PathBuf| {
-        let bytes = std::fs::read(path).map_err(file_error(path))?;
+        let bytes = File::open(path).and_then(Part::read).map_err(file_error(path))?;
         Ok((path.display().to_string(), bytes))
     };
     paths.iter().map(read).collect()

@@ -22,8 +22,9 @@ use crate::field::Element;
 use crate::finding::{Finding, FindingKind};
 use crate::fingerprint::Fingerprint;
 use crate::key::{Key, RunId};
-use crate::range_sums::RangeSums;
+use crate::range_sums::{FINDINGS_MAX, RangeSums};
 use blockmill_block::{BlockHash, Magic, Txid};
+use std::io::{self, Read};
 use std::ops::RangeInclusive;
 use thiserror::Error;
 
@@ -33,6 +34,15 @@ const SEAL: usize = 32;
 
 /// Longest reason of a finding in bytes.
 const REASON_MAX: usize = 1000;
+
+/// Where the heights end, at the begin of a part.
+const HEIGHTS_END: usize = 8 + 4 + 16 + 2 * 4;
+
+/// Blocks in a part at most: those of eighty years.
+const BLOCKS_MAX: u64 = 1 << 22;
+
+/// Bytes of findings at most.
+const FINDINGS_BYTES_MAX: usize = FindingKind::ALL.len() * FINDINGS_MAX * (1 + 4 + 32 + 2 + REASON_MAX);
 
 /// Where the products are.
 const PRODUCTS: std::ops::Range<usize> = {
@@ -191,6 +201,17 @@ impl Part {
         bytes
     }
 
+    /// The bytes of a file, but no more than a part of its heights has and one more, which makes it
+    /// no part.
+    pub(crate) fn read(mut input: impl Read) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        input.by_ref().take(HEIGHTS_END as u64).read_to_end(&mut bytes)?;
+        if let Some(most) = length_max(&bytes) {
+            input.take(most + 1 - HEIGHTS_END as u64).read_to_end(&mut bytes)?;
+        }
+        Ok(bytes)
+    }
+
     /// Reads a file of a part of the key's run.
     ///
     /// # Errors
@@ -273,6 +294,15 @@ impl Part {
             },
         })
     }
+}
+
+/// Bytes of a part that begins so, at most. None if no part begins so.
+fn length_max(begin: &[u8]) -> Option<u64> {
+    let mut heights = Fields(begin.strip_prefix(&HEAD)?.get(HEIGHTS_END - HEAD.len() - 8..)?);
+    let (first, last) = (heights.u32().ok()?, heights.u32().ok()?);
+    let blocks = u64::from(last.checked_sub(first)?) + 1;
+    let fixed = (PRODUCTS.end + 4 + FINDINGS_BYTES_MAX + SEAL) as u64;
+    (blocks <= BLOCKS_MAX).then_some(fixed + 32 * blocks)
 }
 
 /// Hides the products, or shows them again.

@@ -72,7 +72,7 @@ impl Workplace {
             let Some(state) = path.file_name().and_then(|name| state_of_name(name.to_str()?)) else {
                 continue;
             };
-            let bytes = std::fs::read(&path).map_err(file_error(&path))?;
+            let bytes = File::open(&path).and_then(Part::read).map_err(file_error(&path))?;
             // Damaged ones, and those of other chains, are not in the way of others.
             let Some(part) = Part::decode(&bytes, &key).ok().filter(|part| is_of_chain(part, blocks)) else {
                 continue;

@@ -151,6 +151,12 @@ pub enum FileError {
 }
 
 impl FileError {
+    /// Whether there is nothing of the name.
+    pub fn is_gone(&self) -> bool {
+        use std::io::ErrorKind::{NotADirectory, NotFound};
+        matches!(self, Self::Io { error, .. } if matches!(error.kind(), NotFound | NotADirectory))
+    }
+
     /// Whether a file was not written since its name is not to be had.
     pub fn is_name_taken(&self) -> bool {
         matches!(self, Self::Exists { .. } | Self::InUse { .. } | Self::Reserved { .. })

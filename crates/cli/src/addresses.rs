@@ -6,6 +6,9 @@ use blockmill_block::Network;
 
 /// The script that an address of this network stands for.
 pub(crate) fn script_of(text: &str, network: Network) -> Result<ScriptBuf, String> {
+    if text.len() > LENGTH_MAX {
+        return Err(NONE.to_owned());
+    }
     let address: Address<_> = text.parse().map_err(|_| why_none(text))?;
     let script = address.assume_checked().script_pubkey();
     // What the script's address is on this network, since signet's addresses are testnet's.
@@ -15,6 +18,12 @@ pub(crate) fn script_of(text: &str, network: Network) -> Result<ScriptBuf, Strin
         false => Err(format!("not an address of the network {}", network.name())),
     }
 }
+
+/// Characters of an address at most, by BIP 173, with some typed twice.
+const LENGTH_MAX: usize = 100;
+
+/// What is said of a text that is nothing like an address. It may be a key.
+const NONE: &str = "neither an address nor a descriptor nor raw:HEX";
 
 /// What the characters of a bech32 address stand for.
 const DIGITS: &[u8; 32] = b"qpzry9x8gf2tvdw0s3jn54khce6mua7l";
@@ -28,9 +37,8 @@ const CHECKSUM: usize = 6;
 /// What the remainder of a good address is: that of BIP 173, and that of BIP 350.
 const REMAINDERS: [u32; 2] = [1, 0x2bc8_30a3];
 
-/// Why a text is no address. A text that is nothing like one may be a key: nothing of it is said.
+/// Why a text is no address.
 fn why_none(text: &str) -> String {
-    let none = || "neither an address nor a descriptor nor raw:HEX".to_owned();
     // The 1 at the end of the prefix is the first one: another is a typing error.
     if let Some((prefix, data)) = text.split_once('1')
         && PREFIXES.iter().any(|known| known.eq_ignore_ascii_case(prefix))
@@ -41,7 +49,7 @@ fn why_none(text: &str) -> String {
         Ok(bytes) if bytes.len() == 25 && [0, 5, 111, 196].contains(&bytes[0]) => {
             "an address whose checksum is wrong: a character of it is not the right one".to_owned()
         }
-        _ => none(),
+        _ => NONE.to_owned(),
     }
 }
 
@@ -232,6 +240,7 @@ mod tests {
             ("what", "neither an address"),
             ("bcrt1", "cut off"),
             ("1", "neither an address"),
+            (&format!("bcrt1q{}", "q".repeat(95)), "neither an address"),
             ("\u{e9}1\u{e9}", "neither an address"),
             // The checksum of the other kind.
             (

@@ -233,11 +233,10 @@ impl Parser<'_> {
         Ok(found)
     }
 
-    /// A descriptor of a template. The text of it has no private key, so a message may have parts
-    /// of it.
+    /// A descriptor of a template.
     fn parse(&self, template: &Template, branch: usize, index: u32) -> Result<Descriptor<DescriptorPublicKey>, String> {
         let text = template.text(branch, index, &self.secp)?;
-        let descriptor: Descriptor<DescriptorPublicKey> = text.parse().map_err(|error| format!("{error}"))?;
+        let descriptor: Descriptor<DescriptorPublicKey> = text.parse().map_err(|error| of_miniscript(&error))?;
         if template.must_be_sane {
             check_sane(&descriptor).map_err(|error| format!("its script is not sane: {error}"))?;
         }
@@ -274,6 +273,30 @@ impl Parser<'_> {
             Descriptor::Bare(_) | Descriptor::Pkh(_) | Descriptor::Wpkh(_) => names.text(descriptor),
         };
         Target::new(&script, &text)
+    }
+}
+
+/// What the crate `miniscript` finds wrong with a script, without any of its text: a hash may be a
+/// private key that stands in the wrong place.
+fn of_miniscript(error: &miniscript::Error) -> String {
+    use miniscript::Error as E;
+    match error {
+        E::NonTopLevel(_) => "its script is not one that can stand by itself: its type is not B".to_owned(),
+        E::TypeCheck(_) => "an expression in its script is not of the type that its place takes".to_owned(),
+        // It may have a key.
+        E::ContextError(error) => shape(&error.to_string()).into_owned(),
+        // These have numbers alone.
+        E::AnalysisError(error) => error.to_string(),
+        E::AbsoluteLockTime(error) => error.to_string(),
+        E::RelativeLockTime(error) => error.to_string(),
+        E::Threshold(error) => error.to_string(),
+        E::MultipathDescLenMismatch
+        | E::MaxRecursiveDepthExceeded
+        | E::ImpossibleSatisfaction
+        | E::TapTreeDepthError(_)
+        | E::NonStandardBareScript => error.to_string().trim().to_owned(),
+        E::ParseThreshold(_) => "a number of keys or of expressions in it is not possible".to_owned(),
+        _ => "its script is not miniscript".to_owned(),
     }
 }
 

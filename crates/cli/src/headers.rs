@@ -7,6 +7,7 @@
 use crate::commands::or_standard_input;
 use crate::doing::{self, Doing};
 use crate::failure::Failure;
+use crate::plain;
 use crate::progress::EngineMeter;
 use blockmill_block::{BlockHash, Header, hex};
 use blockmill_rules::header::{Ancestor, Ancestry, HeaderContext, MEDIAN_TIME_SPAN, check_header, median_time};
@@ -199,7 +200,7 @@ fn ask(url: &str, is_first: bool) -> Result<Vec<u8>, Failure> {
     let mut answer = minreq::get(url)
         .with_timeout(TIMEOUT)
         .send_lazy()
-        .map_err(|error| failed(error.to_string()))?;
+        .map_err(|error| failed(plain::said(&error.to_string())))?;
     let status = answer.status_code;
     let most = match status {
         200 => (HEADERS_TOGETHER * Header::LENGTH) as u64 + 1,
@@ -211,9 +212,9 @@ fn ask(url: &str, is_first: bool) -> Result<Vec<u8>, Failure> {
         let said = String::from_utf8_lossy(&bytes);
         let rest_is_off = status == 404 && is_first;
         let advice = if rest_is_off { "; the node needs -rest=1" } else { "" };
-        return Err(failed(format!("status {status}: {}{advice}", said.trim())));
+        return Err(failed(format!("status {status}: {}{advice}", plain::said(&said))));
     }
-    read.map_err(|error| failed(error.to_string()))?;
+    read.map_err(|error| failed(plain::said(&error.to_string())))?;
     Ok(bytes)
 }
 

@@ -4,6 +4,7 @@
 //! event. JSON also has the lines of level debug, which plain text leaves out.
 
 use crate::output::{path_text, rejected_json, unreadable_json};
+use crate::plain::{self, one_line};
 use crate::secrets::without_keys;
 use crate::terminal::{Mark, stderr_columns, wrapped};
 use blockmill_engine::{Event, Level, Older};
@@ -106,14 +107,15 @@ impl<'a> Line<'a> {
             return;
         }
         let mut text = if is_json() {
-            without_keys(&self.json(SystemTime::now())).into_owned()
+            self.json(SystemTime::now())
         } else {
             let mark = match self.level {
                 Level::Debug | Level::Info => Mark::Plain,
                 Level::Warning => Mark::Warning,
                 Level::Error => Mark::Error,
             };
-            let message = wrapped(&without_keys(self.message), stderr_columns(), NAME.len() + 1, INDENT);
+            let message = without_keys(self.message);
+            let message = wrapped(&one_line(&message), stderr_columns(), NAME.len() + 1, INDENT);
             format!("{} {message}", mark.paint(NAME))
         };
         text.push('\n');
@@ -122,7 +124,33 @@ impl<'a> Line<'a> {
 
     fn json(&self, time: SystemTime) -> String {
         let time = humantime::format_rfc3339_millis(time).to_string();
-        serde_json::to_string(&TimedLine { time, line: self }).unwrap_or_default()
+        // In JSON what stands before a key may be a part of an escape, so it is taken out before.
+        let line = Line {
+            message: &without_keys(self.message),
+            fields: self
+                .fields
+                .iter()
+                .map(|(name, value)| (name.clone(), value_without_keys(value)))
+                .collect(),
+            ..*self
+        };
+        let text = serde_json::to_string(&TimedLine { time, line: &line }).unwrap_or_default();
+        plain::json(&text).into_owned()
+    }
+}
+
+/// A value whose texts have no private key.
+fn value_without_keys(value: &Value) -> Value {
+    match value {
+        Value::String(text) => Value::from(without_keys(text)),
+        Value::Array(values) => values.iter().map(value_without_keys).collect(),
+        Value::Object(fields) => {
+            let fields = fields
+                .iter()
+                .map(|(name, value)| (name.clone(), value_without_keys(value)));
+            Value::Object(fields.collect())
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
     }
 }
 
@@ -179,6 +207,8 @@ pub(crate) fn name_and_fields(event: &Event<'_>) -> (&'static str, Value) {
         ),
         Event::Rejected(rejected) => ("rejected", rejected_json(rejected)),
         Event::Unreadable(unreadable) => ("unreadable", unreadable_json(unreadable)),
+        Event::MoreRejected { blocks } => ("more_rejected", json!({"blocks": blocks})),
+        Event::MoreUnreadable { blocks } => ("more_unreadable", json!({"blocks": blocks})),
         Event::HeaderRejected { hash, reject } => (
             "header_rejected",
             json!({"hash": hash.to_string(), "reason": reject.reason}),
@@ -239,6 +269,22 @@ mod tests {
                 "offset": 293,
             })
         );
+    }
+
+    /// A key is taken out of JSON, too, whatever stands before it; and nothing in a line commands a
+    /// terminal.
+    #[test]
+    fn json_has_no_key_and_no_commands() {
+        let key = "cMahea7zqjxrtgAbB7LSGbcQUr1uX1ojuat9jZodMN87JcbXMTcA";
+        let wrong = key.replacen('7', "0", 1);
+        for key in [key, &wrong] {
+            let message = format!("a\n{key}\u{9b}2J");
+            let fields = json!({"file": format!("\t{key}"), "several": [{"file": format!("\u{1b}{key}")}]});
+            let text = Line::new(Level::Error, "error", &message, fields).json(SystemTime::UNIX_EPOCH);
+            assert!(!text.contains(&key[10..]) && !text.contains('\u{9b}'), "{text}");
+            let value: Value = serde_json::from_str(&text).unwrap();
+            assert_eq!(value["message"], "a\n***\u{9b}2J");
+        }
     }
 
     #[test]

@@ -16,6 +16,7 @@ mod headers;
 mod log;
 mod metrics;
 mod output;
+mod plain;
 mod progress;
 mod script_pubkey;
 mod secrets;

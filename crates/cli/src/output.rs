@@ -1,5 +1,7 @@
 //! Results as tables and as JSON.
 
+use crate::plain::{self, one_line};
+use crate::secrets::without_keys;
 use crate::terminal::{stdout_columns, wrapped};
 use crate::verifier::{signatures_json, signatures_text};
 use crate::whole;
@@ -47,9 +49,13 @@ pub(crate) fn bytes(bytes: u64) -> String {
     }
 }
 
-/// A path as text. JSON holds only UTF-8, so other bytes of a name are replaced.
+/// A path as text. JSON holds only UTF-8, so other bytes of a name are replaced. A private key in
+/// it is left out.
 pub(crate) fn path_text(path: &Path) -> Cow<'_, str> {
-    path.to_string_lossy()
+    match path.to_string_lossy() {
+        Cow::Borrowed(text) => without_keys(text),
+        Cow::Owned(text) => Cow::Owned(without_keys(&text).into_owned()),
+    }
 }
 
 /// Standard output. A write notes that its reader has gone away, whatever becomes of the error.
@@ -88,10 +94,14 @@ impl Write for Stdout {
 
 /// Writes a value as one line of JSON.
 pub(crate) fn json_line(out: &mut dyn Write, value: &impl Serialize) -> io::Result<()> {
-    serde_json::to_writer(&mut *out, value)?;
+    let text = serde_json::to_string(value)?;
+    out.write_all(plain::json(&text).as_bytes())?;
     out.write_all(b"\n")?;
     out.flush()
 }
+
+/// Blocks of a kind that a report names. It says how many more there are.
+const NAMED_MAX: usize = 100;
 
 #[derive(Serialize)]
 struct ConnectJson<'a> {
@@ -108,7 +118,9 @@ struct ConnectJson<'a> {
     cache: Value,
     store_memory: u64,
     rejected: Vec<Value>,
+    more_rejected: usize,
     unreadable: Vec<Value>,
+    more_unreadable: usize,
     damages: Vec<String>,
     whole: bool,
     why: Value,
@@ -153,8 +165,10 @@ pub(crate) fn connect_json(report: &ConnectReport, cpu_seconds: f64) -> impl Ser
             "bytes": report.cache_bytes_max,
         }),
         store_memory: report.store_memory,
-        rejected: report.rejected.iter().map(rejected_json).collect(),
-        unreadable: report.unreadable.iter().map(unreadable_json).collect(),
+        rejected: report.rejected.iter().take(NAMED_MAX).map(rejected_json).collect(),
+        more_rejected: report.rejected.len().saturating_sub(NAMED_MAX),
+        unreadable: report.unreadable.iter().take(NAMED_MAX).map(unreadable_json).collect(),
+        more_unreadable: report.unreadable.len().saturating_sub(NAMED_MAX),
         damages: report.damages.iter().map(ToString::to_string).collect(),
         whole: report.wholeness().is_whole(),
         why: whole::why(&report.wholeness()),
@@ -224,12 +238,14 @@ pub(crate) fn table(out: &mut dyn Write, rows: &[(&str, String)]) -> io::Result<
     let width = rows.iter().map(|row| row.0.len()).max().unwrap_or(0);
     let columns = stdout_columns();
     for (name, value) in rows {
+        let value = without_keys(value);
+        let value = one_line(&value);
         let value = match columns {
             // A hash is not cut: it has a line of its own.
             Some(columns) if value.len() > columns.saturating_sub(width + 2) && !value.contains(' ') => {
                 format!("\n  {value}")
             }
-            columns => wrapped(value, columns, width + 2, width + 2),
+            columns => wrapped(&value, columns, width + 2, width + 2),
         };
         writeln!(out, "{name:width$}  {value}")?;
     }

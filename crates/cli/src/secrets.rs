@@ -6,7 +6,7 @@
 //!   go that have the form of a private key.
 
 use bitcoin::bip32::Xpub;
-use bitcoin::{PublicKey, base58};
+use bitcoin::{Address, PublicKey, base58};
 use std::borrow::Cow;
 
 /// What stands in place of a word.
@@ -15,8 +15,14 @@ pub(crate) const HIDDEN: &str = "***";
 /// The longest word that is no key: names of functions, fingerprints and checksums are shorter.
 const SHORT: usize = 12;
 
-/// Characters that end a word, besides white space.
+/// Characters that end a word, besides white space and control characters.
 const ENDS: &str = "()[]{}<>,;:/*'\"#=-_.";
+
+/// Groups that a key is written in, at least.
+const GROUPS_MIN: usize = 4;
+
+/// Characters of all of them together, at least.
+const GROUPED_MIN: usize = 30;
 
 /// Characters of an extended private key that give it away. Its first ones are the same for all.
 const EXTENDED_MIN: usize = 12;
@@ -24,9 +30,25 @@ const EXTENDED_MIN: usize = 12;
 /// Lengths of a private key in Bitcoin Core's wallet import format, with a typing error or two.
 const WIF_LENGTHS: std::ops::RangeInclusive<usize> = 49..=54;
 
+/// Lengths of a private key in Bitcoin Core's wallet import format.
+const WIF_LENGTHS_RIGHT: [usize; 2] = [51, 52];
+
+/// What such a key begins with.
+const WIF_BEGINNINGS: [char; 5] = ['5', 'K', 'L', '9', 'c'];
+
+/// Characters of an extended public key at most, the longest that is public.
+const PUBLIC_MAX: usize = 130;
+
+/// Characters of witness addresses after the prefix and its 1: of a key's hash, and of a script's
+/// hash or a taproot key.
+const WITNESS_LENGTHS: [usize; 2] = [39, 59];
+
+fn is_end(character: char) -> bool {
+    character.is_whitespace() || character.is_control() || ENDS.contains(character)
+}
+
 /// A text with its words mapped.
-fn mapped(text: &str, mut is_hidden: impl FnMut(&str, &str) -> bool) -> Cow<'_, str> {
-    let is_end = |character: char| character.is_whitespace() || ENDS.contains(character);
+fn mapped(text: &str, mut is_hidden: impl FnMut(&str) -> bool) -> Cow<'_, str> {
     let mut mapped = String::new();
     let mut kept = 0;
     let mut rest = 0;
@@ -34,7 +56,7 @@ fn mapped(text: &str, mut is_hidden: impl FnMut(&str, &str) -> bool) -> Cow<'_, 
         let after_ends = text[rest..].trim_start_matches(is_end);
         let begin = text.len() - after_ends.len();
         let end = after_ends.find(is_end).map_or(text.len(), |length| begin + length);
-        if begin < end && is_hidden(&text[begin..end], &text[end..]) {
+        if begin < end && is_hidden(&text[begin..end]) {
             mapped.push_str(&text[kept..begin]);
             mapped.push_str(HIDDEN);
             kept = end;
@@ -48,16 +70,23 @@ fn mapped(text: &str, mut is_hidden: impl FnMut(&str, &str) -> bool) -> Cow<'_, 
     Cow::Owned(mapped)
 }
 
+fn may_be_key(word: &str) -> bool {
+    word.len() > SHORT && !is_public(word)
+}
+
 /// An address or descriptor as it may be shown.
 pub(crate) fn shape(text: &str) -> Cow<'_, str> {
-    mapped(text, |word, rest| word.len() > SHORT && !is_public(word, rest))
+    if groups(text).next().is_some() {
+        return Cow::Borrowed(HIDDEN);
+    }
+    mapped(text, may_be_key)
 }
 
 /// The words that [`shape`] hides.
 pub(crate) fn hidden_words(text: &str) -> Vec<String> {
-    let mut hidden = Vec::new();
-    mapped(text, |word, rest| {
-        let is_hidden = word.len() > SHORT && !is_public(word, rest);
+    let mut hidden: Vec<String> = groups(text).map(str::to_owned).collect();
+    mapped(text, |word| {
+        let is_hidden = may_be_key(word);
         if is_hidden {
             hidden.push(word.to_owned());
         }
@@ -66,31 +95,56 @@ pub(crate) fn hidden_words(text: &str) -> Vec<String> {
     hidden
 }
 
-/// Whether a word is known to be public: a public key, an address, or the transaction of an
-/// outpoint.
-fn is_public(word: &str, rest: &str) -> bool {
-    let lower = word.to_ascii_lowercase();
-    let is_witness_address = ["bc1", "tb1", "bcrt1"].iter().any(|prefix| lower.starts_with(prefix));
+/// The parts of a text that are short words with nothing but white space, colons, points or dashes
+/// between, and long together. A key may be written so, and the words of a wallet are as secret.
+fn groups(text: &str) -> impl Iterator<Item = &str> {
+    let is_between = |character: char| character.is_whitespace() || ":.-".contains(character);
+    let is_other_end = move |character: char| is_end(character) && !is_between(character);
+    text.split(is_other_end).filter(move |run| {
+        let is_option = run.starts_with("--");
+        let words = run.split(is_between).filter(|word| (1..=SHORT).contains(&word.len()));
+        let letters: usize = words.clone().map(|word| word.chars().count()).sum();
+        !is_option && words.count() >= GROUPS_MIN && letters >= GROUPED_MIN
+    })
+}
+
+/// Whether a word is public in full: a public key, or an address. An address with a typing error is
+/// one, too, where nothing in it says that it may be a key.
+fn is_public(word: &str) -> bool {
+    // Decoding takes time by the square of the length.
+    if word.len() > PUBLIC_MAX {
+        return false;
+    }
     let is_old_address =
         || base58::decode(word).is_ok_and(|bytes| bytes.len() == 25 && [0, 5, 111, 196].contains(&bytes[0]));
-    let is_outpoint = || {
-        let vout = rest.strip_prefix(':').unwrap_or_default();
-        is_hex(word, 64) && vout.starts_with(|first: char| first.is_ascii_digit())
-    };
-    is_witness_address
+    is_witness_address(word)
         || word.parse::<Xpub>().is_ok()
         || (word.len() >= 66 && word.parse::<PublicKey>().is_ok())
         || is_old_address()
-        || is_outpoint()
 }
 
-fn is_hex(word: &str, length: usize) -> bool {
-    word.len() == length && word.bytes().all(|byte| byte.is_ascii_hexdigit())
+/// Whether a word has the length and the characters of a witness address, or is one.
+fn is_witness_address(word: &str) -> bool {
+    let lower = word.to_ascii_lowercase();
+    let data = ["bc1", "tb1", "bcrt1"]
+        .iter()
+        .find_map(|prefix| lower.strip_prefix(prefix));
+    let Some(data) = data else {
+        return false;
+    };
+    let is_like_one = || {
+        let is_one_case = word == lower || word == word.to_ascii_uppercase();
+        let is_digit = |character: char| "qpzry9x8gf2tvdw0s3jn54khce6mua7l".contains(character);
+        // A key in hex may begin like an address.
+        let is_hex = data.bytes().all(|byte| byte.is_ascii_hexdigit());
+        WITNESS_LENGTHS.contains(&data.len()) && is_one_case && data.chars().all(is_digit) && !is_hex
+    };
+    is_like_one() || word.parse::<Address<_>>().is_ok()
 }
 
 /// A line without the words that have the form of a private key, and without the password of a URL.
 pub(crate) fn without_keys(text: &str) -> Cow<'_, str> {
-    let hidden = mapped(text, |word, _| is_extended(word) || is_wif(word));
+    let hidden = mapped(text, |word| has_extended(word) || is_wif(word) || has_wif(word));
     match without_password(&hidden) {
         Some(without) => Cow::Owned(without),
         None => hidden,
@@ -115,10 +169,13 @@ fn without_password(text: &str) -> Option<String> {
     (kept > 0).then(|| shown + &text[kept..])
 }
 
-/// Whether a word begins like an extended private key: `xprv`, `tprv`, or one of their kin.
-fn is_extended(word: &str) -> bool {
-    let prefix = word.char_indices().nth(1).and_then(|(at, _)| word.get(at..at + 3));
-    word.len() > EXTENDED_MIN && prefix.is_some_and(|prefix| prefix.eq_ignore_ascii_case("prv"))
+/// Whether a word has an extended private key in it, by its beginning: `xprv`, `tprv`, or one of
+/// their kin.
+fn has_extended(word: &str) -> bool {
+    let lower = word.to_ascii_lowercase();
+    // What comes before is a letter for the kind of key.
+    let mut found = lower.match_indices("prv").map(|(at, _)| at);
+    found.any(|at| at > 0 && word.len() - at >= EXTENDED_MIN && lower.as_bytes()[at - 1].is_ascii_alphabetic())
 }
 
 /// Whether a word is as long as a private key, begins like one, and has characters of all kinds. A
@@ -126,11 +183,23 @@ fn is_extended(word: &str) -> bool {
 fn is_wif(word: &str) -> bool {
     let has = |kind: fn(&u8) -> bool| word.as_bytes().iter().any(kind);
     WIF_LENGTHS.contains(&word.len())
-        && word.starts_with(['5', 'K', 'L', '9', 'c'])
+        && word.starts_with(WIF_BEGINNINGS)
         && has(u8::is_ascii_uppercase)
         && has(u8::is_ascii_lowercase)
         && has(u8::is_ascii_digit)
         && word.bytes().all(|byte| byte.is_ascii_alphanumeric())
+}
+
+/// Whether a word has a private key in it, whatever stands before and after.
+fn has_wif(word: &str) -> bool {
+    let has_capitals = || word.bytes().any(|byte| byte.is_ascii_uppercase());
+    let is_key = |key: &str| base58::decode_check(key).is_ok_and(|bytes| [128, 239].contains(&bytes[0]));
+    word.len() > WIF_LENGTHS_RIGHT[0]
+        && has_capitals()
+        && word.match_indices(WIF_BEGINNINGS).any(|(at, _)| {
+            let parts = WIF_LENGTHS_RIGHT.iter().filter_map(|length| word.get(at..at + length));
+            parts.into_iter().any(is_key)
+        })
 }
 
 #[cfg(test)]
@@ -157,14 +226,15 @@ mod tests {
             (format!("pk({})", &KEY[2..]), "pk(***)".to_owned()),
             (format!("raw:{KEY}00"), "raw:***".to_owned()),
             (
-                "bcrt1qw508d6qejxtdg4y5r3zarvary0c5xw7kygt081".to_owned(),
-                "bcrt1qw508d6qejxtdg4y5r3zarvary0c5xw7kygt081".to_owned(),
+                "bcrt1qw508d6qejxtdg4y5r3zarvary0c5xw7kygt082".to_owned(),
+                "bcrt1qw508d6qejxtdg4y5r3zarvary0c5xw7kygt082".to_owned(),
             ),
             (
                 "1A1zP1eP5QGefi2DMPTfTL5SLmv7DivfNb".to_owned(),
                 "1A1zP1eP5QGefi2DMPTfTL5SLmv7DivfNb".to_owned(),
             ),
-            (format!("{}:3", "ab".repeat(32)), format!("{}:3", "ab".repeat(32))),
+            // What an outpoint has may be a private key.
+            (format!("{}:3", "ab".repeat(32)), "***:3".to_owned()),
             (
                 "what, äöü and \u{1f511}".to_owned(),
                 "what, äöü and \u{1f511}".to_owned(),
@@ -187,6 +257,59 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// What begins like an address is none yet.
+    #[test]
+    fn a_key_after_the_prefix_of_an_address_is_hidden() {
+        let hex = "e8f32e723decf4051aefac8e2c93c9c5b214313817cdb01a1494b917c8436b35";
+        for prefix in ["bc1", "tb1", "bcrt1", "BC1", "bc1q", "1", "m", "3"] {
+            for key in [
+                XPRV,
+                WIF,
+                hex,
+                &hex.to_uppercase(),
+                &hex[3..],
+                &hex[5..],
+                &WIF.to_lowercase(),
+            ] {
+                for text in [format!("{prefix}{key}"), format!("pkh({prefix}{key}/0)")] {
+                    assert_eq!(shape(&text), text.replace(&format!("{prefix}{key}"), HIDDEN));
+                }
+            }
+        }
+        // 39 and 59 digits, all of which are digits of an address.
+        for length in [39, 59] {
+            let hex = "e8f32e723decf4".repeat(5);
+            assert_eq!(shape(&format!("bc1{}", &hex[..length])), HIDDEN);
+        }
+        // An address with a typing error is shown.
+        for address in [
+            "bcrt1qw508d6qejxtdg4y5r3zarvary0c5xw7kygt082",
+            "BC1QW508D6QEJXTDG4Y5R3ZARVARY0C5XW7KV8F3T5",
+        ] {
+            assert_eq!(shape(address), address);
+        }
+    }
+
+    #[test]
+    fn a_key_in_groups_is_hidden() {
+        let hex = "e8f32e723decf4051aefac8e2c93c9c5b214313817cdb01a1494b917c8436b35";
+        for size in [2, 4, 8, 12] {
+            for between in [" ", ":", ".", "-", "\n"] {
+                let groups: Vec<&str> = (0..hex.len())
+                    .step_by(size)
+                    .map(|at| &hex[at..hex.len().min(at + size)])
+                    .collect();
+                let text = groups.join(between);
+                for form in [text.clone(), format!("pkh({text})"), format!("raw:{text}")] {
+                    assert_eq!(shape(&form), HIDDEN, "{form}");
+                    assert!(hidden_words(&form)[0].ends_with(&text));
+                }
+            }
+        }
+        let words = "abandon ability able about above absent absorb abstract absurd abuse access accident";
+        assert_eq!(shape(words), HIDDEN);
     }
 
     #[test]
@@ -215,6 +338,16 @@ mod tests {
                 format!("/tmp/{key}.csv"),
             ] {
                 assert_eq!(without_keys(&line), line.replace(key, HIDDEN));
+            }
+        }
+        // Something may stand before it and after it.
+        for key in [XPRV, WIF] {
+            for line in [
+                format!("\\n{key}"),
+                format!("no file key{key}"),
+                format!("bcrt1{key}zz: none"),
+            ] {
+                assert!(!without_keys(&line).contains(&key[8..]), "{line}");
             }
         }
     }

@@ -1,7 +1,10 @@
 //! Errors of the command line itself. They repeat what was typed, which may have a private key.
 
+use crate::plain::{self, one_line};
 use crate::secrets::{HIDDEN, hidden_words, without_keys};
+use console::strip_ansi_codes;
 use std::ffi::OsString;
+use std::io::Write;
 use std::process::ExitCode;
 
 /// The exit status of wrong usage.
@@ -17,22 +20,36 @@ pub(crate) fn refuse(error: clap::Error) -> ExitCode {
     if hidden == message {
         error.exit();
     }
-    eprint!("{hidden}");
+    // Without a reader there is nobody to tell.
+    let _ = std::io::stderr().lock().write_all(hidden.as_bytes());
     ExitCode::from(STATUS)
 }
 
 /// A message without the words of the arguments that may be keys.
 fn without_arguments(message: &str, arguments: impl Iterator<Item = OsString>) -> String {
+    let arguments: Vec<String> = arguments
+        .map(|argument| argument.to_string_lossy().into_owned())
+        .collect();
     let mut hidden: Vec<String> = arguments
-        .flat_map(|argument| hidden_words(&argument.to_string_lossy()))
+        .iter()
+        .flat_map(|argument| hidden_words(argument))
         .flat_map(|word| [word.escape_debug().to_string(), word])
         .collect();
+    // A line of an argument is none of the message.
+    let broken = arguments.iter().filter(|argument| argument.contains('\n'));
+    let message = broken.fold(message.to_owned(), |message, argument| {
+        // What commands a terminal is not in the message any more.
+        let stripped = strip_ansi_codes(argument);
+        message
+            .replace(argument, &one_line(argument))
+            .replace(&*stripped, &one_line(&stripped))
+    });
     // One may be a part of another.
     hidden.sort_by_key(|word| std::cmp::Reverse(word.len()));
     let message = hidden
         .iter()
-        .fold(message.to_owned(), |message, word| message.replace(word, HIDDEN));
-    without_keys(&message).into_owned()
+        .fold(message, |message, word| message.replace(word, HIDDEN));
+    plain::lines(&without_keys(&message)).into_owned()
 }
 
 #[cfg(test)]

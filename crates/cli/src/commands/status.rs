@@ -26,6 +26,9 @@ struct StatusJson {
     store: Option<&'static str>,
     disk_size: u64,
     writer: Option<WriterJson>,
+    /// Whether that is known.
+    #[serde(skip_serializing_if = "is_true")]
+    writer_known: bool,
     /// Base height of the snapshot that was loaded.
     #[serde(skip_serializing_if = "Option::is_none")]
     snapshot_height: Option<u32>,
@@ -47,24 +50,34 @@ impl StatusJson {
                 let (process, command) = writer.noted.clone().unzip();
                 WriterJson { process, command }
             }),
+            writer_known: status.is_writer_known,
             snapshot_height: status.snapshot.map(|mark| mark.height),
             synced_height: status.older.map(|older| older.synced.height),
         }
     }
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+fn is_true(value: &bool) -> bool {
+    *value
+}
+
 fn rows(status: &Status) -> Vec<(&'static str, String)> {
     let store = status.store.map_or("none yet".to_owned(), |kind| {
         format!("{kind}, {}", bytes(status.disk_bytes))
     });
-    let writer = status.writer.as_ref();
+    let writer = match &status.writer {
+        Some(writer) => writer.to_string(),
+        None if status.is_writer_known => "none".to_owned(),
+        None => "not known: the file lock may not be read".to_owned(),
+    };
     let mut rows = vec![
         ("network", status.chain_id.network.to_string()),
         ("tip", status.tip.hash.to_string()),
         ("height", status.tip.height.to_string()),
         ("coins", grouped(status.coins)),
         ("store", store),
-        ("writer", writer.map_or("none".to_owned(), ToString::to_string)),
+        ("writer", writer),
     ];
     let heights = [
         ("snapshot_height", status.snapshot.map(|mark| mark.height)),

@@ -2,11 +2,12 @@
 //!
 //! No message has a part of a key in it: the key may be private.
 
-use bitcoin::bip32::{ChildNumber, Xpriv, Xpub};
+use bitcoin::bip32::{ChildNumber, Fingerprint, Xpriv, Xpub};
 use bitcoin::key::XOnlyPublicKey;
 use bitcoin::secp256k1::{All, Secp256k1};
-use bitcoin::{NetworkKind, PrivateKey, PublicKey};
+use bitcoin::{NetworkKind, PrivateKey, PublicKey, base58};
 use blockmill_block::{Network, hex};
+use std::collections::HashSet;
 
 /// Where in a descriptor a key stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,6 +21,12 @@ pub(super) enum Context {
     /// Inside of `tr()` or `rawtr()`.
     Taproot,
 }
+
+/// Characters of a key in base58 at most: those of an extended one.
+const BASE58_MAX: usize = 112;
+
+/// Where the key itself begins in an extended key.
+const KEY_BYTE: usize = 45;
 
 /// What reading a key needs besides its text.
 #[derive(Clone, Copy)]
@@ -164,7 +171,7 @@ impl KeyReader<'_> {
                 .then(|| Some(hex::encode(&bytes)))
                 .ok_or_else(|| INVALID.to_owned());
         }
-        let Ok(key) = PrivateKey::from_wif(text) else {
+        let Some(key) = wif(text) else {
             return Ok(None);
         };
         self.check_network(key.network)?;
@@ -175,13 +182,30 @@ impl KeyReader<'_> {
     }
 
     fn extended(self, text: &str) -> Result<ExtendedKey, String> {
-        if let Ok(key) = text.parse::<Xpriv>() {
-            self.check_network(key.network)?;
-            return Ok(ExtendedKey::Private(key));
+        let bytes = decoded(text).ok_or(INVALID)?;
+        // A private key has one byte more than its number, and that is 0.
+        let is_private = bytes.get(KEY_BYTE) == Some(&0);
+        let key = match is_private {
+            true => ExtendedKey::Private(Xpriv::decode(&bytes).map_err(|_| INVALID)?),
+            false => ExtendedKey::Public(Xpub::decode(&bytes).map_err(|_| INVALID)?),
+        };
+        let (network, is_root, has_parent) = match &key {
+            ExtendedKey::Private(key) => (
+                key.network,
+                key.depth == 0,
+                has_parent(key.parent_fingerprint, key.child_number),
+            ),
+            ExtendedKey::Public(key) => (
+                key.network,
+                key.depth == 0,
+                has_parent(key.parent_fingerprint, key.child_number),
+            ),
+        };
+        if is_root && has_parent {
+            return Err(INVALID.to_owned());
         }
-        let key: Xpub = text.parse().map_err(|_| INVALID)?;
-        self.check_network(key.network)?;
-        Ok(ExtendedKey::Public(key))
+        self.check_network(network)?;
+        Ok(key)
     }
 
     fn check_network(self, found: NetworkKind) -> Result<(), String> {
@@ -204,6 +228,14 @@ impl KeyReader<'_> {
             wildcard,
         } = extended;
         let is_hardened = |step: &ChildNumber| step.is_hardened();
+        let depth = match &key {
+            ExtendedKey::Private(key) => key.depth,
+            ExtendedKey::Public(key) => key.depth,
+        };
+        let steps = path.len() + usize::from(wildcard != Wildcard::None);
+        if usize::from(depth) + steps > usize::from(u8::MAX) {
+            return Err("a key in it has more than 255 steps".to_owned());
+        }
         let key = match key {
             ExtendedKey::Private(key) => key,
             ExtendedKey::Public(_) if wildcard == Wildcard::Hardened || path.iter().any(is_hardened) => {
@@ -236,6 +268,23 @@ impl KeyReader<'_> {
             }
         })
     }
+}
+
+/// The bytes of a key in base58. Decoding takes time by the square of the length.
+fn decoded(text: &str) -> Option<Vec<u8>> {
+    (text.len() <= BASE58_MAX).then(|| base58::decode_check(text).ok())?
+}
+
+/// A private key in the wallet import format. One that is compressed ends with a 1.
+fn wif(text: &str) -> Option<PrivateKey> {
+    let bytes = decoded(text)?;
+    let is_marked = bytes.len() != 34 || bytes[33] == 1;
+    PrivateKey::from_wif(text).ok().filter(|_| is_marked)
+}
+
+/// Whether an extended key says that it is another one's child.
+fn has_parent(fingerprint: Fingerprint, number: ChildNumber) -> bool {
+    fingerprint != Fingerprint::default() || number != ChildNumber::Normal { index: 0 }
 }
 
 fn public(origin: &str, key: &Xpub, path: &[ChildNumber], wildcard: Wildcard) -> Branch {
@@ -293,7 +342,7 @@ fn read_paths(steps: &[&str]) -> Result<(Vec<Vec<ChildNumber>>, Wildcard), Strin
         if steps.len() < 2 {
             return Err("<> takes two steps or more".to_owned());
         }
-        if (1..steps.len()).any(|at| steps[..at].contains(&steps[at])) {
+        if steps.iter().collect::<HashSet<_>>().len() < steps.len() {
             return Err("<> has a step twice".to_owned());
         }
         paths = steps.into_iter().map(|step| [&path[..], &[step]].concat()).collect();

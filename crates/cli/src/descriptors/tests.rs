@@ -258,6 +258,108 @@ fn what_core_refuses_is_refused() {
     }
 }
 
+/// What the crate `miniscript` says of a script is said in words, without the script.
+#[test]
+fn scripts_of_the_wrong_type_are_told_as_such() {
+    for (form, said) in [
+        ("wsh(pk_k(K))", "its type is not B"),
+        ("wsh(v:pk(K))", "its type is not B"),
+        ("tr(K,a:pk(K))", "its type is not B"),
+        ("wsh(or_b(pk(K),pk(K)))", "not of the type that its place takes"),
+        ("wsh(thresh(3,pk(K),s:pk(K)))", "a number of keys or of expressions"),
+        ("wsh(multi(2,K))", "a number of keys or of expressions"),
+    ] {
+        let error = of(&form.replace('K', KEY)).unwrap_err();
+        let (_, why) = error.rsplit_once(": ").unwrap();
+        assert!(
+            error.contains(said) && !error.contains('{') && !why.contains(KEY),
+            "{form}: {error}"
+        );
+    }
+}
+
+/// Extended keys and keys of wallets that Core does not read.
+#[test]
+fn keys_that_core_refuses_are_refused() {
+    let base58 = |bytes: &[u8]| bitcoin::base58::encode_check(bytes);
+    let extended = |version: [u8; 4], depth: u8, fingerprint: [u8; 4], number: [u8; 4], key: &[u8]| {
+        base58(&[&version[..], &[depth], &fingerprint, &number, &[0x11; 32], key].concat())
+    };
+    let (public, private) = ([0x04, 0x35, 0x87, 0xcf], [0x04, 0x35, 0x83, 0x94]);
+    let public_key = hex::decode(KEY).unwrap();
+    let private_key = [&[0][..], &[0x22; 32]].concat();
+    let marked = [&[1][..], &[0x22; 32]].concat();
+    let (none, some) = ([0; 4], [0, 0, 0, 1]);
+    for (key, is_read) in [
+        (extended(public, 0, none, none, &public_key), true),
+        (extended(public, 1, none, none, &public_key), true),
+        (extended(public, 1, some, some, &public_key), true),
+        (extended(public, 254, some, some, &public_key), true),
+        (extended(public, 255, some, some, &public_key), false),
+        (extended(public, 0, some, none, &public_key), false),
+        (extended(public, 0, none, some, &public_key), false),
+        (extended(public, 0, none, [0x80, 0, 0, 0], &public_key), false),
+        (extended(public, 1, none, none, &private_key), false),
+        (extended(private, 0, none, none, &private_key), true),
+        (extended(private, 1, some, some, &private_key), true),
+        (extended(private, 254, some, some, &private_key), true),
+        (extended(private, 255, some, some, &private_key), false),
+        (extended(private, 0, some, none, &private_key), false),
+        (extended(private, 0, none, some, &private_key), false),
+        (extended(private, 1, none, none, &public_key), false),
+        (extended(private, 1, none, none, &marked), false),
+        (extended(private, 1, none, none, &[0; 33]), false),
+    ] {
+        for path in ["/0", "/*"] {
+            let found = targets(&format!("pkh({key}{path})"), &(0..=1), Network::Regtest);
+            assert_eq!(found.is_ok(), is_read, "{key}{path}: {found:?}");
+        }
+    }
+    // The last byte of a compressed key is a 1.
+    for (last, is_read) in [
+        (&[][..], true),
+        (&[1], true),
+        (&[0], false),
+        (&[2], false),
+        (&[1, 1], false),
+    ] {
+        let key = base58(&[&[239][..], &[0x22; 32], last].concat());
+        assert_eq!(of(&format!("pkh({key})")).is_ok(), is_read, "{last:?}");
+    }
+}
+
+/// No text takes time by the square of its length.
+#[test]
+fn long_texts_are_refused_at_once() {
+    let begin = std::time::Instant::now();
+    let zs = "z".repeat(100_000);
+    for text in [
+        format!("bcrt1q{}", "q".repeat(100_000)),
+        format!("bcrt1q{}b", "q".repeat(100_000)),
+        format!("addr(bc1q{})", "q".repeat(100_000)),
+        zs.clone(),
+        format!("pkh({zs})"),
+        format!("pkh({zs}/0/*)"),
+        format!("pkh([{zs}]{KEY})"),
+        format!("wsh(sha256({zs}))"),
+        format!("raw:{zs}"),
+        format!(
+            "pkh({KEY}/<{}0>)",
+            (0..20_000).map(|step| format!("{step};")).collect::<String>()
+        ),
+        format!("pkh({KEY}/{})", "0/".repeat(50_000)),
+        format!("wsh(multi(1,{}K))", format!("{},", &KEY[2..]).repeat(1000)),
+        format!("bc1q {}", "ab:".repeat(30_000)),
+    ] {
+        assert!(of(&text).is_err(), "{}", &text[..40]);
+    }
+    assert!(
+        begin.elapsed() < std::time::Duration::from_secs(2),
+        "{:?}",
+        begin.elapsed()
+    );
+}
+
 /// Core sorts keys by the bytes that stand in the script.
 #[test]
 fn keys_of_both_lengths_are_sorted_by_their_bytes() {
@@ -322,6 +424,19 @@ fn no_message_has_a_private_key() {
             "S:pk(K)",
             "pkh(\u{e9}S)",
             "pkh(S/2147483648)",
+            "bc1S",
+            "bcrt1S",
+            "pk(tb1S)",
+            "pkh(bc1qS/0)",
+            "raw:bc1S",
+            "S:0",
+            "wsh(v:sha256(S))",
+            "wsh(or_b(sha256(S),pk(K)))",
+            "wsh(and_v(sha256(S),pk(K)))",
+            "tr(K,a:hash256(S))",
+            "tr(K,{pk(K),v:sha256(S)})",
+            "wsh(andor(sha256(S),pk(K),pk(K)))",
+            "wsh(thresh(2,sha256(S),sha256(S)))",
         ] {
             let text = form.replace('S', secret).replace('K', KEY);
             for text in [

@@ -243,6 +243,44 @@ fn headers_come_from_a_node() {
     run(without.arg(made.scratch.join("none")).arg(&made.snapshot)).ends_with(2);
 }
 
+/// What a node says is one line of a message, and commands no terminal.
+#[test]
+fn what_a_node_says_is_one_line() {
+    let made = Made::new();
+    for log in ["text", "json"] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let _ = request(&stream);
+            let body = "\u{1b}]0;owned\u{7}\u{1b}[2J\u{9b}2Jno\r\nblockmill: loaded\u{202e}";
+            let head = format!("HTTP/1.1 500 X\r\nContent-Length: {}\r\n\r\n", body.len());
+            let _ = stream.write_all(&[head.as_bytes(), body.as_bytes()].concat());
+        });
+        let mut load = blockmill();
+        load.args([
+            "snapshot",
+            "load",
+            "--network",
+            "regtest",
+            "--log",
+            log,
+            "--headers",
+            &url,
+        ]);
+        load.args(["--hash", &"00".repeat(32), "--data"])
+            .arg(made.scratch.join(log));
+        let refused = run(load.arg(&made.snapshot)).ends_with(3);
+        let lines: Vec<&str> = refused.stderr.lines().filter(|line| line.contains("owned")).collect();
+        let [line] = lines[..] else { panic!("{refused:#?}") };
+        assert!(line.contains("loaded") && line.contains("status 500"), "{refused:#?}");
+        assert!(
+            !line.contains(|c: char| c.is_control() || c == '\u{202e}'),
+            "{refused:#?}"
+        );
+    }
+}
+
 /// A server whose headers never end: `next` makes each of its parent. Returns the number of its
 /// answers, too.
 fn endless(next: impl Fn(&Header, u32) -> Header + Send + 'static) -> (String, Arc<AtomicU32>) {

@@ -2,7 +2,9 @@
 //! docs/trust.md states.
 
 use crate::common::lying::{LyingChain, undo_record, write_coins};
-use crate::common::{Scratch, blockmill, load_command, peak_memory, peak_memory_and_status, stats};
+use crate::common::{
+    Scratch, blockmill, connect, generate_command, load_command, peak_memory, peak_memory_and_status, run, stats,
+};
 use crate::worst_blocks;
 use bitcoin::hashes::Hash;
 use blockmill_block::{Coin, OutPoint, Txid};
@@ -313,4 +315,45 @@ fn the_worst_blocks() {
         let limit = READER + cores() * READER_THREAD;
         check(&format!("export blocks as {format}"), &mut export, limit);
     }
+}
+
+/// Files that have gigabytes of nothing are not read whole.
+#[test]
+fn sparse_files_in_place_of_small_ones() {
+    let scratch = Scratch::new();
+    let (blocks, data, set) = (scratch.join("chain"), scratch.join("data"), scratch.join("set"));
+    run(&mut generate_command(&blocks, "utxo", 20)).ends_with(0);
+    run(&mut connect(&blocks, &data, "regtest")).ends_with(0);
+    let with = |arguments: &[&str], paths: &[&Path]| {
+        let mut command = blockmill();
+        command.args(arguments).args(paths);
+        command
+    };
+    run(&mut with(&["snapshot", "dump", "--data"], &[&data, &set])).ends_with(0);
+    run(&mut with(&["audit", "--data"], &[&data])).ends_with(0);
+    let key = scratch.join("key");
+    run(&mut with(&["audit", "key"], &[&key])).ends_with(0);
+    let grow = |path: &Path| {
+        let file = std::fs::File::options().append(true).create(true).open(path).unwrap();
+        file.set_len(3 << 30).unwrap();
+    };
+    let limit = READER + cores() * READER_THREAD;
+    // Nothing, and the begin of a part of one block and of many.
+    for last in [None, Some(0u32), Some(u32::MAX)] {
+        let part = scratch.join("part");
+        let begin = last.map(|last| [b"bmaudit1", &[0; 24][..], &last.to_le_bytes()].concat());
+        std::fs::write(&part, begin.unwrap_or_default()).unwrap();
+        grow(&part);
+        let mut merge = with(&["audit", "merge", "--key"], &[&key]);
+        merge.arg("--snapshot").arg(&set).arg(&part);
+        check_failing("part", &mut merge, limit);
+    }
+    grow(&data.join("audit.txt"));
+    check(
+        "audit.txt",
+        &mut with(&["stats", "--hash", "none", "--data"], &[&data]),
+        limit,
+    );
+    grow(&data.join("meta.json"));
+    check_failing("meta.json", &mut with(&["status", "--data"], &[&data]), limit);
 }

@@ -1,7 +1,8 @@
 //! What may not be looked at is not called missing.
 
 use crate::common::core_folder::made;
-use crate::common::{Run, Scratch, blockmill, run};
+use crate::common::{Run, Scratch, blockmill, connect, run, store};
+use blockmill_engine::StoreKind;
 use rustix::process::geteuid;
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -169,4 +170,74 @@ fn a_folder_that_may_not_be_entered_is_not_called_missing() {
         check(with(&dump, &[("--data", &data)]).arg(&out), &out);
     }
     set_mode(&shut, 0o700);
+}
+
+/// After `connect` the block files, or their key, may not be read any more: that is said, and not
+/// that they are gone.
+#[test]
+fn block_files_that_may_not_be_read_any_more_are_named() {
+    let scratch = Scratch::new();
+    set_mode(scratch.join("x").parent().unwrap(), 0o755);
+    if !with(&["--version"], &[])
+        .output()
+        .is_ok_and(|output| output.status.success())
+    {
+        eprintln!("skipped: a user with no rights cannot run the command");
+        return;
+    }
+    let (blocks, _) = made(&scratch);
+    let data = scratch.join("of_files");
+    run(&mut connect(&blocks, &data, "regtest")).ends_with(0);
+    let key = blocks.join("xor.dat");
+    let bytes = std::fs::read(&key).unwrap();
+    let check_all = |words: &[&str]| {
+        let commands: [&[&str]; 3] = [
+            &["stats", "--hash", "none", "--at", "100"],
+            &["export", "blocks", "--format", "jsonl", "--out", "-"],
+            &["audit"],
+        ];
+        for arguments in commands {
+            let run = run(&mut with(arguments, &[("--data", &data)])).ends_with(3).says(words);
+            assert!(!run.stderr.contains("no block file that is still there"), "{run:#?}");
+            assert!(!run.stderr.contains("in none of the block files"), "{run:#?}");
+        }
+    };
+    set_mode(&blocks, 0);
+    check_all(&["Permission denied", blocks.to_str().unwrap()]);
+    set_mode(&blocks, 0o755);
+    set_mode(&key, 0);
+    check_all(&["Permission denied", key.to_str().unwrap()]);
+    set_mode(&key, 0o644);
+    std::fs::write(&key, &bytes[..7]).unwrap();
+    check_all(&["does not have 8 bytes", key.to_str().unwrap()]);
+    std::fs::remove_file(&key).unwrap();
+    check_all(&["the key in xor.dat", blocks.to_str().unwrap()]);
+    std::fs::write(&key, bytes).unwrap();
+    run(&mut with(&["stats", "--at", "100"], &[("--data", &data)])).ends_with(0);
+}
+
+/// A lock that may not be read is no lock of a reader of the log, and needed by one of redb.
+#[test]
+fn a_lock_that_may_not_be_read_has_one_answer() {
+    let scratch = Scratch::new();
+    set_mode(scratch.join("x").parent().unwrap(), 0o755);
+    if !with(&["--version"], &[])
+        .output()
+        .is_ok_and(|output| output.status.success())
+    {
+        eprintln!("skipped: a user with no rights cannot run the command");
+        return;
+    }
+    made(&scratch);
+    let data = scratch.join("data");
+    set_mode(&data.join("lock"), 0);
+    let status = match store::kind() {
+        StoreKind::Log => 0,
+        StoreKind::Redb => 3,
+    };
+    for command in ["stats", "status", "doctor"] {
+        let mut command = with(&[command], &[("--data", &data)]);
+        let answer = run(&mut command).ends_with(status);
+        assert!(!answer.stdout.contains("writer   none"), "{answer:#?}");
+    }
 }

@@ -2,7 +2,7 @@
 //! those and of what builds on them.
 
 use crate::common::branches::{branch, genesis};
-use crate::common::{Run, Scratch, connect, record, run};
+use crate::common::{Run, Scratch, blockmill, connect, record, run};
 use blockmill_block::Network;
 use blockmill_chaingen::bitcoin::block::Header;
 use blockmill_chaingen::bitcoin::{Block, consensus::serialize};
@@ -112,4 +112,52 @@ fn a_header_without_work_is_unreadable_everywhere() {
     assert_eq!(unreadable[0]["hash"], idle[0].block_hash().to_string());
     assert!(connected.stderr.contains("\"event\":\"unreadable\""), "{connected:#?}");
     assert!(!connected.stderr.contains("\"event\":\"rejected\""), "{connected:#?}");
+}
+
+/// Headers that cost no work, behind the chain. The first are named, the rest counted; and none has
+/// a height.
+#[test]
+fn many_headers_without_work_are_counted() {
+    let main = branch(&genesis(), 1, 5, 0, None);
+    let scratch = Scratch::new();
+    let mut file = file_of([genesis()].iter().chain(&main));
+    for number in 0..3000u32 {
+        let mut junk = [0xff; 80];
+        junk[..4].copy_from_slice(&number.to_le_bytes());
+        junk[72..76].copy_from_slice(&0x207f_ffff_u32.to_le_bytes());
+        let begin = file.len();
+        file.extend(record(Network::Regtest.magic(), &junk));
+        assert_eq!(file.len(), begin + 88);
+    }
+    let path = scratch.write("blk00000.dat", &file);
+    let path = path.to_str().unwrap();
+    let set = scratch.join("set");
+    let connected = run(connect(path.as_ref(), &scratch.join("data"), "regtest").args(["--log", "text"])).ends_with(3);
+    let json = connected.json();
+    let unreadable = json["unreadable"].as_array().unwrap();
+    let more = json["more_unreadable"].as_u64().unwrap();
+    // About half of all hashes are work enough on regtest: their parents are nowhere.
+    assert!(unreadable.len() == 100 && more > 1000, "{json}");
+    assert!(unreadable.iter().all(|block| block["height"].is_null()), "{json}");
+    let mut dump = blockmill();
+    dump.args(["snapshot", "dump", "--data"])
+        .arg(scratch.join("data"))
+        .arg(&set);
+    run(&mut dump).ends_with(0);
+    let files = ["--network", "regtest", "--blocks", path];
+    let export = ["export", "blocks", "--format", "jsonl", "--out", "-"];
+    let mut others = [blockmill(), blockmill(), blockmill()];
+    others[0].arg("verify").args(files);
+    others[1].args(export).args(files);
+    others[2].arg("audit").args(files).arg("--snapshot").arg(&set);
+    let others = others.iter_mut().map(|command| run(command).ends_with(3));
+    for run in others.chain([connected]) {
+        let lines = run.stderr.lines().count();
+        assert!(lines < 100, "{lines} lines: {}", &run.stderr[..5000]);
+        assert!(
+            run.stderr.contains("more blocks have headers that are not the work"),
+            "{run:#?}"
+        );
+        assert!(!run.stderr.contains("(height 0)"), "{run:#?}");
+    }
 }

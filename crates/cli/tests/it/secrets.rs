@@ -40,6 +40,11 @@ fn no_private_key_is_written() {
             "raw:K0",
             "addr(K)",
             "multi(1,K,)",
+            "bc1K",
+            "bcrt1K",
+            "pk(tb1K)",
+            "wsh(v:sha256(K))",
+            "tr(0279be667ef9dcbbac55a06295ce870b07029bfcdb2dce28d959f2815b16f81798,a:hash256(K))",
         ] {
             let text = form.replace('K', key);
             for log in ["text", "json"] {

@@ -67,6 +67,29 @@ fn wrong_usage_is_status_2() {
     assert!(!Path::new(data).exists(), "wrong usage made {data}");
 }
 
+/// Wrong usage has its status without anybody to tell, too; the message has a key left out or not.
+#[test]
+fn wrong_usage_needs_no_standard_error() {
+    let key = "tprv8ZgxMBicQKsPd7Uf69XL1XwhmjHopUGep8GuEiJDZmbQz6o58LninorQAfcKZWARbtRtfnLcJ5MQ2AtHcQJCCRUcMRvmDUjyEmNUWwx8UbK";
+    for range in [key, "what"] {
+        let mut command = command(&["balance", "--data", "d", "--range", range, "raw:51"]);
+        command.stderr(File::options().write(true).open("/dev/full").unwrap());
+        assert_eq!(command.status().unwrap().code(), Some(2));
+    }
+    // An argument is no line of the message.
+    let wrong = run(&mut command(&[
+        "stats",
+        "--data",
+        "d",
+        "x\u{1b}[2J\nblockmill: all is well",
+    ]))
+    .ends_with(2);
+    assert!(
+        !wrong.stderr.contains('\u{1b}') && !wrong.stderr.contains("\nblockmill"),
+        "{wrong:#?}"
+    );
+}
+
 /// Completions for the usual shells, and a manual page that groff can format.
 #[test]
 fn completions_and_the_manual_page() {

@@ -8,7 +8,7 @@ use crate::chain::state::ChainState;
 use crate::report::events::Event;
 use crate::report::findings::{ImportEnd, ImportFindings, Leftover, Rejected, Unreadable};
 use crate::report::observer::Observer;
-use crate::report::telemetry::Reporter;
+use crate::report::telemetry::{HEADERS_SAID_MAX, Reporter, more};
 use blockmill_block::{BlockHash, Header};
 use blockmill_blockfiles::{Damage, FileError, Position, Record, is_there};
 use blockmill_rules::RejectKind;
@@ -181,10 +181,15 @@ impl ChainState {
         let best = self.index.entry(self.index.best_candidate());
         let best = (best.work, best.sequence);
         self.orphans = inserted.waiting().into_iter().map(|number| all[number]).collect();
+        let (mut rejected, mut unreadable) = (Vec::new(), Vec::new());
         for refusal in inserted.refusals {
             let of_best_chain = refusal.claim.is_before(best);
-            self.refuse_header(refusal, of_best_chain, reporter);
+            match self.refuse_header(refusal, of_best_chain) {
+                Ok(found) => unreadable.push(found),
+                Err(found) => rejected.push(found),
+            }
         }
+        reporter.bad_headers(rejected, unreadable);
     }
 
     /// Notes how many blocks have no known parent, whenever they came.
@@ -214,31 +219,36 @@ impl ChainState {
         }
     }
 
-    fn refuse_header(&self, refusal: Refusal<'_>, of_best_chain: bool, reporter: &mut Reporter<'_>) {
+    /// What is said of a header that breaks a rule: without work it is no block's.
+    fn refuse_header(&self, refusal: Refusal<'_>, of_best_chain: bool) -> Result<Unreadable, Rejected> {
         let Refusal { record, reject, .. } = refusal;
         let parent = self.index.find(&record.header.prev_block_hash);
-        let height = parent.map_or(0, |parent| self.index.entry(parent).height + 1);
+        let height = parent.map(|parent| self.index.entry(parent).height + 1);
         let rejected = Rejected {
             of_best_chain,
-            ..self.rejected_at(record.hash, height, reject, Some(record.position))
+            // Other rules are asked of headers whose parent is there.
+            ..self.rejected_at(record.hash, height.unwrap_or(0), reject, Some(record.position))
         };
         if rejected.reject.kind == RejectKind::NoWork {
-            reporter.unreadable(Unreadable {
+            Ok(Unreadable {
                 hash: rejected.hash,
                 height,
                 path: rejected.path,
                 offset: rejected.offset,
                 detail: "its header is not the work of a miner (high-hash)".to_owned(),
-            });
+            })
         } else {
-            reporter.rejected(rejected);
+            Err(rejected)
         }
     }
 }
 
 fn report_refusals(inserted: &Inserted<'_>, observer: &mut dyn Observer) {
-    for Refusal { record, reject, .. } in &inserted.refusals {
+    for Refusal { record, reject, .. } in inserted.refusals.iter().take(HEADERS_SAID_MAX) {
         let hash = record.hash;
         observer.event(&Event::HeaderRejected { hash, reject });
+    }
+    if let Some(blocks) = more(inserted.refusals.len()) {
+        observer.event(&Event::MoreRejected { blocks });
     }
 }

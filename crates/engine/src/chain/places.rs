@@ -293,6 +293,11 @@ impl Store {
 }
 
 impl Search {
+    /// The key that the file was read with.
+    pub(crate) fn key(&self) -> XorKey {
+        self.mark.key
+    }
+
     /// The records of the file, which has this number.
     pub(crate) fn records(&self, file: u32) -> impl Iterator<Item = Record> {
         self.places.iter().map(move |place| Record {

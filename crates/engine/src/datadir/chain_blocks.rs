@@ -21,10 +21,10 @@ use crate::datadir::spending_block::SpendingBlock;
 use crate::report::signatures::{SignatureWay, Signatures};
 use crate::report::wholeness::Wholeness;
 use blockmill_block::{Block, BlockHash, Header};
-use blockmill_blockfiles::{BlockFiles, Position, Record, is_there};
+use blockmill_blockfiles::{BlockFiles, FileError, Position, Record, is_there};
 use blockmill_coins::{Tip, UndoLog};
 use blockmill_rules::{Params, Reject};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
 use std::io::ErrorKind;
 use std::ops::{Range, RangeInclusive};
@@ -47,6 +47,12 @@ struct Place {
     rank: u32,
 }
 
+/// A block file that cannot be opened.
+struct Unopened {
+    path: PathBuf,
+    why: String,
+}
+
 /// A chain up to a block. Several threads may read at once.
 pub struct ChainBlocks {
     index: HeaderIndex,
@@ -63,6 +69,12 @@ pub struct ChainBlocks {
     wholeness: Wholeness,
     /// Block files that were searched with all their contents.
     deep: BTreeSet<u32>,
+    /// Block files whose key is another one than when they were searched.
+    rekeyed: BTreeSet<u32>,
+    /// Block files that cannot be opened.
+    unopened: Vec<Unopened>,
+    /// Heights of the blocks in these: which of the files, and the offset there.
+    unopened_blocks: BTreeMap<u32, (usize, u64)>,
     /// Whether it is that of a data directory, all of whose blocks were found valid.
     is_connected: bool,
 }
@@ -142,6 +154,7 @@ impl ChainBlocks {
         blocks.wholeness = self.wholeness;
         blocks.deep = self.deep;
         blocks.is_connected = self.is_connected;
+        blocks.rekeyed = self.rekeyed;
         blocks.find_copies();
         Some(blocks)
     }
@@ -205,6 +218,9 @@ impl ChainBlocks {
             rev_files: RevFiles::default(),
             wholeness: Wholeness::default(),
             deep: BTreeSet::new(),
+            rekeyed: BTreeSet::new(),
+            unopened: Vec::new(),
+            unopened_blocks: BTreeMap::new(),
             is_connected: false,
         }
     }
@@ -213,8 +229,34 @@ impl ChainBlocks {
         let mut records = Vec::new();
         for (path, search) in found.files() {
             // A file that went away has no blocks, and one that is another's name now adds none.
-            if let Some(file) = self.files.add(path).ok().and_then(|added| added.first().copied()) {
-                records.extend(search.records(file));
+            match self.files.add(path) {
+                Ok(added) => {
+                    let Some(&file) = added.first() else { continue };
+                    if self.files.key(file) != search.key() {
+                        self.rekeyed.insert(file);
+                    }
+                    records.extend(search.records(file));
+                }
+                Err(error) if error.is_gone() => {}
+                Err(error) => {
+                    let why = match error {
+                        FileError::Io { path: of, error } if of == *path => error.to_string(),
+                        error => error.to_string(),
+                    };
+                    self.unopened.push(Unopened {
+                        path: path.to_owned(),
+                        why,
+                    });
+                    let number = self.unopened.len() - 1;
+                    for record in search.records(0) {
+                        let height = self.height_of(&record.hash);
+                        if let Some(height) = height {
+                            self.unopened_blocks
+                                .entry(height)
+                                .or_insert((number, record.position.offset));
+                        }
+                    }
+                }
             }
         }
         self.add_places(records);
@@ -354,7 +396,22 @@ impl ChainBlocks {
                 }
             }
         }
-        Err(problem.unwrap_or(BlockReadError::NoPlace { hash, height }))
+        Err(problem.unwrap_or_else(|| self.nowhere(hash, height)))
+    }
+
+    /// Why a block has no place: the file where it was found cannot be opened, or is gone.
+    fn nowhere(&self, hash: BlockHash, height: u32) -> BlockReadError {
+        let Some(&(number, offset)) = self.unopened_blocks.get(&height) else {
+            return BlockReadError::NoPlace { hash, height };
+        };
+        let Unopened { path, why } = &self.unopened[number];
+        BlockReadError::Unreadable {
+            hash,
+            height,
+            path: path.clone(),
+            offset,
+            detail: why.clone(),
+        }
     }
 
     /// Why a block cannot be read, by the first of its copies.
@@ -371,6 +428,9 @@ impl ChainBlocks {
                 };
             }
             BadCopy::Mutated(reject) => mutated(&reject),
+            BadCopy::Unreadable(detail) if self.rekeyed.contains(&position.file) => {
+                format!("{detail}; the key in xor.dat beside the file is not the one that it was read with")
+            }
             BadCopy::Unreadable(detail) => detail,
         };
         BlockReadError::Unreadable {

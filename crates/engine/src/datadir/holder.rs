@@ -5,7 +5,7 @@ use std::fmt;
 /// The process that writes to a data directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Writer {
-    /// Its number, and its command line; none if it has not noted them.
+    /// Its number, and its program with the subcommand; none if it has not noted them.
     pub noted: Option<(u32, String)>,
 }
 

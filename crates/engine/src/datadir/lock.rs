@@ -24,8 +24,11 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// Bytes of the note that are read.
 const NOTE_BYTES_MAX: u64 = 4096;
 
-/// Characters of a command line that are noted.
-const COMMAND_CHARS_MAX: usize = 200;
+/// Characters of a program's name that are noted.
+const PROGRAM_CHARS_MAX: usize = 60;
+
+/// Letters of a subcommand's name.
+const SUBCOMMAND_LETTERS_MAX: usize = 12;
 
 fn locked(path: &Path, holder: Holder) -> OpenError {
     OpenError::Locked {
@@ -114,18 +117,26 @@ pub(super) fn writer(path: &Path) -> Result<Option<Writer>, OpenError> {
     })
 }
 
-/// Notes who this process is.
-fn note(mut file: &File) -> std::io::Result<()> {
-    let mut words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
+/// The program of a command line and its subcommand. The rest may have a password or a private key,
+/// and other users read the note.
+fn shown_command(mut words: impl Iterator<Item = String>) -> String {
     let program = words.next().unwrap_or_default();
     let program = Path::new(&program).file_name().unwrap_or_default().to_string_lossy();
-    let command: Vec<String> = std::iter::once(program.into_owned()).chain(words).collect();
-    let printable = |character: char| if character.is_control() { ' ' } else { character };
-    let mut command: String = command.join(" ").chars().map(printable).collect();
-    if let Some((end, _)) = command.char_indices().nth(COMMAND_CHARS_MAX) {
-        command.truncate(end);
-        command.push_str("...");
+    let is_letter = |character: &char| character.is_ascii_alphanumeric() || "-_.+".contains(*character);
+    let mut command: String = program.chars().filter(is_letter).take(PROGRAM_CHARS_MAX).collect();
+    let is_subcommand = |word: &String| {
+        (1..=SUBCOMMAND_LETTERS_MAX).contains(&word.len()) && word.bytes().all(|byte| byte.is_ascii_lowercase())
+    };
+    if let Some(subcommand) = words.next().filter(is_subcommand) {
+        command.push(' ');
+        command.push_str(&subcommand);
     }
+    command
+}
+
+/// Notes who this process is.
+fn note(mut file: &File) -> std::io::Result<()> {
+    let command = shown_command(std::env::args_os().map(|word| word.to_string_lossy().into_owned()));
     file.set_len(0)?;
     file.write_all(format!("{}\n{command}\n", std::process::id()).as_bytes())
 }
@@ -136,7 +147,11 @@ fn noted(file: &File) -> Writer {
     let read = file.take(NOTE_BYTES_MAX).read_to_string(&mut text);
     let mut lines = text.lines();
     let process = lines.next().and_then(|line| line.parse().ok());
-    let noted = process.zip(lines.next().map(str::to_owned));
+    // An earlier version notes the whole command line.
+    let command = lines
+        .next()
+        .map(|line| shown_command(line.split(' ').map(str::to_owned)));
+    let noted = process.zip(command);
     Writer {
         noted: noted.filter(|_| read.is_ok()),
     }
@@ -170,6 +185,35 @@ mod tests {
         drop(first);
         assert_eq!(writer(directory.path()).unwrap(), None);
         drop(lock_to_write(directory.path()).unwrap());
+    }
+
+    #[test]
+    fn a_note_has_no_arguments() {
+        for (line, shown) in [
+            ("/usr/bin/blockmill connect --data d", "blockmill connect"),
+            (
+                "blockmill snapshot load --headers http://user:password@host",
+                "blockmill snapshot",
+            ),
+            ("python3 /home/user/tprv8Zgx.py", "python3"),
+            ("blockmill --log json connect", "blockmill"),
+            ("blockmill secretsecretsecret", "blockmill"),
+            ("block\u{1b}[2Jmill\tx connect", "block2Jmillx connect"),
+            ("blockmill", "blockmill"),
+            ("", ""),
+        ] {
+            assert_eq!(shown_command(line.split(' ').map(str::to_owned)), shown);
+        }
+        let long = format!("{} connect", "x".repeat(5000));
+        assert!(shown_command(long.split(' ').map(str::to_owned)).len() < 80);
+        // Whatever an earlier version or somebody else has written.
+        let directory = tempfile::tempdir().unwrap();
+        let first = lock_to_write(directory.path()).unwrap();
+        let text = "12\nblockmill connect --headers http://user:password@host\n";
+        std::fs::write(directory.path().join(LOCK_FILE), text).unwrap();
+        let noted = writer(directory.path()).unwrap().unwrap().noted;
+        assert_eq!(noted, Some((12, "blockmill connect".to_owned())));
+        drop(first);
     }
 
     #[test]

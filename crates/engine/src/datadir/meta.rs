@@ -10,10 +10,15 @@ use blockmill_blockfiles::FileError;
 use blockmill_blockfiles::disk::{Disk, Open};
 use blockmill_rules::Params;
 use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 
 /// Version of the layout of a data directory.
 const FORMAT: u32 = 1;
+
+/// Bytes of the file at most. A challenge is the longest part, and has 10,000 bytes in hex.
+const LENGTH_MAX: u64 = 100_000;
 
 /// Bytes of its checksum.
 const CHECKSUM: usize = 8;
@@ -140,8 +145,15 @@ pub(super) fn read_meta(path: &Path) -> Result<Option<Meta>, OpenError> {
         detail,
         remedy: Some(remedy(path.parent().unwrap_or(path))),
     };
-    let text = match std::fs::read_to_string(path) {
-        Ok(text) => text,
+    let mut text = String::new();
+    let read = File::open(path).and_then(|file| file.take(LENGTH_MAX + 1).read_to_string(&mut text));
+    match read {
+        Ok(length) if length as u64 > LENGTH_MAX => {
+            return Err(damaged(format!(
+                "it has more than {LENGTH_MAX} bytes, and is none of a data directory"
+            )));
+        }
+        Ok(_) => {}
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) if error.kind() == std::io::ErrorKind::InvalidData => return Err(damaged(error.to_string())),
         Err(error) => return Err(file_error(path)(error).into()),

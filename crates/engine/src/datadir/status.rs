@@ -36,6 +36,8 @@ pub struct Status {
     pub older: Option<Older>,
     /// The process that writes to the directory at this moment.
     pub writer: Option<Writer>,
+    /// Whether that is known: the lock may be a file that this process may not read.
+    pub is_writer_known: bool,
 }
 
 impl Status {
@@ -53,9 +55,13 @@ impl Status {
             opened => opened?,
         };
         let found = opened.found;
-        Self::new(&opened.directory, found.kind, found.commit, opened.older, |directory| {
-            directory.writer()
-        })
+        Self::new(
+            &opened.directory,
+            found.kind,
+            found.commit,
+            opened.older,
+            DataDir::writer,
+        )
     }
 
     /// What the mark says, since redb is not read while it is written.
@@ -77,6 +83,7 @@ impl Status {
         writer: impl FnOnce(&DataDir) -> Result<Option<Writer>, OpenError>,
     ) -> Result<Self, OpenError> {
         let tip = commit.and_then(|commit| commit.tip);
+        let writer = if_readable(writer(directory))?;
         Ok(Self {
             chain_id: directory.chain_id().clone(),
             tip: tip.unwrap_or_else(|| directory.genesis()),
@@ -86,8 +93,19 @@ impl Status {
             // A load that was cut off has left its mark without a set.
             snapshot: directory.snapshot().filter(|_| tip.is_some()),
             older,
-            writer: writer(directory)?,
+            is_writer_known: writer.is_some(),
+            writer: writer.flatten(),
         })
+    }
+}
+
+/// None where the file may not be read, which no reader of the log needs.
+pub(crate) fn if_readable<T>(read: Result<T, OpenError>) -> Result<Option<T>, OpenError> {
+    match read {
+        Err(OpenError::File(FileError::Io { error, .. })) if error.kind() == io::ErrorKind::PermissionDenied => {
+            Ok(None)
+        }
+        read => read.map(Some),
     }
 }
 

@@ -20,6 +20,7 @@ use crate::datadir::error::{OpenError, Remedy, file_error, no_tip_header};
 use crate::datadir::files::{COMMIT_FILE, HEADERS_FILE, LOCK_FILE, META_FILE};
 use crate::datadir::headers_file::{NO_UNDO, RECORD, decode};
 use crate::datadir::lost_store::network_of;
+use crate::datadir::status::if_readable;
 use crate::datadir::store_file::is_nameless;
 use crate::report::observer::Observer;
 use blockmill_coins::Tip;
@@ -39,9 +40,16 @@ pub fn examine(path: &Path, stop: &AtomicBool, observer: &mut dyn Observer) -> R
     let Some(directory) = examine_chain_id(path, &mut findings)? else {
         return Ok(findings);
     };
-    if let Some(writer) = directory.writer()? {
-        let detail = format!("in use by {writer}: this is what its last flush left, and what it has written since");
-        findings.add(LOCK_FILE, Health::Sound, detail);
+    match if_readable(directory.writer())? {
+        Some(Some(writer)) => {
+            let detail = format!("in use by {writer}: this is what its last flush left, and what it has written since");
+            findings.add(LOCK_FILE, Health::Sound, detail);
+        }
+        Some(None) => {}
+        None => {
+            let detail = "it may not be read, so whether a process writes is not known";
+            findings.add(LOCK_FILE, Health::Harmless, detail);
+        }
     }
     // A flush writes headers and undo data before the coins. So they are read after the coins,
     // while another process goes on.

@@ -183,7 +183,7 @@ fn wholeness_of(unverified: &[Unverified]) -> Wholeness {
             }),
             Problem::Unreadable(detail) => unreadable.push(Unreadable {
                 hash: *hash,
-                height: *height,
+                height: Some(*height),
                 path: path.clone(),
                 offset: *offset,
                 detail: detail.clone(),

@@ -182,7 +182,7 @@ impl<V: ScriptVerifier> BlockLoader<V> {
         first_problem.unwrap_or_else(|| {
             Content::Unreadable(Unreadable {
                 hash: request.hash,
-                height: request.height,
+                height: Some(request.height),
                 path: self.headers_path.clone(),
                 offset: 0,
                 detail: "its content is in none of the block files".to_owned(),
@@ -194,7 +194,7 @@ impl<V: ScriptVerifier> BlockLoader<V> {
         let unreadable = |detail: String, path| {
             Content::Unreadable(Unreadable {
                 hash: request.hash,
-                height: request.height,
+                height: Some(request.height),
                 path,
                 offset: position.offset,
                 detail,

@@ -74,6 +74,16 @@ pub enum Event<'a> {
     Rejected(&'a Rejected),
     /// A block's content cannot be used.
     Unreadable(&'a Unreadable),
+    /// Headers of more blocks break rules than are named.
+    MoreRejected {
+        /// How many more.
+        blocks: u64,
+    },
+    /// More blocks cannot be used than are named.
+    MoreUnreadable {
+        /// How many more.
+        blocks: u64,
+    },
     /// A header breaks a rule, in files that are only verified.
     HeaderRejected {
         /// Its hash.
@@ -138,6 +148,8 @@ impl Event<'_> {
             | Self::Skipped(_)
             | Self::Rejected(_)
             | Self::Unreadable(_)
+            | Self::MoreRejected { .. }
+            | Self::MoreUnreadable { .. }
             | Self::HeaderRejected { .. }
             | Self::UndoDamaged { .. }
             | Self::StoreOlder { .. } => Level::Warning,
@@ -158,6 +170,13 @@ impl fmt::Display for Event<'_> {
             Self::Skipped(skipped) => write!(f, "{}: passed over: {}", skipped.path.display(), skipped.reason),
             Self::Rejected(rejected) => rejected.fmt(f),
             Self::Unreadable(unreadable) => unreadable.fmt(f),
+            Self::MoreRejected { blocks } => write!(f, "{blocks} more blocks are rejected, by their headers"),
+            Self::MoreUnreadable { blocks } => {
+                write!(
+                    f,
+                    "{blocks} more blocks have headers that are not the work of a miner (high-hash)"
+                )
+            }
             Self::HeaderRejected { hash, reject } => write!(f, "header {hash}: {reject}"),
             Self::UndoDamaged { path, height, detail } => write!(
                 f,

@@ -43,8 +43,8 @@ impl fmt::Display for Rejected {
 pub struct Unreadable {
     /// Its hash.
     pub hash: BlockHash,
-    /// Its height.
-    pub height: u32,
+    /// Its height. None where that is not known: its header is no block's.
+    pub height: Option<u32>,
     /// The file in which it lies.
     pub path: PathBuf,
     /// Its place in the file in bytes.
@@ -57,13 +57,15 @@ impl fmt::Display for Unreadable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{}: offset {}: block {} (height {}): {}",
+            "{}: offset {}: block {}",
             self.path.display(),
             self.offset,
-            self.hash,
-            self.height,
-            self.detail
-        )
+            self.hash
+        )?;
+        if let Some(height) = self.height {
+            write!(f, " (height {height})")?;
+        }
+        write!(f, ": {}", self.detail)
     }
 }
 

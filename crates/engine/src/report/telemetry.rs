@@ -259,6 +259,17 @@ pub(crate) struct FindingsMark {
     unreadable: usize,
 }
 
+/// Headers of a kind that are said when they break a rule.
+pub(crate) const HEADERS_SAID_MAX: usize = 20;
+
+/// How many headers are not said. None if there are none.
+pub(crate) fn more(headers: usize) -> Option<u64> {
+    headers
+        .checked_sub(HEADERS_SAID_MAX)
+        .filter(|&more| more > 0)
+        .map(|more| more as u64)
+}
+
 /// The telemetry, and the observer who hears of it.
 pub(crate) struct Reporter<'a> {
     pub(crate) telemetry: &'a mut Telemetry,
@@ -276,6 +287,25 @@ impl Reporter<'_> {
     pub(crate) fn unreadable(&mut self, unreadable: Unreadable) {
         self.observer.event(&Event::Unreadable(&unreadable));
         self.telemetry.unreadable.push(unreadable);
+    }
+
+    /// Notes blocks whose headers break rules. The first of each kind are said, the rest counted:
+    /// who fills a file with headers that cost no work fills no log.
+    pub(crate) fn bad_headers(&mut self, rejected: Vec<Rejected>, unreadable: Vec<Unreadable>) {
+        for rejected in rejected.iter().take(HEADERS_SAID_MAX) {
+            self.observer.event(&Event::Rejected(rejected));
+        }
+        if let Some(blocks) = more(rejected.len()) {
+            self.observer.event(&Event::MoreRejected { blocks });
+        }
+        for unreadable in unreadable.iter().take(HEADERS_SAID_MAX) {
+            self.observer.event(&Event::Unreadable(unreadable));
+        }
+        if let Some(blocks) = more(unreadable.len()) {
+            self.observer.event(&Event::MoreUnreadable { blocks });
+        }
+        self.telemetry.rejected.extend(rejected);
+        self.telemetry.unreadable.extend(unreadable);
     }
 
     /// The present number of findings.

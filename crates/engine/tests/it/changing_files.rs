@@ -63,7 +63,7 @@ fn a_file_that_shrinks_or_changes_meanwhile() {
             // A block with a changed second half may still decode. Then it does not match its
             // header.
             let next = match (&report.unreadable[..], &report.rejected[..]) {
-                ([first, ..], []) => (first.height, first.path.clone(), RunOutcome::Incomplete),
+                ([first, ..], []) => (first.height.unwrap(), first.path.clone(), RunOutcome::Incomplete),
                 ([], [first]) if first.reject.kind == RejectKind::Mutated => {
                     (first.height, first.path.clone(), RunOutcome::Rejected)
                 }

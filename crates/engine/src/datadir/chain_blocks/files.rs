@@ -227,6 +227,15 @@ impl ChainBlocks {
             };
             problem.get_or_insert(wrong);
         }
-        Some(problem.unwrap_or_else(|| "in none of the block files".to_owned()))
+        let unopened = self
+            .unopened_blocks
+            .get(&height)
+            .map(|&(number, _)| &self.unopened[number]);
+        let unopened = unopened.map(|file| format!("{}: {}", file.path.display(), file.why));
+        Some(
+            problem
+                .or(unopened)
+                .unwrap_or_else(|| "in none of the block files".to_owned()),
+        )
     }
 }
