@@ -218,8 +218,8 @@ impl BlockFiles {
     }
 }
 
-/// Bytes at the end of a file that tell that it was allocated further than it was written: more than
-/// there are zeros at the end of a usual block.
+/// Bytes at the end of a file that tell that it was allocated further than it was written: more
+/// than there are zeros at the end of a usual block.
 const PREALLOCATED_MIN: u64 = 64;
 
 impl BlockFiles {

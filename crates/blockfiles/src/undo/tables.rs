@@ -2,9 +2,10 @@
 //!
 //! | table | its records |
 //! |---|---|
-//! | in order | those whose length leads to another magic, to padding or to the end of the file, and that lie in no other such record |
+//! | in order | those whose length leads on, and that lie in no other such record |
 //! | others | all others: inside of records, damaged, or with a wrong length |
 //!
+//! A length leads on if another magic, padding or the end of the file is where the record ends.
 //! In Core's files all records are in order, unless something is damaged. A file may have magics
 //! everywhere, so both tables are bounded; a Core file has fewer records than that, since its
 //! blocks lie in a file of 128 MiB.

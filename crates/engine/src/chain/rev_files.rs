@@ -64,9 +64,9 @@ impl RevFiles {
         }
     }
 
-    /// Whether nothing but records of known blocks follows in an undo file after the record that was
-    /// found last, or at all if `after` is none, see [`UndoFile::is_rest_known`]. A file that cannot
-    /// be read may have others; one that is not there has none.
+    /// Whether nothing but records of known blocks follows in an undo file after the record that
+    /// was found last, or at all if `after` is none, see [`UndoFile::is_rest_known`]. A file that
+    /// cannot be read may have others; one that is not there has none.
     pub(crate) fn is_rest_known(
         &self,
         files: &BlockFiles,

@@ -17,8 +17,8 @@ use std::path::PathBuf;
 /// that it connects (Core's `BLOCK_DOWNLOAD_WINDOW`).
 const AHEAD_MAX: u32 = 1024;
 
-/// As [`AHEAD_MAX`], without the file of their undo data: it is made for the first block of its file
-/// that is connected. A node asks a peer for so many blocks at a time (Core's
+/// As [`AHEAD_MAX`], without the file of their undo data: it is made for the first block of its
+/// file that is connected. A node asks a peer for so many blocks at a time (Core's
 /// `MAX_BLOCKS_IN_TRANSIT_PER_PEER`).
 const AHEAD_WITHOUT_FILE_MAX: u32 = 16;
 
@@ -65,10 +65,12 @@ impl ChainBlocks {
 
     /// Height of the last block of `heights` that has undo data, if the undo files have none for
     /// those above it: a node that runs writes blocks before their undo data, and a block file that
-    /// it has begun before the file of its undo data. Otherwise the last height, whether it can be read or not.
+    /// it has begun before the file of its undo data. Otherwise the last height, whether it can be
+    /// read or not.
     ///
     /// Undo data is not "not there yet" for more than 1,024 blocks, or 16 without an undo file; nor
-    /// where an undo file has anything after it but records of known blocks and an unfinished write.
+    /// where an undo file has anything after it but records of known blocks and an unfinished
+    /// write.
     pub fn last_with_undo(&self, heights: RangeInclusive<u32>) -> u32 {
         let last = *heights.end();
         for height in heights.rev() {
@@ -82,9 +84,9 @@ impl ChainBlocks {
         last
     }
 
-    /// Whether a node may write the undo data later that could not be found, of a block with so many
-    /// above it: its file has no record of it; or is not there, and the node has not written the
-    /// block file to its end.
+    /// Whether a node may write the undo data later that could not be found, of a block with so
+    /// many above it: its file has no record of it; or is not there, and the node has not written
+    /// the block file to its end.
     fn is_not_there_yet(&self, height: u32, above: u32, error: &BlockReadError) -> bool {
         match error {
             BlockReadError::NoUndoRecord { .. } => above < AHEAD_MAX,
