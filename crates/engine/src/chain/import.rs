@@ -184,9 +184,10 @@ impl ChainState {
         let (mut rejected, mut unreadable) = (Vec::new(), Vec::new());
         for refusal in inserted.refusals {
             let of_best_chain = refusal.claim.is_before(best);
-            match self.refuse_header(refusal, of_best_chain) {
-                Ok(found) => unreadable.push(found),
-                Err(found) => rejected.push(found),
+            if refusal.reject.kind == RejectKind::NoWork {
+                unreadable.push(self.without_work(refusal.record));
+            } else {
+                rejected.push(self.refused(refusal, of_best_chain));
             }
         }
         reporter.bad_headers(rejected, unreadable);
@@ -219,26 +220,26 @@ impl ChainState {
         }
     }
 
-    /// What is said of a header that breaks a rule: without work it is no block's.
-    fn refuse_header(&self, refusal: Refusal<'_>, of_best_chain: bool) -> Result<Unreadable, Rejected> {
+    /// What is said of a header that breaks another rule.
+    fn refused(&self, refusal: Refusal<'_>, of_best_chain: bool) -> Rejected {
         let Refusal { record, reject, .. } = refusal;
         let parent = self.index.find(&record.header.prev_block_hash);
-        let height = parent.map(|parent| self.index.entry(parent).height + 1);
-        let rejected = Rejected {
+        let height = parent.map_or(0, |parent| self.index.entry(parent).height + 1);
+        Rejected {
             of_best_chain,
-            // Other rules are asked of headers whose parent is there.
-            ..self.rejected_at(record.hash, height.unwrap_or(0), reject, Some(record.position))
-        };
-        if rejected.reject.kind == RejectKind::NoWork {
-            Ok(Unreadable {
-                hash: rejected.hash,
-                height,
-                path: rejected.path,
-                offset: rejected.offset,
-                detail: "its header is not the work of a miner (high-hash)".to_owned(),
-            })
-        } else {
-            Err(rejected)
+            ..self.rejected_at(record.hash, height, reject, Some(record.position))
+        }
+    }
+
+    /// What is said of a header without work.
+    fn without_work(&self, record: &Record) -> Unreadable {
+        let parent = self.index.find(&record.header.prev_block_hash);
+        Unreadable {
+            hash: record.hash,
+            height: parent.map(|parent| self.index.entry(parent).height + 1),
+            path: self.files.read().path(record.position.file).to_owned(),
+            offset: record.position.offset,
+            detail: "its header is not the work of a miner (high-hash)".to_owned(),
         }
     }
 }
