@@ -55,7 +55,7 @@ pub enum BlockReadError {
         /// Offset in bytes.
         offset: u64,
         /// What the engine says of it.
-        reject: Reject,
+        reject: Box<Reject>,
     },
     /// There is no undo data for the block.
     #[error("block {hash} (height {height}) has no undo data: {why}")]

@@ -424,7 +424,7 @@ impl ChainBlocks {
                     height,
                     path,
                     offset,
-                    reject,
+                    reject: Box::new(reject),
                 };
             }
             BadCopy::Mutated(reject) => mutated(&reject),
