@@ -26,9 +26,9 @@ pub(crate) const MANIFEST: &str = "manifest.json";
 ///
 /// # Errors
 ///
-/// Those of [`generate`] for its spec; [`GenerateError::Occupied`] when `out` holds block files or a
-/// manifest already; [`GenerateError::Foreign`] when its folder for unfinished chains was not made by
-/// this function; [`GenerateError::InUse`] when another process is writing a chain there;
+/// Those of [`generate`] for its spec; [`GenerateError::Occupied`] when `out` holds block files or
+/// a manifest already; [`GenerateError::Foreign`] when its folder for unfinished chains was not
+/// made by this function; [`GenerateError::InUse`] when another process is writing a chain there;
 /// [`GenerateError::Write`] when a file or the directory could not be created or written. An error
 /// leaves no file of the chain. Until the chain is whole, its files are in a folder of `out`.
 pub fn write_chain(

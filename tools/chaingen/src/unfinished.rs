@@ -1,7 +1,7 @@
 //! A folder for the files of a chain that is being written, inside of the chain's directory.
 //!
-//! The process that writes them holds a lock on the folder. A file in it says whose folder it is; it
-//! comes before all others and goes after them. What a killed process has left is removed by the
+//! The process that writes them holds a lock on the folder. A file in it says whose folder it is;
+//! it comes before all others and goes after them. What a killed process has left is removed by the
 //! next one. A folder without this file, or with others than those of a chain, is somebody else's,
 //! and left alone. A chain is whole once its manifest is in the folder; from then on its files only
 //! move, and none of them takes the place of another.
@@ -68,8 +68,8 @@ impl Unfinished {
 
 impl Drop for Unfinished {
     fn drop(&mut self) {
-        // What cannot be removed says by its folder that it is of no use. What somebody has put there
-        // meanwhile stays, and with it the folder.
+        // What cannot be removed says by its folder that it is of no use. What somebody has put
+        // there meanwhile stays, and with it the folder.
         let _ = clear(&self.path)
             .and_then(|()| fs::remove_file(self.path.join(OWNER)))
             .and_then(|()| fs::remove_dir(&self.path));
