@@ -74,8 +74,7 @@ pub(crate) fn report<'py>(py: Python<'py>, report: &Report) -> PyResult<Bound<'p
     dict.set_item("inputs", report.inputs)?;
     dict.set_item("coins", report.coins)?;
     dict.set_item("findings", findings(py, &report.findings)?)?;
-    let why = report.wholeness.reasons.iter().map(ToString::to_string);
-    dict.set_item("why", why.collect::<Vec<_>>())?;
+    dict.set_item("why", report.why_not_whole())?;
     Ok(dict)
 }
 

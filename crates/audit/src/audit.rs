@@ -6,7 +6,7 @@ use crate::finding::{Finding, FindingKind, Unread, by_cause};
 use crate::key::Key;
 use crate::own_folder::open_own_folder;
 use crate::part::Part;
-use crate::report::{Report, missing, not_in_chain, without_work};
+use crate::report::{Report, missing, not_in_chain, not_whole, without_work};
 use crate::set::snapshot_head;
 use crate::sum::{Summed, sum_ranges};
 use blockmill_block::Header;
@@ -200,7 +200,9 @@ impl<'a, V: ScriptVerifier + 'static> Auditor<'a, V> {
     }
 
     /// Audits the blocks of some heights, which other calls make whole. Every header of the chain
-    /// is needed, and the blocks of these heights.
+    /// is needed, and the blocks of these heights. Where the files and headers do not hold a whole
+    /// chain, there is no part that others could take for one of the chain of most work; one with a
+    /// block that breaks a rule says so.
     ///
     /// # Errors
     /// [`AuditError`].
@@ -231,6 +233,17 @@ impl<'a, V: ScriptVerifier + 'static> Auditor<'a, V> {
         let mut unreadable = by_cause(summed.unreadable);
         unreadable.append(&mut summed.findings);
         let mut part = summed.parts.pop();
+        let mut open = not_whole(blocks.wholeness());
+        if open.is_empty() {
+            open = not_whole(&blocks.find_hidden(self.stop)?.ok_or(AuditError::Stopped)?);
+        }
+        if !open.is_empty()
+            && let Some(part) = part.as_mut()
+        {
+            // Those who join it are to know.
+            part.sums.findings.extend(open);
+            part.sums.sort();
+        }
         // A part that only leaves a proof open is of no use to a merger.
         if let Some(open) = part.take_if(|part| !part.is_clean() && !part.refutes()) {
             unreadable.extend(by_cause(open.sums.findings.into_iter().map(Unread::from).collect()));

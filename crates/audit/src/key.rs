@@ -2,7 +2,7 @@
 
 use crate::field::Element;
 use blockmill_block::hex;
-use blockmill_blockfiles::{FileError, NewFile};
+use blockmill_blockfiles::{FileError, NewFile, open_regular};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 use std::fmt;
@@ -118,7 +118,7 @@ impl Key {
             path: path.to_owned(),
             error,
         };
-        let file = std::fs::File::open(path).map_err(io)?;
+        let file = open_regular(path)?;
         let mode = file.metadata().map_err(io)?.mode() & 0o777;
         if mode & 0o077 != 0 {
             return Err(KeyError::Exposed {

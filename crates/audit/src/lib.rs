@@ -52,7 +52,7 @@ pub use audit::{AuditedSet, Auditor, ChainOfSet, PartReport, Sources};
 pub use error::AuditError;
 pub use finding::{Finding, FindingKind};
 pub use key::{Key, KeyError, RunId};
-pub use mark::{Mark, MarkError, StoreName};
+pub use mark::{Mark, MarkError, Noted, StoreName};
 pub use merge::{NamedPart, merge, read_parts};
 pub use part::{JoinError, Part, PartError};
 pub use report::{Report, Verdict};

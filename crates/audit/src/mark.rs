@@ -1,16 +1,23 @@
 //! What an audit leaves in a data directory whose set it has proved.
 //!
-//! The mark names the store. A store draws its identity when it is made, and keeps it in its files.
-//! So a set that was loaded later, or a store that came from elsewhere, is not the one that was
-//! proved, whatever its block. The hash of the set tells a store that was changed since.
+//! The mark names the store and its commit. A store draws its identity when it is made, and keeps
+//! it in its files. So a set that was loaded later, or a store that came from elsewhere, is not the
+//! one that was proved, whatever its block. Commits are counted: a set of the same block that came
+//! of another commit is not the one that was proved, either. The number of coins and their hash,
+//! where it was computed, are compared as well.
+//!
+//! The last line is a checksum of those before it.
 
-use crate::error::file_error;
+use crate::error::{AuditError, file_error};
 use crate::key::RunId;
+use blockmill_block::hash::sha256d;
 use blockmill_block::{BlockHash, hex};
-use blockmill_blockfiles::{FileError, NewFile};
+use blockmill_blockfiles::{FileError, NewFile, open_regular};
+use blockmill_coins::stats::Hashes;
 use blockmill_coins::{StoreError, UtxoStats};
 use blockmill_engine::UtxoSet;
 use sha2::{Digest, Sha256};
+use std::cmp::Ordering;
 use std::fmt;
 use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
@@ -20,9 +27,18 @@ use thiserror::Error;
 const FILE: &str = "audit.txt";
 
 /// The first line of the file.
-const HEAD: &str = "blockmill audit 2";
+const HEAD: &str = "blockmill audit 3";
 
-/// Bytes of the file that are read. It has a few hundred.
+/// The first lines of earlier versions, which wrote no checksum.
+const EARLIER_HEADS: [&str; 2] = ["blockmill audit 1\n", "blockmill audit 2\n"];
+
+/// What the last line begins with.
+const CHECKSUM: &str = "checksum ";
+
+/// Bytes of the checksum.
+const CHECKSUM_BYTES: usize = 8;
+
+/// Bytes that are read at most. A mark has far fewer.
 const LENGTH_MAX: u64 = 4096;
 
 /// Why no mark is left.
@@ -92,6 +108,8 @@ pub struct Mark {
     pub run: RunId,
     /// The store that had the set.
     pub store: StoreName,
+    /// The store's commit that led to the set.
+    pub commit: u64,
     /// Height of the block.
     pub height: u32,
     /// The block.
@@ -102,7 +120,64 @@ pub struct Mark {
     pub set: BlockHash,
 }
 
+/// What the file in a data directory says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Noted {
+    /// There is none.
+    Nothing,
+    /// An earlier version wrote it. Such a mark has no checksum, and does not count.
+    Earlier,
+    /// It is not what was written, or cannot be read; in words.
+    Damaged(String),
+    /// A proof, of some store.
+    Proof(Mark),
+}
+
+impl Noted {
+    /// Reads the file of a data directory.
+    pub fn read(directory: &Path) -> Self {
+        let mut bytes = Vec::new();
+        let path = directory.join(FILE);
+        let read = open_regular(&path).and_then(|file| {
+            let read = file.take(LENGTH_MAX).read_to_end(&mut bytes);
+            read.map_err(file_error(&path))
+        });
+        match read {
+            Ok(_) => Self::decode(&bytes),
+            Err(FileError::Io { error, .. }) if error.kind() == ErrorKind::NotFound => Self::Nothing,
+            // A folder or a pipe of this name is none.
+            Err(FileError::NotRegular { .. }) => Self::Nothing,
+            Err(error) => Self::Damaged(error.to_string()),
+        }
+    }
+
+    fn decode(bytes: &[u8]) -> Self {
+        let Ok(text) = str::from_utf8(bytes) else {
+            return Self::damaged();
+        };
+        // The checksum keeps a head with a wrong bit from looking like an earlier one.
+        let is_earlier = EARLIER_HEADS.iter().any(|head| text.starts_with(head));
+        if is_earlier && !text.contains(CHECKSUM) {
+            return Self::Earlier;
+        }
+        Mark::decode(text).map_or_else(Self::damaged, Self::Proof)
+    }
+
+    fn damaged() -> Self {
+        Self::Damaged("its checksum is not that of what stands in it".to_owned())
+    }
+}
+
+/// The last line for a text.
+fn checksum_line(text: &str) -> String {
+    let checksum = hex::encode(&sha256d(text.as_bytes())[..CHECKSUM_BYTES]);
+    format!("{CHECKSUM}{checksum}\n")
+}
+
 impl Mark {
+    /// Name of the file in a data directory.
+    pub const FILE: &str = FILE;
+
     /// Whether a mark can be left in the directory of a set. An audit needs none: this is for
     /// saying so before hours of work.
     ///
@@ -110,6 +185,7 @@ impl Mark {
     /// [`MarkError`].
     pub fn check(set: &UtxoSet) -> Result<(), MarkError> {
         StoreName::wanted(set)?;
+        commit_of(set)?;
         check_writable(set.directory().path())?;
         Ok(())
     }
@@ -119,6 +195,7 @@ impl Mark {
         let mark = Self {
             run,
             store: StoreName::wanted(set)?,
+            commit: commit_of(set)?,
             height: figures.height,
             hash: figures.best_block,
             coins: figures.txouts,
@@ -135,55 +212,92 @@ impl Mark {
     fn write(&self, directory: &Path) -> Result<(), FileError> {
         let path = directory.join(FILE);
         let mut new = NewFile::replacing(&path)?;
+        new.write_all(self.encode().as_bytes()).map_err(file_error(&path))?;
+        new.complete()?;
+        Ok(())
+    }
+
+    fn encode(&self) -> String {
         let Self {
             run,
             store,
+            commit,
             height,
             hash,
             coins,
             set,
         } = self;
         let text = format!(
-            "{HEAD}\nrun {run}\nstore {store}\nheight {height}\nhash {hash}\ncoins {coins}\nhash_serialized_3 {set}\n"
+            "{HEAD}\nrun {run}\nstore {store}\ncommit {commit}\nheight {height}\nhash {hash}\ncoins {coins}\n\
+             hash_serialized_3 {set}\n"
         );
-        new.write_all(text.as_bytes()).map_err(file_error(&path))?;
-        new.complete()?;
-        Ok(())
+        let checksum = checksum_line(&text);
+        text + &checksum
     }
 
-    /// The proof that an audit has left for a set: of its block, or of one before it in its chain,
-    /// in the same store. None where there is none.
-    pub fn of(set: &UtxoSet) -> Option<Self> {
-        let mark = Self::read(&set.directory().path().join(FILE))?;
-        if StoreName::of(set).ok()? != Some(mark.store) {
-            return None;
+    /// Whether the mark is a proof for a set: of its block, or of one before it in its chain, in
+    /// the same store. `figures` are the set's; of its hashes, those in `hashes` are known. The
+    /// answer does not depend on which these are, unless the store is damaged.
+    ///
+    /// # Errors
+    /// [`AuditError::Store`] or [`AuditError::Open`], where the store or the headers of the chain
+    /// cannot be read.
+    pub fn is_of(&self, set: &UtxoSet, figures: &UtxoStats, hashes: Hashes) -> Result<bool, AuditError> {
+        let has_figures = match figures.height.cmp(&self.height) {
+            Ordering::Less => false,
+            Ordering::Greater => true,
+            Ordering::Equal => {
+                let has_hash = !hashes.has_serialized() || figures.hash_serialized_3 == self.set;
+                figures.best_block == self.hash && figures.txouts == self.coins && has_hash
+            }
+        };
+        if !has_figures || !self.is_of_store(set)? {
+            return Ok(false);
         }
-        let blocks = set.blocks().ok()?;
-        (blocks.hash(mark.height).ok()? == mark.hash).then_some(mark)
+        // At its own height the block was compared.
+        Ok(figures.height == self.height || set.blocks()?.hash(self.height).ok() == Some(self.hash))
     }
 
-    /// Whether a set with these figures can be the one that was proved, or one that came of it.
-    pub fn fits(&self, figures: &UtxoStats) -> bool {
-        figures.height != self.height || figures.hash_serialized_3 == self.set
+    /// Whether a store is the one that had the set, at the same commit or a later one. A store that
+    /// has gone on has added blocks to the set that was proved; at the same height it has another
+    /// set.
+    fn is_of_store(&self, set: &UtxoSet) -> Result<bool, AuditError> {
+        if StoreName::of(set)? != Some(self.store) {
+            return Ok(false);
+        }
+        let Some(commit) = set.store().last_commit()? else {
+            return Ok(false);
+        };
+        let is_same = commit.number == self.commit;
+        let is_at = commit.tip.is_some_and(|tip| tip.height == self.height);
+        Ok(is_same == is_at && (!is_same || commit.coins == self.coins))
     }
 
-    fn read(path: &Path) -> Option<Self> {
-        let mut text = String::new();
-        let file = std::fs::File::open(path).ok()?;
-        file.take(LENGTH_MAX).read_to_string(&mut text).ok()?;
+    /// Every byte must be what [`encode`](Self::encode) writes.
+    fn decode(text: &str) -> Option<Self> {
         let mut lines = text.strip_prefix(HEAD)?.strip_prefix('\n')?.lines();
         let mut field = |name: &str| lines.next()?.strip_prefix(name)?.strip_prefix(' ');
         let run = hex::decode(field("run")?).ok()?;
         let store = hex::decode(field("store")?).ok()?;
-        Some(Self {
+        let mark = Self {
             run: RunId(run.try_into().ok()?),
             store: StoreName(store.try_into().ok()?),
+            commit: field("commit")?.parse().ok()?,
             height: field("height")?.parse().ok()?,
             hash: field("hash")?.parse().ok()?,
             coins: field("coins")?.parse().ok()?,
             set: field("hash_serialized_3")?.parse().ok()?,
-        })
+        };
+        (mark.encode() == text).then_some(mark)
     }
+}
+
+/// The commit that a set's store is at.
+fn commit_of(set: &UtxoSet) -> Result<u64, MarkError> {
+    let commit = set.store().last_commit()?;
+    commit.map(|commit| commit.number).ok_or_else(|| MarkError::NoIdentity {
+        path: set.directory().path().to_owned(),
+    })
 }
 
 fn remove(path: &Path) -> Result<(), FileError> {
@@ -202,35 +316,57 @@ fn check_writable(directory: &Path) -> Result<(), FileError> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn what_was_written_is_read() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join(FILE);
-        assert_eq!(Mark::read(&path), None);
-        let mut mark = Mark {
+    fn mark() -> Mark {
+        Mark {
             run: RunId([7; 16]),
             store: StoreName([8; 16]),
+            commit: 12,
             height: 70,
             hash: BlockHash([9; 32]),
             coins: 700,
             set: BlockHash([10; 32]),
-        };
+        }
+    }
+
+    #[test]
+    fn what_was_written_is_read() {
+        let directory = tempfile::tempdir().unwrap();
+        assert_eq!(Noted::read(directory.path()), Noted::Nothing);
+        let mut mark = mark();
         for _ in 0..2 {
             mark.height += 1;
             mark.write(directory.path()).unwrap();
-            assert_eq!(Mark::read(&path), Some(mark));
+            assert_eq!(Noted::read(directory.path()), Noted::Proof(mark));
         }
-        let whole = std::fs::read_to_string(&path).unwrap();
-        let lines: Vec<&str> = whole.split_inclusive('\n').collect();
-        for count in 0..lines.len() {
-            std::fs::write(&path, lines[..count].concat()).unwrap();
-            assert_eq!(Mark::read(&path), None, "{count} lines");
+    }
+
+    #[test]
+    fn every_changed_byte_is_seen() {
+        let whole = mark().encode();
+        for at in 0..whole.len() {
+            for byte in 0..=255 {
+                let mut changed = whole.clone().into_bytes();
+                changed[at] = byte;
+                let is_damaged = matches!(Noted::decode(&changed), Noted::Damaged(_));
+                assert_eq!(is_damaged, changed != whole.as_bytes(), "{byte:#04x} at {at}");
+            }
+            let cut = Noted::decode(&whole.as_bytes()[..at]);
+            assert!(matches!(cut, Noted::Damaged(_)), "cut at {at}: {cut:?}");
         }
-        // The first format named no store.
-        for head in ["audit 1", "audit 3", "audit 22"] {
-            std::fs::write(&path, whole.replace("audit 2", head)).unwrap();
-            assert_eq!(Mark::read(&path), None, "{head}");
+        let longer = Noted::decode((whole + "\n").as_bytes());
+        assert!(matches!(longer, Noted::Damaged(_)), "{longer:?}");
+    }
+
+    #[test]
+    fn marks_of_earlier_versions_do_not_count() {
+        for text in [
+            "blockmill audit 1\nrun 00\nheight 7\n",
+            "blockmill audit 2\nrun 00\nstore 00\nheight 7\n",
+        ] {
+            assert_eq!(Noted::decode(text.as_bytes()), Noted::Earlier);
         }
+        let later = Noted::decode(b"blockmill audit 4\nrun 00\n");
+        assert!(matches!(later, Noted::Damaged(_)), "{later:?}");
     }
 
     #[test]

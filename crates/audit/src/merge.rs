@@ -11,14 +11,14 @@ use crate::range_sums::FINDINGS_MAX;
 use crate::report::{Report, report};
 use crate::set::{set_sums, snapshot_head, snapshot_network};
 use blockmill_block::{BlockHash, Txid};
+use blockmill_blockfiles::open_regular;
 use blockmill_coins::UtxoStats;
 use blockmill_engine::Observer;
 use blockmill_engine::inspect::verify_blocks::ThreadTimes;
 use std::borrow::Borrow;
 use std::cmp::Reverse;
 use std::collections::HashSet;
-use std::fs::File;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
@@ -30,11 +30,13 @@ pub type NamedPart = (String, Vec<u8>);
 /// # Errors
 /// [`AuditError::File`].
 pub fn read_parts(paths: &[PathBuf]) -> Result<Vec<NamedPart>, AuditError> {
-    let read = |path: &PathBuf| {
-        let bytes = File::open(path).and_then(Part::read).map_err(file_error(path))?;
-        Ok((path.display().to_string(), bytes))
-    };
+    let read = |path: &PathBuf| Ok((path.display().to_string(), read_part(path)?));
     paths.iter().map(read).collect()
+}
+
+/// Reads the file of a part. A pipe is none: nobody knows when it ends.
+pub(crate) fn read_part(path: &Path) -> Result<Vec<u8>, AuditError> {
+    Ok(Part::read(open_regular(path)?).map_err(file_error(path))?)
 }
 
 /// Joins the parts of a run with a set. What is no part of the run is a finding.

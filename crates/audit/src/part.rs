@@ -2,7 +2,7 @@
 //!
 //! | bytes | content |
 //! |---|---|
-//! | 8 | `bmaudit1` |
+//! | 8 | `bmaudit2` |
 //! | 4 | magic of the network |
 //! | 16 | the run |
 //! | 4, 4 | first and last height, little endian as all numbers |
@@ -14,6 +14,9 @@
 //! | 4 | number of findings |
 //! | for each finding | kind (1), height (4), hash (32), length of the reason (2), reason |
 //! | 32 | seal: HMAC-SHA256 of all of this, with the products as they are |
+//!
+//! Versions before this one have `bmaudit1`: a part of theirs may be of files that are not whole,
+//! and is none here.
 //!
 //! Who knows many products knows something of the points, so they are hidden: xored with HMACs of
 //! the seal. The same range of the same files gives the same bytes, whoever makes the part.
@@ -28,7 +31,7 @@ use std::io::{self, Read};
 use std::ops::RangeInclusive;
 use thiserror::Error;
 
-const HEAD: [u8; 8] = *b"bmaudit1";
+const HEAD: [u8; 8] = *b"bmaudit2";
 
 const SEAL: usize = 32;
 

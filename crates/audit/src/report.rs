@@ -78,16 +78,27 @@ pub struct Report {
     pub not_noted: Option<String>,
 }
 
+/// What the reason of a finding begins with that says why the files do not hold a whole chain.
+const NOT_WHOLE: &str = "the chain of the block files is not whole: ";
+
 impl Report {
+    /// Why block files do not hold a whole chain, in words: those of this machine, or those that
+    /// parts were made from.
+    pub fn why_not_whole(&self) -> Vec<String> {
+        if !self.wholeness.is_whole() {
+            return self.wholeness.reasons.iter().map(ToString::to_string).collect();
+        }
+        let reasons = self.findings.iter().map(|finding| &*finding.reason);
+        reasons
+            .filter_map(|reason| reason.strip_prefix(NOT_WHOLE))
+            .map(str::to_owned)
+            .collect()
+    }
+
     /// Notes whether the block files hold a whole chain. A proof is none otherwise: blocks that are
     /// not there may be of a chain with more work.
     pub(crate) fn set_wholeness(&mut self, wholeness: Wholeness) {
-        let reasons = wholeness.reasons.iter();
-        let findings = reasons.map(|reason| {
-            let reason = format!("the chain of the block files is not whole: {reason}");
-            Finding::general(FindingKind::Unreadable, reason)
-        });
-        self.findings.extend(findings);
+        self.findings.extend(not_whole(&wholeness));
         self.findings.sort();
         self.verdict = Verdict::of(&self.findings);
         self.wholeness = wholeness;
@@ -104,6 +115,15 @@ impl Report {
         };
         self.not_noted = noted.err().map(|error| error.to_string());
     }
+}
+
+/// Why the block files do not hold a whole chain.
+pub(crate) fn not_whole(wholeness: &Wholeness) -> Vec<Finding> {
+    let findings = wholeness.reasons.iter().map(|reason| {
+        let reason = format!("{NOT_WHOLE}{reason}");
+        Finding::general(FindingKind::Unreadable, reason)
+    });
+    findings.collect()
 }
 
 /// The report on joined parts and a set.

@@ -6,6 +6,7 @@ use crate::finding::{Finding, FindingKind};
 use crate::fingerprint::{Fingerprint, Fingerprinter};
 use crate::merge::SetSums;
 use blockmill_block::{BlockHash, Coin, Magic, OutPoint};
+use blockmill_blockfiles::open_regular;
 use blockmill_coins::stats::{Hashes, StatsBuilder, StatsPart};
 use blockmill_coins::{SnapshotError, SnapshotMetadata, SnapshotReader};
 use blockmill_engine::{Batch, Observer, UtxoSet, for_each_batch_of};
@@ -25,11 +26,9 @@ pub(crate) fn snapshot_network(path: &Path) -> Result<Magic, AuditError> {
     blockmill_coins::snapshot_network(open(path)?).map_err(AuditError::snapshot(path))
 }
 
+/// It is opened several times, which a pipe cannot be.
 fn open(path: &Path) -> Result<File, AuditError> {
-    File::open(path).map_err(|error| {
-        let path = path.to_owned();
-        blockmill_blockfiles::FileError::Io { path, error }.into()
-    })
+    Ok(open_regular(path)?)
 }
 
 /// The sums of a set, whose block has this height. A set that is damaged, or whose file cannot be

@@ -6,6 +6,7 @@
 use crate::error::{AuditError, file_error};
 use crate::file_states::{FileStates, StateId};
 use crate::key::Key;
+use crate::merge::read_part;
 use crate::own_folder::{check_own_file, open_own_folder};
 use crate::part::Part;
 use blockmill_blockfiles::{FileError, NewFile, is_there};
@@ -72,7 +73,7 @@ impl Workplace {
             let Some(state) = path.file_name().and_then(|name| state_of_name(name.to_str()?)) else {
                 continue;
             };
-            let bytes = File::open(&path).and_then(Part::read).map_err(file_error(&path))?;
+            let bytes = read_part(&path)?;
             // Damaged ones, and those of other chains, are not in the way of others.
             let Some(part) = Part::decode(&bytes, &key).ok().filter(|part| is_of_chain(part, blocks)) else {
                 continue;

@@ -11,6 +11,7 @@
 //! - [`undo`]: the undo data in the `rev*.dat` files beside them;
 //! - [`lines`]: blocks as lines of hex;
 //! - [`new_file`]: files that get their names when they are complete;
+//! - [`input`]: a file or a pipe that is read once, until somebody asks to stop;
 //! - [`disk`]: the calls that change files, as a trait that tests can implement.
 //!
 //! The files of a directory, scanned and read:
@@ -41,6 +42,7 @@
 //! ```
 
 pub mod disk;
+pub mod input;
 pub mod lines;
 pub mod new_file;
 pub mod scan;
@@ -54,9 +56,10 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 pub use disk::{Disk, DiskFile, Open, SystemDisk};
+pub use input::Input;
 pub use new_file::NewFile;
 pub use scan::{Damage, DamageKind, Scan, ScanDepth, ScanProgress};
-pub use source::{BlockFiles, Skipped, XorKey};
+pub use source::{BlockFiles, Skipped, XorKey, open_regular};
 pub use undo::{UndoCursor, UndoFile, undo_path};
 pub use write::{BlockFileWriter, sync_appended};
 

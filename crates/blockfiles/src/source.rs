@@ -135,7 +135,10 @@ fn block_file_number(path: &Path) -> Option<u64> {
 }
 
 /// Opens a file for reading that must be a regular one: the open of a FIFO would wait for a writer.
-pub(crate) fn open_regular(path: &Path) -> Result<File, FileError> {
+///
+/// # Errors
+/// [`FileError::NotRegular`], or [`FileError::Io`].
+pub fn open_regular(path: &Path) -> Result<File, FileError> {
     use std::os::unix::fs::OpenOptionsExt;
     let nonblocking = rustix::fs::OFlags::NONBLOCK.bits() as i32;
     let opened = File::options().read(true).custom_flags(nonblocking).open(path);

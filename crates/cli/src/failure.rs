@@ -160,6 +160,7 @@ impl Failure {
                 | GenerateError::TooManyBlocks { .. }
                 | GenerateError::TooManyEmptyBlocks { .. }
                 | GenerateError::Occupied { .. }
+                | GenerateError::Foreign { .. }
                 | GenerateError::InUse { .. },
             ) => 2,
             Self::Past(_)

@@ -10,12 +10,13 @@ use crate::failure::Failure;
 use crate::plain;
 use crate::progress::EngineMeter;
 use blockmill_block::{BlockHash, Header, hex};
+use blockmill_blockfiles::Input;
 use blockmill_rules::header::{Ancestor, Ancestry, HeaderContext, MEDIAN_TIME_SPAN, check_header, median_time};
 use blockmill_rules::{Params, Reject};
 use serde_json::json;
-use std::fs::File;
-use std::io::{BufReader, Read};
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -42,15 +43,21 @@ pub(crate) type Take<'a> = &'a mut dyn FnMut(Vec<Header>, &mut EngineMeter) -> R
 pub(crate) fn read(
     source: &str,
     params: &Params,
-    stop: &AtomicBool,
+    stop: &Arc<AtomicBool>,
     meter: &mut EngineMeter,
     take: Take<'_>,
 ) -> Result<bool, Failure> {
     if source.starts_with("http://") {
         return of_node(source, params, stop, meter, take);
     }
-    take(of_file(Path::new(source), headers_max(params))?, meter)?;
-    Ok(true)
+    doing::set(Doing::Something("reading headers"));
+    match of_file(Path::new(source), headers_max(params), stop)? {
+        Some(headers) => {
+            take(headers, meter)?;
+            Ok(true)
+        }
+        None => Ok(false),
+    }
 }
 
 /// Seconds since 1970.
@@ -80,9 +87,16 @@ fn too_many(source: &str, most: u64) -> Failure {
     ))
 }
 
-fn of_file(path: &Path, most: u64) -> Result<Vec<Header>, Failure> {
-    let file = File::open(or_standard_input(path)).map_err(Failure::file(path))?;
-    let mut input = BufReader::new(file);
+/// The headers of a file or a pipe. None if `stop` was set.
+fn of_file(path: &Path, most: u64, stop: &Arc<AtomicBool>) -> Result<Option<Vec<Header>>, Failure> {
+    let input = Input::open(or_standard_input(path), Arc::clone(stop))?;
+    match headers_in(BufReader::new(input), path, most) {
+        Err(Failure::File { error, .. }) if Input::is_stop(&error) => Ok(None),
+        read => read.map(Some),
+    }
+}
+
+fn headers_in(mut input: impl BufRead, path: &Path, most: u64) -> Result<Vec<Header>, Failure> {
     let mut begin = Vec::new();
     let read = input.by_ref().take(Header::LENGTH as u64).read_to_end(&mut begin);
     read.map_err(Failure::file(path))?;
@@ -97,9 +111,14 @@ fn of_file(path: &Path, most: u64) -> Result<Vec<Header>, Failure> {
     let length = if is_hex { 2 * Header::LENGTH } else { Header::LENGTH };
     let mut headers = Vec::new();
     let mut bytes = Vec::with_capacity(length);
+    // White space ends some time, too: there may be some after each byte and each header.
+    let mut spaces_left = most.saturating_mul(Header::LENGTH as u64 + 8);
     for byte in (&begin[..]).chain(input).bytes() {
         let byte = byte.map_err(Failure::file(path))?;
         if is_hex && is_space(byte) {
+            spaces_left = spaces_left
+                .checked_sub(1)
+                .ok_or_else(|| too_many(&path.display().to_string(), most))?;
             continue;
         }
         bytes.push(byte);

@@ -12,6 +12,7 @@ use clap::ValueEnum;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::io::Write;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
@@ -180,6 +181,15 @@ pub(crate) fn older(older: Option<&Older>) {
     }
 }
 
+/// Says why the note of an audit does not count.
+pub(crate) fn note(path: &Path, problem: &str) {
+    warning(
+        "note",
+        &format!("{}: {problem}", path.display()),
+        json!({"file": path_text(path), "problem": problem}),
+    );
+}
+
 fn older_json(older: &Older) -> Value {
     json!({
         "height": older.found.height,
@@ -290,7 +300,7 @@ mod tests {
     #[test]
     fn every_event_with_a_path_takes_any_path() {
         use std::os::unix::ffi::OsStrExt;
-        let path = std::path::Path::new(std::ffi::OsStr::from_bytes(b"/tmp/\xff/undo.dat"));
+        let path = Path::new(std::ffi::OsStr::from_bytes(b"/tmp/\xff/undo.dat"));
         let damaged = Event::UndoDamaged {
             path,
             height: 7,

@@ -27,9 +27,9 @@ use crate::store::Shared;
 use blockmill_block::BlockHash;
 use blockmill_block::reader::Reader;
 use blockmill_blockfiles::disk::{Disk, DiskFile, Open};
+use blockmill_blockfiles::{FileError, open_regular};
 use blockmill_coins::{StoreError, Tip};
 use std::cmp::Ordering;
-use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
@@ -426,9 +426,9 @@ impl Stream<'_> {
 /// [`StoreError::Backend`] if the file is there and cannot be opened.
 pub(crate) fn find(directory: &Path, identity: &Identity) -> Result<Option<Checkpoint>, StoreError> {
     let path = checkpoint_path(directory);
-    match File::open(&path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(file_failed(&path, &error)),
+    match open_regular(&path) {
+        Err(FileError::Io { error, .. }) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(StoreError::Backend(error.to_string())),
         Ok(file) => Ok(read(Box::new(file), &path, identity)),
     }
 }

@@ -15,6 +15,7 @@ use crate::segment::{
 use crate::store::{LogStore, Opening, Options, PageReader, Shared};
 use crate::writer::Writer;
 use blockmill_blockfiles::disk::{Disk, DiskFile, Open, SystemDisk};
+use blockmill_blockfiles::open_regular;
 use blockmill_coins::StoreError;
 use std::cmp::Ordering::{Equal, Greater, Less};
 use std::fs::File;
@@ -62,6 +63,11 @@ pub fn is_there(directory: &Path) -> Result<bool, StoreError> {
     Ok(!segment_numbers(directory)?.is_empty())
 }
 
+/// Opens a file of a store to read it. To open a pipe would wait for its writer.
+pub(crate) fn open_file(path: &Path) -> Result<File, StoreError> {
+    open_regular(path).map_err(|error| StoreError::Backend(error.to_string()))
+}
+
 /// The network of the store in a directory, on signet with its challenge.
 ///
 /// # Errors
@@ -71,7 +77,7 @@ pub fn network(directory: &Path) -> Result<String, StoreError> {
         return Err(StoreError::Backend(format!("{}: no store", directory.display())));
     };
     let path = segment_path(directory, number);
-    let file = File::open(&path).map_err(|error| file_failed(&path, &error))?;
+    let file = open_file(&path)?;
     Ok(open_segment(&path, number, Box::new(file))?.1.network)
 }
 
@@ -133,11 +139,13 @@ fn open_segments(directory: &Path, disk: Option<&dyn Disk>) -> Result<(Vec<Segme
     let (mut segments, mut identity) = (Vec::new(), None);
     for number in segment_numbers(directory)? {
         let path = segment_path(directory, number);
-        let file: io::Result<Box<dyn DiskFile>> = match disk {
-            Some(disk) => disk.open(&path, Open::Keep),
-            None => File::open(&path).map(|file| Box::new(file) as Box<dyn DiskFile>),
+        let file: Box<dyn DiskFile> = match disk {
+            Some(disk) => disk
+                .open(&path, Open::Keep)
+                .map_err(|error| file_failed(&path, &error))?,
+            None => Box::new(open_file(&path)?),
         };
-        let (segment, found) = open_segment(&path, number, file.map_err(|error| file_failed(&path, &error))?)?;
+        let (segment, found) = open_segment(&path, number, file)?;
         if identity.get_or_insert_with(|| found.clone()) != &found {
             return Err(page_damaged(&path, 0, "is of another store"));
         }

@@ -199,11 +199,18 @@ pub enum GenerateError {
         /// The directory of the unfinished chain.
         directory: PathBuf,
     },
-    /// The directory holds block files already.
-    #[error("{} exists: a chain is written only to a directory without block files", .file.display())]
+    /// The directory holds block files or a manifest already.
+    #[error("{} exists: a chain is written only to a directory without block files and without a manifest",
+        .file.display())]
     Occupied {
         /// One of these files.
         file: PathBuf,
+    },
+    /// The folder for unfinished chains was not made by this program.
+    #[error("{} exists, and is no unfinished chain: it is left alone; name another directory", .folder.display())]
+    Foreign {
+        /// The folder.
+        folder: PathBuf,
     },
     /// Another process writes a chain to the directory.
     #[error("{}: another process is writing a chain to it", .directory.display())]

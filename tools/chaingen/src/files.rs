@@ -1,5 +1,6 @@
 //! Writes a chain to `blk*.dat` files, as Bitcoin Core does, with a manifest beside them.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -25,8 +26,9 @@ pub(crate) const MANIFEST: &str = "manifest.json";
 ///
 /// # Errors
 ///
-/// Those of [`generate`] for its spec; [`GenerateError::Occupied`] when `out` holds block files
-/// already; [`GenerateError::InUse`] when another process is writing a chain there;
+/// Those of [`generate`] for its spec; [`GenerateError::Occupied`] when `out` holds block files or
+/// a manifest already; [`GenerateError::Foreign`] when its folder for unfinished chains was not
+/// made by this function; [`GenerateError::InUse`] when another process is writing a chain there;
 /// [`GenerateError::Write`] when a file or the directory could not be created or written. An error
 /// leaves no file of the chain. Until the chain is whole, its files are in a folder of `out`.
 pub fn write_chain(
@@ -120,25 +122,30 @@ pub(crate) fn failed(path: &Path) -> impl FnOnce(io::Error) -> GenerateError + u
     move |source| GenerateError::Write { path, source }
 }
 
-/// Fails if a directory has block files.
+/// Fails if a directory has block files or a manifest.
 fn check_free(out: &Path) -> Result<(), GenerateError> {
-    match block_file_in(out).map_err(failed(out))? {
+    match chain_file_in(out).map_err(failed(out))? {
         Some(file) => Err(GenerateError::Occupied { file }),
         None => Ok(()),
     }
 }
 
-/// A block file of the directory, if it has one.
-fn block_file_in(directory: &Path) -> io::Result<Option<PathBuf>> {
+/// A block file of the directory, or its manifest, if it has one.
+fn chain_file_in(directory: &Path) -> io::Result<Option<PathBuf>> {
     for entry in fs::read_dir(directory)? {
         let entry = entry?;
         let name = entry.file_name();
-        let name = name.to_string_lossy();
-        if name.starts_with("blk") && name.ends_with(".dat") {
+        if name == MANIFEST || is_block_file(&name) {
             return Ok(Some(entry.path()));
         }
     }
     Ok(None)
+}
+
+/// Whether a file is called as a block file is.
+pub(crate) fn is_block_file(name: &OsStr) -> bool {
+    let name = name.as_encoded_bytes();
+    name.starts_with(b"blk") && name.ends_with(b".dat")
 }
 
 struct BlockFiles<'a> {
@@ -291,6 +298,13 @@ mod tests {
         assert_eq!(names(&out), left);
     }
 
+    /// The folder of a process that was killed, as it was first.
+    fn leave_folder(out: &Path) {
+        fs::create_dir_all(out.join(NAME)).unwrap();
+        let text = "An unfinished chain of blockmill generate. The next one removes this folder.\n";
+        fs::write(out.join(NAME).join("generate.txt"), text).unwrap();
+    }
+
     /// What a process leaves that was killed while it wrote, and while its files moved.
     #[test]
     fn what_a_dead_process_has_left_is_in_nobodys_way() {
@@ -298,7 +312,7 @@ mod tests {
         let whole = directory.path().join("whole");
         let summary = write_files(&whole, &spec(), 5_000, &AtomicBool::new(false), &mut |_| ()).unwrap();
         let left = directory.path().join("left");
-        fs::create_dir_all(left.join("incomplete")).unwrap();
+        leave_folder(&left);
         for name in ["blk00000.dat", "blk00099.dat"] {
             fs::write(left.join("incomplete").join(name), "half").unwrap();
         }
@@ -306,7 +320,7 @@ mod tests {
         assert_eq!(names(&left), names(&whole));
         assert_eq!(records(&left, &summary.files), records(&whole, &summary.files));
         // All but the first file still had to move.
-        fs::create_dir(left.join("incomplete")).unwrap();
+        leave_folder(&left);
         for name in names(&whole).iter().filter(|name| *name != "blk00000.dat") {
             fs::rename(left.join(name), left.join("incomplete").join(name)).unwrap();
         }
@@ -314,6 +328,70 @@ mod tests {
         assert!(matches!(error, Err(GenerateError::Occupied { .. })), "{error:?}");
         assert_eq!(names(&left), names(&whole));
         assert_eq!(records(&left, &summary.files), records(&whole, &summary.files));
+    }
+
+    /// Every file that was there is there still, with its bytes.
+    #[test]
+    fn files_of_the_user_are_left_alone() {
+        let text = "An unfinished chain of blockmill generate. The next one removes this folder.\n";
+        let other = format!("{text}no");
+        let trees: [&[(&str, &str)]; 11] = [
+            &[("manifest.json", "mine")],
+            &[("incomplete/movie.part", "precious")],
+            &[("incomplete/blk00000.dat", "precious")],
+            &[("incomplete/manifest.json", "{}")],
+            &[("incomplete/generate.txt", text), ("incomplete/movie.part", "precious")],
+            &[
+                ("incomplete/generate.txt", text),
+                ("incomplete/blk00000.dat/inner", "precious"),
+            ],
+            &[
+                ("incomplete/generate.txt", "mine"),
+                ("incomplete/blk00000.dat", "precious"),
+            ],
+            &[("incomplete/generate.txt", &other)],
+            &[("incomplete/blk00000.dat", ""), ("manifest.json", "mine")],
+            &[("incomplete", "a file")],
+            &[("incomplete/generate.txt", text), ("blk00000.dat", "mine")],
+        ];
+        for tree in trees {
+            let directory = tempfile::tempdir().unwrap();
+            for (name, text) in tree {
+                let path = directory.path().join(name);
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                fs::write(path, text).unwrap();
+            }
+            let error = write_chain(directory.path(), &spec(), &mut |_| ()).unwrap_err();
+            let is_refused = matches!(error, GenerateError::Occupied { .. } | GenerateError::Foreign { .. });
+            assert!(is_refused, "{tree:?}: {error}");
+            for (name, text) in tree.iter().filter(|(name, _)| *name != "incomplete/generate.txt") {
+                assert_eq!(fs::read_to_string(directory.path().join(name)).unwrap(), *text);
+            }
+        }
+    }
+
+    /// Files of a dead process that were to move, and one of the user where one of them belongs.
+    #[test]
+    fn a_chain_that_moves_replaces_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let (whole, left) = (directory.path().join("whole"), directory.path().join("left"));
+        write_files(&whole, &spec(), 5_000, &AtomicBool::new(false), &mut |_| ()).unwrap();
+        leave_folder(&left);
+        for name in names(&whole) {
+            fs::copy(whole.join(&name), left.join(NAME).join(&name)).unwrap();
+        }
+        for name in ["manifest.json", "blk00001.dat"] {
+            fs::write(left.join(name), "mine").unwrap();
+            let before = names(&left.join(NAME));
+            let error = write_chain(&left, &spec(), &mut |_| ());
+            assert!(matches!(error, Err(GenerateError::Occupied { .. })), "{error:?}");
+            assert_eq!(fs::read(left.join(name)).unwrap(), b"mine");
+            assert_eq!(names(&left.join(NAME)), before);
+            fs::remove_file(left.join(name)).unwrap();
+        }
+        let error = write_chain(&left, &spec(), &mut |_| ());
+        assert!(matches!(error, Err(GenerateError::Occupied { .. })), "{error:?}");
+        assert_eq!(names(&left), names(&whole));
     }
 
     #[test]

@@ -1,12 +1,14 @@
 //! A folder for the files of a chain that is being written, inside of the chain's directory.
 //!
-//! The process that writes them holds a lock on the folder. What a killed process has left in it is
-//! removed by the next one. A chain is whole once its manifest is in the folder; from then on its
-//! files only move.
+//! The process that writes them holds a lock on the folder. A file in it says whose folder it is;
+//! it comes before all others and goes after them. What a killed process has left is removed by the
+//! next one. A folder without this file, or with others than those of a chain, is somebody else's,
+//! and left alone. A chain is whole once its manifest is in the folder; from then on its files only
+//! move, and none of them takes the place of another.
 
 use crate::chain_spec::{GenerateError, Summary};
-use crate::files::{MANIFEST, failed};
-use std::ffi::OsString;
+use crate::files::{MANIFEST, failed, is_block_file};
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, TryLockError};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
@@ -14,6 +16,12 @@ use std::path::{Path, PathBuf};
 
 /// The folder's name.
 pub(crate) const NAME: &str = "incomplete";
+
+/// The file that says whose folder it is.
+const OWNER: &str = "generate.txt";
+
+/// What stands in it.
+const OWNER_TEXT: &str = "An unfinished chain of blockmill generate. The next one removes this folder.\n";
 
 /// How often the folder is opened. Another process may remove it at the same moment.
 const ATTEMPTS: u32 = 100;
@@ -31,9 +39,10 @@ impl Unfinished {
         let path = out.join(NAME);
         for _ in 0..ATTEMPTS {
             if let Some(folder) = open_locked(&path, out)? {
+                check_own(&path)?;
+                finish_earlier(&path, out)?;
                 let unfinished = Self { path, _folder: folder };
-                unfinished.finish_earlier(out)?;
-                unfinished.clear().map_err(failed(&unfinished.path))?;
+                unfinished.clear_and_claim().map_err(failed(&unfinished.path))?;
                 return Ok(unfinished);
             }
         }
@@ -48,52 +57,118 @@ impl Unfinished {
 
     /// Moves the files of a whole chain to `out`, the manifest last.
     pub(crate) fn finish(&self, out: &Path) -> Result<(), GenerateError> {
-        let entries = fs::read_dir(&self.path).and_then(Iterator::collect::<io::Result<Vec<_>>>);
-        let mut names: Vec<OsString> = entries
-            .map_err(failed(&self.path))?
-            .into_iter()
-            .map(|entry| entry.file_name())
-            .collect();
-        names.sort_by_key(|name| name == MANIFEST);
-        for name in names {
-            let to = out.join(&name);
-            fs::rename(self.path.join(&name), &to).map_err(failed(&to))?;
-        }
-        Ok(())
+        finish(&self.path, out)
     }
 
-    /// Finishes the chain of a process that was killed while its files moved.
-    fn finish_earlier(&self, out: &Path) -> Result<(), GenerateError> {
-        let text = match fs::read(self.path.join(MANIFEST)) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-            text => text.map_err(failed(&self.path))?,
-        };
-        match serde_json::from_slice::<Summary>(&text) {
-            Ok(_) => self.finish(out),
-            // The manifest was cut off, so nothing has moved.
-            Err(_) => Ok(()),
-        }
-    }
-
-    fn clear(&self) -> io::Result<()> {
-        for entry in fs::read_dir(&self.path)? {
-            fs::remove_file(entry?.path())?;
-        }
-        Ok(())
+    fn clear_and_claim(&self) -> io::Result<()> {
+        clear(&self.path)?;
+        fs::write(self.path.join(OWNER), OWNER_TEXT)
     }
 }
 
 impl Drop for Unfinished {
     fn drop(&mut self) {
-        // What cannot be removed says by its folder that it is of no use.
-        let _ = self.clear().and_then(|()| fs::remove_dir(&self.path));
+        // What cannot be removed says by its folder that it is of no use. What somebody has put
+        // there meanwhile stays, and with it the folder.
+        let _ = clear(&self.path)
+            .and_then(|()| fs::remove_file(self.path.join(OWNER)))
+            .and_then(|()| fs::remove_dir(&self.path));
     }
+}
+
+fn names(path: &Path) -> io::Result<Vec<OsString>> {
+    fs::read_dir(path)?
+        .map(|entry| entry.map(|entry| entry.file_name()))
+        .collect()
+}
+
+fn is_of_chain(name: &OsStr) -> bool {
+    name == MANIFEST || is_block_file(name)
+}
+
+/// Fails if the folder is not one of a dead process. One that is empty is nobody's.
+fn check_own(path: &Path) -> Result<(), GenerateError> {
+    let foreign = || GenerateError::Foreign {
+        folder: path.to_owned(),
+    };
+    let names = names(path).map_err(failed(path))?;
+    if names.is_empty() {
+        return Ok(());
+    }
+    for name in &names {
+        let is_file = fs::symlink_metadata(path.join(name)).map_err(failed(path))?.is_file();
+        if !is_file || name != OWNER && !is_of_chain(name) {
+            return Err(foreign());
+        }
+    }
+    let owner = path.join(OWNER);
+    match fs::metadata(&owner) {
+        // It is longer than the text if it is another one.
+        Ok(found) if found.len() <= OWNER_TEXT.len() as u64 => {}
+        Ok(_) => return Err(foreign()),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Err(foreign()),
+        Err(error) => return Err(failed(&owner)(error)),
+    }
+    // A power cut may have taken its end, or all of it.
+    match OWNER_TEXT
+        .as_bytes()
+        .starts_with(&fs::read(&owner).map_err(failed(&owner))?)
+    {
+        true => Ok(()),
+        false => Err(foreign()),
+    }
+}
+
+fn finish(path: &Path, out: &Path) -> Result<(), GenerateError> {
+    let mut names = names(path).map_err(failed(path))?;
+    names.retain(|name| is_of_chain(name));
+    names.sort_by_key(|name| name == MANIFEST);
+    for name in &names {
+        let to = out.join(name);
+        match fs::symlink_metadata(&to) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(failed(&to)(error)),
+            Ok(_) => return Err(GenerateError::Occupied { file: to }),
+        }
+    }
+    for name in names {
+        let to = out.join(&name);
+        fs::rename(path.join(&name), &to).map_err(failed(&to))?;
+    }
+    Ok(())
+}
+
+/// Finishes the chain of a process that was killed while its files moved.
+fn finish_earlier(path: &Path, out: &Path) -> Result<(), GenerateError> {
+    let text = match fs::read(path.join(MANIFEST)) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        text => text.map_err(failed(path))?,
+    };
+    match serde_json::from_slice::<Summary>(&text) {
+        Ok(_) => finish(path, out),
+        // The manifest was cut off, so nothing has moved.
+        Err(_) => Ok(()),
+    }
+}
+
+/// Removes the files of a chain.
+fn clear(path: &Path) -> io::Result<()> {
+    for name in names(path)?.iter().filter(|name| is_of_chain(name)) {
+        fs::remove_file(path.join(name))?;
+    }
+    Ok(())
 }
 
 /// Opens the folder and locks it. None if it was removed meanwhile.
 fn open_locked(path: &Path, out: &Path) -> Result<Option<File>, GenerateError> {
     match fs::create_dir(path) {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(failed(path)(error)),
+        // To open a pipe would wait for its writer.
+        Err(_) if fs::symlink_metadata(path).is_ok_and(|found| !found.is_dir()) => {
+            return Err(GenerateError::Foreign {
+                folder: path.to_owned(),
+            });
+        }
         _ => {}
     }
     let folder = match File::open(path) {

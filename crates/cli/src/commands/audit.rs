@@ -11,7 +11,6 @@ use crate::output::{self, cpu_seconds, grouped};
 use crate::progress::EngineMeter;
 use crate::signals;
 use crate::verifier::verifier;
-use crate::whole;
 use blockmill_audit::{
     AuditError, AuditedSet, Auditor, Finding, Key, Mark, Report, Sources, Verdict, merge, read_parts,
 };
@@ -224,7 +223,9 @@ fn say(report: &Report, as_json: bool, start: Instant) -> Result<u8, Failure> {
             "cpu_seconds": cpu,
             "findings": findings,
         });
-        whole::add_json(&mut value, &report.wholeness);
+        let why = report.why_not_whole();
+        value["whole"] = json!(why.is_empty());
+        value["why"] = json!(why);
         output::json_line(&mut out, &value)?;
     } else {
         say_findings(&report.findings);

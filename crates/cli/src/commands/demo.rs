@@ -92,7 +92,7 @@ fn demo_in(directory: &Path) -> Result<u8, Failure> {
         connect::say_halt(&report);
         return Ok(signals::status());
     }
-    let figures = stats::compute(&data, None, Reach::Synced, Hashes::Serialized)?;
+    let (figures, _) = stats::compute(&data, None, Reach::Synced, Hashes::Serialized)?;
     let mut out = output::stdout();
     output::connect_table(&mut out, &report, cpu_seconds)?;
     let agrees = figures.hash() == summary.hash_serialized_3 && report.tip.to_string() == summary.tip;

@@ -7,6 +7,7 @@ use crate::output;
 use crate::progress::EngineMeter;
 use crate::signals;
 use crate::terminal::{bad, good, stdout_columns, wrapped};
+use blockmill_audit::{Mark, Noted};
 use blockmill_engine::inspect::doctor::{self, Finding, Findings, Health};
 use serde_json::json;
 use std::io::Write;
@@ -21,8 +22,12 @@ const INDENT: usize = 4;
 pub(crate) fn run(arguments: &DoctorArguments) -> Result<u8, Failure> {
     let stop = signals::stop_flag()?;
     let mut meter = EngineMeter::new();
-    let findings = doctor::examine(&arguments.data, &stop, &mut meter)?;
+    let mut findings = doctor::examine(&arguments.data, &stop, &mut meter)?;
     drop(meter);
+    if let Noted::Damaged(problem) = Noted::read(&arguments.data) {
+        let detail = format!("{problem}; remove it, or audit again");
+        findings.add(Mark::FILE, Health::Damaged, detail);
+    }
     let mut out = output::stdout();
     if arguments.json {
         let parts: Vec<_> = findings

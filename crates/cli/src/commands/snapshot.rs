@@ -10,11 +10,11 @@ use crate::output;
 use crate::progress::EngineMeter;
 use crate::signals;
 use crate::verifier::verifier;
+use blockmill_blockfiles::Input;
 use blockmill_coins::UtxoStats;
 use blockmill_engine::datadir::snapshot;
 use blockmill_engine::{Older, Options};
 use serde_json::json;
-use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::sync::Arc;
@@ -52,8 +52,9 @@ fn load(arguments: &LoadArguments) -> Result<u8, Failure> {
     };
     connect::check_sources(blocks)?;
     let file = or_standard_input(file);
-    File::open(file).map_err(Failure::file(file))?;
     let stop = signals::stop_flag()?;
+    // It may be a pipe, which is opened once.
+    let input = Input::open(file, Arc::clone(&stop))?;
     let options = Options {
         threads: 1,
         cache_bytes_max: (arguments.dbcache as usize) << 20,
@@ -77,7 +78,7 @@ fn load(arguments: &LoadArguments) -> Result<u8, Failure> {
             Err(failure) => Some(failure),
         };
         if let Some(failure) = failure {
-            engine.close_unused()?;
+            engine.close_unloaded()?;
             return Err(failure);
         }
         if orphans > 0 {
@@ -88,7 +89,7 @@ fn load(arguments: &LoadArguments) -> Result<u8, Failure> {
             log::warning("left_over", &text, json!({"headers": orphans}));
         }
     }
-    let stats = engine.load_snapshot(blocks, file, arguments.hash, &mut meter)?;
+    let stats = engine.load_snapshot_from(blocks, input, arguments.hash, &mut meter)?;
     drop(meter);
     print(&stats, "coins_loaded", file, None, arguments.json)
 }

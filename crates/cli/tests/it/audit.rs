@@ -274,11 +274,7 @@ fn a_snapshot_that_was_proved_is_loaded() {
     assert!(!key.contains(&id));
     let words = format!("from the first block on; up to height 140 by audit run {id}");
     shows(&words);
-    // Another chain has another block at that height, and the proof is of no use.
     let mark = data.join("audit.txt");
-    let text = std::fs::read_to_string(&mark).unwrap();
-    std::fs::write(&mark, text.replace("height 140", "height 139")).unwrap();
-    assert_eq!(stats(&data, false).json()["audited_height"], Value::Null);
     // Parts that others made prove it as well.
     std::fs::remove_file(&mark).unwrap();
     run(blockmill().args(["audit", "key"]).arg(site.scratch.join("key"))).ends_with(0);

@@ -202,6 +202,9 @@ fn of_a_directory_that_was_connected() {
     let Some(site) = Site::new() else { return };
     let data = site.scratch.join("data");
     site.connect_and_submit(&data);
+    // Its note is in the directory, too.
+    run(blockmill().args(["audit", "--data"]).arg(&data)).ends_with(0);
+    assert!(data.join("audit.txt").exists());
     site.copy(&data);
     site.check(|name| !name.starts_with("blocks"), false);
 }

@@ -384,3 +384,20 @@ fn two_audits_do_not_share_a_directory() {
         "{left:?}"
     );
 }
+
+/// `generate` leaves a file of the user alone, whatever it is called.
+#[test]
+fn generate_replaces_nothing() {
+    for name in ["incomplete/movie.part", "incomplete/blk00000.dat", "manifest.json"] {
+        let scratch = Scratch::new();
+        let path = scratch.join("chain").join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, "mine").unwrap();
+        let out = scratch.join("chain");
+        run(&mut generate_command(&out, "utxo", 2))
+            .ends_with(2)
+            .says(&["exists"]);
+        assert_eq!(std::fs::read(&path).unwrap(), b"mine");
+        assert!(!out.join("blk00000.dat").exists());
+    }
+}

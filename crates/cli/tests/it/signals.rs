@@ -2,6 +2,7 @@
 //! `connect` ends with status 0, since what it did is kept, all others with 128 and the signal.
 
 use crate::common::{self, Run, Scratch, blockmill, generate_command, load_command, run};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -103,7 +104,7 @@ fn a_snapshot_is_loaded_whole_or_not_at_all() {
         .ends_with(130)
         .says(&["\"event\":\"stopped\"", "nothing of it is kept"]);
     assert_eq!(run.stdout, "");
-    assert!(!names(&loaded).iter().any(|name| name.ends_with(".loading")));
+    assert!(!loaded.exists());
 }
 
 #[test]
@@ -245,4 +246,127 @@ fn a_signal_that_is_ignored_stays_so() {
     kill_process(process, Signal::INT).unwrap();
     let run = Run::new(child.wait_with_output().unwrap(), start);
     run.ends_with(0).says(&["stopped"]);
+}
+
+/// A FIFO of which nobody is the writer.
+fn fifo(scratch: &Scratch, name: &str) -> PathBuf {
+    let path = scratch.join(name);
+    mknodat(CWD, &path, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+    path
+}
+
+/// A command that waits for a pipe ends at a signal, whether the pipe has a writer or not.
+#[test]
+fn what_waits_for_a_pipe_is_stopped() {
+    let scratch = Scratch::new();
+    let (empty, source) = (scratch.write("blk00001.dat", b""), scratch.folder("source"));
+    run(&mut common::connect(&empty, &source, "regtest")).ends_with(0);
+    let snapshot = scratch.join("snapshot");
+    run(blockmill()
+        .args(["snapshot", "dump", "--data"])
+        .arg(&source)
+        .arg(&snapshot))
+    .ends_with(0);
+    let key = scratch.join("key");
+    run(blockmill().args(["audit", "key"]).arg(&key)).ends_with(0);
+    let fifo = fifo(&scratch, "fifo");
+    let (loaded, out) = (scratch.join("loaded"), scratch.join("out"));
+    let hash = "00".repeat(32);
+    let command = |input: &Path, number: u32| {
+        let mut command = blockmill();
+        match number {
+            0 => {
+                let mut load = load_command(&empty, &loaded, "regtest");
+                load.args(["--hash", &hash]).arg(input);
+                return load;
+            }
+            1 => {
+                command.args(["snapshot", "load", "--network", "regtest", "--hash", &hash, "--data"]);
+                command.arg(&loaded).arg("--headers").arg(input).arg(&snapshot);
+            }
+            2 => {
+                command.args(["export", "coins", "--format", "csv", "--snapshot"]);
+                command.arg(input).arg("--out").arg(&out);
+            }
+            _ => {
+                command.args([
+                    "audit",
+                    "part",
+                    "--network",
+                    "regtest",
+                    "--from",
+                    "0",
+                    "--to",
+                    "0",
+                    "--blocks",
+                ]);
+                command.arg(&empty).arg("--key").arg(&key).arg("--headers").arg(input);
+                command.arg("--out").arg(&out);
+            }
+        }
+        command
+    };
+    for number in 0..4 {
+        for input in [&*fifo, Path::new("-")] {
+            let (reader, writer) = std::io::pipe().unwrap();
+            let mut command = command(input, number);
+            let child = command.stdin(reader).stdout(Stdio::piped()).stderr(Stdio::piped());
+            let child = child.spawn().unwrap();
+            sleep(Duration::from_millis(300));
+            let start = Instant::now();
+            kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+            let run = Run::new(child.wait_with_output().unwrap(), start).ends_with(130);
+            assert!(run.seconds < 1.0, "{run:#?}");
+            drop(writer);
+            assert!(!loaded.exists() && !out.exists(), "{run:#?}");
+        }
+    }
+}
+
+/// What must be a file is refused at once where it is a pipe.
+#[test]
+fn a_pipe_in_place_of_a_file_is_refused() {
+    let scratch = Scratch::new();
+    let blocks = scratch.write("blk00001.dat", b"");
+    let data = scratch.folder("data");
+    run(&mut common::connect(&blocks, &data, "regtest")).ends_with(0);
+    let (key, fifo) = (scratch.join("key"), fifo(&scratch, "fifo"));
+    run(blockmill().args(["audit", "key"]).arg(&key)).ends_with(0);
+    let refused = |arguments: &[&str], paths: &[(&str, &Path)]| {
+        let mut command = blockmill();
+        command.args(arguments);
+        for (option, path) in paths {
+            command.arg(option).arg(path);
+        }
+        run(&mut command).ends_with(3).says(&["no regular file"]);
+    };
+    refused(
+        &["audit", "part", "--network", "regtest", "--from", "0", "--to", "0"],
+        &[("--key", &fifo), ("--blocks", &blocks), ("--out", &scratch.join("out"))],
+    );
+    let merge = ["audit", "merge", fifo.to_str().unwrap()];
+    refused(&merge, &[("--key", &key), ("--data", &data)]);
+    refused(
+        &["audit", "--network", "regtest"],
+        &[("--snapshot", &fifo), ("--blocks", &blocks)],
+    );
+}
+
+/// White space without end is no file of headers.
+#[test]
+fn white_space_without_end_is_refused() {
+    let scratch = Scratch::new();
+    let snapshot = scratch.write("snapshot", b"utxo");
+    let mut spaces = Command::new("yes").arg("").stdout(Stdio::piped()).spawn().unwrap();
+    let mut command = blockmill();
+    command.args(["snapshot", "load", "--network", "regtest", "--headers", "-", "--data"]);
+    command
+        .arg(scratch.join("loaded"))
+        .arg(snapshot)
+        .stdin(spaces.stdout.take().unwrap());
+    run(&mut command).ends_with(3).says(&["headers"]);
+    // It holds an end of the pipe, too.
+    drop(command);
+    spaces.wait().unwrap();
+    assert!(!scratch.join("loaded").exists());
 }

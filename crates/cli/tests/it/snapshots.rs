@@ -3,7 +3,6 @@
 
 use crate::common::{
     Rng, Scratch, blockmill, connect, generate_command, load_command, manifest, on_threads, run, shared_data, stats,
-    store,
 };
 use std::path::Path;
 use std::process::Command;
@@ -124,9 +123,8 @@ fn a_byte_that_is_another_is_refused() {
             name
         };
         assert!(refused.stderr.contains(named), "{place}: {refused:#?}");
-        // Nothing of it is there: the directory can be used for the right one.
-        assert_eq!(stats(&data)["height"], 0);
-        assert!(!data.join(store::kind().loading()).exists());
+        // Nothing of it is there.
+        assert!(!data.exists());
     });
     let data = scratch.join(&format!("data-{}", places[3]));
     run(&mut load(
@@ -201,4 +199,31 @@ fn validation_goes_on_from_a_snapshot() {
     );
     let table = run(blockmill().arg("stats").arg("--data").arg(&data)).ends_with(0);
     assert!(table.stdout.contains("above height 170"), "{table:#?}");
+}
+
+/// A snapshot that comes through a pipe is read once, to its end.
+#[test]
+fn a_snapshot_comes_through_a_pipe() {
+    let scratch = Scratch::new();
+    let out = scratch.join("chain");
+    run(&mut generate_command(&out, "utxo", 110)).ends_with(0);
+    let data = scratch.join("data");
+    run(&mut connect(&out, &data, "regtest")).ends_with(0);
+    let file = scratch.join("snapshot");
+    run(&mut dump(&data, &file)).ends_with(0);
+    let hash = stats(&data)["hash_serialized_3"].as_str().unwrap().to_owned();
+    let fifo = scratch.join("fifo");
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    let loaded = scratch.join("loaded");
+    // The first one is refused, and leaves no directory.
+    for (hash, status) in [("00".repeat(32), 3), (hash, 0)] {
+        let written = std::thread::scope(|scope| {
+            let writer = scope.spawn(|| std::fs::copy(&file, &fifo));
+            run(&mut load(&loaded, "regtest", &out, Some(&hash), &fifo)).ends_with(status);
+            writer.join().unwrap()
+        });
+        assert_eq!(written.unwrap(), std::fs::metadata(&file).unwrap().len());
+        assert_eq!(loaded.exists(), status == 0);
+    }
 }

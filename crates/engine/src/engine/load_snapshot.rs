@@ -1,6 +1,7 @@
 //! A set is loaded from a snapshot, in place of the blocks up to its base.
 
 use crate::chain::index::{BlockId, HeaderIndex};
+use crate::datadir::OpenError;
 use crate::datadir::SnapshotMark;
 use crate::datadir::StoreKind;
 use crate::datadir::error::file_error;
@@ -11,11 +12,11 @@ use crate::engine::Engine;
 use crate::report::findings::ImportEnd;
 use crate::report::observer::Observer;
 use blockmill_block::{BlockHash, Header};
-use blockmill_blockfiles::FileError;
+use blockmill_blockfiles::disk::Disk;
+use blockmill_blockfiles::{FileError, Input};
 use blockmill_coins::{LastCommit, SnapshotError, SnapshotReader, StoreError, Tip, UndoLogError, UtxoStats};
 use blockmill_rules::ScriptVerifier;
 use blockmill_rules::snapshots::known_snapshots;
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thiserror::Error;
@@ -87,6 +88,7 @@ pub enum LoadSnapshotError {
 fn read_error(path: &Path, error: SnapshotError) -> LoadSnapshotError {
     match error {
         SnapshotError::Store(error) => error.into(),
+        SnapshotError::Io(error) if Input::is_stop(&error) => LoadSnapshotError::Stopped { path: path.to_owned() },
         SnapshotError::Io(error) => file_error(path)(error).into(),
         error => LoadSnapshotError::Content {
             path: path.to_owned(),
@@ -106,25 +108,82 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
     /// Loads the set of a snapshot in place of everything up to its base block. That block's header
     /// and all before it must be in `sources`, or have been imported before. The hash of the set
     /// must be `wanted`, or the one that Core has built in for this block. Until the whole file has
-    /// been read and its hash has been found right, only a store of its own is written.
+    /// been read and its hash has been found right, only a store of its own is written. The
+    /// snapshot is read once, and may be a pipe.
     ///
     /// # Errors
-    /// [`LoadSnapshotError`]. The set is as it was. The next open removes what is left of the load.
+    /// [`LoadSnapshotError`]. The set is as it was. A folder that was made for it is gone. Of what
+    /// is left of the load in another one, the next open removes it.
     pub fn load_snapshot(
-        mut self,
+        self,
         sources: &[PathBuf],
         path: &Path,
         wanted: Option<BlockHash>,
         observer: &mut dyn Observer,
     ) -> Result<UtxoStats, LoadSnapshotError> {
+        let input = Input::open(path, Arc::clone(self.pipeline.stop()))?;
+        self.load_snapshot_from(sources, input, wanted, observer)
+    }
+
+    /// As [`load_snapshot`](Self::load_snapshot), of a file or a pipe that is open.
+    ///
+    /// # Errors
+    /// As [`load_snapshot`](Self::load_snapshot).
+    pub fn load_snapshot_from(
+        mut self,
+        sources: &[PathBuf],
+        input: Input,
+        wanted: Option<BlockHash>,
+        observer: &mut dyn Observer,
+    ) -> Result<UtxoStats, LoadSnapshotError> {
+        match self.load(sources, input, wanted, observer) {
+            Ok(loaded) => {
+                let stats = loaded.stats.clone();
+                let (loading, disk) = (loaded.loading.clone(), Arc::clone(self.data.directory().disk()));
+                let (path, kind) = (self.data.directory().path().to_owned(), self.store_kind);
+                let adopted = self.adopt(loaded);
+                if adopted.is_err() {
+                    remove_loaded(&*disk, &path, kind, &loading);
+                }
+                adopted.map(|()| stats)
+            }
+            Err(error) => {
+                // The reason is that of the load.
+                let _ = self.close_unloaded();
+                Err(error)
+            }
+        }
+    }
+
+    /// Closes the engine after a load that came to nothing, whatever headers were imported. If it
+    /// has made the folder of the data directory, the folder is removed. Returns whether that was
+    /// so.
+    ///
+    /// # Errors
+    /// [`OpenError`] where a file cannot be removed.
+    pub fn close_unloaded(self) -> Result<bool, OpenError> {
+        let Self {
+            pipeline, chain, data, ..
+        } = self;
+        drop((pipeline, chain));
+        data.into_directory().close_unused()
+    }
+
+    /// Reads a snapshot into a store of its own.
+    fn load(
+        &mut self,
+        sources: &[PathBuf],
+        input: Input,
+        wanted: Option<BlockHash>,
+        observer: &mut dyn Observer,
+    ) -> Result<Loaded, LoadSnapshotError> {
+        let (path, bytes) = (&*input.path().to_owned(), input.length());
         self.data.report_problems(self.chain.height(), observer);
         if self.coins().store().tip()?.is_some() {
             return Err(LoadSnapshotError::SetExists { path: path.to_owned() });
         }
-        let file = File::open(path).map_err(file_error(path))?;
-        let bytes = file.metadata().map_err(file_error(path))?.len();
         let magic = self.chain.index().params().magic();
-        let reader = SnapshotReader::new(file, magic).map_err(|error| read_error(path, error))?;
+        let reader = SnapshotReader::new(input, magic).map_err(|error| read_error(path, error))?;
         let (pipeline, mut run) = self.parts(observer);
         let imported = run.chain.import(sources, pipeline.stop(), &mut run.reporter)?;
         if imported.end == ImportEnd::Stopped {
@@ -175,18 +234,17 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
                 wanted,
             }),
         });
-        let outcome = outcome.and_then(|(stats, commit)| {
-            self.adopt(kind, &loading, &tip, base, commit)?;
-            Ok(stats)
-        });
         match outcome {
-            Ok(stats) => Ok(stats),
+            Ok((stats, commit)) => Ok(Loaded {
+                stats,
+                kind,
+                loading,
+                tip,
+                base,
+                commit,
+            }),
             Err(error) => {
-                // The next attempt begins by removing it. Without the store that was there it is
-                // what the next opening goes on with.
-                if matches!(kind_of(&path_of_directory), Ok(Some(_))) {
-                    let _ = remove_store(&*disk, kind, &loading);
-                }
+                remove_loaded(&*disk, &path_of_directory, kind, &loading);
                 Err(error)
             }
         }
@@ -194,14 +252,15 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
 
     /// Makes a store that was loaded the store of the directory: first the headers up to the base
     /// and the mark of the snapshot, then its name, then the mark of its last commit.
-    fn adopt(
-        self,
-        kind: StoreKind,
-        loading: &Path,
-        tip: &Tip,
-        base: BlockId,
-        commit: Option<LastCommit>,
-    ) -> Result<(), LoadSnapshotError> {
+    fn adopt(self, loaded: Loaded) -> Result<(), LoadSnapshotError> {
+        let Loaded {
+            kind,
+            loading,
+            tip,
+            base,
+            commit,
+            ..
+        } = loaded;
         let Self {
             pipeline,
             chain,
@@ -228,13 +287,33 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             remove_store(&**disk, kind, &store_path)?;
         }
         let named = disk
-            .rename(loading, &store_path)
+            .rename(&loading, &store_path)
             .and_then(|()| disk.sync_name(&store_path));
         named.map_err(file_error(&store_path))?;
         match commit {
             Some(commit) => Ok(directory.mark_commit(&commit)?),
             None => Ok(()),
         }
+    }
+}
+
+/// A snapshot in a store of its own.
+struct Loaded {
+    stats: UtxoStats,
+    kind: StoreKind,
+    /// Where the store is.
+    loading: PathBuf,
+    tip: Tip,
+    base: BlockId,
+    /// The store's last commit.
+    commit: Option<LastCommit>,
+}
+
+/// Removes a store that was loaded and is of no use. The next attempt begins by removing it, too.
+/// Without the store that was there it is what the next opening goes on with.
+fn remove_loaded(disk: &dyn Disk, directory: &Path, kind: StoreKind, loading: &Path) {
+    if matches!(kind_of(directory), Ok(Some(_))) {
+        let _ = remove_store(disk, kind, loading);
     }
 }
 

@@ -13,11 +13,11 @@ use crate::output;
 use crate::progress::EngineMeter;
 use crate::signals;
 use blockmill_block::{Coin, Magic, Network, OutPoint};
+use blockmill_blockfiles::Input;
 use blockmill_coins::{SnapshotError, SnapshotReader};
 use blockmill_engine::{Batch, Observer, UtxoSet, for_each_batch_of};
 use serde_json::json;
 use std::collections::HashSet;
-use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -40,14 +40,18 @@ enum Source {
         path: PathBuf,
         head: Vec<u8>,
         /// After the head.
-        file: File,
+        input: Input,
         magic: Magic,
         network: Network,
     },
 }
 
 impl Source {
-    fn open(arguments: &ExportCoinsArguments, stop: &AtomicBool, meter: &mut EngineMeter) -> Result<Self, Failure> {
+    fn open(
+        arguments: &ExportCoinsArguments,
+        stop: &Arc<AtomicBool>,
+        meter: &mut EngineMeter,
+    ) -> Result<Self, Failure> {
         let path = match (&arguments.snapshot, &arguments.data) {
             (Some(snapshot), _) => or_standard_input(snapshot).to_owned(),
             (None, Some(data)) => {
@@ -56,17 +60,17 @@ impl Source {
             }
             (None, None) => return Err(Failure::Usage("--data or --snapshot is needed".to_owned())),
         };
-        let file = File::open(&path).map_err(Failure::file(&path))?;
+        let input = Input::open(&path, Arc::clone(stop))?;
         let mut head = Vec::new();
-        let read = (&file).take(SNAPSHOT_MAGIC_AT + 4).read_to_end(&mut head);
-        read.map_err(Failure::file(&path))?;
+        let read = (&input).take(SNAPSHOT_MAGIC_AT + 4).read_to_end(&mut head);
+        read.map_err(|error| snapshot_failure(&path, error.into()))?;
         // What is too short is refused by its reader, which says why.
         let magic = Magic(head.last_chunk().copied().unwrap_or_default());
         let network = Network::ALL.into_iter().find(|network| network.magic() == magic);
         Ok(Self::Snapshot {
             path,
             head,
-            file,
+            input,
             magic,
             // A signet with a challenge of its own has a magic of its own.
             network: network.unwrap_or(Network::Signet),
@@ -91,12 +95,12 @@ impl Source {
             Self::Snapshot {
                 path,
                 head,
-                file,
+                input,
                 magic,
                 ..
             } => {
                 let failed = |error| snapshot_failure(path, error);
-                let input = head.chain(BufReader::with_capacity(1 << 20, file));
+                let input = head.chain(BufReader::with_capacity(1 << 20, input));
                 let reader = SnapshotReader::new(input, *magic).map_err(failed)?;
                 let convert = |batch| convert(batch).map_err(ReadError::Other);
                 let mut take = |converted| take(converted).map_err(ReadError::Other);
@@ -127,6 +131,7 @@ impl From<SnapshotError> for ReadError {
 
 fn snapshot_failure(path: &Path, error: SnapshotError) -> Failure {
     match error {
+        SnapshotError::Io(error) if Input::is_stop(&error) => Failure::Stopped(path.to_owned()),
         SnapshotError::Io(error) => Failure::file(path)(error),
         error => Failure::Corrupt(format!("{}: {error}", path.display())),
     }

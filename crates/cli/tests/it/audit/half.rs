@@ -101,3 +101,39 @@ fn no_part_of_undo_data_without_heights() {
     made.ends_with(1).says(&["before 0.15", "script"]);
     assert!(path.exists());
 }
+
+/// Of files that are not whole there is no part that a merger could take for a proof, and one that
+/// refutes says so.
+#[test]
+fn a_part_of_files_that_are_not_whole() {
+    let mut site = Site::generated();
+    run(blockmill().args(["audit", "key"]).arg(site.scratch.join("key"))).ends_with(0);
+    // The file in the middle is missing, and the blocks of the last one are left over.
+    let (blk, rev) = (site.blocks().join("blk00001.dat"), site.blocks().join("rev00001.dat"));
+    let away = [&blk, &rev].map(|path| (path.clone(), fs::read(path).unwrap()));
+    away.iter().for_each(|(path, _)| fs::remove_file(path).unwrap());
+    let (path, part) = site.part(0, 40);
+    part.ends_with(3).says(&["not whole", "left over"]);
+    assert!(!path.exists());
+    for (path, bytes) in &away {
+        fs::write(path, bytes).unwrap();
+    }
+    site.part(0, 40).1.ends_with(0);
+    let high = site.part(41, 140).0;
+    is(&site.merge(&[&path, &high]).ends_with(0).json(), "proved", &[]);
+    // What is refuted is refuted all the same.
+    let spends = |block: &blockmill_chaingen::core_files::CoreBlock| !block.spent.is_empty();
+    let first = site.chain.blocks.iter().position(spends).unwrap();
+    site.chain.blocks[first].spent[0].script = bitcoin::ScriptBuf::new_op_return([1]);
+    site.chain.write(&site.blocks(), &CoreLayout::default()).unwrap();
+    std::os::unix::fs::symlink("nowhere", site.blocks().join("blk00009.dat")).unwrap();
+    fs::remove_file(&path).unwrap();
+    fs::remove_file(&high).unwrap();
+    let (path, part) = site.part(0, 140);
+    part.ends_with(1).says(&["not whole"]);
+    let merged = site.merge(&[&path]).ends_with(1).json();
+    assert_eq!(
+        (&merged["verdict"], &merged["whole"]),
+        (&"refuted".into(), &false.into())
+    );
+}

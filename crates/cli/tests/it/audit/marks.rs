@@ -166,18 +166,85 @@ fn a_mark_stays_while_its_store_goes_on() {
     }
 }
 
+/// Whatever is computed of the set, the answer on the audit is the same.
+#[test]
+fn a_mark_counts_with_each_hash() {
+    for store in ["log", "redb"] {
+        let directories = Directories::new(store);
+        let data = directories.connect("data", 100);
+        audit(&data).ends_with(0);
+        let run_of = |options: &[&str]| {
+            let mut command = blockmill();
+            command.args(["stats", "--json", "--data"]).arg(&data).args(options);
+            let stats = run(&mut command).ends_with(0).json();
+            (stats["audited_height"].clone(), stats["audit_run"].clone())
+        };
+        let hashes = ["both", "serialized", "muhash", "none"];
+        let first = run_of(&[]);
+        assert_eq!(first.0, 100, "{store}");
+        for hash in hashes {
+            assert_eq!(run_of(&["--hash", hash]), first, "{store}: {hash}");
+        }
+        directories.connect("data", 140);
+        for hash in hashes {
+            assert_eq!(run_of(&["--hash", hash]), first, "{store}: {hash}, later");
+            assert_eq!(run_of(&["--hash", hash, "--at", "100"]), first, "{store}: {hash}, back");
+            assert_eq!(
+                run_of(&["--hash", hash, "--at", "120"]),
+                first,
+                "{store}: {hash}, between"
+            );
+            assert_eq!(
+                run_of(&["--hash", hash, "--at", "99"]).0,
+                Value::Null,
+                "{store}: {hash}, below"
+            );
+        }
+    }
+}
+
+/// Each flipped byte is said, and no other run or height is named.
+#[test]
+fn a_flipped_byte_of_a_mark_is_said() {
+    let directories = Directories::new("log");
+    let data = directories.connect("data", 140);
+    audit(&data).ends_with(0);
+    let path = data.join("audit.txt");
+    let whole = fs::read(&path).unwrap();
+    for at in (0..whole.len()).step_by(7) {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 1;
+        fs::write(&path, bytes).unwrap();
+        let damaged = run(blockmill().args(["stats", "--json", "--data"]).arg(&data)).ends_with(3);
+        assert_eq!(damaged.json()["audited_height"], Value::Null, "byte {at}");
+        damaged.says(&["audit.txt", "damaged"]);
+        let doctor = run(blockmill().args(["doctor", "--data"]).arg(&data)).ends_with(3);
+        assert!(doctor.stdout.contains("audit.txt"), "{doctor:?}");
+    }
+    fs::write(&path, &whole).unwrap();
+    assert_eq!(stats(&data)["audited_height"], 140);
+}
+
 /// An earlier version's note named the block alone.
 #[test]
-fn a_mark_without_a_store_does_not_count() {
+fn a_mark_of_an_earlier_version_does_not_count() {
     let directories = Directories::new("log");
     let data = directories.connect("data", 140);
     audit(&data).ends_with(0);
     let path = data.join("audit.txt");
     let text = fs::read_to_string(&path).unwrap();
-    let lines = text.lines().filter(|line| !line.starts_with("store "));
-    let old: Vec<String> = lines.map(|line| line.replace("audit 2", "audit 1")).collect();
-    fs::write(&path, old.join("\n") + "\n").unwrap();
-    assert_eq!(stats(&data)["audited_height"], Value::Null);
+    for (number, missing) in [
+        (1, &["store ", "commit ", "checksum "][..]),
+        (2, &["commit ", "checksum "]),
+    ] {
+        let is_there = |line: &&str| !missing.iter().any(|word| line.starts_with(word));
+        let head = format!("audit {number}");
+        let old = text.lines().filter(is_there).map(|line| line.replace("audit 3", &head));
+        fs::write(&path, old.collect::<Vec<_>>().join("\n") + "\n").unwrap();
+        let now = run(blockmill().args(["stats", "--json", "--data"]).arg(&data)).ends_with(0);
+        assert_eq!(now.json()["audited_height"], Value::Null);
+        assert_eq!(now.stderr.matches("an earlier version").count(), 1, "{now:?}");
+    }
 }
 
 #[test]

@@ -65,7 +65,8 @@ impl Finding {
 pub struct Findings(pub Vec<Finding>);
 
 impl Findings {
-    pub(super) fn add(&mut self, part: &'static str, health: Health, detail: impl Into<String>) {
+    /// Adds what was found of a part.
+    pub fn add(&mut self, part: &'static str, health: Health, detail: impl Into<String>) {
         self.0.push(Finding {
             part,
             health,
