@@ -475,9 +475,9 @@ impl Scanner<'_> {
         Ok(next)
     }
 
-    /// Takes a damage into the list, if there is room for one of its kind: many that are harmless do
-    /// not keep others from being said. Of further ones, those that may hide blocks are counted, and
-    /// add to the last one that is described: whatever explains the others does not explain them.
+    /// Takes a damage into the list, if there is room for one of its kind: many that are harmless
+    /// do not keep others from being said. Of further ones, those that may hide blocks are counted,
+    /// and add to the last one that is described: what explains the others does not explain them.
     fn describe(&mut self, damage: Damage) {
         let is_harmless = damage.is_harmless();
         let described = if is_harmless {

@@ -11,7 +11,7 @@
 //! | 8 | its length |
 //! | 16, 16 | time of its last change, and of the last change of its inode, in nanoseconds |
 //! | 8 | the key it is obfuscated with |
-//! | 1 | what was read of records: 1 lengths, 2 contents; if the file is to be searched again 0 and 3 |
+//! | 1 | what was read of records: 1 lengths, 2 contents; 0 and 3 if it is to be searched again |
 //! | 4, then so many | length of its path, and the path |
 //! | 92 each | records: offset of the block (8), its length (4), its header (80) |
 //!
