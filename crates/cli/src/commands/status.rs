@@ -4,9 +4,12 @@ use crate::arguments::StatusArguments;
 use crate::failure::Failure;
 use crate::log;
 use crate::output::{self, bytes, grouped};
-use blockmill_engine::{Status, StoreKind};
+use blockmill_engine::Status;
 use serde::Serialize;
 use std::io::Write;
+
+/// The store, as `meta.json` names it.
+const STORE: &str = "log";
 
 /// The process that writes to the directory.
 #[derive(Serialize)]
@@ -41,7 +44,7 @@ impl StatusJson {
             tip: status.tip.hash.to_string(),
             height: status.tip.height,
             coins: status.coins,
-            store: status.store.map(StoreKind::name),
+            store: status.has_store.then_some(STORE),
             disk_size: status.disk_bytes,
             writer: status.writer.as_ref().map(|writer| {
                 let (process, command) = writer.noted.clone().unzip();
@@ -54,9 +57,10 @@ impl StatusJson {
 }
 
 fn rows(status: &Status) -> Vec<(&'static str, String)> {
-    let store = status.store.map_or("none yet".to_owned(), |kind| {
-        format!("{kind}, {}", bytes(status.disk_bytes))
-    });
+    let store = match status.has_store {
+        true => format!("{STORE}, {}", bytes(status.disk_bytes)),
+        false => "none yet".to_owned(),
+    };
     let writer = status.writer.as_ref();
     let mut rows = vec![
         ("network", status.chain_id.network.to_string()),

@@ -126,7 +126,7 @@ fn a_byte_that_is_another_is_refused() {
         assert!(refused.stderr.contains(named), "{place}: {refused:#?}");
         // Nothing of it is there: the directory can be used for the right one.
         assert_eq!(stats(&data)["height"], 0);
-        assert!(!data.join(store::kind().loading()).exists());
+        assert!(!data.join(store::LOADING).exists());
     });
     let data = scratch.join(&format!("data-{}", places[3]));
     run(&mut load(

@@ -2,11 +2,11 @@
 
 use crate::chain::index::{BlockId, HeaderIndex};
 use crate::datadir::SnapshotMark;
-use crate::datadir::StoreKind;
 use crate::datadir::error::file_error;
-use crate::datadir::lost_store::kind_of;
+use crate::datadir::files::{LOADING_FOLDER, STORE_FOLDER};
+use crate::datadir::lost_store::has_store;
 use crate::datadir::snapshot::NewStore;
-use crate::datadir::store_file::{StoreLimits, remove_store};
+use crate::datadir::store_file::remove_store;
 use crate::engine::Engine;
 use crate::report::findings::ImportEnd;
 use crate::report::observer::Observer;
@@ -147,19 +147,14 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             });
         };
         let directory = self.data.directory();
-        let kind = self.store_kind;
-        let loading = directory.file(kind.loading());
+        let loading = directory.file(LOADING_FOLDER);
         let disk = Arc::clone(directory.disk());
         let path_of_directory = directory.path().to_owned();
         let outcome = NewStore {
             disk: &disk,
-            kind,
             path: &loading,
             network: &directory.chain_id().text(),
-            limits: StoreLimits {
-                cache_bytes: self.cache_bytes_max / 2,
-                threads: self.threads,
-            },
+            threads: self.threads,
             tip,
             stop: self.pipeline.stop(),
             bytes,
@@ -176,7 +171,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             }),
         });
         let outcome = outcome.and_then(|(stats, commit)| {
-            self.adopt(kind, &loading, &tip, base, commit)?;
+            self.adopt(&loading, &tip, base, commit)?;
             Ok(stats)
         });
         match outcome {
@@ -184,8 +179,8 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             Err(error) => {
                 // The next attempt begins by removing it. Without the store that was there it is
                 // what the next opening goes on with.
-                if matches!(kind_of(&path_of_directory), Ok(Some(_))) {
-                    let _ = remove_store(&*disk, kind, &loading);
+                if has_store(&path_of_directory).is_ok_and(|has_store| has_store) {
+                    let _ = remove_store(&*disk, &loading);
                 }
                 Err(error)
             }
@@ -196,7 +191,6 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
     /// and the mark of the snapshot, then its name, then the mark of its last commit.
     fn adopt(
         self,
-        kind: StoreKind,
         loading: &Path,
         tip: &Tip,
         base: BlockId,
@@ -220,13 +214,11 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             height: tip.height,
             hash: tip.hash,
         }))?;
-        let store_path = directory.file(kind.part());
+        let store_path = directory.file(STORE_FOLDER);
         let disk = directory.disk();
-        if kind == StoreKind::Log {
-            // The empty store that the engine had is in the way of a folder. A cut from here on is
-            // finished by the next opening.
-            remove_store(&**disk, kind, &store_path)?;
-        }
+        // The empty store that the engine had is in the way. A cut from here on is finished by the
+        // next opening.
+        remove_store(&**disk, &store_path)?;
         let named = disk
             .rename(loading, &store_path)
             .and_then(|()| disk.sync_name(&store_path));
