@@ -34,17 +34,6 @@ fetch:
 TESTS ?= --workspace
 SUCCESSES := /^successes:$$/,/^(failures|test result):/{/^(failures|test result):/!d;}
 
-# Tests of the engine and of the command make data directories with the default store, and then once
-# more with the other one; the same binaries, since the packages are the same. Those that have both
-# stores themselves, or for which the store is nothing, are skipped then.
-STORE_TESTS := $(if $(BLOCKMILL_TEST_STORE),,$(filter --workspace blockmill-engine blockmill-cli,$(TESTS)))
-WITHOUT_STORE := amounts:: assume_valid:: conformance:: damage:: delays:: demo:: differential:: documents:: \
-	gathering:: growing_files:: lanes:: layering:: memory:: odd_files:: outputs:: permissions:: power_cuts:: \
-	refused_headers:: rules_in_blocks:: secrets:: signatures:: signet_copies:: stores:: ties:: verify windows:: worst_blocks:: \
-	written_files::
-OTHER_STORE := BLOCKMILL_TEST_STORE=other $(CARGO) test --release $(TESTS) $(CARGO_FLAGS) --test '*-it' -- \
-	--show-output $(WITHOUT_STORE:%=--skip %)
-
 # Python's readers of tables, for the tests of `export`. Without them those tests are left out.
 PYTHON_MODULES := target/python
 
@@ -82,7 +71,6 @@ test: kernel-deps fetch python-modules
 	$(if $(filter --workspace blockmill-cli,$(TESTS)),./target/release/blockmill demo)
 	@mkdir -p target && rm -f target/test.status
 	@{ $(CARGO) test --release $(TESTS) $(CARGO_FLAGS) -- --show-output 2>&1; status=$$?; \
-		$(if $(STORE_TESTS),if [ $$status = 0 ]; then $(OTHER_STORE) 2>&1; status=$$?; fi;) \
 		echo $$status >target/test.status; } | tee target/test.log | sed -u -E '$(SUCCESSES)'
 	@awk -f .ci/left-out.awk target/test.log
 	@exit $$(cat target/test.status)

@@ -20,7 +20,10 @@ pub(crate) fn of_remedy(remedy: Remedy) -> &'static str {
 pub(crate) fn of_open(error: &OpenError) -> Option<&'static str> {
     match error {
         OpenError::Foreign { .. } => Some("name another for --data"),
-        OpenError::WrongStore { .. } => Some("leave --store out, or name another for --data"),
+        OpenError::RedbStore { .. } => Some(
+            "write a snapshot with `snapshot dump` of the version before and read it with `snapshot load`, or connect \
+             again, each into a new data directory",
+        ),
         OpenError::NoDataDirectory { .. } => Some("--network is needed to make one"),
         OpenError::Older { .. } => {
             Some("connect the blocks again, into this data directory, or read the older set with --allow-older")

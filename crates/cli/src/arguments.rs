@@ -11,7 +11,7 @@ use blockmill_block::{BlockHash, Network, OutPoint, hex};
 use blockmill_blockfiles::{FileError, NewFile};
 use blockmill_chaingen::Profile;
 use blockmill_coins::stats::Hashes;
-use blockmill_engine::{ChainId, Earlier, Engine, EngineBuilder, Reach, Signatures, StoreKind};
+use blockmill_engine::{ChainId, Earlier, Engine, EngineBuilder, Reach, Signatures};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use std::ffi::OsString;
@@ -144,17 +144,6 @@ pub(crate) struct EngineArguments {
     /// Seconds of work between flushes to the data directory
     #[arg(long, value_name = "SECONDS", default_value_t = 60.0, value_parser = parse_seconds)]
     pub(crate) flush_seconds: f64,
-    #[command(flatten)]
-    pub(crate) store: StoreArgument,
-}
-
-/// What keeps the coins.
-#[derive(Debug, Args)]
-pub(crate) struct StoreArgument {
-    /// Store of a new data directory, log or redb: a log with an index in memory, or an embedded
-    /// database [default: log, and what the directory has]
-    #[arg(long = "store", value_name = "STORE")]
-    pub(crate) kind: Option<StoreKind>,
 }
 
 #[derive(Debug, Args)]
@@ -544,8 +533,6 @@ pub(crate) struct LoadArguments {
     /// Memory for the coins cache: in MiB, or with a unit as 4GiB or 900M
     #[arg(long, value_name = "SIZE", env = "BLOCKMILL_DBCACHE", default_value = "450", value_parser = parse_mebibytes)]
     pub(crate) dbcache: u32,
-    #[command(flatten)]
-    pub(crate) store: StoreArgument,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -729,9 +716,7 @@ mod tests {
         assert!(!parses("blockmill connect --blocks a --data d --dbcache 0"));
         assert!(parses("blockmill connect --blocks a --data d --network mainnet"));
         assert!(!parses("blockmill connect --blocks a --data d --network bitcoins"));
-        assert!(!parses("blockmill connect --blocks a --data d --store embedded"));
-        assert!(parses("blockmill connect --blocks a --data d --store log"));
-        assert!(parses("blockmill submit --data d --store redb"));
+        assert!(!parses("blockmill connect --blocks a --data d --store log"));
         assert!(!parses("blockmill connect --blocks a --data d --assume-valid 12"));
         assert!(!parses("blockmill generate --out o --blocks 5 --profile huge"));
         assert!(!parses("blockmill connect --blocks a --data d --signet-challenge 5"));

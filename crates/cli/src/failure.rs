@@ -203,7 +203,6 @@ fn is_disk_full(failure: &Failure) -> bool {
 fn open_status(error: &OpenError) -> u8 {
     match error {
         OpenError::WrongNetwork { .. }
-        | OpenError::WrongStore { .. }
         | OpenError::NoDataDirectory { .. }
         | OpenError::NotThere { .. }
         | OpenError::Foreign { .. } => 2,

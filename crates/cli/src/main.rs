@@ -28,7 +28,6 @@ mod verifier;
 mod whole;
 
 use arguments::{Arguments, Command};
-use blockmill_store_redb::is_panic_contained;
 use build_info::VERSION;
 use clap::{CommandFactory, FromArgMatches};
 use failure::Failure;
@@ -53,13 +52,6 @@ fn main() -> ExitCode {
     };
     log::set_format(arguments.log);
     log::set_quiet(arguments.quiet);
-    let hook = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |panic| {
-        // A panic over a damaged store is caught, and reported as an error of the store.
-        if !is_panic_contained() {
-            hook(panic);
-        }
-    }));
     let outcome = match arguments.command {
         Command::Demo(arguments) => commands::demo::run(&arguments),
         Command::Connect(arguments) => commands::connect::run(&arguments),

@@ -2,10 +2,10 @@
 //!
 //! | file | content |
 //! |---|---|
-//! | `meta.json` | format, network, signet challenge, store, the base of a loaded snapshot |
+//! | `meta.json` | format, network, signet challenge, name of the store, the base of a loaded snapshot |
 //! | `lock` | held by the process that writes to the directory; it says who that is |
-//! | `coins.redb` or `coins.log/` | the coin store |
-//! | `coins.redb.loading`, `coins.log.loading/` | a store that a snapshot is being loaded into |
+//! | `coins.log/` | the coin store |
+//! | `coins.log.loading/` | a store that a snapshot is being loaded into |
 //! | `commit.dat` | the last commit of the store that was synced |
 //! | `undo.dat` | undo data, in the records of Core's `rev*.dat` |
 //! | `headers.dat` | headers of connected blocks, and the positions of their undo data |
@@ -15,12 +15,12 @@
 //!
 //! - `files`: these names;
 //! - `meta`: what a directory belongs to;
-//! - `holder`, `lock`: one writer, and who it is;
+//! - `writer`, `lock`: one writer, and who it is;
 //! - `directory`: a directory and its lock;
 //! - `headers_file`: the records of `headers.dat`;
 //! - [`chain_log`]: headers and undo data of connected blocks;
 //! - `commit_mark`, `marked_store`: the last commit of the store, so that a lost end is seen;
-//! - `store_kind`, `lost_store`, [`store_file`]: the store of the coins;
+//! - `lost_store`, [`store_file`]: the store of the coins;
 //! - [`block_read_error`]: why a block cannot be read;
 //! - [`chain_blocks`]: the blocks of the chain and the coins that they spend, to be read;
 //! - [`chain_bytes`]: a chain of block files as bytes, for other processes;
@@ -55,16 +55,14 @@ pub(crate) mod state;
 
 mod directory;
 mod found_files;
-mod holder;
 mod in_order;
 mod lock;
 mod marked_store;
 mod meta;
 pub(crate) mod spending_block;
-mod store_kind;
+mod writer;
 
 pub use directory::DataDir;
 pub use error::{OpenError, Remedy};
-pub use holder::{Holder, Writer};
 pub use meta::{ChainId, SnapshotMark};
-pub use store_kind::StoreKind;
+pub use writer::Writer;

@@ -23,7 +23,7 @@ pub use submit::{Submission, Verdict};
 
 use crate::chain::state::ChainState;
 use crate::datadir::state::DataState;
-use crate::datadir::{DataDir, OpenError, StoreKind};
+use crate::datadir::{DataDir, OpenError};
 use crate::pipeline::connect::{self, BranchEnd};
 use crate::pipeline::disconnect::disconnect_tip;
 use crate::pipeline::error::ConnectError;
@@ -48,11 +48,8 @@ pub struct Engine<V: ScriptVerifier + 'static> {
     data: DataState,
     telemetry: Telemetry,
     /// Memory for coins in bytes.
-    cache_bytes_max: usize,
     /// Threads that validate.
     threads: usize,
-    /// What keeps the coins of the directory.
-    store_kind: StoreKind,
 }
 
 impl<V: ScriptVerifier + 'static> Engine<V> {

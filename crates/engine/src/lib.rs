@@ -49,7 +49,7 @@ pub use datadir::past::{Earlier, PastError};
 pub use datadir::spending_block::{SpendingBlock, SpendingTransaction};
 pub use datadir::status::Status;
 pub use datadir::utxo_set::{CoinLookup, Reach, UtxoSet};
-pub use datadir::{ChainId, DataDir, OpenError, Remedy, SnapshotMark, StoreKind};
+pub use datadir::{ChainId, DataDir, OpenError, Remedy, SnapshotMark};
 pub use engine::{Engine, EngineBuilder, LoadSnapshotError, Options, Submission, Verdict};
 pub use pipeline::error::ConnectError;
 pub use report::connect_report::ConnectReport;

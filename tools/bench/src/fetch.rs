@@ -15,7 +15,7 @@ use blockmill_block::{Coin, Network, OutPoint};
 use blockmill_chaingen::{ChainSpec, Profile, Summary, write_chain};
 use blockmill_coins::stats::Hashes;
 use blockmill_coins::{Changes, CoinIterator, CoinStore, StatsBuilder, StoreError, Tip};
-use blockmill_engine::datadir::store_file::{StoreLimits, open_store};
+use blockmill_engine::datadir::store_file::open_store;
 use blockmill_engine::engine::internals::{Internals, Without};
 use blockmill_engine::{DataDir, Engine, Options};
 use blockmill_kernel::KernelVerifier;
@@ -151,11 +151,7 @@ impl Base {
         if store == DROPPED {
             drop_pages(&directory.store_path())?;
         }
-        let limits = StoreLimits {
-            cache_bytes: CACHE_BYTES / 8,
-            threads,
-        };
-        let embedded = open_store(&directory, None, limits)?;
+        let embedded = open_store(&directory, threads)?;
         let store: Arc<dyn CoinStore> = if store == SLEEPING {
             Arc::new(Sleeping(embedded))
         } else {

@@ -8,7 +8,6 @@ mod log;
 
 use arguments::Arguments;
 use blockmill_bench::{BenchError, BenchOptions, WITHOUT};
-use blockmill_store_redb::is_panic_contained;
 use clap::Parser;
 use log::Level;
 use std::path::PathBuf;
@@ -51,13 +50,6 @@ fn options(arguments: &Arguments) -> BenchOptions {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let hook = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |panic| {
-        // A panic that the store contains is reported as an error.
-        if !is_panic_contained() {
-            hook(panic);
-        }
-    }));
     let mut progress = |line: &str| log::write(arguments.log, Level::Info, "bench", line);
     let mut out = std::io::stdout().lock();
     match blockmill_bench::run(&arguments.name, &options(&arguments), &mut out, &mut progress) {

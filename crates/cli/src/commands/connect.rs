@@ -26,7 +26,6 @@ pub(crate) fn options(arguments: &EngineArguments) -> Result<Options, Failure> {
     Ok(Options {
         threads: arguments.par.unwrap_or(defaults.threads),
         cache_bytes_max: (arguments.dbcache as usize) << 20,
-        store: arguments.store.kind,
         flush_interval: Duration::from_secs_f64(arguments.flush_seconds),
         stop: signals::stop_flag()?,
         ..defaults

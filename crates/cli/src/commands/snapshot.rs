@@ -58,7 +58,6 @@ fn load(arguments: &LoadArguments) -> Result<u8, Failure> {
     let options = Options {
         threads: 1,
         cache_bytes_max: (arguments.dbcache as usize) << 20,
-        store: arguments.store.kind,
         stop: Arc::clone(&stop),
         ..Options::default()
     };

@@ -4,9 +4,12 @@ use crate::arguments::StatusArguments;
 use crate::failure::Failure;
 use crate::log;
 use crate::output::{self, bytes, grouped};
-use blockmill_engine::{Status, StoreKind};
+use blockmill_engine::Status;
 use serde::Serialize;
 use std::io::Write;
+
+/// The store, as `meta.json` names it.
+const STORE: &str = "log";
 
 /// The process that writes to the directory.
 #[derive(Serialize)]
@@ -44,7 +47,7 @@ impl StatusJson {
             tip: status.tip.hash.to_string(),
             height: status.tip.height,
             coins: status.coins,
-            store: status.store.map(StoreKind::name),
+            store: status.has_store.then_some(STORE),
             disk_size: status.disk_bytes,
             writer: status.writer.as_ref().map(|writer| {
                 let (process, command) = writer.noted.clone().unzip();
@@ -63,9 +66,10 @@ fn is_true(value: &bool) -> bool {
 }
 
 fn rows(status: &Status) -> Vec<(&'static str, String)> {
-    let store = status.store.map_or("none yet".to_owned(), |kind| {
-        format!("{kind}, {}", bytes(status.disk_bytes))
-    });
+    let store = match status.has_store {
+        true => format!("{STORE}, {}", bytes(status.disk_bytes)),
+        false => "none yet".to_owned(),
+    };
     let writer = match &status.writer {
         Some(writer) => writer.to_string(),
         None if status.is_writer_known => "none".to_owned(),

@@ -150,8 +150,9 @@ pub(crate) fn peak_memory_and_status(command: &mut Command) -> (u64, ExitStatus)
 
 /// `connect` with JSON at the end; options may be added.
 pub(crate) fn connect(blocks: &Path, data: &Path, network: &str) -> Command {
-    let mut command = connect_without_store(blocks, data, network);
-    store::add_to(&mut command);
+    let mut command = blockmill();
+    command.args(["connect", "--network", network, "--json", "--blocks"]);
+    command.arg(blocks).arg("--data").arg(data);
     command
 }
 
@@ -160,7 +161,6 @@ pub(crate) fn load_command(blocks: &Path, data: &Path, network: &str) -> Command
     let mut command = blockmill();
     command.args(["snapshot", "load", "--json", "--network", network, "--blocks"]);
     command.arg(blocks).arg("--data").arg(data);
-    store::add_to(&mut command);
     command
 }
 
@@ -168,15 +168,6 @@ pub(crate) fn load_command(blocks: &Path, data: &Path, network: &str) -> Command
 pub(crate) fn submit_command(data: &Path) -> Command {
     let mut command = blockmill();
     command.args(["submit", "--network", "regtest", "--data"]).arg(data);
-    store::add_to(&mut command);
-    command
-}
-
-/// As [`connect`], and `--store` may be added, too.
-pub(crate) fn connect_without_store(blocks: &Path, data: &Path, network: &str) -> Command {
-    let mut command = blockmill();
-    command.args(["connect", "--network", network, "--json", "--blocks"]);
-    command.arg(blocks).arg("--data").arg(data);
     command
 }
 

@@ -1,7 +1,7 @@
 //! The known full-block tests: 192 blocks, good and bad, in order, with the answers of Bitcoin
 //! Core.
 
-use crate::common::{Scratch, blockmill, run, shared_data, store, without_fast_lanes};
+use crate::common::{Scratch, blockmill, run, shared_data, without_fast_lanes};
 use flate2::read::GzDecoder;
 use serde_json::Value;
 use std::fs::File;
@@ -84,7 +84,6 @@ fn check_on(options: &[&str], command: &mut Command) {
     let scratch = Scratch::new();
     let input = File::open(scratch.write("input", lines.as_bytes())).unwrap();
     command.arg("submit").arg("--data").arg(scratch.join("data"));
-    store::add_to(command);
     command.args(["--network", "regtest", "--utxo"]).args(options);
     // `output` gives no input of its own where one is set.
     let submitted = run(command.stdin(input)).ends_with(0);

@@ -3,7 +3,6 @@
 use crate::common::{
     Run, Scratch, block_of, blockmill, doctor, generate_command, manifest, records, run, store, submit_command,
 };
-use blockmill_engine::StoreKind;
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -45,7 +44,7 @@ fn a_sound_directory_is_said_to_be_sound() {
     let (_, data, hash) = made(&scratch);
     let sound = doctor(&data).ends_with(0);
     assert_eq!(sound.json()["sound"], true);
-    let (health, detail) = part(&sound, store::part());
+    let (health, detail) = part(&sound, store::PART);
     assert_eq!(health, "sound");
     assert!(detail.contains(&hash) && detail.contains("height 150"), "{detail}");
     assert_eq!(
@@ -57,7 +56,7 @@ fn a_sound_directory_is_said_to_be_sound() {
     assert!(table.stdout.contains(&hash), "{table:#?}");
     // What is not there is no data directory.
     doctor(&scratch.join("nothing")).ends_with(2);
-    // While somebody else has it, it says so, or leaves it alone.
+    // While somebody else has it, it says so.
     let mut child = blockmill()
         .args(["submit", "--data"])
         .arg(&data)
@@ -74,14 +73,9 @@ fn a_sound_directory_is_said_to_be_sound() {
     .find(|run| run.status != 0 || run.stdout.contains("in use"))
     .expect("the lock is held");
     let who = format!("in use by process {} (blockmill submit", child.id());
-    match store::kind() {
-        StoreKind::Redb => drop(locked.ends_with(4).says(&[&who])),
-        StoreKind::Log => {
-            let (health, detail) = part(&locked.ends_with(0), "lock");
-            assert_eq!(health, "sound");
-            assert!(detail.starts_with(&who), "{detail}");
-        }
-    }
+    let (health, detail) = part(&locked.ends_with(0), "lock");
+    assert_eq!(health, "sound");
+    assert!(detail.starts_with(&who), "{detail}");
     drop(child.stdin.take());
     child.wait().unwrap();
 }
@@ -140,7 +134,7 @@ fn damage_is_named() {
     let full = store::pages(&store::file(&data), 2000);
     let page = full[full.len() / 2];
     check(
-        store::part(),
+        store::PART,
         &|data| store::damage(&store::file(data), page + 2000),
         &["new data directory"],
     );

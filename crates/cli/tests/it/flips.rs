@@ -3,7 +3,6 @@
 
 use crate::common::own_set::OwnChain;
 use crate::common::{Run, Scratch, blockmill, connect, load_command, on_threads, run, stats, store, submit_command};
-use blockmill_engine::StoreKind;
 use blockmill_store_log::{LogStore, Options};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -32,18 +31,14 @@ struct Site {
 type Answers = BTreeMap<&'static str, (i32, String)>;
 
 impl Site {
-    /// None with a store other than the log.
-    fn new() -> Option<Self> {
-        if store::kind() != StoreKind::Log {
-            return None;
-        }
+    fn new() -> Self {
         let scratch = Scratch::new();
         let chain = OwnChain::generate(&scratch, "mixed", BLOCKS, &["--inputs", "300"]);
-        Some(Self {
+        Self {
             scratch,
             chain,
             copies: Mutex::default(),
-        })
+        }
     }
 
     /// The last blocks come one by one.
@@ -199,7 +194,7 @@ fn add_checkpoint(data: &Path) {
 
 #[test]
 fn of_a_directory_that_was_connected() {
-    let Some(site) = Site::new() else { return };
+    let site = Site::new();
     let data = site.scratch.join("data");
     site.connect_and_submit(&data);
     // Its note is in the directory, too.
@@ -211,7 +206,7 @@ fn of_a_directory_that_was_connected() {
 
 #[test]
 fn of_a_directory_with_a_checkpoint_and_a_snapshot() {
-    let Some(site) = Site::new() else { return };
+    let site = Site::new();
     let (early, data, snapshot) = (
         site.scratch.join("early"),
         site.scratch.join("data"),
@@ -237,7 +232,7 @@ fn of_a_directory_with_a_checkpoint_and_a_snapshot() {
 
 #[test]
 fn of_submitted_blocks() {
-    let Some(site) = Site::new() else { return };
+    let site = Site::new();
     let data = site.scratch.join("data");
     site.connect_and_submit(&data);
     site.copy(&data);
@@ -247,7 +242,7 @@ fn of_submitted_blocks() {
 #[test]
 #[ignore = "an hour: every byte of all files"]
 fn of_every_byte() {
-    let Some(site) = Site::new() else { return };
+    let site = Site::new();
     let data = site.scratch.join("data");
     site.connect_and_submit(&data);
     site.copy(&data);

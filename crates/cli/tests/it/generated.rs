@@ -139,7 +139,7 @@ fn lost_seconds(data: &Path) -> f64 {
     let files = std::fs::read_dir(data).map_or_else(|_| Vec::new(), |_| store::files(data));
     let written = files
         .iter()
-        .filter(|file| file.starts_with(data.join(store::part())))
+        .filter(|file| file.starts_with(data.join(store::PART)))
         .filter_map(|file| file.metadata().ok()?.modified().ok());
     let lost = written.max().and_then(|written| written.elapsed().ok());
     lost.map_or(0.0, |lost| lost.as_secs_f64())

@@ -2,7 +2,7 @@
 //! the REST interface of a node, whose part a server of the tests plays.
 
 use crate::common::own_set::OwnChain;
-use crate::common::{Run, Scratch, blockmill, connect, peak_memory_and_status, run, store};
+use crate::common::{Run, Scratch, blockmill, connect, peak_memory_and_status, run};
 use bitcoin::block::{Header, Version};
 use bitcoin::consensus::serialize;
 use bitcoin::hashes::Hash;
@@ -60,7 +60,6 @@ impl Made {
         command
             .args(["--headers", headers, "--data"])
             .arg(self.scratch.join(data));
-        store::add_to(&mut command);
         command
     }
 

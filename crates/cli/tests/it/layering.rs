@@ -12,7 +12,7 @@ const TOOLS: &str = "tools";
 const BINDINGS: &str = "bindings";
 
 /// All crates, with their folders and floors.
-const PLACES: [(&str, &str, u8); 24] = [
+const PLACES: [(&str, &str, u8); 23] = [
     ("secp256k1-lanes", LIB, 0),
     ("sha256-lanes", LIB, 0),
     ("sync", LIB, 0),
@@ -25,7 +25,6 @@ const PLACES: [(&str, &str, u8); 24] = [
     ("script", CRATES, 3),
     ("coinmap", CRATES, 2),
     ("coins", CRATES, 3),
-    ("store-redb", CRATES, 4),
     ("store-log", CRATES, 4),
     ("fetch", CRATES, 4),
     ("engine", CRATES, 5),
@@ -157,16 +156,7 @@ fn parts_for_others_need_no_c_compiler() {
         .iter()
         .filter(|(_, folder, _)| *folder == LIB)
         .map(|(name, ..)| *name);
-    for name in of_lib.chain([
-        "block",
-        "blockfiles",
-        "rules",
-        "coinmap",
-        "coins",
-        "store-redb",
-        "store-log",
-        "fetch",
-    ]) {
+    for name in of_lib.chain(["block", "blockfiles", "rules", "coinmap", "coins", "store-log", "fetch"]) {
         let package = match name {
             "secp256k1-lanes" | "sha256-lanes" => name.to_owned(),
             _ => format!("blockmill-{name}"),

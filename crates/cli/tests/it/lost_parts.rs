@@ -4,7 +4,6 @@
 use crate::common::{Rng, Run, Scratch, blockmill, connect, doctor, generate_command, run, stats, store};
 use blockmill_block::hash::sha256d;
 use blockmill_block::{Header, Network};
-use blockmill_engine::StoreKind;
 use blockmill_rules::Params;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -95,10 +94,10 @@ impl Made {
 #[test]
 fn a_store_that_is_lost_is_not_made_anew() {
     let made = Made::new();
-    let store = made.file(store::part());
+    let store = made.file(store::PART);
     store::remove(&store);
     made.refused(3, &[store.to_str().unwrap(), "gone", "new data directory"]);
-    let (health, detail) = made.part(store::part(), 3);
+    let (health, detail) = made.part(store::PART, 3);
     assert_eq!(health, "damaged");
     assert!(
         detail.contains("gone") && detail.contains("new data directory"),
@@ -108,53 +107,35 @@ fn a_store_that_is_lost_is_not_made_anew() {
     std::fs::remove_file(made.file("headers.dat")).unwrap();
     made.refused(3, &[store.to_str().unwrap(), "undo.dat"]);
     // What is left of a store is no store.
-    let word = match store::kind() {
-        StoreKind::Redb => {
-            std::fs::write(&store, []).unwrap();
-            "empty"
-        }
-        StoreKind::Log => {
-            std::fs::create_dir(&store).unwrap();
-            std::fs::write(store.join("checkpoint"), []).unwrap();
-            "gone"
-        }
-    };
-    made.refused(3, &[store.to_str().unwrap(), word, "new data directory"]);
-    assert_eq!(made.part(store::part(), 3).0, "damaged");
+    std::fs::create_dir(&store).unwrap();
+    std::fs::write(store.join("checkpoint"), []).unwrap();
+    made.refused(3, &[store.to_str().unwrap(), "gone", "new data directory"]);
+    assert_eq!(made.part(store::PART, 3).0, "damaged");
 }
 
 #[test]
 fn a_store_that_cannot_be_read_is_not_damaged() {
     let made = Made::new();
-    let store = made.file(store::part());
+    let store = made.file(store::PART);
     let kept = made.scratch.join("kept");
     std::fs::rename(&store, &kept).unwrap();
     // A disk that is not mounted.
     std::os::unix::fs::symlink(made.scratch.join("unmounted/coins"), &store).unwrap();
     made.refused(4, &[store.to_str().unwrap(), "symbolic link"]);
     assert!(store.is_symlink());
-    let (health, detail) = made.part(store::part(), 4);
+    let (health, detail) = made.part(store::PART, 4);
     assert_eq!(health, "unreadable", "{detail}");
     assert!(!detail.contains("new data directory"), "{detail}");
     assert_eq!(made.doctor().json()["sound"], serde_json::Value::Null);
     store::remove(&store);
-    let word = match store::kind() {
-        StoreKind::Redb => {
-            std::fs::create_dir(&store).unwrap();
-            "not a file"
-        }
-        StoreKind::Log => {
-            std::fs::write(&store, "a file").unwrap();
-            "not a folder"
-        }
-    };
-    made.refused(4, &[store.to_str().unwrap(), word]);
-    assert_eq!(made.part(store::part(), 4).0, "unreadable");
+    std::fs::write(&store, "a file").unwrap();
+    made.refused(4, &[store.to_str().unwrap(), "not a folder"]);
+    assert_eq!(made.part(store::PART, 4).0, "unreadable");
     store::remove(&store);
     // A link to where it is is as good as the store itself.
     std::os::unix::fs::symlink(&kept, &store).unwrap();
     assert_eq!(stats(&made.data)["height"], 30);
-    assert_eq!(made.part(store::part(), 0).0, "sound");
+    assert_eq!(made.part(store::PART, 0).0, "sound");
     // The same of another part.
     std::fs::remove_file(made.file("undo.dat")).unwrap();
     std::fs::create_dir(made.file("undo.dat")).unwrap();
@@ -174,22 +155,14 @@ fn damage_of_the_store_is_status_3_everywhere() {
         ("nothing", b""),
         ("no head", &zeroed),
     ];
-    // What is missing at the end of the log was never committed, as far as it knows.
-    let cut_off = [
-        ("cut off", &whole[..whole.len() / 2]),
-        ("cut off early", &whole[..5000]),
-    ];
-    let more = match store::kind() {
-        StoreKind::Redb => &cut_off[..],
-        StoreKind::Log => &[],
-    };
-    for &(name, bytes) in cases.iter().chain(more) {
+    // What is missing at the end was never committed, as far as the log knows (`coin_log`).
+    for (name, bytes) in cases {
         std::fs::write(&store, bytes).unwrap();
         for (command, run) in made.commands() {
             assert_eq!(run.status, 3, "{name}, {command}: {run:#?}");
             run.says(&[store.to_str().unwrap(), "new data directory"]);
         }
-        let (health, detail) = made.part(store::part(), 3);
+        let (health, detail) = made.part(store::PART, 3);
         assert_eq!(health, "damaged", "{name}: {detail}");
         assert!(detail.contains("new data directory"), "{detail}");
     }
@@ -236,22 +209,22 @@ fn a_directory_without_anything_connected_is_sound() {
     run(&mut connect(&empty, &other, "regtest")).ends_with(0);
     let fresh = Made { data: other, ..made };
     let genesis = stats(&fresh.data)["bestblock"].as_str().unwrap().to_owned();
-    let (health, detail) = fresh.part(store::part(), 0);
+    let (health, detail) = fresh.part(store::PART, 0);
     assert_eq!(health, "sound");
     assert!(
         detail.contains(&format!("0 coins at block {genesis} (height 0)")),
         "{detail}"
     );
     // As a kill before the store was made leaves it.
-    for name in [store::part(), "headers.dat", "undo.dat"] {
+    for name in [store::PART, "headers.dat", "undo.dat"] {
         store::remove(&fresh.file(name));
     }
-    assert_eq!(fresh.part(store::part(), 0).0, "sound");
+    assert_eq!(fresh.part(store::PART, 0).0, "sound");
     assert_eq!(stats(&fresh.data)["txouts"], 0);
-    assert!(!fresh.file(store::part()).exists(), "looking has made a store");
+    assert!(!fresh.file(store::PART).exists(), "looking has made a store");
     assert_eq!(fresh.commands()["connect"].status, 0);
     assert_eq!(stats(&fresh.data)["height"], 30);
-    assert!(fresh.file(store::part()).exists(), "another store than before");
+    assert!(fresh.file(store::PART).exists(), "another store than before");
 }
 
 #[test]
@@ -290,7 +263,7 @@ fn marks_are_written_again_for_the_network_of_the_store() {
     let (health, detail) = made.part("meta.json", 3);
     assert_eq!(health, "damaged");
     assert!(detail.contains("--network"), "{detail}");
-    assert_eq!(made.part(store::part(), 3).0, "sound");
+    assert_eq!(made.part(store::PART, 3).0, "sound");
     assert_eq!(made.part("undo.dat", 3).0, "sound");
     // That blocks were submitted too does not make it a directory of somebody else's.
     std::fs::create_dir(made.file("blocks")).unwrap();
@@ -322,7 +295,7 @@ fn damaged_marks_come_with_what_to_do() {
         let (health, detail) = made.part("meta.json", 3);
         assert_eq!(health, "damaged");
         assert!(detail.contains("made again"), "{detail}");
-        assert_eq!(made.part(store::part(), 3).0, "sound");
+        assert_eq!(made.part(store::PART, 3).0, "sound");
     }
     std::fs::remove_file(&meta).unwrap();
     run(&mut connect(&made.blocks, &made.data, "regtest")).ends_with(0);
@@ -422,4 +395,53 @@ fn challenges_are_compared() {
         wrong.ends_with(2).says(&["--signet-challenge", network]);
         assert!(!scratch.join("none").exists());
     }
+}
+
+/// A version before this one kept coins in redb. Such a directory is not taken for an empty one.
+#[test]
+fn a_redb_store_is_refused_with_the_way_to_move() {
+    let made = Made::new();
+    let (file, meta) = (made.file("coins.redb"), made.file("meta.json"));
+    let words = [
+        file.to_str().unwrap(),
+        "redb",
+        "snapshot dump",
+        "snapshot load",
+        "connect again",
+        "new data directory",
+    ];
+    let text = std::fs::read_to_string(&meta).unwrap();
+    let of_redb = text
+        .lines()
+        .filter(|line| !line.contains("checksum"))
+        .collect::<String>()
+        .replace(",}", "}")
+        .replace("\"log\"", "\"redb\"");
+    store::remove(&made.file(store::PART));
+    // As that version left it; with the file alone; and where the file is gone.
+    for (meta_text, has_file) in [(Some(&*of_redb), true), (None, true), (Some(&*of_redb), false)] {
+        let _ = std::fs::remove_file(&meta);
+        let _ = std::fs::remove_file(&file);
+        if let Some(text) = meta_text {
+            std::fs::write(&meta, text).unwrap();
+        }
+        if has_file {
+            std::fs::write(&file, [7; 5000]).unwrap();
+        }
+        made.refused(3, &words);
+        let status = run(blockmill().args(["status", "--data"]).arg(&made.data));
+        status.ends_with(3).says(&words);
+        made.doctor().ends_with(3).says(&words);
+        run(&mut connect(&made.blocks, &made.data, "regtest"))
+            .ends_with(3)
+            .says(&words);
+        assert!(!made.file(store::PART).exists());
+    }
+    // Nothing but the coins is left: it is no new directory.
+    let alone = made.scratch.folder("alone");
+    std::fs::write(alone.join("coins.redb"), [7; 5000]).unwrap();
+    run(&mut connect(&made.blocks, &alone, "regtest"))
+        .ends_with(3)
+        .says(&words[1..]);
+    assert_eq!(store::files(&alone), [alone.join("coins.redb")]);
 }

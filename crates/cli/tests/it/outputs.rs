@@ -2,7 +2,7 @@
 //! same time; and standard output that nobody reads any more.
 
 use crate::common::core_folder::made;
-use crate::common::{Scratch, block_of, blockmill, connect_without_store, records, run, stats};
+use crate::common::{Scratch, block_of, blockmill, connect, records, run, stats};
 use crate::common::{generate_command, submit_command};
 use std::fs::File;
 use std::io::Write;
@@ -155,7 +155,7 @@ fn what_was_connected_is_kept_without_a_reader() {
 fn coins(scratch: &Scratch) -> (PathBuf, PathBuf) {
     let (out, data, snapshot) = (scratch.join("chain"), scratch.join("data"), scratch.join("snapshot"));
     run(generate_command(&out, "utxo", 120).args(["--coins", "3000"])).ends_with(0);
-    run(&mut connect_without_store(&out, &data, "regtest")).ends_with(0);
+    run(&mut connect(&out, &data, "regtest")).ends_with(0);
     run(with(&["snapshot", "dump"], &[("--data", &data)]).arg(&snapshot)).ends_with(0);
     (data, snapshot)
 }

@@ -1,9 +1,7 @@
 //! Readers beside a writer that is killed again and again: each sees the last flushed set, whole.
 
 use crate::common::own_set::OwnChain;
-use crate::common::store::kind;
 use crate::common::{Rng, Scratch, blockmill, connect, run, submit_command};
-use blockmill_engine::StoreKind;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -106,10 +104,6 @@ fn write(chain: &OwnChain, data: &Path, kills: &AtomicU64) {
 
 #[test]
 fn ten_readers_beside_a_writer_that_is_killed() {
-    if kind() != StoreKind::Log {
-        // redb is not read while it is written: `usage::a_directory_has_one_writer`.
-        return;
-    }
     let scratch = Scratch::new();
     let options = ["--seed", "4", "--inputs", "6000", "--coins", "30000"];
     let chain = OwnChain::generate(&scratch, "utxo", BLOCKS, &options);

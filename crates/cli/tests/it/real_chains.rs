@@ -1,11 +1,10 @@
 //! Real chains from genesis: the answers are those of Bitcoin Core.
 
 use crate::common::{
-    RECORD_HEAD, Rng, Run, Scratch, blockmill, connect, has_fast_lanes, records, run, shared_data, stats, store,
+    RECORD_HEAD, Rng, Run, Scratch, blockmill, connect, has_fast_lanes, records, run, shared_data, stats,
     without_fast_lanes,
 };
 use blockmill_block::Network;
-use blockmill_engine::StoreKind;
 use serde_json::Value;
 use std::path::Path;
 
@@ -102,11 +101,8 @@ fn check_stats(chain: &Chain, data: &Path) {
     assert!(figure("bogosize") > 50 * chain.txouts);
     assert!(figure("disk_size") > 0);
     let keys = figures.as_object().unwrap().len();
-    match store::kind() {
-        StoreKind::Redb => assert_eq!(keys, 9, "{figures}"),
-        // The index in memory.
-        StoreKind::Log => assert!(keys == 10 && figure("store_memory") > 0, "{figures}"),
-    }
+    // The index in memory.
+    assert!(keys == 10 && figure("store_memory") > 0, "{figures}");
 }
 
 fn check_chain(chain: &Chain) {

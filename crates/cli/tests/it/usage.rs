@@ -7,12 +7,11 @@ use blockmill_chaingen::bitcoin::{self, Block, consensus::serialize, hex::Displa
 use blockmill_chaingen::builder::any_script;
 use blockmill_coins::stats::Hashes;
 use blockmill_coins::{StatsBuilder, Tip};
-use blockmill_engine::{ChainId, DataDir, StoreKind};
+use blockmill_engine::{ChainId, DataDir};
 use serde_json::{Value, json};
 use std::fs::File;
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 fn command(arguments: &[&str]) -> Command {
     let mut command = blockmill();
@@ -52,7 +51,7 @@ fn wrong_usage_is_status_2() {
         check_wrong(command(&connect).args([&format!("{option}={value}")]), &[value]);
     }
     // There is one store, so there is no choice.
-    check_wrong(command(&connect).arg("--store=embedded"), &["--store"]);
+    check_wrong(command(&connect).arg("--store=log"), &["--store"]);
     check_wrong(
         &mut command(&["connect", "--blocks", ".", "--data", data, "--network", "mainet"]),
         &["mainet"],
@@ -157,21 +156,8 @@ fn help_says_what_it_does() {
     );
 }
 
-/// Opens a directory whose lock was just dropped here. A child that another test has forked has
-/// the lock, too, until it executes its program.
-fn open_to_read(data: &Path) -> DataDir {
-    let end = Instant::now() + Duration::from_secs(10);
-    loop {
-        match DataDir::open_to_read(data) {
-            Ok(directory) => return directory,
-            Err(error) => assert!(Instant::now() < end, "{error}"),
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
-/// A writer keeps out another one, and says who it is. With redb it keeps out readers, too, and
-/// they say why; with the log they see its last flush. Readers do not keep out each other.
+/// A writer keeps out another one, and says who it is. Readers see its last flush, and keep out
+/// nobody.
 #[test]
 fn a_directory_has_one_writer() {
     let scratch = Scratch::new();
@@ -181,49 +167,33 @@ fn a_directory_has_one_writer() {
     };
     let blocks = scratch.write("blk00000.dat", &[]);
     let blocks = blocks.to_str().unwrap();
-    for store in StoreKind::ALL {
-        let data = scratch.folder(store.name());
-        let named = data.to_str().unwrap();
-        let snapshot = scratch.join(&format!("{}.snapshot", store.name()));
-        let connect = ["connect", "--network", "regtest", "--blocks", blocks, "--data", named];
-        run(command(&connect).args(["--store", store.name()])).ends_with(0);
-        let writers = [&connect[..], &["submit", "--data", named]];
-        let readers = [
-            &["stats", "--data", named][..],
-            &["doctor", "--data", named],
-            &["snapshot", "dump", "--data", named, snapshot.to_str().unwrap()],
-        ];
-        let lock = DataDir::open(&data, Some(&chain_id)).unwrap();
-        let who = format!("in use by process {} (cli_it-", std::process::id());
-        for call in writers {
-            let refused = run(&mut command(call)).ends_with(4).says(&[named, &who]);
-            assert_eq!(refused.stdout, "");
-        }
-        for call in readers {
-            let reader = run(&mut command(call));
-            match store {
-                StoreKind::Redb => drop(reader.ends_with(4).says(&[named, &who, "redb is not read"])),
-                StoreKind::Log => drop(reader.ends_with(0)),
-            }
-        }
-        drop(lock);
-        let reader = open_to_read(&data);
-        let _ = std::fs::remove_file(&snapshot);
-        for call in readers {
-            run(&mut command(call)).ends_with(0);
-        }
-        for call in writers {
-            let writer = run(&mut command(call));
-            match store {
-                StoreKind::Redb => drop(writer.ends_with(4).says(&[named, "another process reads it"])),
-                StoreKind::Log => drop(writer.ends_with(0)),
-            }
-        }
-        drop(reader);
-        for call in writers {
-            run(&mut command(call)).ends_with(0);
-        }
+    let data = scratch.folder("data");
+    let named = data.to_str().unwrap();
+    let snapshot = scratch.join("snapshot");
+    let connect = ["connect", "--network", "regtest", "--blocks", blocks, "--data", named];
+    run(&mut command(&connect)).ends_with(0);
+    let writers = [&connect[..], &["submit", "--data", named]];
+    let readers = [
+        &["stats", "--data", named][..],
+        &["doctor", "--data", named],
+        &["snapshot", "dump", "--data", named, snapshot.to_str().unwrap()],
+    ];
+    let lock = DataDir::open(&data, Some(&chain_id)).unwrap();
+    let who = format!("in use by process {} (cli_it-", std::process::id());
+    for call in writers {
+        let refused = run(&mut command(call)).ends_with(4).says(&[named, &who]);
+        assert_eq!(refused.stdout, "");
     }
+    for call in readers {
+        run(&mut command(call)).ends_with(0);
+    }
+    drop(lock);
+    let reader = DataDir::open_to_read(&data).unwrap();
+    std::fs::remove_file(&snapshot).unwrap();
+    for call in readers.iter().chain(&writers) {
+        run(&mut command(call)).ends_with(0);
+    }
+    drop(reader);
 }
 
 /// Submits lines to a data directory; one answer each.

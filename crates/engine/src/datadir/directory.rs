@@ -3,14 +3,14 @@
 use crate::datadir::commit_mark::{Mark, MarkFile};
 use crate::datadir::error::{OpenError, Remedy, file_error};
 use crate::datadir::files::{
-    BLOCKS_FOLDER, COMMIT_FILE, FIRST_BLOCK_FILE, HEADERS_FILE, LOCK_FILE, META_FILE, PLACES_FILE, UNDO_FILE,
+    BLOCKS_FOLDER, COMMIT_FILE, FIRST_BLOCK_FILE, HEADERS_FILE, LOADING_FOLDER, LOCK_FILE, META_FILE, PLACES_FILE,
+    STORE_FOLDER, UNDO_FILE,
 };
 use crate::datadir::headers_file::came_with_snapshot;
-use crate::datadir::holder::Writer;
-use crate::datadir::lock::{self, lock_to_read, lock_to_write};
-use crate::datadir::lost_store::{has_no_coins, kind_if_not_lost, kind_of, network_of};
+use crate::datadir::lock::{self, lock_to_write};
+use crate::datadir::lost_store::{has_no_coins, has_store_if_not_lost, network_of, refuse_redb};
 use crate::datadir::meta::{ChainId, Meta, SnapshotMark, read_meta, remedy, write_meta};
-use crate::datadir::store_kind::StoreKind;
+use crate::datadir::writer::Writer;
 use crate::report::events::Older;
 use blockmill_blockfiles::disk::{Disk, SystemDisk};
 use blockmill_blockfiles::{FileError, is_there, sync_appended};
@@ -28,7 +28,7 @@ pub struct DataDir {
     disk: Arc<dyn Disk>,
     /// Whether this opening has made the folder.
     is_new: bool,
-    /// None if it was opened to read a log.
+    /// None if it was opened to be read.
     _lock: Option<File>,
 }
 
@@ -37,8 +37,8 @@ impl DataDir {
     /// `wanted`, if that is given; a challenge is compared only if one is given.
     ///
     /// # Errors
-    /// [`OpenError::Locked`], [`OpenError::WrongNetwork`], [`OpenError::NoDataDirectory`], or
-    /// the files' errors.
+    /// [`OpenError::Locked`], [`OpenError::WrongNetwork`], [`OpenError::NoDataDirectory`],
+    /// [`OpenError::RedbStore`], or the files' errors.
     pub fn open(path: &Path, wanted: Option<&ChainId>) -> Result<Self, OpenError> {
         Self::open_on(Arc::new(SystemDisk), path, wanted)
     }
@@ -49,6 +49,7 @@ impl DataDir {
     /// # Errors
     /// As for [`DataDir::open`].
     pub fn open_on(disk: Arc<dyn Disk>, path: &Path, wanted: Option<&ChainId>) -> Result<Self, OpenError> {
+        refuse_redb(path)?;
         let meta_path = path.join(META_FILE);
         let is_new = !is_there(path)?;
         if !is_there(&meta_path)? {
@@ -96,43 +97,34 @@ impl DataDir {
     }
 
     /// Opens a data directory that must be there, to look at it. It need not be writable. Any
-    /// number of processes may do so at once. With the log one may write meanwhile; with redb none
-    /// may.
+    /// number of processes may do so at once, and one may write meanwhile.
     ///
     /// # Errors
-    /// [`OpenError::NotThere`], [`OpenError::Locked`], [`OpenError::Damaged`] where the chain
+    /// [`OpenError::NotThere`], [`OpenError::RedbStore`], [`OpenError::Damaged`] where the chain
     /// id is, or the files' errors.
     pub fn open_to_read(path: &Path) -> Result<Self, OpenError> {
+        refuse_redb(path)?;
         let not_there = || OpenError::NotThere { path: path.to_owned() };
         if !is_there(&path.join(META_FILE))? {
             return Err(without_chain_id(path, not_there())?);
         }
         let meta = read_meta(&path.join(META_FILE))?.ok_or_else(not_there)?;
-        let lock = lock_to_read(path, meta.store)?;
-        Ok(Self::locked(path, meta, lock))
+        Ok(Self::unlocked(path, meta))
     }
 
     /// Opens a data directory whose chain id is lost, to look at the rest.
-    pub(crate) fn open_without_chain_id(path: &Path, chain_id: ChainId) -> Result<Self, OpenError> {
-        Ok(Self::locked(path, Meta::new(chain_id), lock_to_read(path, None)?))
+    pub(crate) fn open_without_chain_id(path: &Path, chain_id: ChainId) -> Self {
+        Self::unlocked(path, Meta::new(chain_id))
     }
 
-    fn locked(path: &Path, meta: Meta, lock: Option<File>) -> Self {
+    fn unlocked(path: &Path, meta: Meta) -> Self {
         Self {
             path: path.to_owned(),
             meta,
             disk: Arc::new(SystemDisk),
             is_new: false,
-            _lock: lock,
+            _lock: None,
         }
-    }
-
-    /// As [`open_to_read`](Self::open_to_read), without the lock that readers of redb share. Its
-    /// store must not be opened.
-    pub(crate) fn open_to_look(path: &Path) -> Result<Self, OpenError> {
-        let not_there = || OpenError::NotThere { path: path.to_owned() };
-        let meta = read_meta(&path.join(META_FILE))?.ok_or_else(not_there)?;
-        Ok(Self::locked(path, meta, None))
     }
 
     /// Reads anew what a directory that was opened to read belongs to.
@@ -191,31 +183,10 @@ impl DataDir {
 
     /// Notes, durably, that a snapshot was loaded, or that none was.
     pub(crate) fn set_snapshot(&mut self, snapshot: Option<SnapshotMark>) -> Result<(), FileError> {
-        self.set_meta(Meta {
+        let meta = Meta {
             snapshot,
             ..self.meta.clone()
-        })
-    }
-
-    /// The kind of the embedded store that was made here, as it was noted then. None in directories
-    /// from before it was noted.
-    pub(crate) fn noted_store(&self) -> Option<StoreKind> {
-        self.meta.store
-    }
-
-    /// Notes, durably, which store was made, unless that is noted. So it can be said which one is
-    /// lost.
-    pub(crate) fn note_store(&mut self, kind: StoreKind) -> Result<(), FileError> {
-        if self.meta.store == Some(kind) {
-            return Ok(());
-        }
-        self.set_meta(Meta {
-            store: Some(kind),
-            ..self.meta.clone()
-        })
-    }
-
-    fn set_meta(&mut self, meta: Meta) -> Result<(), FileError> {
+        };
         write_meta(&*self.disk, &self.path, &meta)?;
         self.meta = meta;
         Ok(())
@@ -254,18 +225,9 @@ impl DataDir {
         &self.disk
     }
 
-    /// The kind of the embedded store; none if there is none yet.
-    ///
-    /// # Errors
-    /// [`OpenError::Damaged`] if there are two, [`OpenError::Store`] if they cannot be looked at.
-    pub fn store_kind(&self) -> Result<Option<StoreKind>, OpenError> {
-        kind_of(&self.path)
-    }
-
-    /// Path of the file or folder of the embedded store, which may be none yet.
+    /// Path of the folder of the store, which may be none yet.
     pub fn store_path(&self) -> PathBuf {
-        let kind = self.store_kind().ok().flatten().or(self.noted_store());
-        self.file(kind.unwrap_or_default().part())
+        self.file(STORE_FOLDER)
     }
 
     /// Path of the undo data of connected blocks, which may be none yet.
@@ -299,15 +261,13 @@ fn is_unused(path: &Path, meta: &Meta) -> Result<bool, FileError> {
 /// Removes the stores of a directory that has no block. They are marked with its network.
 fn remove_unused_stores(disk: &dyn Disk, path: &Path) -> Result<(), OpenError> {
     // No mark of a commit is there: a store with one would have coins.
-    for kind in StoreKind::ALL {
-        for name in [kind.part(), kind.loading()] {
-            let path = path.join(name);
-            match std::fs::symlink_metadata(&path) {
-                Ok(metadata) if metadata.is_dir() => blockmill_store_log::remove(disk, &path)?,
-                Ok(_) => disk.remove(&path).map_err(file_error(&path))?,
-                Err(error) if error.kind() == ErrorKind::NotFound => {}
-                Err(error) => return Err(file_error(path)(error).into()),
-            }
+    for name in [STORE_FOLDER, LOADING_FOLDER] {
+        let path = path.join(name);
+        match std::fs::symlink_metadata(&path) {
+            Ok(metadata) if metadata.is_dir() => blockmill_store_log::remove(disk, &path)?,
+            Ok(_) => disk.remove(&path).map_err(file_error(&path))?,
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(file_error(path)(error).into()),
         }
     }
     Ok(())
@@ -315,7 +275,7 @@ fn remove_unused_stores(disk: &dyn Disk, path: &Path) -> Result<(), OpenError> {
 
 /// Whether a directory has something that only a data directory has.
 fn has_parts(path: &Path) -> Result<bool, FileError> {
-    for name in [StoreKind::Redb.part(), StoreKind::Log.part(), HEADERS_FILE, UNDO_FILE] {
+    for name in [STORE_FOLDER, HEADERS_FILE, UNDO_FILE] {
         let path = path.join(name);
         match std::fs::symlink_metadata(&path) {
             Ok(_) => return Ok(true),
@@ -351,7 +311,7 @@ fn check_fits(path: &Path, found: &ChainId, wanted: &ChainId) -> Result<(), Open
 
 /// The chain id for a directory that has none: the store's, or `wanted` if there is no store.
 fn new_chain_id(path: &Path, wanted: &ChainId) -> Result<ChainId, OpenError> {
-    kind_if_not_lost(path, None)?;
+    has_store_if_not_lost(path)?;
     let Some(found) = network_of(path)? else {
         return Ok(wanted.clone());
     };
@@ -369,10 +329,10 @@ fn new_chain_id(path: &Path, wanted: &ChainId) -> Result<ChainId, OpenError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::datadir::files::REDB_FILE;
     use blockmill_block::{BlockHash, Network};
     use blockmill_coins::{CoinStore, OwnedChange, Tip};
     use blockmill_store_log::{LogStore, Options as LogOptions};
-    use blockmill_store_redb::RedbStore;
 
     fn chain_id(network: Network) -> ChainId {
         ChainId {
@@ -415,34 +375,27 @@ mod tests {
     /// Headers and undo data may be lost; coins are kept.
     #[test]
     fn coins_keep_the_network() {
-        for kind in StoreKind::ALL {
-            let parent = tempfile::tempdir().unwrap();
-            let path = parent.path();
-            let (regtest, bitcoin) = (chain_id(Network::Regtest), chain_id(Network::Bitcoin));
-            drop(DataDir::open(path, Some(&regtest)).unwrap());
-            let file = path.join(kind.part());
-            let open = || -> Box<dyn CoinStore> {
-                match kind {
-                    StoreKind::Redb => Box::new(RedbStore::open(&file, "regtest", 1 << 20).unwrap()),
-                    StoreKind::Log => Box::new(LogStore::open(&file, "regtest", LogOptions::default()).unwrap()),
-                }
-            };
-            drop(open());
-            assert!(file.exists());
-            drop(DataDir::open(path, Some(&bitcoin)).unwrap());
-            assert!(!file.exists());
-            drop(DataDir::open(path, Some(&regtest)).unwrap());
-            let tip = Tip {
-                hash: BlockHash([1; 32]),
-                height: 1,
-            };
-            open().commit(&Vec::<OwnedChange>::new(), &tip).unwrap();
-            assert!(matches!(
-                DataDir::open(path, Some(&bitcoin)),
-                Err(OpenError::WrongNetwork { .. })
-            ));
-            assert_eq!(open().tip().unwrap(), Some(tip));
-        }
+        let parent = tempfile::tempdir().unwrap();
+        let path = parent.path();
+        let (regtest, bitcoin) = (chain_id(Network::Regtest), chain_id(Network::Bitcoin));
+        drop(DataDir::open(path, Some(&regtest)).unwrap());
+        let folder = path.join(STORE_FOLDER);
+        let open = || LogStore::open(&folder, "regtest", LogOptions::default()).unwrap();
+        drop(open());
+        assert!(folder.exists());
+        drop(DataDir::open(path, Some(&bitcoin)).unwrap());
+        assert!(!folder.exists());
+        drop(DataDir::open(path, Some(&regtest)).unwrap());
+        let tip = Tip {
+            hash: BlockHash([1; 32]),
+            height: 1,
+        };
+        open().commit(&Vec::<OwnedChange>::new(), &tip).unwrap();
+        assert!(matches!(
+            DataDir::open(path, Some(&bitcoin)),
+            Err(OpenError::WrongNetwork { .. })
+        ));
+        assert_eq!(open().tip().unwrap(), Some(tip));
     }
 
     #[test]
@@ -491,31 +444,64 @@ mod tests {
         assert_eq!(DataDir::open(parent.path(), None).unwrap().snapshot(), None);
     }
 
+    /// As earlier versions wrote it: without the name of the store, and with it.
     #[test]
-    fn the_store_is_noted_beside_the_rest() {
+    fn a_directory_of_an_earlier_version_is_opened() {
         let parent = tempfile::tempdir().unwrap();
-        let mut made = DataDir::open(parent.path(), Some(&chain_id(Network::Regtest))).unwrap();
-        let path = parent.path().join("meta.json");
-        let before = std::fs::read_to_string(&path).unwrap();
-        assert!(made.noted_store().is_none() && !before.contains("store"), "{before}");
-        let mark = SnapshotMark {
-            height: 7,
-            hash: BlockHash([3; 32]),
-        };
-        made.set_snapshot(Some(mark)).unwrap();
-        for kind in StoreKind::ALL {
-            made.note_store(kind).unwrap();
+        let path = parent.path().join(META_FILE);
+        let fields = r#""format":1,"network":"regtest","signet_challenge":null"#;
+        for text in [format!("{{{fields}}}"), format!(r#"{{{fields},"store":"log"}}"#)] {
+            std::fs::write(&path, &text).unwrap();
+            drop(DataDir::open(parent.path(), None).unwrap());
+            drop(DataDir::open_to_read(parent.path()).unwrap());
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
         }
-        drop(made);
         let mut opened = DataDir::open(parent.path(), None).unwrap();
-        assert_eq!(
-            (opened.noted_store(), opened.snapshot()),
-            (Some(StoreKind::Log), Some(mark))
-        );
         opened.set_snapshot(None).unwrap();
-        drop(opened);
-        let opened = DataDir::open_to_read(parent.path()).unwrap();
-        assert_eq!((opened.noted_store(), opened.snapshot()), (Some(StoreKind::Log), None));
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(text.contains(r#""store": "log""#), "{text}");
+    }
+
+    /// Else a run of connect would begin a new set beside the old one.
+    #[test]
+    fn a_directory_with_a_redb_store_is_refused_and_left_as_it_is() {
+        let of_redb = r#"{"format":1,"network":"regtest","signet_challenge":null,"store":"redb"}"#;
+        let of_log = of_redb.replace("redb", "log");
+        let without = of_redb.replace(r#","store":"redb""#, "");
+        // The store is gone, its name is in no file, everything else is gone, both are there.
+        for (meta, has_file) in [
+            (Some(of_redb), false),
+            (Some(of_redb), true),
+            (Some(&*without), true),
+            (None, true),
+            (Some(&*of_log), true),
+        ] {
+            let parent = tempfile::tempdir().unwrap();
+            let path = parent.path();
+            if let Some(meta) = meta {
+                std::fs::write(path.join(META_FILE), meta).unwrap();
+            }
+            if has_file {
+                std::fs::write(path.join(REDB_FILE), []).unwrap();
+            }
+            let (regtest, bitcoin) = (chain_id(Network::Regtest), chain_id(Network::Bitcoin));
+            for opened in [
+                DataDir::open(path, None),
+                DataDir::open(path, Some(&regtest)),
+                DataDir::open(path, Some(&bitcoin)),
+                DataDir::open_to_read(path),
+            ] {
+                let error = opened.unwrap_err();
+                assert!(
+                    matches!(&error, OpenError::RedbStore { path: of } if *of == path.join(REDB_FILE)),
+                    "{error}"
+                );
+            }
+            assert_eq!(path.join(REDB_FILE).exists(), has_file);
+            assert!(!path.join(STORE_FOLDER).exists());
+            let left = std::fs::read_to_string(path.join(META_FILE)).ok();
+            assert_eq!(left.as_deref(), meta);
+        }
     }
 
     #[test]

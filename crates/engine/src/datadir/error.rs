@@ -1,7 +1,6 @@
 //! Why a data directory cannot be opened or read.
 
-use crate::datadir::holder::Holder;
-use crate::datadir::store_kind::StoreKind;
+use crate::datadir::writer::Writer;
 use crate::report::events::Older;
 use blockmill_blockfiles::FileError;
 use blockmill_coins::{StoreError, Tip, UndoLogError};
@@ -49,12 +48,12 @@ pub enum OpenError {
     #[error("worker threads: {0}")]
     Threads(#[source] std::io::Error),
     /// Another process has the directory.
-    #[error("{}: {holder}", path.display())]
+    #[error("{}: in use by {writer}", path.display())]
     Locked {
         /// The directory.
         path: PathBuf,
-        /// Who has it.
-        holder: Holder,
+        /// Who writes to it.
+        writer: Writer,
     },
     /// The directory belongs to another network than the caller asks for.
     #[error("{}: this data directory is for {found}, not for {wanted}", path.display())]
@@ -66,15 +65,11 @@ pub enum OpenError {
         /// The network asked for.
         wanted: String,
     },
-    /// The coins of the directory are in another store than the caller asks for.
-    #[error("{}: this data directory has a store of kind {found}, not {wanted}", path.display())]
-    WrongStore {
-        /// The directory.
+    /// The coins of the directory are in the store of earlier versions.
+    #[error("{}: the coins are in a store of redb, which this version does not read", path.display())]
+    RedbStore {
+        /// The file of the store, whether it is there or not.
         path: PathBuf,
-        /// The store it has.
-        found: StoreKind,
-        /// The store asked for.
-        wanted: StoreKind,
     },
     /// The directory has blocks and belongs to another program.
     #[error("{}: this directory has blocks/ and is no data directory", path.display())]

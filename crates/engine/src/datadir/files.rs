@@ -23,3 +23,12 @@ pub(crate) const BLOCKS_FOLDER: &str = "blocks";
 
 /// The first file in that folder.
 pub(crate) const FIRST_BLOCK_FILE: &str = "blk00000.dat";
+
+/// The folder of the store of the coins.
+pub(crate) const STORE_FOLDER: &str = "coins.log";
+
+/// The folder of a store that a snapshot is being loaded into.
+pub(crate) const LOADING_FOLDER: &str = "coins.log.loading";
+
+/// The file of the first store, which only earlier versions read.
+pub(crate) const REDB_FILE: &str = "coins.redb";

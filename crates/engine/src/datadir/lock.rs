@@ -1,21 +1,18 @@
-//! The lock of a data directory: one writer at a time. Readers of the log need no lock, since the
-//! log has its last commit whole, whatever is appended meanwhile. Readers of redb share the lock.
+//! The lock of a data directory: one writer at a time. Readers need no lock, since the store has
+//! its last commit whole, whatever is appended meanwhile.
 //!
 //! The writer notes in the file who it is, for those that it keeps out.
 
 use crate::datadir::error::{OpenError, file_error};
 use crate::datadir::files::LOCK_FILE;
-use crate::datadir::holder::{Holder, Writer};
-use crate::datadir::lost_store::kind_of;
-use crate::datadir::store_kind::StoreKind;
+use crate::datadir::writer::Writer;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Read, Write};
 use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
 
-/// How often a writer asks for a lock that readers have, and a reader for the store of a writer
-/// that has just begun.
+/// How often a writer asks for a lock that others share.
 const ATTEMPTS: u32 = 50;
 
 /// Time between two attempts.
@@ -30,10 +27,10 @@ const PROGRAM_CHARS_MAX: usize = 60;
 /// Letters of a subcommand's name.
 const SUBCOMMAND_LETTERS_MAX: usize = 12;
 
-fn locked(path: &Path, holder: Holder) -> OpenError {
+fn locked(path: &Path, writer: Writer) -> OpenError {
     OpenError::Locked {
         path: path.to_owned(),
-        holder,
+        writer,
     }
 }
 
@@ -59,49 +56,15 @@ pub(super) fn lock_to_write(path: &Path) -> Result<File, OpenError> {
             let _ = note(&file);
             return Ok(file);
         }
-        // Where readers may share it, it is theirs. Many have it for a moment only.
+        // Where it may be shared, `writer` of other processes has it, for a moment only.
         if !is_taken(path, file.try_lock_shared())? {
-            return Err(locked(path, Holder::Writer(noted(&file))));
+            return Err(locked(path, noted(&file)));
         }
         file.unlock().map_err(file_error(&lock_path))?;
         sleep(PAUSE);
     }
-    Err(locked(path, Holder::Readers))
-}
-
-/// The lock that readers share; none where they need none. The directory need not be writable.
-/// `noted` is the kind of store that `meta.json` names.
-pub(super) fn lock_to_read(path: &Path, noted: Option<StoreKind>) -> Result<Option<File>, OpenError> {
-    let mut attempts = 0..ATTEMPTS;
-    loop {
-        // What is wrong with the store is told when it is opened.
-        let kind = kind_of(path).ok().flatten().or(noted);
-        if kind == Some(StoreKind::Log) {
-            return Ok(None);
-        }
-        match share(path)? {
-            Ok(lock) => return Ok(Some(lock)),
-            // A writer that has just begun has no store yet.
-            Err(_) if kind.is_none() && attempts.next().is_some() => sleep(PAUSE),
-            Err(writer) => return Err(locked(path, Holder::WriterOfRedb(writer))),
-        }
-    }
-}
-
-/// The lock that readers share, or who keeps it from them.
-fn share(path: &Path) -> Result<Result<File, Writer>, OpenError> {
-    let lock_path = path.join(LOCK_FILE);
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).create(true).truncate(false);
-    let file = options.open(&lock_path).or_else(|error| match error.kind() {
-        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => File::open(&lock_path),
-        _ => Err(error),
-    });
-    let file = file.map_err(file_error(&lock_path))?;
-    Ok(match is_taken(path, file.try_lock_shared())? {
-        true => Ok(file),
-        false => Err(noted(&file)),
-    })
+    // The note is of an earlier writer.
+    Err(locked(path, Writer { noted: None }))
 }
 
 /// The writer that has the directory at this moment, if one has it.
@@ -161,20 +124,13 @@ fn noted(file: &File) -> Writer {
 mod tests {
     use super::*;
 
-    fn holder(error: &OpenError) -> &Holder {
-        match error {
-            OpenError::Locked { holder, .. } => holder,
-            other => panic!("{other}"),
-        }
-    }
-
     #[test]
     fn a_second_writer_is_told_who_the_first_is() {
         let directory = tempfile::tempdir().unwrap();
         let first = lock_to_write(directory.path()).unwrap();
         for _ in 0..2 {
             let error = lock_to_write(directory.path()).unwrap_err();
-            let Holder::Writer(writer) = holder(&error) else {
+            let OpenError::Locked { writer, .. } = &error else {
                 panic!("{error}")
             };
             let (process, command) = writer.noted.as_ref().unwrap();
@@ -228,34 +184,33 @@ mod tests {
         drop(first);
     }
 
-    #[test]
-    fn readers_of_redb_share_and_those_of_the_log_need_none() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path();
-        assert!(lock_to_read(path, Some(StoreKind::Log)).unwrap().is_none());
-        let reader = lock_to_read(path, Some(StoreKind::Redb)).unwrap();
-        let other = lock_to_read(path, Some(StoreKind::Redb)).unwrap();
-        let error = lock_to_write(path).unwrap_err();
-        assert_eq!(*holder(&error), Holder::Readers);
-        drop((reader, other));
-
-        let first = lock_to_write(path).unwrap();
-        let error = lock_to_read(path, Some(StoreKind::Redb)).unwrap_err();
-        assert!(matches!(holder(&error), Holder::WriterOfRedb(_)));
-        assert!(lock_to_read(path, Some(StoreKind::Log)).unwrap().is_none());
-        drop(first);
+    /// As another process shares it while it looks who writes.
+    fn share(path: &Path) -> File {
+        let file = File::create(path.join(LOCK_FILE)).unwrap();
+        file.lock_shared().unwrap();
+        file
     }
 
     #[test]
-    fn a_writer_waits_for_a_reader_of_a_moment() {
+    fn a_writer_waits_for_a_lock_of_a_moment() {
         let directory = tempfile::tempdir().unwrap();
-        let reader = lock_to_read(directory.path(), None).unwrap();
+        let shared = share(directory.path());
         std::thread::scope(|scope| {
             scope.spawn(move || {
                 sleep(PAUSE * 3);
-                drop(reader);
+                drop(shared);
             });
             drop(lock_to_write(directory.path()).unwrap());
         });
+    }
+
+    #[test]
+    fn a_lock_that_stays_shared_is_not_said_to_be_the_last_writers() {
+        let directory = tempfile::tempdir().unwrap();
+        let shared = share(directory.path());
+        std::fs::write(directory.path().join(LOCK_FILE), "12\ncommand\n").unwrap();
+        let error = lock_to_write(directory.path()).unwrap_err();
+        assert!(error.to_string().ends_with("in use by another process"), "{error}");
+        drop(shared);
     }
 }

@@ -1,4 +1,4 @@
-//! The embedded store with the mark of its last commit (`commit_mark`).
+//! The store with the mark of its last commit (`commit_mark`).
 
 use crate::datadir::commit_mark::MarkFile;
 use blockmill_block::{Coin, OutPoint};
@@ -6,12 +6,13 @@ use blockmill_blockfiles::FileError;
 use blockmill_blockfiles::disk::Disk;
 use blockmill_coins::store::CoinParts;
 use blockmill_coins::{Changes, CoinIterator, CoinStore, LastCommit, StoreError, Tip};
+use blockmill_store_log::LogStore;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A store whose commits are marked when they are synced.
 pub(super) struct MarkedStore {
-    store: Arc<dyn CoinStore>,
+    store: LogStore,
     mark: Mutex<MarkFile>,
 }
 
@@ -22,7 +23,7 @@ fn failed(error: FileError) -> StoreError {
 impl MarkedStore {
     /// A store that was opened to be written, so that what it has is synced. The mark at `path`
     /// gets the store's last commit, unless it names a later one.
-    pub(super) fn new(store: Arc<dyn CoinStore>, disk: Arc<dyn Disk>, path: PathBuf) -> Result<Self, StoreError> {
+    pub(super) fn new(store: LogStore, disk: Arc<dyn Disk>, path: PathBuf) -> Result<Self, StoreError> {
         let mut mark = MarkFile::open(disk, path).map_err(failed)?;
         if let Some(found) = store.last_commit()?
             && found.number > 0

@@ -1,9 +1,8 @@
 //! `meta.json`: what a data directory belongs to.
 
 use crate::datadir::error::{OpenError, Remedy, file_error};
-use crate::datadir::files::{HEADERS_FILE, META_FILE};
+use crate::datadir::files::{HEADERS_FILE, META_FILE, REDB_FILE};
 use crate::datadir::headers_file::came_with_snapshot;
-use crate::datadir::store_kind::StoreKind;
 use blockmill_block::hash::sha256d;
 use blockmill_block::{BlockHash, Network, hex};
 use blockmill_blockfiles::FileError;
@@ -19,6 +18,12 @@ const FORMAT: u32 = 1;
 
 /// Bytes of the file at most. A challenge is the longest part, and has 10,000 bytes in hex.
 const LENGTH_MAX: u64 = 100_000;
+
+/// The name of the only store that this version has.
+const STORE: &str = "log";
+
+/// The name of the first store.
+const REDB: &str = "redb";
 
 /// Bytes of its checksum.
 const CHECKSUM: usize = 8;
@@ -90,9 +95,6 @@ pub(super) struct Meta {
     pub(super) chain_id: ChainId,
     /// None where the set was validated from the first block on.
     pub(super) snapshot: Option<SnapshotMark>,
-    /// The kind of the store that was made. None before that, and in files from before it was
-    /// noted.
-    pub(super) store: Option<StoreKind>,
 }
 
 impl Meta {
@@ -101,7 +103,6 @@ impl Meta {
         Self {
             chain_id,
             snapshot: None,
-            store: None,
         }
     }
 }
@@ -111,6 +112,7 @@ struct MetaJson {
     format: u32,
     network: String,
     signet_challenge: Option<String>,
+    /// None in files from before it was noted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     store: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -190,33 +192,33 @@ pub(super) fn read_meta(path: &Path) -> Result<Option<Meta>, OpenError> {
         }),
         None => None,
     };
-    let store = match &meta.store {
-        Some(name) => Some(name.parse().map_err(of_another_program)?),
-        None => None,
-    };
+    match meta.store.as_deref() {
+        None | Some(STORE) => {}
+        Some(REDB) => {
+            let path = path.with_file_name(REDB_FILE);
+            return Err(OpenError::RedbStore { path });
+        }
+        Some(name) => {
+            return Err(of_another_program(format!(
+                "the store {name:?}, this program reads {STORE:?}"
+            )));
+        }
+    }
     let chain_id = ChainId {
         network,
         signet_challenge,
     };
-    Ok(Some(Meta {
-        chain_id,
-        snapshot,
-        store,
-    }))
+    Ok(Some(Meta { chain_id, snapshot }))
 }
 
 /// Writes the file: it is whole or not there.
 pub(super) fn write_meta(disk: &dyn Disk, directory: &Path, meta: &Meta) -> Result<(), FileError> {
-    let Meta {
-        chain_id,
-        snapshot,
-        store,
-    } = meta;
+    let Meta { chain_id, snapshot } = meta;
     let mut meta = MetaJson {
         format: FORMAT,
         network: chain_id.network.to_string(),
         signet_challenge: chain_id.signet_challenge.as_deref().map(hex::encode),
-        store: store.map(|kind| kind.name().to_owned()),
+        store: Some(STORE.to_owned()),
         snapshot: snapshot.map(|mark| SnapshotJson {
             height: mark.height,
             hash: mark.hash.to_string(),

@@ -2,8 +2,7 @@
 
 use crate::datadir::batches::memory_of;
 use crate::datadir::error::file_error;
-use crate::datadir::store_file::{StoreLimits, make_store, remove_store};
-use crate::datadir::store_kind::StoreKind;
+use crate::datadir::store_file::{make_store, remove_store};
 use crate::datadir::utxo_set::UtxoSet;
 use crate::report::observer::Observer;
 use blockmill_block::{Coin, OutPoint};
@@ -11,8 +10,8 @@ use blockmill_blockfiles::disk::Disk;
 use blockmill_blockfiles::{FileError, NewFile};
 use blockmill_coins::stats::Hashes;
 use blockmill_coins::{
-    Before, Change, Changes, CoinRef, LastCommit, SnapshotError, SnapshotReader, StatsBuilder, StoreError, Tip,
-    UtxoStats, stream_snapshot, write_snapshot,
+    Before, Change, Changes, CoinRef, CoinStore, LastCommit, SnapshotError, SnapshotReader, StatsBuilder, StoreError,
+    Tip, UtxoStats, stream_snapshot, write_snapshot,
 };
 use std::io::{Read, Write};
 use std::panic::resume_unwind;
@@ -171,10 +170,10 @@ fn write_error(path: &Path, error: SnapshotError) -> DumpSnapshotError {
 /// A store that a snapshot is loaded into.
 pub(crate) struct NewStore<'a> {
     pub(crate) disk: &'a Arc<dyn Disk>,
-    pub(crate) kind: StoreKind,
     pub(crate) path: &'a Path,
     pub(crate) network: &'a str,
-    pub(crate) limits: StoreLimits,
+    /// Threads that prepare a flush.
+    pub(crate) threads: usize,
     pub(crate) tip: Tip,
     pub(crate) stop: &'a AtomicBool,
     /// Length of the snapshot file in bytes; 0 where it is not known.
@@ -219,8 +218,8 @@ impl NewStore<'_> {
         reader: SnapshotReader<impl Read>,
         observer: &mut dyn Observer,
     ) -> Result<Option<(UtxoStats, Option<LastCommit>)>, SnapshotError> {
-        remove_store(&**self.disk, self.kind, self.path)?;
-        let store = make_store(self.disk, self.kind, self.path, self.network, self.limits)?;
+        remove_store(&**self.disk, self.path)?;
+        let store = make_store(self.disk, self.path, self.network, self.threads)?;
         let (sender, batches) = sync_channel::<NewCoins>(1);
         let tip = &self.tip;
         std::thread::scope(|scope| {

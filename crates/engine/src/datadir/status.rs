@@ -6,10 +6,10 @@
 
 use crate::datadir::commit_mark::Mark;
 use crate::datadir::error::{OpenError, file_error};
-use crate::datadir::holder::{Holder, Writer};
-use crate::datadir::store_file::{open_to_read, store_to_read};
-use crate::datadir::utxo_set::{Reach, limits, open};
-use crate::datadir::{ChainId, DataDir, SnapshotMark, StoreKind};
+use crate::datadir::store_file::store_to_read;
+use crate::datadir::utxo_set::{Reach, open};
+use crate::datadir::writer::Writer;
+use crate::datadir::{ChainId, DataDir, SnapshotMark};
 use crate::report::events::Older;
 use blockmill_blockfiles::FileError;
 use blockmill_coins::{LastCommit, Tip};
@@ -26,8 +26,8 @@ pub struct Status {
     pub tip: Tip,
     /// Coins of the set.
     pub coins: u64,
-    /// The kind of its store; none where there is no store yet.
-    pub store: Option<StoreKind>,
+    /// Whether it has a store yet.
+    pub has_store: bool,
     /// Bytes of the store on disk.
     pub disk_bytes: u64,
     /// The base of a snapshot that was loaded.
@@ -47,52 +47,19 @@ impl Status {
     /// As [`UtxoSet::open_with`](crate::UtxoSet::open_with). What only reading the set would show
     /// is not seen.
     pub fn of(path: &Path, reach: Reach) -> Result<Self, OpenError> {
-        let opened = match open(path, reach, find) {
-            Err(OpenError::Locked {
-                path,
-                holder: Holder::WriterOfRedb(writer),
-            }) => return Self::beside_writer_of_redb(&path, writer),
-            opened => opened?,
-        };
-        let found = opened.found;
-        Self::new(
-            &opened.directory,
-            found.kind,
-            found.commit,
-            opened.older,
-            DataDir::writer,
-        )
-    }
-
-    /// What the mark says, since redb is not read while it is written.
-    fn beside_writer_of_redb(path: &Path, writer: Writer) -> Result<Self, OpenError> {
-        let directory = DataDir::open_to_look(path)?;
-        let Some(commit) = directory.commit_mark()?.commit() else {
-            let (path, holder) = (path.to_owned(), Holder::WriterOfRedb(writer));
-            return Err(OpenError::Locked { path, holder });
-        };
-        let kind = Some(StoreKind::Redb);
-        Self::new(&directory, kind, Some(commit), None, |_| Ok(Some(writer)))
-    }
-
-    fn new(
-        directory: &DataDir,
-        store: Option<StoreKind>,
-        commit: Option<LastCommit>,
-        older: Option<Older>,
-        writer: impl FnOnce(&DataDir) -> Result<Option<Writer>, OpenError>,
-    ) -> Result<Self, OpenError> {
+        let opened = open(path, reach, find)?;
+        let (directory, commit) = (opened.directory, opened.found);
         let tip = commit.and_then(|commit| commit.tip);
-        let writer = if_readable(writer(directory))?;
+        let writer = if_readable(directory.writer())?;
         Ok(Self {
             chain_id: directory.chain_id().clone(),
             tip: tip.unwrap_or_else(|| directory.genesis()),
             coins: commit.map_or(0, |commit| commit.coins),
-            store,
-            disk_bytes: disk_bytes(directory)?,
+            has_store: commit.is_some(),
+            disk_bytes: disk_bytes(&directory)?,
             // A load that was cut off has left its mark without a set.
             snapshot: directory.snapshot().filter(|_| tip.is_some()),
-            older,
+            older: opened.older,
             is_writer_known: writer.is_some(),
             writer: writer.flatten(),
         })
@@ -109,44 +76,26 @@ pub(crate) fn if_readable<T>(read: Result<T, OpenError>) -> Result<Option<T>, Op
     }
 }
 
-/// A store, and the commit that it is at.
-struct Found {
-    kind: Option<StoreKind>,
-    commit: Option<LastCommit>,
-}
-
-/// The last commit of the store of a directory.
-fn find(directory: &DataDir, mark: Mark) -> Result<(Found, Option<LastCommit>), OpenError> {
-    let Some((kind, name)) = store_to_read(directory)? else {
-        return Ok((
-            Found {
-                kind: None,
-                commit: None,
-            },
-            None,
-        ));
+/// The last commit of the store of a directory, twice; none where there is no store yet.
+fn find(directory: &DataDir, mark: Mark) -> Result<(Option<LastCommit>, Option<LastCommit>), OpenError> {
+    let Some(name) = store_to_read(directory)? else {
+        return Ok((None, None));
     };
     let (path, network) = (directory.file(name), directory.chain_id().text());
-    let commit = match kind {
-        StoreKind::Log => {
-            let at_once = match mark.commit() {
-                Some(synced) => blockmill_store_log::last_commit(&path, Some(&network), &synced)?,
-                None => None,
-            };
-            match at_once {
-                Some(commit) => Some(commit),
-                None => Some(Lookup::open(&path, Some(&network))?.last_commit()),
-            }
-        }
-        StoreKind::Redb => open_to_read(kind, &path, &network, limits(1))?.last_commit()?,
+    let at_once = match mark.commit() {
+        Some(synced) => blockmill_store_log::last_commit(&path, Some(&network), &synced)?,
+        None => None,
     };
-    let kind = Some(kind);
-    Ok((Found { kind, commit }, commit))
+    let commit = match at_once {
+        Some(commit) => commit,
+        None => Lookup::open(&path, Some(&network))?.last_commit(),
+    };
+    Ok((Some(commit), Some(commit)))
 }
 
 /// Bytes of the files of the store.
 fn disk_bytes(directory: &DataDir) -> Result<u64, OpenError> {
-    let Some((_, name)) = store_to_read(directory)? else {
+    let Some(name) = store_to_read(directory)? else {
         return Ok(0);
     };
     let path = directory.file(name);

@@ -1,13 +1,13 @@
 //! The UTXO set of a data directory, to be read: as the last flush left it, whole, also while
 //! another process goes on; or as it was at an earlier height.
 
+use crate::datadir::DataDir;
 use crate::datadir::batches::{self, Batch};
 use crate::datadir::chain_blocks::ChainBlocks;
 use crate::datadir::commit_mark::Mark;
 use crate::datadir::error::OpenError;
 use crate::datadir::past::{Earlier, Past, PastError};
-use crate::datadir::store_file::{StoreLimits, open_to_read, store_to_read};
-use crate::datadir::{DataDir, StoreKind};
+use crate::datadir::store_file::{open_to_read, store_to_read};
 use crate::report::events::Older;
 use crate::report::observer::Observer;
 use blockmill_block::{Coin, OutPoint};
@@ -20,9 +20,6 @@ use std::sync::atomic::AtomicBool;
 /// How often a store is opened whose folder a writer gives another name meanwhile, where a snapshot
 /// is loaded.
 const ATTEMPTS: u32 = 5;
-
-/// Bytes of a store's page cache, where it has one.
-const STORE_CACHE: usize = 16 << 20;
 
 /// Which set a reader takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -61,15 +58,14 @@ impl UtxoSet {
     /// # Errors
     /// As [`open`](Self::open).
     pub fn open_with(path: &Path, threads: usize, reach: Reach) -> Result<Self, OpenError> {
-        let limits = limits(threads);
         let opened = open(path, reach, |directory, _| {
-            let Some((kind, name)) = store_to_read(directory)? else {
+            let Some(name) = store_to_read(directory)? else {
                 return Ok((Arc::new(MemoryStore::default()) as Arc<dyn CoinStore>, None));
             };
             let network = directory.chain_id().text();
-            let store = open_to_read(kind, &directory.file(name), &network, limits)?;
+            let store = open_to_read(&directory.file(name), &network, threads)?;
             let commit = store.last_commit()?;
-            Ok((store, commit))
+            Ok((Arc::new(store), commit))
         })?;
         let (directory, store) = (opened.directory, opened.found);
         let tip = store.tip()?.unwrap_or_else(|| directory.genesis());
@@ -208,26 +204,14 @@ pub(super) fn open<T>(
     }
 }
 
-pub(super) fn limits(threads: usize) -> StoreLimits {
-    StoreLimits {
-        cache_bytes: STORE_CACHE,
-        threads,
-    }
-}
-
-/// The coins of single outpoints, of one set. With the log it is there at once, whatever the size
-/// of the set.
+/// The coins of single outpoints, of one set. It is there at once, whatever the size of the set.
 pub struct CoinLookup {
-    coins: Coins,
+    /// None where there is no store yet.
+    coins: Option<Lookup>,
     directory: DataDir,
     older: Option<Older>,
     /// None for the set as it is.
     past: Option<Past>,
-}
-
-enum Coins {
-    Log(Box<Lookup>),
-    Store(Arc<dyn CoinStore>),
 }
 
 impl CoinLookup {
@@ -245,23 +229,13 @@ impl CoinLookup {
     /// As [`open`](Self::open).
     pub fn open_with(path: &Path, reach: Reach) -> Result<Self, OpenError> {
         let opened = open(path, reach, |directory, _| {
-            let Some((kind, name)) = store_to_read(directory)? else {
-                return Ok((Coins::Store(Arc::new(MemoryStore::default())), None));
+            let Some(name) = store_to_read(directory)? else {
+                return Ok((None, None));
             };
             let network = directory.chain_id().text();
-            let path = directory.file(name);
-            Ok(match kind {
-                StoreKind::Log => {
-                    let lookup = Lookup::open(&path, Some(&network))?;
-                    let commit = lookup.last_commit();
-                    (Coins::Log(Box::new(lookup)), Some(commit))
-                }
-                StoreKind::Redb => {
-                    let store = open_to_read(kind, &path, &network, limits(1))?;
-                    let commit = store.last_commit()?;
-                    (Coins::Store(store), commit)
-                }
-            })
+            let lookup = Lookup::open(&directory.file(name), Some(&network))?;
+            let commit = lookup.last_commit();
+            Ok((Some(lookup), Some(commit)))
         })?;
         Ok(Self {
             coins: opened.found,
@@ -287,10 +261,7 @@ impl CoinLookup {
         stop: &AtomicBool,
         observer: &mut dyn Observer,
     ) -> Result<Self, PastError> {
-        let tip = match &self.coins {
-            Coins::Log(lookup) => lookup.tip(),
-            Coins::Store(store) => store.tip().map_err(OpenError::Store)?,
-        };
+        let tip = self.coins.as_ref().and_then(Lookup::tip);
         let tip = tip.unwrap_or_else(|| self.directory.genesis());
         let past = Past::read(&self.directory, &tip, earlier.into(), threads, stop, observer)?;
         Ok(Self {
@@ -310,8 +281,8 @@ impl CoinLookup {
     /// Any [`StoreError`].
     pub fn get(&self, outpoint: &OutPoint) -> Result<Option<Coin>, StoreError> {
         let now = match &self.coins {
-            Coins::Log(lookup) => lookup.get(outpoint)?,
-            Coins::Store(store) => store.get(outpoint)?,
+            Some(lookup) => lookup.get(outpoint)?,
+            None => None,
         };
         Ok(match &self.past {
             Some(past) => past.coin(outpoint, now),

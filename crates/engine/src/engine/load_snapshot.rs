@@ -3,11 +3,11 @@
 use crate::chain::index::{BlockId, HeaderIndex};
 use crate::datadir::OpenError;
 use crate::datadir::SnapshotMark;
-use crate::datadir::StoreKind;
 use crate::datadir::error::file_error;
-use crate::datadir::lost_store::kind_of;
+use crate::datadir::files::{LOADING_FOLDER, STORE_FOLDER};
+use crate::datadir::lost_store::has_store;
 use crate::datadir::snapshot::NewStore;
-use crate::datadir::store_file::{StoreLimits, remove_store};
+use crate::datadir::store_file::remove_store;
 use crate::engine::Engine;
 use crate::report::findings::ImportEnd;
 use crate::report::observer::Observer;
@@ -140,10 +140,10 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             Ok(loaded) => {
                 let stats = loaded.stats.clone();
                 let (loading, disk) = (loaded.loading.clone(), Arc::clone(self.data.directory().disk()));
-                let (path, kind) = (self.data.directory().path().to_owned(), self.store_kind);
+                let path = self.data.directory().path().to_owned();
                 let adopted = self.adopt(loaded);
                 if adopted.is_err() {
-                    remove_loaded(&*disk, &path, kind, &loading);
+                    remove_loaded(&*disk, &path, &loading);
                 }
                 adopted.map(|()| stats)
             }
@@ -206,19 +206,14 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             });
         };
         let directory = self.data.directory();
-        let kind = self.store_kind;
-        let loading = directory.file(kind.loading());
+        let loading = directory.file(LOADING_FOLDER);
         let disk = Arc::clone(directory.disk());
         let path_of_directory = directory.path().to_owned();
         let outcome = NewStore {
             disk: &disk,
-            kind,
             path: &loading,
             network: &directory.chain_id().text(),
-            limits: StoreLimits {
-                cache_bytes: self.cache_bytes_max / 2,
-                threads: self.threads,
-            },
+            threads: self.threads,
             tip,
             stop: self.pipeline.stop(),
             bytes,
@@ -237,14 +232,13 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         match outcome {
             Ok((stats, commit)) => Ok(Loaded {
                 stats,
-                kind,
                 loading,
                 tip,
                 base,
                 commit,
             }),
             Err(error) => {
-                remove_loaded(&*disk, &path_of_directory, kind, &loading);
+                remove_loaded(&*disk, &path_of_directory, &loading);
                 Err(error)
             }
         }
@@ -254,7 +248,6 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
     /// and the mark of the snapshot, then its name, then the mark of its last commit.
     fn adopt(self, loaded: Loaded) -> Result<(), LoadSnapshotError> {
         let Loaded {
-            kind,
             loading,
             tip,
             base,
@@ -279,13 +272,11 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             height: tip.height,
             hash: tip.hash,
         }))?;
-        let store_path = directory.file(kind.part());
+        let store_path = directory.file(STORE_FOLDER);
         let disk = directory.disk();
-        if kind == StoreKind::Log {
-            // The empty store that the engine had is in the way of a folder. A cut from here on is
-            // finished by the next opening.
-            remove_store(&**disk, kind, &store_path)?;
-        }
+        // The empty store that the engine had is in the way. A cut from here on is finished by the
+        // next opening.
+        remove_store(&**disk, &store_path)?;
         let named = disk
             .rename(&loading, &store_path)
             .and_then(|()| disk.sync_name(&store_path));
@@ -300,7 +291,6 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
 /// A snapshot in a store of its own.
 struct Loaded {
     stats: UtxoStats,
-    kind: StoreKind,
     /// Where the store is.
     loading: PathBuf,
     tip: Tip,
@@ -311,9 +301,9 @@ struct Loaded {
 
 /// Removes a store that was loaded and is of no use. The next attempt begins by removing it, too.
 /// Without the store that was there it is what the next opening goes on with.
-fn remove_loaded(disk: &dyn Disk, directory: &Path, kind: StoreKind, loading: &Path) {
-    if matches!(kind_of(directory), Ok(Some(_))) {
-        let _ = remove_store(disk, kind, loading);
+fn remove_loaded(disk: &dyn Disk, directory: &Path, loading: &Path) {
+    if has_store(directory).is_ok_and(|has_store| has_store) {
+        let _ = remove_store(disk, loading);
     }
 }
 

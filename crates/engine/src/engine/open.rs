@@ -3,12 +3,11 @@
 use crate::chain::index::HeaderIndex;
 use crate::chain::places::Places;
 use crate::chain::state::ChainState;
-use crate::datadir::StoreKind;
 use crate::datadir::chain_log::ChainLog;
 use crate::datadir::error::no_tip_header;
 use crate::datadir::files::{HEADERS_FILE, PLACES_FILE};
 use crate::datadir::state::DataState;
-use crate::datadir::store_file::{StoreLimits, open_store};
+use crate::datadir::store_file::open_store;
 use crate::datadir::{ChainId, DataDir, OpenError, Remedy};
 use crate::engine::Engine;
 use crate::engine::internals::Internals;
@@ -26,9 +25,6 @@ use blockmill_rules::{Params, ScriptVerifier};
 use std::marker::PhantomData;
 use std::path::PathBuf;
 use std::sync::Arc;
-
-/// The store's cache gets one part in this many of the memory for coins.
-const STORE_CACHE_DIVISOR: usize = 8;
 
 /// Opens an engine. Made by [`Engine::builder`].
 #[must_use]
@@ -80,7 +76,8 @@ impl<V: ScriptVerifier + 'static> EngineBuilder<V> {
         self
     }
 
-    /// A store of the caller's in place of the one in the data directory.
+    /// A store of the caller's in place of the one in the data directory. What the store keeps in
+    /// memory is not part of [`Options::cache_bytes_max`].
     pub fn store(mut self, store: Arc<dyn CoinStore>) -> Self {
         self.store = Some(store);
         self
@@ -115,24 +112,7 @@ impl<V: ScriptVerifier + 'static> EngineBuilder<V> {
         let options = self.options;
         let store = match self.store {
             Some(store) => store,
-            None => {
-                let limits = StoreLimits {
-                    cache_bytes: options.cache_bytes_max / STORE_CACHE_DIVISOR,
-                    threads: options.threads,
-                };
-                open_store(&directory, options.store, limits)?
-            }
-        };
-        let found = directory.store_kind()?;
-        if let Some(found) = found {
-            directory.note_store(found)?;
-        }
-        let store_kind = found.unwrap_or_default();
-        let store_cache_bytes = match found {
-            // The log keeps no pages of its files, so all of the memory is the cache's.
-            Some(StoreKind::Log) => 0,
-            // A store of the caller's has pages of its own, maybe.
-            Some(StoreKind::Redb) | None => options.cache_bytes_max / STORE_CACHE_DIVISOR,
+            None => open_store(&directory, options.threads)?,
         };
         if directory.snapshot().is_some() && store.tip()?.is_none() {
             // Loading a snapshot was cut off before its last step.
@@ -154,7 +134,7 @@ impl<V: ScriptVerifier + 'static> EngineBuilder<V> {
         let settings = Settings {
             threads: options.threads,
             readers: options.readers,
-            cache_bytes: options.cache_bytes_max - store_cache_bytes,
+            cache_bytes: options.cache_bytes_max,
             limits: Limits {
                 stop: options.stop,
                 height_max: options.stop_at_height,
@@ -196,9 +176,7 @@ impl<V: ScriptVerifier + 'static> EngineBuilder<V> {
             chain,
             data,
             telemetry: Telemetry::new(trace),
-            cache_bytes_max: options.cache_bytes_max,
             threads: options.threads,
-            store_kind,
         };
         engine.import_submitted()?;
         Ok(engine)

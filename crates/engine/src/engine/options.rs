@@ -1,6 +1,5 @@
 //! How an engine is to work.
 
-use crate::datadir::StoreKind;
 use crate::report::signatures::Signatures;
 use blockmill_block::BlockHash;
 use blockmill_fetch::Options as FetchOptions;
@@ -13,11 +12,8 @@ use std::time::Duration;
 pub struct Options {
     /// Threads that validate, the caller's included.
     pub threads: usize,
-    /// Memory for coins in bytes: the coins cache and the store's own cache.
+    /// Memory for coins in bytes.
     pub cache_bytes_max: usize,
-    /// The store of a new data directory. Of one that has a store already: the kind that it must
-    /// be. None: what it has, else the default.
-    pub store: Option<StoreKind>,
     /// Time of work after which changes are flushed. Zero: every block is flushed.
     pub flush_interval: Duration,
     /// A block whose chain is assumed to have valid scripts.
@@ -41,7 +37,6 @@ impl Default for Options {
         Self {
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             cache_bytes_max: 450 << 20,
-            store: None,
             flush_interval: Duration::from_secs(60),
             assume_valid: None,
             signatures: Signatures::default(),

@@ -14,10 +14,9 @@ pub use findings::{Finding, Findings, Health};
 
 use crate::chain::index::HeaderIndex;
 use crate::datadir::DataDir;
-use crate::datadir::StoreKind;
 use crate::datadir::commit_mark::Mark;
 use crate::datadir::error::{OpenError, Remedy, file_error, no_tip_header};
-use crate::datadir::files::{COMMIT_FILE, HEADERS_FILE, LOCK_FILE, META_FILE};
+use crate::datadir::files::{COMMIT_FILE, HEADERS_FILE, LOADING_FOLDER, LOCK_FILE, META_FILE, STORE_FOLDER};
 use crate::datadir::headers_file::{NO_UNDO, RECORD, decode};
 use crate::datadir::lost_store::network_of;
 use crate::datadir::status::if_readable;
@@ -95,17 +94,17 @@ fn examine_chain_id(path: &Path, findings: &mut Findings) -> Result<Option<DataD
     };
     findings.add_error(META_FILE, &error);
     match network_of(path) {
-        Ok(Some(chain_id)) => Ok(Some(DataDir::open_without_chain_id(path, chain_id)?)),
+        Ok(Some(chain_id)) => Ok(Some(DataDir::open_without_chain_id(path, chain_id))),
         Ok(None) => {
             findings.add(
-                coins::part(path, None),
+                coins::PART,
                 Health::NotExamined,
                 "there is none, and nothing says what the rest belongs to",
             );
             Ok(None)
         }
         Err(error) => {
-            findings.add_error(coins::part(path, None), &error);
+            findings.add_error(coins::PART, &error);
             Ok(None)
         }
     }
@@ -173,20 +172,15 @@ fn examine_commit_mark(directory: &DataDir, findings: &mut Findings) {
 
 /// Looks for what a load of a snapshot has left that was cut off.
 fn examine_loading(directory: &DataDir, findings: &mut Findings) {
-    for kind in StoreKind::ALL {
-        let name = kind.loading();
-        if std::fs::symlink_metadata(directory.file(name)).is_ok() {
-            let detail = if is_nameless(directory, kind).unwrap_or(false) {
-                format!(
-                    "a snapshot was loaded into it; the next run of connect gives it the name {}",
-                    kind.part()
-                )
-            } else {
-                "left by a load of a snapshot that was cut off; the next run of connect removes it".to_owned()
-            };
-            findings.add(name, Health::Harmless, detail);
-        }
+    if std::fs::symlink_metadata(directory.file(LOADING_FOLDER)).is_err() {
+        return;
     }
+    let detail = if is_nameless(directory).unwrap_or(false) {
+        format!("a snapshot was loaded into it; the next run of connect gives it the name {STORE_FOLDER}")
+    } else {
+        "left by a load of a snapshot that was cut off; the next run of connect removes it".to_owned()
+    };
+    findings.add(LOADING_FOLDER, Health::Harmless, detail);
 }
 
 fn examine_chain(directory: &DataDir, index: &HeaderIndex, tip: Option<&Tip>, findings: &mut Findings) {

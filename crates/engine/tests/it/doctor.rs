@@ -1,8 +1,8 @@
 //! When `doctor` is stopped, it calls only those parts sound that it has looked at.
 
-use crate::common::{self, Chain, LARGE, options, store_kind, write_blocks};
+use crate::common::{self, Chain, LARGE, STORE, options, write_blocks};
 use blockmill_block::{Coin, OutPoint, Txid};
-use blockmill_engine::datadir::store_file::{StoreLimits, open_store};
+use blockmill_engine::datadir::store_file::open_store;
 use blockmill_engine::inspect::doctor::{Findings, Health, examine};
 use blockmill_engine::{DataDir, Observer};
 use std::path::{Path, PathBuf};
@@ -34,7 +34,7 @@ fn what_was_not_looked_at_is_not_called_sound() {
     assert_eq!(sound.is_sound(), Some(true));
     let stopped = look(true);
     assert_eq!(stopped.is_sound(), None);
-    for part in [store_kind().part(), "undo.dat"] {
+    for part in [STORE, "undo.dat"] {
         assert_eq!(health(&stopped, part), Health::NotExamined, "{stopped:?}");
     }
     // What was found before counts.
@@ -64,11 +64,7 @@ fn a_stop_in_the_middle_of_the_coins_is_told() {
         script_pubkey: [0x51].into(),
     };
     let fill = |height| {
-        let limits = StoreLimits {
-            cache_bytes: 1 << 20,
-            threads: 1,
-        };
-        let store = open_store(&DataDir::open(&data, None).unwrap(), None, limits).unwrap();
+        let store = open_store(&DataDir::open(&data, None).unwrap(), 1).unwrap();
         let tip = store.tip().unwrap().unwrap();
         let changes = (0..50_000).map(|vout| {
             let outpoint = OutPoint {
@@ -86,18 +82,13 @@ fn a_stop_in_the_middle_of_the_coins_is_told() {
     fill(3);
     let stopped = look();
     assert_eq!(stopped.is_sound(), None, "{stopped:?}");
-    assert_eq!(health(&stopped, store_kind().part()), Health::NotExamined);
+    assert_eq!(health(&stopped, STORE), Health::NotExamined);
     assert!(stopped.0.iter().any(|finding| finding.detail.contains("stopped after")));
     // What is wrong among the coins that it has seen counts, and only the first problems are named.
     fill(3000);
     let damaged = look();
     assert_eq!(damaged.is_sound(), Some(false));
-    let detail = &damaged
-        .0
-        .iter()
-        .find(|finding| finding.part == store_kind().part())
-        .unwrap()
-        .detail;
+    let detail = &damaged.0.iter().find(|finding| finding.part == STORE).unwrap().detail;
     assert!(
         detail.contains("above the tip") && detail.contains("more") && detail.len() < 2000,
         "{detail}"

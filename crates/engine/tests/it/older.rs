@@ -2,12 +2,10 @@
 //! one; a writer goes on from there, and says so.
 
 use crate::common::generated::{copy_all, scratch};
-use crate::common::{
-    Chain, CoreEngine, LARGE, builder, figures, figures_of, options, store_kind, verifier, write_blocks,
-};
+use crate::common::{Chain, CoreEngine, LARGE, builder, figures, figures_of, options, verifier, write_blocks};
 use blockmill_blockfiles::disk::Disk;
 use blockmill_engine::inspect::doctor::examine;
-use blockmill_engine::{CoinLookup, Event, Observer, Older, OpenError, Options, Reach, Status, StoreKind, UtxoSet};
+use blockmill_engine::{CoinLookup, Event, Observer, Older, OpenError, Options, Reach, Status, UtxoSet};
 use blockmill_faultdisk::{Failing, JournalDisk};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -88,9 +86,6 @@ fn older_of<T>(opened: Result<T, OpenError>) -> Option<Older> {
 
 #[test]
 fn readers_refuse_an_older_set_and_a_writer_mends_it() {
-    if store_kind() != StoreKind::Log {
-        return;
-    }
     let damaged = Damaged::new();
     let (data, chain) = (&damaged.data, &damaged.chain);
     for older in [
@@ -152,9 +147,6 @@ fn open_on(disk: JournalDisk, data: &Path) -> Result<CoreEngine, OpenError> {
 /// not taken for an older set, although numbers of commits are given twice.
 #[test]
 fn a_writer_that_is_stopped_while_it_mends_leaves_no_false_mark() {
-    if store_kind() != StoreKind::Log {
-        return;
-    }
     let damaged = Damaged::new();
     let folder = scratch();
     let whole = JournalDisk::new(Failing::Nothing);
@@ -197,9 +189,6 @@ fn a_writer_that_is_stopped_while_it_mends_leaves_no_false_mark() {
 /// As before there were marks.
 #[test]
 fn without_a_mark_the_older_set_is_taken() {
-    if store_kind() != StoreKind::Log {
-        return;
-    }
     let damaged = Damaged::new();
     let mark = damaged.data.join("commit.dat");
     let whole = std::fs::read(&mark).unwrap();

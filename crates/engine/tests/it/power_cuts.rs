@@ -13,12 +13,10 @@ use blockmill_blockfiles::disk::Disk;
 use blockmill_chaingen::Profile;
 use blockmill_coins::stats::Hashes;
 use blockmill_coins::{StatsBuilder, StoreError, UtxoStats};
-use blockmill_engine::datadir::store_file::StoreLimits;
 use blockmill_engine::datadir::{snapshot, store_file};
 use blockmill_engine::inspect::doctor::examine;
 use blockmill_engine::{
-    ConnectError, DataDir, LoadSnapshotError, OpenError, Options, Reach, RunOutcome, Status, StoreKind, UtxoSet,
-    Verdict,
+    ConnectError, DataDir, LoadSnapshotError, OpenError, Options, Reach, RunOutcome, Status, UtxoSet, Verdict,
 };
 use blockmill_faultdisk::{Cut, Failing, JournalDisk, Step, files_after, write_files};
 use std::io::ErrorKind;
@@ -31,7 +29,7 @@ use tempfile::TempDir;
 /// Work on a data directory. Its outcome is the same however often the work was begun before.
 trait Scenario: Sync {
     /// Does the work, on whatever an earlier run has left.
-    fn run(&self, disk: Arc<dyn Disk>, data: &Path, store: StoreKind) -> Result<UtxoStats, ScenarioError>;
+    fn run(&self, disk: Arc<dyn Disk>, data: &Path) -> Result<UtxoStats, ScenarioError>;
 
     fn expected(&self) -> UtxoStats;
 
@@ -67,15 +65,11 @@ fn stored_figures(engine: &CoreEngine) -> Result<UtxoStats, ScenarioError> {
         .finish(&engine.tip()))
 }
 
-fn open_on(disk: Arc<dyn Disk>, data: &Path, store: StoreKind, options: Options) -> Result<CoreEngine, ScenarioError> {
+fn open_on(disk: Arc<dyn Disk>, data: &Path, options: Options) -> Result<CoreEngine, ScenarioError> {
     let verifier = verifier(options.signatures);
-    // A cache for the whole store, so that no fault is left for the figures at the end.
+    // One thread for the store, whatever the engine has: its steps have one order.
     let directory = DataDir::open_on(Arc::clone(&disk), data, Some(&regtest()))?;
-    let limits = StoreLimits {
-        cache_bytes: 1 << 20,
-        threads: 1,
-    };
-    let store = store_file::open_store(&directory, Some(store), limits)?;
+    let store = store_file::open_store(&directory, 1)?;
     drop(directory);
     let builder = builder(data).disk(disk).store(store);
     Ok(builder.options(options).open(verifier)?)
@@ -125,18 +119,18 @@ impl Connect {
 }
 
 impl Scenario for Connect {
-    fn run(&self, disk: Arc<dyn Disk>, data: &Path, store: StoreKind) -> Result<UtxoStats, ScenarioError> {
+    fn run(&self, disk: Arc<dyn Disk>, data: &Path) -> Result<UtxoStats, ScenarioError> {
         // The bulk in one flush, then one for each block, and for the change to the other branch.
         let bulk = Options {
             stop_at_height: Some(100),
             ..options(1, LARGE)
         };
-        let mut engine = open_on(Arc::clone(&disk), data, store, bulk)?;
+        let mut engine = open_on(Arc::clone(&disk), data, bulk)?;
         if engine.height() < 100 {
             engine.connect(std::slice::from_ref(&self.first), &mut ())?;
         }
         drop(engine);
-        let mut engine = open_on(disk, data, store, flushing())?;
+        let mut engine = open_on(disk, data, flushing())?;
         if engine.height() == 100 {
             engine.connect(std::slice::from_ref(&self.first), &mut ())?;
         }
@@ -174,12 +168,12 @@ impl Background {
 }
 
 impl Scenario for Background {
-    fn run(&self, disk: Arc<dyn Disk>, data: &Path, store: StoreKind) -> Result<UtxoStats, ScenarioError> {
+    fn run(&self, disk: Arc<dyn Disk>, data: &Path) -> Result<UtxoStats, ScenarioError> {
         let options = Options {
             flush_interval: Duration::from_millis(2),
             ..options(2, 400_000)
         };
-        let mut engine = open_on(disk, data, store, options)?;
+        let mut engine = open_on(disk, data, options)?;
         let report = engine.connect(&[self.chain.blocks()], &mut ())?;
         assert_eq!(report.outcome(), RunOutcome::Complete, "{report:?}");
         stored_figures(&engine)
@@ -224,8 +218,8 @@ impl Submit {
 }
 
 impl Scenario for Submit {
-    fn run(&self, disk: Arc<dyn Disk>, data: &Path, store: StoreKind) -> Result<UtxoStats, ScenarioError> {
-        let mut engine = open_on(Arc::clone(&disk), data, store, options(1, LARGE))?;
+    fn run(&self, disk: Arc<dyn Disk>, data: &Path) -> Result<UtxoStats, ScenarioError> {
+        let mut engine = open_on(Arc::clone(&disk), data, options(1, LARGE))?;
         let submit = |engine: &mut CoreEngine, block: &Block| -> Result<Verdict, ScenarioError> {
             Ok(engine.submit(bitcoin::consensus::serialize(block), &mut ())?.verdict)
         };
@@ -235,7 +229,7 @@ impl Scenario for Submit {
         }
         engine.flush()?;
         drop(engine);
-        let mut engine = open_on(disk, data, store, flushing())?;
+        let mut engine = open_on(disk, data, flushing())?;
         for block in rest {
             submit(&mut engine, block)?;
         }
@@ -294,16 +288,16 @@ impl Snapshot {
 }
 
 impl Scenario for Snapshot {
-    fn run(&self, disk: Arc<dyn Disk>, data: &Path, store: StoreKind) -> Result<UtxoStats, ScenarioError> {
+    fn run(&self, disk: Arc<dyn Disk>, data: &Path) -> Result<UtxoStats, ScenarioError> {
         let sources = [self.blocks.clone()];
-        let engine = open_on(Arc::clone(&disk), data, store, options(1, LARGE))?;
+        let engine = open_on(Arc::clone(&disk), data, options(1, LARGE))?;
         if engine.height() == 0 {
             let wanted = Some(self.base.hash_serialized_3);
             engine.load_snapshot(&sources, &self.snapshot, wanted, &mut ())?;
         } else {
             drop(engine);
         }
-        let mut engine = open_on(disk, data, store, options(1, LARGE))?;
+        let mut engine = open_on(disk, data, options(1, LARGE))?;
         assert_eq!(engine.directory().snapshot().map(|mark| mark.height), Some(30));
         engine.connect(&sources, &mut ())?;
         stored_figures(&engine)
@@ -351,22 +345,16 @@ fn check_readers(left: &Path, at: &str) {
     assert_eq!((status.tip, status.coins), (tip, coins), "{at}");
 }
 
-fn run_on_system(scenario: &dyn Scenario, data: &Path, store: StoreKind) -> Result<UtxoStats, ScenarioError> {
-    scenario.run(Arc::new(blockmill_blockfiles::disk::SystemDisk), data, store)
+fn run_on_system(scenario: &dyn Scenario, data: &Path) -> Result<UtxoStats, ScenarioError> {
+    scenario.run(Arc::new(blockmill_blockfiles::disk::SystemDisk), data)
 }
 
 /// Cuts a run after every n-th of its steps, and goes on from what is left.
 fn cut_everywhere(scenario: &dyn Scenario, every: usize, seeds: u64) {
-    for store in StoreKind::ALL {
-        cut_with(store, scenario, every, seeds);
-    }
-}
-
-fn cut_with(store: StoreKind, scenario: &dyn Scenario, every: usize, seeds: u64) {
     let folder = scratch();
     let data = folder.path().join("data");
     let disk = JournalDisk::new(Failing::Nothing);
-    let figures = scenario.run(Arc::new(disk.clone()), &data, store).unwrap();
+    let figures = scenario.run(Arc::new(disk.clone()), &data).unwrap();
     assert_eq!(figures, scenario.expected());
     let steps: Vec<Step> = disk.steps();
     let cuts: Vec<Cut> = [Cut::Kill, Cut::Power]
@@ -389,14 +377,14 @@ fn cut_with(store: StoreKind, scenario: &dyn Scenario, every: usize, seeds: u64)
             Err(error) => panic!("{}, step {count}, {cut:?}: {error}", scenario.name()),
         }
         check_readers(&left, &format!("{}, step {count}, {cut:?}", scenario.name()));
-        match run_on_system(scenario, &left, store) {
+        match run_on_system(scenario, &left) {
             Ok(figures) => assert_eq!(figures, scenario.expected(), "{} {count} {cut:?}", scenario.name()),
             Err(error) => panic!("{}, step {count}, {cut:?}: {error}", scenario.name()),
         }
         std::fs::remove_dir_all(&left).unwrap();
     });
     eprintln!(
-        "{store}, {}: {} steps, {points} points, {} cuts each: every one passed",
+        "{}: {} steps, {points} points, {} cuts each: every one passed",
         scenario.name(),
         steps.len(),
         cuts.len()
@@ -406,16 +394,10 @@ fn cut_with(store: StoreKind, scenario: &dyn Scenario, every: usize, seeds: u64)
 /// Cuts a run after every `first`-th of its steps, the run that goes on from there after every
 /// `second`-th of its own, and goes on from what is left.
 fn cut_twice(scenario: &dyn Scenario, first: usize, second: usize) {
-    for store in StoreKind::ALL {
-        cut_twice_with(store, scenario, first, second);
-    }
-}
-
-fn cut_twice_with(store: StoreKind, scenario: &dyn Scenario, first: usize, second: usize) {
     let folder = scratch();
     let data = folder.path().join("data");
     let disk = JournalDisk::new(Failing::Nothing);
-    scenario.run(Arc::new(disk.clone()), &data, store).unwrap();
+    scenario.run(Arc::new(disk.clone()), &data).unwrap();
     let steps: Vec<Step> = disk.steps();
     let points = (steps.len() + 1).div_ceil(first);
     let second_cuts = AtomicUsize::new(0);
@@ -426,7 +408,7 @@ fn cut_twice_with(store: StoreKind, scenario: &dyn Scenario, first: usize, secon
         let (middle, end) = (left("middle"), left("end"));
         let disk = JournalDisk::after(&steps, count, one, (&data, &middle));
         let begin = disk.steps().len();
-        match scenario.run(Arc::new(disk.clone()), &middle, store) {
+        match scenario.run(Arc::new(disk.clone()), &middle) {
             Ok(figures) => assert_eq!(figures, scenario.expected(), "{} {count} {one:?}", scenario.name()),
             Err(error) => panic!("{}, step {count}, {one:?}: {error}", scenario.name()),
         }
@@ -434,7 +416,7 @@ fn cut_twice_with(store: StoreKind, scenario: &dyn Scenario, first: usize, secon
         for count_again in (begin + number % second..=steps.len()).step_by(second) {
             for other in [Cut::Power, Cut::Torn(count_again as u64)] {
                 let place = format!(
-                    "{store}, {}: {one:?} after step {count}, {other:?} after step {count_again} of {begin} to {}",
+                    "{}: {one:?} after step {count}, {other:?} after step {count_again} of {begin} to {}",
                     scenario.name(),
                     steps.len()
                 );
@@ -445,7 +427,7 @@ fn cut_twice_with(store: StoreKind, scenario: &dyn Scenario, first: usize, secon
                     Err(error) => panic!("{place}: {error}"),
                 }
                 check_readers(&end, &place);
-                match run_on_system(scenario, &end, store) {
+                match run_on_system(scenario, &end) {
                     Ok(figures) => assert_eq!(figures, scenario.expected(), "{place}"),
                     Err(error) => panic!("{place}: {error}"),
                 }
@@ -456,7 +438,7 @@ fn cut_twice_with(store: StoreKind, scenario: &dyn Scenario, first: usize, secon
         std::fs::remove_dir_all(&middle).unwrap();
     });
     eprintln!(
-        "{store}, {}: {} second cuts: every one passed",
+        "{}: {} second cuts: every one passed",
         scenario.name(),
         second_cuts.into_inner()
     );
@@ -464,16 +446,10 @@ fn cut_twice_with(store: StoreKind, scenario: &dyn Scenario, first: usize, secon
 
 /// Lets one call in `every` fail, and goes on from what is left.
 fn fail_everywhere(scenario: &dyn Scenario, every: usize) {
-    for store in StoreKind::ALL {
-        fail_with(store, scenario, every);
-    }
-}
-
-fn fail_with(store: StoreKind, scenario: &dyn Scenario, every: usize) {
     let folder = scratch();
     let whole = JournalDisk::new(Failing::Nothing);
     scenario
-        .run(Arc::new(whole.clone()), &folder.path().join("whole"), store)
+        .run(Arc::new(whole.clone()), &folder.path().join("whole"))
         .unwrap();
     let points = whole.calls().div_ceil(every);
     let reported = AtomicUsize::new(0);
@@ -485,7 +461,7 @@ fn fail_with(store: StoreKind, scenario: &dyn Scenario, every: usize) {
             _ => Failing::From(call, ErrorKind::StorageFull),
         };
         let left = folder.path().join(format!("left-{number}"));
-        match scenario.run(Arc::new(JournalDisk::new(failing)), &left, store) {
+        match scenario.run(Arc::new(JournalDisk::new(failing)), &left) {
             // The engine may do without this call: the work has succeeded.
             Ok(figures) => assert_eq!(figures, scenario.expected(), "{failing:?}"),
             Err(error) => {
@@ -493,7 +469,7 @@ fn fail_with(store: StoreKind, scenario: &dyn Scenario, every: usize) {
                 assert!(is_of_the_disk(&error), "{failing:?}: {error}");
             }
         }
-        match run_on_system(scenario, &left, store) {
+        match run_on_system(scenario, &left) {
             Ok(figures) => assert_eq!(figures, scenario.expected(), "{} {failing:?}", scenario.name()),
             Err(error) => panic!("{}, {failing:?}: {error}", scenario.name()),
         }
@@ -502,7 +478,7 @@ fn fail_with(store: StoreKind, scenario: &dyn Scenario, every: usize) {
     let reported = reported.into_inner();
     assert!(reported * 2 > points, "{reported} of {points}");
     eprintln!(
-        "{store}, {}: {} calls, {points} points, 3 faults each ({reported} reported): every one passed",
+        "{}: {} calls, {points} points, 3 faults each ({reported} reported): every one passed",
         scenario.name(),
         whole.calls()
     );

@@ -12,7 +12,7 @@ use bitcoin::Block;
 use blockmill_block::BlockHash;
 use blockmill_chaingen::Profile;
 use blockmill_engine::report::Halt;
-use blockmill_engine::{ConnectError, Engine, Observer, OpenError, Options, Progress, RunOutcome, StoreKind, Verdict};
+use blockmill_engine::{ConnectError, Engine, Observer, OpenError, Options, Progress, RunOutcome, Verdict};
 use std::fs::File;
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -329,12 +329,8 @@ fn headers_up_to_the_tip_are_missed() {
 fn a_store_that_is_gone_is_missed() {
     let directory = tempfile::tempdir().unwrap();
     connect(&mut open(directory.path(), every_block(Some(115))), &[&CHAIN.blocks()]);
-    let kind = common::store_kind();
-    let store = directory.path().join(kind.part());
-    match kind {
-        StoreKind::Redb => std::fs::remove_file(&store).unwrap(),
-        StoreKind::Log => std::fs::remove_dir_all(&store).unwrap(),
-    }
+    let store = directory.path().join(common::STORE);
+    std::fs::remove_dir_all(&store).unwrap();
     let headers = directory.path().join("headers.dat");
     let before = std::fs::read(&headers).unwrap();
     let builder = Engine::builder(directory.path()).options(every_block(None));

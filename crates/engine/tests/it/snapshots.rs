@@ -3,12 +3,14 @@
 
 use super::options;
 use crate::common::generated::copy_all;
-use crate::common::{Chain, CoreEngine, LARGE, connect, figures, figures_of, open, regtest, store_kind, write_blocks};
+use crate::common::{
+    Chain, CoreEngine, LARGE, LOADING, STORE, connect, figures, figures_of, open, regtest, write_blocks,
+};
 use blockmill_block::BlockHash;
 use blockmill_engine::datadir::snapshot;
 use blockmill_engine::datadir::snapshot::DumpSnapshotError;
 use blockmill_engine::inspect::doctor::{Health, examine};
-use blockmill_engine::{DataDir, LoadSnapshotError, Options, Remedy, StoreKind, UtxoSet};
+use blockmill_engine::{DataDir, LoadSnapshotError, Remedy, UtxoSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use tempfile::TempDir;
@@ -108,8 +110,7 @@ fn a_dump_that_is_stopped_leaves_nothing() {
 #[test]
 fn a_load_that_was_cut_off_leaves_a_directory_that_works() {
     let setup = Setup::new();
-    let kind = store_kind();
-    let (store, loading) = (setup.data().join(kind.part()), setup.data().join(kind.loading()));
+    let (store, loading) = (setup.data().join(STORE), setup.data().join(LOADING));
     drop(setup.engine());
     let empty = setup.scratch.path().join("empty");
     copy_all(&store, &empty);
@@ -122,7 +123,7 @@ fn a_load_that_was_cut_off_leaves_a_directory_that_works() {
     undo_the_rename();
     let findings = examine(&setup.data(), &AtomicBool::new(false), &mut ()).unwrap();
     assert_eq!(findings.is_sound(), Some(true), "{findings:?}");
-    assert!(findings.0.iter().any(|finding| finding.part == kind.loading()));
+    assert!(findings.0.iter().any(|finding| finding.part == LOADING));
     let engine = setup.engine();
     assert_eq!((engine.height(), engine.directory().snapshot()), (0, None));
     assert!(!loading.exists());
@@ -144,20 +145,13 @@ fn a_load_that_was_cut_off_leaves_a_directory_that_works() {
 #[test]
 fn a_log_without_its_name_is_read() {
     let setup = Setup::new();
-    let log = Options {
-        store: Some(StoreKind::Log),
-        ..options(1, LARGE)
-    };
-    setup.load(open(&setup.data(), log.clone())).unwrap();
+    setup.load(setup.engine()).unwrap();
     let part = |name: &str| setup.data().join(name);
-    let (path, loading) = (part(StoreKind::Log.part()), part(StoreKind::Log.loading()));
+    let (path, loading) = (part(STORE), part(LOADING));
     let look = || {
         let findings = examine(&setup.data(), &AtomicBool::new(false), &mut ()).unwrap();
         assert_eq!(findings.is_sound(), Some(true), "{findings:?}");
-        let of_loading = findings
-            .0
-            .iter()
-            .filter(|finding| finding.part == StoreKind::Log.loading());
+        let of_loading = findings.0.iter().filter(|finding| finding.part == LOADING);
         let health: Vec<_> = of_loading
             .map(|finding| (finding.health, finding.detail.clone()))
             .collect();
@@ -181,7 +175,7 @@ fn a_log_without_its_name_is_read() {
             }
         }
         look();
-        let engine = open(&setup.data(), log.clone());
+        let engine = setup.engine();
         assert_eq!(
             (engine.height(), figures(&engine).hash_serialized_3),
             (BASE, setup.hash)

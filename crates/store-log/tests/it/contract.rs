@@ -2,8 +2,64 @@
 
 use crate::common::{coin, outpoint, small, tip};
 use blockmill_block::{Coin, OutPoint, Txid};
-use blockmill_coins::{CoinStore, OwnedChange, StoreError};
+use blockmill_coins::stats::Hashes;
+use blockmill_coins::{CoinStore, MemoryStore, OwnedChange, StatsBuilder, StoreError};
 use blockmill_store_log::{LogStore, Options, is_there};
+
+/// What every store does.
+fn check(store: &dyn CoinStore) {
+    assert_eq!(store.tip().unwrap(), None);
+    assert_eq!(store.get(&outpoint(1)).unwrap(), None);
+    let numbers = [0, 1, 255, 256, 16_512, 70_000];
+    let coins: Vec<_> = numbers.iter().map(|&number| (outpoint(number), coin(number))).collect();
+    let mut changes: Vec<OwnedChange> = coins
+        .into_iter()
+        .map(|(outpoint, coin)| (outpoint, Some(coin)))
+        .collect();
+    changes.sort_by_key(|change| change.0);
+    store.commit(&changes, &tip(1)).unwrap();
+    assert_eq!(store.tip().unwrap(), Some(tip(1)));
+    let mut found = Vec::new();
+    store
+        .get_many(&[outpoint(256), outpoint(2), outpoint(0)], &mut found)
+        .unwrap();
+    assert_eq!(found, [Some(coin(256)), None, Some(coin(0))]);
+
+    // A snapshot does not show later commits, and is sorted by key.
+    let snapshot = store.coins().unwrap();
+    let spent = [(outpoint(256), None), (outpoint(999), None)];
+    store.commit(&spent, &tip(2)).unwrap();
+    let seen: Vec<_> = snapshot.map(|entry| entry.unwrap().0).collect();
+    assert_eq!(seen, changes.iter().map(|change| change.0).collect::<Vec<_>>());
+    assert_eq!(store.get(&outpoint(256)).unwrap(), None);
+    assert_eq!(store.coins().unwrap().count(), numbers.len() - 1);
+
+    let stats = StatsBuilder::new(Hashes::Both)
+        .add_all(store.coins().unwrap())
+        .unwrap()
+        .finish(&tip(2));
+    assert_eq!(stats.txouts, 5);
+    let left = numbers.into_iter().filter(|&number| number != 256).map(coin);
+    assert_eq!(
+        stats.total_amount,
+        left.map(|coin| i128::from(coin.value)).sum::<i128>()
+    );
+}
+
+#[test]
+fn memory_store() {
+    check(&MemoryStore::new());
+}
+
+#[test]
+fn coin_log() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("coins");
+    check(&LogStore::open(&path, "regtest", small(1)).unwrap());
+    let store = LogStore::open(&path, "regtest", small(1)).unwrap();
+    assert_eq!(store.tip().unwrap(), Some(tip(2)));
+    assert_eq!(store.coins().unwrap().count(), 5);
+}
 
 #[test]
 fn commits_reads_and_snapshots() {

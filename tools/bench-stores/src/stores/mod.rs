@@ -4,6 +4,7 @@
 mod leveldb;
 mod lmdb;
 mod log_structured;
+mod redb;
 #[cfg(feature = "rocksdb")]
 mod rocks;
 
@@ -14,7 +15,6 @@ use blockmill_block::{BlockHash, Coin, OutPoint};
 use blockmill_coins::store::{KEY_LENGTH, OutpointKey, decode_coin, outpoint_from_key, outpoint_key};
 use blockmill_coins::{Changes, CoinIterator, CoinStore, OwnedChange, StoreError, Tip};
 use blockmill_store_log::{LogStore, Options};
-use blockmill_store_redb::RedbStore;
 use clap::ValueEnum;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::sync_channel;
@@ -29,7 +29,7 @@ const NETWORK: &str = "compare";
 pub(crate) enum Kind {
     /// Our `LogStore`. All of its work is done in its commits.
     Log,
-    /// Our `RedbStore`.
+    /// redb.
     Redb,
     /// LMDB through `heed`.
     Lmdb,
@@ -78,8 +78,6 @@ pub(crate) trait Contestant: CoinStore {
     }
 }
 
-impl Contestant for RedbStore {}
-
 impl Contestant for LogStore {}
 
 impl Kind {
@@ -105,11 +103,7 @@ impl Kind {
                 };
                 Box::new(LogStore::open(&directory.join("log"), NETWORK, options)?)
             }
-            Self::Redb => Box::new(RedbStore::open(
-                &directory.join("coins.redb"),
-                NETWORK,
-                settings.cache_bytes,
-            )?),
+            Self::Redb => Box::new(redb::Redb::open(directory, settings)?),
             Self::Lmdb => Box::new(lmdb::Lmdb::open(directory, settings)?),
             Self::Fjall => Box::new(log_structured::Fjall::open(directory, settings, false)?),
             Self::FjallIngest => Box::new(log_structured::Fjall::open(directory, settings, true)?),

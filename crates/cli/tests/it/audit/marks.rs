@@ -1,9 +1,9 @@
 //! The note that a proof leaves in a data directory.
 
 use super::{Site, is};
-use crate::common::{Run, blockmill, connect_without_store, run};
+use crate::common::{Run, blockmill, connect, run, store};
 use blockmill_engine::DataDir;
-use blockmill_engine::datadir::store_file::{StoreLimits, open_store};
+use blockmill_engine::datadir::store_file::open_store;
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -34,14 +34,12 @@ fn copy(from: &Path, to: &Path) {
 /// Data directories of one chain.
 struct Directories {
     site: Site,
-    store: &'static str,
 }
 
 impl Directories {
-    fn new(store: &'static str) -> Self {
+    fn new() -> Self {
         Self {
             site: Site::generated(),
-            store,
         }
     }
 
@@ -52,8 +50,8 @@ impl Directories {
     /// Connects the chain up to a height.
     fn connect(&self, name: &str, height: u32) -> PathBuf {
         let data = self.path(name);
-        let mut command = connect_without_store(&self.path("generated"), &data, "regtest");
-        command.args(["--store", self.store, "--stop-at-height", &height.to_string()]);
+        let mut command = connect(&self.path("generated"), &data, "regtest");
+        command.args(["--stop-at-height", &height.to_string()]);
         run(&mut command).ends_with(0);
         data
     }
@@ -63,7 +61,7 @@ impl Directories {
         let data = self.path(name);
         let load = |hash: &str| {
             let mut command = blockmill();
-            command.args(["snapshot", "load", "--network", "regtest", "--store", self.store]);
+            command.args(["snapshot", "load", "--network", "regtest"]);
             command.arg("--blocks").arg(self.site.blocks()).arg("--data").arg(&data);
             run(command.args(["--hash", hash]).arg(self.site.set()))
         };
@@ -72,141 +70,103 @@ impl Directories {
         load(&after[..64]).ends_with(0);
         data
     }
+}
 
-    /// The store of a data directory.
-    fn store_of(&self, data: &Path) -> PathBuf {
-        data.join(format!("coins.{}", self.store))
-    }
-
-    /// Puts the store of one directory into another.
-    fn replace_store(&self, from: &Path, to: &Path) {
-        let (from, to) = (self.store_of(from), self.store_of(to));
-        if from.is_dir() {
-            fs::remove_dir_all(&to).unwrap();
-            copy(&from, &to);
-        } else {
-            // The file stays the same one, and gets other bytes.
-            fs::copy(&from, &to).unwrap();
-        }
-    }
+/// Puts the store of one directory into another.
+fn replace_store(from: &Path, to: &Path) {
+    let (from, to) = (from.join(store::PART), to.join(store::PART));
+    fs::remove_dir_all(&to).unwrap();
+    copy(&from, &to);
 }
 
 /// A set that was swapped for a wrong one of the same block was never proved.
 #[test]
 fn a_mark_is_of_one_store() {
-    for store in ["log", "redb"] {
-        let mut directories = Directories::new(store);
-        let data = directories.connect("data", 140);
-        is(&audit(&data).ends_with(0).json(), "proved", &[]);
-        assert_eq!(stats(&data)["audited_height"], 140, "{store}");
-        // A copy of the directory has the store that was proved.
-        let copied = directories.path("copied");
-        copy(&data, &copied);
-        assert_eq!(stats(&copied)["audited_height"], 140, "{store}");
-        directories.site.chain.coins.values_mut().next().unwrap().value += 1;
-        directories.site.chain.write_snapshot(&directories.site.set()).unwrap();
-        let lie = directories.load("lie");
-        assert_eq!(stats(&lie)["bestblock"], stats(&data)["bestblock"]);
-        directories.replace_store(&lie, &data);
-        assert_eq!(stats(&data)["audited_height"], Value::Null, "{store}: another set");
-        let table = run(blockmill().args(["stats", "--data"]).arg(&data)).ends_with(0);
-        assert!(!table.stdout.contains("audit run"), "{table:?}");
-        // The note of another directory says nothing of this one.
-        fs::copy(copied.join("audit.txt"), lie.join("audit.txt")).unwrap();
-        assert_eq!(stats(&lie)["audited_height"], Value::Null, "{store}: another note");
-        // Even the same coins, in a store that was made anew.
-        directories.replace_store(&directories.connect("anew", 140), &copied);
-        assert_eq!(stats(&copied)["audited_height"], Value::Null, "{store}: made anew");
-        is(&audit(&copied).ends_with(0).json(), "proved", &[]);
-        assert_eq!(stats(&copied)["audited_height"], 140, "{store}");
-    }
+    let mut directories = Directories::new();
+    let data = directories.connect("data", 140);
+    is(&audit(&data).ends_with(0).json(), "proved", &[]);
+    assert_eq!(stats(&data)["audited_height"], 140);
+    // A copy of the directory has the store that was proved.
+    let copied = directories.path("copied");
+    copy(&data, &copied);
+    assert_eq!(stats(&copied)["audited_height"], 140);
+    directories.site.chain.coins.values_mut().next().unwrap().value += 1;
+    directories.site.chain.write_snapshot(&directories.site.set()).unwrap();
+    let lie = directories.load("lie");
+    assert_eq!(stats(&lie)["bestblock"], stats(&data)["bestblock"]);
+    replace_store(&lie, &data);
+    assert_eq!(stats(&data)["audited_height"], Value::Null, "another set");
+    let table = run(blockmill().args(["stats", "--data"]).arg(&data)).ends_with(0);
+    assert!(!table.stdout.contains("audit run"), "{table:?}");
+    // The note of another directory says nothing of this one.
+    fs::copy(copied.join("audit.txt"), lie.join("audit.txt")).unwrap();
+    assert_eq!(stats(&lie)["audited_height"], Value::Null, "another note");
+    // Even the same coins, in a store that was made anew.
+    replace_store(&directories.connect("anew", 140), &copied);
+    assert_eq!(stats(&copied)["audited_height"], Value::Null, "made anew");
+    is(&audit(&copied).ends_with(0).json(), "proved", &[]);
+    assert_eq!(stats(&copied)["audited_height"], 140);
 }
 
 /// The store is the same one, its coins are not.
 #[test]
 fn a_mark_is_of_one_set() {
-    for store in ["log", "redb"] {
-        let directories = Directories::new(store);
-        let data = directories.connect("data", 140);
-        is(&audit(&data).ends_with(0).json(), "proved", &[]);
-        let directory = DataDir::open(&data, None).unwrap();
-        let limits = StoreLimits {
-            cache_bytes: 1 << 20,
-            threads: 1,
-        };
-        let opened = open_store(&directory, None, limits).unwrap();
-        let (outpoint, mut coin) = opened.coins().unwrap().next().unwrap().unwrap();
-        coin.value += 1;
-        let tip = opened.tip().unwrap().unwrap();
-        opened.commit(&[(outpoint, Some(coin))], &tip).unwrap();
-        drop((opened, directory));
-        let now = stats(&data);
-        assert_eq!(
-            (&now["height"], &now["audited_height"]),
-            (&140.into(), &Value::Null),
-            "{store}"
-        );
-        is(&audit(&data).ends_with(1).json(), "refuted", &["sums"]);
-    }
+    let directories = Directories::new();
+    let data = directories.connect("data", 140);
+    is(&audit(&data).ends_with(0).json(), "proved", &[]);
+    let directory = DataDir::open(&data, None).unwrap();
+    let opened = open_store(&directory, 1).unwrap();
+    let (outpoint, mut coin) = opened.coins().unwrap().next().unwrap().unwrap();
+    coin.value += 1;
+    let tip = opened.tip().unwrap().unwrap();
+    opened.commit(&[(outpoint, Some(coin))], &tip).unwrap();
+    drop((opened, directory));
+    let now = stats(&data);
+    assert_eq!((&now["height"], &now["audited_height"]), (&140.into(), &Value::Null));
+    is(&audit(&data).ends_with(1).json(), "refuted", &["sums"]);
 }
 
 #[test]
 fn a_mark_stays_while_its_store_goes_on() {
-    for store in ["log", "redb"] {
-        let directories = Directories::new(store);
-        let data = directories.connect("data", 100);
-        is(&audit(&data).ends_with(0).json(), "proved", &[]);
-        directories.connect("data", 140);
-        let now = stats(&data);
-        assert_eq!(
-            (&now["height"], &now["audited_height"]),
-            (&140.into(), &100.into()),
-            "{store}"
-        );
-    }
+    let directories = Directories::new();
+    let data = directories.connect("data", 100);
+    is(&audit(&data).ends_with(0).json(), "proved", &[]);
+    directories.connect("data", 140);
+    let now = stats(&data);
+    assert_eq!((&now["height"], &now["audited_height"]), (&140.into(), &100.into()));
 }
 
 /// Whatever is computed of the set, the answer on the audit is the same.
 #[test]
 fn a_mark_counts_with_each_hash() {
-    for store in ["log", "redb"] {
-        let directories = Directories::new(store);
-        let data = directories.connect("data", 100);
-        audit(&data).ends_with(0);
-        let run_of = |options: &[&str]| {
-            let mut command = blockmill();
-            command.args(["stats", "--json", "--data"]).arg(&data).args(options);
-            let stats = run(&mut command).ends_with(0).json();
-            (stats["audited_height"].clone(), stats["audit_run"].clone())
-        };
-        let hashes = ["both", "serialized", "muhash", "none"];
-        let first = run_of(&[]);
-        assert_eq!(first.0, 100, "{store}");
-        for hash in hashes {
-            assert_eq!(run_of(&["--hash", hash]), first, "{store}: {hash}");
-        }
-        directories.connect("data", 140);
-        for hash in hashes {
-            assert_eq!(run_of(&["--hash", hash]), first, "{store}: {hash}, later");
-            assert_eq!(run_of(&["--hash", hash, "--at", "100"]), first, "{store}: {hash}, back");
-            assert_eq!(
-                run_of(&["--hash", hash, "--at", "120"]),
-                first,
-                "{store}: {hash}, between"
-            );
-            assert_eq!(
-                run_of(&["--hash", hash, "--at", "99"]).0,
-                Value::Null,
-                "{store}: {hash}, below"
-            );
-        }
+    let directories = Directories::new();
+    let data = directories.connect("data", 100);
+    audit(&data).ends_with(0);
+    let run_of = |options: &[&str]| {
+        let mut command = blockmill();
+        command.args(["stats", "--json", "--data"]).arg(&data).args(options);
+        let stats = run(&mut command).ends_with(0).json();
+        (stats["audited_height"].clone(), stats["audit_run"].clone())
+    };
+    let hashes = ["both", "serialized", "muhash", "none"];
+    let first = run_of(&[]);
+    assert_eq!(first.0, 100);
+    for hash in hashes {
+        assert_eq!(run_of(&["--hash", hash]), first, "{hash}");
+    }
+    directories.connect("data", 140);
+    for hash in hashes {
+        assert_eq!(run_of(&["--hash", hash]), first, "{hash}, later");
+        assert_eq!(run_of(&["--hash", hash, "--at", "100"]), first, "{hash}, back");
+        assert_eq!(run_of(&["--hash", hash, "--at", "120"]), first, "{hash}, between");
+        assert_eq!(run_of(&["--hash", hash, "--at", "99"]).0, Value::Null, "{hash}, below");
     }
 }
 
 /// Each flipped byte is said, and no other run or height is named.
 #[test]
 fn a_flipped_byte_of_a_mark_is_said() {
-    let directories = Directories::new("log");
+    let directories = Directories::new();
     let data = directories.connect("data", 140);
     audit(&data).ends_with(0);
     let path = data.join("audit.txt");
@@ -228,7 +188,7 @@ fn a_flipped_byte_of_a_mark_is_said() {
 /// An earlier version's note named the block alone.
 #[test]
 fn a_mark_of_an_earlier_version_does_not_count() {
-    let directories = Directories::new("log");
+    let directories = Directories::new();
     let data = directories.connect("data", 140);
     audit(&data).ends_with(0);
     let path = data.join("audit.txt");
@@ -249,7 +209,7 @@ fn a_mark_of_an_earlier_version_does_not_count() {
 
 #[test]
 fn a_refuted_set_keeps_no_mark() {
-    let mut directories = Directories::new("log");
+    let mut directories = Directories::new();
     let data = directories.connect("data", 140);
     audit(&data).ends_with(0);
     let mark = data.join("audit.txt");
@@ -282,7 +242,7 @@ fn a_refuted_set_keeps_no_mark() {
 /// A note is for convenience: the verdict does not wait for it.
 #[test]
 fn the_verdict_is_given_where_no_note_can_be_left() {
-    let directories = Directories::new("log");
+    let directories = Directories::new();
     let data = directories.connect("data", 140);
     let in_the_way = data.join("audit.txt");
     fs::create_dir(&in_the_way).unwrap();

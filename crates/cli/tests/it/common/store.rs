@@ -1,64 +1,27 @@
-//! The store of the tests' data directories: which it is, and what a test does to its file or
-//! folder.
+//! The store of a data directory, and what a test does to its folder.
 
 use crate::common::{connect, run};
-use blockmill_engine::StoreKind;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
-/// The variable that names it.
-const VARIABLE: &str = "BLOCKMILL_TEST_STORE";
+/// The name of its folder in a data directory.
+pub(crate) const PART: &str = "coins.log";
 
-/// Bytes of a page, in both stores.
+/// Bytes of a page.
 pub(crate) const PAGE: usize = 4096;
 
-/// The kind of the store.
-pub(crate) fn kind() -> StoreKind {
-    let default = StoreKind::default();
-    match std::env::var(VARIABLE).as_deref() {
-        Err(_) => default,
-        Ok("other") => *StoreKind::ALL.iter().find(|&&kind| kind != default).expect("two"),
-        Ok(name) => name.parse().expect("a store"),
-    }
-}
-
-/// Names the store to a command that may make a data directory. Without the variable the command
-/// has its default.
-pub(crate) fn add_to(command: &mut Command) {
-    if std::env::var_os(VARIABLE).is_some() {
-        command.args(["--store", kind().name()]);
-    }
-}
-
-/// Connects blocks of regtest: the log in two flushes, the first up to `height`. If a page of its
-/// last flush is damaged it takes that for one that was never finished.
+/// Connects blocks of regtest in two flushes, the first up to `height`. If a page of the last flush
+/// is damaged the store takes that for one that was never finished.
 pub(crate) fn connect_before_damage(blocks: &Path, data: &Path, height: u32) {
-    if kind() == StoreKind::Log {
-        let mut first = connect(blocks, data, "regtest");
-        run(first.args(["--stop-at-height", &height.to_string()])).ends_with(0);
-    }
+    let mut first = connect(blocks, data, "regtest");
+    run(first.args(["--stop-at-height", &height.to_string()])).ends_with(0);
     run(&mut connect(blocks, data, "regtest")).ends_with(0);
-}
-
-/// The name of its file or folder in a data directory.
-pub(crate) fn part() -> &'static str {
-    kind().part()
 }
 
 /// The file with the coins in a data directory, where they are few.
 pub(crate) fn file(data: &Path) -> PathBuf {
-    file_of(kind(), data)
-}
-
-/// As [`file`], of a store that is named.
-pub(crate) fn file_of(kind: StoreKind, data: &Path) -> PathBuf {
-    let path = data.join(kind.part());
-    match kind {
-        StoreKind::Redb => path,
-        StoreKind::Log => path.join("segment-00000001"),
-    }
+    data.join(PART).join("segment-00000001")
 }
 
 /// Where pages begin in a file that have at least so many bytes other than zero.

@@ -2,9 +2,8 @@
 
 use super::findings::{Findings, Health, Problems, STOPPED};
 use crate::datadir::DataDir;
-use crate::datadir::StoreKind;
 use crate::datadir::error::{OpenError, Remedy};
-use crate::datadir::lost_store::kind_of;
+use crate::datadir::files::STORE_FOLDER;
 use crate::datadir::store_file::store_to_read;
 use crate::report::events::Older;
 use crate::report::observer::Observer;
@@ -12,12 +11,7 @@ use blockmill_coins::stats::Hashes;
 use blockmill_coins::{CoinStore, StatsBuilder, StoreError, Tip};
 use blockmill_rules::MAX_MONEY;
 use blockmill_store_log::{LogStore, Options as LogOptions};
-use blockmill_store_redb::RedbStore;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-
-/// Memory for pages of the store while it is read once, in bytes.
-const STORE_CACHE: usize = 16 << 20;
 
 /// Coins between looks whether to stop.
 const COINS_PER_LOOK: u64 = 20_000;
@@ -60,10 +54,10 @@ impl From<Option<Tip>> for StoredTip {
     }
 }
 
-/// A store that is open, and the name of its file or folder.
+/// A store that is open, and the name of its folder.
 struct Opened {
     part: &'static str,
-    store: Box<dyn CoinStore>,
+    store: LogStore,
     /// Bytes that the next writer cuts off.
     bytes_after: u64,
     /// What it lacks of the commits that were synced.
@@ -73,28 +67,16 @@ struct Opened {
 /// Opens the store and compares its pages with their checksums. None if there is none yet.
 fn open(directory: &DataDir, stop: &AtomicBool, problems: &mut Problems) -> Result<Option<Opened>, OpenError> {
     let mark = directory.commit_mark()?;
-    let Some((kind, part)) = store_to_read(directory)? else {
+    let Some(part) = store_to_read(directory)? else {
         return Ok(None);
     };
     let path = directory.file(part);
     let network = directory.chain_id().text();
-    let (store, bytes_after): (Box<dyn CoinStore>, u64) = match kind {
-        StoreKind::Redb => {
-            let mut store = RedbStore::open_to_read(&path, Some(&network), STORE_CACHE)?;
-            if !stop.load(Ordering::Relaxed) && !store.check_pages()? {
-                problems.add("a page is not what was written".to_owned());
-            }
-            (Box::new(store), 0)
-        }
-        StoreKind::Log => {
-            let store = LogStore::open_to_read(&path, Some(&network), LogOptions::default())?;
-            if let Err(error) = store.check_pages(&|| stop.load(Ordering::Relaxed)) {
-                problems.add(error.to_string());
-            }
-            let bytes_after = store.bytes_after_last_commit()?;
-            (Box::new(store), bytes_after)
-        }
-    };
+    let store = LogStore::open_to_read(&path, Some(&network), LogOptions::default())?;
+    if let Err(error) = store.check_pages(&|| stop.load(Ordering::Relaxed)) {
+        problems.add(error.to_string());
+    }
+    let bytes_after = store.bytes_after_last_commit()?;
     let commit = store.last_commit()?;
     Ok(Some(Opened {
         part,
@@ -104,12 +86,8 @@ fn open(directory: &DataDir, stop: &AtomicBool, problems: &mut Problems) -> Resu
     }))
 }
 
-/// The name of a directory's store, or the name that it would have. `noted` is the kind that
-/// `meta.json` names.
-pub(super) fn part(directory: &Path, noted: Option<StoreKind>) -> &'static str {
-    let kind = kind_of(directory).ok().flatten().or(noted);
-    kind.unwrap_or_default().part()
-}
+/// The name of the store among the findings.
+pub(super) const PART: &str = STORE_FOLDER;
 
 /// Reads the whole store. Returns its tip.
 pub(super) fn examine(
@@ -119,14 +97,13 @@ pub(super) fn examine(
     findings: &mut Findings,
 ) -> StoredTip {
     let mut problems = Problems::default();
-    let part = part(directory.path(), directory.noted_store());
     let opened = match open(directory, stop, &mut problems) {
         Ok(None) => {
-            findings.add(part, Health::Sound, "not there yet: nothing was connected");
+            findings.add(PART, Health::Sound, "not there yet: nothing was connected");
             return StoredTip::Nothing;
         }
         Ok(Some(_)) if stop.load(Ordering::Relaxed) => {
-            findings.add(part, Health::NotExamined, STOPPED);
+            findings.add(PART, Health::NotExamined, STOPPED);
             return StoredTip::Unknown;
         }
         Ok(Some(opened)) => opened.store.tip().map(|tip| (opened, tip)).map_err(OpenError::from),
@@ -135,7 +112,7 @@ pub(super) fn examine(
     let (opened, tip) = match opened {
         Ok(opened) => opened,
         Err(error) => {
-            findings.add_error(part, &error);
+            findings.add_error(PART, &error);
             return StoredTip::Unknown;
         }
     };
@@ -159,7 +136,7 @@ pub(super) fn examine(
         height: 0,
     };
     let read = if problems.is_empty() {
-        read_coins(&**store, &tip.unwrap_or_else(genesis), stop, observer, &mut problems)
+        read_coins(store, &tip.unwrap_or_else(genesis), stop, observer, &mut problems)
     } else {
         // With pages that are damaged there is no saying what it reads.
         Ok(Read::Stopped(0))
@@ -181,7 +158,7 @@ pub(super) fn examine(
 
 /// Reads all coins, and says what they come to.
 fn read_coins(
-    store: &dyn CoinStore,
+    store: &LogStore,
     tip: &Tip,
     stop: &AtomicBool,
     observer: &mut dyn Observer,

@@ -20,8 +20,7 @@ use blockmill_coins::stats::Hashes;
 use blockmill_coins::{CoinStore, MemoryStore, StatsBuilder, UtxoStats};
 use blockmill_engine::engine::internals::{Internals, WindowSizes, Without};
 use blockmill_engine::{
-    ChainId, ConnectReport, Engine, EngineBuilder, OpenError, Options, RunOutcome, Signatures, StoreKind, Submission,
-    Verdict,
+    ChainId, ConnectReport, Engine, EngineBuilder, OpenError, Options, RunOutcome, Signatures, Submission, Verdict,
 };
 use blockmill_rules::ScriptVerifier;
 use blockmill_script::CoreVerifier;
@@ -211,21 +210,15 @@ pub(crate) fn options(threads: usize, cache_bytes_max: usize) -> Options {
         cache_bytes_max,
         flush_interval: Duration::from_secs(3600),
         signatures: Signatures::Kernel,
-        store: Some(store_kind()),
         ..Options::default()
     }
 }
 
-/// The store of the tests' data directories: `BLOCKMILL_TEST_STORE`, else the default. `other`
-/// means the store that is not the default.
-pub(crate) fn store_kind() -> StoreKind {
-    let default = StoreKind::default();
-    match std::env::var("BLOCKMILL_TEST_STORE").as_deref() {
-        Err(_) => default,
-        Ok("other") => *StoreKind::ALL.iter().find(|&&kind| kind != default).expect("two"),
-        Ok(name) => name.parse().expect("a store"),
-    }
-}
+/// The folder of the store in a data directory.
+pub(crate) const STORE: &str = "coins.log";
+
+/// The same while a snapshot is loaded into it.
+pub(crate) const LOADING: &str = "coins.log.loading";
 
 /// Small blocks are resolved in shards, too: `BLOCKMILL_TEST_WINDOWS`, as `5x2` for windows of five
 /// blocks and shards in two jobs, or `off`.

@@ -1,4 +1,0 @@
-//! The store through its public interface.
-
-mod damaged_store;
-mod stores;
