@@ -2,7 +2,7 @@
 //!
 //! | file | content |
 //! |---|---|
-//! | `meta.json` | format, network, signet challenge, name of the store, the base of a loaded snapshot |
+//! | `meta.json` | format, network, signet challenge, store, the base of a loaded snapshot |
 //! | `lock` | held by the process that writes to the directory; it says who that is |
 //! | `coins.log/` | the coin store |
 //! | `coins.log.loading/` | a store that a snapshot is being loaded into |
