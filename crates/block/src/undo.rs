@@ -127,18 +127,15 @@ impl BlockUndo {
     pub fn decode_for<B: AsRef<[u8]>>(bytes: &[u8], block: &Block<B>) -> Result<Option<Self>, DecodeError> {
         let mut reader = Reader::new(bytes);
         let mut undo = Self::default();
-        if reader.compact_size()? + 1 != block.transaction_count() {
-            return Ok(None);
-        }
-        for index in 1..block.transaction_count() {
-            let inputs = block.transaction(index).input_count();
-            if reader.compact_size()? != inputs {
-                return Ok(None);
-            }
+        let fits = each_transaction_of(block, &mut reader, |reader, inputs| {
             for _ in 0..inputs {
-                undo.coins.read_undo(&mut reader)?;
+                undo.coins.read_undo(reader)?;
             }
             undo.end_transaction();
+            Ok(())
+        })?;
+        if !fits {
+            return Ok(None);
         }
         reader.finish()?;
         Ok(Some(undo))
@@ -165,19 +162,10 @@ impl BlockUndo {
     /// Those of [`length_in`](Self::length_in).
     pub fn length_for<B: AsRef<[u8]>>(bytes: &[u8], block: &Block<B>) -> Result<Option<usize>, DecodeError> {
         let mut reader = Reader::new(bytes);
-        if reader.compact_size()? + 1 != block.transaction_count() {
-            return Ok(None);
-        }
-        for index in 1..block.transaction_count() {
-            let inputs = block.transaction(index).input_count();
-            if reader.compact_size()? != inputs {
-                return Ok(None);
-            }
-            for _ in 0..inputs {
-                skip_coin(&mut reader)?;
-            }
-        }
-        Ok(Some(reader.offset()))
+        let fits = each_transaction_of(block, &mut reader, |reader, inputs| {
+            (0..inputs).try_for_each(|_| skip_coin(reader))
+        })?;
+        Ok(fits.then(|| reader.offset()))
     }
 
     /// Bounds of the bytes of a block's undo data. Panics if the block has no transaction.
@@ -187,6 +175,26 @@ impl BlockUndo {
         let coins = block.input_count().saturating_sub(of_coinbase) as u64;
         1 + transactions + coins * COIN_BYTES_MIN..=(1 + transactions) * COMPACT_SIZE_BYTES_MAX + coins * COIN_BYTES_MAX
     }
+}
+
+/// Has `read` read the coins of each transaction of a block but the coinbase: as many as it has
+/// inputs. False if the undo data has other numbers of transactions or coins.
+fn each_transaction_of<'b, B: AsRef<[u8]>>(
+    block: &Block<B>,
+    reader: &mut Reader<'b>,
+    mut read: impl FnMut(&mut Reader<'b>, usize) -> Result<(), DecodeError>,
+) -> Result<bool, DecodeError> {
+    if reader.compact_size()? + 1 != block.transaction_count() {
+        return Ok(false);
+    }
+    for index in 1..block.transaction_count() {
+        let inputs = block.transaction(index).input_count();
+        if reader.compact_size()? != inputs {
+            return Ok(false);
+        }
+        read(reader, inputs)?;
+    }
+    Ok(true)
 }
 
 /// Skips a coin of undo data.

@@ -60,7 +60,7 @@ const FILE_BUDGET_BASE: u64 = 64 << 20;
 const READ_FIRST: u64 = 8;
 const READ_GROWTH: u64 = 4;
 
-/// Places of records that are kept as hints.
+/// Offsets of records that are kept as hints.
 const HINTS_MAX: usize = 1024;
 
 /// One file of undo data: where its records are. The records stay in the file.

@@ -11,13 +11,25 @@ const MAGIC: Magic = Magic([0xfa, 0xbf, 0xb5, 0xda]);
 /// A block that decodes and has a correct merkle root: one transaction with one input and a script
 /// of `length` bytes.
 fn block(number: u8, length: u8) -> Vec<u8> {
+    block_of(number, &vec![number; usize::from(length)], &[0x51])
+}
+
+/// A block that spends nothing and has these bytes in an output.
+fn block_with(number: u8, script: &[u8]) -> Vec<u8> {
+    block_of(number, &[number], script)
+}
+
+/// A block of one transaction, with these scripts in its input and its output.
+fn block_of(number: u8, script_sig: &[u8], script_pubkey: &[u8]) -> Vec<u8> {
     let mut transaction = vec![1, 0, 0, 0, 1];
     transaction.extend([0; 32]);
     transaction.extend([0xff; 4]);
-    transaction.push(length);
-    transaction.extend(vec![number; usize::from(length)]);
+    transaction.push(script_sig.len() as u8);
+    transaction.extend(script_sig);
     transaction.extend([0xff; 4]);
-    transaction.extend([1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0x51, 0, 0, 0, 0]);
+    transaction.extend([1, 0, 0, 0, 0, 0, 0, 0, 0, script_pubkey.len() as u8]);
+    transaction.extend(script_pubkey);
+    transaction.extend([0; 4]);
     let mut bytes = vec![number; 36];
     bytes.extend(sha256d(&transaction));
     bytes.extend([number; 12]);
@@ -425,23 +437,6 @@ fn hostile_bytes_in_a_damage_are_bounded() {
     let torn = [head(4_000_000), vec![7; 92]].concat();
     scan_bytes(&[&torn.repeat(20_000)[..], &[0; 8_000_000], &[1]].concat(), None);
     assert!(start.elapsed().as_secs() < 60, "{:?}", start.elapsed());
-}
-
-/// A block that spends nothing and has these bytes in an output.
-fn block_with(number: u8, script: &[u8]) -> Vec<u8> {
-    let mut transaction = vec![1, 0, 0, 0, 1];
-    transaction.extend([0; 32]);
-    transaction.extend([0xff; 4]);
-    transaction.extend([1, number, 0xff, 0xff, 0xff, 0xff]);
-    transaction.extend([1, 0, 0, 0, 0, 0, 0, 0, 0, script.len() as u8]);
-    transaction.extend(script);
-    transaction.extend([0; 4]);
-    let mut bytes = vec![number; 36];
-    bytes.extend(sha256d(&transaction));
-    bytes.extend([number; 12]);
-    bytes.push(1);
-    bytes.extend(transaction);
-    bytes
 }
 
 /// A miner may write the magic into a block, with any length. It ends no damage, and is none.

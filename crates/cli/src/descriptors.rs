@@ -277,7 +277,7 @@ impl Parser<'_> {
 }
 
 /// What the crate `miniscript` finds wrong with a script, without any of its text: a hash may be a
-/// private key that stands in the wrong place.
+/// private key, written where a hash belongs.
 fn of_miniscript(error: &miniscript::Error) -> String {
     use miniscript::Error as E;
     match error {

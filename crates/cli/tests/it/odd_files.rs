@@ -671,7 +671,7 @@ fn damage_that_hides_the_last_block() {
         write(&folder, &[&before, &copy, &last]);
         Answers::of(&scratch, &folder).end_with(3, 139);
     }
-    // Of the block before there is a copy alone that is another content.
+    // The only copy of the block before has another content.
     let mut forged = blocks[139].clone();
     *forged.last_mut().unwrap() ^= 1;
     write(

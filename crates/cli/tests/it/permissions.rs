@@ -40,18 +40,24 @@ fn check(command: &mut Command, path: &Path) {
     }
 }
 
+/// Opens the scratch to all users. False, with a word, where one with no rights cannot run the
+/// command.
+fn is_for_all(scratch: &Scratch) -> bool {
+    set_mode(scratch.join("x").parent().unwrap(), 0o755);
+    let output = with(&["--version"], &[]).output();
+    let runs = output.is_ok_and(|output| output.status.success());
+    if !runs {
+        eprintln!("skipped: a user with no rights cannot run the command");
+    }
+    runs
+}
+
 /// A folder that the user may not enter has all that the commands ask for, and a data directory
 /// that may not be entered lies in an open one.
 #[test]
 fn a_folder_that_may_not_be_entered_is_not_called_missing() {
     let scratch = Scratch::new();
-    let root = scratch.join("x").parent().unwrap().to_owned();
-    set_mode(&root, 0o755);
-    if !with(&["--version"], &[])
-        .output()
-        .is_ok_and(|output| output.status.success())
-    {
-        eprintln!("skipped: a user with no rights cannot run the command");
+    if !is_for_all(&scratch) {
         return;
     }
     let (blocks, _) = made(&scratch);
@@ -176,12 +182,7 @@ fn a_folder_that_may_not_be_entered_is_not_called_missing() {
 #[test]
 fn block_files_that_may_not_be_read_any_more_are_named() {
     let scratch = Scratch::new();
-    set_mode(scratch.join("x").parent().unwrap(), 0o755);
-    if !with(&["--version"], &[])
-        .output()
-        .is_ok_and(|output| output.status.success())
-    {
-        eprintln!("skipped: a user with no rights cannot run the command");
+    if !is_for_all(&scratch) {
         return;
     }
     let (blocks, _) = made(&scratch);
@@ -215,16 +216,11 @@ fn block_files_that_may_not_be_read_any_more_are_named() {
     run(&mut with(&["stats", "--at", "100"], &[("--data", &data)])).ends_with(0);
 }
 
-/// No reader needs the lock, so it may be one that may not be read.
+/// No reader needs the lock: it need not be readable.
 #[test]
 fn a_lock_that_may_not_be_read_has_one_answer() {
     let scratch = Scratch::new();
-    set_mode(scratch.join("x").parent().unwrap(), 0o755);
-    if !with(&["--version"], &[])
-        .output()
-        .is_ok_and(|output| output.status.success())
-    {
-        eprintln!("skipped: a user with no rights cannot run the command");
+    if !is_for_all(&scratch) {
         return;
     }
     made(&scratch);
