@@ -57,6 +57,27 @@ fn the_truth_is_proved() {
     assert_eq!(report.coins, chain.coins.len() as u64);
 }
 
+/// The network's first block is in the code, but `connect` calls files with a false copy not whole.
+#[test]
+fn a_false_copy_of_the_first_block_proves_nothing() {
+    let mut with_witness = honest();
+    let coinbase = &mut with_witness.blocks[0].block.txdata[0];
+    coinbase.input[0].witness.push([1]);
+    let mut of_other_coinbase = honest();
+    of_other_coinbase.blocks[0].block.txdata[0].output[0].value -= blockmill_chaingen::bitcoin::Amount::ONE_SAT;
+    for chain in [with_witness, of_other_coinbase] {
+        let report = audit(&chain, ALL);
+        let kinds: Vec<_> = report.findings.iter().map(|finding| finding.kind).collect();
+        assert_eq!(
+            (report.verdict, &kinds[..]),
+            (Verdict::Incomplete, &[FindingKind::Unreadable][..]),
+            "{:?}",
+            report.findings
+        );
+        assert_eq!(report.findings[0].height, Some(0), "{:?}", report.findings);
+    }
+}
+
 #[test]
 fn a_spent_coin_of_another_amount() {
     let mut lie = honest();

@@ -133,6 +133,14 @@ pub struct BlockVerification<'a, V> {
 }
 
 impl<V: ScriptVerifier + 'static> BlockVerification<'_, V> {
+    /// What is wrong with the copy of the network's first block, if it is in a file. It is in the
+    /// code, so the copy has to be that, and no rule is asked.
+    pub fn first_block_problem(&self) -> Option<Unverified> {
+        self.blocks.found_at(0)?;
+        let error = self.blocks.block(0).err()?;
+        Some(unverified(self.blocks, 0, unreadable(error)))
+    }
+
     /// Verifies the blocks of these ranges of heights, each against its undo data: all rules and
     /// all scripts. Not checked is whether the undo data is true; `each` may see to that. The first
     /// block of the chain spends nothing, and MUST NOT be among them. `take` gets all runs, in any

@@ -149,9 +149,9 @@ fn verify_chain<V: ScriptVerifier + 'static>(
         stop,
     };
     verification.run(&[heights], &each, observer, &mut take)?;
-    if options.only.is_none() && blocks.found_at(0).is_some() {
+    if options.only.is_none() {
         // It is in no run, but its copy may be another block.
-        report.unverified.extend(first_block(blocks).unverified);
+        report.unverified.extend(verification.first_block_problem());
     }
     report.unverified.sort_by_key(|unverified| unverified.height);
     if options.only.is_none() {
