@@ -37,7 +37,9 @@ impl Piece {
     fn add(&mut self, run: Run<TimedSums>) {
         self.left -= run.heights.end() - run.heights.start() + 1;
         self.sums.add(run.value.sums);
-        run.unverified.iter().for_each(|unverified| self.add_unverified(unverified));
+        run.unverified
+            .iter()
+            .for_each(|unverified| self.add_unverified(unverified));
     }
 
     fn add_unverified(&mut self, unverified: &Unverified) {
@@ -149,8 +151,8 @@ pub(crate) fn sum_ranges<V: ScriptVerifier + 'static, E: From<VerifyBlockError>>
     let mut summed = Summed::default();
     let mut pieces: Vec<Piece> = ranges.iter().cloned().map(Piece::new).collect();
     pieces.sort_by_key(|piece| *piece.heights.start());
-    // The first block spends nothing, and its coin is in no set. It is in the code of every node, but
-    // files in which its copy is another block are not whole.
+    // The first block spends nothing, and its coin is in no set. It is in the code of every node,
+    // but files in which its copy is another block are not whole.
     if let Some(first) = pieces.first_mut().filter(|piece| *piece.heights.start() == 0) {
         first.left -= 1;
         first.sums.transactions = 1;

@@ -59,7 +59,7 @@ pub use disk::{Disk, DiskFile, Open, SystemDisk};
 pub use input::Input;
 pub use new_file::NewFile;
 pub use scan::{Damage, DamageKind, Scan, ScanDepth, ScanProgress};
-pub use source::{BlockFiles, Skipped, XorKey, open_regular};
+pub use source::{BlockFiles, Skipped, XorKey, find_regular, open_regular, read_regular};
 pub use undo::{UndoCursor, UndoFile, undo_path};
 pub use write::{BlockFileWriter, sync_appended};
 

@@ -1,7 +1,9 @@
 //! Lists of block files, and reading from them.
 
 use crate::{FileError, Position};
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::os::unix::fs::FileExt;
@@ -34,9 +36,8 @@ impl XorKey {
     /// [`FileError::KeyLength`], or [`FileError::Io`] if the key file cannot be read.
     pub fn of_directory(directory: &Path) -> Result<Self, FileError> {
         let path = directory.join(KEY_FILE);
-        let file = match open_regular(&path) {
-            Err(FileError::Io { error, .. }) if error.kind() == ErrorKind::NotFound => return Ok(Self::default()),
-            opened => opened?,
+        let Some(file) = find_regular(&path)? else {
+            return Ok(Self::default());
         };
         let mut bytes = Vec::new();
         // A byte more than a key has tells that there is more.
@@ -150,17 +151,46 @@ pub fn open_regular(path: &Path) -> Result<File, FileError> {
     }
 }
 
-/// A path whose folder is named without links. Its last name may be a link, and stays.
-fn with_real_folder(path: &Path) -> Result<PathBuf, FileError> {
-    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
-        return std::fs::canonicalize(path).map_err(FileError::io(path));
+/// As [`open_regular`]; none where there is nothing of the name.
+///
+/// # Errors
+/// [`FileError::NotRegular`], or [`FileError::Io`].
+pub fn find_regular(path: &Path) -> Result<Option<File>, FileError> {
+    match open_regular(path) {
+        Err(FileError::Io { error, .. }) if error.kind() == ErrorKind::NotFound => Ok(None),
+        opened => opened.map(Some),
+    }
+}
+
+/// The bytes of a file that must be a regular one; none where there is nothing of the name.
+///
+/// # Errors
+/// [`FileError::NotRegular`], or [`FileError::Io`].
+pub fn read_regular(path: &Path) -> Result<Option<Vec<u8>>, FileError> {
+    let Some(mut file) = find_regular(path)? else {
+        return Ok(None);
     };
-    let folder = if folder == Path::new("") {
-        Path::new(".")
-    } else {
-        folder
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes).map_err(FileError::io(path))?;
+    Ok(Some(bytes))
+}
+
+/// The folder that a file is named in, and its name there, which may be a link.
+fn folder_and_name(path: &Path) -> Result<(&Path, &OsStr), FileError> {
+    match (path.parent(), path.file_name()) {
+        (Some(folder), Some(name)) => Ok((folder, name)),
+        // `..`, which is no file.
+        _ => Err(FileError::NotRegular { path: path.to_owned() }),
+    }
+}
+
+/// A folder without links.
+fn real_folder(folder: &Path) -> Result<PathBuf, FileError> {
+    let folder = match folder == Path::new("") {
+        true => Path::new("."),
+        false => folder,
     };
-    Ok(std::fs::canonicalize(folder).map_err(FileError::io(folder))?.join(name))
+    std::fs::canonicalize(folder).map_err(FileError::io(folder))
 }
 
 /// Whether there is a file or a folder of some kind; an error where that cannot be found out.
@@ -208,10 +238,16 @@ impl BlockFiles {
     fn list_block_files(&mut self, directory: &Path) -> Result<Vec<PathBuf>, FileError> {
         let mut files = Vec::new();
         for entry in std::fs::read_dir(directory).map_err(FileError::io(directory))? {
-            let path = entry.map_err(FileError::io(directory))?.path();
+            let entry = entry.map_err(FileError::io(directory))?;
+            let path = entry.path();
             let Some(number) = block_file_number(&path) else {
                 continue;
             };
+            // The folder says this without a call for each file, but where names are links.
+            if entry.file_type().is_ok_and(|kind| kind.is_file()) {
+                files.push((number, path));
+                continue;
+            }
             let (reason, is_missing) = match std::fs::metadata(&path) {
                 Ok(metadata) if metadata.is_file() => {
                     files.push((number, path));
@@ -235,21 +271,30 @@ impl BlockFiles {
     }
 
     fn add_files(&mut self, paths: &[PathBuf]) -> Result<Vec<u32>, FileError> {
-        let mut keys: HashMap<PathBuf, XorKey> = HashMap::new();
+        // Folders as they were named, without links, and their keys.
+        let mut folders: HashMap<&Path, (PathBuf, XorKey)> = HashMap::new();
         let mut numbers = Vec::with_capacity(paths.len());
-        for path in paths {
-            let target = std::fs::canonicalize(path).map_err(FileError::io(path))?;
-            let path = with_real_folder(path)?;
-            let folder = path.parent().unwrap_or(Path::new("/"));
-            let key = match keys.get(folder) {
-                Some(&key) => key,
-                None => {
-                    let key = XorKey::of_directory(folder)?;
-                    keys.insert(folder.to_owned(), key);
-                    key
+        for named in paths {
+            let (folder, name) = folder_and_name(named)?;
+            let (real, key) = match folders.entry(folder) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(new) => {
+                    let real = real_folder(folder)?;
+                    let key = XorKey::of_directory(&real)?;
+                    new.insert((real, key))
                 }
             };
-            let number = self.add_file(Source { path, key, target });
+            let path = real.join(name);
+            let target = match std::fs::read_link(&path) {
+                // No link: the usual case, in which all is known.
+                Err(error) if error.kind() == ErrorKind::InvalidInput => path.clone(),
+                _ => std::fs::canonicalize(&path).map_err(FileError::io(named))?,
+            };
+            let number = self.add_file(Source {
+                path,
+                key: *key,
+                target,
+            });
             if !numbers.contains(&number) {
                 numbers.push(number);
             }
@@ -320,7 +365,8 @@ impl BlockFiles {
     /// # Errors
     /// [`FileError::Io`] if the file is not in the list.
     pub fn number_of(&self, path: &Path) -> Result<u32, FileError> {
-        let path = with_real_folder(path)?;
+        let (folder, name) = folder_and_name(path)?;
+        let path = real_folder(folder)?.join(name);
         match self.by_path.get(&path) {
             Some(&number) => Ok(number),
             None => Err(FileError::io(path)(ErrorKind::NotFound.into())),

@@ -352,6 +352,48 @@ fn a_pipe_in_place_of_a_file_is_refused() {
     );
 }
 
+/// No command waits for a pipe in a data directory, whoever has put it there.
+#[test]
+fn a_pipe_in_a_data_directory_is_refused() {
+    let scratch = Scratch::new();
+    let (blocks, data) = (scratch.join("chain"), scratch.join("data"));
+    run(generate_command(&blocks, "utxo", 30).args(["--inputs", "60"])).ends_with(0);
+    run(&mut common::connect(&blocks, &data, "regtest")).ends_with(0);
+    let commands: [&[&str]; 5] = [
+        &["stats"],
+        &["status"],
+        &["doctor"],
+        &["stats", "--at", "20"],
+        &["connect", "--blocks", blocks.to_str().unwrap()],
+    ];
+    for name in [
+        "meta.json",
+        "lock",
+        "commit.dat",
+        "headers.dat",
+        "undo.dat",
+        "places.dat",
+    ] {
+        let (file, kept) = (data.join(name), scratch.join("kept"));
+        std::fs::rename(&file, &kept).unwrap();
+        mknodat(CWD, &file, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+        for arguments in commands {
+            let mut command = Command::new("timeout");
+            command.args(["--signal=KILL", "20"]).arg(blockmill().get_program());
+            command.args(arguments).arg("--data").arg(&data);
+            let run = run(&mut command);
+            // Not every command needs every file, and places are only hints.
+            assert!([0, 3, 4].contains(&run.status), "{name} {arguments:?} {run:#?}");
+            if arguments[0] == "connect" && !["undo.dat", "places.dat"].contains(&name) {
+                assert_ne!(run.status, 0, "{name}");
+                run.says(&[name]);
+            }
+        }
+        std::fs::remove_file(&file).unwrap();
+        std::fs::rename(&kept, &file).unwrap();
+    }
+}
+
 /// White space without end is no file of headers.
 #[test]
 fn white_space_without_end_is_refused() {

@@ -20,7 +20,7 @@
 
 use blockmill_block::Header;
 use blockmill_blockfiles::disk::{Disk, DiskFile, Open};
-use blockmill_blockfiles::{BlockFiles, FileError, Position, Record, ScanDepth, XorKey, is_there};
+use blockmill_blockfiles::{BlockFiles, FileError, Position, Record, ScanDepth, XorKey, is_there, read_regular};
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs::Metadata;
@@ -158,10 +158,8 @@ impl Places {
     /// [`FileError`] if the file is there and cannot be read.
     pub(crate) fn read(path: &Path) -> Result<Self, FileError> {
         let mut places = Self::default();
-        match std::fs::read(path) {
-            Ok(bytes) => drop(places.decode(&bytes)),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error_of(path, error)),
+        if let Some(bytes) = read_regular(path)? {
+            let _ = places.decode(&bytes);
         }
         Ok(places)
     }

@@ -13,7 +13,7 @@ use crate::chain::rev_files::RevFiles;
 use crate::chain::search::Search;
 use crate::datadir::DataDir;
 use crate::datadir::block_read_error::BlockReadError;
-use crate::datadir::error::{OpenError, Remedy, file_error, no_tip_header};
+use crate::datadir::error::{OpenError, Remedy, no_tip_header};
 use crate::datadir::files::{BLOCKS_FOLDER, FIRST_BLOCK_FILE, HEADERS_FILE, PLACES_FILE, UNDO_FILE};
 use crate::datadir::headers_file::{NO_UNDO, RECORD, decode};
 use crate::datadir::in_order::in_order;
@@ -21,12 +21,10 @@ use crate::datadir::spending_block::SpendingBlock;
 use crate::report::signatures::{SignatureWay, Signatures};
 use crate::report::wholeness::Wholeness;
 use blockmill_block::{Block, BlockHash, Header};
-use blockmill_blockfiles::{BlockFiles, FileError, Position, Record, is_there};
+use blockmill_blockfiles::{BlockFiles, FileError, Position, Record, find_regular, is_there, read_regular};
 use blockmill_coins::{Tip, UndoLog};
 use blockmill_rules::{Params, Reject};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::fs::File;
-use std::io::ErrorKind;
+use std::collections::{BTreeSet, HashMap};
 use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -73,8 +71,8 @@ pub struct ChainBlocks {
     rekeyed: BTreeSet<u32>,
     /// Block files that cannot be opened.
     unopened: Vec<Unopened>,
-    /// Heights of the blocks in these: which of the files, and the offset there.
-    unopened_blocks: BTreeMap<u32, (usize, u64)>,
+    /// The blocks in these, of this chain and others: which of the files, and the offset there.
+    unopened_blocks: HashMap<BlockHash, (usize, u64)>,
     /// Whether it is that of a data directory, all of whose blocks were found valid.
     is_connected: bool,
 }
@@ -155,6 +153,8 @@ impl ChainBlocks {
         blocks.deep = self.deep;
         blocks.is_connected = self.is_connected;
         blocks.rekeyed = self.rekeyed;
+        blocks.unopened = self.unopened;
+        blocks.unopened_blocks = self.unopened_blocks;
         blocks.find_copies();
         Some(blocks)
     }
@@ -220,7 +220,7 @@ impl ChainBlocks {
             deep: BTreeSet::new(),
             rekeyed: BTreeSet::new(),
             unopened: Vec::new(),
-            unopened_blocks: BTreeMap::new(),
+            unopened_blocks: HashMap::new(),
             is_connected: false,
         }
     }
@@ -249,11 +249,9 @@ impl ChainBlocks {
                     });
                     let number = self.unopened.len() - 1;
                     for record in search.records(0) {
-                        let height = self.height_of(&record.hash);
-                        if let Some(height) = height {
-                            self.unopened_blocks
-                                .entry(height)
-                                .or_insert((number, record.position.offset));
+                        if self.is_known(&record.hash) {
+                            let found = (number, record.position.offset);
+                            self.unopened_blocks.entry(record.hash).or_insert(found);
                         }
                     }
                 }
@@ -401,7 +399,7 @@ impl ChainBlocks {
 
     /// Why a block has no place: the file where it was found cannot be opened, or is gone.
     fn nowhere(&self, hash: BlockHash, height: u32) -> BlockReadError {
-        let Some(&(number, offset)) = self.unopened_blocks.get(&height) else {
+        let Some(&(number, offset)) = self.unopened_blocks.get(&hash) else {
             return BlockReadError::NoPlace { hash, height };
         };
         let Unopened { path, why } = &self.unopened[number];
@@ -500,11 +498,7 @@ impl ChainBlocks {
 fn read_headers(directory: &DataDir, params: Params) -> Result<HeaderIndex, OpenError> {
     let mut index = HeaderIndex::new(params);
     let path = directory.file(HEADERS_FILE);
-    let bytes = match std::fs::read(&path) {
-        Ok(bytes) => bytes,
-        Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
-        Err(error) => return Err(file_error(path)(error).into()),
-    };
+    let bytes = read_regular(&path)?.unwrap_or_default();
     index.reserve(bytes.len() / RECORD);
     // The last one may be in the middle of being written.
     for (header, position) in bytes.chunks(RECORD).map_while(decode) {
@@ -523,9 +517,8 @@ fn read_headers(directory: &DataDir, params: Params) -> Result<HeaderIndex, Open
 }
 
 fn open_undo(path: &Path) -> Result<Option<UndoLog>, OpenError> {
-    match File::open(path) {
-        Ok(file) => Ok(Some(UndoLog::with_file(path, Box::new(file), 0)?)),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(file_error(path)(error).into()),
-    }
+    let Some(file) = find_regular(path)? else {
+        return Ok(None);
+    };
+    Ok(Some(UndoLog::with_file(path, Box::new(file), 0)?))
 }

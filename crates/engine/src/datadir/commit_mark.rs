@@ -53,11 +53,10 @@ use crate::report::events::Older;
 use blockmill_block::BlockHash;
 use blockmill_block::hash::sha256d;
 use blockmill_block::reader::Reader;
-use blockmill_blockfiles::FileError;
 use blockmill_blockfiles::disk::{Disk, DiskFile, Open};
+use blockmill_blockfiles::{FileError, find_regular, read_regular};
 use blockmill_coins::{LastCommit, Tip};
-use std::fs::File;
-use std::io::{ErrorKind, Read};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -134,15 +133,13 @@ pub(crate) enum Mark {
 impl Mark {
     /// Reads the file.
     pub(crate) fn read(path: &Path) -> Result<Self, FileError> {
-        let bytes = match File::open(path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Self::None),
-            opened => opened.and_then(|file| {
-                let mut bytes = Vec::new();
-                file.take((SLOTS * SLOT) as u64).read_to_end(&mut bytes)?;
-                Ok(bytes)
-            }),
+        let Some(file) = find_regular(path)? else {
+            return Ok(Self::None);
         };
-        let found = newest(&bytes.map_err(file_error(path))?);
+        let mut bytes = Vec::new();
+        let read = file.take((SLOTS * SLOT) as u64).read_to_end(&mut bytes);
+        read.map_err(file_error(path))?;
+        let found = newest(&bytes);
         Ok(found.map_or(Self::Damaged, |(_, _, commit)| Self::At(commit)))
     }
 
@@ -186,10 +183,7 @@ pub(crate) struct MarkFile {
 impl MarkFile {
     /// Reads the file, if there is one.
     pub(crate) fn open(disk: Arc<dyn Disk>, path: PathBuf) -> Result<Self, FileError> {
-        let bytes = match std::fs::read(&path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => None,
-            read => Some(read.map_err(file_error(&path))?),
-        };
+        let bytes = read_regular(&path)?;
         let found = bytes.as_deref().and_then(newest);
         let (last, serial, commit) = found.map_or((SLOTS - 1, 0, None), |(slot, serial, commit)| {
             (slot, serial, Some(commit))

@@ -1,11 +1,9 @@
 //! The records of `headers.dat`.
 
-use crate::datadir::error::file_error;
 use blockmill_block::Header;
 use blockmill_block::hash::sha256d;
-use blockmill_blockfiles::FileError;
+use blockmill_blockfiles::{FileError, read_regular};
 use blockmill_coins::UndoPosition;
-use std::io::ErrorKind;
 use std::path::Path;
 
 /// Bytes of a record: header, offset and length of the undo data, checksum.
@@ -40,10 +38,7 @@ pub(crate) fn decode(record: &[u8]) -> Option<(Header, UndoPosition)> {
 
 /// Whether some headers in the file at `path` came with a snapshot.
 pub(crate) fn came_with_snapshot(path: &Path) -> Result<bool, FileError> {
-    let bytes = match std::fs::read(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
-        read => read.map_err(file_error(path))?,
-    };
+    let bytes = read_regular(path)?.unwrap_or_default();
     let mut records = bytes.chunks(RECORD).map_while(decode);
     Ok(records.any(|(_, position)| position == NO_UNDO))
 }

@@ -6,8 +6,9 @@
 use crate::datadir::error::{OpenError, file_error};
 use crate::datadir::files::LOCK_FILE;
 use crate::datadir::writer::Writer;
+use blockmill_blockfiles::{FileError, find_regular};
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{ErrorKind, Read, Write};
+use std::io::{Read, Write};
 use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
@@ -50,6 +51,10 @@ pub(super) fn lock_to_write(path: &Path) -> Result<File, OpenError> {
     // Not truncated: it has the note of whoever holds the lock.
     options.read(true).write(true).create(true).truncate(false);
     let file = options.open(&lock_path).map_err(file_error(&lock_path))?;
+    if !file.metadata().map_err(file_error(&lock_path))?.is_file() {
+        // The note of a pipe would be waited for.
+        return Err(FileError::NotRegular { path: lock_path }.into());
+    }
     for _ in 0..ATTEMPTS {
         if is_taken(path, file.try_lock())? {
             // Only a refusal would need it.
@@ -70,9 +75,8 @@ pub(super) fn lock_to_write(path: &Path) -> Result<File, OpenError> {
 /// The writer that has the directory at this moment, if one has it.
 pub(super) fn writer(path: &Path) -> Result<Option<Writer>, OpenError> {
     let lock_path = path.join(LOCK_FILE);
-    let file = match File::open(&lock_path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        file => file.map_err(file_error(&lock_path))?,
+    let Some(file) = find_regular(&lock_path)? else {
+        return Ok(None);
     };
     Ok(match is_taken(path, file.try_lock_shared())? {
         true => None,

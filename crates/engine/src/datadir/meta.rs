@@ -5,11 +5,10 @@ use crate::datadir::files::{HEADERS_FILE, META_FILE, REDB_FILE};
 use crate::datadir::headers_file::came_with_snapshot;
 use blockmill_block::hash::sha256d;
 use blockmill_block::{BlockHash, Network, hex};
-use blockmill_blockfiles::FileError;
 use blockmill_blockfiles::disk::{Disk, Open};
+use blockmill_blockfiles::{FileError, find_regular};
 use blockmill_rules::Params;
 use serde::{Deserialize, Serialize};
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
@@ -147,16 +146,17 @@ pub(super) fn read_meta(path: &Path) -> Result<Option<Meta>, OpenError> {
         detail,
         remedy: Some(remedy(path.parent().unwrap_or(path))),
     };
+    let Some(file) = find_regular(path)? else {
+        return Ok(None);
+    };
     let mut text = String::new();
-    let read = File::open(path).and_then(|file| file.take(LENGTH_MAX + 1).read_to_string(&mut text));
-    match read {
+    match file.take(LENGTH_MAX + 1).read_to_string(&mut text) {
         Ok(length) if length as u64 > LENGTH_MAX => {
             return Err(damaged(format!(
                 "it has more than {LENGTH_MAX} bytes, and is none of a data directory"
             )));
         }
         Ok(_) => {}
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) if error.kind() == std::io::ErrorKind::InvalidData => return Err(damaged(error.to_string())),
         Err(error) => return Err(file_error(path)(error).into()),
     };

@@ -15,16 +15,16 @@ pub use findings::{Finding, Findings, Health};
 use crate::chain::index::HeaderIndex;
 use crate::datadir::DataDir;
 use crate::datadir::commit_mark::Mark;
-use crate::datadir::error::{OpenError, Remedy, file_error, no_tip_header};
+use crate::datadir::error::{OpenError, Remedy, no_tip_header};
 use crate::datadir::files::{COMMIT_FILE, HEADERS_FILE, LOADING_FOLDER, LOCK_FILE, META_FILE, STORE_FOLDER};
 use crate::datadir::headers_file::{NO_UNDO, RECORD, decode};
 use crate::datadir::lost_store::network_of;
 use crate::datadir::status::if_readable;
 use crate::datadir::store_file::is_nameless;
 use crate::report::observer::Observer;
+use blockmill_blockfiles::read_regular;
 use blockmill_coins::Tip;
 use findings::STOPPED;
-use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -115,11 +115,10 @@ fn examine_chain_id(path: &Path, findings: &mut Findings) -> Result<Option<DataD
 fn examine_headers(directory: &DataDir, index: &mut HeaderIndex, findings: &mut Findings) -> Option<u64> {
     const PART: &str = HEADERS_FILE;
     let path = directory.file(PART);
-    let bytes = match std::fs::read(&path) {
-        Ok(bytes) => bytes,
-        Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
+    let bytes = match read_regular(&path) {
+        Ok(bytes) => bytes.unwrap_or_default(),
         Err(error) => {
-            findings.add_error(PART, &file_error(path)(error).into());
+            findings.add_error(PART, &error.into());
             return None;
         }
     };

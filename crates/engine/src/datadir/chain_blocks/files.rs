@@ -227,10 +227,8 @@ impl ChainBlocks {
             };
             problem.get_or_insert(wrong);
         }
-        let unopened = self
-            .unopened_blocks
-            .get(&height)
-            .map(|&(number, _)| &self.unopened[number]);
+        let found = self.hash(height).ok().and_then(|hash| self.unopened_blocks.get(&hash));
+        let unopened = found.map(|&(number, _)| &self.unopened[number]);
         let unopened = unopened.map(|file| format!("{}: {}", file.path.display(), file.why));
         Some(
             problem

@@ -6,9 +6,8 @@ use crate::datadir::DataDir;
 use crate::datadir::error::{Remedy, file_error};
 use crate::datadir::files::UNDO_FILE;
 use blockmill_blockfiles::disk::DiskFile;
+use blockmill_blockfiles::find_regular;
 use blockmill_coins::{Tip, UndoLog, UndoLogError};
-use std::fs::File;
-use std::io::ErrorKind;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 pub(super) const PART: &str = UNDO_FILE;
@@ -46,11 +45,11 @@ pub(super) fn examine(
         );
     };
     let path = directory.file(PART);
-    let opened = match File::open(&path) {
-        Ok(file) => file.length().map(|length| (length > 0).then_some((file, length))),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
-    };
+    let opened = find_regular(&path).and_then(|file| {
+        let Some(file) = file else { return Ok(None) };
+        let length = file.length().map_err(file_error(&path))?;
+        Ok((length > 0).then_some((file, length)))
+    });
     let (file, length) = match opened {
         Ok(Some(opened)) => opened,
         Ok(None) if chain.is_empty() => {
@@ -61,7 +60,7 @@ pub(super) fn examine(
             let detail = format!("it is not there: no reorganisation below height {height} can succeed");
             return findings.add_damage(PART, detail, Remedy::NewDirectoryToReorganise);
         }
-        Err(error) => return findings.add_error(PART, &file_error(path)(error).into()),
+        Err(error) => return findings.add_error(PART, &error.into()),
     };
     let log = match <UndoLog>::with_file(&path, Box::new(file), 0) {
         Ok(log) => log,
