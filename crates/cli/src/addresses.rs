@@ -1,8 +1,27 @@
 //! Addresses, and what is wrong with a text that is nearly one.
 
-use crate::script_pubkey::params;
-use bitcoin::{Address, ScriptBuf, base58};
+use bitcoin::bip32::Xpub;
+use bitcoin::params::{MAINNET, Params, REGTEST, SIGNET, TESTNET3, TESTNET4};
+use bitcoin::{Address, PublicKey, Script, ScriptBuf, base58};
 use blockmill_block::Network;
+
+/// What tells the addresses of networks apart.
+fn params(network: Network) -> &'static Params {
+    match network {
+        Network::Bitcoin => &MAINNET,
+        Network::Testnet3 => &TESTNET3,
+        Network::Testnet4 => &TESTNET4,
+        Network::Signet => &SIGNET,
+        Network::Regtest => &REGTEST,
+    }
+}
+
+/// The address of a script, if it has one.
+pub(crate) fn address(script_pubkey: &[u8], network: Network) -> Option<String> {
+    let script = Script::from_bytes(script_pubkey);
+    let address = Address::from_script(script, params(network)).ok()?;
+    Some(address.to_string())
+}
 
 /// The script that an address of this network stands for.
 pub(crate) fn script_of(text: &str, network: Network) -> Result<ScriptBuf, String> {
@@ -17,6 +36,27 @@ pub(crate) fn script_of(text: &str, network: Network) -> Result<ScriptBuf, Strin
         true => Ok(script),
         false => Err(format!("not an address of the network {}", network.name())),
     }
+}
+
+/// Whether a word is an address, or one of the old kind but for its checksum.
+pub(crate) fn is_address(word: &str) -> bool {
+    let is_old = || base58::decode(word).is_ok_and(|bytes| is_old_address(&bytes));
+    word.parse::<Address<_>>().is_ok() || is_old()
+}
+
+/// Whether a word is a public key, extended or not.
+pub(crate) fn is_public_key(word: &str) -> bool {
+    word.parse::<Xpub>().is_ok() || (word.len() >= 66 && word.parse::<PublicKey>().is_ok())
+}
+
+/// Whether a word is a private key in the wallet import format.
+pub(crate) fn is_private_key(word: &str) -> bool {
+    base58::decode_check(word).is_ok_and(|bytes| [128, 239].contains(&bytes[0]))
+}
+
+/// Whether what base58 stands for has the length and the version of an address, and a checksum.
+fn is_old_address(bytes: &[u8]) -> bool {
+    bytes.len() == 25 && [0, 5, 111, 196].contains(&bytes[0])
 }
 
 /// Characters of an address at most, by BIP 173, with some typed twice.
@@ -46,7 +86,7 @@ fn why_none(text: &str) -> String {
         return why_no_bech32(text, prefix, data);
     }
     match base58::decode(text) {
-        Ok(bytes) if bytes.len() == 25 && [0, 5, 111, 196].contains(&bytes[0]) => {
+        Ok(bytes) if is_old_address(&bytes) => {
             "an address whose checksum is wrong: a character of it is not the right one".to_owned()
         }
         _ => NONE.to_owned(),
@@ -176,7 +216,7 @@ mod tests {
         ];
         let address = |script: &String| {
             let script = hex::decode(script).unwrap();
-            crate::script_pubkey::address(&script, Network::Regtest).unwrap()
+            address(&script, Network::Regtest).unwrap()
         };
         scripts.iter().map(address).collect()
     }

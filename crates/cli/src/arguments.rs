@@ -3,12 +3,14 @@
 pub(crate) mod audit;
 
 use self::audit::AuditArguments;
-use crate::descriptors::RANGE_MAX;
+#[cfg(feature = "descriptors")]
+use crate::descriptors::IndexRange;
 use crate::failure::Failure;
 use crate::log::Format;
 use crate::verifier::Verifier;
 use blockmill_block::{BlockHash, Network, OutPoint, hex};
 use blockmill_blockfiles::{FileError, NewFile};
+#[cfg(feature = "generate")]
 use blockmill_chaingen::Profile;
 use blockmill_coins::stats::Hashes;
 use blockmill_engine::{ChainId, Earlier, Engine, EngineBuilder, Reach, Signatures};
@@ -16,9 +18,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use std::ffi::OsString;
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 
 /// Turns Bitcoin block files into a fully validated UTXO set.
 #[derive(Debug, Parser)]
@@ -37,6 +37,7 @@ pub(crate) struct Arguments {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Make a small signed chain, connect it, and print a report
+    #[cfg(feature = "generate")]
     Demo(DemoArguments),
     /// Connect the blocks of block files: index headers, validate everything new, resume after a
     /// stop
@@ -55,6 +56,7 @@ pub(crate) enum Command {
     /// Print single coins of the UTXO set
     Coin(CoinArguments),
     /// Print the coins of addresses, descriptors and scripts, and their sum
+    #[cfg(feature = "descriptors")]
     Balance(BalanceArguments),
     /// Write the UTXO set or blocks as a table for other programs
     #[command(subcommand)]
@@ -65,6 +67,7 @@ pub(crate) enum Command {
     /// Check a data directory, and say what is damaged
     Doctor(DoctorArguments),
     /// Write a deterministic signed regtest chain as block files
+    #[cfg(feature = "generate")]
     Generate(GenerateArguments),
     /// Print completions for a shell
     Completions(CompletionsArguments),
@@ -338,30 +341,7 @@ pub(crate) struct CoinArguments {
     pub(crate) outpoints: Vec<OutPoint>,
 }
 
-/// Indices of descriptors with a wildcard.
-#[derive(Debug, Clone)]
-pub(crate) struct IndexRange(pub(crate) RangeInclusive<u32>);
-
-impl FromStr for IndexRange {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (begin, end) = text.split_once('-').unwrap_or(("0", text));
-        let number = |text: &str| text.parse().map_err(|_| format!("{text:?} is not a number"));
-        let (begin, end): (u32, u32) = (number(begin)?, number(end)?);
-        if begin > end {
-            return Err("the range begins after its end".to_owned());
-        }
-        if end > i32::MAX as u32 {
-            return Err("an index is below 2147483648".to_owned());
-        }
-        if end - begin >= RANGE_MAX {
-            return Err(format!("a range has at most {RANGE_MAX} indices"));
-        }
-        Ok(Self(begin..=end))
-    }
-}
-
+#[cfg(feature = "descriptors")]
 #[derive(Debug, Args)]
 pub(crate) struct BalanceArguments {
     #[command(flatten)]
@@ -407,13 +387,27 @@ impl Force {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum TableFormat {
     /// Apache Parquet, compressed
+    #[cfg(feature = "tables")]
     Parquet,
     /// Comma-separated values, with a head
     Csv,
     /// A line of JSON for each row
     Jsonl,
     /// A SQLite database with a table coins, and an index of its scripts
+    #[cfg(feature = "tables")]
     Sqlite,
+}
+
+/// Whose coins are exported.
+#[cfg(feature = "descriptors")]
+#[derive(Debug, Args)]
+pub(crate) struct WantedArguments {
+    /// Only coins of these addresses, output descriptors, and scripts as raw:HEX
+    #[arg(long = "where", value_name = "ADDRESS|DESCRIPTOR|raw:HEX")]
+    pub(crate) texts: Vec<String>,
+    /// Indices of descriptors with a wildcard, END or BEGIN-END
+    #[arg(long, value_name = "RANGE", default_value = "1000")]
+    pub(crate) range: IndexRange,
 }
 
 #[derive(Debug, Args)]
@@ -437,12 +431,9 @@ pub(crate) struct ExportCoinsArguments {
     /// Format of the table [default: what the ending of the file's name says]
     #[arg(long, value_name = "FORMAT")]
     pub(crate) format: Option<TableFormat>,
-    /// Only coins of these addresses, output descriptors, and scripts as raw:HEX
-    #[arg(long = "where", value_name = "ADDRESS|DESCRIPTOR|raw:HEX")]
-    pub(crate) wanted: Vec<String>,
-    /// Indices of descriptors with a wildcard, END or BEGIN-END
-    #[arg(long, value_name = "RANGE", default_value = "1000")]
-    pub(crate) range: IndexRange,
+    #[cfg(feature = "descriptors")]
+    #[command(flatten)]
+    pub(crate) wanted: WantedArguments,
     /// The file to write, or - for standard output
     #[arg(long, value_name = "FILE")]
     pub(crate) out: PathBuf,
@@ -454,6 +445,7 @@ pub(crate) struct ExportCoinsArguments {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum NestedFormat {
     /// Apache Parquet, compressed
+    #[cfg(feature = "tables")]
     Parquet,
     /// A line of JSON for each row
     Jsonl,
@@ -565,6 +557,7 @@ pub(crate) struct DoctorArguments {
     pub(crate) json: bool,
 }
 
+#[cfg(feature = "generate")]
 #[derive(Debug, Args)]
 pub(crate) struct GenerateArguments {
     /// Directory for the block files
@@ -593,6 +586,7 @@ pub(crate) struct GenerateArguments {
     pub(crate) block_weight: u32,
 }
 
+#[cfg(feature = "generate")]
 #[derive(Debug, Args)]
 pub(crate) struct DemoArguments {
     /// Keep the chain and the data in this directory

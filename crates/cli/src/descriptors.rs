@@ -29,10 +29,35 @@ use miniscript::descriptor::checksum;
 use miniscript::descriptor::{DefiniteDescriptorKey, DescriptorPublicKey, ShInner, WshInner};
 use miniscript::{AnalysisError, Descriptor};
 use std::ops::RangeInclusive;
+use std::str::FromStr;
 use thiserror::Error;
 
 /// Most indices of a range, as in Core.
-pub(crate) const RANGE_MAX: u32 = 1_000_000;
+const RANGE_MAX: u32 = 1_000_000;
+
+/// Indices of descriptors with a wildcard.
+#[derive(Debug, Clone)]
+pub(crate) struct IndexRange(pub(crate) RangeInclusive<u32>);
+
+impl FromStr for IndexRange {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (begin, end) = text.split_once('-').unwrap_or(("0", text));
+        let number = |text: &str| text.parse().map_err(|_| format!("{text:?} is not a number"));
+        let (begin, end): (u32, u32) = (number(begin)?, number(end)?);
+        if begin > end {
+            return Err("the range begins after its end".to_owned());
+        }
+        if end > i32::MAX as u32 {
+            return Err("an index is below 2147483648".to_owned());
+        }
+        if end - begin >= RANGE_MAX {
+            return Err(format!("a range has at most {RANGE_MAX} indices"));
+        }
+        Ok(Self(begin..=end))
+    }
+}
 
 /// Why a text stands for no script. Private keys in the text are left out.
 #[derive(Debug, Error)]

@@ -1,12 +1,14 @@
 //! Coins and transactions as tables, in the formats of other programs.
 //!
 //! - [`coin_row`], [`transaction_row`]: a coin and a transaction as a row;
-//! - [`parquet`](mod@parquet), [`sqlite`], [`text`]: the formats;
+//! - `parquet` and `sqlite` (feature `tables`), [`text`]: the formats;
 //! - [`table`]: a table from its first row to its last;
 //! - [`target`]: the file that the table is written to.
 
 pub(crate) mod coin_row;
+#[cfg(feature = "tables")]
 pub(crate) mod parquet;
+#[cfg(feature = "tables")]
 pub(crate) mod sqlite;
 pub(crate) mod table;
 pub(crate) mod target;

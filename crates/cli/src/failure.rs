@@ -1,16 +1,19 @@
 //! What ends a command early.
 
 use crate::advice;
+#[cfg(feature = "descriptors")]
 use crate::descriptors::NoTarget;
 use crate::signals;
 use blockmill_audit::{AuditError, KeyError};
 use blockmill_blockfiles::FileError;
+#[cfg(feature = "generate")]
 use blockmill_chaingen::GenerateError;
 use blockmill_coins::StoreError;
 use blockmill_engine::datadir::snapshot::DumpSnapshotError;
 use blockmill_engine::engine::LoadSnapshotError;
 use blockmill_engine::inspect::verify_files::VerifyFilesError;
 use blockmill_engine::{BlockReadError, ConnectError, OpenError, PastError, Wholeness};
+#[cfg(feature = "tables")]
 use parquet::errors::ParquetError;
 use std::error::Error;
 use std::io;
@@ -33,15 +36,18 @@ pub(crate) enum Failure {
     #[error("{}", .0.reasons.first().map(ToString::to_string).unwrap_or_default())]
     Hidden(Wholeness),
     /// A text stands for no script.
+    #[cfg(feature = "descriptors")]
     #[error(transparent)]
     NoTarget(#[from] NoTarget),
     /// A signal came before a file was complete.
     #[error("{}: stopped before the end; nothing of it is kept", .0.display())]
     Stopped(PathBuf),
     /// A Parquet file cannot be written.
+    #[cfg(feature = "tables")]
     #[error("{0}")]
     Parquet(#[from] ParquetError),
     /// A SQLite database cannot be written.
+    #[cfg(feature = "tables")]
     #[error("SQLite: {0}")]
     Sqlite(#[from] rusqlite::Error),
     /// Blocks cannot be connected.
@@ -66,6 +72,7 @@ pub(crate) enum Failure {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The generator failed.
+    #[cfg(feature = "generate")]
     #[error(transparent)]
     Generate(#[from] GenerateError),
     /// A file could not be read or written.
@@ -87,6 +94,7 @@ pub(crate) enum Failure {
     #[error("{0}")]
     Usage(String),
     /// A result is not the expected one.
+    #[cfg(feature = "generate")]
     #[error("{0}")]
     Mismatch(String),
 }
@@ -104,15 +112,16 @@ impl Failure {
 
     /// Whether a signal ended the command.
     pub(crate) fn is_stop(&self) -> bool {
-        matches!(
-            self,
+        match self {
+            #[cfg(feature = "generate")]
+            Self::Generate(error) => matches!(error, GenerateError::Stopped { .. }),
             Self::Stopped(_)
-                | Self::Past(PastError::Stopped)
-                | Self::Audit(AuditError::Stopped)
-                | Self::DumpSnapshot(DumpSnapshotError::Stopped { .. })
-                | Self::LoadSnapshot(LoadSnapshotError::Stopped { .. })
-                | Self::Generate(GenerateError::Stopped { .. })
-        )
+            | Self::Past(PastError::Stopped)
+            | Self::Audit(AuditError::Stopped)
+            | Self::DumpSnapshot(DumpSnapshotError::Stopped { .. })
+            | Self::LoadSnapshot(LoadSnapshotError::Stopped { .. }) => true,
+            _ => false,
+        }
     }
 
     /// What the user can do about it.
@@ -152,10 +161,14 @@ impl Failure {
             }
             Self::Audit(AuditError::Heights { .. } | AuditError::NotOwn { .. })
             | Self::LoadSnapshot(LoadSnapshotError::SetExists { .. } | LoadSnapshotError::UnknownHash { .. }) => 2,
-            Self::Mismatch(_) | Self::Block(BlockReadError::Rejected { .. }) => 1,
-            Self::Usage(_)
-            | Self::NoTarget(_)
-            | Self::Generate(
+            #[cfg(feature = "generate")]
+            Self::Mismatch(_) => 1,
+            Self::Block(BlockReadError::Rejected { .. }) => 1,
+            Self::Usage(_) => 2,
+            #[cfg(feature = "descriptors")]
+            Self::NoTarget(_) => 2,
+            #[cfg(feature = "generate")]
+            Self::Generate(
                 GenerateError::BlockWeight { .. }
                 | GenerateError::TooManyBlocks { .. }
                 | GenerateError::TooManyEmptyBlocks { .. }
@@ -163,13 +176,14 @@ impl Failure {
                 | GenerateError::Foreign { .. }
                 | GenerateError::InUse { .. },
             ) => 2,
+            #[cfg(feature = "generate")]
+            Self::Generate(_) => 3,
+            #[cfg(feature = "tables")]
+            Self::Parquet(_) | Self::Sqlite(_) => 3,
             Self::Past(_)
             | Self::Stopped(_)
-            | Self::Parquet(_)
-            | Self::Sqlite(_)
             | Self::Block(_)
             | Self::Hidden(_)
-            | Self::Generate(_)
             | Self::Connect(_)
             | Self::DumpSnapshot(_)
             | Self::LoadSnapshot(_)
@@ -185,6 +199,7 @@ impl Failure {
 
 /// Whether a write failed since the disk is full, or the quota is used up.
 fn is_disk_full(failure: &Failure) -> bool {
+    #[cfg(feature = "tables")]
     if let Failure::Sqlite(rusqlite::Error::SqliteFailure(error, _)) = failure {
         return error.code == rusqlite::ErrorCode::DiskFull;
     }

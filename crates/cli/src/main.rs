@@ -3,11 +3,13 @@
 //! Results go to standard output, progress and messages to standard error. `shell.rs` lists the
 //! exit statuses, `failure.rs` assigns them.
 
+#[cfg(feature = "descriptors")]
 mod addresses;
 mod advice;
 mod arguments;
 mod build_info;
 mod commands;
+#[cfg(feature = "descriptors")]
 mod descriptors;
 mod doing;
 mod export;
@@ -53,6 +55,7 @@ fn main() -> ExitCode {
     log::set_format(arguments.log);
     log::set_quiet(arguments.quiet);
     let outcome = match arguments.command {
+        #[cfg(feature = "generate")]
         Command::Demo(arguments) => commands::demo::run(&arguments),
         Command::Connect(arguments) => commands::connect::run(&arguments),
         Command::Submit(arguments) => commands::submit::run(&arguments),
@@ -61,10 +64,12 @@ fn main() -> ExitCode {
         Command::Stats(arguments) => commands::stats::run(&arguments),
         Command::Status(arguments) => commands::status::run(&arguments),
         Command::Coin(arguments) => commands::coin::run(&arguments),
+        #[cfg(feature = "descriptors")]
         Command::Balance(arguments) => commands::balance::run(&arguments),
         Command::Export(command) => commands::export::run(&command),
         Command::Snapshot(arguments) => commands::snapshot::run(&arguments),
         Command::Doctor(arguments) => commands::doctor::run(&arguments),
+        #[cfg(feature = "generate")]
         Command::Generate(arguments) => commands::generate::run(&arguments),
         Command::Completions(arguments) => commands::shell::completions(&arguments),
         Command::Man => commands::shell::man(),

@@ -421,10 +421,12 @@ impl StatsJson {
         }
     }
 
+    #[cfg(feature = "generate")]
     pub(crate) fn hash(&self) -> &str {
         self.hash_serialized_3.as_deref().unwrap_or_default()
     }
 
+    #[cfg(feature = "generate")]
     pub(crate) fn coins(&self) -> u64 {
         self.txouts
     }

@@ -1,25 +1,14 @@
 //! What a locking script is called, and its address, as Bitcoin Core says it.
 
-use bitcoin::address::Address;
-use bitcoin::params::{MAINNET, Params, REGTEST, SIGNET, TESTNET3, TESTNET4};
+#[cfg(feature = "descriptors")]
+pub(crate) use crate::addresses::address;
+#[cfg(not(feature = "descriptors"))]
 use blockmill_block::Network;
 
-/// What tells the addresses of networks apart.
-pub(crate) fn params(network: Network) -> &'static Params {
-    match network {
-        Network::Bitcoin => &MAINNET,
-        Network::Testnet3 => &TESTNET3,
-        Network::Testnet4 => &TESTNET4,
-        Network::Signet => &SIGNET,
-        Network::Regtest => &REGTEST,
-    }
-}
-
-/// The address of a script, if it has one.
-pub(crate) fn address(script_pubkey: &[u8], network: Network) -> Option<String> {
-    let script = bitcoin::Script::from_bytes(script_pubkey);
-    let address = Address::from_script(script, params(network)).ok()?;
-    Some(address.to_string())
+/// Scripts have no addresses in a build without them.
+#[cfg(not(feature = "descriptors"))]
+pub(crate) fn address(_: &[u8], _: Network) -> Option<String> {
+    None
 }
 
 /// What a locking script is, by Core's `Solver`.
@@ -180,7 +169,7 @@ fn multisig(script: &[u8]) -> Option<(u8, Vec<&[u8]>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use blockmill_block::hex;
+    use blockmill_block::{Network, hex};
 
     #[track_caller]
     fn check(script: &str, network: Network, expected: Option<&str>) {

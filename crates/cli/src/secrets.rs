@@ -5,8 +5,8 @@
 //! - [`without_keys`] is for all other lines. Hashes and names of files stay there, so only words
 //!   go that have the form of a private key.
 
-use bitcoin::bip32::Xpub;
-use bitcoin::{Address, PublicKey, base58};
+#[cfg(feature = "descriptors")]
+use crate::addresses::{is_address, is_private_key, is_public_key};
 use std::borrow::Cow;
 
 /// What stands in place of a word.
@@ -115,16 +115,29 @@ fn is_public(word: &str) -> bool {
     if word.len() > PUBLIC_MAX {
         return false;
     }
-    let is_old_address =
-        || base58::decode(word).is_ok_and(|bytes| bytes.len() == 25 && [0, 5, 111, 196].contains(&bytes[0]));
-    is_witness_address(word)
-        || word.parse::<Xpub>().is_ok()
-        || (word.len() >= 66 && word.parse::<PublicKey>().is_ok())
-        || is_old_address()
+    is_like_witness_address(word) || is_address(word) || is_public_key(word)
 }
 
-/// Whether a word has the length and the characters of a witness address, or is one.
-fn is_witness_address(word: &str) -> bool {
+/// A build without addresses does not know them, so it shows none.
+#[cfg(not(feature = "descriptors"))]
+fn is_address(_: &str) -> bool {
+    false
+}
+
+/// And no keys.
+#[cfg(not(feature = "descriptors"))]
+fn is_public_key(_: &str) -> bool {
+    false
+}
+
+/// It takes a word for a private key by its form alone.
+#[cfg(not(feature = "descriptors"))]
+fn is_private_key(word: &str) -> bool {
+    is_wif(word)
+}
+
+/// Whether a word has the length and the characters of a witness address.
+fn is_like_witness_address(word: &str) -> bool {
     let lower = word.to_ascii_lowercase();
     let data = ["bc1", "tb1", "bcrt1"]
         .iter()
@@ -132,14 +145,11 @@ fn is_witness_address(word: &str) -> bool {
     let Some(data) = data else {
         return false;
     };
-    let is_like_one = || {
-        let is_one_case = word == lower || word == word.to_ascii_uppercase();
-        let is_digit = |character: char| "qpzry9x8gf2tvdw0s3jn54khce6mua7l".contains(character);
-        // A key in hex may begin like an address.
-        let is_hex = data.bytes().all(|byte| byte.is_ascii_hexdigit());
-        WITNESS_LENGTHS.contains(&data.len()) && is_one_case && data.chars().all(is_digit) && !is_hex
-    };
-    is_like_one() || word.parse::<Address<_>>().is_ok()
+    let is_one_case = word == lower || word == word.to_ascii_uppercase();
+    let is_digit = |character: char| "qpzry9x8gf2tvdw0s3jn54khce6mua7l".contains(character);
+    // A key in hex may begin like an address.
+    let is_hex = data.bytes().all(|byte| byte.is_ascii_hexdigit());
+    WITNESS_LENGTHS.contains(&data.len()) && is_one_case && data.chars().all(is_digit) && !is_hex
 }
 
 /// A line without the words that have the form of a private key, and without the password of a URL.
@@ -193,12 +203,11 @@ fn is_wif(word: &str) -> bool {
 /// Whether a word has a private key in it, whatever stands before and after.
 fn has_wif(word: &str) -> bool {
     let has_capitals = || word.bytes().any(|byte| byte.is_ascii_uppercase());
-    let is_key = |key: &str| base58::decode_check(key).is_ok_and(|bytes| [128, 239].contains(&bytes[0]));
     word.len() > WIF_LENGTHS_RIGHT[0]
         && has_capitals()
         && word.match_indices(WIF_BEGINNINGS).any(|(at, _)| {
             let parts = WIF_LENGTHS_RIGHT.iter().filter_map(|length| word.get(at..at + length));
-            parts.into_iter().any(is_key)
+            parts.into_iter().any(is_private_key)
         })
 }
 

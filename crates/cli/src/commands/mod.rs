@@ -1,12 +1,15 @@
 //! One module per subcommand. Each returns the exit status, or a `Failure`.
 
 pub(crate) mod audit;
+#[cfg(feature = "descriptors")]
 pub(crate) mod balance;
 pub(crate) mod coin;
 pub(crate) mod connect;
+#[cfg(feature = "generate")]
 pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod export;
+#[cfg(feature = "generate")]
 pub(crate) mod generate;
 pub(crate) mod shell;
 pub(crate) mod snapshot;

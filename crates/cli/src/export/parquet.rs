@@ -1,8 +1,10 @@
 //! A table as a Parquet file, compressed by Zstandard: a row group for each piece of it. The
 //! columns of a group are encoded by the thread that has its rows.
 
+use crate::export::table::{Rows, Written};
 use crate::export::target::Target;
 use crate::failure::Failure;
+use crate::progress::EngineMeter;
 use arrow_array::{Array, ArrayRef, ListArray, RecordBatch, StructArray};
 use arrow_buffer::OffsetBuffer;
 use arrow_schema::{ArrowError, Field, Fields, Schema};
@@ -72,22 +74,22 @@ pub(crate) trait Columns: Sized {
 }
 
 /// The columns of a row group, encoded.
-pub(crate) type EncodedColumns = Vec<ArrowColumnChunk>;
+type EncodedColumns = Vec<ArrowColumnChunk>;
 
 /// Encodes the columns of row groups. Several threads may do so at once.
-pub(crate) struct ColumnEncoder<R> {
+struct ColumnEncoder<R> {
     schema: Arc<Schema>,
     factory: ArrowRowGroupWriterFactory,
     rows: PhantomData<fn(R)>,
 }
 
 /// A file that is being written.
-pub(crate) struct ParquetWriter {
+struct ParquetWriter {
     file: SerializedFileWriter<Target>,
 }
 
 /// Begins a file.
-pub(crate) fn open<R: Columns>(target: Target) -> Result<(ColumnEncoder<R>, ParquetWriter), Failure> {
+fn open<R: Columns>(target: Target) -> Result<(ColumnEncoder<R>, ParquetWriter), Failure> {
     let (fields, _) = fields_and_values(R::columns(&[]).map_err(ParquetError::from)?);
     let schema = Arc::new(Schema::new(fields));
     let mut properties = WriterProperties::builder().set_compression(Compression::ZSTD(ZstdLevel::default()));
@@ -107,7 +109,7 @@ pub(crate) fn open<R: Columns>(target: Target) -> Result<(ColumnEncoder<R>, Parq
 
 impl<R: Columns> ColumnEncoder<R> {
     /// Encodes a row group.
-    pub(crate) fn encode(&self, rows: &mut dyn Iterator<Item = R>) -> Result<EncodedColumns, Failure> {
+    fn encode(&self, rows: &mut dyn Iterator<Item = R>) -> Result<EncodedColumns, Failure> {
         let rows: Vec<R> = rows.collect();
         let batch = R::columns(&rows).and_then(|columns| {
             let (_, values) = fields_and_values(columns);
@@ -131,7 +133,7 @@ impl<R: Columns> ColumnEncoder<R> {
 
 impl ParquetWriter {
     /// Appends a row group.
-    pub(crate) fn add(&mut self, columns: EncodedColumns) -> Result<(), Failure> {
+    fn add(&mut self, columns: EncodedColumns) -> Result<(), Failure> {
         let mut group = self.file.next_row_group()?;
         for column in columns {
             column.append_to_row_group(&mut group)?;
@@ -141,7 +143,19 @@ impl ParquetWriter {
     }
 
     /// Writes the end of the file, and completes it. Returns its length, where it has one.
-    pub(crate) fn complete(self) -> Result<Option<u64>, Failure> {
+    fn complete(self) -> Result<Option<u64>, Failure> {
         self.file.into_inner()?.complete()
     }
+}
+
+/// Writes a Parquet file.
+pub(crate) fn write_parquet<S: Rows<Row: Columns>>(
+    rows: &S,
+    target: Target,
+    meter: &mut EngineMeter,
+) -> Result<Written, Failure> {
+    let (encoder, mut writer) = open(target)?;
+    let rows = rows.run(meter, &|rows| encoder.encode(rows), &mut |columns| writer.add(columns))?;
+    let bytes = writer.complete()?;
+    Ok(Written { rows, bytes })
 }

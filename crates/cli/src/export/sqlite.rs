@@ -1,7 +1,9 @@
 //! A table of coins in a SQLite database.
 
 use crate::export::coin_row::CoinRow;
+use crate::export::table::{Rows, Written};
 use crate::failure::Failure;
+use crate::progress::EngineMeter;
 use blockmill_blockfiles::NewFile;
 use rusqlite::{Connection, params};
 
@@ -27,19 +29,19 @@ const END: &str = "
     CREATE INDEX coins_by_script ON coins (script);";
 
 /// A database that is being written.
-pub(crate) struct SqliteWriter {
+struct SqliteWriter {
     connection: Connection,
     file: NewFile,
 }
 
 impl SqliteWriter {
-    pub(crate) fn open(file: NewFile) -> Result<Self, Failure> {
+    fn open(file: NewFile) -> Result<Self, Failure> {
         let connection = Connection::open(file.temporary())?;
         connection.execute_batch(BEGIN)?;
         Ok(Self { connection, file })
     }
 
-    pub(crate) fn add(&mut self, rows: &[CoinRow]) -> Result<(), Failure> {
+    fn add(&mut self, rows: &[CoinRow]) -> Result<(), Failure> {
         let mut insert = self
             .connection
             .prepare("INSERT INTO coins VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?;
@@ -59,9 +61,22 @@ impl SqliteWriter {
     }
 
     /// Makes the index, and completes the file. Returns its length.
-    pub(crate) fn complete(self) -> Result<u64, Failure> {
+    fn complete(self) -> Result<u64, Failure> {
         self.connection.execute_batch(END)?;
         self.connection.close().map_err(|(_, error)| error)?;
         Ok(self.file.complete()?)
     }
+}
+
+/// Writes a database of coins.
+pub(crate) fn write_coins<S: Rows<Row = CoinRow>>(
+    rows: &S,
+    file: NewFile,
+    meter: &mut EngineMeter,
+) -> Result<Written, Failure> {
+    let mut writer = SqliteWriter::open(file)?;
+    let convert = |rows: &mut dyn Iterator<Item = CoinRow>| Ok(rows.collect::<Vec<_>>());
+    let rows = rows.run(meter, &convert, &mut |rows| writer.add(&rows))?;
+    let bytes = Some(writer.complete()?);
+    Ok(Written { rows, bytes })
 }

@@ -1,6 +1,5 @@
 //! A table that is written from its first row to its last.
 
-use crate::export::parquet::{self, Columns};
 use crate::export::target::Target;
 use crate::failure::Failure;
 use crate::log;
@@ -32,18 +31,6 @@ pub(crate) struct Written {
     pub(crate) rows: u64,
     /// Length of the file, where there is one.
     pub(crate) bytes: Option<u64>,
-}
-
-/// Writes a Parquet file.
-pub(crate) fn write_parquet<S: Rows<Row: Columns>>(
-    rows: &S,
-    target: Target,
-    meter: &mut EngineMeter,
-) -> Result<Written, Failure> {
-    let (encoder, mut writer) = parquet::open(target)?;
-    let rows = rows.run(meter, &|rows| encoder.encode(rows), &mut |columns| writer.add(columns))?;
-    let bytes = writer.complete()?;
-    Ok(Written { rows, bytes })
 }
 
 /// Writes lines, after `head`.

@@ -1,10 +1,9 @@
 //! A transaction of a block as a row of a table, with the coins that it spends.
 
-use crate::export::parquet::{Column, Columns};
+#[cfg(feature = "tables")]
+mod columns;
+
 use crate::script_pubkey::{ScriptKind, address};
-use arrow_array::builder::{ListBuilder, StringBuilder};
-use arrow_array::{BooleanArray, Int32Array, Int64Array, StringArray, UInt32Array, UInt64Array};
-use arrow_schema::{ArrowError, DataType, Field};
 use blockmill_block::{CoinRef, Header, Input, Network, Output, Txid, hex};
 use blockmill_engine::{SpendingBlock, SpendingTransaction};
 use serde::Serialize;
@@ -184,102 +183,4 @@ pub(crate) fn memory_of_row(spending: &SpendingTransaction<'_>) -> usize {
     let outputs = spending.transaction.outputs();
     let outputs = outputs.map(|output| size_of::<OutputRow>() + 2 * output.script_pubkey().len());
     size_of::<TransactionRow>() + 8 * size_of::<Txid>() + inputs.sum::<usize>() + outputs.sum::<usize>()
-}
-
-fn text<'r, R: 'r>(rows: impl Iterator<Item = &'r R>, of: fn(&'r R) -> &'r str) -> StringArray {
-    rows.map(of).map(Some).collect()
-}
-
-fn optional_text<'r, R: 'r>(rows: impl Iterator<Item = &'r R>, of: fn(&'r R) -> Option<&'r str>) -> StringArray {
-    rows.map(of).collect()
-}
-
-fn input_columns(rows: &[TransactionRow]) -> Vec<Column> {
-    let inputs = || rows.iter().flat_map(|row| &row.inputs);
-    let mut witnesses = ListBuilder::new(StringBuilder::new()).with_field(Field::new("item", DataType::Utf8, false));
-    for input in inputs() {
-        witnesses.append_value(input.witness.iter().map(Some));
-    }
-    vec![
-        Column::nullable("txid", optional_text(inputs(), |input| input.txid.as_deref())),
-        Column::nullable("vout", inputs().map(|input| input.vout).collect::<UInt32Array>()),
-        Column::new("script_sig", text(inputs(), |input| &input.script_sig)),
-        Column::new("witness", witnesses.finish()),
-        Column::new(
-            "sequence",
-            UInt32Array::from_iter_values(inputs().map(|input| input.sequence)),
-        ),
-        Column::nullable("height", inputs().map(|input| input.height).collect::<UInt32Array>()),
-        Column::nullable(
-            "coinbase",
-            inputs().map(|input| input.coinbase).collect::<BooleanArray>(),
-        ),
-        Column::nullable("value", inputs().map(|input| input.value).collect::<Int64Array>()),
-        Column::nullable("script", optional_text(inputs(), |input| input.script.as_deref())),
-        Column::nullable("script_type", optional_text(inputs(), |input| input.script_type)),
-        Column::nullable("address", optional_text(inputs(), |input| input.address.as_deref())),
-    ]
-}
-
-fn output_columns(rows: &[TransactionRow]) -> Vec<Column> {
-    let outputs = || rows.iter().flat_map(|row| &row.outputs);
-    vec![
-        Column::new(
-            "vout",
-            UInt32Array::from_iter_values(outputs().map(|output| output.vout)),
-        ),
-        Column::new(
-            "value",
-            Int64Array::from_iter_values(outputs().map(|output| output.value)),
-        ),
-        Column::new("script", text(outputs(), |output| &output.script)),
-        Column::new("script_type", text(outputs(), |output| output.script_type)),
-        Column::nullable("address", optional_text(outputs(), |output| output.address.as_deref())),
-    ]
-}
-
-impl Columns for TransactionRow {
-    const WITHOUT_DICTIONARY: &[&str] = &[
-        "txid",
-        "wtxid",
-        "inputs.list.item.script_sig",
-        "inputs.list.item.witness.list.item",
-        "outputs.list.item.script",
-    ];
-
-    fn columns(rows: &[Self]) -> Result<Vec<Column>, ArrowError> {
-        let string = |of| text(rows.iter(), of);
-        let small = |of: fn(&Self) -> u32| UInt32Array::from_iter_values(rows.iter().map(of));
-        let large = |of: fn(&Self) -> u64| UInt64Array::from_iter_values(rows.iter().map(of));
-        let versions = rows.iter().map(|row| row.block_version);
-        let coinbases: Vec<bool> = rows.iter().map(|row| row.coinbase).collect();
-        let fees: Int64Array = rows.iter().map(|row| row.fee).collect();
-        let input_counts = rows.iter().map(|row| row.inputs.len());
-        let output_counts = rows.iter().map(|row| row.outputs.len());
-        Ok(vec![
-            Column::new("height", small(|row| row.height)),
-            Column::new("block_hash", string(|row| &row.block_hash)),
-            Column::new("block_time", small(|row| row.block_time)),
-            Column::new("block_mediantime", small(|row| row.block_mediantime)),
-            Column::new("block_version", Int32Array::from_iter_values(versions)),
-            Column::new("merkle_root", string(|row| &row.merkle_root)),
-            Column::new("bits", string(|row| &row.bits)),
-            Column::new("nonce", small(|row| row.nonce)),
-            Column::new("block_size", large(|row| row.block_size)),
-            Column::new("block_weight", large(|row| row.block_weight)),
-            Column::new("position", small(|row| row.position)),
-            Column::new("txid", string(|row| &row.txid)),
-            Column::new("wtxid", string(|row| &row.wtxid)),
-            Column::new("version", small(|row| row.version)),
-            Column::new("locktime", small(|row| row.locktime)),
-            Column::new("size", large(|row| row.size)),
-            Column::new("vsize", large(|row| row.vsize)),
-            Column::new("weight", large(|row| row.weight)),
-            Column::new("sigop_cost", large(|row| row.sigop_cost)),
-            Column::new("coinbase", BooleanArray::from(coinbases)),
-            Column::nullable("fee", fees),
-            Column::of_lists("inputs", input_columns(rows), input_counts)?,
-            Column::of_lists("outputs", output_columns(rows), output_counts)?,
-        ])
-    }
 }

@@ -2,7 +2,9 @@
 
 use crate::arguments::{ExportBlocksArguments, NestedFormat, chain_of};
 use crate::commands::cores;
-use crate::export::table::{Convert, Rows, Written, say_written, write_lines, write_parquet};
+#[cfg(feature = "tables")]
+use crate::export::parquet::write_parquet;
+use crate::export::table::{Convert, Rows, Written, say_written, write_lines};
 use crate::export::target::{Target, format_of, is_stdout};
 use crate::export::text;
 use crate::export::transaction_row::{BlockFacts, TransactionRow, memory_of_row};
@@ -29,7 +31,11 @@ const RUN_BYTES: u64 = 4 << 20;
 const ROWS_BYTES: usize = 24 << 20;
 
 /// What the ending of a name says of the format.
-const ENDINGS: [(&str, NestedFormat); 2] = [("parquet", NestedFormat::Parquet), ("jsonl", NestedFormat::Jsonl)];
+const ENDINGS: &[(&str, NestedFormat)] = &[
+    #[cfg(feature = "tables")]
+    ("parquet", NestedFormat::Parquet),
+    ("jsonl", NestedFormat::Jsonl),
+];
 
 /// The transactions that are exported.
 struct Transactions<'a> {
@@ -151,7 +157,7 @@ fn open(
 }
 
 pub(crate) fn run(arguments: &ExportBlocksArguments) -> Result<u8, Failure> {
-    let format = format_of(&arguments.out, arguments.format, &ENDINGS)?;
+    let format = format_of(&arguments.out, arguments.format, ENDINGS)?;
     let stop = signals::stop_flag()?;
     let mut meter = EngineMeter::new();
     let (mut blocks, network) = open(arguments, &stop, &mut meter)?;
@@ -212,6 +218,7 @@ fn export(
 ) -> Result<Written, Failure> {
     let target = Target::open(&arguments.out, arguments.force)?;
     match format {
+        #[cfg(feature = "tables")]
         NestedFormat::Parquet => write_parquet(transactions, target, meter),
         NestedFormat::Jsonl => write_lines(transactions, target, meter, "", &text::jsonl),
     }

@@ -2,12 +2,12 @@
 
 use crate::arguments::{ExportCoinsArguments, TableFormat};
 use crate::commands::{cores, open_set_at, or_standard_input, share};
-use crate::descriptors::targets;
 use crate::export::coin_row::CoinRow;
-use crate::export::sqlite::SqliteWriter;
-use crate::export::table::{Convert, Rows, Written, say_written, write_lines, write_parquet};
-use crate::export::target::{Target, format_of, is_stdout};
+use crate::export::table::{Convert, Rows, Written, say_written, write_lines};
+use crate::export::target::{Target, format_of};
 use crate::export::text;
+#[cfg(feature = "tables")]
+use crate::export::{parquet::write_parquet, sqlite::write_coins};
 use crate::failure::Failure;
 use crate::output;
 use crate::progress::EngineMeter;
@@ -24,11 +24,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What the ending of a name says of the format.
-const ENDINGS: [(&str, TableFormat); 5] = [
+const ENDINGS: &[(&str, TableFormat)] = &[
+    #[cfg(feature = "tables")]
     ("parquet", TableFormat::Parquet),
     ("csv", TableFormat::Csv),
     ("jsonl", TableFormat::Jsonl),
+    #[cfg(feature = "tables")]
     ("sqlite", TableFormat::Sqlite),
+    #[cfg(feature = "tables")]
     ("db", TableFormat::Sqlite),
 ];
 
@@ -200,13 +203,31 @@ impl Rows for Coins<'_> {
     }
 }
 
+/// The scripts of the coins that are wanted; none for all.
+#[cfg(feature = "descriptors")]
+fn wanted(arguments: &ExportCoinsArguments, network: Network) -> Result<Option<HashSet<Vec<u8>>>, Failure> {
+    let wanted = &arguments.wanted;
+    let mut scripts = HashSet::new();
+    for text in &wanted.texts {
+        let targets = crate::descriptors::targets(text, &wanted.range.0, network)?;
+        scripts.extend(targets.into_iter().map(|target| target.script_pubkey));
+    }
+    Ok((!wanted.texts.is_empty()).then_some(scripts))
+}
+
+#[cfg(not(feature = "descriptors"))]
+fn wanted(_: &ExportCoinsArguments, _: Network) -> Result<Option<HashSet<Vec<u8>>>, Failure> {
+    Ok(None)
+}
+
 pub(crate) fn run(arguments: &ExportCoinsArguments) -> Result<u8, Failure> {
     if arguments.at.height.is_some() && arguments.snapshot.is_some() {
         return Err(Failure::Usage("--at needs --data: a snapshot has no blocks".to_owned()));
     }
     let out = &arguments.out;
-    let format = format_of(out, arguments.format, &ENDINGS)?;
-    if format == TableFormat::Sqlite && is_stdout(out) {
+    let format = format_of(out, arguments.format, ENDINGS)?;
+    #[cfg(feature = "tables")]
+    if format == TableFormat::Sqlite && crate::export::target::is_stdout(out) {
         return Err(Failure::Usage(
             "sqlite writes a file, which standard output is not".to_owned(),
         ));
@@ -214,29 +235,20 @@ pub(crate) fn run(arguments: &ExportCoinsArguments) -> Result<u8, Failure> {
     let stop = signals::stop_flag()?;
     let mut meter = EngineMeter::new();
     let source = Source::open(arguments, &stop, &mut meter)?;
-    let mut wanted = HashSet::new();
-    for text in &arguments.wanted {
-        let targets = targets(text, &arguments.range.0, source.network())?;
-        wanted.extend(targets.into_iter().map(|target| target.script_pubkey));
-    }
     let coins = Coins {
+        wanted: wanted(arguments, source.network())?,
         source,
-        wanted: (!arguments.wanted.is_empty()).then_some(wanted),
         out,
         stop,
     };
     let target = || Target::open(out, arguments.force);
     let written = match format {
+        #[cfg(feature = "tables")]
         TableFormat::Parquet => write_parquet(&coins, target()?, &mut meter)?,
         TableFormat::Csv => write_lines(&coins, target()?, &mut meter, &text::csv_head(), &text::csv)?,
         TableFormat::Jsonl => write_lines(&coins, target()?, &mut meter, "", &text::jsonl)?,
-        TableFormat::Sqlite => {
-            let mut writer = SqliteWriter::open(arguments.force.begin(out)?)?;
-            let convert = |rows: &mut dyn Iterator<Item = CoinRow>| Ok(rows.collect::<Vec<_>>());
-            let rows = coins.run(&mut meter, &convert, &mut |rows| writer.add(&rows))?;
-            let bytes = Some(writer.complete()?);
-            Written { rows, bytes }
-        }
+        #[cfg(feature = "tables")]
+        TableFormat::Sqlite => write_coins(&coins, arguments.force.begin(out)?, &mut meter)?,
     };
     drop(meter);
     let Written { rows, bytes } = written;
