@@ -6,7 +6,7 @@
 CARGO ?= cargo
 CARGO_FLAGS ?= --locked
 
-.PHONY: help run test python python-modules build install examples deps kernel-deps fetch outside models memcheck one-core fuzz lint doc bench clean
+.PHONY: help run test python python-modules build install dist features examples deps kernel-deps fetch outside models memcheck one-core fuzz lint doc bench clean
 
 help:
 	@echo "make run    install what is missing, build the command, run 'blockmill demo'"
@@ -15,6 +15,8 @@ help:
 	@echo "make examples  the examples of the crates in lib/"
 	@echo "make python  the Python package: its wheel, and its tests in a new virtual environment"
 	@echo "make install PREFIX=/usr/local   an optimised command with its manual page and completions"
+	@echo "make dist   a .tar.gz, a .deb and a wheel, for an old C library"
+	@echo "make features  the command with each set of its features"
 	@echo "make models the lock-free parts under loom, and over the portable twin of futexes"
 	@echo "make memcheck  those parts and the coin map under valgrind; make one-core  the same on one core"
 	@echo "make fuzz   all fuzz targets, a short while each (four minutes)"
@@ -91,6 +93,19 @@ install: deps fetch
 	target/dist/blockmill completions bash >"$(SHARE)/bash-completion/completions/blockmill"
 	target/dist/blockmill completions zsh >"$(SHARE)/zsh/site-functions/_blockmill"
 	target/dist/blockmill completions fish >"$(SHARE)/fish/vendor_completions.d/blockmill.fish"
+
+# Files to install, in target/packages: the command as .tar.gz and .deb, and the wheel for Python.
+dist: deps fetch
+	packaging/build
+
+# The command with each set of its features, and how many packages the smallest stands on.
+FEATURES := none tables descriptors generate tables,descriptors tables,generate descriptors,generate
+
+features: fetch
+	@for features in $(FEATURES); do \
+		echo "features: $$features"; \
+		$(CARGO) clippy -q --release -p blockmill-cli --no-default-features --features "$${features#none}" $(CARGO_FLAGS) -- -D warnings || exit 1; \
+	done
 
 # Each example checks its own result. Those of crates/ are tests.
 EXAMPLES := blockmill-sync:contention blockmill-pool:scope blockmill-pool:work_source blockmill-checkqueue:primes \

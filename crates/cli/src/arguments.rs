@@ -14,21 +14,32 @@ use blockmill_blockfiles::{FileError, NewFile};
 use blockmill_chaingen::Profile;
 use blockmill_coins::stats::Hashes;
 use blockmill_engine::{ChainId, Earlier, Engine, EngineBuilder, Reach, Signatures};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use std::ffi::OsString;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
+
+/// The options of all commands stand together, after those of each.
+const GLOBAL: &str = "Options of all commands";
+const AFTER_OWN: usize = 900;
 
 /// Turns Bitcoin block files into a fully validated UTXO set.
 #[derive(Debug, Parser)]
 #[command(name = "blockmill", version, max_term_width = 80)]
 pub(crate) struct Arguments {
     /// How to write progress and messages
-    #[arg(long, global = true, value_name = "FORMAT", default_value = "text")]
+    #[arg(
+        long,
+        global = true,
+        value_name = "FORMAT",
+        default_value = "text",
+        help_heading = GLOBAL,
+        display_order = AFTER_OWN
+    )]
     pub(crate) log: Format,
     /// Write no progress, and only those messages that are warnings or errors
-    #[arg(long, short, global = true)]
+    #[arg(long, short, global = true, help_heading = GLOBAL, display_order = AFTER_OWN)]
     pub(crate) quiet: bool,
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -73,9 +84,6 @@ pub(crate) enum Command {
     Completions(CompletionsArguments),
     /// Print the manual page; read it with `blockmill man | man -l -`
     Man,
-    /// The benchmarks are the command blockmill-bench
-    #[command(hide = true, disable_help_flag = true)]
-    Bench(MovedArguments),
 }
 
 #[derive(Debug, Args)]
@@ -91,9 +99,8 @@ pub(crate) struct DataArguments {
     /// Data directory
     #[arg(long, value_name = "DIR", env = "BLOCKMILL_DATA")]
     pub(crate) data: PathBuf,
-    /// Network: bitcoin, testnet3, testnet4, signet or regtest; needed only to make a data
-    /// directory
-    #[arg(long, value_name = "NAME", env = "BLOCKMILL_NETWORK")]
+    /// Network; needed only to make a data directory
+    #[arg(long, value_name = "NAME", env = "BLOCKMILL_NETWORK", value_parser = network())]
     pub(crate) network: Option<Network>,
     /// Challenge of a custom signet, in hex; implies --network signet
     #[arg(long, value_name = "HEX", value_parser = parse_hex)]
@@ -161,8 +168,7 @@ pub(crate) struct ConnectArguments {
     /// Skip the scripts of this block and of those below it, under Core's conditions; 0 checks all
     #[arg(long, value_name = "HASH", default_value = "0", value_parser = parse_assume_valid)]
     pub(crate) assume_valid: AssumeValid,
-    /// How signatures are verified: many at once in lanes, for blocks with over two weeks of work
-    /// above them (auto); by libsecp256k1 alone (kernel); in lanes for all blocks (lanes)
+    /// How signatures are verified: many at once in the lanes of vector registers, or one by one
     #[arg(long, value_name = "HOW", default_value = "auto")]
     pub(crate) signatures: SignaturesArgument,
     /// Connect no block above this height
@@ -188,8 +194,8 @@ pub(crate) struct SubmitArguments {
     pub(crate) data: DataArguments,
     #[command(flatten)]
     pub(crate) engine: EngineArguments,
-    /// How signatures are verified: auto, kernel or lanes, as for connect
-    #[arg(long, value_name = "HOW", default_value = "kernel")]
+    /// How signatures are verified, as for connect
+    #[arg(long, value_name = "HOW", default_value = "one-by-one")]
     pub(crate) signatures: SignaturesArgument,
     /// Add the number of coins and the hash of the UTXO set to every answer
     #[arg(long)]
@@ -214,7 +220,7 @@ pub(crate) struct VerifyArguments {
     #[arg(long, value_name = "HASH", requires = "blocks")]
     pub(crate) hash: Option<BlockHash>,
     /// Network of the block
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = network())]
     pub(crate) network: Network,
     /// Challenge of a custom signet, in hex
     #[arg(long, value_name = "HEX", value_parser = parse_hex)]
@@ -222,8 +228,8 @@ pub(crate) struct VerifyArguments {
     /// Threads that validate [default: all cores]
     #[arg(long, value_name = "N", value_parser = parse_threads)]
     pub(crate) par: Option<usize>,
-    /// How signatures are verified: auto, kernel or lanes, as for connect [default: kernel for one
-    /// block, auto with --blocks]
+    /// How signatures are verified, as for connect [default: one-by-one for one block, auto with
+    /// --blocks]
     #[arg(long, value_name = "HOW")]
     pub(crate) signatures: Option<SignaturesArgument>,
     /// Print JSON
@@ -464,7 +470,7 @@ pub(crate) struct ExportBlocksArguments {
     pub(crate) older: OlderArgument,
     /// Network: bitcoin, testnet3, testnet4, signet or regtest; needed only without a data
     /// directory
-    #[arg(long, value_name = "NAME", env = "BLOCKMILL_NETWORK")]
+    #[arg(long, value_name = "NAME", env = "BLOCKMILL_NETWORK", value_parser = network())]
     pub(crate) network: Option<Network>,
     /// Challenge of a custom signet, in hex; implies --network signet
     #[arg(long, value_name = "HEX", value_parser = parse_hex)]
@@ -593,14 +599,6 @@ pub(crate) struct DemoArguments {
     #[arg(long, value_name = "DIR")]
     pub(crate) keep: Option<PathBuf>,
 }
-
-/// All arguments of a command that has moved.
-#[derive(Debug, Args)]
-pub(crate) struct MovedArguments {
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-    _rest: Vec<OsString>,
-}
-
 /// Bytes given in hex. Clap would read a plain `Vec` as an option that may be repeated.
 #[derive(Debug, Clone)]
 pub(crate) struct HexBytes(pub(crate) Vec<u8>);
@@ -608,8 +606,12 @@ pub(crate) struct HexBytes(pub(crate) Vec<u8>);
 /// How signatures are verified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SignaturesArgument {
+    /// In lanes for blocks with over two weeks of work above them, else one by one
     Auto,
-    Kernel,
+    /// By libsecp256k1 alone
+    #[value(alias = "kernel")]
+    OneByOne,
+    /// In lanes for all blocks
     Lanes,
 }
 
@@ -617,7 +619,7 @@ impl From<SignaturesArgument> for Signatures {
     fn from(argument: SignaturesArgument) -> Self {
         match argument {
             SignaturesArgument::Auto => Self::Auto,
-            SignaturesArgument::Kernel => Self::Kernel,
+            SignaturesArgument::OneByOne => Self::Kernel,
             SignaturesArgument::Lanes => Self::Lanes,
         }
     }
@@ -626,6 +628,19 @@ impl From<SignaturesArgument> for Signatures {
 /// A block hash, or 0 for none.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct AssumeValid(pub(crate) Option<BlockHash>);
+
+/// The names of networks, and those that Bitcoin Core has for them.
+fn network() -> impl TypedValueParser<Value = Network> {
+    let names = Network::ALL.map(|network| {
+        let value = PossibleValue::new(network.name());
+        match network {
+            Network::Bitcoin => value.aliases(["main", "mainnet"]),
+            Network::Testnet3 => value.aliases(["test", "testnet"]),
+            _ => value,
+        }
+    });
+    PossibleValuesParser::new(names).try_map(|name| name.parse::<Network>())
+}
 
 fn parse_hex(text: &str) -> Result<HexBytes, String> {
     hex::decode(text).map(HexBytes).map_err(|error| error.to_string())
@@ -766,12 +781,13 @@ mod tests {
         let connect = "blockmill connect --blocks a --data d";
         let submit = "blockmill submit --data d";
         let verify = "blockmill verify --blocks a --network regtest";
-        let defaults = [Some(SignaturesArgument::Auto), Some(SignaturesArgument::Kernel), None];
+        let defaults = [Some(SignaturesArgument::Auto), Some(SignaturesArgument::OneByOne), None];
         for (line, default) in [connect, submit, verify].into_iter().zip(defaults) {
             assert_eq!(parsed(line), default);
             for (word, argument) in [
                 ("auto", SignaturesArgument::Auto),
-                ("kernel", SignaturesArgument::Kernel),
+                ("one-by-one", SignaturesArgument::OneByOne),
+                ("kernel", SignaturesArgument::OneByOne),
                 ("lanes", SignaturesArgument::Lanes),
             ] {
                 assert_eq!(parsed(&format!("{line} --signatures {word}")), Some(argument));

@@ -12,6 +12,7 @@ mod commands;
 #[cfg(feature = "descriptors")]
 mod descriptors;
 mod doing;
+mod examples;
 mod export;
 mod failure;
 mod headers;
@@ -32,7 +33,6 @@ mod whole;
 use arguments::{Arguments, Command};
 use build_info::VERSION;
 use clap::{CommandFactory, FromArgMatches};
-use failure::Failure;
 use serde_json::json;
 use std::process::ExitCode;
 
@@ -46,7 +46,7 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 const READER_IS_GONE: u8 = 141;
 
 fn main() -> ExitCode {
-    let mut command = Arguments::command().version(VERSION.as_str());
+    let mut command = examples::with_examples(Arguments::command()).version(VERSION.as_str());
     let parsed = command.try_get_matches_from_mut(std::env::args_os());
     let arguments = match parsed.and_then(|matches| Arguments::from_arg_matches(&matches)) {
         Ok(arguments) => arguments,
@@ -73,9 +73,6 @@ fn main() -> ExitCode {
         Command::Generate(arguments) => commands::generate::run(&arguments),
         Command::Completions(arguments) => commands::shell::completions(&arguments),
         Command::Man => commands::shell::man(),
-        Command::Bench(_) => Err(Failure::Usage(
-            "the benchmarks moved to the command blockmill-bench".to_owned(),
-        )),
     };
     signals::answer();
     match outcome {

@@ -1,6 +1,6 @@
 //! The arguments of `blockmill audit`.
 
-use super::{Force, HexBytes, OlderArgument, SignaturesArgument, parse_hex, parse_threads};
+use super::{Force, HexBytes, OlderArgument, SignaturesArgument, network, parse_hex, parse_threads};
 use blockmill_block::Network;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
@@ -18,6 +18,7 @@ pub(crate) struct AuditArguments {
         long,
         value_name = "NAME",
         env = "BLOCKMILL_NETWORK",
+        value_parser = network(),
         required_unless_present = "data"
     )]
     pub(crate) network: Option<Network>,
@@ -49,7 +50,7 @@ pub(crate) struct AuditWork {
     /// Threads that validate [default: all cores]
     #[arg(long, value_name = "N", value_parser = parse_threads)]
     pub(crate) par: Option<usize>,
-    /// How signatures are verified: auto, kernel or lanes, as for connect
+    /// How signatures are verified, as for connect
     #[arg(long, value_name = "HOW", default_value = "auto")]
     pub(crate) signatures: SignaturesArgument,
 }
@@ -82,7 +83,7 @@ pub(crate) struct AuditPartArguments {
     #[arg(long, value_name = "FILE|URL")]
     pub(crate) headers: Option<String>,
     /// Network of the blocks
-    #[arg(long, value_name = "NAME", env = "BLOCKMILL_NETWORK")]
+    #[arg(long, value_name = "NAME", env = "BLOCKMILL_NETWORK", value_parser = network())]
     pub(crate) network: Network,
     /// Challenge of a custom signet, in hex
     #[arg(long, value_name = "HEX", value_parser = parse_hex)]

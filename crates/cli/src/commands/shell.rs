@@ -1,11 +1,14 @@
 //! `blockmill completions` and `blockmill man`.
 
 use crate::arguments::{Arguments, CompletionsArguments};
+use crate::examples;
 use crate::failure::Failure;
 use crate::output;
-use clap::{Command, CommandFactory};
+use clap::{Arg, Command, CommandFactory};
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, roman};
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::io::Write;
 
 /// Writes the completions of a shell to standard output.
@@ -57,6 +60,8 @@ fn page(command: Command) -> Result<Vec<u8>, Failure> {
     title.render_options_section(&mut page)?;
     command.build();
     write_commands(&command, &mut page)?;
+    write_environment(&command, &mut page)?;
+    write_examples(&command, "", &mut section("EXAMPLES")).to_writer(&mut page)?;
     let mut statuses = Roff::new();
     statuses.control("SH", ["EXIT STATUS"]);
     for (status, meaning) in STATUSES {
@@ -66,14 +71,59 @@ fn page(command: Command) -> Result<Vec<u8>, Failure> {
     Ok(page)
 }
 
+fn section(heading: &str) -> Roff {
+    let mut section = Roff::new();
+    section.control("SH", [heading]);
+    section
+}
+
+/// The variables of the environment that stand for options, each with the first option's help.
+fn variables<'c>(command: &'c Command, found: &mut BTreeMap<&'c OsStr, &'c Arg>) {
+    for argument in command.get_arguments() {
+        if let Some(name) = argument.get_env() {
+            found.entry(name).or_insert(argument);
+        }
+    }
+    for below in command.get_subcommands() {
+        variables(below, found);
+    }
+}
+
+fn write_environment(command: &Command, page: &mut Vec<u8>) -> Result<(), Failure> {
+    let mut found = BTreeMap::new();
+    variables(command, &mut found);
+    let mut environment = section("ENVIRONMENT");
+    for (name, argument) in found {
+        let option = argument.get_long().unwrap_or_default();
+        let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
+        let text = format!("Stands for --{option} where that is not given: {help}.");
+        let name = name.to_string_lossy().into_owned();
+        environment.control("TP", []).text([roman(name)]).text([roman(text)]);
+    }
+    environment.to_writer(page)?;
+    Ok(())
+}
+
+/// Adds the examples of a command and of those below it.
+fn write_examples<'r>(command: &Command, above: &str, section: &'r mut Roff) -> &'r mut Roff {
+    for below in command.get_subcommands() {
+        let name = [above, below.get_name()].join(" ").trim().to_owned();
+        for (line, what) in examples::of(&name) {
+            section
+                .control("TP", [])
+                .text([roman(*line)])
+                .text([roman(format!("{what}."))]);
+        }
+        write_examples(below, &name, section);
+    }
+    section
+}
+
 /// Writes a section for each command that can be called, nested ones included.
 fn write_commands(command: &Command, page: &mut Vec<u8>) -> Result<(), Failure> {
-    for below in command
-        .get_subcommands()
-        .filter(|below| !below.is_hide_set() && below.get_name() != "help")
-    {
-        if below.has_subcommands() {
-            write_commands(below, page)?;
+    for below in command.get_subcommands().filter(|below| below.get_name() != "help") {
+        write_commands(below, page)?;
+        if below.is_subcommand_required_set() {
             continue;
         }
         // The full name, such as `blockmill snapshot dump`.
@@ -109,11 +159,20 @@ mod tests {
             "BLOCKMILL CONNECT",
             "BLOCKMILL SNAPSHOT DUMP",
             "BLOCKMILL MAN",
+            "BLOCKMILL AUDIT",
+            "BLOCKMILL AUDIT KEY",
             "EXIT STATUS",
         ] {
             assert!(text.contains(&format!(".SH \"{heading}\"")), "{heading}:\n{text}");
         }
-        assert!(!text.contains("BLOCKMILL BENCH"));
+        for words in [
+            ".SH ENVIRONMENT",
+            "BLOCKMILL_DATA\n",
+            ".SH EXAMPLES",
+            "coin \\-\\-data data",
+        ] {
+            assert!(text.contains(words), "{words}:\n{text}");
+        }
         assert_eq!(text.matches("stop\\-at\\-height").count(), 2, "{text}");
         // Once with its explanation, and once in the synopsis.
         assert_eq!(text.matches("\\-\\-log").count(), 2, "{text}");

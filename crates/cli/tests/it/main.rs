@@ -10,6 +10,7 @@ mod common;
 mod conformance;
 mod damage;
 mod demo;
+mod dependencies;
 mod doctor;
 mod documents;
 mod export;

@@ -56,9 +56,6 @@ fn wrong_usage_is_status_2() {
         &mut command(&["connect", "--blocks", ".", "--data", data, "--network", "mainet"]),
         &["mainet"],
     );
-    for options in [&["connect", "--quick"][..], &["--help"], &[]] {
-        check_wrong(command(&["bench"]).args(options), &["command blockmill-bench"]);
-    }
     check_wrong(
         &mut command(&["generate", "--out", data, "--blocks", "1", "--profile", "big"]),
         &["big"],
