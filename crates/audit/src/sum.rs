@@ -7,9 +7,9 @@ use crate::key::Key;
 use crate::part::Part;
 use crate::range_sums::{RangeSums, Summing};
 use blockmill_block::{BlockHash, Txid};
-use blockmill_engine::inspect::verify::VerifyBlockError;
-use blockmill_engine::inspect::verify_blocks::{BlockVerification, Problem, Run, ThreadTimes, Unverified};
-use blockmill_engine::{BlockChange, BlockReadError, ChainBlocks, Observer};
+use blockmill_chain::{BlockChange, BlockReadError, ChainBlocks, Observer};
+use blockmill_checks::verify::VerifyBlockError;
+use blockmill_checks::verify_blocks::{BlockVerification, Problem, Run, ThreadTimes, Unverified};
 use blockmill_rules::{RejectKind, ScriptVerifier};
 use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
@@ -37,7 +37,9 @@ impl Piece {
     fn add(&mut self, run: Run<TimedSums>) {
         self.left -= run.heights.end() - run.heights.start() + 1;
         self.sums.add(run.value.sums);
-        run.unverified.iter().for_each(|unverified| self.add_unverified(unverified));
+        run.unverified
+            .iter()
+            .for_each(|unverified| self.add_unverified(unverified));
     }
 
     fn add_unverified(&mut self, unverified: &Unverified) {

@@ -6,7 +6,7 @@ use arrow_array::builder::{ListBuilder, StringBuilder};
 use arrow_array::{BooleanArray, Int32Array, Int64Array, StringArray, UInt32Array, UInt64Array};
 use arrow_schema::{ArrowError, DataType, Field};
 use blockmill_block::{CoinRef, Header, Input, Network, Output, Txid, hex};
-use blockmill_engine::{SpendingBlock, SpendingTransaction};
+use blockmill_chain::{SpendingBlock, SpendingTransaction};
 use serde::Serialize;
 
 /// What all rows of a block have in common.
