@@ -11,7 +11,7 @@
 #![no_main]
 
 use blockmill_block::{Block, BlockHash};
-use blockmill_engine::{ChainBlocks, NotWhole};
+use blockmill_chain::{ChainBlocks, NotWhole};
 use blockmill_fuzz::block_content::is_own_content;
 use blockmill_fuzz::block_tree::{Node, PARAMS, Rules};
 use blockmill_fuzz::file_pairs::{Copy, Pairs};

@@ -20,10 +20,11 @@
 
 use blockmill_audit::{Auditor, Key, Sources, Verdict};
 use blockmill_block::{Coin, OutPoint};
+use blockmill_chain::{ChainBlocks, RunOutcome, Signatures, SpendingBlock};
+use blockmill_checks::verify_blocks::{Problem, Unverified};
+use blockmill_checks::verify_files::{FilesOptions, FilesReport, verify_files};
 use blockmill_coins::{CoinStore, MemoryStore, Tip, write_snapshot};
-use blockmill_engine::inspect::verify_blocks::{Problem, Unverified};
-use blockmill_engine::inspect::verify_files::{FilesOptions, FilesReport, verify_files};
-use blockmill_engine::{ChainBlocks, Engine, Options, RunOutcome, Signatures, SpendingBlock};
+use blockmill_engine::{Engine, Options};
 use blockmill_fuzz::accept_all::AcceptAll;
 use blockmill_fuzz::block_content::is_own_content;
 use blockmill_fuzz::block_tree::{PARAMS, Rules, outputs_of};

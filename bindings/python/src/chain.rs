@@ -2,7 +2,7 @@
 
 use crate::reports::usage;
 use blockmill_block::Network;
-use blockmill_engine::ChainBlocks;
+use blockmill_chain::ChainBlocks;
 use blockmill_rules::Params;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;

@@ -5,8 +5,8 @@ use crate::key::Key;
 use crate::reports::{self, PartError, error, findings, usage};
 use blockmill_audit::{AuditError, AuditedSet, Auditor, ChainOfSet, NamedPart, Part, Sources, merge};
 use blockmill_block::Header;
-use blockmill_engine::report::Indexing;
-use blockmill_engine::{Event, Level, Observer, Options, Progress, Signatures, UtxoSet};
+use blockmill_chain::{Event, Indexing, Level, Observer, Progress, Signatures};
+use blockmill_datadir::UtxoSet;
 use blockmill_script::CoreVerifier;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -15,6 +15,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
 /// Time between two looks for signals, and between two calls of what hears of the progress.
@@ -169,7 +170,7 @@ fn threads(threads: Option<usize>) -> PyResult<usize> {
     match threads {
         Some(0) => Err(usage("threads: at least 1 is needed")),
         Some(threads) => Ok(threads),
-        None => Ok(Options::default().threads),
+        None => Ok(available_parallelism().map_or(1, usize::from)),
     }
 }
 

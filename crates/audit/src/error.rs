@@ -3,9 +3,9 @@
 use crate::key::KeyError;
 use crate::part::PartError;
 use blockmill_blockfiles::FileError;
+use blockmill_checks::verify::VerifyBlockError;
 use blockmill_coins::{SnapshotError, StoreError};
-use blockmill_engine::OpenError;
-use blockmill_engine::inspect::verify::VerifyBlockError;
+use blockmill_datadir::OpenError;
 use std::io;
 use std::path::{Path, PathBuf};
 use thiserror::Error;

@@ -4,7 +4,7 @@
 //! whether the coins that it has seen were true. A refutation holds only as long as its files stay.
 
 use blockmill_blockfiles::undo_path;
-use blockmill_engine::ChainBlocks;
+use blockmill_chain::ChainBlocks;
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;

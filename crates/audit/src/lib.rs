@@ -12,7 +12,7 @@
 //! ```no_run
 //! use blockmill_audit::{Auditor, Sources, Verdict};
 //! use blockmill_block::Network;
-//! use blockmill_engine::Signatures;
+//! use blockmill_chain::Signatures;
 //! use blockmill_rules::Params;
 //! use blockmill_script::CoreVerifier;
 //! use std::sync::{Arc, atomic::AtomicBool};

@@ -15,7 +15,7 @@ use blockmill_block::{BlockHash, hex};
 use blockmill_blockfiles::{FileError, NewFile, open_regular};
 use blockmill_coins::stats::Hashes;
 use blockmill_coins::{StoreError, UtxoStats};
-use blockmill_engine::UtxoSet;
+use blockmill_datadir::UtxoSet;
 use sha2::{Digest, Sha256};
 use std::cmp::Ordering;
 use std::fmt;

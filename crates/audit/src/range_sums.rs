@@ -5,7 +5,7 @@ use crate::finding::{Finding, FindingKind};
 use crate::fingerprint::{Adder, Fingerprint, Fingerprinter, OfTransaction};
 use blockmill_block::coin::is_unspendable;
 use blockmill_block::{Block, BlockHash, Output, Txid};
-use blockmill_engine::BlockChange;
+use blockmill_chain::BlockChange;
 use std::collections::HashMap;
 
 /// Sums over blocks, which may be added in any order.

@@ -7,9 +7,9 @@ use crate::key::Key;
 use crate::mark::Mark;
 use crate::merge::{Joined, SetSums};
 use blockmill_block::{BlockHash, Network};
+use blockmill_chain::{ChainBlocks, Wholeness};
+use blockmill_checks::verify_blocks::ThreadTimes;
 use blockmill_coins::UtxoStats;
-use blockmill_engine::inspect::verify_blocks::ThreadTimes;
-use blockmill_engine::{ChainBlocks, Wholeness};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 

@@ -13,7 +13,7 @@ use crate::report::{Report, missing, report, without_work};
 use crate::set::set_sums;
 use crate::sum::Summed;
 use crate::workplace::Workplace;
-use blockmill_engine::{ChainBlocks, Observer};
+use blockmill_chain::{ChainBlocks, Observer};
 use blockmill_rules::ScriptVerifier;
 use std::ops::RangeInclusive;
 use std::path::Path;

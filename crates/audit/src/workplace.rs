@@ -10,7 +10,7 @@ use crate::merge::read_part;
 use crate::own_folder::{check_own_file, open_own_folder};
 use crate::part::Part;
 use blockmill_blockfiles::{FileError, NewFile, is_there};
-use blockmill_engine::ChainBlocks;
+use blockmill_chain::ChainBlocks;
 use std::fs::{File, TryLockError};
 use std::io::{self, ErrorKind, Write};
 use std::ops::RangeInclusive;

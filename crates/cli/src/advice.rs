@@ -1,8 +1,10 @@
 //! What a user can do about an error, in the words of the command line.
 
+use blockmill_chain::Event;
 use blockmill_coins::StoreError;
+use blockmill_datadir::{OpenError, Remedy};
+use blockmill_engine::ConnectError;
 use blockmill_engine::engine::LoadSnapshotError;
-use blockmill_engine::{ConnectError, Event, OpenError, Remedy};
 use blockmill_rules::RejectKind;
 
 /// What helps against damage.

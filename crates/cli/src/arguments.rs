@@ -10,10 +10,12 @@ use crate::log::Format;
 use crate::verifier::Verifier;
 use blockmill_block::{BlockHash, Network, OutPoint, hex};
 use blockmill_blockfiles::{FileError, NewFile};
+use blockmill_chain::Signatures;
 #[cfg(feature = "generate")]
 use blockmill_chaingen::Profile;
 use blockmill_coins::stats::Hashes;
-use blockmill_engine::{ChainId, Earlier, Engine, EngineBuilder, Reach, Signatures};
+use blockmill_datadir::{ChainId, Earlier, Reach};
+use blockmill_engine::{Engine, EngineBuilder};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;

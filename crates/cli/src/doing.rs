@@ -3,8 +3,7 @@
 
 use crate::log::Line;
 use crate::progress::duration_text;
-use blockmill_engine::report::Indexing;
-use blockmill_engine::{Level, Progress};
+use blockmill_chain::{Indexing, Level, Progress};
 use indicatif::ProgressBar;
 use serde_json::json;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -6,13 +6,15 @@ use crate::descriptors::NoTarget;
 use crate::signals;
 use blockmill_audit::{AuditError, KeyError};
 use blockmill_blockfiles::FileError;
+use blockmill_chain::{BlockReadError, Wholeness};
 #[cfg(feature = "generate")]
 use blockmill_chaingen::GenerateError;
+use blockmill_checks::verify_files::VerifyFilesError;
 use blockmill_coins::StoreError;
-use blockmill_engine::datadir::snapshot::DumpSnapshotError;
+use blockmill_datadir::snapshot::DumpSnapshotError;
+use blockmill_datadir::{OpenError, PastError};
+use blockmill_engine::ConnectError;
 use blockmill_engine::engine::LoadSnapshotError;
-use blockmill_engine::inspect::verify_files::VerifyFilesError;
-use blockmill_engine::{BlockReadError, ConnectError, OpenError, PastError, Wholeness};
 #[cfg(feature = "tables")]
 use parquet::errors::ParquetError;
 use std::error::Error;

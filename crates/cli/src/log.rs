@@ -7,7 +7,7 @@ use crate::output::{path_text, rejected_json, unreadable_json};
 use crate::plain::{self, one_line};
 use crate::secrets::without_keys;
 use crate::terminal::{Mark, stderr_columns, wrapped};
-use blockmill_engine::{Event, Level, Older};
+use blockmill_chain::{Event, Level, Older};
 use clap::ValueEnum;
 use serde::Serialize;
 use serde_json::{Map, Value, json};

@@ -3,8 +3,7 @@
 use crate::advice;
 use crate::doing::{self, Doing};
 use crate::log::{self, Line};
-use blockmill_engine::report::Indexing;
-use blockmill_engine::{Event, Observer, Progress};
+use blockmill_chain::{Event, Indexing, Observer, Progress};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 use std::collections::VecDeque;

@@ -1,7 +1,7 @@
 //! The script verifier of all commands.
 
-use blockmill_engine::Signatures;
-use blockmill_engine::report::signatures::SignatureRanges;
+use blockmill_chain::Signatures;
+use blockmill_chain::report::signatures::SignatureRanges;
 use blockmill_rules::SignatureCounts;
 use blockmill_script::CoreVerifier;
 use serde_json::{Value, json};

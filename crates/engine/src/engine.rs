@@ -1,6 +1,6 @@
 //! An engine on a data directory. It has four states, each of which only its own module changes:
-//! `Pipeline` (`pipeline::state`), `ChainState` (`chain::state`), `DataState` (`datadir::state`)
-//! and `Telemetry` (`report::telemetry`). Here the engine chooses the branch to connect;
+//! `Pipeline` (`pipeline::state`), `ChainState` (of `blockmill-chain`), `DataState` (of
+//! `blockmill-datadir`) and `Telemetry` (`report::telemetry`). Here the engine chooses the branch to connect;
 //! `pipeline::connect` connects it.
 //!
 //! - `options`: how an engine is to work;
@@ -21,21 +21,22 @@ pub use open::EngineBuilder;
 pub use options::Options;
 pub use submit::{Submission, Verdict};
 
-use crate::chain::state::ChainState;
-use crate::datadir::state::DataState;
-use crate::datadir::{DataDir, OpenError};
 use crate::pipeline::connect::{self, BranchEnd};
 use crate::pipeline::disconnect::disconnect_tip;
 use crate::pipeline::error::ConnectError;
 use crate::pipeline::load::Content;
 use crate::pipeline::state::{Pipeline, Run};
 use crate::report::connect_report::{ConnectReport, Halt};
-use crate::report::findings::{ImportEnd, ImportFindings};
-use crate::report::observer::Observer;
+use crate::report::figures::FiguresObserver;
 use crate::report::telemetry::{Reporter, Telemetry};
 use crate::report::totals::Totals;
 use blockmill_block::{BlockHash, Coin, OutPoint};
+use blockmill_chain::report::findings::{ImportEnd, ImportFindings};
+use blockmill_chain::report::observer::Observer;
+use blockmill_chain::state::ChainState;
 use blockmill_coins::{CoinsCache, StoreError, Tip};
+use blockmill_datadir::state::DataState;
+use blockmill_datadir::{DataDir, OpenError};
 use blockmill_rules::ScriptVerifier;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -60,12 +61,25 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
     /// # Errors
     /// Any [`ConnectError`]. What was flushed before is kept.
     pub fn connect(&mut self, sources: &[PathBuf], observer: &mut dyn Observer) -> Result<ConnectReport, ConnectError> {
+        self.connect_with_figures(sources, observer, &mut ())
+    }
+
+    /// As [`connect`](Self::connect); `figures` hears the figures of the run while it goes on.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect).
+    pub fn connect_with_figures(
+        &mut self,
+        sources: &[PathBuf],
+        observer: &mut dyn Observer,
+        figures: &mut dyn FiguresObserver,
+    ) -> Result<ConnectReport, ConnectError> {
         let start = Instant::now();
         let start_height = self.height();
         let totals_before = self.telemetry.begin_run();
         let cache_before = self.coins().counters();
         self.data.report_problems(start_height, observer);
-        let (pipeline, mut run) = self.parts(observer);
+        let (pipeline, mut run) = self.parts(observer, figures);
         run.chain.forget_failures();
         let mut submitted = ImportFindings::default();
         let (mut findings, mut halt) = import_and_connect(pipeline, &mut run, sources, &mut submitted)?;
@@ -101,10 +115,15 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
     }
 
     /// The pipeline, and what it works on.
-    fn parts<'a>(&'a mut self, observer: &'a mut dyn Observer) -> (&'a mut Pipeline<V>, Run<'a>) {
+    fn parts<'a>(
+        &'a mut self,
+        observer: &'a mut dyn Observer,
+        figures: &'a mut dyn FiguresObserver,
+    ) -> (&'a mut Pipeline<V>, Run<'a>) {
         let reporter = Reporter {
             telemetry: &mut self.telemetry,
             observer,
+            figures,
         };
         let run = Run {
             chain: &mut self.chain,
@@ -120,8 +139,8 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
     /// # Errors
     /// Any [`ConnectError`]; what was flushed before is kept.
     pub fn flush(&mut self) -> Result<(), ConnectError> {
-        let mut nobody = ();
-        let (pipeline, mut run) = self.parts(&mut nobody);
+        let (mut nobody, mut none) = ((), ());
+        let (pipeline, mut run) = self.parts(&mut nobody, &mut none);
         pipeline.flush(&mut run)
     }
 
@@ -195,11 +214,13 @@ fn import_and_connect<V: ScriptVerifier + 'static>(
     submitted: &mut ImportFindings,
 ) -> Result<(ImportFindings, Halt), ConnectError> {
     let stop = pipeline.stop();
-    let findings = run.chain.import(sources, stop, &mut run.reporter)?;
+    let mut findings = run.chain.import(sources, stop, run.reporter.observer)?;
     // Damage of submitted blocks is said once.
     let damages = std::mem::take(&mut submitted.damages);
     *submitted = run.chain.take_submitted_findings();
     submitted.damages.extend(damages);
+    run.reporter.telemetry.take_findings(submitted);
+    run.reporter.telemetry.take_findings(&mut findings);
     check_genesis(pipeline, run);
     run.reporter.telemetry.set_chain_bytes(run.chain.active_bytes());
     pipeline.flusher_mut().restart_interval();

@@ -28,39 +28,49 @@
 //! `examples/address_index.rs` an index that is built while blocks are connected.
 //!
 //! The modules. Each uses only those below it in this list:
-//! - [`inspect`]: the doctor, and blocks verified against undo data;
 //! - [`engine`]: the engine that a user opens, over four states;
 //! - [`pipeline`]: the way of a block, from its file to the store;
-//! - [`datadir`]: what a data directory holds, and snapshots of the set;
-//! - [`chain`]: which blocks there are, and which chain of them is the best;
 //! - [`report`]: what happened, stage by stage, events and traces.
+//!
+//! What reads and verifies, and connects nothing, lies in crates below. Its names are here, too:
+//! - [`inspect`]: the doctor, and blocks verified against undo data (`blockmill-checks`);
+//! - [`datadir`]: what a data directory holds, and snapshots of the set (`blockmill-datadir`);
+//! - [`chain`]: which blocks there are, which chain of them is the best, and its blocks
+//!   (`blockmill-chain`).
 
-pub mod chain;
-pub mod datadir;
 pub mod engine;
-pub mod inspect;
 pub mod pipeline;
 pub mod report;
 
-pub use datadir::batches::{Batch, for_each_batch_of};
-pub use datadir::block_read_error::BlockReadError;
-pub use datadir::chain_blocks::ChainBlocks;
-pub use datadir::past::{Earlier, PastError};
-pub use datadir::spending_block::{SpendingBlock, SpendingTransaction};
-pub use datadir::status::Status;
-pub use datadir::utxo_set::{CoinLookup, Reach, UtxoSet};
-pub use datadir::{ChainId, DataDir, OpenError, Remedy, SnapshotMark};
+/// Which blocks there are, which chain of them is the best, and its blocks: the crate
+/// `blockmill-chain`.
+pub use blockmill_chain as chain;
+
+/// The data directory: the crate `blockmill-datadir`, and the blocks of a chain.
+pub mod datadir {
+    pub use blockmill_chain::{block_read_error, chain_blocks, chain_bytes};
+    pub use blockmill_datadir::*;
+}
+
+/// What looks at blocks and data directories without connecting anything.
+pub mod inspect {
+    pub use blockmill_checks::{verify, verify_blocks, verify_files};
+    pub use blockmill_datadir::doctor;
+}
+
+pub use blockmill_chain::report::events::{Event, Level, Older};
+pub use blockmill_chain::report::findings::Rejected;
+pub use blockmill_chain::report::observer::{BlockChange, Observer, Progress};
+pub use blockmill_chain::report::signatures::Signatures;
+pub use blockmill_chain::report::wholeness::{NotWhole, RunOutcome, Wholeness};
+pub use blockmill_chain::{BlockReadError, ChainBlocks, SpendingBlock, SpendingTransaction};
+pub use blockmill_datadir::{
+    Batch, ChainId, CoinLookup, DataDir, Earlier, OpenError, PastError, Reach, Remedy, SnapshotMark, Status, UtxoSet,
+    for_each_batch_of,
+};
 pub use engine::{Engine, EngineBuilder, LoadSnapshotError, Options, Submission, Verdict};
 pub use pipeline::error::ConnectError;
 pub use report::connect_report::ConnectReport;
-pub use report::events::{Event, Level, Older};
-pub use report::findings::Rejected;
-pub use report::observer::{BlockChange, Observer, Progress};
-pub use report::signatures::Signatures;
-pub use report::wholeness::{NotWhole, RunOutcome, Wholeness};
-
-#[cfg(test)]
-mod rooms;
 
 /// The library code in the README compiles.
 #[cfg(doctest)]

@@ -11,8 +11,8 @@
 //! - `window`, `windows`, `shards`: blocks are put in flight together: their coins are spent and
 //!   created in the cache by all threads;
 //! - `apply`, `resolve`: a block is put in flight by itself;
-//! - `checks`: its scripts run on all threads;
-//! - `in_flight`: blocks that are resolved, and whose checks are under way;
+//! - `in_flight`: blocks that are resolved, and whose scripts run on all threads (the check pool of
+//!   `blockmill-checks`);
 //! - `flush`: changes go to the store;
 //! - `disconnect`: the tip is disconnected, for a branch with more work;
 //! - [`error`]: why blocks cannot be connected.
@@ -20,7 +20,6 @@
 pub mod error;
 
 pub(crate) mod apply;
-pub(crate) mod checks;
 pub(crate) mod connect;
 pub(crate) mod disconnect;
 pub(crate) mod fetch;

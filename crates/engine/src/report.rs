@@ -1,31 +1,26 @@
-//! What happened: figures, findings, events, and what each thread did when.
+//! What a run did: figures, and what each thread did when. What is said of blocks and chains is in
+//! `blockmill-chain`.
 //!
-//! - [`stages`]: the stages of a block's way, and their times;
-//! - [`totals`]: what the engine did, in figures;
-//! - [`findings`]: blocks that cannot be connected, and why;
-//! - [`signatures`]: how signatures are verified;
-//! - [`wholeness`]: whether block files hold a whole chain;
+//! - `telemetry`: where the engine gathers all of it;
 //! - [`connect_report`]: the result of a run;
-//! - [`events`]: what is worth a line in a log;
-//! - [`observer`]: who hears of all this while it happens;
+//! - [`figures`]: who hears the figures of a run while it goes on;
 //! - `trace`: which thread did what when;
-//! - `telemetry`: where the engine gathers all of it.
+//! - [`totals`]: what the engine did, in figures;
+//! - [`stages`]: the stages of a block's way, and their times.
 
 pub mod connect_report;
-pub mod events;
-pub mod findings;
-pub mod observer;
-pub mod signatures;
+pub mod figures;
 pub mod stages;
 pub mod totals;
-pub mod wholeness;
 
 pub(crate) mod telemetry;
 pub(crate) mod trace;
 
+pub use blockmill_chain::report::{
+    Indexing, Leftover, NotWhole, Observer, Progress, Rejected, RunOutcome, Unreadable, Wholeness, events, findings,
+    observer, signatures, wholeness,
+};
 pub use connect_report::{ConnectReport, Halt};
-pub use findings::{Leftover, Rejected, Unreadable};
-pub use observer::{Indexing, Observer, Progress};
+pub use figures::FiguresObserver;
 pub use stages::{Span, Stage, StageTime, Stages};
 pub use totals::{Depth, FetchTotals, QueueTotals, Totals};
-pub use wholeness::{NotWhole, RunOutcome, Wholeness};

@@ -2,8 +2,8 @@
 
 use super::chains::*;
 use crate::{Auditor, FindingKind, Report, Sources, Verdict};
+use blockmill_chain::{Observer, Progress, Signatures};
 use blockmill_chaingen::core_files::CoreLayout;
-use blockmill_engine::{Observer, Progress, Signatures};
 use blockmill_script::CoreVerifier;
 use std::fs::OpenOptions;
 use std::path::Path;

@@ -15,7 +15,8 @@ use blockmill_audit::{
     AuditError, AuditedSet, Auditor, Finding, Key, Mark, Report, Sources, Verdict, merge, read_parts,
 };
 use blockmill_block::{Header, Network};
-use blockmill_engine::{Options, Signatures, UtxoSet};
+use blockmill_chain::Signatures;
+use blockmill_datadir::UtxoSet;
 use blockmill_rules::Params;
 use serde_json::{Value, json};
 use std::io::Write;
@@ -35,7 +36,7 @@ pub(crate) fn run(arguments: &AuditArguments) -> Result<u8, Failure> {
 }
 
 fn threads(par: Option<usize>) -> usize {
-    par.unwrap_or(Options::default().threads)
+    par.unwrap_or(super::cores())
 }
 
 fn signatures(work: &AuditWork) -> Signatures {

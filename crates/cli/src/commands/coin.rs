@@ -12,7 +12,7 @@ use crate::secrets::shape;
 use crate::signals;
 use blockmill_block::{Coin, Network, NoOutPoint, OutPoint, hex};
 use blockmill_blockfiles::lines::{Line, read_line};
-use blockmill_engine::CoinLookup;
+use blockmill_datadir::CoinLookup;
 use serde::Serialize;
 use std::io::{self, BufReader, BufWriter, Write};
 

@@ -12,9 +12,10 @@ use crate::trace::Trace;
 use crate::verifier::verifier;
 use crate::whole;
 use blockmill_blockfiles::BlockFiles;
+use blockmill_chain::{Event, Indexing, Observer, Progress};
 use blockmill_coins::CacheCounters;
-use blockmill_engine::report::{Halt, Indexing, Span, Totals};
-use blockmill_engine::{ConnectReport, Event, Observer, Options, Progress};
+use blockmill_engine::report::{FiguresObserver, Halt, Span, Totals};
+use blockmill_engine::{ConnectReport, Options};
 use serde_json::json;
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -62,27 +63,38 @@ pub(crate) fn say_halt(report: &ConnectReport) {
     }
 }
 
-/// Passes the engine's reports to the meter, the trace and the metrics.
-struct Watcher {
+/// Passes the engine's reports to the meter and the metrics.
+struct Watcher<'a> {
     meter: EngineMeter,
-    trace: Option<Trace>,
-    metrics: Option<Metrics>,
+    metrics: Option<&'a Metrics>,
 }
 
-impl Observer for Watcher {
+/// Passes the engine's figures to the trace and the metrics.
+struct FiguresWatcher<'a> {
+    trace: Option<Trace>,
+    metrics: Option<&'a Metrics>,
+}
+
+impl Observer for Watcher<'_> {
     fn indexing(&mut self, indexing: &Indexing) {
         self.meter.indexing(indexing);
     }
 
     fn progress(&mut self, progress: &Progress) {
         self.meter.progress(progress);
-        if let Some(metrics) = &self.metrics {
+        if let Some(metrics) = self.metrics {
             metrics.set_progress(progress);
         }
     }
 
+    fn event(&mut self, event: &Event<'_>) {
+        self.meter.event(event);
+    }
+}
+
+impl FiguresObserver for FiguresWatcher<'_> {
     fn totals(&mut self, totals: &Totals, cache: &CacheCounters) {
-        if let Some(metrics) = &self.metrics {
+        if let Some(metrics) = self.metrics {
             metrics.set_totals(totals, cache);
         }
     }
@@ -91,10 +103,6 @@ impl Observer for Watcher {
         if let Some(trace) = &mut self.trace {
             trace.add(thread, span);
         }
-    }
-
-    fn event(&mut self, event: &Event<'_>) {
-        self.meter.event(event);
     }
 }
 
@@ -138,17 +146,19 @@ pub(crate) fn run(arguments: &ConnectArguments) -> Result<u8, Failure> {
             json!({"height_max": height_max, "height": engine.height()}),
         );
     }
+    let metrics = arguments
+        .metrics
+        .map(|address| Metrics::serve(address, engine.directory().store_path()))
+        .transpose()?;
+    let metrics = metrics.as_ref();
+    let mut figures = FiguresWatcher { trace, metrics };
     let mut watcher = Watcher {
         meter: EngineMeter::new(),
-        trace,
-        metrics: arguments
-            .metrics
-            .map(|address| Metrics::serve(address, engine.directory().store_path()))
-            .transpose()?,
+        metrics,
     };
-    let report = engine.connect(&arguments.blocks, &mut watcher);
+    let report = engine.connect_with_figures(&arguments.blocks, &mut watcher, &mut figures);
     // The trace of a run that fails is of use, too.
-    let traced = watcher.trace.take().map_or(Ok(()), Trace::finish);
+    let traced = figures.trace.take().map_or(Ok(()), Trace::finish);
     let report = report?;
     drop(watcher);
     say_leftovers(&report);

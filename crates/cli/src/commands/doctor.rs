@@ -8,7 +8,7 @@ use crate::progress::EngineMeter;
 use crate::signals;
 use crate::terminal::{bad, good, stdout_columns, wrapped};
 use blockmill_audit::{Mark, Noted};
-use blockmill_engine::inspect::doctor::{self, Finding, Findings, Health};
+use blockmill_datadir::doctor::{self, Finding, Findings, Health};
 use serde_json::json;
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -23,7 +23,7 @@ use crate::doing::{self, Doing};
 use crate::failure::Failure;
 use crate::log;
 use crate::progress::EngineMeter;
-use blockmill_engine::{Batch, Earlier, Reach, UtxoSet};
+use blockmill_datadir::{Batch, Earlier, Reach, UtxoSet};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 

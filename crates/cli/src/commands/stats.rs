@@ -8,9 +8,10 @@ use crate::output::{self, StatsJson, Validated};
 use crate::progress::EngineMeter;
 use crate::signals;
 use blockmill_audit::{Mark, Noted};
+use blockmill_chain::Observer;
 use blockmill_coins::stats::Hashes;
 use blockmill_coins::{StatsBuilder, StatsPart, StoreError, UtxoStats};
-use blockmill_engine::{Batch, Earlier, Observer, Reach, UtxoSet};
+use blockmill_datadir::{Batch, Earlier, Reach, UtxoSet};
 use std::io::Write;
 use std::path::Path;
 

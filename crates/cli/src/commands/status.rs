@@ -4,7 +4,7 @@ use crate::arguments::StatusArguments;
 use crate::failure::Failure;
 use crate::log;
 use crate::output::{self, bytes, grouped};
-use blockmill_engine::Status;
+use blockmill_datadir::Status;
 use serde::Serialize;
 use std::io::Write;
 

@@ -5,7 +5,7 @@ mod one;
 
 use crate::arguments::{VerifyArguments, challenge_of};
 use crate::failure::Failure;
-use blockmill_engine::{ChainId, Options};
+use blockmill_datadir::ChainId;
 use blockmill_rules::Params;
 
 pub(crate) fn run(arguments: &VerifyArguments) -> Result<u8, Failure> {
@@ -24,5 +24,5 @@ fn params(arguments: &VerifyArguments) -> Result<Params, Failure> {
 }
 
 fn threads(arguments: &VerifyArguments) -> usize {
-    arguments.par.unwrap_or(Options::default().threads)
+    arguments.par.unwrap_or(super::cores())
 }

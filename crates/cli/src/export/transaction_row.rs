@@ -5,7 +5,7 @@ mod columns;
 
 use crate::script_pubkey::{ScriptKind, address};
 use blockmill_block::{CoinRef, Header, Input, Network, Output, Txid, hex};
-use blockmill_engine::{SpendingBlock, SpendingTransaction};
+use blockmill_chain::{SpendingBlock, SpendingTransaction};
 use serde::Serialize;
 
 /// What all rows of a block have in common.

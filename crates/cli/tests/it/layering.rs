@@ -12,7 +12,7 @@ const TOOLS: &str = "tools";
 const BINDINGS: &str = "bindings";
 
 /// All crates, with their folders and floors.
-const PLACES: [(&str, &str, u8); 23] = [
+const PLACES: [(&str, &str, u8); 26] = [
     ("secp256k1-lanes", LIB, 0),
     ("sha256-lanes", LIB, 0),
     ("sync", LIB, 0),
@@ -27,7 +27,10 @@ const PLACES: [(&str, &str, u8); 23] = [
     ("coins", CRATES, 3),
     ("store-log", CRATES, 4),
     ("fetch", CRATES, 4),
-    ("engine", CRATES, 5),
+    ("chain", CRATES, 4),
+    ("datadir", CRATES, 5),
+    ("checks", CRATES, 5),
+    ("engine", CRATES, 6),
     ("audit", CRATES, 6),
     ("cli", CRATES, 8),
     ("python", BINDINGS, 8),
@@ -156,7 +159,19 @@ fn parts_for_others_need_no_c_compiler() {
         .iter()
         .filter(|(_, folder, _)| *folder == LIB)
         .map(|(name, ..)| *name);
-    for name in of_lib.chain(["block", "blockfiles", "rules", "coinmap", "coins", "store-log", "fetch"]) {
+    for name in of_lib.chain([
+        "block",
+        "blockfiles",
+        "rules",
+        "coinmap",
+        "coins",
+        "store-log",
+        "fetch",
+        "chain",
+        "datadir",
+        "checks",
+        "engine",
+    ]) {
         let package = match name {
             "secp256k1-lanes" | "sha256-lanes" => name.to_owned(),
             _ => format!("blockmill-{name}"),
@@ -192,6 +207,23 @@ fn the_command_has_no_peers() {
     };
     assert_eq!(found("blockmill-cli"), 0);
     assert_eq!(found("blockmill-bench"), peers.len());
+}
+
+/// What reads and verifies blocks has no part of what connects them.
+#[test]
+fn readers_have_no_pipeline() {
+    let pipeline = ["blockmill-engine", "blockmill-fetch", "blockmill-workqueue"];
+    let found = |package: &str| {
+        let names = built_with(package, "normal,build");
+        let parts = pipeline
+            .into_iter()
+            .filter(|part| names.iter().any(|name| name == part));
+        parts.collect::<Vec<_>>()
+    };
+    for reader in ["chain", "datadir", "checks", "audit", "python"] {
+        assert_eq!(found(&format!("blockmill-{reader}")), [""; 0], "{reader}");
+    }
+    assert_eq!(found("blockmill-engine"), pipeline);
 }
 
 /// A package in its place, which uses another.

@@ -4,6 +4,7 @@
 mod amounts;
 mod audit;
 mod balance;
+mod circles;
 mod coin;
 mod coin_log;
 mod common;

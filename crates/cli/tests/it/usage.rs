@@ -7,7 +7,7 @@ use blockmill_chaingen::bitcoin::{self, Block, consensus::serialize, hex::Displa
 use blockmill_chaingen::builder::any_script;
 use blockmill_coins::stats::Hashes;
 use blockmill_coins::{StatsBuilder, Tip};
-use blockmill_engine::{ChainId, DataDir};
+use blockmill_datadir::{ChainId, DataDir};
 use serde_json::{Value, json};
 use std::fs::File;
 use std::path::Path;

@@ -1,20 +1,20 @@
 //! A set is loaded from a snapshot, in place of the blocks up to its base.
 
-use crate::chain::index::{BlockId, HeaderIndex};
-use crate::datadir::OpenError;
-use crate::datadir::SnapshotMark;
-use crate::datadir::error::file_error;
-use crate::datadir::files::{LOADING_FOLDER, STORE_FOLDER};
-use crate::datadir::lost_store::has_store;
-use crate::datadir::snapshot::NewStore;
-use crate::datadir::store_file::remove_store;
 use crate::engine::Engine;
-use crate::report::findings::ImportEnd;
-use crate::report::observer::Observer;
 use blockmill_block::{BlockHash, Header};
 use blockmill_blockfiles::disk::Disk;
 use blockmill_blockfiles::{FileError, Input};
+use blockmill_chain::index::{BlockId, HeaderIndex};
+use blockmill_chain::report::findings::ImportEnd;
+use blockmill_chain::report::observer::Observer;
 use blockmill_coins::{LastCommit, SnapshotError, SnapshotReader, StoreError, Tip, UndoLogError, UtxoStats};
+use blockmill_datadir::OpenError;
+use blockmill_datadir::SnapshotMark;
+use blockmill_datadir::error::file_error;
+use blockmill_datadir::files::{LOADING_FOLDER, STORE_FOLDER};
+use blockmill_datadir::lost_store::has_store;
+use blockmill_datadir::snapshot::NewStore;
+use blockmill_datadir::store_file::remove_store;
 use blockmill_rules::ScriptVerifier;
 use blockmill_rules::snapshots::known_snapshots;
 use std::path::{Path, PathBuf};
@@ -184,12 +184,11 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         }
         let magic = self.chain.index().params().magic();
         let reader = SnapshotReader::new(input, magic).map_err(|error| read_error(path, error))?;
-        let (pipeline, mut run) = self.parts(observer);
-        let imported = run.chain.import(sources, pipeline.stop(), &mut run.reporter)?;
+        let imported = self.chain.import(sources, self.pipeline.stop(), observer)?;
         if imported.end == ImportEnd::Stopped {
             return Err(LoadSnapshotError::Stopped { path: path.to_owned() });
         }
-        let index = run.chain.index();
+        let index = self.chain.index();
         let base = find_base(index, &reader.metadata().base)?;
         let tip = Tip {
             hash: index.entry(base).hash,

@@ -1,14 +1,5 @@
 //! An engine is opened on a data directory.
 
-use crate::chain::index::HeaderIndex;
-use crate::chain::places::Places;
-use crate::chain::state::ChainState;
-use crate::datadir::chain_log::ChainLog;
-use crate::datadir::error::no_tip_header;
-use crate::datadir::files::{HEADERS_FILE, PLACES_FILE};
-use crate::datadir::state::DataState;
-use crate::datadir::store_file::open_store;
-use crate::datadir::{ChainId, DataDir, OpenError, Remedy};
 use crate::engine::Engine;
 use crate::engine::internals::Internals;
 use crate::engine::options::Options;
@@ -16,11 +7,15 @@ use crate::pipeline::fetch::FetchMode;
 use crate::pipeline::flush::FlushMode;
 use crate::pipeline::state::{Concurrency, Limits, Pipeline, ScriptOptions, Settings};
 use crate::pipeline::windows::Windows;
-use crate::report::telemetry::{Reporter, Telemetry};
+use crate::report::telemetry::Telemetry;
 use crate::report::trace::{Trace, TracedStore};
 use blockmill_block::Network;
 use blockmill_blockfiles::disk::{Disk, SystemDisk};
 use blockmill_coins::CoinStore;
+use blockmill_datadir::files::HEADERS_FILE;
+use blockmill_datadir::state::DataState;
+use blockmill_datadir::store_file::open_store;
+use blockmill_datadir::{ChainId, DataDir, OpenError};
 use blockmill_rules::{Params, ScriptVerifier};
 use std::marker::PhantomData;
 use std::path::PathBuf;
@@ -121,7 +116,7 @@ impl<V: ScriptVerifier + 'static> EngineBuilder<V> {
         let params = self.params.unwrap_or_else(|| directory.chain_id().params());
         let internals = self.internals;
         let headers_path = directory.file(HEADERS_FILE);
-        let (chain, data) = open_chain(directory, params, &*store)?;
+        let (chain, data) = DataState::open(directory, params, &*store)?;
         let trace = Trace::new(options.trace, internals.stage_hook);
         let store: Arc<dyn CoinStore> = if options.trace {
             let trace = trace.clone();
@@ -189,38 +184,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         let Some(folder) = self.data.submitted_blocks()? else {
             return Ok(());
         };
-        let mut reporter = Reporter {
-            telemetry: &mut self.telemetry,
-            observer: &mut (),
-        };
-        Ok(self
-            .chain
-            .import_submitted_blocks(folder, self.pipeline.stop(), &mut reporter)?)
+        let stop = self.pipeline.stop();
+        Ok(self.chain.import_submitted_blocks(folder, stop, &mut ())?)
     }
-}
-
-/// Opens the log of connected blocks, and finds the chain that the store is at.
-fn open_chain(directory: DataDir, params: Params, store: &dyn CoinStore) -> Result<(ChainState, DataState), OpenError> {
-    directory.make_durable()?;
-    let mark = directory.commit_mark()?;
-    let older = store.last_commit()?.and_then(|found| directory.older(mark, &found));
-    let magic = params.magic();
-    let mut index = HeaderIndex::new(params);
-    let mut log = ChainLog::open(&directory, magic, &mut index)?;
-    let mut tip = index.genesis();
-    if let Some(stored) = store.tip()? {
-        tip = index.find(&stored.hash).ok_or_else(|| OpenError::Damaged {
-            path: directory.file(HEADERS_FILE),
-            detail: no_tip_header(&stored),
-            remedy: Some(Remedy::NewDirectory),
-        })?;
-        index.set_connected(tip);
-    }
-    let undo_problem = log.undo_problem(&index.header(tip), index.entry(tip).undo().as_ref());
-    log.cut_back()?;
-    let places = Places::open(Arc::clone(directory.disk()), directory.file(PLACES_FILE))?;
-    Ok((
-        ChainState::new(index, tip, places),
-        DataState::new(directory, log, undo_problem, older),
-    ))
 }

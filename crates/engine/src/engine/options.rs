@@ -1,7 +1,7 @@
 //! How an engine is to work.
 
-use crate::report::signatures::Signatures;
 use blockmill_block::BlockHash;
+use blockmill_chain::report::signatures::Signatures;
 use blockmill_fetch::Options as FetchOptions;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

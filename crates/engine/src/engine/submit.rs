@@ -1,13 +1,13 @@
 //! Blocks one by one, each with a verdict (Core's `ProcessNewBlock`).
 
-use crate::chain::index::{BlockId, HeaderRefusal};
 use crate::engine::{Engine, activate_best_chain};
 use crate::pipeline::error::ConnectError;
 use crate::pipeline::load::{Content, LoadRequest};
 use crate::pipeline::state::{Pipeline, Run};
-use crate::report::observer::Observer;
 use crate::report::telemetry::FindingsMark;
 use blockmill_block::{Block, BlockHash};
+use blockmill_chain::index::{BlockId, HeaderRefusal};
+use blockmill_chain::report::observer::Observer;
 use blockmill_rules::{Reject, RejectKind, ScriptVerifier};
 
 /// What became of a block.
@@ -88,7 +88,8 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
     /// # Errors
     /// Any [`ConnectError`]. An invalid block is no error.
     pub fn submit(&mut self, bytes: Vec<u8>, observer: &mut dyn Observer) -> Result<Submission, ConnectError> {
-        let (pipeline, mut run) = self.parts(observer);
+        let mut no_figures = ();
+        let (pipeline, mut run) = self.parts(observer, &mut no_figures);
         let mark = run.reporter.mark();
         let submission = judge_and_connect(pipeline, &mut run, bytes, mark);
         // The answer and the events have said them.
@@ -138,7 +139,8 @@ fn judge_and_connect<V: ScriptVerifier + 'static>(
     }
     let magic = index.params().magic();
     let position = run.data.keep_block(&block, magic, run.chain.files())?;
-    run.chain.receive(id, position, &mut run.reporter);
+    let mut findings = run.chain.receive(id, position, run.reporter.observer);
+    run.reporter.telemetry.take_findings(&mut findings);
     activate_best_chain(pipeline, run)?;
     pipeline.flush_if_due(run)?;
     run.reporter.telemetry.report_flushes(run.reporter.observer);

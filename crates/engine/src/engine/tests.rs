@@ -1,6 +1,3 @@
-use crate::datadir::DataDir;
-use crate::datadir::chain_blocks::ChainBlocks;
-use crate::datadir::past::Past;
 use crate::engine::internals::{Internals, StageHook, WindowSizes, Without};
 use crate::report::connect_report::Halt;
 use crate::report::stages::Stage;
@@ -9,6 +6,8 @@ use bitcoin::hashes::Hash;
 use blockmill_block::{BlockHash, Network, OutPoint, Txid};
 use blockmill_chaingen::builder::BlockBuilder;
 use blockmill_coins::{CoinStore, MemoryStore};
+use blockmill_datadir::DataDir;
+use blockmill_datadir::past::Past;
 use blockmill_kernel::KernelVerifier;
 use blockmill_rules::Params;
 use std::path::PathBuf;
@@ -203,7 +202,7 @@ fn take_back_repeated_coinbase(windows: Option<WindowSizes>) {
         let mut params = params.clone();
         for (overwritten, then) in [(&[(1, hash(first))][..], Some(1)), (&[], None)] {
             params.bip30_overwritten = Box::leak(overwritten.into());
-            let blocks = ChainBlocks::open_with(&directory, &tip, params.clone()).unwrap();
+            let blocks = directory.blocks_with(&tip, params.clone()).unwrap();
             for (height, expected) in [(2, Some(2)), (1, then), (0, None)] {
                 let past = Past::of(&blocks, height, 1, &AtomicBool::new(false), &mut ()).unwrap();
                 let coin = past.coin(outpoint, now.clone());

@@ -1,14 +1,14 @@
 //! A block is put in flight: resolved over the coins cache, and its checks begun.
 
-use crate::chain::assume_valid;
-use crate::chain::index::BlockId;
 use crate::pipeline::in_flight::InFlight;
 use crate::pipeline::load::SoundBlock;
 use crate::pipeline::resolve::{self, ResolveError};
 use crate::pipeline::state::{Pipeline, Run};
-use crate::report::signatures::SignatureWay;
 use crate::report::stages::Stage;
 use blockmill_block::BlockUndo;
+use blockmill_chain::assume_valid;
+use blockmill_chain::index::BlockId;
+use blockmill_chain::report::signatures::SignatureWay;
 use blockmill_coins::FlushEpoch;
 use blockmill_rules::connect::{ConnectContext, MedianTimes};
 use blockmill_rules::flags::block_script_flags;

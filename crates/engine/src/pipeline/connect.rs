@@ -11,9 +11,7 @@
 //! A flush freezes the cache when no block is in flight, so it only ever writes what is fully
 //! validated.
 
-use crate::chain::index::BlockId;
 use crate::pipeline::apply::put_in_flight;
-use crate::pipeline::checks::CheckFailure;
 use crate::pipeline::error::ConnectError;
 use crate::pipeline::load::{Content, PrefetchedBlock};
 use crate::pipeline::prefetch::Prefetcher;
@@ -21,10 +19,12 @@ use crate::pipeline::resolve::ResolveError;
 use crate::pipeline::state::{Pipeline, ROUNDS_IN_FLIGHT_MAX, Run};
 use crate::pipeline::window::{next_blocks, put_window_in_flight, request_ahead};
 use crate::report::connect_report::Halt;
-use crate::report::observer::BlockChange;
 use crate::report::stages::Stage;
 use crate::report::telemetry::{Accepted, Branch};
 use blockmill_blockfiles::Position;
+use blockmill_chain::index::BlockId;
+use blockmill_chain::report::observer::BlockChange;
+use blockmill_checks::check_pool::CheckFailure;
 use blockmill_rules::spend::SCRIPT_FAILED;
 use blockmill_rules::{Reject, ScriptVerifier, VerifyError};
 use std::collections::VecDeque;

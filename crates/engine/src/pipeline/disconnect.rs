@@ -4,8 +4,8 @@ use crate::pipeline::error::ConnectError;
 use crate::pipeline::load::Content;
 use crate::pipeline::resolve;
 use crate::pipeline::state::{Pipeline, Run};
-use crate::report::events::Event;
-use crate::report::observer::BlockChange;
+use blockmill_chain::report::events::Event;
+use blockmill_chain::report::observer::BlockChange;
 use blockmill_coins::UndoLogError;
 use blockmill_rules::ScriptVerifier;
 

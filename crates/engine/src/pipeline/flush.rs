@@ -1,10 +1,10 @@
 //! When the cache is flushed, and what comes before and after.
 
-use crate::datadir::state::DataState;
 use crate::pipeline::error::ConnectError;
-use crate::report::events::Flushed;
 use crate::report::telemetry::Telemetry;
+use blockmill_chain::report::events::Flushed;
 use blockmill_coins::{CoinsCache, FlushCounters, FlushError, StoreError, Tip};
+use blockmill_datadir::state::DataState;
 use std::time::{Duration, Instant};
 
 /// The longest that a block waits for a flush to catch up.

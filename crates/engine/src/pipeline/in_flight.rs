@@ -1,11 +1,11 @@
 //! Blocks in flight: resolved, and not accepted yet.
 
-use crate::chain::index::BlockId;
-use crate::pipeline::checks::{PendingChecks, RoundResult};
 use crate::pipeline::resolve;
-use crate::report::signatures::SignatureWay;
 use blockmill_block::coin::Coin;
 use blockmill_block::{Block, BlockUndo, OutPoint};
+use blockmill_chain::index::BlockId;
+use blockmill_chain::report::signatures::SignatureWay;
+use blockmill_checks::check_pool::{PendingChecks, RoundResult};
 use blockmill_coins::{CoinsCache, StoreError};
 use blockmill_rules::ScriptVerifier;
 use std::collections::VecDeque;

@@ -1,17 +1,17 @@
 //! A block is loaded: read, decoded, and judged by all rules that need no coins. Any thread may do
 //! it.
 
-use crate::chain::copies::decode_copy;
-use crate::chain::files::SharedFiles;
-use crate::chain::index::{BlockId, HeaderIndex};
 use crate::pipeline::fetch::Fetches;
 use crate::pipeline::outline::Outline;
 use crate::pipeline::upcoming::UpcomingTxids;
-use crate::report::findings::Unreadable;
 use crate::report::stages::Stage;
 use crate::report::trace::Trace;
 use blockmill_block::{Block, BlockHash};
 use blockmill_blockfiles::Position;
+use blockmill_chain::copies::decode_copy;
+use blockmill_chain::files::SharedFiles;
+use blockmill_chain::index::{BlockId, HeaderIndex};
+use blockmill_chain::report::findings::Unreadable;
 use blockmill_coins::{FlushEpoch, HashKey};
 use blockmill_rules::block::{BlockContext, BlockFacts, BlockOptions, check_block, check_block_context};
 use blockmill_rules::{Params, Reject, RejectKind, ScriptVerifier};

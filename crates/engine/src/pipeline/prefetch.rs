@@ -1,9 +1,9 @@
 //! Blocks are loaded ahead of the block that is being resolved, on all threads, and their coins
 //! fetched.
 
-use crate::chain::index::BlockId;
 use crate::pipeline::fetch::Fetches;
 use crate::pipeline::load::{BlockLoader, Content, LoadRequest, PrefetchedBlock};
+use blockmill_chain::index::BlockId;
 use blockmill_rules::ScriptVerifier;
 use blockmill_workqueue::{Done, Handler, Panicked, Requester, WorkQueue};
 use std::collections::VecDeque;

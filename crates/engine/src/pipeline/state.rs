@@ -1,9 +1,5 @@
 //! The pipeline: every part that a block passes on its way, and how far ahead each of them works.
 
-use crate::chain::index::BlockId;
-use crate::chain::state::ChainState;
-use crate::datadir::state::DataState;
-use crate::pipeline::checks::CheckPool;
 use crate::pipeline::error::ConnectError;
 use crate::pipeline::fetch::{FetchMode, Fetches, Fetching};
 use crate::pipeline::flush::{FlushMode, FlushTarget, Flusher};
@@ -12,12 +8,16 @@ use crate::pipeline::load::{BlockLoader, Content, LoadRequest, PrefetchedBlock};
 use crate::pipeline::prefetch::{self, Bounds, LoadHandler, Window};
 use crate::pipeline::windows::Windows;
 use crate::report::connect_report::Halt;
-use crate::report::signatures::Signatures;
 use crate::report::stages::Stage;
 use crate::report::telemetry::{CacheState, Reporter, Telemetry};
 use crate::report::trace::Trace;
 use blockmill_block::BlockHash;
+use blockmill_chain::index::BlockId;
+use blockmill_chain::report::signatures::Signatures;
+use blockmill_chain::state::ChainState;
+use blockmill_checks::check_pool::CheckPool;
 use blockmill_coins::{CoinStore, CoinsCache, FlushEpoch, StoreError};
+use blockmill_datadir::state::DataState;
 use blockmill_fetch::{Fetcher, Options as FetchOptions};
 use blockmill_pool::{ThreadPool, ThreadPoolOptions};
 use blockmill_rules::ScriptVerifier;
@@ -155,7 +155,7 @@ impl<V: ScriptVerifier + 'static> Pipeline<V> {
             scope_priority: WINDOW_PRIORITY,
             ..ThreadPoolOptions::workers(settings.threads.saturating_sub(1))
         })?;
-        let checks = CheckPool::with_trace(Arc::clone(&verifier), &thread_pool, CHECK_PRIORITY, trace.clone());
+        let checks = CheckPool::with_record(Arc::clone(&verifier), &thread_pool, CHECK_PRIORITY, trace.of_checks());
         let params = chain.index().params().clone();
         let files = chain.files().clone();
         let cache = CoinsCache::new(Arc::clone(&store), settings.cache_bytes);

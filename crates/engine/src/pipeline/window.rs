@@ -1,7 +1,5 @@
 //! Blocks in a row are put in flight together: resolved in shards, and their checks begun.
 
-use crate::chain::index::BlockId;
-use crate::chain::state::ChainState;
 use crate::pipeline::apply::way_to_check;
 use crate::pipeline::in_flight::InFlight;
 use crate::pipeline::load::{Content, LoadRequest, PrefetchedBlock, SoundBlock};
@@ -9,6 +7,8 @@ use crate::pipeline::prefetch::Prefetcher;
 use crate::pipeline::shards::{Dealing, Judged, WindowBlock, WindowOutcome, resolve_window};
 use crate::pipeline::state::{Pipeline, Run, count_times};
 use crate::report::stages::Stage;
+use blockmill_chain::index::BlockId;
+use blockmill_chain::state::ChainState;
 use blockmill_coins::MustBeNew;
 use blockmill_pool::contain;
 use blockmill_rules::ScriptVerifier;

@@ -1,11 +1,11 @@
 //! The result of a run of [`connect`](crate::Engine::connect).
 
-use crate::report::findings::{Leftover, Rejected, Unreadable};
-use crate::report::signatures::SignatureRanges;
 use crate::report::totals::Totals;
-use crate::report::wholeness::{Found, RunOutcome, Wholeness};
 use blockmill_block::BlockHash;
 use blockmill_blockfiles::{Damage, Skipped};
+use blockmill_chain::report::findings::{Leftover, Rejected, Unreadable};
+use blockmill_chain::report::signatures::SignatureRanges;
+use blockmill_chain::report::wholeness::{Found, RunOutcome, Wholeness};
 use blockmill_coins::CacheCounters;
 
 /// Why the engine went no further.

@@ -1,13 +1,14 @@
 //! Where the engine gathers what it reports: totals, findings, spans, and what the observer was
 //! last told.
 
-use crate::report::events::{Event, Flushed};
-use crate::report::findings::{Rejected, Unreadable};
-use crate::report::observer::{Observer, Progress};
-use crate::report::signatures::{SignatureRanges, SignatureWay};
+use crate::report::figures::FiguresObserver;
 use crate::report::stages::Stage;
 use crate::report::totals::{FetchTotals, Totals};
 use crate::report::trace::Trace;
+use blockmill_chain::report::events::{Event, Flushed};
+use blockmill_chain::report::findings::{ImportFindings, Rejected, Unreadable};
+use blockmill_chain::report::observer::{Observer, Progress};
+use blockmill_chain::report::signatures::{SignatureRanges, SignatureWay};
 use blockmill_coins::{CacheCounters, FlushCounters};
 use blockmill_fetch::Statistics;
 use blockmill_rules::SignatureCounts;
@@ -229,6 +230,12 @@ impl Telemetry {
         }
     }
 
+    /// Takes the blocks over that an import found wrong. The observer has heard of them.
+    pub(crate) fn take_findings(&mut self, findings: &mut ImportFindings) {
+        self.rejected.append(&mut findings.rejected);
+        self.unreadable.append(&mut findings.unreadable);
+    }
+
     /// Notes how many bytes the active chain has before a run.
     pub(crate) fn set_chain_bytes(&mut self, bytes: u64) {
         self.chain_bytes = bytes;
@@ -259,21 +266,11 @@ pub(crate) struct FindingsMark {
     unreadable: usize,
 }
 
-/// Headers of a kind that are said when they break a rule.
-pub(crate) const HEADERS_SAID_MAX: usize = 20;
-
-/// How many headers are not said. None if there are none.
-pub(crate) fn more(headers: usize) -> Option<u64> {
-    headers
-        .checked_sub(HEADERS_SAID_MAX)
-        .filter(|&more| more > 0)
-        .map(|more| more as u64)
-}
-
-/// The telemetry, and the observer who hears of it.
+/// The telemetry, and who hears of it.
 pub(crate) struct Reporter<'a> {
     pub(crate) telemetry: &'a mut Telemetry,
     pub(crate) observer: &'a mut dyn Observer,
+    pub(crate) figures: &'a mut dyn FiguresObserver,
 }
 
 impl Reporter<'_> {
@@ -287,25 +284,6 @@ impl Reporter<'_> {
     pub(crate) fn unreadable(&mut self, unreadable: Unreadable) {
         self.observer.event(&Event::Unreadable(&unreadable));
         self.telemetry.unreadable.push(unreadable);
-    }
-
-    /// Notes blocks whose headers break rules. The first of each kind are said, the rest counted:
-    /// who fills a file with headers that cost no work fills no log.
-    pub(crate) fn bad_headers(&mut self, rejected: Vec<Rejected>, unreadable: Vec<Unreadable>) {
-        for rejected in rejected.iter().take(HEADERS_SAID_MAX) {
-            self.observer.event(&Event::Rejected(rejected));
-        }
-        if let Some(blocks) = more(rejected.len()) {
-            self.observer.event(&Event::MoreRejected { blocks });
-        }
-        for unreadable in unreadable.iter().take(HEADERS_SAID_MAX) {
-            self.observer.event(&Event::Unreadable(unreadable));
-        }
-        if let Some(blocks) = more(unreadable.len()) {
-            self.observer.event(&Event::MoreUnreadable { blocks });
-        }
-        self.telemetry.rejected.extend(rejected);
-        self.telemetry.unreadable.extend(unreadable);
     }
 
     /// The present number of findings.
@@ -359,7 +337,7 @@ impl Reporter<'_> {
         self.report_pending();
         self.observer
             .progress(&self.telemetry.progress(height, tip_time, cache));
-        self.observer.totals(&self.telemetry.totals, &cache.counters);
+        self.figures.totals(&self.telemetry.totals, &cache.counters);
     }
 
     /// Reports flushes that have ended, and spans.
@@ -367,6 +345,6 @@ impl Reporter<'_> {
         self.telemetry.report_flushes(self.observer);
         self.telemetry
             .trace
-            .drain(|thread, span| self.observer.span(thread, span));
+            .drain(|thread, span| self.figures.span(thread, span));
     }
 }

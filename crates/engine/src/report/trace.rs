@@ -6,6 +6,7 @@
 
 use crate::report::stages::{Span, Stage};
 use blockmill_block::{Coin, OutPoint};
+use blockmill_checks::check_pool::CheckRecord;
 use blockmill_coins::{Changes, CoinIterator, CoinStore, LastCommit, StoreError, Tip};
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -56,6 +57,15 @@ impl Trace {
             lanes: wanted.then(Arc::default),
             hook,
         }
+    }
+
+    /// Who notes the checks of blocks in this trace.
+    pub(crate) fn of_checks(&self) -> CheckRecord {
+        if self.lanes.is_none() {
+            return CheckRecord::default();
+        }
+        let trace = self.clone();
+        CheckRecord::new(move |height, start, end| trace.add(Stage::Check, height, start, end))
     }
 
     /// The present, if it is wanted.

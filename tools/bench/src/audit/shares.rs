@@ -5,7 +5,7 @@ use crate::clock::Stopwatch;
 use crate::error::BenchError;
 use blockmill_audit::{AuditError, Auditor, Report, Sources, Verdict};
 use blockmill_block::Network;
-use blockmill_engine::Signatures;
+use blockmill_chain::Signatures;
 use blockmill_rules::{Outcome, Params, ScriptFlags, ScriptVerifier, SignatureCounts, SpentOutput, VerifyError};
 use blockmill_script::CoreVerifier;
 use std::fmt;

@@ -3,10 +3,12 @@
 use crate::clock::{Elapsed, Stopwatch};
 use crate::error::BenchError;
 use blockmill_block::Network;
+use blockmill_chain::Signatures;
 use blockmill_coins::StatsBuilder;
 use blockmill_coins::stats::Hashes;
 use blockmill_engine::engine::internals::{Internals, Without};
-use blockmill_engine::{ConnectReport, Engine, Observer, Options, Signatures};
+use blockmill_engine::report::FiguresObserver;
+use blockmill_engine::{ConnectReport, Engine, Options};
 use blockmill_script::CoreVerifier;
 use std::path::{Path, PathBuf};
 
@@ -136,13 +138,13 @@ pub(crate) fn connect_ours(
     connect_observed(blocks, data, options, without, &mut ()).map(|(elapsed, _)| elapsed)
 }
 
-/// Connects the blocks with our engine, under an observer. Returns the engine's report, too.
+/// Connects the blocks with our engine; `figures` hears of the run. Returns the engine's report, too.
 pub(super) fn connect_observed(
     blocks: &Path,
     data: &Path,
     options: Options,
     without: Without,
-    observer: &mut dyn Observer,
+    figures: &mut dyn FiguresObserver,
 ) -> Result<(Elapsed, ConnectReport), BenchError> {
     let sources: [PathBuf; 1] = [blocks.to_owned()];
     let clock = Stopwatch::start();
@@ -156,7 +158,7 @@ pub(super) fn connect_observed(
     };
     let builder = Engine::builder(data).network(Network::Regtest).options(options);
     let mut engine = builder.internals(internals).open(verifier)?;
-    let report = engine.connect(&sources, observer)?;
+    let report = engine.connect_with_figures(&sources, &mut (), figures)?;
     drop(engine);
     Ok((clock.elapsed(), report))
 }

@@ -12,7 +12,8 @@ use crate::kernel;
 use crate::process_stats::watch;
 use blockmill_block::BlockHash;
 use blockmill_chaingen::Summary;
-use blockmill_engine::{Observer, Options};
+use blockmill_engine::Options;
+use blockmill_engine::report::FiguresObserver;
 use serde::{Deserialize, Serialize};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -127,8 +128,8 @@ impl Part {
             ..options(self.threads, self.cache_mib)
         };
         let mut utilisation = Utilisation::default();
-        let observer: &mut dyn Observer = if self.traced { &mut utilisation } else { &mut () };
-        let (elapsed, report) = connect_observed(&self.blocks, data, options, left_out(contender), observer)?;
+        let spans: &mut dyn FiguresObserver = if self.traced { &mut utilisation } else { &mut () };
+        let (elapsed, report) = connect_observed(&self.blocks, data, options, left_out(contender), spans)?;
         Ok(Timed {
             traced: utilisation.traced(self.threads),
             figures: Some(Figures::of(&report)),

@@ -1,8 +1,7 @@
 //! From the trace of a run: the share of the time in which each thread was at work, and the time in
 //! which blocks were resolved.
 
-use blockmill_engine::Observer;
-use blockmill_engine::report::{Span, Stage};
+use blockmill_engine::report::{FiguresObserver, Span, Stage};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -48,7 +47,7 @@ fn covered(spans: &mut [(Instant, Instant)], gap_max: Duration) -> Duration {
     sum + last.map_or(Duration::ZERO, |(start, end)| end - start)
 }
 
-impl Observer for Utilisation {
+impl FiguresObserver for Utilisation {
     fn span(&mut self, thread: &str, span: &Span) {
         match span.stage {
             Stage::Resolve => {

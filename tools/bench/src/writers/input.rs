@@ -4,10 +4,10 @@ use crate::connect::{connect_ours, temporary_directory};
 use crate::error::BenchError;
 use blockmill_block::undo::{read_record, write_record};
 use blockmill_block::{BlockHash, BlockUndo, Magic};
+use blockmill_chain::index::HeaderIndex;
 use blockmill_chaingen::{ChainSpec, Summary, write_chain};
-use blockmill_engine::DataDir;
-use blockmill_engine::chain::index::HeaderIndex;
-use blockmill_engine::datadir::chain_log::ChainLog;
+use blockmill_datadir::DataDir;
+use blockmill_datadir::chain_log::ChainLog;
 use blockmill_engine::engine::internals::Without;
 use std::path::Path;
 

@@ -15,7 +15,8 @@ use crate::progress::EngineMeter;
 use crate::signals;
 use crate::whole;
 use blockmill_block::Network;
-use blockmill_engine::{ChainBlocks, UtxoSet, Wholeness};
+use blockmill_chain::{ChainBlocks, Wholeness};
+use blockmill_datadir::UtxoSet;
 use serde_json::json;
 
 use std::ops::RangeInclusive;

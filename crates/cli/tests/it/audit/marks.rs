@@ -2,8 +2,8 @@
 
 use super::{Site, is};
 use crate::common::{Run, blockmill, connect, run, store};
-use blockmill_engine::DataDir;
-use blockmill_engine::datadir::store_file::open_store;
+use blockmill_datadir::DataDir;
+use blockmill_datadir::store_file::open_store;
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};

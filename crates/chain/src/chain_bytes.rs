@@ -1,0 +1,140 @@
+//! A chain of block files as bytes, so that who has searched the files can tell others where the
+//! blocks are: other processes on this machine, or other machines with the same files.
+//!
+//! | bytes | content |
+//! |---|---|
+//! | 8 | `bmchain1` |
+//! | 4 | magic of the network |
+//! | 4 | number of headers, little endian as all numbers |
+//! | 80 each | headers, from height 1 on |
+//! | 4 | number of files |
+//! | for each file | length of its path in bytes (4), path |
+//! | 4 | number of places |
+//! | 20 each | height (4), number of the file (4), offset (8), length (4) |
+
+use crate::chain_blocks::ChainBlocks;
+use crate::index::HeaderIndex;
+use crate::insert::{insert_records, without_place};
+use blockmill_block::Header;
+use blockmill_block::reader::{DecodeError, Reader};
+use blockmill_blockfiles::{BlockFiles, Position, Record};
+use blockmill_rules::Params;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use thiserror::Error;
+
+const HEAD: [u8; 8] = *b"bmchain1";
+
+const PLACE: usize = 4 + 4 + 8 + 4;
+
+/// Why bytes are no chain.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum ChainBytesError {
+    /// They do not have the form of a chain.
+    #[error("this is no chain of block files")]
+    NoChain,
+    /// The chain belongs to another network.
+    #[error("the chain belongs to another network")]
+    OtherNetwork,
+    /// A header breaks a rule, or does not follow the one before.
+    #[error("the header of height {height} does not go on with the chain")]
+    Header {
+        /// Its height.
+        height: u32,
+    },
+}
+
+impl ChainBlocks {
+    /// The chain, and where its blocks are. The undo data of a data directory is not in it.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        bytes.extend(HEAD);
+        bytes.extend(self.params().magic().0);
+        bytes.extend(self.height().to_le_bytes());
+        for height in 1..=self.height() {
+            if let Ok(header) = self.header(height) {
+                bytes.extend(header.to_bytes());
+            }
+        }
+        let files = self.files();
+        bytes.extend((files.len() as u32).to_le_bytes());
+        for file in 0..files.len() as u32 {
+            let path = files.path(file).as_os_str().as_bytes();
+            bytes.extend((path.len() as u32).to_le_bytes());
+            bytes.extend(path);
+        }
+        let positions = self.positions();
+        bytes.extend((positions.len() as u32).to_le_bytes());
+        for (height, position) in positions {
+            bytes.extend(height.to_le_bytes());
+            bytes.extend(position.file.to_le_bytes());
+            bytes.extend(position.offset.to_le_bytes());
+            bytes.extend(position.length.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// Reads what [`to_bytes`](Self::to_bytes) wrote. All headers are judged. Blocks in files that
+    /// are not there, under the same paths, count as not found.
+    ///
+    /// # Errors
+    /// [`ChainBytesError`].
+    pub fn from_bytes(bytes: &[u8], params: &Params) -> Result<Self, ChainBytesError> {
+        let mut fields = Reader::new(bytes);
+        if fields.array()? != HEAD {
+            return Err(ChainBytesError::NoChain);
+        }
+        if fields.array()? != params.magic().0 {
+            return Err(ChainBytesError::OtherNetwork);
+        }
+        let count = fields.u32()? as usize;
+        let headers = fields.take(count.checked_mul(Header::LENGTH).ok_or(ChainBytesError::NoChain)?)?;
+        let (headers, _) = headers.as_chunks();
+        let headers: Vec<Header> = headers.iter().map(Header::from_bytes).collect();
+        let headers = without_place(&headers);
+        let mut index = HeaderIndex::new(params.clone());
+        insert_records(&mut index, &headers, |_, _, _| ());
+        let tip = index.entry(index.best_header());
+        let last = headers.last().map_or(params.genesis.hash(), |record| record.hash);
+        if (tip.height as usize, tip.hash) != (count, last) {
+            return Err(ChainBytesError::Header { height: tip.height + 1 });
+        }
+        let mut files = BlockFiles::new();
+        let mut numbers = Vec::new();
+        for _ in 0..fields.u32()? {
+            let length = fields.u32()? as usize;
+            let path = Path::new(OsStr::from_bytes(fields.take(length)?));
+            let added = files.add(path).ok().and_then(|added| added.first().copied());
+            numbers.push(added);
+        }
+        let mut records = Vec::new();
+        for _ in 0..fields.u32()? {
+            let mut place = Reader::new(fields.take(PLACE)?);
+            let (height, file) = (place.u32()?, place.u32()?);
+            let (offset, length) = (u64::from_le_bytes(place.array()?), place.u32()?);
+            let number = numbers.get(file as usize).ok_or(ChainBytesError::NoChain)?;
+            let (header, hash) = match height.checked_sub(1) {
+                None => (params.genesis, params.genesis.hash()),
+                Some(before) => {
+                    let record = headers.get(before as usize).ok_or(ChainBytesError::NoChain)?;
+                    (record.header, record.hash)
+                }
+            };
+            records.extend(number.map(|file| Record {
+                position: Position { file, length, offset },
+                header,
+                hash,
+            }));
+        }
+        fields.finish()?;
+        Ok(Self::of_records(index, files, records))
+    }
+}
+
+impl From<DecodeError> for ChainBytesError {
+    fn from(_: DecodeError) -> Self {
+        Self::NoChain
+    }
+}

@@ -1,0 +1,575 @@
+//! What searches of block files have found, kept in the data directory: a file that has not changed
+//! is not read again, and readers of the directory find the blocks.
+//!
+//! The file is a magic, then entries: one for each search of a block file, in order; the last one
+//! of a path counts. An entry is its length (4 bytes), the CRC-32 of its body (4), and the body.
+//! All numbers are little-endian. The body:
+//!
+//! | bytes | |
+//! |---|---|
+//! | 8, 8 | device and inode of the block file |
+//! | 8 | its length |
+//! | 16, 16 | time of its last change, and of the last change of its inode, in nanoseconds |
+//! | 8 | the key it is obfuscated with |
+//! | 1 | what was read of records: 1 lengths, 2 contents; 0 and 3 if it is to be searched again |
+//! | 4, then so many | length of its path, and the path |
+//! | 92 each | records: offset of the block (8), its length (4), its header (80) |
+//!
+//! Nothing rests on this file: whatever is wrong with it, the block files are searched, and a block
+//! that is read has the hash that was asked for.
+
+use blockmill_block::Header;
+use blockmill_blockfiles::disk::{Disk, DiskFile, Open};
+use blockmill_blockfiles::{BlockFiles, FileError, Position, Record, ScanDepth, XorKey, is_there, read_regular};
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::fs::Metadata;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// The first bytes of the file, with the version of its format.
+const MAGIC: &[u8; 8] = b"BMPLACE1";
+
+/// How long a block file must have been left alone before a search of it is trusted. Two changes
+/// within a tick of the clock have the same time.
+const SETTLED: Duration = Duration::from_secs(1);
+
+/// Bytes of a body before the path.
+const FIXED: usize = 8 + 8 + 8 + 16 + 16 + 8 + 1 + 4;
+
+/// Bytes of a record.
+const RECORD: usize = 8 + 4 + Header::LENGTH;
+
+/// Bytes of entries that no longer count, from which the file is written anew, if they are more
+/// than those that do.
+const GARBAGE_MAX: u64 = 1 << 20;
+
+/// What tells whether a block file has changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Mark {
+    device: u64,
+    inode: u64,
+    length: u64,
+    modified: i128,
+    changed: i128,
+    key: XorKey,
+}
+
+impl Mark {
+    fn new(metadata: &Metadata, key: XorKey) -> Self {
+        let nanoseconds = |seconds: i64, rest: i64| i128::from(seconds) * 1_000_000_000 + i128::from(rest);
+        Self {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            length: metadata.len(),
+            modified: nanoseconds(metadata.mtime(), metadata.mtime_nsec()),
+            changed: nanoseconds(metadata.ctime(), metadata.ctime_nsec()),
+            key,
+        }
+    }
+
+    /// Whether nothing has changed the file for a while.
+    fn is_settled(&self) -> bool {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        self.modified.max(self.changed) + (SETTLED.as_nanos() as i128) < now.as_nanos() as i128
+    }
+}
+
+/// A record of a block file: where a block is in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct FoundBlock {
+    offset: u64,
+    length: u32,
+    header: Header,
+}
+
+/// A search of a block file, and what it found.
+#[derive(Debug, Clone)]
+pub(crate) struct FileSearch {
+    mark: Mark,
+    /// What was read of the records.
+    depth: ScanDepth,
+    /// Whether the file is to be searched again: it has damage, or was not left alone for
+    /// [`SETTLED`] before the search.
+    again: bool,
+    blocks: Vec<FoundBlock>,
+    /// Bytes of its entry.
+    bytes: u64,
+}
+
+/// Begins a search of a block file: says what the file is before it is read.
+#[derive(Debug)]
+pub(crate) struct Begun {
+    path: PathBuf,
+    mark: Mark,
+    settled: bool,
+}
+
+/// The file.
+struct PositionsFile {
+    disk: Arc<dyn Disk>,
+    path: PathBuf,
+    /// None before the first entry of a new file.
+    file: Option<Box<dyn DiskFile>>,
+    end: u64,
+}
+
+/// Everything that searches have found.
+#[derive(Default)]
+pub struct FoundPositions {
+    searches: HashMap<PathBuf, FileSearch>,
+    /// None for those of a process alone.
+    store: Option<PositionsFile>,
+}
+
+impl FoundPositions {
+    /// Those in the file at `path`, which further ones are appended to.
+    ///
+    /// # Errors
+    /// [`FileError`] if the file is there and cannot be read.
+    pub fn open(disk: Arc<dyn Disk>, path: PathBuf) -> Result<Self, FileError> {
+        let searches = HashMap::new();
+        let mut positions = Self { searches, store: None };
+        let mut store = PositionsFile {
+            disk,
+            path,
+            file: None,
+            end: MAGIC.len() as u64,
+        };
+        if is_there(&store.path)? {
+            let file = store.disk.open(&store.path, Open::Keep).map_err(store.error())?;
+            let mut bytes = vec![0; file.length().map_err(store.error())? as usize];
+            file.read_exact_at(&mut bytes, 0).map_err(store.error())?;
+            if let Some(end) = positions.decode(&bytes) {
+                (store.file, store.end) = (Some(file), end);
+            }
+        }
+        positions.store = Some(store);
+        positions.compact()?;
+        Ok(positions)
+    }
+
+    /// Those in the file at `path`, to be read. None where there is no such file.
+    ///
+    /// # Errors
+    /// [`FileError`] if the file is there and cannot be read.
+    pub fn read(path: &Path) -> Result<Self, FileError> {
+        let mut positions = Self::default();
+        if let Some(bytes) = read_regular(path)? {
+            let _ = positions.decode(&bytes);
+        }
+        Ok(positions)
+    }
+
+    /// Takes in the entries of a file up to the first that is not whole. Returns where that is;
+    /// none if it is no such file.
+    fn decode(&mut self, bytes: &[u8]) -> Option<u64> {
+        let mut rest = bytes.strip_prefix(MAGIC)?;
+        while let Some((path, search)) = read_entry(&mut rest) {
+            self.searches.insert(path, search);
+        }
+        Some((bytes.len() - rest.len()) as u64)
+    }
+
+    /// Begins a search of a block file.
+    pub(crate) fn begin(&self, files: &BlockFiles, file: u32) -> Result<Begun, FileError> {
+        let path = files.path(file);
+        let metadata = std::fs::metadata(path).map_err(|error| error_of(path, error))?;
+        let mark = Mark::new(&metadata, files.key(file));
+        Ok(Begun {
+            settled: mark.is_settled(),
+            path: path.to_owned(),
+            mark,
+        })
+    }
+
+    /// How deep a search of the file has to be: once records there have hidden others, contents are
+    /// read for good.
+    pub(crate) fn depth(&self, begun: &Begun) -> ScanDepth {
+        let search = self.searches.get(&begun.path);
+        search.map_or(ScanDepth::Lengths, |search| search.depth)
+    }
+
+    /// The records of the file, if an earlier search was the last that is needed, and nothing has
+    /// changed since.
+    pub(crate) fn known(&self, begun: &Begun, file: u32, depth: ScanDepth) -> Option<impl Iterator<Item = Record>> {
+        let search = self.searches.get(&begun.path)?;
+        let is_enough = search.depth == depth || search.depth == ScanDepth::Contents;
+        let is_known = is_enough && !search.again && search.mark == begun.mark;
+        is_known.then(|| search.records(file))
+    }
+
+    /// Notes what a search of this depth has found; with `again` the file is searched again even if
+    /// nothing changes. The file of searches gets it with [`write`](Self::write).
+    pub(crate) fn note(
+        &mut self,
+        begun: Begun,
+        records: &[Record],
+        (depth, again): (ScanDepth, bool),
+        entries: &mut Vec<u8>,
+    ) {
+        let blocks = records.iter().map(|record| FoundBlock {
+            offset: record.position.offset,
+            length: record.position.length,
+            header: record.header,
+        });
+        let mut search = FileSearch {
+            mark: begun.mark,
+            depth,
+            again: again || !begun.settled,
+            blocks: blocks.collect(),
+            bytes: 0,
+        };
+        let before = entries.len();
+        write_entry(&begun.path, &search, entries);
+        search.bytes = (entries.len() - before) as u64;
+        self.searches.insert(begun.path, search);
+    }
+
+    /// Appends entries to the file.
+    ///
+    /// # Errors
+    /// [`FileError`]; what was in the file stays.
+    pub(crate) fn write(&mut self, entries: &[u8]) -> Result<(), FileError> {
+        let Some(store) = self.store.as_mut().filter(|_| !entries.is_empty()) else {
+            return Ok(());
+        };
+        if store.file.is_none() {
+            let file = store.disk.open(&store.path, Open::Empty).map_err(store.error())?;
+            file.write_all_at(MAGIC, 0).map_err(store.error())?;
+            store.file = Some(file);
+        }
+        if let Some(file) = &store.file {
+            file.write_all_at(entries, store.end).map_err(store.error())?;
+            store.end += entries.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Writes the file anew where most of it no longer counts.
+    fn compact(&mut self) -> Result<(), FileError> {
+        let live: u64 = self.searches.values().map(|search| search.bytes).sum();
+        let Some(store) = &mut self.store else {
+            return Ok(());
+        };
+        let garbage = store.end - MAGIC.len() as u64 - live;
+        if garbage < live.max(GARBAGE_MAX) {
+            return Ok(());
+        }
+        self.searches.retain(|path, _| is_there(path).unwrap_or(true));
+        let mut bytes = MAGIC.to_vec();
+        for (path, search) in &self.searches {
+            write_entry(path, search, &mut bytes);
+        }
+        let mut temporary = store.path.as_os_str().to_owned();
+        temporary.push(".new");
+        let temporary = PathBuf::from(temporary);
+        let file = store.disk.open(&temporary, Open::Empty).map_err(store.error())?;
+        file.write_all_at(&bytes, 0)
+            .and_then(|()| store.disk.rename(&temporary, &store.path))
+            .map_err(store.error())?;
+        (store.file, store.end) = (Some(file), bytes.len() as u64);
+        Ok(())
+    }
+
+    /// The block files that were searched, in the order of their paths, and what was found in each.
+    pub(crate) fn files(&self) -> impl Iterator<Item = (&Path, &FileSearch)> {
+        let mut searches: Vec<_> = self.searches.iter().collect();
+        searches.sort_unstable_by_key(|(path, _)| *path);
+        searches.into_iter().map(|(path, search)| (path.as_path(), search))
+    }
+}
+
+impl PositionsFile {
+    fn error(&self) -> impl FnOnce(std::io::Error) -> FileError {
+        let path = self.path.clone();
+        move |error| error_of(&path, error)
+    }
+}
+
+impl FileSearch {
+    /// The key that the file was read with.
+    pub(crate) fn key(&self) -> XorKey {
+        self.mark.key
+    }
+
+    /// The records of the file, which has this number.
+    pub(crate) fn records(&self, file: u32) -> impl Iterator<Item = Record> {
+        self.blocks.iter().map(move |block| Record {
+            position: Position {
+                file,
+                length: block.length,
+                offset: block.offset,
+            },
+            header: block.header,
+            hash: block.header.hash(),
+        })
+    }
+}
+
+fn error_of(path: &Path, error: std::io::Error) -> FileError {
+    FileError::Io {
+        path: path.to_owned(),
+        error,
+    }
+}
+
+fn write_entry(path: &Path, search: &FileSearch, out: &mut Vec<u8>) {
+    let (path, mark) = (path.as_os_str().as_bytes(), &search.mark);
+    let length = FIXED + path.len() + RECORD * search.blocks.len();
+    out.reserve(8 + length);
+    out.extend((length as u32).to_le_bytes());
+    let checksum_at = out.len();
+    out.extend([0; 4]);
+    for number in [mark.device, mark.inode, mark.length] {
+        out.extend(number.to_le_bytes());
+    }
+    out.extend(mark.modified.to_le_bytes());
+    out.extend(mark.changed.to_le_bytes());
+    out.extend(mark.key.bytes());
+    out.push(match (search.depth, search.again) {
+        (ScanDepth::Lengths, true) => 0,
+        (ScanDepth::Lengths, false) => 1,
+        (ScanDepth::Contents, false) => 2,
+        (ScanDepth::Contents, true) => 3,
+    });
+    out.extend((path.len() as u32).to_le_bytes());
+    out.extend(path);
+    for block in &search.blocks {
+        out.extend(block.offset.to_le_bytes());
+        out.extend(block.length.to_le_bytes());
+        out.extend(block.header.to_bytes());
+    }
+    let checksum = crc32fast::hash(&out[checksum_at + 4..]);
+    out[checksum_at..checksum_at + 4].copy_from_slice(&checksum.to_le_bytes());
+}
+
+/// Reads the entry that `rest` begins with, and takes it away. None, if there is no whole one.
+fn read_entry(rest: &mut &[u8]) -> Option<(PathBuf, FileSearch)> {
+    let mut after = *rest;
+    let length = u32::from_le_bytes(take(&mut after)?) as usize;
+    let checksum = u32::from_le_bytes(take(&mut after)?);
+    let (mut body, after) = after.split_at_checked(length)?;
+    if crc32fast::hash(body) != checksum {
+        return None;
+    }
+    let mark = Mark {
+        device: u64::from_le_bytes(take(&mut body)?),
+        inode: u64::from_le_bytes(take(&mut body)?),
+        length: u64::from_le_bytes(take(&mut body)?),
+        modified: i128::from_le_bytes(take(&mut body)?),
+        changed: i128::from_le_bytes(take(&mut body)?),
+        key: XorKey::new(take(&mut body)?),
+    };
+    let [read] = take(&mut body)?;
+    let path_length = u32::from_le_bytes(take(&mut body)?) as usize;
+    let (path, records) = body.split_at_checked(path_length)?;
+    let (records, []) = records.as_chunks::<RECORD>() else {
+        return None;
+    };
+    let block = |mut record: &[u8]| {
+        Some(FoundBlock {
+            offset: u64::from_le_bytes(take(&mut record)?),
+            length: u32::from_le_bytes(take(&mut record)?),
+            header: Header::from_bytes(&take(&mut record)?),
+        })
+    };
+    let search = FileSearch {
+        mark,
+        depth: match read {
+            2 | 3 => ScanDepth::Contents,
+            _ => ScanDepth::Lengths,
+        },
+        again: !matches!(read, 1 | 2),
+        blocks: records.iter().map(|record| block(record)).collect::<Option<_>>()?,
+        bytes: (8 + length) as u64,
+    };
+    *rest = after;
+    Some((PathBuf::from(OsString::from_vec(path.to_vec())), search))
+}
+
+fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
+    let (taken, rest) = bytes.split_first_chunk()?;
+    *bytes = rest;
+    Some(*taken)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use blockmill_block::Network;
+    use blockmill_blockfiles::{BlockFileWriter, SystemDisk};
+    use blockmill_rules::Params;
+
+    /// A folder with a block file that was left alone, and one beside it for the positions.
+    struct Folder {
+        directory: tempfile::TempDir,
+        files: BlockFiles,
+    }
+
+    impl Folder {
+        fn new() -> Self {
+            let directory = tempfile::tempdir().unwrap();
+            let mut files = BlockFiles::new();
+            let magic = Network::Regtest.magic();
+            let mut writer = BlockFileWriter::open(&directory.path().join("blocks"), magic, None).unwrap();
+            writer.append(&[7; 100], &mut files).unwrap();
+            Self { directory, files }
+        }
+
+        fn path(&self) -> PathBuf {
+            self.directory.path().join("places.dat")
+        }
+
+        fn open(&self) -> FoundPositions {
+            FoundPositions::open(Arc::new(SystemDisk), self.path()).unwrap()
+        }
+
+        fn begin(&self, positions: &FoundPositions) -> Result<Vec<Record>, Begun> {
+            let begun = positions.begin(&self.files, 0).unwrap();
+            let known = positions
+                .known(&begun, 0, ScanDepth::Lengths)
+                .map(|records| records.collect());
+            known.ok_or(begun)
+        }
+
+        /// As if time had passed since the last change.
+        fn begin_later(&self, positions: &FoundPositions) -> Begun {
+            let begun = self.begin(positions).unwrap_err();
+            assert!(!begun.settled);
+            Begun { settled: true, ..begun }
+        }
+    }
+
+    fn record(offset: u64) -> Record {
+        let header = Params::new(Network::Regtest, None).genesis;
+        Record {
+            position: Position {
+                file: 0,
+                length: 100,
+                offset,
+            },
+            header,
+            hash: header.hash(),
+        }
+    }
+
+    fn note(positions: &mut FoundPositions, begun: Begun, records: &[Record]) {
+        let mut entries = Vec::new();
+        positions.note(begun, records, (ScanDepth::Lengths, false), &mut entries);
+        positions.write(&entries).unwrap();
+    }
+
+    #[test]
+    fn a_file_that_stays_is_searched_once() {
+        let folder = Folder::new();
+        let mut positions = folder.open();
+        let found = [record(8), record(200)];
+        // What has changed a moment ago may change again without a trace.
+        let begun = folder.begin(&positions).unwrap_err();
+        note(&mut positions, begun, &found);
+        let begun = folder.begin_later(&folder.open());
+        note(&mut positions, begun, &found);
+        let mut positions = folder.open();
+        assert_eq!(folder.begin(&positions).unwrap(), found);
+        let files: Vec<_> = positions
+            .files()
+            .map(|(path, search)| (path, search.records(0).collect::<Vec<_>>()))
+            .collect();
+        assert_eq!(files, [(folder.files.path(0), found.to_vec())]);
+        // A change of the content alone, in place.
+        let file = std::fs::OpenOptions::new()
+            .write(true)
+            .open(folder.files.path(0))
+            .unwrap();
+        file.set_len(108).unwrap();
+        let begun = folder.begin_later(&positions);
+        note(&mut positions, begun, &found[..1]);
+        assert_eq!(folder.begin(&folder.open()).unwrap(), found[..1]);
+    }
+
+    /// Readers have the records of a file with damage, and the next run searches it again.
+    #[test]
+    fn a_file_with_damage_is_kept_and_searched_again() {
+        let folder = Folder::new();
+        let mut positions = folder.open();
+        let begun = folder.begin_later(&positions);
+        let mut entries = Vec::new();
+        positions.note(begun, &[record(8)], (ScanDepth::Lengths, true), &mut entries);
+        positions.write(&entries).unwrap();
+        let mut positions = folder.open();
+        let begun = folder.begin(&positions).unwrap_err();
+        assert_eq!(positions.files().next().unwrap().1.records(0).count(), 1);
+        // Once contents were read, they are read again.
+        assert_eq!(positions.depth(&begun), ScanDepth::Lengths);
+        for again in [true, false] {
+            let begun = Begun {
+                settled: true,
+                ..positions.begin(&folder.files, 0).unwrap()
+            };
+            entries.clear();
+            positions.note(begun, &[record(8)], (ScanDepth::Contents, again), &mut entries);
+            positions.write(&entries).unwrap();
+            positions = folder.open();
+            assert_eq!(folder.begin(&positions).is_err(), again);
+            assert_eq!(
+                positions.depth(&positions.begin(&folder.files, 0).unwrap()),
+                ScanDepth::Contents
+            );
+        }
+    }
+
+    #[test]
+    fn a_damaged_file_is_read_up_to_the_damage() {
+        let folder = Folder::new();
+        let mut positions = folder.open();
+        let begun = folder.begin_later(&positions);
+        note(&mut positions, begun, &[record(8)]);
+        let whole = std::fs::read(folder.path()).unwrap();
+        for length in 0..whole.len() {
+            std::fs::write(folder.path(), &whole[..length]).unwrap();
+            let mut positions = folder.open();
+            let begun = folder.begin_later(&positions);
+            note(&mut positions, begun, &[record(9)]);
+            assert_eq!(folder.begin(&folder.open()).unwrap(), [record(9)]);
+        }
+        for byte in 0..whole.len() {
+            let mut damaged = whole.clone();
+            damaged[byte] ^= 1;
+            std::fs::write(folder.path(), &damaged).unwrap();
+            assert!(folder.begin(&folder.open()).is_err(), "byte {byte}");
+            assert!(FoundPositions::read(&folder.path()).unwrap().searches.is_empty());
+        }
+    }
+
+    #[test]
+    fn entries_that_no_longer_count_go() {
+        let folder = Folder::new();
+        let many = vec![record(8); 4_000];
+        let mut lengths = Vec::new();
+        for _ in 0..8 {
+            let mut positions = folder.open();
+            let begun = Begun {
+                path: folder.files.path(0).to_owned(),
+                mark: Mark::new(&std::fs::metadata(folder.files.path(0)).unwrap(), folder.files.key(0)),
+                settled: true,
+            };
+            note(&mut positions, begun, &many);
+            lengths.push(std::fs::metadata(folder.path()).unwrap().len());
+        }
+        assert!(lengths.iter().all(|&length| length < 8 * 400_000), "{lengths:?}");
+        assert!(lengths.windows(2).any(|pair| pair[1] < pair[0]), "{lengths:?}");
+        assert_eq!(folder.begin(&folder.open()).unwrap(), many);
+    }
+
+    #[test]
+    fn without_a_file_there_is_nothing() {
+        let folder = Folder::new();
+        let positions = FoundPositions::read(&folder.path()).unwrap();
+        assert!(positions.searches.is_empty());
+        assert!(!folder.path().exists());
+    }
+}

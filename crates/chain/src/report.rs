@@ -1,0 +1,19 @@
+//! What is said of blocks and chains, and who hears it.
+//!
+//! - [`observer`]: who hears what happens while it happens;
+//! - [`events`]: what is worth a line in a log;
+//! - [`wholeness`]: whether block files hold a whole chain;
+//! - [`findings`]: blocks that cannot be connected, and why;
+//! - [`signatures`]: how signatures are verified.
+
+pub mod events;
+pub mod findings;
+pub mod observer;
+pub mod signatures;
+pub mod wholeness;
+
+pub use events::{Event, Level, Older};
+pub use findings::{Leftover, Rejected, Unreadable};
+pub use observer::{BlockChange, Indexing, Observer, Progress};
+pub use signatures::Signatures;
+pub use wholeness::{NotWhole, RunOutcome, Wholeness};

@@ -1,0 +1,74 @@
+//! The chain of a data directory: its headers and its undo data, and where its blocks were found.
+
+use crate::DataDir;
+use crate::error::{OpenError, Remedy, no_tip_header};
+use crate::files::{BLOCKS_FOLDER, FIRST_BLOCK_FILE, HEADERS_FILE, POSITIONS_FILE, UNDO_FILE};
+use crate::headers_file::{NO_UNDO, RECORD, decode};
+use blockmill_blockfiles::{find_regular, is_there, read_regular};
+use blockmill_chain::ChainBlocks;
+use blockmill_chain::index::HeaderIndex;
+use blockmill_chain::positions::FoundPositions;
+use blockmill_chain::search::search_folder;
+use blockmill_coins::{Tip, UndoLog};
+use blockmill_rules::Params;
+use std::path::Path;
+
+impl DataDir {
+    /// The chain that ends in `tip`: the one of the directory's set, which was opened before.
+    ///
+    /// # Errors
+    /// [`OpenError::File`], or [`OpenError::Damaged`] where headers are missing.
+    pub fn blocks(&self, tip: &Tip) -> Result<ChainBlocks, OpenError> {
+        self.blocks_with(tip, self.chain_id().params())
+    }
+
+    /// As [`blocks`](Self::blocks), with other rules than those of the directory's network: for
+    /// tests.
+    #[doc(hidden)]
+    pub fn blocks_with(&self, tip: &Tip, params: Params) -> Result<ChainBlocks, OpenError> {
+        let magic = params.magic();
+        let index = read_headers(self, params)?;
+        let tip_id = index.find(&tip.hash).ok_or_else(|| OpenError::Damaged {
+            path: self.file(HEADERS_FILE),
+            detail: no_tip_header(tip),
+            remedy: Some(Remedy::NewDirectory),
+        })?;
+        let undo = open_undo(&self.file(UNDO_FILE))?;
+        let mut found = FoundPositions::read(&self.file(POSITIONS_FILE))?;
+        let submitted = self.file(BLOCKS_FOLDER);
+        if is_there(&submitted.join(FIRST_BLOCK_FILE))? {
+            // The positions of blocks that came one by one are written when they are next imported.
+            search_folder(&submitted, magic, &mut found)?;
+        }
+        Ok(ChainBlocks::connected(index, tip_id, undo, &found))
+    }
+}
+
+/// The headers of a directory, which another process may append to.
+fn read_headers(directory: &DataDir, params: Params) -> Result<HeaderIndex, OpenError> {
+    let mut index = HeaderIndex::new(params);
+    let path = directory.file(HEADERS_FILE);
+    let bytes = read_regular(&path)?.unwrap_or_default();
+    index.reserve(bytes.len() / RECORD);
+    // The last one may be in the middle of being written.
+    for (header, position) in bytes.chunks(RECORD).map_while(decode) {
+        let id = index
+            .insert_trusted(&header, header.hash())
+            .ok_or_else(|| OpenError::Damaged {
+                path: path.clone(),
+                detail: format!("the parent of block {} is missing", header.hash()),
+                remedy: Some(Remedy::NewDirectory),
+            })?;
+        if position != NO_UNDO {
+            index.set_undo(id, position);
+        }
+    }
+    Ok(index)
+}
+
+fn open_undo(path: &Path) -> Result<Option<UndoLog>, OpenError> {
+    let Some(file) = find_regular(path)? else {
+        return Ok(None);
+    };
+    Ok(Some(UndoLog::with_file(path, Box::new(file), 0)?))
+}

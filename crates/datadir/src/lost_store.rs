@@ -1,0 +1,78 @@
+//! What the store in a directory says by itself: whether it is lost, and which chain it belongs to.
+
+use crate::error::{OpenError, Remedy, file_error};
+use crate::files::{COMMIT_FILE, HEADERS_FILE, REDB_FILE, STORE_FOLDER, UNDO_FILE};
+use crate::meta::ChainId;
+use blockmill_coins::StoreError;
+use blockmill_store_log::Lookup;
+use std::io::ErrorKind;
+use std::path::Path;
+
+/// Refuses a directory whose coins are in redb. It must not look like one without coins: a run of
+/// connect would begin anew in it.
+pub(crate) fn refuse_redb(directory: &Path) -> Result<(), OpenError> {
+    let path = directory.join(REDB_FILE);
+    match std::fs::symlink_metadata(&path) {
+        Ok(_) => Err(OpenError::RedbStore { path }),
+        // No directory, or no such file in it.
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(()),
+        Err(error) => Err(file_error(path)(error).into()),
+    }
+}
+
+/// Whether a directory has a store.
+pub fn has_store(directory: &Path) -> Result<bool, StoreError> {
+    blockmill_store_log::is_there(&directory.join(STORE_FOLDER))
+}
+
+/// Whether the store of a directory, if it has one, is at no block. One that cannot be read may be.
+pub(crate) fn has_no_coins(directory: &Path) -> bool {
+    match has_store(directory) {
+        Ok(false) => true,
+        Ok(true) => Lookup::open(&directory.join(STORE_FOLDER), None).is_ok_and(|store| store.tip().is_none()),
+        Err(_) => false,
+    }
+}
+
+/// Whether a directory has a store. It is refused if its store is gone. The store is made, durably,
+/// before anything is written to the log of connected blocks. So where there is such a log, or the
+/// mark of a commit, there was a store. A new store would append to the log of another chain.
+pub(crate) fn has_store_if_not_lost(directory: &Path) -> Result<bool, OpenError> {
+    if has_store(directory)? {
+        return Ok(true);
+    }
+    for name in [HEADERS_FILE, UNDO_FILE, COMMIT_FILE] {
+        let path = directory.join(name);
+        let length = match std::fs::metadata(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => 0,
+            found => found.map_err(file_error(&path))?.len(),
+        };
+        if length > 0 {
+            return Err(OpenError::Damaged {
+                path: directory.join(STORE_FOLDER),
+                detail: format!(
+                    "the log is gone, and the coins with it, while {name} is of a chain that was connected"
+                ),
+                remedy: Some(Remedy::NewDirectory),
+            });
+        }
+    }
+    Ok(false)
+}
+
+/// The chain that the store of a directory belongs to. None where there is no store.
+pub(crate) fn network_of(directory: &Path) -> Result<Option<ChainId>, OpenError> {
+    if !has_store(directory)? {
+        return Ok(None);
+    }
+    let path = directory.join(STORE_FOLDER);
+    let network = blockmill_store_log::network(&path)?;
+    match ChainId::from_text(&network) {
+        Some(chain_id) => Ok(Some(chain_id)),
+        None => Err(OpenError::Damaged {
+            path,
+            detail: format!("it belongs to {network:?}, which is no network"),
+            remedy: Some(Remedy::NewDirectory),
+        }),
+    }
+}
