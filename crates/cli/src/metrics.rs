@@ -8,7 +8,6 @@ use crate::failure::Failure;
 use crate::log;
 use crate::output;
 use blockmill_chain::Progress;
-use blockmill_coins::CacheCounters;
 use blockmill_engine::report::Totals;
 use serde_json::json;
 use std::fmt::Write as _;
@@ -29,7 +28,6 @@ const PATIENCE: Duration = Duration::from_secs(2);
 struct Figures {
     progress: Option<Progress>,
     totals: Totals,
-    cache: CacheCounters,
 }
 
 /// The figures, shared with the thread that serves them.
@@ -66,10 +64,8 @@ impl Metrics {
         lock(&self.figures).progress = Some(*progress);
     }
 
-    pub(crate) fn set_totals(&self, totals: &Totals, cache: &CacheCounters) {
-        let mut figures = lock(&self.figures);
-        figures.totals = *totals;
-        figures.cache = *cache;
+    pub(crate) fn set_totals(&self, totals: &Totals) {
+        lock(&self.figures).totals = *totals;
     }
 }
 
@@ -218,7 +214,7 @@ fn render(figures: &Figures, store: &Path) -> String {
     if let Some(progress) = &figures.progress {
         add_progress(&mut text, progress);
     }
-    add_totals(&mut text, &figures.totals, &figures.cache);
+    add_totals(&mut text, &figures.totals);
     for (kind, help) in [("busy", "seconds of work"), ("wait", "seconds of waiting")] {
         let name = format!("stage_{kind}_seconds_total");
         let _ = write!(
@@ -290,94 +286,23 @@ fn add_progress(text: &mut String, progress: &Progress) {
     );
 }
 
-fn add_totals(text: &mut String, totals: &Totals, cache: &CacheCounters) {
-    let queues = &totals.queues;
-    let mut counter = |name: &str, help: &str, value: u64| add(text, name, "counter", help, value as f64);
-    counter("blocks_total", "blocks connected", totals.blocks);
-    counter("transactions_total", "transactions connected", totals.transactions);
-    counter("inputs_total", "inputs connected", totals.inputs);
-    counter("bytes_total", "bytes of blocks connected", totals.bytes);
-    counter("disconnected_total", "blocks disconnected", totals.disconnected);
-    counter(
-        "scripts_skipped_total",
-        "blocks whose scripts were assumed to be valid",
-        totals.scripts_skipped,
-    );
-    counter(
-        "serial_replays_total",
-        "windows of blocks that were resolved once more, block by block",
-        totals.serial_replays,
-    );
-    counter("cache_hits_total", "look-ups that the coins cache answered", cache.hits);
-    counter("cache_misses_total", "look-ups that went to the store", cache.misses);
-    counter(
-        "fetched_total",
-        "coins that were looked up in the store ahead of their use",
-        totals.fetch.reads.keys,
-    );
-    counter(
-        "fetched_taken_total",
-        "coins read ahead that entered the cache",
-        totals.fetch.taken,
-    );
-    counter("flushes_total", "flushes", totals.flushes);
-    counter(
-        "flush_changes_total",
-        "coins written or removed by flushes",
-        totals.flush_changes,
-    );
-    counter(
-        "flush_waits_total",
-        "waits for a flush because the cache was full",
-        totals.flush_waits,
-    );
-    let signatures = &totals.signatures;
-    counter(
-        "signatures_lanes_total",
-        "signatures verified in lanes",
-        signatures.lanes,
-    );
-    counter(
-        "signatures_kernel_total",
-        "signatures verified by libsecp256k1",
-        signatures.kernel,
-    );
-    counter(
-        "scripts_again_total",
-        "scripts run a second time, with known verdicts of their signatures",
-        signatures.again,
-    );
-    counter(
-        "signatures_cannot_tell_total",
-        "signatures that lanes could not judge and libsecp256k1 did",
-        signatures.cannot_tell,
-    );
-    counter(
-        "signatures_rechecked_total",
-        "signatures valid in lanes and rechecked by libsecp256k1",
-        signatures.rechecked,
-    );
-    let mut gauge = |name: &str, help: &str, value: f64| add(text, name, "gauge", help, value);
-    gauge(
-        "blocks_ahead",
-        "blocks requested and not yet resolved, on average",
-        queues.ahead.mean(),
-    );
-    gauge(
-        "blocks_in_flight",
-        "blocks resolved and not yet accepted, on average",
-        queues.in_flight.mean(),
-    );
-    gauge(
-        "blocks_bytes_max",
-        "largest memory of blocks ahead and in flight, in bytes",
-        queues.memory_max as f64,
-    );
+fn add_totals(text: &mut String, totals: &Totals) {
+    for figure in &FIGURES {
+        let (kind, value) = match figure.value(totals) {
+            Value::Count(count) => ("counter", count as f64),
+            Value::Seconds(seconds) => ("counter", seconds),
+            Value::Max(most) => ("gauge", most as f64),
+            Value::Longest(seconds) => ("gauge", seconds),
+            Value::Depth(depth) => ("gauge", depth.mean()),
+        };
+        add(text, figure.metric, kind, figure.help, value);
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use blockmill_coins::CacheCounters;
     use blockmill_rules::SignatureCounts;
 
     #[test]
@@ -405,6 +330,7 @@ mod tests {
         let totals = Totals {
             inputs: 1000,
             flushes: 3,
+            cache: CacheCounters { hits: 5, misses: 4 },
             signatures: SignatureCounts {
                 lanes: 800,
                 again: 2,
@@ -412,7 +338,7 @@ mod tests {
             },
             ..Totals::default()
         };
-        metrics.set_totals(&totals, &CacheCounters { hits: 5, misses: 4 });
+        metrics.set_totals(&totals);
         // A silent peer delays the next one by no more than the time limit.
         let _silent = TcpStream::connect(address).unwrap();
         let mut stream = TcpStream::connect(address).unwrap();

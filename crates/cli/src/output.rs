@@ -3,14 +3,14 @@
 use crate::plain::{self, one_line};
 use crate::secrets::without_keys;
 use crate::terminal::{stdout_columns, wrapped};
-use crate::verifier::{signatures_json, signatures_text};
+use crate::verifier::signatures_text;
 use crate::whole;
 use blockmill_audit::Mark;
 use blockmill_chain::{Rejected, Unreadable};
 use blockmill_coins::UtxoStats;
 use blockmill_coins::stats::Hashes;
 use blockmill_engine::ConnectReport;
-use blockmill_engine::report::Depth;
+use blockmill_engine::report::{FIGURES, Totals, table};
 use blockmill_rules::RejectKind;
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
@@ -104,104 +104,70 @@ pub(crate) fn json_line(out: &mut dyn Write, value: &impl Serialize) -> io::Resu
 /// Blocks of a kind that a report names. It says how many more there are.
 const NAMED_MAX: usize = 100;
 
-#[derive(Serialize)]
-struct ConnectJson<'a> {
-    network: &'a str,
-    tip: String,
-    height: u32,
-    blocks: u64,
-    transactions: u64,
-    inputs: u64,
-    bytes: u64,
-    seconds: f64,
-    cpu_seconds: f64,
-    stages: Value,
-    cache: Value,
-    store_memory: u64,
-    rejected: Vec<Value>,
-    more_rejected: usize,
-    unreadable: Vec<Value>,
-    more_unreadable: usize,
-    damages: Vec<String>,
-    whole: bool,
-    why: Value,
-    leftovers: u64,
-    left_out: u64,
-    start_height: u32,
-    scripts_skipped: u64,
-    serial_replays: u64,
-    signatures: Value,
-    flushes: u64,
-    flush: Value,
-    fetch: Value,
-    queues: Value,
+/// A figure as JSON.
+fn figure_json(value: table::Value) -> Value {
+    match value {
+        table::Value::Count(number) | table::Value::Max(number) => number.into(),
+        table::Value::Seconds(seconds) | table::Value::Longest(seconds) => seconds.into(),
+        table::Value::Depth(depth) => json!({"mean": depth.mean(), "max": depth.max()}),
+    }
+}
+
+/// Puts a value where its key says: names with points between them.
+fn put(object: &mut Map<String, Value>, key: &str, value: Value) {
+    match key.split_once('.') {
+        None => drop(object.insert(key.to_owned(), value)),
+        Some((name, rest)) => {
+            let inner = object.entry(name).or_insert_with(|| json!({}));
+            if let Value::Object(inner) = inner {
+                put(inner, rest, value);
+            }
+        }
+    }
 }
 
 /// The report of `connect` as JSON.
-pub(crate) fn connect_json(report: &ConnectReport, cpu_seconds: f64) -> impl Serialize + '_ {
-    let totals = &report.totals;
-    let stages: Map<String, Value> = totals
-        .stages
-        .named()
-        .map(|(name, time)| {
-            let value = json!({"busy_s": time.busy_seconds, "wait_s": time.wait_seconds});
-            (name.to_owned(), value)
-        })
-        .collect();
-    ConnectJson {
-        network: report.network,
-        tip: report.tip.to_string(),
-        height: report.height,
-        blocks: totals.blocks,
-        transactions: totals.transactions,
-        inputs: totals.inputs,
-        bytes: totals.bytes,
-        seconds: report.seconds,
-        cpu_seconds,
-        stages: Value::Object(stages),
-        cache: json!({
-            "hits": report.cache.hits,
-            "misses": report.cache.misses,
-            "coins": report.cache_coins_max,
-            "bytes": report.cache_bytes_max,
-        }),
-        store_memory: report.store_memory,
-        rejected: report.rejected.iter().take(NAMED_MAX).map(rejected_json).collect(),
-        more_rejected: report.rejected.len().saturating_sub(NAMED_MAX),
-        unreadable: report.unreadable.iter().take(NAMED_MAX).map(unreadable_json).collect(),
-        more_unreadable: report.unreadable.len().saturating_sub(NAMED_MAX),
-        damages: report.damages.iter().map(ToString::to_string).collect(),
-        whole: report.wholeness().is_whole(),
-        why: whole::why(&report.wholeness()),
-        leftovers: report.leftovers,
-        left_out: report.left_out,
-        start_height: report.start_height,
-        scripts_skipped: totals.scripts_skipped,
-        serial_replays: totals.serial_replays,
-        signatures: signatures_json(&totals.signatures),
-        flushes: totals.flushes,
-        flush: json!({
-            "changes": totals.flush_changes,
-            "waits": totals.flush_waits,
-            "pauses": totals.flush_pauses,
-            "pause_max_s": totals.flush_pause_max.as_secs_f64(),
-        }),
-        fetch: json!({
-            "keys": totals.fetch.reads.keys,
-            "found": totals.fetch.reads.found,
-            "taken": totals.fetch.taken,
-            "batches": totals.fetch.reads.batches,
-            "batches_by_readers": totals.fetch.reads.by_readers,
-            "batches_failed": totals.fetch.reads.failed,
-            "in_flight_max": totals.fetch.reads.in_flight_max,
-        }),
-        queues: json!({
-            "ahead": depth_json(totals.queues.ahead),
-            "loaded": depth_json(totals.queues.loaded),
-            "in_flight": depth_json(totals.queues.in_flight),
-            "memory_max": totals.queues.memory_max,
-        }),
+pub(crate) fn connect_json(report: &ConnectReport, cpu_seconds: f64) -> Value {
+    let wholeness = report.wholeness();
+    let mut object = Map::new();
+    for (key, value) in [
+        ("network", report.network.into()),
+        ("tip", report.tip.to_string().into()),
+        ("height", report.height.into()),
+        ("start_height", report.start_height.into()),
+        ("seconds", report.seconds.into()),
+        ("cpu_seconds", cpu_seconds.into()),
+        ("cache.coins", report.cache_coins_max.into()),
+        ("cache.bytes", report.cache_bytes_max.into()),
+        ("store_memory", report.store_memory.into()),
+        ("rejected", named(&report.rejected, rejected_json)),
+        ("more_rejected", report.rejected.len().saturating_sub(NAMED_MAX).into()),
+        ("unreadable", named(&report.unreadable, unreadable_json)),
+        (
+            "more_unreadable",
+            report.unreadable.len().saturating_sub(NAMED_MAX).into(),
+        ),
+        ("damages", report.damages.iter().map(ToString::to_string).collect()),
+        ("whole", wholeness.is_whole().into()),
+        ("why", whole::why(&wholeness)),
+        ("leftovers", report.leftovers.into()),
+        ("left_out", report.left_out.into()),
+    ] {
+        put(&mut object, key, value);
     }
+    for figure in &FIGURES {
+        put(&mut object, figure.key, figure_json(figure.value(&report.totals)));
+    }
+    for (name, time) in report.totals.stages.named() {
+        let times = json!({"busy_s": time.busy_seconds, "wait_s": time.wait_seconds});
+        put(&mut object, &format!("stages.{name}"), times);
+    }
+    Value::Object(object)
+}
+
+/// The first of some blocks.
+fn named<B>(blocks: &[B], json: fn(&B) -> Value) -> Value {
+    blocks.iter().take(NAMED_MAX).map(json).collect()
 }
 
 /// A block that was rejected.
@@ -228,10 +194,6 @@ pub(crate) fn unreadable_json(block: &Unreadable) -> Value {
         "file": path_text(&block.path),
         "offset": block.offset,
     })
-}
-
-fn depth_json(depth: Depth) -> Value {
-    json!({"mean": depth.mean(), "max": depth.max()})
 }
 
 /// Rows of two columns on standard output. On a terminal, values are broken into its columns.
@@ -283,6 +245,20 @@ pub(crate) fn connect_line(report: &ConnectReport) -> String {
     )
 }
 
+/// The figures of a group in a line.
+fn group(totals: &Totals, name: &str) -> String {
+    let of_group = FIGURES.iter().filter_map(|figure| {
+        let (group, own) = figure.key.split_once('.')?;
+        (group == name).then_some((own.replace('_', " "), figure.value(totals)))
+    });
+    let texts = of_group.map(|(name, value)| match value {
+        table::Value::Count(number) | table::Value::Max(number) => format!("{number} {name}"),
+        table::Value::Seconds(seconds) | table::Value::Longest(seconds) => format!("{seconds:.3} {name}"),
+        table::Value::Depth(depth) => format!("{:.1} {name} (at most {})", depth.mean(), depth.max()),
+    });
+    texts.collect::<Vec<_>>().join(", ")
+}
+
 /// The report of `connect` for a person who wants all of it.
 pub(crate) fn connect_table(out: &mut dyn Write, report: &ConnectReport, cpu_seconds: f64) -> io::Result<()> {
     let totals = &report.totals;
@@ -306,9 +282,8 @@ pub(crate) fn connect_table(out: &mut dyn Write, report: &ConnectReport, cpu_sec
         (
             "cache",
             format!(
-                "{} hits, {} misses, at most {} coins in {:.1} MiB",
-                report.cache.hits,
-                report.cache.misses,
+                "{}, at most {} coins in {:.1} MiB",
+                group(totals, "cache"),
                 report.cache_coins_max,
                 report.cache_bytes_max as f64 / f64::from(1 << 20)
             ),
@@ -320,23 +295,9 @@ pub(crate) fn connect_table(out: &mut dyn Write, report: &ConnectReport, cpu_sec
                 report.store_memory as f64 / f64::from(1 << 20)
             ),
         ),
-        (
-            "in flight",
-            format!(
-                "{:.1} blocks on average; {:.1} ahead of them, {:.1} loaded; at most {:.1} MiB",
-                totals.queues.in_flight.mean(),
-                totals.queues.ahead.mean(),
-                totals.queues.loaded.mean(),
-                totals.queues.memory_max as f64 / f64::from(1 << 20)
-            ),
-        ),
-        (
-            "ahead",
-            format!(
-                "{} of {} coins found ahead of their use, {} used, at most {} batches in flight",
-                totals.fetch.reads.found, totals.fetch.reads.keys, totals.fetch.taken, totals.fetch.reads.in_flight_max
-            ),
-        ),
+        ("read ahead", group(totals, "fetch")),
+        ("flushes", format!("{}: {}", totals.flushes, group(totals, "flush"))),
+        ("queues", group(totals, "queues")),
     ];
     table(out, &rows)?;
     writeln!(out, "{:12}  {:>10}  {:>10}", "stage", "busy s", "wait s")?;

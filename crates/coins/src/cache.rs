@@ -110,17 +110,6 @@ pub struct CacheCounters {
     pub misses: u64,
 }
 
-impl CacheCounters {
-    /// The difference from an earlier count.
-    #[must_use]
-    pub fn since(&self, before: &Self) -> Self {
-        Self {
-            hits: self.hits - before.hits,
-            misses: self.misses - before.misses,
-        }
-    }
-}
-
 /// Totals of all flushes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FlushCounters {

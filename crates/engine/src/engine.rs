@@ -76,8 +76,8 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
     ) -> Result<ConnectReport, ConnectError> {
         let start = Instant::now();
         let start_height = self.height();
-        let totals_before = self.telemetry.begin_run();
-        let cache_before = self.coins().counters();
+        let cache = self.coins().counters();
+        let totals_before = self.telemetry.begin_run(cache);
         self.data.report_problems(start_height, observer);
         let (pipeline, mut run) = self.parts(observer, figures);
         run.chain.forget_failures();
@@ -90,7 +90,8 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         findings.merge(submitted);
         pipeline.flush(&mut run)?;
         run.reporter.report_pending();
-        let figures = self.telemetry.end_run(&totals_before);
+        let cache = self.coins().counters();
+        let figures = self.telemetry.end_run(&totals_before, cache);
         Ok(ConnectReport {
             network: self.chain.index().params().network.name(),
             tip: self.tip_hash(),
@@ -99,7 +100,6 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             totals: figures.totals,
             seconds: start.elapsed().as_secs_f64(),
             signatures: figures.signatures,
-            cache: self.coins().counters().since(&cache_before),
             cache_coins_max: figures.cache_coins_max,
             cache_bytes_max: figures.cache_bytes_max,
             store_memory: self.coins().store().memory() as u64,

@@ -6,11 +6,13 @@
 //! - [`figures`]: who hears the figures of a run while it goes on;
 //! - `trace`: which thread did what when;
 //! - [`totals`]: what the engine did, in figures;
+//! - [`table`]: the names of these figures, and how they add up;
 //! - [`stages`]: the stages of a block's way, and their times.
 
 pub mod connect_report;
 pub mod figures;
 pub mod stages;
+pub mod table;
 pub mod totals;
 
 pub(crate) mod telemetry;
@@ -23,4 +25,5 @@ pub use blockmill_chain::report::{
 pub use connect_report::{ConnectReport, Halt};
 pub use figures::FiguresObserver;
 pub use stages::{Span, Stage, StageTime, Stages};
+pub use table::{FIGURES, Figure, Value};
 pub use totals::{Depth, FetchTotals, QueueTotals, Totals};

@@ -58,22 +58,6 @@ pub struct Statistics {
     pub in_flight_max: usize,
 }
 
-impl Statistics {
-    /// The difference from earlier totals. The maximum is that of the whole time.
-    #[must_use]
-    pub fn since(&self, before: &Self) -> Self {
-        Self {
-            keys: self.keys - before.keys,
-            found: self.found - before.found,
-            batches: self.batches - before.batches,
-            failed: self.failed - before.failed,
-            by_readers: self.by_readers - before.by_readers,
-            time: self.time.saturating_sub(before.time),
-            in_flight_max: self.in_flight_max,
-        }
-    }
-}
-
 #[derive(Debug, Default)]
 struct Counters {
     keys: AtomicU64,

@@ -54,20 +54,6 @@ pub struct SignatureCounts {
     pub rechecked: u64,
 }
 
-impl SignatureCounts {
-    /// The difference to earlier counts.
-    #[must_use]
-    pub fn since(&self, before: &Self) -> Self {
-        Self {
-            lanes: self.lanes - before.lanes,
-            kernel: self.kernel - before.kernel,
-            again: self.again - before.again,
-            cannot_tell: self.cannot_tell - before.cannot_tell,
-            rechecked: self.rechecked - before.rechecked,
-        }
-    }
-}
-
 /// Deferred signature checks and their scripts. `T` is the caller's name for a script.
 pub trait DeferredChecks<T>: Default + Send {
     /// Number of signature checks.

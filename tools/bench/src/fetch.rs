@@ -197,7 +197,7 @@ impl Base {
             elapsed,
             inputs: report.totals.inputs,
             keys_ahead: report.totals.fetch.reads.keys,
-            misses: report.cache.misses,
+            misses: report.totals.cache.misses,
             reads_in_flight: report.totals.fetch.reads.in_flight_max,
         })
     }

@@ -13,7 +13,6 @@ use crate::verifier::verifier;
 use crate::whole;
 use blockmill_blockfiles::BlockFiles;
 use blockmill_chain::{Event, Indexing, Observer, Progress};
-use blockmill_coins::CacheCounters;
 use blockmill_engine::report::{FiguresObserver, Halt, Span, Totals};
 use blockmill_engine::{ConnectReport, Options};
 use serde_json::json;
@@ -93,9 +92,9 @@ impl Observer for Watcher<'_> {
 }
 
 impl FiguresObserver for FiguresWatcher<'_> {
-    fn totals(&mut self, totals: &Totals, cache: &CacheCounters) {
+    fn totals(&mut self, totals: &Totals) {
         if let Some(metrics) = self.metrics {
-            metrics.set_totals(totals, cache);
+            metrics.set_totals(totals);
         }
     }
 

@@ -6,7 +6,6 @@ use blockmill_blockfiles::{Damage, Skipped};
 use blockmill_chain::report::findings::{Leftover, Rejected, Unreadable};
 use blockmill_chain::report::signatures::SignatureRanges;
 use blockmill_chain::report::wholeness::{Found, RunOutcome, Wholeness};
-use blockmill_coins::CacheCounters;
 
 /// Why the engine went no further.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -37,8 +36,6 @@ pub struct ConnectReport {
     pub seconds: f64,
     /// How signatures were verified, by height.
     pub signatures: SignatureRanges,
-    /// Look-ups in the coins cache.
-    pub cache: CacheCounters,
     /// Entries in the coins cache at the most.
     pub cache_coins_max: u64,
     /// Its memory in bytes at the most.

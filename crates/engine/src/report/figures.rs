@@ -2,14 +2,12 @@
 
 use crate::report::stages::Span;
 use crate::report::totals::Totals;
-use blockmill_coins::CacheCounters;
 
 /// Hears the figures of a run, on the connecting thread.
 pub trait FiguresObserver {
-    /// What was done so far, and how often the coins cache had what was asked for; after every
-    /// [`progress`](blockmill_chain::Observer::progress).
-    fn totals(&mut self, totals: &Totals, cache: &CacheCounters) {
-        let _ = (totals, cache);
+    /// What was done so far; after every [`progress`](blockmill_chain::Observer::progress).
+    fn totals(&mut self, totals: &Totals) {
+        let _ = totals;
     }
 
     /// A thread of this name has done something; only with [`Options::trace`](crate::Options).

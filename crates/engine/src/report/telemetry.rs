@@ -108,14 +108,16 @@ impl Telemetry {
     }
 
     /// Begins a run. The totals so far are for [`end_run`](Self::end_run).
-    pub(crate) fn begin_run(&mut self) -> Totals {
+    pub(crate) fn begin_run(&mut self, cache: CacheCounters) -> Totals {
+        self.totals.cache = cache;
         (self.cache_coins_max, self.cache_bytes_max) = (0, 0);
         self.signatures = SignatureRanges::default();
         self.totals.take_maxima()
     }
 
     /// Ends the run that began when the totals were `before`, and hands out its findings.
-    pub(crate) fn end_run(&mut self, before: &Totals) -> RunFigures {
+    pub(crate) fn end_run(&mut self, before: &Totals, cache: CacheCounters) -> RunFigures {
+        self.totals.cache = cache;
         let totals = self.totals.since(before);
         self.totals.raise_maxima(before);
         RunFigures {
@@ -337,7 +339,8 @@ impl Reporter<'_> {
         self.report_pending();
         self.observer
             .progress(&self.telemetry.progress(height, tip_time, cache));
-        self.figures.totals(&self.telemetry.totals, &cache.counters);
+        self.telemetry.totals.cache = cache.counters;
+        self.figures.totals(&self.telemetry.totals);
     }
 
     /// Reports flushes that have ended, and spans.

@@ -1,6 +1,8 @@
 //! What the engine did, in figures.
 
 use crate::report::stages::Stages;
+use crate::report::table;
+use blockmill_coins::CacheCounters;
 use blockmill_fetch::Statistics;
 use blockmill_rules::SignatureCounts;
 use std::time::Duration;
@@ -29,13 +31,18 @@ impl Depth {
         self.max = self.max.max(depth as u64);
     }
 
-    /// What was added since then. The maximum is that of all.
-    fn since(&self, before: &Self) -> Self {
-        Self {
-            looks: self.looks - before.looks,
-            sum: self.sum - before.sum,
-            max: self.max,
-        }
+    /// Takes off what was there `before`. The maximum stays.
+    pub(super) fn subtract(&mut self, before: &Self) {
+        self.looks -= before.looks;
+        self.sum -= before.sum;
+    }
+
+    pub(super) fn raise(&mut self, other: u64) {
+        self.max = self.max.max(other);
+    }
+
+    pub(super) fn clear_max(&mut self) {
+        self.max = 0;
     }
 
     /// How many there were on average; 0 if nobody has looked.
@@ -62,7 +69,8 @@ pub struct QueueTotals {
     pub memory_max: usize,
 }
 
-/// What the engine did, in all calls since it was opened.
+/// What the engine did, in all calls since it was opened. [`FIGURES`](table::FIGURES) has the names of
+/// the figures, and must have each.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Totals {
     /// Blocks connected.
@@ -82,6 +90,8 @@ pub struct Totals {
     /// Windows of blocks that were resolved once more, block by block, since something in them was
     /// not certain to be valid.
     pub serial_replays: u64,
+    /// Look-ups in the coins cache.
+    pub cache: CacheCounters,
     /// Coins read ahead.
     pub fetch: FetchTotals,
     /// Blocks on their way.
@@ -108,59 +118,21 @@ impl Totals {
     /// The difference from `before`. Maxima are those since [`take_maxima`](Self::take_maxima)
     /// returned `before`.
     pub(crate) fn since(&self, before: &Self) -> Self {
-        Self {
-            blocks: self.blocks - before.blocks,
-            transactions: self.transactions - before.transactions,
-            inputs: self.inputs - before.inputs,
-            bytes: self.bytes - before.bytes,
-            disconnected: self.disconnected - before.disconnected,
-            scripts_skipped: self.scripts_skipped - before.scripts_skipped,
-            resolved_in_shards: self.resolved_in_shards - before.resolved_in_shards,
-            serial_replays: self.serial_replays - before.serial_replays,
-            fetch: FetchTotals {
-                reads: self.fetch.reads.since(&before.fetch.reads),
-                taken: self.fetch.taken - before.fetch.taken,
-            },
-            queues: QueueTotals {
-                ahead: self.queues.ahead.since(&before.queues.ahead),
-                loaded: self.queues.loaded.since(&before.queues.loaded),
-                in_flight: self.queues.in_flight.since(&before.queues.in_flight),
-                memory_max: self.queues.memory_max,
-            },
-            flushes: self.flushes - before.flushes,
-            flush_changes: self.flush_changes - before.flush_changes,
-            flush_waits: self.flush_waits - before.flush_waits,
-            flush_pauses: self.flush_pauses - before.flush_pauses,
-            flush_pause_max: self.flush_pause_max,
-            stages: self.stages.since(&before.stages),
-            signatures: self.signatures.since(&before.signatures),
-        }
+        let mut difference = *self;
+        table::subtract(&mut difference, before);
+        difference.stages = self.stages.since(&before.stages);
+        difference
     }
 
     /// Begins all maxima anew; those so far are left in what is returned.
     pub(crate) fn take_maxima(&mut self) -> Self {
         let before = *self;
-        for depth in self.queues.depths() {
-            depth.max = 0;
-        }
-        self.queues.memory_max = 0;
-        self.flush_pause_max = Duration::ZERO;
+        table::clear_maxima(self);
         before
     }
 
     /// Makes all maxima those of both.
     pub(crate) fn raise_maxima(&mut self, before: &Self) {
-        let mut others = before.queues;
-        for (depth, other) in self.queues.depths().into_iter().zip(others.depths()) {
-            depth.max = depth.max.max(other.max);
-        }
-        self.queues.memory_max = self.queues.memory_max.max(before.queues.memory_max);
-        self.flush_pause_max = self.flush_pause_max.max(before.flush_pause_max);
-    }
-}
-
-impl QueueTotals {
-    fn depths(&mut self) -> [&mut Depth; 3] {
-        [&mut self.ahead, &mut self.loaded, &mut self.in_flight]
+        table::raise_maxima(self, before);
     }
 }

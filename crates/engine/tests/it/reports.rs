@@ -61,7 +61,11 @@ fn a_second_run_reports_nothing_of_the_first() {
     assert_eq!((report.totals.blocks, report.totals.flushes), (0, 0));
     assert!(report.signatures.ranges().is_empty());
     assert_eq!(
-        (report.cache.hits, report.cache.misses, report.cache_coins_max),
+        (
+            report.totals.cache.hits,
+            report.totals.cache.misses,
+            report.cache_coins_max
+        ),
         (0, 0, 0)
     );
 }
