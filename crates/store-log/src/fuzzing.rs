@@ -3,15 +3,13 @@
 //! Each function is the crate's own, with types that may leave the crate. A position is a pair: the
 //! number of a segment, and the number of a page in it.
 
-use crate::checkpoint;
-use crate::index::{self, Index};
-use crate::location::Location;
-use crate::page::{self, Position};
-use crate::removals;
-use crate::replay;
-use crate::segment::{self, Table};
-use crate::store::PageReader;
-use crate::trailer;
+use crate::format::location::Location;
+use crate::format::page::{self, Position};
+use crate::format::records::PageReader;
+use crate::format::segment::{self, Table};
+use crate::format::{removals, trailer};
+use crate::index::table::{self, Index};
+use crate::open::checkpoint;
 use blockmill_block::reader::DecodeError;
 use blockmill_block::{Coin, OutPoint};
 use blockmill_blockfiles::disk::DiskFile;
@@ -32,10 +30,10 @@ pub const BODY_BYTES: usize = page::BODY_BYTES;
 pub const RECORDS_MAX: usize = page::RECORDS_MAX;
 
 /// Number of groups of the index.
-pub const GROUPS: usize = index::GROUPS;
+pub const GROUPS: usize = table::GROUPS;
 
-/// Number of lanes in a group.
-pub const LANES: usize = index::LANES;
+/// Number of shards in a group.
+pub const GROUP_SHARDS: usize = table::GROUP_SHARDS;
 
 /// Offsets of removals are below this.
 pub const OFFSETS: u32 = Location::OFFSETS;
@@ -135,7 +133,7 @@ pub fn record<'a>(page: &'a Page, head: &Head, number: usize) -> Option<&'a [u8]
 /// The first and the last record of a page of coins, by the first two bytes of their keys, as an
 /// opening finds them.
 pub fn range_of(page: &Page, head: &Head) -> (u16, u16) {
-    let range = replay::range_of(page, &head.0);
+    let range = page::range_of(page, &head.0);
     (range.first, range.last)
 }
 
@@ -375,14 +373,14 @@ impl Checkpoint {
         }
     }
 
-    /// Where the words of each lane begin in the stream, and where those of the last end.
+    /// Where the words of each shard begin in the stream, and where those of the last end.
     pub fn starts(&self) -> &[u64] {
         &self.0.starts
     }
 
-    /// The words of a lane. None if they are not what was written.
-    pub fn words(&self, group: usize, lane: usize) -> Option<Vec<u64>> {
-        self.0.words(group, lane)
+    /// The words of a shard. None if they are not what was written.
+    pub fn words(&self, group: usize, shard: usize) -> Option<Vec<u64>> {
+        self.0.words(group, shard)
     }
 
     /// An index that was filled with the words whose locations are wanted. None if the file is not
@@ -422,20 +420,20 @@ impl Checkpoint {
 pub struct Filled(Index);
 
 impl Filled {
-    /// The words of a lane, sorted.
-    pub fn words(&self, group: usize, lane: usize) -> Vec<u64> {
-        self.0.read(group)[lane].iter().collect()
+    /// The words of a shard, sorted.
+    pub fn words(&self, group: usize, shard: usize) -> Vec<u64> {
+        self.0.read(group)[shard].iter().collect()
     }
 
-    /// The locations of all words of a lane with a tag.
-    pub fn locations(&self, group: usize, lane: usize, tag: u32) -> Vec<u32> {
+    /// The locations of all words of a shard with a tag.
+    pub fn locations(&self, group: usize, shard: usize, tag: u32) -> Vec<u32> {
         let group = self.0.read(group);
-        group[lane].candidates(tag).map(Location::bits).collect()
+        group[shard].candidates(tag).map(Location::bits).collect()
     }
 
     /// Adds a word. Returns false if it is there already.
-    pub fn insert(&self, group: usize, lane: usize, word: u64) -> bool {
+    pub fn insert(&self, group: usize, shard: usize, word: u64) -> bool {
         let location = Location::from_bits(word as u32);
-        self.0.write(group)[lane].insert((word >> 32) as u32, location)
+        self.0.write(group)[shard].insert((word >> 32) as u32, location)
     }
 }

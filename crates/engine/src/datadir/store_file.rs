@@ -7,7 +7,7 @@ use crate::datadir::lost_store::{has_store, has_store_if_not_lost};
 use crate::datadir::marked_store::MarkedStore;
 use blockmill_blockfiles::disk::Disk;
 use blockmill_coins::{CoinStore, StoreError};
-use blockmill_store_log::{LogStore, Options as LogOptions};
+use blockmill_store_log::{LogStore, LogOptions};
 use std::path::Path;
 use std::sync::Arc;
 

@@ -14,7 +14,7 @@ use blockmill_block::reader::DecodeError;
 use blockmill_block::{BlockHash, Coin, OutPoint};
 use blockmill_coins::store::{KEY_LENGTH, OutpointKey, decode_coin, outpoint_from_key, outpoint_key};
 use blockmill_coins::{Changes, CoinIterator, CoinStore, OwnedChange, StoreError, Tip};
-use blockmill_store_log::{LogStore, Options};
+use blockmill_store_log::{LogStore, LogOptions};
 use clap::ValueEnum;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::sync_channel;
@@ -97,9 +97,9 @@ impl Kind {
         std::fs::create_dir_all(directory).map_err(backend)?;
         Ok(match self {
             Self::Log => {
-                let options = Options {
+                let options = LogOptions {
                     threads: available_parallelism().map_or(1, usize::from),
-                    ..Options::default()
+                    ..LogOptions::default()
                 };
                 Box::new(LogStore::open(&directory.join("log"), NETWORK, options)?)
             }

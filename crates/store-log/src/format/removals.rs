@@ -4,8 +4,8 @@
 //! number of removals (2 bytes), then for each removal a VARINT: the first offset (page and
 //! record), and from there the distance from the one before, less one.
 
-use crate::location::Location;
-use crate::page::{HEAD_BYTES, Head, Kind, PAGE_BYTES, Page, begin};
+use super::location::Location;
+use super::page::{HEAD_BYTES, Head, Kind, PAGE_BYTES, Page, begin};
 use blockmill_block::reader::{Reader, write_varint};
 
 /// Bytes before the removals of a block.
@@ -107,7 +107,7 @@ pub(crate) fn read_removals(page: &Page, head: &Head, mut each: impl FnMut(u32, 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::page::{Position, seal};
+    use crate::format::page::{Position, seal};
     use proptest::prelude::*;
 
     proptest! {

@@ -35,6 +35,9 @@ pub(crate) const RECORDS_PER_PAGE: usize = 56;
 /// Bytes of a page after its head.
 pub(crate) const BODY_BYTES: usize = PAGE_BYTES - HEAD_BYTES;
 
+/// Pages that are read or written in one call: 1 MiB.
+pub(crate) const CALL_PAGES: usize = 256;
+
 /// Bytes of the length of a long record.
 const LENGTH_BYTES: usize = 4;
 
@@ -361,6 +364,21 @@ impl CoinPages {
     pub(crate) fn finish(mut self) -> (Vec<Page>, Vec<Range>) {
         self.close();
         (self.pages, self.ranges)
+    }
+}
+
+/// The keys of the records of a page.
+pub(crate) fn range_of(page: &Page, head: &Head) -> Range {
+    match head.kind {
+        Kind::Removals => Range::REMOVALS,
+        Kind::Coins => (0..head.records)
+            .filter_map(|number| record(page, head, number).filter(|record| record.len() > 2))
+            .fold(None, |range: Option<Range>, record| {
+                Some(range.map_or_else(|| Range::of(record), |range| range.with(record)))
+            })
+            .unwrap_or_default(),
+        Kind::Long => Range::of(&page[HEAD_BYTES + LENGTH_BYTES..]),
+        _ => Range::default(),
     }
 }
 

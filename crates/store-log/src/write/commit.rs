@@ -15,17 +15,19 @@
 //! coin's: it has one. Where two have them, or where the caller does not know, the records are
 //! read.
 
-use crate::frame::{Frame, PageState};
-use crate::garbage::{Garbage, Moved, Survivors};
-use crate::grouped::Grouped;
-use crate::index::{GROUPS, Group, LANES, LINES_OF_SEARCH, Place, TOGETHER};
-use crate::location::{Location, SEGMENTS_MAX};
-use crate::page::{CoinPages, Kind, Page, RECORDS_MAX, Range, Slot, all_live, begun, record_bytes, write_record};
+use super::frame::{Frame, PageState, Tail};
+use super::garbage::{Garbage, Survivors};
+use super::grouped::Grouped;
+use super::records::{Added, Moved, Removed};
+use crate::format::location::{Location, SEGMENTS_MAX};
+use crate::format::page::{CoinPages, Kind, Page, Range, Slot, all_live, begun, record_bytes, write_record};
+use crate::format::records::PageReader;
+use crate::format::removals::{parts, removal, removal_pages};
+use crate::format::segment::Table;
+use crate::format::trailer::Trailer;
+use crate::index::state::LogState;
+use crate::index::table::{GROUP_SHARDS, GROUPS, Group, IndexKey, LINES_OF_SEARCH, TOGETHER};
 use crate::parallel::{for_each, in_order, lock};
-use crate::removals::{parts, removal, removal_pages};
-use crate::segment::Table;
-use crate::store::{PageReader, Shared};
-use crate::trailer::Trailer;
 use blockmill_block::OutPoint;
 use blockmill_block::hex;
 use blockmill_coinmap::HashKey;
@@ -33,50 +35,6 @@ use blockmill_coins::{Before, Changes, StoreError, Tip};
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
-
-/// Bits of a word of an added record for its page, and for its number on the page.
-const PAGE_BITS: u32 = 24;
-const RECORD_BITS: u32 = RECORDS_MAX.ilog2();
-
-/// Records that a frame adds: for each a word of lane, tag, page, and number on the page.
-#[derive(Debug, Default)]
-pub(crate) struct Added {
-    /// The number in the frame of the page that counts as 0.
-    first_page: u32,
-    words: Grouped<u64>,
-}
-
-impl Added {
-    /// Of records with their hashes. Pages count from `first_page` of the frame.
-    pub(crate) fn new(records: &[(u64, Slot)], first_page: u32) -> Self {
-        let entries: Vec<(usize, u64)> = records
-            .iter()
-            .map(|&(hash, slot)| {
-                let place = Place::of(hash);
-                let identity = (place.lane as u64) << u32::BITS | u64::from(place.tag);
-                let page = u64::from(slot.page) & ((1 << PAGE_BITS) - 1);
-                let word = (identity << PAGE_BITS | page) << RECORD_BITS | u64::from(slot.record);
-                (place.group, word)
-            })
-            .collect();
-        Self {
-            first_page,
-            words: Grouped::new(&entries, GROUPS),
-        }
-    }
-
-    /// Lane, tag and slot of each record of a group.
-    fn group(&self, group: usize) -> impl Iterator<Item = (usize, u32, Slot)> {
-        self.words.group(group).iter().map(|&word| {
-            let slot = Slot {
-                page: self.first_page + (word >> RECORD_BITS & ((1 << PAGE_BITS) - 1)) as u32,
-                record: word as u32 % RECORDS_MAX as u32,
-            };
-            let identity = word >> (PAGE_BITS + RECORD_BITS);
-            ((identity >> u32::BITS) as usize, identity as u32, slot)
-        })
-    }
-}
 
 /// A part of the changes, as pages.
 struct Part {
@@ -107,7 +65,7 @@ impl Part {
             let hash = key.hash(&change.outpoint);
             match change.before {
                 Before::Coin => {
-                    part.removed.push((Place::of(hash).group, hash));
+                    part.removed.push((IndexKey::of(hash).group, hash));
                     part.digest = part.digest.wrapping_sub(hash);
                 }
                 Before::Unknown => part.unknown.push(change.outpoint),
@@ -125,23 +83,16 @@ impl Part {
     }
 }
 
-/// A record that is taken out of the set.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Removed {
-    pub(crate) hash: u64,
-    pub(crate) location: Location,
-}
-
 /// What the caller of a commit has to do when it is durable.
 pub(crate) struct Committed {
     /// The checksum of the trailer.
     pub(crate) trailer_checksum: u32,
-    pub(crate) tail: crate::frame::Tail,
+    pub(crate) tail: Tail,
 }
 
 /// A commit under way.
 pub(crate) struct Commit<'a> {
-    shared: &'a Shared,
+    log: &'a LogState,
     changes: &'a dyn Changes,
     frame: Frame<'a>,
     added: Vec<Added>,
@@ -156,9 +107,9 @@ pub(crate) struct Commit<'a> {
 }
 
 impl<'a> Commit<'a> {
-    pub(crate) fn new(shared: &'a Shared, changes: &'a dyn Changes, frame: Frame<'a>) -> Self {
+    pub(crate) fn new(log: &'a LogState, changes: &'a dyn Changes, frame: Frame<'a>) -> Self {
         Self {
-            shared,
+            log,
             changes,
             frame,
             added: Vec::new(),
@@ -185,11 +136,11 @@ impl<'a> Commit<'a> {
         drop(certain);
         self.find_unknown(&unknown)?;
         let mut survivors = Survivors::default();
-        survivors.choose(self.shared, garbage, (newest, kept), self.frame.len(), &self.removed)?;
+        survivors.choose(self.log, garbage, (newest, kept), self.frame.len(), &self.removed)?;
         self.append_survivors(&survivors)?;
         self.append_removals(&survivors)?;
         let (coins, digest) = {
-            let ledger = self.shared.ledger();
+            let ledger = self.log.ledger();
             let removed: usize = self.removed.iter().map(Vec::len).sum();
             (
                 ledger.coins + self.added_count - removed as u64,
@@ -210,13 +161,13 @@ impl<'a> Commit<'a> {
         self.append_plain(trailer.write(), Range::default())?;
         self.frame.sync()?;
         self.change_index()?;
-        let mut ledger = self.shared.ledger_mut();
+        let mut ledger = self.log.ledger_mut();
         for (slot, page, state) in self.frame.states() {
             let segment = ledger.segment_mut(slot);
             segment.fill(page);
             segment.push(state.mask, state.range, state.bytes);
         }
-        for location in locations(&self.shared.segments.load(), &self.removals) {
+        for location in locations(&self.log.segments.load(), &self.removals) {
             ledger.remove(location);
         }
         ledger.flush = self.frame.flush();
@@ -231,9 +182,9 @@ impl<'a> Commit<'a> {
     /// of which nobody knows.
     fn append_coins(&mut self) -> Result<(Vec<Grouped<u64>>, Vec<OutPoint>), StoreError> {
         let (mut certain, mut unknown) = (Vec::new(), Vec::new());
-        let (shared, changes) = (self.shared, self.changes);
-        let threads = shared.options.threads;
-        let make = |number| Part::new(changes, number, &shared.key);
+        let (log, changes) = (self.log, self.changes);
+        let threads = log.options.threads;
+        let make = |number| Part::new(changes, number, &log.key);
         in_order(changes.parts(), threads, make, |mut part: Part| {
             let first_page = self.frame.len();
             self.append_coin_pages(&mut part.pages, &part.ranges)?;
@@ -284,12 +235,12 @@ impl<'a> Commit<'a> {
 
     /// Step 2, for coins that are in the store for certain.
     fn find_certain(&mut self, certain: &[Grouped<u64>]) -> Result<(), StoreError> {
-        let (shared, table) = (self.shared, self.shared.segments.load());
+        let (log, table) = (self.log, self.log.segments.load());
         let undecided = Mutex::new(Vec::new());
         let found: Vec<Mutex<Vec<Removed>>> = (0..GROUPS).map(|_| Mutex::default()).collect();
-        for_each(GROUPS, shared.options.threads, |number| {
+        for_each(GROUPS, log.options.threads, |number| {
             let mut several = Vec::new();
-            let group = shared.index.read(number);
+            let group = log.index.read(number);
             let hashes: Vec<u64> = certain.iter().flat_map(|part| part.group(number)).copied().collect();
             let mut removed = Vec::with_capacity(hashes.len());
             for (position, &hash) in hashes.iter().enumerate() {
@@ -297,8 +248,8 @@ impl<'a> Commit<'a> {
                     let next = hashes[position..].iter().take(TOGETHER);
                     prefetch(&group, next.map(|&hash| home(hash)), LINES_OF_SEARCH);
                 }
-                let place = Place::of(hash);
-                let mut candidates = group[place.lane].candidates(place.tag);
+                let key = IndexKey::of(hash);
+                let mut candidates = group[key.shard].candidates(key.tag);
                 match (candidates.next(), candidates.next()) {
                     (Some(location), None) => removed.push(Removed { hash, location }),
                     (Some(_), Some(_)) => several.push(hash),
@@ -306,8 +257,8 @@ impl<'a> Commit<'a> {
                 }
             }
             for hash in several {
-                let place = Place::of(hash);
-                match only_with_hash(shared, &table, hash, group[place.lane].candidates(place.tag))? {
+                let key = IndexKey::of(hash);
+                match only_with_hash(log, &table, hash, group[key.shard].candidates(key.tag))? {
                     Some(location) => removed.push(Removed { hash, location }),
                     None => lock(&undecided).push(hash),
                 }
@@ -331,7 +282,7 @@ impl<'a> Commit<'a> {
         }
         let mut outpoints = Vec::new();
         self.changes.visit_all(&mut |change| {
-            if change.before == Before::Coin && hashes.contains(&self.shared.key.hash(&change.outpoint)) {
+            if change.before == Before::Coin && hashes.contains(&self.log.key.hash(&change.outpoint)) {
                 outpoints.push(change.outpoint);
             }
         });
@@ -340,7 +291,7 @@ impl<'a> Commit<'a> {
             return Err(not_there("one of several with one hash"));
         }
         for removed in found {
-            self.removed[Place::of(removed.hash).group].push(removed);
+            self.removed[IndexKey::of(removed.hash).group].push(removed);
         }
         Ok(())
     }
@@ -349,21 +300,21 @@ impl<'a> Commit<'a> {
     fn find_unknown(&mut self, outpoints: &[OutPoint]) -> Result<(), StoreError> {
         for removed in self.find_unknown_ones(outpoints)? {
             self.digest = self.digest.wrapping_sub(removed.hash);
-            self.removed[Place::of(removed.hash).group].push(removed);
+            self.removed[IndexKey::of(removed.hash).group].push(removed);
         }
         Ok(())
     }
 
     /// Those of the outpoints that are in the store.
     fn find_unknown_ones(&self, outpoints: &[OutPoint]) -> Result<Vec<Removed>, StoreError> {
-        let table = self.shared.segments.load();
+        let table = self.log.segments.load();
         let mut reader = PageReader::new(&table);
         let mut found = Vec::new();
         for outpoint in outpoints {
-            let hash = self.shared.key.hash(outpoint);
-            let place = Place::of(hash);
-            let group = self.shared.index.read(place.group);
-            let candidates: Vec<Location> = group[place.lane].candidates(place.tag).collect();
+            let hash = self.log.key.hash(outpoint);
+            let key = IndexKey::of(hash);
+            let group = self.log.index.read(key.group);
+            let candidates: Vec<Location> = group[key.shard].candidates(key.tag).collect();
             drop(group);
             if let Some(location) = reader.find(outpoint, candidates)? {
                 found.push(Removed { hash, location });
@@ -374,9 +325,9 @@ impl<'a> Commit<'a> {
 
     /// Step 3.
     fn append_survivors(&mut self, survivors: &Survivors) -> Result<(), StoreError> {
-        let (shared, table) = (self.shared, self.shared.segments.load());
-        let make = |number| survivors.part(number, shared, &table);
-        in_order(survivors.parts(), shared.options.threads, make, |part| {
+        let (log, table) = (self.log, self.log.segments.load());
+        let make = |number| survivors.part(number, log, &table);
+        in_order(survivors.parts(), log.options.threads, make, |part| {
             let mut part = part?;
             let first_page = self.frame.len();
             self.append_coin_pages(&mut part.pages, &part.ranges)?;
@@ -390,7 +341,7 @@ impl<'a> Commit<'a> {
 
     /// Step 4: what is removed, and removals that a segment had which goes.
     fn append_removals(&mut self, survivors: &Survivors) -> Result<(), StoreError> {
-        let table = self.shared.segments.load();
+        let table = self.log.segments.load();
         let numbers: Vec<u32> = table
             .slots
             .iter()
@@ -402,7 +353,7 @@ impl<'a> Commit<'a> {
             .map(|location| removal(number_of(location.slot()), location.offset()))
             .collect();
         removals.sort_unstable();
-        let ledger = self.shared.ledger();
+        let ledger = self.log.ledger();
         if let Some(dead) = locations(&table, &removals).find(|&location| !ledger.is_live(location)) {
             return Err(not_there(&format!("its record at {dead:?} is not live")));
         }
@@ -430,37 +381,37 @@ impl<'a> Commit<'a> {
 
     /// Step 5.
     fn change_index(&self) -> Result<(), StoreError> {
-        for_each(GROUPS, self.shared.options.threads, |number| {
-            let mut group = self.shared.index.write(number);
+        for_each(GROUPS, self.log.options.threads, |number| {
+            let mut group = self.log.index.write(number);
             for batch in self.removed[number].chunks(TOGETHER) {
                 prefetch(&group, batch.iter().map(|removed| home(removed.hash)), LINES_OF_REMOVAL);
                 for removed in batch {
-                    let place = Place::of(removed.hash);
-                    group[place.lane].remove(place.tag, removed.location);
+                    let key = IndexKey::of(removed.hash);
+                    group[key.shard].remove(key.tag, removed.location);
                 }
             }
             let moved: Vec<Moved> = self.moved.iter().flat_map(|part| part.group(number)).copied().collect();
             for batch in moved.chunks(TOGETHER) {
                 prefetch(&group, batch.iter().map(|moved| home(moved.old.hash)), LINES_OF_SEARCH);
                 for moved in batch {
-                    let place = Place::of(moved.old.hash);
+                    let key = IndexKey::of(moved.old.hash);
                     let to = self.frame.location(moved.new);
-                    group[place.lane].replace(place.tag, moved.old.location, to);
+                    group[key.shard].replace(key.tag, moved.old.location, to);
                 }
             }
-            let mut counts = [0; LANES];
-            for (lane, ..) in self.added.iter().flat_map(|part| part.group(number)) {
-                counts[lane] += 1;
+            let mut counts = [0; GROUP_SHARDS];
+            for (shard, ..) in self.added.iter().flat_map(|part| part.group(number)) {
+                counts[shard] += 1;
             }
-            for (lane, count) in group.iter_mut().zip(counts) {
-                lane.reserve(count);
+            for (shard, count) in group.iter_mut().zip(counts) {
+                shard.reserve(count);
             }
             let added: Vec<(usize, u32, Slot)> = self.added.iter().flat_map(|part| part.group(number)).collect();
             for batch in added.chunks(TOGETHER) {
-                let homes = batch.iter().map(|&(lane, tag, _)| (lane, tag));
+                let homes = batch.iter().map(|&(shard, tag, _)| (shard, tag));
                 prefetch(&group, homes, LINES_OF_INSERTION);
-                for &(lane, tag, slot) in batch {
-                    group[lane].insert(tag, self.frame.location(slot));
+                for &(shard, tag, slot) in batch {
+                    group[shard].insert(tag, self.frame.location(slot));
                 }
             }
             Ok(())
@@ -482,20 +433,20 @@ fn locations(table: &Table, removals: &[u64]) -> impl Iterator<Item = Location> 
 const LINES_OF_REMOVAL: usize = 9;
 const LINES_OF_INSERTION: usize = 5;
 
-/// The lane and the tag of a hash.
+/// The shard and the tag of a hash.
 const fn home(hash: u64) -> (usize, u32) {
-    let place = Place::of(hash);
-    (place.lane, place.tag)
+    let key = IndexKey::of(hash);
+    (key.shard, key.tag)
 }
 
-/// Starts loading the words of some lanes and tags of a group.
+/// Starts loading the words of some shards and tags of a group.
 fn prefetch(group: &Group, homes: impl Iterator<Item = (usize, u32)>, lines: usize) {
-    homes.for_each(|(lane, tag)| group[lane].prefetch(tag, lines));
+    homes.for_each(|(shard, tag)| group[shard].prefetch(tag, lines));
 }
 
 /// The one candidate whose whole hash this is. None if there are several.
 fn only_with_hash(
-    shared: &Shared,
+    log: &LogState,
     table: &Table,
     hash: u64,
     candidates: impl Iterator<Item = Location>,
@@ -504,7 +455,7 @@ fn only_with_hash(
     let mut by_hash: HashMap<u64, Vec<Location>> = HashMap::new();
     for location in candidates {
         by_hash
-            .entry(shared.key.hash(&reader.outpoint(location)?))
+            .entry(log.key.hash(&reader.outpoint(location)?))
             .or_default()
             .push(location);
     }

@@ -3,15 +3,12 @@
 //! A frame may begin in one segment and go on in the next. It counts when its trailer is there and
 //! all pages before it are what the trailer says; so it is written in any order and synced once.
 
-use crate::location::{Location, SEGMENT_PAGES_MAX};
-use crate::page::{PAGE_BYTES, Page, Position, Range, Slot, seal};
-use crate::segment::{Segment, file_failed};
-use crate::store::Shared;
+use crate::format::location::{Location, SEGMENT_PAGES_MAX};
+use crate::format::page::{CALL_PAGES, PAGE_BYTES, Page, Position, Range, Slot, seal};
+use crate::format::segment::{Segment, file_failed};
+use crate::index::state::LogState;
 use blockmill_coins::StoreError;
 use std::sync::Arc;
-
-/// Pages that wait to be written in one call.
-const WRITE_PAGES: usize = 256;
 
 /// So many pages at once are written without waiting for others.
 const DIRECT_PAGES: usize = 32;
@@ -44,7 +41,7 @@ pub(crate) struct PageState {
 
 /// A frame that is being written.
 pub(crate) struct Frame<'a> {
-    shared: &'a Shared,
+    log: &'a LogState,
     flush: u64,
     epoch: u64,
     tail: Tail,
@@ -61,26 +58,26 @@ pub(crate) struct Frame<'a> {
     dirty: Vec<Arc<Segment>>,
 }
 
-fn segment_pages(shared: &Shared) -> u32 {
-    let share = shared.ledger().disk_bytes() / (16 * PAGE_BYTES as u64);
+fn segment_pages(log: &LogState) -> u32 {
+    let share = log.ledger().disk_bytes() / (16 * PAGE_BYTES as u64);
     let share = u32::try_from(share).unwrap_or(u32::MAX);
-    share.max(shared.options.segment_pages_min).min(SEGMENT_PAGES_MAX)
+    share.max(log.options.segment_pages_min).min(SEGMENT_PAGES_MAX)
 }
 
 impl<'a> Frame<'a> {
-    pub(crate) fn new(shared: &'a Shared, flush: u64, epoch: u64, tail: Tail) -> Self {
+    pub(crate) fn new(log: &'a LogState, flush: u64, epoch: u64, tail: Tail) -> Self {
         Self {
-            shared,
+            log,
             flush,
             epoch,
             tail,
             start: tail.position,
-            segment_pages: segment_pages(shared),
+            segment_pages: segment_pages(log),
             pieces: Vec::new(),
             states: Vec::new(),
             checksums: crc32fast::Hasher::new(),
             last_checksum: 0,
-            waiting: Vec::with_capacity(WRITE_PAGES),
+            waiting: Vec::with_capacity(CALL_PAGES),
             dirty: Vec::new(),
         }
     }
@@ -128,21 +125,15 @@ impl<'a> Frame<'a> {
             return Ok(());
         }
         self.write()?;
-        let Some(disk) = &self.shared.disk else {
+        let Some(disk) = &self.log.disk else {
             return Err(StoreError::Backend("the store was opened to read".to_owned()));
         };
         let Some(number) = segment.checked_add(1) else {
             return Err(StoreError::Backend("no number is left for another segment".to_owned()));
         };
-        let created = Segment::create(
-            &**disk,
-            &self.shared.directory,
-            number,
-            &self.shared.identity,
-            self.epoch,
-        )?;
+        let created = Segment::create(&**disk, &self.log.directory, number, &self.log.identity, self.epoch)?;
         self.tail = Tail {
-            slot: self.shared.segments.add(created)?,
+            slot: self.log.segments.add(created)?,
             position: Position {
                 segment: number,
                 page: 1,
@@ -179,7 +170,7 @@ impl<'a> Frame<'a> {
             return self.write_last(pages);
         }
         self.waiting.extend_from_slice(pages);
-        if self.waiting.len() >= WRITE_PAGES {
+        if self.waiting.len() >= CALL_PAGES {
             self.write()?;
         }
         Ok(())
@@ -198,7 +189,7 @@ impl<'a> Frame<'a> {
 
     /// Writes pages that end at the tail.
     fn write_last(&mut self, pages: &[Page]) -> Result<(), StoreError> {
-        let table = self.shared.segments.load();
+        let table = self.log.segments.load();
         let Some(segment) = table.get(self.tail.slot) else {
             return Err(StoreError::Backend("the last segment is gone".to_owned()));
         };

@@ -1,8 +1,9 @@
 //! Segments: the files of the log, and which of them there are.
 
-use crate::location::SEGMENTS_MAX;
-use crate::page::{HEAD_BYTES, Head, Kind, PAGE_BYTES, Page, Position, begin, u16_at, u32_at, u64_at};
-use blockmill_blockfiles::disk::{Disk, DiskFile};
+use super::location::SEGMENTS_MAX;
+use super::page::{HEAD_BYTES, Head, Kind, PAGE_BYTES, Page, Position, begin, seal, u16_at, u32_at, u64_at};
+use blockmill_blockfiles::disk::{Disk, DiskFile, Open};
+use blockmill_coinmap::HashKey;
 use blockmill_coins::StoreError;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -87,6 +88,11 @@ impl Identity {
         })
     }
 
+    /// The key of the hashes.
+    pub(crate) fn hash_key(&self) -> HashKey {
+        HashKey::known(self.key.0, self.key.1)
+    }
+
     /// The key, which tells stores apart.
     pub(crate) fn store(&self) -> [u8; 16] {
         let mut store = [0; 16];
@@ -135,11 +141,10 @@ impl Segment {
         identity: &Identity,
         epoch: u64,
     ) -> Result<Self, StoreError> {
-        use blockmill_blockfiles::disk::Open;
         let path = segment_path(directory, number);
         let unfinished = path.with_extension(UNFINISHED);
         let mut page = identity.write(Kind::Segment);
-        crate::page::seal(
+        seal(
             &mut page,
             Position {
                 segment: number,
@@ -173,7 +178,7 @@ impl Segment {
         self.check(number, page)
     }
 
-    /// The head of a page that was read from a place.
+    /// The head of a page that was read.
     pub(crate) fn check(&self, number: u32, page: &Page) -> Result<Head, StoreError> {
         let head = Head::of(page).ok_or_else(|| page_damaged(&self.path, number, "is not what was written"))?;
         let wanted = Position {

@@ -1,9 +1,9 @@
 //! The last commit at once, whatever the size of the store: a page or two show it.
 
-use crate::open::{find_to_read, shared_segments};
-use crate::page::{Head, PAGE_BYTES, Page, Position, checksum_of};
-use crate::segment::{Identity, Table};
-use crate::trailer::Trailer;
+use crate::format::page::{Head, PAGE_BYTES, Page, Position, checksum_of};
+use crate::format::segment::{Identity, Table};
+use crate::format::trailer::Trailer;
+use crate::open::directory::find_to_read;
 use blockmill_coins::{LastCommit, StoreError};
 use std::path::Path;
 
@@ -32,7 +32,7 @@ pub fn last_commit(
     synced: &LastCommit,
 ) -> Result<Option<LastCommit>, StoreError> {
     find_to_read(directory, network, |segments, identity| {
-        let table = Table::of(shared_segments(segments)?.into_iter().map(Some).collect());
+        let table = Table::of(segments.into_iter().map(Some).collect());
         if identity.store() != synced.store {
             return Ok(None);
         }

@@ -1,6 +1,6 @@
 //! The trailer: the last page of a frame. A frame without it was never committed.
 
-use crate::page::{HEAD_BYTES, Head, Kind, PAGE_BYTES, Page, Position, begin};
+use super::page::{HEAD_BYTES, Head, Kind, PAGE_BYTES, Page, Position, begin};
 use blockmill_block::BlockHash;
 use blockmill_block::reader::Reader;
 use blockmill_coins::Tip;
@@ -79,7 +79,7 @@ impl Trailer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::page::seal;
+    use crate::format::page::seal;
 
     #[test]
     fn a_trailer_is_read_as_it_was_written() {

@@ -1,13 +1,13 @@
 //! The writer: what only commits use.
 
-use crate::checkpoint::{CheckpointWriter, Label};
-use crate::commit::Commit;
-use crate::frame::{Frame, Tail};
-use crate::garbage::Garbage;
-use crate::store::{LogStore, Shared};
+use super::checkpoint::CheckpointWriter;
+use super::commit::Commit;
+use super::frame::{Frame, Tail};
+use super::garbage::Garbage;
+use crate::format::label::Label;
+use crate::index::state::LogState;
 use blockmill_coins::{Changes, StoreError, Tip};
 use std::io::ErrorKind;
-use std::sync::PoisonError;
 
 /// A clean end writes a checkpoint if the changes since the last are this part of those that make
 /// one due.
@@ -29,25 +29,23 @@ pub(crate) struct Writer {
     /// The segment with the last frame of the checkpoint that is there. Without it nobody knows
     /// that the checkpoint is of this log.
     pub(crate) label_segment: Option<u32>,
-    /// Whether the file of the checkpoint, if there is one, does not fit the log.
-    pub(crate) has_stale_checkpoint: bool,
 }
 
 impl Writer {
     /// One commit. See [`Commit`].
-    pub(crate) fn commit(&mut self, shared: &Shared, changes: &dyn Changes, tip: &Tip) -> Result<(), StoreError> {
-        if shared.disk.is_none() {
+    pub(crate) fn commit(&mut self, log: &LogState, changes: &dyn Changes, tip: &Tip) -> Result<(), StoreError> {
+        if log.disk.is_none() {
             return Err(StoreError::Backend("the store was opened to read".to_owned()));
         }
         if self.failed {
             return Err(StoreError::Backend(format!(
                 "{}: an earlier write has failed, so nothing is written any more",
-                shared.directory.display()
+                log.directory.display()
             )));
         }
         // Also if the changes panic.
         self.failed = true;
-        let Some(flush) = shared.ledger().flush.checked_add(1) else {
+        let Some(flush) = log.ledger().flush.checked_add(1) else {
             return Err(StoreError::Corrupt(
                 "the last frame has the last number of all".to_owned(),
             ));
@@ -56,36 +54,36 @@ impl Writer {
         let kept: Vec<u32> = self.label_segment.into_iter().chain(label).collect();
         // Nothing lives in their segments, and their files go after this commit.
         let going = self.garbage.emptied.len();
-        let frame = Frame::new(shared, flush, self.epoch, self.tail);
-        let committed = Commit::new(shared, changes, frame).run(&mut self.garbage, &kept, self.trailer, tip)?;
+        let frame = Frame::new(log, flush, self.epoch, self.tail);
+        let committed = Commit::new(log, changes, frame).run(&mut self.garbage, &kept, self.trailer, tip)?;
         self.tail = committed.tail;
         self.trailer = committed.trailer_checksum;
         self.changes += changes.len() as u64;
         self.failed = false;
-        self.checkpoint(shared, false);
+        self.checkpoint(log, false);
         // Those of earlier frames only: the last frame can be undone, if a page of it rots.
         let later = self.garbage.emptied.split_off(going);
-        self.remove_emptied(shared);
+        self.remove_emptied(log);
         self.garbage.emptied.extend(later);
         Ok(())
     }
 
     /// Removes the files in which nothing lives. If a file cannot be removed the commit has
     /// succeeded all the same, but no other follows.
-    fn remove_emptied(&mut self, shared: &Shared) {
-        let Some(disk) = &shared.disk else {
+    pub(crate) fn remove_emptied(&mut self, log: &LogState) {
+        let Some(disk) = &log.disk else {
             return;
         };
         while let Some(slot) = self.garbage.emptied.pop() {
-            let table = shared.segments.load();
+            let table = log.segments.load();
             let Some(segment) = table.get(slot) else {
                 continue;
             };
-            shared.segments.remove(slot);
+            log.segments.remove(slot);
             if let Some(checkpoint) = &mut self.checkpoint {
                 checkpoint.note_removed(slot, segment.number);
             }
-            if let Some(ledger) = shared.ledger_mut().segments.get_mut(slot) {
+            if let Some(ledger) = log.ledger_mut().segments.get_mut(slot) {
                 *ledger = None;
             }
             // Removals for this segment are dropped from now on, so its name must not come back.
@@ -102,16 +100,16 @@ impl Writer {
 
     /// Goes on with a checkpoint, or begins one if it is due. `finish` writes all of it, for a
     /// clean end. A checkpoint that cannot be written is given up: the log has everything.
-    pub(crate) fn checkpoint(&mut self, shared: &Shared, finish: bool) {
-        let Some(disk) = &shared.disk else {
+    pub(crate) fn checkpoint(&mut self, log: &LogState, finish: bool) {
+        let Some(disk) = &log.disk else {
             return;
         };
-        if finish && self.is_checkpoint_due(shared, finish) {
+        if finish && self.is_checkpoint_due(log, finish) {
             // Much has come since the one under way was begun, and the next opening would read it.
             self.checkpoint = None;
         }
-        if self.checkpoint.is_none() && self.is_checkpoint_due(shared, finish) {
-            let ledger = shared.ledger();
+        if self.checkpoint.is_none() && self.is_checkpoint_due(log, finish) {
+            let ledger = log.ledger();
             if let Some(tip) = ledger.tip {
                 let label = Label {
                     flush: ledger.flush,
@@ -123,77 +121,22 @@ impl Writer {
                 };
                 drop(ledger);
                 self.changes = 0;
-                self.checkpoint = CheckpointWriter::begin(shared, &**disk, label, self.epoch).ok();
-                shared.segments.keep_slots(self.checkpoint.is_some());
+                self.checkpoint = CheckpointWriter::begin(log, &**disk, label, self.epoch).ok();
+                log.segments.keep_slots(self.checkpoint.is_some());
             }
         }
         if let Some(checkpoint) = &mut self.checkpoint {
-            match checkpoint.step(shared, &**disk, finish) {
+            match checkpoint.step(log, &**disk, finish) {
                 Ok(false) => return,
                 Ok(true) => self.label_segment = self.checkpoint.take().map(|written| written.label_segment()),
                 Err(_) => self.checkpoint = None,
             }
-            shared.segments.keep_slots(false);
+            log.segments.keep_slots(false);
         }
     }
 
-    fn is_checkpoint_due(&self, shared: &Shared, finish: bool) -> bool {
-        let due = shared.options.checkpoint_changes.max(shared.ledger().coins / 4);
+    fn is_checkpoint_due(&self, log: &LogState, finish: bool) -> bool {
+        let due = log.options.checkpoint_changes.max(log.ledger().coins / 4);
         self.changes > 0 && self.changes >= if finish { due / CLEAN_END_SHARE } else { due }
-    }
-}
-
-impl Drop for LogStore {
-    /// A clean end leaves a checkpoint, so that the next opening is fast, and no file in which
-    /// nothing lives.
-    fn drop(&mut self) {
-        let shared = &self.shared;
-        let writer = self.writer.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if !writer.failed && !std::thread::panicking() {
-            writer.checkpoint(shared, true);
-            if writer.changes == 0 {
-                // The checkpoint has the last frame.
-                writer.remove_emptied(shared);
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::location::SEGMENT_PAGES_MAX;
-    use crate::page::Position;
-    use crate::store::Options;
-    use blockmill_block::BlockHash;
-    use blockmill_coins::{CoinStore, OwnedChange};
-
-    /// Files may name any numbers, and the last ones have no next.
-    #[test]
-    fn the_last_numbers_are_refused() {
-        let change_nothing = |store: &LogStore| {
-            let changes: &[OwnedChange] = &[];
-            let tip = Tip {
-                hash: BlockHash([1; 32]),
-                height: 1,
-            };
-            store.commit(&changes, &tip)
-        };
-        let open = |name: &str| {
-            let directory = tempfile::tempdir().unwrap();
-            let store = LogStore::open(&directory.path().join(name), "regtest", Options::default()).unwrap();
-            change_nothing(&store).unwrap();
-            (directory, store)
-        };
-        let (_directory, store) = open("flush");
-        store.shared.ledger_mut().flush = u64::MAX;
-        assert!(matches!(change_nothing(&store), Err(StoreError::Corrupt(_))));
-
-        let (_directory, store) = open("segment");
-        store.writer.lock().unwrap().tail.position = Position {
-            segment: u32::MAX,
-            page: SEGMENT_PAGES_MAX,
-        };
-        assert!(matches!(change_nothing(&store), Err(StoreError::Backend(_))));
     }
 }

@@ -4,11 +4,11 @@
 //! Keys are read first, without the coins: the lowest of those that were not given yet. Then the
 //! records of these keys are read, some at a time. A part with more keys is gone through again.
 
-use crate::location::Location;
-use crate::page::{Head, Kind, Page, long_length, long_part, read_record, record};
-use crate::scan::{LivePage, Part, View};
-use crate::segment::{Segment, page_damaged};
-use crate::store::PageReader;
+use super::view::{LivePage, SortedRecords, View};
+use crate::format::location::Location;
+use crate::format::page::{Head, Kind, Page, long_length, long_part, read_record, record};
+use crate::format::records::PageReader;
+use crate::format::segment::{Segment, page_damaged};
 use blockmill_coins::StoreError;
 use blockmill_coins::store::{OutpointKey, outpoint_key};
 use std::collections::BinaryHeap;
@@ -99,7 +99,7 @@ impl<'a> Pieces<'a> {
         Ok(())
     }
 
-    fn read_next(&mut self) -> Result<Option<Part>, StoreError> {
+    fn read_next(&mut self) -> Result<Option<SortedRecords>, StoreError> {
         if self.keys.is_empty() && self.more {
             self.read_keys()?;
         }
@@ -116,7 +116,7 @@ impl<'a> Pieces<'a> {
         locations.sort_unstable();
         let prefixes = self.view.prefixes(self.part);
         let mut reader = PageReader::new(&self.view.table);
-        let mut piece = Part::default();
+        let mut piece = SortedRecords::default();
         for location in locations {
             let record = reader.record(location)?;
             piece
@@ -129,7 +129,7 @@ impl<'a> Pieces<'a> {
 }
 
 impl Iterator for Pieces<'_> {
-    type Item = Result<Part, StoreError>;
+    type Item = Result<SortedRecords, StoreError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let next = self.read_next().transpose();

@@ -1,18 +1,19 @@
 //! Single coins, without the index.
 //!
-//! The words of a lane stand side by side in a checkpoint, so the place of one coin is found by
-//! reading a hundred kilobytes or so. What came after the checkpoint is found by the keys of its
+//! The words of a shard stand side by side in a checkpoint, so one coin is found by reading a
+//! hundred kilobytes or so. What came after the checkpoint is found by the keys of its
 //! pages. The state of all pages has to be there, 12 bytes for each.
 
-use crate::checkpoint::{Checkpoint, checkpoint_path};
-use crate::index::{Place, locations};
-use crate::location::Location;
-use crate::open::{Known, find_to_read, know};
-use crate::page::{RECORDS_MAX, Range};
-use crate::segment::Identity;
-use crate::store::PageReader;
+use crate::format::label::checkpoint_path;
+use crate::format::location::Location;
+use crate::format::page::{RECORDS_MAX, Range};
+use crate::format::records::PageReader;
+use crate::format::segment::Identity;
+use crate::index::table::{IndexKey, locations};
+use crate::open::checkpoint::Checkpoint;
+use crate::open::directory::find_to_read;
+use crate::open::recover::{Recovered, recover};
 use blockmill_block::{Coin, OutPoint};
-use blockmill_coinmap::HashKey;
 use blockmill_coins::{LastCommit, StoreError, Tip};
 use std::path::{Path, PathBuf};
 
@@ -21,7 +22,7 @@ use std::path::{Path, PathBuf};
 pub struct Lookup {
     directory: PathBuf,
     identity: Identity,
-    known: Known,
+    recovered: Recovered,
     checkpoint: Option<Checkpoint>,
 }
 
@@ -42,12 +43,12 @@ impl Lookup {
     /// As [`LogStore::open_to_read`](crate::LogStore::open_to_read).
     pub fn open(directory: &Path, network: Option<&str>) -> Result<Self, StoreError> {
         find_to_read(directory, network, |segments, identity| {
-            let mut take = |_: &Known, checkpoint| Ok(Some(checkpoint));
-            let (known, checkpoint) = know(directory, &identity, segments, &mut take)?;
+            let mut take = |_: &Recovered, checkpoint| Ok(Some(checkpoint));
+            let (recovered, checkpoint) = recover(directory, &identity, &segments, &mut take)?;
             Ok(Self {
                 directory: directory.to_owned(),
                 identity,
-                known,
+                recovered,
                 checkpoint,
             })
         })
@@ -60,12 +61,12 @@ impl Lookup {
 
     /// The tip; none before the first commit.
     pub fn tip(&self) -> Option<Tip> {
-        self.known.ledger.tip
+        self.recovered.ledger.tip
     }
 
     /// The last commit.
     pub fn last_commit(&self) -> LastCommit {
-        self.known.ledger.last_commit(&self.identity, self.known.tail)
+        self.recovered.ledger.last_commit(&self.identity, self.recovered.tail)
     }
 
     /// The coin of an outpoint; none if the store has none.
@@ -73,7 +74,7 @@ impl Lookup {
     /// # Errors
     /// [`StoreError::Corrupt`] for a damaged page, else [`StoreError::Backend`].
     pub fn get(&self, outpoint: &OutPoint) -> Result<Option<Coin>, StoreError> {
-        let Known { table, ledger, .. } = &self.known;
+        let Recovered { table, ledger, .. } = &self.recovered;
         let mut reader = PageReader::new(table);
         for location in self.candidates(outpoint)? {
             if ledger.is_live(location)
@@ -87,22 +88,21 @@ impl Lookup {
 
     /// Where the coin may lie.
     fn candidates(&self, outpoint: &OutPoint) -> Result<Vec<Location>, StoreError> {
-        let key = HashKey::known(self.identity.key.0, self.identity.key.1);
-        let place = Place::of(key.hash(outpoint));
+        let key = IndexKey::of(self.identity.hash_key().hash(outpoint));
         let mut found = Vec::new();
         if let Some(checkpoint) = &self.checkpoint {
-            let words = checkpoint.words(place.group, place.lane).ok_or_else(|| {
+            let words = checkpoint.words(key.group, key.shard).ok_or_else(|| {
                 let path = checkpoint_path(&self.directory);
                 StoreError::Corrupt(format!(
                     "{}: not what was written; it may be removed, since the log has everything",
                     path.display()
                 ))
             })?;
-            found.extend(locations(&words, place.tag));
+            found.extend(locations(&words, key.tag));
         }
         let prefix = Range::of(&outpoint.txid.0).first;
-        for &(slot, page) in &self.known.replayed.pages {
-            let segment = self.known.ledger.segment(slot);
+        for &(slot, page) in &self.recovered.replayed.pages {
+            let segment = self.recovered.ledger.segment(slot);
             let has_prefix = segment.is_some_and(|segment| {
                 let range = segment.ranges()[page as usize];
                 segment.masks()[page as usize] != 0 && range.first <= prefix && prefix <= range.last

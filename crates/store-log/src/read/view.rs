@@ -1,33 +1,15 @@
-//! All coins in the order of their keys.
-//!
-//! The keys are cut into parts that fit into memory. For each part a thread reads the pages that
-//! have keys in it, and sorts their live records; meanwhile the caller takes the part before. Pages
-//! of one flush are sorted, so each of them is read for one part or two. At the end the sum of the
-//! hashes is compared with the digest: a coin that was lost, doubled, or has risen is found.
-//!
-//! Callers with several threads take the parts themselves, in any order.
-//!
-//! Coins may be long, and many keys may begin with the same bytes. A part that does not fit into
-//! memory for these reasons is read in pieces (`pieces`).
+//! The pages that were live at a commit, in parts by their keys.
 
-use crate::ledger::Ledger;
-use crate::location::Location;
-use crate::page::{Head, Kind, PAGE_BYTES, Page, RECORDS_MAX, Range, read_record, record, u16_at};
-use crate::pieces::Pieces;
-use crate::replay::CALL_PAGES;
-use crate::segment::{Segment, Table, page_damaged};
-use crate::store::{PageReader, Shared};
+use crate::format::location::Location;
+use crate::format::page::{CALL_PAGES, Head, Kind, PAGE_BYTES, Page, Range, read_record, record, u16_at};
+use crate::format::records::PageReader;
+use crate::format::segment::{Segment, Table, page_damaged};
+use crate::index::ledger::Ledger;
 use blockmill_block::{Coin, OutPoint};
-use blockmill_coinmap::HashKey;
 use blockmill_coins::StoreError;
-use blockmill_coins::store::{CoinParts, KEY_LENGTH, OutpointKey, PartCoins, decode_coin, outpoint_key};
+use blockmill_coins::store::{OutpointKey, decode_coin, outpoint_key};
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, sync_channel};
-
-/// Records of a part, about: 15 MiB of coins.
-pub(crate) const PART_RECORDS: u64 = 1 << 17;
 
 /// Bytes of records of a part at most. A larger one is read in pieces.
 const PART_BYTES_MAX: usize = 20 << 20;
@@ -53,10 +35,7 @@ pub(crate) struct LivePage {
 impl LivePage {
     /// The locations of its live records.
     pub(crate) fn locations(&self) -> impl Iterator<Item = Location> + use<> {
-        let Self { slot, number, mask, .. } = *self;
-        (0..RECORDS_MAX as u32)
-            .filter(move |record| mask >> record & 1 == 1)
-            .map(move |record| Location::new(usize::from(slot), number, record))
+        Location::of_mask(usize::from(self.slot), self.number, self.mask)
     }
 }
 
@@ -72,11 +51,11 @@ pub(crate) struct View {
     narrow: Vec<LivePage>,
     wide: Vec<LivePage>,
     /// Where the parts end: the first prefix that is not in each.
-    ends: Vec<usize>,
+    pub(crate) ends: Vec<usize>,
 }
 
 impl View {
-    fn new(table: Arc<Table>, ledger: &Ledger, part_records: u64) -> Self {
+    pub(crate) fn new(table: Arc<Table>, ledger: &Ledger, part_records: u64) -> Self {
         let mut pages = Vec::new();
         let mut histogram = vec![0u32; PREFIXES];
         for (slot, segment) in ledger.segments.iter().enumerate() {
@@ -135,9 +114,9 @@ impl View {
     }
 
     /// The live records of a part, sorted. None if they are more than a part may have.
-    fn read(&self, part: usize) -> Result<Option<Part>, StoreError> {
+    pub(crate) fn read(&self, part: usize) -> Result<Option<SortedRecords>, StoreError> {
         let prefixes = self.prefixes(part);
-        let mut found = Part::default();
+        let mut found = SortedRecords::default();
         let all = self.visit_pages(part, &mut |live, page, head, segment| {
             let damaged = |what: &str| page_damaged(&segment.path, live.number, what);
             found.add_page(&self.table, live, page, head, &prefixes, &damaged)?;
@@ -148,20 +127,6 @@ impl View {
         })?;
         found.sort();
         Ok(all.is_continue().then_some(found))
-    }
-
-    /// Gives the live records of a part to `each`, sorted: all at once, or in pieces. Ends when it
-    /// returns false.
-    fn for_each_piece(&self, part: usize, each: &mut dyn FnMut(Part) -> bool) -> Result<bool, StoreError> {
-        if let Some(whole) = self.read(part)? {
-            return Ok(each(whole));
-        }
-        for piece in Pieces::new(self, part) {
-            if !each(piece?) {
-                return Ok(false);
-            }
-        }
-        Ok(true)
     }
 
     /// Reads the pages that may have keys of a part.
@@ -212,12 +177,12 @@ fn part_ends(histogram: &[u32], coins: u64, part_records: u64) -> Vec<usize> {
 
 /// Records of a part: their bytes, and for each the start of its key and where it is.
 #[derive(Default)]
-pub(crate) struct Part {
+pub(crate) struct SortedRecords {
     bytes: Vec<u8>,
     records: Vec<(u64, u32, u32)>,
 }
 
-impl Part {
+impl SortedRecords {
     fn add_page(
         &mut self,
         table: &Table,
@@ -256,13 +221,18 @@ impl Part {
         Some(())
     }
 
+    /// Number of records.
+    pub(crate) fn len(&self) -> usize {
+        self.records.len()
+    }
+
     fn record(&self, number: usize) -> &[u8] {
         let (_, offset, length) = self.records[number];
         &self.bytes[offset as usize..(offset + length) as usize]
     }
 
     /// The coin of a record. `previous` is that of the record before.
-    fn coin(&self, number: usize, previous: Option<&OutPoint>) -> Result<(OutPoint, Coin), StoreError> {
+    pub(crate) fn coin(&self, number: usize, previous: Option<&OutPoint>) -> Result<(OutPoint, Coin), StoreError> {
         let (outpoint, coin) = read_record(self.record(number)).map_err(|error| StoreError::Damaged {
             what: "a record".to_owned(),
             error,
@@ -286,166 +256,5 @@ impl Part {
                 same.sort_by_cached_key(key);
             }
         }
-    }
-}
-
-/// Whether all coins were read: none is `left`, and nothing of the sum of their hashes.
-fn check_complete(left: u64, digest: u64) -> Result<(), StoreError> {
-    if left == 0 && digest == 0 {
-        return Ok(());
-    }
-    Err(StoreError::Corrupt(format!(
-        "the coins are not those that were written: {} too few, sum of hashes off by {digest:x}",
-        left.cast_signed()
-    )))
-}
-
-/// All coins of a commit in parts. Later commits do not show.
-pub(crate) struct LogParts {
-    key: HashKey,
-    view: View,
-    /// Coins that were not read yet.
-    left: AtomicU64,
-    /// The sum of their hashes.
-    digest: AtomicU64,
-}
-
-impl LogParts {
-    pub(crate) fn new(shared: &Shared, part_records: u64) -> Self {
-        // The ledger is locked, so no segment goes before the table is there.
-        let ledger = shared.ledger();
-        Self {
-            key: shared.key,
-            view: View::new(shared.segments.load(), &ledger, part_records),
-            left: AtomicU64::new(ledger.coins),
-            digest: AtomicU64::new(ledger.digest),
-        }
-    }
-
-    fn decode(&self, part: &Part) -> Result<Vec<(OutPoint, Coin)>, StoreError> {
-        let mut coins: Vec<(OutPoint, Coin)> = Vec::with_capacity(part.records.len());
-        let mut digest = 0u64;
-        for number in 0..part.records.len() {
-            let coin = part.coin(number, coins.last().map(|(outpoint, _)| outpoint))?;
-            digest = digest.wrapping_add(self.key.hash(&coin.0));
-            coins.push(coin);
-        }
-        // Sums of what threads have read, which is handed on by other means.
-        self.left.fetch_sub(coins.len() as u64, Ordering::Relaxed);
-        self.digest.fetch_sub(digest, Ordering::Relaxed);
-        Ok(coins)
-    }
-}
-
-impl CoinParts for LogParts {
-    fn parts(&self) -> usize {
-        self.view.ends.len()
-    }
-
-    fn end(&self, part: usize) -> Option<OutpointKey> {
-        let prefix = u16::try_from(self.view.ends[part]).ok()?;
-        let mut key = [0; KEY_LENGTH];
-        key[..2].copy_from_slice(&prefix.to_be_bytes());
-        Some(key)
-    }
-
-    fn read_bounded(&self, part: usize) -> Result<PartCoins<'_>, StoreError> {
-        Ok(match self.view.read(part)? {
-            Some(whole) => PartCoins::Whole(self.decode(&whole)?),
-            None => PartCoins::Pieces(Box::new(
-                Pieces::new(&self.view, part).map(|piece| self.decode(&piece?)),
-            )),
-        })
-    }
-
-    fn check_complete(&self) -> Result<(), StoreError> {
-        check_complete(self.left.load(Ordering::Relaxed), self.digest.load(Ordering::Relaxed))
-    }
-}
-
-/// All coins of a commit, in order. Later commits do not show.
-pub(crate) struct CoinsInOrder {
-    key: HashKey,
-    parts: Receiver<Result<Part, StoreError>>,
-    part: Part,
-    next: usize,
-    previous: Option<OutPoint>,
-    left: u64,
-    digest: u64,
-    ended: bool,
-}
-
-impl CoinsInOrder {
-    pub(crate) fn new(shared: &Shared) -> Self {
-        // The ledger is locked, so no segment goes before the table is there.
-        let ledger = shared.ledger();
-        let view = View::new(shared.segments.load(), &ledger, PART_RECORDS);
-        let (coins, digest) = (ledger.coins, ledger.digest);
-        drop(ledger);
-        let (sender, parts) = sync_channel(1);
-        let read = move || {
-            let mut send = |part| sender.send(Ok(part)).is_ok();
-            for part in 0..view.ends.len() {
-                match view.for_each_piece(part, &mut send) {
-                    Ok(true) => {}
-                    Ok(false) => return,
-                    Err(error) => {
-                        // Nobody listens any more, or the error ends the iterator.
-                        let _ = sender.send(Err(error));
-                        return;
-                    }
-                }
-            }
-        };
-        // Without a thread there are no parts, and the first call of `next` says so.
-        let _ = std::thread::Builder::new().name("scan".to_owned()).spawn(read);
-        Self {
-            key: shared.key,
-            parts,
-            part: Part::default(),
-            next: 0,
-            previous: None,
-            left: coins,
-            digest,
-            ended: false,
-        }
-    }
-
-    /// The last record was taken.
-    fn end(&mut self) -> Option<Result<(OutPoint, Coin), StoreError>> {
-        self.ended = true;
-        check_complete(self.left, self.digest).err().map(Err)
-    }
-
-    fn take(&mut self) -> Result<(OutPoint, Coin), StoreError> {
-        let (outpoint, coin) = self.part.coin(self.next, self.previous.as_ref())?;
-        self.next += 1;
-        self.previous = Some(outpoint);
-        self.digest = self.digest.wrapping_sub(self.key.hash(&outpoint));
-        self.left = self.left.wrapping_sub(1);
-        Ok((outpoint, coin))
-    }
-}
-
-impl Iterator for CoinsInOrder {
-    type Item = Result<(OutPoint, Coin), StoreError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.ended {
-            return None;
-        }
-        while self.next == self.part.records.len() {
-            match self.parts.recv() {
-                Ok(Ok(part)) => (self.part, self.next) = (part, 0),
-                Ok(Err(error)) => {
-                    self.ended = true;
-                    return Some(Err(error));
-                }
-                Err(_) => return self.end(),
-            }
-        }
-        let taken = self.take();
-        self.ended = taken.is_err();
-        Some(taken)
     }
 }

@@ -8,18 +8,17 @@
 //! Where a segment was collected, frames are there in part. All pages of a segment before the last
 //! were committed, so each of them counts by itself.
 
-use crate::ledger::Ledger;
-use crate::location::Location;
-use crate::page::{Head, Kind, PAGE_BYTES, Page, Position, Range, all_live, checksum_of, record, record_bytes};
-use crate::removals::read_removals;
-use crate::segment::{Segment, Table, page_damaged};
-use crate::trailer::Trailer;
+use crate::format::location::Location;
+use crate::format::page::{
+    CALL_PAGES, Head, Kind, PAGE_BYTES, Page, Position, Range, all_live, checksum_of, range_of, record_bytes,
+};
+use crate::format::removals::read_removals;
+use crate::format::segment::{Segment, Table, page_damaged};
+use crate::format::trailer::Trailer;
+use crate::index::ledger::Ledger;
 use blockmill_coins::StoreError;
 use std::collections::HashMap;
 use std::sync::Arc;
-
-/// Pages that are read in one call.
-pub(crate) const CALL_PAGES: usize = 256;
 
 /// The last frame that counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -291,20 +290,5 @@ impl Reader<'_> {
                 }
             }
         }
-    }
-}
-
-/// The keys of the records of a page.
-pub(crate) fn range_of(page: &Page, head: &Head) -> Range {
-    match head.kind {
-        Kind::Removals => Range::REMOVALS,
-        Kind::Coins => (0..head.records)
-            .filter_map(|number| record(page, head, number).filter(|record| record.len() > 2))
-            .fold(None, |range: Option<Range>, record| {
-                Some(range.map_or_else(|| Range::of(record), |range| range.with(record)))
-            })
-            .unwrap_or_default(),
-        Kind::Long => Range::of(&page[crate::page::HEAD_BYTES + 4..]),
-        _ => Range::default(),
     }
 }

@@ -1,8 +1,8 @@
 //! The ledger: which records are live, page by page, and what the set comes to.
 
-use crate::location::Location;
-use crate::page::{PAGE_BYTES, Position, Range};
-use crate::segment::Identity;
+use crate::format::location::Location;
+use crate::format::page::{PAGE_BYTES, Position, Range};
+use crate::format::segment::Identity;
 use blockmill_coins::{LastCommit, Tip};
 
 /// Pages for which room is made at a time.

@@ -29,6 +29,15 @@ impl Location {
         self.0
     }
 
+    /// The locations of a page's live records. Its mask has a bit for each.
+    pub(crate) fn of_mask(slot: usize, page: u32, mut mask: u64) -> impl Iterator<Item = Self> {
+        std::iter::from_fn(move || {
+            let record = (mask != 0).then(|| mask.trailing_zeros())?;
+            mask &= mask - 1;
+            Some(Self::new(slot, page, record))
+        })
+    }
+
     /// Slot of the segment.
     pub(crate) const fn slot(self) -> usize {
         (self.0 >> (PAGE_BITS + RECORD_BITS)) as usize
@@ -71,6 +80,7 @@ mod tests {
         );
         assert_eq!(Location::at(1022, location.offset()), location);
         assert_eq!(location.offset(), Location::OFFSETS - 1);
+        assert!(Location::of_mask(3, 5, 1 << 63 | 1).eq([Location::new(3, 5, 0), Location::new(3, 5, 63)]));
         assert!(SEGMENTS_MAX == 1023 && Location::new(SEGMENTS_MAX, 65_535, 63).bits() == u32::MAX);
     }
 }

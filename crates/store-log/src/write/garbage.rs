@@ -5,16 +5,17 @@
 //! two that those frames add or remove. When nothing lives in it, the removals that it has for
 //! other segments travel too, and its file goes. A frame may empty several small segments.
 
-use crate::commit::Removed;
-use crate::grouped::Grouped;
-use crate::index::{GROUPS, Place};
-use crate::ledger::SegmentLedger;
-use crate::location::Location;
-use crate::page::{self, BODY_BYTES, CoinPages, Page, RECORDS_PER_PAGE, Slot};
+use super::grouped::Grouped;
+use super::records::{Moved, Removed};
+use crate::format::location::Location;
+use crate::format::page::{self, BODY_BYTES, CALL_PAGES, CoinPages, Page, RECORDS_PER_PAGE};
+use crate::format::records::PageReader;
+use crate::format::removals::{read_removals, removal};
+use crate::format::segment::{Table, page_damaged};
+use crate::index::ledger::SegmentLedger;
+use crate::index::state::LogState;
+use crate::index::table::{GROUPS, IndexKey};
 use crate::parallel::in_order;
-use crate::removals::{read_removals, removal};
-use crate::segment::{Table, page_damaged};
-use crate::store::{PageReader, Shared};
 use blockmill_coins::StoreError;
 
 /// Sixteenths of what lives that the log may have.
@@ -40,11 +41,11 @@ pub(crate) struct Garbage {
 impl Garbage {
     /// The slot of the segment to collect, if there is too much garbage: the one with the least
     /// life, of those before `newest`. Segments of `kept` numbers stay.
-    fn choose(&self, shared: &Shared, table: &Table, newest: u32, kept: &[u32]) -> Option<usize> {
-        let ledger = shared.ledger();
+    fn choose(&self, log: &LogState, table: &Table, newest: u32, kept: &[u32]) -> Option<usize> {
+        let ledger = log.ledger();
         let going = self.emptied.iter().filter_map(|&slot| ledger.segment(slot));
         let disk_bytes = ledger.disk_bytes() - going.map(SegmentLedger::disk_bytes).sum::<u64>();
-        if disk_bytes <= ledger.live_bytes() / 16 * SIZE_MAX_16 + shared.options.garbage_bytes_min {
+        if disk_bytes <= ledger.live_bytes() / 16 * SIZE_MAX_16 + log.options.garbage_bytes_min {
             return None;
         }
         let old = table.slots.iter().enumerate().filter_map(|(slot, segment)| {
@@ -60,9 +61,6 @@ impl Garbage {
     }
 }
 
-/// Pages that one thread reads at a time.
-const CHUNK_PAGES: usize = 256;
-
 /// Records that one thread sorts at a time, about.
 const PART_RECORDS: usize = 1 << 13;
 
@@ -71,27 +69,21 @@ const PART_BITS_MAX: u32 = 10;
 
 /// A page whose live records are taken.
 #[derive(Debug, Clone, Copy)]
-struct LivePage {
+struct VictimPage {
     slot: usize,
     number: u32,
     mask: u64,
 }
 
-impl LivePage {
-    /// The locations of its live records.
+impl VictimPage {
     fn locations(self) -> impl Iterator<Item = Location> {
-        let mut rest = self.mask;
-        std::iter::from_fn(move || {
-            let record = (rest != 0).then(|| rest.trailing_zeros())?;
-            rest &= rest - 1;
-            Some(Location::new(self.slot, self.number, record))
-        })
+        Location::of_mask(self.slot, self.number, self.mask)
     }
 }
 
 /// A record that was taken.
 #[derive(Debug, Clone, Copy)]
-struct Entry {
+struct Survivor {
     /// The first bytes of its transaction id.
     prefix: u64,
     location: Location,
@@ -104,15 +96,7 @@ struct Entry {
 struct Chunk {
     bytes: Vec<u8>,
     /// By the first bits of their keys.
-    parts: Grouped<Entry>,
-}
-
-/// A record that moves from a victim to a page that is being made.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Moved {
-    /// As it lies in the victim.
-    pub(crate) old: Removed,
-    pub(crate) new: Slot,
+    parts: Grouped<Survivor>,
 }
 
 /// Survivors of a part of the keys, sorted, on new pages.
@@ -138,34 +122,34 @@ impl Survivors {
     /// Victims are segments before `newest`, except those of `kept` numbers.
     pub(crate) fn choose(
         &mut self,
-        shared: &Shared,
+        log: &LogState,
         garbage: &mut Garbage,
         (newest, kept): (u32, &[u32]),
         pages: u32,
         removed: &[Vec<Removed>],
     ) -> Result<(), StoreError> {
-        let table = shared.segments.load();
+        let table = log.segments.load();
         let removed_pages = removed.iter().map(Vec::len).sum::<usize>() / RECORDS_PER_PAGE;
         let pages_max = ((pages as usize).max(removed_pages) * PAGES_PER_TWO / 2).max(PAGES_MIN);
         let records_max = pages_max * RECORDS_PER_PAGE;
         let (mut live, mut records) = (Vec::new(), 0);
         while records < records_max {
-            garbage.victim = garbage.victim.or_else(|| garbage.choose(shared, &table, newest, kept));
+            garbage.victim = garbage.victim.or_else(|| garbage.choose(log, &table, newest, kept));
             let Some(victim) = garbage.victim else {
                 break;
             };
-            let mut masks = (0u32..).zip(live_masks(shared, victim, removed));
+            let mut masks = (0u32..).zip(live_masks(log, victim, removed));
             let is_all = masks.all(|(number, mask)| {
                 let fits = mask == 0 || records < records_max;
                 if mask != 0 && fits {
                     records += mask.count_ones() as usize;
                     let slot = victim;
-                    live.push(LivePage { slot, number, mask });
+                    live.push(VictimPage { slot, number, mask });
                 }
                 fits
             });
             if is_all {
-                self.carry(shared, &table, victim)?;
+                self.carry(log, &table, victim)?;
                 garbage.victim = None;
                 garbage.emptied.push(victim);
             }
@@ -173,15 +157,15 @@ impl Survivors {
         self.part_bits = (records / PART_RECORDS)
             .checked_ilog2()
             .map_or(0, |bits| (bits + 1).min(PART_BITS_MAX));
-        self.take(shared, &table, &live)
+        self.take(log, &table, &live)
     }
 
     /// Reads the live records of some pages.
-    fn take(&mut self, shared: &Shared, table: &Table, live: &[LivePage]) -> Result<(), StoreError> {
-        let chunks: Vec<&[LivePage]> = live.chunks(CHUNK_PAGES).collect();
+    fn take(&mut self, log: &LogState, table: &Table, live: &[VictimPage]) -> Result<(), StoreError> {
+        let chunks: Vec<&[VictimPage]> = live.chunks(CALL_PAGES).collect();
         let read = |number: usize| Chunk::read(table, chunks[number], self.part_bits);
         let mut found = Vec::with_capacity(chunks.len());
-        in_order(chunks.len(), shared.options.threads, read, |chunk| {
+        in_order(chunks.len(), log.options.threads, read, |chunk| {
             found.push(chunk?);
             Ok::<(), StoreError>(())
         })?;
@@ -201,8 +185,8 @@ impl Survivors {
 
     /// The survivors of a part of the keys. They are sorted, as changes are: what was many small
     /// frames becomes one.
-    pub(crate) fn part(&self, number: usize, shared: &Shared, table: &Table) -> Result<SurvivorPart, StoreError> {
-        let mut entries: Vec<(&Entry, &Chunk)> = Vec::new();
+    pub(crate) fn part(&self, number: usize, log: &LogState, table: &Table) -> Result<SurvivorPart, StoreError> {
+        let mut entries: Vec<(&Survivor, &Chunk)> = Vec::new();
         for chunk in &self.chunks {
             entries.extend(chunk.parts.group(number).iter().map(|entry| (entry, chunk)));
         }
@@ -218,10 +202,10 @@ impl Survivors {
             let (entry, chunk) = entries[number as usize];
             let record = &chunk.bytes[entry.start..entry.start + entry.length as usize];
             let location = entry.location;
-            let hash = shared.key.hash(&reader.outpoint_of(record, location)?);
+            let hash = log.key.hash(&reader.outpoint_of(record, location)?);
             let new = pages.push(record);
             let old = Removed { hash, location };
-            moved.push((Place::of(hash).group, Moved { old, new }));
+            moved.push((IndexKey::of(hash).group, Moved { old, new }));
         }
         part.moved = Grouped::new(&moved, GROUPS);
         (part.pages, part.ranges) = pages.finish();
@@ -229,11 +213,11 @@ impl Survivors {
     }
 
     /// Takes the removals that the victim has for segments which are still there.
-    fn carry(&mut self, shared: &Shared, table: &Table, victim: usize) -> Result<(), StoreError> {
+    fn carry(&mut self, log: &LogState, table: &Table, victim: usize) -> Result<(), StoreError> {
         let Some(segment) = table.get(victim) else {
             return Ok(());
         };
-        let ranges = shared
+        let ranges = log
             .ledger()
             .segment(victim)
             .map_or_else(Vec::new, |ledger| ledger.ranges().to_vec());
@@ -272,7 +256,7 @@ impl Survivors {
 }
 
 impl Chunk {
-    fn read(table: &Table, pages: &[LivePage], part_bits: u32) -> Result<Self, StoreError> {
+    fn read(table: &Table, pages: &[VictimPage], part_bits: u32) -> Result<Self, StoreError> {
         let records: u32 = pages.iter().map(|page| page.mask.count_ones()).sum();
         let mut bytes = Vec::with_capacity(records as usize * (BODY_BYTES / RECORDS_PER_PAGE));
         let mut entries = Vec::with_capacity(records as usize);
@@ -284,7 +268,7 @@ impl Chunk {
                 let prefix = record.first_chunk().map_or(0, |start| u64::from_be_bytes(*start));
                 bytes.extend_from_slice(record);
                 let part = prefix.checked_shr(u64::BITS - part_bits).unwrap_or(0);
-                let entry = Entry {
+                let entry = Survivor {
                     prefix,
                     location,
                     start,
@@ -305,8 +289,8 @@ impl Chunk {
 }
 
 /// What lives in a segment, without what the frame removes.
-fn live_masks(shared: &Shared, slot: usize, removed: &[Vec<Removed>]) -> Vec<u64> {
-    let ledger = shared.ledger();
+fn live_masks(log: &LogState, slot: usize, removed: &[Vec<Removed>]) -> Vec<u64> {
+    let ledger = log.ledger();
     let mut masks = ledger
         .segment(slot)
         .map_or_else(Vec::new, |segment| segment.masks().to_vec());
