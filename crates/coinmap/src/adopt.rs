@@ -4,8 +4,8 @@
 //! order of the index, and nothing is hashed.
 
 use super::record::{EntryFlags, EntryRef};
-use super::segment::slot_of;
 use super::shard::{Difference, SEGMENTS, Shard};
+use super::word::slot_of;
 use super::{CoinMap, SHARDS};
 
 impl CoinMap {

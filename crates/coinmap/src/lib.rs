@@ -25,7 +25,7 @@
 //! - [`key`]: the key of an outpoint, by which entries are sorted;
 //! - `record`: the layout of an entry in memory, a short form of its own;
 //! - `pool`: the memory of the records;
-//! - `segment`, `overflow`: the index, one word for each record, with bounded searches;
+//! - `word`, `segment`, `overflow`: the index, one word for each record, with bounded searches;
 //! - `shard`: records and index of a part of all outpoints; batched searches;
 //! - `sorted`: entries in the order of their keys;
 //! - `locked`: a shard that one thread has for a while;
@@ -47,8 +47,7 @@
 //! operations. So threads may read and write at once. A sequence of operations is not atomic. A
 //! closure that an operation calls must not use the map.
 //!
-//! The type of the lock keeps threads from breaking its rules. The only unsafe code here is the
-//! prefetch instruction.
+//! The type of the lock keeps threads from breaking its rules. There is no unsafe code here.
 
 mod adopt;
 mod hash;
@@ -56,18 +55,18 @@ pub mod key;
 mod locked;
 mod overflow;
 mod pool;
-mod prefetch;
 mod record;
 mod segment;
 mod shard;
 mod sorted;
 #[cfg(test)]
 mod tests;
+mod word;
 
 pub use blockmill_block::CoinRef;
+pub use blockmill_wordtable::prefetch;
 pub use hash::{HashKey, HashedOutPoint, TransactionHash};
 pub use locked::{LockedShard, ReadShard};
-pub use prefetch::prefetch;
 pub use record::{EntryFlags, EntryRef};
 pub use segment::IndexStatistics;
 pub use shard::Update;

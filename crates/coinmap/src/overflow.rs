@@ -6,7 +6,7 @@
 
 use super::pool::{ALLOCATION_BYTES, Pool};
 use super::record::key_of;
-use super::segment::{hash_of, slot_of, word};
+use super::word::{hash_of, slot_of, word};
 use crate::key::OutpointKey;
 use std::cmp::Ordering;
 

@@ -143,7 +143,7 @@ enum Rule {
     StaleFetch,
     /// A spend that is taken back leaves the flags that the entry had.
     FlagsTakenBack,
-    /// A coin that is taken back leaves the entry that it was made over.
+    /// A coin that is taken back leaves the entry that it was created over.
     MarkersTakenBack,
     /// The frozen entries are looked at before the store.
     Frozen,

@@ -62,11 +62,14 @@ mod file;
 #[doc(hidden)]
 pub mod lock;
 
+mod position;
 mod tail;
 
 pub use error::UndoLogError;
 #[doc(hidden)]
 pub use lock::{Guarded, LockKind, SectionLock, StandardLock};
+pub use position::UndoPosition;
+pub use tail::{BUFFER_BYTES, FULL_BUFFERS_MAX};
 
 use blockmill_block::undo::{read_record, write_record};
 use blockmill_block::{BlockHash, BlockUndo, Magic};
@@ -80,33 +83,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use tail::{Failure, FullBuffer, SyncTurn, Tail};
 
-/// Bytes of the log buffer.
-pub const BUFFER_BYTES: usize = 1 << 20;
-
-/// Full buffers that may be in flight to the file at once. With the buffer that is being filled
-/// they are all the memory of the log.
-pub const FULL_BUFFERS_MAX: u32 = 4;
-
 thread_local! {
     /// The memory in which a thread encodes records, at most the size of a buffer. Threads keep it:
     /// with many writers, allocating and freeing for each record takes longer than the lock.
     static RECORD: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
-}
-
-/// The position of a block's undo data in the undo log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct UndoPosition {
-    /// Offset of the record in bytes.
-    pub offset: u64,
-    /// Length of the record in bytes.
-    pub length: u32,
-}
-
-impl UndoPosition {
-    /// The offset of the record's end in bytes; none if it exceeds 64 bits.
-    pub fn end(&self) -> Option<u64> {
-        self.offset.checked_add(self.length.into())
-    }
 }
 
 /// An open undo log. The head of the module has the protocol. Only benchmarks name another `K`, the

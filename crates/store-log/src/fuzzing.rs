@@ -14,6 +14,7 @@ use blockmill_block::reader::DecodeError;
 use blockmill_block::{Coin, OutPoint};
 use blockmill_blockfiles::disk::DiskFile;
 use blockmill_coins::{CoinRef, StoreError, Tip};
+use blockmill_pool::Helpers;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -387,7 +388,8 @@ impl Checkpoint {
     /// what was written.
     pub fn fill(&self, wanted: impl Fn(u32) -> bool + Sync) -> Option<Filled> {
         let index = Index::default();
-        self.0.fill(&index, 1, |location| wanted(location.bits()))?;
+        self.0
+            .fill(&index, &Helpers::default(), |location| wanted(location.bits()))?;
         Some(Filled(index))
     }
 

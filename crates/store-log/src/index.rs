@@ -8,4 +8,3 @@
 pub(crate) mod ledger;
 pub(crate) mod state;
 pub(crate) mod table;
-mod words;

@@ -42,7 +42,6 @@ mod format;
 pub mod fuzzing;
 mod index;
 mod open;
-mod parallel;
 mod read;
 mod store;
 mod write;

@@ -116,6 +116,7 @@ impl LogStore {
         };
         let mut pages = vec![[0; PAGE_BYTES]; CALL_PAGES];
         for (slot, segment) in self.state.segments.load().in_order() {
+            // Pages after the last frame are no part of the store.
             let (mut number, end) = (0u32, pages_of(slot) as u32);
             while number < end && !stop() {
                 let count = ((end - number) as usize).min(CALL_PAGES);

@@ -8,15 +8,10 @@ use bitcoin::script::Builder;
 use bitcoin::{Amount, BlockHash, Network, TxMerkleNode, TxOut, Txid, VarInt, Witness, Wtxid, consensus, merkle_tree};
 
 use crate::address::Address;
-use crate::builder::{RESERVED_VALUE, coinbase_transaction, commitment_script, header, mine};
+use crate::builder::{RESERVED_VALUE, block_time, coinbase_transaction, commitment_script, header, mine};
 use crate::plan::BlockPlan;
 use crate::wallet::Wallet;
 use crate::work::SignedTransaction;
-
-/// Time of the regtest genesis block.
-const GENESIS_TIME: u32 = 1_296_688_602;
-/// Seconds from one block to the next.
-const BLOCK_SPACING: u32 = 600;
 
 /// A finished block.
 pub(crate) struct AssembledBlock {
@@ -24,11 +19,6 @@ pub(crate) struct AssembledBlock {
     pub(crate) bytes: Vec<u8>,
     pub(crate) coinbase: Txid,
     pub(crate) coinbase_outputs: u64,
-}
-
-/// The header time of the block at `height`, in seconds since 1970.
-pub(crate) fn block_time(height: u32) -> u32 {
-    GENESIS_TIME + height * BLOCK_SPACING
 }
 
 /// Regtest's genesis block: its hash, its bytes.

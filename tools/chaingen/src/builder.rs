@@ -154,7 +154,7 @@ pub fn repair(block: &mut Block) {
 }
 
 /// Sets the nonce to the first one, counted from 0, whose block hash meets the target of
-/// `header.bits`. Regtest's target is met in place of an invalid target, or of one that takes more
+/// `header.bits`. Regtest's target is met instead of an invalid target, or of one that takes more
 /// than about 65,000 tries.
 pub fn mine(header: &mut Header) {
     let regtest = Target::from_compact(CompactTarget::from_consensus(REGTEST_BITS));
@@ -189,6 +189,16 @@ pub fn spend_any(outpoint: OutPoint, value_out: u64) -> Transaction {
 /// OP_TRUE: anyone can spend it with an empty script sig.
 pub fn any_script() -> ScriptBuf {
     Builder::new().push_opcode(OP_PUSHNUM_1).into_script()
+}
+
+/// Time of the regtest genesis block.
+const GENESIS_TIME: u32 = 1_296_688_602;
+/// Seconds from one block to the next.
+const BLOCK_SPACING: u32 = 600;
+
+/// The header time of the block at `height`, in seconds since 1970.
+pub(crate) fn block_time(height: u32) -> u32 {
+    GENESIS_TIME + height * BLOCK_SPACING
 }
 
 /// The regtest subsidy at `height`, in satoshi.

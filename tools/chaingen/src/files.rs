@@ -1,6 +1,5 @@
 //! Writes a chain to `blk*.dat` files, as Bitcoin Core does, with a manifest beside them.
 
-use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -8,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::chain::generate;
 use crate::chain_spec::{ChainSpec, GenerateError, Progress, Summary};
-use crate::unfinished::{NAME, Unfinished};
+use crate::unfinished::{MANIFEST, NAME, Unfinished, failed, is_block_file};
 
 /// Magic of regtest: each record begins with these bytes.
 const MAGIC: [u8; 4] = [0xfa, 0xbf, 0xb5, 0xda];
@@ -16,9 +15,6 @@ const MAGIC: [u8; 4] = [0xfa, 0xbf, 0xb5, 0xda];
 const FILE_BYTES_MAX: u64 = 128 << 20;
 /// Bytes of a record before the block: magic and length.
 const RECORD_HEADER_BYTES: u64 = 8;
-/// The manifest's name.
-pub(crate) const MANIFEST: &str = "manifest.json";
-
 /// Generates the chain of a spec into the directory `out`, which is created if it is missing. The
 /// files are `blk00000.dat` and so on, without an xor key, and `manifest.json` with the
 /// [`Summary`]. A record is regtest's magic, the block's length (4 bytes, little endian) and the
@@ -117,11 +113,6 @@ fn write_unfinished(
     })
 }
 
-pub(crate) fn failed(path: &Path) -> impl FnOnce(io::Error) -> GenerateError + use<> {
-    let path = path.to_owned();
-    move |source| GenerateError::Write { path, source }
-}
-
 /// Fails if a directory has block files or a manifest.
 fn check_free(out: &Path) -> Result<(), GenerateError> {
     match chain_file_in(out).map_err(failed(out))? {
@@ -140,12 +131,6 @@ fn chain_file_in(directory: &Path) -> io::Result<Option<PathBuf>> {
         }
     }
     Ok(None)
-}
-
-/// Whether a file is called as a block file is.
-pub(crate) fn is_block_file(name: &OsStr) -> bool {
-    let name = name.as_encoded_bytes();
-    name.starts_with(b"blk") && name.ends_with(b".dat")
 }
 
 struct BlockFiles<'a> {

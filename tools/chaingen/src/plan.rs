@@ -39,7 +39,7 @@ pub(crate) struct BlockUnderway {
     pub(crate) target: Target,
     pub(crate) budget: Budget,
     pub(crate) inputs: u64,
-    /// Coins made by the block so far and not spent in it.
+    /// Coins created by the block so far and not spent in it.
     pub(crate) created: u64,
     /// Fan-outs and consolidations that hardly changed the number of coins.
     pub(crate) fruitless: u32,

@@ -9,7 +9,7 @@ use bitcoin::opcodes::all::OP_RETURN;
 use bitcoin::script::{Builder, PushBytesBuf};
 
 use crate::address::Address;
-use crate::assemble::block_time;
+use crate::builder::block_time;
 use crate::coin_pool::Coin;
 use crate::rng::Rng;
 
@@ -36,7 +36,7 @@ pub(crate) struct PlannedInput {
     pub(crate) address: Address,
     /// Satoshi.
     pub(crate) value: u64,
-    /// Height of the block that made the coin.
+    /// Height of the block that created the coin.
     pub(crate) height: u32,
     pub(crate) sequence: u32,
     pub(crate) anyone_can_pay: bool,

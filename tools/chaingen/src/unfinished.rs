@@ -4,15 +4,17 @@
 //! it comes before all others and goes after them. What a killed process has left is removed by the
 //! next one. A folder without this file, or with others than those of a chain, is somebody else's,
 //! and left alone. A chain is whole once its manifest is in the folder; from then on its files only
-//! move, and none of them takes the place of another.
+//! move, and none of them replaces another.
 
 use crate::chain_spec::{GenerateError, Summary};
-use crate::files::{MANIFEST, failed, is_block_file};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, TryLockError};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+
+/// The manifest's name.
+pub(crate) const MANIFEST: &str = "manifest.json";
 
 /// The folder's name.
 pub(crate) const NAME: &str = "incomplete";
@@ -74,6 +76,17 @@ impl Drop for Unfinished {
             .and_then(|()| fs::remove_file(self.path.join(OWNER)))
             .and_then(|()| fs::remove_dir(&self.path));
     }
+}
+
+pub(crate) fn failed(path: &Path) -> impl FnOnce(io::Error) -> GenerateError + use<> {
+    let path = path.to_owned();
+    move |source| GenerateError::Write { path, source }
+}
+
+/// Whether a file is called as a block file is.
+pub(crate) fn is_block_file(name: &OsStr) -> bool {
+    let name = name.as_encoded_bytes();
+    name.starts_with(b"blk") && name.ends_with(b".dat")
 }
 
 fn names(path: &Path) -> io::Result<Vec<OsString>> {

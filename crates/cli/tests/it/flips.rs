@@ -3,7 +3,7 @@
 
 use crate::common::own_set::OwnChain;
 use crate::common::{Run, Scratch, blockmill, connect, load_command, on_threads, run, stats, store, submit_command};
-use blockmill_store_log::{LogStore, LogOptions};
+use blockmill_store_log::{LogOptions, LogStore};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt::Write;

@@ -7,10 +7,17 @@
 //! ```
 //! Part of what is in flight may be in the file already. Nothing here calls the file.
 
-use super::{BUFFER_BYTES, FULL_BUFFERS_MAX, UndoPosition};
+use super::position::UndoPosition;
 use blockmill_sync::ManualResetEvent;
 use std::io;
 use std::sync::Arc;
+
+/// Bytes of the log buffer.
+pub const BUFFER_BYTES: usize = 1 << 20;
+
+/// Full buffers that may be in flight to the file at once. With the buffer that is being filled
+/// they are all the memory of the log.
+pub const FULL_BUFFERS_MAX: u32 = 4;
 
 /// A write in flight. Threads that wait for it share ownership, so the event outlives the thread
 /// that sets it.

@@ -168,6 +168,7 @@ pub(crate) fn seal(page: &mut Page, position: Position, flush: u64, epoch: u64) 
 impl Head {
     /// The head of a page. None if the page is not what was written.
     pub(crate) fn of(page: &Page) -> Option<Self> {
+        // First of all: no other field means anything if this is wrong.
         if crc32fast::hash(&page[4..]) != checksum_of(page) {
             return None;
         }
@@ -182,6 +183,7 @@ impl Head {
             flush: u64_at(page, 16),
             epoch: u64_at(page, 24),
         };
+        // Records and their starts grow towards each other.
         let slots = if head.kind == Kind::Coins { 2 * head.records } else { 0 };
         let fits = head.records <= RECORDS_MAX && head.used >= HEAD_BYTES && head.used + slots <= PAGE_BYTES;
         fits.then_some(head)
@@ -251,12 +253,12 @@ pub(crate) struct Slot {
 
 /// The first and the last record of a page, by the first two bytes of their keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Range {
+pub(crate) struct KeyRange {
     pub(crate) first: u16,
     pub(crate) last: u16,
 }
 
-impl Range {
+impl KeyRange {
     /// Of a page of removals. No page of coins has it: its first key is above its last.
     pub(crate) const REMOVALS: Self = Self { first: 1, last: 0 };
 
@@ -283,7 +285,7 @@ impl Range {
 #[derive(Debug, Default)]
 pub(crate) struct CoinPages {
     pages: Vec<Page>,
-    ranges: Vec<Range>,
+    ranges: Vec<KeyRange>,
     /// Of the last page, which is open while it has records.
     records: usize,
     used: usize,
@@ -310,7 +312,7 @@ impl CoinPages {
             self.close();
             // Not `push`, which would make the page elsewhere and copy it.
             self.pages.resize_with(self.pages.len() + 1, || [0; PAGE_BYTES]);
-            self.ranges.push(Range::of(record));
+            self.ranges.push(KeyRange::of(record));
             self.used = HEAD_BYTES;
         }
         let number = self.pages.len() - 1;
@@ -344,7 +346,7 @@ impl CoinPages {
             page[start..start + part.len()].copy_from_slice(part);
             begin(&mut page, kind, usize::from(kind == Kind::Long), start + part.len());
             self.pages.push(page);
-            self.ranges.push(Range::of(record));
+            self.ranges.push(KeyRange::of(record));
             rest = others;
             kind = Kind::LongRest;
         }
@@ -361,24 +363,24 @@ impl CoinPages {
     }
 
     /// The pages, begun but not sealed, and the range of each.
-    pub(crate) fn finish(mut self) -> (Vec<Page>, Vec<Range>) {
+    pub(crate) fn finish(mut self) -> (Vec<Page>, Vec<KeyRange>) {
         self.close();
         (self.pages, self.ranges)
     }
 }
 
 /// The keys of the records of a page.
-pub(crate) fn range_of(page: &Page, head: &Head) -> Range {
+pub(crate) fn range_of(page: &Page, head: &Head) -> KeyRange {
     match head.kind {
-        Kind::Removals => Range::REMOVALS,
+        Kind::Removals => KeyRange::REMOVALS,
         Kind::Coins => (0..head.records)
             .filter_map(|number| record(page, head, number).filter(|record| record.len() > 2))
-            .fold(None, |range: Option<Range>, record| {
-                Some(range.map_or_else(|| Range::of(record), |range| range.with(record)))
+            .fold(None, |range: Option<KeyRange>, record| {
+                Some(range.map_or_else(|| KeyRange::of(record), |range| range.with(record)))
             })
             .unwrap_or_default(),
-        Kind::Long => Range::of(&page[HEAD_BYTES + LENGTH_BYTES..]),
-        _ => Range::default(),
+        Kind::Long => KeyRange::of(&page[HEAD_BYTES + LENGTH_BYTES..]),
+        _ => KeyRange::default(),
     }
 }
 
@@ -472,7 +474,7 @@ mod tests {
                 let head = Head::of(&pages[number]).unwrap();
                 prop_assert!(all_live(head.kind, head.records) >> slot.record & 1 == 1);
                 let range = ranges[number];
-                let prefix = Range::of(wanted).first;
+                let prefix = KeyRange::of(wanted).first;
                 prop_assert!(range.first <= prefix && prefix <= range.last);
                 if head.kind == Kind::Coins {
                     prop_assert_eq!(record(&pages[number], &head, slot.record as usize), Some(&wanted[..]));

@@ -81,6 +81,7 @@ impl<'a> PageReader<'a> {
         self.current = None;
         for number in 1..long_pages(length) as u32 {
             let head = segment.read_page(location.page() + number, &mut self.page)?;
+            // Pages of another record lie there.
             if head.kind != Kind::LongRest || head.flush != first.flush {
                 return Err(page_damaged(
                     &segment.path,
@@ -99,6 +100,7 @@ impl<'a> PageReader<'a> {
     /// The coin at a location, if it is that of the outpoint.
     pub(crate) fn coin(&mut self, location: Location, outpoint: &OutPoint) -> Result<Option<Coin>, StoreError> {
         let bytes = self.record(location)?;
+        // Most candidates that are not the coin differ here, before anything is decoded.
         let txid = bytes.first_chunk::<32>();
         if txid.is_some_and(|txid| *txid != outpoint.txid.0) {
             return Ok(None);

@@ -31,6 +31,7 @@ pub(crate) fn removal_pages(removals: impl Iterator<Item = u64>) -> Vec<Page> {
     let mut block: Option<Block> = None;
     for removal in removals {
         let (segment, offset) = parts(removal);
+        // The longest that one removal can take.
         let needed = BLOCK_BYTES + VARINT_BYTES_MAX;
         if HEAD_BYTES + body.len() + needed > PAGE_BYTES {
             pages.push(page_of(&mut body));
@@ -38,6 +39,7 @@ pub(crate) fn removal_pages(removals: impl Iterator<Item = u64>) -> Vec<Page> {
         }
         let open = match block.take().filter(|block| block.segment == segment) {
             Some(open) => {
+                // Sorted and distinct, so the distance is at least one.
                 write_varint(u64::from(offset - open.last - 1), &mut body);
                 open
             }
@@ -94,6 +96,7 @@ pub(crate) fn read_removals(page: &Page, head: &Head, mut each: impl FnMut(u32, 
         let mut next = 0u64;
         for _ in 0..count {
             let offset = next + reader.varint(u64::from(Location::OFFSETS)).ok()?;
+            // A distance may lead past the last record that can exist.
             if offset >= u64::from(Location::OFFSETS) {
                 return None;
             }

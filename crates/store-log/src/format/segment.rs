@@ -73,6 +73,7 @@ impl Identity {
             return Err(page_damaged(path, 0, "is not one of a coin log"));
         }
         let format = u32_at(page, after_magic);
+        // The magic is right, so the rest is ours, of whatever version.
         if format != FORMAT {
             return Err(StoreError::Format {
                 found: format.to_string(),
@@ -273,6 +274,7 @@ impl Segments {
         let result = change(&mut table);
         // Release: pairs with the Acquire in `is_current`.
         self.version.store(table.version, Ordering::Release);
+        // Readers that have the old table go on with its files.
         *current = Arc::new(table);
         result
     }
@@ -290,6 +292,7 @@ impl Segments {
             if slot >= SEGMENTS_MAX {
                 return Err(StoreError::Backend(format!("more than {SEGMENTS_MAX} segments")));
             }
+            // The slot may be the next one after all.
             table.slots.resize(table.slots.len().max(slot + 1), None);
             table.slots[slot] = Some(Arc::new(segment));
             Ok(slot)

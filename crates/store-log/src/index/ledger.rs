@@ -1,7 +1,7 @@
 //! The ledger: which records are live, page by page, and what the set comes to.
 
 use crate::format::location::Location;
-use crate::format::page::{PAGE_BYTES, Position, Range};
+use crate::format::page::{KeyRange, PAGE_BYTES, Position};
 use crate::format::segment::Identity;
 use blockmill_coins::{LastCommit, Tip};
 
@@ -14,7 +14,7 @@ pub(crate) struct SegmentLedger {
     /// For each page a bit for each live record.
     masks: Vec<u64>,
     /// For each page the keys of its records.
-    ranges: Vec<Range>,
+    ranges: Vec<KeyRange>,
     /// Live records.
     live: u64,
     /// All records that were written, and their bytes.
@@ -30,8 +30,9 @@ pub(crate) struct Written {
 
 impl SegmentLedger {
     /// Adds the next page: its live records, their keys, their bytes.
-    pub(crate) fn push(&mut self, mask: u64, range: Range, bytes: usize) {
+    pub(crate) fn push(&mut self, mask: u64, range: KeyRange, bytes: usize) {
         if self.masks.len() == self.masks.capacity() {
+            // Doubling would take twice the memory for the largest segments.
             self.masks.reserve_exact(GROWTH);
             self.ranges.reserve_exact(GROWTH);
         }
@@ -45,7 +46,7 @@ impl SegmentLedger {
     /// Adds pages without records until there are this many.
     pub(crate) fn fill(&mut self, pages: u32) {
         while self.masks.len() < pages as usize {
-            self.push(0, Range::default(), 0);
+            self.push(0, KeyRange::default(), 0);
         }
     }
 
@@ -73,7 +74,7 @@ impl SegmentLedger {
         &self.masks
     }
 
-    pub(crate) fn ranges(&self) -> &[Range] {
+    pub(crate) fn ranges(&self) -> &[KeyRange] {
         &self.ranges
     }
 
@@ -92,12 +93,13 @@ impl SegmentLedger {
 
     /// Bytes of what is live, about.
     pub(crate) fn live_bytes(&self) -> u64 {
+        // Records of a page differ little in length, and nobody counts those that live.
         let share = u128::from(self.written.bytes) * u128::from(self.live);
         (share / u128::from(self.written.records.max(1))) as u64
     }
 
     fn bytes(&self) -> usize {
-        self.masks.capacity() * size_of::<u64>() + self.ranges.capacity() * size_of::<Range>()
+        self.masks.capacity() * size_of::<u64>() + self.ranges.capacity() * size_of::<KeyRange>()
     }
 }
 

@@ -5,14 +5,16 @@ use super::table::Index;
 use crate::format::segment::{Identity, Segments};
 use blockmill_blockfiles::disk::Disk;
 use blockmill_coinmap::HashKey;
+use blockmill_pool::Helpers;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// How a store works. The files do not depend on it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct LogOptions {
-    /// Threads that prepare a commit, and read the log when it is opened.
-    pub threads: usize,
+    /// The threads that help to prepare a commit, and to read the log when it is opened. By default
+    /// the caller's thread does all of it.
+    pub helpers: Helpers,
     /// The fewest pages of 4 KiB in a segment. Segments are a sixteenth of the set, but not smaller
     /// than this, and not larger than 65,536 pages.
     pub segment_pages_min: u32,
@@ -29,7 +31,7 @@ pub struct LogOptions {
 impl Default for LogOptions {
     fn default() -> Self {
         Self {
-            threads: 1,
+            helpers: Helpers::default(),
             segment_pages_min: 4096,
             checkpoint_changes: 16_000_000,
             checkpoint_step: 200_000,

@@ -3,16 +3,16 @@
 use crate::format::label::{Label, checkpoint_path};
 use crate::format::location::{Location, SEGMENT_PAGES_MAX, SEGMENTS_MAX};
 use crate::format::page::{
-    BODY_BYTES, CALL_PAGES, HEAD_BYTES, Head, Kind, PAGE_BYTES, Page, Position, RECORDS_MAX, Range, u16_at, u32_at,
+    BODY_BYTES, CALL_PAGES, HEAD_BYTES, Head, KeyRange, Kind, PAGE_BYTES, Page, Position, RECORDS_MAX, u16_at, u32_at,
     u64_at,
 };
 use crate::format::segment::Identity;
 use crate::index::ledger::{Ledger, Written};
 use crate::index::table::{GROUP_SHARDS, GROUPS, Index, IndexShard};
-use crate::parallel::for_each;
 use blockmill_blockfiles::disk::DiskFile;
 use blockmill_blockfiles::{FileError, open_regular};
 use blockmill_coins::StoreError;
+use blockmill_pool::Helpers;
 use std::io::ErrorKind;
 use std::path::Path;
 
@@ -54,16 +54,22 @@ impl Checkpoint {
 
     /// Fills an empty index with the words whose locations are wanted. None if the file is not what
     /// was written.
-    pub(crate) fn fill(&self, index: &Index, threads: usize, wanted: impl Fn(Location) -> bool + Sync) -> Option<()> {
-        let filled = for_each::<()>(GROUPS, threads, |group| {
+    pub(crate) fn fill(
+        &self,
+        index: &Index,
+        helpers: &Helpers,
+        wanted: impl Fn(Location) -> bool + Sync,
+    ) -> Option<()> {
+        let filled = helpers.for_each(0..GROUPS, |group| {
             let starts = &self.starts[group * GROUP_SHARDS..=(group + 1) * GROUP_SHARDS];
+            // The words of a group are read in one go.
             let mut stream = self.stream(starts[0], starts[GROUP_SHARDS]);
             for (number, shard) in index.write(group).iter_mut().enumerate() {
                 let words = read_words(&mut stream, starts[number + 1] - starts[number]);
                 let filled = words.and_then(|words| IndexShard::from_words(&words, &wanted));
                 *shard = filled.ok_or(())?;
             }
-            Ok(())
+            Ok::<(), ()>(())
         });
         filled.ok()
     }
@@ -110,6 +116,7 @@ impl Stream<'_> {
         let pages = 1 + self.end.div_ceil(BODY_BYTES as u64);
         let count = pages.checked_sub(u64::from(number))?.min(CALL_PAGES as u64) as usize;
         (count > 0).then_some(())?;
+        // Reads of one page each would cost more than the pages that are not needed.
         self.pages.resize(count, [0; PAGE_BYTES]);
         self.first_page = number;
         let offset = u64::from(number) * PAGE_BYTES as u64;
@@ -156,6 +163,7 @@ pub(crate) fn read(file: Box<dyn DiskFile>, path: &Path, identity: &Identity) ->
     let mut page: Box<Page> = Box::new([0; PAGE_BYTES]);
     file.read_exact_at(&mut *page, 0).ok()?;
     let head = Head::of(&page).filter(|head| head.kind == Kind::Checkpoint)?;
+    // A copy of another store may lie here.
     (Identity::read(&page, path).ok()? == *identity).then_some(())?;
     let (label, word_count, end) = Label::read(page.get(identity.end()..head.used)?)?;
     // A length that the file does not have is found out before anything is made for it.
@@ -175,6 +183,7 @@ pub(crate) fn read(file: Box<dyn DiskFile>, path: &Path, identity: &Identity) ->
     let mut counts = vec![0; GROUPS * GROUP_SHARDS * 4];
     stream.read(&mut counts)?;
     let (ledger, slots) = read_slots(&mut stream, &label)?;
+    // Bytes that nobody reads would say that the format is another.
     (stream.offset == checkpoint.end).then_some(())?;
     let mut start = 0;
     for shard in 0..GROUPS * GROUP_SHARDS {
@@ -196,6 +205,7 @@ fn read_slots(stream: &mut Stream<'_>, label: &Label) -> Option<(Ledger, Vec<u32
             bytes: stream.u64()?,
         };
         let pages = stream.u32()?;
+        // A wrong count would make a segment look full of life, and it would never be collected.
         let is_possible = |figure: u64, each: u64| figure <= u64::from(pages) * each;
         (is_possible(written.records, RECORDS_MAX as u64) && is_possible(written.bytes, 1 << 13)).then_some(())?;
         slots.push(number);
@@ -213,12 +223,13 @@ fn read_slots(stream: &mut Stream<'_>, label: &Label) -> Option<(Ledger, Vec<u32
         for _ in 0..pages {
             let mut bytes = [0; 12];
             stream.read(&mut bytes)?;
-            let range = Range {
+            let range = KeyRange {
                 first: u16_at(&bytes, 8),
                 last: u16_at(&bytes, 10),
             };
             segment.push(u64_at(&bytes, 0), range, 0);
         }
+        // Pages were pushed without their bytes.
         segment.set_written(written);
     }
     Some((ledger, slots))

@@ -22,6 +22,7 @@ fn segment_numbers(directory: &Path) -> Result<Vec<u32>, StoreError> {
         let name = entry.map_err(failed)?.file_name();
         numbers.extend(name.to_str().and_then(segment_number));
     }
+    // Directories have no order.
     numbers.sort_unstable();
     Ok(numbers)
 }
@@ -33,6 +34,7 @@ fn segment_numbers(directory: &Path) -> Result<Vec<u32>, StoreError> {
 pub fn is_there(directory: &Path) -> Result<bool, StoreError> {
     match std::fs::symlink_metadata(directory) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+        // A symbolic link is found, too, wherever it leads.
         found => found.map_err(|error| file_failed(directory, &error))?,
     };
     let other = |what| StoreError::Backend(format!("{}: {what}", directory.display()));
@@ -56,6 +58,7 @@ fn open_file(path: &Path) -> Result<File, StoreError> {
 /// # Errors
 /// As [`LogStore::open`](crate::LogStore::open).
 pub fn network(directory: &Path) -> Result<String, StoreError> {
+    // All segments have it, and the first is as good as any.
     let Some(&number) = segment_numbers(directory)?.first() else {
         return Err(StoreError::Backend(format!("{}: no store", directory.display())));
     };
@@ -73,6 +76,7 @@ pub fn remove(disk: &dyn Disk, directory: &Path) -> Result<(), StoreError> {
     for entry in std::fs::read_dir(directory).map_err(failed)? {
         disk.remove(&entry.map_err(failed)?.path()).map_err(failed)?;
     }
+    // No file may come back in a folder that is made again.
     disk.sync_directory(directory).map_err(failed)?;
     match std::fs::remove_dir(directory) {
         Err(error) if error.kind() == ErrorKind::NotADirectory => disk.remove(directory),

@@ -11,7 +11,6 @@ use crate::format::segment::{Identity, NETWORK_BYTES_MAX, Segment, Table, file_f
 use crate::index::ledger::Ledger;
 use crate::index::state::{LogOptions, LogState};
 use crate::index::table::{Index, IndexKey};
-use crate::parallel::for_each;
 use crate::write::checkpoint;
 use crate::write::frame::Tail;
 use crate::write::garbage::Garbage;
@@ -143,7 +142,7 @@ fn fill_index(state: &LogState, recovered: &Recovered, checkpoint: Option<Checkp
     let is_whole_log = checkpoint.is_none();
     if let Some(checkpoint) = checkpoint {
         let wanted = |location| !recovered.has_dead_words || ledger.is_live(location);
-        if checkpoint.fill(&state.index, state.options.threads, wanted).is_none() {
+        if checkpoint.fill(&state.index, &state.options.helpers, wanted).is_none() {
             return Ok(false);
         }
     }
@@ -156,11 +155,10 @@ fn fill_index(state: &LogState, recovered: &Recovered, checkpoint: Option<Checkp
 /// Adds the live records of some pages to the index. Returns the sum of their hashes.
 fn add_to_index(state: &LogState, table: &Table, ledger: &Ledger, pages: &[(usize, u32)]) -> Result<u64, StoreError> {
     let digest = AtomicU64::new(0);
-    let parts: Vec<&[(usize, u32)]> = pages.chunks(INDEX_PAGES).collect();
-    for_each(parts.len(), state.options.threads, |number| {
+    state.options.helpers.for_each(pages.chunks(INDEX_PAGES), |pages| {
         let mut sum = 0u64;
         let mut reader = PageReader::new(table);
-        for &(slot, number) in parts[number] {
+        for &(slot, number) in pages {
             let segment = ledger.segment(slot);
             let mask = segment.map_or(0, |segment| segment.masks()[number as usize]);
             for location in Location::of_mask(slot, number, mask) {

@@ -110,6 +110,7 @@ fn after_checkpoint(
     for segment in segments.iter().filter(|segment| !numbers.contains(&segment.number)) {
         // Segments before the label that it does not name have nothing that lives.
         if segment.number > label.tail.segment {
+            // A slot that was free when the checkpoint was begun has no words there.
             let free = (0..slots.len()).find(|&slot| numbers.get(slot) == Some(&0) && slots[slot].is_none());
             match free {
                 Some(slot) => slots[slot] = Some(Arc::clone(segment)),
@@ -128,16 +129,20 @@ fn after_checkpoint(
             ledger.segments[slot] = None;
         }
     }
+    // The frames after the label bring the ledger to the last commit.
     let replayed = replay(&table, &mut ledger, label.tail, Some((label.flush, label.trailer)))?;
+    // Without a frame after it the label is the last commit.
     (ledger.tip, ledger.flush) = (Some(label.tip), label.flush);
     (ledger.coins, ledger.digest) = (label.coins, label.digest);
     set_last(&mut ledger, &replayed);
+    // Masks of later flushes agree with the frames, unless one of both is damaged.
     let is_right = ledger.live() == ledger.coins;
     let recovered = Recovered {
         table,
         ledger,
         tail: replayed.tail.unwrap_or(label.tail),
         trailer: replayed.last.map_or(label.trailer, |last| last.checksum),
+        // Only frames after the label and removed segments leave words of dead records.
         has_dead_words: replayed.last.is_some() || !gone.is_empty(),
         replayed,
         label_segment: Some(label.tail.segment),

@@ -10,7 +10,7 @@
 
 use crate::format::location::Location;
 use crate::format::page::{
-    CALL_PAGES, Head, Kind, PAGE_BYTES, Page, Position, Range, all_live, checksum_of, range_of, record_bytes,
+    CALL_PAGES, Head, KeyRange, Kind, PAGE_BYTES, Page, Position, all_live, checksum_of, range_of, record_bytes,
 };
 use crate::format::removals::read_removals;
 use crate::format::segment::{Segment, Table, page_damaged};
@@ -47,7 +47,7 @@ struct Pending {
     number: u32,
     kind: Kind,
     mask: u64,
-    range: Range,
+    range: KeyRange,
     bytes: usize,
     removals: Vec<(u32, u32)>,
 }
@@ -117,6 +117,7 @@ pub(crate) fn replay(
         Err(Stop::Failed(error)) => return Err(error),
         Err(Stop::At(position, error)) => {
             let flush = reader.before.map_or(0, |(flush, _)| flush);
+            // The frame after the next one is there only if the next one was committed.
             if has_later_trailer(&segments, position, flush.saturating_add(2))? {
                 return Err(error);
             }
@@ -181,6 +182,7 @@ impl Reader<'_> {
         self.note_gap(segment.number);
         let expected = match (self.pending.is_empty(), self.before) {
             (false, _) => (head.flush, head.epoch) == self.frame,
+            // Frames were collected here, nobody knows how many.
             (true, Some((flush, _))) if self.after_gap => head.flush >= flush,
             (true, Some((flush, _))) => Some(head.flush) == flush.checked_add(1),
             (true, None) => true,
@@ -220,6 +222,7 @@ impl Reader<'_> {
         self.segment = Some(segment);
         if is_gap {
             if !self.pending.is_empty() {
+                // Its trailer is gone with the segment, so its checksum is unknown.
                 self.before = Some((self.frame.0, 0));
             }
             self.after_gap = true;
@@ -259,6 +262,7 @@ impl Reader<'_> {
         self.before = Some((head.flush, checksum));
         self.after_gap = false;
         let ledger = self.ledger.segment_mut(self.slots[&segment.number]);
+        // The trailer is a page, too.
         ledger.fill(number + 1);
         self.replayed.last = Some(Last {
             flush: head.flush,
@@ -285,6 +289,7 @@ impl Reader<'_> {
             }
             for (number, offset) in page.removals {
                 self.replayed.has_removals = true;
+                // Removals for a segment that was collected are of no use.
                 if let Some(&slot) = self.slots.get(&number) {
                     self.ledger.remove(Location::at(slot, offset));
                 }

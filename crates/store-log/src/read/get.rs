@@ -33,6 +33,7 @@ pub(crate) fn get_many(
                 candidates.extend(found.map(|location| (location, number)));
             }
         }
+        // A segment may have come or gone in between, and its slot have a new owner.
         if state.segments.is_current(&table) {
             break table;
         }
@@ -40,6 +41,7 @@ pub(crate) fn get_many(
     // In the order of the disk: records of one page need one read.
     candidates.sort_unstable();
     let first = coins.len();
+    // What is not found stays none.
     coins.resize(first + outpoints.len(), None);
     let mut reader = PageReader::new(&table);
     for (location, number) in candidates {

@@ -6,7 +6,7 @@
 
 use crate::format::label::checkpoint_path;
 use crate::format::location::Location;
-use crate::format::page::{RECORDS_MAX, Range};
+use crate::format::page::{KeyRange, RECORDS_MAX};
 use crate::format::records::PageReader;
 use crate::format::segment::Identity;
 use crate::index::table::{IndexKey, locations};
@@ -77,6 +77,7 @@ impl Lookup {
         let Recovered { table, ledger, .. } = &self.recovered;
         let mut reader = PageReader::new(table);
         for location in self.candidates(outpoint)? {
+            // The checkpoint may have words of records that died since.
             if ledger.is_live(location)
                 && let Some(coin) = reader.coin(location, outpoint)?
             {
@@ -100,13 +101,14 @@ impl Lookup {
             })?;
             found.extend(locations(&words, key.tag));
         }
-        let prefix = Range::of(&outpoint.txid.0).first;
+        let prefix = KeyRange::of(&outpoint.txid.0).first;
         for &(slot, page) in &self.recovered.replayed.pages {
             let segment = self.recovered.ledger.segment(slot);
             let has_prefix = segment.is_some_and(|segment| {
                 let range = segment.ranges()[page as usize];
                 segment.masks()[page as usize] != 0 && range.first <= prefix && prefix <= range.last
             });
+            // Any record of the page may be it: the look-up reads the page once for all.
             if has_prefix {
                 found.extend((0..RECORDS_MAX as u32).map(|record| Location::new(slot, page, record)));
             }

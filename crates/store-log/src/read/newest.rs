@@ -33,6 +33,7 @@ pub fn last_commit(
 ) -> Result<Option<LastCommit>, StoreError> {
     find_to_read(directory, network, |segments, identity| {
         let table = Table::of(segments.into_iter().map(Some).collect());
+        // The mark belongs to a store that was replaced.
         if identity.store() != synced.store {
             return Ok(None);
         }
@@ -98,6 +99,7 @@ fn is_whole(table: &Table, ended: &Ended) -> Option<bool> {
         segment.read_pages(first, &mut pages).ok()?;
         for (number, page) in (first..).zip(&pages) {
             let found = segment.check(number, page).ok()?;
+            // A page of another frame lies there: what an earlier opening has cut off.
             if (found.flush, found.epoch) != (head.flush, head.epoch) {
                 return Some(false);
             }

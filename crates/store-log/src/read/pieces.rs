@@ -80,6 +80,7 @@ impl<'a> Pieces<'a> {
                 if !prefixes.contains(&prefix) || self.last.is_some_and(|last| key <= last) {
                     continue;
                 }
+                // The heap has the lowest keys so far, the highest of them on top.
                 lowest.push(Keyed {
                     key,
                     location,
@@ -95,6 +96,7 @@ impl<'a> Pieces<'a> {
         let _ = self.view.visit_pages(self.part, &mut visit)?;
         self.keys = lowest.into_sorted_vec();
         self.last = self.keys.last().map(|keyed| keyed.key).or(self.last);
+        // The lowest is taken first, from the end.
         self.keys.reverse();
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! The pages that were live at a commit, in parts by their keys.
 
 use crate::format::location::Location;
-use crate::format::page::{CALL_PAGES, Head, Kind, PAGE_BYTES, Page, Range, read_record, record, u16_at};
+use crate::format::page::{CALL_PAGES, Head, KeyRange, Kind, PAGE_BYTES, Page, read_record, record, u16_at};
 use crate::format::records::PageReader;
 use crate::format::segment::{Segment, Table, page_damaged};
 use crate::index::ledger::Ledger;
@@ -27,7 +27,7 @@ const PREFIXES: usize = 1 << 16;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LivePage {
     slot: u16,
-    range: Range,
+    range: KeyRange,
     number: u32,
     mask: u64,
 }
@@ -74,6 +74,7 @@ impl View {
                 }
             }
         }
+        // Parts are cut by counts, since keys may be spread unevenly.
         let ends = part_ends(&histogram, ledger.coins, part_records);
         let part_of = |prefix: u16| ends.partition_point(|&end| end <= usize::from(prefix));
         let is_wide = |page: &LivePage| part_of(page.range.last) - part_of(page.range.first) > WIDE_PARTS;
@@ -103,6 +104,7 @@ impl View {
             .filter(|page| usize::from(page.range.first) < end && usize::from(page.range.last) >= first)
             .copied()
             .collect();
+        // In the order of the disk.
         pages.sort_unstable_by_key(|page| (page.slot, page.number));
         pages
     }
@@ -213,6 +215,7 @@ impl SortedRecords {
         let start: [u8; 8] = *record.first_chunk()?;
         let prefix = usize::from(u16::from_be(u16_at(&start, 0)));
         if prefixes.contains(&prefix) {
+            // A part has 20 MiB about, and one record more.
             let offset = u32::try_from(self.bytes.len()).ok()?;
             self.bytes.extend_from_slice(record);
             self.records
@@ -250,6 +253,7 @@ impl SortedRecords {
             let record = &bytes[offset as usize..(offset + length) as usize];
             Some(outpoint_key(&read_record(record).ok()?.0))
         };
+        // Eight bytes decide nearly always.
         self.records.sort_unstable_by_key(|record| record.0);
         for same in self.records.chunk_by_mut(|one, other| one.0 == other.0) {
             if same.len() > 1 {

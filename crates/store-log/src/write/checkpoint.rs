@@ -148,6 +148,7 @@ impl CheckpointWriter {
     pub(crate) fn step(&mut self, log: &LogState, disk: &dyn Disk, finish: bool) -> io::Result<bool> {
         let (end, words_end) = (self.next_group + STEP_GROUPS, self.words + log.options.checkpoint_step);
         while self.next_group < GROUPS && (finish || self.next_group < end || self.words < words_end) {
+            // Between two steps commits change groups: what is read here may be of a later flush.
             let group = log.index.read(self.next_group);
             for shard in group.iter() {
                 self.directory.push(shard.len() as u32);
@@ -165,10 +166,12 @@ impl CheckpointWriter {
             }
             return Ok(false);
         }
+        // The counts of all shards are known now.
         for count in std::mem::take(&mut self.directory) {
             self.put(&count.to_le_bytes())?;
         }
         self.put_slots(log)?;
+        // The last page may be part full.
         self.write(1)?;
         let mut page = log.identity.write(Kind::Checkpoint);
         let start = log.identity.end();
@@ -181,6 +184,8 @@ impl CheckpointWriter {
             self.label.flush,
             self.epoch,
         );
+        // The first page comes last: it has the lengths. All is synced before the file has its
+        // name.
         self.file.write_all_at(&page, 0)?;
         self.file.sync_data()?;
         let path = checkpoint_path(&log.directory);
@@ -196,6 +201,7 @@ impl CheckpointWriter {
         self.put(&(table.slots.len() as u32).to_le_bytes())?;
         for (slot, segment) in table.slots.iter().enumerate() {
             let ledger = log.ledger().segment(slot).cloned().unwrap_or_default();
+            // Words that were written before name it, and are known to be dead by its number.
             let removed = self.removed.iter().find(|removed| removed.0 == slot);
             let number = match segment {
                 Some(segment) => segment.number,

@@ -20,26 +20,25 @@ use super::garbage::{Garbage, Survivors};
 use super::grouped::Grouped;
 use super::records::{Added, Moved, Removed};
 use crate::format::location::{Location, SEGMENTS_MAX};
-use crate::format::page::{CoinPages, Kind, Page, Range, Slot, all_live, begun, record_bytes, write_record};
+use crate::format::page::{CoinPages, KeyRange, Kind, Page, Slot, all_live, begun, record_bytes, write_record};
 use crate::format::records::PageReader;
 use crate::format::removals::{parts, removal, removal_pages};
 use crate::format::segment::Table;
 use crate::format::trailer::Trailer;
 use crate::index::state::LogState;
-use crate::index::table::{GROUP_SHARDS, GROUPS, Group, IndexKey, LINES_OF_SEARCH, TOGETHER};
-use crate::parallel::{for_each, in_order, lock};
+use crate::index::table::{GROUP_SHARDS, GROUPS, Group, IndexKey, LINES_OF_SEARCH, TOGETHER, groups_of_jobs};
 use blockmill_block::OutPoint;
 use blockmill_block::hex;
 use blockmill_coinmap::HashKey;
 use blockmill_coins::{Before, Changes, StoreError, Tip};
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::ops::Range;
 
 /// A part of the changes, as pages.
 struct Part {
     pages: Vec<Page>,
-    ranges: Vec<Range>,
+    ranges: Vec<KeyRange>,
     added: Vec<(u64, Slot)>,
     /// Hashes of outpoints whose coins are in the store for certain.
     removed: Vec<(usize, u64)>,
@@ -114,7 +113,7 @@ impl<'a> Commit<'a> {
             frame,
             added: Vec::new(),
             added_count: 0,
-            removed: vec![Vec::new(); GROUPS],
+            removed: Vec::with_capacity(GROUPS),
             moved: Vec::new(),
             removals: Vec::new(),
             digest: 0,
@@ -130,9 +129,11 @@ impl<'a> Commit<'a> {
         previous: u32,
         tip: &Tip,
     ) -> Result<Committed, StoreError> {
+        // The segment with the frame before may be needed to undo this one, so it is no victim.
         let newest = self.frame.start().segment;
         let (certain, unknown) = self.append_coins()?;
         self.find_certain(&certain)?;
+        // Two words for each removed coin: they would add up with the survivors.
         drop(certain);
         self.find_unknown(&unknown)?;
         let mut survivors = Survivors::default();
@@ -158,12 +159,14 @@ impl<'a> Commit<'a> {
             coins,
             digest,
         };
-        self.append_plain(trailer.write(), Range::default())?;
+        self.append_plain(trailer.write(), KeyRange::default())?;
         self.frame.sync()?;
+        // From here on nothing can fail that would leave memory and disk apart.
         self.change_index()?;
         let mut ledger = self.log.ledger_mut();
         for (slot, page, state) in self.frame.states() {
             let segment = ledger.segment_mut(slot);
+            // The first page of a segment has no records, and counts here.
             segment.fill(page);
             segment.push(state.mask, state.range, state.bytes);
         }
@@ -183,11 +186,11 @@ impl<'a> Commit<'a> {
     fn append_coins(&mut self) -> Result<(Vec<Grouped<u64>>, Vec<OutPoint>), StoreError> {
         let (mut certain, mut unknown) = (Vec::new(), Vec::new());
         let (log, changes) = (self.log, self.changes);
-        let threads = log.options.threads;
         let make = |number| Part::new(changes, number, &log.key);
-        in_order(changes.parts(), threads, make, |mut part: Part| {
+        log.options.helpers.in_order(0..changes.parts(), make, |mut part| {
             let first_page = self.frame.len();
             self.append_coin_pages(&mut part.pages, &part.ranges)?;
+            // Parts count their pages from 0, since nobody knows how many come before.
             self.added.push(Added::new(&part.added, first_page));
             self.added_count += part.added.len() as u64;
             self.digest = self.digest.wrapping_add(part.digest);
@@ -199,8 +202,8 @@ impl<'a> Commit<'a> {
     }
 
     /// Appends pages of coins. The pages of a long record go to one segment.
-    fn append_coin_pages(&mut self, pages: &mut [Page], ranges: &[Range]) -> Result<(), StoreError> {
-        let state = |(page, range): (&Page, &Range)| {
+    fn append_coin_pages(&mut self, pages: &mut [Page], ranges: &[KeyRange]) -> Result<(), StoreError> {
+        let state = |(page, range): (&Page, &KeyRange)| {
             let (kind, records, used) = begun(page)?;
             let state = PageState {
                 mask: all_live(kind, records),
@@ -214,6 +217,7 @@ impl<'a> Commit<'a> {
         let is_edge = |page: usize| kinds.get(page) != Some(&Kind::LongRest);
         let mut start = 0;
         while start < pages.len() {
+            // A segment may have room for some records only: the piece ends at an edge.
             let first_edge = (start + 1..=pages.len()).find(|&page| is_edge(page));
             let last_fitting = (start + self.frame.room()).min(pages.len());
             let edge = (start + 1..=last_fitting).rev().find(|&page| is_edge(page));
@@ -224,7 +228,7 @@ impl<'a> Commit<'a> {
         Ok(())
     }
 
-    fn append_plain(&mut self, page: Page, range: Range) -> Result<(), StoreError> {
+    fn append_plain(&mut self, page: Page, range: KeyRange) -> Result<(), StoreError> {
         let state = PageState {
             mask: 0,
             range,
@@ -236,41 +240,17 @@ impl<'a> Commit<'a> {
     /// Step 2, for coins that are in the store for certain.
     fn find_certain(&mut self, certain: &[Grouped<u64>]) -> Result<(), StoreError> {
         let (log, table) = (self.log, self.log.segments.load());
-        let undecided = Mutex::new(Vec::new());
-        let found: Vec<Mutex<Vec<Removed>>> = (0..GROUPS).map(|_| Mutex::default()).collect();
-        for_each(GROUPS, log.options.threads, |number| {
-            let mut several = Vec::new();
-            let group = log.index.read(number);
-            let hashes: Vec<u64> = certain.iter().flat_map(|part| part.group(number)).copied().collect();
-            let mut removed = Vec::with_capacity(hashes.len());
-            for (position, &hash) in hashes.iter().enumerate() {
-                if position % TOGETHER == 0 {
-                    let next = hashes[position..].iter().take(TOGETHER);
-                    prefetch(&group, next.map(|&hash| home(hash)), LINES_OF_SEARCH);
-                }
-                let key = IndexKey::of(hash);
-                let mut candidates = group[key.shard].candidates(key.tag);
-                match (candidates.next(), candidates.next()) {
-                    (Some(location), None) => removed.push(Removed { hash, location }),
-                    (Some(_), Some(_)) => several.push(hash),
-                    (None, _) => return Err(not_there(&hex::encode(&hash.to_be_bytes()))),
-                }
+        let find = |groups: Range<usize>| -> Result<Vec<FoundInGroup>, StoreError> {
+            groups.map(|group| find_in_group(log, &table, certain, group)).collect()
+        };
+        let mut undecided = Vec::new();
+        log.options.helpers.in_order(groups_of_jobs(), find, |found| {
+            for group in found? {
+                self.removed.push(group.removed);
+                undecided.extend(group.undecided);
             }
-            for hash in several {
-                let key = IndexKey::of(hash);
-                match only_with_hash(log, &table, hash, group[key.shard].candidates(key.tag))? {
-                    Some(location) => removed.push(Removed { hash, location }),
-                    None => lock(&undecided).push(hash),
-                }
-            }
-            *lock(&found[number]) = removed;
             Ok(())
         })?;
-        self.removed = found
-            .into_iter()
-            .map(|group| group.into_inner().unwrap_or_else(PoisonError::into_inner))
-            .collect();
-        let undecided = undecided.into_inner().unwrap_or_else(PoisonError::into_inner);
         self.find_undecided(&undecided)
     }
 
@@ -299,6 +279,7 @@ impl<'a> Commit<'a> {
     /// Step 2, for coins of which the caller does not know.
     fn find_unknown(&mut self, outpoints: &[OutPoint]) -> Result<(), StoreError> {
         for removed in self.find_unknown_ones(outpoints)? {
+            // The part of a change that was certain is in the digest already.
             self.digest = self.digest.wrapping_sub(removed.hash);
             self.removed[IndexKey::of(removed.hash).group].push(removed);
         }
@@ -315,6 +296,7 @@ impl<'a> Commit<'a> {
             let key = IndexKey::of(hash);
             let group = self.log.index.read(key.group);
             let candidates: Vec<Location> = group[key.shard].candidates(key.tag).collect();
+            // Reading a record may wait for the disk, and the writer of the group for us.
             drop(group);
             if let Some(location) = reader.find(outpoint, candidates)? {
                 found.push(Removed { hash, location });
@@ -327,11 +309,12 @@ impl<'a> Commit<'a> {
     fn append_survivors(&mut self, survivors: &Survivors) -> Result<(), StoreError> {
         let (log, table) = (self.log, self.log.segments.load());
         let make = |number| survivors.part(number, log, &table);
-        in_order(survivors.parts(), log.options.threads, make, |part| {
+        log.options.helpers.in_order(0..survivors.parts(), make, |part| {
             let mut part = part?;
             let first_page = self.frame.len();
             self.append_coin_pages(&mut part.pages, &part.ranges)?;
             for moved in part.moved.iter_mut() {
+                // The pages of a part counted from 0.
                 moved.new.page += first_page;
             }
             self.moved.push(part.moved);
@@ -352,8 +335,11 @@ impl<'a> Commit<'a> {
         let mut removals: Vec<u64> = removed
             .map(|location| removal(number_of(location.slot()), location.offset()))
             .collect();
+        // Sorted, the ledger is read from front to back.
         removals.sort_unstable();
         let ledger = self.log.ledger();
+        // A word of the index that names a dead record: the index is wrong, and nothing is
+        // written.
         if let Some(dead) = locations(&table, &removals).find(|&location| !ledger.is_live(location)) {
             return Err(not_there(&format!("its record at {dead:?} is not live")));
         }
@@ -361,6 +347,7 @@ impl<'a> Commit<'a> {
         removals.extend_from_slice(survivors.taken());
         // A sort that knows runs: these are sorted already.
         removals.sort();
+        // A victim does not have what the frame removes, so no record is there twice.
         if removals.windows(2).any(|two| two[0] == two[1]) {
             return Err(StoreError::Corrupt("two changes remove one coin".to_owned()));
         }
@@ -369,10 +356,11 @@ impl<'a> Commit<'a> {
             let written = written.to_mut();
             written.extend_from_slice(survivors.carried());
             written.sort();
+            // Several victims may carry the same removal.
             written.dedup();
         }
         for page in removal_pages(written.iter().copied()) {
-            self.append_plain(page, Range::REMOVALS)?;
+            self.append_plain(page, KeyRange::REMOVALS)?;
         }
         drop(written);
         self.removals = removals;
@@ -381,41 +369,48 @@ impl<'a> Commit<'a> {
 
     /// Step 5.
     fn change_index(&self) -> Result<(), StoreError> {
-        for_each(GROUPS, self.log.options.threads, |number| {
-            let mut group = self.log.index.write(number);
-            for batch in self.removed[number].chunks(TOGETHER) {
-                prefetch(&group, batch.iter().map(|removed| home(removed.hash)), LINES_OF_REMOVAL);
-                for removed in batch {
-                    let key = IndexKey::of(removed.hash);
-                    group[key.shard].remove(key.tag, removed.location);
-                }
-            }
-            let moved: Vec<Moved> = self.moved.iter().flat_map(|part| part.group(number)).copied().collect();
-            for batch in moved.chunks(TOGETHER) {
-                prefetch(&group, batch.iter().map(|moved| home(moved.old.hash)), LINES_OF_SEARCH);
-                for moved in batch {
-                    let key = IndexKey::of(moved.old.hash);
-                    let to = self.frame.location(moved.new);
-                    group[key.shard].replace(key.tag, moved.old.location, to);
-                }
-            }
-            let mut counts = [0; GROUP_SHARDS];
-            for (shard, ..) in self.added.iter().flat_map(|part| part.group(number)) {
-                counts[shard] += 1;
-            }
-            for (shard, count) in group.iter_mut().zip(counts) {
-                shard.reserve(count);
-            }
-            let added: Vec<(usize, u32, Slot)> = self.added.iter().flat_map(|part| part.group(number)).collect();
-            for batch in added.chunks(TOGETHER) {
-                let homes = batch.iter().map(|&(shard, tag, _)| (shard, tag));
-                prefetch(&group, homes, LINES_OF_INSERTION);
-                for &(shard, tag, slot) in batch {
-                    group[shard].insert(tag, self.frame.location(slot));
-                }
-            }
-            Ok(())
+        self.log.options.helpers.for_each(groups_of_jobs(), |mut groups| {
+            groups.try_for_each(|group| {
+                self.change_group(group);
+                Ok(())
+            })
         })
+    }
+
+    fn change_group(&self, number: usize) {
+        let mut group = self.log.index.write(number);
+        for batch in self.removed[number].chunks(TOGETHER) {
+            prefetch(&group, batch.iter().map(|removed| home(removed.hash)), LINES_OF_REMOVAL);
+            for removed in batch {
+                let key = IndexKey::of(removed.hash);
+                group[key.shard].remove(key.tag, removed.location);
+            }
+        }
+        let moved: Vec<Moved> = self.moved.iter().flat_map(|part| part.group(number)).copied().collect();
+        for batch in moved.chunks(TOGETHER) {
+            prefetch(&group, batch.iter().map(|moved| home(moved.old.hash)), LINES_OF_SEARCH);
+            for moved in batch {
+                let key = IndexKey::of(moved.old.hash);
+                let to = self.frame.location(moved.new);
+                group[key.shard].replace(key.tag, moved.old.location, to);
+            }
+        }
+        // Each table grows once for all that it gets.
+        let mut counts = [0; GROUP_SHARDS];
+        for (shard, ..) in self.added.iter().flat_map(|part| part.group(number)) {
+            counts[shard] += 1;
+        }
+        for (shard, count) in group.iter_mut().zip(counts) {
+            shard.reserve(count);
+        }
+        let added: Vec<(usize, u32, Slot)> = self.added.iter().flat_map(|part| part.group(number)).collect();
+        for batch in added.chunks(TOGETHER) {
+            let homes = batch.iter().map(|&(shard, tag, _)| (shard, tag));
+            prefetch(&group, homes, LINES_OF_INSERTION);
+            for &(shard, tag, slot) in batch {
+                group[shard].insert(tag, self.frame.location(slot));
+            }
+        }
     }
 }
 
@@ -427,6 +422,47 @@ fn locations(table: &Table, removals: &[u64]) -> impl Iterator<Item = Location> 
         let slot = table.slot_of(parts(run[0]).0).unwrap_or(SEGMENTS_MAX);
         run.iter().map(move |&removal| Location::at(slot, parts(removal).1))
     })
+}
+
+/// The records of removed coins in a group of the index.
+struct FoundInGroup {
+    removed: Vec<Removed>,
+    /// Hashes that several coins in the store share.
+    undecided: Vec<u64>,
+}
+
+fn find_in_group(
+    log: &LogState,
+    table: &Table,
+    certain: &[Grouped<u64>],
+    number: usize,
+) -> Result<FoundInGroup, StoreError> {
+    let (mut several, mut undecided) = (Vec::new(), Vec::new());
+    let group = log.index.read(number);
+    let hashes: Vec<u64> = certain.iter().flat_map(|part| part.group(number)).copied().collect();
+    let mut removed = Vec::with_capacity(hashes.len());
+    for (position, &hash) in hashes.iter().enumerate() {
+        if position % TOGETHER == 0 {
+            let next = hashes[position..].iter().take(TOGETHER);
+            prefetch(&group, next.map(|&hash| home(hash)), LINES_OF_SEARCH);
+        }
+        let key = IndexKey::of(hash);
+        let mut candidates = group[key.shard].candidates(key.tag);
+        match (candidates.next(), candidates.next()) {
+            (Some(location), None) => removed.push(Removed { hash, location }),
+            (Some(_), Some(_)) => several.push(hash),
+            (None, _) => return Err(not_there(&hex::encode(&hash.to_be_bytes()))),
+        }
+    }
+    // Reading records would delay the searches above.
+    for hash in several {
+        let key = IndexKey::of(hash);
+        match only_with_hash(log, table, hash, group[key.shard].candidates(key.tag))? {
+            Some(location) => removed.push(Removed { hash, location }),
+            None => undecided.push(hash),
+        }
+    }
+    Ok(FoundInGroup { removed, undecided })
 }
 
 /// Lines of the CPU's cache that a change of the index reads, most of the time.

@@ -4,7 +4,7 @@
 //! all pages before it are what the trailer says; so it is written in any order and synced once.
 
 use crate::format::location::{Location, SEGMENT_PAGES_MAX};
-use crate::format::page::{CALL_PAGES, PAGE_BYTES, Page, Position, Range, Slot, seal};
+use crate::format::page::{CALL_PAGES, KeyRange, PAGE_BYTES, Page, Position, Slot, seal};
 use crate::format::segment::{Segment, file_failed};
 use crate::index::state::LogState;
 use blockmill_coins::StoreError;
@@ -34,7 +34,7 @@ struct Piece {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PageState {
     pub(crate) mask: u64,
-    pub(crate) range: Range,
+    pub(crate) range: KeyRange,
     /// Bytes of its records.
     pub(crate) bytes: usize,
 }
@@ -149,6 +149,7 @@ impl<'a> Frame<'a> {
     pub(crate) fn append(&mut self, pages: &mut [Page], states: &[PageState]) -> Result<(), StoreError> {
         self.reserve(pages.len() as u32)?;
         let Tail { slot, position } = self.tail;
+        // Pages of one segment are one piece, however many calls append them.
         let follows = self.pieces.last().is_some_and(|piece| piece.slot == slot);
         if !follows {
             self.pieces.push(Piece {
@@ -162,6 +163,7 @@ impl<'a> Frame<'a> {
         }
         for page in &mut *pages {
             self.last_checksum = seal(page, self.tail.position, self.flush, self.epoch);
+            // The trailer names the pages by their checksums, in this order.
             self.checksums.update(&self.last_checksum.to_le_bytes());
             self.tail.position.page += 1;
         }
@@ -169,6 +171,7 @@ impl<'a> Frame<'a> {
         if pages.len() >= DIRECT_PAGES {
             return self.write_last(pages);
         }
+        // Few pages: one call of the file for many of them.
         self.waiting.extend_from_slice(pages);
         if self.waiting.len() >= CALL_PAGES {
             self.write()?;
@@ -178,6 +181,7 @@ impl<'a> Frame<'a> {
 
     /// Writes what waits.
     fn write(&mut self) -> Result<(), StoreError> {
+        // The buffer keeps its memory for the pages that come.
         let mut waiting = std::mem::take(&mut self.waiting);
         if !waiting.is_empty() {
             self.write_last(&waiting)?;
@@ -193,6 +197,7 @@ impl<'a> Frame<'a> {
         let Some(segment) = table.get(self.tail.slot) else {
             return Err(StoreError::Backend("the last segment is gone".to_owned()));
         };
+        // The tail has moved past these pages already.
         let first = self.tail.position.page as usize - pages.len();
         segment
             .file
@@ -218,6 +223,7 @@ impl<'a> Frame<'a> {
 
     /// The location of a record on a page of this frame.
     pub(crate) fn location(&self, slot: Slot) -> Location {
+        // Pieces are few: a frame touches a new segment each 256 MiB at most.
         let index = self.pieces.partition_point(|piece| piece.first <= slot.page);
         let piece = &self.pieces[index - 1];
         Location::new(piece.slot, piece.page + (slot.page - piece.first), slot.record)

@@ -15,7 +15,6 @@ use crate::format::segment::{Table, page_damaged};
 use crate::index::ledger::SegmentLedger;
 use crate::index::state::LogState;
 use crate::index::table::{GROUPS, IndexKey};
-use crate::parallel::in_order;
 use blockmill_coins::StoreError;
 
 /// Sixteenths of what lives that the log may have.
@@ -43,6 +42,7 @@ impl Garbage {
     /// life, of those before `newest`. Segments of `kept` numbers stay.
     fn choose(&self, log: &LogState, table: &Table, newest: u32, kept: &[u32]) -> Option<usize> {
         let ledger = log.ledger();
+        // They take room still, and cannot be collected again.
         let going = self.emptied.iter().filter_map(|&slot| ledger.segment(slot));
         let disk_bytes = ledger.disk_bytes() - going.map(SegmentLedger::disk_bytes).sum::<u64>();
         if disk_bytes <= ledger.live_bytes() / 16 * SIZE_MAX_16 + log.options.garbage_bytes_min {
@@ -55,6 +55,8 @@ impl Garbage {
             (!stays).then_some((slot, segment.number, ledger))
         });
         let life = |(_, number, segment): &(usize, u32, &SegmentLedger)| {
+            // Of segments with equal shares the oldest goes: its frames are read first at an
+            // opening.
             (segment.live_bytes() * 1024 / segment.disk_bytes().max(1), *number)
         };
         old.min_by_key(life).map(|(slot, ..)| slot)
@@ -103,7 +105,7 @@ struct Chunk {
 #[derive(Default)]
 pub(crate) struct SurvivorPart {
     pub(crate) pages: Vec<Page>,
-    pub(crate) ranges: Vec<page::Range>,
+    pub(crate) ranges: Vec<page::KeyRange>,
     pub(crate) moved: Grouped<Moved>,
 }
 
@@ -129,6 +131,7 @@ impl Survivors {
         removed: &[Vec<Removed>],
     ) -> Result<(), StoreError> {
         let table = log.segments.load();
+        // A frame that removes much makes as much garbage as one that adds much.
         let removed_pages = removed.iter().map(Vec::len).sum::<usize>() / RECORDS_PER_PAGE;
         let pages_max = ((pages as usize).max(removed_pages) * PAGES_PER_TWO / 2).max(PAGES_MIN);
         let records_max = pages_max * RECORDS_PER_PAGE;
@@ -148,8 +151,10 @@ impl Survivors {
                 }
                 fits
             });
+            // Part of a victim may not fit: the next frame goes on with it, by the masks.
             if is_all {
                 self.carry(log, &table, victim)?;
+                // Its file is removed when the next frame is durable.
                 garbage.victim = None;
                 garbage.emptied.push(victim);
             }
@@ -162,14 +167,13 @@ impl Survivors {
 
     /// Reads the live records of some pages.
     fn take(&mut self, log: &LogState, table: &Table, live: &[VictimPage]) -> Result<(), StoreError> {
-        let chunks: Vec<&[VictimPage]> = live.chunks(CALL_PAGES).collect();
-        let read = |number: usize| Chunk::read(table, chunks[number], self.part_bits);
-        let mut found = Vec::with_capacity(chunks.len());
-        in_order(chunks.len(), log.options.threads, read, |chunk| {
-            found.push(chunk?);
+        // The closures share the struct.
+        let (part_bits, chunks) = (self.part_bits, &mut self.chunks);
+        let read = |pages| Chunk::read(table, pages, part_bits);
+        log.options.helpers.in_order(live.chunks(CALL_PAGES), read, |chunk| {
+            chunks.push(chunk?);
             Ok::<(), StoreError>(())
         })?;
-        self.chunks = found;
         for page in live {
             let number = table.get(page.slot).map_or(0, |segment| segment.number);
             let offsets = page.locations().map(Location::offset);
@@ -191,6 +195,7 @@ impl Survivors {
             entries.extend(chunk.parts.group(number).iter().map(|entry| (entry, chunk)));
         }
         // Outputs of one transaction stay in their order.
+        // Eight bytes of the key and a number sort faster than records.
         let prefixes = entries.iter().map(|(entry, _)| entry.prefix);
         let mut order: Vec<(u64, u32)> = prefixes.zip(0..).collect();
         order.sort_unstable();
@@ -223,7 +228,8 @@ impl Survivors {
             .map_or_else(Vec::new, |ledger| ledger.ranges().to_vec());
         let mut buffer: Box<Page> = Box::new([0; page::PAGE_BYTES]);
         for (number, range) in (0u32..).zip(&ranges) {
-            if *range != page::Range::REMOVALS {
+            // The ledger tells pages of removals, so no other page is read.
+            if *range != page::KeyRange::REMOVALS {
                 continue;
             }
             let head = segment.read_page(number, &mut buffer)?;
@@ -279,6 +285,7 @@ impl Chunk {
         }
         let mut parts = Grouped::new(&entries, 1 << part_bits);
         // A part reads its records from front to back then.
+        // A chunk is read once for each part: in this order it is read from front to back.
         let mut in_order = Vec::with_capacity(bytes.len());
         for entry in parts.iter_mut() {
             let start = std::mem::replace(&mut entry.start, in_order.len());

@@ -51,6 +51,7 @@ impl Writer {
             ));
         };
         let label = self.checkpoint.as_ref().map(CheckpointWriter::label_segment);
+        // Without the frame of its label a checkpoint would not be recognised.
         let kept: Vec<u32> = self.label_segment.into_iter().chain(label).collect();
         // Nothing lives in their segments, and their files go after this commit.
         let going = self.garbage.emptied.len();
@@ -79,6 +80,7 @@ impl Writer {
             let Some(segment) = table.get(slot) else {
                 continue;
             };
+            // Readers that hold the table keep the file open, and read on.
             log.segments.remove(slot);
             if let Some(checkpoint) = &mut self.checkpoint {
                 checkpoint.note_removed(slot, segment.number);
@@ -119,7 +121,9 @@ impl Writer {
                     coins: ledger.coins,
                     digest: ledger.digest,
                 };
+                // `begin` locks it, too.
                 drop(ledger);
+                // Later changes count for the next checkpoint.
                 self.changes = 0;
                 self.checkpoint = CheckpointWriter::begin(log, &**disk, label, self.epoch).ok();
                 log.segments.keep_slots(self.checkpoint.is_some());

@@ -2,6 +2,7 @@
 
 use blockmill_block::{BlockHash, Coin, OutPoint, Txid};
 use blockmill_coins::Tip;
+use blockmill_pool::Helpers;
 use blockmill_store_log::LogOptions;
 
 /// The finalizer of splitmix64.
@@ -66,7 +67,7 @@ pub(crate) fn is_whole(short: &str, whole: &str) -> bool {
 /// Small segments, and a checkpoint now and then.
 pub(crate) fn small(threads: usize) -> LogOptions {
     LogOptions {
-        threads,
+        helpers: Helpers::start(threads).unwrap(),
         segment_pages_min: 12,
         checkpoint_changes: 3000,
         checkpoint_step: 100,

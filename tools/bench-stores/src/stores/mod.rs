@@ -14,6 +14,7 @@ use blockmill_block::reader::DecodeError;
 use blockmill_block::{BlockHash, Coin, OutPoint};
 use blockmill_coins::store::{KEY_LENGTH, OutpointKey, decode_coin, outpoint_from_key, outpoint_key};
 use blockmill_coins::{Changes, CoinIterator, CoinStore, OwnedChange, StoreError, Tip};
+use blockmill_pool::Helpers;
 use blockmill_store_log::{LogStore, LogOptions};
 use clap::ValueEnum;
 use std::path::{Path, PathBuf};
@@ -98,7 +99,7 @@ impl Kind {
         Ok(match self {
             Self::Log => {
                 let options = LogOptions {
-                    threads: available_parallelism().map_or(1, usize::from),
+                    helpers: Helpers::start(available_parallelism().map_or(1, usize::from)).map_err(backend)?,
                     ..LogOptions::default()
                 };
                 Box::new(LogStore::open(&directory.join("log"), NETWORK, options)?)
