@@ -9,7 +9,7 @@ use std::ops::Range;
 
 /// A coin but its script, which lies among those of all coins.
 #[derive(Debug, Clone, Copy)]
-struct Head {
+struct CoinHead {
     value: i64,
     script_at: usize,
     script_length: u32,
@@ -28,7 +28,7 @@ struct Head {
 /// ```
 #[derive(Clone, Default)]
 pub struct CoinList {
-    heads: Vec<Head>,
+    heads: Vec<CoinHead>,
     scripts: Vec<u8>,
 }
 
@@ -49,12 +49,12 @@ impl CoinList {
 
     /// Memory in bytes, unused capacity included.
     pub fn memory(&self) -> usize {
-        self.heads.capacity() * size_of::<Head>() + self.scripts.capacity()
+        self.heads.capacity() * size_of::<CoinHead>() + self.scripts.capacity()
     }
 
     /// Memory in bytes that the coins use, unused capacity not counted.
     pub fn used(&self) -> usize {
-        self.heads.len() * size_of::<Head>() + self.scripts.len()
+        self.heads.len() * size_of::<CoinHead>() + self.scripts.len()
     }
 
     /// Number of coins.
@@ -106,7 +106,7 @@ impl CoinList {
     /// Appends a coin whose script lies from `script_at` to the end of the buffer.
     #[inline]
     fn push_head(&mut self, value: i64, code: u32, script_at: usize) {
-        self.heads.push(Head {
+        self.heads.push(CoinHead {
             value,
             script_at,
             // The script lies in the memory of a block, of a record, or of a cache: below 4 GiB.
@@ -118,7 +118,7 @@ impl CoinList {
     /// A list of `coins` coins that are empty until they are [placed](Self::place), with capacity
     /// for usual scripts.
     pub fn with_empty_coins(coins: usize) -> Self {
-        let empty = Head {
+        let empty = CoinHead {
             value: 0,
             script_at: 0,
             script_length: 0,
@@ -141,7 +141,7 @@ impl CoinList {
         if let Some((start, scripts)) = coins.scripts_in_a_row() {
             self.scripts.extend_from_slice(scripts);
             for (&head, index) in coins.heads.iter().zip(indices) {
-                self.heads[index] = Head {
+                self.heads[index] = CoinHead {
                     script_at: head.script_at - start + at,
                     ..head
                 };
@@ -150,7 +150,7 @@ impl CoinList {
             for (&head, index) in coins.heads.iter().zip(indices) {
                 let script_at = self.scripts.len();
                 self.scripts.extend_from_slice(coins.coin(&head).script_pubkey);
-                self.heads[index] = Head { script_at, ..head };
+                self.heads[index] = CoinHead { script_at, ..head };
             }
         }
     }
@@ -218,7 +218,7 @@ impl<'a> FromIterator<CoinRef<'a>> for CoinList {
 /// Some coins of a [`CoinList`], in a row.
 #[derive(Clone, Copy, Default)]
 pub struct Coins<'a> {
-    heads: &'a [Head],
+    heads: &'a [CoinHead],
     scripts: &'a [u8],
 }
 
@@ -240,7 +240,7 @@ impl<'a> Coins<'a> {
     }
 
     #[inline]
-    fn coin(self, head: &Head) -> CoinRef<'a> {
+    fn coin(self, head: &CoinHead) -> CoinRef<'a> {
         CoinRef {
             value: head.value,
             height: head.code >> 1,

@@ -11,12 +11,12 @@ mod next;
 mod scanner;
 
 pub use crate::window::ScanProgress;
-use crate::window::{ReadResult, Window};
+use crate::window::{FileWindow, ReadResult};
 use crate::{BLOCK_SIZE_MAX, BlockFiles, FileError, Position, RECORD_HEAD, Record};
 use blockmill_block::header::Header;
 use blockmill_block::network::{Magic, Network};
 pub use damage::{Damage, DamageKind};
-use next::Next;
+use next::NextRecords;
 use scanner::{Boundary, Scanner, TORN_TAIL, decode_budget};
 pub use scanner::{Scan, ScanDepth};
 use std::ops::ControlFlow;
@@ -64,13 +64,14 @@ impl BlockFiles {
             file,
             path: source.path.clone(),
             magic,
-            window: Window::new(&handle, source.key, size, WINDOW_SHORT, watch),
+            window: FileWindow::new(&handle, source.key, size, WINDOW_SHORT, watch),
             scan: Scan {
                 bytes: size,
                 ..Scan::default()
             },
         };
         let mut at = 0;
+        // Each step goes on by a byte at least.
         while at < size {
             at = match scanner.step(at) {
                 Ok(next) => next,
@@ -110,7 +111,7 @@ impl BlockFiles {
         let handle = self.open(file)?;
         let size = handle.metadata().map_err(FileError::io(&source.path))?.len();
         let go_on = &mut |_: &ScanProgress| ControlFlow::Continue(());
-        let mut window = Window::new(&handle, source.key, size, PREALLOCATED_MIN as usize, go_on);
+        let mut window = FileWindow::new(&handle, source.key, size, PREALLOCATED_MIN as usize, go_on);
         let start = size.saturating_sub(PREALLOCATED_MIN);
         let is_padding = match window.get(start, PREALLOCATED_MIN as usize) {
             Ok(bytes) => bytes.len() as u64 == PREALLOCATED_MIN && source.key.is_padding_of_any_kind(bytes, start),
@@ -149,6 +150,7 @@ impl Scanner<'_> {
         let magic = self.magic.0;
         let head = self.window.get(at, magic.len())?;
         let written = head.iter().zip(magic).take_while(|&(&byte, of_magic)| byte == of_magic);
+        // A part of the magic at the end of what was written: the write began there.
         let written = written.count() as u64;
         let kind = if next.first().is_none() && written > 0 && self.window.is_padding_to_end(at + written)? {
             DamageKind::Truncated
@@ -173,6 +175,7 @@ impl Scanner<'_> {
         let (Some(header), true) = (header, is_possible) else {
             return self.no_block(at, length);
         };
+        // Most of a long record is skipped, so little of it is read.
         self.window.length = if length < LONG_RECORD {
             WINDOW_SHORT
         } else {
@@ -188,6 +191,7 @@ impl Scanner<'_> {
         {
             let decoded = decoded.length;
             self.take(start, decoded, header);
+            // Core goes on where the block ends, too.
             let end = start + u64::from(decoded);
             if decoded != length {
                 self.report(at, DamageKind::TooLong(length), end, true)?;
@@ -236,9 +240,11 @@ impl Scanner<'_> {
         {
             return Ok(false);
         }
+        // The magic was written, and nothing else.
         if length == 0 {
             return self.window.is_padding_to_end(at + 4);
         }
+        // A part of the length may have been written.
         if length < Header::LENGTH as u32 || length > BLOCK_SIZE_MAX {
             return self.window.is_padding_to_end(start);
         }
@@ -252,12 +258,13 @@ impl Scanner<'_> {
     /// The network whose magic is at `at`.
     fn other_network(&mut self, at: u64) -> ReadResult<Option<Network>> {
         let bytes = self.window.get(at, RECORD_HEAD as usize)?;
+        // A user may have mixed up the directories of two networks.
         let is_there = |network: &Network| bytes.starts_with(&network.magic().0);
         Ok(Network::ALL.into_iter().find(is_there))
     }
 
     /// Reports a damage that ends at the next record, or with the file. Returns that offset.
-    fn report_up_to(&mut self, at: u64, kind: DamageKind, next: &Next) -> ReadResult<u64> {
+    fn report_up_to(&mut self, at: u64, kind: DamageKind, next: &NextRecords) -> ReadResult<u64> {
         let end = next.first().unwrap_or(self.window.size);
         self.report(at, kind, end, next.is_believed())
     }

@@ -27,7 +27,7 @@ mod tables;
 mod tests;
 
 use crate::source::{open_regular, will_need};
-use crate::window::{Cut, Window};
+use crate::window::{Cut, FileWindow};
 use crate::{BlockFiles, FileError, ScanProgress, XorKey};
 use blockmill_block::Block;
 use blockmill_block::network::Magic;
@@ -41,7 +41,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
-use tables::Tables;
+use tables::UndoTables;
 
 /// Bytes of a read while records are looked for.
 const WINDOW: usize = 64 << 10;
@@ -73,7 +73,7 @@ pub struct UndoFile {
     length: u64,
     key: XorKey,
     magic: Magic,
-    tables: Tables,
+    tables: UndoTables,
     budget: AtomicU64,
     /// For ranks of blocks the numbers of their records among those in order.
     hints: Mutex<BTreeMap<usize, usize>>,
@@ -135,10 +135,12 @@ pub fn undo_path(path: &Path) -> Option<PathBuf> {
 impl UndoFile {
     fn new(path: PathBuf, file: File, key: XorKey, magic: Magic) -> Result<Self, FileError> {
         let length = file.metadata().map_err(FileError::io(&path))?.len();
+        // Offsets in the tables have 32 bits.
         if length > u64::from(u32::MAX) {
             let error = std::io::Error::other("an undo file of 4 GiB or more is none of Bitcoin Core's");
             return Err(FileError::io(path)(error));
         }
+        // All of it is read once for the tables.
         will_need(&file, 0, 0);
         let mut undo_file = Self {
             path,
@@ -146,13 +148,13 @@ impl UndoFile {
             length,
             key,
             magic,
-            tables: Tables::default(),
+            tables: UndoTables::default(),
             budget: AtomicU64::new(FILE_BUDGET * length + FILE_BUDGET_BASE),
             hints: Mutex::default(),
         };
         let mut go_on = |_: &ScanProgress| ControlFlow::Continue(());
-        let mut window = Window::new(&undo_file.file, key, length, WINDOW, &mut go_on);
-        let tables = Tables::read(magic, &mut window).map_err(|cut| undo_file.error(cut))?;
+        let mut window = FileWindow::new(&undo_file.file, key, length, WINDOW, &mut go_on);
+        let tables = UndoTables::read(magic, &mut window).map_err(|cut| undo_file.error(cut))?;
         undo_file.tables = tables;
         Ok(undo_file)
     }
@@ -183,6 +185,7 @@ impl UndoFile {
         rank: usize,
         cursor: &mut UndoCursor,
     ) -> Result<Option<BlockUndo>, FileError> {
+        // The order of a search must not change while it goes on, whatever others find.
         let hint = *cursor.hint.get_or_insert_with(|| self.hint(rank));
         let found = if block.transaction_count() == 1 {
             self.find_empty(block, cursor)?
@@ -194,6 +197,7 @@ impl UndoFile {
                 self.note(rank, offset);
                 Ok(Some(undo))
             }
+            // Some records are in no table, so nobody knows that it is not there.
             None if self.tables.are_full() => Err(self.too_many()),
             None => Ok(None),
         }
@@ -205,6 +209,7 @@ impl UndoFile {
         hint: u32,
         cursor: &mut UndoCursor,
     ) -> Result<Option<(u32, BlockUndo)>, FileError> {
+        // The coinbase spends nothing.
         let transactions = (block.transaction_count() - 1) as u32;
         while let Some(offset) = self.tables.spending(transactions, hint, cursor.tried) {
             cursor.tried += 1;
@@ -221,6 +226,7 @@ impl UndoFile {
         block: &Block<B>,
         cursor: &mut UndoCursor,
     ) -> Result<Option<(u32, BlockUndo)>, FileError> {
+        // All records that spend nothing under one parent are equal: a second one is no news.
         if cursor.tried > 0 {
             return Ok(None);
         }
@@ -249,6 +255,7 @@ impl UndoFile {
         let start = u64::from(offset) + RECORD_HEAD as u64;
         let (least, most) = BlockUndo::lengths_for(block).into_inner();
         let tail = RECORD_TAIL as u64;
+        // Bytes beyond the longest possible record of this block are never read.
         let most = (most + tail).min(self.length.saturating_sub(start));
         let mut count = (least * READ_FIRST + tail).min(most);
         loop {
@@ -264,6 +271,7 @@ impl UndoFile {
                 return Ok(None);
             }
             if needed > count {
+                // A few reads at most: each is a multiple of the one before.
                 count = (count * READ_GROWTH).max(needed).min(most);
                 continue;
             }
@@ -284,6 +292,7 @@ impl UndoFile {
         let number = match (below, hints.range(rank..).next()) {
             (Some((of, number)), _) => number + (rank - of),
             (None, Some((of, number))) => number.saturating_sub(of - rank),
+            // Records are in the order of the chain where nothing was connected twice.
             (None, None) => rank,
         };
         self.tables.offset(number).unwrap_or(u32::MAX)
@@ -294,6 +303,7 @@ impl UndoFile {
         if let Some(number) = self.tables.rank(offset) {
             let mut hints = self.hints.lock().unwrap_or_else(PoisonError::into_inner);
             if hints.len() >= HINTS_MAX {
+                // New ones come soon. A hint is never needed.
                 hints.clear();
             }
             hints.insert(rank, number);

@@ -35,6 +35,7 @@ impl CoinMap {
                 let flags = choose(shard.entry_at(slot_of(word)));
                 chosen.extend(flags.map(|flags| (word, flags)));
             });
+            // One segment at a time, so the thread that resolves waits for a thousandth at most.
             let difference = self.write(number).adopt(segment, &shard, &chosen);
             moved += difference.entries.unsigned_abs();
             self.account(difference);

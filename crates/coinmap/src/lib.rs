@@ -87,14 +87,14 @@ pub const SHARDS: usize = 1 << SHARD_BITS;
 
 /// An entry, copied out of the map's memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct MapEntry {
     /// The flags.
     pub flags: EntryFlags,
     /// The coin; none for a spent outpoint.
     pub coin: Option<Coin>,
 }
 
-impl From<EntryRef<'_>> for Entry {
+impl From<EntryRef<'_>> for MapEntry {
     fn from(entry: EntryRef<'_>) -> Self {
         Self {
             flags: entry.flags(),
@@ -140,6 +140,7 @@ fn by_shard(outpoints: &[HashedOutPoint]) -> Vec<u32> {
         ends[shard_of(outpoint.hash())] += 1;
     }
     let mut before = 0;
+    // Counts become starts, and end as ends when the numbers are dealt out.
     for end in &mut ends {
         before += std::mem::replace(end, before);
     }
@@ -227,8 +228,8 @@ impl CoinMap {
     }
 
     /// The entry of an outpoint, copied.
-    pub fn get(&self, outpoint: &OutPoint) -> Option<Entry> {
-        self.with(outpoint, |entry| entry.map(Entry::from))
+    pub fn get(&self, outpoint: &OutPoint) -> Option<MapEntry> {
+        self.with(outpoint, |entry| entry.map(MapEntry::from))
     }
 
     /// Calls `found` once for each outpoint: with its index in `outpoints`, and with its entry. The
@@ -321,6 +322,7 @@ impl CoinMap {
         for shard in 0..SHARDS {
             self.write(shard).retain_with_flags(&mut change, &mut removed);
             for outpoint in removed.drain(..) {
+                // Removal moves words of the index, so it waits until the walk has ended.
                 self.remove(&outpoint);
             }
         }

@@ -11,7 +11,7 @@
 //! a word near its home. So collisions cannot make it grow without end.
 
 use super::overflow::Overflow;
-use super::pool::{ALLOCATION_BYTES, Pool};
+use super::pool::{ALLOCATION_BYTES, RecordPool};
 use super::record::has_key;
 use super::word::{hash_of, slot_of, word};
 use crate::key::OutpointKey;
@@ -40,7 +40,7 @@ impl Shape for Roomy {
 
 /// The result of a search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum SearchResult {
     /// A record has the key: its slot.
     InTable { slot: u32 },
     /// A record has the key: its slot. Its word is in the overflow.
@@ -65,12 +65,12 @@ pub struct IndexStatistics {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Segment {
+pub(crate) struct IndexSegment {
     table: WordTable<Roomy>,
     overflow: Overflow,
 }
 
-impl Segment {
+impl IndexSegment {
     /// Memory in bytes, without the segment itself.
     #[inline]
     pub(crate) fn bytes(&self) -> usize {
@@ -97,27 +97,27 @@ impl Segment {
 
     /// Searches for a key.
     #[inline]
-    pub(crate) fn find(&self, hash: u32, key: &OutpointKey, pool: &Pool) -> Found {
+    pub(crate) fn find(&self, hash: u32, key: &OutpointKey, pool: &RecordPool) -> SearchResult {
         let mut equal = 0;
         for slot in self.table.with_tag(hash).map(slot_of) {
             if has_key(pool.at(slot), key) {
-                return Found::InTable { slot };
+                return SearchResult::InTable { slot };
             }
             equal += 1;
         }
         if !self.overflow.is_empty()
             && let Some(slot) = self.overflow.find(hash, key, pool)
         {
-            return Found::InOverflow { slot };
+            return SearchResult::InOverflow { slot };
         }
-        Found::Absent {
+        SearchResult::Absent {
             crowded: equal >= EQUAL_MAX,
         }
     }
 
     /// Adds the word of a record whose key was not found. `crowded` comes from the search.
     #[inline]
-    pub(crate) fn insert(&mut self, hash: u32, slot: u32, crowded: bool, pool: &Pool) {
+    pub(crate) fn insert(&mut self, hash: u32, slot: u32, crowded: bool, pool: &RecordPool) {
         let word = word(hash, slot);
         if crowded {
             self.overflow.insert(word, pool);
@@ -130,7 +130,8 @@ impl Segment {
     }
 
     #[cold]
-    fn insert_slow(&mut self, word: u64, full: bool, pool: &Pool) {
+    fn insert_slow(&mut self, word: u64, full: bool, pool: &RecordPool) {
+        // A table that is less than half full is crowded by collisions, which no growth separates.
         if full || self.table.len() * 2 >= self.table.homes() {
             let too_far = self.table.grow();
             self.after_growth(too_far, pool);
@@ -147,13 +148,13 @@ impl Segment {
     }
 
     /// Removes a record's word from the overflow.
-    pub(crate) fn remove_overflowed(&mut self, hash: u32, key: &OutpointKey, pool: &Pool) {
+    pub(crate) fn remove_overflowed(&mut self, hash: u32, key: &OutpointKey, pool: &RecordPool) {
         self.overflow.remove(hash, key, pool);
     }
 
     /// Changes the slot of a record.
     #[inline]
-    pub(crate) fn replace(&mut self, hash: u32, from: u32, to: u32, pool: &Pool) {
+    pub(crate) fn replace(&mut self, hash: u32, from: u32, to: u32, pool: &RecordPool) {
         if !self.table.replace(word(hash, from), word(hash, to)) {
             self.remove(hash, from);
             self.insert(hash, to, false, pool);
@@ -161,20 +162,21 @@ impl Segment {
     }
 
     /// Changes the slot of a record whose word is in the overflow.
-    pub(crate) fn replace_overflowed(&mut self, hash: u32, key: &OutpointKey, slot: u32, pool: &Pool) {
+    pub(crate) fn replace_overflowed(&mut self, hash: u32, key: &OutpointKey, slot: u32, pool: &RecordPool) {
         self.overflow.replace(hash, key, slot, pool);
     }
 
     /// Makes room for more words, so that the table grows once for all of them.
-    pub(crate) fn reserve(&mut self, more: usize, pool: &Pool) {
+    pub(crate) fn reserve(&mut self, more: usize, pool: &RecordPool) {
         let too_far = self.table.reserve(more);
         self.after_growth(too_far, pool);
     }
 
-    fn after_growth(&mut self, too_far: Vec<u64>, pool: &Pool) {
+    fn after_growth(&mut self, too_far: Vec<u64>, pool: &RecordPool) {
         for word in too_far {
             self.overflow.insert(word, pool);
         }
+        // A large overflow is an attack, or bad luck that stays: its words would not fit either.
         if self.overflow.len() <= REINSERT_MAX {
             for word in self.overflow.take() {
                 let crowded = self.table.with_tag(hash_of(word)).take(EQUAL_MAX).count() == EQUAL_MAX;

@@ -2,9 +2,9 @@
 //!
 //! Each segment has a table of its own. So growth moves a small part of the shard at a time.
 
-use super::pool::Pool;
+use super::pool::RecordPool;
 use super::record::{EntryFlags, EntryRef, NewRecord, key_of, set_flags};
-use super::segment::{Found, IndexStatistics, Segment};
+use super::segment::{IndexSegment, IndexStatistics, SearchResult};
 use super::word::{hash_of, slot_of};
 use crate::hash::HashedOutPoint;
 use crate::key::{OutpointKey, outpoint_key};
@@ -42,8 +42,8 @@ pub enum Update<'a> {
 
 #[derive(Debug, Default)]
 pub(crate) struct Shard {
-    pool: Pool,
-    segments: [Segment; SEGMENTS],
+    pool: RecordPool,
+    segments: [IndexSegment; SEGMENTS],
     len: usize,
     /// Memory of the tables of all segments in bytes.
     index_bytes: usize,
@@ -84,8 +84,10 @@ impl Shard {
     #[inline]
     fn get_by_key(&self, hash: u64, key: &OutpointKey) -> Option<EntryRef<'_>> {
         match self.segments[segment_of(hash)].find(segment_hash(hash), key, &self.pool) {
-            Found::InTable { slot } | Found::InOverflow { slot } => Some(EntryRef::new(self.pool.at(slot))),
-            Found::Absent { .. } => None,
+            SearchResult::InTable { slot } | SearchResult::InOverflow { slot } => {
+                Some(EntryRef::new(self.pool.at(slot)))
+            }
+            SearchResult::Absent { .. } => None,
         }
     }
 
@@ -154,8 +156,8 @@ impl Shard {
         let key = outpoint_key(outpoint);
         let found = self.segments[segment_of(hash)].find(segment_hash(hash), &key, &self.pool);
         let slot = match found {
-            Found::InTable { slot } | Found::InOverflow { slot } => Some(slot),
-            Found::Absent { .. } => None,
+            SearchResult::InTable { slot } | SearchResult::InOverflow { slot } => Some(slot),
+            SearchResult::Absent { .. } => None,
         };
         let entry = slot.map(|slot| EntryRef::new(self.pool.at(slot)));
         let old_length = entry.map_or(0, |entry| entry.length());
@@ -178,7 +180,7 @@ impl Shard {
         &mut self,
         hash: u64,
         outpoint: &OutPoint,
-        found: Found,
+        found: SearchResult,
         old: Option<u32>,
         old_length: usize,
         flags: EntryFlags,
@@ -187,7 +189,7 @@ impl Shard {
         let bytes_before = self.bytes();
         let record = NewRecord::new(coin);
         let slot = match old {
-            Some(old) if Pool::same_size(old_length, record.length()) => old,
+            Some(old) if RecordPool::same_size(old_length, record.length()) => old,
             _ => self.pool.allocate(record.length()),
         };
         record.write(outpoint, flags, self.pool.at_mut(slot));
@@ -197,11 +199,11 @@ impl Shard {
         let segment = &mut self.segments[segment_of(hash)];
         let segment_bytes = segment.bytes();
         match found {
-            Found::InTable { slot: old } => segment.replace(segment_hash(hash), old, slot, &self.pool),
-            Found::InOverflow { .. } => {
+            SearchResult::InTable { slot: old } => segment.replace(segment_hash(hash), old, slot, &self.pool),
+            SearchResult::InOverflow { .. } => {
                 segment.replace_overflowed(segment_hash(hash), &outpoint_key(outpoint), slot, &self.pool)
             }
-            Found::Absent { crowded } => {
+            SearchResult::Absent { crowded } => {
                 segment.insert(segment_hash(hash), slot, crowded, &self.pool);
                 self.len += 1;
             }
@@ -216,12 +218,12 @@ impl Shard {
         }
     }
 
-    fn remove(&mut self, hash: u64, key: &OutpointKey, found: Found, slot: u32, length: usize) -> Difference {
+    fn remove(&mut self, hash: u64, key: &OutpointKey, found: SearchResult, slot: u32, length: usize) -> Difference {
         let bytes_before = self.bytes();
         let segment = &mut self.segments[segment_of(hash)];
         let segment_bytes = segment.bytes();
         match found {
-            Found::InTable { slot } => segment.remove(segment_hash(hash), slot),
+            SearchResult::InTable { slot } => segment.remove(segment_hash(hash), slot),
             _ => segment.remove_overflowed(segment_hash(hash), key, &self.pool),
         }
         self.index_bytes = self.index_bytes + segment.bytes() - segment_bytes;
@@ -246,7 +248,7 @@ impl Shard {
         mut change: impl FnMut(EntryRef<'_>) -> Option<EntryFlags>,
         removed: &mut Vec<OutPoint>,
     ) {
-        for slot in self.segments.iter().flat_map(Segment::words).map(slot_of) {
+        for slot in self.segments.iter().flat_map(IndexSegment::words).map(slot_of) {
             let entry = EntryRef::new(self.pool.at(slot));
             match change(entry) {
                 Some(flags) => set_flags(self.pool.at_mut(slot), flags),
@@ -257,7 +259,7 @@ impl Shard {
 
     /// Calls `visit` with all slots.
     pub(crate) fn for_each_slot(&self, mut visit: impl FnMut(u32)) {
-        self.prefetched(self.segments.iter().flat_map(Segment::words), |word| {
+        self.prefetched(self.segments.iter().flat_map(IndexSegment::words), |word| {
             visit(slot_of(word))
         });
     }
@@ -294,7 +296,7 @@ impl Shard {
         segment.reserve(chosen.len(), pool);
         for &(word, flags) in chosen {
             let (hash, record) = (hash_of(word), from.pool.at(slot_of(word)));
-            let Found::Absent { crowded } = segment.find(hash, key_of(record), pool) else {
+            let SearchResult::Absent { crowded } = segment.find(hash, key_of(record), pool) else {
                 continue;
             };
             let length = EntryRef::new(record).length();
@@ -321,10 +323,10 @@ impl Shard {
     /// Checks the index and the counts.
     #[cfg(test)]
     pub(crate) fn check(&self) {
-        self.segments.iter().for_each(Segment::check);
-        assert_eq!(self.segments.iter().flat_map(Segment::words).count(), self.len);
+        self.segments.iter().for_each(IndexSegment::check);
+        assert_eq!(self.segments.iter().flat_map(IndexSegment::words).count(), self.len);
         assert_eq!(
-            self.segments.iter().map(Segment::bytes).sum::<usize>(),
+            self.segments.iter().map(IndexSegment::bytes).sum::<usize>(),
             self.index_bytes
         );
     }

@@ -81,7 +81,7 @@ use std::fmt;
 use std::io::{self, ErrorKind};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use tail::{Failure, FullBuffer, SyncTurn, Tail};
+use tail::{FirstFailure, FullBuffer, SyncTurn, Tail};
 
 thread_local! {
     /// The memory in which a thread encodes records, at most the size of a buffer. Threads keep it:
@@ -186,6 +186,7 @@ impl<K: LockKind> UndoLog<K> {
         if self.file.length().map_err(io_error(&self.path))? > end {
             self.file.set_length(end).map_err(io_error(&self.path))?;
         }
+        // Only after the file has shrunk: the log is unchanged if that fails.
         self.tail.with(|tail| tail.cut_back(end));
         Ok(())
     }
@@ -199,6 +200,7 @@ impl<K: LockKind> UndoLog<K> {
         record.clear();
         write_record(magic, previous, undo, &mut record);
         let position = self.append_record(&record);
+        // One huge block must not keep its memory for ever.
         if record.capacity() <= BUFFER_BYTES {
             RECORD.set(record);
         }
@@ -244,8 +246,9 @@ impl<K: LockKind> UndoLog<K> {
             self.file.write_all_at(&full.bytes, full.write.start)?;
             self.file.write_all_at(full.large_record, large_offset)
         });
-        let failure = written.as_ref().err().map(|error| Failure::new("write", error));
+        let failure = written.as_ref().err().map(|error| FirstFailure::new("write", error));
         self.tail.with(|tail| tail.end_write(&full.write, full.bytes, failure));
+        // After the tail knows of it: threads that wait look there again.
         full.write.ended.set();
         written.map_err(io_error(&self.path))
     }
@@ -286,6 +289,7 @@ impl<K: LockKind> UndoLog<K> {
         if let Some(full) = full {
             self.write(full)?;
         }
+        // Others that wait for a permit may write what is before the end.
         drop(permit);
         // Records that are appended meanwhile are after the end, so the number of these writes only
         // falls.
@@ -345,7 +349,7 @@ impl<K: LockKind> UndoLog<K> {
     /// Marks the log as failed. Returns the error for the thread that met it.
     #[cold]
     fn fail(&self, operation: &'static str, error: io::Error) -> UndoLogError {
-        let failure = Failure::new(operation, &error);
+        let failure = FirstFailure::new(operation, &error);
         self.tail.with(|tail| tail.fail(failure));
         io_error(&self.path)(error)
     }

@@ -1,7 +1,7 @@
 //! The fetcher: a queue of fetches, and the workers and readers that serve it.
 
-use crate::job::{Found, Job, Room, SharedJob, Wanted};
-use crate::pace::Pace;
+use crate::job::{CoinRoom, FetchJob, FoundCoins, SharedJob, Wanted};
+use crate::pace::ReadPace;
 use blockmill_coins::{CoinStore, FlushClock};
 use blockmill_pool::{Panic, ThreadPool, WorkSource, WorkSourceHandle};
 use blockmill_sync::{Mutex, Semaphore};
@@ -86,14 +86,14 @@ struct Counters {
     in_flight_max: AtomicUsize,
 }
 
-struct Shared {
+struct FetchQueue {
     store: Arc<dyn CoinStore>,
     clock: FlushClock,
     /// Fetches with unclaimed items, oldest first. Some may have no item left.
     jobs: Mutex<VecDeque<SharedJob>>,
     /// Unclaimed items of all fetches: a hint.
     unclaimed: AtomicUsize,
-    pace: Pace,
+    pace: ReadPace,
     /// One permit for each range that readers may look for. There may be fewer ranges.
     ranges: Semaphore,
     readers_max: usize,
@@ -101,11 +101,11 @@ struct Shared {
     readers: Mutex<Vec<JoinHandle<()>>>,
     reading: AtomicUsize,
     stop: AtomicBool,
-    room: Arc<Room>,
+    room: Arc<CoinRoom>,
     counters: Counters,
 }
 
-impl Shared {
+impl FetchQueue {
     /// Whether readers do the reads.
     fn blocks(&self) -> bool {
         self.pace.blocks() && self.reading.load(Ordering::Relaxed) > 0
@@ -164,7 +164,7 @@ impl Shared {
         }
     }
 
-    fn serve(&self, job: &Job, range: std::ops::Range<usize>, by_reader: bool) {
+    fn serve(&self, job: &FetchJob, range: std::ops::Range<usize>, by_reader: bool) {
         let counters = &self.counters;
         self.unclaimed.fetch_sub(range.len(), Ordering::Relaxed);
         let in_flight = counters.in_flight.fetch_add(1, Ordering::Relaxed) + 1;
@@ -209,7 +209,7 @@ impl Shared {
     }
 }
 
-impl WorkSource for Shared {
+impl WorkSource for FetchQueue {
     fn pending(&self) -> usize {
         if self.blocks() {
             0
@@ -231,7 +231,7 @@ impl WorkSource for Shared {
 
 /// Reads coins in advance. The [crate] has an example.
 pub struct Fetcher {
-    shared: Arc<Shared>,
+    shared: Arc<FetchQueue>,
     handle: WorkSourceHandle,
 }
 
@@ -247,28 +247,32 @@ impl Fetcher {
         clock: FlushClock,
         options: &Options,
     ) -> Self {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(FetchQueue {
             store,
             clock,
             jobs: Mutex::new(VecDeque::new()),
             unclaimed: AtomicUsize::new(0),
-            pace: Pace::default(),
+            pace: ReadPace::default(),
             ranges: Semaphore::new(0),
             readers_max: options.readers,
             readers: Mutex::new(Vec::new()),
             reading: AtomicUsize::new(0),
             stop: AtomicBool::new(false),
-            room: Arc::new(Room::new(options.coins_bytes_max)),
+            room: Arc::new(CoinRoom::new(options.coins_bytes_max)),
             counters: Counters::default(),
         });
-        let handle = pool.register(priority, Arc::<Shared>::clone(&shared));
+        let handle = pool.register(priority, Arc::<FetchQueue>::clone(&shared));
         Self { shared, handle }
     }
 
     /// Begins a fetch. [`Fetch::finish`] returns what it finds.
     pub fn begin(&self, wanted: impl Wanted + 'static) -> Fetch {
         let begin_epoch = self.shared.clock.now();
-        let job = Arc::new(Job::new(Box::new(wanted), begin_epoch, Arc::clone(&self.shared.room)));
+        let job = Arc::new(FetchJob::new(
+            Box::new(wanted),
+            begin_epoch,
+            Arc::clone(&self.shared.room),
+        ));
         let items = job.unclaimed();
         if items > 0 {
             self.shared.unclaimed.fetch_add(items, Ordering::Relaxed);
@@ -333,7 +337,7 @@ impl Drop for Fetcher {
 /// A running fetch. Dropping it cancels what has not begun.
 #[must_use = "dropping a fetch cancels it"]
 pub struct Fetch {
-    shared: Arc<Shared>,
+    shared: Arc<FetchQueue>,
     job: SharedJob,
 }
 
@@ -344,7 +348,7 @@ impl Fetch {
     }
 
     /// Reads the unclaimed items, waits for the others, and returns what was found.
-    pub fn finish(self) -> Found {
+    pub fn finish(self) -> FoundCoins {
         while let Some(range) = self.job.claim(self.shared.range()) {
             self.shared.serve(&self.job, range, false);
             self.shared.start_readers();

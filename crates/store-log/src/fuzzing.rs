@@ -4,9 +4,9 @@
 //! number of a segment, and the number of a page in it.
 
 use crate::format::location::Location;
-use crate::format::page::{self, Position};
+use crate::format::page::{self, PagePosition};
 use crate::format::records::PageReader;
-use crate::format::segment::{self, Table};
+use crate::format::segment::{self, SegmentTable};
 use crate::format::{removals, trailer};
 use crate::index::table::{self, Index};
 use crate::open::checkpoint;
@@ -63,29 +63,29 @@ pub enum Kind {
     CheckpointPart,
 }
 
-impl From<page::Kind> for Kind {
-    fn from(kind: page::Kind) -> Self {
+impl From<page::PageKind> for Kind {
+    fn from(kind: page::PageKind) -> Self {
         match kind {
-            page::Kind::Segment => Self::Segment,
-            page::Kind::Coins => Self::Coins,
-            page::Kind::Long => Self::Long,
-            page::Kind::LongRest => Self::LongRest,
-            page::Kind::Removals => Self::Removals,
-            page::Kind::Trailer => Self::Trailer,
-            page::Kind::Checkpoint => Self::Checkpoint,
-            page::Kind::CheckpointPart => Self::CheckpointPart,
+            page::PageKind::Segment => Self::Segment,
+            page::PageKind::Coins => Self::Coins,
+            page::PageKind::Long => Self::Long,
+            page::PageKind::LongRest => Self::LongRest,
+            page::PageKind::Removals => Self::Removals,
+            page::PageKind::Trailer => Self::Trailer,
+            page::PageKind::Checkpoint => Self::Checkpoint,
+            page::PageKind::CheckpointPart => Self::CheckpointPart,
         }
     }
 }
 
 /// The head of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Head(page::Head);
+pub struct Head(page::PageHead);
 
 impl Head {
     /// The head of a page. None if the page is not what was written.
     pub fn of(page: &Page) -> Option<Self> {
-        page::Head::of(page).map(Self)
+        page::PageHead::of(page).map(Self)
     }
 
     /// What the page is for.
@@ -122,7 +122,7 @@ impl Head {
 /// Completes the head of a page that was begun. Returns its checksum.
 pub fn seal(page: &mut Page, position: (u32, u32), flush: u64, epoch: u64) -> u32 {
     let (segment, number) = position;
-    let position = Position { segment, page: number };
+    let position = PagePosition { segment, page: number };
     page::seal(page, position, flush, epoch)
 }
 
@@ -202,7 +202,7 @@ impl Identity {
 
     /// Begins the first page of a segment.
     pub fn write(&self) -> Page {
-        self.inner().write(page::Kind::Segment)
+        self.inner().write(page::PageKind::Segment)
     }
 
     /// Reads the first page of a file. Its checksum is right.
@@ -239,7 +239,7 @@ impl Trailer {
     pub fn write(&self) -> Page {
         let (segment, page) = self.start;
         let inner = trailer::Trailer {
-            start: Position { segment, page },
+            start: PagePosition { segment, page },
             pages: self.pages,
             checksum: self.checksum,
             previous: self.previous,
@@ -267,7 +267,7 @@ impl Trailer {
 
 /// Reads records of a segment, as look-ups do.
 #[derive(Debug)]
-pub struct Segment(Table);
+pub struct Segment(SegmentTable);
 
 impl Segment {
     /// The segment of a number in a file.
@@ -277,7 +277,7 @@ impl Segment {
             path: "segment".into(),
             file,
         };
-        Self(Table::of(vec![Some(Arc::new(segment))]))
+        Self(SegmentTable::of(vec![Some(Arc::new(segment))]))
     }
 
     /// Reads from it. The last page that was read stays.

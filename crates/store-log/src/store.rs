@@ -4,10 +4,10 @@ use crate::format::label::checkpoint_path;
 use crate::format::page::{CALL_PAGES, PAGE_BYTES};
 use crate::format::segment::file_failed;
 use crate::index::state::{LogOptions, LogState};
-use crate::open::load::{Opened, Opening, open_to_read, open_to_write};
+use crate::open::load::{OpenedLog, Opening, open_to_read, open_to_write};
 use crate::read::get::get_many;
 use crate::read::scan::{CoinsInOrder, LogParts, PART_RECORDS};
-use crate::write::writer::Writer;
+use crate::write::writer::LogWriter;
 use blockmill_block::{Coin, OutPoint};
 use blockmill_blockfiles::disk::{Disk, SystemDisk};
 use blockmill_coins::store::CoinParts;
@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub struct LogStore {
     opening: Opening,
     state: LogState,
-    writer: Mutex<Writer>,
+    writer: Mutex<LogWriter>,
 }
 
 impl std::fmt::Debug for LogStore {
@@ -32,8 +32,8 @@ impl std::fmt::Debug for LogStore {
     }
 }
 
-impl From<Opened> for LogStore {
-    fn from(opened: Opened) -> Self {
+impl From<OpenedLog> for LogStore {
+    fn from(opened: OpenedLog) -> Self {
         Self {
             opening: opened.opening,
             state: opened.state,
@@ -151,7 +151,7 @@ impl LogStore {
         Ok(bytes)
     }
 
-    fn lock_writer(&self) -> MutexGuard<'_, Writer> {
+    fn lock_writer(&self) -> MutexGuard<'_, LogWriter> {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -226,7 +226,7 @@ impl Drop for LogStore {
 mod tests {
     use super::*;
     use crate::format::location::SEGMENT_PAGES_MAX;
-    use crate::format::page::Position;
+    use crate::format::page::PagePosition;
     use crate::format::segment::Segment;
     use crate::index::ledger::SegmentLedger;
     use blockmill_block::{BlockHash, Coin, OutPoint, Txid};
@@ -339,7 +339,7 @@ mod tests {
         assert!(matches!(change_nothing(&store), Err(StoreError::Corrupt(_))));
 
         let (_directory, store) = open("segment");
-        store.writer.lock().unwrap().tail.position = Position {
+        store.writer.lock().unwrap().tail.position = PagePosition {
             segment: u32::MAX,
             page: SEGMENT_PAGES_MAX,
         };

@@ -20,14 +20,14 @@ use crate::{BLOCK_SIZE_MAX, RECORD_HEAD};
 use blockmill_block::header::Header;
 
 /// The records that may end a damage.
-pub(super) struct Next {
+pub(super) struct NextRecords {
     /// Offset of the next believed record.
     pub(super) believed: Option<u64>,
     /// Offset of the next likely record before that.
     likely: Option<u64>,
 }
 
-impl Next {
+impl NextRecords {
     /// Where the damage ends; none for the end of the file.
     pub(super) fn first(&self) -> Option<u64> {
         self.likely.or(self.believed)
@@ -41,7 +41,7 @@ impl Next {
 
 impl Scanner<'_> {
     /// The next records from `from` on.
-    pub(super) fn next_record(&mut self, from: u64) -> ReadResult<Next> {
+    pub(super) fn next_record(&mut self, from: u64) -> ReadResult<NextRecords> {
         let believed = self.next_believed(from)?;
         let mut at = from;
         let likely = loop {
@@ -56,7 +56,7 @@ impl Scanner<'_> {
             }
             at = found + 1;
         };
-        Ok(Next { believed, likely })
+        Ok(NextRecords { believed, likely })
     }
 
     fn next_believed(&mut self, from: u64) -> ReadResult<Option<u64>> {

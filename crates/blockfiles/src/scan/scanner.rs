@@ -2,7 +2,7 @@
 
 use super::damage::Damage;
 use crate::Record;
-use crate::window::{ReadResult, Window};
+use crate::window::{FileWindow, ReadResult};
 use blockmill_block::block::Block;
 use blockmill_block::hash::sha256d;
 use blockmill_block::merkle;
@@ -92,7 +92,7 @@ pub(super) struct Scanner<'a> {
     pub(super) file: u32,
     pub(super) path: PathBuf,
     pub(super) magic: Magic,
-    pub(super) window: Window<'a>,
+    pub(super) window: FileWindow<'a>,
     pub(super) scan: Scan,
 }
 
@@ -133,6 +133,7 @@ impl Scanner<'_> {
                 self.is_exhausted = true;
                 return Ok(None);
             };
+            // Bytes that are decoded again count again.
             self.decode_budget = budget;
             let bytes = self.window.get(start, count as usize)?;
             match Block::decode(bytes) {
@@ -142,6 +143,7 @@ impl Scanner<'_> {
                 Err(_) => return Ok(None),
                 Ok(block) => {
                     let root = block.header().merkle_root.0;
+                    // The merkle root covers every transaction, so random bytes do not pass.
                     let is_whole = block.transaction_count() > 0 && block.merkle_root().hash == root;
                     return Ok(is_whole.then(|| Decoded {
                         length: block.bytes().len() as u32,

@@ -31,7 +31,7 @@ pub enum FlushError {
 }
 
 /// The work of a flush.
-pub(super) struct Job {
+pub(super) struct FlushJob {
     pub(super) store: Arc<dyn CoinStore>,
     pub(super) frozen: Arc<CoinMap>,
     pub(super) live: Arc<CoinMap>,
@@ -90,7 +90,7 @@ impl Changed {
 
 /// The result of a flush.
 #[derive(Debug)]
-pub(super) struct Done {
+pub(super) struct FlushDone {
     pub(super) changes: u64,
     pub(super) kept: u64,
     pub(super) time: Duration,
@@ -105,13 +105,13 @@ pub(super) struct Flush {
     /// Number of dirty entries when it began.
     dirty: usize,
     /// None after the join.
-    thread: Option<JoinHandle<Result<Done, FlushError>>>,
+    thread: Option<JoinHandle<Result<FlushDone, FlushError>>>,
 }
 
 impl Flush {
     /// Starts the thread.
     pub(super) fn begin(
-        job: Job,
+        job: FlushJob,
         before: impl FnOnce() -> Result<(), Box<dyn std::error::Error + Send + Sync>> + Send + 'static,
     ) -> Result<Self, FlushError> {
         let (frozen, dirty) = (Arc::clone(&job.frozen), job.dirty);
@@ -127,7 +127,7 @@ impl Flush {
                 } else {
                     job.promote(&ranks)
                 };
-                Ok(Done {
+                Ok(FlushDone {
                     changes,
                     kept,
                     time: start.elapsed(),
@@ -159,7 +159,7 @@ impl Flush {
     }
 
     /// Waits for the end.
-    pub(super) fn finish(mut self) -> (Arc<CoinMap>, Result<Done, FlushError>) {
+    pub(super) fn finish(mut self) -> (Arc<CoinMap>, Result<FlushDone, FlushError>) {
         let outcome = match self.thread.take().map(JoinHandle::join) {
             Some(Ok(outcome)) => outcome,
             Some(Err(panic)) => {
@@ -209,7 +209,7 @@ impl Changes for DirtyEntries {
     }
 }
 
-impl Job {
+impl FlushJob {
     /// Writes the changes. Returns their number, and what they have changed.
     fn write(&self, ranks: &mut Ranks) -> Result<(u64, Changed), StoreError> {
         let mut changed = Changed::new(*self.frozen.hash_key());

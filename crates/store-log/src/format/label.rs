@@ -1,7 +1,7 @@
 //! The label of a checkpoint: the flush that it stands for.
 
 use super::location::SEGMENT_PAGES_MAX;
-use super::page::Position;
+use super::page::PagePosition;
 use super::segment::UNFINISHED;
 use blockmill_block::BlockHash;
 use blockmill_block::reader::Reader;
@@ -26,7 +26,7 @@ pub(crate) fn unfinished_path(directory: &Path) -> PathBuf {
 pub(crate) struct Label {
     pub(crate) flush: u64,
     /// Where the next frame begins.
-    pub(crate) tail: Position,
+    pub(crate) tail: PagePosition,
     /// The checksum of the last trailer.
     pub(crate) trailer: u32,
     pub(crate) tip: Tip,
@@ -54,7 +54,7 @@ impl Label {
         let mut long = || reader.array().ok().map(u64::from_le_bytes);
         let (flush, coins, digest, words, bytes) = (long()?, long()?, long()?, long()?, long()?);
         let mut short = || reader.u32().ok();
-        let tail = Position {
+        let tail = PagePosition {
             segment: short()?,
             page: short()?,
         };

@@ -38,7 +38,7 @@ impl Location {
         })
     }
 
-    /// Slot of the segment.
+    /// RecordSlot of the segment.
     pub(crate) const fn slot(self) -> usize {
         (self.0 >> (PAGE_BITS + RECORD_BITS)) as usize
     }

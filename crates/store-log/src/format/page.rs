@@ -53,7 +53,7 @@ pub(crate) type Page = [u8; PAGE_BYTES];
 /// What a page is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Kind {
+pub(crate) enum PageKind {
     /// The first page of a segment.
     Segment = 1,
     /// Coins.
@@ -72,7 +72,7 @@ pub(crate) enum Kind {
     CheckpointPart = 8,
 }
 
-impl Kind {
+impl PageKind {
     fn from_byte(byte: u8) -> Option<Self> {
         Some(match byte {
             1 => Self::Segment,
@@ -90,14 +90,14 @@ impl Kind {
 
 /// Where a page lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Position {
+pub(crate) struct PagePosition {
     /// Number of the segment.
     pub(crate) segment: u32,
     /// Number of the page in it.
     pub(crate) page: u32,
 }
 
-impl Position {
+impl PagePosition {
     /// The position in one number.
     pub(crate) fn bits(self) -> u64 {
         u64::from(self.segment) << u32::BITS | u64::from(self.page)
@@ -114,12 +114,12 @@ impl Position {
 
 /// The head of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Head {
-    pub(crate) kind: Kind,
+pub(crate) struct PageHead {
+    pub(crate) kind: PageKind,
     pub(crate) records: usize,
     /// Where the used part of the page ends.
     pub(crate) used: usize,
-    pub(crate) position: Position,
+    pub(crate) position: PagePosition,
     pub(crate) flush: u64,
     pub(crate) epoch: u64,
 }
@@ -148,14 +148,14 @@ pub(crate) fn checksum_of(page: &Page) -> u32 {
 }
 
 /// Begins a page: everything of the head that does not depend on where the page lies.
-pub(crate) fn begin(page: &mut Page, kind: Kind, records: usize, used: usize) {
+pub(crate) fn begin(page: &mut Page, kind: PageKind, records: usize, used: usize) {
     page[KIND_AT] = kind as u8;
     page[RECORDS_AT] = records as u8;
     page[USED_AT..USED_AT + 2].copy_from_slice(&(used as u16).to_le_bytes());
 }
 
 /// Completes the head of a page that was begun. Returns its checksum.
-pub(crate) fn seal(page: &mut Page, position: Position, flush: u64, epoch: u64) -> u32 {
+pub(crate) fn seal(page: &mut Page, position: PagePosition, flush: u64, epoch: u64) -> u32 {
     page[8..12].copy_from_slice(&position.segment.to_le_bytes());
     page[12..16].copy_from_slice(&position.page.to_le_bytes());
     page[16..24].copy_from_slice(&flush.to_le_bytes());
@@ -165,7 +165,7 @@ pub(crate) fn seal(page: &mut Page, position: Position, flush: u64, epoch: u64) 
     checksum
 }
 
-impl Head {
+impl PageHead {
     /// The head of a page. None if the page is not what was written.
     pub(crate) fn of(page: &Page) -> Option<Self> {
         // First of all: no other field means anything if this is wrong.
@@ -173,10 +173,10 @@ impl Head {
             return None;
         }
         let head = Self {
-            kind: Kind::from_byte(page[KIND_AT])?,
+            kind: PageKind::from_byte(page[KIND_AT])?,
             records: usize::from(page[RECORDS_AT]),
             used: usize::from(u16_at(page, USED_AT)),
-            position: Position {
+            position: PagePosition {
                 segment: u32_at(page, 8),
                 page: u32_at(page, 12),
             },
@@ -184,15 +184,19 @@ impl Head {
             epoch: u64_at(page, 24),
         };
         // Records and their starts grow towards each other.
-        let slots = if head.kind == Kind::Coins { 2 * head.records } else { 0 };
+        let slots = if head.kind == PageKind::Coins {
+            2 * head.records
+        } else {
+            0
+        };
         let fits = head.records <= RECORDS_MAX && head.used >= HEAD_BYTES && head.used + slots <= PAGE_BYTES;
         fits.then_some(head)
     }
 }
 
 /// The record of a number on a page of coins. None if the page has no such record.
-pub(crate) fn record<'a>(page: &'a Page, head: &Head, number: usize) -> Option<&'a [u8]> {
-    if head.kind != Kind::Coins || number >= head.records {
+pub(crate) fn record<'a>(page: &'a Page, head: &PageHead, number: usize) -> Option<&'a [u8]> {
+    if head.kind != PageKind::Coins || number >= head.records {
         return None;
     }
     let start = |number: usize| usize::from(u16_at(page, PAGE_BYTES - 2 * (number + 1)));
@@ -210,14 +214,14 @@ pub(crate) fn long_pages(length: usize) -> usize {
 }
 
 /// Length of the long record that begins on a page. None if no record is as long.
-pub(crate) fn long_length(page: &Page, head: &Head) -> Option<usize> {
+pub(crate) fn long_length(page: &Page, head: &PageHead) -> Option<usize> {
     let length = u32_at(page, HEAD_BYTES) as usize;
-    (head.kind == Kind::Long && length <= RECORD_BYTES_MAX).then_some(length)
+    (head.kind == PageKind::Long && length <= RECORD_BYTES_MAX).then_some(length)
 }
 
 /// The bytes of a long record that one of its pages has.
-pub(crate) fn long_part<'a>(page: &'a Page, head: &Head) -> &'a [u8] {
-    let start = if head.kind == Kind::Long {
+pub(crate) fn long_part<'a>(page: &'a Page, head: &PageHead) -> &'a [u8] {
+    let start = if head.kind == PageKind::Long {
         HEAD_BYTES + LENGTH_BYTES
     } else {
         HEAD_BYTES
@@ -246,7 +250,7 @@ pub(crate) fn read_record(record: &[u8]) -> Result<(OutPoint, &[u8]), DecodeErro
 
 /// Where a record lies among pages that are being made: the number of its page, and its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Slot {
+pub(crate) struct RecordSlot {
     pub(crate) page: u32,
     pub(crate) record: u32,
 }
@@ -303,7 +307,7 @@ impl CoinPages {
     }
 
     /// Adds a record. Records should come in the order of their keys.
-    pub(crate) fn push(&mut self, record: &[u8]) -> Slot {
+    pub(crate) fn push(&mut self, record: &[u8]) -> RecordSlot {
         if record.len() + 2 > BODY_BYTES {
             return self.push_long(record);
         }
@@ -323,20 +327,20 @@ impl CoinPages {
         self.ranges[number] = self.ranges[number].with(record);
         self.used += record.len();
         self.records += 1;
-        Slot {
+        RecordSlot {
             page: number as u32,
             record: self.records as u32 - 1,
         }
     }
 
-    fn push_long(&mut self, record: &[u8]) -> Slot {
+    fn push_long(&mut self, record: &[u8]) -> RecordSlot {
         self.close();
         let first = self.pages.len() as u32;
         let mut rest = record;
-        let mut kind = Kind::Long;
-        while kind == Kind::Long || !rest.is_empty() {
+        let mut kind = PageKind::Long;
+        while kind == PageKind::Long || !rest.is_empty() {
             let mut page = [0; PAGE_BYTES];
-            let start = if kind == Kind::Long {
+            let start = if kind == PageKind::Long {
                 page[HEAD_BYTES..HEAD_BYTES + LENGTH_BYTES].copy_from_slice(&(record.len() as u32).to_le_bytes());
                 HEAD_BYTES + LENGTH_BYTES
             } else {
@@ -344,20 +348,20 @@ impl CoinPages {
             };
             let (part, others) = rest.split_at(rest.len().min(PAGE_BYTES - start));
             page[start..start + part.len()].copy_from_slice(part);
-            begin(&mut page, kind, usize::from(kind == Kind::Long), start + part.len());
+            begin(&mut page, kind, usize::from(kind == PageKind::Long), start + part.len());
             self.pages.push(page);
             self.ranges.push(KeyRange::of(record));
             rest = others;
-            kind = Kind::LongRest;
+            kind = PageKind::LongRest;
         }
-        Slot { page: first, record: 0 }
+        RecordSlot { page: first, record: 0 }
     }
 
     fn close(&mut self) {
         if self.records > 0
             && let Some(page) = self.pages.last_mut()
         {
-            begin(page, Kind::Coins, self.records, self.used);
+            begin(page, PageKind::Coins, self.records, self.used);
         }
         self.records = 0;
     }
@@ -370,39 +374,39 @@ impl CoinPages {
 }
 
 /// The keys of the records of a page.
-pub(crate) fn range_of(page: &Page, head: &Head) -> KeyRange {
+pub(crate) fn range_of(page: &Page, head: &PageHead) -> KeyRange {
     match head.kind {
-        Kind::Removals => KeyRange::REMOVALS,
-        Kind::Coins => (0..head.records)
+        PageKind::Removals => KeyRange::REMOVALS,
+        PageKind::Coins => (0..head.records)
             .filter_map(|number| record(page, head, number).filter(|record| record.len() > 2))
             .fold(None, |range: Option<KeyRange>, record| {
                 Some(range.map_or_else(|| KeyRange::of(record), |range| range.with(record)))
             })
             .unwrap_or_default(),
-        Kind::Long => KeyRange::of(&page[HEAD_BYTES + LENGTH_BYTES..]),
+        PageKind::Long => KeyRange::of(&page[HEAD_BYTES + LENGTH_BYTES..]),
         _ => KeyRange::default(),
     }
 }
 
 /// Bytes that the records of a page take, with what names them.
-pub(crate) fn record_bytes(kind: Kind, records: usize, used: usize) -> usize {
+pub(crate) fn record_bytes(kind: PageKind, records: usize, used: usize) -> usize {
     match kind {
-        Kind::Coins => used - HEAD_BYTES + 2 * records,
-        Kind::Long | Kind::LongRest => PAGE_BYTES,
+        PageKind::Coins => used - HEAD_BYTES + 2 * records,
+        PageKind::Long | PageKind::LongRest => PAGE_BYTES,
         _ => 0,
     }
 }
 
-/// Kind, records and used part of a page that was begun.
-pub(crate) fn begun(page: &Page) -> Option<(Kind, usize, usize)> {
-    let kind = Kind::from_byte(page[KIND_AT])?;
+/// PageKind, records and used part of a page that was begun.
+pub(crate) fn begun(page: &Page) -> Option<(PageKind, usize, usize)> {
+    let kind = PageKind::from_byte(page[KIND_AT])?;
     Some((kind, usize::from(page[RECORDS_AT]), usize::from(u16_at(page, USED_AT))))
 }
 
 /// A bit for each record of a page that was just written.
-pub(crate) fn all_live(kind: Kind, records: usize) -> u64 {
+pub(crate) fn all_live(kind: PageKind, records: usize) -> u64 {
     match kind {
-        Kind::Coins | Kind::Long if records > 0 => u64::MAX >> (RECORDS_MAX - records),
+        PageKind::Coins | PageKind::Long if records > 0 => u64::MAX >> (RECORDS_MAX - records),
         _ => 0,
     }
 }
@@ -413,7 +417,7 @@ mod tests {
     use blockmill_block::Coin;
     use proptest::prelude::*;
 
-    const POSITION: Position = Position { segment: 7, page: 9 };
+    const POSITION: PagePosition = PagePosition { segment: 7, page: 9 };
 
     fn sealed(mut page: Page) -> Page {
         seal(&mut page, POSITION, 11, 13);
@@ -428,13 +432,13 @@ mod tests {
         }
         let (pages, _) = pages.finish();
         let page = sealed(pages[0]);
-        assert_eq!(Head::of(&page).unwrap().position, POSITION);
+        assert_eq!(PageHead::of(&page).unwrap().position, POSITION);
         for bit in 0..PAGE_BYTES * 8 {
             let mut other = page;
             other[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(Head::of(&other), None);
+            assert_eq!(PageHead::of(&other), None);
         }
-        assert_eq!(Head::of(&[0; PAGE_BYTES]), None);
+        assert_eq!(PageHead::of(&[0; PAGE_BYTES]), None);
     }
 
     #[test]
@@ -465,25 +469,25 @@ mod tests {
                 .map(|(number, &length)| (0..length).map(|at| (number + at) as u8).collect())
                 .collect();
             let mut made = CoinPages::default();
-            let slots: Vec<Slot> = records.iter().map(|record| made.push(record)).collect();
+            let slots: Vec<RecordSlot> = records.iter().map(|record| made.push(record)).collect();
             let (pages, ranges) = made.finish();
             prop_assert_eq!(pages.len(), ranges.len());
             let pages: Vec<Page> = pages.into_iter().map(sealed).collect();
             for (slot, wanted) in slots.iter().zip(&records) {
                 let number = slot.page as usize;
-                let head = Head::of(&pages[number]).unwrap();
+                let head = PageHead::of(&pages[number]).unwrap();
                 prop_assert!(all_live(head.kind, head.records) >> slot.record & 1 == 1);
                 let range = ranges[number];
                 let prefix = KeyRange::of(wanted).first;
                 prop_assert!(range.first <= prefix && prefix <= range.last);
-                if head.kind == Kind::Coins {
+                if head.kind == PageKind::Coins {
                     prop_assert_eq!(record(&pages[number], &head, slot.record as usize), Some(&wanted[..]));
                     continue;
                 }
                 let length = long_length(&pages[number], &head).unwrap();
                 let mut found = Vec::new();
                 for page in &pages[number..number + long_pages(length)] {
-                    found.extend_from_slice(long_part(page, &Head::of(page).unwrap()));
+                    found.extend_from_slice(long_part(page, &PageHead::of(page).unwrap()));
                 }
                 prop_assert_eq!(&found, wanted);
             }

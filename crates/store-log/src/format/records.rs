@@ -1,8 +1,8 @@
 //! Records that are read from the pages of segments.
 
 use super::location::Location;
-use super::page::{Head, Kind, PAGE_BYTES, Page, long_length, long_pages, long_part, read_record, record};
-use super::segment::{Table, page_damaged};
+use super::page::{PAGE_BYTES, Page, PageHead, PageKind, long_length, long_pages, long_part, read_record, record};
+use super::segment::{SegmentTable, page_damaged};
 use blockmill_block::reader::DecodeError;
 use blockmill_block::{Coin, OutPoint};
 use blockmill_coins::StoreError;
@@ -11,16 +11,16 @@ use std::path::Path;
 
 /// Reads records of a table. The last page stays.
 pub(crate) struct PageReader<'a> {
-    table: &'a Table,
+    table: &'a SegmentTable,
     page: Box<Page>,
-    /// Slot, number and head of the page.
-    current: Option<(usize, u32, Head)>,
+    /// RecordSlot, number and head of the page.
+    current: Option<(usize, u32, PageHead)>,
     /// A long record.
     joined: Vec<u8>,
 }
 
 impl<'a> PageReader<'a> {
-    pub(crate) fn new(table: &'a Table) -> Self {
+    pub(crate) fn new(table: &'a SegmentTable) -> Self {
         Self {
             table,
             page: Box::new([0; PAGE_BYTES]),
@@ -37,7 +37,7 @@ impl<'a> PageReader<'a> {
     }
 
     /// The head of a page, which is read unless it is the last that was.
-    fn head(&mut self, location: Location) -> Result<Head, StoreError> {
+    fn head(&mut self, location: Location) -> Result<PageHead, StoreError> {
         let (slot, number) = (location.slot(), location.page());
         if let Some((old_slot, old_number, head)) = self.current
             && (old_slot, old_number) == (slot, number)
@@ -56,7 +56,7 @@ impl<'a> PageReader<'a> {
     /// The record at a location.
     pub(crate) fn record(&mut self, location: Location) -> Result<&[u8], StoreError> {
         let head = self.head(location)?;
-        if head.kind == Kind::Long {
+        if head.kind == PageKind::Long {
             return self.long_record(location, &head);
         }
         match record(&self.page, &head, location.record() as usize) {
@@ -71,7 +71,7 @@ impl<'a> PageReader<'a> {
         }
     }
 
-    fn long_record(&mut self, location: Location, first: &Head) -> Result<&[u8], StoreError> {
+    fn long_record(&mut self, location: Location, first: &PageHead) -> Result<&[u8], StoreError> {
         let (Some(length), Some(segment)) = (long_length(&self.page, first), self.table.get(location.slot())) else {
             return Err(self.damaged(location, "has no such record"));
         };
@@ -82,7 +82,7 @@ impl<'a> PageReader<'a> {
         for number in 1..long_pages(length) as u32 {
             let head = segment.read_page(location.page() + number, &mut self.page)?;
             // Pages of another record lie there.
-            if head.kind != Kind::LongRest || head.flush != first.flush {
+            if head.kind != PageKind::LongRest || head.flush != first.flush {
                 return Err(page_damaged(
                     &segment.path,
                     location.page() + number,

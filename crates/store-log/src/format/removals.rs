@@ -5,7 +5,7 @@
 //! record), and from there the distance from the one before, less one.
 
 use super::location::Location;
-use super::page::{HEAD_BYTES, Head, Kind, PAGE_BYTES, Page, begin};
+use super::page::{HEAD_BYTES, PAGE_BYTES, Page, PageHead, PageKind, begin};
 use blockmill_block::reader::{Reader, write_varint};
 
 /// Bytes before the removals of a block.
@@ -28,7 +28,7 @@ pub(crate) const fn parts(removal: u64) -> (u32, u32) {
 pub(crate) fn removal_pages(removals: impl Iterator<Item = u64>) -> Vec<Page> {
     let mut pages = Vec::new();
     let mut body: Vec<u8> = Vec::with_capacity(PAGE_BYTES);
-    let mut block: Option<Block> = None;
+    let mut block: Option<RemovalBlock> = None;
     for removal in removals {
         let (segment, offset) = parts(removal);
         // The longest that one removal can take.
@@ -48,7 +48,7 @@ pub(crate) fn removal_pages(removals: impl Iterator<Item = u64>) -> Vec<Page> {
                 body.extend(segment.to_le_bytes());
                 body.extend([0; 2]);
                 write_varint(u64::from(offset), &mut body);
-                Block {
+                RemovalBlock {
                     start,
                     segment,
                     count: 0,
@@ -56,7 +56,7 @@ pub(crate) fn removal_pages(removals: impl Iterator<Item = u64>) -> Vec<Page> {
                 }
             }
         };
-        let open = Block {
+        let open = RemovalBlock {
             count: open.count + 1,
             last: offset,
             ..open
@@ -71,7 +71,7 @@ pub(crate) fn removal_pages(removals: impl Iterator<Item = u64>) -> Vec<Page> {
 }
 
 /// A block that is being written.
-struct Block {
+struct RemovalBlock {
     /// Where it begins in the body.
     start: usize,
     segment: u32,
@@ -82,13 +82,13 @@ struct Block {
 fn page_of(body: &mut Vec<u8>) -> Page {
     let mut page = [0; PAGE_BYTES];
     page[HEAD_BYTES..HEAD_BYTES + body.len()].copy_from_slice(body);
-    begin(&mut page, Kind::Removals, 0, HEAD_BYTES + body.len());
+    begin(&mut page, PageKind::Removals, 0, HEAD_BYTES + body.len());
     body.clear();
     page
 }
 
 /// Calls `each` with the removals of a page: segment and offset. None if it is no such page.
-pub(crate) fn read_removals(page: &Page, head: &Head, mut each: impl FnMut(u32, u32)) -> Option<()> {
+pub(crate) fn read_removals(page: &Page, head: &PageHead, mut each: impl FnMut(u32, u32)) -> Option<()> {
     let mut reader = Reader::new(page.get(HEAD_BYTES..head.used)?);
     while reader.remaining() > 0 {
         let segment = reader.u32().ok()?;
@@ -110,7 +110,7 @@ pub(crate) fn read_removals(page: &Page, head: &Head, mut each: impl FnMut(u32, 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::page::{Position, seal};
+    use crate::format::page::{PagePosition, seal};
     use proptest::prelude::*;
 
     proptest! {
@@ -123,9 +123,9 @@ mod tests {
             let mut found = Vec::new();
             let packed = wanted.iter().map(|&(segment, offset)| removal(segment, offset));
             for mut page in removal_pages(packed) {
-                seal(&mut page, Position { segment: 1, page: 2 }, 3, 4);
-                let head = Head::of(&page).unwrap();
-                prop_assert_eq!(head.kind, Kind::Removals);
+                seal(&mut page, PagePosition { segment: 1, page: 2 }, 3, 4);
+                let head = PageHead::of(&page).unwrap();
+                prop_assert_eq!(head.kind, PageKind::Removals);
                 read_removals(&page, &head, |segment, offset| found.push((segment, offset))).unwrap();
             }
             prop_assert_eq!(found, wanted);
@@ -134,11 +134,11 @@ mod tests {
         #[test]
         fn any_bytes_can_be_read(bytes in proptest::collection::vec(any::<u8>(), PAGE_BYTES)) {
             let page: Page = bytes.try_into().unwrap();
-            let head = Head {
-                kind: Kind::Removals,
+            let head = PageHead {
+                kind: PageKind::Removals,
                 records: 0,
                 used: PAGE_BYTES,
-                position: Position { segment: 1, page: 1 },
+                position: PagePosition { segment: 1, page: 1 },
                 flush: 0,
                 epoch: 0,
             };

@@ -1,7 +1,9 @@
 //! Segments: the files of the log, and which of them there are.
 
 use super::location::SEGMENTS_MAX;
-use super::page::{HEAD_BYTES, Head, Kind, PAGE_BYTES, Page, Position, begin, seal, u16_at, u32_at, u64_at};
+use super::page::{
+    HEAD_BYTES, PAGE_BYTES, Page, PageHead, PageKind, PagePosition, begin, seal, u16_at, u32_at, u64_at,
+};
 use blockmill_blockfiles::disk::{Disk, DiskFile, Open};
 use blockmill_coinmap::HashKey;
 use blockmill_coins::StoreError;
@@ -50,7 +52,7 @@ pub(crate) struct Identity {
 
 impl Identity {
     /// Begins the first page of a file.
-    pub(crate) fn write(&self, kind: Kind) -> Page {
+    pub(crate) fn write(&self, kind: PageKind) -> Page {
         let mut page = [0; PAGE_BYTES];
         let mut bytes = MAGIC.to_vec();
         bytes.extend(FORMAT.to_le_bytes());
@@ -144,10 +146,10 @@ impl Segment {
     ) -> Result<Self, StoreError> {
         let path = segment_path(directory, number);
         let unfinished = path.with_extension(UNFINISHED);
-        let mut page = identity.write(Kind::Segment);
+        let mut page = identity.write(PageKind::Segment);
         seal(
             &mut page,
-            Position {
+            PagePosition {
                 segment: number,
                 page: 0,
             },
@@ -171,7 +173,7 @@ impl Segment {
     ///
     /// # Errors
     /// [`StoreError::Backend`], or [`StoreError::Corrupt`] if the page is not what was written.
-    pub(crate) fn read_page(&self, number: u32, page: &mut Page) -> Result<Head, StoreError> {
+    pub(crate) fn read_page(&self, number: u32, page: &mut Page) -> Result<PageHead, StoreError> {
         let offset = u64::from(number) * PAGE_BYTES as u64;
         self.file
             .read_exact_at(page, offset)
@@ -180,9 +182,9 @@ impl Segment {
     }
 
     /// The head of a page that was read.
-    pub(crate) fn check(&self, number: u32, page: &Page) -> Result<Head, StoreError> {
-        let head = Head::of(page).ok_or_else(|| page_damaged(&self.path, number, "is not what was written"))?;
-        let wanted = Position {
+    pub(crate) fn check(&self, number: u32, page: &Page) -> Result<PageHead, StoreError> {
+        let head = PageHead::of(page).ok_or_else(|| page_damaged(&self.path, number, "is not what was written"))?;
+        let wanted = PagePosition {
             segment: self.number,
             page: number,
         };
@@ -209,7 +211,7 @@ impl Segment {
 
 /// The segments that there are, by their slots.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Table {
+pub(crate) struct SegmentTable {
     pub(crate) version: u64,
     pub(crate) slots: Vec<Option<Arc<Segment>>>,
     /// Slots that became free while a checkpoint is written. They stay free until it is finished.
@@ -217,7 +219,7 @@ pub(crate) struct Table {
     kept_slots: Option<Vec<usize>>,
 }
 
-impl Table {
+impl SegmentTable {
     /// These segments, by their slots.
     pub(crate) fn of(slots: Vec<Option<Arc<Segment>>>) -> Self {
         Self {
@@ -251,25 +253,25 @@ impl Table {
 /// The table as it is now. Readers hold the table they began with, and the files in it.
 #[derive(Debug, Default)]
 pub(crate) struct Segments {
-    current: RwLock<Arc<Table>>,
+    current: RwLock<Arc<SegmentTable>>,
     version: AtomicU64,
 }
 
 impl Segments {
-    pub(crate) fn load(&self) -> Arc<Table> {
+    pub(crate) fn load(&self) -> Arc<SegmentTable> {
         Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Whether this table is still the current one.
-    pub(crate) fn is_current(&self, table: &Table) -> bool {
+    pub(crate) fn is_current(&self, table: &SegmentTable) -> bool {
         // Acquire: pairs with the Release in `change`. A reader that has seen a location of a new
         // segment has also seen the version, since the index has a lock.
         self.version.load(Ordering::Acquire) == table.version
     }
 
-    fn change<R>(&self, change: impl FnOnce(&mut Table) -> R) -> R {
+    fn change<R>(&self, change: impl FnOnce(&mut SegmentTable) -> R) -> R {
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
-        let mut table = Table::clone(&current);
+        let mut table = SegmentTable::clone(&current);
         table.version += 1;
         let result = change(&mut table);
         // Release: pairs with the Acquire in `is_current`.
@@ -391,13 +393,13 @@ mod tests {
             key: (3, u64::MAX),
         };
         let longest = identity_of("n".repeat(NETWORK_BYTES_MAX));
-        let mut page = longest.write(Kind::Segment);
+        let mut page = longest.write(PageKind::Segment);
         assert_eq!(Identity::read(&page, path).unwrap(), longest);
         page[NETWORK_AT - 2] += 1;
         assert!(matches!(Identity::read(&page, path), Err(StoreError::Corrupt(_))));
 
         let identity = identity_of("signet 51".to_owned());
-        let mut page = identity.write(Kind::Segment);
+        let mut page = identity.write(PageKind::Segment);
         assert_eq!(Identity::read(&page, path).unwrap(), identity);
         page[HEAD_BYTES + 16] = 2;
         assert!(matches!(Identity::read(&page, path), Err(StoreError::Format { .. })));

@@ -1,6 +1,6 @@
 //! The trailer: the last page of a frame. A frame without it was never committed.
 
-use super::page::{HEAD_BYTES, Head, Kind, PAGE_BYTES, Page, Position, begin};
+use super::page::{HEAD_BYTES, PAGE_BYTES, Page, PageHead, PageKind, PagePosition, begin};
 use blockmill_block::BlockHash;
 use blockmill_block::reader::Reader;
 use blockmill_coins::Tip;
@@ -9,7 +9,7 @@ use blockmill_coins::Tip;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Trailer {
     /// The first page of the frame.
-    pub(crate) start: Position,
+    pub(crate) start: PagePosition,
     /// Pages of the frame before the trailer. First pages of segments do not count.
     pub(crate) pages: u32,
     /// CRC-32 of the checksums of these pages.
@@ -42,18 +42,18 @@ impl Trailer {
         bytes.extend(self.digest.to_le_bytes());
         let mut page = [0; PAGE_BYTES];
         page[HEAD_BYTES..HEAD_BYTES + bytes.len()].copy_from_slice(&bytes);
-        begin(&mut page, Kind::Trailer, 0, HEAD_BYTES + bytes.len());
+        begin(&mut page, PageKind::Trailer, 0, HEAD_BYTES + bytes.len());
         page
     }
 
     /// Reads the page. None if it is no trailer.
-    pub(crate) fn read(page: &Page, head: &Head) -> Option<Self> {
-        if head.kind != Kind::Trailer {
+    pub(crate) fn read(page: &Page, head: &PageHead) -> Option<Self> {
+        if head.kind != PageKind::Trailer {
             return None;
         }
         let mut reader = Reader::new(page.get(HEAD_BYTES..head.used)?);
         let mut number = || reader.u32().ok();
-        let start = Position {
+        let start = PagePosition {
             segment: number()?,
             page: number()?,
         };
@@ -84,7 +84,7 @@ mod tests {
     #[test]
     fn a_trailer_is_read_as_it_was_written() {
         let trailer = Trailer {
-            start: Position { segment: 3, page: 4 },
+            start: PagePosition { segment: 3, page: 4 },
             pages: 5,
             checksum: 6,
             previous: 7,
@@ -97,9 +97,9 @@ mod tests {
         };
         let mut page = trailer.write();
         seal(&mut page, trailer.start, 1, 2);
-        let head = Head::of(&page).unwrap();
+        let head = PageHead::of(&page).unwrap();
         assert_eq!(Trailer::read(&page, &head), Some(trailer));
-        let short = Head { used: 100, ..head };
+        let short = PageHead { used: 100, ..head };
         assert_eq!(Trailer::read(&page, &short), None);
     }
 }

@@ -1,7 +1,7 @@
 //! The ledger: which records are live, page by page, and what the set comes to.
 
 use crate::format::location::Location;
-use crate::format::page::{KeyRange, PAGE_BYTES, Position};
+use crate::format::page::{KeyRange, PAGE_BYTES, PagePosition};
 use crate::format::segment::Identity;
 use blockmill_coins::{LastCommit, Tip};
 
@@ -18,12 +18,12 @@ pub(crate) struct SegmentLedger {
     /// Live records.
     live: u64,
     /// All records that were written, and their bytes.
-    written: Written,
+    written: WrittenRecords,
 }
 
 /// Records, and the room that they take on their pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Written {
+pub(crate) struct WrittenRecords {
     pub(crate) records: u64,
     pub(crate) bytes: u64,
 }
@@ -51,7 +51,7 @@ impl SegmentLedger {
     }
 
     /// A segment as a checkpoint has it: live records may be fewer than were written.
-    pub(crate) fn set_written(&mut self, written: Written) {
+    pub(crate) fn set_written(&mut self, written: WrittenRecords) {
         self.written = written;
     }
 
@@ -82,7 +82,7 @@ impl SegmentLedger {
         self.live
     }
 
-    pub(crate) fn written(&self) -> Written {
+    pub(crate) fn written(&self) -> WrittenRecords {
         self.written
     }
 
@@ -142,7 +142,7 @@ impl Ledger {
     }
 
     /// The commit that led here. `tail` is where the next frame goes.
-    pub(crate) fn last_commit(&self, identity: &Identity, tail: Position) -> LastCommit {
+    pub(crate) fn last_commit(&self, identity: &Identity, tail: PagePosition) -> LastCommit {
         LastCommit {
             store: identity.store(),
             number: self.flush,

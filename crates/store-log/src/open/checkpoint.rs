@@ -3,11 +3,11 @@
 use crate::format::label::{Label, checkpoint_path};
 use crate::format::location::{Location, SEGMENT_PAGES_MAX, SEGMENTS_MAX};
 use crate::format::page::{
-    BODY_BYTES, CALL_PAGES, HEAD_BYTES, Head, KeyRange, Kind, PAGE_BYTES, Page, Position, RECORDS_MAX, u16_at, u32_at,
-    u64_at,
+    BODY_BYTES, CALL_PAGES, HEAD_BYTES, KeyRange, PAGE_BYTES, Page, PageHead, PageKind, PagePosition, RECORDS_MAX,
+    u16_at, u32_at, u64_at,
 };
 use crate::format::segment::Identity;
-use crate::index::ledger::{Ledger, Written};
+use crate::index::ledger::{Ledger, WrittenRecords};
 use crate::index::table::{GROUP_SHARDS, GROUPS, Index, IndexShard};
 use blockmill_blockfiles::disk::DiskFile;
 use blockmill_blockfiles::{FileError, open_regular};
@@ -122,8 +122,8 @@ impl Stream<'_> {
         let offset = u64::from(number) * PAGE_BYTES as u64;
         self.file.read_exact_at(self.pages.as_flattened_mut(), offset).ok()?;
         for (number, page) in (number..).zip(&self.pages) {
-            let head = Head::of(page)?;
-            let is_right = head.kind == Kind::CheckpointPart
+            let head = PageHead::of(page)?;
+            let is_right = head.kind == PageKind::CheckpointPart
                 && head.position.page == number
                 && (head.flush, head.epoch) == (self.flush, self.epoch);
             is_right.then_some(())?;
@@ -162,7 +162,7 @@ pub(crate) fn find(directory: &Path, identity: &Identity) -> Result<Option<Check
 pub(crate) fn read(file: Box<dyn DiskFile>, path: &Path, identity: &Identity) -> Option<Checkpoint> {
     let mut page: Box<Page> = Box::new([0; PAGE_BYTES]);
     file.read_exact_at(&mut *page, 0).ok()?;
-    let head = Head::of(&page).filter(|head| head.kind == Kind::Checkpoint)?;
+    let head = PageHead::of(&page).filter(|head| head.kind == PageKind::Checkpoint)?;
     // A copy of another store may lie here.
     (Identity::read(&page, path).ok()? == *identity).then_some(())?;
     let (label, word_count, end) = Label::read(page.get(identity.end()..head.used)?)?;
@@ -200,7 +200,7 @@ fn read_slots(stream: &mut Stream<'_>, label: &Label) -> Option<(Ledger, Vec<u32
     for slot in 0..stream.u32()? as usize {
         (slot < SEGMENTS_MAX).then_some(())?;
         let number = stream.u32()?;
-        let written = Written {
+        let written = WrittenRecords {
             records: stream.u64()?,
             bytes: stream.u64()?,
         };
@@ -214,7 +214,7 @@ fn read_slots(stream: &mut Stream<'_>, label: &Label) -> Option<(Ledger, Vec<u32
             continue;
         }
         // Later pages come from their frames.
-        let position = Position {
+        let position = PagePosition {
             segment: number,
             page: pages,
         };

@@ -1,7 +1,7 @@
 //! The directory of a store, and the files in it.
 
 use crate::format::location::SEGMENTS_MAX;
-use crate::format::page::{Kind, PAGE_BYTES, Page};
+use crate::format::page::{PAGE_BYTES, Page, PageKind};
 use crate::format::segment::{Identity, Segment, UNFINISHED, file_failed, page_damaged, segment_number, segment_path};
 use blockmill_blockfiles::disk::{Disk, DiskFile, Open};
 use blockmill_blockfiles::open_regular;
@@ -109,7 +109,7 @@ fn open_segment(path: &Path, number: u32, file: Box<dyn DiskFile>) -> Result<(Se
     };
     let mut page: Box<Page> = Box::new([0; PAGE_BYTES]);
     let head = segment.read_page(0, &mut page)?;
-    if head.kind != Kind::Segment {
+    if head.kind != PageKind::Segment {
         return Err(page_damaged(path, 0, "is not the first of a segment"));
     }
     let identity = Identity::read(&page, path)?;

@@ -7,14 +7,14 @@ use super::replay::Replayed;
 use crate::format::location::Location;
 use crate::format::page::{PAGE_BYTES, RECORDS_MAX};
 use crate::format::records::PageReader;
-use crate::format::segment::{Identity, NETWORK_BYTES_MAX, Segment, Table, file_failed};
+use crate::format::segment::{Identity, NETWORK_BYTES_MAX, Segment, SegmentTable, file_failed};
 use crate::index::ledger::Ledger;
 use crate::index::state::{LogOptions, LogState};
 use crate::index::table::{Index, IndexKey};
 use crate::write::checkpoint;
-use crate::write::frame::Tail;
+use crate::write::frame::LogTail;
 use crate::write::garbage::Garbage;
-use crate::write::writer::Writer;
+use crate::write::writer::LogWriter;
 use blockmill_blockfiles::disk::Disk;
 use blockmill_coins::StoreError;
 use std::hash::{BuildHasher, RandomState};
@@ -36,10 +36,10 @@ pub enum Opening {
 }
 
 /// A store that was opened.
-pub(crate) struct Opened {
+pub(crate) struct OpenedLog {
     pub(crate) opening: Opening,
     pub(crate) state: LogState,
-    pub(crate) writer: Writer,
+    pub(crate) writer: LogWriter,
 }
 
 /// A random number of this process.
@@ -53,7 +53,7 @@ pub(crate) fn open_to_write(
     directory: &Path,
     network: &str,
     options: LogOptions,
-) -> Result<Opened, StoreError> {
+) -> Result<OpenedLog, StoreError> {
     if !is_there(directory)? {
         create(&*disk, directory, network)?;
     }
@@ -72,7 +72,7 @@ pub(crate) fn open_to_read(
     directory: &Path,
     network: Option<&str>,
     options: &LogOptions,
-) -> Result<Opened, StoreError> {
+) -> Result<OpenedLog, StoreError> {
     find_to_read(directory, network, |segments, identity| {
         load(LogState::new(directory, None, identity, options.clone()), &segments)
     })
@@ -97,7 +97,7 @@ fn create(disk: &dyn Disk, directory: &Path, network: &str) -> Result<(), StoreE
 }
 
 /// Brings index and ledger to the last commit.
-fn load(mut state: LogState, segments: &[Arc<Segment>]) -> Result<Opened, StoreError> {
+fn load(mut state: LogState, segments: &[Arc<Segment>]) -> Result<OpenedLog, StoreError> {
     let (directory, identity) = (state.directory.clone(), state.identity.clone());
     let mut opening = Opening::WholeLog;
     let mut fill = |recovered: &Recovered, checkpoint: Option<Checkpoint>| {
@@ -108,9 +108,9 @@ fn load(mut state: LogState, segments: &[Arc<Segment>]) -> Result<Opened, StoreE
     };
     let (recovered, ()) = recover(&directory, &identity, segments, &mut fill)?;
     let slot = recovered.table.slot_of(recovered.tail.segment);
-    let writer = Writer {
+    let writer = LogWriter {
         epoch: random(),
-        tail: Tail {
+        tail: LogTail {
             slot: slot.unwrap_or(0),
             position: recovered.tail,
         },
@@ -123,7 +123,7 @@ fn load(mut state: LogState, segments: &[Arc<Segment>]) -> Result<Opened, StoreE
     };
     *state.ledger_mut() = recovered.ledger;
     state.segments.set(recovered.table.slots);
-    Ok(Opened { opening, state, writer })
+    Ok(OpenedLog { opening, state, writer })
 }
 
 /// Changes that were read again, about: each new coin has replaced an old one.
@@ -153,7 +153,12 @@ fn fill_index(state: &LogState, recovered: &Recovered, checkpoint: Option<Checkp
 }
 
 /// Adds the live records of some pages to the index. Returns the sum of their hashes.
-fn add_to_index(state: &LogState, table: &Table, ledger: &Ledger, pages: &[(usize, u32)]) -> Result<u64, StoreError> {
+fn add_to_index(
+    state: &LogState,
+    table: &SegmentTable,
+    ledger: &Ledger,
+    pages: &[(usize, u32)],
+) -> Result<u64, StoreError> {
     let digest = AtomicU64::new(0);
     state.options.helpers.for_each(pages.chunks(INDEX_PAGES), |pages| {
         let mut sum = 0u64;
@@ -176,7 +181,7 @@ fn add_to_index(state: &LogState, table: &Table, ledger: &Ledger, pages: &[(usiz
     Ok(digest.into_inner())
 }
 
-impl Opened {
+impl OpenedLog {
     /// Cuts off what stands after the last frame.
     fn cut_off_tail(&self, disk: &dyn Disk) -> Result<(), StoreError> {
         let (state, tail) = (&self.state, self.writer.tail.position);

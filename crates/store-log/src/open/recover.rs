@@ -4,8 +4,8 @@ use super::checkpoint::{self, Checkpoint};
 use super::replay::{Replayed, replay};
 use crate::format::label::Label;
 use crate::format::location::SEGMENTS_MAX;
-use crate::format::page::{Kind, PAGE_BYTES, Page, Position, checksum_of};
-use crate::format::segment::{Identity, Segment, Table, segment_path};
+use crate::format::page::{PAGE_BYTES, Page, PageKind, PagePosition, checksum_of};
+use crate::format::segment::{Identity, Segment, SegmentTable, segment_path};
 use crate::index::ledger::Ledger;
 use blockmill_coins::StoreError;
 use std::path::Path;
@@ -13,11 +13,11 @@ use std::sync::Arc;
 
 /// The state at the last commit, without the index.
 pub(crate) struct Recovered {
-    pub(crate) table: Table,
+    pub(crate) table: SegmentTable,
     pub(crate) ledger: Ledger,
     pub(crate) replayed: Replayed,
     /// Where the next frame goes.
-    pub(crate) tail: Position,
+    pub(crate) tail: PagePosition,
     /// The checksum of the last trailer.
     pub(crate) trailer: u32,
     /// Whether words of the checkpoint may be of records that are dead.
@@ -80,7 +80,7 @@ fn with_gone(directory: &Path, gone: &[u32], error: StoreError) -> StoreError {
 }
 
 /// Whether the last frame before a checkpoint's label is the one that the label names.
-fn is_of_this_log(table: &Table, label: &Label) -> bool {
+fn is_of_this_log(table: &SegmentTable, label: &Label) -> bool {
     let Some(segment) = table.slot_of(label.tail.segment).and_then(|slot| table.get(slot)) else {
         return false;
     };
@@ -89,7 +89,7 @@ fn is_of_this_log(table: &Table, label: &Label) -> bool {
         return false;
     };
     segment.read_page(number, &mut page).is_ok_and(|head| {
-        head.kind == Kind::Trailer && head.flush == label.flush && checksum_of(&page) == label.trailer
+        head.kind == PageKind::Trailer && head.flush == label.flush && checksum_of(&page) == label.trailer
     })
 }
 
@@ -118,7 +118,7 @@ fn after_checkpoint(
             }
         }
     }
-    let table = Table::of(slots);
+    let table = SegmentTable::of(slots);
     if table.slots.len() > SEGMENTS_MAX || !is_of_this_log(&table, &label) {
         return Ok(None);
     }
@@ -152,8 +152,8 @@ fn after_checkpoint(
 
 /// The state that the log alone leads to.
 fn whole_log(segments: &[Arc<Segment>]) -> Result<Recovered, StoreError> {
-    let table = Table::of(segments.iter().cloned().map(Some).collect());
-    let start = Position {
+    let table = SegmentTable::of(segments.iter().cloned().map(Some).collect());
+    let start = PagePosition {
         segment: segments.first().map_or(1, |segment| segment.number),
         page: 1,
     };

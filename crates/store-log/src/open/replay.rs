@@ -10,10 +10,11 @@
 
 use crate::format::location::Location;
 use crate::format::page::{
-    CALL_PAGES, Head, KeyRange, Kind, PAGE_BYTES, Page, Position, all_live, checksum_of, range_of, record_bytes,
+    CALL_PAGES, KeyRange, PAGE_BYTES, Page, PageHead, PageKind, PagePosition, all_live, checksum_of, range_of,
+    record_bytes,
 };
 use crate::format::removals::read_removals;
-use crate::format::segment::{Segment, Table, page_damaged};
+use crate::format::segment::{Segment, SegmentTable, page_damaged};
 use crate::format::trailer::Trailer;
 use crate::index::ledger::Ledger;
 use blockmill_coins::StoreError;
@@ -35,7 +36,7 @@ pub(crate) struct Replayed {
     /// None if no frame was read.
     pub(crate) last: Option<Last>,
     /// Where the next frame goes. None if no frame was read.
-    pub(crate) tail: Option<Position>,
+    pub(crate) tail: Option<PagePosition>,
     /// Pages of coins: slot, and number in the segment.
     pub(crate) pages: Vec<(usize, u32)>,
     pub(crate) has_removals: bool,
@@ -45,7 +46,7 @@ pub(crate) struct Replayed {
 struct Pending {
     slot: usize,
     number: u32,
-    kind: Kind,
+    kind: PageKind,
     mask: u64,
     range: KeyRange,
     bytes: usize,
@@ -53,7 +54,7 @@ struct Pending {
 }
 
 /// Where reading is.
-struct Reader<'a> {
+struct Replay<'a> {
     ledger: &'a mut Ledger,
     slots: HashMap<u32, usize>,
     pending: Vec<Pending>,
@@ -72,7 +73,7 @@ struct Reader<'a> {
 /// Why reading stops.
 enum Stop {
     /// A page is no part of a whole frame: which, and what is wrong with it.
-    At(Position, StoreError),
+    At(PagePosition, StoreError),
     /// The system, or damage for certain.
     Failed(StoreError),
 }
@@ -83,9 +84,9 @@ enum Stop {
 /// # Errors
 /// [`StoreError::Corrupt`] if a page is damaged that was committed.
 pub(crate) fn replay(
-    table: &Table,
+    table: &SegmentTable,
     ledger: &mut Ledger,
-    start: Position,
+    start: PagePosition,
     before: Option<(u64, u32)>,
 ) -> Result<Replayed, StoreError> {
     let segments: Vec<(usize, Arc<Segment>)> = table
@@ -93,7 +94,7 @@ pub(crate) fn replay(
         .into_iter()
         .filter(|(_, segment)| segment.number >= start.segment)
         .collect();
-    let mut reader = Reader {
+    let mut reader = Replay {
         ledger,
         slots: table
             .in_order()
@@ -117,7 +118,7 @@ pub(crate) fn replay(
         Err(Stop::Failed(error)) => return Err(error),
         Err(Stop::At(position, error)) => {
             let flush = reader.before.map_or(0, |(flush, _)| flush);
-            // The frame after the next one is there only if the next one was committed.
+            // The frame after this one was begun only when this one was committed.
             if has_later_trailer(&segments, position, flush.saturating_add(2))? {
                 return Err(error);
             }
@@ -129,7 +130,7 @@ pub(crate) fn replay(
 /// Calls `each` with all pages from a position on.
 fn for_each_page(
     segments: &[(usize, Arc<Segment>)],
-    start: Position,
+    start: PagePosition,
     mut each: impl FnMut(usize, &Segment, u32, &Page) -> Result<(), Stop>,
 ) -> Result<(), Stop> {
     let mut pages = vec![[0; PAGE_BYTES]; CALL_PAGES];
@@ -153,7 +154,11 @@ fn for_each_page(
 }
 
 /// Whether there is a trailer of this flush or of a later one after a position.
-fn has_later_trailer(segments: &[(usize, Arc<Segment>)], position: Position, flush: u64) -> Result<bool, StoreError> {
+fn has_later_trailer(
+    segments: &[(usize, Arc<Segment>)],
+    position: PagePosition,
+    flush: u64,
+) -> Result<bool, StoreError> {
     let mut found = false;
     let later: Vec<(usize, Arc<Segment>)> = segments
         .iter()
@@ -162,7 +167,7 @@ fn has_later_trailer(segments: &[(usize, Arc<Segment>)], position: Position, flu
         .collect();
     let outcome = for_each_page(&later, position, |_, segment, number, page| {
         let head = segment.check(number, page).ok();
-        found |= head.is_some_and(|head| head.kind == Kind::Trailer && head.flush >= flush);
+        found |= head.is_some_and(|head| head.kind == PageKind::Trailer && head.flush >= flush);
         Ok(())
     });
     match outcome {
@@ -171,9 +176,9 @@ fn has_later_trailer(segments: &[(usize, Arc<Segment>)], position: Position, flu
     }
 }
 
-impl Reader<'_> {
+impl Replay<'_> {
     fn take(&mut self, slot: usize, segment: &Segment, number: u32, page: &Page) -> Result<(), Stop> {
-        let position = Position {
+        let position = PagePosition {
             segment: segment.number,
             page: number,
         };
@@ -193,13 +198,13 @@ impl Reader<'_> {
         self.frame = (head.flush, head.epoch);
         let mut removals = Vec::new();
         match head.kind {
-            Kind::Trailer => return self.finish_frame(segment, number, page, &head),
-            Kind::Coins | Kind::Long | Kind::LongRest => {}
-            Kind::Removals => {
+            PageKind::Trailer => return self.finish_frame(segment, number, page, &head),
+            PageKind::Coins | PageKind::Long | PageKind::LongRest => {}
+            PageKind::Removals => {
                 read_removals(page, &head, |segment, offset| removals.push((segment, offset)))
                     .ok_or_else(|| stop(page_damaged(&segment.path, number, "has no removals")))?;
             }
-            Kind::Segment | Kind::Checkpoint | Kind::CheckpointPart => {
+            PageKind::Segment | PageKind::Checkpoint | PageKind::CheckpointPart => {
                 return Err(stop(page_damaged(&segment.path, number, "is of another kind")));
             }
         }
@@ -237,15 +242,15 @@ impl Reader<'_> {
             .map(|(number, _)| *number)
     }
 
-    fn finish_frame(&mut self, segment: &Segment, number: u32, page: &Page, head: &Head) -> Result<(), Stop> {
-        let position = Position {
+    fn finish_frame(&mut self, segment: &Segment, number: u32, page: &Page, head: &PageHead) -> Result<(), Stop> {
+        let position = PagePosition {
             segment: segment.number,
             page: number,
         };
         let stop = |what| Stop::At(position, page_damaged(&segment.path, number, what));
         let trailer = Trailer::read(page, head).ok_or_else(|| stop("is no trailer"))?;
         let first = self.pending.first().map_or(Some(position), |first| {
-            Some(Position {
+            Some(PagePosition {
                 segment: self.segment_of(first.slot)?,
                 page: first.number,
             })
@@ -269,7 +274,7 @@ impl Reader<'_> {
             checksum,
             trailer,
         });
-        self.replayed.tail = Some(Position {
+        self.replayed.tail = Some(PagePosition {
             page: number + 1,
             ..position
         });
@@ -284,7 +289,7 @@ impl Reader<'_> {
             segment.fill(page.number);
             segment.push(page.mask, page.range, page.bytes);
             if page.mask != 0 {
-                debug_assert!(matches!(page.kind, Kind::Coins | Kind::Long));
+                debug_assert!(matches!(page.kind, PageKind::Coins | PageKind::Long));
                 self.replayed.pages.push((page.slot, page.number));
             }
             for (number, offset) in page.removals {

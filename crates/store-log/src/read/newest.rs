@@ -1,7 +1,7 @@
 //! The last commit at once, whatever the size of the store: a page or two show it.
 
-use crate::format::page::{Head, PAGE_BYTES, Page, Position, checksum_of};
-use crate::format::segment::{Identity, Table};
+use crate::format::page::{PAGE_BYTES, Page, PageHead, PagePosition, checksum_of};
+use crate::format::segment::{Identity, SegmentTable};
 use crate::format::trailer::Trailer;
 use crate::open::directory::find_to_read;
 use blockmill_coins::{LastCommit, StoreError};
@@ -12,7 +12,7 @@ const FRAME_PAGES_MAX: u32 = 1024;
 
 /// A trailer, and the commit that it ends.
 struct Ended {
-    head: Head,
+    head: PageHead,
     trailer: Trailer,
     commit: LastCommit,
 }
@@ -32,7 +32,7 @@ pub fn last_commit(
     synced: &LastCommit,
 ) -> Result<Option<LastCommit>, StoreError> {
     find_to_read(directory, network, |segments, identity| {
-        let table = Table::of(segments.into_iter().map(Some).collect());
+        let table = SegmentTable::of(segments.into_iter().map(Some).collect());
         // The mark belongs to a store that was replaced.
         if identity.store() != synced.store {
             return Ok(None);
@@ -48,24 +48,24 @@ pub fn last_commit(
             return Ok(Some(ended.commit));
         }
         // What comes after it is being written, or was never finished.
-        let ended = ended_before(&table, &identity, Position::from_bits(synced.end));
+        let ended = ended_before(&table, &identity, PagePosition::from_bits(synced.end));
         Ok(ended.filter(counts).map(|ended| ended.commit))
     })
 }
 
 /// Where the log ends.
-fn end_of(table: &Table) -> Result<Option<Position>, StoreError> {
+fn end_of(table: &SegmentTable) -> Result<Option<PagePosition>, StoreError> {
     let Some((_, last)) = table.in_order().pop() else {
         return Ok(None);
     };
-    Ok(Some(Position {
+    Ok(Some(PagePosition {
         segment: last.number,
         page: last.pages()?,
     }))
 }
 
 /// The commit whose trailer is the page before a position; none if that page is no trailer.
-fn ended_before(table: &Table, identity: &Identity, end: Position) -> Option<Ended> {
+fn ended_before(table: &SegmentTable, identity: &Identity, end: PagePosition) -> Option<Ended> {
     let segment = table.get(table.slot_of(end.segment)?)?;
     let mut page: Box<Page> = Box::new([0; PAGE_BYTES]);
     let head = segment.read_page(end.page.checked_sub(1)?, &mut page).ok()?;
@@ -81,7 +81,7 @@ fn ended_before(table: &Table, identity: &Identity, end: Position) -> Option<End
 }
 
 /// Whether the pages of a frame are those that its trailer names. None if some are not there.
-fn is_whole(table: &Table, ended: &Ended) -> Option<bool> {
+fn is_whole(table: &SegmentTable, ended: &Ended) -> Option<bool> {
     let Ended { head, trailer, .. } = ended;
     let mut left = trailer.pages;
     let mut checksums = crc32fast::Hasher::new();
@@ -99,7 +99,7 @@ fn is_whole(table: &Table, ended: &Ended) -> Option<bool> {
         segment.read_pages(first, &mut pages).ok()?;
         for (number, page) in (first..).zip(&pages) {
             let found = segment.check(number, page).ok()?;
-            // A page of another frame lies there: what an earlier opening has cut off.
+            // A page of another frame: this one was never whole.
             if (found.flush, found.epoch) != (head.flush, head.epoch) {
                 return Some(false);
             }

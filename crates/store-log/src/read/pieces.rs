@@ -6,7 +6,7 @@
 
 use super::view::{LivePage, SortedRecords, View};
 use crate::format::location::Location;
-use crate::format::page::{Head, Kind, Page, long_length, long_part, read_record, record};
+use crate::format::page::{Page, PageHead, PageKind, long_length, long_part, read_record, record};
 use crate::format::records::PageReader;
 use crate::format::segment::{Segment, page_damaged};
 use blockmill_coins::StoreError;
@@ -64,12 +64,12 @@ impl<'a> Pieces<'a> {
         // The highest is on top, and goes when a lower one comes.
         let mut lowest: BinaryHeap<Keyed> = BinaryHeap::with_capacity(self.keys_together + 1);
         self.more = false;
-        let mut visit = |live: &LivePage, page: &Page, head: &Head, segment: &Segment| {
+        let mut visit = |live: &LivePage, page: &Page, head: &PageHead, segment: &Segment| {
             for location in live.locations() {
                 let damaged = || page_damaged(&segment.path, location.page(), "has no such record");
                 // Of a long record the first page is enough.
                 let (bytes, length) = match head.kind {
-                    Kind::Long => (long_part(page, head), long_length(page, head).ok_or_else(damaged)?),
+                    PageKind::Long => (long_part(page, head), long_length(page, head).ok_or_else(damaged)?),
                     _ => {
                         let bytes = record(page, head, location.record() as usize).ok_or_else(damaged)?;
                         (bytes, bytes.len())

@@ -1,9 +1,9 @@
 //! The pages that were live at a commit, in parts by their keys.
 
 use crate::format::location::Location;
-use crate::format::page::{CALL_PAGES, Head, KeyRange, Kind, PAGE_BYTES, Page, read_record, record, u16_at};
+use crate::format::page::{CALL_PAGES, KeyRange, PAGE_BYTES, Page, PageHead, PageKind, read_record, record, u16_at};
 use crate::format::records::PageReader;
-use crate::format::segment::{Segment, Table, page_damaged};
+use crate::format::segment::{Segment, SegmentTable, page_damaged};
 use crate::index::ledger::Ledger;
 use blockmill_block::{Coin, OutPoint};
 use blockmill_coins::StoreError;
@@ -40,11 +40,11 @@ impl LivePage {
 }
 
 /// Takes a live page of a segment, with its head.
-type EachPage<'a> = &'a mut dyn FnMut(&LivePage, &Page, &Head, &Segment) -> Result<ControlFlow<()>, StoreError>;
+type EachPage<'a> = &'a mut dyn FnMut(&LivePage, &Page, &PageHead, &Segment) -> Result<ControlFlow<()>, StoreError>;
 
 /// A set that can be read: the pages that were live at a commit, and the files that have them.
 pub(crate) struct View {
-    pub(crate) table: Arc<Table>,
+    pub(crate) table: Arc<SegmentTable>,
     /// Number of all coins.
     pub(crate) coins: u64,
     /// Sorted by the first key.
@@ -55,7 +55,7 @@ pub(crate) struct View {
 }
 
 impl View {
-    pub(crate) fn new(table: Arc<Table>, ledger: &Ledger, part_records: u64) -> Self {
+    pub(crate) fn new(table: Arc<SegmentTable>, ledger: &Ledger, part_records: u64) -> Self {
         let mut pages = Vec::new();
         let mut histogram = vec![0u32; PREFIXES];
         for (slot, segment) in ledger.segments.iter().enumerate() {
@@ -187,14 +187,14 @@ pub(crate) struct SortedRecords {
 impl SortedRecords {
     fn add_page(
         &mut self,
-        table: &Table,
+        table: &SegmentTable,
         live: &LivePage,
         page: &Page,
-        head: &Head,
+        head: &PageHead,
         prefixes: &std::ops::Range<usize>,
         damaged: &dyn Fn(&str) -> StoreError,
     ) -> Result<(), StoreError> {
-        if head.kind == Kind::Long {
+        if head.kind == PageKind::Long {
             let mut reader = PageReader::new(table);
             let record = reader.record(Location::new(usize::from(live.slot), live.number, 0))?;
             return self

@@ -16,9 +16,9 @@
 //! The file is written beside the old one and renamed.
 
 use crate::format::label::{Label, checkpoint_path, unfinished_path};
-use crate::format::page::{BODY_BYTES, CALL_PAGES, HEAD_BYTES, Kind, PAGE_BYTES, Page, Position, begin, seal};
+use crate::format::page::{BODY_BYTES, CALL_PAGES, HEAD_BYTES, PAGE_BYTES, Page, PageKind, PagePosition, begin, seal};
 use crate::format::segment::file_failed;
-use crate::index::ledger::{SegmentLedger, Written};
+use crate::index::ledger::{SegmentLedger, WrittenRecords};
 use crate::index::state::LogState;
 use crate::index::table::{GROUP_SHARDS, GROUPS};
 use blockmill_blockfiles::disk::{Disk, DiskFile, Open};
@@ -52,7 +52,7 @@ pub(crate) fn remove(disk: &dyn Disk, directory: &Path) -> Result<(), StoreError
 pub(crate) struct CheckpointWriter {
     label: Label,
     /// What was written to the label's segment by then.
-    written: Written,
+    written: WrittenRecords,
     epoch: u64,
     file: Box<dyn DiskFile>,
     next_group: usize,
@@ -128,8 +128,8 @@ impl CheckpointWriter {
             return Ok(());
         }
         for (number, page) in (self.first_page..).zip(&mut self.waiting) {
-            begin(page, Kind::CheckpointPart, 0, PAGE_BYTES);
-            let position = Position {
+            begin(page, PageKind::CheckpointPart, 0, PAGE_BYTES);
+            let position = PagePosition {
                 segment: 0,
                 page: number,
             };
@@ -173,14 +173,14 @@ impl CheckpointWriter {
         self.put_slots(log)?;
         // The last page may be part full.
         self.write(1)?;
-        let mut page = log.identity.write(Kind::Checkpoint);
+        let mut page = log.identity.write(PageKind::Checkpoint);
         let start = log.identity.end();
         let label = self.label.write(self.words, self.bytes);
         page[start..start + label.len()].copy_from_slice(&label);
-        begin(&mut page, Kind::Checkpoint, 0, start + label.len());
+        begin(&mut page, PageKind::Checkpoint, 0, start + label.len());
         seal(
             &mut page,
-            Position { segment: 0, page: 0 },
+            PagePosition { segment: 0, page: 0 },
             self.label.flush,
             self.epoch,
         );
@@ -210,7 +210,7 @@ impl CheckpointWriter {
             let (written, pages) = match number.cmp(&tail.segment) {
                 Ordering::Less => (ledger.written(), ledger.masks().len()),
                 Ordering::Equal => (self.written, ledger.masks().len().min(tail.page as usize)),
-                Ordering::Greater => (Written::default(), 0),
+                Ordering::Greater => (WrittenRecords::default(), 0),
             };
             self.put(&number.to_le_bytes())?;
             self.put(&written.records.to_le_bytes())?;

@@ -15,15 +15,17 @@
 //! coin's: it has one. Where two have them, or where the caller does not know, the records are
 //! read.
 
-use super::frame::{Frame, PageState, Tail};
+use super::frame::{Frame, LogTail, PageState};
 use super::garbage::{Garbage, Survivors};
 use super::grouped::Grouped;
 use super::records::{Added, Moved, Removed};
 use crate::format::location::{Location, SEGMENTS_MAX};
-use crate::format::page::{CoinPages, KeyRange, Kind, Page, Slot, all_live, begun, record_bytes, write_record};
+use crate::format::page::{
+    CoinPages, KeyRange, Page, PageKind, RecordSlot, all_live, begun, record_bytes, write_record,
+};
 use crate::format::records::PageReader;
 use crate::format::removals::{parts, removal, removal_pages};
-use crate::format::segment::Table;
+use crate::format::segment::SegmentTable;
 use crate::format::trailer::Trailer;
 use crate::index::state::LogState;
 use crate::index::table::{GROUP_SHARDS, GROUPS, Group, IndexKey, LINES_OF_SEARCH, TOGETHER, groups_of_jobs};
@@ -36,10 +38,10 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 /// A part of the changes, as pages.
-struct Part {
+struct ChangePages {
     pages: Vec<Page>,
     ranges: Vec<KeyRange>,
-    added: Vec<(u64, Slot)>,
+    added: Vec<(u64, RecordSlot)>,
     /// Hashes of outpoints whose coins are in the store for certain.
     removed: Vec<(usize, u64)>,
     /// Outpoints of which nobody knows.
@@ -48,7 +50,7 @@ struct Part {
     digest: u64,
 }
 
-impl Part {
+impl ChangePages {
     fn new(changes: &dyn Changes, number: usize, key: &HashKey) -> Self {
         let mut pages = CoinPages::with_capacity(changes.len() / changes.parts().max(1));
         let mut part = Self {
@@ -86,7 +88,7 @@ impl Part {
 pub(crate) struct Committed {
     /// The checksum of the trailer.
     pub(crate) trailer_checksum: u32,
-    pub(crate) tail: Tail,
+    pub(crate) tail: LogTail,
 }
 
 /// A commit under way.
@@ -129,11 +131,11 @@ impl<'a> Commit<'a> {
         previous: u32,
         tip: &Tip,
     ) -> Result<Committed, StoreError> {
-        // The segment with the frame before may be needed to undo this one, so it is no victim.
+        // The segment that this frame begins in is no victim, nor are later ones.
         let newest = self.frame.start().segment;
         let (certain, unknown) = self.append_coins()?;
         self.find_certain(&certain)?;
-        // Two words for each removed coin: they would add up with the survivors.
+        // Its memory is free before survivors are read.
         drop(certain);
         self.find_unknown(&unknown)?;
         let mut survivors = Survivors::default();
@@ -186,7 +188,7 @@ impl<'a> Commit<'a> {
     fn append_coins(&mut self) -> Result<(Vec<Grouped<u64>>, Vec<OutPoint>), StoreError> {
         let (mut certain, mut unknown) = (Vec::new(), Vec::new());
         let (log, changes) = (self.log, self.changes);
-        let make = |number| Part::new(changes, number, &log.key);
+        let make = |number| ChangePages::new(changes, number, &log.key);
         log.options.helpers.in_order(0..changes.parts(), make, |mut part| {
             let first_page = self.frame.len();
             self.append_coin_pages(&mut part.pages, &part.ranges)?;
@@ -212,9 +214,9 @@ impl<'a> Commit<'a> {
             };
             Some((kind, state))
         };
-        let (kinds, states): (Vec<Kind>, Vec<PageState>) = pages.iter().zip(ranges).filter_map(state).unzip();
+        let (kinds, states): (Vec<PageKind>, Vec<PageState>) = pages.iter().zip(ranges).filter_map(state).unzip();
         // Whether a record begins at a page, or the pages end.
-        let is_edge = |page: usize| kinds.get(page) != Some(&Kind::LongRest);
+        let is_edge = |page: usize| kinds.get(page) != Some(&PageKind::LongRest);
         let mut start = 0;
         while start < pages.len() {
             // A segment may have room for some records only: the piece ends at an edge.
@@ -403,7 +405,7 @@ impl<'a> Commit<'a> {
         for (shard, count) in group.iter_mut().zip(counts) {
             shard.reserve(count);
         }
-        let added: Vec<(usize, u32, Slot)> = self.added.iter().flat_map(|part| part.group(number)).collect();
+        let added: Vec<(usize, u32, RecordSlot)> = self.added.iter().flat_map(|part| part.group(number)).collect();
         for batch in added.chunks(TOGETHER) {
             let homes = batch.iter().map(|&(shard, tag, _)| (shard, tag));
             prefetch(&group, homes, LINES_OF_INSERTION);
@@ -415,7 +417,7 @@ impl<'a> Commit<'a> {
 }
 
 /// The locations of sorted removals. In this order the ledger is read from front to back.
-fn locations(table: &Table, removals: &[u64]) -> impl Iterator<Item = Location> {
+fn locations(table: &SegmentTable, removals: &[u64]) -> impl Iterator<Item = Location> {
     let runs = removals.chunk_by(|&one, &other| parts(one).0 == parts(other).0);
     runs.flat_map(move |run| {
         // Nothing lives in a slot that is never used.
@@ -433,7 +435,7 @@ struct FoundInGroup {
 
 fn find_in_group(
     log: &LogState,
-    table: &Table,
+    table: &SegmentTable,
     certain: &[Grouped<u64>],
     number: usize,
 ) -> Result<FoundInGroup, StoreError> {
@@ -483,7 +485,7 @@ fn prefetch(group: &Group, homes: impl Iterator<Item = (usize, u32)>, lines: usi
 /// The one candidate whose whole hash this is. None if there are several.
 fn only_with_hash(
     log: &LogState,
-    table: &Table,
+    table: &SegmentTable,
     hash: u64,
     candidates: impl Iterator<Item = Location>,
 ) -> Result<Option<Location>, StoreError> {

@@ -4,7 +4,7 @@
 //! all pages before it are what the trailer says; so it is written in any order and synced once.
 
 use crate::format::location::{Location, SEGMENT_PAGES_MAX};
-use crate::format::page::{CALL_PAGES, KeyRange, PAGE_BYTES, Page, Position, Slot, seal};
+use crate::format::page::{CALL_PAGES, KeyRange, PAGE_BYTES, Page, PagePosition, RecordSlot, seal};
 use crate::format::segment::{Segment, file_failed};
 use crate::index::state::LogState;
 use blockmill_coins::StoreError;
@@ -15,14 +15,14 @@ const DIRECT_PAGES: usize = 32;
 
 /// Where the next page goes.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Tail {
+pub(crate) struct LogTail {
     pub(crate) slot: usize,
-    pub(crate) position: Position,
+    pub(crate) position: PagePosition,
 }
 
 /// Pages of a frame that lie side by side.
 #[derive(Debug, Clone, Copy)]
-struct Piece {
+struct FramePiece {
     /// The number of its first page in the frame.
     first: u32,
     slot: usize,
@@ -44,11 +44,11 @@ pub(crate) struct Frame<'a> {
     log: &'a LogState,
     flush: u64,
     epoch: u64,
-    tail: Tail,
-    start: Position,
+    tail: LogTail,
+    start: PagePosition,
     /// Most pages of a segment: a part of what there is.
     segment_pages: u32,
-    pieces: Vec<Piece>,
+    pieces: Vec<FramePiece>,
     states: Vec<PageState>,
     checksums: crc32fast::Hasher,
     last_checksum: u32,
@@ -65,7 +65,7 @@ fn segment_pages(log: &LogState) -> u32 {
 }
 
 impl<'a> Frame<'a> {
-    pub(crate) fn new(log: &'a LogState, flush: u64, epoch: u64, tail: Tail) -> Self {
+    pub(crate) fn new(log: &'a LogState, flush: u64, epoch: u64, tail: LogTail) -> Self {
         Self {
             log,
             flush,
@@ -93,12 +93,12 @@ impl<'a> Frame<'a> {
     }
 
     /// The first page.
-    pub(crate) fn start(&self) -> Position {
+    pub(crate) fn start(&self) -> PagePosition {
         self.start
     }
 
     /// Where the next page goes.
-    pub(crate) fn tail(&self) -> Tail {
+    pub(crate) fn tail(&self) -> LogTail {
         self.tail
     }
 
@@ -119,7 +119,7 @@ impl<'a> Frame<'a> {
 
     /// Makes room for pages that must be in one segment.
     pub(crate) fn reserve(&mut self, pages: u32) -> Result<(), StoreError> {
-        let Position { segment, page } = self.tail.position;
+        let PagePosition { segment, page } = self.tail.position;
         // A segment that has nothing but its first page takes any record.
         if page + pages <= self.segment_pages || (page == 1 && pages < SEGMENT_PAGES_MAX) {
             return Ok(());
@@ -132,9 +132,9 @@ impl<'a> Frame<'a> {
             return Err(StoreError::Backend("no number is left for another segment".to_owned()));
         };
         let created = Segment::create(&**disk, &self.log.directory, number, &self.log.identity, self.epoch)?;
-        self.tail = Tail {
+        self.tail = LogTail {
             slot: self.log.segments.add(created)?,
-            position: Position {
+            position: PagePosition {
                 segment: number,
                 page: 1,
             },
@@ -148,11 +148,11 @@ impl<'a> Frame<'a> {
     /// Appends pages that were begun, all of them to one segment.
     pub(crate) fn append(&mut self, pages: &mut [Page], states: &[PageState]) -> Result<(), StoreError> {
         self.reserve(pages.len() as u32)?;
-        let Tail { slot, position } = self.tail;
+        let LogTail { slot, position } = self.tail;
         // Pages of one segment are one piece, however many calls append them.
         let follows = self.pieces.last().is_some_and(|piece| piece.slot == slot);
         if !follows {
-            self.pieces.push(Piece {
+            self.pieces.push(FramePiece {
                 first: self.len(),
                 slot,
                 page: position.page,
@@ -222,8 +222,8 @@ impl<'a> Frame<'a> {
     }
 
     /// The location of a record on a page of this frame.
-    pub(crate) fn location(&self, slot: Slot) -> Location {
-        // Pieces are few: a frame touches a new segment each 256 MiB at most.
+    pub(crate) fn location(&self, slot: RecordSlot) -> Location {
+        // Pieces are few: a frame has one in each of its segments.
         let index = self.pieces.partition_point(|piece| piece.first <= slot.page);
         let piece = &self.pieces[index - 1];
         Location::new(piece.slot, piece.page + (slot.page - piece.first), slot.record)

@@ -11,7 +11,7 @@ use crate::format::location::Location;
 use crate::format::page::{self, BODY_BYTES, CALL_PAGES, CoinPages, Page, RECORDS_PER_PAGE};
 use crate::format::records::PageReader;
 use crate::format::removals::{read_removals, removal};
-use crate::format::segment::{Table, page_damaged};
+use crate::format::segment::{SegmentTable, page_damaged};
 use crate::index::ledger::SegmentLedger;
 use crate::index::state::LogState;
 use crate::index::table::{GROUPS, IndexKey};
@@ -40,7 +40,7 @@ pub(crate) struct Garbage {
 impl Garbage {
     /// The slot of the segment to collect, if there is too much garbage: the one with the least
     /// life, of those before `newest`. Segments of `kept` numbers stay.
-    fn choose(&self, log: &LogState, table: &Table, newest: u32, kept: &[u32]) -> Option<usize> {
+    fn choose(&self, log: &LogState, table: &SegmentTable, newest: u32, kept: &[u32]) -> Option<usize> {
         let ledger = log.ledger();
         // They take room still, and cannot be collected again.
         let going = self.emptied.iter().filter_map(|&slot| ledger.segment(slot));
@@ -55,8 +55,7 @@ impl Garbage {
             (!stays).then_some((slot, segment.number, ledger))
         });
         let life = |(_, number, segment): &(usize, u32, &SegmentLedger)| {
-            // Of segments with equal shares the oldest goes: its frames are read first at an
-            // opening.
+            // Of equal shares the oldest goes.
             (segment.live_bytes() * 1024 / segment.disk_bytes().max(1), *number)
         };
         old.min_by_key(life).map(|(slot, ..)| slot)
@@ -95,7 +94,7 @@ struct Survivor {
 }
 
 /// The records of some pages.
-struct Chunk {
+struct SurvivorChunk {
     bytes: Vec<u8>,
     /// By the first bits of their keys.
     parts: Grouped<Survivor>,
@@ -112,7 +111,7 @@ pub(crate) struct SurvivorPart {
 /// What a frame takes over from victims.
 #[derive(Default)]
 pub(crate) struct Survivors {
-    chunks: Vec<Chunk>,
+    chunks: Vec<SurvivorChunk>,
     part_bits: u32,
     /// The removals of what moves, in the order of the victims.
     taken: Vec<u64>,
@@ -166,10 +165,10 @@ impl Survivors {
     }
 
     /// Reads the live records of some pages.
-    fn take(&mut self, log: &LogState, table: &Table, live: &[VictimPage]) -> Result<(), StoreError> {
+    fn take(&mut self, log: &LogState, table: &SegmentTable, live: &[VictimPage]) -> Result<(), StoreError> {
         // The closures share the struct.
         let (part_bits, chunks) = (self.part_bits, &mut self.chunks);
-        let read = |pages| Chunk::read(table, pages, part_bits);
+        let read = |pages| SurvivorChunk::read(table, pages, part_bits);
         log.options.helpers.in_order(live.chunks(CALL_PAGES), read, |chunk| {
             chunks.push(chunk?);
             Ok::<(), StoreError>(())
@@ -189,8 +188,8 @@ impl Survivors {
 
     /// The survivors of a part of the keys. They are sorted, as changes are: what was many small
     /// frames becomes one.
-    pub(crate) fn part(&self, number: usize, log: &LogState, table: &Table) -> Result<SurvivorPart, StoreError> {
-        let mut entries: Vec<(&Survivor, &Chunk)> = Vec::new();
+    pub(crate) fn part(&self, number: usize, log: &LogState, table: &SegmentTable) -> Result<SurvivorPart, StoreError> {
+        let mut entries: Vec<(&Survivor, &SurvivorChunk)> = Vec::new();
         for chunk in &self.chunks {
             entries.extend(chunk.parts.group(number).iter().map(|entry| (entry, chunk)));
         }
@@ -218,7 +217,7 @@ impl Survivors {
     }
 
     /// Takes the removals that the victim has for segments which are still there.
-    fn carry(&mut self, log: &LogState, table: &Table, victim: usize) -> Result<(), StoreError> {
+    fn carry(&mut self, log: &LogState, table: &SegmentTable, victim: usize) -> Result<(), StoreError> {
         let Some(segment) = table.get(victim) else {
             return Ok(());
         };
@@ -261,8 +260,8 @@ impl Survivors {
     }
 }
 
-impl Chunk {
-    fn read(table: &Table, pages: &[VictimPage], part_bits: u32) -> Result<Self, StoreError> {
+impl SurvivorChunk {
+    fn read(table: &SegmentTable, pages: &[VictimPage], part_bits: u32) -> Result<Self, StoreError> {
         let records: u32 = pages.iter().map(|page| page.mask.count_ones()).sum();
         let mut bytes = Vec::with_capacity(records as usize * (BODY_BYTES / RECORDS_PER_PAGE));
         let mut entries = Vec::with_capacity(records as usize);

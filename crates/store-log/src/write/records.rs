@@ -2,7 +2,7 @@
 
 use super::grouped::Grouped;
 use crate::format::location::Location;
-use crate::format::page::{RECORDS_MAX, Slot};
+use crate::format::page::{RECORDS_MAX, RecordSlot};
 use crate::index::table::{GROUPS, IndexKey};
 
 /// A record that is taken out of the set.
@@ -17,7 +17,7 @@ pub(crate) struct Removed {
 pub(crate) struct Moved {
     /// As it lies in the victim.
     pub(crate) old: Removed,
-    pub(crate) new: Slot,
+    pub(crate) new: RecordSlot,
 }
 
 /// Bits of a word of an added record for its page, and for its number on the page.
@@ -34,7 +34,7 @@ pub(crate) struct Added {
 
 impl Added {
     /// Of records with their hashes. Pages count from `first_page` of the frame.
-    pub(crate) fn new(records: &[(u64, Slot)], first_page: u32) -> Self {
+    pub(crate) fn new(records: &[(u64, RecordSlot)], first_page: u32) -> Self {
         let entries: Vec<(usize, u64)> = records
             .iter()
             .map(|&(hash, slot)| {
@@ -52,9 +52,9 @@ impl Added {
     }
 
     /// IndexShard, tag and slot of each record of a group.
-    pub(crate) fn group(&self, group: usize) -> impl Iterator<Item = (usize, u32, Slot)> {
+    pub(crate) fn group(&self, group: usize) -> impl Iterator<Item = (usize, u32, RecordSlot)> {
         self.words.group(group).iter().map(|&word| {
-            let slot = Slot {
+            let slot = RecordSlot {
                 page: self.first_page + (word >> RECORD_BITS & ((1 << PAGE_BITS) - 1)) as u32,
                 record: word as u32 % RECORDS_MAX as u32,
             };

@@ -2,7 +2,7 @@
 
 use super::checkpoint::CheckpointWriter;
 use super::commit::Commit;
-use super::frame::{Frame, Tail};
+use super::frame::{Frame, LogTail};
 use super::garbage::Garbage;
 use crate::format::label::Label;
 use crate::index::state::LogState;
@@ -14,10 +14,10 @@ use std::io::ErrorKind;
 const CLEAN_END_SHARE: u64 = 16;
 
 /// Where the log ends, and what goes on beside the commits.
-pub(crate) struct Writer {
+pub(crate) struct LogWriter {
     /// Random, in each page of this opening.
     pub(crate) epoch: u64,
-    pub(crate) tail: Tail,
+    pub(crate) tail: LogTail,
     /// The checksum of the last trailer.
     pub(crate) trailer: u32,
     /// Whether a commit has failed. Then nobody knows what the files have after the last frame.
@@ -31,7 +31,7 @@ pub(crate) struct Writer {
     pub(crate) label_segment: Option<u32>,
 }
 
-impl Writer {
+impl LogWriter {
     /// One commit. See [`Commit`].
     pub(crate) fn commit(&mut self, log: &LogState, changes: &dyn Changes, tip: &Tip) -> Result<(), StoreError> {
         if log.disk.is_none() {
