@@ -30,6 +30,7 @@ where
         loop {
             let stored = match self.stored.peek() {
                 Some(Ok((outpoint, _))) => Some(*outpoint),
+                // What comes after an error is unknown, so it is not held back.
                 Some(Err(_)) => return self.stored.next(),
                 None => None,
             };
@@ -39,6 +40,7 @@ where
             if stored.is_some_and(|stored| stored < changed) {
                 return self.stored.next();
             }
+            // The change is newer than what the store has.
             if stored == Some(changed) {
                 self.stored.next();
             }

@@ -117,6 +117,7 @@ impl FetchQueue {
         if !self.pace.blocks() || self.readers_max == 0 || self.reading.load(Ordering::Relaxed) > 0 {
             return;
         }
+        // Several threads may see slow reads at once.
         let mut readers = self.readers.lock();
         if !readers.is_empty() || self.stop.load(Ordering::Relaxed) {
             return;
@@ -152,6 +153,7 @@ impl FetchQueue {
                 if let Some(range) = job.claim(self.range()) {
                     break Some((Arc::clone(job), range));
                 }
+                // All of its items are claimed.
                 jobs.pop_front();
             }
         };
@@ -166,6 +168,7 @@ impl FetchQueue {
 
     fn serve(&self, job: &FetchJob, range: std::ops::Range<usize>, by_reader: bool) {
         let counters = &self.counters;
+        // Before the read: what is being read is no work for others.
         self.unclaimed.fetch_sub(range.len(), Ordering::Relaxed);
         let in_flight = counters.in_flight.fetch_add(1, Ordering::Relaxed) + 1;
         counters.in_flight_max.fetch_max(in_flight, Ordering::Relaxed);
@@ -174,6 +177,7 @@ impl FetchQueue {
         let time = start.elapsed();
         counters.in_flight.fetch_sub(1, Ordering::Relaxed);
         counters.time_ns.fetch_add(time.as_nanos() as u64, Ordering::Relaxed);
+        // A range whose coins are all known says nothing about the speed of reads.
         if read.keys == 0 {
             return;
         }

@@ -118,6 +118,7 @@ impl FetchJob {
             all_done: ManualResetEvent::new(),
             found: Mutex::new(Vec::new()),
         };
+        // No range would ever end it.
         if items == 0 {
             job.all_done.set();
         }

@@ -50,6 +50,7 @@ pub(crate) fn assemble(
     let mut coinbase = coinbase_transaction(script_sig, outputs);
     if transactions
         .iter()
+        // A transaction without witnesses has one hash as both ids.
         .any(|tx| tx.txid.to_raw_hash() != tx.wtxid.to_raw_hash())
     {
         coinbase.input[0].witness = Witness::from_slice(&[RESERVED_VALUE]);
@@ -66,6 +67,7 @@ pub(crate) fn assemble(
     mine(&mut header);
 
     let mut bytes = consensus::serialize(&header);
+    // The coinbase, and the transactions.
     bytes.reserve(1_000 + transactions.iter().map(|tx| tx.bytes.len()).sum::<usize>());
     let count = VarInt::from(transactions.len() + 1);
     count.consensus_encode(&mut bytes).expect("a vector takes all bytes");

@@ -94,6 +94,7 @@ impl BlockBuilder {
     /// far. If the closure changes the root, the block keeps the changed root.
     pub fn header(mut self, edit: impl FnOnce(&mut Header)) -> Self {
         if !self.merkle_root_is_given {
+            // An edit may read the root.
             self.header.merkle_root = self.clone().unmined().header.merkle_root;
         }
         let before = self.header.merkle_root;
@@ -125,6 +126,7 @@ impl BlockBuilder {
             .iter()
             .skip(1)
             .any(|tx| tx.input.iter().any(|input| !input.witness.is_empty()));
+        // A test may have written a commitment of its own.
         if has_witness && commitment_position(&block.txdata[0]).is_none() {
             let coinbase = &mut block.txdata[0];
             if let Some(input) = coinbase.input.first_mut().filter(|input| input.witness.is_empty()) {
@@ -160,6 +162,7 @@ pub fn mine(header: &mut Header) {
     let regtest = Target::from_compact(CompactTarget::from_consensus(REGTEST_BITS));
     let hardest = Target::from_compact(CompactTarget::from_consensus(0x1f00_ffff));
     let own = header.target();
+    // A test may ask for any bits, and must not mine for hours.
     let target = if own < hardest { regtest } else { own };
     header.nonce = 0;
     while !target.is_met_by(header.block_hash()) {

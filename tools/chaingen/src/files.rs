@@ -65,6 +65,7 @@ fn write_files(
         check_free(out)?;
     }
     let written = write_unfinished(out, spec, file_bytes_max, stop, progress);
+    // An error leaves nothing behind that was not there.
     if written.is_err() && is_new {
         // What another process has put there stays.
         let _ = fs::remove_dir(out);
@@ -150,6 +151,7 @@ impl BlockFiles<'_> {
     fn append(&mut self, block: &[u8]) -> io::Result<()> {
         let length = u32::try_from(block.len()).map_err(io::Error::other)?;
         let record_bytes = RECORD_HEADER_BYTES + u64::from(length);
+        // As Core: a record is never cut.
         if self.used + record_bytes > self.file_bytes_max {
             self.finish()?;
         }

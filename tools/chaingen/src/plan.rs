@@ -79,6 +79,7 @@ impl Planner {
         let mut inputs = 0;
         if let Some(target) = target {
             let budget = Budget {
+                // The coinbase is made last, when all fees are known.
                 weight: self.block_weight_max - COINBASE_WEIGHT,
                 sigops: SIGOPS_MAX,
             };
@@ -98,6 +99,7 @@ impl Planner {
         }
         self.inputs_made += inputs;
         let fees: u64 = groups.iter().flatten().map(|transaction| transaction.fee).sum();
+        // Parents come before children, whatever the order of the groups.
         let order = self.order(&groups);
         BlockPlan {
             height,

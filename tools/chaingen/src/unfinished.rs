@@ -135,6 +135,7 @@ fn check_own(path: &Path) -> Result<(), GenerateError> {
 fn finish(path: &Path, out: &Path) -> Result<(), GenerateError> {
     let mut names = names(path).map_err(failed(path))?;
     names.retain(|name| is_of_chain(name));
+    // The manifest moves last: a folder with it is whole.
     names.sort_by_key(|name| name == MANIFEST);
     for name in &names {
         let to = out.join(name);
@@ -193,6 +194,7 @@ fn open_locked(path: &Path, out: &Path) -> Result<Option<File>, GenerateError> {
             directory: out.to_owned(),
         });
     }
+    // The folder that is locked may not be the one that has the name now.
     let own = folder.metadata().map_err(failed(path))?;
     match fs::symlink_metadata(path) {
         Ok(named) => Ok(((named.dev(), named.ino()) == (own.dev(), own.ino())).then_some(folder)),

@@ -308,6 +308,7 @@ fn rename(names: &mut BTreeMap<PathBuf, usize>, call: &Call) {
 
 /// Renames a file, or all files in a folder. What has the new name is gone.
 fn rename_all(names: &mut BTreeMap<PathBuf, usize>, from: &Path, to: &Path) {
+    // A rename replaces what has the new name.
     names.retain(|path, _| !path.starts_with(to));
     let inside: Vec<PathBuf> = names.keys().filter(|path| path.starts_with(from)).cloned().collect();
     for path in inside {

@@ -119,6 +119,8 @@ impl Flush {
             .name("flush".to_owned())
             .spawn(move || {
                 let start = Instant::now();
+                // Undo data must be durable before the store has a coin that it may have to take
+                // back.
                 before().map_err(FlushError::Before)?;
                 let mut ranks = Ranks::default();
                 let (changes, changed) = job.write(&mut ranks)?;
@@ -163,6 +165,7 @@ impl Flush {
         let outcome = match self.thread.take().map(JoinHandle::join) {
             Some(Ok(outcome)) => outcome,
             Some(Err(panic)) => {
+                // A panic with a literal, or with a text that was formatted.
                 let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
                 let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
                 Err(FlushError::Panicked(text.unwrap_or_else(|| "no message".to_owned())))
@@ -203,6 +206,7 @@ impl Changes for DirtyEntries {
             } else {
                 Before::Unknown
             };
+            // The script stays in the map's memory: no coin is copied.
             let outpoint = entry.outpoint();
             entry.with_coin(|coin| each(Change { outpoint, coin, before }));
         });
@@ -226,6 +230,7 @@ impl FlushJob {
         self.store.commit(&changes, &self.tip)?;
         // The new epoch begins before the first marker goes: see the rule of resurrection.
         self.clock.advance();
+        // Nobody asks for it before the flush is finished.
         changed.sort();
         Ok((changes.len() as u64, changed))
     }
@@ -240,12 +245,14 @@ impl FlushJob {
     /// Promotes frozen coins while there is budget, and drops the rest. Coins that were asked for
     /// come first, then the youngest.
     fn promote(&self, ranks: &Ranks) -> u64 {
+        // The map has grown since the flush began: its new entries count, too.
         let (oldest, mut budget) = ranks.choose(self.keep_bytes.saturating_sub(self.live.bytes()));
         let mut kept = 0;
         for shard in 0..SHARDS {
             // A live entry is newer: its coin was spent, or created again.
             kept += self.live.adopt_shard(&self.frozen, shard, |entry| {
                 let rank = Ranks::of(entry).filter(|&rank| rank >= oldest)?;
+                // There may be room for a part of the last rank only.
                 if rank == oldest {
                     let bytes = entry_bytes(entry);
                     if bytes > budget {

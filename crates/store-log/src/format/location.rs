@@ -38,7 +38,7 @@ impl Location {
         })
     }
 
-    /// RecordSlot of the segment.
+    /// Slot of the segment.
     pub(crate) const fn slot(self) -> usize {
         (self.0 >> (PAGE_BITS + RECORD_BITS)) as usize
     }

@@ -397,7 +397,7 @@ pub(crate) fn record_bytes(kind: PageKind, records: usize, used: usize) -> usize
     }
 }
 
-/// PageKind, records and used part of a page that was begun.
+/// Kind, records and used part of a page that was begun.
 pub(crate) fn begun(page: &Page) -> Option<(PageKind, usize, usize)> {
     let kind = PageKind::from_byte(page[KIND_AT])?;
     Some((kind, usize::from(page[RECORDS_AT]), usize::from(u16_at(page, USED_AT))))

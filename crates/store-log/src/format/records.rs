@@ -13,7 +13,7 @@ use std::path::Path;
 pub(crate) struct PageReader<'a> {
     table: &'a SegmentTable,
     page: Box<Page>,
-    /// RecordSlot, number and head of the page.
+    /// Slot, number and head of the page.
     current: Option<(usize, u32, PageHead)>,
     /// A long record.
     joined: Vec<u8>,

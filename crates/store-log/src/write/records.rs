@@ -51,7 +51,7 @@ impl Added {
         }
     }
 
-    /// IndexShard, tag and slot of each record of a group.
+    /// Shard, tag and slot of each record of a group.
     pub(crate) fn group(&self, group: usize) -> impl Iterator<Item = (usize, u32, RecordSlot)> {
         self.words.group(group).iter().map(|&word| {
             let slot = RecordSlot {
