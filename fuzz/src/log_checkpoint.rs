@@ -6,16 +6,16 @@ use crate::log_pages::begin;
 use blockmill_block::BlockHash;
 use blockmill_coins::Tip;
 use blockmill_store_log::fuzzing::{
-    BODY_BYTES, GROUPS, HEAD_BYTES, Identity, LANES, Label, PAGE_BYTES, Page, SlotState, seal,
+    BODY_BYTES, GROUPS, HEAD_BYTES, Identity, GROUP_SHARDS, Label, PAGE_BYTES, Page, SlotState, seal,
 };
 
-/// Most lanes that an input fills.
+/// Most shards that an input fills.
 const FILLED_MAX: usize = 5;
 
 /// Most slots of an input.
 const SLOTS_MAX: usize = 8;
 
-/// Words of a long lane: more than a page or a piece of a table has room for.
+/// Words of a long shard: more than a page or a piece of a table has room for.
 const MANY_WORDS: u64 = 700;
 
 /// Pages of a large segment: what the ledger has of them takes more than a page.
@@ -37,8 +37,8 @@ pub struct Plan {
     pub label: Label,
     /// A random number of the opening that wrote it.
     pub epoch: u64,
-    /// The words of all lanes, sorted.
-    pub lanes: Vec<Vec<u64>>,
+    /// The words of all shards, sorted.
+    pub shards: Vec<Vec<u64>>,
     /// The segments.
     pub slots: Vec<SlotState>,
 }
@@ -55,7 +55,7 @@ impl Plan {
             },
             label,
             epoch: input.u16().into(),
-            lanes: lanes_of(input),
+            shards: shards_of(input),
             slots: slots_of(input, &label),
         }
     }
@@ -63,11 +63,11 @@ impl Plan {
     /// The stream: words, directory, slots.
     pub fn stream(&self) -> Vec<u8> {
         let mut stream = Vec::new();
-        for word in self.lanes.iter().flatten() {
+        for word in self.shards.iter().flatten() {
             stream.extend(word.to_le_bytes());
         }
-        for lane in &self.lanes {
-            stream.extend((lane.len() as u32).to_le_bytes());
+        for shard in &self.shards {
+            stream.extend((shard.len() as u32).to_le_bytes());
         }
         stream.extend((self.slots.len() as u32).to_le_bytes());
         for slot in &self.slots {
@@ -91,7 +91,7 @@ impl Plan {
         body.extend(self.identity.key.1.to_le_bytes());
         body.extend((self.identity.network.len() as u16).to_le_bytes());
         body.extend(self.identity.network.as_bytes());
-        let words: usize = self.lanes.iter().map(Vec::len).sum();
+        let words: usize = self.shards.iter().map(Vec::len).sum();
         let label = &self.label;
         for number in [label.flush, label.coins, label.digest, words as u64, stream_bytes] {
             body.extend(number.to_le_bytes());
@@ -135,11 +135,11 @@ fn label_of(input: &mut Input<'_>) -> Label {
     }
 }
 
-/// Lanes with runs of words, the others empty.
-fn lanes_of(input: &mut Input<'_>) -> Vec<Vec<u64>> {
-    let mut lanes = vec![Vec::new(); GROUPS * LANES];
+/// Shards with runs of words, the others empty.
+fn shards_of(input: &mut Input<'_>) -> Vec<Vec<u64>> {
+    let mut shards = vec![Vec::new(); GROUPS * GROUP_SHARDS];
     for _ in 0..usize::from(input.u8()) % (FILLED_MAX + 1) {
-        let number = usize::from(input.u8()) % lanes.len();
+        let number = usize::from(input.u8()) % shards.len();
         let count = match input.u8() {
             u8::MAX => MANY_WORDS,
             few => u64::from(few) / 8,
@@ -150,9 +150,9 @@ fn lanes_of(input: &mut Input<'_>) -> Vec<Vec<u64>> {
             .collect();
         // The largest number is the gap of the index.
         words.retain(|&word| word != u64::MAX);
-        lanes[number] = words;
+        shards[number] = words;
     }
-    lanes
+    shards
 }
 
 fn slots_of(input: &mut Input<'_>, label: &Label) -> Vec<SlotState> {

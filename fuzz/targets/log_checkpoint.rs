@@ -2,7 +2,7 @@
 //! changes of the stream and of the first page, before they are sealed, and damage after it.
 //!
 //! Checked: without changes everything is read as it was written. A changed checkpoint is refused,
-//! or what is read agrees with itself, and has the same bytes when it is written again. Lanes then
+//! or what is read agrees with itself, and has the same bytes when it is written again. Shards then
 //! follow each other; an index is filled if all of them are sorted, and has exactly the words that
 //! were wanted; a page has at most 64 live records, and no page is above the tail. A damaged file
 //! is refused, or what is read is what was written. Memory stays below a fixed multiple of the
@@ -14,7 +14,7 @@ use blockmill_fuzz::input::Input;
 use blockmill_fuzz::log_checkpoint::Plan;
 use blockmill_fuzz::log_pages::{MemoryFile, damage};
 use blockmill_fuzz::memory::peak_of;
-use blockmill_store_log::fuzzing::{Checkpoint, Filled, GROUPS, LANES, PAGE_BYTES, Page, RECORDS_MAX, seal};
+use blockmill_store_log::fuzzing::{Checkpoint, Filled, GROUPS, GROUP_SHARDS, PAGE_BYTES, Page, RECORDS_MAX, seal};
 use libfuzzer_sys::fuzz_target;
 use peak_alloc::PeakAlloc;
 
@@ -30,14 +30,14 @@ const LEDGER_BYTES: usize = 1024 * 12;
 /// Bytes of a segment with one page in the stream.
 const SLOT_BYTES_MIN: usize = 40;
 
-/// Peak of allocated bytes for a byte of the file: the words of a lane, as bytes and as numbers,
+/// Peak of allocated bytes for a byte of the file: the words of a shard, as bytes and as numbers,
 /// and the pages that they are read from.
 const PEAK_PER_BYTE: usize = 3;
 
 /// Bytes for the first page, for the directory, and for tables that grow.
 const PEAK_BASE: usize = 1 << 14;
 
-/// Bytes of an empty table: a lane's first words make one.
+/// Bytes of an empty table: a shard's first words make one.
 const TABLE_BYTES: usize = 640;
 
 /// The pages of a checkpoint.
@@ -76,36 +76,36 @@ impl<'a> File<'a> {
         self.read_part(self.pages.as_flattened().len())
     }
 
-    /// The words of each lane. None for a lane that is damaged.
+    /// The words of each shard. None for a shard that is damaged.
     fn words(&self, checkpoint: &Checkpoint) -> Vec<Option<Vec<u64>>> {
-        let words = |lane| self.bounded(0, || checkpoint.words(lane / LANES, lane % LANES));
-        (0..GROUPS * LANES).map(words).collect()
+        let words = |shard| self.bounded(0, || checkpoint.words(shard / GROUP_SHARDS, shard % GROUP_SHARDS));
+        (0..GROUPS * GROUP_SHARDS).map(words).collect()
     }
 
     /// Fills an index with the words whose locations have none of some bits.
     fn fill(&self, checkpoint: &Checkpoint, unwanted: u32) -> Option<Filled> {
         let fill = || checkpoint.fill(|location| location & unwanted == 0);
-        self.bounded(GROUPS * LANES * TABLE_BYTES, fill)
+        self.bounded(GROUPS * GROUP_SHARDS * TABLE_BYTES, fill)
     }
 }
 
-/// A lane of an index has those of the words that were wanted. It takes another.
+/// A shard of an index has those of the words that were wanted. It takes another.
 fn check_lane(filled: &Filled, number: usize, words: &[u64], unwanted: u32) {
-    let (group, lane) = (number / LANES, number % LANES);
+    let (group, shard) = (number / GROUP_SHARDS, number % GROUP_SHARDS);
     let is_wanted = |word: &u64| *word as u32 & unwanted == 0;
     let mut wanted: Vec<u64> = words.iter().copied().filter(is_wanted).collect();
-    assert_eq!(filled.words(group, lane), wanted);
+    assert_eq!(filled.words(group, shard), wanted);
     let Some(&last) = wanted.last() else {
         return;
     };
     let tag = (last >> 32) as u32;
     let with_tag = wanted.iter().filter(|&&word| (word >> 32) as u32 == tag);
     let locations: Vec<u32> = with_tag.map(|&word| word as u32).collect();
-    assert_eq!(filled.locations(group, lane, tag), locations);
+    assert_eq!(filled.locations(group, shard, tag), locations);
     if last < u64::MAX - 1 {
-        assert!(!filled.insert(group, lane, last) && filled.insert(group, lane, last + 1));
+        assert!(!filled.insert(group, shard, last) && filled.insert(group, shard, last + 1));
         wanted.push(last + 1);
-        assert_eq!(filled.words(group, lane), wanted);
+        assert_eq!(filled.words(group, shard), wanted);
     }
 }
 
@@ -113,11 +113,11 @@ fn check_unchanged(file: &File<'_>, unwanted: u32) {
     let checkpoint = file.read().expect("what was written is read");
     assert_eq!(checkpoint.label(), file.plan.label);
     assert_eq!(checkpoint.slots(), file.plan.slots);
-    for (lane, found) in file.plan.lanes.iter().zip(file.words(&checkpoint)) {
-        assert_eq!(found.as_ref(), Some(lane));
+    for (shard, found) in file.plan.shards.iter().zip(file.words(&checkpoint)) {
+        assert_eq!(found.as_ref(), Some(shard));
     }
     let filled = file.fill(&checkpoint, unwanted).expect("what was written is read");
-    for (number, words) in file.plan.lanes.iter().enumerate() {
+    for (number, words) in file.plan.shards.iter().enumerate() {
         check_lane(&filled, number, words, unwanted);
     }
 }
@@ -129,30 +129,30 @@ fn check_changed(plan: &Plan, first_body: &[u8], stream: &[u8], unwanted: u32) {
         return;
     };
     let starts = checkpoint.starts();
-    assert_eq!(starts.len(), GROUPS * LANES + 1);
+    assert_eq!(starts.len(), GROUPS * GROUP_SHARDS + 1);
     assert!(starts.is_sorted() && starts[0] == 0);
     let words = file.words(&checkpoint);
-    let lanes: Vec<Vec<u64>> = words.into_iter().flatten().collect();
+    let shards: Vec<Vec<u64>> = words.into_iter().flatten().collect();
     assert_eq!(
-        lanes.len(),
-        GROUPS * LANES,
+        shards.len(),
+        GROUPS * GROUP_SHARDS,
         "a page with the right checksum was refused"
     );
-    for (words, range) in lanes.iter().zip(starts.windows(2)) {
+    for (words, range) in shards.iter().zip(starts.windows(2)) {
         assert_eq!(words.len() as u64 * 8, range[1] - range[0]);
     }
     // The largest number is the gap of the index.
     let is_sorted = |words: &Vec<u64>| words.is_sorted_by(|one, other| one < other) && words.last() != Some(&u64::MAX);
     let filled = file.fill(&checkpoint, unwanted);
-    assert_eq!(filled.is_some(), lanes.iter().all(is_sorted));
+    assert_eq!(filled.is_some(), shards.iter().all(is_sorted));
     if let Some(filled) = filled {
-        for (number, words) in lanes.iter().enumerate() {
+        for (number, words) in shards.iter().enumerate() {
             check_lane(&filled, number, words, unwanted);
         }
     }
     let found = Plan {
         label: checkpoint.label(),
-        lanes,
+        shards,
         slots: checkpoint.slots(),
         ..plan.clone()
     };
@@ -191,8 +191,8 @@ fn check_damaged(file: &mut File<'_>, input: &mut Input<'_>, unwanted: u32) {
     assert_eq!(checkpoint.label(), file.plan.label);
     assert_eq!(checkpoint.slots(), file.plan.slots);
     let words = file.words(&checkpoint);
-    for (lane, found) in file.plan.lanes.iter().zip(&words) {
-        assert!(found.is_none() || found.as_ref() == Some(lane));
+    for (shard, found) in file.plan.shards.iter().zip(&words) {
+        assert!(found.is_none() || found.as_ref() == Some(shard));
     }
     assert!(words.iter().any(Option::is_none), "the damage was not seen");
     assert!(file.fill(&checkpoint, unwanted).is_none());

@@ -4,7 +4,7 @@ use crate::hash::BlockHash;
 use crate::header::Header;
 use crate::merkle;
 use crate::reader::{DecodeError, Reader, compact_size_length};
-use crate::transaction::{Tables, Transaction, check_length};
+use crate::transaction::{DecodedTables, Transaction, check_length};
 use std::ops::Range;
 
 /// A decoded block: its bytes (owned or borrowed) and the offsets of its parts.
@@ -14,7 +14,7 @@ pub struct Block<B = Vec<u8>> {
     length: usize,
     header: Header,
     hash: BlockHash,
-    tables: Tables,
+    tables: DecodedTables,
     /// The index of each transaction's first input, and at the end the number of inputs.
     input_starts: Vec<u32>,
 }
@@ -30,16 +30,18 @@ impl<B: AsRef<[u8]>> Block<B> {
     /// Any [`DecodeError`]. Offsets count from the start of the block.
     pub fn decode(bytes: B) -> Result<Self, DecodeError> {
         let raw = bytes.as_ref();
+        // Offsets have 32 bits.
         check_length(raw)?;
         let mut reader = Reader::new(raw);
         let header = Header::read(&mut reader)?;
-        let mut tables = Tables::default();
+        let mut tables = DecodedTables::default();
         let mut input_starts = vec![0];
         for _ in 0..reader.compact_size()? {
             tables.read_transaction(&mut reader)?;
             input_starts.push(tables.input_count() as u32);
         }
         let length = reader.offset();
+        // All at once: hashes of several transactions run side by side.
         tables.hash_transactions(raw);
         Ok(Self {
             bytes,
@@ -134,6 +136,7 @@ impl<B: AsRef<[u8]>> Block<B> {
     pub fn witness_merkle_root(&self) -> [u8; 32] {
         let mut leaves: Vec<_> = self.transactions().map(|transaction| transaction.wtxid().0).collect();
         if let Some(coinbase) = leaves.first_mut() {
+            // The commitment lies in the coinbase itself, so its hash cannot be part of it.
             *coinbase = [0; 32];
         }
         merkle::root(&mut leaves).hash

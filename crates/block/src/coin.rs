@@ -1,14 +1,12 @@
 //! Outpoints and coins.
 
 use crate::compress;
+pub use crate::compress::SCRIPT_SIZE_MAX;
 use crate::hash::Txid;
 use crate::reader::{DecodeError, Reader, write_compact_size, write_varint};
 use std::fmt;
 use std::str::FromStr;
 use thiserror::Error;
-
-/// Longest script that can be run, in bytes. No output with a longer locking script can be spent.
-pub const SCRIPT_SIZE_MAX: usize = 10_000;
 
 const OP_RETURN: u8 = 0x6a;
 
@@ -86,9 +84,9 @@ pub fn is_unspendable(script_pubkey: &[u8]) -> bool {
 pub struct Coin {
     /// Amount in satoshi.
     pub value: i64,
-    /// Height of the block that made it, below 2^31.
+    /// Height of the block that created it, below 2^31.
     pub height: u32,
-    /// Whether a coinbase made it.
+    /// Whether a coinbase created it.
     pub is_coinbase: bool,
     /// Locking script.
     pub script_pubkey: Box<[u8]>,
@@ -99,9 +97,9 @@ pub struct Coin {
 pub struct CoinRef<'a> {
     /// Amount in satoshi.
     pub value: i64,
-    /// Height of the block that made it, below 2^31.
+    /// Height of the block that created it, below 2^31.
     pub height: u32,
-    /// Whether a coinbase made it.
+    /// Whether a coinbase created it.
     pub is_coinbase: bool,
     /// Locking script.
     pub script_pubkey: &'a [u8],

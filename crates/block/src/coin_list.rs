@@ -1,4 +1,4 @@
-//! Many coins in two pieces of memory, in place of a box for each script.
+//! Many coins in two pieces of memory, without a box for each script.
 
 use crate::coin::CoinRef;
 use crate::compress;
@@ -9,7 +9,7 @@ use std::ops::Range;
 
 /// A coin but its script, which lies among those of all coins.
 #[derive(Debug, Clone, Copy)]
-struct Head {
+struct CoinHead {
     value: i64,
     script_at: usize,
     script_length: u32,
@@ -28,7 +28,7 @@ struct Head {
 /// ```
 #[derive(Clone, Default)]
 pub struct CoinList {
-    heads: Vec<Head>,
+    heads: Vec<CoinHead>,
     scripts: Vec<u8>,
 }
 
@@ -49,12 +49,12 @@ impl CoinList {
 
     /// Memory in bytes, unused capacity included.
     pub fn memory(&self) -> usize {
-        self.heads.capacity() * size_of::<Head>() + self.scripts.capacity()
+        self.heads.capacity() * size_of::<CoinHead>() + self.scripts.capacity()
     }
 
     /// Memory in bytes that the coins use, unused capacity not counted.
     pub fn used(&self) -> usize {
-        self.heads.len() * size_of::<Head>() + self.scripts.len()
+        self.heads.len() * size_of::<CoinHead>() + self.scripts.len()
     }
 
     /// Number of coins.
@@ -106,7 +106,7 @@ impl CoinList {
     /// Appends a coin whose script lies from `script_at` to the end of the buffer.
     #[inline]
     fn push_head(&mut self, value: i64, code: u32, script_at: usize) {
-        self.heads.push(Head {
+        self.heads.push(CoinHead {
             value,
             script_at,
             // The script lies in the memory of a block, of a record, or of a cache: below 4 GiB.
@@ -118,7 +118,7 @@ impl CoinList {
     /// A list of `coins` coins that are empty until they are [placed](Self::place), with capacity
     /// for usual scripts.
     pub fn with_empty_coins(coins: usize) -> Self {
-        let empty = Head {
+        let empty = CoinHead {
             value: 0,
             script_at: 0,
             script_length: 0,
@@ -130,27 +130,27 @@ impl CoinList {
         }
     }
 
-    /// Puts coins of another list at these places, in place of the coins that are there. The order
+    /// Puts coins of another list at these indices, instead of the coins that are there. The order
     /// of the scripts in memory need not be that of the coins, so all are copied at once.
     ///
     /// # Panics
-    /// If there are not as many places as coins, or if the list has no such place.
-    pub fn place(&mut self, coins: Coins<'_>, places: impl ExactSizeIterator<Item = usize>) {
-        assert_eq!(coins.len(), places.len(), "a place for each coin");
+    /// If there are not as many indices as coins, or if the list has no such index.
+    pub fn place(&mut self, coins: Coins<'_>, indices: impl ExactSizeIterator<Item = usize>) {
+        assert_eq!(coins.len(), indices.len(), "an index for each coin");
         let at = self.scripts.len();
         if let Some((start, scripts)) = coins.scripts_in_a_row() {
             self.scripts.extend_from_slice(scripts);
-            for (&head, place) in coins.heads.iter().zip(places) {
-                self.heads[place] = Head {
+            for (&head, index) in coins.heads.iter().zip(indices) {
+                self.heads[index] = CoinHead {
                     script_at: head.script_at - start + at,
                     ..head
                 };
             }
         } else {
-            for (&head, place) in coins.heads.iter().zip(places) {
+            for (&head, index) in coins.heads.iter().zip(indices) {
                 let script_at = self.scripts.len();
                 self.scripts.extend_from_slice(coins.coin(&head).script_pubkey);
-                self.heads[place] = Head { script_at, ..head };
+                self.heads[index] = CoinHead { script_at, ..head };
             }
         }
     }
@@ -218,7 +218,7 @@ impl<'a> FromIterator<CoinRef<'a>> for CoinList {
 /// Some coins of a [`CoinList`], in a row.
 #[derive(Clone, Copy, Default)]
 pub struct Coins<'a> {
-    heads: &'a [Head],
+    heads: &'a [CoinHead],
     scripts: &'a [u8],
 }
 
@@ -240,7 +240,7 @@ impl<'a> Coins<'a> {
     }
 
     #[inline]
-    fn coin(self, head: &Head) -> CoinRef<'a> {
+    fn coin(self, head: &CoinHead) -> CoinRef<'a> {
         CoinRef {
             value: head.value,
             height: head.code >> 1,
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "a place for each coin")]
+    #[should_panic(expected = "an index for each coin")]
     fn no_coin_is_left_out() {
         let list: CoinList = [CoinRef {
             value: 1,
@@ -356,13 +356,13 @@ mod tests {
             both.place(one.coins().range(0..half), (0..half).map(|number| 2 * number));
             let second = reversed.coins().range(half..coins.len());
             both.place(second, (half..coins.len()).map(|number| match 2 * (number - half) + 1 {
-                place if place < coins.len() => place,
+                index if index < coins.len() => index,
                 _ => coins.len() - 1,
             }));
             let mut expected = vec![None; coins.len()];
             for (number, coin) in coins.iter().enumerate() {
-                let place = if number < half { 2 * number } else { 2 * (number - half) + 1 };
-                expected[place.min(coins.len() - 1)] = Some(coin.clone());
+                let index = if number < half { 2 * number } else { 2 * (number - half) + 1 };
+                expected[index.min(coins.len() - 1)] = Some(coin.clone());
             }
             let found: Vec<Option<Coin>> = both.coins().iter().map(|coin| Some(coin.to_coin())).collect();
             prop_assert_eq!(found, expected);

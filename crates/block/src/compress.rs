@@ -1,8 +1,10 @@
 //! Core's compressed forms of amounts and scripts (compressor.h).
 
-use crate::coin::SCRIPT_SIZE_MAX;
 use crate::reader::{DecodeError, Reader, write_varint};
 use secp256k1_lanes::{decompress, is_point};
+
+/// Longest script that can be run, in bytes. No output with a longer locking script can be spent.
+pub const SCRIPT_SIZE_MAX: usize = 10_000;
 
 const OP_DUP: u8 = 0x76;
 const OP_HASH160: u8 = 0xa9;
@@ -26,6 +28,7 @@ pub fn compress_amount(amount: u64) -> u64 {
         mantissa /= 10;
         exponent += 1;
     }
+    // Nine zeros or more: the tenth would be a digit of the mantissa.
     if exponent == 9 {
         return 1 + (mantissa - 1) * 10 + 9;
     }
@@ -116,6 +119,7 @@ fn write_script(script: &[u8], into: &mut Vec<u8>) {
             into.extend_from_slice(x);
         }
         [65, 4, key @ .., OP_CHECKSIG] if is_full_key(key) => {
+            // The parity of y and the curve give y back.
             into.push(4 | key[63] & 1);
             into.extend_from_slice(&key[..32]);
         }
@@ -144,6 +148,7 @@ fn read_script(reader: &mut Reader<'_>, script: &mut Vec<u8>) -> Result<(), Deco
         code @ (4 | 5) => {
             let mut key = [code as u8 - 2; 33];
             key[1..].copy_from_slice(reader.take(32)?);
+            // Core stores x alone. An x without a point was never written by a node.
             let y = decompress(&key).ok_or(DecodeError::InvalidPoint { offset })?;
             append([&[65, 4], &[&key[1..], &y].concat(), &[OP_CHECKSIG]]);
         }

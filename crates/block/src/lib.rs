@@ -2,7 +2,7 @@
 //!
 //! A [`Block`] is a table of offsets over its bytes, owned or borrowed. Decoding computes ids and
 //! hashes, copies no script, and allocates at most a fixed multiple of the bytes given. The crate
-//! judges nothing: a block that decodes may still break every rule of consensus. It opens no files
+//! checks no rule: a block that decodes may still break every rule of consensus. It opens no files
 //! and needs no C compiler.
 //!
 //! ```

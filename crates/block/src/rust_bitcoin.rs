@@ -11,7 +11,7 @@
 //! | `&`[`bitcoin::Transaction`] | [`OwnedTransaction`] | bytes that Core refuses |
 //! | `&`[`bitcoin::Block`] | [`Block`] | bytes that Core refuses |
 //!
-//! An output does not say at which height it was made, so the way back to a coin is a function:
+//! An output does not say at which height it was created, so the way back to a coin is a function:
 //! [`Coin::from_tx_out`].
 //!
 //! ```
@@ -168,7 +168,7 @@ impl TryFrom<Output<'_>> for bitcoin::TxOut {
 }
 
 impl Coin {
-    /// The coin that the block at `height` makes of an output. `is_coinbase`: a coinbase made it.
+    /// The coin that the block at `height` creates of an output. `is_coinbase`: a coinbase created it.
     ///
     /// # Errors
     /// [`AmountOutOfRange`] from 2^63 satoshi on.

@@ -1,7 +1,7 @@
 //! Copies of a few bytes.
 
 /// Copies bytes to as many others. For scripts and parts of scripts: up to 64 bytes take two copies
-/// of a known length, which may overlap, in place of a call that copies any length.
+/// of a known length, which may overlap, instead of a call that copies any length.
 ///
 /// # Panics
 /// If the lengths differ.

@@ -68,7 +68,7 @@ pub(crate) struct Ids {
 
 /// The tables that decoding fills.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Tables {
+pub(crate) struct DecodedTables {
     pub(crate) transactions: Vec<TransactionLayout>,
     /// As many as there are transactions, once they are hashed.
     ids: Vec<Ids>,
@@ -89,7 +89,7 @@ pub(crate) fn check_length(bytes: &[u8]) -> Result<(), DecodeError> {
     Ok(())
 }
 
-impl Tables {
+impl DecodedTables {
     /// Memory in bytes, unused capacity included.
     pub(crate) fn memory(&self) -> usize {
         self.transactions.capacity() * size_of::<TransactionLayout>()
@@ -179,6 +179,7 @@ impl Tables {
             reader.take(OutPoint::LENGTH)?;
             let script = reader.sized_bytes()?;
             let script_at = reader.offset() - script.len();
+            // The sequence number follows the script: it needs no offset of its own.
             reader.take(4)?;
             self.inputs.push(InputLayout {
                 outpoint_at: offset32(outpoint_at),
@@ -217,6 +218,7 @@ impl Tables {
             input.witness_at = offset32(at);
             input.witness_end = offset32(reader.offset());
             input.witness_items = offset32(items);
+            // A transaction with the flag and without witnesses is refused.
             any |= items > 0;
         }
         Ok(any)
@@ -465,7 +467,7 @@ impl<'a> Witness<'a> {
 #[derive(Debug, Clone)]
 pub struct OwnedTransaction {
     bytes: Vec<u8>,
-    tables: Tables,
+    tables: DecodedTables,
 }
 
 impl OwnedTransaction {
@@ -475,7 +477,7 @@ impl OwnedTransaction {
     /// Any [`DecodeError`].
     pub fn decode(bytes: Vec<u8>) -> Result<Self, DecodeError> {
         check_length(&bytes)?;
-        let mut tables = Tables::default();
+        let mut tables = DecodedTables::default();
         let mut reader = Reader::new(&bytes);
         tables.read_transaction(&mut reader)?;
         reader.finish()?;

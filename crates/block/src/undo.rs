@@ -49,11 +49,6 @@ impl BlockUndo {
         self.coins.push(coin);
     }
 
-    /// The list to which the coins of the transaction that is being written are appended.
-    pub fn coins_mut(&mut self) -> &mut CoinList {
-        &mut self.coins
-    }
-
     /// Ends the transaction that is being written.
     pub fn end_transaction(&mut self) {
         self.ends.push(self.coins.len());
@@ -171,6 +166,7 @@ impl BlockUndo {
     /// Bounds of the bytes of a block's undo data. Panics if the block has no transaction.
     pub fn lengths_for<B: AsRef<[u8]>>(block: &Block<B>) -> std::ops::RangeInclusive<u64> {
         let transactions = block.transaction_count().saturating_sub(1) as u64;
+        // Undo data has no coins of the coinbase.
         let of_coinbase = block.transaction(0).input_count();
         let coins = block.input_count().saturating_sub(of_coinbase) as u64;
         1 + transactions + coins * COIN_BYTES_MIN..=(1 + transactions) * COMPACT_SIZE_BYTES_MAX + coins * COIN_BYTES_MAX
@@ -200,6 +196,7 @@ fn each_transaction_of<'b, B: AsRef<[u8]>>(
 /// Skips a coin of undo data.
 fn skip_coin(reader: &mut Reader<'_>) -> Result<(), DecodeError> {
     let code = reader.varint(u64::from(u32::MAX))? as u32;
+    // Old versions of Core wrote the version of the transaction here. It is read and not used.
     if code >> 1 > 0 {
         reader.varint(u64::from(u32::MAX))?;
     }

@@ -191,11 +191,11 @@ fn claim(path: &Path, temporary: &Path, mode: u32) -> Result<File, FileError> {
         options.read(true).write(true).create_new(true).mode(mode);
         match options.open(temporary) {
             Ok(file) => match lock(&file, temporary) {
-                Ok(Lock::Held) => return Ok(file),
+                Ok(NameLock::Held) => return Ok(file),
                 // Where no file can be locked, the name alone keeps others out.
-                Ok(Lock::NoLocks) => return Ok(file),
-                Ok(Lock::OtherFile) => {}
-                Ok(Lock::Taken) => return Err(in_use()),
+                Ok(NameLock::NoLocks) => return Ok(file),
+                Ok(NameLock::OtherFile) => {}
+                Ok(NameLock::Taken) => return Err(in_use()),
                 Err(error) => return Err(FileError::io(temporary)(error)),
             },
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
@@ -226,18 +226,18 @@ fn remove_left(path: &Path, temporary: &Path) -> Result<(), FileError> {
         Ok(Some(left)) => left,
     };
     match lock(&left, temporary).map_err(failed)? {
-        Lock::Held => std::fs::remove_file(temporary).map_err(failed),
-        Lock::OtherFile => Ok(()),
-        Lock::Taken => Err(FileError::InUse { path: path.to_owned() }),
+        NameLock::Held => std::fs::remove_file(temporary).map_err(failed),
+        NameLock::OtherFile => Ok(()),
+        NameLock::Taken => Err(FileError::InUse { path: path.to_owned() }),
         // Nobody knows whether its process lives.
-        Lock::NoLocks => Err(FileError::Exists {
+        NameLock::NoLocks => Err(FileError::Exists {
             path: temporary.to_owned(),
         }),
     }
 }
 
 /// What came of the attempt to lock a file.
-enum Lock {
+enum NameLock {
     /// The lock is held, and the file is the one of this name.
     Held,
     /// Another file has the name by now.
@@ -248,17 +248,17 @@ enum Lock {
     NoLocks,
 }
 
-fn lock(file: &File, path: &Path) -> io::Result<Lock> {
+fn lock(file: &File, path: &Path) -> io::Result<NameLock> {
     match file.try_lock() {
         Ok(()) => {}
-        Err(TryLockError::WouldBlock) => return Ok(Lock::Taken),
-        Err(TryLockError::Error(_)) => return Ok(Lock::NoLocks),
+        Err(TryLockError::WouldBlock) => return Ok(NameLock::Taken),
+        Err(TryLockError::Error(_)) => return Ok(NameLock::NoLocks),
     }
     let own = file.metadata()?;
     match std::fs::symlink_metadata(path) {
-        Ok(named) if (named.dev(), named.ino()) == (own.dev(), own.ino()) => Ok(Lock::Held),
-        Ok(_) => Ok(Lock::OtherFile),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Lock::OtherFile),
+        Ok(named) if (named.dev(), named.ino()) == (own.dev(), own.ino()) => Ok(NameLock::Held),
+        Ok(_) => Ok(NameLock::OtherFile),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(NameLock::OtherFile),
         Err(error) => Err(error),
     }
 }

@@ -1,6 +1,6 @@
 //! A part of a file in memory, cleared of the key: what the searches for records read through.
 
-use crate::{FileError, RECORD_HEAD, ScanProgress, XorKey};
+use crate::{FileError, RECORD_HEAD, XorKey};
 use blockmill_block::network::Magic;
 use memchr::memmem;
 use std::fs::File;
@@ -12,6 +12,17 @@ use std::path::Path;
 /// Bytes per step of a search for the magic: the first step, and the longest.
 const SEARCH_STEP_FIRST: usize = 256;
 const SEARCH_STEP_MAX: usize = 1 << 20;
+
+/// Progress of a scan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ScanProgress {
+    /// Offset of the next read in bytes.
+    pub offset: u64,
+    /// Length of the file in bytes.
+    pub bytes: u64,
+    /// Number of records found so far.
+    pub records: usize,
+}
 
 /// The reason of an early end of a search.
 pub(crate) enum Cut {
@@ -38,7 +49,7 @@ impl Cut {
 pub(crate) type ReadResult<T> = Result<T, Cut>;
 
 /// A part of a file.
-pub(crate) struct Window<'a> {
+pub(crate) struct FileWindow<'a> {
     handle: &'a File,
     pub(crate) key: XorKey,
     /// Length of the file.
@@ -54,7 +65,7 @@ pub(crate) struct Window<'a> {
     watch: &'a mut dyn FnMut(&ScanProgress) -> ControlFlow<()>,
 }
 
-impl<'a> Window<'a> {
+impl<'a> FileWindow<'a> {
     pub(crate) fn new(
         handle: &'a File,
         key: XorKey,
@@ -85,6 +96,7 @@ impl<'a> Window<'a> {
                 bytes: self.size,
                 records: self.records,
             };
+            // Each read is a chance to stop, and shows how far the search is.
             if (self.watch)(&progress).is_break() {
                 return Err(Cut::Stopped);
             }
@@ -114,6 +126,7 @@ impl<'a> Window<'a> {
             if bytes.len() < step {
                 break;
             }
+            // A magic may lie across the end of a step.
             offset += (step - 3) as u64;
             step = (step * 4).min(SEARCH_STEP_MAX);
         }
@@ -128,6 +141,7 @@ impl<'a> Window<'a> {
         let mut offset = at;
         let mut step = SEARCH_STEP_FIRST;
         let mut grows = true;
+        // Shorter steps would find no more than the caller does byte by byte.
         while step > 2 * RECORD_HEAD as usize {
             let bytes = self.get(offset, step)?;
             if !key.is_padding(bytes, offset) {
@@ -150,6 +164,7 @@ impl<'a> Window<'a> {
     /// where it is.
     pub(crate) fn peek(&mut self, at: u64) -> ReadResult<([u8; RECORD_HEAD as usize], usize)> {
         let mut bytes = [0; RECORD_HEAD as usize];
+        // The file may end within the head.
         let count = bytes.len().min(self.size.saturating_sub(at) as usize);
         if at >= self.start && at + count as u64 <= self.start + self.bytes.len() as u64 {
             let from = (at - self.start) as usize;

@@ -4,8 +4,8 @@
 //! order of the index, and nothing is hashed.
 
 use super::record::{EntryFlags, EntryRef};
-use super::segment::slot_of;
 use super::shard::{Difference, SEGMENTS, Shard};
+use super::word::slot_of;
 use super::{CoinMap, SHARDS};
 
 impl CoinMap {
@@ -35,6 +35,7 @@ impl CoinMap {
                 let flags = choose(shard.entry_at(slot_of(word)));
                 chosen.extend(flags.map(|flags| (word, flags)));
             });
+            // One segment at a time, so the thread that resolves waits for a thousandth at most.
             let difference = self.write(number).adopt(segment, &shard, &chosen);
             moved += difference.entries.unsigned_abs();
             self.account(difference);

@@ -25,7 +25,7 @@
 //! - [`key`]: the key of an outpoint, by which entries are sorted;
 //! - `record`: the layout of an entry in memory, a short form of its own;
 //! - `pool`: the memory of the records;
-//! - `segment`, `overflow`: the index, one word for each record, with bounded searches;
+//! - `word`, `segment`, `overflow`: the index, one word for each record, with bounded searches;
 //! - `shard`: records and index of a part of all outpoints; batched searches;
 //! - `sorted`: entries in the order of their keys;
 //! - `locked`: a shard that one thread has for a while;
@@ -47,8 +47,7 @@
 //! operations. So threads may read and write at once. A sequence of operations is not atomic. A
 //! closure that an operation calls must not use the map.
 //!
-//! The type of the lock keeps threads from breaking its rules. The only unsafe code here is the
-//! prefetch instruction.
+//! The type of the lock keeps threads from breaking its rules. There is no unsafe code here.
 
 mod adopt;
 mod hash;
@@ -56,18 +55,18 @@ pub mod key;
 mod locked;
 mod overflow;
 mod pool;
-mod prefetch;
 mod record;
 mod segment;
 mod shard;
 mod sorted;
 #[cfg(test)]
 mod tests;
+mod word;
 
 pub use blockmill_block::CoinRef;
+pub use blockmill_wordtable::prefetch;
 pub use hash::{HashKey, HashedOutPoint, TransactionHash};
 pub use locked::{LockedShard, ReadShard};
-pub use prefetch::prefetch;
 pub use record::{EntryFlags, EntryRef};
 pub use segment::IndexStatistics;
 pub use shard::Update;
@@ -88,14 +87,14 @@ pub const SHARDS: usize = 1 << SHARD_BITS;
 
 /// An entry, copied out of the map's memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct MapEntry {
     /// The flags.
     pub flags: EntryFlags,
     /// The coin; none for a spent outpoint.
     pub coin: Option<Coin>,
 }
 
-impl From<EntryRef<'_>> for Entry {
+impl From<EntryRef<'_>> for MapEntry {
     fn from(entry: EntryRef<'_>) -> Self {
         Self {
             flags: entry.flags(),
@@ -141,6 +140,7 @@ fn by_shard(outpoints: &[HashedOutPoint]) -> Vec<u32> {
         ends[shard_of(outpoint.hash())] += 1;
     }
     let mut before = 0;
+    // Counts become starts, and end as ends when the numbers are dealt out.
     for end in &mut ends {
         before += std::mem::replace(end, before);
     }
@@ -228,8 +228,8 @@ impl CoinMap {
     }
 
     /// The entry of an outpoint, copied.
-    pub fn get(&self, outpoint: &OutPoint) -> Option<Entry> {
-        self.with(outpoint, |entry| entry.map(Entry::from))
+    pub fn get(&self, outpoint: &OutPoint) -> Option<MapEntry> {
+        self.with(outpoint, |entry| entry.map(MapEntry::from))
     }
 
     /// Calls `found` once for each outpoint: with its index in `outpoints`, and with its entry. The
@@ -322,6 +322,7 @@ impl CoinMap {
         for shard in 0..SHARDS {
             self.write(shard).retain_with_flags(&mut change, &mut removed);
             for outpoint in removed.drain(..) {
+                // Removal moves words of the index, so it waits until the walk has ended.
                 self.remove(&outpoint);
             }
         }

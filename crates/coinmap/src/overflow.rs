@@ -4,9 +4,9 @@
 //! the map's key is secret the overflow is nearly empty. An attacker with the key can make it
 //! as large as the map. Each search is then two binary searches.
 
-use super::pool::{ALLOCATION_BYTES, Pool};
+use super::pool::{ALLOCATION_BYTES, RecordPool};
 use super::record::key_of;
-use super::segment::{hash_of, slot_of, word};
+use super::word::{hash_of, slot_of, word};
 use crate::key::OutpointKey;
 use std::cmp::Ordering;
 
@@ -23,7 +23,7 @@ pub(crate) struct Overflow {
 }
 
 /// How a word's record compares to a hash and a key.
-fn compare(one: u64, hash: u32, key: &OutpointKey, pool: &Pool) -> Ordering {
+fn compare(one: u64, hash: u32, key: &OutpointKey, pool: &RecordPool) -> Ordering {
     hash_of(one)
         .cmp(&hash)
         .then_with(|| key_of(pool.at(slot_of(one))).cmp(key))
@@ -52,7 +52,7 @@ impl Overflow {
     }
 
     /// The number of a block, and the index of a word in the block; or the index for a new word.
-    fn search(&self, hash: u32, key: &OutpointKey, pool: &Pool) -> (usize, Result<usize, usize>) {
+    fn search(&self, hash: u32, key: &OutpointKey, pool: &RecordPool) -> (usize, Result<usize, usize>) {
         let after = self.blocks.partition_point(|block| {
             block
                 .first()
@@ -67,13 +67,13 @@ impl Overflow {
     }
 
     /// The slot of the record with this key.
-    pub(crate) fn find(&self, hash: u32, key: &OutpointKey, pool: &Pool) -> Option<u32> {
+    pub(crate) fn find(&self, hash: u32, key: &OutpointKey, pool: &RecordPool) -> Option<u32> {
         let (block, index) = self.search(hash, key, pool);
         Some(slot_of(self.blocks[block][index.ok()?]))
     }
 
     /// Adds the word of a record that the overflow does not have.
-    pub(crate) fn insert(&mut self, new: u64, pool: &Pool) {
+    pub(crate) fn insert(&mut self, new: u64, pool: &RecordPool) {
         let (block, index) = self.search(hash_of(new), key_of(pool.at(slot_of(new))), pool);
         let (Ok(index) | Err(index)) = index;
         if self.blocks.is_empty() {
@@ -84,6 +84,7 @@ impl Overflow {
         words.insert(index, new);
         self.capacity_words += words.capacity() - capacity_before;
         self.len += 1;
+        // Blocks that are halved stay between a half and full, unless words are removed.
         if words.len() >= BLOCK_WORDS {
             let mut upper = Vec::with_capacity(BLOCK_WORDS);
             upper.extend(words.drain(BLOCK_WORDS / 2..));
@@ -93,19 +94,20 @@ impl Overflow {
     }
 
     /// Removes the word of a record.
-    pub(crate) fn remove(&mut self, hash: u32, key: &OutpointKey, pool: &Pool) {
+    pub(crate) fn remove(&mut self, hash: u32, key: &OutpointKey, pool: &RecordPool) {
         let (block, Ok(index)) = self.search(hash, key, pool) else {
             return;
         };
         self.blocks[block].remove(index);
         self.len -= 1;
+        // An empty block has no first word to search by.
         if self.blocks[block].is_empty() {
             self.capacity_words -= self.blocks.remove(block).capacity();
         }
     }
 
     /// Changes the slot of the record with this key.
-    pub(crate) fn replace(&mut self, hash: u32, key: &OutpointKey, slot: u32, pool: &Pool) {
+    pub(crate) fn replace(&mut self, hash: u32, key: &OutpointKey, slot: u32, pool: &RecordPool) {
         if let (block, Ok(index)) = self.search(hash, key, pool) {
             self.blocks[block][index] = word(hash, slot);
         }

@@ -29,7 +29,7 @@ pub(crate) const ALLOCATION_BYTES: usize = 16;
 
 /// Chunks and their free slots.
 #[derive(Debug)]
-pub(crate) struct Pool {
+pub(crate) struct RecordPool {
     chunks: Vec<Box<[u8]>>,
     /// The first free slot of each size; the index is the size in units.
     free: Box<[u32]>,
@@ -43,7 +43,7 @@ pub(crate) struct Pool {
     chunk_bytes: usize,
 }
 
-impl Default for Pool {
+impl Default for RecordPool {
     fn default() -> Self {
         Self {
             chunks: Vec::new(),
@@ -65,7 +65,7 @@ const fn slot_at(chunk: u32, unit: usize) -> u32 {
     chunk << UNIT_BITS | unit as u32
 }
 
-impl Pool {
+impl RecordPool {
     /// Memory in bytes, with the allocator's share.
     #[inline]
     pub(crate) fn bytes(&self) -> usize {
@@ -117,6 +117,7 @@ impl Pool {
             let number = slot >> UNIT_BITS;
             let chunk = std::mem::take(&mut self.chunks[number as usize]);
             self.chunk_bytes -= chunk.len();
+            // The number can be given again: no word of the index names it any more.
             self.vacant.push(number);
         } else {
             self.push_free(slot, units);
@@ -138,6 +139,7 @@ impl Pool {
 
     fn push_free(&mut self, slot: u32, units: usize) {
         if self.free.is_empty() {
+            // Many shards never free a slot.
             self.free = vec![NO_SLOT; UNITS_MAX + 1].into_boxed_slice();
         }
         let next = std::mem::replace(&mut self.free[units], slot);
@@ -156,6 +158,7 @@ impl Pool {
 
     #[cold]
     fn open_chunk(&mut self) {
+        // The rest of the chunk becomes a free slot of its size.
         let left = self.open_end - self.open_unit;
         if left > 0 {
             self.push_free(slot_at(self.open, self.open_unit), left);
@@ -183,6 +186,7 @@ impl Pool {
             return number;
         }
         if number == self.chunks.capacity() {
+            // Doubling would leave up to half of a large table unused.
             self.chunks.reserve_exact(number / 8 + 4);
         }
         self.chunks.push(chunk);
@@ -198,7 +202,7 @@ mod tests {
 
     #[test]
     fn freed_memory_is_used_again() {
-        let mut pool = Pool::default();
+        let mut pool = RecordPool::default();
         let slots: Vec<u32> = (0..1000).map(|_| pool.allocate(72)).collect();
         let bytes = pool.bytes();
         assert!((72_000..72_000 + 2 * CHUNK_BYTES).contains(&bytes), "{bytes}");
@@ -214,7 +218,7 @@ mod tests {
 
     #[test]
     fn long_records_give_their_memory_back() {
-        let mut pool = Pool::default();
+        let mut pool = RecordPool::default();
         let long = pool.allocate(10_000);
         let with = pool.bytes();
         pool.at_mut(long)[..10_000].fill(7);
@@ -227,7 +231,7 @@ mod tests {
         /// Slots never overlap, whatever is allocated and released.
         #[test]
         fn slots_keep_what_is_written(steps in proptest::collection::vec((1usize..1400, any::<bool>()), 1..400)) {
-            let mut pool = Pool::default();
+            let mut pool = RecordPool::default();
             let mut slots = BTreeMap::new();
             for (number, (length, release)) in steps.into_iter().enumerate() {
                 if release {

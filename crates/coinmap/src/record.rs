@@ -75,7 +75,7 @@ const WIDE: u8 = 1;
 const PLAIN: u8 = 2;
 
 /// A form of script: the bytes before and after its payload.
-struct Template {
+struct ScriptTemplate {
     form: u8,
     prefix: &'static [u8],
     payload: usize,
@@ -83,7 +83,7 @@ struct Template {
 }
 
 /// The usual locking scripts.
-const TEMPLATES: [Template; 6] = [
+const TEMPLATES: [ScriptTemplate; 6] = [
     template(3, &[0x76, 0xa9, 20], 20, &[0x88, 0xac]),
     template(4, &[0xa9, 20], 20, &[0x87]),
     template(5, &[0, 20], 20, &[]),
@@ -95,8 +95,8 @@ const TEMPLATES: [Template; 6] = [
 /// Length of the longest script of these.
 const TEMPLATE_LENGTH_MAX: usize = 35;
 
-const fn template(form: u8, prefix: &'static [u8], payload: usize, suffix: &'static [u8]) -> Template {
-    Template {
+const fn template(form: u8, prefix: &'static [u8], payload: usize, suffix: &'static [u8]) -> ScriptTemplate {
+    ScriptTemplate {
         form,
         prefix,
         payload,
@@ -104,7 +104,7 @@ const fn template(form: u8, prefix: &'static [u8], payload: usize, suffix: &'sta
     }
 }
 
-impl Template {
+impl ScriptTemplate {
     fn length(&self) -> usize {
         self.prefix.len() + self.payload + self.suffix.len()
     }
@@ -120,16 +120,16 @@ impl Template {
 }
 
 /// The shape of a record.
-enum Shape<'a> {
+enum RecordShape<'a> {
     Spent,
     Wide(CoinRef<'a>),
     Plain(CoinRef<'a>),
-    Template(CoinRef<'a>, u8, &'a [u8]),
+    ScriptTemplate(CoinRef<'a>, u8, &'a [u8]),
 }
 
 /// A record to be written.
 pub(crate) struct NewRecord<'a> {
-    shape: Shape<'a>,
+    shape: RecordShape<'a>,
     length: usize,
 }
 
@@ -139,7 +139,7 @@ impl<'a> NewRecord<'a> {
     pub(crate) fn new(coin: Option<CoinRef<'a>>) -> Self {
         let Some(coin) = coin else {
             return Self {
-                shape: Shape::Spent,
+                shape: RecordShape::Spent,
                 length: CODE_AT,
             };
         };
@@ -147,19 +147,19 @@ impl<'a> NewRecord<'a> {
         if coin.value < 0 || coin.value >> (8 * AMOUNT_BYTES) != 0 || coin.height >> 31 != 0 || script.len() > 0xffff {
             return Self {
                 length: CODE_AT + WIDE_BYTES + script.len(),
-                shape: Shape::Wide(coin),
+                shape: RecordShape::Wide(coin),
             };
         }
         for template in &TEMPLATES {
             if let Some(payload) = template.payload(script) {
                 return Self {
-                    shape: Shape::Template(coin, template.form, payload),
+                    shape: RecordShape::ScriptTemplate(coin, template.form, payload),
                     length: SCRIPT_AT + payload.len(),
                 };
             }
         }
         Self {
-            shape: Shape::Plain(coin),
+            shape: RecordShape::Plain(coin),
             length: SCRIPT_AT + LENGTH_BYTES + script.len(),
         }
     }
@@ -176,14 +176,14 @@ impl<'a> NewRecord<'a> {
         record[..KEY_LENGTH].copy_from_slice(&outpoint_key(outpoint));
         record[FORM_AT] = flags.0 << 4
             | match &self.shape {
-                Shape::Spent => SPENT,
-                Shape::Wide(_) => WIDE,
-                Shape::Plain(_) => PLAIN,
-                Shape::Template(_, form, _) => *form,
+                RecordShape::Spent => SPENT,
+                RecordShape::Wide(_) => WIDE,
+                RecordShape::Plain(_) => PLAIN,
+                RecordShape::ScriptTemplate(_, form, _) => *form,
             };
         match &self.shape {
-            Shape::Spent => {}
-            Shape::Wide(coin) => {
+            RecordShape::Spent => {}
+            RecordShape::Wide(coin) => {
                 let mut rest = &mut record[CODE_AT..self.length];
                 put(&mut rest, &coin.value.to_le_bytes());
                 put(&mut rest, &coin.height.to_le_bytes());
@@ -192,13 +192,13 @@ impl<'a> NewRecord<'a> {
                 put(&mut rest, &(coin.script_pubkey.len() as u32).to_le_bytes());
                 put(&mut rest, coin.script_pubkey);
             }
-            Shape::Plain(coin) => {
+            RecordShape::Plain(coin) => {
                 write_numbers(coin, record);
                 let mut rest = &mut record[SCRIPT_AT..self.length];
                 put(&mut rest, &(coin.script_pubkey.len() as u16).to_le_bytes());
                 put(&mut rest, coin.script_pubkey);
             }
-            Shape::Template(coin, _, payload) => {
+            RecordShape::ScriptTemplate(coin, _, payload) => {
                 write_numbers(coin, record);
                 copy_short(payload, &mut record[SCRIPT_AT..self.length]);
             }
@@ -428,7 +428,7 @@ impl<'a> EntryRef<'a> {
     }
 }
 
-fn template_of(form: u8) -> &'static Template {
+fn template_of(form: u8) -> &'static ScriptTemplate {
     &TEMPLATES[usize::from(form - TEMPLATES[0].form)]
 }
 

@@ -2,13 +2,14 @@
 //!
 //! Each segment has a table of its own. So growth moves a small part of the shard at a time.
 
-use super::pool::Pool;
-use super::prefetch::prefetch;
+use super::pool::RecordPool;
 use super::record::{EntryFlags, EntryRef, NewRecord, key_of, set_flags};
-use super::segment::{Found, IndexStatistics, Segment, hash_of, slot_of};
+use super::segment::{IndexSegment, IndexStatistics, SearchResult};
+use super::word::{hash_of, slot_of};
 use crate::hash::HashedOutPoint;
 use crate::key::{OutpointKey, outpoint_key};
 use blockmill_block::{CoinRef, OutPoint};
+use blockmill_wordtable::prefetch;
 
 /// Bits of a hash that choose the shard: the highest. Fuzzing has few shards and segments, since
 /// its maps are small and many, and their entries should meet.
@@ -41,8 +42,8 @@ pub enum Update<'a> {
 
 #[derive(Debug, Default)]
 pub(crate) struct Shard {
-    pool: Pool,
-    segments: [Segment; SEGMENTS],
+    pool: RecordPool,
+    segments: [IndexSegment; SEGMENTS],
     len: usize,
     /// Memory of the tables of all segments in bytes.
     index_bytes: usize,
@@ -83,25 +84,23 @@ impl Shard {
     #[inline]
     fn get_by_key(&self, hash: u64, key: &OutpointKey) -> Option<EntryRef<'_>> {
         match self.segments[segment_of(hash)].find(segment_hash(hash), key, &self.pool) {
-            Found::InTable { slot, .. } | Found::InOverflow { slot } => Some(EntryRef::new(self.pool.at(slot))),
-            Found::Absent { .. } => None,
+            SearchResult::InTable { slot } | SearchResult::InOverflow { slot } => {
+                Some(EntryRef::new(self.pool.at(slot)))
+            }
+            SearchResult::Absent { .. } => None,
         }
     }
 
     /// Starts loading the word of the index at which a search begins.
     #[inline]
     pub(crate) fn prefetch_word(&self, hash: u64) {
-        if let Some(word) = self.segments[segment_of(hash)].first_word(segment_hash(hash)) {
-            prefetch(word);
-        }
+        self.segments[segment_of(hash)].prefetch_word(segment_hash(hash));
     }
 
     /// Starts loading the words of the index that an insertion will probably move.
     #[inline]
     pub(crate) fn prefetch_insertion(&self, hash: u64) {
-        self.segments[segment_of(hash)]
-            .lines(segment_hash(hash))
-            .for_each(prefetch);
+        self.segments[segment_of(hash)].prefetch_insertion(segment_hash(hash));
     }
 
     /// Starts loading the record that a search will probably find. Returns whether there is one.
@@ -157,8 +156,8 @@ impl Shard {
         let key = outpoint_key(outpoint);
         let found = self.segments[segment_of(hash)].find(segment_hash(hash), &key, &self.pool);
         let slot = match found {
-            Found::InTable { slot, .. } | Found::InOverflow { slot } => Some(slot),
-            Found::Absent { .. } => None,
+            SearchResult::InTable { slot } | SearchResult::InOverflow { slot } => Some(slot),
+            SearchResult::Absent { .. } => None,
         };
         let entry = slot.map(|slot| EntryRef::new(self.pool.at(slot)));
         let old_length = entry.map_or(0, |entry| entry.length());
@@ -181,7 +180,7 @@ impl Shard {
         &mut self,
         hash: u64,
         outpoint: &OutPoint,
-        found: Found,
+        found: SearchResult,
         old: Option<u32>,
         old_length: usize,
         flags: EntryFlags,
@@ -190,7 +189,7 @@ impl Shard {
         let bytes_before = self.bytes();
         let record = NewRecord::new(coin);
         let slot = match old {
-            Some(old) if Pool::same_size(old_length, record.length()) => old,
+            Some(old) if RecordPool::same_size(old_length, record.length()) => old,
             _ => self.pool.allocate(record.length()),
         };
         record.write(outpoint, flags, self.pool.at_mut(slot));
@@ -200,12 +199,12 @@ impl Shard {
         let segment = &mut self.segments[segment_of(hash)];
         let segment_bytes = segment.bytes();
         match found {
-            Found::InTable { index, .. } => segment.replace_at(index, slot),
-            Found::InOverflow { .. } => {
+            SearchResult::InTable { slot: old } => segment.replace(segment_hash(hash), old, slot, &self.pool),
+            SearchResult::InOverflow { .. } => {
                 segment.replace_overflowed(segment_hash(hash), &outpoint_key(outpoint), slot, &self.pool)
             }
-            Found::Absent { index, crowded } => {
-                segment.insert(segment_hash(hash), slot, index, crowded, &self.pool);
+            SearchResult::Absent { crowded } => {
+                segment.insert(segment_hash(hash), slot, crowded, &self.pool);
                 self.len += 1;
             }
         }
@@ -219,12 +218,12 @@ impl Shard {
         }
     }
 
-    fn remove(&mut self, hash: u64, key: &OutpointKey, found: Found, slot: u32, length: usize) -> Difference {
+    fn remove(&mut self, hash: u64, key: &OutpointKey, found: SearchResult, slot: u32, length: usize) -> Difference {
         let bytes_before = self.bytes();
         let segment = &mut self.segments[segment_of(hash)];
         let segment_bytes = segment.bytes();
         match found {
-            Found::InTable { index, .. } => segment.remove_at(index),
+            SearchResult::InTable { slot } => segment.remove(segment_hash(hash), slot),
             _ => segment.remove_overflowed(segment_hash(hash), key, &self.pool),
         }
         self.index_bytes = self.index_bytes + segment.bytes() - segment_bytes;
@@ -249,7 +248,7 @@ impl Shard {
         mut change: impl FnMut(EntryRef<'_>) -> Option<EntryFlags>,
         removed: &mut Vec<OutPoint>,
     ) {
-        for slot in self.segments.iter().flat_map(Segment::words).map(slot_of) {
+        for slot in self.segments.iter().flat_map(IndexSegment::words).map(slot_of) {
             let entry = EntryRef::new(self.pool.at(slot));
             match change(entry) {
                 Some(flags) => set_flags(self.pool.at_mut(slot), flags),
@@ -260,7 +259,7 @@ impl Shard {
 
     /// Calls `visit` with all slots.
     pub(crate) fn for_each_slot(&self, mut visit: impl FnMut(u32)) {
-        self.prefetched(self.segments.iter().flat_map(Segment::words), |word| {
+        self.prefetched(self.segments.iter().flat_map(IndexSegment::words), |word| {
             visit(slot_of(word))
         });
     }
@@ -297,7 +296,7 @@ impl Shard {
         segment.reserve(chosen.len(), pool);
         for &(word, flags) in chosen {
             let (hash, record) = (hash_of(word), from.pool.at(slot_of(word)));
-            let Found::Absent { index, crowded } = segment.find(hash, key_of(record), pool) else {
+            let SearchResult::Absent { crowded } = segment.find(hash, key_of(record), pool) else {
                 continue;
             };
             let length = EntryRef::new(record).length();
@@ -305,7 +304,7 @@ impl Shard {
             let copy = pool.at_mut(slot);
             copy[..length].copy_from_slice(&record[..length]);
             set_flags(copy, flags);
-            segment.insert(hash, slot, index, crowded, pool);
+            segment.insert(hash, slot, crowded, pool);
             self.len += 1;
         }
         self.index_bytes = self.index_bytes + segment.bytes() - segment_bytes;
@@ -324,10 +323,10 @@ impl Shard {
     /// Checks the index and the counts.
     #[cfg(test)]
     pub(crate) fn check(&self) {
-        self.segments.iter().for_each(Segment::check);
-        assert_eq!(self.segments.iter().flat_map(Segment::words).count(), self.len);
+        self.segments.iter().for_each(IndexSegment::check);
+        assert_eq!(self.segments.iter().flat_map(IndexSegment::words).count(), self.len);
         assert_eq!(
-            self.segments.iter().map(Segment::bytes).sum::<usize>(),
+            self.segments.iter().map(IndexSegment::bytes).sum::<usize>(),
             self.index_bytes
         );
     }

@@ -17,12 +17,12 @@ const PART_ENTRIES: usize = 1 << 13;
 const PART_BITS_MAX: u32 = 12;
 
 /// Bits of a word for the shard and the slot.
-const PLACE_BITS: u32 = 38;
+const SLOT_BITS: u32 = 38;
 
 /// An entry is prefetched this many entries in advance.
 const PREFETCH_AHEAD: usize = 16;
 
-const _: () = assert!(SHARDS <= 1 << (PLACE_BITS - u32::BITS));
+const _: () = assert!(SHARDS <= 1 << (SLOT_BITS - u32::BITS));
 
 /// Chosen entries of a map, sorted by key: parts, each above the one before.
 ///
@@ -43,6 +43,7 @@ impl SortedEntries {
             .map_or(0, |bits| (bits + 1).min(PART_BITS_MAX));
         let share = expected >> bits;
         // Ids are spread evenly, and so are the entries, unless someone has chosen ids.
+        // Parts differ by chance. A part that grows would move all of its words.
         let capacity = share + share / 16;
         let mut parts: Vec<Vec<u64>> = (0..1 << bits).map(|_| Vec::with_capacity(capacity)).collect();
         let mut len = 0;
@@ -83,10 +84,11 @@ impl SortedEntries {
     pub fn visit(&self, part: usize, mut each: impl FnMut(EntryRef<'_>)) {
         let shards: Vec<RwLockReadGuard<'_, Shard>> = (0..SHARDS).map(|shard| self.map.read(shard)).collect();
         let key = |word: &u64| -> OutpointKey { *shards[shard_of(*word)].entry_at(slot_of(*word)).key() };
+        // A part may be visited again: a commit may go through all changes twice.
         let mut words = self.parts[part].clone();
         words.sort_unstable();
         let mut outputs: Vec<(u32, u64)> = Vec::new();
-        for same in words.chunk_by_mut(|one, other| one >> PLACE_BITS == other >> PLACE_BITS) {
+        for same in words.chunk_by_mut(|one, other| one >> SLOT_BITS == other >> SLOT_BITS) {
             if same.len() > 1 {
                 for &word in &*same {
                     shards[shard_of(word)].prefetch_at(slot_of(word));
@@ -98,6 +100,7 @@ impl SortedEntries {
                     let outpoint = outpoint_from_key(&key(word));
                     (outpoint.txid == txid).then_some((outpoint.vout, *word))
                 }));
+                // Two ids begin with the same bytes.
                 if outputs.len() < same.len() {
                     same.sort_unstable_by_key(key);
                     continue;
@@ -124,11 +127,11 @@ impl SortedEntries {
 }
 
 const fn word(prefix: u64, shard: usize, slot: u32) -> u64 {
-    prefix >> PLACE_BITS << PLACE_BITS | (shard as u64) << u32::BITS | slot as u64
+    prefix >> SLOT_BITS << SLOT_BITS | (shard as u64) << u32::BITS | slot as u64
 }
 
 const fn shard_of(word: u64) -> usize {
-    (word >> u32::BITS) as usize & ((1 << (PLACE_BITS - u32::BITS)) - 1)
+    (word >> u32::BITS) as usize & ((1 << (SLOT_BITS - u32::BITS)) - 1)
 }
 
 const fn slot_of(word: u64) -> u32 {

@@ -64,12 +64,12 @@ pub use shard::{CacheShard, CacheShards, shard_of};
 pub use whole::Session;
 
 use crate::flush_epoch::{FlushClock, FlushEpoch};
-use crate::merged::Merged;
+use crate::merged::MergedCoins;
 use crate::store::{CoinIterator, CoinStore, OwnedChange, StoreError, Tip};
 use blockmill_block::{Coin, OutPoint};
 use blockmill_coinmap::{CoinMap, CoinRef, EntryFlags, HashKey, HashedOutPoint};
 use entry::Below;
-use flush::{Changed, Flush, Job};
+use flush::{Changed, Flush, FlushJob};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -132,7 +132,7 @@ enum Rule {
     StaleFetch,
     /// A spend that is taken back leaves the flags that the entry had.
     FlagsTakenBack,
-    /// A coin that is taken back leaves the entry that it was made over.
+    /// A coin that is taken back leaves the entry that it was created over.
     MarkersTakenBack,
     /// The frozen entries are looked at before the store.
     Frozen,
@@ -261,6 +261,7 @@ impl CoinsCache {
 
     /// Bytes at which a flush should begin.
     fn flush_at(&self) -> usize {
+        // While the flush runs, both maps take memory.
         let free = (self.limit / 16 * FREE_AT_FLUSH_16).max(FREE_AT_FLUSH_MIN.min(self.limit / 2));
         self.limit - free
     }
@@ -316,6 +317,7 @@ impl CoinsCache {
     /// Any [`StoreError`].
     pub fn peek(&self, outpoint: &OutPoint) -> Result<Option<Coin>, StoreError> {
         let at = self.hashed(outpoint);
+        // Live entries first: they are newer than frozen ones.
         if let Some(known) = self.map.with_hashed(&at, |entry| entry.map(|entry| entry.coin())) {
             return Ok(known);
         }
@@ -436,9 +438,9 @@ impl CoinsCache {
             .as_ref()
             .map_or_else(Vec::new, |flush| changes_in_order(flush.frozen()));
         let stored = self.store.coins()?;
-        Ok(Box::new(Merged::new(
+        Ok(Box::new(MergedCoins::new(
             live.into_iter(),
-            Merged::new(frozen.into_iter(), stored),
+            MergedCoins::new(frozen.into_iter(), stored),
         )))
     }
 }
@@ -479,8 +481,9 @@ impl CoinsCache {
         if self.flush.is_some() {
             return Ok(());
         }
+        // One key for both maps: an outpoint is hashed once for both.
         let live = Arc::new(CoinMap::with_key(*self.hash_key()));
-        let job = Job {
+        let job = FlushJob {
             in_place,
             store: Arc::clone(&self.store),
             frozen: Arc::clone(&self.map),
@@ -542,6 +545,7 @@ impl CoinsCache {
             self.map.adopt_shard(frozen, shard, |old| Some(old.flags()));
         }
         self.map
+            // The batch may or may not be in the store.
             .retain_with_flags(|entry| Some(entry.flags().without(FRESH).without(STORED)));
         self.dirty = 0;
         self.map

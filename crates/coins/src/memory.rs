@@ -8,11 +8,11 @@ use std::sync::{PoisonError, RwLock};
 /// Coins in a sorted map.
 #[derive(Debug, Default)]
 pub struct MemoryStore {
-    state: RwLock<State>,
+    state: RwLock<MemoryState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct MemoryState {
     coins: BTreeMap<OutPoint, Coin>,
     tip: Option<Tip>,
 }

@@ -5,12 +5,12 @@ use blockmill_block::{Coin, OutPoint};
 use std::iter::Peekable;
 
 /// Stored coins merged with changes. Both inputs are sorted by key.
-pub(crate) struct Merged<C: Iterator, S: Iterator> {
+pub(crate) struct MergedCoins<C: Iterator, S: Iterator> {
     changes: Peekable<C>,
     stored: Peekable<S>,
 }
 
-impl<C: Iterator, S: Iterator> Merged<C, S> {
+impl<C: Iterator, S: Iterator> MergedCoins<C, S> {
     pub(crate) fn new(changes: C, stored: S) -> Self {
         Self {
             changes: changes.peekable(),
@@ -19,7 +19,7 @@ impl<C: Iterator, S: Iterator> Merged<C, S> {
     }
 }
 
-impl<C, S> Iterator for Merged<C, S>
+impl<C, S> Iterator for MergedCoins<C, S>
 where
     C: Iterator<Item = (OutPoint, Option<Coin>)>,
     S: Iterator<Item = Result<(OutPoint, Coin), StoreError>>,
@@ -30,6 +30,7 @@ where
         loop {
             let stored = match self.stored.peek() {
                 Some(Ok((outpoint, _))) => Some(*outpoint),
+                // What comes after an error is unknown, so it is not held back.
                 Some(Err(_)) => return self.stored.next(),
                 None => None,
             };
@@ -39,6 +40,7 @@ where
             if stored.is_some_and(|stored| stored < changed) {
                 return self.stored.next();
             }
+            // The change is newer than what the store has.
             if stored == Some(changed) {
                 self.stored.next();
             }

@@ -112,6 +112,7 @@ impl StatsPart {
                 muhash.insert(&part.preimages[start..]);
             }
             if !hashes.has_serialized() {
+                // MuHash has taken it, and nobody else wants it.
                 part.preimages.clear();
             }
             part.transactions += u64::from(part.last.replace(outpoint.txid) != Some(outpoint.txid));
@@ -166,6 +167,7 @@ impl StatsBuilder {
 
     /// Adds the coins of a part, which come after those that were added.
     pub fn add_part(&mut self, part: &StatsPart) {
+        // This hash depends on the order, so it cannot be computed in parts.
         self.serialized.update(&part.preimages);
         if let (Some(muhash), Some(other)) = (&mut self.muhash, &part.muhash) {
             muhash.merge(other);

@@ -62,11 +62,14 @@ mod file;
 #[doc(hidden)]
 pub mod lock;
 
+mod position;
 mod tail;
 
 pub use error::UndoLogError;
 #[doc(hidden)]
 pub use lock::{Guarded, LockKind, SectionLock, StandardLock};
+pub use position::UndoPosition;
+pub use tail::{BUFFER_BYTES, FULL_BUFFERS_MAX};
 
 use blockmill_block::undo::{read_record, write_record};
 use blockmill_block::{BlockHash, BlockUndo, Magic};
@@ -78,35 +81,12 @@ use std::fmt;
 use std::io::{self, ErrorKind};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use tail::{Failure, FullBuffer, SyncTurn, Tail};
-
-/// Bytes of the log buffer.
-pub const BUFFER_BYTES: usize = 1 << 20;
-
-/// Full buffers that may be in flight to the file at once. With the buffer that is being filled
-/// they are all the memory of the log.
-pub const FULL_BUFFERS_MAX: u32 = 4;
+use tail::{FirstFailure, FullBuffer, SyncTurn, Tail};
 
 thread_local! {
     /// The memory in which a thread encodes records, at most the size of a buffer. Threads keep it:
     /// with many writers, allocating and freeing for each record takes longer than the lock.
     static RECORD: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
-}
-
-/// The position of a block's undo data in the undo log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct UndoPosition {
-    /// Offset of the record in bytes.
-    pub offset: u64,
-    /// Length of the record in bytes.
-    pub length: u32,
-}
-
-impl UndoPosition {
-    /// The offset of the record's end in bytes; none if it exceeds 64 bits.
-    pub fn end(&self) -> Option<u64> {
-        self.offset.checked_add(self.length.into())
-    }
 }
 
 /// An open undo log. The head of the module has the protocol. Only benchmarks name another `K`, the
@@ -206,6 +186,7 @@ impl<K: LockKind> UndoLog<K> {
         if self.file.length().map_err(io_error(&self.path))? > end {
             self.file.set_length(end).map_err(io_error(&self.path))?;
         }
+        // Only after the file has shrunk: the log is unchanged if that fails.
         self.tail.with(|tail| tail.cut_back(end));
         Ok(())
     }
@@ -219,6 +200,7 @@ impl<K: LockKind> UndoLog<K> {
         record.clear();
         write_record(magic, previous, undo, &mut record);
         let position = self.append_record(&record);
+        // One huge block must not keep its memory for ever.
         if record.capacity() <= BUFFER_BYTES {
             RECORD.set(record);
         }
@@ -264,8 +246,9 @@ impl<K: LockKind> UndoLog<K> {
             self.file.write_all_at(&full.bytes, full.write.start)?;
             self.file.write_all_at(full.large_record, large_offset)
         });
-        let failure = written.as_ref().err().map(|error| Failure::new("write", error));
+        let failure = written.as_ref().err().map(|error| FirstFailure::new("write", error));
         self.tail.with(|tail| tail.end_write(&full.write, full.bytes, failure));
+        // After the tail knows of it: threads that wait look there again.
         full.write.ended.set();
         written.map_err(io_error(&self.path))
     }
@@ -306,6 +289,7 @@ impl<K: LockKind> UndoLog<K> {
         if let Some(full) = full {
             self.write(full)?;
         }
+        // Others that wait for a permit may write what is before the end.
         drop(permit);
         // Records that are appended meanwhile are after the end, so the number of these writes only
         // falls.
@@ -365,7 +349,7 @@ impl<K: LockKind> UndoLog<K> {
     /// Marks the log as failed. Returns the error for the thread that met it.
     #[cold]
     fn fail(&self, operation: &'static str, error: io::Error) -> UndoLogError {
-        let failure = Failure::new(operation, &error);
+        let failure = FirstFailure::new(operation, &error);
         self.tail.with(|tail| tail.fail(failure));
         io_error(&self.path)(error)
     }

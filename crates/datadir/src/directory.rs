@@ -345,7 +345,7 @@ mod tests {
     use crate::files::REDB_FILE;
     use blockmill_block::{BlockHash, Network};
     use blockmill_coins::{CoinStore, OwnedChange, Tip};
-    use blockmill_store_log::{LogStore, Options as LogOptions};
+    use blockmill_store_log::{LogOptions, LogStore};
 
     fn chain_id(network: Network) -> ChainId {
         ChainId {

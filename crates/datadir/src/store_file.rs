@@ -7,7 +7,8 @@ use crate::lost_store::{has_store, has_store_if_not_lost};
 use crate::marked_store::MarkedStore;
 use blockmill_blockfiles::disk::Disk;
 use blockmill_coins::{CoinStore, StoreError};
-use blockmill_store_log::{LogStore, Options as LogOptions};
+use blockmill_pool::Helpers;
+use blockmill_store_log::{LogOptions, LogStore};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -66,14 +67,15 @@ pub(crate) fn make_store(
     network: &str,
     threads: usize,
 ) -> Result<LogStore, StoreError> {
-    LogStore::open_on(Arc::clone(disk), path, network, log_options(threads))
+    LogStore::open_on(Arc::clone(disk), path, network, log_options(threads)?)
 }
 
-fn log_options(threads: usize) -> LogOptions {
-    LogOptions {
-        threads,
+fn log_options(threads: usize) -> Result<LogOptions, StoreError> {
+    let helpers = Helpers::start(threads).map_err(|error| StoreError::Backend(error.to_string()))?;
+    Ok(LogOptions {
+        helpers,
         ..LogOptions::default()
-    }
+    })
 }
 
 /// Removes a store into which a snapshot was loaded. Nobody else loads one: the directory is
@@ -88,5 +90,5 @@ pub fn remove_store(disk: &dyn Disk, path: &Path) -> Result<(), StoreError> {
 
 /// Opens a store to read it: no file is changed.
 pub(crate) fn open_to_read(path: &Path, network: &str, threads: usize) -> Result<LogStore, StoreError> {
-    LogStore::open_to_read(path, Some(network), log_options(threads))
+    LogStore::open_to_read(path, Some(network), log_options(threads)?)
 }

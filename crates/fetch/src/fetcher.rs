@@ -1,7 +1,7 @@
 //! The fetcher: a queue of fetches, and the workers and readers that serve it.
 
-use crate::job::{Found, Job, Room, SharedJob, Wanted};
-use crate::pace::Pace;
+use crate::job::{CoinRoom, FetchJob, FoundCoins, SharedJob, Wanted};
+use crate::pace::ReadPace;
 use blockmill_coins::{CoinStore, FlushClock};
 use blockmill_pool::{Panic, ThreadPool, WorkSource, WorkSourceHandle};
 use blockmill_sync::{Mutex, Semaphore};
@@ -70,14 +70,14 @@ struct Counters {
     in_flight_max: AtomicUsize,
 }
 
-struct Shared {
+struct FetchQueue {
     store: Arc<dyn CoinStore>,
     clock: FlushClock,
     /// Fetches with unclaimed items, oldest first. Some may have no item left.
     jobs: Mutex<VecDeque<SharedJob>>,
     /// Unclaimed items of all fetches: a hint.
     unclaimed: AtomicUsize,
-    pace: Pace,
+    pace: ReadPace,
     /// One permit for each range that readers may look for. There may be fewer ranges.
     ranges: Semaphore,
     readers_max: usize,
@@ -85,11 +85,11 @@ struct Shared {
     readers: Mutex<Vec<JoinHandle<()>>>,
     reading: AtomicUsize,
     stop: AtomicBool,
-    room: Arc<Room>,
+    room: Arc<CoinRoom>,
     counters: Counters,
 }
 
-impl Shared {
+impl FetchQueue {
     /// Whether readers do the reads.
     fn blocks(&self) -> bool {
         self.pace.blocks() && self.reading.load(Ordering::Relaxed) > 0
@@ -101,6 +101,7 @@ impl Shared {
         if !self.pace.blocks() || self.readers_max == 0 || self.reading.load(Ordering::Relaxed) > 0 {
             return;
         }
+        // Several threads may see slow reads at once.
         let mut readers = self.readers.lock();
         if !readers.is_empty() || self.stop.load(Ordering::Relaxed) {
             return;
@@ -136,6 +137,7 @@ impl Shared {
                 if let Some(range) = job.claim(self.range()) {
                     break Some((Arc::clone(job), range));
                 }
+                // All of its items are claimed.
                 jobs.pop_front();
             }
         };
@@ -148,8 +150,9 @@ impl Shared {
         }
     }
 
-    fn serve(&self, job: &Job, range: std::ops::Range<usize>, by_reader: bool) {
+    fn serve(&self, job: &FetchJob, range: std::ops::Range<usize>, by_reader: bool) {
         let counters = &self.counters;
+        // Before the read: what is being read is no work for others.
         self.unclaimed.fetch_sub(range.len(), Ordering::Relaxed);
         let in_flight = counters.in_flight.fetch_add(1, Ordering::Relaxed) + 1;
         counters.in_flight_max.fetch_max(in_flight, Ordering::Relaxed);
@@ -158,6 +161,7 @@ impl Shared {
         let time = start.elapsed();
         counters.in_flight.fetch_sub(1, Ordering::Relaxed);
         counters.time_ns.fetch_add(time.as_nanos() as u64, Ordering::Relaxed);
+        // A range whose coins are all known says nothing about the speed of reads.
         if read.keys == 0 {
             return;
         }
@@ -193,7 +197,7 @@ impl Shared {
     }
 }
 
-impl WorkSource for Shared {
+impl WorkSource for FetchQueue {
     fn pending(&self) -> usize {
         if self.blocks() {
             0
@@ -215,7 +219,7 @@ impl WorkSource for Shared {
 
 /// Reads coins in advance. The [crate] has an example.
 pub struct Fetcher {
-    shared: Arc<Shared>,
+    shared: Arc<FetchQueue>,
     handle: WorkSourceHandle,
 }
 
@@ -231,28 +235,32 @@ impl Fetcher {
         clock: FlushClock,
         options: &Options,
     ) -> Self {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(FetchQueue {
             store,
             clock,
             jobs: Mutex::new(VecDeque::new()),
             unclaimed: AtomicUsize::new(0),
-            pace: Pace::default(),
+            pace: ReadPace::default(),
             ranges: Semaphore::new(0),
             readers_max: options.readers,
             readers: Mutex::new(Vec::new()),
             reading: AtomicUsize::new(0),
             stop: AtomicBool::new(false),
-            room: Arc::new(Room::new(options.coins_bytes_max)),
+            room: Arc::new(CoinRoom::new(options.coins_bytes_max)),
             counters: Counters::default(),
         });
-        let handle = pool.register(priority, Arc::<Shared>::clone(&shared));
+        let handle = pool.register(priority, Arc::<FetchQueue>::clone(&shared));
         Self { shared, handle }
     }
 
     /// Begins a fetch. [`Fetch::finish`] returns what it finds.
     pub fn begin(&self, wanted: impl Wanted + 'static) -> Fetch {
         let begin_epoch = self.shared.clock.now();
-        let job = Arc::new(Job::new(Box::new(wanted), begin_epoch, Arc::clone(&self.shared.room)));
+        let job = Arc::new(FetchJob::new(
+            Box::new(wanted),
+            begin_epoch,
+            Arc::clone(&self.shared.room),
+        ));
         let items = job.unclaimed();
         if items > 0 {
             self.shared.unclaimed.fetch_add(items, Ordering::Relaxed);
@@ -317,7 +325,7 @@ impl Drop for Fetcher {
 /// A running fetch. Dropping it cancels what has not begun.
 #[must_use = "dropping a fetch cancels it"]
 pub struct Fetch {
-    shared: Arc<Shared>,
+    shared: Arc<FetchQueue>,
     job: SharedJob,
 }
 
@@ -328,7 +336,7 @@ impl Fetch {
     }
 
     /// Reads the unclaimed items, waits for the others, and returns what was found.
-    pub fn finish(self) -> Found {
+    pub fn finish(self) -> FoundCoins {
         while let Some(range) = self.job.claim(self.shared.range()) {
             self.shared.serve(&self.job, range, false);
             self.shared.start_readers();

@@ -42,7 +42,7 @@ pub struct Fetched {
 
 /// The result of a fetch.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Found {
+pub struct FoundCoins {
     /// The coins, in the order of the items.
     pub coins: Vec<Fetched>,
     /// Whether the store answered for every wanted outpoint.
@@ -53,12 +53,12 @@ pub struct Found {
 
 /// The memory that the found coins of all fetches may take together.
 #[derive(Debug)]
-pub(crate) struct Room {
+pub(crate) struct CoinRoom {
     bytes_max: usize,
     used: AtomicUsize,
 }
 
-impl Room {
+impl CoinRoom {
     pub(crate) fn new(bytes_max: usize) -> Self {
         Self {
             bytes_max,
@@ -83,7 +83,7 @@ pub(crate) struct RangeRead {
 }
 
 /// A running fetch.
-pub(crate) struct Job {
+pub(crate) struct FetchJob {
     wanted: Box<dyn Wanted>,
     items: usize,
     /// The first unclaimed item.
@@ -93,7 +93,7 @@ pub(crate) struct Job {
     cancelled: AtomicBool,
     failed: AtomicBool,
     begin_epoch: FlushEpoch,
-    room: Arc<Room>,
+    room: Arc<CoinRoom>,
     /// What its coins take of the room.
     bytes: AtomicUsize,
     /// Set when all items are done.
@@ -102,8 +102,8 @@ pub(crate) struct Job {
     found: Mutex<Vec<(usize, Vec<Fetched>)>>,
 }
 
-impl Job {
-    pub(crate) fn new(wanted: Box<dyn Wanted>, begin_epoch: FlushEpoch, room: Arc<Room>) -> Self {
+impl FetchJob {
+    pub(crate) fn new(wanted: Box<dyn Wanted>, begin_epoch: FlushEpoch, room: Arc<CoinRoom>) -> Self {
         let items = wanted.items();
         let job = Self {
             wanted,
@@ -118,6 +118,7 @@ impl Job {
             all_done: ManualResetEvent::new(),
             found: Mutex::new(Vec::new()),
         };
+        // No range would ever end it.
         if items == 0 {
             job.all_done.set();
         }
@@ -230,10 +231,10 @@ impl Job {
     }
 
     /// Takes what was found. For when all items are done.
-    pub(crate) fn take_found(&self) -> Found {
+    pub(crate) fn take_found(&self) -> FoundCoins {
         let mut ranges = std::mem::take(&mut *self.found.lock());
         ranges.sort_unstable_by_key(|range| range.0);
-        Found {
+        FoundCoins {
             coins: ranges.into_iter().flat_map(|(_, found)| found).collect(),
             complete: !self.failed.load(Ordering::Relaxed),
             begin_epoch: self.begin_epoch,
@@ -241,11 +242,11 @@ impl Job {
     }
 }
 
-impl Drop for Job {
+impl Drop for FetchJob {
     fn drop(&mut self) {
         self.room.used.fetch_sub(*self.bytes.get_mut(), Ordering::Relaxed);
     }
 }
 
 /// A job, shared by its owner and the threads that serve it.
-pub(crate) type SharedJob = Arc<Job>;
+pub(crate) type SharedJob = Arc<FetchJob>;

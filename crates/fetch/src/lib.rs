@@ -53,7 +53,7 @@ mod job;
 mod pace;
 
 pub use fetcher::{Fetch, Fetcher, Options, Statistics};
-pub use job::{Fetched, Found, Wanted};
+pub use job::{Fetched, FoundCoins, Wanted};
 
 /// The examples of the README compile and run.
 #[cfg(doctest)]

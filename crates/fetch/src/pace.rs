@@ -19,12 +19,12 @@ const VOTES: i32 = 4;
 
 /// The votes so far. Initially reads count as fast.
 #[derive(Debug, Default)]
-pub(crate) struct Pace {
+pub(crate) struct ReadPace {
     blocks: AtomicBool,
     votes: AtomicI32,
 }
 
-impl Pace {
+impl ReadPace {
     /// Whether reads block.
     pub(crate) fn blocks(&self) -> bool {
         self.blocks.load(Ordering::Relaxed)
@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn a_change_takes_several_ranges() {
-        let pace = Pace::default();
+        let pace = ReadPace::default();
         let slow = Duration::from_micros(800);
         let fast = Duration::from_micros(20);
         assert!(!pace.blocks());
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn single_slow_ranges_and_empty_ones_change_nothing() {
-        let pace = Pace::default();
+        let pace = ReadPace::default();
         for round in 0..1000 {
             let time = if round % 3 == 0 { 5_000 } else { 20 };
             pace.record(8, Duration::from_micros(time));

@@ -6,7 +6,7 @@ use blockmill_coins::{
     Changes, CoinIterator, CoinStore, FlushClock, FlushEpoch, HashKey, HashedOutPoint, MemoryStore, OwnedChange,
     StoreError, Tip,
 };
-use blockmill_fetch::{Fetcher, Found, Options, Wanted};
+use blockmill_fetch::{Fetcher, FoundCoins, Options, Wanted};
 use blockmill_pool::{ThreadPool, ThreadPoolOptions};
 use proptest::prelude::*;
 use std::ops::Range;
@@ -139,7 +139,7 @@ fn coins_without_room_are_not_read() {
     assert!(fetcher.begin(vec![hashed(7)]).finish().complete);
 }
 
-fn numbers(found: &Found) -> Vec<u64> {
+fn numbers(found: &FoundCoins) -> Vec<u64> {
     assert!(found.complete);
     found
         .coins
@@ -245,7 +245,7 @@ fn a_store_that_fails_or_panics_finds_nothing() {
     let (_thread_pool, fetcher, _) = fetcher(2, 2, &store);
     let all = || (0..1000).map(hashed).collect::<Vec<_>>();
     store.fails.store(true, Ordering::Relaxed);
-    let nothing = Found::default();
+    let nothing = FoundCoins::default();
     assert_eq!(fetcher.begin(all()).finish(), nothing);
     let failed = fetcher.statistics().failed;
     assert!(failed > 0);

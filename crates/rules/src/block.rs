@@ -112,6 +112,7 @@ fn count_legacy_sigops(block: &dyn BlockView) -> Vec<u64> {
 
 /// The transactions of a block, in order.
 fn transactions(block: &dyn BlockView) -> impl Iterator<Item = Transaction<'_>> {
+    // The trait is used as an object, so it cannot return an iterator.
     (0..block.transaction_count()).map(|index| block.transaction(index))
 }
 
@@ -138,6 +139,7 @@ fn merkle_root(lone: &LoneBlock<'_>) -> Verdict {
 }
 
 fn check_merkle_root(block: &dyn BlockView) -> Verdict {
+    // A mutated tree has the right root, so the root is compared first.
     let root = block.merkle_root();
     if root.hash != block.header().merkle_root.0 {
         return Err(Reject::mutated("bad-txnmrklroot"));
@@ -187,6 +189,7 @@ fn valid_transactions(lone: &LoneBlock<'_>) -> Verdict {
 
 /// The signature operations in the transactions' own scripts MUST NOT cost more than the limit.
 fn legacy_sigops_in_bounds(lone: &LoneBlock<'_>) -> Verdict {
+    // Witnesses and redeem scripts are not known yet: Core counts them with the coins.
     let count: u64 = lone.legacy_sigops().iter().sum();
     if count * WITNESS_SCALE_FACTOR as u64 > MAX_BLOCK_SIGOPS_COST {
         return Err(Reject::consensus("bad-blk-sigops"));
@@ -290,6 +293,7 @@ pub fn check_block_context(block: &dyn BlockView, context: &BlockContext<'_>) ->
 /// Every transaction MUST be final at the block's height and time. From BIP 113 on, the time is the
 /// parent's median time past.
 fn all_transactions_final(block: &dyn BlockView, context: &BlockContext<'_>) -> Verdict {
+    // Before BIP 113 a miner could choose the time by which locks open.
     let cutoff = if context.params.is_active(Deployment::Csv, context.height) {
         context.parent_median_time_past
     } else {
@@ -324,6 +328,7 @@ fn witness_commitment(block: &dyn BlockView, context: &BlockContext<'_>) -> Verd
     if let (true, Some(commitment)) = (context.params.is_active(Deployment::Segwit, context.height), commitment) {
         let witness = coinbase.input(0).witness();
         let reserved = match witness.last() {
+            // The coinbase has no script to run, so its witness has one meaning.
             Some(item) if witness.len() == 1 && item.len() == 32 => item,
             _ => return Err(Reject::mutated("bad-witness-nonce-size")),
         };

@@ -334,10 +334,10 @@ mod tests {
     fn work_and_bits() {
         let chain = Chain::new(1, vec![(1000, EASY)]);
         let params = Params::new(Network::Regtest, None);
-        let judged = header(4, 2000, EASY);
+        let checked = header(4, 2000, EASY);
         let context = HeaderContext {
             params: &params,
-            header: &judged,
+            header: &checked,
             hash: BlockHash([0xff; 32]),
             ancestry: &chain,
             now: NOW,

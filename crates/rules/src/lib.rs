@@ -67,6 +67,7 @@ pub mod params;
 pub mod reject;
 pub mod rule;
 pub mod script;
+mod script_flags;
 pub mod signet;
 pub mod sigops;
 pub mod snapshots;

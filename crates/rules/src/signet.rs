@@ -53,7 +53,7 @@ pub fn check_solution<B: AsRef<[u8]>>(block: &Block<B>, params: &Params, verifie
     }
 }
 
-/// The made-up transaction with the solution, serialized. `None` if the block has no place for a
+/// The made-up transaction with the solution, serialized. `None` if the block has no room for a
 /// solution, or a malformed one.
 fn spending_transaction<B: AsRef<[u8]>>(block: &Block<B>, challenge: &[u8]) -> Option<Vec<u8>> {
     if block.transaction_count() == 0 {

@@ -75,6 +75,7 @@ fn value_out(transaction: &Transaction<'_>) -> i64 {
 
 /// The output of a coinbase MUST NOT be spent before it has 100 confirmations.
 fn coinbase_is_mature(context: &SpendContext<'_>) -> Verdict {
+    // A height below the coin's is the caller's mistake, and counts as immature.
     let immature =
         |coin: CoinRef<'_>| coin.is_coinbase && context.height.saturating_sub(coin.height) < COINBASE_MATURITY;
     match context.coins.iter().position(immature) {
@@ -87,6 +88,7 @@ fn coinbase_is_mature(context: &SpendContext<'_>) -> Verdict {
 fn input_values_in_range(context: &SpendContext<'_>) -> Verdict {
     let mut total: i64 = 0;
     for (input, coin) in context.coins.iter().enumerate() {
+        // The value is checked after the sum, and may be the largest number that there is.
         total = total.saturating_add(coin.value);
         if !money_range(coin.value) || !money_range(total) {
             return Err(Reject::consensus("bad-txns-inputvalues-outofrange").at_input(input));
@@ -147,6 +149,7 @@ pub fn add_sigops_cost(total: u64, cost: u64) -> Result<u64, Reject> {
 /// Satoshi that a block at `height` may create (Core's `GetBlockSubsidy`).
 pub fn block_subsidy(params: &Params, height: u32) -> i64 {
     let halvings = height / params.subsidy_halving_interval;
+    // A shift by 64 bits is not defined.
     if halvings >= 64 { 0 } else { (50 * COIN) >> halvings }
 }
 
@@ -166,6 +169,7 @@ pub fn check_coinbase_amount(coinbase: &Transaction<'_>, params: &Params, height
 /// overwriting impossible, up to [`BIP34_IMPLIES_BIP30_LIMIT`]. `at_bip34_height` is the hash of
 /// the block's ancestor at the height of BIP 34, if it has one.
 pub fn enforces_bip30(params: &Params, height: u32, hash: &BlockHash, at_bip34_height: Option<&BlockHash>) -> bool {
+    // Two blocks of 2010 repeat coinbases of earlier ones, and are valid for ever.
     let repeats = params.bip30_exceptions.contains(&(height, *hash));
     let impossible = at_bip34_height == Some(&params.bip34_hash);
     (!repeats && !impossible) || height >= BIP34_IMPLIES_BIP30_LIMIT

@@ -3,19 +3,18 @@
 //! Each function is the crate's own, with types that may leave the crate. A position is a pair: the
 //! number of a segment, and the number of a page in it.
 
-use crate::checkpoint;
-use crate::index::{self, Index};
-use crate::location::Location;
-use crate::page::{self, Position};
-use crate::removals;
-use crate::replay;
-use crate::segment::{self, Table};
-use crate::store::PageReader;
-use crate::trailer;
+use crate::format::location::Location;
+use crate::format::page::{self, PagePosition};
+use crate::format::records::PageReader;
+use crate::format::segment::{self, SegmentTable};
+use crate::format::{removals, trailer};
+use crate::index::table::{self, Index};
+use crate::open::checkpoint;
 use blockmill_block::reader::DecodeError;
 use blockmill_block::{Coin, OutPoint};
 use blockmill_blockfiles::disk::DiskFile;
 use blockmill_coins::{CoinRef, StoreError, Tip};
+use blockmill_pool::Helpers;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -32,10 +31,10 @@ pub const BODY_BYTES: usize = page::BODY_BYTES;
 pub const RECORDS_MAX: usize = page::RECORDS_MAX;
 
 /// Number of groups of the index.
-pub const GROUPS: usize = index::GROUPS;
+pub const GROUPS: usize = table::GROUPS;
 
-/// Number of lanes in a group.
-pub const LANES: usize = index::LANES;
+/// Number of shards in a group.
+pub const GROUP_SHARDS: usize = table::GROUP_SHARDS;
 
 /// Offsets of removals are below this.
 pub const OFFSETS: u32 = Location::OFFSETS;
@@ -64,29 +63,29 @@ pub enum Kind {
     CheckpointPart,
 }
 
-impl From<page::Kind> for Kind {
-    fn from(kind: page::Kind) -> Self {
+impl From<page::PageKind> for Kind {
+    fn from(kind: page::PageKind) -> Self {
         match kind {
-            page::Kind::Segment => Self::Segment,
-            page::Kind::Coins => Self::Coins,
-            page::Kind::Long => Self::Long,
-            page::Kind::LongRest => Self::LongRest,
-            page::Kind::Removals => Self::Removals,
-            page::Kind::Trailer => Self::Trailer,
-            page::Kind::Checkpoint => Self::Checkpoint,
-            page::Kind::CheckpointPart => Self::CheckpointPart,
+            page::PageKind::Segment => Self::Segment,
+            page::PageKind::Coins => Self::Coins,
+            page::PageKind::Long => Self::Long,
+            page::PageKind::LongRest => Self::LongRest,
+            page::PageKind::Removals => Self::Removals,
+            page::PageKind::Trailer => Self::Trailer,
+            page::PageKind::Checkpoint => Self::Checkpoint,
+            page::PageKind::CheckpointPart => Self::CheckpointPart,
         }
     }
 }
 
 /// The head of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Head(page::Head);
+pub struct Head(page::PageHead);
 
 impl Head {
     /// The head of a page. None if the page is not what was written.
     pub fn of(page: &Page) -> Option<Self> {
-        page::Head::of(page).map(Self)
+        page::PageHead::of(page).map(Self)
     }
 
     /// What the page is for.
@@ -123,7 +122,7 @@ impl Head {
 /// Completes the head of a page that was begun. Returns its checksum.
 pub fn seal(page: &mut Page, position: (u32, u32), flush: u64, epoch: u64) -> u32 {
     let (segment, number) = position;
-    let position = Position { segment, page: number };
+    let position = PagePosition { segment, page: number };
     page::seal(page, position, flush, epoch)
 }
 
@@ -135,7 +134,7 @@ pub fn record<'a>(page: &'a Page, head: &Head, number: usize) -> Option<&'a [u8]
 /// The first and the last record of a page of coins, by the first two bytes of their keys, as an
 /// opening finds them.
 pub fn range_of(page: &Page, head: &Head) -> (u16, u16) {
-    let range = replay::range_of(page, &head.0);
+    let range = page::range_of(page, &head.0);
     (range.first, range.last)
 }
 
@@ -203,7 +202,7 @@ impl Identity {
 
     /// Begins the first page of a segment.
     pub fn write(&self) -> Page {
-        self.inner().write(page::Kind::Segment)
+        self.inner().write(page::PageKind::Segment)
     }
 
     /// Reads the first page of a file. Its checksum is right.
@@ -240,7 +239,7 @@ impl Trailer {
     pub fn write(&self) -> Page {
         let (segment, page) = self.start;
         let inner = trailer::Trailer {
-            start: Position { segment, page },
+            start: PagePosition { segment, page },
             pages: self.pages,
             checksum: self.checksum,
             previous: self.previous,
@@ -268,7 +267,7 @@ impl Trailer {
 
 /// Reads records of a segment, as look-ups do.
 #[derive(Debug)]
-pub struct Segment(Table);
+pub struct Segment(SegmentTable);
 
 impl Segment {
     /// The segment of a number in a file.
@@ -278,7 +277,7 @@ impl Segment {
             path: "segment".into(),
             file,
         };
-        Self(Table::of(vec![Some(Arc::new(segment))]))
+        Self(SegmentTable::of(vec![Some(Arc::new(segment))]))
     }
 
     /// Reads from it. The last page that was read stays.
@@ -375,21 +374,22 @@ impl Checkpoint {
         }
     }
 
-    /// Where the words of each lane begin in the stream, and where those of the last end.
+    /// Where the words of each shard begin in the stream, and where those of the last end.
     pub fn starts(&self) -> &[u64] {
         &self.0.starts
     }
 
-    /// The words of a lane. None if they are not what was written.
-    pub fn words(&self, group: usize, lane: usize) -> Option<Vec<u64>> {
-        self.0.words(group, lane)
+    /// The words of a shard. None if they are not what was written.
+    pub fn words(&self, group: usize, shard: usize) -> Option<Vec<u64>> {
+        self.0.words(group, shard)
     }
 
     /// An index that was filled with the words whose locations are wanted. None if the file is not
     /// what was written.
     pub fn fill(&self, wanted: impl Fn(u32) -> bool + Sync) -> Option<Filled> {
         let index = Index::default();
-        self.0.fill(&index, 1, |location| wanted(location.bits()))?;
+        self.0
+            .fill(&index, &Helpers::default(), |location| wanted(location.bits()))?;
         Some(Filled(index))
     }
 
@@ -422,20 +422,20 @@ impl Checkpoint {
 pub struct Filled(Index);
 
 impl Filled {
-    /// The words of a lane, sorted.
-    pub fn words(&self, group: usize, lane: usize) -> Vec<u64> {
-        self.0.read(group)[lane].iter().collect()
+    /// The words of a shard, sorted.
+    pub fn words(&self, group: usize, shard: usize) -> Vec<u64> {
+        self.0.read(group)[shard].iter().collect()
     }
 
-    /// The locations of all words of a lane with a tag.
-    pub fn locations(&self, group: usize, lane: usize, tag: u32) -> Vec<u32> {
+    /// The locations of all words of a shard with a tag.
+    pub fn locations(&self, group: usize, shard: usize, tag: u32) -> Vec<u32> {
         let group = self.0.read(group);
-        group[lane].candidates(tag).map(Location::bits).collect()
+        group[shard].candidates(tag).map(Location::bits).collect()
     }
 
     /// Adds a word. Returns false if it is there already.
-    pub fn insert(&self, group: usize, lane: usize, word: u64) -> bool {
+    pub fn insert(&self, group: usize, shard: usize, word: u64) -> bool {
         let location = Location::from_bits(word as u32);
-        self.0.write(group)[lane].insert((word >> 32) as u32, location)
+        self.0.write(group)[shard].insert((word >> 32) as u32, location)
     }
 }

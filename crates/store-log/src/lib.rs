@@ -3,7 +3,7 @@
 //! ```
 //! use blockmill_block::{BlockHash, Coin, OutPoint, Txid};
 //! use blockmill_coins::{CoinStore, Tip};
-//! use blockmill_store_log::{LogStore, Options};
+//! use blockmill_store_log::{LogStore, LogOptions};
 //!
 //! let directory = tempfile::tempdir()?;
 //! let path = directory.path().join("coins");
@@ -11,10 +11,10 @@
 //! let coin = Coin { value: 5_000, height: 1, is_coinbase: true, script_pubkey: [0x51].into() };
 //! let tip = Tip { hash: BlockHash([1; 32]), height: 1 };
 //!
-//! let store = LogStore::open(&path, "regtest", Options::default())?;
+//! let store = LogStore::open(&path, "regtest", LogOptions::default())?;
 //! store.commit(&[(outpoint, Some(coin.clone()))], &tip)?;
 //! drop(store);
-//! let store = LogStore::open_to_read(&path, Some("regtest"), Options::default())?;
+//! let store = LogStore::open_to_read(&path, Some("regtest"), LogOptions::default())?;
 //! assert_eq!(store.get(&outpoint)?, Some(coin));
 //! assert_eq!(store.tip()?, Some(tip));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -27,50 +27,31 @@
 //!
 //! The log alone is the truth. Index and ledger are made from it; a checkpoint saves the time.
 //!
-//! In reading order:
-//! - `page`: pages, records, checksums;
-//! - `location`, `words`, `index`: where records lie, and the words that say so;
-//! - `segment`: the files;
-//! - `ledger`: which records live;
-//! - `grouped`: entries by group;
-//! - `removals`, `trailer`, `frame`: what a flush writes;
-//! - `store`: reading;
-//! - `commit`, `garbage`, `writer`: writing;
-//! - `checkpoint`, `replay`, `open`: opening;
-//! - `scan`, `pieces`: all coins in order;
-//! - `lookup`: single coins without the index;
-//! - `newest`: the last commit without index and ledger;
-//! - `fuzzing`: the inside, for fuzz targets alone.
+//! # Rooms
+//!
+//! Each room uses only those before it:
+//! - `format`: pages, records, files: what is on the disk;
+//! - `index`: what is in memory: the words that say where records lie, and the ledger of what lives;
+//! - `write`: a commit, garbage, a checkpoint that is being written;
+//! - `open`: the directory, the checkpoint that is there, the frames after it;
+//! - `read`: coins by their outpoints, all coins in order, single coins without the index;
+//! - `store`: the store as callers see it.
 
-mod checkpoint;
-mod commit;
-mod frame;
+mod format;
 #[cfg(fuzzing)]
 pub mod fuzzing;
-mod garbage;
-mod grouped;
 mod index;
-mod ledger;
-mod location;
-mod lookup;
-mod newest;
 mod open;
-mod page;
-mod parallel;
-mod pieces;
-mod removals;
-mod replay;
-mod scan;
-mod segment;
+mod read;
 mod store;
-mod trailer;
-mod words;
-mod writer;
+mod write;
 
-pub use lookup::Lookup;
-pub use newest::last_commit;
-pub use open::{is_there, network, remove};
-pub use store::{LogStore, Opening, Options};
+pub use index::state::LogOptions;
+pub use open::directory::{is_there, network, remove};
+pub use open::load::Opening;
+pub use read::lookup::Lookup;
+pub use read::newest::last_commit;
+pub use store::LogStore;
 
 /// The examples of the README compile and run.
 #[cfg(doctest)]

@@ -1,294 +1,89 @@
-//! The store: what all its threads share, and reading.
+//! The store: the doors of the crate.
 
-use crate::checkpoint::checkpoint_path;
-use crate::index::{Index, LINES_OF_SEARCH, Place, TOGETHER};
-use crate::ledger::Ledger;
-use crate::location::Location;
-use crate::page::{Head, Kind, PAGE_BYTES, Page, long_length, long_pages, long_part, read_record, record};
-use crate::scan::{CoinsInOrder, LogParts, PART_RECORDS};
-use crate::segment::{Identity, Segments, Table, page_damaged};
-use crate::writer::Writer;
-use blockmill_block::reader::DecodeError;
+use crate::format::label::checkpoint_path;
+use crate::format::page::{CALL_PAGES, PAGE_BYTES};
+use crate::format::segment::file_failed;
+use crate::index::state::{LogOptions, LogState};
+use crate::open::load::{OpenedLog, Opening, open_to_read, open_to_write};
+use crate::read::get::get_many;
+use crate::read::scan::{CoinsInOrder, LogParts, PART_RECORDS};
+use crate::write::writer::LogWriter;
 use blockmill_block::{Coin, OutPoint};
-use blockmill_blockfiles::disk::Disk;
-use blockmill_coinmap::HashKey;
-use blockmill_coins::store::{CoinParts, decode_coin};
+use blockmill_blockfiles::disk::{Disk, SystemDisk};
+use blockmill_coins::store::CoinParts;
 use blockmill_coins::{Changes, CoinIterator, CoinStore, LastCommit, StoreError, Tip};
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
-
-/// How a store works. The files do not depend on it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Options {
-    /// Threads that prepare a commit, and read the log when it is opened.
-    pub threads: usize,
-    /// The fewest pages of 4 KiB in a segment. Segments are a sixteenth of the set, but not smaller
-    /// than this, and not larger than 65,536 pages.
-    pub segment_pages_min: u32,
-    /// A checkpoint is written after this many changes, or after as many as a quarter of the set
-    /// has coins, whichever is more.
-    pub checkpoint_changes: u64,
-    /// The fewest coins whose places a commit writes to a checkpoint, until all are written. It is
-    /// a sixteenth of the set otherwise.
-    pub checkpoint_step: u64,
-    /// Bytes of garbage that are never worth collecting.
-    pub garbage_bytes_min: u64,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            threads: 1,
-            segment_pages_min: 4096,
-            checkpoint_changes: 16_000_000,
-            checkpoint_step: 200_000,
-            garbage_bytes_min: 16 << 20,
-        }
-    }
-}
-
-/// What readers and the writer share.
-pub(crate) struct Shared {
-    pub(crate) directory: PathBuf,
-    /// None for a store that is only read.
-    pub(crate) disk: Option<Arc<dyn Disk>>,
-    pub(crate) identity: Identity,
-    pub(crate) key: HashKey,
-    pub(crate) options: Options,
-    pub(crate) index: Index,
-    pub(crate) segments: Segments,
-    ledger: RwLock<Ledger>,
-}
-
-impl Shared {
-    pub(crate) fn new(directory: &Path, disk: Option<Arc<dyn Disk>>, identity: Identity, options: Options) -> Self {
-        Self {
-            directory: directory.to_owned(),
-            disk,
-            key: HashKey::known(identity.key.0, identity.key.1),
-            identity,
-            options,
-            index: Index::default(),
-            segments: Segments::default(),
-            ledger: RwLock::default(),
-        }
-    }
-
-    pub(crate) fn ledger(&self) -> RwLockReadGuard<'_, Ledger> {
-        self.ledger.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn ledger_mut(&self) -> RwLockWriteGuard<'_, Ledger> {
-        self.ledger.write().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The coins of some outpoints, in the same order.
-    fn get_many(&self, outpoints: &[OutPoint], coins: &mut Vec<Option<Coin>>) -> Result<(), StoreError> {
-        let places: Vec<Place> = outpoints
-            .iter()
-            .map(|outpoint| Place::of(self.key.hash(outpoint)))
-            .collect();
-        let mut candidates: Vec<(Location, u32)> = Vec::with_capacity(outpoints.len());
-        let table = loop {
-            // The table before the index: see `Segments`.
-            let table = self.segments.load();
-            candidates.clear();
-            // The searches of a few outpoints overlap.
-            for (numbers, together) in (0u32..).step_by(TOGETHER).zip(places.chunks(TOGETHER)) {
-                for place in together {
-                    self.index.read(place.group)[place.lane].prefetch(place.tag, LINES_OF_SEARCH);
-                }
-                for (number, place) in (numbers..).zip(together) {
-                    let group = self.index.read(place.group);
-                    let found = group[place.lane].candidates(place.tag);
-                    candidates.extend(found.map(|location| (location, number)));
-                }
-            }
-            if self.segments.is_current(&table) {
-                break table;
-            }
-        };
-        // In the order of the disk: records of one page need one read.
-        candidates.sort_unstable();
-        let first = coins.len();
-        coins.resize(first + outpoints.len(), None);
-        let mut reader = PageReader::new(&table);
-        for (location, number) in candidates {
-            let outpoint = &outpoints[number as usize];
-            if let Some(coin) = reader.coin(location, outpoint)? {
-                coins[first + number as usize] = Some(coin);
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Reads records of a table. The last page stays.
-pub(crate) struct PageReader<'a> {
-    table: &'a Table,
-    page: Box<Page>,
-    /// Slot, number and head of the page.
-    current: Option<(usize, u32, Head)>,
-    /// A long record.
-    joined: Vec<u8>,
-}
-
-impl<'a> PageReader<'a> {
-    pub(crate) fn new(table: &'a Table) -> Self {
-        Self {
-            table,
-            page: Box::new([0; PAGE_BYTES]),
-            current: None,
-            joined: Vec::new(),
-        }
-    }
-
-    fn damaged(&self, location: Location, what: &str) -> StoreError {
-        match self.table.get(location.slot()) {
-            Some(segment) => page_damaged(&segment.path, location.page(), what),
-            None => StoreError::Corrupt(format!("the index names segment {}, which is gone", location.slot())),
-        }
-    }
-
-    /// The head of a page, which is read unless it is the last that was.
-    fn head(&mut self, location: Location) -> Result<Head, StoreError> {
-        let (slot, number) = (location.slot(), location.page());
-        if let Some((old_slot, old_number, head)) = self.current
-            && (old_slot, old_number) == (slot, number)
-        {
-            return Ok(head);
-        }
-        let Some(segment) = self.table.get(slot) else {
-            return Err(self.damaged(location, ""));
-        };
-        self.current = None;
-        let head = segment.read_page(number, &mut self.page)?;
-        self.current = Some((slot, number, head));
-        Ok(head)
-    }
-
-    /// The record at a location.
-    pub(crate) fn record(&mut self, location: Location) -> Result<&[u8], StoreError> {
-        let head = self.head(location)?;
-        if head.kind == Kind::Long {
-            return self.long_record(location, &head);
-        }
-        match record(&self.page, &head, location.record() as usize) {
-            Some(found) => Ok(found),
-            None => Err(page_damaged(
-                self.table
-                    .get(location.slot())
-                    .map_or(Path::new(""), |segment| &segment.path),
-                location.page(),
-                "has no such record",
-            )),
-        }
-    }
-
-    fn long_record(&mut self, location: Location, first: &Head) -> Result<&[u8], StoreError> {
-        let (Some(length), Some(segment)) = (long_length(&self.page, first), self.table.get(location.slot())) else {
-            return Err(self.damaged(location, "has no such record"));
-        };
-        self.joined.clear();
-        self.joined.extend_from_slice(long_part(&self.page, first));
-        // The page is overwritten now.
-        self.current = None;
-        for number in 1..long_pages(length) as u32 {
-            let head = segment.read_page(location.page() + number, &mut self.page)?;
-            if head.kind != Kind::LongRest || head.flush != first.flush {
-                return Err(page_damaged(
-                    &segment.path,
-                    location.page() + number,
-                    "has no such record",
-                ));
-            }
-            self.joined.extend_from_slice(long_part(&self.page, &head));
-        }
-        if self.joined.len() != length {
-            return Err(self.damaged(location, "has a record of another length"));
-        }
-        Ok(&self.joined)
-    }
-
-    /// The coin at a location, if it is that of the outpoint.
-    pub(crate) fn coin(&mut self, location: Location, outpoint: &OutPoint) -> Result<Option<Coin>, StoreError> {
-        let bytes = self.record(location)?;
-        let txid = bytes.first_chunk::<32>();
-        if txid.is_some_and(|txid| *txid != outpoint.txid.0) {
-            return Ok(None);
-        }
-        match read_record(bytes) {
-            Ok((found, coin)) if found == *outpoint => decode_coin(outpoint, coin).map(Some),
-            Ok(_) => Ok(None),
-            Err(error) => Err(self.not_a_record(location, error)),
-        }
-    }
-
-    /// The outpoint of the record at a location.
-    pub(crate) fn outpoint(&mut self, location: Location) -> Result<OutPoint, StoreError> {
-        let read = read_record(self.record(location)?).map(|(outpoint, _)| outpoint);
-        read.map_err(|error| self.not_a_record(location, error))
-    }
-
-    /// The outpoint of a record that was read from a location.
-    pub(crate) fn outpoint_of(&self, record: &[u8], location: Location) -> Result<OutPoint, StoreError> {
-        let read = read_record(record).map(|(outpoint, _)| outpoint);
-        read.map_err(|error| self.not_a_record(location, error))
-    }
-
-    fn not_a_record(&self, location: Location, error: DecodeError) -> StoreError {
-        self.damaged(location, &format!("has a record that is none: {error}"))
-    }
-
-    /// The location among some that has the record of an outpoint.
-    pub(crate) fn find(
-        &mut self,
-        outpoint: &OutPoint,
-        candidates: impl IntoIterator<Item = Location>,
-    ) -> Result<Option<Location>, StoreError> {
-        for location in candidates {
-            if self.outpoint(location)? == *outpoint {
-                return Ok(Some(location));
-            }
-        }
-        Ok(None)
-    }
-}
-
-/// What an opening began with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Opening {
-    /// A checkpoint, and the frames after it.
-    Checkpoint,
-    /// All frames: there was no checkpoint, or none that fits the log.
-    WholeLog,
-}
+use std::cmp::Ordering::{Equal, Greater, Less};
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Coins in a log. See the [crate].
 pub struct LogStore {
-    pub(crate) opening: Opening,
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) writer: Mutex<Writer>,
+    opening: Opening,
+    state: LogState,
+    writer: Mutex<LogWriter>,
 }
 
 impl std::fmt::Debug for LogStore {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter
             .debug_struct("LogStore")
-            .field("directory", &self.shared.directory)
+            .field("directory", &self.state.directory)
             .finish_non_exhaustive()
     }
 }
 
+impl From<OpenedLog> for LogStore {
+    fn from(opened: OpenedLog) -> Self {
+        Self {
+            opening: opened.opening,
+            state: opened.state,
+            writer: Mutex::new(opened.writer),
+        }
+    }
+}
+
 impl LogStore {
+    /// Opens the store in a directory, or makes it. `network` names the network of the coins, on
+    /// signet with its challenge. No other process may write it meanwhile.
+    ///
+    /// # Errors
+    /// [`StoreError::Format`] or [`StoreError::Network`] for a store of another kind,
+    /// [`StoreError::Corrupt`] for a damaged store, else [`StoreError::Backend`].
+    pub fn open(directory: &Path, network: &str, options: LogOptions) -> Result<Self, StoreError> {
+        Self::open_on(Arc::new(SystemDisk), directory, network, options)
+    }
+
+    /// As [`LogStore::open`], on the caller's disk.
+    ///
+    /// # Errors
+    /// As [`LogStore::open`].
+    pub fn open_on(
+        disk: Arc<dyn Disk>,
+        directory: &Path,
+        network: &str,
+        options: LogOptions,
+    ) -> Result<Self, StoreError> {
+        open_to_write(disk, directory, network, options).map(Self::from)
+    }
+
+    /// Opens the store in a directory to read it, also while another process writes it: it has the
+    /// last commit at this moment. Nothing is changed, and commits are refused. Without a
+    /// `network` every network is accepted.
+    ///
+    /// # Errors
+    /// As [`LogStore::open`].
+    pub fn open_to_read(directory: &Path, network: Option<&str>, options: LogOptions) -> Result<Self, StoreError> {
+        open_to_read(directory, network, &options).map(Self::from)
+    }
+
     /// The network of the store, on signet with its challenge.
     pub fn network(&self) -> &str {
-        &self.shared.identity.network
+        &self.state.identity.network
     }
 
     /// Number of coins at the last commit.
     pub fn len(&self) -> u64 {
-        self.shared.ledger().coins
+        self.state.ledger().coins
     }
 
     /// What the opening began with.
@@ -299,48 +94,101 @@ impl LogStore {
     /// The coins in parts of about so many.
     #[doc(hidden)]
     pub fn coins_in_parts_of(&self, coins: u64) -> impl CoinParts + use<> {
-        LogParts::new(&self.shared, coins)
+        LogParts::new(&self.state, coins)
     }
 
     /// Whether there are no coins.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
+
+    /// Reads all pages of all segments, whether they have something that lives or not. `stop` is
+    /// asked now and then whether to end early.
+    ///
+    /// # Errors
+    /// [`StoreError::Corrupt`] for the first page that is not what was written.
+    pub fn check_pages(&self, stop: &dyn Fn() -> bool) -> Result<(), StoreError> {
+        let pages_of = |slot| {
+            self.state
+                .ledger()
+                .segment(slot)
+                .map_or(1, |segment| segment.masks().len())
+        };
+        let mut pages = vec![[0; PAGE_BYTES]; CALL_PAGES];
+        for (slot, segment) in self.state.segments.load().in_order() {
+            // Pages after the last frame are no part of the store.
+            let (mut number, end) = (0u32, pages_of(slot) as u32);
+            while number < end && !stop() {
+                let count = ((end - number) as usize).min(CALL_PAGES);
+                segment.read_pages(number, &mut pages[..count])?;
+                for (number, page) in (number..).zip(&pages[..count]) {
+                    segment.check(number, page)?;
+                }
+                number += count as u32;
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes after the last frame: of a commit that was never finished, or of one with a damaged
+    /// page. A writer has none, since opening cuts them off.
+    ///
+    /// # Errors
+    /// [`StoreError::Backend`].
+    pub fn bytes_after_last_commit(&self) -> Result<u64, StoreError> {
+        let tail = self.lock_writer().tail.position;
+        let mut bytes = 0;
+        for (_, segment) in self.state.segments.load().in_order() {
+            let end = match segment.number.cmp(&tail.segment) {
+                Less => continue,
+                Equal => u64::from(tail.page) * PAGE_BYTES as u64,
+                Greater => 0,
+            };
+            let length = segment.file.length();
+            let length = length.map_err(|error| file_failed(&segment.path, &error))?;
+            bytes += length.saturating_sub(end);
+        }
+        Ok(bytes)
+    }
+
+    fn lock_writer(&self) -> MutexGuard<'_, LogWriter> {
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl CoinStore for LogStore {
     fn get(&self, outpoint: &OutPoint) -> Result<Option<Coin>, StoreError> {
         let mut coins = Vec::with_capacity(1);
-        self.shared.get_many(std::slice::from_ref(outpoint), &mut coins)?;
+        get_many(&self.state, std::slice::from_ref(outpoint), &mut coins)?;
         Ok(coins.pop().flatten())
     }
 
     fn get_many(&self, outpoints: &[OutPoint], coins: &mut Vec<Option<Coin>>) -> Result<(), StoreError> {
-        self.shared.get_many(outpoints, coins)
+        get_many(&self.state, outpoints, coins)
     }
 
     fn tip(&self) -> Result<Option<Tip>, StoreError> {
-        Ok(self.shared.ledger().tip)
+        Ok(self.state.ledger().tip)
     }
 
     /// The key of the hashes: each file of the log begins with it.
     fn identity(&self) -> Result<Option<[u8; 16]>, StoreError> {
-        Ok(Some(self.shared.identity.store()))
+        Ok(Some(self.state.identity.store()))
     }
 
     fn last_commit(&self) -> Result<Option<LastCommit>, StoreError> {
-        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        let ledger = self.shared.ledger();
-        Ok(Some(ledger.last_commit(&self.shared.identity, writer.tail.position)))
+        let writer = self.lock_writer();
+        let ledger = self.state.ledger();
+        Ok(Some(ledger.last_commit(&self.state.identity, writer.tail.position)))
     }
 
     fn commit(&self, changes: &dyn Changes, tip: &Tip) -> Result<(), StoreError> {
-        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        writer.commit(&self.shared, changes, tip)
+        let mut writer = self.lock_writer();
+        writer.commit(&self.state, changes, tip)
     }
 
     fn coins(&self) -> Result<CoinIterator, StoreError> {
-        Ok(Box::new(CoinsInOrder::new(&self.shared)))
+        Ok(Box::new(CoinsInOrder::new(&self.state)))
     }
 
     fn coins_in_parts(&self) -> Result<Option<Box<dyn CoinParts>>, StoreError> {
@@ -349,11 +197,152 @@ impl CoinStore for LogStore {
 
     /// The index, a word for each coin, and the ledger, which says what lives on each page.
     fn memory(&self) -> usize {
-        self.shared.index.bytes() + self.shared.ledger().bytes()
+        self.state.index.bytes() + self.state.ledger().bytes()
     }
 
     fn disk_size(&self) -> Result<u64, StoreError> {
-        let checkpoint = std::fs::metadata(checkpoint_path(&self.shared.directory));
-        Ok(self.shared.ledger().disk_bytes() + checkpoint.map_or(0, |metadata| metadata.len()))
+        let checkpoint = std::fs::metadata(checkpoint_path(&self.state.directory));
+        Ok(self.state.ledger().disk_bytes() + checkpoint.map_or(0, |metadata| metadata.len()))
+    }
+}
+
+impl Drop for LogStore {
+    /// A clean end leaves a checkpoint, so that the next opening is fast, and no file in which
+    /// nothing lives.
+    fn drop(&mut self) {
+        let state = &self.state;
+        let writer = self.writer.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if !writer.failed && !std::thread::panicking() {
+            writer.checkpoint(state, true);
+            if writer.changes == 0 {
+                // The checkpoint has the last frame.
+                writer.remove_emptied(state);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::location::SEGMENT_PAGES_MAX;
+    use crate::format::page::PagePosition;
+    use crate::format::segment::Segment;
+    use crate::index::ledger::SegmentLedger;
+    use blockmill_block::{BlockHash, Coin, OutPoint, Txid};
+    use blockmill_coins::{CoinStore, OwnedChange, Tip};
+    use std::collections::BTreeMap;
+
+    fn outpoint(number: u64) -> OutPoint {
+        let mut txid = [0; 32];
+        txid[..8].copy_from_slice(&number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
+        OutPoint {
+            txid: Txid(txid),
+            vout: 0,
+        }
+    }
+
+    /// A commit that replaces every coin whose number has a draw below `share` of 16.
+    fn commit(store: &LogStore, round: u32, coins: u64, share: u64) {
+        let mut changes: BTreeMap<OutPoint, Option<Coin>> = BTreeMap::new();
+        for number in 0..coins {
+            let draw = outpoint(number ^ u64::from(round) << 40).txid.0[7] % 16;
+            if u64::from(draw) < share {
+                let coin = Coin {
+                    value: i64::from(round),
+                    height: round,
+                    is_coinbase: false,
+                    script_pubkey: vec![7; number as usize % 40].into(),
+                };
+                changes.insert(outpoint(number), (!draw.is_multiple_of(8)).then_some(coin));
+            }
+        }
+        let changes: Vec<OwnedChange> = changes.into_iter().collect();
+        let hash = BlockHash([round as u8; 32]);
+        store.commit(&changes, &Tip { hash, height: round }).unwrap();
+    }
+
+    /// Segments by their numbers, with what the ledger says of each.
+    fn ledgers(store: &LogStore) -> BTreeMap<u32, SegmentLedger> {
+        let (table, ledger) = (store.state.segments.load(), store.state.ledger());
+        let of = |(slot, segment): &(usize, Arc<Segment>)| {
+            let found = ledger.segment(*slot).cloned().unwrap_or_default();
+            (segment.number, found)
+        };
+        table.in_order().iter().map(of).collect()
+    }
+
+    /// After each commit, whatever checkpoint is there then.
+    #[test]
+    fn a_checkpoint_leads_to_what_the_whole_log_says() {
+        const COINS: u64 = 3000;
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("coins");
+        let options = LogOptions {
+            checkpoint_changes: 1500,
+            checkpoint_step: 1,
+            segment_pages_min: 12,
+            garbage_bytes_min: 0,
+            ..LogOptions::default()
+        };
+        let mut store = LogStore::open(&path, "regtest", options.clone()).unwrap();
+        commit(&store, 0, COINS, 16);
+        let (mut from_checkpoint, mut during) = (0, 0);
+        for round in 1..150 {
+            commit(&store, round, COINS, 1 + u64::from(round) % 3);
+            let wanted = ledgers(&store);
+            let found = LogStore::open_to_read(&path, None, options.clone()).unwrap();
+            from_checkpoint += u32::from(found.opening() == Opening::Checkpoint);
+            let is_written = store.lock_writer().checkpoint.is_some();
+            during += u32::from(is_written);
+            let found = ledgers(&found);
+            for (number, ledger) in &wanted {
+                // A segment in which nothing lives may be gone from the checkpoint.
+                let none = SegmentLedger::default();
+                let other = found.get(number).unwrap_or(&none);
+                assert!(other == ledger || ledger.live() == 0, "round {round}, segment {number}");
+            }
+            if round % 20 == 0 {
+                match round % 40 {
+                    // As by a kill.
+                    0 => std::mem::forget(store),
+                    _ => drop(store),
+                }
+                store = LogStore::open(&path, "regtest", options.clone()).unwrap();
+                assert_eq!(store.opening(), Opening::Checkpoint, "round {round}");
+                let has_all = store.lock_writer().changes == 0;
+                assert!(has_all || round % 40 == 0, "a clean end left frames to be read");
+            }
+        }
+        assert!(from_checkpoint > 100 && during > 50, "{from_checkpoint} {during}");
+    }
+
+    /// Files may name any numbers, and the last ones have no next.
+    #[test]
+    fn the_last_numbers_are_refused() {
+        let change_nothing = |store: &LogStore| {
+            let changes: &[OwnedChange] = &[];
+            let tip = Tip {
+                hash: BlockHash([1; 32]),
+                height: 1,
+            };
+            store.commit(&changes, &tip)
+        };
+        let open = |name: &str| {
+            let directory = tempfile::tempdir().unwrap();
+            let store = LogStore::open(&directory.path().join(name), "regtest", LogOptions::default()).unwrap();
+            change_nothing(&store).unwrap();
+            (directory, store)
+        };
+        let (_directory, store) = open("flush");
+        store.state.ledger_mut().flush = u64::MAX;
+        assert!(matches!(change_nothing(&store), Err(StoreError::Corrupt(_))));
+
+        let (_directory, store) = open("segment");
+        store.writer.lock().unwrap().tail.position = PagePosition {
+            segment: u32::MAX,
+            page: SEGMENT_PAGES_MAX,
+        };
+        assert!(matches!(change_nothing(&store), Err(StoreError::Backend(_))));
     }
 }

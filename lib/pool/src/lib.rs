@@ -85,7 +85,10 @@
 //! - `pool`: the threads;
 //! - `sleep`: which of them are awake;
 //! - `affinity`: the cores on which a woken worker starts;
-//! - `scope`: jobs that borrow.
+//! - `jobs`: the queue of jobs;
+//! - `helpers`: a handle through which callers give jobs of one priority;
+//! - `scope`: jobs that borrow;
+//! - `in_order`: work on many items, and results in the order of the items.
 
 #[cfg(not(blockmill_loom))]
 mod work_source;
@@ -99,9 +102,20 @@ mod affinity;
 mod sleep;
 
 #[cfg(not(blockmill_loom))]
+mod jobs;
+
+#[cfg(not(blockmill_loom))]
+mod helpers;
+
+#[cfg(not(blockmill_loom))]
 mod scope;
 
+#[cfg(not(blockmill_loom))]
+mod in_order;
+
 pub use blockmill_sync::{Panic, contain};
+#[cfg(not(blockmill_loom))]
+pub use helpers::Helpers;
 #[cfg(not(blockmill_loom))]
 pub use pool::{AWAKE_FOR, ThreadPool, ThreadPoolOptions};
 #[cfg(not(blockmill_loom))]

@@ -1,6 +1,7 @@
 //! The threads of a pool.
 
-use crate::scope::Jobs;
+use crate::helpers::Helpers;
+use crate::scope::Scope;
 use crate::sleep::{Found, Sleep};
 use crate::work_source::{WorkSource, WorkSourceHandle};
 use blockmill_sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -66,8 +67,8 @@ impl ThreadPoolOptions {
 pub struct ThreadPool {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
-    jobs: Arc<Jobs>,
-    jobs_handle: WorkSourceHandle,
+    /// For jobs that are given to the pool itself.
+    helpers: Helpers,
 }
 
 /// State that the threads of a pool share with the handles of its work sources.
@@ -110,20 +111,12 @@ impl ThreadPool {
     /// # Panics
     /// If `options.workers` is 65,536 or more.
     pub fn new(options: &ThreadPoolOptions) -> io::Result<Self> {
-        let shared = Arc::new(Shared {
-            sleep: Sleep::new(options.workers),
-            cores: u32::try_from(options.cores).unwrap_or(u32::MAX),
-            producers: CachePadded::new(AtomicU32::new(0)),
-            version: CachePadded::new(AtomicU64::new(0)),
-            sources: Mutex::new(Vec::new()),
-        });
-        let jobs = Arc::new(Jobs::default());
-        let jobs_handle = shared.register(options.scope_priority, Arc::<Jobs>::clone(&jobs));
+        let shared = Arc::new(Shared::new(options));
+        let helpers = Helpers::new(&shared, options.scope_priority);
         let mut pool = Self {
             shared,
             threads: Vec::with_capacity(options.workers),
-            jobs,
-            jobs_handle,
+            helpers,
         };
         for worker in 0..options.workers {
             let shared = Arc::clone(&pool.shared);
@@ -164,8 +157,44 @@ impl ThreadPool {
         self.shared.register(priority, source)
     }
 
-    pub(crate) fn jobs(&self) -> (&Arc<Jobs>, &WorkSourceHandle) {
-        (&self.jobs, &self.jobs_handle)
+    /// The workers as helpers with jobs of this priority among the work sources.
+    pub fn helpers(&self, priority: u32) -> Helpers {
+        Helpers::new(&self.shared, priority)
+    }
+
+    /// The helpers with jobs of [`scope_priority`](ThreadPoolOptions::scope_priority).
+    pub(crate) fn default_helpers(&self) -> &Helpers {
+        &self.helpers
+    }
+
+    /// [`Helpers::scope`].
+    pub fn scope<'env, R>(&'env self, work: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> R) -> R {
+        self.helpers.scope(work)
+    }
+
+    /// [`Helpers::for_each`].
+    ///
+    /// # Errors
+    /// That of the first item whose work fails.
+    pub fn for_each<I: Send, E: Send>(
+        &self,
+        items: impl IntoIterator<Item = I, IntoIter: Send>,
+        work: impl Fn(I) -> Result<(), E> + Sync,
+    ) -> Result<(), E> {
+        self.helpers.for_each(items, work)
+    }
+
+    /// [`Helpers::in_order`].
+    ///
+    /// # Errors
+    /// The first of `take`.
+    pub fn in_order<I: Send, T: Send, E>(
+        &self,
+        items: impl IntoIterator<Item = I, IntoIter: Send>,
+        convert: impl Fn(I) -> T + Sync,
+        take: impl FnMut(T) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.helpers.in_order(items, convert, take)
     }
 }
 
@@ -185,7 +214,17 @@ impl Drop for ThreadPool {
 }
 
 impl Shared {
-    fn register(self: &Arc<Self>, priority: u32, source: Arc<dyn WorkSource>) -> WorkSourceHandle {
+    pub(crate) fn new(options: &ThreadPoolOptions) -> Self {
+        Self {
+            sleep: Sleep::new(options.workers),
+            cores: u32::try_from(options.cores).unwrap_or(u32::MAX),
+            producers: CachePadded::new(AtomicU32::new(0)),
+            version: CachePadded::new(AtomicU64::new(0)),
+            sources: Mutex::new(Vec::new()),
+        }
+    }
+
+    pub(crate) fn register(self: &Arc<Self>, priority: u32, source: Arc<dyn WorkSource>) -> WorkSourceHandle {
         let mut sources = self.sources.lock();
         // Release: pairs with the Acquire in `Worker::refresh_sources`.
         let id = self.version.fetch_add(1, Ordering::Release);

@@ -8,15 +8,10 @@ use bitcoin::script::Builder;
 use bitcoin::{Amount, BlockHash, Network, TxMerkleNode, TxOut, Txid, VarInt, Witness, Wtxid, consensus, merkle_tree};
 
 use crate::address::Address;
-use crate::builder::{RESERVED_VALUE, coinbase_transaction, commitment_script, header, mine};
+use crate::builder::{RESERVED_VALUE, block_time, coinbase_transaction, commitment_script, header, mine};
 use crate::plan::BlockPlan;
 use crate::wallet::Wallet;
 use crate::work::SignedTransaction;
-
-/// Time of the regtest genesis block.
-const GENESIS_TIME: u32 = 1_296_688_602;
-/// Seconds from one block to the next.
-const BLOCK_SPACING: u32 = 600;
 
 /// A finished block.
 pub(crate) struct AssembledBlock {
@@ -24,11 +19,6 @@ pub(crate) struct AssembledBlock {
     pub(crate) bytes: Vec<u8>,
     pub(crate) coinbase: Txid,
     pub(crate) coinbase_outputs: u64,
-}
-
-/// The header time of the block at `height`, in seconds since 1970.
-pub(crate) fn block_time(height: u32) -> u32 {
-    GENESIS_TIME + height * BLOCK_SPACING
 }
 
 /// Regtest's genesis block: its hash, its bytes.
@@ -60,6 +50,7 @@ pub(crate) fn assemble(
     let mut coinbase = coinbase_transaction(script_sig, outputs);
     if transactions
         .iter()
+        // A transaction without witnesses has one hash as both ids.
         .any(|tx| tx.txid.to_raw_hash() != tx.wtxid.to_raw_hash())
     {
         coinbase.input[0].witness = Witness::from_slice(&[RESERVED_VALUE]);
@@ -76,6 +67,7 @@ pub(crate) fn assemble(
     mine(&mut header);
 
     let mut bytes = consensus::serialize(&header);
+    // The coinbase, and the transactions.
     bytes.reserve(1_000 + transactions.iter().map(|tx| tx.bytes.len()).sum::<usize>());
     let count = VarInt::from(transactions.len() + 1);
     count.consensus_encode(&mut bytes).expect("a vector takes all bytes");

@@ -94,6 +94,7 @@ impl BlockBuilder {
     /// far. If the closure changes the root, the block keeps the changed root.
     pub fn header(mut self, edit: impl FnOnce(&mut Header)) -> Self {
         if !self.merkle_root_is_given {
+            // An edit may read the root.
             self.header.merkle_root = self.clone().unmined().header.merkle_root;
         }
         let before = self.header.merkle_root;
@@ -125,6 +126,7 @@ impl BlockBuilder {
             .iter()
             .skip(1)
             .any(|tx| tx.input.iter().any(|input| !input.witness.is_empty()));
+        // A test may have written a commitment of its own.
         if has_witness && commitment_position(&block.txdata[0]).is_none() {
             let coinbase = &mut block.txdata[0];
             if let Some(input) = coinbase.input.first_mut().filter(|input| input.witness.is_empty()) {
@@ -154,12 +156,13 @@ pub fn repair(block: &mut Block) {
 }
 
 /// Sets the nonce to the first one, counted from 0, whose block hash meets the target of
-/// `header.bits`. Regtest's target is met in place of an invalid target, or of one that takes more
+/// `header.bits`. Regtest's target is met instead of an invalid target, or of one that takes more
 /// than about 65,000 tries.
 pub fn mine(header: &mut Header) {
     let regtest = Target::from_compact(CompactTarget::from_consensus(REGTEST_BITS));
     let hardest = Target::from_compact(CompactTarget::from_consensus(0x1f00_ffff));
     let own = header.target();
+    // A test may ask for any bits, and must not mine for hours.
     let target = if own < hardest { regtest } else { own };
     header.nonce = 0;
     while !target.is_met_by(header.block_hash()) {
@@ -189,6 +192,16 @@ pub fn spend_any(outpoint: OutPoint, value_out: u64) -> Transaction {
 /// OP_TRUE: anyone can spend it with an empty script sig.
 pub fn any_script() -> ScriptBuf {
     Builder::new().push_opcode(OP_PUSHNUM_1).into_script()
+}
+
+/// Time of the regtest genesis block.
+const GENESIS_TIME: u32 = 1_296_688_602;
+/// Seconds from one block to the next.
+const BLOCK_SPACING: u32 = 600;
+
+/// The header time of the block at `height`, in seconds since 1970.
+pub(crate) fn block_time(height: u32) -> u32 {
+    GENESIS_TIME + height * BLOCK_SPACING
 }
 
 /// The regtest subsidy at `height`, in satoshi.

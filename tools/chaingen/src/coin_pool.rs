@@ -12,7 +12,7 @@ use crate::rng::Rng;
 /// An unspent output. With 56 bytes each, millions of coins take some hundred megabytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Coin {
-    /// The transaction that made it.
+    /// The transaction that created it.
     pub(crate) txid: Txid,
     /// Satoshi.
     pub(crate) value: u64,
@@ -25,7 +25,7 @@ pub(crate) struct Coin {
 }
 
 impl Coin {
-    /// The height of the block that made it.
+    /// The height of the block that created it.
     pub(crate) fn height(&self) -> u32 {
         self.height_code / 2
     }

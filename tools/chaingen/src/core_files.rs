@@ -23,9 +23,9 @@ const PADDING: usize = 5_000;
 /// A coin, as undo data and snapshots have it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CoreCoin {
-    /// Height of the block that made it.
+    /// Height of the block that created it.
     pub height: u32,
-    /// Whether a coinbase made it.
+    /// Whether a coinbase created it.
     pub coinbase: bool,
     /// Amount in satoshi.
     pub value: u64,

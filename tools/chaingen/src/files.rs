@@ -1,6 +1,5 @@
 //! Writes a chain to `blk*.dat` files, as Bitcoin Core does, with a manifest beside them.
 
-use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -8,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::chain::generate;
 use crate::chain_spec::{ChainSpec, GenerateError, Progress, Summary};
-use crate::unfinished::{NAME, Unfinished};
+use crate::unfinished::{MANIFEST, NAME, Unfinished, failed, is_block_file};
 
 /// Magic of regtest: each record begins with these bytes.
 const MAGIC: [u8; 4] = [0xfa, 0xbf, 0xb5, 0xda];
@@ -16,9 +15,6 @@ const MAGIC: [u8; 4] = [0xfa, 0xbf, 0xb5, 0xda];
 const FILE_BYTES_MAX: u64 = 128 << 20;
 /// Bytes of a record before the block: magic and length.
 const RECORD_HEADER_BYTES: u64 = 8;
-/// The manifest's name.
-pub(crate) const MANIFEST: &str = "manifest.json";
-
 /// Generates the chain of a spec into the directory `out`, which is created if it is missing. The
 /// files are `blk00000.dat` and so on, without an xor key, and `manifest.json` with the
 /// [`Summary`]. A record is regtest's magic, the block's length (4 bytes, little endian) and the
@@ -69,6 +65,7 @@ fn write_files(
         check_free(out)?;
     }
     let written = write_unfinished(out, spec, file_bytes_max, stop, progress);
+    // An error leaves nothing behind that was not there.
     if written.is_err() && is_new {
         // What another process has put there stays.
         let _ = fs::remove_dir(out);
@@ -117,11 +114,6 @@ fn write_unfinished(
     })
 }
 
-pub(crate) fn failed(path: &Path) -> impl FnOnce(io::Error) -> GenerateError + use<> {
-    let path = path.to_owned();
-    move |source| GenerateError::Write { path, source }
-}
-
 /// Fails if a directory has block files or a manifest.
 fn check_free(out: &Path) -> Result<(), GenerateError> {
     match chain_file_in(out).map_err(failed(out))? {
@@ -142,12 +134,6 @@ fn chain_file_in(directory: &Path) -> io::Result<Option<PathBuf>> {
     Ok(None)
 }
 
-/// Whether a file is called as a block file is.
-pub(crate) fn is_block_file(name: &OsStr) -> bool {
-    let name = name.as_encoded_bytes();
-    name.starts_with(b"blk") && name.ends_with(b".dat")
-}
-
 struct BlockFiles<'a> {
     directory: &'a Path,
     /// The directory in which they are at the end.
@@ -165,6 +151,7 @@ impl BlockFiles<'_> {
     fn append(&mut self, block: &[u8]) -> io::Result<()> {
         let length = u32::try_from(block.len()).map_err(io::Error::other)?;
         let record_bytes = RECORD_HEADER_BYTES + u64::from(length);
+        // As Core: a record is never cut.
         if self.used + record_bytes > self.file_bytes_max {
             self.finish()?;
         }

@@ -39,7 +39,7 @@ pub(crate) struct BlockUnderway {
     pub(crate) target: Target,
     pub(crate) budget: Budget,
     pub(crate) inputs: u64,
-    /// Coins made by the block so far and not spent in it.
+    /// Coins created by the block so far and not spent in it.
     pub(crate) created: u64,
     /// Fan-outs and consolidations that hardly changed the number of coins.
     pub(crate) fruitless: u32,
@@ -79,6 +79,7 @@ impl Planner {
         let mut inputs = 0;
         if let Some(target) = target {
             let budget = Budget {
+                // The coinbase is made last, when all fees are known.
                 weight: self.block_weight_max - COINBASE_WEIGHT,
                 sigops: SIGOPS_MAX,
             };
@@ -98,6 +99,7 @@ impl Planner {
         }
         self.inputs_made += inputs;
         let fees: u64 = groups.iter().flatten().map(|transaction| transaction.fee).sum();
+        // Parents come before children, whatever the order of the groups.
         let order = self.order(&groups);
         BlockPlan {
             height,

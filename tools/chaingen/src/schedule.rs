@@ -94,7 +94,9 @@ impl Schedule {
         let weight_needed = inputs_even * self.input_weight + coins_even * self.output_weight;
         let budget_percent = self.block_weight_max * 100 / weight_needed.max(1);
         let percent = match budget_percent {
+            // The last block must meet the sum.
             _ if blocks_left == 1 => 100,
+            // With much room, blocks differ as they do in real chains.
             300.. => match rng.below(8) {
                 0 => 5,
                 1 => 250,
@@ -111,6 +113,7 @@ impl Schedule {
         Some(Target {
             inputs: inputs_even * percent / 100,
             live: if path > live { live + growth } else { path },
+            // Coins are gathered in the last fifth of the chain.
             may_shrink: self.final_coins_given && spending_block * 5 > self.spending_blocks * 4,
             is_tight: budget_percent < TIGHT_PERCENT,
         })

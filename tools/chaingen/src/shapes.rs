@@ -104,6 +104,7 @@ impl Planner {
             let Some(&(member, vout)) = open.get(pick) else { break };
             let output = &mut group[member as usize].outputs[vout as usize];
             let Payee::Address(address) = output.payee else { break };
+            // Its id is known when the members before it are signed.
             let source = Source::Member { member, vout };
             if !tx_plan.add_input(source, (address, output.value, block.height), &mut self.rng) {
                 break;
@@ -131,6 +132,7 @@ impl Planner {
             &mut tx_plan,
             size.min(wanted).min(self.coin_pool.spendable() / 3).max(1),
         );
+        // One or two inputs change the number of coins hardly.
         block.fruitless += u32::from(tx_plan.inputs() < 3);
         tx_plan.add_output(Address::random(self.profile, &mut self.rng));
         if self.rng.one_in(2) && tx_plan.value() > 2 * OUTPUT_MIN && excess == 0 {

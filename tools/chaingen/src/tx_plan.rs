@@ -9,7 +9,7 @@ use bitcoin::opcodes::all::OP_RETURN;
 use bitcoin::script::{Builder, PushBytesBuf};
 
 use crate::address::Address;
-use crate::assemble::block_time;
+use crate::builder::block_time;
 use crate::coin_pool::Coin;
 use crate::rng::Rng;
 
@@ -36,7 +36,7 @@ pub(crate) struct PlannedInput {
     pub(crate) address: Address,
     /// Satoshi.
     pub(crate) value: u64,
-    /// Height of the block that made the coin.
+    /// Height of the block that created the coin.
     pub(crate) height: u32,
     pub(crate) sequence: u32,
     pub(crate) anyone_can_pay: bool,
@@ -136,12 +136,14 @@ impl TxPlan {
     pub(crate) fn add_input(&mut self, source: Source, output: (Address, u64, u32), rng: &mut Rng) -> bool {
         let (address, value, height) = output;
         let cost = address.kind.spend_cost();
+        // The length of the script is a CompactSize.
         let length_bytes = if cost.script_sig < 253 { 1 } else { 3 };
         let weight = 4 * (36 + 4 + length_bytes + cost.script_sig) + cost.witness;
         let needed = Budget {
             weight,
             sigops: cost.sigops,
         };
+        // Inputs must not take the room of the only output.
         let reserved = if self.outputs.is_empty() {
             FIRST_OUTPUT
         } else {
@@ -220,6 +222,7 @@ impl TxPlan {
     pub(crate) fn finish(mut self, split: Split, height: u32, rng: &mut Rng) -> (PlannedTransaction, Budget) {
         let value = self.value();
         let virtual_size = (self.start.weight - self.left.weight) / 4;
+        // A fee never takes a coin that is worth little.
         let fee = (virtual_size * rng.range(1, 8)).min(value / 10);
         share(&mut self.outputs, value - fee, split, rng);
         let (version, lock_time) = lock(&mut self.inputs, height, rng);

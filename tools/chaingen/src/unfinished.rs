@@ -4,15 +4,17 @@
 //! it comes before all others and goes after them. What a killed process has left is removed by the
 //! next one. A folder without this file, or with others than those of a chain, is somebody else's,
 //! and left alone. A chain is whole once its manifest is in the folder; from then on its files only
-//! move, and none of them takes the place of another.
+//! move, and none of them replaces another.
 
 use crate::chain_spec::{GenerateError, Summary};
-use crate::files::{MANIFEST, failed, is_block_file};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, TryLockError};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+
+/// The manifest's name.
+pub(crate) const MANIFEST: &str = "manifest.json";
 
 /// The folder's name.
 pub(crate) const NAME: &str = "incomplete";
@@ -76,6 +78,17 @@ impl Drop for Unfinished {
     }
 }
 
+pub(crate) fn failed(path: &Path) -> impl FnOnce(io::Error) -> GenerateError + use<> {
+    let path = path.to_owned();
+    move |source| GenerateError::Write { path, source }
+}
+
+/// Whether a file is called as a block file is.
+pub(crate) fn is_block_file(name: &OsStr) -> bool {
+    let name = name.as_encoded_bytes();
+    name.starts_with(b"blk") && name.ends_with(b".dat")
+}
+
 fn names(path: &Path) -> io::Result<Vec<OsString>> {
     fs::read_dir(path)?
         .map(|entry| entry.map(|entry| entry.file_name()))
@@ -122,6 +135,7 @@ fn check_own(path: &Path) -> Result<(), GenerateError> {
 fn finish(path: &Path, out: &Path) -> Result<(), GenerateError> {
     let mut names = names(path).map_err(failed(path))?;
     names.retain(|name| is_of_chain(name));
+    // The manifest moves last: a folder with it is whole.
     names.sort_by_key(|name| name == MANIFEST);
     for name in &names {
         let to = out.join(name);
@@ -180,6 +194,7 @@ fn open_locked(path: &Path, out: &Path) -> Result<Option<File>, GenerateError> {
             directory: out.to_owned(),
         });
     }
+    // The folder that is locked may not be the one that has the name now.
     let own = folder.metadata().map_err(failed(path))?;
     match fs::symlink_metadata(path) {
         Ok(named) => Ok(((named.dev(), named.ino()) == (own.dev(), own.ino())).then_some(folder)),

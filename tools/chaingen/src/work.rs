@@ -54,6 +54,7 @@ pub(crate) fn sign_groups(wallet: &Wallet, groups: &[Group], threads: usize) -> 
 fn sign_group(wallet: &Wallet, group: &Group) -> Vec<SignedTransaction> {
     let mut signed: Vec<SignedTransaction> = Vec::with_capacity(group.len());
     for planned in group {
+        // A later member may spend an output of this one, by its id.
         let next = sign_transaction(wallet, planned, &signed);
         signed.push(next);
     }
@@ -80,6 +81,7 @@ fn sign_transaction(wallet: &Wallet, planned: &PlannedTransaction, earlier: &[Si
         .collect();
     sign(wallet, &mut tx, &spent, &outputs);
     let bytes = consensus::serialize(&tx);
+    // The bytes are there already: hashing them is cheaper than a second serialization.
     let wtxid = Wtxid::from_raw_hash(sha256d::Hash::hash(&bytes));
     let has_witness = tx.input.iter().any(|input| !input.witness.is_empty());
     let txid = if has_witness {

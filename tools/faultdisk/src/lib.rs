@@ -308,6 +308,7 @@ fn rename(names: &mut BTreeMap<PathBuf, usize>, call: &Call) {
 
 /// Renames a file, or all files in a folder. What has the new name is gone.
 fn rename_all(names: &mut BTreeMap<PathBuf, usize>, from: &Path, to: &Path) {
+    // A rename replaces what has the new name.
     names.retain(|path, _| !path.starts_with(to));
     let inside: Vec<PathBuf> = names.keys().filter(|path| path.starts_with(from)).cloned().collect();
     for path in inside {
@@ -336,87 +337,110 @@ impl Rng {
     }
 }
 
-/// The files, by their names, after the first `count` steps and a cut.
-pub fn files_after(steps: &[Step], count: usize, cut: Cut) -> BTreeMap<PathBuf, Vec<u8>> {
-    let mut contents: BTreeMap<usize, Content> = BTreeMap::new();
-    let mut names: BTreeMap<PathBuf, usize> = BTreeMap::new();
-    let mut pending_names: Vec<(usize, Call)> = Vec::new();
-    for (number, step) in steps[..count].iter().enumerate() {
+/// What the calls of some steps have left, before a cut.
+#[derive(Default)]
+struct Written {
+    contents: BTreeMap<usize, Content>,
+    /// Durable names.
+    names: BTreeMap<PathBuf, usize>,
+    /// Changes of names that are not durable, with the numbers of their steps.
+    pending_names: Vec<(usize, Call)>,
+}
+
+impl Written {
+    fn take(&mut self, number: usize, step: &Step) {
         match &step.call {
             Call::Write { file, .. } | Call::SetLength { file, .. } => {
-                let content = contents.entry(*file).or_default();
+                let content = self.contents.entry(*file).or_default();
                 content.pending.push((number, step.call.clone()));
             }
             Call::Sync { file } => {
-                let content = contents.entry(*file).or_default();
+                let content = self.contents.entry(*file).or_default();
                 let (before, after): (Vec<_>, Vec<_>) = std::mem::take(&mut content.pending)
                     .into_iter()
                     .partition(|(number, _)| *number < step.begun_at);
                 before.iter().for_each(|(_, call)| apply(&mut content.durable, call));
                 content.pending = after;
             }
-            Call::SyncDirectory { path } => {
-                let inside = |call: &Call| match call {
-                    Call::Make { path: made, .. } => made.parent() == Some(path),
-                    Call::Rename { to, .. } => to.parent() == Some(path),
-                    Call::Remove { path: removed } => removed.parent() == Some(path),
-                    _ => false,
-                };
-                // New names that are durable now.
-                let mut replaced: Vec<(usize, PathBuf)> = Vec::new();
-                pending_names.retain(|(number, call)| {
-                    let durable = *number < step.begun_at && inside(call);
-                    if durable {
-                        rename(&mut names, call);
-                        if let Call::Rename { to, .. } = call {
-                            replaced.push((*number, to.clone()));
-                        }
-                    }
-                    !durable
-                });
-                // What was removed from a folder is gone with the folder that was replaced.
-                pending_names.retain(|(number, call)| {
-                    let Call::Remove { path } = call else { return true };
-                    let is_inside = |(later, folder): &(usize, PathBuf)| number < later && path.starts_with(folder);
-                    !replaced.iter().any(is_inside)
-                });
-            }
+            Call::SyncDirectory { path } => self.sync_directory(path, step.begun_at),
             Call::Make { .. } | Call::Rename { .. } | Call::Remove { .. } => {
-                pending_names.push((number, step.call.clone()));
+                self.pending_names.push((number, step.call.clone()));
             }
         }
     }
-    let mut dice = match cut {
-        Cut::Torn(seed) => Rng(seed),
-        Cut::Kill | Cut::Power => Rng(0),
-    };
-    let kept_names = match cut {
-        Cut::Kill => pending_names.len(),
-        Cut::Power => 0,
-        // A journal of names keeps their order.
-        Cut::Torn(_) => dice.below(pending_names.len() + 1),
-    };
-    pending_names[..kept_names]
-        .iter()
-        .for_each(|(_, call)| rename(&mut names, call));
-    let mut files = BTreeMap::new();
-    for (path, file) in names {
-        let content = contents.remove(&file).unwrap_or_default();
-        let mut bytes = content.durable;
-        for (_, call) in &content.pending {
-            match cut {
-                Cut::Kill => apply(&mut bytes, call),
-                Cut::Power => {}
-                Cut::Torn(_) => match dice.below(4) {
-                    0 | 1 => apply(&mut bytes, call),
-                    2 => apply(&mut bytes, &torn(call, &mut dice)),
-                    _ => {}
-                },
+
+    fn sync_directory(&mut self, path: &Path, begun_at: usize) {
+        let inside = |call: &Call| match call {
+            Call::Make { path: created, .. } => created.parent() == Some(path),
+            Call::Rename { to, .. } => to.parent() == Some(path),
+            Call::Remove { path: removed } => removed.parent() == Some(path),
+            _ => false,
+        };
+        // New names that are durable now.
+        let mut replaced: Vec<(usize, PathBuf)> = Vec::new();
+        let names = &mut self.names;
+        self.pending_names.retain(|(number, call)| {
+            let durable = *number < begun_at && inside(call);
+            if durable {
+                rename(names, call);
+                if let Call::Rename { to, .. } = call {
+                    replaced.push((*number, to.clone()));
+                }
             }
-        }
-        files.insert(path, bytes);
+            !durable
+        });
+        // What was removed from a folder is gone with the folder that was replaced.
+        self.pending_names.retain(|(number, call)| {
+            let Call::Remove { path } = call else { return true };
+            let is_inside = |(later, folder): &(usize, PathBuf)| number < later && path.starts_with(folder);
+            !replaced.iter().any(is_inside)
+        });
     }
-    files
+
+    /// The files that a cut leaves.
+    fn cut(mut self, cut: Cut) -> BTreeMap<PathBuf, Vec<u8>> {
+        let mut dice = match cut {
+            Cut::Torn(seed) => Rng(seed),
+            Cut::Kill | Cut::Power => Rng(0),
+        };
+        let kept_names = match cut {
+            Cut::Kill => self.pending_names.len(),
+            Cut::Power => 0,
+            // A journal of names keeps their order.
+            Cut::Torn(_) => dice.below(self.pending_names.len() + 1),
+        };
+        for (_, call) in &self.pending_names[..kept_names] {
+            rename(&mut self.names, call);
+        }
+        let mut files = BTreeMap::new();
+        for (path, file) in self.names {
+            let content = self.contents.remove(&file).unwrap_or_default();
+            let mut bytes = content.durable;
+            for (_, call) in &content.pending {
+                match cut {
+                    Cut::Kill => apply(&mut bytes, call),
+                    Cut::Power => {}
+                    // Pages reach the disk in any order, and in part.
+                    Cut::Torn(_) => match dice.below(4) {
+                        0 | 1 => apply(&mut bytes, call),
+                        2 => apply(&mut bytes, &torn(call, &mut dice)),
+                        _ => {}
+                    },
+                }
+            }
+            files.insert(path, bytes);
+        }
+        files
+    }
+}
+
+/// The files, by their names, after the first `count` steps and a cut.
+pub fn files_after(steps: &[Step], count: usize, cut: Cut) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut written = Written::default();
+    for (number, step) in steps[..count].iter().enumerate() {
+        written.take(number, step);
+    }
+    written.cut(cut)
 }
 
 /// A part of a write: some of its sectors.
@@ -510,7 +534,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_takes_the_place_of_an_empty_one() {
+    fn a_folder_replaces_an_empty_one() {
         let directory = tempfile::tempdir().unwrap();
         let (old, new) = (directory.path().join("old"), directory.path().join("new"));
         let disk = JournalDisk::new(Failing::Nothing);

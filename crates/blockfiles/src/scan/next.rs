@@ -14,35 +14,20 @@
 //! Every magic is decoded once at most, and all decoding together is bounded by the file's length.
 //! Where the bound is reached nothing is believed, and no damage is taken for harmless.
 
-use super::{Boundary, Decoded, Scanner, has_own_witnesses};
+use super::scanner::{Boundary, Scanner};
 use crate::window::ReadResult;
 use crate::{BLOCK_SIZE_MAX, RECORD_HEAD};
-use blockmill_block::block::Block;
 use blockmill_block::header::Header;
-use blockmill_block::reader::DecodeError;
-
-/// Bound of decoding, in bytes: this many times the length of the file, plus a constant.
-const DECODE_BUDGET: u64 = 16;
-const DECODE_BUDGET_BASE: u64 = 64 << 20;
-
-/// Bytes that are tried first to decode a block, and by how much they grow.
-const DECODE_FIRST: u64 = 512;
-const DECODE_GROWTH: u64 = 4;
-
-/// Bytes that may be decoded in a file of this length.
-pub(super) fn decode_budget(size: u64) -> u64 {
-    DECODE_BUDGET * size + DECODE_BUDGET_BASE
-}
 
 /// The records that may end a damage.
-pub(super) struct Next {
+pub(super) struct NextRecords {
     /// Offset of the next believed record.
     pub(super) believed: Option<u64>,
     /// Offset of the next likely record before that.
     likely: Option<u64>,
 }
 
-impl Next {
+impl NextRecords {
     /// Where the damage ends; none for the end of the file.
     pub(super) fn first(&self) -> Option<u64> {
         self.likely.or(self.believed)
@@ -56,7 +41,7 @@ impl Next {
 
 impl Scanner<'_> {
     /// The next records from `from` on.
-    pub(super) fn next_record(&mut self, from: u64) -> ReadResult<Next> {
+    pub(super) fn next_record(&mut self, from: u64) -> ReadResult<NextRecords> {
         let believed = self.next_believed(from)?;
         let mut at = from;
         let likely = loop {
@@ -71,7 +56,7 @@ impl Scanner<'_> {
             }
             at = found + 1;
         };
-        Ok(Next { believed, likely })
+        Ok(NextRecords { believed, likely })
     }
 
     fn next_believed(&mut self, from: u64) -> ReadResult<Option<u64>> {
@@ -127,34 +112,5 @@ impl Scanner<'_> {
         let (bytes, count) = self.window.peek(end)?;
         let boundary = self.boundary_of(&bytes[..count], end);
         Ok(matches!(boundary, Boundary::End | Boundary::Magic))
-    }
-
-    /// The block that begins at `start` and has at most `length` bytes; none if there is no block
-    /// with a correct merkle root. Bytes are read as the block needs them, whatever `length` says.
-    pub(super) fn decode(&mut self, start: u64, length: u32) -> ReadResult<Option<Decoded>> {
-        let length = u64::from(length).min(self.window.size - start);
-        let mut count = DECODE_FIRST.min(length);
-        loop {
-            let Some(budget) = self.decode_budget.checked_sub(count) else {
-                self.is_exhausted = true;
-                return Ok(None);
-            };
-            self.decode_budget = budget;
-            let bytes = self.window.get(start, count as usize)?;
-            match Block::decode(bytes) {
-                Err(DecodeError::UnexpectedEnd { .. }) if count < length => {
-                    count = (count * DECODE_GROWTH).min(length);
-                }
-                Err(_) => return Ok(None),
-                Ok(block) => {
-                    let root = block.header().merkle_root.0;
-                    let is_whole = block.transaction_count() > 0 && block.merkle_root().hash == root;
-                    return Ok(is_whole.then(|| Decoded {
-                        length: block.bytes().len() as u32,
-                        has_own_witnesses: has_own_witnesses(&block),
-                    }));
-                }
-            }
-        }
     }
 }

@@ -2,7 +2,7 @@
 //! damage.
 
 use super::{UndoCursor, UndoFile, WINDOW};
-use crate::window::{ReadResult, Window};
+use crate::window::{FileWindow, ReadResult};
 use crate::{FileError, RECORD_HEAD, ScanProgress};
 use blockmill_block::reader::DecodeError;
 use blockmill_block::undo::{RECORD_TAIL, checksum};
@@ -37,7 +37,7 @@ impl UndoFile {
     /// [`FileError::Read`].
     pub fn is_rest_known(&self, after: Option<&UndoCursor>, parents: &[BlockHash]) -> Result<bool, FileError> {
         let mut go_on = |_: &ScanProgress| ControlFlow::Continue(());
-        let mut window = Window::new(&self.file, self.key, self.length, WINDOW, &mut go_on);
+        let mut window = FileWindow::new(&self.file, self.key, self.length, WINDOW, &mut go_on);
         let mut parents = Parents {
             hashes: parents,
             next: 0,
@@ -47,7 +47,7 @@ impl UndoFile {
             .map_err(|cut| self.error(cut))
     }
 
-    fn is_known_from(&self, start: u64, window: &mut Window<'_>, parents: &mut Parents<'_>) -> ReadResult<bool> {
+    fn is_known_from(&self, start: u64, window: &mut FileWindow<'_>, parents: &mut Parents<'_>) -> ReadResult<bool> {
         let magic = self.magic.0;
         let mut at = start;
         loop {
@@ -67,7 +67,12 @@ impl UndoFile {
 
     /// End of the record whose undo data begins at `start`, if a known block may have it. The data
     /// says where it ends: the length before it does not count.
-    fn end_of_known(&self, start: u64, window: &mut Window<'_>, parents: &mut Parents<'_>) -> ReadResult<Option<u64>> {
+    fn end_of_known(
+        &self,
+        start: u64,
+        window: &mut FileWindow<'_>,
+        parents: &mut Parents<'_>,
+    ) -> ReadResult<Option<u64>> {
         if start > self.length {
             return Ok(None);
         }
@@ -98,7 +103,7 @@ impl UndoFile {
     }
 
     /// Whether the write of the record at `at`, which no known block has, is unfinished.
-    fn is_torn(&self, at: u64, window: &mut Window<'_>) -> ReadResult<bool> {
+    fn is_torn(&self, at: u64, window: &mut FileWindow<'_>) -> ReadResult<bool> {
         let start = at + RECORD_HEAD;
         let head = window.get(at, RECORD_HEAD as usize)?;
         let Some(&length) = head.get(4..).and_then(<[u8]>::first_chunk) else {

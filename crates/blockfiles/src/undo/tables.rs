@@ -11,7 +11,7 @@
 //! blocks lie in a file of 128 MiB.
 
 use crate::RECORD_HEAD;
-use crate::window::{ReadResult, Window};
+use crate::window::{FileWindow, ReadResult};
 use blockmill_block::network::Magic;
 use blockmill_block::reader::Reader;
 use blockmill_block::undo::RECORD_TAIL;
@@ -44,7 +44,7 @@ struct Empty {
 
 /// Records of one kind.
 #[derive(Debug, Default)]
-struct Table {
+struct UndoTable {
     /// Sorted.
     spending: Vec<Spending>,
     /// Sorted.
@@ -53,7 +53,7 @@ struct Table {
     is_full: bool,
 }
 
-impl Table {
+impl UndoTable {
     /// Notes a record. False if there is no room.
     fn push(&mut self, transactions: u32, checksum: Option<[u8; 4]>, offset: u32) -> bool {
         if self.spending.len() + self.empty.len() == RECORDS_MAX {
@@ -94,16 +94,16 @@ fn push<T>(list: &mut Vec<T>, element: T) {
 
 /// The tables of a file.
 #[derive(Debug, Default)]
-pub(super) struct Tables {
-    in_order: Table,
-    others: Table,
+pub(super) struct UndoTables {
+    in_order: UndoTable,
+    others: UndoTable,
     /// Where the records in order begin, in the order of the file.
     offsets: Vec<u32>,
 }
 
-impl Tables {
+impl UndoTables {
     /// Notes all records of a file.
-    pub(super) fn read(magic: Magic, window: &mut Window<'_>) -> ReadResult<Self> {
+    pub(super) fn read(magic: Magic, window: &mut FileWindow<'_>) -> ReadResult<Self> {
         let mut tables = Self::default();
         // End of the last record in order.
         let mut covered = 0;
@@ -185,7 +185,7 @@ impl Tables {
 }
 
 /// Whether another record, padding or the end of the file is at `end`.
-fn leads_on(magic: Magic, window: &mut Window<'_>, end: u64) -> ReadResult<bool> {
+fn leads_on(magic: Magic, window: &mut FileWindow<'_>, end: u64) -> ReadResult<bool> {
     if end > window.size {
         return Ok(false);
     }

@@ -3,7 +3,7 @@
 
 use crate::common::own_set::OwnChain;
 use crate::common::{Run, Scratch, blockmill, connect, load_command, on_threads, run, stats, store, submit_command};
-use blockmill_store_log::{LogStore, Options};
+use blockmill_store_log::{LogOptions, LogStore};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -183,9 +183,9 @@ fn answer(name: &str, run: &Run) -> String {
 
 /// Writes a checkpoint, which so few coins would not have.
 fn add_checkpoint(data: &Path) {
-    let options = Options {
+    let options = LogOptions {
         checkpoint_changes: 1,
-        ..Options::default()
+        ..LogOptions::default()
     };
     let log = data.join("coins.log");
     drop(LogStore::open(&log, "regtest", options).unwrap());

@@ -37,7 +37,7 @@ pub(super) struct Below<'c> {
     pub(super) disabled: Option<super::Rule>,
 }
 
-/// What is known of an outpoint for which a coin is to be made.
+/// What is known of an outpoint for which a coin is to be created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MustBeNew {
     /// The coin may be there already, by the rules of its block.
@@ -164,7 +164,7 @@ impl<R: EntryAccess> CoinEntries<'_, R> {
         Ok(self.read_store(at, log)?.is_some())
     }
 
-    /// Whether a coin can be made and spent at this outpoint without an entry. False if that is not
+    /// Whether a coin can be created and spent at this outpoint without an entry. False if that is not
     /// certain.
     ///
     /// # Errors
@@ -249,7 +249,7 @@ impl<R: EntryAccess> CoinEntries<'_, R> {
             && self.access.with_frozen(at, is_fresh) == Some(true)
     }
 
-    /// Makes a coin, in place of the coin that may be there. An output that can never be spent is
+    /// Creates a coin, instead of the coin that may be there. An output that can never be spent is
     /// left out.
     #[inline]
     pub fn add(&mut self, at: &HashedOutPoint, coin: CoinRef<'_>, overwrite: Overwrite, log: &mut EntryLog) {
@@ -292,12 +292,15 @@ impl<R: EntryAccess> CoinEntries<'_, R> {
         log: &mut EntryLog,
     ) -> bool {
         let EntryLog {
-            made, made_over, dirty, ..
+            created,
+            created_over,
+            dirty,
+            ..
         } = log;
         self.access.update(at, |entry| {
             let Some(entry) = entry else {
                 *dirty += 1;
-                *made += 1;
+                *created += 1;
                 let flags = match overwrite {
                     Overwrite::Impossible => DIRTY.with(FRESH),
                     Overwrite::Possible => DIRTY,
@@ -309,12 +312,12 @@ impl<R: EntryAccess> CoinEntries<'_, R> {
             }
             let flags = entry.flags();
             *dirty += isize::from(!flags.has(DIRTY));
-            made_over.push(MadeOver {
-                number: *made,
+            created_over.push(MadeOver {
+                number: *created,
                 flags,
                 coin: entry.coin(),
             });
-            *made += 1;
+            *created += 1;
             // The store may still have the coin that is spent here. So the new coin is fresh only
             // if the old entry was.
             (Update::Put(dirty_after(flags), Some(coin)), true)
@@ -353,9 +356,9 @@ impl<R: EntryAccess> CoinEntries<'_, R> {
     /// # Panics
     /// If all are taken back.
     pub fn take_back_create(&mut self, at: &HashedOutPoint, log: &mut EntryLog) {
-        assert!(log.made > 0, "every coin that was made is taken back");
-        log.made -= 1;
-        let before = log.made_over.pop_if(|over| over.number == log.made);
+        assert!(log.created > 0, "every coin that was created is taken back");
+        log.created -= 1;
+        let before = log.created_over.pop_if(|over| over.number == log.created);
         #[cfg(test)]
         let before = before.filter(|_| self.below.disabled != Some(super::Rule::MarkersTakenBack));
         log.dirty -= isize::from(before.as_ref().is_none_or(|over| !over.flags.has(DIRTY)));

@@ -31,7 +31,7 @@ pub enum FlushError {
 }
 
 /// The work of a flush.
-pub(super) struct Job {
+pub(super) struct FlushJob {
     pub(super) store: Arc<dyn CoinStore>,
     pub(super) frozen: Arc<CoinMap>,
     pub(super) live: Arc<CoinMap>,
@@ -90,7 +90,7 @@ impl Changed {
 
 /// The result of a flush.
 #[derive(Debug)]
-pub(super) struct Done {
+pub(super) struct FlushDone {
     pub(super) changes: u64,
     pub(super) kept: u64,
     pub(super) time: Duration,
@@ -105,13 +105,13 @@ pub(super) struct Flush {
     /// Number of dirty entries when it began.
     dirty: usize,
     /// None after the join.
-    thread: Option<JoinHandle<Result<Done, FlushError>>>,
+    thread: Option<JoinHandle<Result<FlushDone, FlushError>>>,
 }
 
 impl Flush {
     /// Starts the thread.
     pub(super) fn begin(
-        job: Job,
+        job: FlushJob,
         before: impl FnOnce() -> Result<(), Box<dyn std::error::Error + Send + Sync>> + Send + 'static,
     ) -> Result<Self, FlushError> {
         let (frozen, dirty) = (Arc::clone(&job.frozen), job.dirty);
@@ -119,6 +119,8 @@ impl Flush {
             .name("flush".to_owned())
             .spawn(move || {
                 let start = Instant::now();
+                // Undo data must be durable before the store has a coin that it may have to take
+                // back.
                 before().map_err(FlushError::Before)?;
                 let mut ranks = Ranks::default();
                 let (changes, changed) = job.write(&mut ranks)?;
@@ -127,7 +129,7 @@ impl Flush {
                 } else {
                     job.promote(&ranks)
                 };
-                Ok(Done {
+                Ok(FlushDone {
                     changes,
                     kept,
                     time: start.elapsed(),
@@ -159,10 +161,11 @@ impl Flush {
     }
 
     /// Waits for the end.
-    pub(super) fn finish(mut self) -> (Arc<CoinMap>, Result<Done, FlushError>) {
+    pub(super) fn finish(mut self) -> (Arc<CoinMap>, Result<FlushDone, FlushError>) {
         let outcome = match self.thread.take().map(JoinHandle::join) {
             Some(Ok(outcome)) => outcome,
             Some(Err(panic)) => {
+                // A panic with a literal, or with a text that was formatted.
                 let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
                 let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
                 Err(FlushError::Panicked(text.unwrap_or_else(|| "no message".to_owned())))
@@ -203,13 +206,14 @@ impl Changes for DirtyEntries {
             } else {
                 Before::Unknown
             };
+            // The script stays in the map's memory: no coin is copied.
             let outpoint = entry.outpoint();
             entry.with_coin(|coin| each(Change { outpoint, coin, before }));
         });
     }
 }
 
-impl Job {
+impl FlushJob {
     /// Writes the changes. Returns their number, and what they have changed.
     fn write(&self, ranks: &mut Ranks) -> Result<(u64, Changed), StoreError> {
         let mut changed = Changed::new(*self.frozen.hash_key());
@@ -226,6 +230,7 @@ impl Job {
         self.store.commit(&changes, &self.tip)?;
         // The new epoch begins before the first marker goes: see the rule of resurrection.
         self.clock.advance();
+        // Nobody asks for it before the flush is finished.
         changed.sort();
         Ok((changes.len() as u64, changed))
     }
@@ -240,12 +245,14 @@ impl Job {
     /// Promotes frozen coins while there is budget, and drops the rest. Coins that were asked for
     /// come first, then the youngest.
     fn promote(&self, ranks: &Ranks) -> u64 {
+        // The map has grown since the flush began: its new entries count, too.
         let (oldest, mut budget) = ranks.choose(self.keep_bytes.saturating_sub(self.live.bytes()));
         let mut kept = 0;
         for shard in 0..SHARDS {
             // A live entry is newer: its coin was spent, or created again.
             kept += self.live.adopt_shard(&self.frozen, shard, |entry| {
                 let rank = Ranks::of(entry).filter(|&rank| rank >= oldest)?;
+                // There may be room for a part of the last rank only.
                 if rank == oldest {
                     let bytes = entry_bytes(entry);
                     if bytes > budget {

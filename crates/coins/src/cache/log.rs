@@ -16,10 +16,10 @@ pub(super) enum SpentFrom {
     Elsewhere,
 }
 
-/// The entry that a coin was made over.
+/// The entry that a coin was created over.
 #[derive(Debug)]
 pub(super) struct MadeOver {
-    /// Number of the coin among those that were made.
+    /// Number of the coin among those that were created.
     pub(super) number: usize,
     pub(super) flags: EntryFlags,
     /// None for the marker of a spent outpoint.
@@ -33,10 +33,10 @@ pub struct EntryLog {
     pub(super) spent: CoinList,
     /// For each of them where it was.
     pub(super) spent_from: Vec<SpentFrom>,
-    /// Number of coins that were made and not taken back.
-    pub(super) made: usize,
-    /// What they were made over, where that was an entry.
-    pub(super) made_over: Vec<MadeOver>,
+    /// Number of coins that were created and not taken back.
+    pub(super) created: usize,
+    /// What they were created over, where that was an entry.
+    pub(super) created_over: Vec<MadeOver>,
     /// By how much the number of dirty entries has changed.
     pub(super) dirty: isize,
     pub(super) counters: CacheCounters,
@@ -71,8 +71,8 @@ impl EntryLog {
     pub fn forget_changes(&mut self) {
         self.spent.clear();
         self.spent_from.clear();
-        self.made = 0;
-        self.made_over.clear();
+        self.created = 0;
+        self.created_over.clear();
     }
 
     /// Notes that a coin was spent which is not in the cache.

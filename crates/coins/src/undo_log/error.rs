@@ -1,6 +1,6 @@
 //! Errors of the undo log.
 
-use super::UndoPosition;
+use super::position::UndoPosition;
 use blockmill_block::undo::UndoRecordError;
 use blockmill_blockfiles::FileError;
 use thiserror::Error;

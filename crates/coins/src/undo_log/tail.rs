@@ -7,10 +7,17 @@
 //! ```
 //! Part of what is in flight may be in the file already. Nothing here calls the file.
 
-use super::{BUFFER_BYTES, FULL_BUFFERS_MAX, UndoPosition};
+use super::position::UndoPosition;
 use blockmill_sync::ManualResetEvent;
 use std::io;
 use std::sync::Arc;
+
+/// Bytes of the log buffer.
+pub const BUFFER_BYTES: usize = 1 << 20;
+
+/// Full buffers that may be in flight to the file at once. With the buffer that is being filled
+/// they are all the memory of the log.
+pub const FULL_BUFFERS_MAX: u32 = 4;
 
 /// A write in flight. Threads that wait for it share ownership, so the event outlives the thread
 /// that sets it.
@@ -34,13 +41,13 @@ pub(super) struct FullBuffer<'a> {
 
 /// The first failure.
 #[derive(Debug, Clone)]
-pub(super) struct Failure {
+pub(super) struct FirstFailure {
     operation: &'static str,
     kind: io::ErrorKind,
     cause: String,
 }
 
-impl Failure {
+impl FirstFailure {
     /// The failure of a write or a sync.
     pub(super) fn new(operation: &'static str, error: &io::Error) -> Self {
         Self {
@@ -85,7 +92,7 @@ pub(super) struct Tail {
     durable: u64,
     /// The sync in progress.
     sync: Option<Arc<ManualResetEvent>>,
-    failure: Option<Failure>,
+    failure: Option<FirstFailure>,
 }
 
 impl Tail {
@@ -114,12 +121,12 @@ impl Tail {
         in_flight.min().unwrap_or(self.start)
     }
 
-    pub(super) fn failure(&self) -> Option<&Failure> {
+    pub(super) fn failure(&self) -> Option<&FirstFailure> {
         self.failure.as_ref()
     }
 
     /// Records a failure. Only the first one counts.
-    pub(super) fn fail(&mut self, failure: Failure) {
+    pub(super) fn fail(&mut self, failure: FirstFailure) {
         self.failure.get_or_insert(failure);
     }
 
@@ -145,6 +152,7 @@ impl Tail {
             return (position, full);
         }
         let offset = self.start;
+        // The record is written from the caller's memory, and never in a buffer.
         self.start += u64::from(length);
         let full = FullBuffer {
             large_record: record,
@@ -160,6 +168,7 @@ impl Tail {
 
     /// The caller holds a permit.
     fn swap(&mut self) -> FullBuffer<'static> {
+        // There is one for each permit, so the default is never taken.
         let empty = self.spare.pop().unwrap_or_default();
         let bytes = std::mem::replace(&mut self.buffer, empty);
         let write = Arc::new(Write {
@@ -177,11 +186,12 @@ impl Tail {
 
     /// Reclaims the buffer of a write that has ended. A failed write stays in flight, so that
     /// nothing after it counts as written.
-    pub(super) fn end_write(&mut self, ended: &Arc<Write>, mut buffer: Vec<u8>, failure: Option<Failure>) {
+    pub(super) fn end_write(&mut self, ended: &Arc<Write>, mut buffer: Vec<u8>, failure: Option<FirstFailure>) {
         match failure {
             None => self.in_flight.retain(|write| !Arc::ptr_eq(write, ended)),
             Some(failure) => self.fail(failure),
         }
+        // Its memory is kept for the next.
         buffer.clear();
         self.spare.push(buffer);
     }

@@ -1,4 +1,4 @@
-use super::tail::{Failure, Tail};
+use super::tail::{FirstFailure, Tail};
 use super::*;
 
 const START: u64 = 100;
@@ -72,7 +72,7 @@ fn nothing_after_a_failed_write_counts_as_written() {
     let first = tail.take_buffer().unwrap();
     tail.append(&[1; 10]).unwrap();
     let second = tail.take_buffer().unwrap();
-    let failure = |text| Failure::new("write", &io::Error::other(text));
+    let failure = |text| FirstFailure::new("write", &io::Error::other(text));
     tail.end_write(&first.write, first.bytes, Some(failure("first")));
     tail.fail(failure("second"));
     land(&mut tail, second);

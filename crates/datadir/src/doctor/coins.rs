@@ -10,7 +10,7 @@ use blockmill_chain::report::observer::Observer;
 use blockmill_coins::stats::Hashes;
 use blockmill_coins::{CoinStore, StatsBuilder, StoreError, Tip};
 use blockmill_rules::MAX_MONEY;
-use blockmill_store_log::{LogStore, Options as LogOptions};
+use blockmill_store_log::{LogOptions, LogStore};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Coins between looks whether to stop.

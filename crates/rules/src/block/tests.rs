@@ -41,7 +41,7 @@ fn builder() -> BlockBuilder {
     BlockBuilder::new(parent, HEIGHT, TIME).transaction(spend_any(outpoint(7), 1000))
 }
 
-fn judge_under(params: &Params, bytes: &[u8]) -> Result<(), Reject> {
+fn check_under(params: &Params, bytes: &[u8]) -> Result<(), Reject> {
     let block = Block::decode(bytes).unwrap();
     check_block(&block, params, &NoScripts, BlockOptions { proof_of_work: true })?;
     let context = BlockContext {
@@ -58,7 +58,7 @@ fn regtest() -> Params {
 
 #[track_caller]
 fn check(block: &bitcoin::Block, reason: Option<&str>) {
-    let found = judge_under(&regtest(), &serialize(block)).err();
+    let found = check_under(&regtest(), &serialize(block)).err();
     assert_eq!(found.as_ref().map(|reject| &*reject.reason), reason);
 }
 
@@ -106,7 +106,7 @@ fn a_repeated_end_is_mutation() {
     // Three transactions: the tree pairs the third with itself.
     let mut block = builder().transaction(spend_any(outpoint(8), 1000)).build();
     block.txdata.push(block.txdata[2].clone());
-    let reject = judge_under(&regtest(), &serialize(&block)).unwrap_err();
+    let reject = check_under(&regtest(), &serialize(&block)).unwrap_err();
     assert_eq!(reject, Reject::mutated("bad-txns-duplicate"));
 }
 
@@ -160,7 +160,7 @@ fn a_bad_transaction_is_named() {
     let mut transaction = spend_any(outpoint(8), 1000);
     transaction.output.clear();
     let bytes = serialize(&builder().transaction(transaction).build());
-    let reject = judge_under(&regtest(), &bytes).unwrap_err();
+    let reject = check_under(&regtest(), &bytes).unwrap_err();
     assert_eq!(reject, Reject::consensus("bad-txns-vout-empty").in_transaction(2));
 }
 
@@ -183,8 +183,8 @@ fn finality_is_held_against_the_median_time_from_bip113_on() {
         },
         ..regtest()
     };
-    assert_eq!(judge_under(&before, &serialize(&with(TIME - 1))), Ok(()));
-    assert!(judge_under(&before, &serialize(&with(TIME))).is_err());
+    assert_eq!(check_under(&before, &serialize(&with(TIME - 1))), Ok(()));
+    assert!(check_under(&before, &serialize(&with(TIME))).is_err());
 }
 
 #[test]
@@ -207,7 +207,7 @@ fn the_height_stands_in_the_coinbase() {
         },
         ..regtest()
     };
-    assert_eq!(judge_under(&before, &serialize(&with(&[2, 201, 0]))), Ok(()));
+    assert_eq!(check_under(&before, &serialize(&with(&[2, 201, 0]))), Ok(()));
 }
 
 #[test]
@@ -218,7 +218,7 @@ fn witnesses_and_their_commitment() {
             .build()
     };
     let mutated = |block: &bitcoin::Block, reason: &'static str| {
-        let reject = judge_under(&regtest(), &serialize(block)).unwrap_err();
+        let reject = check_under(&regtest(), &serialize(block)).unwrap_err();
         assert_eq!(
             (reject.reason.as_ref(), reject.kind),
             (reason, crate::RejectKind::Mutated)
@@ -251,7 +251,7 @@ fn witnesses_and_their_commitment() {
         },
         ..regtest()
     };
-    let reject = judge_under(&before, &serialize(&block())).unwrap_err();
+    let reject = check_under(&before, &serialize(&block())).unwrap_err();
     assert_eq!(reject.reason, "unexpected-witness");
 }
 
@@ -300,13 +300,13 @@ fn no_rule_of_a_block_by_itself_begins_at_a_height() {
     }
 }
 
-/// A block without work for signet and without a signature passes when its header is not judged.
+/// A block without work for signet and without a signature passes when its header is not checked.
 #[test]
 fn work_and_signature_can_be_left_out() {
     let signet = Params::new(Network::Signet, None);
     let bytes = serialize(&builder().build());
     let block = Block::decode(&bytes[..]).unwrap();
-    let judge = |proof_of_work| check_block(&block, &signet, &NoScripts, BlockOptions { proof_of_work });
-    assert_eq!(judge(true).unwrap_err().reason, "high-hash");
-    assert_eq!(judge(false).unwrap().legacy_sigops, [0, 0]);
+    let check = |proof_of_work| check_block(&block, &signet, &NoScripts, BlockOptions { proof_of_work });
+    assert_eq!(check(true).unwrap_err().reason, "high-hash");
+    assert_eq!(check(false).unwrap().legacy_sigops, [0, 0]);
 }

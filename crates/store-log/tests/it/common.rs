@@ -2,7 +2,8 @@
 
 use blockmill_block::{BlockHash, Coin, OutPoint, Txid};
 use blockmill_coins::Tip;
-use blockmill_store_log::Options;
+use blockmill_pool::Helpers;
+use blockmill_store_log::LogOptions;
 
 /// The finalizer of splitmix64.
 pub(crate) fn mix(number: u64) -> u64 {
@@ -64,9 +65,9 @@ pub(crate) fn is_whole(short: &str, whole: &str) -> bool {
 }
 
 /// Small segments, and a checkpoint now and then.
-pub(crate) fn small(threads: usize) -> Options {
-    Options {
-        threads,
+pub(crate) fn small(threads: usize) -> LogOptions {
+    LogOptions {
+        helpers: Helpers::start(threads).unwrap(),
         segment_pages_min: 12,
         checkpoint_changes: 3000,
         checkpoint_step: 100,

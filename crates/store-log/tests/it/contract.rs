@@ -4,7 +4,7 @@ use crate::common::{coin, outpoint, small, tip};
 use blockmill_block::{Coin, OutPoint, Txid};
 use blockmill_coins::stats::Hashes;
 use blockmill_coins::{CoinStore, MemoryStore, OwnedChange, StatsBuilder, StoreError};
-use blockmill_store_log::{LogStore, Options, is_there};
+use blockmill_store_log::{LogOptions, LogStore, is_there};
 
 /// What every store does.
 fn check(store: &dyn CoinStore) {
@@ -100,7 +100,7 @@ fn commits_reads_and_snapshots() {
     assert_eq!((store.len(), store.coins().unwrap().count()), (1999, 1999));
     assert!(store.disk_size().unwrap() > 0);
 
-    let reader = LogStore::open_to_read(&path, Some("regtest"), Options::default()).unwrap();
+    let reader = LogStore::open_to_read(&path, Some("regtest"), LogOptions::default()).unwrap();
     assert_eq!(reader.tip().unwrap(), Some(tip(2)));
     assert!(matches!(reader.commit(&later, &tip(3)), Err(StoreError::Backend(_))));
     drop(store);
@@ -126,7 +126,7 @@ fn each_store_has_an_identity_of_its_own() {
         let path = entry.unwrap().path();
         std::fs::copy(&path, copy.join(path.file_name().unwrap())).unwrap();
     }
-    let copied = LogStore::open_to_read(&copy, None, Options::default()).unwrap();
+    let copied = LogStore::open_to_read(&copy, None, LogOptions::default()).unwrap();
     assert_eq!(copied.identity().unwrap(), made);
     assert_ne!(open("other").identity().unwrap(), made);
 }

@@ -43,7 +43,7 @@ impl HostileDisk {
         self.0.is_dead.store(true, Ordering::SeqCst);
     }
 
-    /// Flips a bit of a file for those who read it, in place of the one before.
+    /// Flips a bit of a file for those who read it, instead of the one before.
     pub(crate) fn flip(&self, path: &Path, bit: u64) {
         let mut damage = self.damage();
         match &mut damage.flipped {

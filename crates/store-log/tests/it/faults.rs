@@ -7,7 +7,7 @@ use blockmill_block::{Coin, OutPoint};
 use blockmill_blockfiles::disk::{Disk, SystemDisk};
 use blockmill_coins::{CoinStore, StoreError};
 use blockmill_faultdisk::{Cut, Failing, JournalDisk, files_after, write_files};
-use blockmill_store_log::{LogStore, Options};
+use blockmill_store_log::{LogOptions, LogStore};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::Path;
@@ -25,8 +25,8 @@ struct Scenario {
     sets: Vec<Set>,
 }
 
-fn options() -> Options {
-    Options {
+fn options() -> LogOptions {
+    LogOptions {
         checkpoint_changes: 400,
         garbage_bytes_min: 0,
         ..small(1)

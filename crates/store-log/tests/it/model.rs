@@ -5,7 +5,7 @@ use crate::disk::HostileDisk;
 use blockmill_block::{Coin, OutPoint};
 use blockmill_coins::store::{CoinParts, outpoint_key};
 use blockmill_coins::{Before, Change, Changes, CoinRef, CoinStore, OwnedChange};
-use blockmill_store_log::{LogStore, Lookup, Opening, Options};
+use blockmill_store_log::{LogOptions, LogStore, Lookup, Opening};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -103,7 +103,7 @@ fn check_some(store: &LogStore, model: &Model, rng: &mut Rng, keys: u64) {
 #[test]
 fn garbage_is_collected_beside_a_checkpoint() {
     let directory = tempfile::tempdir().unwrap();
-    let options = Options {
+    let options = LogOptions {
         // Each commit makes one due, and it takes many.
         checkpoint_changes: 1,
         segment_pages_min: 64,
@@ -129,7 +129,7 @@ fn garbage_is_collected_beside_a_checkpoint() {
 #[test]
 fn disk_stays_bounded() {
     let directory = tempfile::tempdir().unwrap();
-    let options = Options {
+    let options = LogOptions {
         checkpoint_changes: u64::MAX,
         ..small(1)
     };
@@ -193,7 +193,7 @@ fn files(path: &Path) -> (BTreeSet<String>, Option<SystemTime>) {
 fn a_checkpoint_serves_after_its_segments_were_collected() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("coins");
-    let options = Options {
+    let options = LogOptions {
         checkpoint_changes: 60_000,
         garbage_bytes_min: 0,
         ..small(1)
@@ -239,13 +239,13 @@ enum Closing {
 /// An open store, and its disk.
 struct Opened {
     path: PathBuf,
-    options: Options,
+    options: LogOptions,
     disk: HostileDisk,
     store: LogStore,
 }
 
 impl Opened {
-    fn new(path: PathBuf, options: Options) -> Self {
+    fn new(path: PathBuf, options: LogOptions) -> Self {
         let disk = HostileDisk::default();
         let store = LogStore::open_on(Arc::new(disk.clone()), &path, "regtest", options.clone()).unwrap();
         Self {

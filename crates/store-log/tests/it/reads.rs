@@ -4,7 +4,7 @@ use crate::common::{coin, outpoint, tip};
 use crate::disk::HostileDisk;
 use blockmill_block::OutPoint;
 use blockmill_coins::{CoinStore, OwnedChange};
-use blockmill_store_log::{LogStore, Options};
+use blockmill_store_log::{LogOptions, LogStore};
 use std::sync::Arc;
 
 const COINS: u64 = 20_000;
@@ -19,7 +19,7 @@ fn a_coin_takes_one_page() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("coins");
     let disk = HostileDisk::default();
-    let open = || LogStore::open_on(Arc::new(disk.clone()), &path, "regtest", Options::default()).unwrap();
+    let open = || LogStore::open_on(Arc::new(disk.clone()), &path, "regtest", LogOptions::default()).unwrap();
     let mut changes: Vec<OwnedChange> = (0..COINS)
         .filter(|&number| is_short(number))
         .map(|number| (outpoint(number), Some(coin(number))))

@@ -5,7 +5,7 @@
 
 use crate::common::{Rng, coin, outpoint, small, tip};
 use blockmill_coins::{CoinStore, OwnedChange};
-use blockmill_store_log::{LogStore, Options};
+use blockmill_store_log::{LogOptions, LogStore};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -59,7 +59,7 @@ fn a_store_in_use_does_not_grow() {
 
     let scratch = tempfile::tempdir().unwrap();
     let directory = scratch.path().canonicalize().unwrap().join("coins");
-    let options = || Options {
+    let options = || LogOptions {
         segment_pages_min: 64,
         ..small(2)
     };

@@ -9,11 +9,11 @@ use crate::cache::entry::EntryAccess;
 #[derive(Debug, Clone)]
 enum Event {
     Spend(u8),
-    /// A coin is made: with this value, over a coin that may be there, if it must be new.
+    /// A coin is created: with this value, over a coin that may be there, if it must be new.
     Create(u8, i64, bool, bool),
-    /// A coin is made, with this value, in place of the coin that may be there.
+    /// A coin is created, with this value, instead of the coin that may be there.
     Add(u8, i64),
-    /// A coin is made and spent without an entry, if it must be new.
+    /// A coin is created and spent without an entry, if it must be new.
     MakeAndSpend(u8, bool),
 }
 
@@ -187,7 +187,7 @@ fn take_back<R: EntryAccess>(entries: &mut CoinEntries<'_, R>, key: &HashKey, do
             }
         }
     }
-    assert_eq!((left, log.made), (0, 0));
+    assert_eq!((left, log.created), (0, 0));
 }
 
 /// Events one after the other. Returns false, with the answers up to then, if the store fails.
@@ -476,7 +476,7 @@ fn an_absence_counts_in_its_epoch() {
     assert_eq!(creates(&store, &mut cache, 3, None), (false, 2));
 }
 
-/// In the epoch in which the outpoint was absent, the coin is made, frozen, and not yet written.
+/// In the epoch in which the outpoint was absent, the coin is created, frozen, and not yet written.
 #[test]
 fn a_frozen_coin_is_there_though_the_store_has_none() {
     let (store, mut cache) = gated();

@@ -1,0 +1,17 @@
+//! What is on the disk. `docs/coin-log.md` has the format.
+//!
+//! In reading order:
+//! - `location`: where a record lies, in 32 bits;
+//! - `page`: pages, records, checksums;
+//! - `segment`: the files of the log, and which of them there are;
+//! - `removals`, `trailer`: the pages of a frame that have no coins;
+//! - `label`: what a checkpoint stands for;
+//! - `records`: records that are read from pages.
+
+pub(crate) mod label;
+pub(crate) mod location;
+pub(crate) mod page;
+pub(crate) mod records;
+pub(crate) mod removals;
+pub(crate) mod segment;
+pub(crate) mod trailer;
