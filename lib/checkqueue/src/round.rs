@@ -22,8 +22,7 @@
 //! # Protocol
 //!
 //! - *The master* constructs checks in the entries from `published` on, and then moves `published`.
-//!   The master itself runs checks without an entry, and checks too cheap to enqueue (see
-//!   `inline_policy`). So the indexes in the entries ascend, but may have gaps.
+//!   The master itself runs checks without an entry. They come after all that have one.
 //! - *A worker* enters the slot: it writes the slot's number to its worker slot. It claims entries
 //!   below `published`, runs their checks one by one, destroys them, and claims the next. When no
 //!   entry is left, the worker leaves: it becomes idle.
@@ -215,21 +214,9 @@ impl<C: Check> RoundSlot<C> {
     /// Runs a check without an entry on the master, and destroys it.
     #[inline]
     pub(crate) fn run_and_drop(&self, index: u32, mut check: C) {
-        self.run_inline(index, &mut check);
-        self.drop_inline(index, check);
-    }
-
-    /// The first half of [`run_and_drop`](Self::run_and_drop): runs the check.
-    #[inline]
-    pub(crate) fn run_inline(&self, index: u32, check: &mut C) {
         if index < self.lowest_failed.load(Ordering::Relaxed) {
-            self.with_shared(|shared| self.run_check(index, check, shared));
+            self.with_shared(|shared| self.run_check(index, &mut check, shared));
         }
-    }
-
-    /// The second half: destroys the check.
-    #[inline]
-    pub(crate) fn drop_inline(&self, index: u32, check: C) {
         if std::mem::needs_drop::<C>() {
             self.drop_contained(index, || drop(check));
         }

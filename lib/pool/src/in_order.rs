@@ -172,10 +172,13 @@ impl<I: Send, Items: Iterator<Item = I> + Send, T: Send, Convert: Fn(I) -> T + S
         if self.progress.lock().stopped {
             return None;
         }
-        let item = items.1.next()?;
+        // Dropped before the lock: the next thread in line must see that this one has panicked.
+        let stop = StopOnDrop(self);
+        let item = items.1.next();
+        std::mem::forget(stop);
         let number = items.0;
         items.0 += 1;
-        Some((number, item))
+        item.map(|item| (number, item))
     }
 }
 
