@@ -171,12 +171,12 @@ impl Word for Avx512 {
 }
 
 impl Avx512 {
-    /// The even places of both, in turns.
+    /// The lanes of even index of both, in turns.
     #[inline(always)]
     fn unpack_low(self, other: Self) -> Self {
         Self(compute!(_mm512_unpacklo_epi64(self.0, other.0)))
     }
-    /// The odd places of both, in turns.
+    /// The lanes of odd index of both, in turns.
     #[inline(always)]
     fn unpack_high(self, other: Self) -> Self {
         Self(compute!(_mm512_unpackhi_epi64(self.0, other.0)))

@@ -172,7 +172,7 @@ fn challenge(check: &Check) -> Number {
 }
 
 impl<W: Word> Batch<W> {
-    /// Verifies checks; `verdicts` has a place for each.
+    /// Verifies checks; `verdicts` has one element for each.
     pub(crate) fn verify(&mut self, checks: &[Check], verdicts: &mut [Verdict]) {
         let curve = Curve::secp256k1();
         self.clear();
@@ -467,7 +467,7 @@ pub(crate) mod tests {
             z: number(z).as_factor(),
         };
         for kind in [Kind::Ecdsa, Kind::Schnorr, Kind::Tweak] {
-            // All 0: what a doubling in the place of a sum leaves. Then a Z of 0 alone, and a point
+            // All 0: what a sum of two equal points leaves. Then a Z of 0 alone, and a point
             // off the curve whose x is wanted.
             for point in [point(0, 0, 0), point(1, 1, 0), point(1, 3, 1)] {
                 let mut batch = Batch::<u64>::default();

@@ -41,7 +41,7 @@ const GENERATOR: [Number; 2] = [
 pub(crate) struct Curve {
     pub(crate) b: u64,
     pub(crate) beta: Number,
-    /// A point of the curve, to put in the place of keys that are none.
+    /// A point of the curve, which stands in for keys that are none.
     pub(crate) stand_in: [Number; 2],
     /// Odd multiples of the generator, then lambda times the same.
     pub(crate) generator: Box<[Row]>,

@@ -6,7 +6,7 @@
 //! | type | limbs | what it may be used for |
 //! |---|---|---|
 //! | [`Fe`] | below 2^52 | everything |
-//! | [`Factor`] | carried, with the carried bits still in place | a factor: only 52 bits are read |
+//! | [`Factor`] | carried, with the carried bits still in the limb below | a factor: only 52 bits are read |
 //! | [`Lazy`] | about 2^58 at most, perhaps negative | to be subtracted from a product |
 //!
 //! The tests run every formula over intervals: no limb overflows for any input of these forms
@@ -547,13 +547,13 @@ pub(crate) fn square_roots<W: Word, const N: usize>(numbers: &[Fe<W>; N]) -> [Fe
             keep,
         }
     }
-    // Places: 0 x1, 1 x2, 2 x3, 3 x22, 4 x44, 5 x88, 6 what need not be kept.
+    // Powers: 0 x1, 1 x2, 2 x3, 3 x22, 4 x44, 5 x88, 6 what need not be kept.
     const STEPS: [Step; 14] = [
         step(1, 0, 1),  // x2
         step(1, 0, 2),  // x3
         step(3, 2, 6),  // x6
         step(3, 2, 6),  // x9
-        step(2, 1, 3),  // x11, in the place of x22
+        step(2, 1, 3),  // x11, over x22
         step(11, 3, 3), // x22
         step(22, 3, 4), // x44
         step(44, 4, 5), // x88

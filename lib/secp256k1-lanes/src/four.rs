@@ -128,12 +128,12 @@ impl<M: Multiplier> Four<M> {
         }
     }
 
-    /// The even places of both, in turns.
+    /// The lanes of even index of both, in turns.
     #[inline(always)]
     fn unpack_low(self, other: Self) -> Self {
         Self::new(compute!(_mm256_unpacklo_epi64(self.0, other.0)))
     }
-    /// The odd places of both, in turns.
+    /// The lanes of odd index of both, in turns.
     #[inline(always)]
     fn unpack_high(self, other: Self) -> Self {
         Self::new(compute!(_mm256_unpackhi_epi64(self.0, other.0)))

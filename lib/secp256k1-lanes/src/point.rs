@@ -200,7 +200,7 @@ pub(crate) fn add_each<W: Word, const N: usize>(points: &mut [Jacobian<W>; N], o
 }
 
 /// Replaces numbers by their inverses, with one inversion for all. Where numbers are 0, `zero` is
-/// told their places and lanes, and their inverses are 1; all others are right.
+/// reported with their indexes and lanes, and their inverses are 1; all others are right.
 #[inline(always)]
 pub(crate) fn invert_all<W: Word>(
     numbers: &mut [Fe<W>],
@@ -214,11 +214,11 @@ pub(crate) fn invert_all<W: Word>(
     }
     // It happens by accident once in 2^250; what happens here is made to happen.
     let one = Fe::small(1);
-    for (place, number) in numbers.iter_mut().enumerate() {
+    for (index, number) in numbers.iter_mut().enumerate() {
         let is_zero = number.is_zero();
         if is_zero.bits() != 0 {
             if !is_planted::<W>(Fault::ZeroDenominator) {
-                zero(place, is_zero);
+                zero(index, is_zero);
             }
             if !is_planted::<W>(Fault::ZeroReplaced) {
                 *number = Fe::select(is_zero, &one, number);

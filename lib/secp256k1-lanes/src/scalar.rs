@@ -318,8 +318,8 @@ pub(crate) fn invert_all<W: Word>(scalars: &mut [Scalar<W>], before: &mut Vec<Sc
     const CHAINS: usize = 2;
     before.clear();
     let mut products = [Scalar::one(); CHAINS];
-    for (place, scalar) in scalars.iter().enumerate() {
-        let product = &mut products[place % CHAINS];
+    for (index, scalar) in scalars.iter().enumerate() {
+        let product = &mut products[index % CHAINS];
         before.push(*product);
         *product = product.mul(scalar);
     }
@@ -329,9 +329,9 @@ pub(crate) fn invert_all<W: Word>(scalars: &mut [Scalar<W>], before: &mut Vec<Sc
     let all = first.mul(&second);
     let inverse = invert_lanes(&all);
     let mut inverses = [inverse.mul(&second), inverse.mul(&first)];
-    for (place, scalar) in scalars.iter_mut().enumerate().rev() {
-        let inverse = &mut inverses[place % CHAINS];
-        let own = inverse.mul(&before[place]);
+    for (index, scalar) in scalars.iter_mut().enumerate().rev() {
+        let inverse = &mut inverses[index % CHAINS];
+        let own = inverse.mul(&before[index]);
         *inverse = inverse.mul(scalar);
         *scalar = own;
     }

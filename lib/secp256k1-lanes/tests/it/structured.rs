@@ -328,7 +328,7 @@ fn coordinates_at_ends(cases: &mut Cases, dice: &mut Rng) {
             let s = r * inverse;
             let check = ecdsa(public.serialize(), r, s, (u1 * s).bytes());
             cases.add(check);
-            // The coordinate itself in the place of r; for one from n on, that is out of the range.
+            // The coordinate itself as r; for one from n on, that is out of the range.
             cases.add(Check { r: x, ..check });
             let other_s = Scalar::from_bytes(&x) * inverse;
             cases.add(Check {
@@ -415,7 +415,7 @@ fn special_digits(cases: &mut Cases, dice: &mut Rng) {
             message[..8].copy_from_slice(&dice.next().to_le_bytes());
             let e = challenge(&nonce.x, &public.x, &message);
             let s = nonce.even() + e;
-            if let Some(place) = meeting_digits(s, -e) {
+            if let Some(position) = meeting_digits(s, -e) {
                 let check = Check {
                     kind: Kind::Schnorr,
                     key: key(2, &public.x),
@@ -423,22 +423,22 @@ fn special_digits(cases: &mut Cases, dice: &mut Rng) {
                     s: s.bytes(),
                     message,
                 };
-                cases.special.push((check, Step::Sum { place }));
+                cases.special.push((check, Step::Sum { position }));
                 break;
             }
         }
     }
     // Invalid ones: u1 is built of digits.
-    for place in 0..12 {
+    for position in 0..12 {
         for sign in [1, -1] {
             loop {
                 let (r, message) = (cases.points.point(dice.scalar()).x, dice.bytes());
                 let u2 = -challenge(&r, &public.x, &message);
-                let wanted = Halves::new(u2).digits(POINT_WIDTH)[place * STRIDE].map(|digit| digit * sign);
+                let wanted = Halves::new(u2).digits(POINT_WIDTH)[position * STRIDE].map(|digit| digit * sign);
                 let mut halves = Halves::new(dice.scalar());
-                let present = halves.digits(GENERATOR_WIDTH)[place];
+                let present = halves.digits(GENERATOR_WIDTH)[position];
                 for (half, (wanted, present)) in halves.0.iter_mut().zip(wanted.into_iter().zip(present)) {
-                    *half += BigInt::from(wanted - present) << (place * GENERATOR_WIDTH);
+                    *half += BigInt::from(wanted - present) << (position * GENERATOR_WIDTH);
                 }
                 let u1 = halves.scalar();
                 if Halves::new(u1) == halves {
@@ -449,7 +449,12 @@ fn special_digits(cases: &mut Cases, dice: &mut Rng) {
                         s: u1.bytes(),
                         message,
                     };
-                    cases.special.push((check, Step::Sum { place: place * STRIDE }));
+                    cases.special.push((
+                        check,
+                        Step::Sum {
+                            position: position * STRIDE,
+                        },
+                    ));
                     break;
                 }
             }
@@ -457,17 +462,17 @@ fn special_digits(cases: &mut Cases, dice: &mut Rng) {
     }
 }
 
-/// The place where both digits of u1 are those of u2, or their negatives.
+/// The position where both digits of u1 are those of u2, or their negatives.
 fn meeting_digits(u1: Scalar, u2: Scalar) -> Option<usize> {
     let of_generator = Halves::new(u1).digits(GENERATOR_WIDTH);
     let of_point = Halves::new(u2).digits(POINT_WIDTH);
-    let meets = |place: usize| {
-        let ([a, b], [c, d]) = (of_generator[place], of_point[place * STRIDE]);
+    let meets = |position: usize| {
+        let ([a, b], [c, d]) = (of_generator[position], of_point[position * STRIDE]);
         (a, b) == (c, d) || (a, b) == (-c, -d)
     };
     (0..of_generator.len())
-        .find(|place| meets(*place))
-        .map(|place| place * STRIDE)
+        .find(|position| meets(*position))
+        .map(|position| position * STRIDE)
 }
 
 /// Why lanes may leave a check to others.
@@ -491,14 +496,14 @@ fn cause(check: &Check, points: &Points) -> Option<Cause> {
     Schedule::may_be_special(u1, u2, *d).then_some(Cause::Special)
 }
 
-struct Judge {
+struct Comparison {
     secp: Secp256k1<VerifyOnly>,
     points: Points,
     counts: HashMap<(Kind, Verdict, Option<Cause>), usize>,
 }
 
-impl Judge {
-    fn judge(&mut self, backend: Backend, check: &Check, verdict: Verdict) {
+impl Comparison {
+    fn compare(&mut self, backend: Backend, check: &Check, verdict: Verdict) {
         let holds = reference(&self.secp, check);
         let mut why = None;
         match verdict {
@@ -537,7 +542,7 @@ impl Judge {
 }
 
 /// Verdicts of each check alone. Those of batches must be the same.
-fn alone(backend: Backend, checks: &[Check], judge: &mut Judge) -> Vec<Verdict> {
+fn alone(backend: Backend, checks: &[Check], comparison: &mut Comparison) -> Vec<Verdict> {
     let mut verifier = Verifier::with_backend(backend);
     assert_eq!(verifier.backend(), backend);
     let mut verdicts = Vec::new();
@@ -546,7 +551,7 @@ fn alone(backend: Backend, checks: &[Check], judge: &mut Judge) -> Vec<Verdict> 
         let [verdict] = verdicts[..] else {
             panic!("{} verdicts", verdicts.len())
         };
-        judge.judge(backend, check, verdict);
+        comparison.compare(backend, check, verdict);
         verdict
     };
     checks.iter().map(&mut one).collect()
@@ -569,7 +574,7 @@ fn among_others(backend: Backend, checks: &[Check], verdicts: &[Verdict], togeth
                 Expected::SmallR | Expected::Infinity => {}
             }
         }
-        // One in each stretch of the batch, so that no place is taken twice.
+        // One in each stretch of the batch, so that no check is replaced twice.
         let stretch = BATCH / together;
         for (number, known) in checks.iter().copied().zip(verdicts.iter().copied()).enumerate() {
             batch[number * stretch + dice.below(stretch)] = known;
@@ -577,8 +582,8 @@ fn among_others(backend: Backend, checks: &[Check], verdicts: &[Verdict], togeth
         let all: Vec<Check> = batch.iter().map(|(check, _)| *check).collect();
         verifier.verify(&all, &mut results);
         assert_eq!(results.len(), batch.len());
-        for (place, ((check, expected), verdict)) in batch.iter().zip(&results).enumerate() {
-            assert_eq!(verdict, expected, "{backend:?}, place {place}: {check:?}");
+        for (index, ((check, expected), verdict)) in batch.iter().zip(&results).enumerate() {
+            assert_eq!(verdict, expected, "{backend:?}, index {index}: {check:?}");
         }
     }
 }
@@ -592,7 +597,7 @@ fn compare(title: &str, make: impl Fn(&mut Cases, &mut Rng)) {
         checks,
         special,
     } = cases;
-    let mut judge = Judge {
+    let mut comparison = Comparison {
         secp: Secp256k1::verification_only(),
         points,
         counts: HashMap::new(),
@@ -602,8 +607,8 @@ fn compare(title: &str, make: impl Fn(&mut Cases, &mut Rng)) {
         let share = if backend.is_fast() { 1 } else { 5 };
         let together = if backend.is_fast() { 16 } else { 64 };
         let checks: Vec<Check> = checks.iter().copied().step_by(share).collect();
-        let verdicts = alone(backend, &checks, &mut judge);
-        let [left, all] = judge.print(&format!("{title}, {backend:?}"));
+        let verdicts = alone(backend, &checks, &mut comparison);
+        let [left, all] = comparison.print(&format!("{title}, {backend:?}"));
         assert_eq!(all, checks.len());
         assert!(left <= all / 20, "{title}: lanes leave {left} of {all} to others");
         among_others(backend, &checks, &verdicts, together);
@@ -613,7 +618,7 @@ fn compare(title: &str, make: impl Fn(&mut Cases, &mut Rng)) {
         }
         let special: Vec<_> = special.iter().copied().step_by(share).collect();
         let checks: Vec<Check> = special.iter().map(|(check, _)| *check).collect();
-        let verdicts = alone(backend, &checks, &mut judge);
+        let verdicts = alone(backend, &checks, &mut comparison);
         for ((check, step), verdict) in special.iter().zip(&verdicts) {
             assert_eq!(
                 *verdict,
@@ -621,7 +626,7 @@ fn compare(title: &str, make: impl Fn(&mut Cases, &mut Rng)) {
                 "{backend:?} does not detect {step:?}: {check:?}"
             );
         }
-        judge.print(&format!("{title}, {backend:?}, special"));
+        comparison.print(&format!("{title}, {backend:?}, special"));
         // One at a time, then many in one batch.
         among_others(backend, &checks, &verdicts, 1);
         among_others(backend, &checks, &verdicts, 64);
