@@ -137,6 +137,8 @@ impl<C: Check> Inner<C> {
         let mut open = self.open.load(Ordering::Acquire);
         loop {
             let next = self.next.load(Ordering::Relaxed);
+            // Bit 0 is the slot after the youngest round. So the first free bit keeps the order of
+            // age.
             let free = (!open).rotate_right(next);
             if free == 0 {
                 return None;
@@ -147,6 +149,8 @@ impl<C: Check> Inner<C> {
                 .compare_exchange(open, open | 1 << slot, Ordering::Acquire, Ordering::Acquire)
             {
                 Ok(_) => {
+                    // Two masters may do this in either order. Then a round loses its rank, and
+                    // nothing else.
                     self.next.store((slot + 1) % ROUNDS_MAX as u32, Ordering::Relaxed);
                     return Some(slot);
                 }
@@ -167,6 +171,7 @@ impl<C: Check> Inner<C> {
             return None;
         }
         let next = self.next.load(Ordering::Relaxed);
+        // The circle begins with the oldest slot.
         let mut by_age = open.rotate_right(next);
         while by_age != 0 {
             let slot = (by_age.trailing_zeros() + next) % ROUNDS_MAX as u32;
@@ -188,6 +193,7 @@ impl<C: Check> WorkSource for Inner<C> {
 
     #[inline]
     fn serve(&self, worker: usize) {
+        // Looked up again: `pending` may have been asked long ago.
         if let Some((slot, _)) = self.oldest_pending() {
             self.slots[slot as usize].serve(slot, &self.worker_slots[worker], UNIT_CHECKS);
         }
@@ -290,6 +296,7 @@ impl<C: Check> Adding<'_, C> {
     #[cold]
     fn allocate_or_run(&mut self, index: u32, mut check: C) {
         let round = &mut *self.0;
+        // Only once: entries that are in use cannot move.
         let capacity = std::mem::take(&mut round.capacity);
         if capacity > 0 {
             round.closed.slot().allocate(capacity);
@@ -374,6 +381,7 @@ impl<C: Check> ClosedRound<C> {
 
     /// Runs the rest of the round, waits for other threads, and ends the round.
     fn end(&mut self) -> Option<Failure<C::Error>> {
+        // All entries must be claimed first, or the round would not be done.
         self.help();
         self.slot().wait_until_done(self.number, &self.inner.worker_slots);
         let failure = self.slot().end();
@@ -386,6 +394,7 @@ impl<C: Check> ClosedRound<C> {
 impl<C: Check> Drop for ClosedRound<C> {
     fn drop(&mut self) {
         if !self.ended {
+            // Checks that nobody has claimed are then destroyed without a run.
             self.slot().abandon();
             self.end();
         }

@@ -245,6 +245,7 @@ impl<C: Check> RoundSlot<C> {
             if self.is_done(number, worker_slots) {
                 return;
             }
+            // Most rounds end within these microseconds, without a switch of threads.
             if !backoff.snooze() {
                 break;
             }
@@ -330,6 +331,7 @@ impl<C: Check> RoundSlot<C> {
         let mut claimed = self.claimed.load(Ordering::Relaxed);
         while generation(claimed) == generation(published) && count(claimed) < count(published) {
             let pending = count(published) - count(claimed);
+            // A shift, since a division here would take longer than an empty check.
             let taken = (pending >> self.claim_shift).clamp(1, CLAIM_MAX.min(most));
             match self
                 .claimed
@@ -355,6 +357,7 @@ impl<C: Check> RoundSlot<C> {
             // alone has claimed it.
             let Entry { index, check } = unsafe { (*entry).assume_init_mut() };
             let index = *index;
+            // Relaxed: an old value only means that a check runs whose result no longer counts.
             if index < self.lowest_failed.load(Ordering::Relaxed) {
                 self.with_shared(|shared| self.run_check(index, check, shared));
             }
@@ -405,6 +408,7 @@ impl<C: Check> RoundSlot<C> {
         self.lowest_failed.fetch_min(index, Ordering::Relaxed);
         let index = index as usize;
         let failing = self.failing.enter();
+        // The replaced failure is dropped below, outside the section.
         let other = self.failure.with_mut(|failure| {
             #[expect(unsafe_code, reason = "the cells are guarded by the protocol")]
             // SAFETY: under `failing`, and before the round ends, as this thread is in the slot or

@@ -68,6 +68,7 @@ impl Jobs {
         let job = jobs.pop_front()?;
         let emptied = jobs.is_empty().then(|| scopes.remove(index));
         drop(scopes);
+        // After the unlock: freeing memory may take a while.
         drop(emptied);
         self.queued.fetch_sub(1, Ordering::Relaxed);
         Some(job)

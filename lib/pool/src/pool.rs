@@ -115,6 +115,7 @@ impl ThreadPool {
             threads: Vec::with_capacity(options.workers),
             helpers,
         };
+        // If a thread cannot be started, the drop of `pool` ends those that were.
         for worker in 0..options.workers {
             let shared = Arc::clone(&pool.shared);
             let thread = thread::Builder::new()
@@ -200,6 +201,7 @@ impl ThreadPool {
 impl Drop for ThreadPool {
     fn drop(&mut self) {
         self.shared.version.fetch_or(SHUTDOWN, Ordering::Release);
+        // After the bit: a worker that wakes, or that is about to park, must find it.
         self.shared.sleep.wake_all();
         for thread in self.threads.drain(..) {
             if thread.thread().id() == thread::current().id() {
@@ -227,6 +229,7 @@ impl Shared {
         let mut sources = self.sources.lock();
         // Release: pairs with the Acquire in `Worker::refresh_sources`.
         let id = self.version.fetch_add(1, Ordering::Release);
+        // After all of the same priority: those that came first are served first.
         let index = sources.partition_point(|other| other.priority <= priority);
         sources.insert(index, Registered { priority, id, source });
         drop(sources);
@@ -254,6 +257,7 @@ impl Shared {
 
     /// Largest number of workers that there are cores for, at least 1.
     fn awake_max(&self) -> u32 {
+        // At least one, or work would wait until a producer has nothing to do.
         self.cores.saturating_sub(self.producers.load(Ordering::Relaxed)).max(1)
     }
 
@@ -299,6 +303,7 @@ impl<'a> Worker<'a> {
         let mut idle = Idle::default();
         while self.refresh_sources() {
             if let Some(source) = self.first_pending() {
+                // Work came, so more may come soon: the patience begins anew.
                 idle = Idle::default();
                 self.serve_until_idle(source);
             } else if !idle.stay_awake(self.shared) {
@@ -320,6 +325,8 @@ impl<'a> Worker<'a> {
                 return false;
             }
             let sources = self.shared.sources.lock();
+            // Under the lock, so that version and list belong together. Without the bit, which the
+            // next call must still notice.
             self.version = self.shared.version.load(Ordering::Relaxed) & !SHUTDOWN;
             let list = sources.clone();
             drop(sources);
@@ -341,6 +348,7 @@ impl<'a> Worker<'a> {
     /// Serves work source `first`, then the others, until none has work.
     fn serve_until_idle(&mut self, first: usize) {
         let found = self.shared.sleep.found_work();
+        // Before the unit runs: it may take long, and nobody else searches.
         if found == Found::LastSearcher && self.has_more_work(first) {
             self.shared.notify();
         }
@@ -350,6 +358,7 @@ impl<'a> Worker<'a> {
             if let Err(panic) = contain(|| source.serve(self.index)) {
                 source.panicked(panic);
             }
+            // The list may have lost the source that is served here.
             if self.shared.version.load(Ordering::Relaxed) != self.version {
                 break;
             }
@@ -377,6 +386,7 @@ struct Idle {
 impl Idle {
     /// Spins or yields for a while. Returns false if the worker should park.
     fn stay_awake(&mut self, shared: &Shared) -> bool {
+        // The first microseconds cost no look at the clock.
         if self.backoff.get_or_insert_default().snooze() {
             return true;
         }

@@ -71,6 +71,7 @@ impl Helpers {
         let job_outcome = Arc::clone(&outcome);
         let scope = self.jobs().push_alone(Box::new(move || {
             let result = contain(job);
+            // Before the event. Dropping the closure's captures has happened in `contain`.
             *job_outcome.result.lock() = Some(result);
             job_outcome.is_there.set();
         }));

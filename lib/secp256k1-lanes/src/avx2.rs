@@ -58,6 +58,8 @@ fn bits(float: __m256d) -> __m256i {
 fn float(limb: __m256i) -> __m256d {
     compute!({
         let limb = _mm256_and_si256(limb, splat(LIMB_MASK));
+        // AVX2 has no conversion from 64-bit integers. In 2^52 plus a limb the limb is the
+        // mantissa.
         let above = _mm256_castsi256_pd(_mm256_or_si256(limb, bits(splat_float(LIMB_END))));
         _mm256_sub_pd(above, splat_float(LIMB_END))
     })
@@ -77,6 +79,7 @@ struct Parts {
 fn product(a: __m256d, b: __m256d, end: __m256d) -> Parts {
     compute!({
         let high = _mm256_fmadd_pd(a, b, end);
+        // The difference is exact, and the multiply-subtract rounds once: nothing is lost.
         let low = _mm256_fmsub_pd(a, b, _mm256_sub_pd(high, end));
         let borrow = _mm256_srli_epi64::<63>(bits(low));
         Parts { high, low, borrow }
@@ -181,6 +184,7 @@ impl Sums {
     /// The column; what it carries to the next one is `carried`.
     #[inline(always)]
     fn finish(self, carried: &mut Carried) -> Avx2 {
+        // The high halves of this column belong to the next one.
         carried.high = self.high.sub(self.borrows);
         compute!(in_turn(carried));
         self.low.add(self.borrows.shift_left::<LIMB_BITS>())
@@ -210,6 +214,7 @@ fn column<const COLUMN: usize, const SQUARE: bool>(carried: &mut Carried, a: &[_
     let first = const { COLUMN.saturating_sub(4) };
     let sums = if SQUARE {
         let mut sums = Sums::new(Avx2::splat(0), carried.end);
+        // Products of two different limbs come twice in a square: their sum is doubled.
         for i in first..const { COLUMN.div_ceil(2) } {
             sums = sums.plus(a[i], a[COLUMN - i]);
         }
@@ -217,6 +222,7 @@ fn column<const COLUMN: usize, const SQUARE: bool>(carried: &mut Carried, a: &[_
         if COLUMN.is_multiple_of(2) {
             sums = sums.plus(a[COLUMN / 2], a[COLUMN / 2]);
         }
+        // After the doubling, which must not double what came from the column before.
         sums.low = sums.low.add(before);
         sums
     } else {

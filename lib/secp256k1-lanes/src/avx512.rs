@@ -155,6 +155,8 @@ impl Word for Avx512 {
     }
     #[inline(always)]
     fn load_rows(table: &[Row], index: Self, stride: usize) -> [Self; 8] {
+        // Eight loads of a whole cache line, and a transposition. A gather would load each of the
+        // eight words of each row by itself.
         let index = index.to_lanes();
         let mut rows = [Self::splat(0); 8];
         for (lane, row) in rows.iter_mut().enumerate() {

@@ -58,6 +58,7 @@ impl Curve {
         let first = Affine { x, y };
         let double = first.double(&inverse(&first.y.add(&first.y)));
         let mut multiples = vec![first];
+        // One inversion for each: the table is made once, and the code stays short.
         while let Some(last) = multiples.last()
             && multiples.len() < GENERATOR_ENTRIES
         {

@@ -76,6 +76,7 @@ fn splat(value: u64) -> __m256i {
 impl Mask for Mask4 {
     #[inline(always)]
     fn from_bits(bits: u8) -> Self {
+        // AVX2 has no mask registers: a mask is all ones in the lanes that it has.
         let bit = compute!(_mm256_setr_epi64x(1, 2, 4, 8));
         Self(compute!(_mm256_cmpeq_epi64(
             _mm256_and_si256(splat(bits.into()), bit),

@@ -93,6 +93,7 @@ impl<W: Word> Workspace<W> {
         halves: &[Halves<W>],
         unsure: &mut [W::Mask],
     ) {
+        // The walk takes several words at a time, and has no case for a rest.
         assert!(points.len().is_multiple_of(SIDE_BY_SIDE), "words come in groups");
         assert_eq!((points.len(), points.len()), (halves.len(), unsure.len()));
         W::vectorize(
@@ -103,6 +104,7 @@ impl<W: Word> Workspace<W> {
             #[inline(always)]
             || self.make_rows(),
         );
+        // Group by group, so that the pairs and their inverses of one group stay in the cache.
         self.sums.clear();
         self.sums.reserve(points.len() * POSITIONS);
         for (group, halves) in halves.chunks(GROUP).enumerate() {
@@ -137,8 +139,11 @@ impl<W: Word> Workspace<W> {
     #[inline(always)]
     fn make_multiples(&mut self, points: &[Affine<W>], unsure: &mut [W::Mask]) {
         let words = 0..points.len();
+        // Entry 0 is right already. The others are overwritten below, before anybody reads them.
         self.multiples.clear();
         self.multiples.extend(points.iter().map(|point| [*point; ENTRIES]));
+        // Each step below collects the denominators of all words first, so that one inversion
+        // serves them all: an inversion costs as much as about a hundred products.
         // 2 P
         self.denominators.clear();
         for point in points {
@@ -175,6 +180,8 @@ impl<W: Word> Workspace<W> {
         for word in words.clone() {
             let (multiples, even) = (&mut self.multiples[word], &mut self.even[word]);
             let inverses = &self.denominators[2 * word..];
+            // A sum and a difference have the same denominator, so odd multiples come in pairs
+            // around an even one.
             (multiples[3], multiples[2]) = even.sum_and_difference(&multiples[0], &inverses[0]);
             *even = even.double(&inverses[1]);
         }
@@ -217,6 +224,8 @@ impl<W: Word> Workspace<W> {
         self.rows.resize(self.multiples.len() * rows::<W>(), Row::ZERO);
         for (multiples, rows) in self.multiples.iter().zip(self.rows.chunks_exact_mut(rows::<W>())) {
             for (entry, point) in multiples.iter().enumerate() {
+                // Four words of 64 bits in place of five limbs: a row of x and y then fills one
+                // cache line.
                 let [a, b, c, d] = point.x.normalize().pack();
                 let [e, f, g, h] = point.y.normalize().pack();
                 W::store_rows(rows, entry, ENTRIES, [a, b, c, d, e, f, g, h]);
@@ -239,9 +248,13 @@ impl<W: Word> Workspace<W> {
                 let mut b = entry::<W, WIDTH>(rows, second.digit(position * WIDTH, WIDTH), ENTRIES);
                 // Lambda times it.
                 b.x = b.x.mul(&beta);
+                // The sum is taken in `add_up`, when the denominators of the whole group are
+                // inverted.
                 self.denominators.push(b.x.sub(&a.x));
                 self.pairs.push((a, b));
             }
+            // The second table has lambda times the entries of the first, so nothing is multiplied
+            // here.
             let tables = curve.generator.split_at(GENERATOR_ENTRIES);
             for position in 0..GENERATOR_POSITIONS {
                 let offset = position * GENERATOR_WIDTH;

@@ -151,6 +151,8 @@ pub(crate) trait Word: Copy + Debug {
 
 #[inline(always)]
 pub(crate) fn add_product_by_rows<W: Word>(columns: &mut [W; 10], a: &[W; 5], b: &[W; 5]) {
+    // All low halves of a row, then all high ones: no instruction adds to the column of the one
+    // before it, which would wait for that.
     for i in 0..5 {
         for j in 0..5 {
             columns[i + j] = columns[i + j].add_product_low(a[i], b[j]);
@@ -172,6 +174,8 @@ pub(crate) fn square_by_rows<W: Word>(a: &[W; 5]) -> [W; 10] {
             columns[i + j + 1] = columns[i + j + 1].add_product_high(a[i], a[j]);
         }
     }
+    // Each product of two different limbs stands for two. Doubling the sums costs less than
+    // doubling the factors, which would lose a bit of the 52.
     for column in &mut columns[1..9] {
         *column = column.add(*column);
     }

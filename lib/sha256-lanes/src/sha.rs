@@ -59,6 +59,8 @@ fn four(table: &[u32; 64], number: usize) -> __m128i {
 #[target_feature(enable = "sha,sse2")]
 fn four_rounds(states: &mut [State; LANES], words: [__m128i; LANES]) {
     for (State([abef, cdgh]), words) in states.iter_mut().zip(words) {
+        // Two rounds turn the words a, b, e, f into the next c, d, g, h. So the halves change
+        // roles, and nothing is moved.
         *cdgh = _mm_sha256rnds2_epu32(*cdgh, *abef, words);
         *abef = _mm_sha256rnds2_epu32(*abef, *cdgh, _mm_shuffle_epi32::<0x0e>(words));
     }

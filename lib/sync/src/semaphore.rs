@@ -212,6 +212,7 @@ impl Semaphore {
     /// Takes a permit if one is free and no waiter is starving. Returns whether it took one.
     #[inline]
     pub fn try_acquire(&self) -> bool {
+        // No load first: see the guesses above.
         match self.exchange(GUESS_ONE_PERMIT, GUESS_ONE_PERMIT - 1, acquire_ordering()) {
             Ok(()) => true,
             Err(found) => self.try_acquire_from(found, 1),
@@ -290,6 +291,7 @@ impl Semaphore {
     /// then.
     #[inline]
     pub fn release(&self, count: u32) -> Result<(), PermitOverflow> {
+        // Before the guess: with no permit in the state any count up to this fits.
         if count > PERMITS_MAX {
             return Err(PermitOverflow);
         }
@@ -301,11 +303,14 @@ impl Semaphore {
 
     /// As [`release`](Self::release). `state` is a guess of the state.
     fn release_from(&self, mut state: u64, count: u32) -> Result<(), PermitOverflow> {
+        // Taken before the exchange. Afterwards `self` may be gone.
         let address = self.state.address();
         loop {
             if u64::from(count) > PERMITS - permits(state) {
                 return Err(PermitOverflow);
             }
+            // A wake that is under way will pass on what it leaves. A release of nothing changes
+            // nothing.
             let wake = waiters(state) > 0 && state & WAKING == 0 && count > 0;
             let next = (state + u64::from(count)) | if wake { WAKING } else { 0 };
             match self.exchange(state, next, Ordering::Release) {
@@ -339,6 +344,7 @@ impl Semaphore {
             }
             match self.exchange(state, (state + count) | WAKING, Ordering::Release) {
                 Ok(()) => {
+                    // All of them: there is a permit for each.
                     address.wake_all();
                     return Ok(count as u32);
                 }
@@ -375,6 +381,7 @@ impl Semaphore {
             if permits(state) >= count && self.try_acquire_from(state, count) {
                 return true;
             }
+            // While a waiter starves there is no point in spinning: no newcomer gets a permit.
             if state & STARVING != 0 || !backoff.snooze() {
                 break;
             }
@@ -382,6 +389,8 @@ impl Semaphore {
         if !self.register(count) {
             return true;
         }
+        // The clock starts here, not at the call: the spinning before is short, and reading the
+        // clock is not free.
         let mut waiter = Waiter::new(count);
         loop {
             match self.attempt(&mut waiter) {
@@ -429,6 +438,8 @@ impl Semaphore {
             };
             match changed {
                 Ok(()) => {
+                    // After the exchange, as a release does it. This waiter may have left permits
+                    // to others, or may have been woken in vain.
                     if next & WAKING != 0 {
                         self.state.address().wake_one();
                     }

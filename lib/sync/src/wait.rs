@@ -240,6 +240,7 @@ mod platform {
         _as_expected: impl Fn() -> bool,
         deadline: Option<&Deadline>,
     ) -> WaitResult {
+        // A relative timeout: FUTEX_WAIT takes no other.
         let timeout = match deadline.map(Deadline::remaining) {
             Some(None) => return WaitResult::TimedOut,
             // A timeout too long for the operating system is as good as none.
@@ -271,6 +272,7 @@ mod platform {
         if outcome != -1 {
             return WaitResult::Woken;
         }
+        // A signal ends a sleep too. It counts as a wake, and the caller looks again.
         match std::io::Error::last_os_error().raw_os_error() {
             Some(libc::ETIMEDOUT) => WaitResult::TimedOut,
             Some(libc::EAGAIN) => WaitResult::Changed,
@@ -279,6 +281,7 @@ mod platform {
     }
 
     pub(super) fn wake(address: *const u32, all: bool) {
+        // The operating system takes the count as signed.
         let count = if all { i32::MAX } else { 1 };
         #[expect(
             unsafe_code,
@@ -377,6 +380,8 @@ mod model {
     impl Sleepers {
         pub(super) fn wait(&self, as_expected: impl Fn() -> bool, deadline: Option<&Deadline>) -> WaitResult {
             let queue = self.queue.lock().unwrap();
+            // Under the mutex, so that a deadline which passes together with a wake is seen by the
+            // waiter.
             let passed = || deadline.is_some_and(Deadline::has_passed);
             if passed() {
                 return WaitResult::TimedOut;

@@ -67,6 +67,7 @@ impl Sizes {
             fit.clamp(SLOTS_MIN, SLOTS_MAX)
         });
         let slots = slots_per_worker.max(1) * workers.max(1);
+        // More rings than workers that run at once would only spread the jobs thin.
         let running = workers.min(cores).max(1);
         let worker_rings = running.max(slots.div_ceil(SLOTS_MAX));
         let requester_helps = options.help != Help::Never || workers == 0;

@@ -155,6 +155,7 @@ impl<H: Handler + 'static> Shared<H> {
             queues: RequesterQueues::new(Sizes::new(options, workers, cores, size_of::<H::Job>())),
             cursors: (0..workers).map(|_| CachePadded::default()).collect(),
         });
+        // Otherwise nobody would ever handle a job.
         let help = if workers == 0 && options.help == Help::Never {
             Help::WhileWaiting
         } else {
@@ -182,6 +183,7 @@ impl<H: Handler> WorkSource for Dispatcher<H> {
         let cursor = &self.cursors[worker];
         let first_queue = cursor.queue.load(Ordering::Relaxed) as usize;
         let first_ring = cursor.ring.load(Ordering::Relaxed) as usize;
+        // The list may grow meanwhile. So its length is what this walk has seen.
         let mut queues = 0;
         for (number, queue) in self.queues.iter().enumerate() {
             queues = number + 1;
@@ -209,6 +211,8 @@ impl<H: Handler> Dispatcher<H> {
         let Some(ring) = queue.serve(&self.handler, first_ring % rings) else {
             return false;
         };
+        // The next unit begins with the next requester, and with the next ring: neither keeps a
+        // worker for itself.
         cursor.queue.store(number as u32 + 1, Ordering::Relaxed);
         cursor.ring.store((ring as u32 + 1) % rings as u32, Ordering::Relaxed);
         true

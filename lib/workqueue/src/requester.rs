@@ -159,6 +159,7 @@ impl<H: Handler> Requester<H> {
     #[inline]
     pub fn collect_any(&mut self) -> Option<Result<Done<'_, H>, Panicked>> {
         let first = self.order.first()?.ring();
+        // The common case: workers are ahead, and nothing has to be waited for.
         let index = match self.look_for_any() {
             Some(index) => index,
             None => self.wait(ANY, first, Self::look_for_any),
@@ -188,6 +189,8 @@ impl<H: Handler> Requester<H> {
         for mut job in jobs {
             while let Err(Full(back)) = self.submit(job) {
                 job = back;
+                // Waits for one, then takes what else is finished: the next submissions then find
+                // room at once.
                 if let Some(done) = self.collect_next() {
                     result(done.map(Done::take));
                 }
@@ -234,12 +237,14 @@ impl<H: Handler> Requester<H> {
     /// Takes the job out of a ready slot. The slot is free afterwards.
     #[inline]
     pub(crate) fn remove(&mut self, index: SlotIndex) -> H::Job {
+        // Also in release builds: the memory safety of `take` rests on it.
         assert!(self.is_ready(index), "the job of this slot is not finished");
         let ring = &mut self.rings[index.ring()];
         ring.taken &= !index.bit();
         ring.ready &= !index.bit();
         self.order.remove(index);
         self.in_flight -= 1;
+        // Nothing is under way, so the workers may park.
         if self.in_flight == 0 {
             self.producer = None;
         }
@@ -281,6 +286,7 @@ impl<H: Handler> Requester<H> {
 
 impl<H: Handler> Drop for Requester<H> {
     fn drop(&mut self) {
+        // Ring by ring: a job that is being handled holds up only its own ring.
         for number in 0..self.rings.len() {
             self.reclaim(number);
             while self.rings[number].ready != 0 {

@@ -128,6 +128,7 @@ impl<J> RequesterQueue<J> {
         let Some(mut claim) = ring.try_claim() else {
             return false;
         };
+        // Read once a unit and once after each job: about 25 ns each.
         let start = Instant::now();
         let handled = claim.serve(
             || start.elapsed() < UNIT,
@@ -173,6 +174,7 @@ impl<J> RequesterQueues<J> {
         }
         let queue = Arc::new(RequesterQueue::new(self.sizes));
         let mut link = &self.first;
+        // Another requester came first. The queue goes to the end of the list.
         while link.set(Arc::clone(&queue)).is_err() {
             if let Some(found) = link.get() {
                 link = &found.next;

@@ -296,6 +296,7 @@ impl<J> Claim<'_, J> {
         finished: impl Fn(u32),
         panicked: impl Fn(u32, Panic),
     ) -> u64 {
+        // One look at `fill` for the whole unit. Jobs that come meanwhile are for the next one.
         let mut work = self.work();
         let mut handled = 0;
         let mut next = self.ring.served.next.load(Ordering::Relaxed);
@@ -311,6 +312,8 @@ impl<J> Claim<'_, J> {
                 handle(job)
             });
             if let Err(panic) = outcome {
+                // Before `done` is flipped: the requester takes the panic as soon as it sees the
+                // bit.
                 panicked(slot, panic);
                 self.ring.served.panicked.fetch_or(1 << slot, Ordering::Relaxed);
             }

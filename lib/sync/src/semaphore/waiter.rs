@@ -86,11 +86,15 @@ impl Waiter {
     fn leave(&self, state: u64) -> u64 {
         let left = state - ONE_WAITER;
         let others = waiters(left) > 0;
+        // Nobody is there for whom newcomers should wait. If another waiter starves, it sets the
+        // bit again.
         let next = if self.starving || !others {
             left & !STARVING
         } else {
             left
         };
+        // The release that woke this waiter relied on it: it found `WAKING` set, and woke nobody
+        // else.
         if permits(next) > 0 && others {
             next | WAKING
         } else {

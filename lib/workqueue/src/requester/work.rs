@@ -26,6 +26,7 @@ impl<H: Handler> Requester<H> {
     pub(super) fn hand_over(&mut self, index: SlotIndex) {
         let ring = &mut self.rings[index.ring()];
         ring.fill ^= index.bit();
+        // Once for a run of jobs. `open` stays set: a server that finds nothing loses little.
         if self.producer.is_none() {
             self.queue.set_open(true);
             self.producer = Some(self.shared.handle.register_producer());
@@ -103,6 +104,7 @@ impl<H: Handler> Requester<H> {
     ) -> SlotIndex {
         let mut backoff = Backoff::new();
         loop {
+            // Work was done here, so time has passed: the job may be finished.
             if self.help(first) {
                 backoff = Backoff::new();
             } else if !backoff.snooze() {
@@ -134,6 +136,7 @@ impl<H: Handler> Requester<H> {
     fn sleep(&mut self, target: u64, look: &mut impl FnMut(&mut Self) -> Option<SlotIndex>) {
         let queue = Arc::clone(&self.queue);
         let helps = self.shared.help != Help::Never;
+        // A sleeping requester leaves its core to a worker.
         let was_producer = self.producer.take().is_some();
         if !helps {
             // There may be work for the worker that gets the core.
