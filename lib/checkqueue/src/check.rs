@@ -20,6 +20,31 @@ pub trait Check: Send + 'static {
     fn run(&mut self, shared: &Self::Shared) -> Result<(), Self::Error>;
 }
 
+/// A closure is a check that shares nothing with others, but for what it has captured.
+///
+/// ```
+/// use blockmill_checkqueue::CheckQueue;
+///
+/// let queue = CheckQueue::with_own_threads(2)?;
+/// let mut round = queue.begin(100, ()).unwrap();
+/// round.add((0..100).map(|number| move || if number < 70 { Ok(()) } else { Err(number) }));
+/// assert_eq!(round.complete().unwrap_err().index, 70);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+impl<F, E> Check for F
+where
+    F: FnMut() -> Result<(), E> + Send + 'static,
+    E: Send + 'static,
+{
+    type Shared = ();
+    type Error = E;
+
+    #[inline]
+    fn run(&mut self, (): &()) -> Result<(), E> {
+        self()
+    }
+}
+
 /// The way in which a check failed.
 #[derive(Debug)]
 pub enum Fault<E> {

@@ -6,7 +6,7 @@
 //! open at once, and end them in any order. Workers serve the oldest round first ([`Round`] has the
 //! exception).
 //!
-//! - A check is constructed, run and destroyed in one place in memory. Nothing moves, and nothing
+//! - A check is constructed, run and destroyed at one address. Nothing moves, and nothing
 //!   is locked.
 //! - A check that passes causes a single write that other threads see: its claim. One claim may
 //!   cover several checks.
@@ -16,8 +16,6 @@
 //! - After a failure, later checks are destroyed without a run, and all earlier checks run. So the
 //!   verdict does not depend on timing.
 //! - A panic in a check is a failure of the check.
-//! - The master itself runs checks that cost less than a hand-over. It measures the cost now and
-//!   then.
 //! - At most [`ROUNDS_MAX`] rounds are open at once. Checks beyond the capacity of a round run on
 //!   the master.
 //!
@@ -56,7 +54,6 @@
 //!
 //! - `check`: checks and their failures;
 //! - `round`: the protocol of one round;
-//! - `inline_policy`: which checks the master runs itself;
 //! - `queue`: rounds, their masters, and the pool that serves them.
 
 mod cell;
@@ -64,9 +61,6 @@ mod cell;
 mod check;
 
 mod round;
-
-#[cfg(not(blockmill_loom))]
-mod inline_policy;
 
 #[cfg(not(blockmill_loom))]
 mod queue;

@@ -4,7 +4,6 @@
 //! rank, and may pass for a younger round.
 
 use crate::check::{Check, Failure};
-use crate::inline_policy::{InlinePolicy, LastPolicy, Next, ProbeGroup};
 use crate::round::{RoundSlot, WorkerSlots, all_idle};
 use blockmill_pool::{Panic, Producer, ThreadPool, ThreadPoolOptions, WorkSource, WorkSourceHandle};
 use blockmill_sync::CachePadded;
@@ -49,8 +48,6 @@ struct Inner<C: Check> {
     /// The slot after that of the youngest round. New rounds take slots upwards, so from here on
     /// slots are in the order of age.
     next: CachePadded<AtomicU32>,
-    /// What masters have learned about the cost of checks.
-    policy: CachePadded<LastPolicy>,
 }
 
 impl<C: Check> CheckQueue<C> {
@@ -61,7 +58,6 @@ impl<C: Check> CheckQueue<C> {
             worker_slots: all_idle(pool.workers()),
             open: CachePadded::new(AtomicU64::new(0)),
             next: CachePadded::new(AtomicU32::new(0)),
-            policy: CachePadded::new(LastPolicy::default()),
         });
         let handle = pool.register(priority, Arc::<Inner<C>>::clone(&inner));
         Self {
@@ -96,19 +92,14 @@ impl<C: Check> CheckQueue<C> {
             return Err(TooManyRounds(shared));
         };
         self.inner.slots[slot as usize].begin(shared);
-        let policy = if self.workers() > 0 {
-            self.inner.policy.get()
-        } else {
-            InlinePolicy::without_workers()
-        };
+        // Without workers there are no entries, and the master runs each check as it comes.
+        let capacity = if self.workers() > 0 { capacity } else { 0 };
         Ok(Round {
             _producer: self.handle.register_producer(),
             added: 0,
             enqueued: 0,
             published: 0,
             capacity: u32::try_from(capacity).unwrap_or(u32::MAX),
-            policy,
-            probe_group: ProbeGroup::default(),
             closed: ClosedRound {
                 inner: Arc::clone(&self.inner),
                 handle: Arc::clone(&self.handle),
@@ -146,6 +137,8 @@ impl<C: Check> Inner<C> {
         let mut open = self.open.load(Ordering::Acquire);
         loop {
             let next = self.next.load(Ordering::Relaxed);
+            // Bit 0 is the slot after the youngest round. So the first free bit keeps the order of
+            // age.
             let free = (!open).rotate_right(next);
             if free == 0 {
                 return None;
@@ -156,6 +149,8 @@ impl<C: Check> Inner<C> {
                 .compare_exchange(open, open | 1 << slot, Ordering::Acquire, Ordering::Acquire)
             {
                 Ok(_) => {
+                    // Two masters may do this in either order. Then a round loses its rank, and
+                    // nothing else.
                     self.next.store((slot + 1) % ROUNDS_MAX as u32, Ordering::Relaxed);
                     return Some(slot);
                 }
@@ -176,6 +171,7 @@ impl<C: Check> Inner<C> {
             return None;
         }
         let next = self.next.load(Ordering::Relaxed);
+        // The circle begins with the oldest slot.
         let mut by_age = open.rotate_right(next);
         while by_age != 0 {
             let slot = (by_age.trailing_zeros() + next) % ROUNDS_MAX as u32;
@@ -197,6 +193,7 @@ impl<C: Check> WorkSource for Inner<C> {
 
     #[inline]
     fn serve(&self, worker: usize) {
+        // Looked up again: `pending` may have been asked long ago.
         if let Some((slot, _)) = self.oldest_pending() {
             self.slots[slot as usize].serve(slot, &self.worker_slots[worker], UNIT_CHECKS);
         }
@@ -228,9 +225,6 @@ pub struct Round<C: Check> {
     published: u32,
     /// Number of entries to allocate; 0 once that is done.
     capacity: u32,
-    policy: InlinePolicy,
-    /// The checks that are being measured.
-    probe_group: ProbeGroup,
     closed: ClosedRound<C>,
 }
 
@@ -238,8 +232,7 @@ impl<C: Check> Round<C> {
     /// Adds checks, in the order of their indexes. Workers begin at once: while the iterator goes
     /// on, they know of at least half of its checks.
     ///
-    /// Some checks run before this returns: those beyond the capacity, those that cost less than a
-    /// hand-over, and now and then one to measure its cost. So a check must not wait for what the
+    /// Checks beyond the capacity run before this returns. So a check must not wait for what the
     /// caller does later.
     ///
     /// # Panics
@@ -265,9 +258,6 @@ impl<C: Check> Round<C> {
 
     /// Ends the addition of checks. The verdict comes later, from [`ClosedRound::wait`].
     pub fn close(self) -> ClosedRound<C> {
-        if self.closed.handle.workers() > 0 {
-            self.closed.inner.policy.set(self.policy);
-        }
         self.closed
     }
 
@@ -286,29 +276,19 @@ struct Adding<'a, C: Check>(&'a mut Round<C>);
 
 impl<C: Check> Adding<'_, C> {
     #[inline]
-    fn add(&mut self, mut check: C) {
+    fn add(&mut self, check: C) {
         let round = &mut *self.0;
         let index = round.added;
         round.added = index.checked_add(1).expect("a round has fewer than 2^32 checks");
-        match round.policy.next() {
-            Next::Enqueue => match round.closed.slot().construct(round.enqueued, index, check) {
-                Ok(()) => {
-                    round.enqueued += 1;
-                    // Workers then know of at least half of the checks, however slow the iterator
-                    // is.
-                    if round.enqueued.is_power_of_two() {
-                        self.publish();
-                    }
+        match round.closed.slot().construct(round.enqueued, index, check) {
+            Ok(()) => {
+                round.enqueued += 1;
+                // Workers then know of at least half of the checks, however slow the iterator is.
+                if round.enqueued.is_power_of_two() {
+                    self.publish();
                 }
-                Err(check) => self.allocate_or_run(index, check),
-            },
-            Next::RunInline => {
-                // The check runs where it lies: copying what was just written would wait for the
-                // write.
-                round.closed.slot().run_inline(index, &mut check);
-                round.closed.slot().drop_inline(index, check);
             }
-            Next::Probe => self.probe(index, check),
+            Err(check) => self.allocate_or_run(index, check),
         }
     }
 
@@ -316,6 +296,7 @@ impl<C: Check> Adding<'_, C> {
     #[cold]
     fn allocate_or_run(&mut self, index: u32, mut check: C) {
         let round = &mut *self.0;
+        // Only once: entries that are in use cannot move.
         let capacity = std::mem::take(&mut round.capacity);
         if capacity > 0 {
             round.closed.slot().allocate(capacity);
@@ -324,20 +305,9 @@ impl<C: Check> Adding<'_, C> {
                 Err(back) => check = back,
             }
         }
-        round.closed.slot().run_and_drop(index, check);
-    }
-
-    /// Runs a check of a group that is being measured.
-    #[cold]
-    fn probe(&mut self, index: u32, check: C) {
         // Workers must not wait for this check.
         self.publish();
-        let round = &mut *self.0;
-        round.probe_group.resume();
-        round.closed.slot().run_and_drop(index, check);
-        if round.probe_group.record_check() {
-            round.policy.record_probe(&std::mem::take(&mut round.probe_group));
-        }
+        self.0.closed.slot().run_and_drop(index, check);
     }
 
     #[inline]
@@ -355,7 +325,6 @@ impl<C: Check> Drop for Adding<'_, C> {
     #[inline]
     fn drop(&mut self) {
         self.publish();
-        self.0.probe_group.pause();
     }
 }
 
@@ -412,6 +381,7 @@ impl<C: Check> ClosedRound<C> {
 
     /// Runs the rest of the round, waits for other threads, and ends the round.
     fn end(&mut self) -> Option<Failure<C::Error>> {
+        // All entries must be claimed first, or the round would not be done.
         self.help();
         self.slot().wait_until_done(self.number, &self.inner.worker_slots);
         let failure = self.slot().end();
@@ -424,6 +394,7 @@ impl<C: Check> ClosedRound<C> {
 impl<C: Check> Drop for ClosedRound<C> {
     fn drop(&mut self) {
         if !self.ended {
+            // Checks that nobody has claimed are then destroyed without a run.
             self.slot().abandon();
             self.end();
         }

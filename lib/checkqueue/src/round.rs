@@ -22,8 +22,7 @@
 //! # Protocol
 //!
 //! - *The master* constructs checks in the entries from `published` on, and then moves `published`.
-//!   The master itself runs checks without an entry, and checks too cheap to enqueue (see
-//!   `inline_policy`). So the indexes in the entries ascend, but may have gaps.
+//!   The master itself runs checks without an entry. They come after all that have one.
 //! - *A worker* enters the slot: it writes the slot's number to its worker slot. It claims entries
 //!   below `published`, runs their checks one by one, destroys them, and claims the next. When no
 //!   entry is left, the worker leaves: it becomes idle.
@@ -215,21 +214,9 @@ impl<C: Check> RoundSlot<C> {
     /// Runs a check without an entry on the master, and destroys it.
     #[inline]
     pub(crate) fn run_and_drop(&self, index: u32, mut check: C) {
-        self.run_inline(index, &mut check);
-        self.drop_inline(index, check);
-    }
-
-    /// The first half of [`run_and_drop`](Self::run_and_drop): runs the check.
-    #[inline]
-    pub(crate) fn run_inline(&self, index: u32, check: &mut C) {
         if index < self.lowest_failed.load(Ordering::Relaxed) {
-            self.with_shared(|shared| self.run_check(index, check, shared));
+            self.with_shared(|shared| self.run_check(index, &mut check, shared));
         }
-    }
-
-    /// The second half: destroys the check.
-    #[inline]
-    pub(crate) fn drop_inline(&self, index: u32, check: C) {
         if std::mem::needs_drop::<C>() {
             self.drop_contained(index, || drop(check));
         }
@@ -258,6 +245,7 @@ impl<C: Check> RoundSlot<C> {
             if self.is_done(number, worker_slots) {
                 return;
             }
+            // Most rounds end within these microseconds, without a switch of threads.
             if !backoff.snooze() {
                 break;
             }
@@ -343,6 +331,7 @@ impl<C: Check> RoundSlot<C> {
         let mut claimed = self.claimed.load(Ordering::Relaxed);
         while generation(claimed) == generation(published) && count(claimed) < count(published) {
             let pending = count(published) - count(claimed);
+            // A shift, since a division here would take longer than an empty check.
             let taken = (pending >> self.claim_shift).clamp(1, CLAIM_MAX.min(most));
             match self
                 .claimed
@@ -368,6 +357,7 @@ impl<C: Check> RoundSlot<C> {
             // alone has claimed it.
             let Entry { index, check } = unsafe { (*entry).assume_init_mut() };
             let index = *index;
+            // Relaxed: an old value only means that a check runs whose result no longer counts.
             if index < self.lowest_failed.load(Ordering::Relaxed) {
                 self.with_shared(|shared| self.run_check(index, check, shared));
             }
@@ -418,6 +408,7 @@ impl<C: Check> RoundSlot<C> {
         self.lowest_failed.fetch_min(index, Ordering::Relaxed);
         let index = index as usize;
         let failing = self.failing.enter();
+        // The replaced failure is dropped below, outside the section.
         let other = self.failure.with_mut(|failure| {
             #[expect(unsafe_code, reason = "the cells are guarded by the protocol")]
             // SAFETY: under `failing`, and before the round ends, as this thread is in the slot or

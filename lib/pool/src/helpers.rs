@@ -71,6 +71,8 @@ impl Helpers {
             ..ThreadPoolOptions::workers(threads.saturating_sub(1))
         };
         let pool = ThreadPool::new(&options)?;
+        // The pool goes with the last clone of the handle. Its own handle must not hold it, or it
+        // would never go.
         let mut helpers = pool.default_helpers().clone();
         helpers.own_pool = Some(Arc::new(pool));
         Ok(helpers)

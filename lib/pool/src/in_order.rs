@@ -87,6 +87,7 @@ impl<I: Send, Items: Iterator<Item = I> + Send, T: Send, Convert: Fn(I) -> T + S
             let expected = progress.taken;
             if let Some(result) = progress.ready.remove(&expected) {
                 drop(progress);
+                // Not under the lock: workers deliver meanwhile.
                 take(result)?;
                 self.progress.lock().taken += 1;
                 // There is room for one more item.
@@ -109,6 +110,7 @@ impl<I: Send, Items: Iterator<Item = I> + Send, T: Send, Convert: Fn(I) -> T + S
     /// Queues a job for one more worker, if there is a worker and an item for it.
     fn recruit<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>) {
         let mut progress = self.progress.lock();
+        // Counted before the job is queued, so that two threads do not call one worker too many.
         if progress.helping < self.workers && progress.may_begin(self.ahead_max) {
             progress.helping += 1;
             drop(progress);
@@ -172,10 +174,13 @@ impl<I: Send, Items: Iterator<Item = I> + Send, T: Send, Convert: Fn(I) -> T + S
         if self.progress.lock().stopped {
             return None;
         }
-        let item = items.1.next()?;
+        // Dropped before the lock: the next thread in line must see that this one has panicked.
+        let stop = StopOnDrop(self);
+        let item = items.1.next();
+        std::mem::forget(stop);
         let number = items.0;
         items.0 += 1;
-        Some((number, item))
+        item.map(|item| (number, item))
     }
 }
 
@@ -273,6 +278,8 @@ impl Helpers {
                 stopped: false,
             }),
             changed: AutoResetEvent::new(),
+            // More than one each: while the caller takes a result, the workers have something to
+            // do.
             ahead_max: ahead * self.threads(),
             workers: self.workers(),
         };

@@ -34,14 +34,23 @@ impl Jobs {
 
     pub(crate) fn push(&self, scope: u64, job: Job) {
         let mut scopes = self.scopes.lock();
-        // From the back: the scope of a job that is spawned alone is new, and a busy one is young.
-        match scopes.iter_mut().rev().find(|(id, _)| *id == scope) {
+        match scopes.iter_mut().find(|(id, _)| *id == scope) {
             Some((_, jobs)) => jobs.push_back(job),
             None => scopes.push_back((scope, VecDeque::from([job]))),
         }
         drop(scopes);
         // Release: pairs with the Acquire in `pending`.
         self.queued.fetch_add(1, Ordering::Release);
+    }
+
+    /// Queues a job that is the only one of its scope. Returns the id of that scope.
+    pub(crate) fn push_alone(&self, job: Job) -> u64 {
+        let scope = self.new_scope();
+        // No search: there may be very many such jobs.
+        self.scopes.lock().push_back((scope, VecDeque::from([job])));
+        // Release: pairs with the Acquire in `pending`.
+        self.queued.fetch_add(1, Ordering::Release);
+        scope
     }
 
     /// Takes a job of this scope. With `None`, takes one of the scope that has had jobs for
@@ -59,6 +68,7 @@ impl Jobs {
         let job = jobs.pop_front()?;
         let emptied = jobs.is_empty().then(|| scopes.remove(index));
         drop(scopes);
+        // After the unlock: freeing memory may take a while.
         drop(emptied);
         self.queued.fetch_sub(1, Ordering::Relaxed);
         Some(job)

@@ -69,8 +69,8 @@
 //!   are awake, and none is searching for work. So more threads than cores cost nothing. There are
 //!   two exceptions. Registering or removing a work source wakes all workers once. A worker that
 //!   parks at the very moment of a notification may find the work by itself.
-//! - A wake waits for no lock. It takes the worker that parked last, and starts that worker on
-//!   another core than that of the notifying thread.
+//! - A wake waits for no lock. It takes the worker that parked last: its cache is warm. On which core
+//!   the worker starts is the operating system's choice.
 //!
 //! # Errors and panics
 //!
@@ -84,10 +84,10 @@
 //! - `work_source`: sources of work, and their registration in a pool;
 //! - `pool`: the threads;
 //! - `sleep`: which of them are awake;
-//! - `affinity`: the cores on which a woken worker starts;
 //! - `jobs`: the queue of jobs;
 //! - `helpers`: a handle through which callers give jobs of one priority;
 //! - `scope`: jobs that borrow;
+//! - `spawn`: jobs that own what they use, and pairs of jobs;
 //! - `in_order`: work on many items, and results in the order of the items.
 
 #[cfg(not(blockmill_loom))]
@@ -95,8 +95,6 @@ mod work_source;
 
 #[cfg(not(blockmill_loom))]
 mod pool;
-
-mod affinity;
 
 #[cfg_attr(blockmill_loom, expect(dead_code, reason = "models use a part of it"))]
 mod sleep;
@@ -111,6 +109,9 @@ mod helpers;
 mod scope;
 
 #[cfg(not(blockmill_loom))]
+mod spawn;
+
+#[cfg(not(blockmill_loom))]
 mod in_order;
 
 pub use blockmill_sync::{Panic, contain};
@@ -120,6 +121,8 @@ pub use helpers::Helpers;
 pub use pool::{AWAKE_FOR, ThreadPool, ThreadPoolOptions};
 #[cfg(not(blockmill_loom))]
 pub use scope::Scope;
+#[cfg(not(blockmill_loom))]
+pub use spawn::JoinHandle;
 #[cfg(not(blockmill_loom))]
 pub use work_source::{Producer, WorkSource, WorkSourceHandle};
 

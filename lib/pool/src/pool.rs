@@ -3,13 +3,14 @@
 use crate::helpers::Helpers;
 use crate::scope::Scope;
 use crate::sleep::{Found, Sleep};
+use crate::spawn::JoinHandle;
 use crate::work_source::{WorkSource, WorkSourceHandle};
 use blockmill_sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use blockmill_sync::contain::{AbortOnUnwind, contain};
 use blockmill_sync::{Backoff, CachePadded, Mutex};
 use std::io;
 use std::sync::Arc;
-use std::thread::JoinHandle;
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// Time for which an idle worker stays awake before it parks, while there are producers.
@@ -26,9 +27,6 @@ pub struct ThreadPoolOptions {
     pub cores: usize,
     /// Prefix of the thread names: worker 3 is `NAME-3`. The system may cut names to 15 bytes.
     pub name: String,
-    /// Whether to bind worker `i` to one core: of the cores that the process may use, number `i`
-    /// modulo their number. On Linux only.
-    pub pin: bool,
     /// Priority of the jobs of [`scope`](ThreadPool::scope), among those of the work sources. At
     /// equal numbers jobs come first.
     pub scope_priority: u32,
@@ -36,14 +34,13 @@ pub struct ThreadPoolOptions {
 
 impl Default for ThreadPoolOptions {
     /// One worker for each core but one, which is left to the caller. The thread names begin with
-    /// "pool", workers are not pinned, and jobs of scopes come last.
+    /// "pool", and jobs of scopes come last.
     fn default() -> Self {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let cores = thread::available_parallelism().map_or(1, usize::from);
         Self {
             workers: cores - 1,
             cores,
             name: "pool".to_owned(),
-            pin: false,
             scope_priority: u32::MAX,
         }
     }
@@ -66,7 +63,7 @@ impl ThreadPoolOptions {
 #[derive(Debug)]
 pub struct ThreadPool {
     shared: Arc<Shared>,
-    threads: Vec<JoinHandle<()>>,
+    threads: Vec<thread::JoinHandle<()>>,
     /// For jobs that are given to the pool itself.
     helpers: Helpers,
 }
@@ -118,21 +115,14 @@ impl ThreadPool {
             threads: Vec::with_capacity(options.workers),
             helpers,
         };
+        // If a thread cannot be started, the drop of `pool` ends those that were.
         for worker in 0..options.workers {
             let shared = Arc::clone(&pool.shared);
-            let pin = options.pin;
-            let thread = std::thread::Builder::new()
+            let thread = thread::Builder::new()
                 .name(format!("{}-{worker}", options.name))
                 .spawn(move || {
                     let guard = AbortOnUnwind("a work source panicked outside of its units of work");
-                    let affinity = shared.sleep.affinity(worker);
-                    if pin {
-                        pin_to_core(worker);
-                    } else {
-                        affinity.attach();
-                    }
                     Worker::new(&shared, worker).run();
-                    affinity.detach();
                     guard.disarm();
                 })?;
             pool.threads.push(thread);
@@ -172,6 +162,16 @@ impl ThreadPool {
         self.helpers.scope(work)
     }
 
+    /// [`Helpers::spawn`].
+    pub fn spawn<R: Send + 'static>(&self, job: impl FnOnce() -> R + Send + 'static) -> JoinHandle<R> {
+        self.helpers.spawn(job)
+    }
+
+    /// [`Helpers::join`].
+    pub fn join<A, B: Send>(&self, first: impl FnOnce() -> A, second: impl FnOnce() -> B + Send) -> (A, B) {
+        self.helpers.join(first, second)
+    }
+
     /// [`Helpers::for_each`].
     ///
     /// # Errors
@@ -201,9 +201,10 @@ impl ThreadPool {
 impl Drop for ThreadPool {
     fn drop(&mut self) {
         self.shared.version.fetch_or(SHUTDOWN, Ordering::Release);
+        // After the bit: a worker that wakes, or that is about to park, must find it.
         self.shared.sleep.wake_all();
         for thread in self.threads.drain(..) {
-            if thread.thread().id() == std::thread::current().id() {
+            if thread.thread().id() == thread::current().id() {
                 // A unit of work drops its own pool. Its worker ends after that unit.
                 continue;
             }
@@ -228,6 +229,7 @@ impl Shared {
         let mut sources = self.sources.lock();
         // Release: pairs with the Acquire in `Worker::refresh_sources`.
         let id = self.version.fetch_add(1, Ordering::Release);
+        // After all of the same priority: those that came first are served first.
         let index = sources.partition_point(|other| other.priority <= priority);
         sources.insert(index, Registered { priority, id, source });
         drop(sources);
@@ -255,6 +257,7 @@ impl Shared {
 
     /// Largest number of workers that there are cores for, at least 1.
     fn awake_max(&self) -> u32 {
+        // At least one, or work would wait until a producer has nothing to do.
         self.cores.saturating_sub(self.producers.load(Ordering::Relaxed)).max(1)
     }
 
@@ -300,6 +303,7 @@ impl<'a> Worker<'a> {
         let mut idle = Idle::default();
         while self.refresh_sources() {
             if let Some(source) = self.first_pending() {
+                // Work came, so more may come soon: the patience begins anew.
                 idle = Idle::default();
                 self.serve_until_idle(source);
             } else if !idle.stay_awake(self.shared) {
@@ -321,6 +325,8 @@ impl<'a> Worker<'a> {
                 return false;
             }
             let sources = self.shared.sources.lock();
+            // Under the lock, so that version and list belong together. Without the bit, which the
+            // next call must still notice.
             self.version = self.shared.version.load(Ordering::Relaxed) & !SHUTDOWN;
             let list = sources.clone();
             drop(sources);
@@ -341,8 +347,8 @@ impl<'a> Worker<'a> {
 
     /// Serves work source `first`, then the others, until none has work.
     fn serve_until_idle(&mut self, first: usize) {
-        self.shared.sleep.affinity(self.index).restore();
         let found = self.shared.sleep.found_work();
+        // Before the unit runs: it may take long, and nobody else searches.
         if found == Found::LastSearcher && self.has_more_work(first) {
             self.shared.notify();
         }
@@ -352,6 +358,7 @@ impl<'a> Worker<'a> {
             if let Err(panic) = contain(|| source.serve(self.index)) {
                 source.panicked(panic);
             }
+            // The list may have lost the source that is served here.
             if self.shared.version.load(Ordering::Relaxed) != self.version {
                 break;
             }
@@ -379,6 +386,7 @@ struct Idle {
 impl Idle {
     /// Spins or yields for a while. Returns false if the worker should park.
     fn stay_awake(&mut self, shared: &Shared) -> bool {
+        // The first microseconds cost no look at the clock.
         if self.backoff.get_or_insert_default().snooze() {
             return true;
         }
@@ -393,25 +401,6 @@ impl Idle {
         self.backoff = Some(Backoff::after_wake());
         true
     }
-}
-
-/// Binds this thread to a core. Does nothing where the system cannot do so.
-fn pin_to_core(worker: usize) {
-    #[cfg(target_os = "linux")]
-    {
-        use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-        let Ok(allowed) = sched_getaffinity(None) else {
-            return;
-        };
-        let cores: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&core| allowed.is_set(core)).collect();
-        if let Some(&core) = cores.get(worker % cores.len().max(1)) {
-            let mut one = CpuSet::new();
-            one.set(core);
-            let _ = sched_setaffinity(None, &one);
-        }
-    }
-    #[cfg(not(target_os = "linux"))]
-    let _ = worker;
 }
 
 #[cfg(test)]

@@ -68,6 +68,7 @@ impl<'scope> Scope<'scope, '_> {
         let job: Job = unsafe { std::mem::transmute(job) };
         self.helpers.push(self.id, job);
         // The thread of the scope may be waiting already, and all workers may be busy.
+        // The event stays set until the thread of the scope looks, so an early one is not lost.
         self.progress.changed.set();
     }
 }
@@ -118,6 +119,7 @@ impl Helpers {
             scope: PhantomData,
             env: PhantomData,
         };
+        // While the closure runs, this thread makes work, and needs a core.
         let producer = self.handle().register_producer();
         // No code below panics. The guard makes sure, because the borrows of jobs rest on it.
         let guard = AbortOnUnwind("a scope ended before its jobs");
@@ -126,6 +128,7 @@ impl Helpers {
         drop(producer);
         loop {
             let producer = self.handle().register_producer();
+            // A job here does not unwind: it contains its own panic.
             while let Some(job) = self.jobs().pop(Some(scope.id)) {
                 job();
             }

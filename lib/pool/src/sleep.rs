@@ -9,7 +9,6 @@
 //! | `top` | link to the top of the stack, and a tag | pushing and popping threads |
 //! | `slot.next` | link to the worker below in the stack | its worker, before pushing |
 //! | `slot.state` | see below | its worker; the popping thread writes `OFF_STACK` |
-//! | `slot.affinity` | the cores that its worker may run on | see `affinity` |
 //!
 //! - The stack holds the parked workers.
 //! - A searching worker is awake, runs no work, and looks for some.
@@ -32,8 +31,7 @@
 //!   slot goes on to the next.
 //! - *A waking thread* first counts the worker as awake and searching, then pops. So several
 //!   notifications at once wake only as many workers as are wanted. `wake_all` takes the whole
-//!   stack first. `notify` keeps the woken worker off the core of the notifying thread for the
-//!   first moment.
+//!   stack first.
 //!
 //! # Why no wake is lost
 //!
@@ -47,7 +45,6 @@
 //! - That a certain worker wakes, or that all wake when there is work for all.
 //! - An order among units of work.
 
-use crate::affinity::Affinity;
 use blockmill_sync::CachePadded;
 use blockmill_sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use blockmill_sync::wait::WaitWord;
@@ -78,13 +75,6 @@ const fn searching(counts: u64) -> u32 {
 struct Slot {
     state: WaitWord,
     next: AtomicU32,
-    affinity: Affinity,
-}
-
-impl Slot {
-    fn exclude_current_core(&self) {
-        self.affinity.exclude_current_core();
-    }
 }
 
 /// Whether other workers search when a worker has found work.
@@ -123,7 +113,6 @@ impl Sleep {
             CachePadded::new(Slot {
                 state: WaitWord::new(OFF_STACK),
                 next: AtomicU32::new(NO_LINK),
-                affinity: Affinity::default(),
             })
         };
         Self {
@@ -183,19 +172,17 @@ impl Sleep {
                 .counts
                 .compare_exchange(counts, next, Ordering::AcqRel, Ordering::Relaxed)
             {
-                Ok(_) => return self.wake_counted(Slot::exclude_current_core),
+                Ok(_) => return self.wake_counted(),
                 Err(found) => counts = found,
             }
         }
     }
 
-    /// Wakes a worker that the caller has already counted as awake and searching. Calls `prepare`
-    /// for its slot first.
-    fn wake_counted(&self, prepare: impl Fn(&Slot)) {
+    /// Wakes a worker that the caller has already counted as awake and searching.
+    fn wake_counted(&self) {
         loop {
             while let Some(worker) = self.pop() {
                 let slot = &self.slots[worker];
-                prepare(slot);
                 // AcqRel: pairs with the exchanges of the state in `park`.
                 if slot.state.atomic().swap(OFF_STACK, Ordering::AcqRel) == PARKED {
                     slot.state.address().wake_one();
@@ -231,27 +218,15 @@ impl Sleep {
             } else {
                 // The worker was awake already. Its count goes to a worker that has parked since,
                 // or is subtracted again.
-                self.wake_counted(|_| {});
+                self.wake_counted();
             }
         }
-    }
-
-    /// The affinity mask of a worker.
-    #[cfg(not(blockmill_loom))]
-    pub(crate) fn affinity(&self, worker: usize) -> &Affinity {
-        &self.slots[worker].affinity
     }
 
     /// Parks a searching worker until a thread wakes it, unless `has_work` returns true. The worker
     /// counts as searching again on return.
     #[cold]
     pub(crate) fn park(&self, worker: usize, has_work: impl Fn() -> bool) -> Unparked {
-        let unparked = self.sleep_on_stack(worker, has_work);
-        self.slots[worker].affinity.restore();
-        unparked
-    }
-
-    fn sleep_on_stack(&self, worker: usize, has_work: impl Fn() -> bool) -> Unparked {
         let state = &self.slots[worker].state;
         if state.atomic().swap(PARKED, Ordering::AcqRel) == OFF_STACK {
             self.push(worker);

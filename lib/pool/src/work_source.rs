@@ -66,6 +66,7 @@ impl WorkSourceHandle {
 
 impl Drop for WorkSourceHandle {
     fn drop(&mut self) {
+        // Units that are running go on: their workers hold the source.
         self.shared.unregister(self.id);
     }
 }

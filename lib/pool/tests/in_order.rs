@@ -182,7 +182,8 @@ fn only_the_workers_and_the_caller_work() {
     pool.for_each(0..200, work).unwrap();
     let mut expected: HashSet<_> = (0..3).map(|worker| Some(format!("ours-{worker}"))).collect();
     expected.insert(std::thread::current().name().map(str::to_owned));
-    assert_eq!(names.into_inner().unwrap(), expected);
+    // How many workers come depends on the cores.
+    assert!(names.into_inner().unwrap().is_subset(&expected));
 }
 
 /// Calls inside calls, and several at once on one pool.

@@ -358,52 +358,6 @@ fn a_panic_of_a_job_goes_on_in_the_scope_when_all_have_ended() {
     assert_eq!(pool.scope(|_| 5), 5);
 }
 
-/// Records the cores that each worker may run on.
-#[cfg(target_os = "linux")]
-#[derive(Default)]
-struct Cores(Mutex<std::collections::BTreeMap<usize, Vec<usize>>>);
-
-#[cfg(target_os = "linux")]
-impl WorkSource for Cores {
-    fn pending(&self) -> usize {
-        usize::from(self.0.lock().unwrap().len() < 3)
-    }
-    fn serve(&self, worker: usize) {
-        let set = rustix::thread::sched_getaffinity(None).unwrap();
-        let cores = (0..rustix::thread::CpuSet::MAX_CPU).filter(|&core| set.is_set(core));
-        self.0.lock().unwrap().insert(worker, cores.collect());
-        std::thread::yield_now();
-    }
-    fn panicked(&self, panic: Panic) {
-        panic.resume();
-    }
-}
-
-#[cfg(target_os = "linux")]
-#[test]
-fn workers_can_be_pinned() {
-    let all = rustix::thread::sched_getaffinity(None).unwrap();
-    let all: Vec<usize> = (0..rustix::thread::CpuSet::MAX_CPU)
-        .filter(|&core| all.is_set(core))
-        .collect();
-    let pool = ThreadPool::new(&ThreadPoolOptions {
-        pin: true,
-        ..ThreadPoolOptions::workers(3)
-    })
-    .unwrap();
-    let cores = Arc::new(Cores::default());
-    let handle = pool.register(0, Arc::<Cores>::clone(&cores));
-    let start = Instant::now();
-    while cores.pending() > 0 {
-        assert!(start.elapsed() < Duration::from_secs(60));
-        handle.notify();
-        std::thread::yield_now();
-    }
-    for (worker, its) in &*cores.0.lock().unwrap() {
-        assert_eq!(*its, [all[worker % all.len()]]);
-    }
-}
-
 /// A panic whose payload panics when it is dropped.
 struct Bomb;
 

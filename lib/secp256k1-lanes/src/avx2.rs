@@ -58,6 +58,8 @@ fn bits(float: __m256d) -> __m256i {
 fn float(limb: __m256i) -> __m256d {
     compute!({
         let limb = _mm256_and_si256(limb, splat(LIMB_MASK));
+        // AVX2 has no conversion from 64-bit integers. In 2^52 plus a limb the limb is the
+        // mantissa.
         let above = _mm256_castsi256_pd(_mm256_or_si256(limb, bits(splat_float(LIMB_END))));
         _mm256_sub_pd(above, splat_float(LIMB_END))
     })
@@ -77,6 +79,7 @@ struct Parts {
 fn product(a: __m256d, b: __m256d, end: __m256d) -> Parts {
     compute!({
         let high = _mm256_fmadd_pd(a, b, end);
+        // The difference is exact, and the multiply-subtract rounds once: nothing is lost.
         let low = _mm256_fmsub_pd(a, b, _mm256_sub_pd(high, end));
         let borrow = _mm256_srli_epi64::<63>(bits(low));
         Parts { high, low, borrow }
@@ -181,6 +184,7 @@ impl Sums {
     /// The column; what it carries to the next one is `carried`.
     #[inline(always)]
     fn finish(self, carried: &mut Carried) -> Avx2 {
+        // The high halves of this column belong to the next one.
         carried.high = self.high.sub(self.borrows);
         compute!(in_turn(carried));
         self.low.add(self.borrows.shift_left::<LIMB_BITS>())
@@ -188,8 +192,8 @@ impl Sums {
 }
 
 /// How many pairs of limbs have their product's low half in a column.
-const fn pairs(place: usize) -> u64 {
-    5_u64.saturating_sub(place.abs_diff(4) as u64)
+const fn pairs(column: usize) -> u64 {
+    5_u64.saturating_sub(column.abs_diff(4) as u64)
 }
 
 /// A column of a product, or of a square of `a`, and what it carries to the next one.
@@ -197,32 +201,34 @@ const fn pairs(place: usize) -> u64 {
 /// A sum is made of bits of floating point numbers. What those have beside their values is
 /// subtracted beforehand.
 #[inline(always)]
-fn column<const PLACE: usize, const SQUARE: bool>(carried: &mut Carried, a: &[__m256d; 5], b: &[__m256d; 5]) -> Avx2 {
+fn column<const COLUMN: usize, const SQUARE: bool>(carried: &mut Carried, a: &[__m256d; 5], b: &[__m256d; 5]) -> Avx2 {
     let beside = const {
-        let high = if PLACE == 0 {
+        let high = if COLUMN == 0 {
             0
         } else {
-            HIGH_BITS.wrapping_mul(pairs(PLACE - 1))
+            HIGH_BITS.wrapping_mul(pairs(COLUMN - 1))
         };
-        LOW_BITS.wrapping_mul(pairs(PLACE)).wrapping_add(high)
+        LOW_BITS.wrapping_mul(pairs(COLUMN)).wrapping_add(high)
     };
     let before = carried.high.sub(Avx2::splat(beside));
-    let first = const { PLACE.saturating_sub(4) };
+    let first = const { COLUMN.saturating_sub(4) };
     let sums = if SQUARE {
         let mut sums = Sums::new(Avx2::splat(0), carried.end);
-        for i in first..const { PLACE.div_ceil(2) } {
-            sums = sums.plus(a[i], a[PLACE - i]);
+        // Products of two different limbs come twice in a square: their sum is doubled.
+        for i in first..const { COLUMN.div_ceil(2) } {
+            sums = sums.plus(a[i], a[COLUMN - i]);
         }
         sums = sums.twice();
-        if PLACE.is_multiple_of(2) {
-            sums = sums.plus(a[PLACE / 2], a[PLACE / 2]);
+        if COLUMN.is_multiple_of(2) {
+            sums = sums.plus(a[COLUMN / 2], a[COLUMN / 2]);
         }
+        // After the doubling, which must not double what came from the column before.
         sums.low = sums.low.add(before);
         sums
     } else {
         let mut sums = Sums::new(before, carried.end);
-        for i in first..const { if PLACE < 5 { PLACE + 1 } else { 5 } } {
-            sums = sums.plus(a[i], b[PLACE - i]);
+        for i in first..const { if COLUMN < 5 { COLUMN + 1 } else { 5 } } {
+            sums = sums.plus(a[i], b[COLUMN - i]);
         }
         sums
     };
@@ -293,11 +299,11 @@ impl Multiplier for Fma {
     fn add_multiple(columns: &mut [Avx2; 6], number: &[Avx2; 5], limb: Avx2) {
         let limb = float(limb.0);
         let mut carried = Carried::new();
-        for (place, number) in number.iter().enumerate() {
-            let beside = LOW_BITS.wrapping_add(if place == 0 { 0 } else { HIGH_BITS });
+        for (column, number) in number.iter().enumerate() {
+            let beside = LOW_BITS.wrapping_add(if column == 0 { 0 } else { HIGH_BITS });
             let before = carried.high.sub(Avx2::splat(beside));
             let sums = Sums::new(before, carried.end).plus(float(number.0), limb);
-            columns[place] = columns[place].add(sums.finish(&mut carried));
+            columns[column] = columns[column].add(sums.finish(&mut carried));
         }
         columns[5] = columns[5].add(carried.high.sub(Avx2::splat(HIGH_BITS)));
     }

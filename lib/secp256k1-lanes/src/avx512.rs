@@ -155,6 +155,8 @@ impl Word for Avx512 {
     }
     #[inline(always)]
     fn load_rows(table: &[Row], index: Self, stride: usize) -> [Self; 8] {
+        // Eight loads of a whole cache line, and a transposition. A gather would load each of the
+        // eight words of each row by itself.
         let index = index.to_lanes();
         let mut rows = [Self::splat(0); 8];
         for (lane, row) in rows.iter_mut().enumerate() {
@@ -171,12 +173,12 @@ impl Word for Avx512 {
 }
 
 impl Avx512 {
-    /// The even places of both, in turns.
+    /// The lanes of even index of both, in turns.
     #[inline(always)]
     fn unpack_low(self, other: Self) -> Self {
         Self(compute!(_mm512_unpacklo_epi64(self.0, other.0)))
     }
-    /// The odd places of both, in turns.
+    /// The lanes of odd index of both, in turns.
     #[inline(always)]
     fn unpack_high(self, other: Self) -> Self {
         Self(compute!(_mm512_unpackhi_epi64(self.0, other.0)))

@@ -95,6 +95,7 @@ fn tagged() -> Sha256 {
     static TAGGED: OnceLock<Sha256> = OnceLock::new();
     let tagged = TAGGED.get_or_init(|| {
         let tag = Sha256::digest(b"BIP0340/challenge");
+        // The doubled tag fills one block of the hash. So the state after it is computed once.
         Sha256::new().chain_update(tag).chain_update(tag)
     });
     tagged.clone()
@@ -139,9 +140,12 @@ fn read(check: &Check) -> Option<Numbers> {
                 ..plain
             })
         }
+        // BIP340 and BIP341 allow a zero in `s`, and ask nothing of the first byte of the key.
         Kind::Schnorr => {
             let in_range = is_key && is_below(&r, &P, Fault::RRange) && is_below(&s, &N, Fault::SRange);
             in_range.then(|| Numbers {
+                // R = s G - e P, so the factor of P is n - e. For e = 0 that is n, which the
+                // arithmetic takes for 0.
                 second: number::subtract(&N, &challenge(check)),
                 ..plain
             })
@@ -164,6 +168,7 @@ fn challenge(check: &Check) -> Number {
         .chain_update(check.message)
         .finalize();
     let challenge = number::from_bytes(&hash.into());
+    // One subtraction is enough: 2^256 is below 2 n.
     if number::is_below(&challenge, &N) {
         challenge
     } else {
@@ -172,10 +177,12 @@ fn challenge(check: &Check) -> Number {
 }
 
 impl<W: Word> Batch<W> {
-    /// Verifies checks; `verdicts` has a place for each.
+    /// Verifies checks; `verdicts` has one element for each.
     pub(crate) fn verify(&mut self, checks: &[Check], verdicts: &mut [Verdict]) {
         let curve = Curve::secp256k1();
         self.clear();
+        // The walk takes words in groups. Words beyond the checks are filled with stand-ins, and
+        // refused.
         let words = checks.len().div_ceil(W::LANES).next_multiple_of(SIDE_BY_SIDE);
         for word in 0..words {
             let from = (word * W::LANES).min(checks.len());
@@ -201,6 +208,8 @@ impl<W: Word> Batch<W> {
             let (refused, unsure, right) = (bits(&self.refused), bits(&self.unsure), bits(&self.right));
             for (lane, verdict) in verdicts.iter_mut().enumerate() {
                 let is_set = |bits: u8| bits >> lane & 1 == 1;
+                // The order matters. A refused check computed with stand-ins, so what `unsure` and
+                // `right` say of its lane is about another check.
                 *verdict = match () {
                     () if is_set(refused) => Verdict::Invalid,
                     () if is_set(unsure) => Verdict::CannotTell,
@@ -294,6 +303,7 @@ impl<W: Word> Batch<W> {
             let roots = square_roots(&squares);
             for k in 0..N {
                 let root = roots[k].normalize();
+                // The power is a root only if there is one.
                 let is_point = root.squared().subtract(&squares[k].lazy()).reduce().is_zero();
                 let odd = is_odd(root.0[0]);
                 let odd = if is_planted::<W>(Fault::KeyParity) {
@@ -301,8 +311,11 @@ impl<W: Word> Batch<W> {
                 } else {
                     odd
                 };
+                // The other root has the other parity, since p is odd.
                 let y = Fe::select(odd.xor(self.key_odd[first + k]), &root.negate(), &root).normalize();
                 self.keys.push(Affine {
+                    // A lane without a point must not spoil the inversions that it shares with
+                    // others.
                     x: Fe::select(is_point, &x[k], &stand_in.x),
                     y: Fe::select(is_point, &y, &stand_in.y),
                 });
@@ -467,7 +480,7 @@ pub(crate) mod tests {
             z: number(z).as_factor(),
         };
         for kind in [Kind::Ecdsa, Kind::Schnorr, Kind::Tweak] {
-            // All 0: what a doubling in the place of a sum leaves. Then a Z of 0 alone, and a point
+            // All 0: what a sum of two equal points leaves. Then a Z of 0 alone, and a point
             // off the curve whose x is wanted.
             for point in [point(0, 0, 0), point(1, 1, 0), point(1, 3, 1)] {
                 let mut batch = Batch::<u64>::default();

@@ -151,7 +151,7 @@ impl Verifier {
     /// A verifier on a backend; on the portable one if the machine does not have it.
     pub fn with_backend(backend: Backend) -> Self {
         match backend {
-            // Made nowhere else: what uses the instructions may rely on it.
+            // Created nowhere else: what uses the instructions may rely on it.
             #[cfg(target_arch = "x86_64")]
             Backend::Avx512 if backend.is_available() => Self(Batches::Avx512(Box::default())),
             #[cfg(target_arch = "x86_64")]
@@ -180,15 +180,64 @@ impl Verifier {
         verdicts.clear();
         verdicts.resize(checks.len(), Verdict::CannotTell);
         for (checks, verdicts) in checks.chunks(BATCH).zip(verdicts.chunks_mut(BATCH)) {
-            match &mut self.0 {
-                #[cfg(target_arch = "x86_64")]
-                Batches::Avx512(batch) => batch.verify(checks, verdicts),
-                #[cfg(target_arch = "x86_64")]
-                Batches::AvxIfma(batch) => batch.verify(checks, verdicts),
-                #[cfg(target_arch = "x86_64")]
-                Batches::Avx2(batch) => batch.verify(checks, verdicts),
-                Batches::Portable(batch) => batch.verify(checks, verdicts),
-            }
+            self.verify_batch(checks, verdicts);
+        }
+    }
+
+    /// Verifies `checks`, and asks `ask` where the lanes cannot tell. Whether each check holds
+    /// replaces what is in `holds`, in the order of the checks.
+    ///
+    /// `ask` decides alone: it must be a verifier of its own, such as libsecp256k1. Forged
+    /// signatures can bring any check to it, so an answer without verification is a hole.
+    ///
+    /// ```
+    /// use secp256k1::{Message, PublicKey, Secp256k1, ecdsa::Signature};
+    /// use secp256k1_lanes::{Check, Kind, Verifier};
+    ///
+    /// // An r this small stands for two x coordinates.
+    /// let mut r = [0; 32];
+    /// r[31] = 1;
+    /// let key = [[3; 1].as_slice(), &[1; 32]].concat().try_into().unwrap();
+    /// let check = Check { kind: Kind::Ecdsa, key, r, s: r, message: [5; 32] };
+    ///
+    /// let secp = Secp256k1::verification_only();
+    /// let mut asked = 0;
+    /// let mut holds = Vec::new();
+    /// Verifier::new().verify_with(&[check], &mut holds, |check| {
+    ///     asked += 1;
+    ///     let signature = Signature::from_compact(&[check.r, check.s].concat());
+    ///     let key = PublicKey::from_slice(&check.key);
+    ///     let message = Message::from_digest(check.message);
+    ///     matches!((signature, key), (Ok(signature), Ok(key))
+    ///         if secp.verify_ecdsa(&message, &signature, &key).is_ok())
+    /// });
+    /// assert_eq!((holds, asked), (vec![false], 1));
+    /// ```
+    pub fn verify_with(&mut self, checks: &[Check], holds: &mut Vec<bool>, mut ask: impl FnMut(&Check) -> bool) {
+        holds.clear();
+        holds.reserve(checks.len());
+        let mut verdicts = [Verdict::CannotTell; BATCH];
+        for checks in checks.chunks(BATCH) {
+            let verdicts = &mut verdicts[..checks.len()];
+            self.verify_batch(checks, verdicts);
+            holds.extend(checks.iter().zip(verdicts).map(|(check, verdict)| match verdict {
+                Verdict::Valid => true,
+                Verdict::Invalid => false,
+                Verdict::CannotTell => ask(check),
+            }));
+        }
+    }
+
+    /// Verifies at most [`BATCH`] checks.
+    fn verify_batch(&mut self, checks: &[Check], verdicts: &mut [Verdict]) {
+        match &mut self.0 {
+            #[cfg(target_arch = "x86_64")]
+            Batches::Avx512(batch) => batch.verify(checks, verdicts),
+            #[cfg(target_arch = "x86_64")]
+            Batches::AvxIfma(batch) => batch.verify(checks, verdicts),
+            #[cfg(target_arch = "x86_64")]
+            Batches::Avx2(batch) => batch.verify(checks, verdicts),
+            Batches::Portable(batch) => batch.verify(checks, verdicts),
         }
     }
 }

@@ -41,7 +41,7 @@ const GENERATOR: [Number; 2] = [
 pub(crate) struct Curve {
     pub(crate) b: u64,
     pub(crate) beta: Number,
-    /// A point of the curve, to put in the place of keys that are none.
+    /// A point of the curve, which stands in for keys that are none.
     pub(crate) stand_in: [Number; 2],
     /// Odd multiples of the generator, then lambda times the same.
     pub(crate) generator: Box<[Row]>,
@@ -58,6 +58,7 @@ impl Curve {
         let first = Affine { x, y };
         let double = first.double(&inverse(&first.y.add(&first.y)));
         let mut multiples = vec![first];
+        // One inversion for each: the table is made once, and the code stays short.
         while let Some(last) = multiples.last()
             && multiples.len() < GENERATOR_ENTRIES
         {

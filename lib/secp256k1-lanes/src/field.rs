@@ -6,7 +6,7 @@
 //! | type | limbs | what it may be used for |
 //! |---|---|---|
 //! | [`Fe`] | below 2^52 | everything |
-//! | [`Factor`] | carried, with the carried bits still in place | a factor: only 52 bits are read |
+//! | [`Factor`] | carried, with the carried bits still in the limb below | a factor: only 52 bits are read |
 //! | [`Lazy`] | about 2^58 at most, perhaps negative | to be subtracted from a product |
 //!
 //! The tests run every formula over intervals: no limb overflows for any input of these forms
@@ -42,6 +42,7 @@ const fn lifted(factor: u64, lift: u32) -> [u64; 5] {
         carry = sum >> LIMB_BITS;
         k += 1;
     }
+    // The value stays the same, so the result is still a multiple of p.
     // What a limb gains the next one loses.
     let mut k = 0;
     while k < 4 {
@@ -194,6 +195,7 @@ impl<W: Word> Product<W> {
     #[inline(always)]
     pub(crate) fn subtract(mut self, lazy: &Lazy<W>) -> Self {
         let lifted = splat(&LIFTED_LARGE);
+        // First the lifted limbs, so that no lane goes below zero on the way.
         let difference = zip(&lifted, &lazy.0, W::sub);
         for (column, difference) in self.0.iter_mut().zip(difference) {
             *column = column.add(difference);
@@ -205,6 +207,8 @@ impl<W: Word> Product<W> {
     #[inline(always)]
     pub(crate) fn subtract_scaled<const BITS: u32>(mut self, other: &Self) -> Self {
         for ((column, lifted), other) in self.0.iter_mut().zip(LIFTED_WIDE).zip(other.0) {
+            // As in `subtract`: the parenthesis is not negative, whatever the column of the other
+            // product is.
             *column = column.add(W::splat(lifted).sub(other.shift_left::<BITS>()));
         }
         self
@@ -215,6 +219,8 @@ impl<W: Word> Product<W> {
     fn fold_upper(self) -> ([W; 5], W) {
         let Self(mut c) = self;
         let fold = W::splat(FOLD_260);
+        // A multiply-add reads 52 bits of a factor. So the upper columns are carried before they
+        // are multiplied by the fold. The lower ones only get sums, and are carried later.
         for k in 5..9 {
             if !is_planted::<W>(Fault::UpperCarry(k)) {
                 c[k + 1] = c[k + 1].add(c[k].shift_right::<LIMB_BITS>());
@@ -238,6 +244,7 @@ impl<W: Word> Product<W> {
     #[inline(always)]
     fn fold_top(mut low: [W; 5], above: W) -> Lazy<W> {
         let fold = W::splat(FOLD_256);
+        // Bit 0 of `above` has the weight 2^260, which is bit 4 above 2^256.
         let top = low[4].shift_right::<TOP_BITS>().add(above.shift_left::<4>());
         top.promise_below::<LIMB_BITS>();
         low[4] = low[4].and(W::splat(TOP_MASK));
@@ -443,10 +450,13 @@ impl<W: Word> Fe<W> {
             limbs[0] = limbs[0].add_product_low(top, W::splat(FOLD_256));
         }
         // Below 2^256 + 2^37 now: at most one p too much.
+        // To subtract p is to add 2^256 - p and to drop bit 256. Whether that bit is set says
+        // whether the number was p or more.
         let Self(low) = carry_and_clear(limbs);
         let mut plus = low;
         plus[0] = plus[0].add(W::splat(FOLD_256));
         let Self(plus) = carry_and_clear(plus);
+        // No branch: lanes differ in this.
         let below = plus[4].shift_right::<TOP_BITS>().is_zero();
         if is_planted::<W>(Fault::NormalSubtraction) {
             return Self(low);
@@ -464,6 +474,7 @@ impl<W: Word> Fe<W> {
     /// Lanes that are 0 modulo p.
     #[inline(always)]
     pub(crate) fn is_zero(&self) -> W::Mask {
+        // Without the normal form p itself, which is 0 too, would not be noticed.
         let Self(n) = self.normalize();
         n[0].or(n[1]).or(n[2].or(n[3])).or(n[4]).is_zero()
     }
@@ -488,6 +499,7 @@ impl<W: Word> Fe<W> {
             q[0].shift_right::<52>().or(q[1].shift_left_wrapping::<12>()).and(mask),
             q[1].shift_right::<40>().or(q[2].shift_left_wrapping::<24>()).and(mask),
             q[2].shift_right::<28>().or(q[3].shift_left_wrapping::<36>()).and(mask),
+            // No mask: 48 bits are left.
             q[3].shift_right::<16>(),
         ])
     }
@@ -547,13 +559,13 @@ pub(crate) fn square_roots<W: Word, const N: usize>(numbers: &[Fe<W>; N]) -> [Fe
             keep,
         }
     }
-    // Places: 0 x1, 1 x2, 2 x3, 3 x22, 4 x44, 5 x88, 6 what need not be kept.
+    // Powers: 0 x1, 1 x2, 2 x3, 3 x22, 4 x44, 5 x88, 6 what need not be kept.
     const STEPS: [Step; 14] = [
         step(1, 0, 1),  // x2
         step(1, 0, 2),  // x3
         step(3, 2, 6),  // x6
         step(3, 2, 6),  // x9
-        step(2, 1, 3),  // x11, in the place of x22
+        step(2, 1, 3),  // x11, over x22
         step(11, 3, 3), // x22
         step(22, 3, 4), // x44
         step(44, 4, 5), // x88

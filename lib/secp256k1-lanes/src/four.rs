@@ -76,6 +76,7 @@ fn splat(value: u64) -> __m256i {
 impl Mask for Mask4 {
     #[inline(always)]
     fn from_bits(bits: u8) -> Self {
+        // AVX2 has no mask registers: a mask is all ones in the lanes that it has.
         let bit = compute!(_mm256_setr_epi64x(1, 2, 4, 8));
         Self(compute!(_mm256_cmpeq_epi64(
             _mm256_and_si256(splat(bits.into()), bit),
@@ -128,12 +129,12 @@ impl<M: Multiplier> Four<M> {
         }
     }
 
-    /// The even places of both, in turns.
+    /// The lanes of even index of both, in turns.
     #[inline(always)]
     fn unpack_low(self, other: Self) -> Self {
         Self::new(compute!(_mm256_unpacklo_epi64(self.0, other.0)))
     }
-    /// The odd places of both, in turns.
+    /// The lanes of odd index of both, in turns.
     #[inline(always)]
     fn unpack_high(self, other: Self) -> Self {
         Self::new(compute!(_mm256_unpackhi_epi64(self.0, other.0)))

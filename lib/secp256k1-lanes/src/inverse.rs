@@ -78,6 +78,7 @@ impl Modulus {
         let mut e_times = (q & d_sign) + (r & e_sign);
         let product = |a: i64, b: i64| i128::from(a) * i128::from(b);
         let mut d_carry = product(u, d[0]) + product(v, e[0]);
+        // Both fit 128 bits: the entries of a row of the matrix come to 2^62 at most.
         let mut e_carry = product(q, d[0]) + product(r, e[0]);
         let clearing = |carry: i128, times: i64| {
             let low = self
@@ -88,6 +89,7 @@ impl Modulus {
         };
         d_times = clearing(d_carry, d_times);
         e_times = clearing(e_carry, e_times);
+        // The low 62 bits are 0 now, so the division by 2^62 is exact.
         d_carry = (d_carry + product(self.limbs[0], d_times)) >> 62;
         e_carry = (e_carry + product(self.limbs[0], e_times)) >> 62;
         for k in 1..5 {
@@ -182,6 +184,7 @@ fn steps(mut eta: i64, f: u64, g: u64) -> (i64, Matrix) {
 fn apply(f: &mut Signed, g: &mut Signed, matrix: &Matrix) {
     let Matrix { u, v, q, r } = *matrix;
     let product = |a: i64, b: i64| i128::from(a) * i128::from(b);
+    // The steps were chosen for these low limbs: what is shifted out is 0.
     let mut f_carry = (product(u, f[0]) + product(v, g[0])) >> 62;
     let mut g_carry = (product(q, f[0]) + product(r, g[0])) >> 62;
     for k in 1..5 {

@@ -30,7 +30,8 @@
 //! # Verdicts
 //!
 //! [`Verdict::Valid`] and [`Verdict::Invalid`] are final. [`Verdict::CannotTell`] is no verdict:
-//! the check met a special case, and the caller asks another library. Special cases are
+//! the check met a special case, and the caller asks another library
+//! ([`Verifier::verify_with`]). Special cases are
 //!
 //! - an ECDSA signature with an r below p - n, which stands for two x coordinates;
 //! - an addition of two equal or opposite points on the way, and a result at infinity.
@@ -70,8 +71,8 @@
 //!    2012, section 3.3). No digit is 0, so all lanes have one schedule.
 //! 5. The four products are interleaved over one row of doublings (Straus, "Addition chains of
 //!    vectors", 1964; Moeller, "Algorithms for multi-exponentiation", 2001). Windows have 5 bits
-//!    for P and 10 bits for G. All points that are added at one place are first added up in affine
-//!    coordinates, with shared inversions.
+//!    for P and 10 bits for G. All points that are added at one position are first added up in
+//!    affine coordinates, with shared inversions.
 //! 6. What remains is in Jacobian coordinates: 125 doublings and 25 mixed additions. A doubling is
 //!    dbl-2009-l of the Explicit-Formulas Database, with 4 X Y^2 as a product. An addition is
 //!    madd-2004-hmv of the same.
@@ -124,3 +125,8 @@ pub use key::{decompress, is_point};
 
 #[cfg(test)]
 mod tests;
+
+/// Compiles the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -6,11 +6,11 @@
 //! second one of the others.
 //!
 //! 1. *Tables*: 1 P, 3 P ... 31 P, and lambda times the same, by affine sums.
-//! 2. *Sums*: what is added at each of the 26 places is one point: the entries of both halves of
-//!    u2, and at every second place those of u1 too, added affinely. All sums of [`GROUP`] words
+//! 2. *Sums*: what is added at each of the 26 positions is one point: the entries of both halves of
+//!    u2, and at every second position those of u1 too, added affinely. All sums of [`GROUP`] words
 //!    share their inversions.
-//! 3. *Walk*: from the highest place down, five doublings and one addition a place, in Jacobian
-//!    coordinates.
+//! 3. *Walk*: from the highest position down, five doublings and one addition a position, in
+//!    Jacobian coordinates.
 //!
 //! Special cases of affine sums are put into `unsure`. Those of the walk leave a Z of 0.
 
@@ -29,11 +29,12 @@ const WIDTH: usize = 5;
 /// Entries of a table of a point: odd multiples below 2^[`WIDTH`].
 const ENTRIES: usize = 1 << (WIDTH - 1);
 
-/// Places of digits.
-const PLACES: usize = HALF_BITS / WIDTH;
+/// Positions of digits.
+const POSITIONS: usize = HALF_BITS / WIDTH;
 
-/// Places of digits of the generator's scalar, and how many of the others' places lie between them.
-const GENERATOR_PLACES: usize = HALF_BITS / GENERATOR_WIDTH;
+/// Positions of digits of the generator's scalar, and how many of the others' positions lie between
+/// them.
+const GENERATOR_POSITIONS: usize = HALF_BITS / GENERATOR_WIDTH;
 const GENERATOR_STRIDE: usize = GENERATOR_WIDTH / WIDTH;
 
 /// Rows of the tables of one word: a table a lane.
@@ -92,6 +93,7 @@ impl<W: Word> Workspace<W> {
         halves: &[Halves<W>],
         unsure: &mut [W::Mask],
     ) {
+        // The walk takes several words at a time, and has no case for a rest.
         assert!(points.len().is_multiple_of(SIDE_BY_SIDE), "words come in groups");
         assert_eq!((points.len(), points.len()), (halves.len(), unsure.len()));
         W::vectorize(
@@ -102,8 +104,9 @@ impl<W: Word> Workspace<W> {
             #[inline(always)]
             || self.make_rows(),
         );
+        // Group by group, so that the pairs and their inverses of one group stay in the cache.
         self.sums.clear();
-        self.sums.reserve(points.len() * PLACES);
+        self.sums.reserve(points.len() * POSITIONS);
         for (group, halves) in halves.chunks(GROUP).enumerate() {
             let first = group * GROUP;
             let unsure = &mut unsure[first..first + halves.len()];
@@ -126,8 +129,8 @@ impl<W: Word> Workspace<W> {
     /// Inverts all denominators; there are `each` of them for a word.
     #[inline(always)]
     fn invert(&mut self, each: usize, unsure: &mut [W::Mask]) {
-        invert_all(&mut self.denominators, &mut self.before, &mut |place, zero| {
-            let unsure = &mut unsure[place / each];
+        invert_all(&mut self.denominators, &mut self.before, &mut |index, zero| {
+            let unsure = &mut unsure[index / each];
             *unsure = unsure.or(zero);
         });
     }
@@ -136,8 +139,11 @@ impl<W: Word> Workspace<W> {
     #[inline(always)]
     fn make_multiples(&mut self, points: &[Affine<W>], unsure: &mut [W::Mask]) {
         let words = 0..points.len();
+        // Entry 0 is right already. The others are overwritten below, before anybody reads them.
         self.multiples.clear();
         self.multiples.extend(points.iter().map(|point| [*point; ENTRIES]));
+        // Each step below collects the denominators of all words first, so that one inversion
+        // serves them all: an inversion costs as much as about a hundred products.
         // 2 P
         self.denominators.clear();
         for point in points {
@@ -174,6 +180,8 @@ impl<W: Word> Workspace<W> {
         for word in words.clone() {
             let (multiples, even) = (&mut self.multiples[word], &mut self.even[word]);
             let inverses = &self.denominators[2 * word..];
+            // A sum and a difference have the same denominator, so odd multiples come in pairs
+            // around an even one.
             (multiples[3], multiples[2]) = even.sum_and_difference(&multiples[0], &inverses[0]);
             *even = even.double(&inverses[1]);
         }
@@ -216,6 +224,8 @@ impl<W: Word> Workspace<W> {
         self.rows.resize(self.multiples.len() * rows::<W>(), Row::ZERO);
         for (multiples, rows) in self.multiples.iter().zip(self.rows.chunks_exact_mut(rows::<W>())) {
             for (entry, point) in multiples.iter().enumerate() {
+                // Four words of 64 bits in place of five limbs: a row of x and y then fills one
+                // cache line.
                 let [a, b, c, d] = point.x.normalize().pack();
                 let [e, f, g, h] = point.y.normalize().pack();
                 W::store_rows(rows, entry, ENTRIES, [a, b, c, d, e, f, g, h]);
@@ -223,7 +233,7 @@ impl<W: Word> Workspace<W> {
         }
     }
 
-    /// The entries of all places of a group of words, in pairs that are to be added, and the
+    /// The entries of all positions of a group of words, in pairs that are to be added, and the
     /// denominators of their sums.
     #[inline(always)]
     fn look_up(&mut self, curve: &Curve, first: usize, halves: &[Halves<W>]) {
@@ -232,18 +242,22 @@ impl<W: Word> Workspace<W> {
         let beta = Fe::broadcast(&curve.beta);
         let all_rows = self.rows[first * rows::<W>()..].chunks_exact(rows::<W>());
         for (halves, rows) in halves.iter().zip(all_rows) {
-            for place in 0..PLACES {
+            for position in 0..POSITIONS {
                 let [first, second] = &halves.point;
-                let a = entry::<W, WIDTH>(rows, first.digit(place * WIDTH, WIDTH), ENTRIES);
-                let mut b = entry::<W, WIDTH>(rows, second.digit(place * WIDTH, WIDTH), ENTRIES);
+                let a = entry::<W, WIDTH>(rows, first.digit(position * WIDTH, WIDTH), ENTRIES);
+                let mut b = entry::<W, WIDTH>(rows, second.digit(position * WIDTH, WIDTH), ENTRIES);
                 // Lambda times it.
                 b.x = b.x.mul(&beta);
+                // The sum is taken in `add_up`, when the denominators of the whole group are
+                // inverted.
                 self.denominators.push(b.x.sub(&a.x));
                 self.pairs.push((a, b));
             }
+            // The second table has lambda times the entries of the first, so nothing is multiplied
+            // here.
             let tables = curve.generator.split_at(GENERATOR_ENTRIES);
-            for place in 0..GENERATOR_PLACES {
-                let offset = place * GENERATOR_WIDTH;
+            for position in 0..GENERATOR_POSITIONS {
+                let offset = position * GENERATOR_WIDTH;
                 let [first, second] = &halves.generator;
                 let a = entry::<W, GENERATOR_WIDTH>(tables.0, first.digit(offset, GENERATOR_WIDTH), 0);
                 let b = entry::<W, GENERATOR_WIDTH>(tables.1, second.digit(offset, GENERATOR_WIDTH), 0);
@@ -253,17 +267,17 @@ impl<W: Word> Workspace<W> {
         }
     }
 
-    /// What is added at each place, for a group of words.
+    /// What is added at each position, for a group of words.
     #[inline(always)]
     fn add_up(&mut self, unsure: &mut [W::Mask]) {
-        const EACH: usize = PLACES + GENERATOR_PLACES;
+        const EACH: usize = POSITIONS + GENERATOR_POSITIONS;
         self.invert(EACH, unsure);
         let first = self.sums.len();
         self.generator_sums.clear();
         for (pairs, inverses) in self.pairs.chunks_exact(EACH).zip(self.denominators.chunks_exact(EACH)) {
-            for (place, ((a, b), inverse)) in pairs.iter().zip(inverses).enumerate() {
+            for (position, ((a, b), inverse)) in pairs.iter().zip(inverses).enumerate() {
                 let sum = a.add(b, inverse);
-                if place < PLACES {
+                if position < POSITIONS {
                     self.sums.push(sum);
                 } else {
                     self.generator_sums.push(sum);
@@ -273,26 +287,27 @@ impl<W: Word> Workspace<W> {
         self.denominators.clear();
         let sums = &mut self.sums[first..];
         for (sums, generator_sums) in sums
-            .chunks_exact(PLACES)
-            .zip(self.generator_sums.chunks_exact(GENERATOR_PLACES))
+            .chunks_exact(POSITIONS)
+            .zip(self.generator_sums.chunks_exact(GENERATOR_POSITIONS))
         {
-            for (place, other) in generator_sums.iter().enumerate() {
-                self.denominators.push(other.x.sub(&sums[place * GENERATOR_STRIDE].x));
+            for (position, other) in generator_sums.iter().enumerate() {
+                self.denominators
+                    .push(other.x.sub(&sums[position * GENERATOR_STRIDE].x));
             }
         }
-        self.invert(GENERATOR_PLACES, unsure);
-        let sums = self.sums[first..].chunks_exact_mut(PLACES);
-        let others = self.generator_sums.chunks_exact(GENERATOR_PLACES);
-        let inverses = self.denominators.chunks_exact(GENERATOR_PLACES);
+        self.invert(GENERATOR_POSITIONS, unsure);
+        let sums = self.sums[first..].chunks_exact_mut(POSITIONS);
+        let others = self.generator_sums.chunks_exact(GENERATOR_POSITIONS);
+        let inverses = self.denominators.chunks_exact(GENERATOR_POSITIONS);
         for ((sums, others), inverses) in sums.zip(others).zip(inverses) {
-            for (place, (other, inverse)) in others.iter().zip(inverses).enumerate() {
-                let sum = &mut sums[place * GENERATOR_STRIDE];
+            for (position, (other, inverse)) in others.iter().zip(inverses).enumerate() {
+                let sum = &mut sums[position * GENERATOR_STRIDE];
                 *sum = sum.add(other, inverse);
             }
         }
     }
 
-    /// From the highest place down.
+    /// From the highest position down.
     #[inline(always)]
     fn walk(&mut self) {
         // A single lane gains nothing from words side by side, and is compiled faster without.
@@ -305,13 +320,13 @@ impl<W: Word> Workspace<W> {
 
     #[inline(always)]
     fn walk_together<const N: usize>(&mut self) {
-        for sums in self.sums.chunks_exact(N * PLACES) {
-            let at = |word: usize, place: usize| &sums[word * PLACES + place];
+        for sums in self.sums.chunks_exact(N * POSITIONS) {
+            let at = |word: usize, position: usize| &sums[word * POSITIONS + position];
             let mut points: [Jacobian<W>; N] = side_by_side(
                 #[inline(always)]
-                |word| at(word, PLACES - 1).jacobian(),
+                |word| at(word, POSITIONS - 1).jacobian(),
             );
-            for place in (0..PLACES - 1).rev() {
+            for position in (0..POSITIONS - 1).rev() {
                 for _ in 0..WIDTH {
                     double_each(&mut points);
                 }
@@ -319,7 +334,7 @@ impl<W: Word> Workspace<W> {
                     &mut points,
                     side_by_side(
                         #[inline(always)]
-                        |word| at(word, place),
+                        |word| at(word, position),
                     ),
                 );
             }

@@ -72,6 +72,8 @@ impl<W: Word> Affine<W> {
     /// The sum and the difference with another point; `inverse` as for [`add`](Self::add).
     #[inline(always)]
     pub(crate) fn sum_and_difference(&self, other: &Self, inverse: &Fe<W>) -> (Self, Self) {
+        // Minus the other point has minus its y. So the slope is -(y1 + y2) over the same
+        // denominator.
         let difference_slope = W::apart(
             #[inline(always)]
             || other.y.add(&self.y).times(inverse).reduce_negated(),
@@ -84,6 +86,7 @@ impl<W: Word> Affine<W> {
     #[inline(always)]
     pub(crate) fn double(&self, inverse: &Fe<W>) -> Self {
         let slope = self.x.square().triple().mul(inverse);
+        // A tangent meets the point twice, so its x is subtracted twice.
         third_point(&slope, &self.x, &self.y.lazy(), &self.x)
     }
 
@@ -123,6 +126,7 @@ pub(crate) fn double_each<W: Word, const N: usize>(points: &mut [Jacobian<W>; N]
         #[inline(always)]
         |j| points[j].x.times(&b[j]).lazy_double(),
     );
+    // Before y changes below, of which z is computed.
     for point in points.iter_mut() {
         point.z = W::apart(
             #[inline(always)]
@@ -184,6 +188,7 @@ pub(crate) fn add_each<W: Word, const N: usize>(points: &mut [Jacobian<W>; N], o
         );
     }
     for (j, point) in points.iter_mut().enumerate() {
+        // Perhaps negative, but never carried: it is only subtracted from a product.
         let subtrahend = v[j].lazy().scale::<1>().minus(&minus_hhh[j].lazy());
         point.x = W::apart(
             #[inline(always)]
@@ -200,13 +205,15 @@ pub(crate) fn add_each<W: Word, const N: usize>(points: &mut [Jacobian<W>; N], o
 }
 
 /// Replaces numbers by their inverses, with one inversion for all. Where numbers are 0, `zero` is
-/// told their places and lanes, and their inverses are 1; all others are right.
+/// reported with their indexes and lanes, and their inverses are 1; all others are right.
 #[inline(always)]
 pub(crate) fn invert_all<W: Word>(
     numbers: &mut [Fe<W>],
     before: &mut Vec<Fe<W>>,
     zero: &mut dyn FnMut(usize, W::Mask),
 ) {
+    // One zero makes the product of its lane 0, and with it the inverses of all numbers there. So
+    // the total tells whether there is any.
     let product = multiply_up(numbers, before);
     let total = whole(&product);
     if total.is_zero().bits() == 0 {
@@ -214,11 +221,11 @@ pub(crate) fn invert_all<W: Word>(
     }
     // It happens by accident once in 2^250; what happens here is made to happen.
     let one = Fe::small(1);
-    for (place, number) in numbers.iter_mut().enumerate() {
+    for (index, number) in numbers.iter_mut().enumerate() {
         let is_zero = number.is_zero();
         if is_zero.bits() != 0 {
             if !is_planted::<W>(Fault::ZeroDenominator) {
-                zero(place, is_zero);
+                zero(index, is_zero);
             }
             if !is_planted::<W>(Fault::ZeroReplaced) {
                 *number = Fe::select(is_zero, &one, number);
@@ -239,6 +246,7 @@ fn multiply_up<W: Word>(numbers: &[Fe<W>], before: &mut Vec<Fe<W>>) -> [Fe<W>; C
     let mut product = [Fe::small(1); CHAINS];
     before.clear();
     before.reserve(numbers.len());
+    // A product waits for the one before it in its chain. Four chains keep the multipliers busy.
     let mut groups = numbers.chunks_exact(CHAINS);
     for group in &mut groups {
         before.extend_from_slice(&product);
@@ -264,11 +272,14 @@ fn whole<W: Word>(product: &[Fe<W>; CHAINS]) -> Fe<W> {
 fn multiply_down<W: Word>(numbers: &mut [Fe<W>], before: &[Fe<W>], product: [Fe<W>; CHAINS], total: &Fe<W>) {
     let inverse = invert_lanes(total);
     let [a, b, c, d] = product;
+    // 1 / (a b c d), times the three others, is the inverse of each chain's product. The products
+    // of two are shared.
     let (first, second) = (inverse.mul(&c.mul(&d)), inverse.mul(&a.mul(&b)));
     let mut inverse = [first.mul(&b), first.mul(&a), second.mul(&d), second.mul(&c)];
     let whole_groups = numbers.len() / CHAINS * CHAINS;
     let (groups, rest) = numbers.split_at_mut(whole_groups);
     let (groups_before, rest_before) = before.split_at(whole_groups);
+    // Backwards, so the last numbers come first.
     multiply_back(&mut inverse, rest, rest_before);
     for (numbers, before) in groups
         .chunks_exact_mut(CHAINS)
@@ -293,6 +304,7 @@ fn multiply_back<W: Word>(inverse: &mut [Fe<W>; CHAINS], numbers: &mut [Fe<W>], 
 /// The inverse of every lane, by one inversion. None may be 0.
 #[inline(always)]
 fn invert_lanes<W: Word>(number: &Fe<W>) -> Fe<W> {
+    // The same trick across the lanes, on plain integers: one inversion for eight lanes.
     let lanes = number.0.map(|limb| limb.to_lanes());
     let lane_of = |lane: usize| Fe::<u64>(lanes.map(|limb| limb[lane]));
     let mut before = [Fe::<u64>::small(1); 8];

@@ -31,6 +31,8 @@ const MODULUS: Modulus = Modulus::new(&N);
 
 /// -1/n modulo 2^52.
 const N_NEGATED_INVERSE: u64 = {
+    // Newton's iteration. An odd number is its own inverse modulo 8, and each round doubles the
+    // bits that are right: from 3 to 96.
     let mut inverse = N[0];
     let mut round = 0;
     while round < 5 {
@@ -122,6 +124,7 @@ impl<W: Word> Scalar<W> {
                 c[i + 1] = c[i + 1].add(c[i].shift_right::<LIMB_BITS>());
             }
         }
+        // The columns below are cleared: dropping them is the division by R.
         let mask = W::splat(LIMB_MASK);
         let mut high = [c[5], c[6], c[7], c[8], c[9]];
         for k in 0..4 {
@@ -291,6 +294,7 @@ impl<W: Word> Half<W> {
     #[inline(always)]
     pub(crate) fn digit(&self, offset: usize, width: usize) -> W {
         let (limb, shift) = (offset / LIMB_BITS as usize, (offset % LIMB_BITS as usize) as u32);
+        // All lanes have the same offset. So the branch below is one of the loop, not of the data.
         let mut digit = self.0[limb].shift_right_by(shift);
         if shift as usize + width > LIMB_BITS as usize && limb < 2 {
             digit = digit.or(self.0[limb + 1].shift_left_by(LIMB_BITS - shift));
@@ -318,8 +322,8 @@ pub(crate) fn invert_all<W: Word>(scalars: &mut [Scalar<W>], before: &mut Vec<Sc
     const CHAINS: usize = 2;
     before.clear();
     let mut products = [Scalar::one(); CHAINS];
-    for (place, scalar) in scalars.iter().enumerate() {
-        let product = &mut products[place % CHAINS];
+    for (index, scalar) in scalars.iter().enumerate() {
+        let product = &mut products[index % CHAINS];
         before.push(*product);
         *product = product.mul(scalar);
     }
@@ -329,9 +333,9 @@ pub(crate) fn invert_all<W: Word>(scalars: &mut [Scalar<W>], before: &mut Vec<Sc
     let all = first.mul(&second);
     let inverse = invert_lanes(&all);
     let mut inverses = [inverse.mul(&second), inverse.mul(&first)];
-    for (place, scalar) in scalars.iter_mut().enumerate().rev() {
-        let inverse = &mut inverses[place % CHAINS];
-        let own = inverse.mul(&before[place]);
+    for (index, scalar) in scalars.iter_mut().enumerate().rev() {
+        let inverse = &mut inverses[index % CHAINS];
+        let own = inverse.mul(&before[index]);
         *inverse = inverse.mul(scalar);
         *scalar = own;
     }

@@ -6,13 +6,13 @@
 
 use std::fmt::Debug;
 
-/// Words computed side by side, one for each place of an array. Unlike `std::array::from_fn` it is
-/// always part of its caller, which has the instructions of a vector type.
+/// Words computed side by side, one for each element of an array. Unlike `std::array::from_fn` it
+/// is always part of its caller, which has the instructions of a vector type.
 #[inline(always)]
 pub(crate) fn side_by_side<T: Copy, const N: usize>(mut work: impl FnMut(usize) -> T) -> [T; N] {
     let mut all = [work(0); N];
-    for (place, one) in all.iter_mut().enumerate().skip(1) {
-        *one = work(place);
+    for (index, one) in all.iter_mut().enumerate().skip(1) {
+        *one = work(index);
     }
     all
 }
@@ -22,10 +22,10 @@ pub(crate) fn side_by_side<T: Copy, const N: usize>(mut work: impl FnMut(usize) 
 pub(crate) fn side_by_side_apart<W: Word, T: Copy, const N: usize>(mut work: impl FnMut(usize) -> T) -> [T; N] {
     side_by_side(
         #[inline(always)]
-        |place| {
+        |index| {
             W::apart(
                 #[inline(always)]
-                || work(place),
+                || work(index),
             )
         },
     )
@@ -101,7 +101,7 @@ pub(crate) trait Word: Copy + Debug {
     fn add_product_high(self, a: Self, b: Self) -> Self;
 
     /// Adds the product of two numbers of five limbs to its ten columns: low halves of the products
-    /// of limbs to the column of the limbs' places, high halves to the next one.
+    /// of limbs to the column of the sum of the limbs' indexes, high halves to the next one.
     #[inline(always)]
     fn add_product(columns: &mut [Self; 10], a: &[Self; 5], b: &[Self; 5]) {
         add_product_by_rows(columns, a, b);
@@ -124,8 +124,8 @@ pub(crate) trait Word: Copy + Debug {
         add_multiple_by_halves(columns, number, limb);
     }
     /// Runs `work` in a function of its own, if the code of this type's products is so long that
-    /// copies of it in all places would not fit the processor's cache, or would take too long to
-    /// build.
+    /// copies of it at all call sites would not fit the processor's cache, or would take too long
+    /// to build.
     #[inline(always)]
     fn apart<R>(work: impl FnOnce() -> R) -> R {
         work()
@@ -151,6 +151,8 @@ pub(crate) trait Word: Copy + Debug {
 
 #[inline(always)]
 pub(crate) fn add_product_by_rows<W: Word>(columns: &mut [W; 10], a: &[W; 5], b: &[W; 5]) {
+    // All low halves of a row, then all high ones: no instruction adds to the column of the one
+    // before it, which would wait for that.
     for i in 0..5 {
         for j in 0..5 {
             columns[i + j] = columns[i + j].add_product_low(a[i], b[j]);
@@ -172,6 +174,8 @@ pub(crate) fn square_by_rows<W: Word>(a: &[W; 5]) -> [W; 10] {
             columns[i + j + 1] = columns[i + j + 1].add_product_high(a[i], a[j]);
         }
     }
+    // Each product of two different limbs stands for two. Doubling the sums costs less than
+    // doubling the factors, which would lose a bit of the 52.
     for column in &mut columns[1..9] {
         *column = column.add(*column);
     }

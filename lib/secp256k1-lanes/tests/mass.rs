@@ -80,14 +80,14 @@ fn count(table: &mut Table, known: &Known, verdict: Verdict) {
     }
 }
 
-/// Verifies `cases` checks on all cores, in rounds with tables of their own. `judge` sees each
+/// Verifies `cases` checks on all cores, in rounds with tables of their own. `is_right` sees each
 /// check with its verdict.
 fn run(
     backend: Backend,
     cases: usize,
     round: usize,
     change: impl Fn(&mut Known, &mut Rng) + Sync,
-    judge: impl Fn(&Known, Verdict) -> bool + Sync,
+    is_right: impl Fn(&Known, Verdict) -> bool + Sync,
 ) -> Line {
     let seed = variable("BLOCKMILL_TEST_LANES_SEED", 1) as u64;
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
@@ -122,10 +122,10 @@ fn run(
                 checks.extend(batch.iter().map(|known| known.check));
                 verifier.verify(&checks, &mut verdicts);
                 assert_eq!(verdicts.len(), batch.len());
-                for (place, (known, &verdict)) in batch.iter().zip(&verdicts).enumerate() {
+                for (index, (known, &verdict)) in batch.iter().zip(&verdicts).enumerate() {
                     assert!(
-                        judge(known, verdict),
-                        "{backend:?}, seed {seed}, round {number}, place {place} of {size}: {verdict:?} of {known:?}"
+                        is_right(known, verdict),
+                        "{backend:?}, seed {seed}, round {number}, index {index} of {size}: {verdict:?} of {known:?}"
                     );
                     count(&mut table, known, verdict);
                 }

@@ -146,7 +146,7 @@ fn store_digests(state: [Vector; 8]) -> [[u8; 32]; LANES] {
 #[inline]
 #[target_feature(enable = "avx2")]
 fn transpose(rows: [Vector; 8]) -> [Vector; 8] {
-    // For each four rows, and each place in a half, the words there, in both halves.
+    // For each four rows, and each position in a half, the words there, in both halves.
     let mut fours = [[splat(0); 4]; 2];
     for (four, rows) in fours.iter_mut().zip(rows.as_chunks::<4>().0) {
         let low = [
@@ -165,9 +165,9 @@ fn transpose(rows: [Vector; 8]) -> [Vector; 8] {
         ];
     }
     let mut columns = [splat(0); 8];
-    for place in 0..4 {
-        columns[place] = _mm256_permute2x128_si256::<0x20>(fours[0][place], fours[1][place]);
-        columns[4 + place] = _mm256_permute2x128_si256::<0x31>(fours[0][place], fours[1][place]);
+    for position in 0..4 {
+        columns[position] = _mm256_permute2x128_si256::<0x20>(fours[0][position], fours[1][position]);
+        columns[4 + position] = _mm256_permute2x128_si256::<0x31>(fours[0][position], fours[1][position]);
     }
     columns
 }

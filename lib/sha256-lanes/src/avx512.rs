@@ -143,7 +143,7 @@ fn store_digests(state: [Vector; 8]) -> [[u8; 32]; LANES] {
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn transpose(rows: [Vector; 16]) -> [Vector; 16] {
-    // For each four rows, and each place in a quarter, the words there, in all quarters.
+    // For each four rows, and each position in a quarter, the words there, in all quarters.
     let mut fours = [[splat(0); 4]; 4];
     for (four, rows) in fours.iter_mut().zip(rows.as_chunks::<4>().0) {
         let low = [
@@ -165,14 +165,19 @@ fn transpose(rows: [Vector; 16]) -> [Vector; 16] {
     const EVEN: i32 = 0b10_00_10_00;
     const ODD: i32 = 0b11_01_11_01;
     let mut columns = [splat(0); 16];
-    for place in 0..4 {
-        let [a, b, c, d] = [fours[0][place], fours[1][place], fours[2][place], fours[3][place]];
+    for position in 0..4 {
+        let [a, b, c, d] = [
+            fours[0][position],
+            fours[1][position],
+            fours[2][position],
+            fours[3][position],
+        ];
         let even = [_mm512_shuffle_i32x4::<EVEN>(a, b), _mm512_shuffle_i32x4::<EVEN>(c, d)];
         let odd = [_mm512_shuffle_i32x4::<ODD>(a, b), _mm512_shuffle_i32x4::<ODD>(c, d)];
-        columns[place] = _mm512_shuffle_i32x4::<EVEN>(even[0], even[1]);
-        columns[4 + place] = _mm512_shuffle_i32x4::<EVEN>(odd[0], odd[1]);
-        columns[8 + place] = _mm512_shuffle_i32x4::<ODD>(even[0], even[1]);
-        columns[12 + place] = _mm512_shuffle_i32x4::<ODD>(odd[0], odd[1]);
+        columns[position] = _mm512_shuffle_i32x4::<EVEN>(even[0], even[1]);
+        columns[4 + position] = _mm512_shuffle_i32x4::<EVEN>(odd[0], odd[1]);
+        columns[8 + position] = _mm512_shuffle_i32x4::<ODD>(even[0], even[1]);
+        columns[12 + position] = _mm512_shuffle_i32x4::<ODD>(odd[0], odd[1]);
     }
     columns
 }

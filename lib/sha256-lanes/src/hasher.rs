@@ -88,6 +88,8 @@ impl Hasher {
 
     /// A hasher on a backend; on the single one if the machine does not have it.
     pub fn with_backend(backend: Backend) -> Self {
+        // A hasher on a backend that is not there could not be: the lanes below exist only after
+        // their `detect`.
         let backend = match backend.is_available() {
             true => backend,
             false => Backend::Single,
@@ -140,9 +142,12 @@ impl Hasher {
         #[cfg(target_arch = "x86_64")]
         {
             if let Some(lanes) = self.avx512 {
+                // Half-empty vectors are slower than the SHA instructions, which take the rest.
                 let fewest = if self.sha.is_some() { 8 } else { 3 };
                 done = halve_in_lanes::<_, 16>(lanes, fewest, nodes, done);
             }
+            // In turn, each from where the one before stopped: at most one of the first two is
+            // there.
             if let Some(lanes) = self.avx2 {
                 done = halve_in_lanes::<_, 8>(lanes, 2, nodes, done);
             }
@@ -151,6 +156,7 @@ impl Hasher {
             }
         }
         done = halve_in_lanes::<_, 1>(Single, 1, nodes, done);
+        // All pairs are done: the last backend takes a single one, too.
         nodes.truncate(done);
     }
 }

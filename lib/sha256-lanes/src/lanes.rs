@@ -87,6 +87,7 @@ pub(crate) const ROUNDS: [u32; 64] = [
 #[cfg(target_arch = "x86_64")]
 pub(crate) const ROUNDS_OF_PADDING: [u32; 64] = {
     let mut words = [0u32; 64];
+    // The schedule of the padding depends on nothing. So it is computed when the crate is compiled.
     let (blocks, _) = PADDING_OF_64.as_chunks::<4>();
     let mut index = 0;
     while index < 64 {
@@ -142,6 +143,8 @@ pub(crate) trait Lanes<const N: usize>: Copy {
     fn double_blocks(self, messages: &[&Block; N]) -> [[u8; 32]; N] {
         let mut states = States::new();
         self.compress(&mut states, messages);
+        // A message of 64 bytes fills its block, so its length and the bit after it are in a second
+        // one.
         self.compress(&mut states, &[&PADDING_OF_64; N]);
         let blocks: [Block; N] = std::array::from_fn(|lane| digest_block(&states.lane(lane)));
         states = States::new();

@@ -39,6 +39,7 @@ impl<'m> Message<'m> {
     /// the padding.
     pub(crate) fn blocks(&self, end: &mut Vec<u8>) -> &'m [Block] {
         let [first, second, third] = self.slices;
+        // In several slices a block may cross from one to the next, so all of them are copied.
         let (whole, first) = match second.len() + third.len() {
             0 => first.as_chunks(),
             _ => (&[][..], first),
@@ -46,6 +47,7 @@ impl<'m> Message<'m> {
         let rest = [first, second, third];
         let used: usize = rest.iter().map(|slice| slice.len()).sum();
         let length = (used + 1 + LENGTH).next_multiple_of(size_of::<Block>());
+        // Zeros first: between the bit after the message and its length there is nothing else.
         end.clear();
         end.resize(length, 0);
         let mut at = 0;
@@ -54,6 +56,7 @@ impl<'m> Message<'m> {
             at += slice.len();
         }
         end[used] = 0x80;
+        // The length is that of the whole message in bits, not of what was copied.
         end[length - LENGTH..].copy_from_slice(&(8 * self.len() as u64).to_be_bytes());
         whole
     }
@@ -64,6 +67,7 @@ pub(crate) fn digest_block(state: &[u32; 8]) -> Block {
     let mut block = [0; size_of::<Block>()];
     block[..32].copy_from_slice(&digest(state));
     block[32] = 0x80;
+    // 256 bits: the last eight bytes are 0x0100.
     block[62] = 1;
     block
 }

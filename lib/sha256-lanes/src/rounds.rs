@@ -1,5 +1,5 @@
-//! The rounds of SHA-256 over vectors of 32-bit words, one lane in each place. FIPS 180-4, section
-//! 6.2.2, has the names.
+//! The rounds of SHA-256 over vectors of 32-bit words, one lane in each element. FIPS 180-4,
+//! section 6.2.2, has the names.
 //!
 //! The macro defines functions for one instruction set, in a module that has these, all of the same
 //! instruction set: the type `Vector`, `splat`, `add`, `rotate`, `shift`, `xor`, `choose`,
@@ -20,7 +20,7 @@ macro_rules! define_rounds {
         }
 
         /// A round with a word of the schedule, its constant added. The names of the state go on by
-        /// one place, so no value is moved.
+        /// one variable, so no value is moved.
         macro_rules! round {
             ($state:ident, $first:literal, $word:expr) => {
                 let (a, b, c) = (

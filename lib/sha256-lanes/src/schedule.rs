@@ -91,6 +91,7 @@ pub(crate) fn double_in_lanes<'m, L: Lanes<N>, const N: usize>(
             if at.advance() {
                 continue;
             }
+            // The state is taken out at once: the next step of the other lanes would change it.
             let state = states.lane(lane);
             states.start(lane);
             if !at.is_second {
@@ -98,6 +99,7 @@ pub(crate) fn double_in_lanes<'m, L: Lanes<N>, const N: usize>(
                 continue;
             }
             done(at.number, digest(&state));
+            // The next message of this lane uses the same memory.
             let end = std::mem::take(&mut at.end);
             *slot = messages
                 .next()
@@ -131,11 +133,15 @@ pub(crate) fn halve_in_lanes<L: Lanes<N>, const N: usize>(
         let taken = N.min(pairs - done);
         // The digests replace nodes that have been read.
         let messages: [&Block; N] = std::array::from_fn(|lane| {
+            // Lanes without a pair hash the last one again, so that all have a block. Their digests
+            // are dropped.
             let pair = done + lane.min(taken - 1);
             let (blocks, _) = nodes.as_flattened().as_chunks();
             &blocks[pair]
         });
         let digests = lanes.double_blocks(&messages);
+        // Node `done` is at most half as far as the pair that was read, so no unread node is
+        // overwritten.
         nodes[done..done + taken].copy_from_slice(&digests[..taken]);
         done += taken;
     }

@@ -59,6 +59,8 @@ fn four(table: &[u32; 64], number: usize) -> __m128i {
 #[target_feature(enable = "sha,sse2")]
 fn four_rounds(states: &mut [State; LANES], words: [__m128i; LANES]) {
     for (State([abef, cdgh]), words) in states.iter_mut().zip(words) {
+        // Two rounds turn the words a, b, e, f into the next c, d, g, h. So the halves change
+        // roles, and nothing is moved.
         *cdgh = _mm_sha256rnds2_epu32(*cdgh, *abef, words);
         *abef = _mm_sha256rnds2_epu32(*abef, *cdgh, _mm_shuffle_epi32::<0x0e>(words));
     }
@@ -70,19 +72,19 @@ fn four_rounds(states: &mut [State; LANES], words: [__m128i; LANES]) {
 fn rounds(before: [State; LANES], mut words: [Words; LANES]) -> [State; LANES] {
     let mut states = before;
     for number in 0..16 {
-        let place = number % 4;
+        let index = number % 4;
         let constants = four(&ROUNDS, number);
         let mut these = [constants; LANES];
         for (these, words) in these.iter_mut().zip(&mut words) {
             if number >= 4 {
                 // Of the words that the block has now: the next four, and the two last.
-                let (next, last) = (words[(place + 1) % 4], words[(place + 3) % 4]);
-                let across = _mm_alignr_epi8::<4>(last, words[(place + 2) % 4]);
-                let sum = _mm_sha256msg1_epu32(words[place], next);
+                let (next, last) = (words[(index + 1) % 4], words[(index + 3) % 4]);
+                let across = _mm_alignr_epi8::<4>(last, words[(index + 2) % 4]);
+                let sum = _mm_sha256msg1_epu32(words[index], next);
                 let sum = _mm_add_epi32(sum, across);
-                words[place] = _mm_sha256msg2_epu32(sum, last);
+                words[index] = _mm_sha256msg2_epu32(sum, last);
             }
-            *these = _mm_add_epi32(*these, words[place]);
+            *these = _mm_add_epi32(*these, words[index]);
         }
         four_rounds(&mut states, these);
     }

@@ -59,6 +59,8 @@ impl Backoff {
 
     /// A backoff with only the longest round of spinning, for a thread that has just been woken.
     pub fn after_wake() -> Self {
+        // The short rounds are for a holder that is about to leave. A woken thread has slept for
+        // longer than that.
         let spins = if pauses_per_us() > 0 { SPINS_NS.len() } else { 0 };
         Self {
             round: spins.saturating_sub(1),
@@ -78,6 +80,7 @@ impl Backoff {
                     spin_loop();
                 }
             }
+            // If the holder has lost its core, this may give it one.
             None => yield_now(),
         }
         self.round += 1;
@@ -93,6 +96,7 @@ fn pauses_per_us() -> u32 {
         return 0;
     }
     *PAUSES.get_or_init(|| {
+        // On one core nobody else runs while this thread spins.
         if std::thread::available_parallelism().is_ok_and(|cores| cores.get() > 1) {
             measure_pauses_per_us()
         } else {

@@ -15,6 +15,8 @@ impl Panic {
             return "no message";
         };
         let text = payload.downcast_ref::<&str>().copied();
+        // A literal message is a `&str`, a formatted one a `String`. `panic_any` may carry
+        // anything.
         text.or_else(|| payload.downcast_ref::<String>().map(String::as_str))
             .unwrap_or("no message")
     }

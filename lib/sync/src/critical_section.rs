@@ -126,6 +126,7 @@ unsafe impl lock_api::RawMutex for RawCriticalSection {
     }
 
     fn is_locked(&self) -> bool {
+        // A hint, as the trait wants it: it may be old when the caller reads it.
         self.0.permits() == 0
     }
 }

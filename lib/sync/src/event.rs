@@ -57,6 +57,7 @@ macro_rules! event {
             /// Sets the event. Wakes all waiters of a manual-reset event, one of an auto-reset
             /// event.
             pub fn set(&self) {
+                // Taken before the swap: see below.
                 let address = self.state.address();
                 if self.state.atomic().swap(SET, Ordering::Release) == CLEAR {
                     // Since the swap a waiter may have returned and freed the event.
@@ -84,6 +85,8 @@ macro_rules! event {
             /// Waits until the event is set or the deadline passes. Returns whether the event was
             /// set.
             pub fn wait_until(&self, deadline: Option<&Deadline>) -> bool {
+                // The event may be set at the moment of the timeout. So it is looked at once more
+                // afterwards.
                 let mut timed_out = false;
                 loop {
                     if self.try_wait() {

@@ -15,16 +15,19 @@
 //!
 //! # Protocol
 //!
-//! - A *newcomer* takes a permit if there is one and `STARVING` is clear. Otherwise it spins and
-//!   yields for a bounded time, and then becomes a waiter. While a waiter starves, a newcomer
+//! - A *newcomer* takes its permits if there are so many and `STARVING` is clear. Otherwise it spins
+//!   and yields for a bounded time, and then becomes a waiter. While a waiter starves, a newcomer
 //!   becomes a waiter at once.
 //! - A *release* adds permits. If there are waiters and `WAKING` is clear, it sets `WAKING` and
 //!   wakes one waiter.
 //! - A *waiter* makes an attempt when it registers and after each sleep. An attempt is one step. It
 //!   clears `WAKING`, and does one of three things:
-//!     - it takes a permit and is no waiter any more;
-//!     - it gives up, if its deadline has passed;
+//!     - it takes its permits and is no waiter any more;
+//!     - it gives up, if its deadline has passed, and puts back what it has collected;
 //!     - it goes to sleep.
+//! - A waiter for several permits that finds some, but too few, *collects*: it sets `STARVING`, takes
+//!   these, and goes to sleep. If another waiter has set `STARVING`, it takes none and passes its
+//!   wake on. So only the waiter that set `STARVING` holds permits while it waits.
 //! - A waiter may take any permit while `STARVING` is clear. While another waiter has set
 //!   `STARVING`, it may take a permit only if it has been woken: a fresh waiter may not take the
 //!   permit for which a starving waiter was woken. A sleep that ended with [`WaitResult::Changed`]
@@ -48,8 +51,10 @@
 //!    `WAKING` clear. If a later state has no permit and `WAKING` clear, a waiter has made an
 //!    attempt since, so the wake has done its work.
 //!
-//! Only a fresh waiter may not take the permit, while `STARVING` is set. Then the waiter that set
-//! `STARVING` is there too, and may take the permit.
+//! Two waiters do not take the permit while `STARVING` is set: a fresh one, and one for several
+//! permits that has used up a wake. Then the waiter that set `STARVING` is there too, and takes the
+//! permit, be it to collect. The second passes its wake on before it sleeps, as in a release. So the
+//! wake goes from one such waiter to the next, and ends at one that takes the permit.
 //!
 //! # How long newcomers can overtake a waiter
 //!
@@ -70,6 +75,10 @@
 //! order in which they fell asleep. Linux does so for threads of ordinary priority, and does not
 //! promise it. Without that order the turns are those of any waiters, but still not of newcomers.
 //!
+//! A waiter for `n` permits sets the bit at the latest as one for a single permit does. From then on
+//! each of its turns adds at least one permit to what it has collected, unless a waiter that was
+//! already awake took it. So the bound holds `n` times.
+//!
 //! The bound does not cover the time in which a thread could run but has no core.
 //!
 //! # Orderings
@@ -84,9 +93,15 @@
 
 use crate::atomic::Ordering;
 use crate::backoff::Backoff;
-use crate::wait::{Deadline, WaitResult, WaitState, low_half};
+use crate::wait::{Deadline, WaitResult, WaitState};
 use std::time::Duration;
 use thiserror::Error;
+use waiter::{Attempt, Waiter};
+
+mod permit;
+mod waiter;
+
+pub use permit::{OwnedPermit, Permit};
 
 /// A waiter that has waited for this long is starving.
 pub const STARVING_AFTER: Duration = Duration::from_millis(1);
@@ -154,28 +169,6 @@ pub struct Semaphore {
 #[cfg(not(blockmill_loom))]
 const _: () = assert!(size_of::<Semaphore>() == 8);
 
-/// Outcome of a waiter's attempt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[must_use]
-enum Attempt {
-    /// The waiter took a permit and has left.
-    Acquired,
-    /// The deadline had passed, and the waiter has left.
-    TimedOut,
-    /// The waiter must sleep while the low half has this value.
-    Sleep(u32),
-}
-
-/// The waiter's own part of the state.
-struct Waiter {
-    clock: WaitClock,
-    /// Whether the waiter has been woken at least once.
-    woken: bool,
-    /// Whether this waiter has set `STARVING`.
-    starving: bool,
-    timed_out: bool,
-}
-
 impl Semaphore {
     /// A semaphore with `permits` permits.
     ///
@@ -219,17 +212,18 @@ impl Semaphore {
     /// Takes a permit if one is free and no waiter is starving. Returns whether it took one.
     #[inline]
     pub fn try_acquire(&self) -> bool {
+        // No load first: see the guesses above.
         match self.exchange(GUESS_ONE_PERMIT, GUESS_ONE_PERMIT - 1, acquire_ordering()) {
             Ok(()) => true,
-            Err(found) => self.try_acquire_from(found),
+            Err(found) => self.try_acquire_from(found, 1),
         }
     }
 
-    /// As [`try_acquire`](Self::try_acquire). `state` is a guess of the state: a right guess saves
-    /// a load.
-    fn try_acquire_from(&self, mut state: u64) -> bool {
-        while permits(state) > 0 && state & STARVING == 0 {
-            match self.exchange(state, state - 1, acquire_ordering()) {
+    /// As [`try_acquire_many`](Self::try_acquire_many). `state` is a guess of the state: a right
+    /// guess saves a load.
+    fn try_acquire_from(&self, mut state: u64, count: u64) -> bool {
+        while permits(state) >= count && state & STARVING == 0 {
+            match self.exchange(state, state - count, acquire_ordering()) {
                 Ok(()) => return true,
                 Err(found) => state = found,
             }
@@ -241,7 +235,7 @@ impl Semaphore {
     #[inline]
     pub fn acquire(&self) {
         if !self.try_acquire() {
-            let taken = self.acquire_slow(None);
+            let taken = self.acquire_slow(1, None);
             debug_assert!(taken, "a wait without a deadline timed out");
         }
     }
@@ -249,23 +243,45 @@ impl Semaphore {
     /// Takes a permit. Waits for one for at most `time`. Returns whether it took one.
     #[cfg(not(blockmill_loom))]
     pub fn acquire_timeout(&self, time: Duration) -> bool {
-        self.try_acquire() || self.acquire_slow(Some(&Deadline::after(time)))
+        self.try_acquire() || self.acquire_slow(1, Some(&Deadline::after(time)))
     }
 
     /// Takes a permit. Waits for one until `deadline`. Returns whether it took one.
     pub fn acquire_until(&self, deadline: &Deadline) -> bool {
-        self.try_acquire() || self.acquire_slow(Some(deadline))
+        self.try_acquire() || self.acquire_slow(1, Some(deadline))
     }
 
-    /// Takes a permit, as [`acquire`](Self::acquire) does. Dropping the [`Permit`] releases it.
-    pub fn permit(&self) -> Permit<'_> {
-        self.acquire();
-        Permit { semaphore: self }
+    /// Takes `count` permits if so many are free and no waiter is starving. Returns whether it took
+    /// them.
+    pub fn try_acquire_many(&self, count: u32) -> bool {
+        self.try_acquire_from(self.state.peek(), count.into())
     }
 
-    /// Takes a permit, if [`try_acquire`](Self::try_acquire) gets one.
-    pub fn try_permit(&self) -> Option<Permit<'_>> {
-        self.try_acquire().then(|| Permit { semaphore: self })
+    /// Takes `count` permits. Waits until it has them.
+    ///
+    /// A waiter for several permits that finds too few takes these and collects the others. From
+    /// then on newcomers take none, and other waiters take turns with it. One waiter collects at a
+    /// time, so two that wait for several permits do not keep each other from them.
+    ///
+    /// A thread that holds a permit must not wait for another one. The thread that collects may need
+    /// the first.
+    ///
+    /// # Panics
+    /// If `count` is more than [`PERMITS_MAX`].
+    pub fn acquire_many(&self, count: u32) {
+        if !self.try_acquire_many(count) {
+            let taken = self.acquire_slow(count, None);
+            debug_assert!(taken, "a wait without a deadline timed out");
+        }
+    }
+
+    /// Takes `count` permits, as [`acquire_many`](Self::acquire_many) does. Waits for them until
+    /// `deadline`, and then puts back what it has collected. Returns whether it took them.
+    ///
+    /// # Panics
+    /// If `count` is more than [`PERMITS_MAX`].
+    pub fn acquire_many_until(&self, count: u32, deadline: &Deadline) -> bool {
+        self.try_acquire_many(count) || self.acquire_slow(count, Some(deadline))
     }
 
     /// Adds `count` permits, and wakes a waiter if there are any.
@@ -275,6 +291,7 @@ impl Semaphore {
     /// then.
     #[inline]
     pub fn release(&self, count: u32) -> Result<(), PermitOverflow> {
+        // Before the guess: with no permit in the state any count up to this fits.
         if count > PERMITS_MAX {
             return Err(PermitOverflow);
         }
@@ -286,11 +303,14 @@ impl Semaphore {
 
     /// As [`release`](Self::release). `state` is a guess of the state.
     fn release_from(&self, mut state: u64, count: u32) -> Result<(), PermitOverflow> {
+        // Taken before the exchange. Afterwards `self` may be gone.
         let address = self.state.address();
         loop {
             if u64::from(count) > PERMITS - permits(state) {
                 return Err(PermitOverflow);
             }
+            // A wake that is under way will pass on what it leaves. A release of nothing changes
+            // nothing.
             let wake = waiters(state) > 0 && state & WAKING == 0 && count > 0;
             let next = (state + u64::from(count)) | if wake { WAKING } else { 0 };
             match self.exchange(state, next, Ordering::Release) {
@@ -324,6 +344,7 @@ impl Semaphore {
             }
             match self.exchange(state, (state + count) | WAKING, Ordering::Release) {
                 Ok(()) => {
+                    // All of them: there is a permit for each.
                     address.wake_all();
                     return Ok(count as u32);
                 }
@@ -347,29 +368,30 @@ impl Semaphore {
         outcome.map(|_| ())
     }
 
-    /// Spins and yields for a bounded time, then waits. Returns whether it took a permit.
+    /// Spins and yields for a bounded time, then waits. Returns whether it took the permits.
     #[cold]
-    fn acquire_slow(&self, deadline: Option<&Deadline>) -> bool {
+    fn acquire_slow(&self, count: u32, deadline: Option<&Deadline>) -> bool {
+        assert!(count <= PERMITS_MAX, "too many permits");
+        // None wait for no permit: a waiter wants one at least.
+        let count = u64::from(count.max(1));
         let mut backoff = Backoff::new();
         loop {
             // A load first: a failed exchange would take the cache line from the holder.
             let state = self.state.peek();
-            if permits(state) > 0 && self.try_acquire_from(state) {
+            if permits(state) >= count && self.try_acquire_from(state, count) {
                 return true;
             }
+            // While a waiter starves there is no point in spinning: no newcomer gets a permit.
             if state & STARVING != 0 || !backoff.snooze() {
                 break;
             }
         }
-        if !self.register() {
+        if !self.register(count) {
             return true;
         }
-        let mut waiter = Waiter {
-            clock: WaitClock::start(),
-            woken: false,
-            starving: false,
-            timed_out: false,
-        };
+        // The clock starts here, not at the call: the spinning before is short, and reading the
+        // clock is not free.
+        let mut waiter = Waiter::new(count);
         loop {
             match self.attempt(&mut waiter) {
                 Attempt::Acquired => return true,
@@ -389,13 +411,13 @@ impl Semaphore {
         }
     }
 
-    /// Registers a waiter and returns true. If a permit is free for newcomers, takes it instead and
-    /// returns false.
-    fn register(&self) -> bool {
+    /// Registers a waiter and returns true. If `count` permits are free for newcomers, takes them
+    /// instead and returns false.
+    fn register(&self, count: u64) -> bool {
         let mut state = self.state.peek();
         loop {
-            let free = permits(state) > 0 && state & STARVING == 0;
-            let next = if free { state - 1 } else { state + ONE_WAITER };
+            let free = permits(state) >= count && state & STARVING == 0;
+            let next = if free { state - count } else { state + ONE_WAITER };
             match self.exchange(state, next, acquire_ordering()) {
                 Ok(()) => return !free,
                 Err(found) => state = found,
@@ -403,21 +425,26 @@ impl Semaphore {
         }
     }
 
-    /// Makes one attempt for a waiter: takes a permit, gives up, or prepares for sleep, in one
+    /// Makes one attempt for a waiter: takes permits, gives up, or prepares for sleep, in one
     /// exchange.
     fn attempt(&self, waiter: &mut Waiter) -> Attempt {
         let mut state = self.state.peek();
         loop {
             let (next, outcome) = waiter.next_state(state);
-            let wakes_next = next & WAKING != 0;
-            if next == state {
-                return outcome;
-            }
-            match self.exchange(state, next, acquire_ordering()) {
+            let changed = if next == state {
+                Ok(())
+            } else {
+                self.exchange(state, next, acquire_ordering())
+            };
+            match changed {
                 Ok(()) => {
-                    waiter.starving = next & STARVING != 0 && (waiter.starving || state & STARVING == 0);
-                    if wakes_next {
+                    // After the exchange, as a release does it. This waiter may have left permits
+                    // to others, or may have been woken in vain.
+                    if next & WAKING != 0 {
                         self.state.address().wake_one();
+                    }
+                    if let Attempt::Sleep(_) = outcome {
+                        waiter.record_step(state, next);
                     }
                     return outcome;
                 }
@@ -427,142 +454,10 @@ impl Semaphore {
     }
 }
 
-impl Waiter {
-    /// The state after an attempt that finds `state`, and the outcome. The new state has `WAKING`
-    /// set if this waiter must wake the next.
-    fn next_state(&self, state: u64) -> (u64, Attempt) {
-        let arrived = state & !WAKING;
-        let may_take = self.woken || self.starving || state & STARVING == 0;
-        if permits(state) > 0 && may_take {
-            return (self.leave(arrived - 1), Attempt::Acquired);
-        }
-        if self.timed_out {
-            return (self.leave(arrived), Attempt::TimedOut);
-        }
-        let next = if permits(state) == 0 && self.clock.is_starving() {
-            arrived | STARVING
-        } else {
-            arrived
-        };
-        (next, Attempt::Sleep(low_half(next)))
-    }
-
-    /// `state` without this waiter.
-    fn leave(&self, state: u64) -> u64 {
-        let left = state - ONE_WAITER;
-        let others = waiters(left) > 0;
-        let next = if self.starving || !others {
-            left & !STARVING
-        } else {
-            left
-        };
-        if permits(next) > 0 && others {
-            next | WAKING
-        } else {
-            next
-        }
-    }
-}
-
-/// The moment at which a wait began.
-#[cfg(not(blockmill_loom))]
-struct WaitClock(std::time::Instant);
-
-#[cfg(not(blockmill_loom))]
-impl WaitClock {
-    fn start() -> Self {
-        Self(std::time::Instant::now())
-    }
-
-    fn sleep_ended(&mut self) {}
-
-    fn is_starving(&self) -> bool {
-        self.0.elapsed() >= STARVING_AFTER
-    }
-}
-
-/// Whether a sleep has ended. Under loom a waiter is starving after its first sleep.
-#[cfg(blockmill_loom)]
-struct WaitClock(bool);
-
-#[cfg(blockmill_loom)]
-impl WaitClock {
-    fn start() -> Self {
-        Self(false)
-    }
-
-    fn sleep_ended(&mut self) {
-        self.0 = true;
-    }
-
-    fn is_starving(&self) -> bool {
-        self.0
-    }
-}
-
-/// A permit of a [`Semaphore`]. Dropping the permit releases it.
-///
-/// ```
-/// use blockmill_sync::Semaphore;
-///
-/// let semaphore = Semaphore::new(2);
-/// let first = semaphore.permit();
-/// let second = semaphore.permit();
-/// assert!(semaphore.try_permit().is_none());
-/// drop(first);
-/// second.forget();
-/// assert_eq!(semaphore.permits(), 1);
-/// ```
-#[derive(Debug)]
-#[must_use = "dropping the permit releases it"]
-pub struct Permit<'a> {
-    semaphore: &'a Semaphore,
-}
-
-impl Permit<'_> {
-    /// Drops the permit without releasing it: the semaphore has one permit fewer.
-    pub fn forget(self) {
-        std::mem::forget(self);
-    }
-}
-
-impl Drop for Permit<'_> {
-    fn drop(&mut self) {
-        // There is room for a permit that was taken. If callers released more than they took, the
-        // semaphore is full, and one permit fewer does no harm.
-        let _ = self.semaphore.release(1);
-    }
-}
-
 #[cfg(all(test, not(blockmill_loom)))]
 mod tests {
     use super::*;
-
-    fn waiter(woken: bool, starving: bool) -> Waiter {
-        Waiter {
-            clock: WaitClock::start(),
-            woken,
-            starving,
-            timed_out: false,
-        }
-    }
-
-    /// While a waiter starves, permits are for that waiter and for woken ones. A fresh waiter gets
-    /// none.
-    #[test]
-    fn a_fresh_waiter_takes_no_permit_while_another_starves() {
-        let two_wait = 2 * ONE_WAITER + 1;
-        for (state, woken, starving, takes) in [
-            (two_wait, false, false, true),
-            (two_wait | STARVING, false, false, false),
-            (two_wait | STARVING | WAKING, false, false, false),
-            (two_wait | STARVING, true, false, true),
-            (two_wait | STARVING, false, true, true),
-        ] {
-            let (_, outcome) = waiter(woken, starving).next_state(state);
-            assert_eq!(outcome == Attempt::Acquired, takes, "{state:#x} {woken} {starving}");
-        }
-    }
+    use crate::wait::low_half;
 
     /// A waiter that did not sleep, because a permit had come, leaves the permit to the starving
     /// one.

@@ -3,8 +3,8 @@
 //! A [`WaitState`] is an `AtomicU64` on whose low half threads can wait. [`WaitState::wait`] sleeps
 //! if the low half has the expected value. [`wake_one`](Address::wake_one) and
 //! [`wake_all`](Address::wake_all) end sleeps. For a waking thread, comparing and falling asleep
-//! are one step. The program reads and writes only the whole state; only the kernel reads the half.
-//! A [`WaitWord`] is the same over an `AtomicU32`.
+//! are one step. The program reads and writes only the whole state; only the operating system reads
+//! the half. A [`WaitWord`] is the same over an `AtomicU32`.
 //!
 //! ```
 //! use blockmill_sync::atomic::Ordering;
@@ -233,16 +233,17 @@ mod clock {
 mod platform {
     use super::{Deadline, WaitResult};
 
-    /// Ignores `as_expected`: the kernel compares the value with `expected`.
+    /// Ignores `as_expected`: the operating system compares the value with `expected`.
     pub(super) fn wait(
         address: *const u32,
         expected: u32,
         _as_expected: impl Fn() -> bool,
         deadline: Option<&Deadline>,
     ) -> WaitResult {
+        // A relative timeout: FUTEX_WAIT takes no other.
         let timeout = match deadline.map(Deadline::remaining) {
             Some(None) => return WaitResult::TimedOut,
-            // A timeout too long for the kernel is as good as none.
+            // A timeout too long for the operating system is as good as none.
             Some(Some(time)) => libc::time_t::try_from(time.as_secs())
                 .ok()
                 .map(|seconds| libc::timespec {
@@ -256,9 +257,9 @@ mod platform {
             unsafe_code,
             reason = "the futex system call has no safe wrapper for one half of a word"
         )]
-        // SAFETY: the kernel reads four bytes at `address` and writes nothing. The address lies
-        // inside the state that the caller borrows, and is aligned to four bytes. `timeout` is null
-        // or points to a local that outlives the call.
+        // SAFETY: the operating system reads four bytes at `address` and writes nothing. The
+        // address lies inside the state that the caller borrows, and is aligned to four bytes.
+        // `timeout` is null or points to a local that outlives the call.
         let outcome = unsafe {
             libc::syscall(
                 libc::SYS_futex,
@@ -271,6 +272,7 @@ mod platform {
         if outcome != -1 {
             return WaitResult::Woken;
         }
+        // A signal ends a sleep too. It counts as a wake, and the caller looks again.
         match std::io::Error::last_os_error().raw_os_error() {
             Some(libc::ETIMEDOUT) => WaitResult::TimedOut,
             Some(libc::EAGAIN) => WaitResult::Changed,
@@ -279,13 +281,14 @@ mod platform {
     }
 
     pub(super) fn wake(address: *const u32, all: bool) {
+        // The operating system takes the count as signed.
         let count = if all { i32::MAX } else { 1 };
         #[expect(
             unsafe_code,
             reason = "the futex system call has no safe wrapper for one half of a word"
         )]
-        // SAFETY: for a wake the kernel uses the address only as a key and reads nothing there. So
-        // the address need not be valid any more.
+        // SAFETY: for a wake the operating system uses the address only as a key and reads nothing
+        // there. So the address need not be valid any more.
         unsafe {
             libc::syscall(
                 libc::SYS_futex,
@@ -350,8 +353,9 @@ mod platform {
     }
 }
 
-/// A model of sleeping for loom. The mutex stands for the kernel's lock of a queue of sleepers. A
-/// waking thread takes the mutex after its change of the state. A waiter compares under the mutex.
+/// A model of sleeping for loom. The mutex stands for the operating system's lock of a queue of
+/// sleepers. A waking thread takes the mutex after its change of the state. A waiter compares under
+/// the mutex.
 #[cfg(blockmill_loom)]
 mod model {
     use super::WaitResult;
@@ -376,6 +380,8 @@ mod model {
     impl Sleepers {
         pub(super) fn wait(&self, as_expected: impl Fn() -> bool, deadline: Option<&Deadline>) -> WaitResult {
             let queue = self.queue.lock().unwrap();
+            // Under the mutex, so that a deadline which passes together with a wake is seen by the
+            // waiter.
             let passed = || deadline.is_some_and(Deadline::has_passed);
             if passed() {
                 return WaitResult::TimedOut;

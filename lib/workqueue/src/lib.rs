@@ -2,18 +2,15 @@
 //! the results in the same slots.
 //!
 //! - A job never moves between its submission and its collection. The handler turns the job into
-//!   its own result, in place.
+//!   its own result, in its slot.
 //! - A slot changes hands by one bit of a word that only its requester writes. The slot comes back
 //!   by one bit of a word that only the thread that handled the job writes. Neither step takes a
 //!   lock, and no two requesters or two workers write one cache line at the same time.
-//! - A requester fills the slots of one worker before those of the next. The length of such a batch
-//!   follows from the measured duration of the jobs.
 //! - Several requesters may use a queue at once, each with slots of its own.
 //! - All threads read the handler and the sizes. Both never change.
 //! - Results arrive in the order of submission, or as jobs finish. A job that panics yields an
-//!   error in place of its result.
-//! - A requester that waits handles jobs itself. Jobs that take less time than a hand-over stay
-//!   with the requester, and small jobs are shared with the workers ([`Help`]).
+//!   error instead of its result.
+//! - A requester that waits handles jobs itself, unless [`Help`] says otherwise.
 //! - All queues are bounded: [`Requester::capacity`] jobs per requester. A full queue returns the
 //!   job ([`Full`]).
 //!
@@ -52,7 +49,7 @@
 //! - `notifier`: waking a requester that sleeps;
 //! - `requester_queue`: what a requester shares with the workers;
 //! - `requester`: submission and collection;
-//! - `order`, `pace`: the order of a requester's jobs, and how long the jobs take;
+//! - `order`: the order of a requester's jobs;
 //! - `results`: what a requester collects;
 //! - `queue`: the handler, the queue, and the queue as a work source of a pool;
 //! - `options`: numbers of workers and slots.
@@ -64,8 +61,6 @@ mod queue;
 mod options;
 #[cfg(not(blockmill_loom))]
 mod order;
-#[cfg(not(blockmill_loom))]
-mod pace;
 #[cfg(not(blockmill_loom))]
 mod requester;
 #[cfg(not(blockmill_loom))]
@@ -82,7 +77,7 @@ mod slot_ring;
 #[cfg(not(blockmill_loom))]
 pub use options::{Help, Options};
 #[cfg(not(blockmill_loom))]
-pub use queue::{Handler, WorkQueue};
+pub use queue::{FnHandler, Handler, WorkQueue, handler};
 #[cfg(not(blockmill_loom))]
 pub use requester::Requester;
 #[cfg(not(blockmill_loom))]

@@ -45,6 +45,7 @@ pub(crate) fn slot_target(ring: usize, slot: u32) -> u64 {
 #[inline]
 pub(crate) fn is_among(target: u64, ring: usize, slots: u64) -> bool {
     let of_ring = target.wrapping_sub(slot_target(ring, 0));
+    // A target below the ring wraps around to a large number.
     of_ring < 64 && slots >> of_ring & 1 == 1
 }
 
@@ -73,6 +74,8 @@ impl Notifier {
         if !is_ready() {
             self.woken.wait();
         }
+        // If a server has done that already, its event is set, and ends the next sleep at once.
+        // Then the requester looks again.
         self.waiting.store(AWAKE, Ordering::Relaxed);
     }
 

@@ -9,26 +9,18 @@ const SLOT_BYTES: usize = 16 << 10;
 /// worker handles the other.
 const SLOTS_MIN: usize = 2;
 
-/// The share of the work that a requester does itself.
+/// Whether a requester that waits for a job handles jobs itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Help {
-    /// None: a requester that waits sleeps.
+    /// It sleeps.
     ///
-    /// Jobs below 5 us are handed over in batches of up to 10 us of work. The requester hands over
-    /// the last batch at the latest when it collects or [flushes](crate::Requester::flush). After
-    /// the end of the pool, jobs that were handed over stay unhandled, and waiting for one never
-    /// ends. In a queue without workers this is the same as [`WhileWaiting`](Self::WhileWaiting).
+    /// After the end of the pool, jobs that no worker has begun stay unhandled, and waiting for one
+    /// never ends. In a queue without workers this is the same as
+    /// [`WhileWaiting`](Self::WhileWaiting).
     Never,
-    /// The requester hands over each job at once, and handles jobs while it waits for one.
-    WhileWaiting,
-    /// The requester handles jobs while it waits for one, and keeps small jobs for itself.
-    ///
-    /// Jobs that take less time than a hand-over all stay with the requester. Of other jobs below 5
-    /// us the requester keeps up to 10 us of work while the workers have enough to do. The
-    /// requester hands over the rest in batches. Work on jobs that the requester held back begins
-    /// at the latest when it collects or [flushes](crate::Requester::flush).
+    /// It handles its jobs that no worker has begun.
     #[default]
-    SmallJobsToo,
+    WhileWaiting,
 }
 
 /// The sizes of a queue, and how its requesters help.
@@ -40,7 +32,7 @@ pub struct Options {
     /// Slots of each requester for each worker. None: as many as fit 16 KiB, at least 2 and at most
     /// 64.
     pub slots_per_worker: Option<usize>,
-    /// The share of the work that requesters do themselves.
+    /// Whether requesters that wait handle jobs.
     pub help: Help,
 }
 
@@ -75,6 +67,7 @@ impl Sizes {
             fit.clamp(SLOTS_MIN, SLOTS_MAX)
         });
         let slots = slots_per_worker.max(1) * workers.max(1);
+        // More rings than workers that run at once would only spread the jobs thin.
         let running = workers.min(cores).max(1);
         let worker_rings = running.max(slots.div_ceil(SLOTS_MAX));
         let requester_helps = options.help != Help::Never || workers == 0;

@@ -83,6 +83,7 @@ impl Order {
             previous: self.last,
             next: NONE,
         };
+        // `NONE` is beyond the links, so it is the case of an empty list.
         match self.links.get_mut(self.last as usize) {
             Some(last) => last.next = index.0,
             None => self.first = index.0,

@@ -8,6 +8,7 @@ use blockmill_sync::CachePadded;
 use blockmill_sync::atomic::{AtomicU32, Ordering};
 use std::fmt;
 use std::io;
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 /// The work to do on the jobs of a queue. All threads share one handler.
@@ -18,6 +19,41 @@ pub trait Handler: Send + Sync {
     /// Handles a job in its slot, on any thread. A panic gives the job up: the job is dropped, and
     /// collecting it returns [`Panicked`](crate::Panicked).
     fn handle(&self, job: &mut Self::Job);
+}
+
+/// A handler from a closure.
+///
+/// ```
+/// use blockmill_workqueue::{Options, WorkQueue, handler};
+///
+/// let squares = handler(|number: &mut u64| *number *= *number);
+/// let queue = WorkQueue::with_own_threads(squares, &Options::default())?;
+/// let mut sum = 0;
+/// queue.requester().process(1..=3, |square| sum += square.unwrap());
+/// assert_eq!(sum, 14);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn handler<J: Send, F: Fn(&mut J) + Send + Sync>(handle: F) -> FnHandler<J, F> {
+    FnHandler {
+        handle,
+        job: PhantomData,
+    }
+}
+
+/// The handler that [`handler`] returns.
+pub struct FnHandler<J, F> {
+    handle: F,
+    // A function of jobs, not an owner: it is Sync whatever the job is.
+    job: PhantomData<fn(J)>,
+}
+
+impl<J: Send, F: Fn(&mut J) + Send + Sync> Handler for FnHandler<J, F> {
+    type Job = J;
+
+    #[inline]
+    fn handle(&self, job: &mut J) {
+        (self.handle)(job);
+    }
 }
 
 /// A queue of jobs for the workers of a pool. A requester keeps its queue alive.
@@ -119,6 +155,7 @@ impl<H: Handler + 'static> Shared<H> {
             queues: RequesterQueues::new(Sizes::new(options, workers, cores, size_of::<H::Job>())),
             cursors: (0..workers).map(|_| CachePadded::default()).collect(),
         });
+        // Otherwise nobody would ever handle a job.
         let help = if workers == 0 && options.help == Help::Never {
             Help::WhileWaiting
         } else {
@@ -146,6 +183,7 @@ impl<H: Handler> WorkSource for Dispatcher<H> {
         let cursor = &self.cursors[worker];
         let first_queue = cursor.queue.load(Ordering::Relaxed) as usize;
         let first_ring = cursor.ring.load(Ordering::Relaxed) as usize;
+        // The list may grow meanwhile. So its length is what this walk has seen.
         let mut queues = 0;
         for (number, queue) in self.queues.iter().enumerate() {
             queues = number + 1;
@@ -173,6 +211,8 @@ impl<H: Handler> Dispatcher<H> {
         let Some(ring) = queue.serve(&self.handler, first_ring % rings) else {
             return false;
         };
+        // The next unit begins with the next requester, and with the next ring: neither keeps a
+        // worker for itself.
         cursor.queue.store(number as u32 + 1, Ordering::Relaxed);
         cursor.ring.store((ring as u32 + 1) % rings as u32, Ordering::Relaxed);
         true

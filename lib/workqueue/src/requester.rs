@@ -1,12 +1,10 @@
 //! The requester's side: submission and collection. `work` has what happens in between.
 //!
-//! A requester knows what each of its slots holds. A look at `done` tells which of the jobs that
-//! were handed over are finished:
+//! A requester knows what each of its slots holds. A look at `done` tells which jobs are finished:
 //!
 //! | a slot is | bits set in its [`RingState`] | its bits of `fill` and `done` |
 //! |---|---|---|
 //! | free | none | equal |
-//! | kept | `taken`, `kept` | equal |
 //! | handed over | `taken` | unequal, or equal and not noticed yet |
 //! | ready | `taken`, `ready` | equal |
 
@@ -14,7 +12,6 @@ mod work;
 
 use crate::notifier::{ANY, slot_target};
 use crate::order::{Order, SlotIndex};
-use crate::pace::{Pace, Size};
 use crate::queue::{Handler, Shared};
 use crate::requester_queue::RequesterQueue;
 use crate::results::{Done, Full, Panicked, Ticket};
@@ -22,10 +19,6 @@ use crate::slot_ring::SLOTS_MAX;
 use blockmill_pool::Producer;
 use std::fmt;
 use std::sync::Arc;
-
-/// The ring of the jobs that the requester keeps for itself. The others are for workers. Any thread
-/// may serve any ring.
-const OWN: usize = 0;
 
 /// Submits jobs and collects their results, in slots of its own.
 ///
@@ -43,13 +36,9 @@ pub struct Requester<H: Handler> {
     shared: Arc<Shared<H>>,
     rings: Box<[RingState]>,
     order: Order,
-    pace: Pace,
-    /// The ring that is being filled, and the number of jobs to add before the next ring's turn.
+    /// The ring of the last job.
     current: usize,
-    batch_left: u32,
     in_flight: usize,
-    /// Whether a search for a finished job found none since the last submission.
-    last_try_was_empty: bool,
     producer: Option<Producer>,
 }
 
@@ -61,7 +50,6 @@ struct RingState {
     /// A copy of the ring's `fill`.
     fill: u64,
     taken: u64,
-    kept: u64,
     ready: u64,
     /// Those slots of `ready` whose jobs panicked.
     panicked: u64,
@@ -75,7 +63,6 @@ impl RingState {
             slots: u64::MAX >> (SLOTS_MAX - slots),
             fill,
             taken: 0,
-            kept: 0,
             ready: 0,
             panicked: 0,
             next: 0,
@@ -92,12 +79,6 @@ impl RingState {
     fn undone(&self) -> u64 {
         self.taken & !self.ready
     }
-
-    /// Slots whose jobs are with servers, as far as the requester knows.
-    #[inline]
-    fn handed_over(&self) -> u64 {
-        self.taken & !self.kept & !self.ready
-    }
 }
 
 impl<H: Handler> Requester<H> {
@@ -107,11 +88,8 @@ impl<H: Handler> Requester<H> {
         Self {
             rings: queue.rings.iter().map(own).collect(),
             order: Order::new(queue.rings.len()),
-            pace: Pace::new(),
             current: 0,
-            batch_left: 0,
             in_flight: 0,
-            last_try_was_empty: false,
             producer: None,
             shared,
             queue,
@@ -129,7 +107,7 @@ impl<H: Handler> Requester<H> {
         self.queue.rings.iter().map(crate::slot_ring::SlotRing::slots).sum()
     }
 
-    /// Submits a job. The queue may hold the job back for a while, see [`Help`](crate::Help).
+    /// Submits a job. Workers may begin it at once.
     ///
     /// # Errors
     /// [`Full`] with the job when [`capacity`](Self::capacity) jobs are in flight. Collect a result
@@ -143,26 +121,15 @@ impl<H: Handler> Requester<H> {
         let slot = (ring.free().rotate_right(ring.next).trailing_zeros() + ring.next) % SLOTS_MAX as u32;
         ring.next = (slot + 1) % SLOTS_MAX as u32;
         ring.taken |= 1 << slot;
-        ring.kept |= 1 << slot;
         #[expect(unsafe_code, reason = "the requester owns its free slots")]
         // SAFETY: this is the requester of the ring: it alone occupies the requester queue, and it
         // is borrowed mutably. The slot was free, so its bits are equal and it holds no job.
         unsafe {
             self.queue.rings[number].put(slot, job);
         }
-        self.batch_left -= 1;
         self.in_flight += 1;
-        self.last_try_was_empty = false;
-        let ticket = self.order.push(SlotIndex::new(number, slot));
-        if self.size() == Size::Large {
-            self.hand_over(number);
-        }
-        Ok(ticket)
-    }
-
-    /// Hands over all jobs that are held back, tiny ones included.
-    pub fn flush(&mut self) {
-        self.hand_over_all(0);
+        self.hand_over(SlotIndex::new(number, slot));
+        Ok(self.order.push(SlotIndex::new(number, slot)))
     }
 
     /// Waits for the oldest job in flight and returns its result. None when no job is in flight.
@@ -184,7 +151,7 @@ impl<H: Handler> Requester<H> {
         if self.look_at(index) {
             return Some(self.result(index));
         }
-        self.note_empty_try();
+        self.help_if_alone();
         None
     }
 
@@ -192,6 +159,7 @@ impl<H: Handler> Requester<H> {
     #[inline]
     pub fn collect_any(&mut self) -> Option<Result<Done<'_, H>, Panicked>> {
         let first = self.order.first()?.ring();
+        // The common case: workers are ahead, and nothing has to be waited for.
         let index = match self.look_for_any() {
             Some(index) => index,
             None => self.wait(ANY, first, Self::look_for_any),
@@ -205,7 +173,7 @@ impl<H: Handler> Requester<H> {
         match self.look_for_any() {
             Some(index) => Some(self.result(index)),
             None => {
-                self.note_empty_try();
+                self.help_if_alone();
                 None
             }
         }
@@ -221,6 +189,8 @@ impl<H: Handler> Requester<H> {
         for mut job in jobs {
             while let Err(Full(back)) = self.submit(job) {
                 job = back;
+                // Waits for one, then takes what else is finished: the next submissions then find
+                // room at once.
                 if let Some(done) = self.collect_next() {
                     result(done.map(Done::take));
                 }
@@ -267,12 +237,14 @@ impl<H: Handler> Requester<H> {
     /// Takes the job out of a ready slot. The slot is free afterwards.
     #[inline]
     pub(crate) fn remove(&mut self, index: SlotIndex) -> H::Job {
+        // Also in release builds: the memory safety of `take` rests on it.
         assert!(self.is_ready(index), "the job of this slot is not finished");
         let ring = &mut self.rings[index.ring()];
         ring.taken &= !index.bit();
         ring.ready &= !index.bit();
         self.order.remove(index);
         self.in_flight -= 1;
+        // Nothing is under way, so the workers may park.
         if self.in_flight == 0 {
             self.producer = None;
         }
@@ -314,6 +286,7 @@ impl<H: Handler> Requester<H> {
 
 impl<H: Handler> Drop for Requester<H> {
     fn drop(&mut self) {
+        // Ring by ring: a job that is being handled holds up only its own ring.
         for number in 0..self.rings.len() {
             self.reclaim(number);
             while self.rings[number].ready != 0 {
@@ -331,7 +304,6 @@ impl<H: Handler> fmt::Debug for Requester<H> {
         formatter
             .debug_struct("Requester")
             .field("rings", &self.rings)
-            .field("pace", &self.pace)
             .field("in_flight", &self.in_flight)
             .finish_non_exhaustive()
     }

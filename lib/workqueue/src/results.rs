@@ -98,6 +98,7 @@ impl<'a, H: Handler> Done<'a, H> {
     /// Moves the job out of its slot.
     #[inline]
     pub fn take(mut self) -> H::Job {
+        // So that the drop does not remove it again.
         self.taken = true;
         self.requester.remove(self.index)
     }

@@ -15,7 +15,6 @@
 //! | `serving` | whether the ring has a server | the server, when it comes and leaves |
 //! | `done` | flipped when a job was handled | the server: the thread that set `serving` |
 //! | `next` | slot at which the search for work begins | the server |
-//! | `job_ns` | duration of a job in the last unit | the server |
 //! | `panicked` | slots whose job panicked | set by the server, cleared by the requester |
 //! | a slot | | its owner |
 //!
@@ -75,7 +74,6 @@ struct Served {
     serving: AtomicBool,
     done: AtomicU64,
     next: AtomicU32,
-    job_ns: AtomicU32,
     panicked: AtomicU64,
 }
 
@@ -137,7 +135,6 @@ impl<J> SlotRing<J> {
                 serving: AtomicBool::new(false),
                 done: AtomicU64::new(0),
                 next: AtomicU32::new(0),
-                job_ns: AtomicU32::new(0),
                 panicked: AtomicU64::new(0),
             }),
             slots: Slots::new(slots),
@@ -236,12 +233,6 @@ impl<J> SlotRing<J> {
         self.served.panicked.fetch_and(!(1 << slot), Ordering::Relaxed);
     }
 
-    /// Duration of a job in the last unit, in nanoseconds; 0 if no unit was timed.
-    #[inline]
-    pub(crate) fn job_ns(&self) -> u32 {
-        self.served.job_ns.load(Ordering::Relaxed)
-    }
-
     // What servers do.
 
     /// Whether there is work; a hint.
@@ -295,20 +286,21 @@ impl<J> Claim<'_, J> {
         self.ring.fill.load(Ordering::Acquire) ^ self.done
     }
 
-    /// Handles jobs of the slots that are filled now, at most `jobs_max`, and calls `finished`
-    /// after each. Returns their slots.
+    /// Handles jobs of the slots that are filled now, one at least, and calls `finished` after each.
+    /// Goes on while `may_go_on`. Returns their slots.
     #[inline]
     pub(crate) fn serve(
         &mut self,
-        jobs_max: u32,
+        may_go_on: impl Fn() -> bool,
         handle: impl Fn(&mut J) -> Result<(), Panic>,
         finished: impl Fn(u32),
         panicked: impl Fn(u32, Panic),
     ) -> u64 {
+        // One look at `fill` for the whole unit. Jobs that come meanwhile are for the next one.
         let mut work = self.work();
-        let (mut handled, mut jobs) = (0, 0);
+        let mut handled = 0;
         let mut next = self.ring.served.next.load(Ordering::Relaxed);
-        while work != 0 && jobs < jobs_max {
+        while work != 0 && (handled == 0 || may_go_on()) {
             // The first slot with work from `next` on, going round.
             let slot = (work.rotate_right(next).trailing_zeros() + next) % SLOTS_MAX as u32;
             let outcome = self.ring.slots.cell(slot).with_mut(|cell| {
@@ -320,6 +312,8 @@ impl<J> Claim<'_, J> {
                 handle(job)
             });
             if let Err(panic) = outcome {
+                // Before `done` is flipped: the requester takes the panic as soon as it sees the
+                // bit.
                 panicked(slot, panic);
                 self.ring.served.panicked.fetch_or(1 << slot, Ordering::Relaxed);
             }
@@ -328,7 +322,6 @@ impl<J> Claim<'_, J> {
             work &= !(1 << slot);
             handled |= 1 << slot;
             next = (slot + 1) % SLOTS_MAX as u32;
-            jobs += 1;
         }
         self.ring.served.next.store(next, Ordering::Relaxed);
         handled
@@ -351,12 +344,6 @@ impl<J> Claim<'_, J> {
         self.done ^= self.work();
         // Release: pairs with the Acquire in `SlotRing::done`.
         self.ring.served.done.store(self.done, Ordering::Release);
-    }
-
-    /// Records the duration of a job.
-    #[inline]
-    pub(crate) fn note_job_ns(&self, job_ns: u32) {
-        self.ring.served.job_ns.store(job_ns, Ordering::Relaxed);
     }
 }
 
@@ -402,9 +389,10 @@ mod tests {
         for round in 0..4 {
             let serve = |jobs_max| {
                 let served = std::cell::RefCell::new(Vec::new());
+                let may_go_on = || served.borrow().len() < jobs_max;
                 let mut claim = ring.try_claim().unwrap();
                 assert!(ring.try_claim().is_none());
-                claim.serve(jobs_max, |_| Ok(()), |slot| served.borrow_mut().push(slot), |_, _| ());
+                claim.serve(may_go_on, |_| Ok(()), |slot| served.borrow_mut().push(slot), |_, _| ());
                 served.into_inner()
             };
             let free = !(fill ^ ring.done()) & 0b11111;

@@ -92,9 +92,9 @@ fn agrees<W: Word>() {
                 numbers[0] = numbers[lane];
             }
             let expected = results::<u64>(&alone);
-            for (place, (found, expected)) in found.iter().zip(&expected).enumerate() {
-                if place != 1 {
-                    assert_eq!(found[lane], expected[0], "result {place}, lane {lane}: {alone:x?}");
+            for (index, (found, expected)) in found.iter().zip(&expected).enumerate() {
+                if index != 1 {
+                    assert_eq!(found[lane], expected[0], "result {index}, lane {lane}: {alone:x?}");
                 }
             }
         }
@@ -155,8 +155,8 @@ fn rows_become_columns<W: Word>() {
     }
     let mut back = vec![Row::ZERO; 64];
     W::store_rows(&mut back, 5, 7, words);
-    for (place, row) in back.iter().enumerate() {
-        let lane = (place % 7 == 5).then_some(place / 7).filter(|lane| *lane < W::LANES);
+    for (index, row) in back.iter().enumerate() {
+        let lane = (index % 7 == 5).then_some(index / 7).filter(|lane| *lane < W::LANES);
         assert_eq!(*row, lane.map_or(Row::ZERO, |lane| table[rows[lane]]));
     }
 }

@@ -105,12 +105,12 @@ pub(super) mod generic {
                     &a * &b + &multiple + &d - &c,
                     &multiple * &multiple + &a * &b - &c * &c * 8_u32,
                 ];
-                for (place, (result, expected)) in results.iter().zip(expected).enumerate() {
+                for (index, (result, expected)) in results.iter().zip(expected).enumerate() {
                     let result_value = value(&result.0, lane);
                     assert_eq!(
                         &result_value % &p,
                         expected % &p,
-                        "operation {place}: {a:x} {b:x} {c:x} {d:x}"
+                        "operation {index}: {a:x} {b:x} {c:x} {d:x}"
                     );
                     assert!(result.0.iter().all(|limb| limb.to_lanes()[lane] <= LIMB_MASK));
                 }
@@ -220,12 +220,12 @@ pub(super) mod generic {
                 // The digits stand for twice their number minus 2^130 - 1.
                 let [first, second] = halves.each_ref().map(|half| {
                     let mut whole = BigUint::ZERO;
-                    for place in (0..13).rev() {
-                        whole = (whole << 10) + half.digit(10 * place, 10).to_lanes()[lane];
+                    for index in (0..13).rev() {
+                        whole = (whole << 10) + half.digit(10 * index, 10).to_lanes()[lane];
                     }
                     let mut again = BigUint::ZERO;
-                    for place in (0..26).rev() {
-                        again = (again << 5) + half.digit(5 * place, 5).to_lanes()[lane];
+                    for index in (0..26).rev() {
+                        again = (again << 5) + half.digit(5 * index, 5).to_lanes()[lane];
                     }
                     assert_eq!(whole, again);
                     assert_eq!(whole, value(half.limbs(), lane));
@@ -264,16 +264,16 @@ pub(super) mod generic {
                 let mut numbers: Vec<Fe<W>> = (0..count).map(|_| Fe(words(&mut dice, REDUCED))).collect();
                 // A zero in some lanes of some numbers, in several forms.
                 for zero in 0..zeros {
-                    let place = dice.below(count) as usize;
+                    let index = dice.below(count) as usize;
                     let multiple = number_limbs(&(&p * zero));
                     let mask = W::Mask::from_bits(dice.next() as u8);
-                    numbers[place] = Fe::select(mask, &Fe(multiple.map(W::splat)), &numbers[place]);
+                    numbers[index] = Fe::select(mask, &Fe(multiple.map(W::splat)), &numbers[index]);
                 }
                 let expected: Vec<_> = numbers.iter().map(Fe::is_zero).map(Mask::bits).collect();
                 let mut found = vec![0; numbers.len()];
                 let mut inverses = numbers.clone();
-                crate::point::invert_all(&mut inverses, &mut Vec::new(), &mut |place, zero| {
-                    found[place] |= zero.bits()
+                crate::point::invert_all(&mut inverses, &mut Vec::new(), &mut |index, zero| {
+                    found[index] |= zero.bits()
                 });
                 assert_eq!(found, expected);
                 for ((number, inverse), zero) in numbers.iter().zip(&inverses).zip(expected) {

@@ -50,11 +50,11 @@ fn multiple_x(scalar: &BigUint) -> BigUint {
 }
 
 /// Digits from the highest down of a half, as the odd numbers that they stand for.
-fn digits(scalar: &BigUint, width: usize, places: [usize; 2]) -> [[i64; 2]; 2] {
+fn digits(scalar: &BigUint, width: usize, positions: [usize; 2]) -> [[i64; 2]; 2] {
     let (halves, _) = Scalar::<u64>::from_numbers(&[number(scalar); 8]).split();
     halves
         .each_ref()
-        .map(|half| places.map(|place| 2 * half.digit(place * width, width) as i64 - (1 << width) + 1))
+        .map(|half| positions.map(|position| 2 * half.digit(position * width, width) as i64 - (1 << width) + 1))
 }
 
 /// A signature, not valid, for which the first addition of the walk adds a point to itself: all
@@ -65,9 +65,9 @@ fn walk_doubles(dice: &mut Rng) -> Check {
     let mut random = || big(&std::array::from_fn(|_| dice.next())) % &n;
     loop {
         let u2 = random();
-        // With the generator as key everything is a multiple of it. Places 25 and 24 of u2, place
-        // 12 of u1 (which meets place 24): 32 times the first must be the second plus the third, in
-        // both halves.
+        // With the generator as key everything is a multiple of it. Positions 25 and 24 of u2,
+        // position 12 of u1 (which meets position 24): 32 times the first must be the second plus
+        // the third, in both halves.
         let wanted = digits(&u2, 5, [25, 24]).map(|[high, low]| 32 * high - low);
         if wanted.iter().any(|digit| digit.abs() > 300) {
             continue;

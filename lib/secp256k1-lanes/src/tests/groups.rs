@@ -74,7 +74,7 @@ impl Group {
     fn curve(&self) -> Curve {
         let rows = |turn: u64| {
             (0..GENERATOR_ENTRIES as u64).map(move |entry| {
-                // The table has no place for infinity. Digits that would look it up are not used.
+                // The table has no entry for infinity. Digits that would look it up are not used.
                 let [[a, b, c, d], [e, f, g, h]] = *self.multiple((2 * entry + 1) * turn).unwrap_or(&[[0; 4]; 2]);
                 Row([a, b, c, d, e, f, g, h])
             })
@@ -105,8 +105,12 @@ impl Group {
                 first += 1;
             }
             let looked_up = |digits: u128| {
-                (0..HALF_BITS / 10).any(|place| {
-                    let shifted = if 10 * place < 128 { digits >> (10 * place) } else { 0 };
+                (0..HALF_BITS / 10).any(|position| {
+                    let shifted = if 10 * position < 128 {
+                        digits >> (10 * position)
+                    } else {
+                        0
+                    };
                     let digit = (shifted & 1023) as i64 * 2 - 1023;
                     digit.unsigned_abs().is_multiple_of(self.order)
                 })

@@ -39,20 +39,20 @@ fn check((key, signature, message): &Signed) -> Check {
 #[test]
 fn verdicts_of_all_vector_types() {
     let mut checks: Vec<Check> = signed(&Secp256k1::new()).iter().map(check).collect();
-    for (place, check) in checks.iter_mut().enumerate().step_by(3) {
+    for (index, check) in checks.iter_mut().enumerate().step_by(3) {
         let changed = [&mut check.message[..], &mut check.r, &mut check.key[1..]];
-        let bytes = &mut *changed.into_iter().nth(place % 9 / 3).unwrap();
-        bytes[place % 32] ^= 1 << (place % 8);
+        let bytes = &mut *changed.into_iter().nth(index % 9 / 3).unwrap();
+        bytes[index % 32] ^= 1 << (index % 8);
     }
     let mut expected = vec![Verdict::CannotTell; checks.len()];
     Batch::<u64>::default().verify(&checks, &mut expected);
-    for (place, verdict) in expected.iter().enumerate() {
-        let holds = if place % 3 == 0 {
+    for (index, verdict) in expected.iter().enumerate() {
+        let holds = if index % 3 == 0 {
             Verdict::Invalid
         } else {
             Verdict::Valid
         };
-        assert_eq!(*verdict, holds, "{place}");
+        assert_eq!(*verdict, holds, "{index}");
     }
     on_vector_types!(|W| for count in [256, 255, 17, 16, 5, 1] {
         let mut verdicts = vec![Verdict::CannotTell; count];

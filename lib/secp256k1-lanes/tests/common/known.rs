@@ -205,7 +205,7 @@ impl Tables {
         let mut expected = Expected::Invalid;
         let (key_index, nonce_index) = (key, nonce);
         let (key, nonce) = (&self.keys[key_index], &self.nonces[nonce_index].point);
-        // Any other place.
+        // Any other part.
         let mut other = |index: usize| (index + 1 + dice.below(POINTS - 1)) % POINTS;
         let (other_key, other_nonce) = (&self.keys[other(key_index)], &self.nonces[other(nonce_index)].point);
         let s = Scalar::from_bytes(&check.s);
@@ -265,8 +265,8 @@ impl Tables {
             }
             22 | 23 => {
                 let number = out_of_range(check.kind, dice);
-                let place = if dice.once_in(2) { &mut check.r } else { &mut check.s };
-                *place = number;
+                let part = if dice.once_in(2) { &mut check.r } else { &mut check.s };
+                *part = number;
                 "a number out of its range"
             }
             24 | 25 => {

@@ -46,11 +46,11 @@ impl Rng {
             0 => bytes[24..].copy_from_slice(&self.next().to_be_bytes()),
             1 => bytes[16..].copy_from_slice(&self.bytes()[16..]),
             _ => {
-                let (mut place, mut is_set) = (0, false);
-                while place < 256 {
+                let (mut index, mut is_set) = (0, false);
+                while index < 256 {
                     let longest = [4, 32, 128][self.below(3)];
-                    let end = (place + 1 + self.below(longest)).min(256);
-                    for bit in place..end {
+                    let end = (index + 1 + self.below(longest)).min(256);
+                    for bit in index..end {
                         let mask = 0x80 >> (bit % 8);
                         bytes[bit / 8] = if is_set {
                             bytes[bit / 8] | mask
@@ -58,7 +58,7 @@ impl Rng {
                             bytes[bit / 8] & !mask
                         };
                     }
-                    (place, is_set) = (end, !is_set);
+                    (index, is_set) = (end, !is_set);
                 }
             }
         }
@@ -233,7 +233,7 @@ pub(crate) fn backends() -> impl Iterator<Item = Backend> {
 /// The bytes written as hexadecimal digits.
 pub(crate) fn hex<const LENGTH: usize>(digits: &str) -> [u8; LENGTH] {
     assert_eq!(digits.len(), 2 * LENGTH);
-    std::array::from_fn(|place| u8::from_str_radix(&digits[2 * place..2 * place + 2], 16).unwrap())
+    std::array::from_fn(|index| u8::from_str_radix(&digits[2 * index..2 * index + 2], 16).unwrap())
 }
 
 /// The challenge of BIP340.

@@ -15,8 +15,8 @@ pub(crate) const HALF_BITS: usize = 130;
 pub(crate) const POINT_WIDTH: usize = 5;
 pub(crate) const GENERATOR_WIDTH: usize = 10;
 
-pub(crate) const PLACES: usize = HALF_BITS / POINT_WIDTH;
-pub(crate) const GENERATOR_PLACES: usize = HALF_BITS / GENERATOR_WIDTH;
+pub(crate) const POSITIONS: usize = HALF_BITS / POINT_WIDTH;
+pub(crate) const GENERATOR_POSITIONS: usize = HALF_BITS / GENERATOR_WIDTH;
 pub(crate) const STRIDE: usize = GENERATOR_WIDTH / POINT_WIDTH;
 
 /// The lattice of the endomorphism, and 2^384 times A1 and B1 over n, rounded.
@@ -133,10 +133,10 @@ impl Halves {
             let digits: BigInt = (half + offset) >> 1;
             let (sign, limbs) = digits.to_u64_digits();
             assert!(sign != Sign::Minus && limbs.len() <= 3, "a half out of its range");
-            let limb = |place: usize| u128::from(limbs.get(place).copied().unwrap_or_default());
+            let limb = |position: usize| u128::from(limbs.get(position).copied().unwrap_or_default());
             (0..HALF_BITS / width)
-                .map(|place| {
-                    let (from, shift) = (place * width / 64, place * width % 64);
+                .map(|position| {
+                    let (from, shift) = (position * width / 64, position * width % 64);
                     let digit = (limb(from) | limb(from + 1) << 64) >> shift & ((1 << width) - 1);
                     2 * digit as i64 - ((1 << width) - 1)
                 })
@@ -157,7 +157,7 @@ fn value(digits: &[i64; 2]) -> Scalar {
 
 /// The steps of u1 G + u2 P.
 pub(crate) struct Schedule {
-    /// What each place adds in multiples of G, and of P. Place 0 is the lowest.
+    /// What each position adds in multiples of G, and of P. Position 0 is the lowest.
     generator: Vec<Scalar>,
     point: Vec<Scalar>,
 }
@@ -166,15 +166,17 @@ pub(crate) struct Schedule {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
     /// The entries of u1 are added to those of u2.
-    Sum { place: usize },
-    /// The sum of a place is added to 32 times what the places above it made.
-    Walk { place: usize },
+    Sum { position: usize },
+    /// The sum of a position is added to 32 times what the positions above it made.
+    Walk { position: usize },
 }
 
 impl Step {
     pub(crate) fn all() -> impl Iterator<Item = Self> {
-        let sums = (0..GENERATOR_PLACES).map(|place| Self::Sum { place: place * STRIDE });
-        sums.chain((0..PLACES - 1).map(|place| Self::Walk { place }))
+        let sums = (0..GENERATOR_POSITIONS).map(|position| Self::Sum {
+            position: position * STRIDE,
+        });
+        sums.chain((0..POSITIONS - 1).map(|position| Self::Walk { position }))
     }
 }
 
@@ -184,9 +186,9 @@ impl Schedule {
     }
 
     fn of_halves(u1: &Halves, u2: &Halves) -> Self {
-        let mut generator = vec![Scalar::ZERO; PLACES];
-        for (place, digits) in u1.digits(GENERATOR_WIDTH).iter().enumerate() {
-            generator[place * STRIDE] = value(digits);
+        let mut generator = vec![Scalar::ZERO; POSITIONS];
+        for (position, digits) in u1.digits(GENERATOR_WIDTH).iter().enumerate() {
+            generator[position * STRIDE] = value(digits);
         }
         Self {
             generator,
@@ -206,11 +208,14 @@ impl Schedule {
     /// The two points that a step adds, each as multiples of G and of P.
     fn operands(&self, step: Step) -> [[Scalar; 2]; 2] {
         match step {
-            Step::Sum { place } => [[self.generator[place], Scalar::ZERO], [Scalar::ZERO, self.point[place]]],
-            Step::Walk { place } => {
+            Step::Sum { position } => [
+                [self.generator[position], Scalar::ZERO],
+                [Scalar::ZERO, self.point[position]],
+            ],
+            Step::Walk { position } => {
                 let above = |values: &[Scalar]| {
                     let times = Scalar::small(1 << POINT_WIDTH);
-                    values[place + 1..]
+                    values[position + 1..]
                         .iter()
                         .rev()
                         .fold(Scalar::ZERO, |sum, value| sum * times + *value)
@@ -218,7 +223,7 @@ impl Schedule {
                 };
                 [
                     [above(&self.generator), above(&self.point)],
-                    [self.generator[place], self.point[place]],
+                    [self.generator[position], self.point[position]],
                 ]
             }
         }

@@ -52,12 +52,12 @@ fn fold(wide: &[u64; 8]) -> [u64; 8] {
             sum[i + j] = next as u64;
             carry = next >> 64;
         }
-        let mut place = i + 3;
+        let mut index = i + 3;
         while carry != 0 {
-            let next = u128::from(sum[place]) + carry;
-            sum[place] = next as u64;
+            let next = u128::from(sum[index]) + carry;
+            sum[index] = next as u64;
             carry = next >> 64;
-            place += 1;
+            index += 1;
         }
     }
     sum

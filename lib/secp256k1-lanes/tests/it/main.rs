@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod ask;
 mod bip340;
 mod differential;
 mod structured;

@@ -2,15 +2,16 @@
 //! ranges, and scalars that lead the lanes into their special cases. Each check is verified alone,
 //! and among random ones, whose verdicts it must not touch.
 
-use crate::common::known::{Expected, Known, Point, Tables, key};
+mod comparison;
+
+use crate::common::known::{Point, key};
 use crate::common::model::{GENERATOR_WIDTH, Halves, POINT_WIDTH, STRIDE, Schedule, Step};
 use crate::common::scalar::Scalar;
-use crate::common::{
-    Rng, backends, broken, challenge, has_small_r, hex, multiply, parts, reference, result_is_infinity,
-};
+use crate::common::{Rng, backends, broken, challenge, hex, multiply, parts};
+use comparison::{Comparison, alone, among_others};
 use num_bigint::{BigInt, BigUint};
-use secp256k1::{PublicKey, Secp256k1, VerifyOnly};
-use secp256k1_lanes::{BATCH, Backend, Check, Kind, Verdict, Verifier};
+use secp256k1::{PublicKey, Secp256k1};
+use secp256k1_lanes::{Check, Kind, Verdict};
 use std::collections::HashMap;
 
 const N: &str = "FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141";
@@ -328,7 +329,7 @@ fn coordinates_at_ends(cases: &mut Cases, dice: &mut Rng) {
             let s = r * inverse;
             let check = ecdsa(public.serialize(), r, s, (u1 * s).bytes());
             cases.add(check);
-            // The coordinate itself in the place of r; for one from n on, that is out of the range.
+            // The coordinate itself as r; for one from n on, that is out of the range.
             cases.add(Check { r: x, ..check });
             let other_s = Scalar::from_bytes(&x) * inverse;
             cases.add(Check {
@@ -415,7 +416,7 @@ fn special_digits(cases: &mut Cases, dice: &mut Rng) {
             message[..8].copy_from_slice(&dice.next().to_le_bytes());
             let e = challenge(&nonce.x, &public.x, &message);
             let s = nonce.even() + e;
-            if let Some(place) = meeting_digits(s, -e) {
+            if let Some(position) = meeting_digits(s, -e) {
                 let check = Check {
                     kind: Kind::Schnorr,
                     key: key(2, &public.x),
@@ -423,22 +424,22 @@ fn special_digits(cases: &mut Cases, dice: &mut Rng) {
                     s: s.bytes(),
                     message,
                 };
-                cases.special.push((check, Step::Sum { place }));
+                cases.special.push((check, Step::Sum { position }));
                 break;
             }
         }
     }
     // Invalid ones: u1 is built of digits.
-    for place in 0..12 {
+    for position in 0..12 {
         for sign in [1, -1] {
             loop {
                 let (r, message) = (cases.points.point(dice.scalar()).x, dice.bytes());
                 let u2 = -challenge(&r, &public.x, &message);
-                let wanted = Halves::new(u2).digits(POINT_WIDTH)[place * STRIDE].map(|digit| digit * sign);
+                let wanted = Halves::new(u2).digits(POINT_WIDTH)[position * STRIDE].map(|digit| digit * sign);
                 let mut halves = Halves::new(dice.scalar());
-                let present = halves.digits(GENERATOR_WIDTH)[place];
+                let present = halves.digits(GENERATOR_WIDTH)[position];
                 for (half, (wanted, present)) in halves.0.iter_mut().zip(wanted.into_iter().zip(present)) {
-                    *half += BigInt::from(wanted - present) << (place * GENERATOR_WIDTH);
+                    *half += BigInt::from(wanted - present) << (position * GENERATOR_WIDTH);
                 }
                 let u1 = halves.scalar();
                 if Halves::new(u1) == halves {
@@ -449,7 +450,12 @@ fn special_digits(cases: &mut Cases, dice: &mut Rng) {
                         s: u1.bytes(),
                         message,
                     };
-                    cases.special.push((check, Step::Sum { place: place * STRIDE }));
+                    cases.special.push((
+                        check,
+                        Step::Sum {
+                            position: position * STRIDE,
+                        },
+                    ));
                     break;
                 }
             }
@@ -457,130 +463,17 @@ fn special_digits(cases: &mut Cases, dice: &mut Rng) {
     }
 }
 
-/// The place where both digits of u1 are those of u2, or their negatives.
+/// The position where both digits of u1 are those of u2, or their negatives.
 fn meeting_digits(u1: Scalar, u2: Scalar) -> Option<usize> {
     let of_generator = Halves::new(u1).digits(GENERATOR_WIDTH);
     let of_point = Halves::new(u2).digits(POINT_WIDTH);
-    let meets = |place: usize| {
-        let ([a, b], [c, d]) = (of_generator[place], of_point[place * STRIDE]);
+    let meets = |position: usize| {
+        let ([a, b], [c, d]) = (of_generator[position], of_point[position * STRIDE]);
         (a, b) == (c, d) || (a, b) == (-c, -d)
     };
     (0..of_generator.len())
-        .find(|place| meets(*place))
-        .map(|place| place * STRIDE)
-}
-
-/// Why lanes may leave a check to others.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Cause {
-    SmallR,
-    Infinity,
-    /// A step of the schedule adds equal or opposite points.
-    Special,
-}
-
-fn cause(check: &Check, points: &Points) -> Option<Cause> {
-    if has_small_r(check) {
-        return Some(Cause::SmallR);
-    }
-    let (u1, u2, point) = parts(check)?;
-    if result_is_infinity(check) {
-        return Some(Cause::Infinity);
-    }
-    let d = points.logs.get(&point.serialize())?;
-    Schedule::may_be_special(u1, u2, *d).then_some(Cause::Special)
-}
-
-struct Judge {
-    secp: Secp256k1<VerifyOnly>,
-    points: Points,
-    counts: HashMap<(Kind, Verdict, Option<Cause>), usize>,
-}
-
-impl Judge {
-    fn judge(&mut self, backend: Backend, check: &Check, verdict: Verdict) {
-        let holds = reference(&self.secp, check);
-        let mut why = None;
-        match verdict {
-            Verdict::Valid => assert!(holds, "{backend:?}: {check:?}"),
-            Verdict::Invalid => assert!(!holds, "{backend:?}: {check:?}"),
-            Verdict::CannotTell => {
-                why = cause(check, &self.points);
-                assert!(
-                    why.is_some(),
-                    "{backend:?} leaves this to others for no known cause: {check:?}"
-                );
-            }
-        }
-        *self.counts.entry((check.kind, verdict, why)).or_default() += 1;
-    }
-
-    /// Prints and clears the counts. Returns the number of special cases, and of all.
-    fn print(&mut self, title: &str) -> [usize; 2] {
-        let is_special = |(_, _, cause): &(_, _, Option<Cause>)| *cause == Some(Cause::Special);
-        let special = self
-            .counts
-            .iter()
-            .filter(|(what, _)| is_special(what))
-            .map(|(_, count)| count)
-            .sum();
-        let all = self.counts.values().sum();
-        let mut lines: Vec<String> = self
-            .counts
-            .drain()
-            .map(|(what, count)| format!("{what:?}: {count}"))
-            .collect();
-        lines.sort();
-        eprintln!("{title}, seed {SEED}: {}", lines.join(", "));
-        [special, all]
-    }
-}
-
-/// Verdicts of each check alone. Those of batches must be the same.
-fn alone(backend: Backend, checks: &[Check], judge: &mut Judge) -> Vec<Verdict> {
-    let mut verifier = Verifier::with_backend(backend);
-    assert_eq!(verifier.backend(), backend);
-    let mut verdicts = Vec::new();
-    let mut one = |check: &Check| {
-        verifier.verify(&[*check], &mut verdicts);
-        let [verdict] = verdicts[..] else {
-            panic!("{} verdicts", verdicts.len())
-        };
-        judge.judge(backend, check, verdict);
-        verdict
-    };
-    checks.iter().map(&mut one).collect()
-}
-
-/// Puts `together` of the checks at a time among random ones. All verdicts must be what they are
-/// alone, and the lanes must leave none of the random ones to others.
-fn among_others(backend: Backend, checks: &[Check], verdicts: &[Verdict], together: usize) {
-    let mut dice = Rng(SEED);
-    let tables = Tables::new(&mut dice);
-    let mut verifier = Verifier::with_backend(backend);
-    let mut results = Vec::new();
-    for (checks, verdicts) in checks.chunks(together).zip(verdicts.chunks(together)) {
-        let mut batch = Vec::new();
-        while batch.len() < BATCH {
-            let Known { check, expected, .. } = tables.known(&mut dice);
-            match expected {
-                Expected::Valid => batch.push((check, Verdict::Valid)),
-                Expected::Invalid => batch.push((check, Verdict::Invalid)),
-                Expected::SmallR | Expected::Infinity => {}
-            }
-        }
-        // One in each stretch of the batch, so that no place is taken twice.
-        let stretch = BATCH / together;
-        for (number, known) in checks.iter().copied().zip(verdicts.iter().copied()).enumerate() {
-            batch[number * stretch + dice.below(stretch)] = known;
-        }
-        let all: Vec<Check> = batch.iter().map(|(check, _)| *check).collect();
-        verifier.verify(&all, &mut results);
-        assert_eq!(results.len(), batch.len());
-        for (place, ((check, expected), verdict)) in batch.iter().zip(&results).enumerate() {
-            assert_eq!(verdict, expected, "{backend:?}, place {place}: {check:?}");
-        }
-    }
+        .find(|position| meets(*position))
+        .map(|position| position * STRIDE)
 }
 
 /// Verifies the checks of `make` on all backends.
@@ -592,18 +485,14 @@ fn compare(title: &str, make: impl Fn(&mut Cases, &mut Rng)) {
         checks,
         special,
     } = cases;
-    let mut judge = Judge {
-        secp: Secp256k1::verification_only(),
-        points,
-        counts: HashMap::new(),
-    };
+    let mut comparison = Comparison::new(points);
     for backend in backends() {
         // The portable backend is slow: a share is enough, since the source is the same.
         let share = if backend.is_fast() { 1 } else { 5 };
         let together = if backend.is_fast() { 16 } else { 64 };
         let checks: Vec<Check> = checks.iter().copied().step_by(share).collect();
-        let verdicts = alone(backend, &checks, &mut judge);
-        let [left, all] = judge.print(&format!("{title}, {backend:?}"));
+        let verdicts = alone(backend, &checks, &mut comparison);
+        let [left, all] = comparison.print(&format!("{title}, {backend:?}"));
         assert_eq!(all, checks.len());
         assert!(left <= all / 20, "{title}: lanes leave {left} of {all} to others");
         among_others(backend, &checks, &verdicts, together);
@@ -613,7 +502,7 @@ fn compare(title: &str, make: impl Fn(&mut Cases, &mut Rng)) {
         }
         let special: Vec<_> = special.iter().copied().step_by(share).collect();
         let checks: Vec<Check> = special.iter().map(|(check, _)| *check).collect();
-        let verdicts = alone(backend, &checks, &mut judge);
+        let verdicts = alone(backend, &checks, &mut comparison);
         for ((check, step), verdict) in special.iter().zip(&verdicts) {
             assert_eq!(
                 *verdict,
@@ -621,7 +510,7 @@ fn compare(title: &str, make: impl Fn(&mut Cases, &mut Rng)) {
                 "{backend:?} does not detect {step:?}: {check:?}"
             );
         }
-        judge.print(&format!("{title}, {backend:?}, special"));
+        comparison.print(&format!("{title}, {backend:?}, special"));
         // One at a time, then many in one batch.
         among_others(backend, &checks, &verdicts, 1);
         among_others(backend, &checks, &verdicts, 64);

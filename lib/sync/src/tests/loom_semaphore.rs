@@ -294,3 +294,145 @@ fn a_waiter_that_may_not_take_passes_its_wake_on() {
         assert!(!semaphore.is_starving());
     });
 }
+
+/// A value that one thread writes with both permits, and others read with one.
+struct ReadMostly {
+    semaphore: Semaphore,
+    value: UnsafeCell<u32>,
+}
+
+#[expect(unsafe_code, reason = "the model is about this access")]
+// SAFETY: a thread that writes holds both permits. Loom checks that no other thread reads then.
+unsafe impl Sync for ReadMostly {}
+
+fn both_permits_exclude_readers(preemptions: usize) {
+    model(preemptions, || {
+        let shared = Arc::new(ReadMostly {
+            semaphore: Semaphore::new(2),
+            value: UnsafeCell::new(0),
+        });
+        let readers: Vec<_> = (0..2)
+            .map(|_| {
+                let shared = Arc::clone(&shared);
+                thread::spawn(move || {
+                    let _permit = shared.semaphore.permit();
+                    shared.value.with(|value| {
+                        #[expect(unsafe_code, reason = "the model is about this access")]
+                        // SAFETY: this thread holds a permit, so the writer does not hold both.
+                        let value = unsafe { *value };
+                        assert!(value <= 1);
+                    });
+                })
+            })
+            .collect();
+        let permit = shared.semaphore.permit_many(2);
+        shared.value.with_mut(|value| {
+            #[expect(unsafe_code, reason = "the model is about this access")]
+            // SAFETY: this thread holds both permits.
+            unsafe {
+                *value += 1;
+            }
+        });
+        drop(permit);
+        for reader in readers {
+            reader.join().unwrap();
+        }
+        assert_eq!((shared.semaphore.permits(), shared.semaphore.waiters()), (2, 0));
+        assert!(!shared.semaphore.is_starving());
+    });
+}
+
+#[test]
+fn a_writer_with_both_permits_excludes_readers() {
+    both_permits_exclude_readers(2);
+}
+
+/// The planted weakening: a permit that was collected without Acquire.
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn a_relaxed_collection_is_caught() {
+    WEAKENED.set(true);
+    both_permits_exclude_readers(2);
+}
+
+/// Two waiters for two permits each, released one at a time: neither keeps the other from them.
+#[test]
+fn two_waiters_for_two_permits_do_not_block_each_other() {
+    model(2, || {
+        let semaphore = Arc::new(Semaphore::new(1));
+        let waiters: Vec<_> = (0..2)
+            .map(|_| {
+                let semaphore = Arc::clone(&semaphore);
+                thread::spawn(move || semaphore.acquire_many(2))
+            })
+            .collect();
+        for _ in 0..3 {
+            semaphore.release(1).unwrap();
+        }
+        for waiter in waiters {
+            waiter.join().unwrap();
+        }
+        assert_eq!((semaphore.permits(), semaphore.waiters()), (0, 0));
+        assert!(!semaphore.is_starving());
+    });
+}
+
+/// A waiter for two permits that uses up the wake of the only permit, while another waiter starves,
+/// passes the wake on.
+#[test]
+fn a_waiter_for_two_passes_its_wake_to_the_starving_one() {
+    static SEEN: AtomicBool = AtomicBool::new(false);
+    model(2, || {
+        let semaphore = Arc::new(Semaphore::new(0));
+        let modest = {
+            let semaphore = Arc::clone(&semaphore);
+            thread::spawn(move || semaphore.acquire())
+        };
+        if !starve(&semaphore) {
+            semaphore.release(1).unwrap();
+            modest.join().unwrap();
+            return;
+        }
+        SEEN.store(true, Ordering::Relaxed);
+        let greedy = {
+            let semaphore = Arc::clone(&semaphore);
+            thread::spawn(move || semaphore.acquire_many(2))
+        };
+        thread::yield_now();
+        // Both fall asleep again, in either order.
+        semaphore.wake_spuriously();
+        thread::yield_now();
+        semaphore.release(1).unwrap();
+        modest.join().unwrap();
+        semaphore.release(2).unwrap();
+        greedy.join().unwrap();
+        assert_eq!((semaphore.permits(), semaphore.waiters()), (0, 0));
+        assert!(!semaphore.is_starving());
+    });
+    assert!(SEEN.load(Ordering::Relaxed), "no execution has a starving waiter");
+}
+
+/// A waiter that has collected one of its two permits gives up. The permit goes to another waiter.
+#[test]
+fn a_waiter_that_gives_up_loses_no_permit() {
+    model(2, || {
+        let semaphore = Arc::new(Semaphore::new(0));
+        let deadline = Deadline::in_the_future();
+        let greedy = {
+            let (semaphore, deadline) = (Arc::clone(&semaphore), deadline.clone());
+            thread::spawn(move || semaphore.acquire_many_until(2, &deadline))
+        };
+        let modest = {
+            let semaphore = Arc::clone(&semaphore);
+            thread::spawn(move || semaphore.acquire())
+        };
+        semaphore.release(1).unwrap();
+        deadline.pass();
+        semaphore.wake_spuriously();
+        // There is only one permit.
+        assert!(!greedy.join().unwrap());
+        modest.join().unwrap();
+        assert_eq!((semaphore.permits(), semaphore.waiters()), (0, 0));
+        assert!(!semaphore.is_starving());
+    });
+}

@@ -2,8 +2,10 @@
 //! and with threads that barge.
 
 use blockmill_sync::semaphore::{PERMITS_MAX, STARVING_AFTER};
+use blockmill_sync::wait::Deadline;
 use blockmill_sync::{CachePadded, CriticalSection, Mutex, PermitOverflow, Semaphore};
 use proptest::prelude::*;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -42,6 +44,39 @@ fn dropping_a_permit_releases_it_and_forgetting_does_not() {
     assert_eq!(semaphore.permits(), 1);
     second.forget();
     assert_eq!(semaphore.permits(), 1);
+}
+
+#[test]
+fn several_permits_are_taken_together_or_not_at_all() {
+    let semaphore = Arc::new(Semaphore::new(3));
+    assert!(semaphore.try_permit_many(4).is_none());
+    let two = semaphore.permit_many(2);
+    assert_eq!((two.count(), semaphore.permits()), (2, 1));
+    assert!(semaphore.try_permit_owned(2).is_none());
+    let time = Duration::from_millis(20);
+    let start = Instant::now();
+    assert!(semaphore.permit_many_timeout(2, time).is_none());
+    assert!(semaphore.permit_owned_timeout(3, time).is_none());
+    assert!(start.elapsed() >= 2 * time);
+    // What they collected is back.
+    assert_eq!((semaphore.permits(), semaphore.waiters()), (1, 0));
+    assert!(!semaphore.is_starving());
+    drop(two);
+    let all = semaphore.permit_owned_timeout(3, time).unwrap();
+    assert!(semaphore.permit_timeout(time).is_none());
+    let elsewhere = std::thread::spawn(move || drop(all));
+    assert_eq!(semaphore.permit_owned(3).count(), 3);
+    elsewhere.join().unwrap();
+    semaphore.permit_owned(2).forget();
+    assert_eq!(semaphore.permits(), 1);
+    semaphore.acquire_many(0);
+    assert_eq!(semaphore.permits(), 1);
+}
+
+#[test]
+#[should_panic(expected = "too many permits")]
+fn more_permits_than_there_can_be_are_refused() {
+    Semaphore::new(0).acquire_many(PERMITS_MAX + 1);
 }
 
 #[test]
@@ -119,6 +154,41 @@ fn stress_with_more_threads_than_cores() {
     }
 }
 
+/// Threads take one permit, several, or all, and some give up. Never are more out than there are.
+#[test]
+fn stress_with_several_permits_at_once() {
+    for (threads, permits) in [(2, 2), (4, 3), (16, 3), (16, 8), (48, 5)] {
+        let semaphore = Semaphore::new(permits);
+        let out = CachePadded::new(AtomicU32::new(0));
+        std::thread::scope(|scope| {
+            for number in 0..threads {
+                let (semaphore, out) = (&semaphore, &out);
+                scope.spawn(move || {
+                    for round in 0..20_000 / threads {
+                        let count = 1 + (number * 7 + round * 5) % permits;
+                        let time = Duration::from_micros(u64::from(round % 100));
+                        let permit = match round % 4 {
+                            0 => semaphore.permit_many_timeout(count, time),
+                            1 => semaphore.try_permit_many(count),
+                            _ => Some(semaphore.permit_many(count)),
+                        };
+                        let Some(_permit) = permit else {
+                            continue;
+                        };
+                        assert!(out.fetch_add(count, Ordering::SeqCst) + count <= permits);
+                        if round % 64 == 0 {
+                            std::thread::yield_now();
+                        }
+                        out.fetch_sub(count, Ordering::SeqCst);
+                    }
+                });
+            }
+        });
+        assert_eq!((semaphore.permits(), semaphore.waiters()), (permits, 0));
+        assert!(!semaphore.is_starving());
+    }
+}
+
 /// Random numbers of threads and permits, for `BLOCKMILL_TEST_SEMAPHORE_SECONDS` seconds, by
 /// default an hour. A watchdog looks for lost wakes.
 #[test]
@@ -190,6 +260,29 @@ fn barging_threads_starve_no_waiter() {
     assert!(longest < STARVING_AFTER + Duration::from_secs(60), "{longest:?}");
 }
 
+/// Threads that take single permits again and again cannot keep another from all of them.
+#[test]
+fn barging_threads_do_not_keep_a_waiter_from_all_permits() {
+    let semaphore = Semaphore::new(4);
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..6 {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    let _permit = semaphore.permit();
+                    std::thread::yield_now();
+                }
+            });
+        }
+        let late = (0..100).find(|_| {
+            let permit = semaphore.permit_many_timeout(4, Duration::from_secs(60));
+            permit.is_none_or(|permit| permit.count() != 4)
+        });
+        stop.store(true, Ordering::Relaxed);
+        assert_eq!(late, None);
+    });
+}
+
 #[test]
 fn a_mutex_counts_right() {
     let total = Mutex::new(0u64);
@@ -216,6 +309,8 @@ fn a_mutex_counts_right() {
 enum Step {
     TryAcquire,
     AcquireTimeout,
+    TryAcquireMany(u32),
+    AcquireManyTimeout(u32),
     Release(u32),
     ReleaseAllWaiters,
 }
@@ -224,6 +319,8 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         4 => Just(Step::TryAcquire),
         1 => Just(Step::AcquireTimeout),
+        2 => (0u32..5).prop_map(Step::TryAcquireMany),
+        2 => (0u32..5).prop_map(Step::AcquireManyTimeout),
         4 => prop_oneof![0u32..4, Just(PERMITS_MAX - 2)].prop_map(Step::Release),
         1 => Just(Step::ReleaseAllWaiters),
     ]
@@ -244,6 +341,15 @@ proptest! {
                 Step::AcquireTimeout => {
                     prop_assert_eq!(semaphore.acquire_timeout(Duration::from_micros(1)), model > 0);
                     model = model.saturating_sub(1);
+                }
+                Step::TryAcquireMany(count) | Step::AcquireManyTimeout(count) => {
+                    let taken = if matches!(step, Step::TryAcquireMany(_)) {
+                        semaphore.try_acquire_many(count)
+                    } else {
+                        semaphore.acquire_many_until(count, &Deadline::after(Duration::from_micros(1)))
+                    };
+                    prop_assert_eq!(taken, count <= model);
+                    model -= if taken { count } else { 0 };
                 }
                 Step::Release(count) => {
                     let fits = count <= PERMITS_MAX - model;

@@ -76,7 +76,7 @@ fn serve(ring: &Jobs) -> u32 {
         *job += 100;
         Ok(())
     };
-    claim.serve(u32::MAX, handle, |_| (), |_, _| ()).count_ones()
+    claim.serve(|| true, handle, |_| (), |_, _| ()).count_ones()
 }
 
 fn one_job_there_and_back() {
@@ -153,7 +153,7 @@ fn two_servers(preemptions: usize) {
                             *job += 100;
                             Ok(())
                         };
-                        claim.serve(1, handle, |_| (), |_, _| ()).count_ones()
+                        claim.serve(|| false, handle, |_| (), |_, _| ()).count_ones()
                     })
                 })
             })

@@ -22,7 +22,6 @@ enum Step {
     TryNext,
     Any,
     TryAny,
-    Flush,
     /// Drops the requester and makes another.
     Anew,
 }
@@ -34,7 +33,6 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         3 => Just(Step::TryNext),
         6 => Just(Step::Any),
         3 => Just(Step::TryAny),
-        1 => Just(Step::Flush),
         1 => Just(Step::Anew),
     ];
     proptest::collection::vec(step, 1..120)
@@ -105,7 +103,6 @@ fn check(options: &Options, steps: &[Step]) {
             Step::TryNext => collect!(try_collect_next, true, false),
             Step::Any => collect!(collect_any, false, true),
             Step::TryAny => collect!(try_collect_any, false, false),
-            Step::Flush => requester.flush(),
             Step::Anew => {
                 requester = queue.requester();
                 model = Model::default();
@@ -126,7 +123,7 @@ proptest! {
     fn any_order_of_steps(
         workers in 0..4usize,
         slots in 1..9usize,
-        help in prop_oneof![Just(Help::Never), Just(Help::WhileWaiting), Just(Help::SmallJobsToo)],
+        help in prop_oneof![Just(Help::Never), Just(Help::WhileWaiting)],
         steps in steps(),
     ) {
         let options = Options { workers: Some(workers), slots_per_worker: Some(slots), help };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-const HELPS: [Help; 3] = [Help::Never, Help::WhileWaiting, Help::SmallJobsToo];
+const HELPS: [Help; 2] = [Help::Never, Help::WhileWaiting];
 
 /// Counts the jobs that exist.
 #[derive(Default)]
@@ -241,7 +241,6 @@ fn dropping_waits_for_the_job_in_hand() {
     requester.submit(job).unwrap();
     std::thread::scope(|scope| {
         // Only the worker can be in the handler.
-        requester.flush();
         while queue.handler().begun.load(Ordering::Acquire) == 0 {
             std::thread::yield_now();
         }
@@ -268,7 +267,6 @@ fn a_forgotten_requester_leaves_nothing_dangling() {
         for request in 0..8 {
             requester.submit(census.job(request)).unwrap();
         }
-        requester.flush();
         std::mem::forget(requester);
         let mut other = queue.requester();
         in_order(&mut other, &census, 100);
@@ -361,9 +359,9 @@ fn queues_share_a_pool_and_outlive_it() {
     assert_eq!(census.alive(), 0);
 }
 
-/// Requesters that only submit: workers do what was handed over, without help.
+/// Requesters that only submit: workers do the jobs, without help.
 #[test]
-fn flushed_jobs_are_done() {
+fn jobs_are_done_while_nobody_collects() {
     for help in HELPS {
         let census = Census::default();
         let queue = WorkQueue::with_own_threads(Triple::default(), &options(2, 16, help)).unwrap();
@@ -373,7 +371,6 @@ fn flushed_jobs_are_done() {
             for request in 0..5 {
                 requester.submit(census.job(request)).unwrap();
             }
-            requester.flush();
             let all = 1_000 + (round + 1) * 5;
             while queue.handler().handled.load(Ordering::Relaxed) < all {
                 std::thread::yield_now();
@@ -394,7 +391,7 @@ fn flushed_jobs_are_done() {
     }
 }
 
-/// Requesters that never wait, with jobs both shorter and longer than a hand-over.
+/// Requesters that never wait, with jobs both shorter and longer than a unit of work.
 #[test]
 fn try_collect_finds_all_jobs() {
     for options in all_options() {

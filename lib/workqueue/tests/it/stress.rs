@@ -97,8 +97,8 @@ fn many_requesters_and_workers() {
         (2, 8, 4, Help::Never),
         (8, 2, 1, Help::WhileWaiting),
         (8, 64, 4, Help::WhileWaiting),
-        (1, 2, 16, Help::SmallJobsToo),
-        (6, 6, 4, Help::SmallJobsToo),
+        (1, 2, 16, Help::WhileWaiting),
+        (6, 6, 4, Help::WhileWaiting),
     ];
     for (requesters, workers, slots, help) in settings {
         let options = Options {
