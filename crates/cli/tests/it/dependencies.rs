@@ -1,6 +1,8 @@
 //! How many packages of others the command stands on.
 
-use std::collections::BTreeSet;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::process::Command;
 
 /// Most packages of others without the features that are on by default.
@@ -46,5 +48,57 @@ fn the_command_without_features_stands_on_few_packages() {
             !lean.iter().any(|package| package.starts_with(name)),
             "{name}: {feature}"
         );
+    }
+}
+
+/// The packages that are published, by their names without `blockmill-`, and what each needs of them.
+fn published() -> BTreeMap<String, BTreeSet<String>> {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
+    command.current_dir(env!("CARGO_MANIFEST_DIR"));
+    command.args([
+        "metadata",
+        "--offline",
+        "--locked",
+        "--no-deps",
+        "--format-version",
+        "1",
+    ]);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let own_name = |name: &Value| {
+        let name = name.as_str().unwrap();
+        name.strip_prefix("blockmill-").unwrap_or(name).to_owned()
+    };
+    let packages = metadata["packages"].as_array().unwrap();
+    let published = packages.iter().filter(|package| package["publish"].is_null());
+    published
+        .map(|package| {
+            let needed = package["dependencies"].as_array().unwrap().iter();
+            let needed = needed.filter(|needed| needed["kind"] != "dev" && !needed["path"].is_null());
+            (
+                own_name(&package["name"]),
+                needed.map(|needed| own_name(&needed["name"])).collect(),
+            )
+        })
+        .collect()
+}
+
+/// CONTRIBUTING names all published packages, each after those that it needs.
+#[test]
+fn packages_are_published_in_the_order_of_their_dependencies() {
+    let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../CONTRIBUTING.md")).unwrap();
+    let (_, list) = text.split_once("in the order of their dependencies:").unwrap();
+    let list = list.split("\n\n").next().unwrap();
+    let order: Vec<&str> = list.split('`').skip(1).step_by(2).collect();
+    let published = published();
+    assert_eq!(
+        order.iter().copied().collect::<BTreeSet<_>>(),
+        published.keys().map(|name| &**name).collect()
+    );
+    for (position, name) in order.iter().enumerate() {
+        for needed in &published[*name] {
+            assert!(order[..position].contains(&&**needed), "{name} is before {needed}");
+        }
     }
 }
