@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::log;
 use crate::output;
 use blockmill_chain::Progress;
-use blockmill_engine::report::Totals;
+use blockmill_engine::report::{FIGURES, Totals, Value};
 use serde_json::json;
 use std::fmt::Write as _;
 use std::io::{Read, Write};
