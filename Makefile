@@ -109,7 +109,7 @@ features: fetch
 
 # Each example checks its own result. Those of crates/ are tests.
 EXAMPLES := blockmill-sync:contention blockmill-pool:scope blockmill-pool:work_source blockmill-checkqueue:primes \
-	blockmill-workqueue:requesters blockmill-wordtable:index secp256k1-lanes:verify secp256k1-lanes:throughput sha256-lanes:throughput
+	blockmill-workqueue:requesters secp256k1-lanes:verify secp256k1-lanes:throughput sha256-lanes:throughput
 
 examples:
 	@for pair in $(EXAMPLES); do \

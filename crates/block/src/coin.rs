@@ -62,6 +62,7 @@ impl FromStr for OutPoint {
     fn from_str(text: &str) -> Result<Self, NoOutPoint> {
         let read = || {
             let (txid, vout) = text.split_once(':')?;
+            // `parse` would take a plus sign.
             let is_number = vout.bytes().all(|byte| byte.is_ascii_digit());
             let vout = is_number.then(|| vout.parse().ok())??;
             Some(Self {
@@ -121,6 +122,7 @@ impl CoinRef<'_> {
     /// first number if the height is above 0.
     pub fn write_undo(&self, into: &mut Vec<u8>) {
         write_varint(u64::from(self.code()), into);
+        // Core writes a version of the transaction here that it does not use any more.
         if self.height > 0 {
             into.push(0);
         }

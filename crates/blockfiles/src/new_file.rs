@@ -114,6 +114,7 @@ impl NewFile {
     /// [`FileError::Io`]. The file is removed then.
     pub fn complete(mut self) -> Result<u64, FileError> {
         let failed = |error| FileError::io(&self.path)(error);
+        // A power cut must not leave a complete name on half a file.
         self.file.sync_all().map_err(failed)?;
         check_free(&self.path, self.replaces)?;
         self.give_name()?;
@@ -210,6 +211,7 @@ fn claim(path: &Path, temporary: &Path, mode: u32) -> Result<File, FileError> {
 /// Removes what a dead process has left under the temporary name.
 fn remove_left(path: &Path, temporary: &Path) -> Result<(), FileError> {
     let failed = |error| FileError::io(temporary)(error);
+    // A link under this name may lead to a file of the user.
     let left = std::fs::symlink_metadata(temporary).and_then(|left| match left.is_file() {
         true => File::open(temporary).map(Some),
         // To open a pipe would wait for its writer.
@@ -254,6 +256,7 @@ fn lock(file: &File, path: &Path) -> io::Result<NameLock> {
         Err(TryLockError::WouldBlock) => return Ok(NameLock::Taken),
         Err(TryLockError::Error(_)) => return Ok(NameLock::NoLocks),
     }
+    // Between opening and locking another process may have removed the name.
     let own = file.metadata()?;
     match std::fs::symlink_metadata(path) {
         Ok(named) if (named.dev(), named.ino()) == (own.dev(), own.ino()) => Ok(NameLock::Held),

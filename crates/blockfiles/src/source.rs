@@ -65,6 +65,7 @@ impl XorKey {
             return;
         }
         let mut key = self.0;
+        // The key goes by the offset in the file, wherever a read begins.
         key.rotate_left((offset % 8) as usize);
         for chunk in bytes.chunks_mut(8) {
             for (byte, key) in chunk.iter_mut().zip(key) {
@@ -141,6 +142,7 @@ fn block_file_number(path: &Path) -> Option<u64> {
 /// [`FileError::NotRegular`], or [`FileError::Io`].
 pub fn open_regular(path: &Path) -> Result<File, FileError> {
     use std::os::unix::fs::OpenOptionsExt;
+    // For a regular file the flag changes nothing.
     let nonblocking = rustix::fs::OFlags::NONBLOCK.bits() as i32;
     let opened = File::options().read(true).custom_flags(nonblocking).open(path);
     let file = opened.map_err(FileError::io(path))?;
@@ -224,6 +226,7 @@ impl BlockFiles {
             }
             return self.add_files(&[path.to_owned()]);
         }
+        // Users name the directory of a node, or its folder of blocks.
         let mut files = self.list_block_files(path)?;
         let inner = path.join("blocks");
         if files.is_empty() && is_kind(&inner, std::fs::Metadata::is_dir)? {
@@ -262,6 +265,7 @@ impl BlockFiles {
                 reason,
                 is_missing,
             };
+            // A directory may be added again and again, while a node writes it.
             if !self.skipped.contains(&skipped) {
                 self.skipped.push(skipped);
             }
@@ -285,6 +289,7 @@ impl BlockFiles {
                 }
             };
             let path = real.join(name);
+            // One file under two names must not be read twice.
             let target = match std::fs::read_link(&path) {
                 // No link: the usual case, in which all is known.
                 Err(error) if error.kind() == ErrorKind::InvalidInput => path.clone(),
@@ -307,6 +312,7 @@ impl BlockFiles {
     fn add_file(&mut self, source: Source) -> u32 {
         if let Some(&number) = self.by_path.get(&source.path) {
             let known = &mut self.sources[number as usize];
+            // The name may lead to another file by now.
             self.by_target.remove(&(known.target.clone(), known.key));
             *known = source.clone();
             self.by_target.insert((source.target, source.key), number);
@@ -393,6 +399,7 @@ impl BlockFiles {
             return Ok(Arc::clone(handle));
         }
         if open.len() >= OPEN_FILES_MAX {
+            // Files are opened again when they are needed. Those that are being read stay open.
             open.clear();
         }
         let path = self.path(file);

@@ -47,7 +47,8 @@
 //! operations. So threads may read and write at once. A sequence of operations is not atomic. A
 //! closure that an operation calls must not use the map.
 //!
-//! The type of the lock keeps threads from breaking its rules. There is no unsafe code here.
+//! The type of the lock keeps threads from breaking its rules. The only unsafe code here is the
+//! prefetch instruction.
 
 mod adopt;
 mod hash;
@@ -55,6 +56,7 @@ pub mod key;
 mod locked;
 mod overflow;
 mod pool;
+mod prefetch;
 mod record;
 mod segment;
 mod shard;
@@ -64,9 +66,9 @@ mod tests;
 mod word;
 
 pub use blockmill_block::CoinRef;
-pub use blockmill_wordtable::prefetch;
 pub use hash::{HashKey, HashedOutPoint, TransactionHash};
 pub use locked::{LockedShard, ReadShard};
+pub use prefetch::prefetch;
 pub use record::{EntryFlags, EntryRef};
 pub use segment::IndexStatistics;
 pub use shard::Update;

@@ -3,13 +3,13 @@
 //! Each segment has a table of its own. So growth moves a small part of the shard at a time.
 
 use super::pool::RecordPool;
+use super::prefetch::prefetch;
 use super::record::{EntryFlags, EntryRef, NewRecord, key_of, set_flags};
 use super::segment::{IndexSegment, IndexStatistics, SearchResult};
 use super::word::{hash_of, slot_of};
 use crate::hash::HashedOutPoint;
 use crate::key::{OutpointKey, outpoint_key};
 use blockmill_block::{CoinRef, OutPoint};
-use blockmill_wordtable::prefetch;
 
 /// Bits of a hash that choose the shard: the highest. Fuzzing has few shards and segments, since
 /// its maps are small and many, and their entries should meet.
@@ -84,7 +84,7 @@ impl Shard {
     #[inline]
     fn get_by_key(&self, hash: u64, key: &OutpointKey) -> Option<EntryRef<'_>> {
         match self.segments[segment_of(hash)].find(segment_hash(hash), key, &self.pool) {
-            SearchResult::InTable { slot } | SearchResult::InOverflow { slot } => {
+            SearchResult::InTable { slot, .. } | SearchResult::InOverflow { slot } => {
                 Some(EntryRef::new(self.pool.at(slot)))
             }
             SearchResult::Absent { .. } => None,
@@ -94,13 +94,17 @@ impl Shard {
     /// Starts loading the word of the index at which a search begins.
     #[inline]
     pub(crate) fn prefetch_word(&self, hash: u64) {
-        self.segments[segment_of(hash)].prefetch_word(segment_hash(hash));
+        if let Some(word) = self.segments[segment_of(hash)].first_word(segment_hash(hash)) {
+            prefetch(word);
+        }
     }
 
     /// Starts loading the words of the index that an insertion will probably move.
     #[inline]
     pub(crate) fn prefetch_insertion(&self, hash: u64) {
-        self.segments[segment_of(hash)].prefetch_insertion(segment_hash(hash));
+        self.segments[segment_of(hash)]
+            .lines(segment_hash(hash))
+            .for_each(prefetch);
     }
 
     /// Starts loading the record that a search will probably find. Returns whether there is one.
@@ -156,7 +160,7 @@ impl Shard {
         let key = outpoint_key(outpoint);
         let found = self.segments[segment_of(hash)].find(segment_hash(hash), &key, &self.pool);
         let slot = match found {
-            SearchResult::InTable { slot } | SearchResult::InOverflow { slot } => Some(slot),
+            SearchResult::InTable { slot, .. } | SearchResult::InOverflow { slot } => Some(slot),
             SearchResult::Absent { .. } => None,
         };
         let entry = slot.map(|slot| EntryRef::new(self.pool.at(slot)));
@@ -190,6 +194,7 @@ impl Shard {
         let record = NewRecord::new(coin);
         let slot = match old {
             Some(old) if RecordPool::same_size(old_length, record.length()) => old,
+            // The old slot is freed at the end: its record may be what the caller copies.
             _ => self.pool.allocate(record.length()),
         };
         record.write(outpoint, flags, self.pool.at_mut(slot));
@@ -199,12 +204,12 @@ impl Shard {
         let segment = &mut self.segments[segment_of(hash)];
         let segment_bytes = segment.bytes();
         match found {
-            SearchResult::InTable { slot: old } => segment.replace(segment_hash(hash), old, slot, &self.pool),
+            SearchResult::InTable { index, .. } => segment.replace_at(index, slot),
             SearchResult::InOverflow { .. } => {
                 segment.replace_overflowed(segment_hash(hash), &outpoint_key(outpoint), slot, &self.pool)
             }
-            SearchResult::Absent { crowded } => {
-                segment.insert(segment_hash(hash), slot, crowded, &self.pool);
+            SearchResult::Absent { index, crowded } => {
+                segment.insert(segment_hash(hash), slot, index, crowded, &self.pool);
                 self.len += 1;
             }
         }
@@ -223,7 +228,7 @@ impl Shard {
         let segment = &mut self.segments[segment_of(hash)];
         let segment_bytes = segment.bytes();
         match found {
-            SearchResult::InTable { slot } => segment.remove(segment_hash(hash), slot),
+            SearchResult::InTable { index, .. } => segment.remove_at(index),
             _ => segment.remove_overflowed(segment_hash(hash), key, &self.pool),
         }
         self.index_bytes = self.index_bytes + segment.bytes() - segment_bytes;
@@ -296,7 +301,7 @@ impl Shard {
         segment.reserve(chosen.len(), pool);
         for &(word, flags) in chosen {
             let (hash, record) = (hash_of(word), from.pool.at(slot_of(word)));
-            let SearchResult::Absent { crowded } = segment.find(hash, key_of(record), pool) else {
+            let SearchResult::Absent { index, crowded } = segment.find(hash, key_of(record), pool) else {
                 continue;
             };
             let length = EntryRef::new(record).length();
@@ -304,7 +309,7 @@ impl Shard {
             let copy = pool.at_mut(slot);
             copy[..length].copy_from_slice(&record[..length]);
             set_flags(copy, flags);
-            segment.insert(hash, slot, crowded, pool);
+            segment.insert(hash, slot, index, crowded, pool);
             self.len += 1;
         }
         self.index_bytes = self.index_bytes + segment.bytes() - segment_bytes;

@@ -1,6 +1,8 @@
 //! Words of the index: a hash in the upper half, the number of a record's slot in the lower half.
 
-pub(crate) use blockmill_wordtable::tag_of as hash_of;
+pub(crate) const fn hash_of(word: u64) -> u32 {
+    (word >> 32) as u32
+}
 
 pub(crate) const fn slot_of(word: u64) -> u32 {
     word as u32

@@ -106,6 +106,7 @@ pub fn write_snapshot(
     each: impl FnMut(&OutPoint, &Coin),
 ) -> Result<u64, SnapshotError> {
     let count = stream_snapshot(out, magic, tip, 0, coins, each)?;
+    // The number is known only now, and stands at the head.
     out.seek(SeekFrom::Start(COUNT_AT))?;
     out.write_all(&count.to_le_bytes())?;
     Ok(count)
@@ -136,6 +137,7 @@ pub fn stream_snapshot(
         let (outpoint, coin) = entry?;
         each(&outpoint, &coin);
         count += 1;
+        // The number of a transaction's coins comes before them.
         if group.first().is_some_and(|first| first.0.txid != outpoint.txid) {
             write_group(&mut group, &mut bytes);
             if bytes.len() >= CHUNK {
@@ -157,6 +159,7 @@ fn write_group(group: &mut Vec<(OutPoint, Coin)>, into: &mut Vec<u8>) {
     };
     into.extend(first.txid.0);
     write_compact_size(group.len() as u64, into);
+    // Core reads its database in the order of its keys.
     group.sort_unstable_by_key(|(outpoint, _)| database_order(outpoint.vout));
     for (outpoint, coin) in group.drain(..) {
         write_compact_size(outpoint.vout.into(), into);
@@ -180,6 +183,7 @@ fn database_order(vout: u32) -> [u8; 5] {
 pub fn snapshot_network(mut input: impl Read) -> Result<Magic, SnapshotError> {
     let mut head = [0; FILE_MAGIC.len() + 2 + 4];
     match input.read_exact(&mut head) {
+        // A file that is shorter than a head is no snapshot.
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Err(SnapshotError::NoSnapshot),
         read => read?,
     }
@@ -228,6 +232,7 @@ impl<R: Read> SnapshotReader<R> {
             let version = u16::from_le_bytes(reader.array()?);
             Ok((version, reader.array()?, reader.array()?, reader.array()?))
         })?;
+        // The version first: in another one the rest may mean anything.
         if version != VERSION {
             return Err(SnapshotError::Version { found: version });
         }
@@ -277,6 +282,7 @@ impl<R: Read> SnapshotReader<R> {
     /// Reads until the buffer has `wanted` bytes, or the file ends.
     fn fill(&mut self, wanted: usize) -> Result<(), SnapshotError> {
         if self.start > 0 && self.buffer.len() - self.start < wanted {
+            // The rest of a value moves to the front, so the buffer does not grow.
             self.buffer.drain(..self.start);
             self.start = 0;
         }
@@ -300,6 +306,8 @@ impl<R: Read> SnapshotReader<R> {
                     self.offset += length as u64;
                     return Ok(value);
                 }
+                // A value may be longer than what is there, but never longer than a block has room
+                // for.
                 Err(DecodeError::UnexpectedEnd { .. }) if !self.at_end && wanted < GROUP_MAX => {
                     wanted = self.buffer.len() - self.start + 1;
                 }
@@ -321,6 +329,7 @@ impl<R: Read> SnapshotReader<R> {
     fn group_head(&mut self, left: u64) -> Result<(Txid, usize), SnapshotError> {
         let begin = self.offset;
         let (txid, count) = self.parse(|reader| Ok((Txid(reader.array()?), reader.compact_size()?)))?;
+        // Memory is taken for coins as they come, and for no number of them.
         if count == 0 || count > OUTPUTS_MAX || count as u64 > left {
             return Err(SnapshotError::Damaged {
                 offset: begin,
@@ -375,6 +384,7 @@ impl<R: Read> SnapshotChunks<R> {
             return self.reader.check_end().map(|()| None);
         }
         let (offset, left, after) = (self.reader.offset, self.left, self.last);
+        // The last transaction of a chunk may go beyond its end.
         let mut bytes = Vec::with_capacity(CHUNK + CHUNK / 8);
         while bytes.len() < CHUNK && left - self.left < CHUNK_COINS && self.left > 0 {
             let begin = self.reader.offset;
@@ -446,6 +456,7 @@ impl SnapshotChunk {
             at_end: false,
         };
         let mut coins = reader.coins(self.base_height);
+        // The order goes on across chunks.
         coins.txid = self.after;
         coins.collect()
     }
@@ -485,6 +496,7 @@ impl<R: Read> SnapshotCoins<R> {
         let begin = self.reader.offset;
         let damaged = |detail: String| SnapshotError::Damaged { offset: begin, detail };
         let (txid, count) = self.reader.group_head(self.left)?;
+        // Two groups of one transaction are out of order, too.
         if self.txid.is_some_and(|last| last.0 >= txid.0) {
             return Err(damaged(format!("transaction {txid} is out of order")));
         }
@@ -509,6 +521,7 @@ impl<R: Read> SnapshotCoins<R> {
         let (vout, coin) = self
             .reader
             .parse(|reader| Ok((reader.compact_size()?, Coin::read_compressed(reader)?)))?;
+        // Core refuses these two as well.
         let problem = if coin.height > self.base_height {
             Some(format!("its height {} is above that of the base block", coin.height))
         } else if !(0..=MAX_MONEY).contains(&coin.value) {

@@ -48,6 +48,7 @@ pub trait Ancestry {
 /// Median of block times. Of an even number of times, the later of the two in the middle. Of no
 /// times, zero.
 pub fn median_time(times: &mut [u32]) -> u32 {
+    // Times may run backwards from one block to the next.
     times.sort_unstable();
     times.get(times.len() / 2).copied().unwrap_or_default()
 }

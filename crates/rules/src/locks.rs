@@ -48,6 +48,7 @@ pub fn sequence_lock(
     median_time_past: impl Fn(u32) -> u32,
 ) -> SequenceLock {
     let mut lock = SequenceLock { height: -1, time: -1 };
+    // Older transactions use sequence numbers for other things.
     if transaction.version() < 2 {
         return lock;
     }
@@ -59,6 +60,7 @@ pub fn sequence_lock(
         let height = coin_height(index);
         let count = i64::from(sequence & SEQUENCE_LOCKTIME_MASK);
         if sequence & SEQUENCE_LOCKTIME_TYPE != 0 {
+            // The lock counts from the block before the coin's, as its median time is known then.
             let coin_time = i64::from(median_time_past(height.saturating_sub(1)));
             lock.time = lock.time.max(coin_time + (count << SEQUENCE_LOCKTIME_GRANULARITY) - 1);
         } else {

@@ -47,6 +47,7 @@ impl<'a> Elements<'a> {
             OP_PUSHDATA4 => 4,
             _ => 0,
         };
+        // A length field that is cut off is a broken push, too.
         let (length_field, rest) = rest.split_at_checked(length_bytes)?;
         let length = if opcode < OP_PUSHDATA1 {
             usize::from(opcode)
@@ -71,6 +72,7 @@ impl<'a> Iterator for Elements<'a> {
         }
         let element = self.next_element().ok_or(BrokenPush);
         if element.is_err() {
+            // Nothing after a broken push has a meaning.
             self.script = &[];
         }
         Some(element)
@@ -130,6 +132,7 @@ pub fn witness_program(script: &[u8]) -> Option<(u8, &[u8])> {
         OP_1..=OP_16 => opcode - OP_1 + 1,
         _ => return None,
     };
+    // The push of the program ends the script.
     let fits = (2..=40).contains(&program.len()) && usize::from(*length) == program.len();
     fits.then_some((version, program))
 }
@@ -140,6 +143,7 @@ pub fn last_push(script: &[u8]) -> Option<&[u8]> {
     let mut last: &[u8] = &[];
     for element in elements(script) {
         match element {
+            // Core counts OP_RESERVED as a push here.
             Ok(element) if element.opcode <= OP_16 => last = element.data,
             _ => return None,
         }

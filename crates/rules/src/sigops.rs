@@ -28,6 +28,7 @@ pub fn count(script: &[u8], accurate: bool) -> u64 {
             OP_CHECKMULTISIG | OP_CHECKMULTISIGVERIFY => MULTISIG_KEYS_MAX,
             _ => 0,
         };
+        // A push of a number other than OP_1 to OP_16 does not count as one.
         previous = element.opcode;
     }
     operations
@@ -68,6 +69,7 @@ fn input_cost(input: &Input<'_>, script_pubkey: &[u8], flags: ScriptFlags) -> u6
         cost += count(script, true) * WITNESS_SCALE_FACTOR as u64;
     }
     if flags.contains(ScriptFlags::WITNESS) {
+        // A witness program may be the locking script, or nested in P2SH.
         let program = witness_program(script_pubkey).or_else(|| redeem_script.and_then(witness_program));
         if let Some((version, program)) = program {
             cost += witness_program_count(version, program, &input.witness());
@@ -84,6 +86,7 @@ pub fn transaction_cost(transaction: &Transaction<'_>, coins: Coins<'_>, legacy:
         .zip(coins.iter())
         .map(|(input, coin)| input_cost(&input, coin.script_pubkey, flags))
         .sum();
+    // Operations in witnesses have no factor: that is their discount.
     legacy * WITNESS_SCALE_FACTOR as u64 + inputs
 }
 

@@ -75,6 +75,7 @@ impl<R: EntryAccess> CoinEntries<'_, R> {
             return Ok(None);
         }
         let start = Instant::now();
+        // No lock of the map is held while the store reads.
         let found = self.below.store.get(at.outpoint());
         log.store_time += start.elapsed();
         found

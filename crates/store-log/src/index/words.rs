@@ -4,10 +4,10 @@
 //! memory on average, and a quarter at worst. Here all pieces but the last have one size, which no
 //! allocator rounds up.
 
-use crate::prefetch::prefetch;
+use blockmill_coinmap::prefetch;
 
-/// The word that stands for none.
-pub const GAP: u64 = u64::MAX;
+/// A word that stands for none.
+pub(crate) const GAP: u64 = u64::MAX;
 
 /// Words of a piece: 5 KiB.
 const PIECE: usize = 640;
@@ -20,7 +20,7 @@ pub(crate) const LINE_WORDS: usize = 8;
 
 /// Words, some of them gaps.
 #[derive(Debug, Default)]
-pub(crate) struct Row {
+pub(crate) struct Words {
     /// All of [`PIECE`] words, but the last, which has a multiple of [`STEP`].
     pieces: Vec<Box<[u64]>>,
 }
@@ -29,7 +29,7 @@ fn gaps(count: usize) -> Box<[u64]> {
     vec![GAP; count].into_boxed_slice()
 }
 
-impl Row {
+impl Words {
     /// Gaps, at least this many.
     pub(crate) fn gaps(count: usize) -> Self {
         let last = (count % PIECE).next_multiple_of(STEP);
@@ -42,7 +42,6 @@ impl Row {
     }
 
     /// Number of words, gaps included.
-    #[inline]
     pub(crate) fn len(&self) -> usize {
         let last = self.pieces.last().map_or(0, |last| last.len());
         self.pieces.len().saturating_sub(1) * PIECE + last
@@ -61,19 +60,16 @@ impl Row {
     }
 
     /// The word at an index. None after the end.
-    #[inline]
     pub(crate) fn get(&self, index: usize) -> Option<u64> {
         self.pieces.get(index / PIECE)?.get(index % PIECE).copied()
     }
 
     /// Sets the word at an index, which must not be after the end.
-    #[inline]
     pub(crate) fn set(&mut self, index: usize, word: u64) {
         self.pieces[index / PIECE][index % PIECE] = word;
     }
 
     /// The words from an index on.
-    #[inline]
     pub(crate) fn from(&self, index: usize) -> impl Iterator<Item = u64> {
         let (piece, offset) = (index / PIECE, index % PIECE);
         let first = self.pieces.get(piece).and_then(|piece| piece.get(offset..));
@@ -86,12 +82,11 @@ impl Row {
     ///
     /// Several words are compared without a branch for each: how many are below cannot be
     /// predicted, and a wrong guess would delay the searches after this one.
-    #[inline]
     pub(crate) fn lower_bound(&self, index: usize, word: u64) -> usize {
         let (mut number, mut offset) = (index / PIECE, index % PIECE);
         while let Some(piece) = self.pieces.get(number) {
-            let mut lines = piece.get(offset..).unwrap_or_default().chunks_exact(LINE_WORDS);
-            for line in &mut lines {
+            let (lines, rest) = piece.get(offset..).unwrap_or_default().as_chunks::<LINE_WORDS>();
+            for line in lines {
                 let not_below = line
                     .iter()
                     .rev()
@@ -101,7 +96,7 @@ impl Row {
                 }
                 offset += LINE_WORDS;
             }
-            if let Some(found) = lines.remainder().iter().position(|&other| other >= word) {
+            if let Some(found) = rest.iter().position(|&other| other >= word) {
                 return number * PIECE + offset + found;
             }
             (number, offset) = (number + 1, 0);
@@ -110,7 +105,6 @@ impl Row {
     }
 
     /// Starts loading the word at an index, and those of its line of the CPU's cache.
-    #[inline]
     pub(crate) fn prefetch(&self, index: usize) {
         if let Some(word) = self
             .pieces
@@ -123,7 +117,6 @@ impl Row {
 
     /// The first index from one on at which `is_found` says so of the index and its word; the
     /// length if there is none.
-    #[inline]
     pub(crate) fn position(&self, index: usize, mut is_found: impl FnMut(usize, u64) -> bool) -> usize {
         let (mut number, mut offset) = (index / PIECE, index % PIECE);
         while let Some(piece) = self.pieces.get(number) {
@@ -137,8 +130,19 @@ impl Row {
         self.len().max(index)
     }
 
+    /// The first index from one on that has a gap, or the first of two copies of a word.
+    pub(crate) fn free_from(&self, index: usize) -> usize {
+        let mut before = GAP;
+        let found = self.position(index, |_, word| {
+            word == GAP || std::mem::replace(&mut before, word) == word
+        });
+        match self.get(found) {
+            Some(word) if word != GAP => found - 1,
+            _ => found,
+        }
+    }
+
     /// Moves the words of a range up by one, over the word after them.
-    #[inline]
     pub(crate) fn move_up(&mut self, range: std::ops::Range<usize>) {
         let (piece, start) = (range.start / PIECE, range.start % PIECE);
         let end = start + range.len();
@@ -153,7 +157,6 @@ impl Row {
     }
 
     /// Moves the words of a range down by one, over the word before them.
-    #[inline]
     pub(crate) fn move_down(&mut self, range: std::ops::Range<usize>) {
         let (piece, start) = (range.start / PIECE, range.start % PIECE);
         let end = start + range.len();
@@ -167,14 +170,7 @@ impl Row {
         }
     }
 
-    /// Number of blocks of memory.
-    #[inline]
-    pub(crate) fn allocations(&self) -> usize {
-        self.pieces.len() + usize::from(self.pieces.capacity() > 0)
-    }
-
     /// Memory in bytes.
-    #[inline]
     pub(crate) fn bytes(&self) -> usize {
         self.len() * size_of::<u64>() + self.pieces.capacity() * size_of::<Box<[u64]>>()
     }
@@ -188,11 +184,11 @@ mod tests {
     proptest! {
         /// As in a plain vector.
         #[test]
-        fn a_row_behaves_as_a_vector(
+        fn words_behave_as_a_vector(
             count in 0usize..2000,
-            steps in proptest::collection::vec((0u8..5, any::<u16>(), any::<u8>()), 1..300),
+            steps in proptest::collection::vec((0u8..6, any::<u16>(), any::<u8>()), 1..300),
         ) {
-            let mut words = Row::gaps(count);
+            let mut words = Words::gaps(count);
             let mut model = vec![GAP; words.len()];
             prop_assert!(words.len() >= count && words.len() < count + STEP);
             for (step, index, length) in steps {
@@ -219,6 +215,14 @@ mod tests {
                             words.move_down(index..end);
                             model.copy_within(index..end, index - 1);
                         }
+                    }
+                    4 => {
+                        let free = words.free_from(index);
+                        let is_free = |&index: &usize| {
+                            model[index] == GAP || model.get(index + 1) == Some(&model[index])
+                        };
+                        let wanted = (index..model.len()).find(is_free);
+                        prop_assert_eq!(free, wanted.unwrap_or(model.len()));
                     }
                     _ => {
                         let bound = words.lower_bound(index, u64::from(length) * 8);
