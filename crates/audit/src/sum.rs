@@ -37,7 +37,9 @@ impl Piece {
     fn add(&mut self, run: Run<TimedSums>) {
         self.left -= run.heights.end() - run.heights.start() + 1;
         self.sums.add(run.value.sums);
-        run.unverified.iter().for_each(|unverified| self.add_unverified(unverified));
+        run.unverified
+            .iter()
+            .for_each(|unverified| self.add_unverified(unverified));
     }
 
     fn add_unverified(&mut self, unverified: &Unverified) {

@@ -1,40 +1,28 @@
 //! Compares coin stores under the trait `CoinStore`: ours and its peers. All do the same work, and
-//! each phase is a process of its own.
+//! each phase is a process of its own. Spreads, tables, JSON and processes are those of
+//! `blockmill_harness`.
 //!
 //! In reading order:
 //! - [`generator`]: the coins, by number;
-//! - [`list`]: coins and changes close together in memory;
 //! - [`stores`]: the contestants;
-//! - [`process`]: what the system says about time, memory and files;
-//! - [`bound`]: the memory that all of it may use;
+//! - [`meter`]: time, and what went to the disk and came from it;
 //! - [`phase`]: what is measured, each in a process of its own;
-//! - [`compare`]: starts the phases of each store, one after the other;
-//! - [`spread`]: mean, middle and ends of several figures;
-//! - [`targets`]: what the coin log has to reach;
-//! - [`report`]: the table and the JSON.
+//! - [`compare`]: starts the phases of each store, and makes the rows.
 
-mod bound;
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 mod compare;
 mod generator;
-mod list;
+mod meter;
 mod phase;
-mod process;
-mod report;
-mod spread;
 mod stores;
-mod targets;
 
+use blockmill_harness::Failure;
 use clap::{Args, Parser};
-use std::error::Error;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
-
-/// What ends a run.
-type Failure = Box<dyn Error + Send + Sync>;
 
 /// Compares coin stores.
 #[derive(Debug, Clone, Parser)]
@@ -51,19 +39,9 @@ struct Arguments {
     json: Option<PathBuf>,
     #[command(flatten)]
     work: Work,
-    /// Memory that each phase may use, page cache included, in MiB: by a cgroup v2, or else by a
-    /// process that locks the rest of the machine's memory. Without it memory is not bounded.
-    #[arg(long)]
-    memory_mib: Option<u64>,
-    /// Runs one phase and prints its figures: what this program starts by itself.
+    /// Runs one phase and prints its runs: what this program starts by itself.
     #[arg(long, hide = true)]
     phase: Option<phase::Phase>,
-    /// The control group that the phase enters.
-    #[arg(long, hide = true)]
-    group: Option<PathBuf>,
-    /// Takes memory and locks it until the input ends.
-    #[arg(long, hide = true)]
-    balloon: Option<u64>,
 }
 
 /// How much is done.
@@ -81,7 +59,7 @@ struct Work {
     /// Random reads with warm files, for each number of threads.
     #[arg(long, default_value_t = 400_000)]
     reads: u64,
-    /// Random reads with cold files, for each number of threads.
+    /// Random reads with cold files.
     #[arg(long, default_value_t = 20_000)]
     cold_reads: u64,
     /// Kills in the middle of a commit.
@@ -103,21 +81,13 @@ impl Work {
 
 fn run(arguments: &Arguments) -> Result<(), Failure> {
     let mut out = std::io::stdout();
-    if let Some(bytes) = arguments.balloon {
-        return bound::hold(bytes);
-    }
-    if let Some(group) = &arguments.group {
-        bound::enter(group)?;
-    }
     if let Some(phase) = arguments.phase {
-        let figures = phase::run(phase, arguments)?;
-        writeln!(out, "{figures}")?;
-        return Ok(());
+        return Ok(blockmill_harness::print(&mut out, &phase::run(phase, arguments)?)?);
     }
-    let comparison = compare::run(arguments)?;
-    write!(out, "{}", report::table(&comparison))?;
+    let report = compare::run(arguments)?;
+    report.write_table(&mut out, true)?;
     if let Some(path) = &arguments.json {
-        std::fs::write(path, format!("{:#}\n", report::json(&comparison)))?;
+        std::fs::write(path, format!("{:#}\n", report.json()))?;
     }
     Ok(())
 }

@@ -24,7 +24,7 @@ fn run(directory: &Path, arguments: &[&str]) -> (Output, Option<Value>) {
 #[test]
 fn a_tiny_run_has_all_figures() {
     let directory = tempfile::tempdir().unwrap();
-    let mut stores = "redb,lmdb,fjall,fjall-ingest".to_owned();
+    let mut stores = "log,redb,lmdb,fjall".to_owned();
     if cfg!(feature = "leveldb") {
         stores += ",leveldb";
     }

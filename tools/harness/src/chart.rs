@@ -6,19 +6,15 @@ use crate::report::heading;
 use crate::row::Row;
 use std::fmt::Write;
 
-/// Size of the plot, and of the margins around it, in SVG units.
-const PLOT_WIDTH: f64 = 490.0;
-const PLOT_HEIGHT: f64 = 310.0;
+/// The plot in SVG units: its left and right end, its top and bottom.
 const LEFT: f64 = 90.0;
+const RIGHT: f64 = 580.0;
 const TOP: f64 = 50.0;
-const BOTTOM: f64 = 60.0;
+const BOTTOM: f64 = 360.0;
 
-/// Width of the legend without its names, and of a letter of them at most.
-const LEGEND: f64 = 70.0;
+/// Height of a line of the legend, and width of a letter at most.
+const LINE: f64 = 24.0;
 const LETTER: f64 = 8.0;
-
-/// Height of a line of the legend.
-const LEGEND_LINE: f64 = 24.0;
 
 /// Where the largest number on the x axis is this many times the smallest one or more, the axis is
 /// logarithmic: threads are doubled from row to row.
@@ -112,11 +108,11 @@ impl Scale {
             Some(first) => (value / first).ln() / (self.x_max / first).ln(),
             None => value / self.x_max,
         };
-        LEFT + share * PLOT_WIDTH
+        LEFT + share * (RIGHT - LEFT)
     }
 
     fn y(&self, value: f64) -> f64 {
-        TOP + PLOT_HEIGHT - value / self.y_max * PLOT_HEIGHT
+        BOTTOM - value / self.y_max * (BOTTOM - TOP)
     }
 }
 
@@ -134,8 +130,7 @@ pub(crate) fn draw(axes: Axes, rows: &[Row]) -> Option<String> {
         .map(|series| series.name.chars().count())
         .max()
         .unwrap_or(0);
-    let width = LEFT + PLOT_WIDTH + LEGEND + LETTER * longest as f64;
-    let height = (TOP + PLOT_HEIGHT + BOTTOM).max(TOP + LEGEND_LINE * curves.len() as f64);
+    let (width, height) = (RIGHT + 70.0 + LETTER * longest as f64, BOTTOM + 60.0);
     let title = escape(rows[0].table());
     let mut svg = format!(
         "<svg viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"{title}\">\n<title>{title}</title>\n\
@@ -190,67 +185,61 @@ fn label(svg: &mut String, how: &str, x: f64, y: f64, text: &str) {
 }
 
 fn draw_axes(svg: &mut String, axes: Axes, scale: &Scale, mut x_values: Vec<f64>) {
-    let (right, bottom) = (LEFT + PLOT_WIDTH, TOP + PLOT_HEIGHT);
     for number in 0..=(scale.y_max / scale.y_step).round() as u32 {
         let value = f64::from(number) * scale.y_step;
         let y = scale.y(value);
-        let _ = writeln!(svg, "<path class=\"grid\" d=\"M{LEFT} {y:.1}H{right}\"/>");
+        let _ = writeln!(svg, "<path class=\"grid\" d=\"M{LEFT} {y:.1}H{RIGHT}\"/>");
         label(svg, "class=\"end\"", LEFT - 8.0, y + 4.0, &tick(value));
     }
-    let _ = writeln!(svg, "<path class=\"axis\" d=\"M{LEFT} {TOP}V{bottom}H{right}\"/>");
+    let _ = writeln!(svg, "<path class=\"axis\" d=\"M{LEFT} {TOP}V{BOTTOM}H{RIGHT}\"/>");
     x_values.sort_by(f64::total_cmp);
     x_values.dedup();
     let mut free_from = f64::MIN;
     for value in x_values {
         let x = scale.x(value);
-        if x < free_from {
-            continue;
+        if x >= free_from {
+            free_from = x + TICK_DISTANCE_MIN;
+            label(svg, "class=\"middle\"", x, BOTTOM + 20.0, &tick(value));
         }
-        free_from = x + TICK_DISTANCE_MIN;
-        let _ = writeln!(svg, "<path class=\"axis\" d=\"M{x:.1} {bottom}v5\"/>");
-        label(svg, "class=\"middle\"", x, bottom + 20.0, &tick(value));
     }
-    let middle = f64::midpoint(LEFT, right);
     label(
         svg,
         "class=\"middle\"",
-        middle,
-        bottom + BOTTOM - 16.0,
+        f64::midpoint(LEFT, RIGHT),
+        BOTTOM + 44.0,
         &heading(axes.x),
     );
-    let y = f64::midpoint(TOP, bottom);
+    let y = f64::midpoint(TOP, BOTTOM);
     let turned = format!("class=\"middle\" transform=\"rotate(-90 18 {y})\"");
     label(svg, &turned, 18.0, y, &heading(axes.y));
 }
 
 /// A number at an axis: whole from 100 on, otherwise rounded to hide the error of adding steps.
 fn tick(value: f64) -> String {
-    if value >= 100.0 {
-        return format!("{value:.0}");
-    }
     let text = format!("{value:.6}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 fn draw_series(svg: &mut String, scale: &Scale, number: usize, series: &Series) {
     let (colour, dashes) = STROKES[number % STROKES.len()];
-    let points = series.points.iter();
-    let points: Vec<String> = points
-        .map(|&(x, y)| format!("{:.1},{:.1}", scale.x(x), scale.y(y)))
-        .collect();
     let stroke = format!("class=\"curve\" stroke=\"{colour}\" stroke-dasharray=\"{dashes}\"");
-    let _ = writeln!(svg, "<polyline {stroke} points=\"{}\"/>", points.join(" "));
+    let mut line = String::new();
     for &(x, y) in &series.points {
         let (left, top) = (scale.x(x), scale.y(y));
+        let _ = write!(line, "{left:.1},{top:.1} ");
         let words = format!("{}: {} at {}", escape(&series.name), tick(y), tick(x));
         let _ = writeln!(
             svg,
             "<circle fill=\"{colour}\" cx=\"{left:.1}\" cy=\"{top:.1}\" r=\"4\"><title>{words}</title></circle>"
         );
     }
-    let (left, top) = (LEFT + PLOT_WIDTH + 20.0, TOP + 10.0 + LEGEND_LINE * number as f64);
-    let _ = writeln!(svg, "<path {stroke} d=\"M{left} {top}h30\"/>");
-    label(svg, "", left + 38.0, top + 4.0, &series.name);
+    let top = TOP + 10.0 + LINE * number as f64;
+    let _ = writeln!(
+        svg,
+        "<polyline {stroke} points=\"{line}\"/>\n<path {stroke} d=\"M{} {top}h30\"/>",
+        RIGHT + 20.0
+    );
+    label(svg, "", RIGHT + 58.0, top + 4.0, &series.name);
 }
 
 #[cfg(test)]
@@ -270,10 +259,7 @@ mod tests {
         // The largest value stands below the top, the smallest number of threads is half of two.
         let scale = Scale::new(&[(1.0, 12.0), (2.0, 24.0)]);
         assert_eq!((scale.y_step, scale.y_max), (5.0, 25.0));
-        assert_eq!(
-            (scale.x(2.0), scale.x(1.0)),
-            (LEFT + PLOT_WIDTH, LEFT + PLOT_WIDTH / 2.0)
-        );
+        assert_eq!((scale.x(2.0), scale.x(1.0)), (RIGHT, f64::midpoint(LEFT, RIGHT)));
         let file = file(report.axes.unwrap(), &report.rows).unwrap();
         assert!(file.starts_with("<svg xmlns") && file.contains("<style>"), "{file}");
     }
@@ -281,7 +267,7 @@ mod tests {
     #[test]
     fn threads_are_doubled_along_the_axis() {
         let scale = Scale::new(&[(1.0, 1.0), (4.0, 1.0), (16.0, 1.0)]);
-        assert_eq!(scale.x(4.0), LEFT + PLOT_WIDTH / 2.0);
+        assert_eq!(scale.x(4.0), f64::midpoint(LEFT, RIGHT));
     }
 
     #[test]

@@ -13,7 +13,8 @@
 //! - `row`: a printed row;
 //! - `report`: rows, claims, the text table, JSON;
 //! - `page`, `chart`: the report as a page with curves;
-//! - `machine`: the machine of the runs.
+//! - `machine`: the machine of the runs;
+//! - `coins`: coins for maps and stores.
 //!
 //! ```
 //! use blockmill_harness::{Contender, Report, Row, Turns, timed};
@@ -34,6 +35,7 @@
 
 mod chart;
 mod clock;
+pub mod coins;
 mod machine;
 mod page;
 mod process;
@@ -52,7 +54,7 @@ pub use report::{Claim, Report};
 pub use row::Row;
 pub use run::Run;
 pub use spread::Spread;
-pub use turns::{Clock, Contender, Progress, Turns};
+pub use turns::{Clock, Contender, Progress, Turns, ratio};
 
 use std::error::Error;
 use std::fmt::Debug;

@@ -36,8 +36,6 @@ pub struct Finished {
     pub file_mib: f64,
     /// What it sent towards the disk.
     pub written_mib: f64,
-    /// Its exit status, if it has one.
-    pub status: Option<i32>,
 }
 
 impl Finished {
@@ -84,12 +82,11 @@ fn cpu_seconds(stat: &str) -> f64 {
     ticks.sum::<f64>() / TICKS
 }
 
-/// Runs a command to its end. `name` is the run's name in errors. The exit status must be one of
-/// `allowed`.
+/// Runs a command to its end. `name` is the run's name in errors.
 ///
 /// # Errors
-/// If the command does not start, or ends otherwise.
-pub fn finish(command: &mut Command, name: &str, allowed: &[i32]) -> Result<Finished, Failure> {
+/// If the command does not start, or fails.
+pub fn finish(command: &mut Command, name: &str) -> Result<Finished, Failure> {
     let start = Instant::now();
     let program = command.get_program().to_owned();
     let mut child = command
@@ -100,8 +97,7 @@ pub fn finish(command: &mut Command, name: &str, allowed: &[i32]) -> Result<Fini
     let mut finished = watch(&mut child);
     let status = child.wait()?;
     finished.run.seconds = start.elapsed().as_secs_f64();
-    finished.status = status.code();
-    if status.code().is_some_and(|code| allowed.contains(&code)) {
+    if status.success() {
         return Ok(finished);
     }
     Err(format!("{name}: {status}: {}", finished.lines.join(" ")).into())
@@ -142,7 +138,7 @@ fn watch(child: &mut Child) -> Finished {
 /// # Errors
 /// Those of [`finish`]; if a line is not there.
 pub fn part<T: DeserializeOwned>(command: &mut Command, name: &str) -> Result<(Run, T), Failure> {
-    let finished = finish(command, name, &[0])?;
+    let finished = finish(command, name)?;
     let run: Run = finished.json(0)?;
     let memory = Some(finished.anonymous_mib).filter(|&mib| mib > 0.0);
     Ok((run.with("anonymous_mib", memory), finished.json(1)?))
@@ -192,7 +188,7 @@ mod tests {
         let (run, left): (Run, String) = part(command.env("LINES", lines), "part").unwrap();
         assert_eq!((run.figures["figure"], left.as_str()), (7.0, "left"));
         assert!(run.figures["anonymous_mib"] > 0.0, "{run:?}");
-        let finished = finish(&mut shell(busy), "busy", &[0]).unwrap();
+        let finished = finish(&mut shell(busy), "busy").unwrap();
         assert!(
             finished.run.cpu_seconds > 0.0 && finished.run.seconds > 0.0,
             "{finished:?}"
@@ -201,11 +197,10 @@ mod tests {
 
     #[test]
     fn a_process_that_fails_is_named_with_its_words() {
-        let error = finish(&mut shell("echo said; exit 3"), "a run", &[0, 1]).unwrap_err();
+        let error = finish(&mut shell("echo said; exit 3"), "a run").unwrap_err();
         assert_eq!(error.to_string(), "a run: exit status: 3: said");
-        assert_eq!(finish(&mut shell("exit 1"), "a run", &[0, 1]).unwrap().status, Some(1));
         assert!(part::<String>(&mut shell("echo 7"), "a run").is_err());
-        let error = finish(&mut Command::new("/nowhere/program"), "a run", &[0]).unwrap_err();
+        let error = finish(&mut Command::new("/nowhere/program"), "a run").unwrap_err();
         assert!(error.to_string().starts_with("/nowhere/program: "), "{error}");
     }
 }

@@ -130,34 +130,37 @@ impl Turns {
         progress(&words(title, &contenders, self.runs));
         let find = |name: &str| contenders.iter().position(|other| other.name == name);
         let rows = contenders.iter().zip(&all).map(|(contender, own)| {
-            let mut row = contender.row.clone();
-            let (other, is_ours) = match &contender.beside {
-                Some(Beside::Peer(peer)) => (find(peer), true),
-                Some(Beside::Ours(ours)) => (find(ours), false),
-                None => (None, false),
+            let mut row = contender.row.clone().timed(own);
+            let other = |name: &str| find(name).map_or(&[][..], |index| &all[index]);
+            let ratio = match &contender.beside {
+                Some(Beside::Peer(peer)) => ratio(self.clock, other(peer), own),
+                Some(Beside::Ours(ours)) => ratio(self.clock, own, other(ours)),
+                None => None,
             };
-            row = row.timed(own);
-            let other = other.map(|index| &all[index]).filter(|other| !other.is_empty());
-            if let Some(ratio) = other.and_then(|other| self.ratio(own, other, is_ours)) {
+            if let Some(ratio) = ratio {
                 row.set_spread("ratio", ratio);
             }
             row
         });
         Ok(rows.collect())
     }
+}
 
-    /// The peer's time for a unit over ours, of neighbouring runs.
-    fn ratio(&self, own: &[Run], other: &[Run], own_is_ours: bool) -> Option<Spread> {
-        let time = |run: &Run| match self.clock {
+/// A peer's time for a unit of work over that of ours, of runs side by side. The side with fewer
+/// runs begins again.
+pub fn ratio(clock: Clock, peer: &[Run], ours: &[Run]) -> Option<Spread> {
+    let time = |runs: &[Run], turn: usize| {
+        let run = &runs[turn % runs.len()];
+        match clock {
             Clock::Wall => run.each(run.seconds),
             Clock::Cpu => run.each(run.cpu_seconds),
-        };
-        let pairs = (0..own.len().max(other.len())).map(|turn| {
-            let (own, other) = (time(&own[turn % own.len()]), time(&other[turn % other.len()]));
-            if own_is_ours { other / own } else { own / other }
-        });
-        Spread::of(pairs.filter(|ratio| ratio.is_finite()))
+        }
+    };
+    if peer.is_empty() || ours.is_empty() {
+        return None;
     }
+    let pairs = (0..peer.len().max(ours.len())).map(|turn| time(peer, turn) / time(ours, turn));
+    Spread::of(pairs.filter(|ratio| ratio.is_finite()))
 }
 
 /// The line after the last turn.

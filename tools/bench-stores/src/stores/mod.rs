@@ -1,15 +1,15 @@
 //! The stores, each as a [`CoinStore`] and tuned as its makers advise.
 
+mod fjall;
 #[cfg(feature = "leveldb")]
 mod leveldb;
 mod lmdb;
-mod log_structured;
 mod redb;
 #[cfg(feature = "rocksdb")]
 mod rocks;
 
 #[cfg(feature = "leveldb")]
-use crate::process::{disk_bytes, process_cpu_seconds};
+use crate::meter::disk_bytes;
 use blockmill_block::reader::DecodeError;
 use blockmill_block::{BlockHash, Coin, OutPoint};
 use blockmill_coins::store::{KEY_LENGTH, OutpointKey, decode_coin, outpoint_from_key, outpoint_key};
@@ -35,8 +35,6 @@ pub(crate) enum Kind {
     Lmdb,
     /// fjall; a flush is a batch of its journal.
     Fjall,
-    /// fjall; a flush is a sorted table, without the journal.
-    FjallIngest,
     /// LevelDB with the options of Bitcoin Core.
     #[cfg(feature = "leveldb")]
     Leveldb,
@@ -105,8 +103,7 @@ impl Kind {
             }
             Self::Redb => Box::new(redb::Redb::open(directory, settings)?),
             Self::Lmdb => Box::new(lmdb::Lmdb::open(directory, settings)?),
-            Self::Fjall => Box::new(log_structured::Fjall::open(directory, settings, false)?),
-            Self::FjallIngest => Box::new(log_structured::Fjall::open(directory, settings, true)?),
+            Self::Fjall => Box::new(fjall::Fjall::open(directory, settings)?),
             #[cfg(feature = "leveldb")]
             Self::Leveldb => Box::new(leveldb::LevelDb::open(directory, settings)?),
             #[cfg(feature = "rocksdb")]
@@ -200,7 +197,7 @@ const QUIET_CPU_SECONDS: f64 = 0.1 * REST.as_millis() as f64 / 1e3 / REST_CHECKS
 fn wait_until_quiet() -> Result<(), StoreError> {
     let mut before = None;
     wait_for_rest(|| {
-        let now = (process_cpu_seconds(), disk_bytes());
+        let now = (blockmill_harness::process_cpu_seconds(), disk_bytes());
         let is_quiet = |before: (f64, u64)| now.0 - before.0 < QUIET_CPU_SECONDS && now.1 == before.1;
         Ok(!before.replace(now).is_some_and(is_quiet))
     })
@@ -331,7 +328,6 @@ mod tests {
     #[test]
     fn fjall() {
         check(Kind::Fjall);
-        check(Kind::FjallIngest);
     }
 
     #[cfg(feature = "leveldb")]

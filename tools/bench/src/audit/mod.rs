@@ -2,25 +2,22 @@
 //! Core's daemon, and what that says of the main network.
 //!
 //! Each run is a process of its own, over the same block files. One more run of ours, in this
-//! process, says what the time goes into. In reading order: `site`, a chain in files; `shares`,
-//! that run; `projection`, the main network.
+//! process, says what the time goes into. In reading order: `shares`, that run; `projection`, the
+//! main network.
 
 mod projection;
 mod shares;
-mod site;
 
-use crate::BenchOptions;
-use crate::clock::Spread;
-use crate::error::BenchError;
-use crate::report::{Column, Report, Target};
+use crate::connect::{CACHE_MIB, Connect, MIXED, Site, UTXO, call, spec};
 use crate::signatures::lanes_are_fast;
+use crate::{Failure, Options, temporary_directory};
 use blockmill_chaingen::{ChainSpec, Profile};
+use blockmill_harness::{Contender, Progress, Report, Row, Run, Turns, at, same};
 use projection::projection;
-use serde::Serialize;
 use shares::Shares;
-use site::{Outcome, Site};
-
-const SEED: u64 = 9;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::path::{Path, PathBuf};
 
 /// Memory of an audit in MiB at most, whatever the chain.
 const MEMORY_MAX_MIB: f64 = 300.0;
@@ -28,275 +25,230 @@ const MEMORY_MAX_MIB: f64 = 300.0;
 /// Share of the time that each thread works at least.
 const BUSY_MIN: f64 = 0.97;
 
-const COLUMNS: &[Column] = &[
-    Column::text("what", "what"),
-    Column::text("signatures", "signatures"),
-    Column::number("threads", "threads", 0),
-    Column::number("seconds", "seconds", 2),
-    Column::number("seconds_min", "least", 2),
-    Column::number("seconds_max", "most", 2),
-    Column::number("cpu_seconds", "CPU s", 2),
-    Column::number("inputs_per_second", "inputs/s", 0),
-    Column::number("ratio", "over audit", 1),
-    Column::number("memory_mib", "MiB", 0),
-];
+const AUDIT: &str = "audit";
+const BITCOIND: &str = "bitcoind";
 
-/// A printed row: runs of one contender with one number of threads.
-#[derive(Debug, Clone, Serialize)]
-struct Row {
-    chain: &'static str,
-    what: &'static str,
+/// A chain in files as Bitcoin Core has them, with a snapshot of its set.
+struct Audited<'a> {
+    program: &'a Path,
+    site: Site,
     signatures: &'static str,
-    threads: usize,
-    /// Of the median run; the least and the most.
-    seconds: f64,
-    seconds_min: f64,
-    seconds_max: f64,
-    cpu_seconds: f64,
-    inputs_per_second: f64,
-    /// Seconds over those of `audit` with as many threads.
-    ratio: Option<f64>,
-    /// Peak of anonymous memory.
-    memory_mib: f64,
 }
 
-/// A chain, and how its signatures are verified.
-struct Chain {
-    name: &'static str,
-    spec: ChainSpec,
-    signatures: &'static str,
-    /// Sums take at most this share of the CPU time.
-    sums_max: f64,
-}
+impl<'a> Audited<'a> {
+    /// Makes a chain. Its undo data is that of `connect`, or of the daemon.
+    fn make(options: &'a Options, spec: &ChainSpec, signatures: &'static str) -> Result<Self, Failure> {
+        let program = options.blockmill()?;
+        let site = Site::make(spec, options.bitcoind.as_deref())?;
+        let this = Self {
+            program,
+            site,
+            signatures,
+        };
+        let data = this.site.path("data");
+        this.connect(1).run(&this.site.blocks(), &data)?;
+        let dump: [&OsStr; 6] = [
+            "snapshot".as_ref(),
+            "dump".as_ref(),
+            "--json".as_ref(),
+            "--data".as_ref(),
+            data.as_ref(),
+            &this.snapshot().into_os_string(),
+        ];
+        call(program, &dump)?;
+        if this.site.daemon.is_none() {
+            this.write_core_folder(&data)?;
+        }
+        Ok(this)
+    }
 
-fn chains(quick: bool) -> Vec<Chain> {
-    let (utxo, mixed) = match quick {
-        true => ((120, 60_000, 100_000), (130, 8_000)),
-        false => ((600, 3_000_000, 8_000_000), (600, 200_000)),
-    };
-    let lanes = if lanes_are_fast() { "lanes" } else { "kernel" };
-    vec![
-        Chain {
-            name: "utxo",
-            spec: ChainSpec {
-                inputs: utxo.1,
-                coins: utxo.2,
-                ..ChainSpec::new(Profile::Utxo, utxo.0, SEED)
-            },
-            signatures: "kernel",
-            sums_max: 0.08,
-        },
-        Chain {
-            name: "mixed",
-            spec: ChainSpec {
-                inputs: mixed.1,
-                ..ChainSpec::new(Profile::Mixed, mixed.0, SEED)
-            },
-            signatures: lanes,
-            sums_max: 0.01,
-        },
-    ]
+    /// One block file with all blocks, and the undo data as its undo file: they have Core's form.
+    fn write_core_folder(&self, data: &Path) -> Result<(), Failure> {
+        let folder = self.site.path("core");
+        std::fs::create_dir(&folder).map_err(at(&folder))?;
+        let path = folder.join("blk00000.dat");
+        let mut blocks = File::create(&path).map_err(at(&path))?;
+        for name in &self.site.summary.files {
+            let path = self.site.blocks().join(name);
+            let copied = File::open(&path).and_then(|mut file| std::io::copy(&mut file, &mut blocks));
+            copied.map_err(at(&path))?;
+        }
+        let undo = data.join("undo.dat");
+        std::fs::copy(&undo, folder.join("rev00000.dat")).map_err(at(&undo))?;
+        Ok(())
+    }
+
+    fn connect(&self, threads: usize) -> Connect<'_> {
+        Connect {
+            program: self.program,
+            threads,
+            cache_mib: CACHE_MIB,
+            signatures: self.signatures,
+            assumed: None,
+        }
+    }
+
+    /// The folder with block files and undo files.
+    fn blocks(&self) -> PathBuf {
+        self.site
+            .daemon
+            .as_ref()
+            .map_or_else(|| self.site.path("core"), |daemon| daemon.blocks())
+    }
+
+    fn snapshot(&self) -> PathBuf {
+        self.site.path("set")
+    }
+
+    fn run_audit(&self, threads: usize) -> Result<Run, Failure> {
+        let par = threads.to_string();
+        let (blocks, snapshot) = (self.blocks(), self.snapshot());
+        let mut words: Vec<&OsStr> = vec!["audit".as_ref(), "--blocks".as_ref(), blocks.as_ref()];
+        words.extend(["--snapshot".as_ref(), snapshot.as_os_str()]);
+        words.extend(["--json", "--network", "regtest", "--par", &par].map(OsStr::new));
+        words.extend(["--signatures", self.signatures].map(OsStr::new));
+        let (finished, report) = call(self.program, &words)?;
+        let summary = &self.site.summary;
+        same(AUDIT, "verdict", &report["verdict"], "proved")?;
+        same(AUDIT, "inputs", &report["inputs"], summary.inputs)?;
+        same(AUDIT, "coins", &report["coins"], summary.coins)?;
+        let run = Run {
+            count: summary.inputs,
+            ..finished.run.clone()
+        };
+        Ok(run.with("anonymous_mib", finished.anonymous_mib))
+    }
+
+    fn run_connect(&self, threads: usize) -> Result<Run, Failure> {
+        let data = temporary_directory()?;
+        let (finished, report) = self.connect(threads).run(&self.blocks(), data.path())?;
+        same("connect", "tip", &report["tip"], self.site.summary.tip.as_str())?;
+        let run = Run {
+            count: self.site.summary.inputs,
+            ..finished.run.clone()
+        };
+        Ok(run.with("anonymous_mib", finished.anonymous_mib))
+    }
+
+    fn contenders(&self, chain: &str, threads: usize) -> Vec<Contender<'_>> {
+        let row = |what: &str, signatures: &str| {
+            let row = Row::new(chain).with("what", what).with("signatures", signatures);
+            row.with("threads", threads)
+        };
+        let ours = |what| row(what, self.signatures);
+        let mut contenders = vec![
+            Contender::new(AUDIT, ours(AUDIT), move || self.run_audit(threads)),
+            Contender::new("connect", ours("connect"), move || self.run_connect(threads)).beside_ours(AUDIT),
+        ];
+        if self.site.daemon.is_some() {
+            let run = move || self.site.reindex(threads, CACHE_MIB, None);
+            contenders.push(Contender::new(BITCOIND, row(BITCOIND, "kernel"), run).beside_ours(AUDIT));
+        }
+        contenders
+    }
 }
 
 /// Runs the benchmark.
-///
-/// # Errors
-/// Any [`BenchError`] but those about names and output.
-pub(crate) fn report(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Report, BenchError> {
-    let Some(executable) = options.blockmill.as_deref().filter(|path| path.is_file()) else {
-        return Err(BenchError::Process {
-            run: "audit".to_owned(),
-            detail: "this benchmark runs the blockmill command, which must be in the folder of this one".to_owned(),
-        });
-    };
-    let mut report = Report::new(
-        "audit",
-        "whole chains validated in any order, and their sets proved",
-        &options.command,
-    );
-    let cores = report.machine.cores;
+pub(crate) fn report(options: &Options, progress: Progress<'_>) -> Result<Report, Failure> {
+    let title = "whole chains validated in any order, and their sets proved";
+    let mut report = Report::new(AUDIT, title, &options.command);
+    let (size, cores) = (options.size, report.machine.cores);
     let mut threads = vec![1, cores];
     threads.dedup();
-    let runs = if options.quick { 1 } else { 3 };
-    let (mut rows, mut all_shares) = (Vec::new(), Vec::new());
-    for chain in chains(options.quick) {
-        let site = Site::make(executable, &chain.spec, options.bitcoind.as_deref())?;
-        let summary = &site.summary;
-        progress(&format!(
-            "{}: {} inputs, {} coins",
-            chain.name, summary.inputs, summary.coins
-        ));
+    let utxo = size.of((110, 600, 900), (120, 60_000, 100_000), (600, 3_000_000, 8_000_000));
+    let mixed = size.of((110, 60), (130, 8_000), (600, 200_000));
+    let fast = if lanes_are_fast() { "lanes" } else { "kernel" };
+    let mut all = Vec::new();
+    for (chain, spec, signatures, sums_max) in [
+        (UTXO, spec(Profile::Utxo, utxo.0, utxo.1, utxo.2), "kernel", 0.08),
+        (MIXED, spec(Profile::Mixed, mixed.0, mixed.1, 0), fast, 0.01),
+    ] {
+        let audited = Audited::make(options, &spec, signatures)?;
+        let summary = &audited.site.summary;
         report.notes.push(format!(
-            "{}: {} blocks, seed {SEED}, {} bytes, {} inputs, {} outputs, {} coins at the end",
-            chain.name, summary.height, summary.bytes, summary.inputs, summary.outputs, summary.coins
+            "{chain}: {} blocks, seed {}, {} bytes, {} inputs, {} outputs, {} coins at the end",
+            summary.height, summary.seed, summary.bytes, summary.inputs, summary.outputs, summary.coins
         ));
-        let first = rows.len();
         for &threads in &threads {
-            rows.extend(run_all(&site, &chain, threads, runs, progress)?);
+            let contenders = audited.contenders(chain, threads);
+            let title = format!("{chain}, {threads} threads");
+            report
+                .rows
+                .extend(Turns::new(size.of(1, 1, 3)).take(&title, contenders, progress)?);
         }
-        report.targets.extend(targets(&rows[first..], &chain, cores));
-        let shares = Shares::measure(&site, chain.signatures, cores)?;
-        report.notes.push(format!("{}: {shares}", chain.name));
-        report.targets.extend(share_targets(&shares, &chain));
-        all_shares.push(shares);
+        claims(&mut report, chain, cores as f64);
+        let shares = Shares::measure(&audited, cores)?;
+        report.notes.push(format!("{chain}: {shares}"));
+        share_claims(&mut report, &shares, chain, sums_max);
+        all.push(shares);
     }
-    if let [utxo, mixed] = &all_shares[..] {
+    if let [utxo, mixed] = &all[..] {
         report.notes.extend(projection(utxo, mixed, cores));
     }
-    report.notes.push(
-        "bitcoind: -reindex-chainstate of the same files, from start to end of its process; connect: into a new data \
-         directory; over audit: seconds as a multiple of audit's"
-            .to_owned(),
-    );
-    report.group = Some("chain");
-    report.columns = COLUMNS.to_vec();
-    report.rows = rows.iter().map(|row| serde_json::json!(row)).collect();
+    report.note(&[
+        "bitcoind: -reindex-chainstate of the same files; connect: into a new data directory; ratio: seconds over those of audit",
+    ]);
     Ok(report)
 }
 
-/// Runs all contenders in turns.
-fn run_all(
-    site: &Site<'_>,
-    chain: &Chain,
-    threads: usize,
-    runs: usize,
-    progress: &mut dyn FnMut(&str),
-) -> Result<Vec<Row>, BenchError> {
-    let mut contenders: Vec<(&str, Vec<Outcome>)> = vec![("audit", Vec::new()), ("connect", Vec::new())];
-    if site.has_daemon() {
-        contenders.push(("bitcoind", Vec::new()));
-    }
-    for _ in 0..runs {
-        for (what, outcomes) in &mut contenders {
-            let outcome = match *what {
-                "audit" => site.audit(threads, chain.signatures)?,
-                "connect" => site.connect(threads, chain.signatures)?,
-                _ => site.reindex(threads)?,
-            };
-            progress(&format!(
-                "{} {what}, {threads} threads: {:.2} s",
-                chain.name, outcome.seconds
-            ));
-            outcomes.push(outcome);
-        }
-    }
-    let seconds = |outcomes: &[Outcome]| Spread::of(outcomes.iter().map(|outcome| outcome.seconds));
-    let ours = seconds(&contenders[0].1).median;
-    let row = |(what, outcomes): (&'static str, Vec<Outcome>)| {
-        let spread = seconds(&outcomes);
-        Row {
-            chain: chain.name,
-            what,
-            signatures: if what == "bitcoind" { "kernel" } else { chain.signatures },
-            threads,
-            seconds: spread.median,
-            seconds_min: spread.min,
-            seconds_max: spread.max,
-            cpu_seconds: Spread::of(outcomes.iter().map(|outcome| outcome.cpu_seconds)).median,
-            inputs_per_second: site.summary.inputs as f64 / spread.median,
-            ratio: (what != "audit").then_some(spread.median / ours),
-            memory_mib: outcomes.iter().map(|outcome| outcome.memory_mib).fold(0.0, f64::max),
+fn claims(report: &mut Report, chain: &str, cores: f64) {
+    let of = |what: &'static str, threads: Option<f64>| {
+        move |row: &Row| {
+            row.table() == chain && row.is("what", what) && (threads.is_none() || row.number("threads") == threads)
         }
     };
-    Ok(contenders.into_iter().map(row).collect())
+    let memory = report.most("anonymous_mib", of(AUDIT, None));
+    report.at_most(&format!("MiB of audit, {chain}, worst row"), memory, MEMORY_MAX_MIB);
+    if chain == UTXO {
+        let ratio = report.least("ratio_median", of(BITCOIND, Some(cores)));
+        report.at_least(
+            &format!("seconds of bitcoind over audit, utxo, {cores} threads"),
+            ratio,
+            10.0,
+        );
+    }
+    let seconds = |threads| report.least("seconds_median", of(AUDIT, Some(threads)));
+    let speed = seconds(1.0).zip(seconds(cores)).map(|(one, all)| one / all);
+    report.at_least(
+        &format!("audit, {chain}: {cores} threads over one"),
+        speed,
+        cores * 15.0 / 16.0,
+    );
 }
 
-fn targets(rows: &[Row], chain: &Chain, cores: usize) -> Vec<Target> {
-    let mut targets = Vec::new();
-    let of = |what, threads| rows.iter().find(|row| (row.what, row.threads) == (what, threads));
-    for row in rows.iter().filter(|row| row.what == "audit") {
-        let name = format!("MiB of audit, {}, {} threads", chain.name, row.threads);
-        targets.push(Target::at_most(&name, row.memory_mib, MEMORY_MAX_MIB));
+fn share_claims(report: &mut Report, shares: &Shares, chain: &str, sums_max: f64) {
+    report.at_most(
+        &format!("share of sums in the CPU time, {chain}"),
+        Some(shares.sums),
+        sums_max,
+    );
+    let name = format!("share of the time that each thread works, {chain}");
+    report.at_least(&name, Some(shares.busy), BUSY_MIN);
+    if chain == MIXED {
+        let name = "share of script checks in the CPU time, mixed";
+        report.at_least(name, Some(shares.scripts), 0.97);
     }
-    if let Some(ratio) = of("bitcoind", cores)
-        .and_then(|row| row.ratio)
-        .filter(|_| chain.name == "utxo")
-    {
-        let name = format!("seconds of bitcoind over audit, utxo, {cores} threads");
-        targets.push(Target::at_least(&name, ratio, 10.0));
-    }
-    if let (Some(one), Some(all)) = (of("audit", 1), of("audit", cores)) {
-        let name = format!("audit, {}: {cores} threads over one", chain.name);
-        targets.push(Target::at_least(
-            &name,
-            one.seconds / all.seconds,
-            cores as f64 * 15.0 / 16.0,
-        ));
-    }
-    targets
-}
-
-fn share_targets(shares: &Shares, chain: &Chain) -> Vec<Target> {
-    let name = chain.name;
-    let mut targets = vec![
-        Target::at_most(
-            &format!("share of sums in the CPU time, {name}"),
-            shares.sums,
-            chain.sums_max,
-        ),
-        Target::at_least(
-            &format!("share of the time that each thread works, {name}"),
-            shares.busy,
-            BUSY_MIN,
-        ),
-    ];
-    if name == "mixed" {
-        let what = "share of script checks in the CPU time, mixed";
-        targets.push(Target::at_least(what, shares.scripts, 0.97));
-    }
-    targets
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::PathBuf;
-
-    fn row(what: &'static str, threads: usize, seconds: f64, ratio: Option<f64>) -> Row {
-        Row {
-            chain: "utxo",
-            what,
-            signatures: "kernel",
-            threads,
-            seconds,
-            seconds_min: seconds,
-            seconds_max: seconds,
-            cpu_seconds: seconds,
-            inputs_per_second: 1.0 / seconds,
-            ratio,
-            memory_mib: 50.0,
-        }
-    }
 
     #[test]
     fn figures_meet_what_is_wanted() {
-        let mut rows = vec![
-            row("audit", 1, 8.0, None),
-            row("audit", 4, 2.0, None),
-            row("bitcoind", 4, 21.0, Some(10.5)),
-        ];
-        let chain = &chains(true)[0];
-        let met = |rows: &[Row]| -> Vec<bool> { targets(rows, chain, 4).iter().map(|target| target.met).collect() };
-        assert_eq!(met(&rows), [true; 4]);
-        rows[1].seconds = 2.2;
-        rows[2].ratio = Some(9.9);
-        rows[0].memory_mib = 301.0;
-        assert_eq!(met(&rows), [false, true, false, false]);
-    }
-
-    #[test]
-    fn every_column_is_in_the_rows() {
-        let row = serde_json::json!(row("connect", 1, 8.0, Some(2.0)));
-        assert!(COLUMNS.iter().all(|column| !row[column.key].is_null()));
-    }
-
-    #[test]
-    fn it_needs_the_command() {
-        let options = BenchOptions {
-            blockmill: Some(PathBuf::from("/nowhere")),
-            ..BenchOptions::default()
+        let row = |what: &str, threads: usize, seconds: f64, ratio: Option<f64>| {
+            let row = Row::new(UTXO).with("what", what).with("threads", threads);
+            let row = row.with("seconds_median", seconds).with("ratio_median", ratio);
+            row.with("anonymous_mib", 301.0)
         };
-        let error = report(&options, &mut |_| ()).unwrap_err();
-        assert!(error.to_string().contains("blockmill command"), "{error}");
+        let mut report = Report::new(AUDIT, "", "");
+        report.rows = vec![
+            row(AUDIT, 1, 8.0, None),
+            row(AUDIT, 4, 2.0, None),
+            row(BITCOIND, 4, 21.0, Some(9.5)),
+        ];
+        claims(&mut report, UTXO, 4.0);
+        let found: Vec<_> = report.claims.iter().map(|claim| (claim.value, claim.met)).collect();
+        assert_eq!(found, [(301.0, false), (9.5, false), (4.0, true)]);
     }
 }

@@ -1,11 +1,11 @@
 //! What the time of an audit goes into.
 
-use super::site::Site;
-use crate::clock::Stopwatch;
-use crate::error::BenchError;
-use blockmill_audit::{AuditError, Auditor, Report, Sources, Verdict};
+use super::Audited;
+use crate::Failure;
+use blockmill_audit::{Auditor, Report, Sources, Verdict};
 use blockmill_block::Network;
 use blockmill_engine::Signatures;
+use blockmill_harness::{same, timed};
 use blockmill_rules::{Outcome, Params, ScriptFlags, ScriptVerifier, SignatureCounts, SpentOutput, VerifyError};
 use blockmill_script::CoreVerifier;
 use std::fmt;
@@ -86,8 +86,8 @@ pub(super) struct Shares {
 }
 
 impl Shares {
-    pub(super) fn measure(site: &Site<'_>, signatures: &str, cores: usize) -> Result<Self, BenchError> {
-        let (verifier, ways) = match signatures {
+    pub(super) fn measure(audited: &Audited<'_>, cores: usize) -> Result<Self, Failure> {
+        let (verifier, ways) = match audited.signatures {
             "lanes" => (blockmill_script::Signatures::Lanes, Signatures::Lanes),
             _ => (blockmill_script::Signatures::Kernel, Signatures::Kernel),
         };
@@ -95,14 +95,12 @@ impl Shares {
             verifier: CoreVerifier::new(verifier),
             nanoseconds: AtomicU64::new(0),
         });
-        let watch = Stopwatch::start();
-        let alone = audit(site, &verifier, ways, 1)?;
-        let cpu = watch.elapsed().cpu_seconds;
+        let (alone, run) = timed(1, || audit(audited, &verifier, ways, 1));
         let scripts = Duration::from_nanos(verifier.nanoseconds.load(Ordering::Relaxed)).as_secs_f64();
-        let sums = alone.sum_time.as_secs_f64();
-        let times = audit(site, &verifier, ways, cores)?.times;
+        let (sums, cpu) = (alone?.sum_time.as_secs_f64(), run.cpu_seconds);
+        let times = audit(audited, &verifier, ways, cores)?.times;
         let least = times.cpu.iter().min().copied().unwrap_or_default();
-        let summary = &site.summary;
+        let summary = &audited.site.summary;
         let coins = summary.outputs + summary.inputs + summary.coins;
         Ok(Self {
             scripts: scripts / cpu,
@@ -126,28 +124,20 @@ impl fmt::Display for Shares {
     }
 }
 
-fn audit(site: &Site<'_>, verifier: &Arc<Timed>, signatures: Signatures, threads: usize) -> Result<Report, BenchError> {
+fn audit(
+    audited: &Audited<'_>,
+    verifier: &Arc<Timed>,
+    signatures: Signatures,
+    threads: usize,
+) -> Result<Report, Failure> {
     let stop = AtomicBool::new(false);
-    let failed = |error: AuditError| BenchError::Process {
-        run: "audit".to_owned(),
-        detail: error.to_string(),
-    };
     let auditor = Auditor::new(verifier, threads, signatures, &stop);
     let sources = Sources {
-        blocks: &[site.blocks()],
+        blocks: &[audited.blocks()],
         headers: &[],
         params: &Params::new(Network::Regtest, None),
     };
-    let report = auditor
-        .files(&sources, &site.snapshot(), None, &mut ())
-        .map_err(failed)?;
-    if report.verdict != Verdict::Proved {
-        return Err(BenchError::Mismatch {
-            run: "audit".to_owned(),
-            what: "verdict",
-            found: report.verdict.name().to_owned(),
-            wanted: Verdict::Proved.name().to_owned(),
-        });
-    }
+    let report = auditor.files(&sources, &audited.snapshot(), None, &mut ())?;
+    same("audit", "verdict", report.verdict.name(), Verdict::Proved.name())?;
     Ok(report)
 }

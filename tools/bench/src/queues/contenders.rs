@@ -1,6 +1,7 @@
-//! The trait of a queue in this benchmark, and the peers.
+//! The trait of a check queue in this benchmark, ours, and the peers.
 
 use super::job::{Check, Job};
+use blockmill_checkqueue::CheckQueue;
 use blockmill_sync::AutoResetEvent;
 use std::ops::Range;
 use std::sync::Arc;
@@ -8,7 +9,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
 /// A queue with its threads.
-pub(super) trait Contender {
+pub(super) trait Rounds {
     /// Adds the checks of a round in their groups, and waits for the verdict: the lowest index of a
     /// failed check.
     fn round(&self, job: &Arc<Job>) -> Option<u32>;
@@ -25,7 +26,7 @@ impl Default for Lowest {
 
 impl Lowest {
     #[inline]
-    pub(super) fn judge(&self, job: &Job, check: &Check) {
+    pub(super) fn validate(&self, job: &Job, check: &Check) {
         if check.index < self.0.load(Ordering::Relaxed) && !job.run(check) {
             self.0.fetch_min(check.index, Ordering::Relaxed);
         }
@@ -34,6 +35,38 @@ impl Lowest {
     /// Takes the index at the end of a round.
     pub(super) fn take(&self) -> Option<u32> {
         Some(self.0.swap(u32::MAX, Ordering::Relaxed)).filter(|&index| index < u32::MAX)
+    }
+}
+
+impl blockmill_checkqueue::Check for Check {
+    type Shared = Arc<Job>;
+    type Error = ();
+
+    #[inline]
+    fn run(&mut self, job: &Arc<Job>) -> Result<(), ()> {
+        if job.run(self) { Ok(()) } else { Err(()) }
+    }
+}
+
+/// Our queue with its own pool.
+pub(super) struct Ours(CheckQueue<Check>);
+
+impl Ours {
+    pub(super) fn new(threads: usize) -> std::io::Result<Self> {
+        Ok(Self(CheckQueue::with_own_threads(threads - 1)?))
+    }
+}
+
+impl Rounds for Ours {
+    fn round(&self, job: &Arc<Job>) -> Option<u32> {
+        let round = self.0.begin(job.checks as usize, Arc::clone(job));
+        let mut round = round.expect("one round at a time");
+        let mut next = 0;
+        for group in job.groups() {
+            round.add((next..next + group).map(Check::new));
+            next += group;
+        }
+        round.complete().err().map(|failure| failure.index as u32)
     }
 }
 
@@ -47,7 +80,7 @@ impl Rayon {
     }
 }
 
-impl Contender for Rayon {
+impl Rounds for Rayon {
     fn round(&self, job: &Arc<Job>) -> Option<u32> {
         let lowest = Lowest::default();
         self.0.scope(|scope| {
@@ -60,26 +93,6 @@ impl Contender for Rayon {
             }
         });
         lowest.take()
-    }
-}
-
-/// rayon over a complete slice. That is rayon's best case, and an easier job than that of the
-/// others.
-pub(super) struct RayonSlice(rayon::ThreadPool);
-
-impl RayonSlice {
-    pub(super) fn new(threads: usize) -> Result<Self, rayon::ThreadPoolBuildError> {
-        Ok(Self(rayon::ThreadPoolBuilder::new().num_threads(threads).build()?))
-    }
-}
-
-impl Contender for RayonSlice {
-    fn round(&self, job: &Arc<Job>) -> Option<u32> {
-        use rayon::iter::{IndexedParallelIterator, IntoParallelRefIterator};
-        let checks: Vec<Check> = (0..job.checks).map(Check::new).collect();
-        self.0
-            .install(|| checks.par_iter().position_first(|check| !job.run(check)))
-            .map(|index| index as u32)
     }
 }
 
@@ -111,7 +124,7 @@ impl Group {
     #[inline]
     fn run(&self, lowest: &Lowest) {
         for check in &self.checks[..self.count] {
-            lowest.judge(&self.job, check);
+            lowest.validate(&self.job, check);
         }
     }
 }
@@ -162,7 +175,7 @@ impl Drop for Channel {
     }
 }
 
-impl Contender for Channel {
+impl Rounds for Channel {
     fn round(&self, job: &Arc<Job>) -> Option<u32> {
         // One for the master, so that the count reaches 0 only after all groups are sent.
         self.shared.todo.store(1, Ordering::Relaxed);
@@ -198,7 +211,7 @@ impl Chili {
     }
 }
 
-impl Contender for Chili {
+impl Rounds for Chili {
     fn round(&self, job: &Arc<Job>) -> Option<u32> {
         let lowest = Lowest::default();
         let mut checks = Vec::with_capacity(job.checks as usize);
@@ -219,7 +232,7 @@ fn halves(scope: &mut chili::Scope<'_>, groups: &[Range<usize>], checks: &[Check
         [] => {}
         [group] => {
             for check in &checks[group.clone()] {
-                lowest.judge(job, check);
+                lowest.validate(job, check);
             }
         }
         _ => {

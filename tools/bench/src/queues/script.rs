@@ -1,6 +1,6 @@
 //! The script checks of mainnet block 413567.
 
-use crate::error::BenchError;
+use crate::Failure;
 use blockmill_block::{Block, BlockUndo, Network};
 use blockmill_kernel::{KernelTransaction, KernelVerifier};
 use blockmill_rules::flags::block_script_flags;
@@ -22,21 +22,12 @@ pub(super) struct ScriptChecks {
 
 impl ScriptChecks {
     /// The checks of the block, if its file is there. `root` is the project's root.
-    ///
-    /// # Errors
-    /// [`BenchError::Mismatch`] if the file is not that block.
-    pub(super) fn load(root: &Path) -> Result<Option<Self>, BenchError> {
+    pub(super) fn load(root: &Path) -> Result<Option<Self>, Failure> {
         let (Ok(block), Ok(undo)) = (std::fs::read(root.join(BLOCK)), std::fs::read(root.join(UNDO))) else {
             return Ok(None);
         };
-        let damaged = |what: &dyn std::fmt::Display| BenchError::Mismatch {
-            run: BLOCK.to_owned(),
-            what: "block",
-            found: what.to_string(),
-            wanted: "a block with its undo data".to_owned(),
-        };
-        let block = Block::decode(block).map_err(|error| damaged(&error))?;
-        let undo = BlockUndo::decode(&undo).map_err(|error| damaged(&error))?;
+        let block = Block::decode(block)?;
+        let undo = BlockUndo::decode(&undo)?;
         let params = Params::new(Network::Bitcoin, None);
         let mut checks = Self {
             prepared: Vec::new(),
@@ -52,8 +43,7 @@ impl ScriptChecks {
                     script_pubkey: coin.script_pubkey,
                 })
                 .collect();
-            let prepared = KernelVerifier.prepare(transaction.raw(), &spent);
-            checks.prepared.push(prepared.map_err(|error| damaged(&error))?);
+            checks.prepared.push(KernelVerifier.prepare(transaction.raw(), &spent)?);
             let inputs = 0..spent.len() as u32;
             checks.positions.extend(inputs.map(|input| (index as u32 - 1, input)));
         }

@@ -71,7 +71,7 @@ impl Job {
     pub(super) fn run(&self, check: &Check) -> bool {
         let passes = match &self.work {
             Work::Empty => true,
-            Work::Small(steps) => arithmetic(*steps, check.index) != 1,
+            Work::Small(steps) => black_steps(*steps, check.index.into()) != 1,
             Work::Script(scripts) => scripts.check(check.index),
         };
         let fails = self
@@ -105,8 +105,8 @@ impl Job {
 /// Steps that depend on each other. The function is not inlined, so that all queues run the same
 /// code.
 #[inline(never)]
-fn arithmetic(steps: u32, seed: u32) -> u64 {
-    let mut value = u64::from(seed) | 1 << 40;
+pub(super) fn black_steps(steps: u32, seed: u64) -> u64 {
+    let mut value = seed | 1 << 40;
     for _ in 0..steps {
         value = black_box(value.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (value >> 29));
     }
@@ -116,9 +116,9 @@ fn arithmetic(steps: u32, seed: u32) -> u64 {
 /// Number of steps of arithmetic that take `time`, by the fastest of several tries.
 pub(super) fn steps_that_take(time: Duration) -> u32 {
     const STEPS: u32 = 200_000;
-    let tries = (0..5).map(|_| {
+    let tries = (0..10).map(|_| {
         let start = Instant::now();
-        black_box(arithmetic(STEPS, 1));
+        black_box(black_steps(STEPS, 1));
         start.elapsed()
     });
     let fastest = tries.min().unwrap_or(time).as_secs_f64();

@@ -1,11 +1,15 @@
 //! A locked queue like Bitcoin Core's `CCheckQueue`: one mutex, one condition variable for workers
-//! and one for the master. Checks are moved into the queue and out again, in batches or one by one.
+//! and one for the master. Checks are moved into the queue and out again, in batches.
 
-use super::contenders::{Contender, Lowest};
+use super::contenders::{Lowest, Rounds};
 use super::job::{Check, Job};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
+/// Most checks that a thread takes at a time.
+const BATCH: usize = 128;
+
+#[derive(Default)]
 struct State {
     queue: Vec<Check>,
     job: Option<Arc<Job>>,
@@ -18,13 +22,12 @@ struct State {
     stop: bool,
 }
 
+#[derive(Default)]
 struct Shared {
     state: Mutex<State>,
     work: Condvar,
     done: Condvar,
     lowest: Lowest,
-    /// Most checks that a thread takes at a time.
-    batch: usize,
 }
 
 /// The queue with its workers.
@@ -34,21 +37,8 @@ pub(super) struct Locked {
 }
 
 impl Locked {
-    pub(super) fn new(threads: usize, batch: usize) -> std::io::Result<Self> {
-        let shared = Arc::new(Shared {
-            state: Mutex::new(State {
-                queue: Vec::new(),
-                job: None,
-                idle: 0,
-                total: 0,
-                todo: 0,
-                stop: false,
-            }),
-            work: Condvar::new(),
-            done: Condvar::new(),
-            lowest: Lowest::default(),
-            batch,
-        });
+    pub(super) fn new(threads: usize) -> std::io::Result<Self> {
+        let shared = Arc::new(Shared::default());
         let mut this = Self {
             shared: Arc::clone(&shared),
             threads: Vec::new(),
@@ -94,7 +84,7 @@ impl Shared {
     /// queue is dropped.
     fn take_part(&self, master: bool) {
         let condition = if master { &self.done } else { &self.work };
-        let mut taken: Vec<Check> = Vec::with_capacity(self.batch);
+        let mut taken: Vec<Check> = Vec::with_capacity(BATCH);
         let mut done = 0;
         loop {
             let mut state = self.lock();
@@ -116,21 +106,21 @@ impl Shared {
                 state.idle -= 1;
             }
             let share = state.queue.len() / (state.total + state.idle + 1);
-            done = share.clamp(1, self.batch);
+            done = share.clamp(1, BATCH);
             let rest = state.queue.len() - done;
             taken.extend(state.queue.drain(rest..));
             let job = state.job.clone();
             drop(state);
             for check in taken.drain(..) {
                 if let Some(job) = &job {
-                    self.lowest.judge(job, &check);
+                    self.lowest.validate(job, &check);
                 }
             }
         }
     }
 }
 
-impl Contender for Locked {
+impl Rounds for Locked {
     fn round(&self, job: &Arc<Job>) -> Option<u32> {
         self.shared.lock().job = Some(Arc::clone(job));
         let mut next = 0;

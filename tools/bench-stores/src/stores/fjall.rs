@@ -31,12 +31,10 @@ pub(super) struct Fjall {
     database: Database,
     coins: Keyspace,
     purpose: Purpose,
-    /// Whether a commit becomes a sorted table at once instead of going through the journal.
-    ingest: bool,
 }
 
 impl Fjall {
-    pub(super) fn open(directory: &Path, settings: Settings, ingest: bool) -> Result<Self, StoreError> {
+    pub(super) fn open(directory: &Path, settings: Settings) -> Result<Self, StoreError> {
         let database = Database::builder(directory)
             .cache_size(settings.cache_bytes as u64)
             .open()
@@ -55,7 +53,6 @@ impl Fjall {
             database,
             coins,
             purpose: settings.purpose,
-            ingest,
         })
     }
 
@@ -72,17 +69,14 @@ impl Fjall {
         batch.commit().map_err(backend)
     }
 
-    /// Writes a sorted table, with the tip at its end where it must come together with the coins.
-    fn write_table(&self, changes: &dyn Changes, tip: Option<&Tip>) -> Result<(), StoreError> {
+    /// Writes a sorted table.
+    fn write_table(&self, changes: &dyn Changes) -> Result<(), StoreError> {
         let mut table = self.coins.start_ingestion().map_err(backend)?;
         visit_encoded(changes, |key, value| match value {
             Some(value) => table.write(*key, value),
             None => table.write_tombstone(*key),
         })
         .map_err(backend)?;
-        if let Some(tip) = tip {
-            table.write(TIP_KEY, tip_bytes(tip)).map_err(backend)?;
-        }
         table.finish().map_err(backend)
     }
 }
@@ -102,11 +96,8 @@ impl CoinStore for Fjall {
         if self.purpose == Purpose::Load {
             // Tables of a load must not overlap, so the tip follows; a load that is cut short
             // begins again.
-            self.write_table(changes, None)?;
+            self.write_table(changes)?;
             return self.write_batch(&NO_CHANGES, tip);
-        }
-        if self.ingest {
-            return self.write_table(changes, Some(tip));
         }
         self.write_batch(changes, tip)
     }
