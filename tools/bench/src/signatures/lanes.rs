@@ -154,7 +154,7 @@ pub(super) fn hash_rows(plan: Plan, progress: Progress<'_>) -> Result<Vec<Row>, 
         });
         check(root).map(|()| run)
     };
-    let mut hasher = Hasher::new();
+    let hasher = Hasher::new();
     let in_lanes = || {
         let (root, run) = timed(pairs, || {
             let mut nodes = leaves.clone();
