@@ -1,8 +1,8 @@
 //! Starts the phases of each store, each in a process of its own, with warm or cold files, and makes
 //! the rows and the claims.
 
-use crate::Arguments;
-use crate::phase::{BEGIN, Phase, Tables, directory};
+use crate::arguments::{Arguments, Phase};
+use crate::phase::{BEGIN, Tables, directory};
 use crate::stores::Kind;
 use blockmill_harness::{Clock, Failure, Report, Row, Run, finish, ratio};
 use clap::ValueEnum;

@@ -3,6 +3,7 @@
 //! `blockmill_harness`.
 //!
 //! In reading order:
+//! - [`arguments`]: how much is done, and the phases;
 //! - [`generator`]: the coins, by number;
 //! - [`stores`]: the contestants;
 //! - [`meter`]: time, and what went to the disk and came from it;
@@ -12,72 +13,18 @@
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
+mod arguments;
 mod compare;
 mod generator;
 mod meter;
 mod phase;
 mod stores;
 
+use arguments::Arguments;
 use blockmill_harness::Failure;
-use clap::{Args, Parser};
+use clap::Parser;
 use std::io::Write;
-use std::path::PathBuf;
 use std::process::ExitCode;
-
-/// Compares coin stores.
-#[derive(Debug, Clone, Parser)]
-#[command(name = "bench-stores")]
-struct Arguments {
-    /// Stores that take part.
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "log,redb,lmdb,fjall")]
-    stores: Vec<stores::Kind>,
-    /// Where the stores are made; each in a directory of its own, which is removed afterwards.
-    #[arg(long)]
-    dir: PathBuf,
-    /// Writes the figures as JSON, too.
-    #[arg(long)]
-    json: Option<PathBuf>,
-    #[command(flatten)]
-    work: Work,
-    /// Runs one phase and prints its runs: what this program starts by itself.
-    #[arg(long, hide = true)]
-    phase: Option<phase::Phase>,
-}
-
-/// How much is done.
-#[derive(Debug, Clone, Args)]
-struct Work {
-    /// Coins loaded.
-    #[arg(long, default_value_t = 10_000_000)]
-    coins: u64,
-    /// Changes in a flush, half of them removals; coins in a commit of the load.
-    #[arg(long, default_value_t = 1_000_000)]
-    changes: u64,
-    /// Flushes measured with warm files. They also age the stores for the reads.
-    #[arg(long, default_value_t = 50)]
-    rounds: u64,
-    /// Random reads with warm files, for each number of threads.
-    #[arg(long, default_value_t = 400_000)]
-    reads: u64,
-    /// Random reads with cold files.
-    #[arg(long, default_value_t = 20_000)]
-    cold_reads: u64,
-    /// Kills in the middle of a commit.
-    #[arg(long, default_value_t = 3)]
-    kills: u64,
-    /// Reads all coins after each kill.
-    #[arg(long)]
-    scan_after_kills: bool,
-    /// Memory for each store's own cache, in MiB.
-    #[arg(long, default_value_t = 64)]
-    cache_mib: usize,
-}
-
-impl Work {
-    fn generator(&self) -> generator::Generator {
-        generator::Generator::new(self.coins, self.changes)
-    }
-}
 
 fn run(arguments: &Arguments) -> Result<(), Failure> {
     let mut out = std::io::stdout();

@@ -1,14 +1,13 @@
 //! What is measured, each in a process of its own. A store's tip says how many commits it has seen,
 //! and so what is in it.
 
+use crate::arguments::{Arguments, Phase, Work};
 use crate::generator::{CoinList, Generator};
 use crate::meter::{Meter, disk_size, make_cold, make_warm};
 use crate::stores::{Contestant, Kind, Purpose, Settings};
-use crate::{Arguments, Work};
 use blockmill_block::{BlockHash, Coin, OutPoint};
 use blockmill_coins::{Changes, Tip};
 use blockmill_harness::{Failure, Run, print, process_cpu_seconds, same, status_bytes};
-use clap::ValueEnum;
 use std::path::PathBuf;
 use std::sync::Barrier;
 
@@ -26,36 +25,6 @@ pub(crate) const BEGIN: &str = "begin";
 
 /// The runs of a phase by the table to which they belong.
 pub(crate) type Tables = Vec<(String, Vec<Run>)>;
-
-/// A part of the comparison.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Phase {
-    /// The files are read, so that the page cache has as much of them as it can hold.
-    Warm,
-    /// The files are taken out of the page cache.
-    Cold,
-    /// Coins in the order of their keys.
-    Load,
-    /// Rounds of changes with warm files. They age the store for what follows.
-    Flush,
-    /// One round of changes with cold files.
-    FlushCold,
-    /// Reads of coins that are there, by 1, 2 and 8 threads, then of coins that are not, with warm
-    /// files.
-    Read,
-    /// Reads with cold files.
-    ReadCold,
-    /// Reads of absent coins with cold files.
-    AbsentCold,
-    /// A round of changes, which is cut short from outside.
-    Commit,
-    /// Opening what a kill left.
-    Reopen,
-    /// Opening without what only saves time.
-    Rebuild,
-    /// All coins in the order of their keys.
-    Scan,
-}
 
 /// Bytes of keys and values of changes, as every store writes them.
 fn change_bytes(changes: &dyn Changes) -> u64 {

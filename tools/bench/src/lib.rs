@@ -3,9 +3,9 @@
 //! A benchmark makes its own input, runs all contenders on it in turns, checks each result, and
 //! returns a report of rows. `blockmill_harness` has the turns, the processes and the report. In
 //! reading order:
+//! - `options`: how much is done, and with which commands;
 //! - `connect`: block files to a validated UTXO set, ours beside Core's, or beside an earlier
-//!   `blockmill`;
-//! - `cache`: the same under limits of memory that the coins outgrow;
+//!   `blockmill`; also with less memory than the coins take;
 //! - `audit`: whole chains validated in any order, beside `connect` and Core's daemon;
 //! - `signatures`: signature checks verified many at once, beside libsecp256k1, and hashes;
 //! - `locks`: the semaphore and the critical section, beside other locks;
@@ -20,28 +20,26 @@
 //! ```
 
 mod audit;
-mod cache;
 mod coinmap;
 mod connect;
 mod locks;
+mod options;
 mod queues;
 mod signatures;
 
 pub use blockmill_harness::Failure;
+pub use options::Options;
 
 use blockmill_harness::{Progress, Report, at, chart_file, page};
-use serde::Serialize;
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use tempfile::TempDir;
 
 /// A benchmark.
 type Bench = fn(&Options, Progress<'_>) -> Result<Report, Failure>;
 
 /// The benchmarks, each with what it measures.
-const BENCHES: [(&str, &str, Bench); 8] = [
+const BENCHES: [(&str, &str, Bench); 7] = [
     (
         "connect",
         "block files to a validated set, beside Core's ChainstateManager",
@@ -54,7 +52,6 @@ const BENCHES: [(&str, &str, Bench); 8] = [
     ),
     ("checkqueue", "the check queue, beside other queues", queues::checks),
     ("workqueue", "the work queue, beside channels and a pool", queues::work),
-    ("cache", "the coins cache under limits of memory", cache::report),
     ("coinmap", "the coin map, beside hashbrown", coinmap::report),
     (
         "signatures",
@@ -71,75 +68,6 @@ const BENCHES: [(&str, &str, Bench); 8] = [
 /// The names of the benchmarks, each with what it measures.
 pub fn names() -> impl Iterator<Item = (&'static str, &'static str)> {
     BENCHES.into_iter().map(|(name, about, _)| (name, about))
-}
-
-/// How much a benchmark does.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Size {
-    /// Everything once and as little as possible: a test.
-    Tiny,
-    /// Well under a minute on 2 cores.
-    Quick,
-    /// The figures of the documents.
-    #[default]
-    Full,
-}
-
-impl Size {
-    /// The value for this size.
-    pub(crate) fn of<T>(self, tiny: T, quick: T, full: T) -> T {
-        match self {
-            Self::Tiny => tiny,
-            Self::Quick => quick,
-            Self::Full => full,
-        }
-    }
-}
-
-/// The options of a benchmark.
-#[derive(Debug, Clone, Default)]
-pub struct Options {
-    /// How much is done.
-    pub size: Size,
-    /// Whether the table and the page say which claims are met; JSON always does.
-    pub targets: bool,
-    /// The file to which the report is written as JSON.
-    pub json: Option<PathBuf>,
-    /// The file to which the report is written as a page.
-    pub html: Option<PathBuf>,
-    /// The file to which the report's first chart is written as SVG.
-    pub svg: Option<PathBuf>,
-    /// The command line that asked for the benchmark, for the report.
-    pub command: String,
-    /// The `blockmill-bench` command, for runs in processes of their own.
-    pub executable: Option<PathBuf>,
-    /// The `blockmill` command, which `connect`, `cache` and `audit` run.
-    pub blockmill: Option<PathBuf>,
-    /// An earlier `blockmill` command, beside which `connect` runs the present one.
-    pub before: Option<PathBuf>,
-    /// Bitcoin Core's daemon, for further rows of `connect` and `audit`.
-    pub bitcoind: Option<PathBuf>,
-    /// Whether `connect` adds its big chain.
-    pub big: bool,
-    /// The part that this process runs, in place of a whole benchmark.
-    pub part: Option<String>,
-}
-
-impl Options {
-    /// The `blockmill` command.
-    pub(crate) fn blockmill(&self) -> Result<&Path, Failure> {
-        let there = self.blockmill.as_deref().filter(|path| path.is_file());
-        there.ok_or_else(|| "this benchmark runs the blockmill command, which must be beside this one".into())
-    }
-
-    /// The command that runs a part of a benchmark.
-    pub(crate) fn part(&self, name: &str, part: &impl Serialize) -> Result<Command, Failure> {
-        let executable = self.executable.as_ref().ok_or("this benchmark runs its own command")?;
-        let mut command = Command::new(executable);
-        // JSON cannot carry a path that is not UTF-8.
-        command.args([name, "--part", &serde_json::to_string(part)?]);
-        Ok(command)
-    }
 }
 
 /// Runs the benchmark `name`: prints its table to `out`, gives `progress` a line for each step, and
@@ -174,11 +102,6 @@ pub fn run(name: &str, options: &Options, out: &mut dyn Write, progress: Progres
 /// Opens a file for writing later. Its content stays until then.
 fn open(path: &Path) -> std::io::Result<File> {
     File::options().write(true).create(true).truncate(false).open(path)
-}
-
-/// A directory for the files of a run.
-pub(crate) fn temporary_directory() -> Result<TempDir, Failure> {
-    tempfile::tempdir().map_err(at(std::env::temp_dir()))
 }
 
 #[cfg(test)]

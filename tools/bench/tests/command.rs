@@ -71,9 +71,8 @@ fn chains_run_if_the_command_is_there() {
         eprintln!("skipped: the command blockmill is not built");
         return;
     }
-    check("connect", &["--big"], 4);
-    check("connect", &["--before", blockmill.to_str().expect("a path")], 2);
-    check("cache", &[], 1);
+    check("connect", &["--big"], 7);
+    check("connect", &["--before", blockmill.to_str().expect("a path")], 5);
     check("audit", &[], 2);
 }
 

@@ -1,9 +1,7 @@
 //! A chart as SVG: a curve for each series over numbered axes. Colours are those of the page;
 //! curves differ by dashes as well.
 
-use crate::page::escape;
-use crate::report::heading;
-use crate::row::Row;
+use crate::row::{Row, heading};
 use std::fmt::Write;
 
 /// The plot in SVG units: its left and right end, its top and bottom.
@@ -49,6 +47,12 @@ svg text { fill: currentColor }
 .axis { stroke: currentColor; fill: none }
 .curve { fill: none; stroke-width: 2 }
 ";
+
+/// Text as the content of an element or of a quoted attribute.
+pub(crate) fn escape(text: &str) -> String {
+    let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    text.replace('"', "&quot;").replace('\'', "&#39;")
+}
 
 /// What the curves of a table show: names of columns.
 #[derive(Debug, Clone, Copy)]
@@ -245,40 +249,45 @@ fn draw_series(svg: &mut String, scale: &Scale, number: usize, series: &Series) 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::example;
+
+    const AXES: Axes = Axes {
+        series: "who",
+        x: "threads",
+        y: "per_second",
+    };
+
+    fn rows() -> Vec<Row> {
+        let row = |who: &str, threads, speed: f64| {
+            let row = Row::new("t").with("who", who).with("threads", threads);
+            row.with("per_second", speed)
+        };
+        let mut rows = vec![
+            row("ours", 1, 12_000.0),
+            row("<b>", 1, 9_000.0),
+            row("ours", 2, 24_000.0),
+        ];
+        rows.push(Row::new("other").with("who", "ours"));
+        rows
+    }
 
     #[test]
     fn curves_have_their_points() {
-        let report = example();
-        let svg = draw(report.axes.unwrap(), &report.rows[..4]).unwrap();
+        let svg = draw(AXES, &rows()[..3]).unwrap();
         assert_eq!(
             (svg.matches("<polyline").count(), svg.matches("<circle").count()),
-            (2, 4)
+            (2, 3)
         );
         assert!(svg.contains("ours: 24000 at 2") && !svg.contains("<b>"), "{svg}");
-        // The largest value stands below the top, the smallest number of threads is half of two.
-        let scale = Scale::new(&[(1.0, 12.0), (2.0, 24.0)]);
-        assert_eq!((scale.y_step, scale.y_max), (5.0, 25.0));
-        assert_eq!((scale.x(2.0), scale.x(1.0)), (RIGHT, f64::midpoint(LEFT, RIGHT)));
-        let file = file(report.axes.unwrap(), &report.rows).unwrap();
+        let file = file(AXES, &rows()).unwrap();
         assert!(file.starts_with("<svg xmlns") && file.contains("<style>"), "{file}");
+        assert!(draw(AXES, &rows()[..2]).is_none() && draw(AXES, &rows()[3..]).is_none());
     }
 
     #[test]
-    fn threads_are_doubled_along_the_axis() {
-        let scale = Scale::new(&[(1.0, 1.0), (4.0, 1.0), (16.0, 1.0)]);
-        assert_eq!(scale.x(4.0), f64::midpoint(LEFT, RIGHT));
-    }
-
-    #[test]
-    fn one_point_is_no_curve() {
-        let report = example();
-        assert!(draw(report.axes.unwrap(), &report.rows[..2]).is_none());
-        assert!(draw(report.axes.unwrap(), &report.rows[4..]).is_none());
-    }
-
-    #[test]
-    fn steps_are_round() {
+    fn threads_are_doubled_along_the_axis_and_steps_are_round() {
+        let scale = Scale::new(&[(1.0, 12.0), (4.0, 24.0), (16.0, 1.0)]);
+        assert_eq!((scale.y_step, scale.y_max), (5.0, 25.0));
+        assert_eq!((scale.x(4.0), scale.x(16.0)), (f64::midpoint(LEFT, RIGHT), RIGHT));
         for (value, expected) in [
             (0.0, 1.0),
             (6.0, 1.0),
@@ -289,5 +298,10 @@ mod tests {
         ] {
             assert!((step(value) - expected).abs() < 1e-12, "{value}");
         }
+    }
+
+    #[test]
+    fn text_is_escaped() {
+        assert_eq!(escape("a<b>&\"c'"), "a&lt;b&gt;&amp;&quot;c&#39;");
     }
 }

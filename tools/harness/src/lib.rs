@@ -5,6 +5,7 @@
 //! C and C++ of `bench-stores`.
 //!
 //! In reading order:
+//! - `failure`: errors, and the check of a result;
 //! - `clock`: wall and CPU time;
 //! - `spread`: median and ends of several figures;
 //! - `run`: one run, and the row that several runs make;
@@ -36,6 +37,7 @@
 mod chart;
 mod clock;
 pub mod coins;
+mod failure;
 mod machine;
 mod page;
 mod process;
@@ -47,6 +49,7 @@ mod turns;
 
 pub use chart::{Axes, file as chart_file};
 pub use clock::{Stopwatch, process_cpu_seconds, thread_cpu_seconds, timed};
+pub use failure::{Failure, at, same};
 pub use machine::Machine;
 pub use page::page;
 pub use process::{Finished, finish, number_in, part, print, status_bytes};
@@ -55,28 +58,3 @@ pub use row::Row;
 pub use run::Run;
 pub use spread::Spread;
 pub use turns::{Clock, Contender, Progress, Turns, ratio};
-
-use std::error::Error;
-use std::fmt::Debug;
-use std::io;
-use std::path::PathBuf;
-
-/// What ends a benchmark.
-pub type Failure = Box<dyn Error + Send + Sync>;
-
-/// Adds the path of a file to an error of the operating system.
-pub fn at(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Failure {
-    let path = path.into();
-    move |error| format!("{}: {error}", path.display()).into()
-}
-
-/// Checks a part of a run's result.
-///
-/// # Errors
-/// If what was found is not what was wanted; the error names both.
-pub fn same<T: PartialEq<U> + Debug, U: Debug>(run: &str, what: &str, found: T, wanted: U) -> Result<(), Failure> {
-    if found == wanted {
-        return Ok(());
-    }
-    Err(format!("{run}: {what} is {found:?}, expected {wanted:?}").into())
-}

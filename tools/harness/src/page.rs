@@ -1,8 +1,8 @@
 //! A report as one self-contained page: curves, tables, claims.
 
-use crate::chart;
-use crate::report::{Report, columns, heading};
-use crate::row::Row;
+use crate::chart::{self, escape};
+use crate::report::{Report, columns};
+use crate::row::{Row, heading};
 
 const STYLE: &str = "\
 :root { color-scheme: light dark }
@@ -12,12 +12,6 @@ th, td { padding: .3em .7em; border-bottom: 1px solid #8886; text-align: left; w
 .number { text-align: right; font-variant-numeric: tabular-nums }
 svg { max-width: 820px; width: 100% }
 ";
-
-/// Text as the content of an element or of a quoted attribute.
-pub(crate) fn escape(text: &str) -> String {
-    let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
-    text.replace('"', "&quot;").replace('\'', "&#39;")
-}
 
 /// The page of `report`: the figures first. The claims are there if they are asked for.
 pub fn page(report: &Report, with_claims: bool) -> String {

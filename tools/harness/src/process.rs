@@ -5,8 +5,8 @@
 //! that is measured; memory is sampled until then. For a *part* of a benchmark the first line is a
 //! [`Run`], and the second what the run has left behind, for its check.
 
+use crate::failure::{Failure, at};
 use crate::run::Run;
-use crate::{Failure, at};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fs;

@@ -2,7 +2,7 @@
 
 use crate::chart::Axes;
 use crate::machine::Machine;
-use crate::row::Row;
+use crate::row::{Row, heading};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::io::{self, Write};
@@ -164,20 +164,6 @@ pub(crate) fn columns(rows: &[Row]) -> Vec<(&str, bool)> {
         }
     }
     columns
-}
-
-/// A name as the heading of a column.
-pub(crate) fn heading(name: &str) -> String {
-    let short = match name {
-        "seconds_median" => "seconds",
-        "cpu_seconds_median" => "CPU s",
-        "cpu_us_each" => "CPU us each",
-        "ratio_median" => "ratio",
-        "seconds_min" | "ratio_min" => "min",
-        "seconds_max" | "ratio_max" => "max",
-        other => other,
-    };
-    short.replace('_', " ")
 }
 
 /// Prints rows under their headings.

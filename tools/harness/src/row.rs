@@ -111,6 +111,20 @@ fn figure(number: f64) -> String {
     with_commas
 }
 
+/// A name as the heading of a column.
+pub(crate) fn heading(name: &str) -> String {
+    let short = match name {
+        "seconds_median" => "seconds",
+        "cpu_seconds_median" => "CPU s",
+        "cpu_us_each" => "CPU us each",
+        "ratio_median" => "ratio",
+        "seconds_min" | "ratio_min" => "min",
+        "seconds_max" | "ratio_max" => "max",
+        other => other,
+    };
+    short.replace('_', " ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

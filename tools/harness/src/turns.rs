@@ -1,7 +1,7 @@
 //! Contenders that run in turns, so that each run has a neighbour of each other contender under the
 //! same conditions.
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::row::Row;
 use crate::run::Run;
 use crate::spread::Spread;

@@ -13,7 +13,7 @@
 //!
 //! Files are read through the page cache.
 
-use super::{
+use super::common::{
     Contestant, NO_CHANGES, Purpose, Settings, TIP_KEY, backend, decode_entry, decode_tip, tip_bytes, visit_encoded,
     wait_for_rest,
 };

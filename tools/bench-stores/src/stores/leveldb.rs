@@ -18,7 +18,7 @@
 
 mod binding;
 
-use super::{
+use super::common::{
     Contestant, KEY_LENGTH, Settings, TIP_KEY, backend, decode_entry, decode_tip, tip_bytes, visit_encoded,
     wait_until_quiet,
 };

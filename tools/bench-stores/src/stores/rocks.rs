@@ -15,7 +15,7 @@
 //! Files are read through the page cache, as those of all other stores. An open may begin
 //! compaction; `settle` awaits it before reads are timed.
 
-use super::{
+use super::common::{
     Contestant, NO_CHANGES, Purpose, Settings, TIP_KEY, backend, decode_entry, decode_tip, iterate_in_thread,
     tip_bytes, visit_encoded, wait_for_rest,
 };

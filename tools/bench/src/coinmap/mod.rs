@@ -11,8 +11,8 @@ mod coins;
 mod maps;
 mod work;
 
-use crate::{Failure, Options};
-use blockmill_harness::{Contender, Progress, Report, Row, Run, Turns, part, print};
+use crate::options::Options;
+use blockmill_harness::{Contender, Failure, Progress, Report, Row, Run, Turns, part, print};
 use maps::{HashbrownFold, HashbrownSip, Map, Ours};
 use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
@@ -61,9 +61,9 @@ fn run_work<M: Map>(coins: u64) -> Result<(Run, Phases), Failure> {
 /// Runs the benchmark.
 pub(crate) fn report(options: &Options, progress: Progress<'_>) -> Result<Report, Failure> {
     let title = "maps from outpoints to coins: ours and peers, with the same coins";
-    let mut report = Report::new("coinmap", title, &options.command);
-    let coins = options.size.of(12_000, 200_000, 20_000_000);
-    let turns = Turns::new(options.size.of(1, 2, 3));
+    let mut report = Report::new("coinmap", title, &options.command());
+    let coins = options.size(12_000, 200_000, 20_000_000);
+    let turns = Turns::new(options.size(1, 2, 3));
     report.rows = operations(options, turns, coins, progress)?;
     let growth = [OURS, SIP, NO_MAP].map(|map| {
         let run = move || {

@@ -2,10 +2,9 @@
 
 use super::coins::{Batch, Numbers, outpoint};
 use super::maps::{Map, Tally};
-use crate::Failure;
 use blockmill_block::OutPoint;
 use blockmill_harness::coins::value;
-use blockmill_harness::{Run, same, status_bytes, thread_cpu_seconds, timed};
+use blockmill_harness::{Failure, Run, same, status_bytes, thread_cpu_seconds, timed};
 use std::collections::BTreeMap;
 use std::hint::black_box;
 

@@ -1,13 +1,16 @@
 //! Bitcoin Core's daemon as a peer. It indexes the block files before the runs. A run rebuilds the
 //! chainstate from them.
 
-use super::site::CACHE_MIB;
-use crate::{Failure, temporary_directory};
+use crate::options::temporary_directory;
 use blockmill_chaingen::Summary;
-use blockmill_harness::{Run, at, finish};
+use blockmill_harness::{Failure, Run, at, finish};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
+
+/// Memory for coins in MiB where nothing else is said: Core's default, and its library offers no
+/// other.
+pub(crate) const CACHE_MIB: u32 = 450;
 
 /// A daemon with a data directory of its own, which holds the blocks.
 pub(crate) struct Daemon {

@@ -1,13 +1,12 @@
 //! Core's ChainstateManager as a peer: block files to a chainstate on disk.
 
-use crate::Failure;
 use bitcoinkernel::{
     Block, ChainType, ChainstateManager, ChainstateManagerBuilder, Context, ContextBuilder, ProcessBlockResult,
     disable_logging,
 };
 use blockmill_block::Network;
 use blockmill_blockfiles::BlockFiles;
-use blockmill_harness::{Run, Stopwatch};
+use blockmill_harness::{Failure, Run, Stopwatch};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::sync::Once;

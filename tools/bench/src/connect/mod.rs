@@ -14,14 +14,16 @@ mod bitcoind;
 mod manager;
 mod site;
 
-pub(crate) use site::{CACHE_MIB, Connect, Site, call};
+pub(crate) use bitcoind::CACHE_MIB;
+pub(crate) use site::{Connect, IN_LANES, ONE_BY_ONE, Site, call};
 
+use crate::options::Options;
 use crate::signatures::lanes_are_fast;
-use crate::{Failure, Options};
 use blockmill_chaingen::{ChainSpec, Profile};
-use blockmill_harness::{Axes, Contender, Progress, Report, Row, Turns, part, print, same};
+use blockmill_harness::{Axes, Contender, Failure, Progress, Report, Row, Turns, part, print, same};
 use manager::Part;
 use std::io::Write;
+use std::path::PathBuf;
 
 pub(crate) const MIXED: &str = "mixed";
 pub(crate) const UTXO: &str = "utxo";
@@ -32,7 +34,7 @@ const UTXO_BIG: &str = "utxo, big";
 const UTXO_BIG_CACHED: &str = "utxo, big, 4000 MiB";
 
 /// Ours by signatures, and the peers.
-const KERNEL: &str = "blockmill, signatures kernel";
+const SINGLY: &str = "blockmill, signatures one by one";
 const LANES: &str = "blockmill, signatures lanes";
 const MANAGER: &str = "ChainstateManager";
 const BITCOIND: &str = "bitcoind";
@@ -46,14 +48,25 @@ const BURYING_BLOCKS: u32 = 2_100;
 /// Memory for coins that holds the whole big chain.
 const LARGE_CACHE_MIB: u32 = 4_000;
 
-const NOTES: [&str; 6] = [
+/// Memory for coins that those of `utxo` outgrow, with the names of the tables.
+const SMALL_CACHES: [(&str, u32); 3] = [("utxo, 16 MiB", 16), ("utxo, 64 MiB", 64), ("utxo, 256 MiB", 256)];
+
+/// Anonymous memory for anything but coins, in MiB: the verifier's tables, the header index, blocks
+/// ahead and in flight, stacks, and free memory that the allocator keeps.
+const CONSTANT_MIB: f64 = 48.0;
+
+/// Longest pause of the connecting thread for a flush.
+const PAUSE_MAX_MS: f64 = 50.0;
+
+const NOTES: [&str; 7] = [
     "seconds: from start to end of a process, of ChainstateManager from opening to closing; ratio: the peer's seconds over ours with as \
      many threads, of runs side by side",
     "on regtest Core scans its whole block index after every block, which costs time with many small blocks",
     "read to flush: share of each stage in the time that threads worked in all of them, percent; with more threads than cores that time \
      has waits for a core in it",
     "us/input: microseconds that threads worked in resolving, for each input; replays: windows of blocks that were resolved again",
-    "signatures kernel: by libsecp256k1; signatures lanes: many at once, on chains with signatures",
+    "hit rate to pause: of the cache, with its flushes; waits are pauses because it was full; written: by the process, undo data included",
+    "signatures one by one: by libsecp256k1; signatures lanes: many at once, on chains with signatures",
     "bitcoind: -reindex-chainstate with -checkblockindex=0; -assumevalid=0 but where scripts are assumed",
 ];
 
@@ -73,6 +86,20 @@ impl Table {
     fn is_big(self) -> bool {
         [UTXO_BIG, UTXO_BIG_CACHED].contains(&self.name)
     }
+
+    /// Whether the cache is smaller than its peers can have it.
+    fn is_small(self) -> bool {
+        self.cache_mib < CACHE_MIB
+    }
+
+    /// Numbers of threads.
+    fn threads(self, cores: usize) -> Vec<usize> {
+        match (self.is_small(), self.is_big()) {
+            (true, _) => vec![cores],
+            (_, true) => up_to_cores(cores),
+            _ => threads(cores),
+        }
+    }
 }
 
 /// A chain of transactions of a profile.
@@ -87,16 +114,17 @@ pub(crate) fn spec(profile: Profile, blocks: u32, inputs: u64, coins: u64) -> Ch
 /// The chains, each with its tables.
 fn chains(options: &Options) -> Vec<(ChainSpec, Vec<Table>)> {
     use Profile::{Mixed, Utxo};
-    let size = options.size;
-    let runs = size.of(1, 3, 5);
+    let runs = options.size(1, 3, 5);
     let table = |name, cache_mib, runs| Table { name, cache_mib, runs };
     let of = |name, spec| (spec, vec![table(name, CACHE_MIB, runs)]);
-    let mixed = size.of((110, 60), (130, 6_000), (300, 100_000));
-    let (blocks, inputs, coins) = size.of((110, 60, 60), (130, 60_000, 40_000), (400, 3_000_000, 2_000_000));
+    let mixed = options.size((110, 60), (130, 6_000), (300, 100_000));
+    let (blocks, inputs, coins) = options.size((110, 60, 60), (130, 60_000, 40_000), (400, 3_000_000, 2_000_000));
     let mut chains = vec![
         of(MIXED, spec(Mixed, mixed.0, mixed.1, 0)),
         of(UTXO, spec(Utxo, blocks, inputs, coins)),
     ];
+    let small = SMALL_CACHES.map(|(name, cache_mib)| table(name, cache_mib, 1));
+    chains[1].1.extend(small);
     if runs == 5 {
         chains.insert(1, of(MIXED_SMALL, spec(Mixed, 2_000, 20_000, 0)));
         chains.push(of(UTXO_SMALL, spec(Utxo, 2_000, 20_000, 10_000)));
@@ -109,7 +137,8 @@ fn chains(options: &Options) -> Vec<(ChainSpec, Vec<Table>)> {
         chains.push(of(UTXO_ASSUMED, buried));
     }
     if options.big {
-        let (blocks, inputs, coins) = size.of((110, 60, 90), (150, 20_000, 60_000), (1_200, 6_000_000, 23_000_000));
+        let (blocks, inputs, coins) =
+            options.size((110, 60, 90), (150, 20_000, 60_000), (1_200, 6_000_000, 23_000_000));
         let tables = vec![
             table(UTXO_BIG, CACHE_MIB, 2),
             table(UTXO_BIG_CACHED, LARGE_CACHE_MIB, 2),
@@ -136,7 +165,7 @@ fn up_to_cores(cores: usize) -> Vec<usize> {
 /// Runs the benchmark.
 pub(crate) fn report(options: &Options, progress: Progress<'_>) -> Result<Report, Failure> {
     let title = "block files to a validated UTXO set on disk, every script checked";
-    let mut report = Report::new("connect", title, &options.command);
+    let mut report = Report::new("connect", title, &options.command());
     report.note(&NOTES);
     report.axes = Some(Axes {
         series: "engine",
@@ -160,12 +189,8 @@ pub(crate) fn report(options: &Options, progress: Progress<'_>) -> Result<Report
             summary.tip
         ));
         for table in tables {
-            let all = if table.is_big() {
-                up_to_cores(cores)
-            } else {
-                threads(cores)
-            };
-            let most = options.size.of(2, 2, usize::MAX);
+            let all = table.threads(cores);
+            let most = options.size(2, 2, usize::MAX);
             for &threads in all.iter().filter(|&&threads| threads <= most) {
                 let is_last = threads == all[all.len() - 1];
                 let contenders = contenders(table, threads, is_last, &site, options)?;
@@ -197,7 +222,7 @@ fn contenders<'a>(
         row
     };
     let assumed = (table.name == UTXO_ASSUMED).then_some(site.summary.tip.as_str());
-    let connect = |program, signatures| Connect {
+    let connect = |program: PathBuf, signatures| Connect {
         program,
         threads,
         cache_mib: table.cache_mib,
@@ -205,12 +230,13 @@ fn contenders<'a>(
         assumed,
     };
     let has_lanes = table.has_signatures() && lanes_are_fast();
-    let ours = [Some((KERNEL, "kernel")), has_lanes.then_some((LANES, "lanes"))];
-    let has_daemon = options.bitcoind.is_some() && (!table.is_big() || threads == 2 || is_last);
+    let ours = [Some((SINGLY, ONE_BY_ONE)), has_lanes.then_some((LANES, IN_LANES))];
+    let has_daemon = options.bitcoind.is_some() && !table.is_small() && (!table.is_big() || threads == 2 || is_last);
     // The manager's library offers no other size of the cache, and checks no assumed block.
     let has_manager = threads <= manager::THREADS_MAX
         && assumed.is_none()
-        && (!table.is_big() || is_last && table.cache_mib == CACHE_MIB);
+        && table.cache_mib == CACHE_MIB
+        && (!table.is_big() || is_last);
     let over_daemon = has_daemon && (table.is_big() || assumed.is_some());
     let peer = if over_daemon { BITCOIND } else { MANAGER };
     let mut all = Vec::new();
@@ -221,8 +247,8 @@ fn contenders<'a>(
             all.push(contender.beside_peer(peer));
             continue;
         };
-        let earlier = connect(before.as_path(), signatures);
-        let before = format!("before, signatures {signatures}");
+        let earlier = connect(before.clone(), signatures);
+        let before = name.replace("blockmill", "before");
         all.push(contender);
         all.push(Contender::new(&before, row(&before), move || site.connect(&earlier)).beside_ours(name));
     }
@@ -255,13 +281,13 @@ fn contenders<'a>(
 /// The claims about rows that are there.
 fn claims(report: &mut Report) {
     for (engine, table, threads, wanted) in [
-        (KERNEL, MIXED, 2.0, 1.2),
+        (SINGLY, MIXED, 2.0, 1.2),
         (LANES, MIXED, 1.0, 4.0),
         (LANES, MIXED, 2.0, 4.0),
-        (KERNEL, UTXO, 1.0, 2.0),
-        (KERNEL, UTXO, 2.0, 6.0),
-        (KERNEL, UTXO_ASSUMED, 2.0, 8.0),
-        (KERNEL, UTXO_BIG, 2.0, 6.0),
+        (SINGLY, UTXO, 1.0, 2.0),
+        (SINGLY, UTXO, 2.0, 6.0),
+        (SINGLY, UTXO_ASSUMED, 2.0, 8.0),
+        (SINGLY, UTXO_BIG, 2.0, 6.0),
     ] {
         let which =
             |row: &Row| row.table() == table && row.is("engine", engine) && row.number("threads") == Some(threads);
@@ -278,6 +304,13 @@ fn claims(report: &mut Report) {
     let one = |row: &Row| row.table() == UTXO && row.number("threads") == Some(1.0);
     let cost = report.least("resolve_us_per_input", one);
     report.at_most("utxo, 1 thread: microseconds of resolving for each input", cost, 0.35);
+    for (table, cache_mib) in SMALL_CACHES {
+        let limit = f64::from(cache_mib) * 1.1 + CONSTANT_MIB;
+        let memory = report.most("anonymous_mib", |row| row.table() == table);
+        report.at_most(&format!("{table}: anonymous MiB"), memory, limit);
+        let pause = report.most("pause_max_ms", |row| row.table() == table);
+        report.at_most(&format!("{table}: longest pause for a flush, ms"), pause, PAUSE_MAX_MS);
+    }
     let replays = report.most("serial_replays", |_| true);
     report.at_most("windows of blocks that were resolved again", replays, 0.0);
 }
@@ -285,7 +318,7 @@ fn claims(report: &mut Report) {
 /// Connects with the ChainstateManager in this process.
 pub(crate) fn run_part(text: &str, out: &mut dyn Write) -> Result<(), Failure> {
     let part: Part = serde_json::from_str(text).map_err(|error| format!("{text}: {error}"))?;
-    let data = crate::temporary_directory()?;
+    let data = crate::options::temporary_directory()?;
     print(out, &part.connect(data.path())?)?;
     Ok(print(out, &part.tip(data.path())?)?)
 }
@@ -312,8 +345,8 @@ mod tests {
         let mut report = Report::new("connect", "", "");
         report.rows = vec![
             row(MIXED, LANES, 4.5),
-            row(UTXO, KERNEL, 5.0),
-            row(UTXO, "before, signatures kernel", 0.9),
+            row(UTXO, SINGLY, 5.0),
+            row(UTXO, "before, signatures one by one", 0.9),
         ];
         claims(&mut report);
         let found: Vec<_> = report.claims.iter().map(|claim| (claim.value, claim.met)).collect();

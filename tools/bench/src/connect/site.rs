@@ -1,18 +1,18 @@
 //! A chain in files, and the command `blockmill` over it.
 
 use super::bitcoind::Daemon;
-use crate::{Failure, temporary_directory};
+use crate::options::temporary_directory;
 use blockmill_chaingen::{ChainSpec, Summary, write_chain};
-use blockmill_harness::{Finished, Run, finish, same};
+use blockmill_harness::{Failure, Finished, Run, finish, same};
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
-/// Memory for coins in MiB where nothing else is said: Core's default, and its library offers no
-/// other.
-pub(crate) const CACHE_MIB: u32 = 450;
+/// Values of `--signatures`: all by libsecp256k1, or many at once.
+pub(crate) const ONE_BY_ONE: &str = "kernel";
+pub(crate) const IN_LANES: &str = "lanes";
 
 /// The stages of the pipeline.
 const STAGES: [&str; 7] = ["read", "decode", "fetch", "resolve", "check", "commit", "flush"];
@@ -25,9 +25,9 @@ pub(crate) struct Site {
 }
 
 /// How `blockmill` connects.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Connect<'a> {
-    pub(crate) program: &'a Path,
+    pub(crate) program: PathBuf,
     pub(crate) threads: usize,
     pub(crate) cache_mib: u32,
     pub(crate) signatures: &'a str,
@@ -68,13 +68,13 @@ impl Connect<'_> {
                 .flat_map(|hash| ["--assume-valid", hash])
                 .map(OsStr::new),
         );
-        call(self.program, &words)
+        call(&self.program, &words)
     }
 
     /// Tip and hash of the set in a data directory.
     pub(crate) fn stored(&self, data: &Path) -> Result<[Value; 2], Failure> {
         let words: [&OsStr; 4] = ["stats".as_ref(), "--json".as_ref(), "--data".as_ref(), data.as_ref()];
-        let (_, mut stats) = call(self.program, &words)?;
+        let (_, mut stats) = call(&self.program, &words)?;
         Ok([stats["bestblock"].take(), stats["hash_serialized_3"].take()])
     }
 }
@@ -92,8 +92,17 @@ pub(super) fn figures(finished: &Finished, report: &Value) -> Run {
     for stage in STAGES {
         run = run.with(&format!("{stage}_percent"), 100.0 * busy(stage) / all);
     }
+    let hits = number("/cache/hits").zip(number("/cache/misses"));
     run.with("resolve_us_per_input", busy("resolve") * 1e6 / inputs)
         .with("serial_replays", number("/serial_replays"))
+        .with("hit_rate", hits.map(|(hits, misses)| hits / (hits + misses).max(1.0)))
+        .with("flushes", number("/flushes"))
+        .with("waits", number("/flush/waits"))
+        .with(
+            "pause_max_ms",
+            number("/flush/pause_max_s").map(|seconds| seconds * 1e3),
+        )
+        .with("written_mib", finished.written_mib)
         .with("anonymous_mib", finished.anonymous_mib)
 }
 

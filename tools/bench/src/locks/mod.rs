@@ -9,8 +9,8 @@ mod peers;
 mod posix;
 mod runner;
 
-use crate::{Failure, Options};
-use blockmill_harness::{Axes, Contender, Progress, Report, Row, Turns};
+use crate::options::Options;
+use blockmill_harness::{Axes, Contender, Failure, Progress, Report, Row, Turns};
 use blockmill_sync::{CriticalSection, Semaphore};
 use peers::Counted;
 use posix::PosixSemaphore;
@@ -74,17 +74,16 @@ fn contenders(table: &str, locks: &[Lock], threads: usize, time: Duration) -> Ve
 /// Runs the benchmark.
 pub(crate) fn report(options: &Options, progress: Progress<'_>) -> Result<Report, Failure> {
     let title = "threads that pass through one permit, or one lock, as often as they can";
-    let mut report = Report::new("semaphore", title, &options.command);
-    let size = options.size;
-    let all = size.of(vec![1, 8], vec![1, 2, 8, 64], vec![1, 2, 3, 4, 8, 16, 32, 64]);
-    let time = Duration::from_millis(size.of(5, 100, 300));
+    let mut report = Report::new("semaphore", title, &options.command());
+    let all = options.size(vec![1, 8], vec![1, 2, 8, 64], vec![1, 2, 3, 4, 8, 16, 32, 64]);
+    let time = Duration::from_millis(options.size(5, 100, 300));
     for (table, locks) in [(SEMAPHORE, &SEMAPHORES[..]), (SECTION, &SECTIONS[..])] {
         for &threads in &all {
             let contenders = contenders(table, locks, threads, time);
             let title = format!("{table}, {threads} threads");
             report
                 .rows
-                .extend(Turns::new(size.of(1, 3, 5)).take(&title, contenders, progress)?);
+                .extend(Turns::new(options.size(1, 3, 5)).take(&title, contenders, progress)?);
         }
     }
     report.note(&[

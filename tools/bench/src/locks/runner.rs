@@ -1,7 +1,6 @@
 //! Threads that pass through a lock as often as they can, for a given time.
 
-use crate::Failure;
-use blockmill_harness::{Run, Stopwatch, same};
+use blockmill_harness::{Failure, Run, Stopwatch, same};
 use blockmill_sync::CachePadded;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};

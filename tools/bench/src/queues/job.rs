@@ -1,9 +1,14 @@
 //! The checks of a round, and their work.
 
-use super::script::ScriptChecks;
 use std::hint::black_box;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+/// The contenders.
+pub(super) const OURS: &str = "blockmill";
+pub(super) const LOCKED: &str = "locked, batches of 128";
+pub(super) const RAYON: &str = "rayon";
+pub(super) const CHANNEL: &str = "crossbeam-channel";
+pub(super) const CHILI: &str = "chili";
 
 /// Number of group sizes before they repeat.
 const GROUPS: usize = 1 << 10;
@@ -15,8 +20,6 @@ pub(super) enum Work {
     Empty,
     /// This many steps of arithmetic.
     Small(u32),
-    /// The scripts of an input.
-    Script(Arc<ScriptChecks>),
 }
 
 /// The data that the checks of a round read.
@@ -72,7 +75,6 @@ impl Job {
         let passes = match &self.work {
             Work::Empty => true,
             Work::Small(steps) => black_steps(*steps, check.index.into()) != 1,
-            Work::Script(scripts) => scripts.check(check.index),
         };
         let fails = self
             .failing

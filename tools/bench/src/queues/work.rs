@@ -1,9 +1,7 @@
 //! The work queue, and its peers: a channel and a pool.
 
-use super::job::{black_steps, steps_that_take};
-use super::{CHANNEL, OURS, RAYON};
-use crate::Failure;
-use blockmill_harness::{Run, Stopwatch, same};
+use super::job::{CHANNEL, OURS, RAYON, black_steps, steps_that_take};
+use blockmill_harness::{Failure, Run, Stopwatch, same};
 use blockmill_workqueue::{Done, Handler, Help, Options, Requester, WorkQueue};
 use std::sync::Arc;
 use std::time::{Duration, Instant};

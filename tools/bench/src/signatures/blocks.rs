@@ -1,11 +1,10 @@
 //! Whole script checks: inputs of real blocks, by block and by script kind.
 
 use super::kinds::{KINDS, kind_of};
+use super::plan::{ALL, BLOCKS, KINDS_TABLE, Plan, counted, ours};
 use super::work::{Transaction, Way, Work};
-use super::{ALL, BLOCKS, KINDS_TABLE, Plan, counted, ours};
-use crate::Failure;
 use blockmill_block::{Block, BlockUndo, Network};
-use blockmill_harness::{Clock, Contender, Progress, Row, Turns, at};
+use blockmill_harness::{Clock, Contender, Failure, Progress, Row, Turns, at};
 use blockmill_kernel::KernelVerifier;
 use blockmill_rules::Params;
 use blockmill_rules::flags::block_script_flags;
@@ -18,7 +17,7 @@ pub(super) const FOLDER: &str = "../shared/data/blocks";
 pub(super) const INPUTS_MIN: usize = 700;
 
 /// The interface of Core's kernel library.
-const PEER: &str = "kernel's interface";
+const PEER: &str = "Core's kernel library";
 
 /// A real block.
 pub(super) struct RealBlock {

@@ -4,11 +4,10 @@
 //! answer.
 
 use super::forge::{Forge, Signed, push};
+use super::plan::{HOSTILE, Plan, counted, ours};
 use super::work::{Transaction, Way, Work};
-use super::{HOSTILE, Plan, counted, ours};
-use crate::Failure;
 use blockmill_chaingen::bitcoin::secp256k1::SecretKey;
-use blockmill_harness::{Clock, Contender, Progress, Row, Turns};
+use blockmill_harness::{Clock, Contender, Failure, Progress, Row, Turns};
 
 const ONE: u8 = 0x51;
 const IF: u8 = 0x63;

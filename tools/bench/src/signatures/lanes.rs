@@ -1,18 +1,17 @@
 //! Lanes alone, by kind of check and by batch size, beside libsecp256k1; and hashes.
 
 use super::checks::{KINDS, half_broken, is_valid, valid};
-use super::{HASHES, LANES, Plan};
-use crate::Failure;
+use super::plan::{HASHES, LANES, Plan};
 use blockmill_chaingen::bitcoin::key::{Parity, Secp256k1};
 use blockmill_chaingen::bitcoin::secp256k1::{Message, PublicKey, Scalar, VerifyOnly, XOnlyPublicKey, ecdsa, schnorr};
-use blockmill_harness::{Clock, Contender, Progress, Row, Run, Turns, same, timed};
+use blockmill_harness::{Clock, Contender, Failure, Progress, Row, Run, Turns, same, timed};
 use secp256k1_lanes::{Check, Kind, Verdict, Verifier};
 use sha2::{Digest, Sha256};
 use sha256_lanes::Hasher;
 use std::cell::RefCell;
 
 /// The peer: the copy that the `secp256k1` crate brings.
-pub(super) const PEER: &str = "libsecp256k1";
+const PEER: &str = "libsecp256k1";
 
 /// Sizes of batches.
 const BATCHES: [usize; 6] = [8, 16, 32, 64, 256, 1024];
@@ -22,15 +21,15 @@ const BATCHES: [usize; 6] = [8, 16, 32, 64, 256, 1024];
 const PASSES: usize = 6;
 
 /// libsecp256k1, which verifies one check at a time.
-pub(super) struct Bundled(Secp256k1<VerifyOnly>);
+struct Bundled(Secp256k1<VerifyOnly>);
 
 impl Bundled {
-    pub(super) fn new() -> Self {
+    fn new() -> Self {
         Self(Secp256k1::verification_only())
     }
 
     /// Whether a check holds. None: no.
-    pub(super) fn holds(&self, check: &Check) -> Option<()> {
+    fn holds(&self, check: &Check) -> Option<()> {
         let signature = [check.r, check.s].concat();
         let x_only = || XOnlyPublicKey::from_slice(&check.key[1..]).ok();
         let message = Message::from_digest(check.message);
@@ -172,4 +171,21 @@ pub(super) fn hash_rows(plan: Plan, progress: Progress<'_>) -> Result<Vec<Row>, 
     Turns::new(plan.lanes_runs)
         .by(Clock::Cpu)
         .take("hashes", contenders, progress)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn libsecp256k1_says_which_are_valid() {
+        let peer = Bundled::new();
+        for (kind, name) in KINDS {
+            let checks = valid(kind, 64);
+            assert!(checks.iter().all(|check| peer.holds(check).is_some()), "{name}");
+            for (number, check) in half_broken(checks).iter().enumerate() {
+                assert_eq!(peer.holds(check).is_some(), is_valid(number), "{name} {number}");
+            }
+        }
+    }
 }

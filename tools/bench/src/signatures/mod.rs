@@ -7,7 +7,7 @@
 //! - inputs that cost a deferring verifier more than an ordinary one: `hostile`, built with
 //!   `forge`.
 //!
-//! `work` runs script checks both ways, as an engine would.
+//! `work` runs script checks both ways, as an engine would. `plan` has the size, and what all share.
 
 mod blocks;
 mod checks;
@@ -15,59 +15,17 @@ mod forge;
 mod hostile;
 mod kinds;
 mod lanes;
+mod plan;
 mod work;
 
-use crate::{Failure, Options};
-use blockmill_harness::{Axes, Progress, Report, Row, Run};
-use blockmill_rules::ScriptVerifier;
-use blockmill_script::{CoreVerifier, Signatures};
+use crate::options::Options;
+use blockmill_harness::{Axes, Failure, Progress, Report, Row};
+use plan::{ALL, BLOCKS, HOSTILE, KINDS_TABLE, LANES, Plan};
 use secp256k1_lanes::{Backend, Verifier};
 use std::path::Path;
 
-/// The tables.
-const LANES: &str = "lanes alone, by size of batches, beside libsecp256k1";
-const BLOCKS: &str = "whole script checks by block, beside the kernel's interface";
-const KINDS_TABLE: &str = "whole script checks by script kind, beside the kernel's interface";
-const HOSTILE: &str = "hostile inputs, deferred and settled, beside ordinary runs";
-const HASHES: &str = "hashes in lanes, beside sha2";
-
-/// Name of the row of all blocks together.
-const ALL: &str = "all";
-
 /// Segregated witness is active on mainnet from this height on.
 const SEGWIT_HEIGHT: f64 = 481_824.0;
-
-/// The size of the benchmark.
-#[derive(Debug, Clone, Copy)]
-struct Plan {
-    /// Checks of each kind for the lanes.
-    checks: usize,
-    /// Runs of each side over the lanes' checks, the real blocks, the hostile inputs.
-    lanes_runs: usize,
-    blocks_runs: usize,
-    hostile_runs: usize,
-    /// Largest number of inputs of a block; larger blocks are left out.
-    block_inputs_max: usize,
-    /// Passes over the hostile transactions, in tenths of a full run; at least one pass.
-    hostile_tenths: usize,
-}
-
-/// Our verifier. It defers on any machine.
-fn ours() -> CoreVerifier {
-    CoreVerifier::new(Signatures::Lanes)
-}
-
-/// A run with the signature checks that it made, by their way.
-fn counted(verifier: &CoreVerifier, run: impl FnOnce() -> Result<Run, Failure>) -> Result<Run, Failure> {
-    let before = verifier.signature_counts();
-    let run = run()?;
-    let after = verifier.signature_counts();
-    Ok(run
-        .with("in_lanes", (after.lanes - before.lanes) as f64)
-        .with("ordinary", (after.kernel - before.kernel) as f64)
-        .with("again", (after.again - before.again) as f64)
-        .with("cannot_tell", (after.cannot_tell - before.cannot_tell) as f64))
-}
 
 /// The backend of the lanes on this machine.
 fn backend() -> &'static str {
@@ -86,17 +44,16 @@ pub(crate) fn lanes_are_fast() -> bool {
 
 /// Runs the benchmark.
 pub(crate) fn report(options: &Options, progress: Progress<'_>) -> Result<Report, Failure> {
-    let size = options.size;
     let plan = Plan {
-        checks: size.of(40, 1024, 1024),
-        lanes_runs: size.of(1, 3, 9),
-        blocks_runs: size.of(1, 2, 5),
-        hostile_runs: size.of(1, 2, 5),
-        block_inputs_max: size.of(1_000, usize::MAX, usize::MAX),
-        hostile_tenths: size.of(0, 5, 10),
+        checks: options.size(40, 1024, 1024),
+        lanes_runs: options.size(1, 3, 9),
+        blocks_runs: options.size(1, 2, 5),
+        hostile_runs: options.size(1, 2, 5),
+        block_inputs_max: options.size(1_000, usize::MAX, usize::MAX),
+        hostile_tenths: options.size(0, 5, 10),
     };
     let title = "signature checks verified many at once, on one thread";
-    let mut report = Report::new("signatures", title, &options.command);
+    let mut report = Report::new("signatures", title, &options.command());
     report.rows = lanes::rows(plan, progress)?;
     match blocks::load(Path::new(""))? {
         Some(blocks) => report.rows.extend(blocks::rows(plan, &blocks, progress)?),
@@ -140,14 +97,14 @@ fn claims(report: &mut Report) {
     let unknown = report.most("cannot_tell", |row| row.table() == LANES);
     report.at_most("random checks that the lanes could not tell", unknown, 0.0);
     let name = format!(
-        "blocks of {} inputs and more: the kernel interface's time over ours",
+        "blocks of {} inputs and more: the time of Core's interface over ours",
         blocks::INPUTS_MIN
     );
     report.at_least(&name, ratio_of(report, BLOCKS, &|row| row.is("what", ALL)), 5.0);
     let old = |row: &Row| row.number("height").is_some_and(|height| height < SEGWIT_HEIGHT);
-    let name = "old blocks, worst row: the kernel interface's time over ours";
+    let name = "old blocks, worst row: the time of Core's interface over ours";
     report.at_least(name, ratio_of(report, BLOCKS, &old), 3.5);
-    let name = "P2TR script: the kernel interface's time over ours";
+    let name = "P2TR script: the time of Core's interface over ours";
     report.at_least(
         name,
         ratio_of(report, KINDS_TABLE, &|row| row.is("what", kinds::P2TR_SCRIPT)),

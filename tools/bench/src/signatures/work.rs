@@ -1,8 +1,7 @@
 //! Script checks, and the two ways of running them on one thread: ordinary, or deferred and settled
 //! together.
 
-use crate::Failure;
-use blockmill_harness::{Run, Stopwatch, same};
+use blockmill_harness::{Failure, Run, Stopwatch, same};
 use blockmill_rules::{DeferredChecks, Outcome, ScriptFlags, ScriptVerifier, SpentOutput, VerifyError};
 use std::sync::Arc;
 
