@@ -63,10 +63,6 @@ impl Work {
 /// A part of the comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Phase {
-    /// The files are read, so that the page cache has as much of them as it can hold.
-    Warm,
-    /// The files are taken out of the page cache.
-    Cold,
     /// Coins in the order of their keys.
     Load,
     /// Rounds of changes with warm files. They age the store for what follows.

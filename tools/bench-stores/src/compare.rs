@@ -2,24 +2,29 @@
 //! the rows and the claims.
 
 use crate::arguments::{Arguments, Phase};
+use crate::meter::{make_cold, make_warm};
 use crate::phase::{BEGIN, Tables, directory};
 use crate::stores::Kind;
 use blockmill_harness::{Clock, Failure, Report, Row, Run, finish, ratio};
 use clap::ValueEnum;
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Write};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// The phases in their order, each with what makes its files warm or cold; kills follow.
-const PHASES: [(Option<Phase>, Phase); 7] = [
+/// Makes the files of a store warm or cold.
+type Prepare = fn(&Path) -> io::Result<()>;
+
+/// The phases in their order; kills follow.
+const PHASES: [(Option<Prepare>, Phase); 7] = [
     (None, Phase::Load),
-    (Some(Phase::Warm), Phase::Flush),
-    (Some(Phase::Warm), Phase::Read),
-    (Some(Phase::Warm), Phase::Scan),
-    (Some(Phase::Cold), Phase::ReadCold),
-    (Some(Phase::Cold), Phase::AbsentCold),
-    (Some(Phase::Cold), Phase::FlushCold),
+    (Some(make_warm), Phase::Flush),
+    (Some(make_warm), Phase::Read),
+    (Some(make_warm), Phase::Scan),
+    (Some(make_cold), Phase::ReadCold),
+    (Some(make_cold), Phase::AbsentCold),
+    (Some(make_cold), Phase::FlushCold),
 ];
 
 /// The store of ours.
@@ -61,6 +66,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Report, Failure> {
             return Err(format!("{} exists already", directory.display()).into());
         }
         let tables = run_store(arguments, kind);
+        // There is room for one store at a time.
         fs::remove_dir_all(&directory)?;
         stores.push((kind.name(), tables?));
     }
@@ -138,8 +144,9 @@ fn name(phase: Phase) -> String {
 fn run_store(arguments: &Arguments, kind: Kind) -> Result<Tables, Failure> {
     let run = |phase| run_phase(arguments, kind, phase);
     let mut tables = Tables::new();
-    for (before, phase) in PHASES {
-        before.map_or(Ok(Tables::new()), run)?;
+    let files = directory(arguments, kind);
+    for (prepare, phase) in PHASES {
+        prepare.map_or(Ok(()), |prepare| prepare(&files))?;
         tables.extend(run(phase)?);
     }
     let flush = tables.iter().find(|table| table.0 == "flush, warm");
@@ -157,7 +164,7 @@ fn run_store(arguments: &Arguments, kind: Kind) -> Result<Tables, Failure> {
     }
     tables.push(("open after a kill".to_owned(), opens));
     if kind.checkpoint(&arguments.dir).is_some() {
-        run(Phase::Warm)?;
+        make_warm(&files)?;
         tables.extend(run(Phase::Rebuild)?);
     }
     // After all that, the set is still what it should be.
@@ -218,6 +225,7 @@ fn kill_after(mut child: Child, delay: Duration) -> Result<(), Failure> {
         return Err("the commit did not begin".into());
     }
     std::thread::sleep(delay);
+    // It may be done by now, which is a moment like any other.
     child.kill()?;
     child.wait()?;
     Ok(())

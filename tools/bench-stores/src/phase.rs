@@ -3,7 +3,7 @@
 
 use crate::arguments::{Arguments, Phase, Work};
 use crate::generator::{CoinList, Generator};
-use crate::meter::{Meter, disk_size, make_cold, make_warm};
+use crate::meter::{Meter, disk_size};
 use crate::stores::{Contestant, Kind, Purpose, Settings};
 use blockmill_block::{BlockHash, Coin, OutPoint};
 use blockmill_coins::{Changes, Tip};
@@ -73,23 +73,20 @@ pub(crate) fn run(phase: Phase, arguments: &Arguments) -> Result<Tables, Failure
         generator: work.generator(),
     };
     match phase {
-        Phase::Warm => make_warm(&run.directory)?,
-        Phase::Cold => make_cold(&run.directory)?,
-        Phase::Load => return run.load(),
-        Phase::Flush => return run.flush("flush, warm", work.rounds),
-        Phase::FlushCold => return run.flush("flush, cold", 1),
-        Phase::Read => return run.read("warm", work.reads, &[1, 2, 8], work.reads),
-        Phase::ReadCold => return run.read("cold", work.cold_reads, &[1], 0),
-        Phase::AbsentCold => return run.read("cold", 0, &[], work.cold_reads),
-        Phase::Commit => run.commit()?,
-        Phase::Reopen => return run.reopen("open after a kill"),
+        Phase::Load => run.load(),
+        Phase::Flush => run.flush("flush, warm", work.rounds),
+        Phase::FlushCold => run.flush("flush, cold", 1),
+        Phase::Read => run.read("warm", work.reads, &[1, 2, 8], work.reads),
+        Phase::ReadCold => run.read("cold", work.cold_reads, &[1], 0),
+        Phase::AbsentCold => run.read("cold", 0, &[], work.cold_reads),
+        Phase::Commit => run.commit(),
+        Phase::Reopen => run.reopen("open after a kill"),
         Phase::Rebuild => {
             std::fs::remove_file(kind.checkpoint(&run.directory).ok_or("there is no checkpoint")?)?;
-            return run.reopen("open without a checkpoint");
+            run.reopen("open without a checkpoint")
         }
-        Phase::Scan => return run.scan(),
+        Phase::Scan => run.scan(),
     }
-    Ok(Tables::new())
 }
 
 /// The directory of a store.
@@ -131,6 +128,7 @@ impl Phased<'_> {
             let end = (start + self.work.changes).min(self.work.coins);
             store.commit(&self.generator.load(start..end), &tip(commit + 1))?;
         }
+        // A load ends when nothing is left to do: else the flushes would pay for it.
         store.settle()?;
         drop(store);
         let run = meter.run(self.work.coins);
@@ -154,6 +152,7 @@ impl Phased<'_> {
             }
             let changes = self.generator.round(round);
             bytes += change_bytes(&changes);
+            // From here on CPU time is the flush's, or of work that it has left to the background.
             begun = process_cpu_seconds();
             let meter = Meter::start();
             store.commit(&changes, &tip(self.load_commits() + round + 1))?;
@@ -173,12 +172,13 @@ impl Phased<'_> {
         Ok(vec![(table.to_owned(), runs.into_iter().map(whole).collect())])
     }
 
-    fn commit(&self) -> Result<(), Failure> {
+    fn commit(&self) -> Result<Tables, Failure> {
         let store = self.open(Purpose::Use)?;
         let round = self.rounds(store.as_ref())?;
         let changes = self.generator.round(round);
         print(&mut std::io::stdout(), &BEGIN)?;
-        Ok(store.commit(&changes, &tip(self.load_commits() + round + 1))?)
+        store.commit(&changes, &tip(self.load_commits() + round + 1))?;
+        Ok(Tables::new())
     }
 
     fn reopen(&self, table: &str) -> Result<Tables, Failure> {
@@ -274,9 +274,11 @@ fn read_all(store: &dyn Contestant, wanted: &[(OutPoint, Option<Coin>)], threads
                 scope.spawn(move || {
                     let mut result = Ok(());
                     for slice in slices {
+                        // All threads begin a slice together, and the meter with them.
                         barrier.wait();
                         let own = slice.chunks(slice.len().div_ceil(threads)).nth(thread);
                         let read = own.map_or(Ok(()), |own| own.chunks(BATCH).try_for_each(|batch| read(store, batch)));
+                        // A thread that has failed goes on waiting, or the others would never end.
                         result = result.and(read);
                         barrier.wait();
                     }

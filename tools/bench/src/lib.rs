@@ -83,6 +83,7 @@ pub fn run(name: &str, options: &Options, out: &mut dyn Write, progress: Progres
     }
     let bench = BENCHES.iter().find(|bench| bench.0 == name);
     let (_, _, report) = bench.ok_or_else(|| format!("there is no benchmark '{name}'"))?;
+    // Opened before the runs, so that a path that cannot be written fails at once.
     for path in [&options.json, &options.html, &options.svg].into_iter().flatten() {
         open(path).map_err(at(path))?;
     }

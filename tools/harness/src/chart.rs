@@ -157,6 +157,7 @@ fn series(axes: Axes, rows: &[Row]) -> Vec<Series> {
         if x < 0.0 || y < 0.0 {
             continue;
         }
+        // Curves keep the order of their first rows, and so their colours.
         let name = row.cell(axes.series);
         match curves.iter_mut().find(|series| series.name == name) {
             Some(series) => series.points.push((x, y)),

@@ -26,9 +26,8 @@
 //!     Contender::new("few", row("few"), sum(1_000)),
 //!     Contender::new("many", row("many"), sum(9_000)).beside_ours("few"),
 //! ];
-//! let mut turns = Turns::new(3);
 //! let mut report = Report::new("example", "sums of numbers", "example");
-//! report.rows = turns.take("sums", contenders, &mut |line| eprintln!("{line}"))?;
+//! report.rows = Turns::new(3).take("sums", contenders, &mut |line| eprintln!("{line}"))?;
 //! report.at_least("few over many", report.least("ratio_median", |_| true), 0.01);
 //! assert!(report.claims[0].met);
 //! # Ok::<(), blockmill_harness::Failure>(())

@@ -78,6 +78,7 @@ pub fn status_bytes(name: &str) -> u64 {
 /// have spaces.
 fn cpu_seconds(stat: &str) -> f64 {
     let fields = stat.rsplit(')').next().unwrap_or("").split_whitespace();
+    // Fields 3 to 13 come first after the name.
     let ticks = fields.skip(11).take(2).filter_map(|field| field.parse::<f64>().ok());
     ticks.sum::<f64>() / TICKS
 }
@@ -94,6 +95,7 @@ pub fn finish(command: &mut Command, name: &str) -> Result<Finished, Failure> {
         .stdout(Stdio::piped())
         .spawn()
         .map_err(at(program))?;
+    // The exit status is read after the counters, which go with it.
     let mut finished = watch(&mut child);
     let status = child.wait()?;
     finished.run.seconds = start.elapsed().as_secs_f64();

@@ -94,6 +94,7 @@ fn figure(number: f64) -> String {
     let decimals = if number.fract() == 0.0 {
         0
     } else {
+        // Below a millionth the rest is noise.
         let magnitude = number.abs().log10().floor() as i32;
         (2 - magnitude).clamp(0, 6) as usize
     };

@@ -63,6 +63,7 @@ impl Row {
         }
         let mut names: Vec<&String> = runs.iter().flat_map(|run| run.figures.keys()).collect();
         names.sort_unstable();
+        // A figure may be missing in some runs, where the system did not report it.
         names.dedup();
         for name in names {
             let known = runs.iter().filter_map(|run| run.figures.get(name).copied());

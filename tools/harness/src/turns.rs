@@ -99,7 +99,7 @@ impl Turns {
     /// # Errors
     /// The first error of a run.
     pub fn take(
-        &mut self,
+        self,
         title: &str,
         mut contenders: Vec<Contender<'_>>,
         progress: Progress<'_>,
@@ -113,6 +113,7 @@ impl Turns {
             }
             for index in order {
                 let contender = &mut contenders[index];
+                // Its neighbours are compared with the runs that there are.
                 if turn > contender.runs_max {
                     continue;
                 }

@@ -56,6 +56,7 @@ impl Audited {
             let copied = File::open(&path).and_then(|mut file| std::io::copy(&mut file, &mut blocks));
             copied.map_err(at(&path))?;
         }
+        // Our log has the records of undo files in the order of the blocks.
         let undo = data.join("undo.dat");
         std::fs::copy(&undo, folder.join("rev00000.dat")).map_err(at(&undo))?;
         Ok(())
@@ -115,7 +116,12 @@ impl Audited {
 
     pub(super) fn contenders(&self, chain: &str, threads: usize) -> Vec<Contender<'_>> {
         let row = |what: &str, signatures: &str| {
-            let row = Row::new(chain).with("what", what).with("signatures", signatures);
+            let way = if signatures == ONE_BY_ONE {
+                "one by one"
+            } else {
+                signatures
+            };
+            let row = Row::new(chain).with("what", what).with("signatures", way);
             row.with("threads", threads)
         };
         let ours = |what| row(what, self.signatures);

@@ -72,7 +72,7 @@ pub(crate) fn report(options: &Options, progress: Progress<'_>) -> Result<Report
         };
         Contender::new(map, Row::new(GROWTH).with("map", map), run)
     });
-    report.rows.extend({ turns }.take("growth", growth.into(), progress)?);
+    report.rows.extend(turns.take("growth", growth.into(), progress)?);
     report
         .notes
         .push(format!("scripts of the coins: {}", blockmill_harness::coins::SHARES));
@@ -99,6 +99,7 @@ fn operations(options: &Options, turns: Turns, coins: u64, progress: Progress<'_
             let all = &all;
             let run = move || {
                 if operation != work::INSERT {
+                    // The run that inserted has done this operation, too.
                     let known: &Vec<Phases> = &all.borrow()[index];
                     let phases = turn.next().and_then(|turn: usize| known.get(turn));
                     return Ok(phases
@@ -113,7 +114,7 @@ fn operations(options: &Options, turns: Turns, coins: u64, progress: Progress<'_
             };
             contender_beside(Contender::new(map, row(operation, map), run), map)
         });
-        rows.extend({ turns }.take(operation, contenders.collect(), progress)?);
+        rows.extend(turns.take(operation, contenders.collect(), progress)?);
     }
     Ok(rows)
 }

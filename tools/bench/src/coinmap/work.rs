@@ -90,11 +90,13 @@ fn fill<M: Map>(coins: u64) -> Result<(M, Run), Failure> {
     let mut insert = Run::default();
     for start in (0..coins).step_by(BLOCK as usize) {
         let end = (start + BLOCK).min(coins);
+        // Coins are made between two measurements.
         batch.fill(start..end);
         time(&mut insert, end - start, || {
             batch.coins().for_each(|(outpoint, coin)| map.insert(outpoint, coin));
         });
     }
+    // The process did nothing else before, so its peak is that of the map.
     let peak = status_bytes("VmHWM").saturating_sub(resident);
     let each = |bytes: u64| bytes as f64 / coins as f64;
     let accounted = map.bytes().map(|bytes| each(bytes as u64));

@@ -33,6 +33,7 @@ impl Daemon {
             let from = blocks.join(name);
             std::fs::copy(&from, folder.join(name)).map_err(at(from))?;
         }
+        // This also writes undo files, which an audit of the same folder reads.
         daemon.run(&["-reindex", "-assumevalid=0"], 0, CACHE_MIB)?;
         Ok(daemon)
     }
@@ -56,6 +57,7 @@ impl Daemon {
     ) -> Result<(Run, String), Failure> {
         let assumed = format!("-assumevalid={}", assumed.unwrap_or("0"));
         let run = self.run(&["-reindex-chainstate", &assumed], threads, cache_mib)?;
+        // The daemon answers no call here: it has no server, and has ended.
         let log = std::fs::read_to_string(self.log()).map_err(at(self.log()))?;
         Ok((run, last_tip(&log).to_owned()))
     }

@@ -237,6 +237,7 @@ fn contenders<'a>(
         && assumed.is_none()
         && table.cache_mib == CACHE_MIB
         && (!table.is_big() || is_last);
+    // Minutes of the daemon are spent where it is the peer that counts.
     let over_daemon = has_daemon && (table.is_big() || assumed.is_some());
     let peer = if over_daemon { BITCOIND } else { MANAGER };
     let mut all = Vec::new();
@@ -252,6 +253,7 @@ fn contenders<'a>(
         all.push(contender);
         all.push(Contender::new(&before, row(&before), move || site.connect(&earlier)).beside_ours(name));
     }
+    // Pairs of two commands are judged alone: a peer between them would only take time.
     if options.before.is_some() {
         return Ok(all);
     }

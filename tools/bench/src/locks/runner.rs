@@ -74,14 +74,17 @@ fn pass_all<C: Passed>(
         let running: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
         barrier.wait();
         let clock = Stopwatch::start();
+        // This thread sleeps, so that it takes no core from those that pass.
         std::thread::sleep(time);
         stop.store(true, Ordering::Relaxed);
+        // A thread may end its last pass after this. There is one such pass for each thread.
         let run = clock.run(0);
         let all: Result<Vec<Passes>, _> = running.into_iter().map(|thread| thread.join()).collect();
         (run, all)
     });
     let all = all.map_err(|_| "a thread panicked")?;
     let count = all.iter().map(|passes| passes.count).sum();
+    // A lost addition: two threads were inside at once.
     same("lock", "count", lock.count(), count)?;
     Ok((Run { count, ..run }, all))
 }

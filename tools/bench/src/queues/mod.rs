@@ -50,6 +50,7 @@ impl Kind {
         std::thread::sleep(Duration::from_millis(5));
         round(&job)?;
         let checks = u64::from(self.checks) * u64::from(rounds);
+        // The threads of the queue are at rest between rounds, as between blocks.
         let (all, run) = timed(checks, || (0..rounds).try_for_each(|_| round(&job)));
         all?;
         round(&failing)?;

@@ -101,6 +101,7 @@ fn request(queue: &mut impl Queue, load: &Load, slots: usize, time: Duration) ->
             queue.submit(Job::new(submitted));
             submitted += 1;
         }
+        // The time is over, and no job is in flight.
         if submitted == collected {
             return Ok(clock.run(collected));
         }
@@ -115,6 +116,7 @@ fn request(queue: &mut impl Queue, load: &Load, slots: usize, time: Duration) ->
             };
         }
         if collected >= look {
+            // Reading the clock for each job would cost more than an empty job.
             look = collected + JOBS_PER_LOOK;
             goes_on = start.elapsed() < time;
         }
@@ -192,6 +194,7 @@ fn channel(load: &Arc<Load>, workers: usize, time: Duration) -> Result<Run, Fail
             scope.spawn(move || {
                 for mut job in jobs {
                     load.work(&mut job);
+                    // The requester has gone: an error ended the run.
                     if results.send(job).is_err() {
                         break;
                     }

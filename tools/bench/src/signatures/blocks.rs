@@ -60,6 +60,7 @@ impl RealBlock {
         let undo = BlockUndo::decode(&std::fs::read(path.with_extension("undo"))?)?;
         let flags = block_script_flags(&Params::new(network, None), height, &block.hash());
         let (mut work, mut kinds) = (Work::once(), Vec::new());
+        // The coinbase spends nothing, and has no undo data.
         for (index, transaction) in block.transactions().enumerate().skip(1) {
             let coins = undo.transaction(index - 1);
             let inputs = transaction.inputs().zip(coins.iter());
@@ -133,6 +134,7 @@ fn beside(row: &Row, work: &Work, name: &str, plan: Plan, progress: Progress<'_>
     if work.inputs() == 0 {
         return Ok(Vec::new());
     }
+    // One verifier for all runs: it has adapted after the first.
     let verifier = ours();
     let run = || counted(&verifier, || work.time(&verifier, Way::Deferring, name));
     let peer = || work.time(&KernelVerifier, Way::Ordinary, name);

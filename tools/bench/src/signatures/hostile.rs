@@ -81,7 +81,7 @@ pub(super) fn rows(plan: Plan, progress: Progress<'_>) -> Result<Vec<Row>, Failu
             Contender::new("ordinary", row("ordinary"), ordinary),
             Contender::new("deferred", row("deferred"), deferring).beside_ours("ordinary"),
         ];
-        let mut turns = Turns::new(plan.hostile_runs).by(Clock::Cpu);
+        let turns = Turns::new(plan.hostile_runs).by(Clock::Cpu);
         rows.extend(turns.take(&format!("hostile, {name}"), contenders, progress)?);
     }
     Ok(rows)

@@ -127,6 +127,7 @@ impl Work {
                 }
             }
         }
+        // Scripts that ran again defer once more, so one call is not enough.
         for _ in 0..SETTLES_MAX {
             if deferred.scripts() > 0 {
                 self.settle(verifier, &mut deferred, &mut verdicts)?;
