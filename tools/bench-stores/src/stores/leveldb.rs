@@ -18,11 +18,11 @@
 
 mod binding;
 
-use super::{
+use super::common::{
     Contestant, KEY_LENGTH, Settings, TIP_KEY, backend, decode_entry, decode_tip, tip_bytes, visit_encoded,
     wait_until_quiet,
 };
-use crate::process::disk_size;
+use crate::meter::disk_size;
 use binding::{Batch, Database, Entries};
 use blockmill_block::{Coin, OutPoint};
 use blockmill_coins::store::{decode_coin, outpoint_key};

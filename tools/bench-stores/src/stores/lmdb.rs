@@ -4,7 +4,7 @@
 //! for the sorted load, `MDB_NORDAHEAD` since a full set is larger than memory, a map that is large
 //! enough beforehand, one read transaction for a batch of reads. It has no cache of its own.
 
-use super::{
+use super::common::{
     Contestant, Purpose, Settings, backend, decode_entry, decode_tip, iterate_in_thread, tip_bytes, visit_encoded,
 };
 use blockmill_block::{Coin, OutPoint};

@@ -3,7 +3,7 @@
 //! A commit is one durable transaction with its quick repair: it writes the state of the allocator,
 //! too, so that an opening after a kill need not walk the file. It has a cache of its own.
 
-use super::{Contestant, Settings, backend, decode_entry, decode_tip, tip_bytes, visit_encoded};
+use super::common::{Contestant, Settings, backend, decode_entry, decode_tip, tip_bytes, visit_encoded};
 use blockmill_block::{Coin, OutPoint};
 use blockmill_coins::store::{OutpointKey, decode_coin, outpoint_key};
 use blockmill_coins::{Changes, CoinIterator, CoinStore, StoreError, Tip};

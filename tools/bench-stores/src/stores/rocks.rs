@@ -15,11 +15,11 @@
 //! Files are read through the page cache, as those of all other stores. An open may begin
 //! compaction; `settle` awaits it before reads are timed.
 
-use super::{
+use super::common::{
     Contestant, NO_CHANGES, Purpose, Settings, TIP_KEY, backend, decode_entry, decode_tip, iterate_in_thread,
     tip_bytes, visit_encoded, wait_for_rest,
 };
-use crate::process::disk_size;
+use crate::meter::disk_size;
 use blockmill_block::{Coin, OutPoint};
 use blockmill_coins::store::{KEY_LENGTH, decode_coin, outpoint_key};
 use blockmill_coins::{Changes, CoinIterator, CoinStore, StoreError, Tip};

@@ -1,13 +1,11 @@
-//! The second table's work: all operations of a coins cache on its map, one kind after the other.
+//! All operations of a coins cache on its map, one kind after the other; and how a map grows.
 
-use super::allocator;
-use super::coins::{Batch, Numbers, Scripts, outpoint, value};
-use super::contenders::{Contender, Tally};
-use super::memory::{resident_bytes, resident_peak_bytes, thread_cpu_ns};
-use crate::clock::Stopwatch;
-use crate::error::BenchError;
+use super::coins::{Batch, Numbers, outpoint};
+use super::maps::{Map, Tally};
 use blockmill_block::OutPoint;
-use serde::{Deserialize, Serialize};
+use blockmill_harness::coins::value;
+use blockmill_harness::{Failure, Run, same, status_bytes, thread_cpu_seconds, timed};
+use std::collections::BTreeMap;
 use std::hint::black_box;
 
 /// Coins of a block: the operations between two readings of the clock.
@@ -34,59 +32,19 @@ pub(super) const ERASE: &str = "erase";
 
 pub(super) const OPERATIONS: [&str; 7] = [INSERT, FIND, FIND_ABSENT, FIND_MANY, ITERATE, MIX, ERASE];
 
-/// The time of one kind of operation.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Phase {
-    pub(super) operation: String,
-    pub(super) count: u64,
-    pub(super) seconds: f64,
-    pub(super) cpu_seconds: f64,
-}
+/// The runs of the operations, by name.
+pub(super) type Phases = BTreeMap<String, Run>;
 
-impl Phase {
-    pub(super) fn new(operation: &str) -> Self {
-        Self {
-            operation: operation.to_owned(),
-            count: 0,
-            seconds: 0.0,
-            cpu_seconds: 0.0,
-        }
-    }
-
-    /// Adds the time of `count` operations.
-    pub(super) fn time<R>(&mut self, count: u64, run: impl FnOnce() -> R) -> R {
-        let clock = Stopwatch::start();
-        let result = run();
-        let elapsed = clock.elapsed();
-        self.count += count;
-        self.seconds += elapsed.seconds;
-        self.cpu_seconds += elapsed.cpu_seconds;
-        result
-    }
-}
-
-/// The outcome of a run of all operations.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(super) struct Outcome {
-    pub(super) phases: Vec<Phase>,
-    /// Peak of memory while all coins were inserted, above the memory before the first.
-    pub(super) peak_bytes: Option<u64>,
-    /// Memory with all coins in the map: the map's own figure, and the allocator's.
-    pub(super) accounted_bytes: Option<u64>,
-    pub(super) allocator_bytes: Option<u64>,
+/// Adds the time of `count` operations.
+fn time<R>(phase: &mut Run, count: u64, work: impl FnOnce() -> R) -> R {
+    let (result, run) = timed(count, work);
+    phase.add(&run);
+    result
 }
 
 /// Checks the content of a map.
-pub(super) fn expect(operation: &str, found: Tally, wanted: Tally) -> Result<(), BenchError> {
-    if found == wanted {
-        return Ok(());
-    }
-    Err(BenchError::Mismatch {
-        run: operation.to_owned(),
-        what: "coins and the sum of their amounts",
-        found: format!("{found:?}"),
-        wanted: format!("{wanted:?}"),
-    })
+pub(super) fn expect(operation: &str, found: Tally, wanted: Tally) -> Result<(), Failure> {
+    same(operation, "coins and the sum of their amounts", found, wanted)
 }
 
 fn tally(numbers: impl IntoIterator<Item = u64>) -> Tally {
@@ -96,89 +54,73 @@ fn tally(numbers: impl IntoIterator<Item = u64>) -> Tally {
 }
 
 /// Runs all operations on a map with `coins` coins. Finds and erasures are a quarter as many.
-pub(super) fn run<C: Contender>(coins: u64) -> Result<Outcome, BenchError> {
+pub(super) fn run<M: Map>(coins: u64) -> Result<Phases, Failure> {
     // Allocated before memory is measured.
     let mut live: Vec<u32> = (0..coins as u32).collect();
     live.reserve(coins as usize / 4);
     let mut numbers = Numbers(coins);
-    let mut outcome = Outcome::default();
-    let mut map = fill::<C>(coins, &mut outcome)?;
+    let mut phases = Phases::new();
+    let mut add = |name: &str, run: Run| phases.insert(name.to_owned(), run);
+    let (mut map, insert) = fill::<M>(coins)?;
+    add(INSERT, insert);
     let finds = (coins / 4).max(BLOCK);
-    let mut phases = vec![
-        find(&mut map, FIND, finds, |_| numbers.below(coins), C::find_each)?,
-        find(&mut map, FIND_ABSENT, finds, |number| coins * 2 + number, C::find_each)?,
-    ];
-    phases.push(find(
-        &mut map,
+    add(
+        FIND,
+        find(&mut map, FIND, finds, |_| numbers.below(coins), M::find_each)?,
+    );
+    let absent = |number| coins * 2 + number;
+    add(FIND_ABSENT, find(&mut map, FIND_ABSENT, finds, absent, M::find_each)?);
+    add(
         FIND_MANY,
-        finds,
-        |_| numbers.below(coins),
-        C::find_many,
-    )?);
-    let mut iterate = Phase::new(ITERATE);
-    let all = iterate.time(coins, || map.all());
+        find(&mut map, FIND_MANY, finds, |_| numbers.below(coins), M::find_many)?,
+    );
+    let (all, iterate) = timed(coins, || map.all());
     expect(ITERATE, all, tally(0..coins))?;
-    phases.push(iterate);
-    phases.push(mix(&mut map, &mut live, coins, &mut numbers)?);
-    phases.push(erase(&mut map, &live, finds, &mut numbers)?);
-    outcome.phases.extend(phases);
-    Ok(outcome)
+    add(ITERATE, iterate);
+    add(MIX, mix(&mut map, &mut live, coins, &mut numbers)?);
+    add(ERASE, erase(&mut map, live, finds, &mut numbers)?);
+    Ok(phases)
 }
 
-/// Finds outpoints one by one, in the same way for each contender.
-trait FindEach: Contender {
-    fn find_each(&mut self, outpoints: &[OutPoint]) -> Tally {
-        let mut tally = Tally::default();
-        for outpoint in outpoints {
-            tally.add(self.find(outpoint));
-        }
-        tally
-    }
-}
-
-impl<C: Contender> FindEach for C {}
-
-fn fill<C: Contender>(coins: u64, outcome: &mut Outcome) -> Result<C, BenchError> {
+fn fill<M: Map>(coins: u64) -> Result<(M, Run), Failure> {
     let mut batch = Batch::default();
-    batch.fill(0..BLOCK, Scripts::Mixed);
-    let resident = resident_bytes();
-    let in_use = allocator::bytes_in_use();
-    let mut map = C::default();
-    let mut insert = Phase::new(INSERT);
-    let mut start = 0;
-    while start < coins {
+    batch.fill(0..BLOCK);
+    let resident = status_bytes("VmRSS");
+    let mut map = M::default();
+    let mut insert = Run::default();
+    for start in (0..coins).step_by(BLOCK as usize) {
         let end = (start + BLOCK).min(coins);
-        batch.fill(start..end, Scripts::Mixed);
-        insert.time(end - start, || {
+        // Coins are made between two measurements.
+        batch.fill(start..end);
+        time(&mut insert, end - start, || {
             batch.coins().for_each(|(outpoint, coin)| map.insert(outpoint, coin));
         });
-        start = end;
     }
-    outcome.peak_bytes = difference(resident_peak_bytes(), resident);
-    outcome.allocator_bytes = difference(allocator::bytes_in_use(), in_use);
-    outcome.accounted_bytes = map.bytes().map(|bytes| bytes as u64);
-    outcome.phases.push(insert);
+    // The process did nothing else before, so its peak is that of the map.
+    let peak = status_bytes("VmHWM").saturating_sub(resident);
+    let each = |bytes: u64| bytes as f64 / coins as f64;
+    let accounted = map.bytes().map(|bytes| each(bytes as u64));
     expect(INSERT, map.all(), tally(0..coins))?;
-    Ok(map)
-}
-
-fn difference(after: Option<u64>, before: Option<u64>) -> Option<u64> {
-    Some(after?.saturating_sub(before?))
+    Ok((
+        map,
+        insert
+            .with("bytes_each", each(peak))
+            .with("accounted_bytes_each", accounted),
+    ))
 }
 
 /// Finds the coins of the numbers that `choose` gives. Numbers above the map's coins are absent.
-fn find<C: Contender>(
-    map: &mut C,
+fn find<M: Map>(
+    map: &mut M,
     operation: &str,
     count: u64,
     mut choose: impl FnMut(u64) -> u64,
-    find: impl Fn(&mut C, &[OutPoint]) -> Tally,
-) -> Result<Phase, BenchError> {
-    let mut phase = Phase::new(operation);
+    find: impl Fn(&mut M, &[OutPoint]) -> Tally,
+) -> Result<Run, Failure> {
+    let mut phase = Run::default();
     let present = map.len() as u64;
     let mut outpoints = Vec::new();
-    let mut wanted = Tally::default();
-    let mut found = Tally::default();
+    let (mut wanted, mut found) = (Tally::default(), Tally::default());
     for block in 0..count / BLOCK {
         outpoints.clear();
         for number in 0..BLOCK {
@@ -186,17 +128,15 @@ fn find<C: Contender>(
             outpoints.push(outpoint(number));
             wanted.add((number < present).then(|| value(number)));
         }
-        let here = phase.time(BLOCK, || find(map, &outpoints));
-        found.count += here.count;
-        found.value_sum = found.value_sum.wrapping_add(here.value_sum);
+        found.merge(time(&mut phase, BLOCK, || find(map, &outpoints)));
     }
     expect(operation, found, wanted)?;
     Ok(phase)
 }
 
 /// Runs blocks that spend coins, mostly young ones, and make others.
-fn mix<C: Contender>(map: &mut C, live: &mut Vec<u32>, coins: u64, numbers: &mut Numbers) -> Result<Phase, BenchError> {
-    let mut phase = Phase::new(MIX);
+fn mix<M: Map>(map: &mut M, live: &mut Vec<u32>, coins: u64, numbers: &mut Numbers) -> Result<Run, Failure> {
+    let mut phase = Run::default();
     let mut batch = Batch::default();
     let mut outpoints = Vec::new();
     let mut next = coins;
@@ -207,20 +147,20 @@ fn mix<C: Contender>(map: &mut C, live: &mut Vec<u32>, coins: u64, numbers: &mut
             let end = live.len() as u64;
             let old = numbers.below(OLD_ONE_OF) == 0;
             let young = (end / YOUNG_PART).max(1);
-            let at = if old {
+            let index = if old {
                 numbers.below(end)
             } else {
                 end - 1 - numbers.below(young)
             };
             // The youngest coin takes the free index.
-            let number = u64::from(live.swap_remove(at as usize));
+            let number = u64::from(live.swap_remove(index as usize));
             outpoints.push(outpoint(number));
             wanted.add(Some(value(number)));
         }
-        batch.fill(next..next + MADE, Scripts::Mixed);
+        batch.fill(next..next + MADE);
         live.extend((next..next + MADE).map(|number| number as u32));
         next += MADE;
-        let found = phase.time(SPENT + MADE, || {
+        let found = time(&mut phase, SPENT + MADE, || {
             let mut tally = Tally::default();
             for outpoint in &outpoints {
                 let coin = black_box(map.take(outpoint));
@@ -236,21 +176,19 @@ fn mix<C: Contender>(map: &mut C, live: &mut Vec<u32>, coins: u64, numbers: &mut
 }
 
 /// Erases live coins in random order.
-fn erase<C: Contender>(map: &mut C, live: &[u32], count: u64, numbers: &mut Numbers) -> Result<Phase, BenchError> {
-    let mut phase = Phase::new(ERASE);
-    // A partial shuffle: only the coins to erase.
-    let mut live = live.to_vec();
+fn erase<M: Map>(map: &mut M, mut live: Vec<u32>, count: u64, numbers: &mut Numbers) -> Result<Run, Failure> {
+    let mut phase = Run::default();
     let mut outpoints = Vec::new();
     for _ in 0..count / BLOCK {
         outpoints.clear();
         let mut wanted = Tally::default();
         for _ in 0..BLOCK.min(live.len() as u64) {
-            let at = numbers.below(live.len() as u64) as usize;
-            let number = u64::from(live.swap_remove(at));
+            let index = numbers.below(live.len() as u64) as usize;
+            let number = u64::from(live.swap_remove(index));
             outpoints.push(outpoint(number));
             wanted.add(Some(value(number)));
         }
-        let found = phase.time(outpoints.len() as u64, || {
+        let found = time(&mut phase, outpoints.len() as u64, || {
             let mut tally = Tally::default();
             for outpoint in &outpoints {
                 tally.add(map.erase(outpoint));
@@ -263,22 +201,33 @@ fn erase<C: Contender>(map: &mut C, live: &[u32], count: u64, numbers: &mut Numb
     Ok(phase)
 }
 
-/// The longest insertions while a map grew.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Growth {
-    /// The longest, in CPU time of its thread, the reading of the clock included.
-    pub(super) longest_ns: u64,
-    /// Number of insertions that took more than a millisecond.
-    pub(super) over_1_ms: u64,
-    /// The shortest, about the cost of reading the clock.
-    pub(super) shortest_ns: u64,
+/// The insertions while a map grew, in CPU seconds of their thread, the clock included.
+#[derive(Default)]
+struct Growth {
+    longest: f64,
+    over_1_ms: u32,
+    all: f64,
 }
 
 impl Growth {
-    fn record(&mut self, took_ns: u64) {
-        self.longest_ns = self.longest_ns.max(took_ns);
-        self.shortest_ns = self.shortest_ns.min(took_ns);
-        self.over_1_ms += u64::from(took_ns > 1_000_000);
+    fn time(&mut self, work: impl FnOnce()) {
+        let before = thread_cpu_seconds();
+        work();
+        let took = thread_cpu_seconds() - before;
+        self.longest = self.longest.max(took);
+        self.over_1_ms += u32::from(took > 1e-3);
+        self.all += took;
+    }
+
+    fn run(&self, count: u64) -> Run {
+        let run = Run {
+            seconds: self.all,
+            cpu_seconds: self.all,
+            count,
+            ..Run::default()
+        };
+        run.with("longest_us", self.longest * 1e6)
+            .with("over_1_ms", f64::from(self.over_1_ms))
     }
 }
 
@@ -290,45 +239,33 @@ const ARITHMETIC_STEPS: u32 = 200;
 
 /// Measures this machine without a map: operations about as long as an insertion, on as many fresh
 /// pages as a map of `coins` coins has. Each is timed as an insertion.
-pub(super) fn touch_pages(coins: u64) -> Growth {
+pub(super) fn touch_pages(coins: u64) -> Run {
     let mut memory = vec![0u8; (coins * BYTES_EACH) as usize];
-    let mut growth = Growth {
-        shortest_ns: u64::MAX,
-        ..Growth::default()
-    };
+    let mut growth = Growth::default();
     let mut value = 1u64;
     for offset in (0..memory.len()).step_by(BYTES_EACH as usize) {
-        let before = thread_cpu_ns();
-        for _ in 0..ARITHMETIC_STEPS {
-            value = black_box(value.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (value >> 29));
-        }
-        memory[offset] = value as u8;
-        growth.record(thread_cpu_ns() - before);
+        growth.time(|| {
+            for _ in 0..ARITHMETIC_STEPS {
+                value = black_box(value.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (value >> 29));
+            }
+            memory[offset] = value as u8;
+        });
     }
     black_box(memory);
-    growth
+    growth.run(coins)
 }
 
 /// Inserts `coins` coins, and reads the thread's clock before and after each.
-pub(super) fn grow<C: Contender>(coins: u64) -> Result<Growth, BenchError> {
-    let mut map = C::default();
-    let mut growth = Growth {
-        shortest_ns: u64::MAX,
-        ..Growth::default()
-    };
+pub(super) fn grow<M: Map>(coins: u64) -> Result<Run, Failure> {
+    let mut map = M::default();
+    let mut growth = Growth::default();
     let mut batch = Batch::default();
-    let mut start = 0;
-    while start < coins {
-        let end = (start + BLOCK).min(coins);
-        batch.fill(start..end, Scripts::Mixed);
+    for start in (0..coins).step_by(BLOCK as usize) {
+        batch.fill(start..(start + BLOCK).min(coins));
         for (outpoint, coin) in batch.coins() {
-            let before = thread_cpu_ns();
-            map.insert(outpoint, coin);
-            let took = thread_cpu_ns() - before;
-            growth.record(took);
+            growth.time(|| map.insert(outpoint, coin));
         }
-        start = end;
     }
     expect("growth", map.all(), tally(0..coins))?;
-    Ok(growth)
+    Ok(growth.run(coins))
 }

@@ -1,19 +1,16 @@
 //! Threads that pass through a lock as often as they can, for a given time.
 
-use super::histogram::Histogram;
-use crate::clock::{Elapsed, Stopwatch};
+use blockmill_harness::{Failure, Run, Stopwatch, same};
 use blockmill_sync::CachePadded;
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// For longer passes the run queue is read too.
-const LONG: Duration = Duration::from_micros(200);
+/// Shorter passes are counted, and their time is not kept.
+const LONG: Duration = Duration::from_micros(1);
 
 /// A lock around a count, passed by one thread at a time.
-pub(super) trait Contender: Sync {
+pub(super) trait Passed: Sync {
     /// Enters, adds one to the count, leaves.
     fn pass(&self);
 
@@ -21,119 +18,82 @@ pub(super) trait Contender: Sync {
     fn count(&self) -> u64;
 }
 
-/// The outcome of a run.
-#[derive(Debug, Clone)]
-pub(super) struct Outcome {
-    /// Passes of each thread.
-    pub(super) passes: Vec<u64>,
-    pub(super) elapsed: Elapsed,
-    /// Times of passes, in a timed run.
-    pub(super) waits: Histogram,
-    /// Times of passes without the time on the run queue, where the system reports that time.
-    pub(super) lock_waits: Histogram,
-    /// Whether the count has every pass.
-    pub(super) exclusive: bool,
+/// Runs without clocks, then with every pass timed. Waits may exceed the fair share by
+/// `beyond_fair`.
+pub(super) fn run<C: Passed>(
+    make: impl Fn() -> C,
+    threads: usize,
+    time: Duration,
+    beyond_fair: Duration,
+) -> Result<Run, Failure> {
+    let (run, passes) = pass_all(make(), threads, time, untimed_passes)?;
+    let (_, timed) = pass_all(make(), threads, time, timed_passes)?;
+    let count: u64 = timed.iter().map(|passes| passes.count).sum();
+    let mut waits: Vec<Duration> = timed.into_iter().flat_map(|passes| passes.long_waits).collect();
+    waits.sort_unstable_by(|one, other| other.cmp(one));
+    // The wait that this part of all exceed. There is none if hardly any was long.
+    let us = |part: f64| {
+        let wait = waits.get((count as f64 * part) as usize).unwrap_or(&LONG);
+        wait.as_secs_f64() * 1e6
+    };
+    let fair = run.count as f64 / threads as f64;
+    let unluckiest = passes.iter().map(|passes| passes.count).min().unwrap_or(0) as f64 / fair;
+    let limit = beyond_fair.as_secs_f64() + (threads as f64 - 1.0) * run.seconds / run.count as f64;
+    let p9999 = us(1e-4);
+    Ok(run
+        .with("wait_p999_us", us(1e-3))
+        .with("wait_p9999_us", p9999)
+        .with("wait_longest_ms", us(0.0) / 1e3)
+        .with("of_limit", p9999 / 1e6 / limit)
+        .with("unluckiest", unluckiest))
 }
 
-impl Outcome {
-    pub(super) fn all_passes(&self) -> u64 {
-        self.passes.iter().sum()
-    }
-
-    pub(super) fn passes_per_second(&self) -> f64 {
-        self.all_passes() as f64 / self.elapsed.seconds
-    }
-
-    /// The fewest and the most passes of a thread, each over the fair share.
-    pub(super) fn shares(&self) -> (f64, f64) {
-        let fair = self.all_passes() as f64 / self.passes.len() as f64;
-        let share = |passes: Option<&u64>| passes.map_or(0.0, |&passes| passes as f64 / fair);
-        (share(self.passes.iter().min()), share(self.passes.iter().max()))
-    }
+/// The passes of one thread.
+#[derive(Default)]
+struct Passes {
+    count: u64,
+    /// The timed ones that took longer than [`LONG`].
+    long_waits: Vec<Duration>,
 }
 
-/// Lets `threads` threads pass for `time`. In a timed run the clock is read once per pass, outside
-/// of the lock. So a wait includes the hold, and the time without a core.
-pub(super) fn run<C: Contender>(contender: C, threads: usize, time: Duration, timed: bool) -> Outcome {
-    let contender = CachePadded::new(contender);
+/// Lets `threads` threads pass for `time`, and checks the count.
+fn pass_all<C: Passed>(
+    lock: C,
+    threads: usize,
+    time: Duration,
+    passes: fn(&C, &AtomicBool) -> Passes,
+) -> Result<(Run, Vec<Passes>), Failure> {
+    let lock = CachePadded::new(lock);
     let stop = CachePadded::new(AtomicBool::new(false));
     let barrier = Barrier::new(threads + 1);
-    std::thread::scope(|scope| {
+    let (run, all) = std::thread::scope(|scope| {
         let work = || {
             barrier.wait();
-            if timed {
-                timed_passes(&*contender, &stop)
-            } else {
-                untimed_passes(&*contender, &stop)
-            }
+            passes(&lock, &stop)
         };
         let running: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
         barrier.wait();
         let clock = Stopwatch::start();
+        // This thread sleeps, so that it takes no core from those that pass.
         std::thread::sleep(time);
         stop.store(true, Ordering::Relaxed);
-        let mut outcome = Outcome {
-            passes: Vec::new(),
-            elapsed: clock.elapsed(),
-            waits: Histogram::default(),
-            lock_waits: Histogram::default(),
-            exclusive: false,
-        };
-        for thread in running {
-            match thread.join() {
-                Ok(passes) => {
-                    outcome.passes.push(passes.count);
-                    outcome.waits.merge(&passes.waits);
-                    outcome.lock_waits.merge(&passes.lock_waits);
-                }
-                Err(panic) => std::panic::resume_unwind(panic),
-            }
-        }
-        outcome.exclusive = contender.count() == outcome.all_passes();
-        outcome
-    })
+        // A thread may end its last pass after this. There is one such pass for each thread.
+        let run = clock.run(0);
+        let all: Result<Vec<Passes>, _> = running.into_iter().map(|thread| thread.join()).collect();
+        (run, all)
+    });
+    let all = all.map_err(|_| "a thread panicked")?;
+    let count = all.iter().map(|passes| passes.count).sum();
+    // A lost addition: two threads were inside at once.
+    same("lock", "count", lock.count(), count)?;
+    Ok((Run { count, ..run }, all))
 }
 
-/// The outcome of one thread.
-#[derive(Default)]
-struct Passes {
-    count: u64,
-    waits: Histogram,
-    lock_waits: Histogram,
-}
-
-fn untimed_passes(contender: &impl Contender, stop: &AtomicBool) -> Passes {
-    let mut count = 0;
+fn untimed_passes(lock: &impl Passed, stop: &AtomicBool) -> Passes {
+    let mut passes = Passes::default();
     // At least one pass, however late the thread gets a core.
     loop {
-        contender.pass();
-        count += 1;
-        if stop.load(Ordering::Relaxed) {
-            break;
-        }
-    }
-    Passes {
-        count,
-        ..Passes::default()
-    }
-}
-
-fn timed_passes(contender: &impl Contender, stop: &AtomicBool) -> Passes {
-    let mut passes = Passes::default();
-    let mut run_queue = RunQueue::of_this_thread();
-    let mut before = Instant::now();
-    loop {
-        contender.pass();
-        let mut after = Instant::now();
-        let wait = after - before;
-        passes.waits.add(wait);
-        if wait > LONG {
-            passes.lock_waits.add(wait.saturating_sub(run_queue.since_last()));
-            after = Instant::now();
-        } else {
-            passes.lock_waits.add(wait);
-        }
-        before = after;
+        lock.pass();
         passes.count += 1;
         if stop.load(Ordering::Relaxed) {
             return passes;
@@ -141,38 +101,23 @@ fn timed_passes(contender: &impl Contender, stop: &AtomicBool) -> Passes {
     }
 }
 
-/// The time of this thread on the run queue: ready, but without a core.
-struct RunQueue {
-    file: Option<File>,
-    last: Duration,
-}
-
-impl RunQueue {
-    fn of_this_thread() -> Self {
-        let mut this = Self {
-            file: File::open("/proc/thread-self/schedstat").ok(),
-            last: Duration::ZERO,
-        };
-        this.since_last();
-        this
+/// The clock is read once per pass, outside of the lock. So a wait includes the hold, and the time
+/// without a core.
+fn timed_passes(lock: &impl Passed, stop: &AtomicBool) -> Passes {
+    let mut passes = Passes::default();
+    let mut before = Instant::now();
+    loop {
+        lock.pass();
+        let after = Instant::now();
+        if after - before > LONG {
+            passes.long_waits.push(after - before);
+        }
+        before = after;
+        passes.count += 1;
+        if stop.load(Ordering::Relaxed) {
+            return passes;
+        }
     }
-
-    /// The time since the last call.
-    fn since_last(&mut self) -> Duration {
-        let now = self.file.as_ref().and_then(run_delay).unwrap_or(self.last);
-        let since = now.saturating_sub(self.last);
-        self.last = now;
-        since
-    }
-}
-
-/// The second of three numbers: nanoseconds on the run queue.
-fn run_delay(file: &File) -> Option<Duration> {
-    let mut text = [0; 80];
-    let length = file.read_at(&mut text, 0).ok()?;
-    let text = std::str::from_utf8(&text[..length]).ok()?;
-    let delay_ns = text.split_ascii_whitespace().nth(1)?.parse().ok()?;
-    Some(Duration::from_nanos(delay_ns))
 }
 
 #[cfg(test)]
@@ -186,7 +131,7 @@ mod tests {
         lossy: bool,
     }
 
-    impl Contender for Sieve {
+    impl Passed for Sieve {
         fn pass(&self) {
             if self.count.fetch_add(1, Ordering::Relaxed) % 3 == 2 && self.lossy {
                 self.count.fetch_sub(1, Ordering::Relaxed);
@@ -200,20 +145,17 @@ mod tests {
 
     #[test]
     fn a_run_counts_and_notices_what_is_lost() {
-        for lossy in [false, true] {
-            for timed in [false, true] {
-                let count = AtomicU64::new(0);
-                let outcome = run(Sieve { count, lossy }, 3, Duration::from_millis(20), timed);
-                assert_eq!(outcome.exclusive, !lossy);
-                assert_eq!(outcome.passes.len(), 3);
-                assert!(outcome.all_passes() > 0 && outcome.passes_per_second() > 0.0);
-                let timed_passes = if timed { outcome.all_passes() } else { 0 };
-                assert_eq!(outcome.waits.count(), timed_passes);
-                assert_eq!(outcome.lock_waits.count(), timed_passes);
-                assert!(outcome.lock_waits.quantile_ns(1.0) <= outcome.waits.quantile_ns(1.0));
-                let (unlucky, lucky) = outcome.shares();
-                assert!(unlucky <= 1.0 && lucky >= 1.0);
-            }
-        }
+        let time = Duration::from_millis(20);
+        let pass = |lossy| {
+            let make = || Sieve {
+                count: AtomicU64::new(0),
+                lossy,
+            };
+            run(make, 3, time, time)
+        };
+        let sound = pass(false).unwrap();
+        assert!(sound.count > 3 && sound.figures["unluckiest"] <= 1.0, "{sound:?}");
+        assert!(sound.figures["wait_p999_us"] <= sound.figures["wait_p9999_us"]);
+        assert!(pass(true).unwrap_err().to_string().starts_with("lock: count is"));
     }
 }

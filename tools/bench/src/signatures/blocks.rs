@@ -1,15 +1,13 @@
 //! Whole script checks: inputs of real blocks, by block and by script kind.
 
-use super::Plan;
-use super::kinds::ScriptKind;
-use super::rows::{ALL, BLOCKS, KINDS, Row};
-use super::sides::{ours, peer};
+use super::kinds::{KINDS, kind_of};
+use super::plan::{ALL, BLOCKS, KINDS_TABLE, Plan, counted, ours};
 use super::work::{Transaction, Way, Work};
-use crate::clock::Elapsed;
-use crate::error::BenchError;
 use blockmill_block::{Block, BlockUndo, Network};
+use blockmill_harness::{Clock, Contender, Failure, Progress, Row, Turns, at};
+use blockmill_kernel::KernelVerifier;
+use blockmill_rules::Params;
 use blockmill_rules::flags::block_script_flags;
-use blockmill_rules::{Params, ScriptVerifier, SignatureCounts};
 use std::path::Path;
 
 /// Folder of the blocks and their undo data, from the project's root.
@@ -18,72 +16,61 @@ pub(super) const FOLDER: &str = "../shared/data/blocks";
 /// Blocks with fewer inputs have no row.
 pub(super) const INPUTS_MIN: usize = 700;
 
+/// The interface of Core's kernel library.
+const PEER: &str = "Core's kernel library";
+
 /// A real block.
 pub(super) struct RealBlock {
     name: String,
     height: u32,
     work: Work,
     /// The kind of each input, in order.
-    kinds: Vec<ScriptKind>,
+    kinds: Vec<&'static str>,
 }
 
 /// The blocks beside the project at `root`, in the order of their names. None if the folder is
 /// missing.
-///
-/// # Errors
-/// [`BenchError::File`]; [`BenchError::Mismatch`] if a file is not a block or not its undo data.
-pub(super) fn load(root: &Path) -> Result<Option<Vec<RealBlock>>, BenchError> {
+pub(super) fn load(root: &Path) -> Result<Option<Vec<RealBlock>>, Failure> {
     let folder = root.join(FOLDER);
     let Ok(entries) = std::fs::read_dir(&folder) else {
         return Ok(None);
     };
-    let mut paths = Vec::new();
+    let mut blocks = Vec::new();
     for entry in entries {
-        let path = entry.map_err(BenchError::file(&folder))?.path();
+        let path = entry.map_err(at(&folder))?.path();
         if path.extension().is_some_and(|extension| extension == "raw") {
-            paths.push(path);
+            let block = RealBlock::read(&path);
+            blocks.push(block.map_err(|error| format!("{}: {error}", path.display()))?);
         }
     }
-    paths.sort();
-    paths
-        .iter()
-        .map(|path| RealBlock::read(path))
-        .collect::<Result<_, _>>()
-        .map(Some)
+    blocks.sort_by(|one, other| one.name.cmp(&other.name));
+    Ok(Some(blocks))
 }
 
 impl RealBlock {
-    fn read(path: &Path) -> Result<Self, BenchError> {
-        let damaged = |found: &dyn std::fmt::Display| BenchError::Mismatch {
-            run: path.display().to_string(),
-            what: "block",
-            found: found.to_string(),
-            wanted: "NETWORK_HEIGHT, a block with its undo data".to_owned(),
-        };
+    fn read(path: &Path) -> Result<Self, Failure> {
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let (network, height) = name.split_once('_').ok_or_else(|| damaged(&"named otherwise"))?;
+        let (network, height) = name.split_once('_').ok_or("the name is not NETWORK_HEIGHT")?;
         let network = match network {
             "mainnet" => Network::Bitcoin,
-            other => other.parse().map_err(|error| damaged(&error))?,
+            other => other.parse()?,
         };
-        let height = height.parse().map_err(|error| damaged(&error))?;
-        let bytes = std::fs::read(path).map_err(BenchError::file(path))?;
-        let undo_path = path.with_extension("undo");
-        let undo = std::fs::read(&undo_path).map_err(BenchError::file(&undo_path))?;
-        let block = Block::decode(bytes).map_err(|error| damaged(&error))?;
-        let undo = BlockUndo::decode(&undo).map_err(|error| damaged(&error))?;
+        let height = height.parse()?;
+        let block = Block::decode(std::fs::read(path)?)?;
+        let undo = BlockUndo::decode(&std::fs::read(path.with_extension("undo"))?)?;
         let flags = block_script_flags(&Params::new(network, None), height, &block.hash());
         let (mut work, mut kinds) = (Work::once(), Vec::new());
+        // The coinbase spends nothing, and has no undo data.
         for (index, transaction) in block.transactions().enumerate().skip(1) {
             let coins = undo.transaction(index - 1);
             let inputs = transaction.inputs().zip(coins.iter());
-            kinds.extend(inputs.map(|(input, coin)| ScriptKind::of(&input, coin.script_pubkey)));
+            kinds.extend(inputs.map(|(input, coin)| kind_of(&input, coin.script_pubkey)));
+            let spent = coins
+                .iter()
+                .map(|coin| (coin.value, coin.script_pubkey.as_ref().into()));
             work.transactions.push(Transaction {
                 bytes: transaction.raw().to_vec(),
-                spent: coins
-                    .iter()
-                    .map(|coin| (coin.value, coin.script_pubkey.as_ref().into()))
-                    .collect(),
+                spent: spent.collect(),
                 inputs: (0..coins.len()).collect(),
                 flags,
             });
@@ -97,7 +84,7 @@ impl RealBlock {
     }
 
     /// The transactions with inputs of a kind, and only those inputs.
-    fn of_kind(&self, kind: ScriptKind) -> impl Iterator<Item = Transaction> {
+    fn of_kind(&self, kind: &'static str) -> impl Iterator<Item = Transaction> {
         let mut kinds = self.kinds.iter();
         self.work.transactions.iter().filter_map(move |transaction| {
             let own = transaction.inputs.iter().zip(&mut kinds);
@@ -114,63 +101,51 @@ impl RealBlock {
 }
 
 /// The rows of the blocks, of all blocks together, and of the script kinds.
-pub(super) fn rows(plan: Plan, blocks: &[RealBlock], progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, BenchError> {
+pub(super) fn rows(plan: Plan, blocks: &[RealBlock], progress: Progress<'_>) -> Result<Vec<Row>, Failure> {
     let few = |block: &&RealBlock| block.work.inputs() <= plan.block_inputs_max;
     let chosen: Vec<&RealBlock> = blocks.iter().filter(few).collect();
     let mut rows = Vec::new();
     let mut all = Work::once();
     for block in chosen.iter().filter(|block| block.work.inputs() >= INPUTS_MIN) {
-        let sides = Sides::measure(&block.work, &block.name, plan.blocks_runs)?;
-        let mut row = sides.row(BLOCKS, &block.name, block.work.inputs());
-        row.height = Some(block.height);
-        rows.push(row);
-        progress(&format!("block {}: {} inputs", block.name, block.work.inputs()));
+        let row = Row::new(BLOCKS)
+            .with("what", block.name.as_str())
+            .with("height", block.height);
+        rows.extend(beside(&row, &block.work, &block.name, plan, progress)?);
         all.transactions.extend(block.work.transactions.iter().cloned());
     }
-    if all.inputs() > 0 {
-        let sides = Sides::measure(&all, ALL, plan.blocks_runs)?;
-        rows.push(sides.row(BLOCKS, ALL, all.inputs()));
-        progress(&format!("all these blocks: {} inputs", all.inputs()));
-    }
-    for kind in ScriptKind::ALL {
+    rows.extend(beside(&Row::new(BLOCKS).with("what", ALL), &all, ALL, plan, progress)?);
+    for kind in KINDS {
         let mut work = Work::once();
         work.transactions
             .extend(chosen.iter().flat_map(|block| block.of_kind(kind)));
-        if work.inputs() == 0 {
-            continue;
-        }
-        let sides = Sides::measure(&work, kind.name(), plan.blocks_runs)?;
-        rows.push(sides.row(KINDS, kind.name(), work.inputs()));
-        progress(&format!("script kind {}: {} inputs", kind.name(), work.inputs()));
+        rows.extend(beside(
+            &Row::new(KINDS_TABLE).with("what", kind),
+            &work,
+            kind,
+            plan,
+            progress,
+        )?);
     }
     Ok(rows)
 }
 
-/// Runs of both sides over the same inputs, in turns, and the signature counts over all our runs.
-#[derive(Debug, Default)]
-struct Sides {
-    ours: Vec<Elapsed>,
-    peer: Vec<Elapsed>,
-    counts: SignatureCounts,
-}
-
-impl Sides {
-    fn measure(work: &Work, name: &str, runs: usize) -> Result<Self, BenchError> {
-        let (verifier, other) = (ours(), peer());
-        let mut sides = Self::default();
-        for _ in 0..runs {
-            sides.peer.push(work.time(&other, Way::Ordinary, name)?);
-            sides.ours.push(work.time(&verifier, Way::Deferring, name)?);
-        }
-        sides.counts = verifier.signature_counts();
-        Ok(sides)
+/// Both sides over the same inputs, in turns. No rows if there are none.
+fn beside(row: &Row, work: &Work, name: &str, plan: Plan, progress: Progress<'_>) -> Result<Vec<Row>, Failure> {
+    if work.inputs() == 0 {
+        return Ok(Vec::new());
     }
-
-    fn row(&self, table: &'static str, name: &str, inputs: usize) -> Row {
-        let inputs = inputs as u64;
-        let row = Row::timed(table, name, inputs, &self.ours).beside(inputs, &self.peer);
-        row.counted(&self.counts)
-    }
+    // One verifier for all runs: it has adapted after the first.
+    let verifier = ours();
+    let run = || counted(&verifier, || work.time(&verifier, Way::Deferring, name));
+    let peer = || work.time(&KernelVerifier, Way::Ordinary, name);
+    let row = |who: &str| row.clone().with("who", who);
+    let contenders = vec![
+        Contender::new(PEER, row(PEER), peer),
+        Contender::new("lanes", row("lanes"), run).beside_peer(PEER),
+    ];
+    Turns::new(plan.blocks_runs)
+        .by(Clock::Cpu)
+        .take(name, contenders, progress)
 }
 
 #[cfg(test)]
@@ -192,12 +167,9 @@ mod tests {
                 .map(|transaction| transaction.inputs.len())
                 .sum::<usize>()
         };
-        assert_eq!(ScriptKind::ALL.map(of).into_iter().sum::<usize>(), 7_972);
-        assert_eq!(of(ScriptKind::P2trKey) + of(ScriptKind::P2trScript), 2_373);
-        assert_eq!(
-            (of(ScriptKind::P2wpkh), of(ScriptKind::P2pkh), of(ScriptKind::P2wsh)),
-            (4_374, 905, 74)
-        );
+        assert_eq!(KINDS.map(of).into_iter().sum::<usize>(), 7_972);
+        assert_eq!(of("P2TR key") + of("P2TR script"), 2_373);
+        assert_eq!((of("P2WPKH"), of("P2PKH"), of("P2WSH")), (4_374, 905, 74));
         assert!(load(Path::new("/nowhere")).unwrap().is_none());
     }
 }

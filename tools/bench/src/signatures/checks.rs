@@ -90,21 +90,3 @@ fn halves(signature: &[u8; 64]) -> ([u8; 32], [u8; 32]) {
     let (r, s) = signature.split_at(32);
     (r.try_into().expect("32 bytes"), s.try_into().expect("32 bytes"))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::super::sides::{Bundled, OneByOne};
-    use super::*;
-
-    #[test]
-    fn libsecp256k1_says_which_are_valid() {
-        let peer = Bundled::new();
-        for (kind, name) in KINDS {
-            let checks = valid(kind, 64);
-            assert!(checks.iter().all(|check| peer.is_valid(check)), "{name}");
-            for (number, check) in half_broken(checks).iter().enumerate() {
-                assert_eq!(peer.is_valid(check), is_valid(number), "{name} {number}");
-            }
-        }
-    }
-}

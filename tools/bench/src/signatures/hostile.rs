@@ -3,14 +3,11 @@
 //! All of them pass. A script with a wrong signature has `NOT` after the check, or drops its
 //! answer.
 
-use super::Plan;
 use super::forge::{Forge, Signed, push};
-use super::rows::{HOSTILE, Row, add};
-use super::sides::ours;
+use super::plan::{HOSTILE, Plan, counted, ours};
 use super::work::{Transaction, Way, Work};
-use crate::error::BenchError;
 use blockmill_chaingen::bitcoin::secp256k1::SecretKey;
-use blockmill_rules::{ScriptVerifier, SignatureCounts};
+use blockmill_harness::{Clock, Contender, Failure, Progress, Row, Turns};
 
 const ONE: u8 = 0x51;
 const IF: u8 = 0x63;
@@ -27,97 +24,67 @@ const CHECKMULTISIG: u8 = 0xae;
 /// Checks in a script, within the limit of 201 opcodes.
 const CHECKS: usize = 64;
 
-/// A way to make hostile transactions.
-#[derive(Clone, Copy)]
-pub(super) struct Scenario {
-    name: &'static str,
-    /// Number of different transactions.
-    transactions: usize,
-    /// Passes of a full run over them. An ordinary run of all passes takes half a second or more. A
-    /// verifier wastes some time before it adapts. That time is bounded over the verifier's life.
-    passes: usize,
-    make: fn(&mut Forge) -> Transaction,
-}
+/// A way to make hostile transactions: a name, the number of different ones, and passes of a full
+/// run over them. An ordinary run of all passes takes half a second or more. A verifier wastes some
+/// time before it adapts. That time is bounded over the verifier's life.
+type Scenario = (&'static str, usize, usize, fn(&mut Forge) -> Transaction);
 
-pub(super) const SCENARIOS: [Scenario; 13] = [
-    scenario("64 checks after a wrong one, 1 MB", [2, 250], |forge| {
+const SCENARIOS: [Scenario; 13] = [
+    ("64 checks after a wrong one, 1 MB", 2, 250, |forge| {
         separators(forge, 1, 980_000)
     }),
-    scenario("64 checks after a wrong one, 95 kB", [10, 320], |forge| {
+    ("64 checks after a wrong one, 95 kB", 10, 320, |forge| {
         separators(forge, 1, 87_000)
     }),
-    scenario("64 checks after a wrong one, 13 inputs", [10, 80], |forge| {
+    ("64 checks after a wrong one, 13 inputs", 10, 80, |forge| {
         separators(forge, 13, 0)
     }),
-    scenario("66 wrong signatures in a row", [4, 5], wrong_in_a_row),
-    scenario("r = 1, all", [2, 7], |forge| poison(forge, 1, Forge::small_r, false)),
-    scenario("r = 1, one in 16", [2, 7], |forge| {
+    ("66 wrong signatures in a row", 4, 5, wrong_in_a_row),
+    ("r = 1, all", 2, 7, |forge| poison(forge, 1, Forge::small_r, false)),
+    ("r = 1, one in 16", 2, 7, |forge| {
         poison(forge, 16, Forge::small_r, false)
     }),
-    scenario("sum at infinity, all", [2, 7], |forge| {
+    ("sum at infinity, all", 2, 7, |forge| {
         poison(forge, 1, Forge::infinity, true)
     }),
-    scenario("sum at infinity, one in 16", [2, 7], |forge| {
+    ("sum at infinity, one in 16", 2, 7, |forge| {
         poison(forge, 16, Forge::infinity, true)
     }),
-    scenario("66 checks in each bare script", [1, 10], many_records),
-    scenario("1 of 3 keys, the last one tried", [3, 20], |forge| {
+    ("66 checks in each bare script", 1, 10, many_records),
+    ("1 of 3 keys, the last one tried", 3, 20, |forge| {
         one_of_three(forge, |_| 0)
     }),
-    scenario("1 of 3 keys, each in its turn", [3, 6], |forge| {
+    ("1 of 3 keys, each in its turn", 3, 6, |forge| {
         one_of_three(forge, |input| input % 3)
     }),
-    scenario("legacy inputs, 230 kB", [3, 9], |forge| large(forge, 210_000, true)),
-    scenario("wrong signatures, 95 kB", [3, 17], |forge| large(forge, 75_000, false)),
+    ("legacy inputs, 230 kB", 3, 9, |forge| large(forge, 210_000, true)),
+    ("wrong signatures, 95 kB", 3, 17, |forge| large(forge, 75_000, false)),
 ];
 
-const fn scenario(
-    name: &'static str,
-    [transactions, passes]: [usize; 2],
-    make: fn(&mut Forge) -> Transaction,
-) -> Scenario {
-    Scenario {
-        name,
-        transactions,
-        passes,
-        make,
-    }
-}
-
 /// The rows of all scenarios.
-pub(super) fn rows(plan: Plan, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, BenchError> {
+pub(super) fn rows(plan: Plan, progress: Progress<'_>) -> Result<Vec<Row>, Failure> {
     let mut rows = Vec::new();
-    for scenario in SCENARIOS {
+    for (name, transactions, passes, make) in SCENARIOS {
         let mut forge = Forge::new();
         let work = Work {
-            transactions: (0..scenario.transactions)
-                .map(|_| (scenario.make)(&mut forge))
-                .collect(),
-            passes: (scenario.passes * plan.hostile_tenths / 10).max(1),
+            transactions: (0..transactions).map(|_| make(&mut forge)).collect(),
+            passes: (passes * plan.hostile_tenths / 10).max(1),
         };
-        rows.push(measure(plan, scenario.name, &work)?);
-        progress(&format!(
-            "hostile, {}: {} inputs",
-            scenario.name,
-            work.inputs() * work.passes
-        ));
+        let row = |way: &str| Row::new(HOSTILE).with("what", name).with("who", way);
+        // A verifier adapts to the cost of deferring, so each run has a new one.
+        let ordinary = || work.time(&ours(), Way::Ordinary, name);
+        let deferring = || {
+            let verifier = ours();
+            counted(&verifier, || work.time(&verifier, Way::Deferring, name))
+        };
+        let contenders = vec![
+            Contender::new("ordinary", row("ordinary"), ordinary),
+            Contender::new("deferred", row("deferred"), deferring).beside_ours("ordinary"),
+        ];
+        let turns = Turns::new(plan.hostile_runs).by(Clock::Cpu);
+        rows.extend(turns.take(&format!("hostile, {name}"), contenders, progress)?);
     }
     Ok(rows)
-}
-
-fn measure(plan: Plan, name: &str, work: &Work) -> Result<Row, BenchError> {
-    let (mut put_off, mut at_once) = (Vec::new(), Vec::new());
-    let mut counts = SignatureCounts::default();
-    for _ in 0..plan.hostile_runs {
-        // A verifier adapts to the cost of deferring, so each run has a new one.
-        at_once.push(work.time(&ours(), Way::Ordinary, name)?);
-        let deferring = ours();
-        put_off.push(work.time(&deferring, Way::Deferring, name)?);
-        add(&mut counts, &deferring.signature_counts());
-    }
-    let count = (work.inputs() * work.passes) as u64;
-    let row = Row::timed(HOSTILE, name, count, &put_off).over(count, &at_once);
-    Ok(row.counted(&counts))
 }
 
 /// An ordinary run ends at the first signature, which is wrong. A run that assumes it valid needs
@@ -143,7 +110,7 @@ fn wrong_ones(forge: &mut Forge, count: usize) -> Vec<u8> {
     (0..count).flat_map(|_| forge.wrong().pushed()).collect()
 }
 
-/// One signature in `every` is of a kind that lanes may fail to judge. Lanes that share an
+/// One signature in `every` is of a kind that lanes may fail to tell. Lanes that share an
 /// inversion with it fail too. `inverted` if these signatures are invalid.
 fn poison(forge: &mut Forge, every: usize, sign: fn(&mut Forge, [u8; 32]) -> Signed, inverted: bool) -> Transaction {
     const INPUTS: usize = 640;

@@ -2,79 +2,49 @@
 
 use blockmill_block::transaction::Input;
 
-/// A kind of script.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum ScriptKind {
-    P2pk,
-    P2pkh,
-    Multisig,
-    P2shMultisig,
-    P2wpkh,
-    P2shP2wpkh,
-    P2shP2wsh,
-    P2wsh,
-    P2trKey,
-    P2trScript,
-    Other,
-}
+pub(super) const P2TR_SCRIPT: &str = "P2TR script";
+const OTHER: &str = "other";
 
-impl ScriptKind {
-    pub(super) const ALL: [Self; 11] = [
-        Self::P2pk,
-        Self::P2pkh,
-        Self::Multisig,
-        Self::P2shMultisig,
-        Self::P2wpkh,
-        Self::P2shP2wpkh,
-        Self::P2shP2wsh,
-        Self::P2wsh,
-        Self::P2trKey,
-        Self::P2trScript,
-        Self::Other,
-    ];
+/// All kinds, in the order of their rows.
+pub(super) const KINDS: [&str; 11] = [
+    "P2PK",
+    "P2PKH",
+    "multisig",
+    "P2SH multisig",
+    "P2WPKH",
+    "P2SH-P2WPKH",
+    "P2SH-P2WSH",
+    "P2WSH",
+    "P2TR key",
+    P2TR_SCRIPT,
+    OTHER,
+];
 
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::P2pk => "P2PK",
-            Self::P2pkh => "P2PKH",
-            Self::Multisig => "multisig",
-            Self::P2shMultisig => "P2SH multisig",
-            Self::P2wpkh => "P2WPKH",
-            Self::P2shP2wpkh => "P2SH-P2WPKH",
-            Self::P2shP2wsh => "P2SH-P2WSH",
-            Self::P2wsh => "P2WSH",
-            Self::P2trKey => "P2TR key",
-            Self::P2trScript => "P2TR script",
-            Self::Other => "other",
-        }
-    }
-
-    /// The kind of an input that spends an output with this locking script.
-    pub(super) fn of(input: &Input<'_>, script_pubkey: &[u8]) -> Self {
-        match script_pubkey {
-            [0x76, 0xa9, 20, .., 0x88, 0xac] if script_pubkey.len() == 25 => Self::P2pkh,
-            [33, .., 0xac] if script_pubkey.len() == 35 => Self::P2pk,
-            [65, .., 0xac] if script_pubkey.len() == 67 => Self::P2pk,
-            [0xa9, 20, .., 0x87] if script_pubkey.len() == 23 => match last_push(input.script_sig()) {
-                Some([0, 20, rest @ ..]) if rest.len() == 20 => Self::P2shP2wpkh,
-                Some([0, 32, rest @ ..]) if rest.len() == 32 => Self::P2shP2wsh,
-                Some([.., 0xae]) => Self::P2shMultisig,
-                _ => Self::Other,
-            },
-            [0, 20, ..] if script_pubkey.len() == 22 => Self::P2wpkh,
-            [0, 32, ..] if script_pubkey.len() == 34 => Self::P2wsh,
-            [0x51, 32, ..] if script_pubkey.len() == 34 => {
-                let witness = input.witness();
-                let has_annex = witness.len() > 1 && witness.last().is_some_and(|last| last.first() == Some(&0x50));
-                if witness.len() - usize::from(has_annex) > 1 {
-                    Self::P2trScript
-                } else {
-                    Self::P2trKey
-                }
+/// The kind of an input that spends an output with this locking script.
+pub(super) fn kind_of(input: &Input<'_>, script_pubkey: &[u8]) -> &'static str {
+    match script_pubkey {
+        [0x76, 0xa9, 20, .., 0x88, 0xac] if script_pubkey.len() == 25 => "P2PKH",
+        [33, .., 0xac] if script_pubkey.len() == 35 => "P2PK",
+        [65, .., 0xac] if script_pubkey.len() == 67 => "P2PK",
+        [0xa9, 20, .., 0x87] if script_pubkey.len() == 23 => match last_push(input.script_sig()) {
+            Some([0, 20, rest @ ..]) if rest.len() == 20 => "P2SH-P2WPKH",
+            Some([0, 32, rest @ ..]) if rest.len() == 32 => "P2SH-P2WSH",
+            Some([.., 0xae]) => "P2SH multisig",
+            _ => OTHER,
+        },
+        [0, 20, ..] if script_pubkey.len() == 22 => "P2WPKH",
+        [0, 32, ..] if script_pubkey.len() == 34 => "P2WSH",
+        [0x51, 32, ..] if script_pubkey.len() == 34 => {
+            let witness = input.witness();
+            let has_annex = witness.len() > 1 && witness.last().is_some_and(|last| last.first() == Some(&0x50));
+            if witness.len() - usize::from(has_annex) > 1 {
+                P2TR_SCRIPT
+            } else {
+                "P2TR key"
             }
-            [.., 0xae] => Self::Multisig,
-            _ => Self::Other,
         }
+        [.., 0xae] => "multisig",
+        _ => OTHER,
     }
 }
 

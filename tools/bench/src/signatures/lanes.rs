@@ -1,106 +1,112 @@
-//! Lanes alone, by kind of check and by batch size, beside libsecp256k1.
+//! Lanes alone, by kind of check and by batch size, beside libsecp256k1; and hashes.
 
-use super::Plan;
 use super::checks::{KINDS, half_broken, is_valid, valid};
-use super::rows::{LANES, Row};
-use super::sides::{Bundled, OneByOne};
-use crate::clock::{Elapsed, Stopwatch};
-use crate::error::BenchError;
-use secp256k1_lanes::{Check, Verdict, Verifier};
+use super::plan::{HASHES, LANES, Plan};
+use blockmill_chaingen::bitcoin::key::{Parity, Secp256k1};
+use blockmill_chaingen::bitcoin::secp256k1::{Message, PublicKey, Scalar, VerifyOnly, XOnlyPublicKey, ecdsa, schnorr};
+use blockmill_harness::{Clock, Contender, Failure, Progress, Row, Run, Turns, same, timed};
+use secp256k1_lanes::{Check, Kind, Verdict, Verifier};
+use sha2::{Digest, Sha256};
+use sha256_lanes::Hasher;
+use std::cell::RefCell;
+
+/// The peer: the copy that the `secp256k1` crate brings.
+const PEER: &str = "libsecp256k1";
 
 /// Sizes of batches.
-pub(super) const BATCHES: [usize; 6] = [8, 16, 32, 64, 256, 1024];
+const BATCHES: [usize; 6] = [8, 16, 32, 64, 256, 1024];
 
 /// Passes of the lanes over all checks in a run, so that it takes about as long as a run of the
 /// peer.
 const PASSES: usize = 6;
 
+/// libsecp256k1, which verifies one check at a time.
+struct Bundled(Secp256k1<VerifyOnly>);
+
+impl Bundled {
+    fn new() -> Self {
+        Self(Secp256k1::verification_only())
+    }
+
+    /// Whether a check holds. None: no.
+    fn holds(&self, check: &Check) -> Option<()> {
+        let signature = [check.r, check.s].concat();
+        let x_only = || XOnlyPublicKey::from_slice(&check.key[1..]).ok();
+        let message = Message::from_digest(check.message);
+        match check.kind {
+            Kind::Ecdsa => {
+                let key = PublicKey::from_slice(&check.key).ok()?;
+                let mut signature = ecdsa::Signature::from_compact(&signature).ok()?;
+                signature.normalize_s();
+                self.0.verify_ecdsa(&message, &signature, &key).ok()
+            }
+            Kind::Schnorr => {
+                let (key, signature) = (x_only()?, schnorr::Signature::from_slice(&signature).ok()?);
+                self.0.verify_schnorr(&signature, &message, &key).ok()
+            }
+            Kind::Tweak => {
+                let (key, tweaked) = (x_only()?, XOnlyPublicKey::from_slice(&check.r).ok()?);
+                let tweak = Scalar::from_be_bytes(check.s).ok()?;
+                let parity = Parity::from_u8(check.message[0]).ok()?;
+                key.tweak_add_check(&self.0, &tweaked, parity, tweak).then_some(())
+            }
+        }
+    }
+
+    /// Asks about checks that are all valid.
+    fn run(&self, name: &str, checks: &[Check]) -> Result<Run, Failure> {
+        let count = checks.len();
+        let (valid, run) = timed(count as u64, || {
+            checks.iter().filter(|check| self.holds(check).is_some()).count()
+        });
+        same(&format!("{PEER}, {name}"), "number of valid checks", valid, count)?;
+        Ok(run)
+    }
+}
+
 /// The rows of all kinds and batches.
-pub(super) fn rows(plan: Plan, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, BenchError> {
-    let (mut verifier, peer) = (Verifier::new(), Bundled::new());
+pub(super) fn rows(plan: Plan, progress: Progress<'_>) -> Result<Vec<Row>, Failure> {
+    let (verifier, peer) = (RefCell::new(Verifier::new()), Bundled::new());
     let mut rows = Vec::new();
     for (kind, name) in KINDS {
         let checks = valid(kind, plan.checks);
-        let broken = half_broken(checks.clone());
-        let mut peer_runs = Vec::new();
-        let mut lanes_runs = vec![Vec::new(); BATCHES.len()];
-        let mut cannot_tell = [0; BATCHES.len()];
-        for _ in 0..plan.lanes_runs {
-            peer_runs.push(ask_one_by_one(&peer, name, &checks)?);
-            for ((batch, runs), cannot_tell) in BATCHES.into_iter().zip(&mut lanes_runs).zip(&mut cannot_tell) {
-                let (elapsed, unknown) = ask_lanes(&mut verifier, name, &checks, batch)?;
-                runs.push(elapsed);
-                *cannot_tell += unknown;
-            }
-        }
+        let row = |who: &str| Row::new(LANES).with("what", name).with("who", who);
+        let mut contenders = vec![Contender::new(PEER, row(PEER), || peer.run(name, &checks))];
         for batch in BATCHES {
-            check_broken(&mut verifier, name, &broken, batch)?;
+            let (verifier, checks) = (&verifier, &checks);
+            let run = move || ask_lanes(&mut verifier.borrow_mut(), name, checks, batch);
+            let row = row("lanes").with("batch", batch);
+            contenders.push(Contender::new(&batch.to_string(), row, run).beside_peer(PEER));
         }
-        for ((batch, runs), cannot_tell) in BATCHES.into_iter().zip(&lanes_runs).zip(cannot_tell) {
-            let row = Row::timed(LANES, name, (checks.len() * PASSES) as u64, runs);
-            let mut row = row.beside(checks.len() as u64, &peer_runs);
-            if cannot_tell > 0 {
-                // Checks that the lanes left open are no fair comparison.
-                row = row.without_ratio();
-            }
-            row.batch = Some(batch);
-            row.cannot_tell = Some(cannot_tell);
-            rows.push(row);
+        let turns = Turns::new(plan.lanes_runs).by(Clock::Cpu);
+        rows.extend(turns.take(&format!("lanes, {name}"), contenders, progress)?);
+        // Not timed: every second check is wrong, and lanes may never call it valid.
+        let broken = half_broken(checks.clone());
+        for batch in BATCHES {
+            check_broken(&mut verifier.borrow_mut(), name, &broken, batch)?;
         }
-        progress(&format!(
-            "lanes, {name}: {} runs of {} checks",
-            plan.lanes_runs,
-            checks.len()
-        ));
     }
     Ok(rows)
 }
 
-/// Asks libsecp256k1 about checks that are all valid.
-fn ask_one_by_one(peer: &impl OneByOne, name: &str, checks: &[Check]) -> Result<Elapsed, BenchError> {
-    let clock = Stopwatch::start();
-    let valid = checks.iter().filter(|check| peer.is_valid(check)).count();
-    let elapsed = clock.elapsed();
-    if valid != checks.len() {
-        return Err(wrong("libsecp256k1", name, valid, checks.len()));
-    }
-    Ok(elapsed)
-}
-
-/// Asks the lanes about checks that are all valid, several times. Also returns the number of checks
-/// that they left open.
-fn ask_lanes(
-    verifier: &mut Verifier,
-    name: &str,
-    checks: &[Check],
-    batch: usize,
-) -> Result<(Elapsed, u64), BenchError> {
+/// Asks the lanes about checks that are all valid, several times. The figure counts the checks that
+/// they left open.
+fn ask_lanes(verifier: &mut Verifier, name: &str, checks: &[Check], batch: usize) -> Result<Run, Failure> {
     let (mut verdicts, mut invalid, mut unknown) = (Vec::with_capacity(batch), 0, 0);
-    let clock = Stopwatch::start();
-    for _ in 0..PASSES {
-        for checks in checks.chunks(batch) {
+    let ((), run) = timed((checks.len() * PASSES) as u64, || {
+        for checks in (0..PASSES).flat_map(|_| checks.chunks(batch)) {
             verifier.verify(checks, &mut verdicts);
-            invalid += verdicts.iter().filter(|&&verdict| verdict == Verdict::Invalid).count();
-            unknown += verdicts
-                .iter()
-                .filter(|&&verdict| verdict == Verdict::CannotTell)
-                .count();
+            let count = |wanted| verdicts.iter().filter(|&&verdict| verdict == wanted).count();
+            invalid += count(Verdict::Invalid);
+            unknown += count(Verdict::CannotTell);
         }
-    }
-    let elapsed = clock.elapsed();
-    if invalid > 0 {
-        return Err(wrong(
-            "lanes",
-            name,
-            checks.len() * PASSES - invalid,
-            checks.len() * PASSES,
-        ));
-    }
-    Ok((elapsed, unknown as u64))
+    });
+    same(&format!("lanes, {name}"), "number of invalid checks", invalid, 0)?;
+    Ok(run.with("cannot_tell", unknown as f64))
 }
 
 /// Asks the lanes about checks, every second one broken.
-fn check_broken(verifier: &mut Verifier, name: &str, checks: &[Check], batch: usize) -> Result<(), BenchError> {
+fn check_broken(verifier: &mut Verifier, name: &str, checks: &[Check], batch: usize) -> Result<(), Failure> {
     let mut verdicts = Vec::new();
     for (index, chunk) in checks.chunks(batch).enumerate() {
         verifier.verify(chunk, &mut verdicts);
@@ -110,24 +116,78 @@ fn check_broken(verifier: &mut Verifier, name: &str, checks: &[Check], batch: us
             } else {
                 Verdict::Invalid
             };
-            if *verdict != expected && *verdict != Verdict::CannotTell {
-                return Err(BenchError::Mismatch {
-                    run: format!("lanes, {name}, batches of {batch}, check {number}"),
-                    what: "verdict",
-                    found: format!("{verdict:?}"),
-                    wanted: format!("{expected:?}"),
-                });
+            // A check that is left open goes to libsecp256k1, which is slow and not wrong.
+            if *verdict != Verdict::CannotTell {
+                let run = format!("lanes, {name}, batches of {batch}, check {number}");
+                same(&run, "verdict", *verdict, expected)?;
             }
         }
     }
     Ok(())
 }
 
-fn wrong(who: &str, name: &str, found: usize, wanted: usize) -> BenchError {
-    BenchError::Mismatch {
-        run: format!("{who}, {name}"),
-        what: "number of valid checks",
-        found: found.to_string(),
-        wanted: wanted.to_string(),
+/// Double SHA-256 of a whole merkle tree, beside the crate `sha2`.
+pub(super) fn hash_rows(plan: Plan, progress: Progress<'_>) -> Result<Vec<Row>, Failure> {
+    let leaves: Vec<[u8; 32]> = (0..(plan.checks * 16).next_power_of_two())
+        .map(|number| super::checks::bytes("leaf", number))
+        .collect();
+    let wanted = RefCell::new(None);
+    let check = |root: Vec<[u8; 32]>| {
+        let mut wanted = wanted.borrow_mut();
+        same("hashes", "merkle root", &root, &*wanted.get_or_insert(root.clone()))
+    };
+    let row = |who: &str| {
+        Row::new(HASHES)
+            .with("what", "a pair of a merkle tree")
+            .with("who", who)
+    };
+    let pairs = leaves.len() as u64 - 1;
+    let one_by_one = || {
+        let (root, run) = timed(pairs, || {
+            let mut nodes = leaves.clone();
+            while nodes.len() > 1 {
+                let pairs = nodes
+                    .chunks(2)
+                    .map(|pair| Sha256::digest(Sha256::digest(pair.concat())).into());
+                nodes = pairs.collect();
+            }
+            nodes
+        });
+        check(root).map(|()| run)
+    };
+    let hasher = Hasher::new();
+    let in_lanes = || {
+        let (root, run) = timed(pairs, || {
+            let mut nodes = leaves.clone();
+            while nodes.len() > 1 {
+                hasher.halve(&mut nodes);
+            }
+            nodes
+        });
+        check(root).map(|()| run)
+    };
+    let contenders = vec![
+        Contender::new("sha2", row("sha2"), one_by_one),
+        Contender::new("lanes", row("lanes"), in_lanes).beside_peer("sha2"),
+    ];
+    Turns::new(plan.lanes_runs)
+        .by(Clock::Cpu)
+        .take("hashes", contenders, progress)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn libsecp256k1_says_which_are_valid() {
+        let peer = Bundled::new();
+        for (kind, name) in KINDS {
+            let checks = valid(kind, 64);
+            assert!(checks.iter().all(|check| peer.holds(check).is_some()), "{name}");
+            for (number, check) in half_broken(checks).iter().enumerate() {
+                assert_eq!(peer.holds(check).is_some(), is_valid(number), "{name} {number}");
+            }
+        }
     }
 }

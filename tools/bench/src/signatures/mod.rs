@@ -1,15 +1,13 @@
 //! `blockmill-bench signatures`: signature checks deferred and verified many at once, beside
-//! libsecp256k1 and the kernel's interface.
+//! libsecp256k1 and the interface of Core's kernel library; and hashes, beside `sha2`.
 //!
-//! There are three parts, all on one thread:
+//! All on one thread:
 //! - lanes alone, beside libsecp256k1: `checks` makes the checks, `lanes` runs them;
-//! - whole script checks of real blocks, beside the kernel's interface: `blocks`, by the script
-//!   kinds of `kinds`;
+//! - whole script checks of real blocks: `blocks`, by the script kinds of `kinds`;
 //! - inputs that cost a deferring verifier more than an ordinary one: `hostile`, built with
 //!   `forge`.
 //!
-//! `work` runs script checks both ways, as an engine would. `sides` has the contenders, `rows` the
-//! printed rows.
+//! `work` runs script checks both ways, as an engine would. `plan` has the size, and what all share.
 
 mod blocks;
 mod checks;
@@ -17,150 +15,121 @@ mod forge;
 mod hostile;
 mod kinds;
 mod lanes;
-mod rows;
-mod sides;
+mod plan;
 mod work;
 
-pub(crate) use sides::lanes_are_fast;
-
-use crate::BenchOptions;
-use crate::error::BenchError;
-use crate::report::Report;
-use rows::{CHART, COLUMNS, targets};
+use crate::options::Options;
+use blockmill_harness::{Axes, Failure, Progress, Report, Row};
+use plan::{ALL, BLOCKS, HOSTILE, KINDS_TABLE, LANES, Plan};
+use secp256k1_lanes::{Backend, Verifier};
 use std::path::Path;
 
-/// The size of the benchmark.
-#[derive(Debug, Clone, Copy)]
-struct Plan {
-    /// Checks of each kind for the lanes.
-    checks: usize,
-    /// Runs of each side over the lanes' checks.
-    lanes_runs: usize,
-    /// Runs of each side over the real blocks.
-    blocks_runs: usize,
-    /// Largest number of inputs of a block; larger blocks are left out.
-    block_inputs_max: usize,
-    /// Runs of each way over the hostile inputs.
-    hostile_runs: usize,
-    /// Passes over the hostile transactions, in tenths of a full run; at least one pass.
-    hostile_tenths: usize,
+/// Segregated witness is active on mainnet from this height on.
+const SEGWIT_HEIGHT: f64 = 481_824.0;
+
+/// The backend of the lanes on this machine.
+fn backend() -> &'static str {
+    match Verifier::new().backend() {
+        Backend::Avx512 => "AVX-512 with IFMA",
+        Backend::AvxIfma => "AVX-IFMA",
+        Backend::Avx2 => "AVX2 with FMA",
+        Backend::Portable => "plain integers",
+    }
 }
 
-impl Plan {
-    const FULL: Self = Self {
-        checks: 1024,
-        lanes_runs: 9,
-        blocks_runs: 5,
-        block_inputs_max: usize::MAX,
-        hostile_runs: 5,
-        hostile_tenths: 10,
-    };
-
-    const QUICK: Self = Self {
-        lanes_runs: 3,
-        blocks_runs: 2,
-        hostile_runs: 2,
-        hostile_tenths: 5,
-        ..Self::FULL
-    };
+/// Whether the lanes are faster than libsecp256k1 on this machine.
+pub(crate) fn lanes_are_fast() -> bool {
+    Verifier::new().backend().is_fast()
 }
 
 /// Runs the benchmark.
-///
-/// # Errors
-/// [`BenchError::Mismatch`] for a wrong verdict, [`BenchError::Verifier`],
-/// [`BenchError::File`].
-pub(crate) fn report(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Report, BenchError> {
-    let plan = if options.quick { Plan::QUICK } else { Plan::FULL };
-    run(plan, Path::new(""), &options.command, progress)
+pub(crate) fn report(options: &Options, progress: Progress<'_>) -> Result<Report, Failure> {
+    let plan = Plan {
+        checks: options.size(40, 1024, 1024),
+        lanes_runs: options.size(1, 3, 9),
+        blocks_runs: options.size(1, 2, 5),
+        hostile_runs: options.size(1, 2, 5),
+        block_inputs_max: options.size(1_000, usize::MAX, usize::MAX),
+        hostile_tenths: options.size(0, 5, 10),
+    };
+    let title = "signature checks verified many at once, on one thread";
+    let mut report = Report::new("signatures", title, &options.command());
+    report.rows = lanes::rows(plan, progress)?;
+    match blocks::load(Path::new(""))? {
+        Some(blocks) => report.rows.extend(blocks::rows(plan, &blocks, progress)?),
+        None => report.notes.push(format!(
+            "skipped: {} is missing, so no real blocks were run",
+            blocks::FOLDER
+        )),
+    }
+    report.rows.extend(hostile::rows(plan, progress)?);
+    report.rows.extend(lanes::hash_rows(plan, progress)?);
+    report.notes.push(format!(
+        "lanes: {}; libsecp256k1: that of the secp256k1 crate 0.29",
+        backend()
+    ));
+    report.note(&[
+        "ratio: the peer's CPU time over ours, of neighbouring runs; of hostile inputs: deferred runs over ordinary ones",
+        "by block: the row of all blocks gathers signature checks over blocks; a row of one block settles the rest at its end",
+        "by script kind: only the inputs of that kind, with the preparation of their transactions",
+        "in lanes to cannot tell: signature checks of a run by their way, and scripts that ran again",
+    ]);
+    report.axes = Some(Axes {
+        series: "what",
+        x: "batch",
+        y: "ratio_median",
+    });
+    claims(&mut report);
+    Ok(report)
 }
 
-/// Runs the benchmark. `root` is the project's root; the folder of real blocks may be beside it.
-fn run(plan: Plan, root: &Path, command: &str, progress: &mut dyn FnMut(&str)) -> Result<Report, BenchError> {
-    let mut report = Report::new(
-        "signatures",
-        "signature checks verified many at once, on one thread",
-        command,
-    );
-    let mut rows = lanes::rows(plan, progress)?;
-    match blocks::load(root)? {
-        Some(blocks) => rows.extend(blocks::rows(plan, &blocks, progress)?),
-        None => {
-            let skipped = format!("skipped: {} is missing, so no real blocks were run", blocks::FOLDER);
-            progress(&skipped);
-            report.notes.push(skipped);
+fn claims(report: &mut Report) {
+    let ratio_of = |report: &Report, table: &str, which: &dyn Fn(&Row) -> bool| {
+        report.least("ratio_median", |row| row.table() == table && which(row))
+    };
+    if lanes_are_fast() {
+        for (kind, wanted) in [("ecdsa", 7.5), ("bip340", 7.5), ("tweak", 5.0)] {
+            let which = |row: &Row| row.is("what", kind) && row.number("batch") == Some(256.0);
+            let name = format!("{kind}, batches of 256: libsecp256k1's time over that of the lanes");
+            report.at_least(&name, ratio_of(report, LANES, &which), wanted);
         }
     }
-    rows.extend(hostile::rows(plan, progress)?);
-    report.notes.extend([
-        format!("lanes: {}; libsecp256k1: {}", sides::backend(), sides::ONE_BY_ONE),
-        "us: wall time of the median run, for each check or input; ratio: the peer's CPU time over ours, of neighbouring runs"
-            .to_owned(),
-        "by block: the row of all blocks gathers signature checks over blocks; a row of one block settles the rest at its end".to_owned(),
-        "by script kind: only the inputs of that kind, with the preparation of their transactions"
-            .to_owned(),
-        "hostile: scripts deferred and settled, beside ordinary runs of the same code; over ordinary: CPU time of the deferred over that of the ordinary runs"
-            .to_owned(),
-    ]);
-    report.group = Some("table");
-    report.columns = COLUMNS.to_vec();
-    report.targets = targets(&rows);
-    report.rows = rows.iter().map(|row| serde_json::json!(row)).collect();
-    report.charts = vec![CHART];
-    Ok(report)
+    let unknown = report.most("cannot_tell", |row| row.table() == LANES);
+    report.at_most("random checks that the lanes could not tell", unknown, 0.0);
+    let name = format!(
+        "blocks of {} inputs and more: the time of Core's interface over ours",
+        blocks::INPUTS_MIN
+    );
+    report.at_least(&name, ratio_of(report, BLOCKS, &|row| row.is("what", ALL)), 5.0);
+    let old = |row: &Row| row.number("height").is_some_and(|height| height < SEGWIT_HEIGHT);
+    let name = "old blocks, worst row: the time of Core's interface over ours";
+    report.at_least(name, ratio_of(report, BLOCKS, &old), 3.5);
+    let name = "P2TR script: the time of Core's interface over ours";
+    report.at_least(
+        name,
+        ratio_of(report, KINDS_TABLE, &|row| row.is("what", kinds::P2TR_SCRIPT)),
+        4.0,
+    );
+    let worst = report.most("ratio_median", |row| row.table() == HOSTILE);
+    report.at_most("hostile inputs, worst row: over ordinary runs", worst, 1.3);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A tiny benchmark: every verdict is checked, and each row has its columns.
     #[test]
-    fn a_tiny_run_has_all_tables() {
-        let plan = Plan {
-            checks: 40,
-            lanes_runs: 2,
-            blocks_runs: 1,
-            block_inputs_max: 1_000,
-            hostile_runs: 1,
-            hostile_tenths: 0,
-        };
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let mut lines = Vec::new();
-        let report = run(plan, &root, "", &mut |line| lines.push(line.to_owned())).unwrap();
-        assert!(!lines.is_empty());
-        for row in &report.rows {
-            for column in COLUMNS {
-                assert!(row.get(column.key).is_some(), "{}", column.key);
-            }
-        }
-        let of = |table: &str| report.rows.iter().filter(|row| row["table"] == table).count();
-        assert_eq!(of(rows::LANES), 3 * lanes::BATCHES.len());
-        assert_eq!(of(rows::HOSTILE), hostile::SCENARIOS.len());
-        let real = root.join(blocks::FOLDER).is_dir();
-        assert_eq!(of(rows::BLOCKS) > 0 && of(rows::KINDS) > 0, real);
-        assert!(
-            report.targets.iter().all(|target| target.value.is_finite()),
-            "{:?}",
-            report.targets
-        );
-    }
-
-    #[test]
-    fn without_real_blocks_the_rest_is_run() {
-        let plan = Plan {
-            checks: 16,
-            lanes_runs: 1,
-            hostile_runs: 1,
-            hostile_tenths: 0,
-            ..Plan::QUICK
-        };
-        let folder = tempfile::tempdir().unwrap();
-        // Not `folder` itself: what is beside it is not the test's.
-        let root = folder.path().join("project");
-        std::fs::create_dir(&root).unwrap();
-        let report = run(plan, &root, "", &mut |_| ()).unwrap();
-        assert!(report.notes[0].starts_with("skipped: "), "{:?}", report.notes);
-        assert!(report.rows.iter().all(|row| row["table"] != rows::BLOCKS));
+    fn claims_are_about_their_rows() {
+        let row = |table: &str, what: &str, ratio: f64| Row::new(table).with("what", what).with("ratio_median", ratio);
+        let mut report = Report::new("signatures", "", "");
+        report.rows = vec![
+            row(LANES, "ecdsa", 7.0).with("batch", 64).with("cannot_tell", 0.0),
+            row(BLOCKS, "old", 3.0).with("height", 400_000),
+            row(BLOCKS, ALL, 5.5),
+            row(HOSTILE, "worst", 1.4),
+        ];
+        claims(&mut report);
+        let found: Vec<(f64, bool)> = report.claims.iter().map(|claim| (claim.value, claim.met)).collect();
+        assert_eq!(found, [(0.0, true), (5.5, true), (3.0, false), (1.4, false)]);
     }
 }

@@ -1,8 +1,7 @@
 //! Script checks, and the two ways of running them on one thread: ordinary, or deferred and settled
 //! together.
 
-use crate::clock::{Elapsed, Stopwatch};
-use crate::error::BenchError;
+use blockmill_harness::{Failure, Run, Stopwatch, same};
 use blockmill_rules::{DeferredChecks, Outcome, ScriptFlags, ScriptVerifier, SpentOutput, VerifyError};
 use std::sync::Arc;
 
@@ -76,29 +75,19 @@ impl Work {
         }
     }
 
-    /// Runs all checks. All must pass; `run` names the run in errors.
-    pub(super) fn time<V: ScriptVerifier>(&self, verifier: &V, way: Way, run: &str) -> Result<Elapsed, BenchError> {
+    /// Runs all checks. All must pass; `name` names the run in errors.
+    pub(super) fn time<V: ScriptVerifier>(&self, verifier: &V, way: Way, name: &str) -> Result<Run, Failure> {
         let clock = Stopwatch::start();
         for _ in 0..self.passes {
             let verdicts = match way {
                 Way::Ordinary => self.ordinary(verifier),
                 Way::Deferring => self.deferring(verifier),
             };
-            let verdicts = verdicts.map_err(|error| BenchError::Verifier {
-                run: run.to_owned(),
-                error,
-            })?;
+            let verdicts = verdicts.map_err(|error| format!("{name}: {error}"))?;
             let passed = verdicts.iter().filter(|&&verdict| verdict == Some(true)).count();
-            if passed != verdicts.len() {
-                return Err(BenchError::Mismatch {
-                    run: format!("{run}, {way:?}"),
-                    what: "number of inputs that pass",
-                    found: passed.to_string(),
-                    wanted: verdicts.len().to_string(),
-                });
-            }
+            same(name, "number of inputs that pass", passed, verdicts.len())?;
         }
-        Ok(clock.elapsed())
+        Ok(clock.run((self.inputs() * self.passes) as u64))
     }
 
     /// The verdict of each input, by ordinary runs.
@@ -138,6 +127,7 @@ impl Work {
                 }
             }
         }
+        // Scripts that ran again defer once more, so one call is not enough.
         for _ in 0..SETTLES_MAX {
             if deferred.scripts() > 0 {
                 self.settle(verifier, &mut deferred, &mut verdicts)?;

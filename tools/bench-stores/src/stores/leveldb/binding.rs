@@ -2,33 +2,16 @@
 //! unsafe code of the store is here.
 
 use blockmill_coins::StoreError;
-use std::ffi::{CStr, CString, c_char, c_int};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr::{self, NonNull};
 use std::slice;
 use std::sync::Arc;
 
-/// Declares types of LevelDB, which only LevelDB looks into.
-macro_rules! opaque {
-    ($($name:ident),*) => {$(
-        #[repr(C)]
-        struct $name {
-            _opaque: [u8; 0],
-        }
-    )*};
-}
-
-opaque!(
-    RawDatabase,
-    RawOptions,
-    RawReadOptions,
-    RawWriteOptions,
-    RawCache,
-    RawFilter,
-    RawBatch,
-    RawIterator
-);
+/// An object of LevelDB, which only LevelDB looks into. Each function below takes the one kind that
+/// its name says.
+type Object = *mut c_void;
 
 /// `leveldb_no_compression`.
 const NO_COMPRESSION: c_int = 0;
@@ -37,66 +20,55 @@ const NO_COMPRESSION: c_int = 0;
 // SAFETY: these are the signatures of the header. The safe ones make a new object or free nothing.
 #[link(name = "leveldb")]
 unsafe extern "C" {
-    safe fn leveldb_options_create() -> *mut RawOptions;
-    safe fn leveldb_readoptions_create() -> *mut RawReadOptions;
-    safe fn leveldb_writeoptions_create() -> *mut RawWriteOptions;
-    safe fn leveldb_cache_create_lru(capacity: usize) -> *mut RawCache;
-    safe fn leveldb_filterpolicy_create_bloom(bits_per_key: c_int) -> *mut RawFilter;
-    safe fn leveldb_writebatch_create() -> *mut RawBatch;
+    safe fn leveldb_options_create() -> Object;
+    safe fn leveldb_readoptions_create() -> Object;
+    safe fn leveldb_writeoptions_create() -> Object;
+    safe fn leveldb_cache_create_lru(capacity: usize) -> Object;
+    safe fn leveldb_filterpolicy_create_bloom(bits_per_key: c_int) -> Object;
+    safe fn leveldb_writebatch_create() -> Object;
 
-    fn leveldb_options_set_create_if_missing(options: *mut RawOptions, value: u8);
-    fn leveldb_options_set_paranoid_checks(options: *mut RawOptions, value: u8);
-    fn leveldb_options_set_compression(options: *mut RawOptions, value: c_int);
-    fn leveldb_options_set_write_buffer_size(options: *mut RawOptions, bytes: usize);
-    fn leveldb_options_set_max_file_size(options: *mut RawOptions, bytes: usize);
-    fn leveldb_options_set_cache(options: *mut RawOptions, cache: *mut RawCache);
-    fn leveldb_options_set_filter_policy(options: *mut RawOptions, filter: *mut RawFilter);
-    fn leveldb_readoptions_set_verify_checksums(options: *mut RawReadOptions, value: u8);
-    fn leveldb_readoptions_set_fill_cache(options: *mut RawReadOptions, value: u8);
-    fn leveldb_writeoptions_set_sync(options: *mut RawWriteOptions, value: u8);
+    fn leveldb_options_set_create_if_missing(options: Object, value: u8);
+    fn leveldb_options_set_paranoid_checks(options: Object, value: u8);
+    fn leveldb_options_set_compression(options: Object, value: c_int);
+    fn leveldb_options_set_write_buffer_size(options: Object, bytes: usize);
+    fn leveldb_options_set_max_file_size(options: Object, bytes: usize);
+    fn leveldb_options_set_cache(options: Object, cache: Object);
+    fn leveldb_options_set_filter_policy(options: Object, filter: Object);
+    fn leveldb_readoptions_set_verify_checksums(options: Object, value: u8);
+    fn leveldb_readoptions_set_fill_cache(options: Object, value: u8);
+    fn leveldb_writeoptions_set_sync(options: Object, value: u8);
 
-    fn leveldb_options_destroy(options: *mut RawOptions);
-    fn leveldb_readoptions_destroy(options: *mut RawReadOptions);
-    fn leveldb_writeoptions_destroy(options: *mut RawWriteOptions);
-    fn leveldb_cache_destroy(cache: *mut RawCache);
-    fn leveldb_filterpolicy_destroy(filter: *mut RawFilter);
+    fn leveldb_options_destroy(options: Object);
+    fn leveldb_readoptions_destroy(options: Object);
+    fn leveldb_writeoptions_destroy(options: Object);
+    fn leveldb_cache_destroy(cache: Object);
+    fn leveldb_filterpolicy_destroy(filter: Object);
     fn leveldb_free(memory: *mut c_char);
 
-    fn leveldb_open(options: *const RawOptions, name: *const c_char, error: *mut *mut c_char) -> *mut RawDatabase;
-    fn leveldb_close(database: *mut RawDatabase);
+    fn leveldb_open(options: Object, name: *const c_char, error: *mut *mut c_char) -> Object;
+    fn leveldb_close(database: Object);
     fn leveldb_get(
-        database: *mut RawDatabase,
-        options: *const RawReadOptions,
+        database: Object,
+        options: Object,
         key: *const u8,
         key_length: usize,
         value_length: *mut usize,
         error: *mut *mut c_char,
     ) -> *mut c_char;
-    fn leveldb_write(
-        database: *mut RawDatabase,
-        options: *const RawWriteOptions,
-        batch: *mut RawBatch,
-        error: *mut *mut c_char,
-    );
+    fn leveldb_write(database: Object, options: Object, batch: Object, error: *mut *mut c_char);
 
-    fn leveldb_writebatch_put(
-        batch: *mut RawBatch,
-        key: *const u8,
-        key_length: usize,
-        value: *const u8,
-        value_length: usize,
-    );
-    fn leveldb_writebatch_delete(batch: *mut RawBatch, key: *const u8, key_length: usize);
-    fn leveldb_writebatch_destroy(batch: *mut RawBatch);
+    fn leveldb_writebatch_put(batch: Object, key: *const u8, key_length: usize, value: *const u8, value_length: usize);
+    fn leveldb_writebatch_delete(batch: Object, key: *const u8, key_length: usize);
+    fn leveldb_writebatch_destroy(batch: Object);
 
-    fn leveldb_create_iterator(database: *mut RawDatabase, options: *const RawReadOptions) -> *mut RawIterator;
-    fn leveldb_iter_seek_to_first(iterator: *mut RawIterator);
-    fn leveldb_iter_valid(iterator: *const RawIterator) -> u8;
-    fn leveldb_iter_next(iterator: *mut RawIterator);
-    fn leveldb_iter_key(iterator: *const RawIterator, length: *mut usize) -> *const u8;
-    fn leveldb_iter_value(iterator: *const RawIterator, length: *mut usize) -> *const u8;
-    fn leveldb_iter_get_error(iterator: *const RawIterator, error: *mut *mut c_char);
-    fn leveldb_iter_destroy(iterator: *mut RawIterator);
+    fn leveldb_create_iterator(database: Object, options: Object) -> Object;
+    fn leveldb_iter_seek_to_first(iterator: Object);
+    fn leveldb_iter_valid(iterator: Object) -> u8;
+    fn leveldb_iter_next(iterator: Object);
+    fn leveldb_iter_key(iterator: Object, length: *mut usize) -> *const u8;
+    fn leveldb_iter_value(iterator: Object, length: *mut usize) -> *const u8;
+    fn leveldb_iter_get_error(iterator: Object, error: *mut *mut c_char);
+    fn leveldb_iter_destroy(iterator: Object);
 }
 
 /// How a database is opened. The filter has ten bits a key, values are not compressed, checksums
@@ -111,19 +83,19 @@ pub(super) struct Settings {
 
 /// An open database. Many threads may use it at once.
 pub(super) struct Database {
-    database: NonNull<RawDatabase>,
+    database: NonNull<c_void>,
     /// Freed with the database, after it.
     options: Options,
 }
 
 /// The objects that a database refers to.
 struct Options {
-    cache: *mut RawCache,
-    filter: *mut RawFilter,
-    open: *mut RawOptions,
-    get: *mut RawReadOptions,
-    scan: *mut RawReadOptions,
-    sync: *mut RawWriteOptions,
+    cache: Object,
+    filter: Object,
+    open: Object,
+    get: Object,
+    scan: Object,
+    sync: Object,
 }
 
 #[expect(unsafe_code, reason = "an object of C++ that many threads use")]
@@ -180,7 +152,7 @@ impl Drop for Options {
     }
 }
 
-/// Calls LevelDB with a place for its error.
+/// Calls LevelDB with a pointer for its error.
 fn checked<R>(call: impl FnOnce(*mut *mut c_char) -> R) -> Result<R, StoreError> {
     let mut error = ptr::null_mut();
     let result = call(&raw mut error);
@@ -191,8 +163,8 @@ fn checked<R>(call: impl FnOnce(*mut *mut c_char) -> R) -> Result<R, StoreError>
         unsafe_code,
         reason = "LevelDB hands out its message, to be freed by its own function"
     )]
-    // SAFETY: LevelDB leaves the place alone or puts a string with its end there, which is ours. It
-    // is copied, then freed once.
+    // SAFETY: LevelDB leaves the pointer alone or sets it to a string with its end, which is ours.
+    // It is copied, then freed once.
     let text = unsafe {
         let text = CStr::from_ptr(error).to_string_lossy().into_owned();
         leveldb_free(error);
@@ -204,13 +176,13 @@ fn checked<R>(call: impl FnOnce(*mut *mut c_char) -> R) -> Result<R, StoreError>
 impl Database {
     /// Opens a database in a directory, or makes it.
     pub(super) fn open(directory: &Path, settings: Settings) -> Result<Self, StoreError> {
-        let name = CString::new(directory.as_os_str().as_bytes()).map_err(super::backend)?;
+        let name = CString::new(directory.as_os_str().as_bytes()).map_err(crate::stores::backend)?;
         let options = Options::new(settings);
         #[expect(unsafe_code, reason = "a call of LevelDB")]
-        // SAFETY: options and name live; cache and filter behind them live as long as the database,
+        // SAFETY: options and name live; cache and filter in them live as long as the database,
         // which is closed before they are freed.
         let database = checked(|error| unsafe { leveldb_open(options.open, name.as_ptr(), error) })?;
-        let database = NonNull::new(database).ok_or_else(|| super::backend("no database"))?;
+        let database = NonNull::new(database).ok_or_else(|| crate::stores::backend("no database"))?;
         Ok(Self { database, options })
     }
 
@@ -257,7 +229,7 @@ impl Drop for Database {
 }
 
 /// Changes that are written together.
-pub(super) struct Batch(*mut RawBatch);
+pub(super) struct Batch(Object);
 
 impl Batch {
     pub(super) fn new() -> Self {
@@ -289,7 +261,7 @@ impl Drop for Batch {
 
 /// All entries at the moment when it was made, in the order of their keys.
 pub(super) struct Entries {
-    iterator: *mut RawIterator,
+    iterator: Object,
     /// Kept open for the iterator.
     _database: Arc<Database>,
 }
