@@ -13,7 +13,6 @@ use blockmill_coins::StoreError;
 use blockmill_pool::Helpers;
 use blockmill_store_log::{LogOptions, LogStore};
 use clap::ValueEnum;
-#[cfg(feature = "leveldb")]
 pub(crate) use common::backend;
 pub(crate) use common::{Contestant, Purpose, Settings};
 use std::path::{Path, PathBuf};
