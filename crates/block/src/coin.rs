@@ -1,14 +1,13 @@
 //! Outpoints and coins.
 
+pub use crate::compress::SCRIPT_SIZE_MAX;
+
 use crate::compress;
 use crate::hash::Txid;
 use crate::reader::{DecodeError, Reader, write_compact_size, write_varint};
 use std::fmt;
 use std::str::FromStr;
 use thiserror::Error;
-
-/// Longest script that can be run, in bytes. No output with a longer locking script can be spent.
-pub const SCRIPT_SIZE_MAX: usize = 10_000;
 
 const OP_RETURN: u8 = 0x6a;
 

@@ -1,8 +1,10 @@
 //! Core's compressed forms of amounts and scripts (compressor.h).
 
-use crate::coin::SCRIPT_SIZE_MAX;
 use crate::reader::{DecodeError, Reader, write_varint};
 use secp256k1_lanes::{decompress, is_point};
+
+/// Longest script that can be run, in bytes. No output with a longer locking script can be spent.
+pub const SCRIPT_SIZE_MAX: usize = 10_000;
 
 const OP_DUP: u8 = 0x76;
 const OP_HASH160: u8 = 0xa9;

@@ -8,6 +8,8 @@
 
 mod next;
 
+pub use crate::window::ScanProgress;
+
 use crate::window::{ReadResult, Window};
 use crate::{BLOCK_SIZE_MAX, BlockFiles, FileError, Position, RECORD_HEAD, Record};
 use blockmill_block::block::Block;
@@ -123,17 +125,6 @@ impl std::fmt::Display for Damage {
             None => Ok(()),
         }
     }
-}
-
-/// Progress of a scan.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ScanProgress {
-    /// Offset of the next read in bytes.
-    pub offset: u64,
-    /// Length of the file in bytes.
-    pub bytes: u64,
-    /// Number of records found so far.
-    pub records: usize,
 }
 
 /// The result of a scan.

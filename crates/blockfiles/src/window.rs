@@ -1,6 +1,6 @@
 //! A part of a file in memory, cleared of the key: what the searches for records read through.
 
-use crate::{FileError, RECORD_HEAD, ScanProgress, XorKey};
+use crate::{FileError, RECORD_HEAD, XorKey};
 use blockmill_block::network::Magic;
 use memchr::memmem;
 use std::fs::File;
@@ -12,6 +12,17 @@ use std::path::Path;
 /// Bytes per step of a search for the magic: the first step, and the longest.
 const SEARCH_STEP_FIRST: usize = 256;
 const SEARCH_STEP_MAX: usize = 1 << 20;
+
+/// Progress of a scan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ScanProgress {
+    /// Offset of the next read in bytes.
+    pub offset: u64,
+    /// Length of the file in bytes.
+    pub bytes: u64,
+    /// Number of records found so far.
+    pub records: usize,
+}
 
 /// The reason of an early end of a search.
 pub(crate) enum Cut {

@@ -54,7 +54,7 @@
 //! - [`connect`]: the order of these rules when a block is connected;
 //! - [`locks`]: lock times and sequence locks;
 //! - [`sigops`], [`script`]: counting signature operations, reading scripts;
-//! - [`flags`], [`verifier`]: script flags, and the trait of script verifiers;
+//! - [`flags`], [`verifier`]: script flags of a block, and the trait of script verifiers;
 //! - [`signet`]: the signature of a signet block;
 //! - [`snapshots`]: snapshots of the UTXO set whose hashes are built into Core.
 
@@ -75,9 +75,11 @@ pub mod target;
 pub mod transaction;
 pub mod verifier;
 
-pub use flags::ScriptFlags;
+mod script_flags;
+
 pub use params::{Deployment, Params};
 pub use reject::{Reject, RejectKind};
+pub use script_flags::ScriptFlags;
 pub use target::Work;
 pub use verifier::{DeferredChecks, Outcome, ScriptVerifier, SignatureCounts, SpentOutput, VerifyError};
 

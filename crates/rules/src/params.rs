@@ -1,6 +1,6 @@
 //! Parameters of the networks (Core's kernel/chainparams.cpp, 31.99).
 
-use crate::flags::ScriptFlags;
+use crate::script_flags::ScriptFlags;
 use blockmill_block::network::SIGNET_DEFAULT_CHALLENGE;
 use blockmill_block::{BlockHash, Header, Magic, MerkleRoot, Network};
 use ethnum::U256;

@@ -215,7 +215,9 @@ fn readers_have_no_pipeline() {
     let pipeline = ["blockmill-engine", "blockmill-fetch", "blockmill-workqueue"];
     let found = |package: &str| {
         let names = built_with(package, "normal,build");
-        let parts = pipeline.into_iter().filter(|part| names.iter().any(|name| name == part));
+        let parts = pipeline
+            .into_iter()
+            .filter(|part| names.iter().any(|name| name == part));
         parts.collect::<Vec<_>>()
     };
     for reader in ["chain", "datadir", "checks", "audit", "python"] {
