@@ -7,7 +7,7 @@ use crate::key::Key;
 use crate::own_folder::open_own_folder;
 use crate::part::Part;
 use crate::report::{Report, missing, not_in_chain, not_whole, without_work};
-use crate::set::snapshot_head;
+use crate::set::{AuditedSet, snapshot_head};
 use crate::sum::{Summed, sum_ranges};
 use blockmill_block::Header;
 use blockmill_chain::{ChainBlocks, Observer, Signatures};
@@ -42,15 +42,6 @@ pub struct PartReport {
     pub unreadable: Vec<Finding>,
     /// What the threads took for the blocks.
     pub times: ThreadTimes,
-}
-
-/// The set that an audit is about.
-#[derive(Clone, Copy)]
-pub enum AuditedSet<'a> {
-    /// A snapshot, as Core's `dumptxoutset` writes it.
-    Snapshot(&'a Path),
-    /// That of a data directory.
-    Data(&'a UtxoSet),
 }
 
 /// Where blocks lie.

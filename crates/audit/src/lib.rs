@@ -36,6 +36,7 @@ mod field;
 mod file_states;
 mod finding;
 mod fingerprint;
+mod joined;
 mod key;
 mod mark;
 mod merge;
@@ -48,7 +49,7 @@ mod sum;
 mod whole;
 mod workplace;
 
-pub use audit::{AuditedSet, Auditor, ChainOfSet, PartReport, Sources};
+pub use audit::{Auditor, ChainOfSet, PartReport, Sources};
 pub use error::AuditError;
 pub use finding::{Finding, FindingKind};
 pub use key::{Key, KeyError, RunId};
@@ -56,6 +57,7 @@ pub use mark::{Mark, MarkError, Noted, StoreName};
 pub use merge::{NamedPart, merge, read_parts};
 pub use part::{JoinError, Part, PartError};
 pub use report::{Report, Verdict};
+pub use set::AuditedSet;
 pub use workplace::ranges;
 
 #[cfg(test)]

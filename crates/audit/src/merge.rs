@@ -1,26 +1,24 @@
 //! Parts of a run, joined with the fingerprint of a set.
 
-use crate::audit::AuditedSet;
 use crate::conditions::{ChainFacts, Conditions, Repeat};
 use crate::error::{AuditError, file_error};
-use crate::finding::{Finding, FindingKind, Unread, by_cause};
+use crate::finding::{Finding, FindingKind};
 use crate::fingerprint::{Fingerprint, Fingerprinter};
+use crate::joined::Joined;
 use crate::key::Key;
 use crate::part::Part;
 use crate::range_sums::FINDINGS_MAX;
 use crate::report::{Report, report};
-use crate::set::{set_sums, snapshot_head, snapshot_network};
+use crate::set::{AuditedSet, SetSums, set_sums, snapshot_head, snapshot_network};
 use blockmill_block::{BlockHash, Txid};
 use blockmill_blockfiles::open_regular;
 use blockmill_chain::Observer;
 use blockmill_checks::verify_blocks::ThreadTimes;
-use blockmill_coins::UtxoStats;
 use std::borrow::Borrow;
 use std::cmp::Reverse;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 
 /// The bytes of a part, and its name in messages.
 pub type NamedPart = (String, Vec<u8>);
@@ -99,36 +97,6 @@ pub fn merge(
 fn height_of(parts: &[Part], base: &BlockHash) -> Option<u32> {
     let last = parts.last().filter(|part| part.last_hash == *base);
     last.map(|part| part.last)
-}
-
-/// A set, and the block after which it is as it is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct SetSums {
-    pub(crate) block: BlockHash,
-    pub(crate) coins: Fingerprint,
-    /// Of a data directory's set.
-    pub(crate) figures: Option<UtxoStats>,
-    /// Time of all threads for them.
-    pub(crate) time: Duration,
-}
-
-/// The sums of joined parts.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Joined {
-    pub(crate) blocks: u64,
-    pub(crate) transactions: u64,
-    pub(crate) inputs: u64,
-    pub(crate) findings: Vec<Finding>,
-}
-
-impl Joined {
-    /// Adds blocks that cannot be read, and says of all such blocks each cause once.
-    pub(crate) fn say_causes_once(&mut self, mut unread: Vec<Unread>) {
-        let is_unread = |finding: &mut Finding| finding.kind == FindingKind::Unreadable && finding.height.is_some();
-        unread.extend(self.findings.extract_if(.., is_unread).map(Unread::from));
-        self.findings.extend(by_cause(unread));
-        self.findings.sort();
-    }
 }
 
 /// Joins parts that are sorted by their first heights with a set. Without a finding all is proved.

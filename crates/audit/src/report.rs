@@ -1,11 +1,11 @@
 //! What an audit came to.
 
-use crate::audit::AuditedSet;
 use crate::conditions::ChainFacts;
 use crate::finding::{Finding, FindingKind};
+use crate::joined::Joined;
 use crate::key::Key;
 use crate::mark::Mark;
-use crate::merge::{Joined, SetSums};
+use crate::set::{AuditedSet, SetSums};
 use blockmill_block::{BlockHash, Network};
 use blockmill_chain::{ChainBlocks, Wholeness};
 use blockmill_checks::verify_blocks::ThreadTimes;

@@ -1,20 +1,38 @@
 //! The fingerprint of a set: of a snapshot, or of a data directory.
 
-use crate::audit::AuditedSet;
 use crate::error::AuditError;
 use crate::finding::{Finding, FindingKind};
 use crate::fingerprint::{Fingerprint, Fingerprinter};
-use crate::merge::SetSums;
 use blockmill_block::{BlockHash, Coin, Magic, OutPoint};
 use blockmill_blockfiles::open_regular;
 use blockmill_chain::Observer;
 use blockmill_coins::stats::{Hashes, StatsBuilder, StatsPart};
-use blockmill_coins::{SnapshotError, SnapshotMetadata, SnapshotReader};
+use blockmill_coins::{SnapshotError, SnapshotMetadata, SnapshotReader, UtxoStats};
 use blockmill_datadir::{Batch, UtxoSet, for_each_batch_of};
 use std::fs::File;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+
+/// The set that an audit is about.
+#[derive(Clone, Copy)]
+pub enum AuditedSet<'a> {
+    /// A snapshot, as Core's `dumptxoutset` writes it.
+    Snapshot(&'a Path),
+    /// That of a data directory.
+    Data(&'a UtxoSet),
+}
+
+/// A set, and the block after which it is as it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SetSums {
+    pub(crate) block: BlockHash,
+    pub(crate) coins: Fingerprint,
+    /// Of a data directory's set.
+    pub(crate) figures: Option<UtxoStats>,
+    /// Time of all threads for them.
+    pub(crate) time: Duration,
+}
 
 /// The head of a snapshot.
 pub(crate) fn snapshot_head(path: &Path, magic: Magic) -> Result<SnapshotMetadata, AuditError> {

@@ -1,16 +1,17 @@
 //! The audit of a whole chain and the set of its last block.
 
-use crate::audit::{AuditedSet, Auditor};
+use crate::audit::Auditor;
 use crate::conditions::{ChainFacts, Conditions};
 use crate::error::AuditError;
 use crate::file_states::FileStates;
 use crate::finding::FindingKind;
 use crate::fingerprint::Fingerprinter;
+use crate::joined::Joined;
 use crate::key::Key;
-use crate::merge::{Joined, SetSums, join};
+use crate::merge::join;
 use crate::part::Part;
 use crate::report::{Report, missing, report, without_work};
-use crate::set::set_sums;
+use crate::set::{AuditedSet, SetSums, set_sums};
 use crate::sum::Summed;
 use crate::workplace::Workplace;
 use blockmill_chain::{ChainBlocks, Observer};

@@ -25,7 +25,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::ops::{Range, RangeInclusive};
 use std::path::PathBuf;
 
-/// Blocks of a run in [`ChainBlocks::for_each_run`] at most: those that were not found have no length.
+/// Blocks of a run in [`ChainBlocks::for_each_run`] at most: those that were not found have no
+/// length.
 const BLOCKS_TOGETHER: u32 = 20_000;
 
 /// Bytes between two blocks that are read ahead with them.

@@ -11,8 +11,9 @@
 //!
 //! let params = Params::new(Network::Regtest, None);
 //! let stop = AtomicBool::new(false);
-//! // The observer is nobody, so nobody sets `stop`.
-//! let chain = ChainBlocks::of_files(&[blocks], &[], &params, &stop, &mut ())?.expect("not stopped");
+//! // The observer is nobody.
+//! let found = ChainBlocks::of_files(&[blocks], &[], &params, &stop, &mut ())?;
+//! let chain = found.expect("nobody sets `stop`");
 //! for block in chain.iter(1..=chain.height()) {
 //!     let block = block?;
 //!     println!("height {}: {} transactions", block.height, block.block.transaction_count());

@@ -1,7 +1,7 @@
 //! An engine on a data directory. It has four states, each of which only its own module changes:
 //! `Pipeline` (`pipeline::state`), `ChainState` (of `blockmill-chain`), `DataState` (of
-//! `blockmill-datadir`) and `Telemetry` (`report::telemetry`). Here the engine chooses the branch to connect;
-//! `pipeline::connect` connects it.
+//! `blockmill-datadir`) and `Telemetry` (`report::telemetry`). Here the engine chooses the branch
+//! to connect; `pipeline::connect` connects it.
 //!
 //! - `options`: how an engine is to work;
 //! - `open`: an engine is opened;

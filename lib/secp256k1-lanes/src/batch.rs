@@ -12,13 +12,13 @@
 //! point: certainly invalid), `unsure` (a special case, which is not computed), or neither: then
 //! the comparison decides.
 
-use crate::check::{Check, Kind, Verdict};
 use crate::curve::Curve;
 use crate::fault::{Fault, is_planted};
 use crate::field::{Fe, Multiplicand, square_roots};
 use crate::multiply::{Halves, SIDE_BY_SIDE, Workspace};
 use crate::number::{self, N, N_HALF, Number, P, P_MINUS_N};
 use crate::point::{Affine, invert_all};
+use crate::question::{Check, Kind, Verdict};
 use crate::scalar::{self, Scalar};
 use crate::word::{LANES_MAX, Mask, Word, is_odd, side_by_side};
 use sha2::{Digest, Sha256};

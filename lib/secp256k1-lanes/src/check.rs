@@ -1,4 +1,4 @@
-//! What is verified, and what comes of it.
+//! The backends, and a verifier over them.
 
 #[cfg(target_arch = "x86_64")]
 use crate::avx_ifma::{self, AvxIfma};
@@ -7,55 +7,12 @@ use crate::avx2::{self, Avx2};
 #[cfg(target_arch = "x86_64")]
 use crate::avx512::{self, Avx512};
 use crate::batch::Batch;
+use crate::question::{Check, Verdict};
 use std::sync::OnceLock;
 
 /// Checks that are verified together at most; more are verified in several batches. Fewer than 32
 /// cost as much as 32.
 pub const BATCH: usize = 256;
-
-/// What a [`Check`] asks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum Kind {
-    /// An ECDSA signature: `key` is a compressed public key, `r` and `s` are the signature,
-    /// `message` is the hash that is signed.
-    Ecdsa = 0,
-    /// A signature of BIP340: `key[1..]` is the x-only public key, `r` and `s` are the signature,
-    /// `message` is what is signed.
-    Schnorr = 1,
-    /// A commitment by a tweak (BIP341): the point with the x coordinate `r` and the parity of
-    /// `message[0]` must be that with the x coordinate `key[1..]` and an even y coordinate, plus
-    /// `s` times the generator.
-    Tweak = 2,
-}
-
-/// One question. All numbers are in big endian. The layout is that of C.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[repr(C)]
-pub struct Check {
-    /// What is asked.
-    pub kind: Kind,
-    /// A compressed point: 2 or 3 for the parity of its y coordinate, and its x coordinate. The
-    /// parity counts for ECDSA alone.
-    pub key: [u8; 33],
-    /// The first half of the signature, or the x coordinate of the tweaked point.
-    pub r: [u8; 32],
-    /// The second half of the signature, or the tweak.
-    pub s: [u8; 32],
-    /// The message, or the parity of the tweaked point.
-    pub message: [u8; 32],
-}
-
-/// The answer to a [`Check`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Verdict {
-    /// It does not hold.
-    Invalid,
-    /// It holds.
-    Valid,
-    /// It met a special case that the lanes leave to others.
-    CannotTell,
-}
 
 /// How checks are computed.
 ///
@@ -69,7 +26,7 @@ pub enum Backend {
     /// sixteen registers and the encoding of AVX-512 for the two instructions. Processors with
     /// narrower multipliers are slower.
     AvxIfma,
-    /// Four lanes of AVX2 with FMA: 17.6 us, ratio 1.7; for [`Kind::Tweak`] 1.5. Batches below 32
+    /// Four lanes of AVX2 with FMA: 17.6 us, ratio 1.7; for [`Kind::Tweak`](crate::Kind::Tweak) 1.5. Batches below 32
     /// are slower than libsecp256k1.
     Avx2,
     /// One lane of plain integers.

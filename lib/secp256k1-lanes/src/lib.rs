@@ -86,7 +86,8 @@
 //!
 //! # Modules in reading order
 //!
-//! - `check`: what is asked and answered; the backends.
+//! - `question`: what is asked and answered.
+//! - `check`: the backends, and a verifier over them.
 //! - `batch`: a batch from bytes to verdicts.
 //! - `multiply`: sums u1 G + u2 P of many points.
 //! - `point`, `field`: formulas, shared inversions, arithmetic modulo p.
@@ -108,6 +109,7 @@ mod multiply;
 mod number;
 mod point;
 mod portable;
+mod question;
 mod scalar;
 mod word;
 
@@ -120,8 +122,9 @@ mod avx_ifma;
 #[cfg(target_arch = "x86_64")]
 mod four;
 
-pub use check::{BATCH, Backend, Check, Kind, Verdict, Verifier};
+pub use check::{BATCH, Backend, Verifier};
 pub use key::{decompress, is_point};
+pub use question::{Check, Kind, Verdict};
 
 #[cfg(test)]
 mod tests;

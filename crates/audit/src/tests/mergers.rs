@@ -3,7 +3,8 @@
 use super::chains::*;
 use crate::conditions::{ChainFacts, Conditions};
 use crate::fingerprint::Fingerprinter;
-use crate::merge::{Joined, join, merge};
+use crate::joined::Joined;
+use crate::merge::{join, merge};
 use crate::part::{JoinError, Part, PartError};
 use crate::set::of_snapshot;
 use crate::{AuditedSet, Auditor, FindingKind, Key, Report, Sources, Verdict};

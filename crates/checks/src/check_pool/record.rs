@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Called on the thread that ran a check, with the height of its block, and when it began and ended.
-/// The height is 0 for signature checks of several blocks.
+/// Called on the thread that ran a check, with the height of its block, and when it began and
+/// ended. The height is 0 for signature checks of several blocks.
 type Hear = dyn Fn(u32, Instant, Instant) + Send + Sync;
 
 /// Records when checks ran: for a trace. By default nothing is recorded, and no clock is asked.

@@ -7,7 +7,7 @@
 //! bits that the multiplier does not read.
 
 use crate::batch::Batch;
-use crate::check::{Check, Kind, Verdict};
+use crate::question::{Check, Kind, Verdict};
 use crate::word::{LANES_MAX, LIMB_BITS, LIMB_MASK, Mask, Row, Word};
 use std::cell::Cell;
 

@@ -6,7 +6,7 @@
 
 use crate::avx_ifma::twin::{self, Twin};
 use crate::batch::Batch;
-use crate::check::{Check, Kind, Verdict};
+use crate::question::{Check, Kind, Verdict};
 use secp256k1::ecdsa::Signature;
 use secp256k1::{All, Message, PublicKey, Secp256k1, SecretKey};
 use std::time::Instant;
