@@ -28,11 +28,11 @@ fn the_closure_decides_what_the_lanes_cannot_tell_and_nothing_else() {
                 wrong.s[31] ^= 1;
                 let number = (index % 251) as u8;
                 let (check, holds) = match index % BATCH % 5 {
-                    0 => (doubtful(number, &mut dice), number % 2 == 0),
+                    0 => (doubtful(number, &mut dice), number.is_multiple_of(2)),
                     1 | 2 => (wrong, false),
                     _ => (right, true),
                 };
-                if index % BATCH % 5 == 0 {
+                if (index % BATCH).is_multiple_of(5) {
                     doubts.push(check);
                 }
                 checks.push(check);
@@ -42,7 +42,7 @@ fn the_closure_decides_what_the_lanes_cannot_tell_and_nothing_else() {
             let mut holds = vec![true; 3];
             verifier.verify_with(&checks, &mut holds, |check| {
                 asked.push(*check);
-                check.message[0] % 2 == 0
+                check.message[0].is_multiple_of(2)
             });
             assert_eq!(asked, doubts, "{backend:?}, {size} checks");
             assert_eq!(holds, expected, "{backend:?}, {size} checks");
