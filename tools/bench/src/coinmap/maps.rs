@@ -227,7 +227,7 @@ mod tests {
                 txid: blockmill_block::Txid([7; 32]),
                 vout,
             };
-            let mut pieces = key.build_hasher();
+            let mut pieces = key.0;
             Flat(outpoint).hash(&mut pieces);
             assert_eq!(key.hash_one(Flat(outpoint)), pieces.finish());
         }
