@@ -201,7 +201,7 @@ mod tests {
     #[test]
     fn a_waiter_that_gives_up_puts_back_what_it_has() {
         let mut waiter = Waiter::new(5);
-        let state = 2 * ONE_WAITER | 3;
+        let state = (2 * ONE_WAITER) | 3;
         let (next, _) = waiter.next_state(state);
         waiter.record_step(state, next);
         assert_eq!((waiter.missing, waiter.starving), (2, true));
