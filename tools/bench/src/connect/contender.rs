@@ -138,7 +138,8 @@ pub(crate) fn connect_ours(
     connect_observed(blocks, data, options, without, &mut ()).map(|(elapsed, _)| elapsed)
 }
 
-/// Connects the blocks with our engine; `figures` hears of the run. Returns the engine's report, too.
+/// Connects the blocks with our engine; `figures` hears of the run. Returns the engine's report,
+/// too.
 pub(super) fn connect_observed(
     blocks: &Path,
     data: &Path,
