@@ -26,8 +26,8 @@ pub enum Backend {
     /// sixteen registers and the encoding of AVX-512 for the two instructions. Processors with
     /// narrower multipliers are slower.
     AvxIfma,
-    /// Four lanes of AVX2 with FMA: 17.6 us, ratio 1.7; for [`Kind::Tweak`](crate::Kind::Tweak) 1.5. Batches below 32
-    /// are slower than libsecp256k1.
+    /// Four lanes of AVX2 with FMA: 17.6 us, ratio 1.7; for [`Kind::Tweak`](crate::Kind::Tweak)
+    /// 1.5. Batches below 32 are slower than libsecp256k1.
     Avx2,
     /// One lane of plain integers.
     Portable,
