@@ -168,7 +168,8 @@ impl TryFrom<Output<'_>> for bitcoin::TxOut {
 }
 
 impl Coin {
-    /// The coin that the block at `height` creates of an output. `is_coinbase`: a coinbase created it.
+    /// The coin that the block at `height` creates of an output. `is_coinbase`: a coinbase created
+    /// it.
     ///
     /// # Errors
     /// [`AmountOutOfRange`] from 2^63 satoshi on.

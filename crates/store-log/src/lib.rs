@@ -31,7 +31,8 @@
 //!
 //! Each room uses only those before it:
 //! - `format`: pages, records, files: what is on the disk;
-//! - `index`: what is in memory: the words that say where records lie, and the ledger of what lives;
+//! - `index`: what is in memory: the words that say where records lie, and the ledger of what
+//!   lives;
 //! - `write`: a commit, garbage, a checkpoint that is being written;
 //! - `open`: the directory, the checkpoint that is there, the frames after it;
 //! - `read`: coins by their outpoints, all coins in order, single coins without the index;

@@ -69,8 +69,8 @@
 //!   are awake, and none is searching for work. So more threads than cores cost nothing. There are
 //!   two exceptions. Registering or removing a work source wakes all workers once. A worker that
 //!   parks at the very moment of a notification may find the work by itself.
-//! - A wake waits for no lock. It takes the worker that parked last: its cache is warm. On which core
-//!   the worker starts is the operating system's choice.
+//! - A wake waits for no lock. It takes the worker that parked last: its cache is warm. On which
+//!   core the worker starts is the operating system's choice.
 //!
 //! # Errors and panics
 //!

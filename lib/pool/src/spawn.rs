@@ -83,8 +83,8 @@ impl Helpers {
         }
     }
 
-    /// Calls two closures and returns both results. The second runs on a worker, if one comes before
-    /// the first has ended.
+    /// Calls two closures and returns both results. The second runs on a worker, if one comes
+    /// before the first has ended.
     ///
     /// ```
     /// fn sum(pool: &blockmill_pool::ThreadPool, numbers: &[u64]) -> u64 {

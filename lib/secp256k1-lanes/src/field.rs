@@ -6,7 +6,7 @@
 //! | type | limbs | what it may be used for |
 //! |---|---|---|
 //! | [`Fe`] | below 2^52 | everything |
-//! | [`Factor`] | carried, with the carried bits still in the limb below | a factor: only 52 bits are read |
+//! | [`Factor`] | carried, the carried bits still in the limb below | a factor: 52 bits are read |
 //! | [`Lazy`] | about 2^58 at most, perhaps negative | to be subtracted from a product |
 //!
 //! The tests run every formula over intervals: no limb overflows for any input of these forms

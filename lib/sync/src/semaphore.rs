@@ -15,9 +15,9 @@
 //!
 //! # Protocol
 //!
-//! - A *newcomer* takes its permits if there are so many and `STARVING` is clear. Otherwise it spins
-//!   and yields for a bounded time, and then becomes a waiter. While a waiter starves, a newcomer
-//!   becomes a waiter at once.
+//! - A *newcomer* takes its permits if there are so many and `STARVING` is clear. Otherwise it
+//!   spins and yields for a bounded time, and then becomes a waiter. While a waiter starves, a
+//!   newcomer becomes a waiter at once.
 //! - A *release* adds permits. If there are waiters and `WAKING` is clear, it sets `WAKING` and
 //!   wakes one waiter.
 //! - A *waiter* makes an attempt when it registers and after each sleep. An attempt is one step. It
@@ -25,9 +25,9 @@
 //!     - it takes its permits and is no waiter any more;
 //!     - it gives up, if its deadline has passed, and puts back what it has collected;
 //!     - it goes to sleep.
-//! - A waiter for several permits that finds some, but too few, *collects*: it sets `STARVING`, takes
-//!   these, and goes to sleep. If another waiter has set `STARVING`, it takes none and passes its
-//!   wake on. So only the waiter that set `STARVING` holds permits while it waits.
+//! - A waiter for several permits that finds some, but too few, *collects*: it sets `STARVING`,
+//!   takes these, and goes to sleep. If another waiter has set `STARVING`, it takes none and passes
+//!   its wake on. So only the waiter that set `STARVING` holds permits while it waits.
 //! - A waiter may take any permit while `STARVING` is clear. While another waiter has set
 //!   `STARVING`, it may take a permit only if it has been woken: a fresh waiter may not take the
 //!   permit for which a starving waiter was woken. A sleep that ended with [`WaitResult::Changed`]
@@ -53,8 +53,8 @@
 //!
 //! Two waiters do not take the permit while `STARVING` is set: a fresh one, and one for several
 //! permits that has used up a wake. Then the waiter that set `STARVING` is there too, and takes the
-//! permit, be it to collect. The second passes its wake on before it sleeps, as in a release. So the
-//! wake goes from one such waiter to the next, and ends at one that takes the permit.
+//! permit, be it to collect. The second passes its wake on before it sleeps, as in a release. So
+//! the wake goes from one such waiter to the next, and ends at one that takes the permit.
 //!
 //! # How long newcomers can overtake a waiter
 //!
@@ -75,8 +75,8 @@
 //! order in which they fell asleep. Linux does so for threads of ordinary priority, and does not
 //! promise it. Without that order the turns are those of any waiters, but still not of newcomers.
 //!
-//! A waiter for `n` permits sets the bit at the latest as one for a single permit does. From then on
-//! each of its turns adds at least one permit to what it has collected, unless a waiter that was
+//! A waiter for `n` permits sets the bit at the latest as one for a single permit does. From then
+//! on each of its turns adds at least one permit to what it has collected, unless a waiter that was
 //! already awake took it. So the bound holds `n` times.
 //!
 //! The bound does not cover the time in which a thread could run but has no core.
@@ -263,8 +263,8 @@ impl Semaphore {
     /// then on newcomers take none, and other waiters take turns with it. One waiter collects at a
     /// time, so two that wait for several permits do not keep each other from them.
     ///
-    /// A thread that holds a permit must not wait for another one. The thread that collects may need
-    /// the first.
+    /// A thread that holds a permit must not wait for another one. The thread that collects may
+    /// need the first.
     ///
     /// # Panics
     /// If `count` is more than [`PERMITS_MAX`].

@@ -286,8 +286,8 @@ impl<J> Claim<'_, J> {
         self.ring.fill.load(Ordering::Acquire) ^ self.done
     }
 
-    /// Handles jobs of the slots that are filled now, one at least, and calls `finished` after each.
-    /// Goes on while `may_go_on`. Returns their slots.
+    /// Handles jobs of the slots that are filled now, one at least, and calls `finished` after
+    /// each. Goes on while `may_go_on`. Returns their slots.
     #[inline]
     pub(crate) fn serve(
         &mut self,

@@ -1,5 +1,5 @@
-//! Starts the phases of each store, each in a process of its own, with warm or cold files, and makes
-//! the rows and the claims.
+//! Starts the phases of each store, each in a process of its own, with warm or cold files, and
+//! makes the rows and the claims.
 
 use crate::arguments::{Arguments, Phase};
 use crate::meter::{make_cold, make_warm};

@@ -137,9 +137,9 @@ impl Phased<'_> {
         Ok(vec![("load".to_owned(), vec![run])])
     }
 
-    /// Flushes, one after the other. A round is made between two flushes: its CPU time is taken out,
-    /// its wall time is time for work in the background. The CPU time of a flush reaches to the
-    /// beginning of the next one; that of the last, until the store is at rest and closed.
+    /// Flushes, one after the other. A round is made between two flushes: its CPU time is taken
+    /// out, its wall time is time for work in the background. The CPU time of a flush reaches to
+    /// the beginning of the next one; that of the last, until the store is at rest and closed.
     fn flush(&self, table: &str, rounds: u64) -> Result<Tables, Failure> {
         let store = self.open(Purpose::Use)?;
         let first = self.rounds(store.as_ref())?;

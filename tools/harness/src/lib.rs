@@ -1,8 +1,8 @@
 //! What all benchmarks share: contenders that run in turns, the spread of their runs, processes of
 //! their own, and a report as a table, as JSON and as a page.
 //!
-//! It links no peer and no part of Blockmill, so that every benchmark can use it, also the stores in
-//! C and C++ of `bench-stores`.
+//! It links no peer and no part of Blockmill, so that every benchmark can use it, also the stores
+//! in C and C++ of `bench-stores`.
 //!
 //! In reading order:
 //! - `failure`: errors, and the check of a result;
@@ -20,7 +20,8 @@
 //! ```
 //! use blockmill_harness::{Contender, Report, Row, Turns, timed};
 //!
-//! let sum = |count: u64| move || Ok(timed(count, || std::hint::black_box((0..count).sum::<u64>())).1);
+//! let add = |count: u64| std::hint::black_box((0..count).sum::<u64>());
+//! let sum = |count: u64| move || Ok(timed(count, || add(count)).1);
 //! let row = |name: &str| Row::new("sums").with("what", name);
 //! let contenders = vec![
 //!     Contender::new("few", row("few"), sum(1_000)),

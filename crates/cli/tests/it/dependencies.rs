@@ -51,7 +51,8 @@ fn the_command_without_features_stands_on_few_packages() {
     }
 }
 
-/// The packages that are published, by their names without `blockmill-`, and what each needs of them.
+/// The packages that are published, by their names without `blockmill-`, and what each needs of
+/// them.
 fn published() -> BTreeMap<String, BTreeSet<String>> {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
     command.current_dir(env!("CARGO_MANIFEST_DIR"));

@@ -165,8 +165,8 @@ impl<R: EntryAccess> CoinEntries<'_, R> {
         Ok(self.read_store(at, log)?.is_some())
     }
 
-    /// Whether a coin can be created and spent at this outpoint without an entry. False if that is not
-    /// certain.
+    /// Whether a coin can be created and spent at this outpoint without an entry. False if that is
+    /// not certain.
     ///
     /// # Errors
     /// Any [`StoreError`].

@@ -1,5 +1,5 @@
-//! The table of figures. Each figure of [`Totals`] stands here once, with its names and its meaning.
-//! The differences between two moments derive from it, and so do JSON, tables and metrics.
+//! The table of figures. Each figure of [`Totals`] stands here once, with its names and its
+//! meaning. The differences between two moments derive from it, and so do JSON, tables and metrics.
 
 use crate::report::totals::{Depth, Totals};
 use std::time::Duration;

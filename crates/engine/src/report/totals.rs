@@ -69,8 +69,8 @@ pub struct QueueTotals {
     pub memory_max: usize,
 }
 
-/// What the engine did, in all calls since it was opened. [`FIGURES`](table::FIGURES) has the names of
-/// the figures, and must have each.
+/// What the engine did, in all calls since it was opened. [`FIGURES`](table::FIGURES) has the names
+/// of the figures, and must have each.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Totals {
     /// Blocks connected.

@@ -21,8 +21,8 @@ pub struct LogOptions {
     /// A checkpoint is written after this many changes, or after as many as a quarter of the set
     /// has coins, whichever is more.
     pub checkpoint_changes: u64,
-    /// The fewest words of the index that a commit writes to a checkpoint, until all are written. It is
-    /// a sixteenth of the set otherwise.
+    /// The fewest words of the index that a commit writes to a checkpoint, until all are written.
+    /// It is a sixteenth of the set otherwise.
     pub checkpoint_step: u64,
     /// Bytes of garbage that are never worth collecting.
     pub garbage_bytes_min: u64,

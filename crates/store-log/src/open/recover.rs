@@ -26,8 +26,8 @@ pub(crate) struct Recovered {
     pub(crate) label_segment: Option<u32>,
 }
 
-/// What the caller of [`recover`] makes of a state and of the checkpoint that led to it. None if they
-/// do not fit.
+/// What the caller of [`recover`] makes of a state and of the checkpoint that led to it. None if
+/// they do not fit.
 type Use<'a, T> = dyn FnMut(&Recovered, Option<Checkpoint>) -> Result<Option<T>, StoreError> + 'a;
 
 /// Finds the state at the last commit, from the checkpoint if it leads there, else from the whole

@@ -57,7 +57,8 @@ impl Drop for Permit<'_> {
 /// // At most 100 bytes are in the queue, whatever the number of messages.
 /// let room = Arc::new(Semaphore::new(100));
 /// let (sender, receiver) = std::sync::mpsc::channel();
-/// let reader = std::thread::spawn(move || receiver.iter().map(|(text, _permit): (String, _)| text.len()).sum());
+/// let length = |(text, _permit): (String, _)| text.len();
+/// let reader = std::thread::spawn(move || receiver.iter().map(length).sum());
 /// for text in ["one", "two", "three"] {
 ///     let permit = room.permit_owned(text.len() as u32);
 ///     sender.send((text.to_owned(), permit)).unwrap();

@@ -55,8 +55,8 @@ impl Waiter {
             return (self.leave(arrived - self.missing), Attempt::Acquired);
         }
         if self.timed_out {
-            // There is room: a waiter that has collected may take, so `free` is less than it misses,
-            // and the sum is less than it wanted.
+            // There is room: a waiter that has collected may take, so `free` is less than it
+            // misses, and the sum is less than it wanted.
             let collected = self.wanted - self.missing;
             return (self.leave(arrived + collected), Attempt::TimedOut);
         }

@@ -47,8 +47,8 @@ impl Daemon {
         self.data.path().join("regtest/debug.log")
     }
 
-    /// Rebuilds the chainstate, with `cache_mib` MiB for coins, and returns the tip. With `assumed`,
-    /// scripts up to this block are assumed to be valid.
+    /// Rebuilds the chainstate, with `cache_mib` MiB for coins, and returns the tip. With
+    /// `assumed`, scripts up to this block are assumed to be valid.
     pub(super) fn connect(
         &self,
         threads: usize,

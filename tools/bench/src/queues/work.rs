@@ -90,8 +90,8 @@ trait Queue {
     fn try_collect(&mut self) -> Option<Job>;
 }
 
-/// Repeats until the time is over and no job is in flight: submits while slots are free, waits for a
-/// job, collects all finished ones.
+/// Repeats until the time is over and no job is in flight: submits while slots are free, waits for
+/// a job, collects all finished ones.
 fn request(queue: &mut impl Queue, load: &Load, slots: usize, time: Duration) -> Result<Run, Failure> {
     let (mut submitted, mut collected, mut look) = (0, 0, JOBS_PER_LOOK);
     let (clock, start) = (Stopwatch::start(), Instant::now());

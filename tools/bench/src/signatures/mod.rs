@@ -7,7 +7,8 @@
 //! - inputs that cost a deferring verifier more than an ordinary one: `hostile`, built with
 //!   `forge`.
 //!
-//! `work` runs script checks both ways, as an engine would. `plan` has the size, and what all share.
+//! `work` runs script checks both ways, as an engine would. `plan` has the size, and what all
+//! share.
 
 mod blocks;
 mod checks;
