@@ -107,41 +107,48 @@ impl Figure {
     }
 }
 
-/// Takes off what was there `before`. Maxima stay.
-pub(crate) fn subtract(totals: &mut Totals, before: &Totals) {
-    let mut before = *before;
-    for figure in &FIGURES {
-        match ((figure.cell)(totals), (figure.cell)(&mut before)) {
-            (Cell::Count(count), Cell::Count(before)) => *count -= *before,
-            (Cell::Time(time), Cell::Time(before)) => *time = time.saturating_sub(*before),
-            (Cell::Depth(depth), Cell::Depth(before)) => depth.subtract(before),
-            // A figure is of one kind, and a maximum has no difference.
-            _ => {}
+impl Totals {
+    /// The difference from `before`. Maxima are those since [`take_maxima`](Self::take_maxima)
+    /// returned `before`.
+    pub(crate) fn since(&self, before: &Self) -> Self {
+        let (mut difference, mut before) = (*self, *before);
+        for figure in &FIGURES {
+            match ((figure.cell)(&mut difference), (figure.cell)(&mut before)) {
+                (Cell::Count(count), Cell::Count(before)) => *count -= *before,
+                (Cell::Time(time), Cell::Time(before)) => *time = time.saturating_sub(*before),
+                (Cell::Depth(depth), Cell::Depth(before)) => depth.subtract(before),
+                // A figure is of one kind, and a maximum has no difference.
+                _ => {}
+            }
         }
+        difference.stages = self.stages.since(&before.stages);
+        difference
     }
-}
 
-/// Makes each maximum that of both.
-pub(crate) fn raise_maxima(totals: &mut Totals, other: &Totals) {
-    let mut other = *other;
-    for figure in &FIGURES {
-        match ((figure.cell)(totals), (figure.cell)(&mut other)) {
-            (Cell::Max(most), Cell::Max(other)) => *most = (*most).max(*other),
-            (Cell::Longest(time), Cell::Longest(other)) => *time = (*time).max(*other),
-            (Cell::Depth(depth), Cell::Depth(other)) => depth.raise(other.max()),
-            _ => {}
+    /// Begins all maxima anew; those so far are left in what is returned.
+    pub(crate) fn take_maxima(&mut self) -> Self {
+        let before = *self;
+        for figure in &FIGURES {
+            match (figure.cell)(self) {
+                Cell::Max(most) => *most = 0,
+                Cell::Longest(time) => *time = Duration::ZERO,
+                Cell::Depth(depth) => depth.clear_max(),
+                Cell::Count(_) | Cell::Time(_) => {}
+            }
         }
+        before
     }
-}
 
-/// Begins each maximum anew.
-pub(crate) fn clear_maxima(totals: &mut Totals) {
-    for figure in &FIGURES {
-        match (figure.cell)(totals) {
-            Cell::Max(most) => *most = 0,
-            Cell::Longest(time) => *time = Duration::ZERO,
-            Cell::Depth(depth) => depth.clear_max(),
-            Cell::Count(_) | Cell::Time(_) => {}
+    /// Makes all maxima those of both.
+    pub(crate) fn raise_maxima(&mut self, other: &Self) {
+        let mut other = *other;
+        for figure in &FIGURES {
+            match ((figure.cell)(self), (figure.cell)(&mut other)) {
+                (Cell::Max(most), Cell::Max(other)) => *most = (*most).max(*other),
+                (Cell::Longest(time), Cell::Longest(other)) => *time = (*time).max(*other),
+                (Cell::Depth(depth), Cell::Depth(other)) => depth.raise(other.max()),
+                _ => {}
+            }
         }
     }
 }
@@ -185,8 +192,8 @@ mod tests {
 
     #[test]
     fn differences_and_maxima() {
-        let (mut totals, before) = (filled(100), filled(60));
-        subtract(&mut totals, &before);
+        let before = filled(60);
+        let mut totals = filled(100).since(&before);
         for figure in &FIGURES {
             match figure.value(&totals) {
                 Value::Count(count) => assert_eq!(count, 40, "{}", figure.key),
@@ -196,8 +203,8 @@ mod tests {
                 Value::Depth(depth) => assert!(depth.max() >= 100, "{}", figure.key),
             }
         }
-        clear_maxima(&mut totals);
-        raise_maxima(&mut totals, &before);
+        totals.take_maxima();
+        totals.raise_maxima(&before);
         for figure in &FIGURES {
             match figure.value(&totals) {
                 Value::Max(most) => assert!((60..100).contains(&most), "{}", figure.key),

@@ -1,7 +1,6 @@
 //! What the engine did, in figures.
 
 use crate::report::stages::Stages;
-use crate::report::table;
 use blockmill_coins::CacheCounters;
 use blockmill_fetch::Statistics;
 use blockmill_rules::SignatureCounts;
@@ -69,8 +68,8 @@ pub struct QueueTotals {
     pub memory_max: usize,
 }
 
-/// What the engine did, in all calls since it was opened. [`FIGURES`](table::FIGURES) has the names
-/// of the figures, and must have each.
+/// What the engine did, in all calls since it was opened. The table of figures must have each of
+/// them.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Totals {
     /// Blocks connected.
@@ -112,27 +111,4 @@ pub struct Totals {
     pub stages: Stages,
     /// How signatures were verified, counted by the verifier.
     pub signatures: SignatureCounts,
-}
-
-impl Totals {
-    /// The difference from `before`. Maxima are those since [`take_maxima`](Self::take_maxima)
-    /// returned `before`.
-    pub(crate) fn since(&self, before: &Self) -> Self {
-        let mut difference = *self;
-        table::subtract(&mut difference, before);
-        difference.stages = self.stages.since(&before.stages);
-        difference
-    }
-
-    /// Begins all maxima anew; those so far are left in what is returned.
-    pub(crate) fn take_maxima(&mut self) -> Self {
-        let before = *self;
-        table::clear_maxima(self);
-        before
-    }
-
-    /// Makes all maxima those of both.
-    pub(crate) fn raise_maxima(&mut self, before: &Self) {
-        table::raise_maxima(self, before);
-    }
 }
