@@ -1,9 +1,11 @@
 //! Shards, and the whole map with a log, beside single operations: the same events, and then the
 //! same entries, flag by flag.
 
+use super::world::{Coins, Step, World, step};
 use super::*;
 use crate::SHARDS;
 use crate::cache::entry::EntryAccess;
+use proptest::strategy::ValueTree;
 
 /// What happens to an outpoint.
 #[derive(Debug, Clone)]

@@ -4,7 +4,7 @@ use super::*;
 use proptest::strategy::ValueTree;
 
 #[derive(Debug, Clone)]
-enum Step {
+pub(super) enum Step {
     Add(u8, i64, bool),
     Spend(u8),
     Get(u8),
@@ -19,7 +19,7 @@ enum Step {
     Rollback,
 }
 
-fn step() -> impl Strategy<Value = Step> {
+pub(super) fn step() -> impl Strategy<Value = Step> {
     let ending = prop_oneof![4 => Just(Ending::Well), 1 => Just(Ending::Failing), 1 => Just(Ending::Lying)];
     prop_oneof![
         6 => (0u8..24, 0i64..1000, any::<bool>()).prop_map(|(n, value, over)| Step::Add(n, value, over)),
@@ -34,23 +34,23 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-type Coins = BTreeMap<OutPoint, Coin>;
+pub(super) type Coins = BTreeMap<OutPoint, Coin>;
 
 /// The cache next to a model of its content.
-struct World {
-    store: Arc<GatedStore>,
-    cache: CoinsCache,
-    model: Coins,
+pub(super) struct World {
+    pub(super) store: Arc<GatedStore>,
+    pub(super) cache: CoinsCache,
+    pub(super) model: Coins,
     /// The end of the running flush, and the coins at its flush point.
-    frozen: Option<(Ending, Coins)>,
+    pub(super) frozen: Option<(Ending, Coins)>,
     /// The coins that the store should have.
-    stored: Coins,
+    pub(super) stored: Coins,
     /// Older and newer coins, to be undone from the last one.
-    undo: Vec<(OutPoint, Option<Coin>)>,
+    pub(super) undo: Vec<(OutPoint, Option<Coin>)>,
     /// Coins read from the store, with the epoch before the read.
-    reads: Vec<(OutPoint, Coin, FlushEpoch)>,
+    pub(super) reads: Vec<(OutPoint, Coin, FlushEpoch)>,
     /// Outpoints without a coin in the store, with the epoch before the read.
-    absent: BTreeMap<OutPoint, FlushEpoch>,
+    pub(super) absent: BTreeMap<OutPoint, FlushEpoch>,
 }
 
 impl Drop for World {
@@ -61,7 +61,7 @@ impl Drop for World {
 }
 
 impl World {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let (store, cache) = gated();
         Self {
             store,
@@ -75,7 +75,7 @@ impl World {
         }
     }
 
-    fn take(&mut self, step: &Step) {
+    pub(super) fn take(&mut self, step: &Step) {
         match step {
             Step::Add(number, value, over) => {
                 let outpoint = outpoint(*number);
@@ -151,7 +151,7 @@ impl World {
     }
 
     /// Lets the flush end, and compares the store.
-    fn finish(&mut self) {
+    pub(super) fn finish(&mut self) {
         let Some((ending, coins)) = self.frozen.take() else {
             return;
         };
@@ -164,7 +164,7 @@ impl World {
         assert_eq!(found, self.stored);
     }
 
-    fn check(&self) {
+    pub(super) fn check(&self) {
         let found: Coins = self.cache.coins().unwrap().map(Result::unwrap).collect();
         assert_eq!(found, self.model);
     }
