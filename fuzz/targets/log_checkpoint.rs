@@ -90,7 +90,7 @@ impl<'a> File<'a> {
 }
 
 /// A shard of an index has those of the words that were wanted. It takes another.
-fn check_lane(filled: &Filled, number: usize, words: &[u64], unwanted: u32) {
+fn check_shard(filled: &Filled, number: usize, words: &[u64], unwanted: u32) {
     let (group, shard) = (number / GROUP_SHARDS, number % GROUP_SHARDS);
     let is_wanted = |word: &u64| *word as u32 & unwanted == 0;
     let mut wanted: Vec<u64> = words.iter().copied().filter(is_wanted).collect();
@@ -118,7 +118,7 @@ fn check_unchanged(file: &File<'_>, unwanted: u32) {
     }
     let filled = file.fill(&checkpoint, unwanted).expect("what was written is read");
     for (number, words) in file.plan.shards.iter().enumerate() {
-        check_lane(&filled, number, words, unwanted);
+        check_shard(&filled, number, words, unwanted);
     }
 }
 
@@ -147,7 +147,7 @@ fn check_changed(plan: &Plan, first_body: &[u8], stream: &[u8], unwanted: u32) {
     assert_eq!(filled.is_some(), shards.iter().all(is_sorted));
     if let Some(filled) = filled {
         for (number, words) in shards.iter().enumerate() {
-            check_lane(&filled, number, words, unwanted);
+            check_shard(&filled, number, words, unwanted);
         }
     }
     let found = Plan {

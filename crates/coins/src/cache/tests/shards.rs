@@ -1,7 +1,7 @@
 //! Shards, and the whole map with a log, beside single operations: the same events, and then the
 //! same entries, flag by flag.
 
-use super::world::*;
+use super::world::{Coins, Step, World, step};
 use super::*;
 use crate::SHARDS;
 use crate::cache::entry::EntryAccess;
